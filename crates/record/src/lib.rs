@@ -1,1 +1,23 @@
-//! (being written)
+//! The result of a measurement as data: one versioned JSON object with its doubts, from which every
+//! table, page and comparison is rendered. Nothing here measures or prints.
+//!
+//! Times are in nanoseconds and rates per second, with the unit in the field's name; a rate is of
+//! what was really sent, never of what was planned. Fields that a reader does not know are to be
+//! ignored; a field changes its meaning only with the number behind the schema's name.
+
+mod demo;
+mod distribution;
+mod finding;
+mod host;
+mod load;
+mod rfc3339;
+
+pub use demo::{Candidate, DEMO_SCHEMA, DemoResult};
+pub use distribution::Distribution;
+pub use finding::{Code, Finding, Severity};
+pub use host::Host;
+pub use load::{
+    Engine, InvalidReason, LOAD_SCHEMA, LoadResult, Mode, Place, Responses, SearchEnd, SearchKind,
+    SearchResult, Spacing, Target, Trial,
+};
+pub use rfc3339::rfc3339_now;

@@ -1,1 +1,18 @@
-//! (being written)
+//! Time as Horolog speaks of it: instants tagged with the timescale that they are read on, the
+//! fixed-point formats of NTP, and the linear time base from which both bodies of the server read.
+//!
+//! It makes no system call and reads no clock of its own: a clock is handed in as a [`Clock`], so
+//! everything built on it runs in simulated time as well.
+
+mod clock;
+mod ntp;
+mod timebase;
+mod timestamp;
+
+pub use clock::{Clock, SimulatedClock};
+pub use ntp::{NtpShort, NtpTimestamp, UNIX_EPOCH_IN_NTP_SECONDS};
+pub use timebase::{NOMINAL_RATE, RATE_SHIFT, Timebase};
+pub use timestamp::{Monotonic, Span, Timescale, Timestamp, Utc};
+
+/// Nanoseconds in a second.
+pub const NS_PER_S: i64 = 1_000_000_000;

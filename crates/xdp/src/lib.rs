@@ -1,1 +1,36 @@
-//! (being written)
+//! The BPF programs (`bpf/*.bpf.c`), the layouts that they share with Rust, and their loader. Links
+//! hold the programs in place, so they go when the process goes, however it dies; nothing is
+//! pinned and nothing is left behind.
+//!
+//! The programs decide nothing that is not decided in Rust as well: `horolog-server` holds the
+//! responder's model and `horolog-load` the generator's.
+
+#![allow(
+    unsafe_code,
+    reason = "calls into libbpf and reads of shared maps; every block says why it is sound"
+)]
+
+mod abi;
+mod attach;
+mod error;
+mod generator;
+mod map;
+mod object;
+mod pass;
+mod reflector;
+mod reply_drop;
+mod responder;
+mod test_run;
+
+pub use abi::{
+    EXPONENTIAL_ENTRIES, HISTOGRAM_BUCKETS, INVALID_REASONS, LANE_PORT_BASE, LANES_MAX, Lane,
+    RawHistogram, Tally,
+};
+pub use attach::{AttachMode, Attachment};
+pub use error::XdpError;
+pub use generator::{ClientSettings, Generator, GeneratorSettings};
+pub use pass::Pass;
+pub use reflector::Reflector;
+pub use reply_drop::{ReplyDrop, ReplyDropSettings};
+pub use responder::{ClockEdition, PassedReason, Responder, ResponderCounts};
+pub use test_run::{Outcome, Verdict, live_frames_supported};

@@ -1,0 +1,70 @@
+//! A doubt about a result, as data. A measurement that has one says so here, so that whoever reads
+//! the file later sees it too; a line in a log would be gone.
+
+use serde::{Deserialize, Serialize};
+
+/// One doubt about a result, or a fact without which its numbers would be misread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What kind of doubt.
+    pub code: Code,
+    /// How much it matters.
+    pub severity: Severity,
+    /// What was seen, with its figures.
+    pub message: String,
+    /// What to do about it.
+    pub advice: String,
+    /// The index of the trial that it is about, where it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<usize>,
+}
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// Worth knowing; the numbers stand.
+    Note,
+    /// The numbers stand only with this beside them.
+    Warning,
+    /// The number does not say what it seems to say.
+    Error,
+}
+
+/// The kinds of doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Code {
+    /// The generator sent less than was planned.
+    GeneratorBehind,
+    /// The generator's limit was met before the server's.
+    GeneratorLimit,
+    /// Requests were sent so late that latency, counted from the intended instant, includes it.
+    RequestsLate,
+    /// The generator's own receive ring or socket overflowed: some losses are its own.
+    ReceiveRingOverflow,
+    /// Generator and server shared the processors of one machine.
+    SharedMachine,
+    /// The clock of this machine is not synchronised.
+    ClockUnsynchronised,
+    /// The server says that it is not synchronised (leap 3 or stratum 16).
+    ServerUnsynchronised,
+    /// The processor's frequency moved during the run.
+    FrequencyMoved,
+    /// Not one reply came back.
+    NoReplies,
+    /// Some replies were invalid.
+    InvalidReplies,
+    /// Some replies came twice.
+    DuplicateReplies,
+    /// Losses could not all be assigned to a place.
+    LossUnexplained,
+    /// Fewer packets than a percentile shown needs.
+    FewSamples,
+    /// Trials at the same rate disagreed more than the search's width.
+    Noisy,
+    /// The search ended before it reached the width asked for.
+    SearchUnfinished,
+    /// A better engine exists and was not to be had.
+    EngineFallback,
+}

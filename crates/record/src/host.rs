@@ -1,0 +1,80 @@
+//! Facts about the machine that a number was measured on, read from the kernel's own files. What
+//! cannot be read is absent, never guessed.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+/// The machine that a number was measured on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Kernel release, as `uname -r` prints it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// Processor's model name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<String>,
+    /// Processors that this process may run on.
+    pub cores: usize,
+    /// The clocksource in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clocksource: Option<String>,
+    /// The frequency governor of the first processor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub governor: Option<String>,
+    /// Whether the processor says that it runs under a hypervisor; absent where it cannot say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub virtualised: Option<bool>,
+}
+
+impl Host {
+    /// Reads the facts of this machine.
+    #[must_use]
+    pub fn read() -> Self {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        Self {
+            kernel: read_line("/proc/sys/kernel/osrelease"),
+            cpu: cpuinfo_field(&cpuinfo, "model name"),
+            cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            clocksource: read_line(
+                "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+            ),
+            governor: read_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            virtualised: cpuinfo_field(&cpuinfo, "flags")
+                .map(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor")),
+        }
+    }
+}
+
+fn read_line(path: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().next()?.trim();
+    (!line.is_empty()).then(|| line.to_owned())
+}
+
+fn cpuinfo_field(cpuinfo: &str, name: &str) -> Option<String> {
+    cpuinfo.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim().to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CPUINFO: &str = "processor\t: 0\nmodel name\t: Some CPU @ 2.0 GHz\nflags\t\t: fpu tsc hypervisor aes\n\nprocessor\t: 1\nmodel name\t: Other\n";
+
+    #[test]
+    fn takes_the_first_processor_s_fields() {
+        assert_eq!(cpuinfo_field(CPUINFO, "model name").unwrap(), "Some CPU @ 2.0 GHz");
+        assert_eq!(cpuinfo_field(CPUINFO, "bogomips"), None);
+    }
+
+    #[test]
+    fn this_machine_has_a_kernel_and_a_core() {
+        let host = Host::read();
+        assert!(host.kernel.is_some());
+        assert!(host.cores >= 1);
+    }
+}

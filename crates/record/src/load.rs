@@ -1,0 +1,288 @@
+//! The result of `horolog load`: what was asked, what was sent, what came back and where the rest
+//! went.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Distribution, Finding, Host};
+
+/// The schema's name and version.
+pub const LOAD_SCHEMA: &str = "horolog.load/1";
+
+/// A whole run against one target.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadResult {
+    /// [`LOAD_SCHEMA`].
+    pub schema: String,
+    /// When the run began, RFC 3339.
+    pub started: String,
+    /// The command that was given.
+    pub command: Vec<String>,
+    /// The machine that generated the load.
+    pub host: Host,
+    /// What was loaded.
+    pub target: Target,
+    /// What was asked of it.
+    pub mode: Mode,
+    /// How requests were sent.
+    pub engine: Engine,
+    /// Sending threads.
+    pub threads: usize,
+    /// How requests were spaced.
+    pub spacing: Spacing,
+    /// A reply that takes longer than this counts as late, not as received, in ns.
+    pub reply_timeout_ns: u64,
+    /// The trials, in the order in which they ran.
+    pub trials: Vec<Trial>,
+    /// What the search found, where one was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchResult>,
+    /// Doubts about the numbers.
+    pub findings: Vec<Finding>,
+}
+
+/// What was loaded, and by which way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// The address that requests went to.
+    pub address: IpAddr,
+    /// The UDP port.
+    pub port: u16,
+    /// The name that was given for it, where a name was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The interface that requests left by, where the engine chose one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// The link-layer address of the target or of the gateway to it, `aa:bb:cc:dd:ee:ff`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<String>,
+    /// The network that the simulated clients' addresses came from, `address/bits`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_network: Option<String>,
+}
+
+/// What kind of request was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mode {
+    /// NTP client requests in basic mode (RFC 5905).
+    #[serde(rename = "ntp-basic")]
+    NtpBasic,
+}
+
+/// How requests were sent and replies received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// Ordinary UDP sockets.
+    Udp,
+    /// `AF_PACKET` sockets with simulated clients.
+    Packet,
+    /// Generation and verification inside the kernel, in XDP.
+    Xdp,
+}
+
+impl Engine {
+    /// The name that the command line and the result file use.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Packet => "packet",
+            Self::Xdp => "xdp",
+        }
+    }
+}
+
+/// How the intended send instants follow one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Spacing {
+    /// All intervals alike.
+    Constant,
+    /// Exponentially distributed intervals: a Poisson process.
+    Exponential,
+}
+
+/// One rate, held for some time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// The rate that was planned, in requests per second.
+    pub offered_rate: f64,
+    /// The rate that really left: requests sent over the time between the first and the last.
+    pub achieved_rate: f64,
+    /// How long requests were sent, in seconds.
+    pub duration_s: f64,
+    /// Simulated clients.
+    pub clients: u64,
+    /// Requests that left.
+    pub sent: u64,
+    /// Valid replies within the time allowed, each request's first one only.
+    pub received: u64,
+    /// `sent` less `received`: neither late nor invalid replies are taken off.
+    pub lost: u64,
+    /// Further valid replies to a request that was already answered.
+    pub duplicate: u64,
+    /// Valid replies that came after the time allowed.
+    pub late: u64,
+    /// Replies that were not valid, by reason.
+    pub invalid: BTreeMap<InvalidReason, u64>,
+    /// Valid replies by kind.
+    pub responses: Responses,
+    /// Round trip, from the *intended* send instant to the receipt of the reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_ns: Option<Distribution>,
+    /// The server's own response time, its transmit less its receive timestamp.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_time_ns: Option<Distribution>,
+    /// How long after its intended instant each request was really sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lateness_ns: Option<Distribution>,
+    /// Where the lost requests and replies went; the counts add up to `lost`.
+    pub lost_at: BTreeMap<Place, u64>,
+}
+
+impl Trial {
+    /// The share of sent requests that stayed without a valid reply in time, from 0 to 1.
+    #[must_use]
+    pub fn loss_ratio(&self) -> f64 {
+        if self.sent == 0 { 0.0 } else { self.lost as f64 / self.sent as f64 }
+    }
+
+    /// Replies that were not valid, for whatever reason.
+    #[must_use]
+    pub fn invalid_total(&self) -> u64 {
+        self.invalid.values().sum()
+    }
+}
+
+/// Valid replies by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Responses {
+    /// Replies in NTP's basic mode.
+    pub basic: u64,
+}
+
+/// Why a reply does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InvalidReason {
+    /// Shorter than an NTP header or longer than the request.
+    Length,
+    /// Not mode 4 (server).
+    Mode,
+    /// Another version than the request's.
+    Version,
+    /// The origin timestamp is not one that was sent.
+    Origin,
+    /// It came to another client than the one that asked.
+    Client,
+    /// A stratum above 16, or 0: a kiss of death.
+    Stratum,
+    /// The leap indicator and the stratum contradict one another.
+    Leap,
+    /// The transmit timestamp is 0 or lies before the receive timestamp.
+    Timestamp,
+}
+
+impl InvalidReason {
+    /// All of them, in the order in which both engines number them.
+    pub const ALL: [Self; 8] = [
+        Self::Length,
+        Self::Mode,
+        Self::Version,
+        Self::Origin,
+        Self::Client,
+        Self::Stratum,
+        Self::Leap,
+        Self::Timestamp,
+    ];
+}
+
+/// Where a request or its reply was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// The generator's own sending path refused it.
+    Generator,
+    /// The reply reached this machine and its receive ring or socket was full.
+    OwnRing,
+    /// Between the two interfaces.
+    Link,
+    /// The server's interface had no room in its receive ring.
+    Interface,
+    /// The server's socket buffer was full.
+    Socket,
+    /// The server received it and did not answer, or could not send.
+    Server,
+    /// None of the counters that could be read accounts for it.
+    Unknown,
+}
+
+/// What a search was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SearchKind {
+    /// No-drop rate: the highest rate without loss (RFC 2544, section 26.1).
+    Ndr,
+    /// Partial-drop rate: the highest rate within a given loss ratio.
+    Pdr,
+}
+
+/// The highest rate within a loss goal (RFC 9971).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SearchResult {
+    /// No-drop or partial-drop.
+    pub kind: SearchKind,
+    /// The loss ratio that was allowed.
+    pub goal_loss_ratio: f64,
+    /// The rate found: what was sent per second at the relevant lower bound.
+    pub rate: f64,
+    /// Highest rate that held the goal, where one did.
+    pub lower: Option<f64>,
+    /// Lowest rate above it that did not, where one was met.
+    pub upper: Option<f64>,
+    /// The loss ratio at the lower bound.
+    pub loss_ratio: f64,
+    /// Why the search ended.
+    pub end: SearchEnd,
+}
+
+/// Why a search ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SearchEnd {
+    /// The bounds are as close as was asked.
+    Converged,
+    /// The highest rate allowed held the goal.
+    CappedAtMax,
+    /// Even the lowest rate allowed did not.
+    BelowMin,
+    /// The generator could not send more: the server may well hold more.
+    GeneratorLimit,
+    /// Its time or its trials were used up.
+    BudgetSpent,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_the_file_are_the_contract() {
+        let name = |value: serde_json::Value| value.as_str().unwrap().to_owned();
+        assert_eq!(name(serde_json::to_value(Mode::NtpBasic).unwrap()), "ntp-basic");
+        assert_eq!(name(serde_json::to_value(Place::OwnRing).unwrap()), "own_ring");
+        for engine in [Engine::Udp, Engine::Packet, Engine::Xdp] {
+            assert_eq!(name(serde_json::to_value(engine).unwrap()), engine.name());
+        }
+    }
+
+    #[test]
+    fn every_reason_is_in_the_list_once() {
+        let names: std::collections::BTreeSet<_> = InvalidReason::ALL.into_iter().collect();
+        assert_eq!(names.len(), InvalidReason::ALL.len());
+    }
+}

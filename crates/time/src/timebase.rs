@@ -1,0 +1,108 @@
+//! The linear relation between the monotonic clock and NTP time from which the server reads: one
+//! anchor and one rate. The BPF program computes the same expression on the same numbers
+//! (`bpf/clock.h`), so the two bodies of the server cannot disagree about what time it is.
+
+use crate::{Monotonic, NtpTimestamp, Timestamp};
+
+/// Binary places behind the point of [`Timebase::rate`].
+pub const RATE_SHIFT: u32 = 29;
+
+/// The rate of a clock without drift: 2^32 NTP units for 10^9 ns, scaled by 2^[`RATE_SHIFT`] and
+/// rounded to the nearest number. The rounding is 0.09 parts per billion.
+pub const NOMINAL_RATE: u32 = 2_305_843_009;
+
+/// NTP time as a linear function of monotonic time, valid until an expiry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timebase {
+    /// The anchor on the monotonic clock.
+    pub anchor: Timestamp<Monotonic>,
+    /// NTP time at the anchor.
+    pub ntp_at_anchor: NtpTimestamp,
+    /// NTP units (2^-32 s) per monotonic nanosecond, scaled by 2^[`RATE_SHIFT`].
+    pub rate: u32,
+    /// The instant from which on nothing may be served from this time base.
+    pub expires: Timestamp<Monotonic>,
+}
+
+impl Timebase {
+    /// The rate of a clock that gains `ppb` parts per billion against the monotonic clock.
+    /// Saturates at zero and at 86% over nominal.
+    #[must_use]
+    pub const fn rate_with_drift(ppb: i64) -> u32 {
+        let change = (NOMINAL_RATE as i128 * ppb as i128) / 1_000_000_000;
+        let rate = NOMINAL_RATE as i128 + change;
+        if rate < 0 {
+            0
+        } else if rate > u32::MAX as i128 {
+            u32::MAX
+        } else {
+            rate as u32
+        }
+    }
+
+    /// NTP time at `instant`, which may lie before the anchor; `None` at the expiry and after.
+    /// Right within 4 s of the anchor, where the product fits 64 bits; an expiry keeps
+    /// reads inside that.
+    #[must_use]
+    pub const fn ntp_at(&self, instant: Timestamp<Monotonic>) -> Option<NtpTimestamp> {
+        if instant.as_ns() >= self.expires.as_ns() {
+            return None;
+        }
+        let distance = instant.as_ns() - self.anchor.as_ns();
+        let units = (distance.unsigned_abs() as u128 * self.rate as u128) >> RATE_SHIFT;
+        let anchor = self.ntp_at_anchor.to_bits();
+        let bits = if distance < 0 {
+            anchor.wrapping_sub(units as u64)
+        } else {
+            anchor.wrapping_add(units as u64)
+        };
+        Some(NtpTimestamp::from_bits(bits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Span;
+    use proptest::prelude::*;
+
+    fn base(rate: u32) -> Timebase {
+        Timebase {
+            anchor: Timestamp::from_ns(1_000_000_000_000),
+            ntp_at_anchor: NtpTimestamp::from_bits(0xe000_0000_1234_5678),
+            rate,
+            expires: Timestamp::from_ns(1_001_000_000_000),
+        }
+    }
+
+    #[test]
+    fn an_expired_time_base_gives_no_time() {
+        let base = base(NOMINAL_RATE);
+        assert!(base.ntp_at(base.expires - Span::from_ns(1)).is_some());
+        assert!(base.ntp_at(base.expires).is_none());
+    }
+
+    #[test]
+    fn drift_of_a_thousand_ppb_gains_a_microsecond_in_a_second() {
+        let base = base(Timebase::rate_with_drift(1000));
+        let later = base.anchor + Span::from_ns(999_999_999);
+        let gained = base.ntp_at(later).unwrap().since(base.ntp_at_anchor);
+        assert!((gained.as_ns() - 1_000_000_999).abs() <= 2, "{gained:?}");
+    }
+
+    #[test]
+    fn rates_saturate() {
+        assert_eq!(Timebase::rate_with_drift(0), NOMINAL_RATE);
+        assert_eq!(Timebase::rate_with_drift(-2_000_000_000), 0);
+        assert_eq!(Timebase::rate_with_drift(i64::MAX), u32::MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn stays_within_a_nanosecond_of_the_exact_time(distance in -1_000_000_000i64..999_999_999) {
+            let base = base(NOMINAL_RATE);
+            let read = base.ntp_at(base.anchor + Span::from_ns(distance)).unwrap();
+            prop_assert!((read.since(base.ntp_at_anchor).as_ns() - distance).abs() <= 1);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The Internet checksum (RFC 1071), and the pseudo-headers that UDP adds to it.
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+/// A sum in progress, kept wide so that carries are folded once at the end.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Sum(u64);
+
+impl Sum {
+    /// Adds bytes as big-endian 16-bit words; an odd last byte is padded with zero, so only the
+    /// last piece may be odd.
+    #[must_use]
+    pub fn bytes(mut self, bytes: &[u8]) -> Self {
+        let (words, rest) = bytes.as_chunks::<2>();
+        for word in words {
+            self.0 += u64::from(u16::from_be_bytes(*word));
+        }
+        if let [last] = rest {
+            self.0 += u64::from(*last) << 8;
+        }
+        self
+    }
+
+    /// Adds one 16-bit word.
+    #[must_use]
+    pub const fn word(self, word: u16) -> Self {
+        Self(self.0 + word as u64)
+    }
+
+    /// The checksum: the one's complement of the folded one's-complement sum.
+    #[must_use]
+    pub const fn finish(self) -> u16 {
+        let mut sum = self.0;
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        !(sum as u16)
+    }
+}
+
+/// The sum over the pseudo-header of UDP over IPv4 (RFC 768).
+#[must_use]
+pub fn udp_over_ipv4(source: Ipv4Addr, destination: Ipv4Addr, udp_length: u16) -> Sum {
+    Sum::default()
+        .bytes(&source.octets())
+        .bytes(&destination.octets())
+        .word(u16::from(crate::ipv4::PROTOCOL_UDP))
+        .word(udp_length)
+}
+
+/// The sum over the pseudo-header of UDP over IPv6 (RFC 8200, section 8.1).
+#[must_use]
+pub fn udp_over_ipv6(source: Ipv6Addr, destination: Ipv6Addr, udp_length: u16) -> Sum {
+    Sum::default()
+        .bytes(&source.octets())
+        .bytes(&destination.octets())
+        .word(udp_length)
+        .word(u16::from(crate::ipv4::PROTOCOL_UDP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The example of RFC 1071, section 3.
+    #[test]
+    fn rfc_1071_example() {
+        let sum = Sum::default().bytes(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
+        assert_eq!(!sum.finish(), 0xddf2);
+    }
+
+    proptest! {
+        #[test]
+        fn data_with_its_checksum_sums_to_zero(mut data in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if data.len() % 2 == 1 { data.push(0); }
+            let checksum = Sum::default().bytes(&data).finish();
+            prop_assert_eq!(Sum::default().bytes(&data).word(checksum).finish(), 0);
+        }
+    }
+}

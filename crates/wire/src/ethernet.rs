@@ -1,0 +1,186 @@
+//! Ethernet II with at most one VLAN tag (IEEE 802.3, IEEE 802.1Q clause 9). Jumbo, LLC and stacked
+//! tags are not interpreted: their type is handed on as it stands.
+
+use zerocopy::byteorder::network_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::Malformed;
+
+/// `EtherType` of IPv4.
+pub const TYPE_IPV4: u16 = 0x0800;
+/// `EtherType` of IPv6.
+pub const TYPE_IPV6: u16 = 0x86dd;
+/// Tag protocol identifier of a customer VLAN tag (IEEE 802.1Q, table 9-1).
+pub const TYPE_VLAN: u16 = 0x8100;
+/// Tag protocol identifier of a service VLAN tag (IEEE 802.1Q, table 9-1).
+pub const TYPE_SERVICE_VLAN: u16 = 0x88a8;
+
+/// Length of a header without a tag, in bytes.
+pub const HEADER_LEN: usize = 14;
+/// Length of a VLAN tag, in bytes.
+pub const VLAN_TAG_LEN: usize = 4;
+
+/// A 48-bit MAC address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct MacAddress(pub [u8; 6]);
+
+impl MacAddress {
+    /// Whether it names a group: multicast or broadcast (IEEE 802, clause 8.2).
+    #[must_use]
+    pub const fn is_group(self) -> bool {
+        self.0[0] & 1 == 1
+    }
+}
+
+impl core::fmt::Display for MacAddress {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{:02x}", self.0[0])?;
+        self.0[1..].iter().try_for_each(|byte| write!(f, ":{byte:02x}"))
+    }
+}
+
+impl core::fmt::Debug for MacAddress {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
+    }
+}
+
+impl core::str::FromStr for MacAddress {
+    type Err = Malformed;
+
+    /// Six pairs of hexadecimal digits with colons or hyphens between them.
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        let mut parts = text.split([':', '-']);
+        let mut bytes = [0; 6];
+        for byte in &mut bytes {
+            let part = parts.next().ok_or(Malformed::Truncated)?;
+            let digits = part.len() == 2 && part.bytes().all(|b| b.is_ascii_hexdigit());
+            *byte = u8::from_str_radix(part, 16).ok().filter(|_| digits).ok_or(Malformed::Length)?;
+        }
+        if parts.next().is_some() { Err(Malformed::Length) } else { Ok(Self(bytes)) }
+    }
+}
+
+/// A VLAN tag (IEEE 802.1Q, clause 9.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct VlanTag {
+    /// Tag protocol identifier: [`TYPE_VLAN`] or [`TYPE_SERVICE_VLAN`].
+    pub protocol: u16,
+    /// Tag control information: priority, drop eligibility and VLAN identifier.
+    pub control: u16,
+}
+
+/// An Ethernet header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// Where the frame goes.
+    pub destination: MacAddress,
+    /// Where it comes from.
+    pub source: MacAddress,
+    /// Its VLAN tag, where it has one; a second one shows as [`Header::ether_type`].
+    pub vlan: Option<VlanTag>,
+    /// What follows the header.
+    pub ether_type: u16,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Layout {
+    destination: [u8; 6],
+    source: [u8; 6],
+    ether_type: U16,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct TagLayout {
+    control: U16,
+    ether_type: U16,
+}
+
+impl Header {
+    /// Reads a header and returns what follows it.
+    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
+        let (layout, rest) = Layout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
+        let outer = layout.ether_type.get();
+        let mut header = Self {
+            destination: MacAddress(layout.destination),
+            source: MacAddress(layout.source),
+            vlan: None,
+            ether_type: outer,
+        };
+        if outer != TYPE_VLAN && outer != TYPE_SERVICE_VLAN {
+            return Ok((header, rest));
+        }
+        let (tag, rest) = TagLayout::ref_from_prefix(rest).map_err(|_| Malformed::Truncated)?;
+        header.vlan = Some(VlanTag { protocol: outer, control: tag.control.get() });
+        header.ether_type = tag.ether_type.get();
+        Ok((header, rest))
+    }
+
+    /// Its length in bytes, tag included.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "a header is never empty")]
+    pub const fn len(&self) -> usize {
+        if self.vlan.is_some() { HEADER_LEN + VLAN_TAG_LEN } else { HEADER_LEN }
+    }
+
+    /// Writes it to the front of `buffer` and returns its length.
+    ///
+    /// # Panics
+    /// When `buffer` is shorter than [`Header::len`].
+    pub fn emit(&self, buffer: &mut [u8]) -> usize {
+        let outer = self.vlan.map_or(self.ether_type, |tag| tag.protocol);
+        let layout = Layout {
+            destination: self.destination.0,
+            source: self.source.0,
+            ether_type: U16::new(outer),
+        };
+        buffer[..HEADER_LEN].copy_from_slice(layout.as_bytes());
+        if let Some(tag) = self.vlan {
+            let tag = TagLayout {
+                control: U16::new(tag.control),
+                ether_type: U16::new(self.ether_type),
+            };
+            buffer[HEADER_LEN..HEADER_LEN + VLAN_TAG_LEN].copy_from_slice(tag.as_bytes());
+        }
+        self.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn mac_address_text() {
+        let mac: MacAddress = "aa:BB:cc-00:01:ff".parse().unwrap();
+        assert_eq!(mac.to_string(), "aa:bb:cc:00:01:ff");
+        for bad in ["", "aa:bb:cc:dd:ee", "aa:bb:cc:dd:ee:ff:00", "aa:bb:cc:dd:ee:+f", "gg:0:0:0:0:0"] {
+            assert!(bad.parse::<MacAddress>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_tag_without_room_is_truncated() {
+        let mut frame = [0; 16];
+        frame[12..14].copy_from_slice(&TYPE_VLAN.to_be_bytes());
+        assert_eq!(Header::parse(&frame), Err(Malformed::Truncated));
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(destination: [u8; 6], source: [u8; 6], tagged: bool, service: bool, control: u16, ether_type: u16) {
+            prop_assume!(tagged || (ether_type != TYPE_VLAN && ether_type != TYPE_SERVICE_VLAN));
+            let protocol = if service { TYPE_SERVICE_VLAN } else { TYPE_VLAN };
+            let vlan = tagged.then_some(VlanTag { protocol, control });
+            let header = Header { destination: MacAddress(destination), source: MacAddress(source), vlan, ether_type };
+            let mut buffer = [0; HEADER_LEN + VLAN_TAG_LEN + 3];
+            let length = header.emit(&mut buffer);
+            let (back, rest) = Header::parse(&buffer).unwrap();
+            prop_assert_eq!(back, header);
+            prop_assert_eq!(rest.len(), buffer.len() - length);
+        }
+    }
+}

@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The load generator inside the kernel: one half makes and paces requests, the other matches,
+ * verifies and counts replies, both without leaving the driver's path.
+ *
+ * `generate` is run by BPF_PROG_TEST_RUN with live frames, one long call on each sending processor.
+ * It is asked for a frame far more often than one is due and drops the frame while it is early, so
+ * the schedule's instants are kept to a fraction of a microsecond without a timer. Frames come back
+ * as the server left them, so every byte is written each time.
+ *
+ * `verify` runs where replies arrive. It drops what it has counted, so replies to simulated clients
+ * never reach the network stack, and lets all else pass.
+ *
+ * Both are one program, attached to the interface: a program that is attached nowhere takes the
+ * kernel some 20 ms to set up for each call. Frames to be made show the loopback interface, where
+ * the test run puts them, as the one that they came in by.
+ */
+#include "net.h"
+#include "abi.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct generator_config);
+} config SEC(".maps");
+
+/* One entry for each processor: the lane that sends there. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct lane);
+} lanes SEC(".maps");
+
+/* One entry for each processor, so that nobody else writes it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tally);
+} tallies SEC(".maps");
+
+/* SEEN_WORDS for each lane: a bit for every sequence number that has been answered. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SEEN_WORDS);
+	__type(key, __u32);
+	__type(value, __u64);
+} seen SEC(".maps");
+
+/* Exponential quantiles of mean 1, scaled by 2^16. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, EXPONENTIAL_ENTRIES);
+	__type(key, __u32);
+	__type(value, __u32);
+} exponential SEC(".maps");
+
+/* Index of the bucket of a value of at most HISTOGRAM_MAX: 256 buckets of 1, then 128 an octave. */
+static __always_inline __u32 bucket_of(__u64 value)
+{
+	__u32 exponent = 0, wide = value >> 8;
+
+	if (value < 256)
+		return value;
+	/* exponent = floor(log2(value)) - 7, by halving; BPF has no instruction for it. */
+	if (value >> 24) { exponent += 16; wide = value >> 24; }
+	if (wide >> 8) { exponent += 8; wide >>= 8; }
+	if (wide >> 4) { exponent += 4; wide >>= 4; }
+	if (wide >> 2) { exponent += 2; wide >>= 2; }
+	if (wide >> 1) exponent += 1;
+	exponent += 1;
+	return exponent * 128 + (value >> exponent);
+}
+
+static __always_inline void record(struct histogram *histogram, __u64 value)
+{
+	__u32 bucket;
+
+	if (value > HISTOGRAM_MAX)
+		value = HISTOGRAM_MAX;
+	bucket = bucket_of(value);
+	/* The bound must be seen on the very register that indexes. */
+	barrier_var(bucket);
+	if (bucket >= HISTOGRAM_BUCKETS)
+		return;
+	histogram->buckets[bucket]++;
+	histogram->count++;
+	histogram->sum += value;
+	if (value < histogram->min)
+		histogram->min = value;
+	if (value > histogram->max)
+		histogram->max = value;
+}
+
+/* A client drawn from the sequence number, so that the reply's check can draw it again. */
+static __always_inline __u32 mix(__u32 sequence, __u32 key)
+{
+	__u32 value = sequence ^ key;
+
+	value ^= value >> 16;
+	value *= 0x7feb352d;
+	value ^= value >> 15;
+	value *= 0x846ca68b;
+	value ^= value >> 16;
+	return value;
+}
+
+static __always_inline __u64 next_interval(const struct generator_config *cfg, __u64 mean)
+{
+	__u32 *quantile, draw;
+
+	if (!cfg->exponential)
+		return mean;
+	draw = bpf_get_prandom_u32() & (EXPONENTIAL_ENTRIES - 1);
+	quantile = bpf_map_lookup_elem(&exponential, &draw);
+	if (!quantile)
+		return mean;
+	return ((mean >> 8) * *quantile) >> 8;
+}
+
+/* Copies the request into the frame by 8 bytes; its length is one of the two that NTP gives. */
+static __always_inline void copy_request(__u8 *frame, const __u8 *request, __u32 length)
+{
+	__u32 i;
+
+#pragma unroll
+	for (i = 0; i + 8 <= length; i += 8)
+		*(__u64 *)(frame + i) = *(const __u64 *)(request + i);
+#pragma unroll
+	for (i = length & ~7U; i + 2 <= length; i += 2)
+		*(__u16 *)(frame + i) = *(const __u16 *)(request + i);
+}
+
+static __always_inline int fill_ipv4(void *data, void *end, const struct generator_config *cfg,
+				     __u32 address, __be16 port, __u64 token)
+{
+	struct ethernet *ethernet = data;
+	struct ipv4 *ip = (void *)(ethernet + 1);
+	struct udp *udp = (void *)(ip + 1);
+	struct ntp *ntp = (void *)(udp + 1);
+	__be32 source = bpf_htonl(address);
+
+	if ((void *)(ntp + 1) > end)
+		return -1;
+	copy_request(data, cfg->request,
+		     sizeof(*ethernet) + sizeof(*ip) + sizeof(*udp) + sizeof(*ntp));
+	ip->source = source;
+	ip->checksum = fold(cfg->ip_sum + source);
+	udp->source = port;
+	ntp->transmit = token;
+	udp->checksum = udp_fold(cfg->udp_sum + source + port + sum64(token));
+	return 0;
+}
+
+static __always_inline int fill_ipv6(void *data, void *end, const struct generator_config *cfg,
+				     __u32 address, __be16 port, __u64 token)
+{
+	struct ethernet *ethernet = data;
+	struct ipv6 *ip = (void *)(ethernet + 1);
+	struct udp *udp = (void *)(ip + 1);
+	struct ntp *ntp = (void *)(udp + 1);
+	__be32 source = bpf_htonl(address);
+
+	if ((void *)(ntp + 1) > end)
+		return -1;
+	copy_request(data, cfg->request,
+		     sizeof(*ethernet) + sizeof(*ip) + sizeof(*udp) + sizeof(*ntp));
+	ip->source[3] = source;
+	udp->source = port;
+	ntp->transmit = token;
+	udp->checksum = udp_fold(cfg->udp_sum + source + port + sum64(token));
+	return 0;
+}
+
+static __always_inline __u32 address_of(const struct generator_config *cfg, __u32 client_base,
+					__u32 client, __u32 sequence)
+{
+	if (cfg->random_mask)
+		return cfg->client_network + (mix(sequence, cfg->key) & cfg->random_mask);
+	return cfg->client_network + client_base + client;
+}
+
+/* Opens the sequence number for its first reply: a word of 64 is cleared when its first is sent. */
+static __always_inline void open_sequence(__u32 lane, __u32 sequence)
+{
+	__u32 index = (lane & (LANES_MAX - 1)) * SEEN_WORDS + ((sequence >> 6) & (SEEN_WORDS - 1));
+	__u64 *word;
+
+	if (sequence & 63)
+		return;
+	word = bpf_map_lookup_elem(&seen, &index);
+	if (word)
+		*word = 0;
+}
+
+/* Moves the lane to its next request. */
+static __always_inline void advance(struct lane *lane, const struct generator_config *cfg,
+				    __u64 now_ns)
+{
+	if (!lane->sent)
+		lane->first_sent_ns = now_ns;
+	lane->last_sent_ns = now_ns;
+	lane->sent++;
+	lane->next += next_interval(cfg, lane->interval);
+	lane->sequence++;
+	lane->client++;
+	if (lane->client >= lane->clients)
+		lane->client = 0;
+	if (lane->sequence >= lane->sequence_end) {
+		lane->sequence = 0;
+		lane->client = 0;
+	}
+}
+
+static __always_inline int generate(struct xdp_md *ctx, const struct generator_config *cfg)
+{
+	__u32 processor = bpf_get_smp_processor_id();
+	struct lane *lane = bpf_map_lookup_elem(&lanes, &processor);
+	__u64 now_ns = bpf_ktime_get_ns();
+	struct tally *tally;
+	__u64 intended_ns, token;
+	void *data, *end;
+	__u32 address;
+	__be16 port;
+	int failed;
+
+	if (!lane || !lane->active || lane->done)
+		return XDP_DROP;
+	intended_ns = lane->start_ns + (lane->next >> 16);
+	if (lane->next >= lane->end || now_ns >= lane->give_up_ns) {
+		lane->done = 1;
+		return XDP_DROP;
+	}
+	if (now_ns < intended_ns)
+		return XDP_DROP;
+	tally = bpf_map_lookup_elem(&tallies, &processor);
+	if (!tally)
+		return XDP_DROP;
+
+	/* A peer may have changed the frame's length on its way. */
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	if (end - data != cfg->request_len) {
+		if (bpf_xdp_adjust_tail(ctx, (int)cfg->request_len - (int)(end - data)))
+			return XDP_DROP;
+		data = (void *)(long)ctx->data;
+		end = (void *)(long)ctx->data_end;
+	}
+
+	token = (intended_ns & TOKEN_TIME_MASK) << TOKEN_SEQUENCE_BITS |
+		(lane->sequence & TOKEN_SEQUENCE_MASK);
+	token = bpf_cpu_to_be64(token ^ cfg->key);
+	address = address_of(cfg, lane->client_base, lane->client, lane->sequence);
+	port = bpf_htons(LANE_PORT_BASE + lane->number);
+	if (cfg->ipv6)
+		failed = fill_ipv6(data, end, cfg, address, port, token);
+	else
+		failed = fill_ipv4(data, end, cfg, address, port, token);
+	if (failed)
+		return XDP_DROP;
+	open_sequence(lane->number, lane->sequence);
+	advance(lane, cfg, now_ns);
+	record(&tally->lateness_ns, now_ns - intended_ns);
+	return bpf_redirect(cfg->interface, 0);
+}
+
+/* A reply as the checks need it, whichever family it came in. */
+struct reply {
+	struct ntp *ntp;
+	__u32 address;		/* low 32 bits of where it went, host order */
+	__u16 port;
+	__u32 payload_len;
+};
+
+static __always_inline int invalid(struct tally *tally, enum invalid_reason reason)
+{
+	tally->invalid[reason]++;
+	return XDP_DROP;
+}
+
+/* Whether the request with this sequence number had an answer before; marks that it has one now. */
+static __always_inline bool was_seen(__u32 lane, __u32 sequence)
+{
+	__u32 index = (lane & (LANES_MAX - 1)) * SEEN_WORDS + ((sequence >> 6) & (SEEN_WORDS - 1));
+	__u64 bit = 1ULL << (sequence & 63);
+	__u64 *word = bpf_map_lookup_elem(&seen, &index);
+
+	return word && (__sync_fetch_and_or(word, bit) & bit);
+}
+
+/* The address that the request with this sequence number came from. */
+static __always_inline __u32 expected_address(const struct generator_config *cfg, __u32 lane,
+					      __u32 sequence)
+{
+	__u32 more = cfg->lanes_with_one_more;
+	__u32 clients = cfg->clients_per_lane + (lane < more ? 1 : 0);
+	__u32 base = lane * cfg->clients_per_lane + (lane < more ? lane : more);
+
+	if (!clients)
+		return 0;
+	return address_of(cfg, base, sequence % clients, sequence);
+}
+
+/* Units of 2^-32 s, at most 2^38, in ns. */
+static __always_inline __u64 units_to_ns(__u64 units)
+{
+	return (units >> 32) * 1000000000 + (((units & 0xffffffff) * 1000000000) >> 32);
+}
+
+static __always_inline int judge(struct tally *tally, const struct generator_config *cfg,
+				 const struct reply *reply)
+{
+	const struct ntp *ntp = reply->ntp;
+	__u64 now_ns = bpf_ktime_get_ns();
+	__u32 lane = reply->port - LANE_PORT_BASE;
+	__u64 token, age_ns, receive, transmit;
+	__u8 leap = ntp->leap_version_mode >> 6;
+	__u32 sequence;
+
+	if ((ntp->leap_version_mode & 7) != 4)
+		return invalid(tally, INVALID_MODE);
+	if (((ntp->leap_version_mode >> 3) & 7) != cfg->version)
+		return invalid(tally, INVALID_VERSION);
+	token = bpf_be64_to_cpu(ntp->origin) ^ cfg->key;
+	age_ns = ((now_ns & TOKEN_TIME_MASK) - (token >> TOKEN_SEQUENCE_BITS)) & TOKEN_TIME_MASK;
+	sequence = token & TOKEN_SEQUENCE_MASK;
+	if (age_ns > now_ns - cfg->run_start_ns)
+		return invalid(tally, INVALID_ORIGIN);
+	if (lane >= cfg->lanes || reply->address != expected_address(cfg, lane, sequence))
+		return invalid(tally, INVALID_CLIENT);
+	if (ntp->stratum == 0 || ntp->stratum > 16)
+		return invalid(tally, INVALID_STRATUM);
+	if ((leap == 3) != (ntp->stratum == 16))
+		return invalid(tally, INVALID_LEAP);
+	receive = bpf_be64_to_cpu(ntp->receive);
+	transmit = bpf_be64_to_cpu(ntp->transmit);
+	if (!transmit || (__s64)(transmit - receive) < 0 || (transmit - receive) >> 38)
+		return invalid(tally, INVALID_TIMESTAMP);
+
+	if (was_seen(lane, sequence)) {
+		tally->duplicate++;
+		return XDP_DROP;
+	}
+	if (age_ns > cfg->reply_timeout_ns) {
+		tally->late++;
+		return XDP_DROP;
+	}
+	tally->received++;
+	if (leap == 3)
+		tally->unsynchronised++;
+	record(&tally->rtt_ns, age_ns);
+	record(&tally->response_ns, units_to_ns(transmit - receive));
+	return XDP_DROP;
+}
+
+/* Whether an address is one of the simulated clients'. */
+static __always_inline bool is_simulated(const struct generator_config *cfg, __u32 address)
+{
+	__u32 clients = cfg->lanes * cfg->clients_per_lane + cfg->lanes_with_one_more;
+	__u32 highest = cfg->random_mask ? cfg->random_mask : clients - 1;
+
+	return address - cfg->client_network <= highest;
+}
+
+static __always_inline int verify(struct xdp_md *ctx, const struct generator_config *cfg)
+{
+	void *end = (void *)(long)ctx->data_end;
+	struct ethernet *ethernet = (void *)(long)ctx->data;
+	__u32 processor = bpf_get_smp_processor_id();
+	struct reply reply;
+	struct tally *tally;
+	struct udp *udp;
+
+	if ((void *)(ethernet + 1) > end)
+		return XDP_PASS;
+	if (cfg->ipv6) {
+		struct ipv6 *ip = (void *)(ethernet + 1);
+		const __be32 *target = (const __be32 *)cfg->target;
+		const __be32 *prefix = (const __be32 *)cfg->prefix;
+
+		udp = (void *)(ip + 1);
+		if (ethernet->type != bpf_htons(TYPE_IPV6) || (void *)(udp + 1) > end ||
+		    ip->next_header != PROTOCOL_UDP ||
+		    ip->source[0] != target[0] || ip->source[1] != target[1] ||
+		    ip->source[2] != target[2] || ip->source[3] != target[3] ||
+		    ip->destination[0] != prefix[0] || ip->destination[1] != prefix[1] ||
+		    ip->destination[2] != prefix[2])
+			return XDP_PASS;
+		reply.address = bpf_ntohl(ip->destination[3]);
+	} else {
+		struct ipv4 *ip = (void *)(ethernet + 1);
+
+		udp = (void *)(ip + 1);
+		if (ethernet->type != bpf_htons(TYPE_IPV4) || (void *)(udp + 1) > end ||
+		    ip->version_and_length != 0x45 || ip->protocol != PROTOCOL_UDP ||
+		    ip->source != *(const __be32 *)cfg->target)
+			return XDP_PASS;
+		reply.address = bpf_ntohl(ip->destination);
+	}
+	if (udp->source != cfg->target_port || !is_simulated(cfg, reply.address))
+		return XDP_PASS;
+	tally = bpf_map_lookup_elem(&tallies, &processor);
+	if (!tally)
+		return XDP_PASS;
+	reply.port = bpf_ntohs(udp->destination);
+	reply.ntp = (void *)(udp + 1);
+	if ((void *)(reply.ntp + 1) > end || udp->length != bpf_htons(UDP_NTP_LEN))
+		return invalid(tally, INVALID_LENGTH);
+	return judge(tally, cfg, &reply);
+}
+
+SEC("xdp")
+int load(struct xdp_md *ctx)
+{
+	__u32 zero = 0;
+	struct generator_config *cfg = bpf_map_lookup_elem(&config, &zero);
+
+	if (!cfg)
+		return XDP_PASS;
+	if (ctx->ingress_ifindex == cfg->interface)
+		return verify(ctx, cfg);
+	return generate(ctx, cfg);
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

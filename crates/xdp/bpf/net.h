@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+ *
+ * The headers that the programs read and write, and the one's-complement arithmetic over them.
+ */
+#ifndef HOROLOG_NET_H
+#define HOROLOG_NET_H
+
+#include <stdbool.h>
+#include <linux/bpf.h>
+#include <linux/types.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#define TYPE_IPV4 0x0800
+#define TYPE_IPV6 0x86dd
+#define TYPE_VLAN 0x8100
+#define TYPE_SERVICE_VLAN 0x88a8
+#define PROTOCOL_UDP 17
+
+#define NTP_LEN 48
+#define UDP_NTP_LEN (8 + NTP_LEN)
+
+struct ethernet {
+	__u8 destination[6];
+	__u8 source[6];
+	__be16 type;
+} __attribute__((packed));
+
+struct vlan {
+	__be16 control;
+	__be16 type;
+} __attribute__((packed));
+
+struct ipv4 {
+	__u8 version_and_length;
+	__u8 traffic_class;
+	__be16 total_length;
+	__be16 identification;
+	__be16 flags_and_offset;
+	__u8 time_to_live;
+	__u8 protocol;
+	__u16 checksum;
+	__be32 source;
+	__be32 destination;
+} __attribute__((packed, aligned(2)));
+
+struct ipv6 {
+	__be32 version_class_flow;
+	__be16 payload_length;
+	__u8 next_header;
+	__u8 hop_limit;
+	__be32 source[4];
+	__be32 destination[4];
+} __attribute__((packed, aligned(2)));
+
+struct udp {
+	__be16 source;
+	__be16 destination;
+	__be16 length;
+	__u16 checksum;
+} __attribute__((packed, aligned(2)));
+
+struct ntp {
+	__u8 leap_version_mode;
+	__u8 stratum;
+	__s8 poll;
+	__s8 precision;
+	__be32 root_delay;
+	__be32 root_dispersion;
+	__be32 reference_id;
+	__be64 reference;
+	__be64 origin;
+	__be64 receive;
+	__be64 transmit;
+} __attribute__((packed, aligned(2)));
+
+/* Both halves of a 64-bit value as summands (RFC 1071: any width, any byte order, folded last). */
+static __always_inline __u64 sum64(__u64 value)
+{
+	return (value >> 32) + (__u32)value;
+}
+
+static __always_inline __u16 fold(__u64 sum)
+{
+	sum = (sum >> 32) + (__u32)sum;
+	sum = (sum >> 16) + (sum & 0xffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	return (__u16)~sum;
+}
+
+/* A UDP checksum of zero is sent as its other form, because zero means "none" (RFC 768). */
+static __always_inline __u16 udp_fold(__u64 sum)
+{
+	__u16 checksum = fold(sum);
+
+	return checksum ? checksum : 0xffff;
+}
+
+#endif

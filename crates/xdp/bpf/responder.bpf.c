@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The server's fast body: answers plain NTP client requests where they arrive, in XDP.
+ *
+ * It knows exactly the subset that horolog_server::frame describes, and a test drives both over the
+ * same frames. Whatever is not in the subset goes up to the network stack, where the socket body
+ * decides; nothing is dropped here and nothing is guessed. Time comes from a clock page; past its
+ * expiry nothing is answered.
+ */
+#include "net.h"
+#include "clock.h"
+
+#define FLAGS_OR_OFFSET 0x3fff	/* more-fragments bit and fragment offset */
+#define DONT_FRAGMENT 0x4000
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct clock_page);
+} clock_pages SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct listen_key);
+	__type(value, __u8);
+} listen_set SEC(".maps");
+
+/* One entry for each processor, so that nobody else writes it; user space maps and sums them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct responder_counters);
+} counters SEC(".maps");
+
+/* A request that passed classification: what the reply is made from. */
+struct request {
+	__u8 destination_mac[6];
+	__u8 source_mac[6];
+	struct vlan tag;
+	__be16 outer_type;	/* as the frame has it, 0x8100 where it is tagged */
+	__u32 link_len;
+	__be16 source_port;
+	__be16 destination_port;
+	__u64 now_ns;		/* when it was received */
+};
+
+static __always_inline struct responder_counters *own_counters(void)
+{
+	__u32 processor = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&counters, &processor);
+}
+
+static __always_inline int pass(struct responder_counters *own, enum passed_reason reason)
+{
+	own->passed[reason]++;
+	return XDP_PASS;
+}
+
+static __always_inline bool is_client_request(const struct ntp *ntp)
+{
+	__u8 version = (ntp->leap_version_mode >> 3) & 7;
+	__u8 mode = ntp->leap_version_mode & 7;
+
+	return mode == 3 && version >= 1 && version <= 4;
+}
+
+/*
+ * Turns the request's NTP header into the reply's and returns the sum of its words, or 0 when there
+ * is no time to serve. The words are summed as they are written, each once.
+ */
+static __always_inline __u64 answer(struct ntp *ntp, __u64 received_ns)
+{
+	__u32 zero = 0;
+	struct clock_page *page = bpf_map_lookup_elem(&clock_pages, &zero);
+	const struct clock_slot *slot;
+	__u64 sequence, sum, now_ns;
+	struct ntp reply;
+
+	if (!page)
+		return 0;
+	slot = &page->slots[READ_ONCE(page->active) & 1];
+	sequence = READ_ONCE(slot->sequence);
+	if (received_ns >= slot->expires_ns)
+		return 0;
+
+	reply.leap_version_mode = slot->leap << 6 | (ntp->leap_version_mode & 0x38) | 4;
+	reply.stratum = slot->stratum;
+	reply.poll = ntp->poll;
+	reply.precision = slot->precision;
+	reply.root_delay = slot->root_delay;
+	reply.root_dispersion = slot->root_dispersion;
+	reply.reference_id = slot->reference_id;
+	reply.reference = slot->reference;
+	reply.origin = ntp->transmit;
+	reply.receive = bpf_cpu_to_be64(ntp_at(slot, received_ns));
+	now_ns = bpf_ktime_get_ns();
+	reply.transmit = bpf_cpu_to_be64(ntp_at(slot, now_ns));
+	if ((sequence & 1) || READ_ONCE(slot->sequence) != sequence)
+		return 0;
+
+	sum = *(__u32 *)&reply;
+	sum += reply.root_delay;
+	sum += reply.root_dispersion;
+	sum += reply.reference_id;
+	sum += sum64(reply.reference);
+	sum += sum64(reply.origin);
+	sum += sum64(reply.receive);
+	sum += sum64(reply.transmit);
+	*ntp = reply;
+	return sum;
+}
+
+static __always_inline void swap_link(void *data, const struct request *request)
+{
+	struct ethernet *ethernet = data;
+
+	__builtin_memcpy(ethernet->destination, request->source_mac, 6);
+	__builtin_memcpy(ethernet->source, request->destination_mac, 6);
+	ethernet->type = request->outer_type;
+	if (request->link_len != sizeof(*ethernet))
+		*(struct vlan *)(ethernet + 1) = request->tag;
+}
+
+/* The UDP header of the reply; `sum` is that of the pseudo-header's addresses and of the payload. */
+static __always_inline void answer_udp(struct udp *udp, const struct request *request, __u64 sum)
+{
+	sum += bpf_htons(PROTOCOL_UDP);
+	sum += bpf_htons(UDP_NTP_LEN);	/* in the pseudo-header ... */
+	sum += bpf_htons(UDP_NTP_LEN);	/* ... and in the header */
+	sum += request->source_port;
+	sum += request->destination_port;
+	udp->source = request->destination_port;
+	udp->destination = request->source_port;
+	udp->length = bpf_htons(UDP_NTP_LEN);
+	udp->checksum = udp_fold(sum);
+}
+
+/* Checks what both families share. Returns a reason to pass the request up, or -1. */
+static __always_inline int refuse(const struct udp *udp, const struct ntp *ntp,
+				  const struct listen_key *key)
+{
+	if (!bpf_map_lookup_elem(&listen_set, key))
+		return PASSED_NOT_NTP;
+	if (udp->length != bpf_htons(UDP_NTP_LEN))
+		return PASSED_LENGTH;
+	if (udp->source == 0)
+		return PASSED_ADDRESS;
+	if (!is_client_request(ntp))
+		return PASSED_REQUEST;
+	return -1;
+}
+
+static __always_inline bool is_answerable_ipv4(__be32 source, __be32 destination)
+{
+	__u8 first = bpf_ntohl(source) >> 24;
+
+	return first != 0 && first != 127 && first < 224 && source != destination;
+}
+
+static __always_inline int respond_ipv4(struct xdp_md *ctx, struct responder_counters *own,
+					struct request *request)
+{
+	void *end = (void *)(long)ctx->data_end;
+	void *data = (void *)(long)ctx->data;
+	struct ipv4 *ip = data + request->link_len;
+	__u32 header_len, options_len, i;
+	__be32 source, destination;
+	struct listen_key key = {};
+	struct udp *udp;
+	struct ntp *ntp;
+	__u64 sum = 0;
+	int reason;
+
+	if ((void *)(ip + 1) > end)
+		return pass(own, PASSED_MALFORMED);
+	if (ip->protocol != PROTOCOL_UDP)
+		return pass(own, PASSED_NOT_NTP);
+	header_len = (ip->version_and_length & 0xf) * 4;
+	if (ip->version_and_length >> 4 != 4 || header_len < sizeof(*ip))
+		return pass(own, PASSED_MALFORMED);
+	if (ip->flags_and_offset & bpf_htons(FLAGS_OR_OFFSET))
+		return pass(own, PASSED_FRAGMENT);
+	udp = (void *)ip + header_len;
+	ntp = (void *)(udp + 1);
+	if ((void *)(udp + 1) > end)
+		return pass(own, PASSED_MALFORMED);
+
+	source = ip->source;
+	destination = ip->destination;
+	key.address[10] = 0xff;
+	key.address[11] = 0xff;
+	__builtin_memcpy(&key.address[12], &destination, 4);
+	key.port = udp->destination;
+	if ((void *)(ntp + 1) > end)
+		return pass(own, bpf_map_lookup_elem(&listen_set, &key) ? PASSED_LENGTH
+									: PASSED_NOT_NTP);
+	reason = refuse(udp, ntp, &key);
+	if (reason >= 0)
+		return pass(own, reason);
+	if ((void *)(ntp + 1) != end ||
+	    ip->total_length != bpf_htons(header_len + UDP_NTP_LEN))
+		return pass(own, PASSED_MALFORMED);
+	for (i = 0; i < sizeof(*ip) / 2; i++)
+		sum += ((__u16 *)ip)[i];
+	options_len = header_len - sizeof(*ip);
+	if (options_len) {
+		__u16 *word = (void *)(ip + 1), *next;
+
+		for (i = 0; i < 20; i++) {
+			if (i * 2 >= options_len)
+				break;
+			next = word + 1;
+			/* Without this the compiler compares `word` with `end - 1`, which the
+			 * verifier refuses. */
+			barrier_var(next);
+			if ((void *)next > end)
+				return pass(own, PASSED_MALFORMED);
+			sum += *word;
+			word = next;
+		}
+	}
+	if (fold(sum))
+		return pass(own, PASSED_MALFORMED);
+	if (!is_answerable_ipv4(source, destination))
+		return pass(own, PASSED_ADDRESS);
+
+	request->source_port = udp->source;
+	request->destination_port = udp->destination;
+	sum = answer(ntp, request->now_ns);
+	if (!sum)
+		return pass(own, PASSED_NO_CLOCK);
+
+	/* The reply has no options: the frame starts where 20 bytes of header fit before UDP. */
+	if (options_len) {
+		if (bpf_xdp_adjust_head(ctx, options_len))
+			return XDP_ABORTED;
+		data = (void *)(long)ctx->data;
+		end = (void *)(long)ctx->data_end;
+		ip = data + request->link_len;
+		udp = (void *)(ip + 1);
+		if ((void *)(udp + 1) > end)
+			return XDP_ABORTED;
+	}
+	answer_udp(udp, request, sum + source + destination);
+	ip->version_and_length = 0x45;
+	ip->traffic_class = 0;
+	ip->total_length = bpf_htons(sizeof(*ip) + UDP_NTP_LEN);
+	ip->identification = 0;
+	ip->flags_and_offset = bpf_htons(DONT_FRAGMENT);
+	ip->time_to_live = 64;
+	ip->protocol = PROTOCOL_UDP;
+	ip->source = destination;
+	ip->destination = source;
+	sum = bpf_htons(0x4500);
+	sum += bpf_htons(sizeof(*ip) + UDP_NTP_LEN);
+	sum += bpf_htons(DONT_FRAGMENT);
+	sum += bpf_htons(64 << 8 | PROTOCOL_UDP);
+	ip->checksum = fold(sum + source + destination);
+	swap_link(data, request);
+	own->answered_ipv4++;
+	return XDP_TX;
+}
+
+static __always_inline bool is_answerable_ipv6(const struct ipv6 *ip)
+{
+	const __be32 *source = ip->source;
+	const __be32 *destination = ip->destination;
+
+	if ((bpf_ntohl(source[0]) >> 24) == 0xff)
+		return false;
+	/* Unspecified, loopback and IPv4-mapped addresses all begin with 64 zero bits. */
+	if (!(source[0] | source[1])) {
+		if (!source[2] && (source[3] == 0 || source[3] == bpf_htonl(1)))
+			return false;
+		if (source[2] == bpf_htonl(0xffff))
+			return false;
+	}
+	return source[0] != destination[0] || source[1] != destination[1] ||
+	       source[2] != destination[2] || source[3] != destination[3];
+}
+
+static __always_inline int respond_ipv6(struct xdp_md *ctx, struct responder_counters *own,
+					struct request *request)
+{
+	void *end = (void *)(long)ctx->data_end;
+	void *data = (void *)(long)ctx->data;
+	struct ipv6 *ip = data + request->link_len;
+	struct udp *udp = (void *)(ip + 1);
+	struct ntp *ntp = (void *)(udp + 1);
+	__be32 source[4], destination[4];
+	struct listen_key key = {};
+	__u64 sum, addresses = 0;
+	int reason, i;
+
+	if ((void *)(ip + 1) > end)
+		return pass(own, PASSED_MALFORMED);
+	if (ip->next_header != PROTOCOL_UDP)
+		return pass(own, PASSED_NOT_NTP);
+	if (bpf_ntohl(ip->version_class_flow) >> 28 != 6)
+		return pass(own, PASSED_MALFORMED);
+	if ((void *)(udp + 1) > end)
+		return pass(own, PASSED_MALFORMED);
+
+	__builtin_memcpy(source, ip->source, 16);
+	__builtin_memcpy(destination, ip->destination, 16);
+	__builtin_memcpy(key.address, destination, 16);
+	key.port = udp->destination;
+	if ((void *)(ntp + 1) > end)
+		return pass(own, bpf_map_lookup_elem(&listen_set, &key) ? PASSED_LENGTH
+									: PASSED_NOT_NTP);
+	reason = refuse(udp, ntp, &key);
+	if (reason >= 0)
+		return pass(own, reason);
+	if ((void *)(ntp + 1) != end || ip->payload_length != bpf_htons(UDP_NTP_LEN))
+		return pass(own, PASSED_MALFORMED);
+	if (!is_answerable_ipv6(ip))
+		return pass(own, PASSED_ADDRESS);
+
+	request->source_port = udp->source;
+	request->destination_port = udp->destination;
+	sum = answer(ntp, request->now_ns);
+	if (!sum)
+		return pass(own, PASSED_NO_CLOCK);
+	for (i = 0; i < 4; i++)
+		addresses += (__u64)source[i] + destination[i];
+	answer_udp(udp, request, sum + addresses);
+	ip->version_class_flow = bpf_htonl(6 << 28);
+	ip->payload_length = bpf_htons(UDP_NTP_LEN);
+	ip->next_header = PROTOCOL_UDP;
+	ip->hop_limit = 64;
+	__builtin_memcpy(ip->source, destination, 16);
+	__builtin_memcpy(ip->destination, source, 16);
+	swap_link(data, request);
+	own->answered_ipv6++;
+	return XDP_TX;
+}
+
+SEC("xdp")
+int respond(struct xdp_md *ctx)
+{
+	void *end = (void *)(long)ctx->data_end;
+	void *data = (void *)(long)ctx->data;
+	struct responder_counters *own = own_counters();
+	struct ethernet *ethernet = data;
+	struct request request = {};
+	__be16 type;
+
+	if (!own || (void *)(ethernet + 1) > end)
+		return XDP_PASS;
+	request.outer_type = type = ethernet->type;
+	request.link_len = sizeof(*ethernet);
+	if (type == bpf_htons(TYPE_VLAN) || type == bpf_htons(TYPE_SERVICE_VLAN)) {
+		struct vlan *tag = (void *)(ethernet + 1);
+
+		if ((void *)(tag + 1) > end)
+			return pass(own, PASSED_MALFORMED);
+		request.tag = *tag;
+		request.link_len += sizeof(*tag);
+		type = tag->type;
+	}
+	if (type != bpf_htons(TYPE_IPV4) && type != bpf_htons(TYPE_IPV6))
+		return pass(own, PASSED_NOT_NTP);
+	if ((ethernet->destination[0] | ethernet->source[0]) & 1)
+		return pass(own, PASSED_ADDRESS);
+	__builtin_memcpy(request.destination_mac, ethernet->destination, 6);
+	__builtin_memcpy(request.source_mac, ethernet->source, 6);
+	request.now_ns = bpf_ktime_get_ns();
+	if (type == bpf_htons(TYPE_IPV4))
+		return respond_ipv4(ctx, own, &request);
+	return respond_ipv6(ctx, own, &request);
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

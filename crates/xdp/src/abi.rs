@@ -1,0 +1,192 @@
+//! The layouts that stand in BPF maps, as `bpf/abi.h` says them in C. Both sides assert the sizes;
+//! whoever changes one changes the other.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// `struct clock_slot` behind its sequence.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct ClockFields {
+    pub(crate) anchor_ns: u64,
+    pub(crate) ntp_at_anchor: u64,
+    pub(crate) expires_ns: u64,
+    pub(crate) rate: u32,
+    pub(crate) leap: u8,
+    pub(crate) stratum: u8,
+    pub(crate) precision: i8,
+    pub(crate) reserved: u8,
+    pub(crate) root_delay: [u8; 4],
+    pub(crate) root_dispersion: [u8; 4],
+    pub(crate) reference_id: [u8; 4],
+    pub(crate) reserved2: u32,
+    pub(crate) reference: [u8; 8],
+}
+
+/// `struct clock_slot`.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct ClockSlot {
+    pub(crate) sequence: u64,
+    pub(crate) fields: ClockFields,
+}
+
+/// `struct clock_page`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct ClockPage {
+    pub(crate) active: u64,
+    pub(crate) reserved: [u64; 7],
+    pub(crate) slots: [ClockSlot; 2],
+}
+
+/// `struct listen_key`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct ListenKey {
+    pub(crate) address: [u8; 16],
+    pub(crate) port: [u8; 2],
+    pub(crate) reserved: [u8; 2],
+}
+
+/// `PASSED_REASONS` of `enum passed_reason`.
+pub(crate) const PASSED_REASONS: usize = 7;
+
+/// `struct responder_counters`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct ResponderCounters {
+    pub(crate) answered_ipv4: u64,
+    pub(crate) answered_ipv6: u64,
+    pub(crate) passed: [u64; PASSED_REASONS],
+    pub(crate) reserved: [u64; 7],
+}
+
+pub(crate) const SEEN_BITS_LOG2: u32 = 24;
+pub(crate) const SEEN_WORDS: u32 = 1 << (SEEN_BITS_LOG2 - 6);
+
+/// Source port of the first lane; the others follow.
+pub const LANE_PORT_BASE: u16 = 32768;
+/// How many processors may send at once.
+pub const LANES_MAX: usize = 64;
+/// Buckets of a histogram: `HdrHistogram` with two significant digits up to 2^36 - 1 ns.
+pub const HISTOGRAM_BUCKETS: usize = 3840;
+/// Entries of the table of exponential quantiles.
+pub const EXPONENTIAL_ENTRIES: usize = 65536;
+pub(crate) const REQUEST_MAX: usize = 112;
+/// `INVALID_REASONS` of `enum invalid_reason`.
+pub const INVALID_REASONS: usize = 8;
+
+/// `struct histogram`: values in ns in buckets, with what the buckets lose.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct RawHistogram {
+    /// Values recorded.
+    pub count: u64,
+    /// Their sum.
+    pub sum: u64,
+    /// The smallest, `u64::MAX` when there is none.
+    pub min: u64,
+    /// The largest.
+    pub max: u64,
+    /// Values in each bucket.
+    pub buckets: [u64; HISTOGRAM_BUCKETS],
+}
+
+/// `struct tally`: what one processor counted.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Tally {
+    /// Valid replies in time.
+    pub received: u64,
+    /// Further replies to a request that was answered.
+    pub duplicate: u64,
+    /// Valid replies after the time allowed.
+    pub late: u64,
+    /// Of the valid replies in time, those that say "unsynchronised".
+    pub unsynchronised: u64,
+    /// Invalid replies by reason.
+    pub invalid: [u64; INVALID_REASONS],
+    pub(crate) reserved: [u64; 4],
+    /// From the intended send instant to the receipt of the reply.
+    pub rtt_ns: RawHistogram,
+    /// The server's transmit less its receive timestamp.
+    pub response_ns: RawHistogram,
+    /// From the intended to the real send instant.
+    pub lateness_ns: RawHistogram,
+}
+
+/// `struct lane`: where a sending processor stands in its schedule.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Lane {
+    /// Monotonic instant that the schedule counts from, in ns.
+    pub start_ns: u64,
+    /// Next intended instant since the start, in 2^-16 ns.
+    pub next: u64,
+    /// Mean interval, in 2^-16 ns.
+    pub interval: u64,
+    /// No request is intended from here on, in 2^-16 ns since the start.
+    pub end: u64,
+    /// Monotonic instant from which on nothing is sent at all, in ns.
+    pub give_up_ns: u64,
+    /// Requests sent.
+    pub sent: u64,
+    /// When the first was sent, monotonic, in ns.
+    pub first_sent_ns: u64,
+    /// When the last was sent, monotonic, in ns.
+    pub last_sent_ns: u64,
+    /// The lane's number.
+    pub number: u32,
+    /// Sequence number of the next request.
+    pub sequence: u32,
+    /// Where the sequence starts again at 0.
+    pub sequence_end: u32,
+    /// Client of the next request, counted within the lane.
+    pub client: u32,
+    /// Clients that the lane plays.
+    pub clients: u32,
+    /// Clients that the lanes before it play.
+    pub client_base: u32,
+    /// Whether this processor is to send: 0 or 1.
+    pub active: u32,
+    /// Set to 1 by the program when the schedule has ended.
+    pub done: u32,
+    /// Keeps lanes apart in the processors' caches.
+    pub reserved: [u32; 8],
+}
+
+/// `struct generator_config`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct GeneratorConfig {
+    pub(crate) key: u64,
+    pub(crate) run_start_ns: u64,
+    pub(crate) reply_timeout_ns: u64,
+    pub(crate) exponential: u64,
+    pub(crate) interface: u32,
+    pub(crate) request_len: u32,
+    pub(crate) ipv6: u32,
+    pub(crate) random_mask: u32,
+    pub(crate) client_network: u32,
+    pub(crate) lanes: u32,
+    pub(crate) clients_per_lane: u32,
+    pub(crate) lanes_with_one_more: u32,
+    pub(crate) target_port: [u8; 2],
+    pub(crate) version: u8,
+    pub(crate) reserved: [u8; 5],
+    pub(crate) ip_sum: u64,
+    pub(crate) udp_sum: u64,
+    pub(crate) target: [u8; 16],
+    pub(crate) prefix: [u8; 16],
+    pub(crate) request: [u8; REQUEST_MAX],
+}
+
+const _: () = {
+    assert!(size_of::<ClockSlot>() == 64);
+    assert!(size_of::<ClockPage>() == 192);
+    assert!(size_of::<ListenKey>() == 20);
+    assert!(size_of::<ResponderCounters>() == 128);
+    assert!(size_of::<Tally>() == 128 + 3 * (32 + 8 * HISTOGRAM_BUCKETS));
+    assert!(size_of::<Lane>() == 128);
+    assert!(size_of::<GeneratorConfig>() == 88 + 32 + REQUEST_MAX);
+};

@@ -1,0 +1,215 @@
+//! The in-kernel generator: loading, what stays the same through a run, the lanes' schedules, and
+//! what was counted. When to send what is planned by the caller; nothing here keeps a schedule.
+
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+
+use zerocopy::FromZeros;
+
+use crate::XdpError;
+use crate::abi::{
+    EXPONENTIAL_ENTRIES, GeneratorConfig, LANES_MAX, Lane, REQUEST_MAX, SEEN_WORDS, Tally,
+};
+use crate::attach::{AttachMode, Attachment};
+use crate::map::SharedArray;
+use crate::object::{self, Loaded, possible_processors};
+use crate::test_run::{self, Outcome};
+
+const NAME: &str = "generator";
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/generator.o"));
+
+/// What stays the same through a run.
+#[derive(Clone, Debug)]
+pub struct GeneratorSettings {
+    /// Index of the interface to send by; replies are expected there too.
+    pub interface: u32,
+    /// The server's address.
+    pub target: IpAddr,
+    /// The server's port.
+    pub port: u16,
+    /// NTP version of the requests.
+    pub version: u8,
+    /// Whitens the token that every request carries.
+    pub key: u64,
+    /// Monotonic instant before which no request was sent, in ns.
+    pub run_start_ns: u64,
+    /// A reply that takes longer is late, in ns.
+    pub reply_timeout_ns: u64,
+    /// Frame of one request, from Ethernet to NTP, complete: simulated source address, source port
+    /// and transmit timestamp must be 0, and both checksums are taken as not there.
+    pub request: Vec<u8>,
+    /// Sum of the 16-bit words, as they lie in memory, of the IPv4 header without its checksum, and
+    /// of pseudo-header, UDP header and payload without the checksum.
+    pub sums: (u64, u64),
+    /// Lowest address of the simulated clients.
+    pub network: IpAddr,
+    /// Quantiles of the exponential distribution with mean 1, scaled by 2^16.
+    pub exponential: Option<Box<[u32; EXPONENTIAL_ENTRIES]>>,
+}
+
+/// How the simulated clients are divided; changes with every trial.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientSettings {
+    /// Lanes.
+    pub lanes: u32,
+    /// Clients of every lane ...
+    pub clients_per_lane: u32,
+    /// ... and how many lanes, from the first on, have one more.
+    pub lanes_with_one_more: u32,
+    /// Where not 0, clients are drawn at random from so many low bits of the address, all ones.
+    pub random_mask: u32,
+    /// Whether intervals are exponentially distributed.
+    pub exponential: bool,
+}
+
+/// The generator, loaded and attached.
+pub struct Generator {
+    attachment: Option<Attachment>,
+    config: SharedArray<GeneratorConfig>,
+    lanes: SharedArray<Lane>,
+    tallies: SharedArray<Tally>,
+    frame_len: usize,
+    loaded: Loaded,
+}
+
+impl Generator {
+    /// Loads the program for a run and attaches it in native mode to the interface.
+    pub fn attach(settings: &GeneratorSettings) -> Result<Self, XdpError> {
+        let mut generator = Self::load(settings)?;
+        let program = generator.loaded.program("load")?;
+        let attachment = Attachment::new(program, settings.interface, AttachMode::Native)?;
+        generator.attachment = Some(attachment);
+        Ok(generator)
+    }
+
+    /// Loads the program for a run and attaches it nowhere: for tests of single frames.
+    pub fn load(settings: &GeneratorSettings) -> Result<Self, XdpError> {
+        let processors = possible_processors();
+        let loaded = Loaded::load(NAME, OBJECT, |open| {
+            object::size_map(open, NAME, "lanes", processors)?;
+            object::size_map(open, NAME, "tallies", processors)?;
+            let lanes = processors.next_power_of_two().min(LANES_MAX as u32);
+            object::size_map(open, NAME, "seen", lanes * SEEN_WORDS)
+        })?;
+        let config = SharedArray::map(loaded.map("config")?.as_fd(), 1)?;
+        let lanes = SharedArray::map(loaded.map("lanes")?.as_fd(), processors)?;
+        let tallies = SharedArray::map(loaded.map("tallies")?.as_fd(), processors)?;
+        if let Some(quantiles) = &settings.exponential {
+            let table: SharedArray<u64> =
+                SharedArray::map(loaded.map("exponential")?.as_fd(), EXPONENTIAL_ENTRIES as u32)?;
+            // An entry of 4 bytes takes 8 in the map.
+            for (index, quantile) in quantiles.iter().enumerate() {
+                table.write(index as u32, &in_low_half(*quantile));
+            }
+        }
+        config.write(0, &config_of(settings));
+        let frame_len = settings.request.len();
+        let generator = Self { attachment: None, config, lanes, tallies, frame_len, loaded };
+        generator.clear();
+        Ok(generator)
+    }
+
+    /// Forgets what was counted and how the lanes stood. Nothing may be running.
+    pub fn clear(&self) {
+        for processor in 0..self.tallies.entries() {
+            self.tallies.clear(processor);
+            for histogram in [
+                std::mem::offset_of!(Tally, rtt_ns),
+                std::mem::offset_of!(Tally, response_ns),
+                std::mem::offset_of!(Tally, lateness_ns),
+            ] {
+                let min = histogram + std::mem::offset_of!(crate::abi::RawHistogram, min);
+                self.tallies.write_part(processor, min, &u64::MAX);
+            }
+            self.lanes.clear(processor);
+        }
+    }
+
+    /// Divides the clients. Nothing may be running.
+    pub fn set_clients(&self, clients: &ClientSettings) {
+        let mut config = self.config.read(0);
+        config.lanes = clients.lanes;
+        config.clients_per_lane = clients.clients_per_lane;
+        config.lanes_with_one_more = clients.lanes_with_one_more;
+        config.random_mask = clients.random_mask;
+        config.exponential = clients.exponential.into();
+        self.config.write(0, &config);
+    }
+
+    /// Where it is attached.
+    #[must_use]
+    pub const fn attachment(&self) -> Option<&Attachment> {
+        self.attachment.as_ref()
+    }
+
+    /// Gives a processor its lane.
+    pub fn set_lane(&self, processor: u32, lane: &Lane) {
+        self.lanes.write(processor, lane);
+    }
+
+    /// How the lane of a processor stands.
+    #[must_use]
+    pub fn lane(&self, processor: u32) -> Lane {
+        self.lanes.read(processor)
+    }
+
+    /// What a processor counted.
+    #[must_use]
+    pub fn tally(&self, processor: u32) -> Box<Tally> {
+        self.tallies.read_boxed(processor)
+    }
+
+    /// Processors that there are entries for.
+    #[must_use]
+    pub const fn processors(&self) -> u32 {
+        self.tallies.entries()
+    }
+
+    /// Sends from the processor that this thread is pinned to until about `repeat` frames were
+    /// asked for or a signal reaches the thread. What is sent leaves in batches of `batch` frames
+    /// asked for, due or not.
+    pub fn send(&self, repeat: i32, batch: u32) -> Result<(), XdpError> {
+        test_run::live(self.loaded.program("load")?, self.frame_len, repeat, batch)
+    }
+
+    /// Runs the program once over a frame without sending anything. It takes the loopback interface
+    /// for the one that the frame came in by.
+    pub fn test_run(&self, frame: &[u8]) -> Result<Outcome, XdpError> {
+        test_run::once(self.loaded.program("load")?, frame)
+    }
+}
+
+fn in_low_half(value: u32) -> u64 {
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&value.to_ne_bytes());
+    u64::from_ne_bytes(bytes)
+}
+
+fn config_of(settings: &GeneratorSettings) -> GeneratorConfig {
+    let mut config = GeneratorConfig::new_zeroed();
+    config.key = settings.key;
+    config.run_start_ns = settings.run_start_ns;
+    config.reply_timeout_ns = settings.reply_timeout_ns;
+    config.interface = settings.interface;
+    config.request_len = settings.request.len() as u32;
+    config.target_port = settings.port.to_be_bytes();
+    config.version = settings.version;
+    (config.ip_sum, config.udp_sum) = settings.sums;
+    match settings.target {
+        IpAddr::V4(target) => config.target[..4].copy_from_slice(&target.octets()),
+        IpAddr::V6(target) => {
+            config.target = target.octets();
+            config.ipv6 = 1;
+        }
+    }
+    match settings.network {
+        IpAddr::V4(network) => config.client_network = network.to_bits(),
+        IpAddr::V6(network) => {
+            config.prefix = network.octets();
+            config.client_network = network.to_bits() as u32;
+        }
+    }
+    let length = settings.request.len().min(REQUEST_MAX);
+    config.request[..length].copy_from_slice(&settings.request[..length]);
+    config
+}

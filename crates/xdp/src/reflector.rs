@@ -1,0 +1,28 @@
+//! The bare reflector: every IPv4 datagram for one UDP port goes back as it came. What a link and a
+//! driver can do at most, for benchmarks to compare the responder with.
+
+use crate::XdpError;
+use crate::attach::{AttachMode, Attachment};
+use crate::object::{self, Loaded};
+
+const NAME: &str = "reflector";
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/reflector.o"));
+
+/// The program, in place on an interface; dropping it takes it off.
+pub struct Reflector {
+    _attachment: Attachment,
+    _loaded: Loaded,
+}
+
+impl Reflector {
+    /// Loads the program for `port` and attaches it in native mode to the interface with this
+    /// index.
+    pub fn attach(interface: u32, port: u16) -> Result<Self, XdpError> {
+        let loaded = Loaded::load(NAME, OBJECT, |open| {
+            object::set_constants(open, NAME, &port.to_be_bytes())
+        })?;
+        let attachment =
+            Attachment::new(loaded.program("reflect")?, interface, AttachMode::Native)?;
+        Ok(Self { _attachment: attachment, _loaded: loaded })
+    }
+}

@@ -1,0 +1,98 @@
+//! The guard that keeps replies to simulated clients from the network stack while the `AF_PACKET`
+//! engine runs. It needs a tcx link (Linux 6.6); without it the stack drops those replies itself,
+//! because their addresses are not this host's, at a higher cost.
+
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+
+use libbpf_sys::BPF_TCX_INGRESS;
+use zerocopy::{Immutable, IntoBytes};
+
+use crate::XdpError;
+use crate::attach;
+use crate::object::{self, Loaded};
+
+const NAME: &str = "reply_drop";
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/reply_drop.o"));
+
+/// Which replies are to be dropped.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplyDropSettings {
+    /// Index of the interface that they arrive by.
+    pub interface: u32,
+    /// Address of the target, which sends them.
+    pub target: IpAddr,
+    /// Its port.
+    pub port: u16,
+    /// Lowest address of the simulated clients' network, of the same family.
+    pub network: IpAddr,
+    /// Length of the network's prefix, in bits.
+    pub prefix_len: u8,
+}
+
+/// The guard, in place; dropping it takes it off.
+#[derive(Debug)]
+pub struct ReplyDrop {
+    _link: OwnedFd,
+}
+
+/// The constants of `reply_drop.bpf.c`, in its order.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct Constants {
+    ipv6: u8,
+    padding: u8,
+    port: [u8; 2],
+    target: [u8; 16],
+    network: [u8; 16],
+    mask: [u8; 16],
+}
+
+impl ReplyDrop {
+    /// Loads the program and puts it in place.
+    pub fn attach(settings: &ReplyDropSettings) -> Result<Self, XdpError> {
+        let constants = Constants {
+            ipv6: u8::from(settings.target.is_ipv6()),
+            padding: 0,
+            port: settings.port.to_be_bytes(),
+            target: widen(settings.target),
+            network: widen(settings.network),
+            mask: mask(settings.prefix_len),
+        };
+        let loaded = Loaded::load(NAME, OBJECT, |open| {
+            object::set_constants(open, NAME, constants.as_bytes())
+        })?;
+        let program = loaded.program("drop_replies")?;
+        let link = attach::link(program, settings.interface, BPF_TCX_INGRESS, 0)
+            .map_err(|source| XdpError::Attach { interface: settings.interface, source })?;
+        Ok(Self { _link: link })
+    }
+}
+
+/// An address in 16 bytes, an IPv4 address in the first four of them.
+fn widen(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => {
+            let mut bytes = [0; 16];
+            bytes[..4].copy_from_slice(&address.octets());
+            bytes
+        }
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+fn mask(prefix_len: u8) -> [u8; 16] {
+    u128::MAX.checked_shl(128_u32.saturating_sub(prefix_len.into())).unwrap_or(0).to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks() {
+        assert_eq!(mask(0), [0; 16]);
+        assert_eq!(mask(128), [0xff; 16]);
+        assert_eq!(mask(12)[..3], [0xff, 0xf0, 0]);
+    }
+}
