@@ -1,1 +1,47 @@
-fn main() {}
+//! Project chores that need more than a line of shell: `cargo xtask tidy` checks the rules that the
+//! compiler and clippy do not know, `cargo xtask fuzz` builds and runs the fuzz targets.
+//!
+//! It uses nothing of the product, so a product that does not compile can still be checked, and it
+//! changes no file of the project.
+
+mod cargo;
+mod fuzz;
+mod tidy;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask tidy [--long]
+       cargo xtask fuzz [--seconds N] [TARGET]
+
+tidy   check dependencies, unsafe code, style, private paths and licences
+       --long      also name the files that grow past the size to aim for
+fuzz   run every fuzz target, or just TARGET
+       --seconds N for each target [default: 10]";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match arguments.as_slice() {
+        ["tidy"] => tidy::run(false),
+        ["tidy", "--long"] => tidy::run(true),
+        ["fuzz", options @ ..] => match fuzz::Options::parse(options) {
+            Some(options) => fuzz::run(&options),
+            None => return usage(),
+        },
+        _ => return usage(),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("{USAGE}");
+    ExitCode::from(2)
+}

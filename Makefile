@@ -1,0 +1,79 @@
+# The commands that a person types. Each installs what it misses (scripts/setup.sh), so each works on
+# a fresh machine. Builds run as the calling user; what needs root goes through scripts/as-root.sh.
+# Everything is built with the release profile: there is one build, and tests run what users run.
+
+# `sudo -E` keeps the caller's HOME; what root wrote there, the caller could not build on.
+ifneq ($(SUDO_UID),)
+ifeq ($(shell id -u),0)
+export HOME := $(shell getent passwd 0 | cut -d: -f6)
+endif
+endif
+
+# Outside the clone, so that a second clone starts warm.
+export HOROLOG_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/horolog
+export CARGO_TARGET_DIR ?= $(HOROLOG_CACHE)/target
+CARGO_HOME_BIN := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin
+PEERS := $(HOROLOG_CACHE)/peers/usr
+export PATH := $(CARGO_HOME_BIN):$(PEERS)/sbin:$(PEERS)/bin:$(PATH):/usr/sbin:/sbin
+
+# Seconds for each fuzz target.
+FUZZ_SECONDS ?= 8
+BIN := $(CARGO_TARGET_DIR)/release
+AS_ROOT := scripts/as-root.sh
+heading = @printf '\n==> %s\n' '$(1)'
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test bench build lint fuzz clean setup setup-peers unit scenarios
+
+help: ## list these commands
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+demo: build ## the main job on this machine, nothing to configure (DEMO_FLAGS="--seconds 5")
+	$(call heading,horolog demo)
+	@$(AS_ROOT) -o result.json -o report.html $(BIN)/horolog demo $(DEMO_FLAGS)
+
+test: setup-peers lint unit fuzz scenarios ## everything that must pass before a commit lands
+
+bench: setup-peers ## speed against peers on this machine, in ratios (BENCH_FLAGS)
+	$(call heading,Benchmarks)
+	@cargo build --locked --release -p horolog-cli -p horolog-bench
+	@$(AS_ROOT) $(BIN)/horolog-bench $(BENCH_FLAGS)
+
+build: setup ## the horolog binary
+	$(call heading,Build)
+	@cargo build --locked --release -p horolog-cli
+	@echo "built $(BIN)/horolog"
+
+lint: setup ## formatting, clippy, and the project's own rules (cargo xtask tidy)
+	$(call heading,Formatting)
+	@cargo fmt --all --check
+	@cargo fmt --manifest-path fuzz/Cargo.toml --check
+	$(call heading,Clippy)
+	@cargo clippy --locked --release --workspace --all-targets -- -D warnings
+	$(call heading,Tidy)
+	@cargo xtask tidy
+
+fuzz: setup-peers ## every parser against random input (FUZZ_SECONDS=60 for each target)
+	$(call heading,Fuzzing)
+	@cargo xtask fuzz --seconds $(FUZZ_SECONDS)
+
+clean: ## remove what was built and fetched; the fuzzing corpus stays
+	@cargo clean
+	@rm -rf $(HOROLOG_CACHE)/peers
+
+setup:
+	@scripts/setup.sh
+
+setup-peers:
+	@scripts/setup.sh --peers
+
+unit: setup
+	$(call heading,Unit tests)
+	@cargo test --locked --release --workspace --exclude horolog-scenarios
+
+# Built as the caller and run as root, hence not `cargo run`.
+scenarios: setup-peers
+	$(call heading,Scenarios)
+	@cargo build --locked --release -p horolog-cli -p horolog-scenarios
+	@$(AS_ROOT) $(BIN)/horolog-scenarios $(SCENARIO_FLAGS)

@@ -1,0 +1,28 @@
+//! Any bytes as an Ethernet frame. Reading them never panics, and a UDP datagram that was found in
+//! them is found again, unchanged, in the frame that the builder makes of it.
+#![no_main]
+
+use horolog_wire::frame::{Builder, UdpFrame};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(read) = UdpFrame::parse(bytes) else { return };
+    let _ = read.checksum_fits();
+
+    let builder = Builder {
+        destination_mac: read.ethernet.destination,
+        source_mac: read.ethernet.source,
+        vlan: read.ethernet.vlan,
+        source: read.source,
+        destination: read.destination,
+    };
+    let mut built = vec![0; builder.headers_len() + read.payload.len()];
+    assert_eq!(builder.emit(read.payload, &mut built), built.len());
+
+    let again = UdpFrame::parse(&built).expect("what the builder makes can be read");
+    assert!(again.checksum_fits());
+    assert_eq!(again.ethernet, read.ethernet);
+    assert_eq!((again.source, again.destination), (read.source, read.destination));
+    assert_eq!(again.payload, read.payload);
+    assert_eq!((again.options_len, again.trailer_len), (0, 0));
+});

@@ -1,0 +1,205 @@
+#!/usr/bin/env bash
+# setup.sh [--peers]
+#
+# Installs what a build of Horolog needs on Debian 12, Debian 13 or Ubuntu 24.04, and says what and
+# why. With --peers also what the tests and benchmarks need: real time software to test against.
+# Everything is looked for first, so a second run needs neither network nor root and ends at once.
+#
+# It never touches how this machine keeps its own time. Debian's chrony package would start chronyd,
+# which sets the clock, and would remove the time service that is there (systemd-timesyncd, ntpsec).
+# So chrony is not installed: its package is fetched and unpacked into the cache, and the tests find
+# chronyd and chronyc there because the Makefile puts that directory first in PATH. That also keeps
+# it out of reach of AppArmor's profile for /usr/sbin/chronyd, which would forbid a test's own
+# configuration file. Without the package there is no user _chrony: run chronyd with `-u root`, and
+# always with `-x`, which leaves the clock alone. ntpdig is a plain client without a service, so it
+# is installed as it is.
+#
+# Exit status: 0 all there, 2 wrong usage, 3 something is missing and cannot be installed from here.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/lib.sh
+# Where an ordinary user of Debian does not look, but where ip lives.
+PATH=$PATH:/usr/sbin:/sbin
+
+say() { echo "setup: $*"; }
+die() {
+	echo "setup: $*" >&2
+	exit 3
+}
+
+want_peers=false
+case "${1-}" in
+"") ;;
+--peers) want_peers=true ;;
+*)
+	echo "usage: scripts/setup.sh [--peers]" >&2
+	exit 2
+	;;
+esac
+
+need_root() { find_root_prefix || die "this needs root and there is no usable sudo; run as root: $*"; }
+
+# apt_get ARGUMENT... : apt-get as root, without questions, and without a word unless it fails.
+apt_get() {
+	local output
+	# A new machine is often still busy with its own updates: wait for them rather than fail.
+	# needrestart would restart services of this machine that have nothing to do with Horolog.
+	output=$("${root_prefix[@]}" env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 \
+		apt-get -q -o DPkg::Lock::Timeout=300 "$@" </dev/null 2>&1) || {
+		echo "$output" >&2
+		die "apt-get $* failed; its messages stand above"
+	}
+}
+
+apt_updated=false
+apt_update_once() {
+	$apt_updated || apt_get update
+	apt_updated=true
+}
+
+apt_install() {
+	command -v apt-get >/dev/null ||
+		die "this system has no apt-get; install what Debian calls: $*"
+	local command=(install -y --no-install-recommends "$@")
+	need_root "apt-get update && apt-get ${command[*]}"
+	apt_update_once
+	apt_get "${command[@]}"
+}
+
+# --- System packages -----------------------------------------------------------------------------
+
+missing=()
+# need COMMAND-OR-FILE PACKAGE REASON
+need() {
+	case $1 in
+	/*) [ ! -e "$1" ] || return 0 ;;
+	*) ! command -v "$1" >/dev/null || return 0 ;;
+	esac
+	say "$2 is missing: $3"
+	missing+=("$2")
+}
+
+need_system_packages() {
+	need gcc gcc "links Rust programs, compiles libbpf"
+	need /usr/include/stdio.h libc6-dev "C headers for libbpf"
+	need /usr/include/linux/bpf.h linux-libc-dev "kernel headers for the BPF programs"
+	need make make "builds libbpf"
+	need pkg-config pkg-config "finds libelf and zlib"
+	need clang clang "compiles the BPF programs"
+	need /usr/include/libelf.h libelf-dev "libbpf reads ELF with it"
+	need /usr/include/zlib.h zlib1g-dev "libelf decompresses with it"
+	need git git "the checks ask it which files belong to the project"
+	need /etc/ssl/certs/ca-certificates.crt ca-certificates "cargo fetches crates over https"
+	$want_peers || return 0
+	need c++ g++ "compiles libFuzzer"
+	need ip iproute2 "the tests look at interfaces with it"
+	need ntpdig ntpsec-ntpdig "an SNTP client that the tests let ask our server"
+}
+
+install_system_packages() {
+	need_system_packages
+	[ ${#missing[@]} -gt 0 ] || return 0
+	say "installing ${missing[*]}"
+	apt_install "${missing[@]}"
+}
+
+# --- Rust ----------------------------------------------------------------------------------------
+
+toolchain=$(sed -n 's/^channel = "\(.*\)"$/\1/p' rust-toolchain.toml)
+
+# Whether cargo, clippy and rustfmt are there, of the pinned version or, from elsewhere than rustup,
+# a newer one.
+rust_is_ready() {
+	local version
+	command -v cargo rustc >/dev/null || return 1
+	version=$(RUSTUP_AUTO_INSTALL=0 rustc --version 2>/dev/null | cut -d' ' -f2) || return 1
+	printf '%s\n' "$toolchain" "$version" | sort -VC || return 1
+	RUSTUP_AUTO_INSTALL=0 cargo clippy --version >/dev/null 2>&1 &&
+		RUSTUP_AUTO_INSTALL=0 cargo fmt --version >/dev/null 2>&1
+}
+
+# Debian's rustup package takes the place of Debian's cargo and rustc, so it is no choice for
+# somebody who has those.
+rustup_package_fits() {
+	command -v apt-get >/dev/null && ! command -v cargo rustc >/dev/null || return 1
+	[ -n "$(apt-cache policy rustup 2>/dev/null | sed -n 's/^  Candidate: \([^(].*\)/\1/p')" ]
+}
+
+install_rustup() {
+	if command -v apt-get >/dev/null && find_root_prefix; then
+		apt_update_once
+	fi
+	if rustup_package_fits; then
+		say "cargo is missing: installing rustup"
+		apt_install rustup
+		return
+	fi
+	say "Rust $toolchain is missing: installing rustup into ${CARGO_HOME:-$HOME/.cargo} with its official installer, https://sh.rustup.rs"
+	if ! command -v curl >/dev/null; then
+		say "curl is missing, to fetch that: installing it"
+		apt_install curl
+	fi
+	local installer
+	installer=$(curl --proto '=https' --tlsv1.2 -sSfL https://sh.rustup.rs) ||
+		die "rustup's installer cannot be fetched; install Rust $toolchain yourself (https://rustup.rs) and start again"
+	# The check for an existing Rust is skipped because an older cargo beside it does no harm here:
+	# rustup's directory comes first in the PATH of the Makefile.
+	RUSTUP_INIT_SKIP_PATH_CHECK=yes sh -s -- -y --quiet --no-modify-path --profile minimal \
+		--default-toolchain none <<<"$installer"
+}
+
+install_rust() {
+	PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+	rust_is_ready && return
+	command -v rustup >/dev/null || install_rustup
+	say "installing Rust $toolchain with clippy and rustfmt through rustup"
+	rustup toolchain install "$toolchain" --profile minimal --component clippy,rustfmt ||
+		die "rustup could not install Rust $toolchain; see its message above"
+	rust_is_ready || die "Rust $toolchain was installed, yet $(command -v cargo) is not it: check PATH"
+}
+
+# --- Peers ---------------------------------------------------------------------------------------
+
+peers=$horolog_cache/peers
+
+chrony_runs() {
+	"$peers/usr/sbin/chronyd" --version >/dev/null 2>&1 &&
+		"$peers/usr/bin/chronyc" --version >/dev/null 2>&1
+}
+
+fetch_chrony() {
+	# As root, apt would switch to a user who cannot write here, and warn about not doing so.
+	(cd "$1" && apt-get -qq -o APT::Sandbox::User="$(id -un)" download chrony)
+}
+
+install_chrony() {
+	! chrony_runs || return 0
+	say "unpacking Debian's chrony into $peers (not installed: this machine's time service stays as it is)"
+	command -v apt-get >/dev/null || die "this system has no apt-get; put chronyd and chronyc into $peers/usr/sbin and $peers/usr/bin"
+	mkdir -p "$horolog_cache"
+	local work
+	work=$(mktemp -d "$horolog_cache/peers.XXXXXX")
+	# shellcheck disable=SC2064  # the directory as it is named now
+	trap "rm -rf '$work'" EXIT
+	if ! fetch_chrony "$work" 2>/dev/null; then
+		need_root "apt-get update"
+		apt_update_once
+		fetch_chrony "$work" || die "apt-get cannot download chrony; see its message above"
+	fi
+	dpkg-deb --extract "$work"/chrony_*.deb "$work/tree"
+	rm -rf "$peers"
+	mv "$work/tree" "$peers"
+	if ! chrony_runs; then
+		local libraries
+		# Only the libraries: the other dependencies are for running it as a service.
+		mapfile -t libraries < <(dpkg-deb --field "$work"/chrony_*.deb Depends |
+			tr ',' '\n' | sed -n 's/^ *\(lib[^ ]*\).*/\1/p')
+		say "installing the libraries that chronyd is linked with: ${libraries[*]}"
+		apt_install "${libraries[@]}"
+	fi
+	chrony_runs || die "chronyd in $peers does not start; remove that directory and run this again"
+}
+
+install_system_packages
+install_rust
+! $want_peers || install_chrony

@@ -1,0 +1,85 @@
+//! What cargo and rustc know about the workspace, read from their machine-readable output.
+//! Manifests are not parsed a second time for what `cargo metadata` already answers.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+/// The part of `cargo metadata` that the chores use.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Metadata {
+    pub(crate) packages: Vec<Package>,
+    pub(crate) workspace_members: Vec<String>,
+    pub(crate) target_directory: PathBuf,
+}
+
+/// One package: a crate of the workspace or one that it depends on.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Package {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) license: Option<String>,
+    pub(crate) manifest_path: PathBuf,
+    pub(crate) dependencies: Vec<Dependency>,
+    pub(crate) targets: Vec<Target>,
+}
+
+/// A dependency as the manifest declares it, of any kind: normal, dev or build.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Dependency {
+    pub(crate) name: String,
+    /// Where it lies, for a dependency by path.
+    pub(crate) path: Option<PathBuf>,
+}
+
+/// A binary, library, test or example of a package.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Target {
+    pub(crate) name: String,
+    pub(crate) kind: Vec<String>,
+}
+
+impl Metadata {
+    /// The packages that are members of the workspace itself.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Package> {
+        self.packages.iter().filter(|package| self.workspace_members.contains(&package.id))
+    }
+}
+
+/// The directory that holds the workspace's `Cargo.toml`.
+pub(crate) fn root() -> &'static Path {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask)
+}
+
+/// Metadata of the manifest, with all dependencies that this host builds, as the lock file pins
+/// them.
+pub(crate) fn metadata(manifest: &Path) -> Result<Metadata> {
+    let output = Command::new("cargo")
+        .args(["metadata", "--format-version=1", "--locked", "--filter-platform"])
+        .arg(host_triple()?)
+        .arg("--manifest-path")
+        .arg(manifest)
+        .output()
+        .context("cannot run cargo metadata")?;
+    ensure!(
+        output.status.success(),
+        "cargo metadata failed for {}: {}",
+        manifest.display(),
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    serde_json::from_slice(&output.stdout).context("cargo metadata printed something unexpected")
+}
+
+/// The target triple of this machine, as rustc names it.
+pub(crate) fn host_triple() -> Result<String> {
+    let output = Command::new("rustc").arg("-vV").output().context("cannot run rustc -vV")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .map(str::to_owned)
+        .context("rustc -vV names no host")
+}

@@ -1,0 +1,91 @@
+//! Dependencies between the project's own crates go the way that ARCHITECTURE.md's table allows,
+//! and the table and the workspace know the same crates. Dependencies for tests and builds count
+//! like any other. What the crates take from outside is no business of this check.
+
+use std::path::Path;
+
+use super::Finding;
+use super::rooms::Rooms;
+use crate::cargo::{Metadata, Package};
+
+const DOCUMENT: &str = "ARCHITECTURE.md";
+
+pub(super) fn check(rooms: &Rooms, workspace: &Metadata, root: &Path) -> Vec<Finding> {
+    let mut findings: Vec<Finding> =
+        workspace.members().flat_map(|package| check_package(rooms, package, root)).collect();
+    for room in &rooms.0 {
+        if !root.join(&room.directory).join("Cargo.toml").is_file() {
+            let message = format!("its table names `{}`, which is no crate", room.directory);
+            findings.push(Finding::new(DOCUMENT, 0, message));
+        }
+    }
+    findings
+}
+
+fn check_package(rooms: &Rooms, package: &Package, root: &Path) -> Vec<Finding> {
+    let directory = package.manifest_path.parent().map_or_else(String::new, |p| below(p, root));
+    let manifest = format!("{directory}/Cargo.toml");
+    let Some(room) = rooms.find(&directory) else {
+        let message = format!("`{directory}` has no row in {DOCUMENT}'s table of rooms");
+        return vec![Finding::new(&manifest, 0, message)];
+    };
+    package
+        .dependencies
+        .iter()
+        .filter_map(|dependency| Some((dependency, below(dependency.path.as_deref()?, root))))
+        .filter(|(_, used)| !room.may_use.contains(used))
+        .map(|(dependency, used)| {
+            let message = format!(
+                "{DOCUMENT} does not let `{directory}` use `{used}` ({}); move what both need up",
+                dependency.name
+            );
+            Finding::new(&manifest, 0, message)
+        })
+        .collect()
+}
+
+fn below(path: &Path, root: &Path) -> String {
+    path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rooms::tests::DOCUMENT;
+    use super::*;
+    use crate::cargo::Dependency;
+
+    fn findings(directory: &str, uses: &str) -> Vec<Finding> {
+        let dependency = Dependency {
+            name: "used".to_owned(),
+            path: (!uses.is_empty()).then(|| Path::new("/src").join(uses)),
+        };
+        let package = Package {
+            id: "id".to_owned(),
+            name: "name".to_owned(),
+            version: "0.1.0".to_owned(),
+            license: None,
+            manifest_path: Path::new("/src").join(directory).join("Cargo.toml"),
+            dependencies: vec![dependency],
+            targets: Vec::new(),
+        };
+        check_package(&Rooms::parse(DOCUMENT).unwrap(), &package, Path::new("/src"))
+    }
+
+    #[test]
+    fn upwards_and_outside_is_allowed() {
+        assert_eq!(findings("crates/server", "crates/sys"), []);
+        assert_eq!(findings("crates/time", ""), []);
+    }
+
+    #[test]
+    fn downwards_is_found() {
+        assert_eq!(findings("crates/time", "crates/sys").len(), 1);
+        assert_eq!(findings("crates/load", "crates/server").len(), 1);
+        assert_eq!(findings("xtask", "crates/time").len(), 1);
+    }
+
+    #[test]
+    fn a_crate_without_a_row_is_found() {
+        assert_eq!(findings("crates/extra", "").len(), 1);
+    }
+}

@@ -1,0 +1,101 @@
+//! `unsafe` stands only in the rooms that ARCHITECTURE.md's table gives it, and nothing outside
+//! them lifts the lint against it. Clippy demands a SAFETY comment for every block and impl; this
+//! check adds the one that clippy leaves out, private `unsafe fn`.
+
+use super::Finding;
+use super::files::TextFile;
+use super::rooms::Rooms;
+use super::source::{Source, after_word, has_word};
+
+pub(super) fn check(rooms: &Rooms, files: &[TextFile]) -> Vec<Finding> {
+    files
+        .iter()
+        .filter(|file| file.extension() == "rs")
+        .flat_map(|file| {
+            check_file(file, rooms.of_file(&file.path).is_some_and(|room| room.holds_unsafe))
+        })
+        .collect()
+}
+
+fn check_file(file: &TextFile, may_hold_unsafe: bool) -> Vec<Finding> {
+    let code = Source::new(&file.text).code;
+    let lines: Vec<&str> = file.text.lines().collect();
+    let mut findings = Vec::new();
+    for (index, line) in code.lines().enumerate() {
+        let mut found = |message| findings.push(Finding::new(&file.path, index + 1, message));
+        if lifts_lint(line) && !may_hold_unsafe {
+            found("`unsafe_code` lifted in a room that ARCHITECTURE.md gives no `unsafe` to");
+        }
+        let Some(after) = after_word(line, "unsafe") else { continue };
+        if !may_hold_unsafe {
+            found("`unsafe` in a room that ARCHITECTURE.md does not give it to");
+        } else if defines_function(after) && !is_justified(&lines[..index]) {
+            found("an `unsafe fn` without a `# Safety` paragraph that says what callers owe it");
+        }
+    }
+    findings
+}
+
+fn lifts_lint(line: &str) -> bool {
+    has_word(line, "unsafe_code") && (has_word(line, "allow") || has_word(line, "expect"))
+}
+
+/// Whether `fn name` follows, and not a block or the type of a function pointer. The ABI's name is
+/// a literal and so blanked out.
+fn defines_function(after_unsafe: &str) -> bool {
+    let rest = after_unsafe.trim_start();
+    let rest = rest.strip_prefix("extern").unwrap_or(rest).trim_start();
+    rest.strip_prefix("fn ").is_some_and(|name| !name.trim_start().starts_with('('))
+}
+
+/// Whether the comment right above, attributes aside, speaks of safety.
+fn is_justified(lines_above: &[&str]) -> bool {
+    lines_above
+        .iter()
+        .rev()
+        .map(|line| line.trim_start())
+        .take_while(|line| line.starts_with("//") || line.starts_with("#["))
+        .any(|line| line.contains("# Safety") || line.contains("SAFETY:"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rooms::tests::DOCUMENT;
+    use super::super::{NO_LINES, texts};
+    use super::*;
+
+    fn lines(path: &str, text: &str) -> Vec<usize> {
+        let rooms = Rooms::parse(DOCUMENT).unwrap();
+        check(&rooms, &texts(&[(path, text)])).iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn unsafe_outside_its_rooms_is_found() {
+        assert_eq!(lines("crates/time/src/a.rs", "fn f() {\n    unsafe { g() }\n}\n"), [2]);
+        assert_eq!(lines("crates/time/src/a.rs", "#[unsafe(no_mangle)]\nfn f() {}\n"), [1]);
+        assert_eq!(lines("crates/sys/src/a.rs", "fn f() {\n    unsafe { g() }\n}\n"), NO_LINES);
+    }
+
+    #[test]
+    fn a_word_about_unsafe_is_not_unsafe() {
+        let text = "//! No unsafe here.\nconst A: &str = \"unsafe\"; // unsafe\n";
+        assert_eq!(lines("crates/time/src/a.rs", text), NO_LINES);
+    }
+
+    #[test]
+    fn the_lint_is_lifted_in_a_room_with_unsafe_only() {
+        let text = "#![allow(unsafe_code, reason = \"system calls\")]\n";
+        assert_eq!(lines("crates/sys/src/netlink.rs", text), NO_LINES);
+        assert_eq!(lines("crates/time/src/lib.rs", text), [1]);
+        assert_eq!(lines("crates/time/src/lib.rs", "#![deny(unsafe_code)]\n"), NO_LINES);
+    }
+
+    #[test]
+    fn an_unsafe_function_says_what_its_callers_owe_it() {
+        let path = "crates/sys/src/a.rs";
+        assert_eq!(lines(path, "/// Reads.\nunsafe fn f() {}\n"), [2]);
+        assert_eq!(lines(path, "/// # Safety\n/// Live.\n#[inline]\nunsafe fn f() {}\n"), NO_LINES);
+        assert_eq!(lines(path, "// SAFETY: a\nfn g() {}\nunsafe extern \"C\" fn f() {}\n"), [3]);
+        assert_eq!(lines(path, "type F = unsafe extern \"C\" fn(u8);\n"), NO_LINES);
+    }
+}
