@@ -1,1 +1,23 @@
-//! (being written)
+//! One packet-device trait, [`Device`], and its devices: UDP sockets, raw Ethernet frames, a pair
+//! joined in memory, and a wrapper that damages what passes.
+//!
+//! It knows nothing of what the packets mean, and it has no `unsafe`: system calls stand in
+//! `horolog-sys`. A hot loop receives into one [`Batch`], fills another and sends it; both are
+//! allocated once.
+
+mod batch;
+mod device;
+mod faulty;
+mod filter;
+mod packet;
+mod queue;
+mod simulated;
+mod udp;
+
+pub use batch::{Batch, Packet, PacketMut};
+pub use device::Device;
+pub use faulty::{FaultCounts, FaultPlan, Faulty};
+pub use filter::UdpFilter;
+pub use packet::{FrameSelection, PacketDevice, PacketError, PacketOptions};
+pub use simulated::{Simulated, SimulatedLink};
+pub use udp::{Endpoints, UdpDevice, UdpError, UdpOptions};

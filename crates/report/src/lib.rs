@@ -1,1 +1,18 @@
-//! (being written)
+//! Pure renderers: a result goes in, bytes for a terminal, a file or a browser come out.
+//!
+//! Nothing here reads a clock, a file, the environment or the terminal: width and colour are
+//! parameters, so the same result always gives the same bytes. No figure is worked out here that is
+//! not in the result, save sums, shares and ratios of figures that are; whatever cannot be stated
+//! is shown as `-`, never as a NaN or a negative number.
+
+mod findings;
+pub mod html;
+mod json;
+pub mod table;
+pub mod units;
+mod verdict;
+
+#[cfg(test)]
+mod fixture;
+
+pub use json::to_json;

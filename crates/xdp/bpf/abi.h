@@ -33,7 +33,8 @@ _Static_assert(sizeof(struct clock_slot) == 64, "clock_slot");
 
 struct clock_page {
 	__u64 active;		/* which slot is to be read, 0 or 1 */
-	__u64 reserved[7];
+	__u64 listen_epoch;	/* grows with every change of the listen set */
+	__u64 reserved[6];
 	struct clock_slot slots[2];
 };
 _Static_assert(sizeof(struct clock_page) == 192, "clock_page");
@@ -58,13 +59,18 @@ enum passed_reason {
 	PASSED_REASONS,
 };
 
-struct responder_counters {
+/* What one processor keeps for itself; nobody else writes it. */
+struct responder_state {
 	__u64 answered_ipv4;
 	__u64 answered_ipv6;
 	__u64 passed[PASSED_REASONS];
-	__u64 reserved[7];
+	__u64 known_epoch;	/* the listen set's epoch at which ... */
+	__u32 known_port;	/* ... this port (as in the packet) and ... */
+	__u32 known_ipv6;	/* ... (whether of IPv6) ... */
+	__be32 known_address[4];/* ... this address were found in it */
+	__u64 reserved[3];
 };
-_Static_assert(sizeof(struct responder_counters) == 128, "responder_counters");
+_Static_assert(sizeof(struct responder_state) == 128, "responder_state");
 
 /* ---- the generator ---- */
 
@@ -153,14 +159,15 @@ struct generator_config {
 	__u32 interface;	/* index of the interface to send by */
 	__u32 request_len;	/* bytes of the frame */
 	__u32 ipv6;
-	__u32 random_mask;	/* 0: clients in turn; else clients are drawn below this mask */
-	__u32 client_network;	/* lowest simulated address (its low 32 bits), host order */
+	__u32 random_room;	/* 0: clients in turn; else they are drawn from so many */
+	__u32 first_client;	/* low 32 bits of the first simulated address, host order */
 	__u32 lanes;
 	__u32 clients_per_lane;	/* every lane plays this many ... */
 	__u32 lanes_with_one_more; /* ... and the first few one more */
 	__be16 target_port;
 	__u8 version;
-	__u8 reserved[5];
+	__u8 echo;		/* the target sends requests back as they are: a reflector */
+	__u8 reserved[4];
 	__u64 ip_sum;		/* sum of the IPv4 header's words but source and checksum */
 	__u64 udp_sum;		/* sum of pseudo-header, UDP header and payload words that stay */
 	__u8 target[16];	/* server's address; IPv4 in the first 4 bytes */

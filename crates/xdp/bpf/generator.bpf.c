@@ -61,21 +61,21 @@ struct {
 	__type(value, __u32);
 } exponential SEC(".maps");
 
-/* Index of the bucket of a value of at most HISTOGRAM_MAX: 256 buckets of 1, then 128 an octave. */
+/* Index of the bucket of a value of at most HISTOGRAM_MAX, as horolog_stats::buckets has it: with
+ * s = floor(log2(value | 128)) - 7, the index is s * 128 + (value >> s). */
 static __always_inline __u32 bucket_of(__u64 value)
 {
-	__u32 exponent = 0, wide = value >> 8;
+	__u32 shift = 0;
+	__u64 wide = value >> 8;	/* shift is the number of bits of this */
 
-	if (value < 256)
-		return value;
-	/* exponent = floor(log2(value)) - 7, by halving; BPF has no instruction for it. */
-	if (value >> 24) { exponent += 16; wide = value >> 24; }
-	if (wide >> 8) { exponent += 8; wide >>= 8; }
-	if (wide >> 4) { exponent += 4; wide >>= 4; }
-	if (wide >> 2) { exponent += 2; wide >>= 2; }
-	if (wide >> 1) exponent += 1;
-	exponent += 1;
-	return exponent * 128 + (value >> exponent);
+	/* BPF has no instruction that counts leading zeroes. */
+	if (wide >> 16) { shift += 16; wide >>= 16; }
+	if (wide >> 8) { shift += 8; wide >>= 8; }
+	if (wide >> 4) { shift += 4; wide >>= 4; }
+	if (wide >> 2) { shift += 2; wide >>= 2; }
+	if (wide >> 1) { shift += 1; wide >>= 1; }
+	shift += wide;
+	return shift * 128 + (value >> shift);
 }
 
 static __always_inline void record(struct histogram *histogram, __u64 value)
@@ -98,17 +98,16 @@ static __always_inline void record(struct histogram *histogram, __u64 value)
 		histogram->max = value;
 }
 
-/* A client drawn from the sequence number, so that the reply's check can draw it again. */
-static __always_inline __u32 mix(__u32 sequence, __u32 key)
+/* A number drawn from the sequence number, so that the reply's check can draw it again. */
+static __always_inline __u32 mix32(__u32 sequence, __u32 key)
 {
-	__u32 value = sequence ^ key;
+	__u32 hash = sequence ^ key;
 
-	value ^= value >> 16;
-	value *= 0x7feb352d;
-	value ^= value >> 15;
-	value *= 0x846ca68b;
-	value ^= value >> 16;
-	return value;
+	hash ^= hash >> 16;
+	hash *= 0x85ebca6b;
+	hash ^= hash >> 13;
+	hash *= 0xc2b2ae35;
+	return hash ^ (hash >> 16);
 }
 
 static __always_inline __u64 next_interval(const struct generator_config *cfg, __u64 mean)
@@ -121,7 +120,7 @@ static __always_inline __u64 next_interval(const struct generator_config *cfg, _
 	quantile = bpf_map_lookup_elem(&exponential, &draw);
 	if (!quantile)
 		return mean;
-	return ((mean >> 8) * *quantile) >> 8;
+	return (mean >> 16) * *quantile + (((mean & 0xffff) * *quantile) >> 16);
 }
 
 /* Copies the request into the frame by 8 bytes; its length is one of the two that NTP gives. */
@@ -181,9 +180,10 @@ static __always_inline int fill_ipv6(void *data, void *end, const struct generat
 static __always_inline __u32 address_of(const struct generator_config *cfg, __u32 client_base,
 					__u32 client, __u32 sequence)
 {
-	if (cfg->random_mask)
-		return cfg->client_network + (mix(sequence, cfg->key) & cfg->random_mask);
-	return cfg->client_network + client_base + client;
+	if (cfg->random_room)
+		return cfg->first_client +
+		       (((__u64)mix32(sequence, cfg->key) * cfg->random_room) >> 32);
+	return cfg->first_client + client_base + client;
 }
 
 /* Opens the sequence number for its first reply: a word of 64 is cleared when its first is sent. */
@@ -307,10 +307,27 @@ static __always_inline __u32 expected_address(const struct generator_config *cfg
 	return address_of(cfg, base, sequence % clients, sequence);
 }
 
-/* Units of 2^-32 s, at most 2^38, in ns. */
+/* Units of 2^-32 s, less than 2^63, in ns. */
 static __always_inline __u64 units_to_ns(__u64 units)
 {
 	return (units >> 32) * 1000000000 + (((units & 0xffffffff) * 1000000000) >> 32);
+}
+
+/* Checks what only a time server's reply has. Returns a reason to refuse it, or -1. */
+static __always_inline int refuse(const struct ntp *ntp)
+{
+	__u8 leap = ntp->leap_version_mode >> 6;
+	__u64 receive = bpf_be64_to_cpu(ntp->receive);
+	__u64 transmit = bpf_be64_to_cpu(ntp->transmit);
+
+	if (ntp->stratum == 0 || ntp->stratum > 16)
+		return INVALID_STRATUM;
+	if ((leap == 3) != (ntp->stratum == 16))
+		return INVALID_LEAP;
+	if (!transmit || (__s64)(transmit - receive) < 0 ||
+	    units_to_ns(transmit - receive) > HISTOGRAM_MAX)
+		return INVALID_TIMESTAMP;
+	return -1;
 }
 
 static __always_inline int judge(struct tally *tally, const struct generator_config *cfg,
@@ -319,29 +336,28 @@ static __always_inline int judge(struct tally *tally, const struct generator_con
 	const struct ntp *ntp = reply->ntp;
 	__u64 now_ns = bpf_ktime_get_ns();
 	__u32 lane = reply->port - LANE_PORT_BASE;
-	__u64 token, age_ns, receive, transmit;
-	__u8 leap = ntp->leap_version_mode >> 6;
+	__u64 token, age_ns, response_ns = 0;
 	__u32 sequence;
+	int reason;
 
-	if ((ntp->leap_version_mode & 7) != 4)
+	if ((ntp->leap_version_mode & 7) != (cfg->echo ? 3 : 4))
 		return invalid(tally, INVALID_MODE);
 	if (((ntp->leap_version_mode >> 3) & 7) != cfg->version)
 		return invalid(tally, INVALID_VERSION);
-	token = bpf_be64_to_cpu(ntp->origin) ^ cfg->key;
+	token = bpf_be64_to_cpu(cfg->echo ? ntp->transmit : ntp->origin) ^ cfg->key;
 	age_ns = ((now_ns & TOKEN_TIME_MASK) - (token >> TOKEN_SEQUENCE_BITS)) & TOKEN_TIME_MASK;
 	sequence = token & TOKEN_SEQUENCE_MASK;
 	if (age_ns > now_ns - cfg->run_start_ns)
 		return invalid(tally, INVALID_ORIGIN);
 	if (lane >= cfg->lanes || reply->address != expected_address(cfg, lane, sequence))
 		return invalid(tally, INVALID_CLIENT);
-	if (ntp->stratum == 0 || ntp->stratum > 16)
-		return invalid(tally, INVALID_STRATUM);
-	if ((leap == 3) != (ntp->stratum == 16))
-		return invalid(tally, INVALID_LEAP);
-	receive = bpf_be64_to_cpu(ntp->receive);
-	transmit = bpf_be64_to_cpu(ntp->transmit);
-	if (!transmit || (__s64)(transmit - receive) < 0 || (transmit - receive) >> 38)
-		return invalid(tally, INVALID_TIMESTAMP);
+	if (!cfg->echo) {
+		reason = refuse(ntp);
+		if (reason >= 0)
+			return invalid(tally, reason);
+		response_ns = units_to_ns(bpf_be64_to_cpu(ntp->transmit) -
+					  bpf_be64_to_cpu(ntp->receive));
+	}
 
 	if (was_seen(lane, sequence)) {
 		tally->duplicate++;
@@ -352,10 +368,10 @@ static __always_inline int judge(struct tally *tally, const struct generator_con
 		return XDP_DROP;
 	}
 	tally->received++;
-	if (leap == 3)
+	if (ntp->stratum == 16)
 		tally->unsynchronised++;
 	record(&tally->rtt_ns, age_ns);
-	record(&tally->response_ns, units_to_ns(transmit - receive));
+	record(&tally->response_ns, response_ns);
 	return XDP_DROP;
 }
 
@@ -363,9 +379,8 @@ static __always_inline int judge(struct tally *tally, const struct generator_con
 static __always_inline bool is_simulated(const struct generator_config *cfg, __u32 address)
 {
 	__u32 clients = cfg->lanes * cfg->clients_per_lane + cfg->lanes_with_one_more;
-	__u32 highest = cfg->random_mask ? cfg->random_mask : clients - 1;
 
-	return address - cfg->client_network <= highest;
+	return address - cfg->first_client < (cfg->random_room ? cfg->random_room : clients);
 }
 
 static __always_inline int verify(struct xdp_md *ctx, const struct generator_config *cfg)

@@ -34,8 +34,8 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct responder_counters);
-} counters SEC(".maps");
+	__type(value, struct responder_state);
+} states SEC(".maps");
 
 /* A request that passed classification: what the reply is made from. */
 struct request {
@@ -46,20 +46,52 @@ struct request {
 	__u32 link_len;
 	__be16 source_port;
 	__be16 destination_port;
-	__u64 now_ns;		/* when it was received */
 };
 
-static __always_inline struct responder_counters *own_counters(void)
+static __always_inline struct responder_state *own_state(void)
 {
 	__u32 processor = bpf_get_smp_processor_id();
 
-	return bpf_map_lookup_elem(&counters, &processor);
+	return bpf_map_lookup_elem(&states, &processor);
 }
 
-static __always_inline int pass(struct responder_counters *own, enum passed_reason reason)
+static __always_inline int pass(struct responder_state *own, enum passed_reason reason)
 {
 	own->passed[reason]++;
 	return XDP_PASS;
+}
+
+/*
+ * Whether requests to this address and port are answered here. Nearly all of them go to the same one,
+ * so the last that was found is remembered; looking it up costs more than the whole reply.
+ */
+static __always_inline bool is_listening(struct responder_state *own, const struct clock_page *page,
+					 const __be32 *address, bool ipv6, __be16 port)
+{
+	__u64 epoch = READ_ONCE(page->listen_epoch);
+	struct listen_key key = {};
+
+	if (own->known_epoch == epoch && own->known_port == port && own->known_ipv6 == ipv6 &&
+	    own->known_address[0] == address[0] &&
+	    (!ipv6 || (own->known_address[1] == address[1] &&
+		       own->known_address[2] == address[2] &&
+		       own->known_address[3] == address[3])))
+		return true;
+	if (ipv6) {
+		__builtin_memcpy(key.address, address, 16);
+	} else {
+		key.address[10] = 0xff;
+		key.address[11] = 0xff;
+		__builtin_memcpy(&key.address[12], address, 4);
+	}
+	key.port = port;
+	if (!bpf_map_lookup_elem(&listen_set, &key))
+		return false;
+	own->known_epoch = epoch;
+	own->known_port = port;
+	own->known_ipv6 = ipv6;
+	__builtin_memcpy(own->known_address, address, ipv6 ? 16 : 4);
+	return true;
 }
 
 static __always_inline bool is_client_request(const struct ntp *ntp)
@@ -73,20 +105,20 @@ static __always_inline bool is_client_request(const struct ntp *ntp)
 /*
  * Turns the request's NTP header into the reply's and returns the sum of its words, or 0 when there
  * is no time to serve. The words are summed as they are written, each once.
+ *
+ * The clock is read once, and the reading stands for receipt and transmission alike. Between the two
+ * lie some 50 ns, less than either is known to: the frame came in before the driver's poll began and
+ * leaves when it ends. A second reading would take as long again as all the rest of the reply.
  */
-static __always_inline __u64 answer(struct ntp *ntp, __u64 received_ns)
+static __always_inline __u64 answer(struct ntp *ntp, const struct clock_page *page)
 {
-	__u32 zero = 0;
-	struct clock_page *page = bpf_map_lookup_elem(&clock_pages, &zero);
-	const struct clock_slot *slot;
-	__u64 sequence, sum, now_ns;
+	const struct clock_slot *slot = &page->slots[READ_ONCE(page->active) & 1];
+	__u64 sequence = READ_ONCE(slot->sequence);
+	__u64 now_ns = bpf_ktime_get_ns();
 	struct ntp reply;
+	__u64 sum;
 
-	if (!page)
-		return 0;
-	slot = &page->slots[READ_ONCE(page->active) & 1];
-	sequence = READ_ONCE(slot->sequence);
-	if (received_ns >= slot->expires_ns)
+	if (now_ns >= slot->expires_ns)
 		return 0;
 
 	reply.leap_version_mode = slot->leap << 6 | (ntp->leap_version_mode & 0x38) | 4;
@@ -98,9 +130,8 @@ static __always_inline __u64 answer(struct ntp *ntp, __u64 received_ns)
 	reply.reference_id = slot->reference_id;
 	reply.reference = slot->reference;
 	reply.origin = ntp->transmit;
-	reply.receive = bpf_cpu_to_be64(ntp_at(slot, received_ns));
-	now_ns = bpf_ktime_get_ns();
-	reply.transmit = bpf_cpu_to_be64(ntp_at(slot, now_ns));
+	reply.receive = bpf_cpu_to_be64(ntp_at(slot, now_ns));
+	reply.transmit = reply.receive;
 	if ((sequence & 1) || READ_ONCE(slot->sequence) != sequence)
 		return 0;
 
@@ -110,8 +141,7 @@ static __always_inline __u64 answer(struct ntp *ntp, __u64 received_ns)
 	sum += reply.reference_id;
 	sum += sum64(reply.reference);
 	sum += sum64(reply.origin);
-	sum += sum64(reply.receive);
-	sum += sum64(reply.transmit);
+	sum += 2 * sum64(reply.receive);
 	*ntp = reply;
 	return sum;
 }
@@ -142,11 +172,8 @@ static __always_inline void answer_udp(struct udp *udp, const struct request *re
 }
 
 /* Checks what both families share. Returns a reason to pass the request up, or -1. */
-static __always_inline int refuse(const struct udp *udp, const struct ntp *ntp,
-				  const struct listen_key *key)
+static __always_inline int refuse(const struct udp *udp, const struct ntp *ntp)
 {
-	if (!bpf_map_lookup_elem(&listen_set, key))
-		return PASSED_NOT_NTP;
 	if (udp->length != bpf_htons(UDP_NTP_LEN))
 		return PASSED_LENGTH;
 	if (udp->source == 0)
@@ -163,15 +190,14 @@ static __always_inline bool is_answerable_ipv4(__be32 source, __be32 destination
 	return first != 0 && first != 127 && first < 224 && source != destination;
 }
 
-static __always_inline int respond_ipv4(struct xdp_md *ctx, struct responder_counters *own,
-					struct request *request)
+static __always_inline int respond_ipv4(struct xdp_md *ctx, struct responder_state *own,
+					const struct clock_page *page, struct request *request)
 {
 	void *end = (void *)(long)ctx->data_end;
 	void *data = (void *)(long)ctx->data;
 	struct ipv4 *ip = data + request->link_len;
 	__u32 header_len, options_len, i;
 	__be32 source, destination;
-	struct listen_key key = {};
 	struct udp *udp;
 	struct ntp *ntp;
 	__u64 sum = 0;
@@ -193,27 +219,24 @@ static __always_inline int respond_ipv4(struct xdp_md *ctx, struct responder_cou
 
 	source = ip->source;
 	destination = ip->destination;
-	key.address[10] = 0xff;
-	key.address[11] = 0xff;
-	__builtin_memcpy(&key.address[12], &destination, 4);
-	key.port = udp->destination;
+	if (!is_listening(own, page, &destination, false, udp->destination))
+		return pass(own, PASSED_NOT_NTP);
 	if ((void *)(ntp + 1) > end)
-		return pass(own, bpf_map_lookup_elem(&listen_set, &key) ? PASSED_LENGTH
-									: PASSED_NOT_NTP);
-	reason = refuse(udp, ntp, &key);
+		return pass(own, PASSED_LENGTH);
+	reason = refuse(udp, ntp);
 	if (reason >= 0)
 		return pass(own, reason);
 	if ((void *)(ntp + 1) != end ||
 	    ip->total_length != bpf_htons(header_len + UDP_NTP_LEN))
 		return pass(own, PASSED_MALFORMED);
-	for (i = 0; i < sizeof(*ip) / 2; i++)
-		sum += ((__u16 *)ip)[i];
+	for (i = 0; i < sizeof(*ip) / 4; i++)
+		sum += ((__u32 *)ip)[i];
 	options_len = header_len - sizeof(*ip);
 	if (options_len) {
-		__u16 *word = (void *)(ip + 1), *next;
+		__u32 *word = (void *)(ip + 1), *next;
 
-		for (i = 0; i < 20; i++) {
-			if (i * 2 >= options_len)
+		for (i = 0; i < 10; i++) {
+			if (i * 4 >= options_len)
 				break;
 			next = word + 1;
 			/* Without this the compiler compares `word` with `end - 1`, which the
@@ -232,7 +255,7 @@ static __always_inline int respond_ipv4(struct xdp_md *ctx, struct responder_cou
 
 	request->source_port = udp->source;
 	request->destination_port = udp->destination;
-	sum = answer(ntp, request->now_ns);
+	sum = answer(ntp, page);
 	if (!sum)
 		return pass(own, PASSED_NO_CLOCK);
 
@@ -285,8 +308,8 @@ static __always_inline bool is_answerable_ipv6(const struct ipv6 *ip)
 	       source[2] != destination[2] || source[3] != destination[3];
 }
 
-static __always_inline int respond_ipv6(struct xdp_md *ctx, struct responder_counters *own,
-					struct request *request)
+static __always_inline int respond_ipv6(struct xdp_md *ctx, struct responder_state *own,
+					const struct clock_page *page, struct request *request)
 {
 	void *end = (void *)(long)ctx->data_end;
 	void *data = (void *)(long)ctx->data;
@@ -294,7 +317,6 @@ static __always_inline int respond_ipv6(struct xdp_md *ctx, struct responder_cou
 	struct udp *udp = (void *)(ip + 1);
 	struct ntp *ntp = (void *)(udp + 1);
 	__be32 source[4], destination[4];
-	struct listen_key key = {};
 	__u64 sum, addresses = 0;
 	int reason, i;
 
@@ -309,12 +331,11 @@ static __always_inline int respond_ipv6(struct xdp_md *ctx, struct responder_cou
 
 	__builtin_memcpy(source, ip->source, 16);
 	__builtin_memcpy(destination, ip->destination, 16);
-	__builtin_memcpy(key.address, destination, 16);
-	key.port = udp->destination;
+	if (!is_listening(own, page, destination, true, udp->destination))
+		return pass(own, PASSED_NOT_NTP);
 	if ((void *)(ntp + 1) > end)
-		return pass(own, bpf_map_lookup_elem(&listen_set, &key) ? PASSED_LENGTH
-									: PASSED_NOT_NTP);
-	reason = refuse(udp, ntp, &key);
+		return pass(own, PASSED_LENGTH);
+	reason = refuse(udp, ntp);
 	if (reason >= 0)
 		return pass(own, reason);
 	if ((void *)(ntp + 1) != end || ip->payload_length != bpf_htons(UDP_NTP_LEN))
@@ -324,7 +345,7 @@ static __always_inline int respond_ipv6(struct xdp_md *ctx, struct responder_cou
 
 	request->source_port = udp->source;
 	request->destination_port = udp->destination;
-	sum = answer(ntp, request->now_ns);
+	sum = answer(ntp, page);
 	if (!sum)
 		return pass(own, PASSED_NO_CLOCK);
 	for (i = 0; i < 4; i++)
@@ -341,17 +362,20 @@ static __always_inline int respond_ipv6(struct xdp_md *ctx, struct responder_cou
 	return XDP_TX;
 }
 
-SEC("xdp")
-int respond(struct xdp_md *ctx)
+/* Answers, or lets pass; what is answered is in the frame when this returns XDP_TX. */
+static __always_inline int decide(struct xdp_md *ctx)
 {
 	void *end = (void *)(long)ctx->data_end;
 	void *data = (void *)(long)ctx->data;
-	struct responder_counters *own = own_counters();
+	struct responder_state *own = own_state();
 	struct ethernet *ethernet = data;
-	struct request request = {};
+	struct request request;
+	struct clock_page *page;
+	__u32 zero = 0;
 	__be16 type;
 
-	if (!own || (void *)(ethernet + 1) > end)
+	page = bpf_map_lookup_elem(&clock_pages, &zero);
+	if (!own || !page || (void *)(ethernet + 1) > end)
 		return XDP_PASS;
 	request.outer_type = type = ethernet->type;
 	request.link_len = sizeof(*ethernet);
@@ -370,10 +394,28 @@ int respond(struct xdp_md *ctx)
 		return pass(own, PASSED_ADDRESS);
 	__builtin_memcpy(request.destination_mac, ethernet->destination, 6);
 	__builtin_memcpy(request.source_mac, ethernet->source, 6);
-	request.now_ns = bpf_ktime_get_ns();
 	if (type == bpf_htons(TYPE_IPV4))
-		return respond_ipv4(ctx, own, &request);
-	return respond_ipv6(ctx, own, &request);
+		return respond_ipv4(ctx, own, page, &request);
+	return respond_ipv6(ctx, own, page, &request);
+}
+
+SEC("xdp")
+int respond(struct xdp_md *ctx)
+{
+	return decide(ctx);
+}
+
+/*
+ * The same, with a redirect to the interface that the request came in by instead of XDP_TX. On a
+ * virtual link (veth), XDP_TX puts the reply into the other end's ring, but wakes that end only if it
+ * runs an XDP program itself; a redirect wakes it whenever it can take frames.
+ */
+SEC("xdp")
+int respond_by_redirect(struct xdp_md *ctx)
+{
+	int verdict = decide(ctx);
+
+	return verdict == XDP_TX ? bpf_redirect(ctx->ingress_ifindex, 0) : verdict;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

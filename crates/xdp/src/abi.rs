@@ -35,7 +35,8 @@ pub(crate) struct ClockSlot {
 #[repr(C)]
 pub(crate) struct ClockPage {
     pub(crate) active: u64,
-    pub(crate) reserved: [u64; 7],
+    pub(crate) listen_epoch: u64,
+    pub(crate) reserved: [u64; 6],
     pub(crate) slots: [ClockSlot; 2],
 }
 
@@ -51,14 +52,18 @@ pub(crate) struct ListenKey {
 /// `PASSED_REASONS` of `enum passed_reason`.
 pub(crate) const PASSED_REASONS: usize = 7;
 
-/// `struct responder_counters`.
+/// `struct responder_state`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(crate) struct ResponderCounters {
+pub(crate) struct ResponderState {
     pub(crate) answered_ipv4: u64,
     pub(crate) answered_ipv6: u64,
     pub(crate) passed: [u64; PASSED_REASONS],
-    pub(crate) reserved: [u64; 7],
+    pub(crate) known_epoch: u64,
+    pub(crate) known_port: u32,
+    pub(crate) known_ipv6: u32,
+    pub(crate) known_address: [u8; 16],
+    pub(crate) reserved: [u64; 3],
 }
 
 pub(crate) const SEEN_BITS_LOG2: u32 = 24;
@@ -166,14 +171,15 @@ pub(crate) struct GeneratorConfig {
     pub(crate) interface: u32,
     pub(crate) request_len: u32,
     pub(crate) ipv6: u32,
-    pub(crate) random_mask: u32,
-    pub(crate) client_network: u32,
+    pub(crate) random_room: u32,
+    pub(crate) first_client: u32,
     pub(crate) lanes: u32,
     pub(crate) clients_per_lane: u32,
     pub(crate) lanes_with_one_more: u32,
     pub(crate) target_port: [u8; 2],
     pub(crate) version: u8,
-    pub(crate) reserved: [u8; 5],
+    pub(crate) echo: u8,
+    pub(crate) reserved: [u8; 4],
     pub(crate) ip_sum: u64,
     pub(crate) udp_sum: u64,
     pub(crate) target: [u8; 16],
@@ -185,7 +191,7 @@ const _: () = {
     assert!(size_of::<ClockSlot>() == 64);
     assert!(size_of::<ClockPage>() == 192);
     assert!(size_of::<ListenKey>() == 20);
-    assert!(size_of::<ResponderCounters>() == 128);
+    assert!(size_of::<ResponderState>() == 128);
     assert!(size_of::<Tally>() == 128 + 3 * (32 + 8 * HISTOGRAM_BUCKETS));
     assert!(size_of::<Lane>() == 128);
     assert!(size_of::<GeneratorConfig>() == 88 + 32 + REQUEST_MAX);

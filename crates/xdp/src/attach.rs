@@ -20,34 +20,43 @@ pub enum AttachMode {
     Generic,
 }
 
+/// An interface: by its index for the kernel, by its name for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Interface {
+    /// Its index in the namespace that programs are attached in.
+    pub index: u32,
+    /// Its name there.
+    pub name: String,
+}
+
 /// A program in place on an interface; dropping it takes the program off.
 #[derive(Debug)]
 pub struct Attachment {
     _link: OwnedFd,
-    interface: u32,
+    interface: Interface,
     mode: AttachMode,
 }
 
 impl Attachment {
-    /// Attaches `program` to the interface with this index, in this mode and no other.
+    /// Attaches `program` to the interface, in this mode and no other.
     pub(crate) fn new(
         program: BorrowedFd<'_>,
-        interface: u32,
+        interface: &Interface,
         mode: AttachMode,
     ) -> Result<Self, XdpError> {
         let flags = match mode {
             AttachMode::Native => XDP_FLAGS_DRV_MODE,
             AttachMode::Generic => XDP_FLAGS_SKB_MODE,
         };
-        let link = link(program, interface, BPF_XDP, flags)
-            .map_err(|source| refused(interface, mode, source))?;
-        Ok(Self { _link: link, interface, mode })
+        let link = link(program, interface.index, BPF_XDP, flags)
+            .map_err(|source| refused(&interface.name, mode, source))?;
+        Ok(Self { _link: link, interface: interface.clone(), mode })
     }
 
-    /// Index of the interface.
+    /// The interface.
     #[must_use]
-    pub const fn interface(&self) -> u32 {
-        self.interface
+    pub const fn interface(&self) -> &Interface {
+        &self.interface
     }
 
     /// Where in the receive path the program runs.
@@ -80,7 +89,8 @@ pub(crate) fn link(
     Ok(unsafe { OwnedFd::from_raw_fd(link) })
 }
 
-fn refused(interface: u32, mode: AttachMode, source: io::Error) -> XdpError {
+fn refused(interface: &str, mode: AttachMode, source: io::Error) -> XdpError {
+    let interface = interface.to_owned();
     match source.raw_os_error() {
         Some(libc::EPERM) => XdpError::Privilege,
         Some(libc::EBUSY | libc::EEXIST) => XdpError::Busy { interface },

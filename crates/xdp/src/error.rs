@@ -24,28 +24,28 @@ pub enum XdpError {
     },
     /// The driver has no native XDP.
     #[error(
-        "interface {interface} has no native XDP ({source}); generic mode or the socket engine \
+        "interface '{interface}' has no native XDP ({source}); generic mode or the socket engine \
          works there"
     )]
     NativeUnsupported {
-        /// Index of the interface.
-        interface: u32,
+        /// Name of the interface.
+        interface: String,
         /// The kernel's answer.
         source: io::Error,
     },
     /// Somebody else's program is attached.
     #[error(
-        "interface {interface} already has an XDP program; 'bpftool net' names it, detach it first"
+        "interface '{interface}' already has an XDP program; 'bpftool net' names it, detach it first"
     )]
     Busy {
-        /// Index of the interface.
-        interface: u32,
+        /// Name of the interface.
+        interface: String,
     },
     /// The interface refused the program for another reason.
-    #[error("the XDP program could not be attached to interface {interface}: {source}")]
+    #[error("the XDP program could not be attached to interface '{interface}': {source}")]
     Attach {
-        /// Index of the interface.
-        interface: u32,
+        /// Name of the interface.
+        interface: String,
         /// The kernel's answer.
         source: io::Error,
     },

@@ -1,16 +1,19 @@
 //! The in-kernel generator: loading, what stays the same through a run, the lanes' schedules, and
 //! what was counted. When to send what is planned by the caller; nothing here keeps a schedule.
 
+use std::mem::offset_of;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::sync::atomic::Ordering::Relaxed;
 
 use zerocopy::FromZeros;
 
 use crate::XdpError;
 use crate::abi::{
-    EXPONENTIAL_ENTRIES, GeneratorConfig, LANES_MAX, Lane, REQUEST_MAX, SEEN_WORDS, Tally,
+    EXPONENTIAL_ENTRIES, GeneratorConfig, LANES_MAX, Lane, REQUEST_MAX, RawHistogram, SEEN_WORDS,
+    Tally,
 };
-use crate::attach::{AttachMode, Attachment};
+use crate::attach::{AttachMode, Attachment, Interface};
 use crate::map::SharedArray;
 use crate::object::{self, Loaded, possible_processors};
 use crate::test_run::{self, Outcome};
@@ -21,14 +24,16 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/generator.o"));
 /// What stays the same through a run.
 #[derive(Clone, Debug)]
 pub struct GeneratorSettings {
-    /// Index of the interface to send by; replies are expected there too.
-    pub interface: u32,
+    /// The interface to send by; replies are expected there too.
+    pub interface: Interface,
     /// The server's address.
     pub target: IpAddr,
     /// The server's port.
     pub port: u16,
     /// NTP version of the requests.
     pub version: u8,
+    /// Whether the target sends requests back as they are: a reflector, not a time server.
+    pub echo: bool,
     /// Whitens the token that every request carries.
     pub key: u64,
     /// Monotonic instant before which no request was sent, in ns.
@@ -41,10 +46,11 @@ pub struct GeneratorSettings {
     /// Sum of the 16-bit words, as they lie in memory, of the IPv4 header without its checksum, and
     /// of pseudo-header, UDP header and payload without the checksum.
     pub sums: (u64, u64),
-    /// Lowest address of the simulated clients.
-    pub network: IpAddr,
-    /// Quantiles of the exponential distribution with mean 1, scaled by 2^16.
-    pub exponential: Option<Box<[u32; EXPONENTIAL_ENTRIES]>>,
+    /// Address of the first simulated client; the others follow it.
+    pub first_client: IpAddr,
+    /// Quantiles of the exponential distribution with mean 1, scaled by 2^16;
+    /// [`EXPONENTIAL_ENTRIES`] of them.
+    pub exponential: &'static [u32],
 }
 
 /// How the simulated clients are divided; changes with every trial.
@@ -56,8 +62,8 @@ pub struct ClientSettings {
     pub clients_per_lane: u32,
     /// ... and how many lanes, from the first on, have one more.
     pub lanes_with_one_more: u32,
-    /// Where not 0, clients are drawn at random from so many low bits of the address, all ones.
-    pub random_mask: u32,
+    /// Where not 0, clients are drawn at random from so many.
+    pub random_room: u32,
     /// Whether intervals are exponentially distributed.
     pub exponential: bool,
 }
@@ -77,7 +83,7 @@ impl Generator {
     pub fn attach(settings: &GeneratorSettings) -> Result<Self, XdpError> {
         let mut generator = Self::load(settings)?;
         let program = generator.loaded.program("load")?;
-        let attachment = Attachment::new(program, settings.interface, AttachMode::Native)?;
+        let attachment = Attachment::new(program, &settings.interface, AttachMode::Native)?;
         generator.attachment = Some(attachment);
         Ok(generator)
     }
@@ -94,13 +100,10 @@ impl Generator {
         let config = SharedArray::map(loaded.map("config")?.as_fd(), 1)?;
         let lanes = SharedArray::map(loaded.map("lanes")?.as_fd(), processors)?;
         let tallies = SharedArray::map(loaded.map("tallies")?.as_fd(), processors)?;
-        if let Some(quantiles) = &settings.exponential {
-            let table: SharedArray<u64> =
-                SharedArray::map(loaded.map("exponential")?.as_fd(), EXPONENTIAL_ENTRIES as u32)?;
-            // An entry of 4 bytes takes 8 in the map.
-            for (index, quantile) in quantiles.iter().enumerate() {
-                table.write(index as u32, &in_low_half(*quantile));
-            }
+        let entries = EXPONENTIAL_ENTRIES as u32;
+        let table = SharedArray::<u32>::map(loaded.map("exponential")?.as_fd(), entries)?;
+        for (index, quantile) in (0..entries).zip(settings.exponential) {
+            table.write(index, quantile);
         }
         config.write(0, &config_of(settings));
         let frame_len = settings.request.len();
@@ -114,11 +117,11 @@ impl Generator {
         for processor in 0..self.tallies.entries() {
             self.tallies.clear(processor);
             for histogram in [
-                std::mem::offset_of!(Tally, rtt_ns),
-                std::mem::offset_of!(Tally, response_ns),
-                std::mem::offset_of!(Tally, lateness_ns),
+                offset_of!(Tally, rtt_ns),
+                offset_of!(Tally, response_ns),
+                offset_of!(Tally, lateness_ns),
             ] {
-                let min = histogram + std::mem::offset_of!(crate::abi::RawHistogram, min);
+                let min = histogram + offset_of!(RawHistogram, min);
                 self.tallies.write_part(processor, min, &u64::MAX);
             }
             self.lanes.clear(processor);
@@ -131,7 +134,7 @@ impl Generator {
         config.lanes = clients.lanes;
         config.clients_per_lane = clients.clients_per_lane;
         config.lanes_with_one_more = clients.lanes_with_one_more;
-        config.random_mask = clients.random_mask;
+        config.random_room = clients.random_room;
         config.exponential = clients.exponential.into();
         self.config.write(0, &config);
     }
@@ -159,6 +162,26 @@ impl Generator {
         self.tallies.read_boxed(processor)
     }
 
+    /// Valid first replies so far, late ones included.
+    #[must_use]
+    pub fn answered(&self) -> u64 {
+        let count = |processor, offset| self.tallies.atomic(processor, offset).load(Relaxed);
+        (0..self.tallies.entries())
+            .map(|processor| {
+                count(processor, offset_of!(Tally, received))
+                    + count(processor, offset_of!(Tally, late))
+            })
+            .sum()
+    }
+
+    /// The longest round trip so far, in ns.
+    #[must_use]
+    pub fn longest_rtt_ns(&self) -> u64 {
+        let max = offset_of!(Tally, rtt_ns) + offset_of!(RawHistogram, max);
+        let one = |processor| self.tallies.atomic(processor, max).load(Relaxed);
+        (0..self.tallies.entries()).map(one).max().unwrap_or(0)
+    }
+
     /// Processors that there are entries for.
     #[must_use]
     pub const fn processors(&self) -> u32 {
@@ -179,21 +202,16 @@ impl Generator {
     }
 }
 
-fn in_low_half(value: u32) -> u64 {
-    let mut bytes = [0; 8];
-    bytes[..4].copy_from_slice(&value.to_ne_bytes());
-    u64::from_ne_bytes(bytes)
-}
-
 fn config_of(settings: &GeneratorSettings) -> GeneratorConfig {
     let mut config = GeneratorConfig::new_zeroed();
     config.key = settings.key;
     config.run_start_ns = settings.run_start_ns;
     config.reply_timeout_ns = settings.reply_timeout_ns;
-    config.interface = settings.interface;
+    config.interface = settings.interface.index;
     config.request_len = settings.request.len() as u32;
     config.target_port = settings.port.to_be_bytes();
     config.version = settings.version;
+    config.echo = settings.echo.into();
     (config.ip_sum, config.udp_sum) = settings.sums;
     match settings.target {
         IpAddr::V4(target) => config.target[..4].copy_from_slice(&target.octets()),
@@ -202,11 +220,11 @@ fn config_of(settings: &GeneratorSettings) -> GeneratorConfig {
             config.ipv6 = 1;
         }
     }
-    match settings.network {
-        IpAddr::V4(network) => config.client_network = network.to_bits(),
-        IpAddr::V6(network) => {
-            config.prefix = network.octets();
-            config.client_network = network.to_bits() as u32;
+    match settings.first_client {
+        IpAddr::V4(first) => config.first_client = first.to_bits(),
+        IpAddr::V6(first) => {
+            config.prefix = first.octets();
+            config.first_client = first.to_bits() as u32;
         }
     }
     let length = settings.request.len().min(REQUEST_MAX);

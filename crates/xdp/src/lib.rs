@@ -26,11 +26,13 @@ pub use abi::{
     EXPONENTIAL_ENTRIES, HISTOGRAM_BUCKETS, INVALID_REASONS, LANE_PORT_BASE, LANES_MAX, Lane,
     RawHistogram, Tally,
 };
-pub use attach::{AttachMode, Attachment};
+pub use attach::{AttachMode, Attachment, Interface};
 pub use error::XdpError;
 pub use generator::{ClientSettings, Generator, GeneratorSettings};
 pub use pass::Pass;
 pub use reflector::Reflector;
 pub use reply_drop::{ReplyDrop, ReplyDropSettings};
-pub use responder::{ClockEdition, PassedReason, Responder, ResponderCounts};
+pub use responder::{
+    ClockEdition, ClockWriter, PassedReason, ReplyPath, Responder, ResponderCounts,
+};
 pub use test_run::{Outcome, Verdict, live_frames_supported};

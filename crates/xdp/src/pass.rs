@@ -2,7 +2,7 @@
 //! end runs one.
 
 use crate::XdpError;
-use crate::attach::{AttachMode, Attachment};
+use crate::attach::{AttachMode, Attachment, Interface};
 use crate::object::Loaded;
 
 pub(crate) const NAME: &str = "pass";
@@ -15,8 +15,8 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// Loads the program and attaches it in native mode to the interface with this index.
-    pub fn attach(interface: u32) -> Result<Self, XdpError> {
+    /// Loads the program and attaches it in native mode to the interface.
+    pub fn attach(interface: &Interface) -> Result<Self, XdpError> {
         let loaded = Loaded::load(NAME, OBJECT, |_| Ok(()))?;
         let attachment = Attachment::new(loaded.program("pass")?, interface, AttachMode::Native)?;
         Ok(Self { _attachment: attachment, _loaded: loaded })

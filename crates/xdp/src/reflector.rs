@@ -2,7 +2,7 @@
 //! driver can do at most, for benchmarks to compare the responder with.
 
 use crate::XdpError;
-use crate::attach::{AttachMode, Attachment};
+use crate::attach::{AttachMode, Attachment, Interface};
 use crate::object::{self, Loaded};
 
 const NAME: &str = "reflector";
@@ -15,9 +15,8 @@ pub struct Reflector {
 }
 
 impl Reflector {
-    /// Loads the program for `port` and attaches it in native mode to the interface with this
-    /// index.
-    pub fn attach(interface: u32, port: u16) -> Result<Self, XdpError> {
+    /// Loads the program for `port` and attaches it in native mode to the interface.
+    pub fn attach(interface: &Interface, port: u16) -> Result<Self, XdpError> {
         let loaded = Loaded::load(NAME, OBJECT, |open| {
             object::set_constants(open, NAME, &port.to_be_bytes())
         })?;

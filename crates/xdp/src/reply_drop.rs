@@ -9,17 +9,17 @@ use libbpf_sys::BPF_TCX_INGRESS;
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::XdpError;
-use crate::attach;
+use crate::attach::{self, Interface};
 use crate::object::{self, Loaded};
 
 const NAME: &str = "reply_drop";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/reply_drop.o"));
 
 /// Which replies are to be dropped.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ReplyDropSettings {
-    /// Index of the interface that they arrive by.
-    pub interface: u32,
+    /// The interface that they arrive by.
+    pub interface: Interface,
     /// Address of the target, which sends them.
     pub target: IpAddr,
     /// Its port.
@@ -63,8 +63,9 @@ impl ReplyDrop {
             object::set_constants(open, NAME, constants.as_bytes())
         })?;
         let program = loaded.program("drop_replies")?;
-        let link = attach::link(program, settings.interface, BPF_TCX_INGRESS, 0)
-            .map_err(|source| XdpError::Attach { interface: settings.interface, source })?;
+        let link = attach::link(program, settings.interface.index, BPF_TCX_INGRESS, 0).map_err(
+            |source| XdpError::Attach { interface: settings.interface.name.clone(), source },
+        )?;
         Ok(Self { _link: link })
     }
 }

@@ -4,14 +4,15 @@
 use std::mem::offset_of;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use horolog_time::Timebase;
 use libbpf_rs::{MapCore, MapFlags};
 use zerocopy::IntoBytes;
 
-use crate::abi::{ClockFields, ClockPage, ClockSlot, ListenKey, PASSED_REASONS, ResponderCounters};
-use crate::attach::{AttachMode, Attachment};
+use crate::abi::{ClockFields, ClockPage, ClockSlot, ListenKey, PASSED_REASONS, ResponderState};
+use crate::attach::{AttachMode, Attachment, Interface};
 use crate::map::SharedArray;
 use crate::object::{self, Loaded};
 use crate::test_run::{self, Outcome};
@@ -39,6 +40,16 @@ pub struct ClockEdition {
     pub reference_id: [u8; 4],
     /// Reference timestamp, 64 bits of NTP time.
     pub reference: u64,
+}
+
+/// How replies leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReplyPath {
+    /// `XDP_TX`, the fastest. On a virtual link (veth) the other end must run an XDP program, or it
+    /// does not notice what was sent.
+    Transmit,
+    /// A redirect to the same interface.
+    Redirect,
 }
 
 /// Why the responder let a frame go on to the network stack.
@@ -87,27 +98,38 @@ pub struct ResponderCounts {
 /// The responder, loaded; it answers where it is attached.
 pub struct Responder {
     attachments: Vec<Attachment>,
-    page: SharedArray<ClockPage>,
-    counters: SharedArray<ResponderCounters>,
+    page: Arc<SharedArray<ClockPage>>,
+    states: SharedArray<ResponderState>,
     loaded: Loaded,
 }
 
 impl Responder {
-    /// Loads the program. It answers nothing before a clock edition is published, addresses are
-    /// given and it is attached.
-    pub fn load() -> Result<Self, XdpError> {
+    /// Loads the program, and returns the writing end of its clock too. It answers nothing before a
+    /// clock edition is published, addresses are given and it is attached.
+    pub fn load() -> Result<(Self, ClockWriter), XdpError> {
         let processors = possible_processors();
-        let loaded = Loaded::load(NAME, OBJECT, |open| {
-            object::size_map(open, NAME, "counters", processors)
-        })?;
-        let page = SharedArray::map(loaded.map("clock_pages")?.as_fd(), 1)?;
-        let counters = SharedArray::map(loaded.map("counters")?.as_fd(), processors)?;
-        Ok(Self { attachments: Vec::new(), page, counters, loaded })
+        let loaded =
+            Loaded::load(NAME, OBJECT, |open| object::size_map(open, NAME, "states", processors))?;
+        let page = Arc::new(SharedArray::map(loaded.map("clock_pages")?.as_fd(), 1)?);
+        let states = SharedArray::map(loaded.map("states")?.as_fd(), processors)?;
+        Ok((
+            Self { attachments: Vec::new(), page: Arc::clone(&page), states, loaded },
+            ClockWriter { page },
+        ))
     }
 
-    /// Attaches it to the interface with this index, in this mode.
-    pub fn attach(&mut self, interface: u32, mode: AttachMode) -> Result<(), XdpError> {
-        let attachment = Attachment::new(self.loaded.program("respond")?, interface, mode)?;
+    /// Attaches it to the interface, in this mode, to reply by this path.
+    pub fn attach(
+        &mut self,
+        interface: &Interface,
+        mode: AttachMode,
+        path: ReplyPath,
+    ) -> Result<(), XdpError> {
+        let program = match path {
+            ReplyPath::Transmit => "respond",
+            ReplyPath::Redirect => "respond_by_redirect",
+        };
+        let attachment = Attachment::new(self.loaded.program(program)?, interface, mode)?;
         self.attachments.push(attachment);
         Ok(())
     }
@@ -125,13 +147,17 @@ impl Responder {
         self.loaded
             .map("listen_set")?
             .update(key.as_bytes(), &[1], MapFlags::ANY)
-            .map_err(|error| XdpError::Map(object::to_io(&error)))
+            .map_err(|error| XdpError::Map(object::to_io(&error)))?;
+        self.forget_what_was_found();
+        Ok(())
     }
 
     /// Stops answering requests to this address and port; one that was not given is no error.
     pub fn unlisten(&self, at: SocketAddr) -> Result<(), XdpError> {
         let key = listen_key(at);
-        match self.loaded.map("listen_set")?.delete(key.as_bytes()) {
+        let deleted = self.loaded.map("listen_set")?.delete(key.as_bytes());
+        self.forget_what_was_found();
+        match deleted {
             Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
                 Err(XdpError::Map(object::to_io(&error)))
             }
@@ -139,27 +165,17 @@ impl Responder {
         }
     }
 
-    /// Publishes an edition of the clock: it is written into the slot that nobody reads, which then
-    /// becomes the one that is read. One thread at a time may do this, so it takes `&mut`.
-    pub fn publish(&mut self, edition: &ClockEdition) {
-        let active = self.page.atomic(0, offset_of!(ClockPage, active));
-        let next = 1 - (active.load(Ordering::Relaxed) & 1);
-        let slot = offset_of!(ClockPage, slots) + next as usize * size_of::<ClockSlot>();
-        let sequence = self.page.atomic(0, slot + offset_of!(ClockSlot, sequence));
-        let odd = sequence.load(Ordering::Relaxed).wrapping_add(1) | 1;
-        sequence.store(odd, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        self.page.write_part(0, slot + offset_of!(ClockSlot, fields), &fields(edition));
-        sequence.store(odd.wrapping_add(1), Ordering::Release);
-        active.store(next, Ordering::Release);
+    /// Makes every processor look the next destination up again.
+    fn forget_what_was_found(&self) {
+        self.page.atomic(0, offset_of!(ClockPage, listen_epoch)).fetch_add(1, Ordering::SeqCst);
     }
 
     /// What was counted since loading.
     #[must_use]
     pub fn counts(&self) -> ResponderCounts {
         let mut total = ResponderCounts::default();
-        for processor in 0..self.counters.entries() {
-            let own = self.counters.read(processor);
+        for processor in 0..self.states.entries() {
+            let own = self.states.read(processor);
             total.answered_ipv4 += own.answered_ipv4;
             total.answered_ipv6 += own.answered_ipv6;
             for (sum, passed) in total.passed.iter_mut().zip(own.passed) {
@@ -172,6 +188,29 @@ impl Responder {
     /// Runs the program once over a frame, as if it had arrived, without sending anything.
     pub fn test_run(&self, frame: &[u8]) -> Result<Outcome, XdpError> {
         test_run::once(self.loaded.program("respond")?, frame)
+    }
+}
+
+/// The writing end of a responder's clock page; there is only one.
+pub struct ClockWriter {
+    page: Arc<SharedArray<ClockPage>>,
+}
+
+impl ClockWriter {
+    /// Publishes an edition of the clock: it is written into the slot that nobody reads, which then
+    /// becomes the one that is read. There is one writer, so one edition is
+    /// written at a time.
+    pub fn publish(&mut self, edition: &ClockEdition) {
+        let active = self.page.atomic(0, offset_of!(ClockPage, active));
+        let next = 1 - (active.load(Ordering::Relaxed) & 1);
+        let slot = offset_of!(ClockPage, slots) + next as usize * size_of::<ClockSlot>();
+        let sequence = self.page.atomic(0, slot + offset_of!(ClockSlot, sequence));
+        let odd = sequence.load(Ordering::Relaxed).wrapping_add(1) | 1;
+        sequence.store(odd, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.page.write_part(0, slot + offset_of!(ClockSlot, fields), &fields(edition));
+        sequence.store(odd.wrapping_add(1), Ordering::Release);
+        active.store(next, Ordering::Release);
     }
 }
 

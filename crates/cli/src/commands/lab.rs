@@ -1,0 +1,125 @@
+//! `horolog lab`: private hosts for demonstrations and tests.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use std::ffi::OsString;
+
+use clap::{Args, Subcommand};
+use horolog_lab::{Host, LabConfig};
+use horolog_sys::netlink::Prefix;
+use horolog_sys::signal::{BlockedSignals, Signal};
+
+use crate::failure::Failure;
+
+/// Make and use private hosts: network namespaces joined by virtual links.
+///
+/// Hosts are called client, server, server2, ... Each server has one link to the client. Nothing
+/// outside of them changes.
+#[derive(Args, Debug)]
+pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// Make a lab, which stays until 'horolog lab down'.
+    Up {
+        /// Its name.
+        #[arg(default_value = "lab")]
+        name: String,
+        /// Hosts: one client and the rest servers.
+        #[arg(long, value_name = "N", default_value_t = 2)]
+        hosts: usize,
+        /// Queues of every interface [default: one for each core].
+        #[arg(long, value_name = "N")]
+        queues: Option<u32>,
+        /// Without IPv6.
+        #[arg(long)]
+        no_ipv6: bool,
+        /// Network of simulated clients, which the servers reach by way of the client; can be given
+        /// more than once [default: 10.0.0.0/8 fd00::/8].
+        #[arg(short = 's', long, value_name = "NETWORK/BITS")]
+        clients: Vec<Prefix>,
+    },
+    /// Remove a lab, or what a crash left of it.
+    Down {
+        /// Its name.
+        #[arg(default_value = "lab")]
+        name: String,
+    },
+    /// List the labs.
+    List,
+    /// Run a program in one of a lab's hosts.
+    Exec {
+        /// Name of the lab.
+        #[arg(long, default_value = "lab")]
+        name: String,
+        /// The host: client, server, ...
+        host: String,
+        /// The program and its arguments.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        program: Vec<OsString>,
+    },
+}
+
+pub(crate) fn run(args: LabArgs) -> Result<(), Failure> {
+    match args.action {
+        Action::Up { name, hosts, queues, no_ipv6, clients } => {
+            let default = LabConfig::default();
+            let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+            let config = LabConfig {
+                hosts,
+                queues: queues.unwrap_or(cores),
+                ipv6: !no_ipv6,
+                client_networks: if clients.is_empty() { default.client_networks } else { clients },
+            };
+            up(&name, &config)
+        }
+        Action::Down { name } => down(&name),
+        Action::List => list(),
+        Action::Exec { name, host, program } => {
+            horolog_lab::exec(&name, &host, &program)?;
+            Ok(())
+        }
+    }
+}
+
+fn up(name: &str, config: &LabConfig) -> Result<(), Failure> {
+    // A lab is given out whole or not at all: signals wait until it is.
+    let signals = [Signal::Interrupt, Signal::Terminate, Signal::HangUp];
+    BlockedSignals::block(&signals).map_err(Failure::environment)?;
+    let lab = horolog_lab::up(name, config)?;
+    for host in lab.hosts() {
+        println!("{}", describe(host));
+    }
+    eprintln!("horolog: 'horolog lab exec --name {name} HOST PROGRAM' runs a program in a host");
+    Ok(())
+}
+
+fn describe(host: &Host) -> String {
+    let ports = host.ports.iter().map(|port| {
+        let ipv6 = port.ipv6.map(|address| format!(" {address}")).unwrap_or_default();
+        format!("{} {}{ipv6}", port.interface, port.ipv4)
+    });
+    format!("{}: {}", host.name, ports.collect::<Vec<_>>().join(", "))
+}
+
+fn down(name: &str) -> Result<(), Failure> {
+    let downed = horolog_lab::down(name)?;
+    for process in &downed.processes {
+        eprintln!(
+            "horolog: process {} ({}) still runs in a host and keeps it until it ends",
+            process.pid, process.name
+        );
+    }
+    Ok(())
+}
+
+fn list() -> Result<(), Failure> {
+    for lab in horolog_lab::list()? {
+        let note = if lab.is_whole() { "" } else { " (not whole; remove it)" };
+        println!("{}: {}{note}", lab.name, lab.hosts.join(", "));
+    }
+    Ok(())
+}

@@ -1,0 +1,5 @@
+//! The commands, one file each: raw arguments, resolved options, one call.
+
+pub(crate) mod lab;
+pub(crate) mod serve;
+pub(crate) mod status;

@@ -1,0 +1,199 @@
+//! `horolog serve`: flags to a server's configuration, and the server until a signal ends it.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use horolog_server::{Dispatch, Engine, Server, ServerConfig, Status, Trust, XdpReply, status};
+use horolog_sys::affinity;
+use horolog_sys::signal::{BlockedSignals, Signal};
+use horolog_time::Span;
+use horolog_wire::ntp::Leap;
+
+use crate::failure::Failure;
+use crate::values;
+
+/// How often the server is looked after while it runs.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Serve time to NTP clients.
+///
+/// Serves the clock of this machine, which another daemon keeps right. While the kernel says that its
+/// clock is not synchronised, replies say so too (leap 3, stratum 16), unless --local is given.
+///
+/// SIGTERM and SIGINT end it within a second; SIGUSR1 prints its counters.
+#[derive(Args, Debug)]
+pub(crate) struct ServeArgs {
+    /// Address and port to answer at; can be given more than once [default: 0.0.0.0:123 [::]:123].
+    #[arg(short, long, value_name = "ADDR:PORT")]
+    listen: Vec<SocketAddr>,
+    /// Interface to answer on in XDP; can be given more than once [default: all that have an address
+    /// listened on].
+    #[arg(short, long, value_name = "IF")]
+    interface: Vec<String>,
+    /// What answers: XDP and sockets for the rest, sockets only, or the best that can be had.
+    #[arg(long, value_enum, default_value_t = EngineArg::Auto)]
+    engine: EngineArg,
+    /// Attach XDP behind the driver, which works on every interface, at a fraction of the speed.
+    #[arg(long)]
+    xdp_generic: bool,
+    /// How replies made in XDP leave: by transmission (XDP_TX), the fastest, but on a virtual link
+    /// (veth) only if its other end runs an XDP program too, or by redirect. Auto redirects on virtual
+    /// links.
+    #[arg(long, value_enum, default_value_t = XdpReplyArg::Auto)]
+    xdp_reply: XdpReplyArg,
+    /// Threads of the socket engine for each address [default: one for each core].
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// How the threads share the work: each its own socket and batches, or all one socket with a lock
+    /// around receiving and another around sending, one packet at a time.
+    #[arg(long, value_enum, default_value_t = DispatchArg::PerThread)]
+    dispatch: DispatchArg,
+    /// Serve the system clock as it is, as if it were right.
+    #[arg(long)]
+    local: bool,
+    /// Stratum to claim while synchronised, 1 to 15.
+    #[arg(long, value_name = "N", default_value_t = horolog_server::DEFAULT_STRATUM)]
+    stratum: u8,
+    /// Reference identifier: up to four characters or an IPv4 address [default: LOCL at stratum 1,
+    /// otherwise 127.127.1.1].
+    #[arg(long, value_name = "ID", value_parser = values::reference_id)]
+    refid: Option<[u8; 4]>,
+    /// Leap indicator while synchronised: none, insert, delete or unsynchronised [default: the
+    /// kernel's].
+    #[arg(long, value_name = "LEAP", value_parser = values::leap)]
+    leap: Option<Leap>,
+    /// Delay to the reference clock, such as 0.5ms.
+    #[arg(long, value_name = "TIME", value_parser = values::span, default_value = "0")]
+    root_delay: Span,
+    /// Dispersion to the reference clock [default: the kernel's maximum error; 0 with --local].
+    #[arg(long, value_name = "TIME", value_parser = values::span)]
+    root_dispersion: Option<Span>,
+    /// How long the clock may be served from without being renewed, 200ms to 2s.
+    #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
+    clock_expiry: Duration,
+    /// For tests: serve time that is ahead of the clock by so many nanoseconds.
+    #[arg(long, value_name = "NS", default_value_t = 0, allow_negative_numbers = true)]
+    test_offset: i64,
+    /// For tests: serve time that gains so many parts per billion on the clock.
+    #[arg(long, value_name = "PPB", default_value_t = 0, allow_negative_numbers = true)]
+    test_drift: i64,
+    /// Where to answer 'horolog status' [default: /run/horolog/PID.sock for root, otherwise
+    /// $XDG_RUNTIME_DIR/horolog/PID.sock].
+    #[arg(long, value_name = "PATH")]
+    status_socket: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum EngineArg {
+    Auto,
+    Socket,
+    Xdp,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum XdpReplyArg {
+    Auto,
+    Transmit,
+    Redirect,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum DispatchArg {
+    PerThread,
+    SharedLock,
+}
+
+impl ServeArgs {
+    fn resolve(self) -> ServerConfig {
+        let default = ServerConfig::default();
+        ServerConfig {
+            listen: if self.listen.is_empty() { default.listen } else { self.listen },
+            engine: match self.engine {
+                EngineArg::Auto => Engine::Auto,
+                EngineArg::Socket => Engine::Socket,
+                EngineArg::Xdp => Engine::Xdp,
+            },
+            interfaces: self.interface,
+            xdp_generic: self.xdp_generic,
+            xdp_reply: match self.xdp_reply {
+                XdpReplyArg::Auto => XdpReply::Auto,
+                XdpReplyArg::Transmit => XdpReply::Transmit,
+                XdpReplyArg::Redirect => XdpReply::Redirect,
+            },
+            threads: self.threads.unwrap_or_else(cores),
+            dispatch: match self.dispatch {
+                DispatchArg::PerThread => Dispatch::PerThread,
+                DispatchArg::SharedLock => Dispatch::SharedLock,
+            },
+            trust: if self.local { Trust::Local } else { Trust::Kernel },
+            stratum: self.stratum,
+            reference_id: self.refid,
+            leap: self.leap,
+            root_delay: self.root_delay,
+            root_dispersion: self.root_dispersion,
+            test_offset: Span::from_ns(self.test_offset),
+            test_drift_ppb: self.test_drift,
+            page_life: self.clock_expiry,
+            status_socket: self.status_socket.or_else(status::default_path),
+            ..default
+        }
+    }
+}
+
+/// Cores that this process may use; one where the kernel does not tell.
+fn cores() -> usize {
+    affinity::allowed_cores().map_or(1, |cores| cores.len().max(1))
+}
+
+/// Serves until a signal ends it.
+pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
+    let signals = [Signal::Terminate, Signal::Interrupt, Signal::User1];
+    let signals = BlockedSignals::block(&signals).map_err(Failure::environment)?;
+    let server = Server::start(&args.resolve())?;
+    announce(&server.status());
+    loop {
+        match signals.wait(TICK).map_err(Failure::environment)? {
+            Some(Signal::User1) => print_status(&server.status()),
+            Some(_) => break,
+            None if server.has_died() => {
+                server.stop();
+                return Err(Failure::environment("a thread of the server has ended; see above"));
+            }
+            None => {}
+        }
+    }
+    print_status(&server.stop());
+    Ok(())
+}
+
+/// Says on stderr what serves where, and what the next better way would need.
+fn announce(status: &Status) {
+    let listen: Vec<String> = status.listen.iter().map(ToString::to_string).collect();
+    eprintln!(
+        "horolog: serving at {} by sockets ({} threads each, {})",
+        listen.join(", "),
+        status.threads,
+        status.dispatch
+    );
+    for place in &status.xdp_places {
+        eprintln!("horolog: serving on {} by XDP ({} mode)", place.interface, place.mode);
+    }
+    if let Some(reason) = &status.without_xdp {
+        eprintln!("horolog: not serving by XDP: {reason}");
+    }
+    if status.stratum > 15 {
+        eprintln!(
+            "horolog: the kernel says that its clock is not synchronised, and so do all replies; \
+             --local serves it all the same"
+        );
+    }
+}
+
+fn print_status(status: &Status) {
+    // Plain data under string keys always serialises.
+    println!("{}", serde_json::to_string(status).unwrap_or_default());
+}

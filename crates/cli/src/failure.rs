@@ -1,0 +1,73 @@
+//! How a command ends when it cannot do what it was asked: one line on stderr, and an exit status
+//! that a script can act upon.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+use horolog_lab::LabError;
+use horolog_server::StartError;
+use horolog_server::status::StatusError;
+
+/// Why a command did not do what it was asked.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It was asked for something that cannot be.
+    Usage(String),
+    /// The machine lacks something, or refuses it.
+    Environment(String),
+}
+
+impl Failure {
+    pub(crate) fn usage(reason: impl Display) -> Self {
+        Self::Usage(reason.to_string())
+    }
+
+    pub(crate) fn environment(reason: impl Display) -> Self {
+        Self::Environment(reason.to_string())
+    }
+
+    /// Says why on stderr, in one line, and gives the exit status.
+    pub(crate) fn report(&self) -> ExitCode {
+        let (reason, status) = match self {
+            Self::Usage(reason) => (reason, 2),
+            Self::Environment(reason) => (reason, 3),
+        };
+        eprintln!("horolog: {}", reason.replace('\n', " "));
+        ExitCode::from(status)
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Config(error) => Self::usage(error),
+            error => Self::environment(error),
+        }
+    }
+}
+
+impl From<StatusError> for Failure {
+    fn from(error: StatusError) -> Self {
+        match error {
+            StatusError::Several(_) => Self::usage(error),
+            error => Self::environment(error),
+        }
+    }
+}
+
+impl From<LabError> for Failure {
+    fn from(error: LabError) -> Self {
+        match error {
+            LabError::Hosts(_)
+            | LabError::Queues(_)
+            | LabError::BadName(_)
+            | LabError::LongName { .. }
+            | LabError::Exists(_)
+            | LabError::NotFound(_)
+            | LabError::NoSuchHost { .. }
+            | LabError::NoProgram
+            | LabError::Prefix(_) => Self::usage(error),
+            error => Self::environment(error),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! How values are written on the command line: rates, times and reference identifiers, each with its
+//! units. Pure.
+
+use std::time::Duration;
+
+use horolog_time::{NS_PER_S, Span};
+use horolog_wire::ntp::Leap;
+
+/// A number with an optional decimal multiplier: `1000`, `1.5k`, `4M`.
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
+    let (number, factor) = match text.strip_suffix(['k', 'K']) {
+        Some(number) => (number, 1e3),
+        None => match text.strip_suffix(['m', 'M']) {
+            Some(number) => (number, 1e6),
+            None => (text, 1.0),
+        },
+    };
+    let rate = number.parse::<f64>().map(|number| number * factor);
+    match rate {
+        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
+        _ => Err("write a positive number of requests per second, such as 1000, 1.5k or 4M".into()),
+    }
+}
+
+/// One rate, or a lowest and a highest with a hyphen between them.
+pub(crate) fn rates(text: &str) -> Result<(f64, f64), String> {
+    let (low, high) = text.split_once('-').unwrap_or((text, text));
+    let (low, high) = (rate(low)?, rate(high)?);
+    if low <= high { Ok((low, high)) } else { Err("the lower rate comes first".into()) }
+}
+
+/// A time in seconds, or with one of the units `ns`, `us`, `ms`, `s`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let units = [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("", 1.0)];
+    let parse = |(unit, factor): (&str, f64)| {
+        let number = text.strip_suffix(unit)?.parse::<f64>().ok()?;
+        Duration::try_from_secs_f64(number * factor).ok()
+    };
+    units
+        .into_iter()
+        .find_map(parse)
+        .ok_or_else(|| "write a time in seconds, such as 2, 0.5 or 100ms".into())
+}
+
+/// A time that is not zero.
+pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("the time must be longer than 0".into()),
+        duration => Ok(duration),
+    }
+}
+
+/// A span of time written like [`duration`].
+pub(crate) fn span(text: &str) -> Result<Span, String> {
+    let ns = i64::try_from(duration(text)?.as_nanos());
+    ns.map(Span::from_ns)
+        .map_err(|_| format!("longer than {} years", i64::MAX / NS_PER_S / 31_557_600))
+}
+
+/// A share from 0 to below 1, as a number or in percent: `0.0001`, `0.01%`.
+pub(crate) fn ratio(text: &str) -> Result<f64, String> {
+    let ratio = match text.strip_suffix('%') {
+        Some(number) => number.parse::<f64>().map(|number| number / 100.0),
+        None => text.parse(),
+    };
+    match ratio {
+        Ok(ratio) if (0.0..1.0).contains(&ratio) => Ok(ratio),
+        _ => Err("write a share from 0 to below 1, such as 0.0001 or 0.01%".into()),
+    }
+}
+
+/// A reference identifier: up to four printable ASCII characters, or an IPv4 address.
+pub(crate) fn reference_id(text: &str) -> Result<[u8; 4], String> {
+    if let Ok(address) = text.parse::<std::net::Ipv4Addr>() {
+        return Ok(address.octets());
+    }
+    let bytes = text.as_bytes();
+    if bytes.is_empty() || bytes.len() > 4 || !bytes.iter().all(u8::is_ascii_graphic) {
+        return Err("write one to four printable ASCII characters or an IPv4 address".into());
+    }
+    let mut id = [0; 4];
+    id[..bytes.len()].copy_from_slice(bytes);
+    Ok(id)
+}
+
+/// A leap indicator: 0 to 3, or in words.
+pub(crate) fn leap(text: &str) -> Result<Leap, String> {
+    match text {
+        "0" | "none" => Ok(Leap::None),
+        "1" | "insert" => Ok(Leap::Insert),
+        "2" | "delete" => Ok(Leap::Delete),
+        "3" | "unsynchronised" => Ok(Leap::Unsynchronised),
+        _ => Err("write none, insert, delete, unsynchronised or 0 to 3".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_with_multipliers() {
+        assert_eq!(rate("1.5k"), Ok(1500.0));
+        assert_eq!(rate("4M"), Ok(4e6));
+        assert_eq!(rates("1000-2k"), Ok((1000.0, 2000.0)));
+        assert_eq!(rates("7"), Ok((7.0, 7.0)));
+        for bad in ["", "0", "-1", "k", "1e999", "nan", "inf", "1G"] {
+            assert!(rate(bad).is_err(), "{bad}");
+        }
+        assert!(rates("2k-1k").is_err());
+    }
+
+    #[test]
+    fn times_with_units() {
+        assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
+        assert_eq!(duration("1.5ms"), Ok(Duration::from_micros(1500)));
+        assert_eq!(duration("50us"), Ok(Duration::from_micros(50)));
+        assert_eq!(span("3ns"), Ok(Span::from_ns(3)));
+        for bad in ["", "-1", "1h", "s", "nan", "1e300"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+        assert!(positive_duration("0ms").is_err());
+    }
+
+    #[test]
+    fn shares() {
+        assert_eq!(ratio("0.01%"), Ok(0.0001));
+        assert_eq!(ratio("0"), Ok(0.0));
+        assert!(ratio("100%").is_err() && ratio("-1").is_err());
+    }
+
+    #[test]
+    fn reference_identifiers() {
+        assert_eq!(reference_id("GPS"), Ok(*b"GPS\0"));
+        assert_eq!(reference_id("192.0.2.1"), Ok([192, 0, 2, 1]));
+        assert!(reference_id("GNSS1").is_err() && reference_id("").is_err());
+        assert!(reference_id("é").is_err());
+    }
+}

@@ -1,0 +1,192 @@
+//! Raw Ethernet frames on one interface, past the network stack: a packet socket as a device. What
+//! the frames hold is the caller's.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use horolog_sys::filter::Instruction;
+use horolog_sys::message::{MessageTable, Outgoing};
+use horolog_sys::packet;
+use horolog_sys::socket::Socket;
+
+use crate::batch::{Batch, Note};
+use crate::device::Device;
+use crate::filter::UdpFilter;
+use crate::queue::{self, Queue, send_all};
+
+/// Which of the frames that come in by the interface a device receives.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FrameSelection {
+    /// None: the device only sends, and costs the interface nothing.
+    Nothing,
+    /// UDP datagrams.
+    Udp(UdpFilter),
+    /// What a classic BPF program returns a number other than 0 for; all frames if it is empty.
+    Program(Vec<Instruction>),
+}
+
+/// How a packet device is opened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PacketOptions {
+    /// Frames that one system call moves at most; more than that goes in several calls.
+    pub slots: usize,
+    /// What to receive.
+    pub selection: FrameSelection,
+    /// Take a kernel timestamp of each received frame.
+    pub receive_timestamps: bool,
+    /// Hand frames straight to the driver. They are refused when it has no room, for there is no
+    /// queue; traffic control does not see them.
+    pub bypass_queueing: bool,
+    /// Bytes of receive buffer to ask for; the system's default if `None`.
+    pub receive_buffer: Option<usize>,
+    /// Bytes of send buffer to ask for; the system's default if `None`.
+    pub send_buffer: Option<usize>,
+    /// How long [`Device::send`] waits for room when the send buffer is full before it counts a frame
+    /// as refused. Zero: not at all.
+    pub send_wait: Duration,
+}
+
+impl Default for PacketOptions {
+    fn default() -> Self {
+        Self {
+            slots: 32,
+            selection: FrameSelection::Nothing,
+            receive_timestamps: true,
+            bypass_queueing: true,
+            receive_buffer: None,
+            send_buffer: None,
+            send_wait: Duration::ZERO,
+        }
+    }
+}
+
+/// Why a packet device could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum PacketError {
+    /// There is no such interface here.
+    #[error(
+        "cannot use interface {0}: there is none of this name; choose one that `ip link` shows"
+    )]
+    NoInterface(String),
+    /// Packet sockets are not allowed to this process.
+    #[error(
+        "cannot send raw frames on {0}: that needs root or CAP_NET_RAW; run as root or use UDP sockets"
+    )]
+    Privilege(String),
+    /// Anything else that the kernel refused.
+    #[error("cannot open a packet socket on {0}: {1}")]
+    Other(String, io::Error),
+}
+
+/// A packet socket bound to one interface. Its packets are whole Ethernet frames without checksum;
+/// one that the interface cannot send, being longer than its MTU allows, is refused. See [`Device`]
+/// for the rest.
+#[derive(Debug)]
+pub struct PacketDevice {
+    socket: Socket,
+    table: MessageTable,
+    send_wait: Duration,
+    dropped: u64,
+}
+
+impl PacketDevice {
+    /// Opens a device on the interface named `interface`.
+    ///
+    /// # Errors
+    ///
+    /// See [`PacketError`].
+    pub fn open(interface: &str, options: &PacketOptions) -> Result<Self, PacketError> {
+        let index = packet::interface_index(interface)
+            .map_err(|_| PacketError::NoInterface(interface.to_owned()))?;
+        let socket = open_socket(index, options).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => PacketError::Privilege(interface.to_owned()),
+            _ => PacketError::Other(interface.to_owned(), error),
+        })?;
+        Ok(Self {
+            socket,
+            table: MessageTable::new(options.slots),
+            send_wait: options.send_wait,
+            dropped: 0,
+        })
+    }
+
+    /// Frames that the kernel dropped at this device since it was opened, because its receive buffer
+    /// was full (`PACKET_STATISTICS`). To be asked at least once in 2^32 drops.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refused.
+    pub fn dropped(&mut self) -> io::Result<u64> {
+        self.dropped += u64::from(packet::statistics(&self.socket)?.dropped);
+        Ok(self.dropped)
+    }
+}
+
+impl Queue<()> for PacketDevice {
+    fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    fn try_receive(&mut self, batch: &mut Batch<()>) -> io::Result<usize> {
+        let count = self.table.receive(self.socket.as_fd(), batch.buffers_mut())?;
+        let table = &self.table;
+        batch.fill(count, |slot| Note::received(&table.received(slot), ()));
+        Ok(count)
+    }
+}
+
+impl Device for PacketDevice {
+    type Address = ();
+
+    fn receive(&mut self, batch: &mut Batch<()>, wait: Duration) -> io::Result<usize> {
+        queue::receive(self, batch, wait)
+    }
+
+    fn send(&mut self, batch: &mut Batch<()>) -> io::Result<usize> {
+        let (table, socket) = (&mut self.table, &self.socket);
+        send_all(socket, batch.len(), self.send_wait, |first| {
+            let frames = batch.iter().skip(first).map(|packet| packet.bytes);
+            table.send(
+                socket.as_fd(),
+                frames.map(|bytes| Outgoing { bytes, remote: None, local: None }),
+            )
+        })
+    }
+}
+
+impl AsFd for PacketDevice {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn open_socket(interface: u32, options: &PacketOptions) -> io::Result<Socket> {
+    let socket = packet::open()?;
+    if options.bypass_queueing {
+        packet::bypass_queueing(&socket)?;
+    }
+    if let Some(bytes) = options.receive_buffer {
+        socket.set_receive_buffer(bytes)?;
+    }
+    if let Some(bytes) = options.send_buffer {
+        socket.set_send_buffer(bytes)?;
+    }
+    let (ether_type, program) = match &options.selection {
+        FrameSelection::Nothing => (None, Vec::new()),
+        FrameSelection::Udp(filter) => (Some(filter.ether_type()), filter.program()),
+        FrameSelection::Program(program) => (Some(packet::ANY_PROTOCOL), program.clone()),
+    };
+    if ether_type.is_some() {
+        packet::ignore_outgoing(&socket)?;
+        if options.receive_timestamps {
+            socket.tell_receive_time()?;
+        }
+    }
+    if !program.is_empty() {
+        socket.attach_filter(&program)?;
+    }
+    // Last, so that no frame comes in past the filter.
+    packet::bind(&socket, interface, ether_type)?;
+    Ok(socket)
+}

@@ -1,0 +1,121 @@
+//! What devices on kernel sockets share: waiting for packets, going through a batch when the kernel refuses part of it,
+//! and counting drops.
+
+use std::io;
+use std::time::Duration;
+
+use horolog_sys::message::is_refusal;
+use horolog_sys::socket::Socket;
+
+use crate::batch::Batch;
+
+/// A device on a kernel socket, as far as receiving goes.
+pub(crate) trait Queue<A> {
+    /// The socket.
+    fn socket(&self) -> &Socket;
+
+    /// Fills the batch with what waits; `WouldBlock` if nothing does.
+    fn try_receive(&mut self, batch: &mut Batch<A>) -> io::Result<usize>;
+}
+
+/// Receives what waits, or what comes within `wait`.
+pub(crate) fn receive<A: Copy + Default>(
+    queue: &mut impl Queue<A>,
+    batch: &mut Batch<A>,
+    wait: Duration,
+) -> io::Result<usize> {
+    let nothing_yet = |result: &io::Result<usize>| {
+        result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    };
+    batch.clear();
+    let mut result = queue.try_receive(batch);
+    if nothing_yet(&result) && !wait.is_zero() && queue.socket().wait_readable(wait)? {
+        result = queue.try_receive(batch);
+    }
+    if nothing_yet(&result) { Ok(0) } else { result }
+}
+
+/// Sends `total` packets through `send_from`, which sends from a given index on and says how many
+/// left. Waits up to `wait` for room, steps over a packet that the kernel refuses, and gives up on
+/// the rest when there is no room in time. Returns how many left.
+pub(crate) fn send_all(
+    socket: &Socket,
+    total: usize,
+    wait: Duration,
+    mut send_from: impl FnMut(usize) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let (mut next, mut sent) = (0, 0);
+    while next < total {
+        match send_from(next) {
+            Ok(count) => {
+                next += count;
+                sent += count;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if wait.is_zero() || !socket.wait_writable(wait)? {
+                    break;
+                }
+            }
+            Err(error) if is_refusal(&error) => next += 1,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sent)
+}
+
+/// Extends the kernel's 32-bit count of drops, which wraps around, to 64 bits.
+#[derive(Default, Debug)]
+pub(crate) struct DropCounter {
+    last: u32,
+    total: u64,
+}
+
+impl DropCounter {
+    /// Takes the kernel's present count; returns the drops since the beginning.
+    pub(crate) fn advance(&mut self, count: u32) -> u64 {
+        self.total += u64::from(count.wrapping_sub(self.last));
+        self.last = count;
+        self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn socket() -> Socket {
+        Socket::udp("127.0.0.1:0".parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_refused_packet_is_stepped_over() {
+        let mut asked = Vec::new();
+        let sent = send_all(&socket(), 5, Duration::ZERO, |from| {
+            asked.push(from);
+            if from == 2 { Err(io::ErrorKind::ConnectionRefused.into()) } else { Ok(2) }
+        });
+        assert_eq!((sent.unwrap(), asked), (4, vec![0, 2, 3]));
+    }
+
+    #[test]
+    fn a_full_queue_ends_the_batch() {
+        let sent = send_all(&socket(), 5, Duration::ZERO, |from| {
+            if from == 0 { Ok(3) } else { Err(io::ErrorKind::WouldBlock.into()) }
+        });
+        assert_eq!(sent.unwrap(), 3);
+    }
+
+    #[test]
+    fn an_error_of_the_device_is_reported() {
+        let sent =
+            send_all(&socket(), 5, Duration::ZERO, |_| Err(io::ErrorKind::NetworkDown.into()));
+        assert_eq!(sent.unwrap_err().kind(), io::ErrorKind::NetworkDown);
+    }
+
+    #[test]
+    fn drops_are_counted_past_the_wrap() {
+        let mut counter = DropCounter::default();
+        assert_eq!(counter.advance(u32::MAX), u64::from(u32::MAX));
+        assert_eq!(counter.advance(4), u64::from(u32::MAX) + 5);
+    }
+}

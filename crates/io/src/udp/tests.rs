@@ -1,0 +1,194 @@
+//! UDP devices over loopback.
+
+use std::time::Instant;
+
+use horolog_sys::clock::Realtime;
+use horolog_time::{Clock, Span};
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn bind(address: &str, options: &UdpOptions) -> UdpDevice {
+    UdpDevice::bind(address.parse().unwrap(), options).unwrap()
+}
+
+fn defaults() -> UdpOptions {
+    UdpOptions::default()
+}
+
+fn batch_of(address: Endpoints, packets: &[&[u8]]) -> Batch<Endpoints> {
+    let mut batch = Batch::new(64, 64);
+    for bytes in packets {
+        assert!(batch.push(address, bytes));
+    }
+    batch
+}
+
+/// Sends one packet from `client` to the listener at `asked`, and back what arrived.
+fn ask_and_answer(client: &mut UdpDevice, listener: &mut UdpDevice, asked: IpAddr) -> Endpoints {
+    let to = SocketAddr::new(asked, listener.local_address().port());
+    let mut batch = batch_of(Endpoints::to(to), &[b"question"]);
+    assert_eq!(client.send(&mut batch).unwrap(), 1);
+    assert_eq!(listener.receive(&mut batch, SECOND).unwrap(), 1);
+    let seen = batch.packet(0).address;
+    assert_eq!(listener.send(&mut batch).unwrap(), 1);
+    assert_eq!(client.receive(&mut batch, SECOND).unwrap(), 1);
+    assert_eq!(batch.packet(0).address.remote, to, "the answer comes from the address asked");
+    seen
+}
+
+#[test]
+fn a_wildcard_listener_answers_from_the_address_asked() {
+    let mut client = bind("127.0.0.1:0", &defaults());
+    let mut listener = bind("0.0.0.0:0", &defaults());
+    for asked in ["127.0.0.2", "127.9.9.9"] {
+        let asked: IpAddr = asked.parse().unwrap();
+        let seen = ask_and_answer(&mut client, &mut listener, asked);
+        assert_eq!((seen.remote, seen.local), (client.local_address(), asked));
+        assert_ne!(seen.interface, 0);
+    }
+}
+
+#[test]
+fn a_listener_for_both_families_shows_each_as_its_own() {
+    let mut listener = bind("[::]:0", &UdpOptions { v6_only: false, ..defaults() });
+    for (own, asked) in [("127.0.0.1:0", "127.0.0.3"), ("[::1]:0", "::1")] {
+        let mut client = bind(own, &defaults());
+        let seen = ask_and_answer(&mut client, &mut listener, asked.parse().unwrap());
+        assert_eq!((seen.remote, seen.local), (client.local_address(), asked.parse().unwrap()));
+    }
+}
+
+#[test]
+fn packets_arrive_in_order_with_length_truncation_and_time() {
+    let mut listener = bind("127.0.0.1:0", &UdpOptions { slots: 4, ..defaults() });
+    let mut client = UdpDevice::connect(listener.local_address(), &defaults()).unwrap();
+    let before = Realtime.now();
+    let mut batch = batch_of(Endpoints::default(), &[b"short", b"just long", b"too long a", b""]);
+    assert_eq!(client.send(&mut batch).unwrap(), 4);
+    let mut received = Batch::new(8, 9);
+    assert_eq!(listener.receive(&mut received, SECOND).unwrap(), 4);
+    let seen: Vec<_> = received.iter().map(|packet| (packet.bytes, packet.truncated)).collect();
+    assert_eq!(
+        seen,
+        [(&b"short"[..], false), (b"just long", false), (b"too long ", true), (b"", false)]
+    );
+    for packet in received.iter() {
+        assert_eq!(packet.address.remote, client.local_address());
+        assert_eq!(packet.address.local, listener.local_address().ip());
+        let age = packet.received_at.expect("asked for timestamps") - before;
+        assert!(age >= Span::ZERO && age < Span::from_ms(10_000), "{age:?}");
+    }
+}
+
+#[test]
+fn a_batch_larger_than_the_table_goes_in_several_calls() {
+    let mut listener = bind("127.0.0.1:0", &UdpOptions { slots: 3, ..defaults() });
+    let options = UdpOptions { slots: 3, ..defaults() };
+    let mut client = UdpDevice::connect(listener.local_address(), &options).unwrap();
+    let mut batch = batch_of(Endpoints::default(), &[&b"x"[..]; 10]);
+    assert_eq!(client.send(&mut batch).unwrap(), 10);
+    let counts = [(); 4].map(|()| listener.receive(&mut batch, Duration::ZERO).unwrap());
+    assert_eq!(counts, [3, 3, 3, 1]);
+}
+
+#[test]
+fn waiting_ends_in_time_and_no_wait_returns_at_once() {
+    let mut listener = bind("127.0.0.1:0", &defaults());
+    let mut batch = Batch::new(4, 64);
+    let start = Instant::now();
+    assert_eq!(listener.receive(&mut batch, Duration::ZERO).unwrap(), 0);
+    assert!(start.elapsed() < Duration::from_millis(500));
+    assert_eq!(listener.receive(&mut batch, Duration::from_millis(20)).unwrap(), 0);
+    assert!(start.elapsed() >= Duration::from_millis(20));
+}
+
+#[test]
+fn what_overflows_the_receive_buffer_is_counted() {
+    const SENT: usize = 300;
+    let options = UdpOptions { receive_buffer: Some(4_096), ..defaults() };
+    let mut listener = bind("127.0.0.1:0", &options);
+    let mut client = UdpDevice::connect(listener.local_address(), &defaults()).unwrap();
+    let mut batch = batch_of(Endpoints::default(), &[&[0; 48][..]; 50]);
+    for _ in 0..SENT / 50 {
+        assert_eq!(client.send(&mut batch).unwrap(), 50);
+    }
+    let mut received = 0;
+    while let count @ 1.. = listener.receive(&mut batch, Duration::ZERO).unwrap() {
+        received += count;
+    }
+    assert!(received < SENT);
+    assert_eq!(listener.dropped().unwrap(), (SENT - received) as u64);
+}
+
+#[test]
+fn a_packet_that_cannot_be_sent_does_not_hold_up_the_others() {
+    let mut listener = bind("127.0.0.1:0", &defaults());
+    let mut client = bind("127.0.0.1:0", &defaults());
+    let good = Endpoints::to(listener.local_address());
+    let bad = Endpoints::to("127.0.0.1:0".parse().unwrap());
+    let mut batch = Batch::new(4, 8);
+    for address in [bad, good, bad, good] {
+        assert!(batch.push(address, b"x"));
+    }
+    assert_eq!(client.send(&mut batch).unwrap(), 2);
+    assert_eq!(listener.receive(&mut batch, SECOND).unwrap(), 2);
+}
+
+#[test]
+fn a_connected_device_is_told_of_a_closed_port() {
+    let closed = bind("127.0.0.1:0", &defaults()).local_address();
+    let mut client = UdpDevice::connect(closed, &defaults()).unwrap();
+    let mut batch = batch_of(Endpoints::default(), &[b"anybody?"]);
+    assert_eq!(client.send(&mut batch).unwrap(), 1);
+    let error = client.receive(&mut batch, SECOND).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn sockets_that_share_a_port_share_the_load_by_core() {
+    let options = UdpOptions { share_port: true, ..defaults() };
+    let first = bind("127.0.0.1:0", &options);
+    let second = UdpDevice::bind(first.local_address(), &options).unwrap();
+    first.steer_by_cpu(2).unwrap();
+    let mut devices = [first, second];
+    let core = *horolog_sys::affinity::allowed_cores().unwrap().last().unwrap();
+    // In a thread that stays on one core, so all its packets go to the one socket of that core.
+    let to = devices[0].local_address();
+    std::thread::spawn(move || {
+        horolog_sys::affinity::pin_to_core(core).unwrap();
+        for _ in 0..20 {
+            let mut client = UdpDevice::connect(to, &UdpOptions::default()).unwrap();
+            assert_eq!(client.send(&mut batch_of(Endpoints::default(), &[b"x"])).unwrap(), 1);
+        }
+    })
+    .join()
+    .unwrap();
+    let mut batch = Batch::new(32, 64);
+    assert_eq!(devices[core % 2].receive(&mut batch, SECOND).unwrap(), 20);
+    assert_eq!(devices[(core + 1) % 2].receive(&mut batch, Duration::ZERO).unwrap(), 0);
+}
+
+#[test]
+fn a_second_device_on_the_socket_receives_what_the_first_does_not() {
+    let first = bind("127.0.0.1:0", &defaults());
+    let mut second = first.try_clone().unwrap();
+    let mut client = UdpDevice::connect(first.local_address(), &defaults()).unwrap();
+    let mut batch = batch_of(Endpoints::default(), &[b"x"]);
+    assert_eq!(client.send(&mut batch).unwrap(), 1);
+    assert_eq!(second.receive(&mut batch, SECOND).unwrap(), 1);
+}
+
+#[test]
+fn errors_say_what_is_wrong() {
+    let taken = bind("127.0.0.1:0", &defaults());
+    let error = UdpDevice::bind(taken.local_address(), &defaults()).unwrap_err();
+    assert!(matches!(error, UdpError::InUse(address) if address == taken.local_address()));
+    let error = UdpDevice::bind("192.0.2.77:5000".parse().unwrap(), &defaults()).unwrap_err();
+    assert!(matches!(error, UdpError::NotLocal(_)), "{error}");
+    let options = UdpOptions { interface: Some("no-such-link".into()), ..defaults() };
+    let error = UdpDevice::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap_err();
+    assert!(matches!(&error, UdpError::NoInterface(name) if name == "no-such-link"), "{error}");
+    assert!(!error.to_string().contains('\n'));
+}

@@ -1,0 +1,183 @@
+//! What a lab is made of: how many hosts and queues, and which names and addresses they get.
+//! Pure: it computes and checks, and touches no kernel.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use horolog_sys::netlink::{MacAddress, Prefix};
+
+use crate::LabError;
+
+/// One /30 network for each link fits 64 times into TEST-NET-1, and one host more is the client.
+pub const HOSTS_MAX: usize = 65;
+/// The kernel makes no interface with more queues.
+pub const QUEUES_MAX: u32 = 4096;
+/// Where simulated clients live unless told otherwise: the largest private networks of IPv4
+/// (RFC 1918) and IPv6 (RFC 4193).
+pub const DEFAULT_CLIENT_NETWORKS: [(IpAddr, u8); 2] = [
+    (IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), 8),
+    (IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0)), 8),
+];
+
+/// Addresses of a link on IPv4: TEST-NET-1 (RFC 5737), cut into /30 networks.
+const LINKS_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 0);
+const LINK_V4_LENGTH: u8 = 30;
+/// Addresses of a link on IPv6: one /64 network each of the documentation prefix (RFC 3849).
+const LINK_V6_LENGTH: u8 = 64;
+
+/// What lab to make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LabConfig {
+    /// Number of hosts, 2 to [`HOSTS_MAX`]: one client and the rest servers.
+    pub hosts: usize,
+    /// Receive queues, and as many transmit queues, of every interface: 1 to [`QUEUES_MAX`].
+    pub queues: u32,
+    /// Whether the links carry IPv6 as well as IPv4.
+    pub ipv6: bool,
+    /// Networks of simulated clients, which the servers reach by way of the client host. Those of
+    /// IPv6 count only with `ipv6`.
+    pub client_networks: Vec<Prefix>,
+}
+
+impl Default for LabConfig {
+    /// Two hosts, one queue, IPv4 and IPv6, the default client networks.
+    fn default() -> Self {
+        let client_networks = DEFAULT_CLIENT_NETWORKS
+            .iter()
+            .filter_map(|&(address, length)| Prefix::new(address, length).ok())
+            .collect();
+        Self { hosts: 2, queues: 1, ipv6: true, client_networks }
+    }
+}
+
+impl LabConfig {
+    pub(crate) fn check(&self) -> Result<(), LabError> {
+        if !(2..=HOSTS_MAX).contains(&self.hosts) {
+            return Err(LabError::Hosts(self.hosts));
+        }
+        if !(1..=QUEUES_MAX).contains(&self.queues) {
+            return Err(LabError::Queues(self.queues));
+        }
+        Ok(())
+    }
+
+    /// The client networks of the IP versions that the lab carries.
+    pub(crate) fn routed_networks(&self) -> impl Iterator<Item = Prefix> + '_ {
+        self.client_networks
+            .iter()
+            .filter(|prefix| self.ipv6 || prefix.address().is_ipv4())
+            .map(Prefix::network)
+    }
+}
+
+/// Which end of a link: the client host's or the server's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Client,
+    Server,
+}
+
+impl End {
+    /// The number of the end's address in its link's network.
+    fn number(self) -> u8 {
+        match self {
+            Self::Client => 1,
+            Self::Server => 2,
+        }
+    }
+}
+
+/// The IPv4 address and prefix length at one end of the link to server `server`, counted from 1.
+pub(crate) fn link_v4(server: usize, end: End) -> (Ipv4Addr, u8) {
+    let offset = 4 * (server as u32 - 1) + u32::from(end.number());
+    (Ipv4Addr::from_bits(LINKS_V4.to_bits() + offset), LINK_V4_LENGTH)
+}
+
+/// The IPv6 address and prefix length at one end of the link to server `server`, counted from 1.
+pub(crate) fn link_v6(server: usize, end: End) -> (Ipv6Addr, u8) {
+    let link = server as u16;
+    let address = Ipv6Addr::new(0x2001, 0xdb8, 0, link, 0, 0, 0, u16::from(end.number()));
+    (address, LINK_V6_LENGTH)
+}
+
+/// The Ethernet address of whoever has an IPv4 address: locally administered (IEEE 802, bit 1 of
+/// the first byte), with the IPv4 address in it, so that a packet dump can be read by eye.
+pub(crate) fn mac_of(address: Ipv4Addr) -> MacAddress {
+    let [a, b, c, d] = address.octets();
+    [0x02, 0x00, a, b, c, d]
+}
+
+/// The name of a host by its number: `client`, `server`, `server2`, `server3`, …
+pub(crate) fn host_name(number: usize) -> String {
+    match number {
+        0 => "client".to_owned(),
+        1 => "server".to_owned(),
+        _ => format!("server{number}"),
+    }
+}
+
+/// The number of a host by its name.
+pub(crate) fn host_number(name: &str) -> Option<usize> {
+    (0..HOSTS_MAX).find(|&number| host_name(number) == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_as_documented() {
+        let config = LabConfig::default();
+        config.check().unwrap();
+        let networks: Vec<String> = config.routed_networks().map(|p| p.to_string()).collect();
+        assert_eq!(networks, ["10.0.0.0/8", "fd00::/8"]);
+        let only_v4 = LabConfig { ipv6: false, ..config };
+        assert_eq!(only_v4.routed_networks().count(), 1);
+    }
+
+    #[test]
+    fn impossible_labs_are_refused() {
+        for hosts in [0, 1, HOSTS_MAX + 1] {
+            let config = LabConfig { hosts, ..LabConfig::default() };
+            assert!(matches!(config.check(), Err(LabError::Hosts(_))), "{hosts}");
+        }
+        for queues in [0, QUEUES_MAX + 1] {
+            let config = LabConfig { queues, ..LabConfig::default() };
+            assert!(matches!(config.check(), Err(LabError::Queues(_))), "{queues}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_as_documented() {
+        assert_eq!(link_v4(1, End::Client), ("192.0.2.1".parse().unwrap(), 30));
+        assert_eq!(link_v4(1, End::Server), ("192.0.2.2".parse().unwrap(), 30));
+        assert_eq!(link_v4(2, End::Client).0.to_string(), "192.0.2.5");
+        assert_eq!(link_v6(1, End::Client), ("2001:db8:0:1::1".parse().unwrap(), 64));
+        assert_eq!(link_v6(2, End::Server).0.to_string(), "2001:db8:0:2::2");
+        assert_eq!(mac_of("192.0.2.1".parse().unwrap()), [2, 0, 192, 0, 2, 1]);
+    }
+
+    #[test]
+    fn the_largest_lab_stays_in_test_net_1_and_repeats_no_address() {
+        let test_net_1: Prefix = "192.0.2.0/24".parse().unwrap();
+        let mut seen = HashSet::new();
+        for server in 1..HOSTS_MAX {
+            for end in [End::Client, End::Server] {
+                let (address, _) = link_v4(server, end);
+                assert!(test_net_1.contains(address.into()), "{address}");
+                assert!(seen.insert(address), "{address}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_and_numbers_of_hosts_agree() {
+        for number in 0..HOSTS_MAX {
+            assert_eq!(host_number(&host_name(number)), Some(number));
+        }
+        for name in ["", "server0", "server1", "server01", "server65", "client2", "Client"] {
+            assert_eq!(host_number(name), None, "{name}");
+        }
+    }
+}

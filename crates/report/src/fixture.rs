@@ -1,0 +1,254 @@
+//! Results for the tests, shaped like real ones: a server with a capacity, trials below and above
+//! it, latencies with a long tail. All figures follow from the formulas here, so no test depends on
+//! chance.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use horolog_record::{
+    Candidate, Code, DEMO_SCHEMA, DemoResult, Distribution, Engine, Finding, Host, InvalidReason,
+    LOAD_SCHEMA, LoadResult, Mode, Place, Responses, SearchEnd, SearchKind, SearchResult, Severity,
+    Spacing, Target, Trial,
+};
+use horolog_stats::Histogram;
+
+const DURATION_S: f64 = 2.0;
+
+/// A search against a server that takes 3.9 million requests per second.
+pub(crate) fn load() -> LoadResult {
+    let rates = [
+        10_000.0,
+        100_000.0,
+        1_000_000.0,
+        2_000_000.0,
+        4_000_000.0,
+        3_000_000.0,
+        3_500_000.0,
+        3_810_000.0,
+        3_980_000.0,
+        5_000_000.0,
+    ];
+    server(3.9e6, 3_000.0, &rates)
+}
+
+/// Several servers, the last one ended by the generator.
+pub(crate) fn demo() -> DemoResult {
+    let around = |capacity: f64| {
+        [0.05, 0.25, 0.5, 1.0, 0.75, 0.9, 0.98, 1.02, 1.3, 2.0].map(|part| part * capacity * 1.001)
+    };
+    let candidate = |label: &str, capacity: f64, base_ns: f64| Candidate {
+        label: label.to_owned(),
+        server_command: ["horolog", "serve", "--threads", "2"].map(str::to_owned).to_vec(),
+        load: server(capacity, base_ns, &around(capacity)),
+    };
+    let mut xdp = candidate("XDP", 3.9e6, 3_000.0);
+    if let Some(search) = &mut xdp.load.search {
+        search.end = SearchEnd::GeneratorLimit;
+        search.upper = None;
+    }
+    DemoResult {
+        schema: DEMO_SCHEMA.to_owned(),
+        started: "2026-01-02T03:04:05.678Z".to_owned(),
+        command: ["horolog", "demo"].map(str::to_owned).to_vec(),
+        host: host(),
+        candidates: vec![
+            candidate("chronyd 4.3", 45_000.0, 18_000.0),
+            candidate("shared lock, 2 threads", 62_000.0, 21_000.0),
+            candidate("socket, 1 thread", 121_000.0, 14_000.0),
+            candidate("socket, 2 threads", 219_000.0, 12_000.0),
+            xdp,
+        ],
+        findings: vec![finding(
+            Code::SharedMachine,
+            Severity::Note,
+            "Generator and server shared the 2 processors of this machine.",
+            "Compare the rows with one another; for absolute figures load from another machine.",
+            None,
+        )],
+    }
+}
+
+/// A run without a trial, a search or a finding.
+pub(crate) fn empty() -> LoadResult {
+    let mut result = load();
+    result.trials.clear();
+    result.findings.clear();
+    result.search = None;
+    result
+}
+
+/// A trial in which nothing was sent.
+pub(crate) fn silent_trial() -> Trial {
+    Trial {
+        offered_rate: 0.0,
+        achieved_rate: f64::NAN,
+        duration_s: 0.0,
+        clients: 0,
+        sent: 0,
+        received: 0,
+        lost: 0,
+        duplicate: 0,
+        late: 0,
+        invalid: BTreeMap::new(),
+        responses: Responses::default(),
+        rtt_ns: None,
+        response_time_ns: None,
+        lateness_ns: None,
+        lost_at: BTreeMap::new(),
+    }
+}
+
+/// A trial whose every figure is as large as its type allows.
+pub(crate) fn extreme_trial() -> Trial {
+    let distribution = distribution(1e18, 1.0);
+    Trial {
+        offered_rate: 1e30,
+        achieved_rate: f64::MAX,
+        duration_s: f64::INFINITY,
+        clients: u64::MAX,
+        sent: u64::MAX,
+        received: u64::MAX,
+        lost: u64::MAX,
+        duplicate: u64::MAX,
+        late: u64::MAX,
+        invalid: BTreeMap::from([(InvalidReason::Origin, u64::MAX)]),
+        responses: Responses { basic: u64::MAX },
+        rtt_ns: distribution.clone(),
+        response_time_ns: distribution.clone(),
+        lateness_ns: distribution,
+        lost_at: BTreeMap::from([(Place::Unknown, u64::MAX)]),
+    }
+}
+
+pub(crate) fn finding(
+    code: Code,
+    severity: Severity,
+    message: &str,
+    advice: &str,
+    trial: Option<usize>,
+) -> Finding {
+    Finding { code, severity, message: message.to_owned(), advice: advice.to_owned(), trial }
+}
+
+fn host() -> Host {
+    Host {
+        kernel: Some("6.18.5".to_owned()),
+        cpu: Some("Intel(R) Xeon(R) Processor @ 2.00GHz".to_owned()),
+        cores: 2,
+        clocksource: Some("tsc".to_owned()),
+        governor: None,
+        virtualised: Some(true),
+    }
+}
+
+fn server(capacity: f64, base_ns: f64, rates: &[f64]) -> LoadResult {
+    let trials: Vec<_> = rates.iter().map(|rate| trial(*rate, capacity, base_ns)).collect();
+    let achieved =
+        |held: bool| trials.iter().filter(move |t| (t.lost == 0) == held).map(|t| t.achieved_rate);
+    let lower = achieved(true).reduce(f64::max);
+    let upper = achieved(false).reduce(f64::min);
+    LoadResult {
+        schema: LOAD_SCHEMA.to_owned(),
+        started: "2026-01-02T03:04:05.678Z".to_owned(),
+        command: ["horolog", "load", "ntp", "10.0.0.1", "--search", "ndr"]
+            .map(str::to_owned)
+            .to_vec(),
+        host: host(),
+        target: Target {
+            address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
+            port: 123,
+            name: None,
+            interface: Some("horo0".to_owned()),
+            mac: Some("02:00:00:00:00:01".to_owned()),
+            source_network: Some("172.18.0.0/16".to_owned()),
+        },
+        mode: Mode::NtpBasic,
+        engine: Engine::Xdp,
+        threads: 2,
+        spacing: Spacing::Constant,
+        reply_timeout_ns: 1_000_000_000,
+        search: Some(SearchResult {
+            kind: SearchKind::Ndr,
+            goal_loss_ratio: 0.0001,
+            rate: lower.unwrap_or_default(),
+            lower,
+            upper,
+            loss_ratio: 0.0,
+            end: SearchEnd::Converged,
+        }),
+        findings: vec![
+            finding(
+                Code::SharedMachine,
+                Severity::Note,
+                "Generator and server shared the 2 processors of this machine.",
+                "For absolute figures load from another machine.",
+                None,
+            ),
+            finding(
+                Code::GeneratorBehind,
+                Severity::Warning,
+                "The generator sent 2.0% less than was planned.",
+                "Give it more threads, or read the rate that was sent.",
+                Some(rates.len() - 1),
+            ),
+        ],
+        trials,
+    }
+}
+
+fn trial(offered_rate: f64, capacity: f64, base_ns: f64) -> Trial {
+    let behind = if offered_rate > 1.25 * capacity { 0.98 } else { 1.0 };
+    let achieved_rate = offered_rate * behind;
+    let sent = (achieved_rate * DURATION_S) as u64;
+    let load = achieved_rate / capacity;
+    let lost = if load > 1.0 { (sent as f64 * (1.0 - 1.0 / load)) as u64 } else { 0 };
+    let at_interface = lost * 4 / 5;
+    let mut lost_at = BTreeMap::new();
+    if lost > 0 {
+        lost_at.insert(Place::Interface, at_interface);
+        lost_at.insert(Place::Server, (lost - at_interface) / 2);
+        lost_at.insert(Place::Unknown, lost - at_interface - (lost - at_interface) / 2);
+    }
+    let queue = 1.0 + 0.4 / (1.02 - load.min(1.0)) / 10.0;
+    Trial {
+        offered_rate,
+        achieved_rate,
+        duration_s: DURATION_S,
+        clients: 16_384,
+        sent,
+        received: sent - lost,
+        lost,
+        duplicate: 0,
+        late: 0,
+        invalid: BTreeMap::new(),
+        responses: Responses { basic: sent - lost },
+        rtt_ns: distribution(base_ns * queue, 0.3 + load.min(1.0)),
+        response_time_ns: distribution(base_ns / 40.0, 0.2),
+        lateness_ns: distribution(400.0, 0.4),
+        lost_at,
+    }
+}
+
+/// A distribution with a median near `base_ns` and a tail that grows with `tail`.
+fn distribution(base_ns: f64, tail: f64) -> Option<Distribution> {
+    const VALUES: usize = 20_000;
+    let mut histogram = Histogram::new();
+    for index in 0..VALUES {
+        let share = (index as f64 + 0.5) / VALUES as f64;
+        histogram.record((base_ns * (0.8 + 0.3 * share + 0.02 * tail / (1.0 - share))) as u64);
+    }
+    let summary = histogram.summary()?;
+    Some(Distribution {
+        count: summary.count,
+        min: summary.min,
+        mean: summary.mean,
+        stddev: summary.stddev,
+        p50: summary.p50,
+        p90: summary.p90,
+        p99: summary.p99,
+        p99_9: summary.p99_9,
+        p99_99: summary.p99_99,
+        max: summary.max,
+        histogram: histogram.encode(),
+    })
+}

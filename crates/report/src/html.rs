@@ -1,0 +1,202 @@
+//! One self-contained page for a result: no network, no file beside it, the whole result inside.
+//!
+//! The page is written here, text and tables complete; `assets/page.js` only draws the plots, from
+//! points that are worked out here, and saves the result that is embedded. Everything that comes out
+//! of a result is escaped, and a content security policy keeps the page from loading anything.
+
+mod demo;
+mod escape;
+mod load;
+mod losses;
+mod plot;
+mod sections;
+mod series;
+mod trials;
+
+use serde::Serialize;
+
+use crate::json::to_compact_json;
+
+pub use demo::demo;
+pub use load::load;
+
+const TEMPLATE: &str = include_str!("../assets/page.html");
+const PAGE_CSS: &str = include_str!("../assets/page.css");
+const PAGE_JS: &str = include_str!("../assets/page.js");
+/// uPlot 1.6.32, MIT; its licence goes wherever it goes, so into the page too.
+const UPLOT_JS: &str = include_str!("../assets/uPlot.iife.min.js");
+const UPLOT_LICENCE: &str = include_str!("../assets/uPlot.LICENSE");
+const UPLOT_CSS: &str = include_str!("../assets/uPlot.min.css");
+
+/// What the template is filled with. Texts are escaped when the page is put together; `main` is
+/// markup.
+struct Page<'a, R> {
+    kind: &'a str,
+    heading: String,
+    lead: String,
+    main: String,
+    schema: &'a str,
+    plots: Vec<plot::Plot>,
+    result: &'a R,
+}
+
+impl<R: Serialize> Page<'_, R> {
+    fn render(&self) -> String {
+        let title = format!("{} – horolog {}", self.heading, self.kind);
+        fill(
+            TEMPLATE,
+            &[
+                ("title", &escape::text(&title)),
+                ("kind", &escape::text(self.kind)),
+                ("heading", &escape::text(&self.heading)),
+                ("lead", &escape::text(&self.lead)),
+                ("main", &self.main),
+                ("schema", &escape::text(self.schema)),
+                ("plots", &escape::json(&to_compact_json(&self.plots))),
+                ("result", &escape::json(&to_compact_json(self.result))),
+                ("page_css", PAGE_CSS),
+                ("page_js", PAGE_JS),
+                ("uplot_css", UPLOT_CSS),
+                ("uplot_js", UPLOT_JS),
+                ("uplot_licence", UPLOT_LICENCE.trim()),
+            ],
+        )
+    }
+}
+
+/// The template with each `{{name}}` replaced once. A value is never looked at again, so one that
+/// contains `{{` stays as it is, and so does a name that is not known.
+fn fill(template: &str, values: &[(&str, &str)]) -> String {
+    let mut parts = template.split("{{");
+    let mut page = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let known = part.split_once("}}").and_then(|(name, rest)| {
+            values.iter().find(|(key, _)| *key == name).map(|(_, value)| (value, rest))
+        });
+        match known {
+            Some((value, rest)) => page.extend([value, rest]),
+            None => page.extend(["{{", part]),
+        }
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_record::{DemoResult, LoadResult};
+    use serde::de::DeserializeOwned;
+
+    use super::*;
+    use crate::fixture;
+
+    const HOSTILE: &str = "</script><script>alert(1)</script><!--<img src=x onerror='a\"b&c'>";
+
+    /// What a browser takes out of a script element: everything up to the next `</script`.
+    fn embedded<T: DeserializeOwned>(page: &str, id: &str) -> T {
+        let start = format!("<script type=\"application/json\" id=\"{id}\">");
+        let (_, rest) = page.split_once(&start).unwrap();
+        let (json, _) = rest.split_once("</script").unwrap();
+        serde_json::from_str(json).unwrap()
+    }
+
+    fn hostile_load() -> LoadResult {
+        let mut result = fixture::load();
+        result.command.push(HOSTILE.to_owned());
+        result.target.name = Some(HOSTILE.to_owned());
+        result.target.interface = Some(HOSTILE.to_owned());
+        result.host.cpu = Some(HOSTILE.to_owned());
+        result.started = HOSTILE.to_owned();
+        result.schema = HOSTILE.to_owned();
+        result.findings[0].message = HOSTILE.to_owned();
+        result.findings[0].advice = HOSTILE.to_owned();
+        result
+    }
+
+    fn hostile_demo() -> DemoResult {
+        let mut result = fixture::demo();
+        result.candidates[0].label = HOSTILE.to_owned();
+        result.candidates[1].server_command = vec![HOSTILE.to_owned()];
+        result.candidates[2].load = hostile_load();
+        result
+    }
+
+    #[test]
+    fn a_template_is_filled_once() {
+        let values = [("a", "{{b}}"), ("b", "two")];
+        assert_eq!(fill("<{{a}}|{{b}}|{{c}}|{{", &values), "<{{b}}|two|{{c}}|{{");
+    }
+
+    #[test]
+    fn the_page_contains_the_result() {
+        let (load_result, demo_result) = (fixture::load(), fixture::demo());
+        assert_eq!(embedded::<LoadResult>(&load(&load_result), "result"), load_result);
+        assert_eq!(embedded::<DemoResult>(&demo(&demo_result), "result"), demo_result);
+    }
+
+    #[test]
+    fn no_text_of_a_result_becomes_markup() {
+        let harmless = [load(&fixture::load()), demo(&fixture::demo())];
+        let hostile = [load(&hostile_load()), demo(&hostile_demo())];
+        for (page, usual) in hostile.iter().zip(&harmless) {
+            assert!(!page.contains("<img"));
+            assert!(!page.contains("<script>alert"));
+            assert_eq!(page.matches("</script>").count(), usual.matches("</script>").count());
+            assert_eq!(page.matches("<!--").count(), 0);
+        }
+        assert_eq!(embedded::<LoadResult>(&hostile[0], "result"), hostile_load());
+        assert_eq!(embedded::<DemoResult>(&hostile[1], "result"), hostile_demo());
+    }
+
+    #[test]
+    fn nothing_is_left_to_fill_in_and_nothing_is_fetched() {
+        for page in [load(&fixture::load()), demo(&fixture::demo())] {
+            assert!(!page.contains("{{"));
+            assert!(!page.contains("src=") && !page.contains("<link") && !page.contains("url("));
+        }
+    }
+
+    #[test]
+    fn usual_pages_are_below_one_megabyte() {
+        for page in [load(&fixture::load()), demo(&fixture::demo())] {
+            assert!(page.len() < 1_000_000, "{}", page.len());
+        }
+    }
+
+    #[test]
+    fn every_plot_has_its_place_and_a_text_alternative() {
+        for page in [load(&fixture::load()), demo(&fixture::demo())] {
+            let plots: serde_json::Value = embedded(&page, "plots");
+            let plots = plots.as_array().unwrap();
+            assert!(plots.len() >= 3);
+            for plot in plots {
+                let id = plot["id"].as_str().unwrap();
+                let place = format!("<div class=\"chart\" id=\"plot-{id}\"");
+                let (_, rest) = page.split_once(&place).unwrap();
+                let (tag, _) = rest.split_once('>').unwrap();
+                assert!(tag.contains("aria-label=\"") && tag.contains("aria-describedby=\""));
+                let (_, described) = tag.split_once("aria-describedby=\"").unwrap();
+                let (target, _) = described.split_once('"').unwrap();
+                assert!(page.contains(&format!("id=\"{target}\"")), "{target}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_without_figures_still_makes_a_page() {
+        let mut silent = fixture::empty();
+        silent.trials = vec![fixture::silent_trial(), fixture::extreme_trial()];
+        // JSON has no NaN: a result that was read from a file cannot hold one.
+        silent.trials[0].achieved_rate = 0.0;
+        silent.trials[1].duration_s = 1e300;
+        let mut candidates = fixture::demo();
+        candidates.candidates[0].load = fixture::empty();
+        candidates.candidates[1].load = silent.clone();
+        let mut nobody = fixture::demo();
+        nobody.candidates.clear();
+        for page in [load(&fixture::empty()), load(&silent), demo(&candidates), demo(&nobody)] {
+            let (_, rest) = page.split_once("<main>").unwrap();
+            let (main, _) = rest.split_once("</main>").unwrap();
+            assert!(!main.contains("NaN") && !main.contains(">inf"), "{main}");
+        }
+    }
+}

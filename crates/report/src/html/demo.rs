@@ -1,0 +1,160 @@
+//! The page of a demonstration: what each server reached, their curves in the same plots, and each
+//! one's trials below.
+
+use horolog_record::{Candidate, DemoResult, Distribution, SearchKind, Trial};
+
+use super::escape::{each, text};
+use super::losses::{candidates, losses};
+use super::sections::{
+    command_line, drawn, facts, findings, host_facts, section, times_at_lower_bound, verdict,
+};
+use super::{Page, series, trials};
+use crate::verdict::{Highest, lower_bound_trial, sentence};
+
+/// The page as HTML. It holds the whole result as JSON in the element `result`.
+#[must_use]
+pub fn demo(result: &DemoResult) -> String {
+    let runs: Vec<_> =
+        result.candidates.iter().map(|one| (one.label.as_str(), &one.load)).collect();
+    let rtt = at_lower_bound(result, |trial| trial.rtt_ns.as_ref());
+    let response = at_lower_bound(result, |trial| trial.response_time_ns.as_ref());
+    let plots = vec![
+        (series::loss(&runs, "servers"), String::new()),
+        (series::latency(&runs, "servers"), String::new()),
+        (
+            series::percentiles(
+                "rtt",
+                "Round trip by percentile, at the rate that each server held",
+                &rtt,
+                "rtt-figures",
+            ),
+            trials::distributions(&rtt, "rtt-figures"),
+        ),
+        (
+            series::percentiles(
+                "response",
+                "Server's response time by percentile, at the rate that it held",
+                &response,
+                "response-figures",
+            ),
+            trials::distributions(&response, "response-figures"),
+        ),
+    ];
+    let (figures, plots) = drawn(plots);
+    let servers = each(result.candidates.iter().enumerate(), server);
+    let main = [
+        top(result),
+        section("Findings", &findings(&result.findings)),
+        section(rate_title(result), &candidates(&result.candidates, "requests per second")),
+        section("Rate, loss and latency", &figures),
+        section("Servers and their trials", &format!("<div id=\"servers\">\n{servers}</div>\n")),
+        section("Run and machine", &machine(result)),
+    ];
+    Page {
+        kind: "demo",
+        heading: "How many requests each server holds".to_owned(),
+        lead: format!(
+            "{} servers under the same search, started {}",
+            result.candidates.len(),
+            result.started
+        ),
+        main: main.concat(),
+        schema: &result.schema,
+        plots,
+        result,
+    }
+    .render()
+}
+
+fn rate_title(result: &DemoResult) -> &'static str {
+    let partial = |candidate: &Candidate| {
+        candidate.load.search.as_ref().is_some_and(|search| search.kind == SearchKind::Pdr)
+    };
+    if result.candidates.iter().any(partial) {
+        "Highest rate within the loss goal"
+    } else {
+        "Highest rate without loss"
+    }
+}
+
+/// The best server, against the first one.
+fn top(result: &DemoResult) -> String {
+    let rate = |candidate: &Candidate| Highest::of(&candidate.load).held().unwrap_or(-1.0);
+    let best = result.candidates.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)));
+    let (Some(best), Some(first)) = (best, result.candidates.first()) else {
+        return verdict(rate_title(result), "-", "No server was tried.", &[]);
+    };
+    let highest = Highest::of(&best.load);
+    let ratio = highest.ratio_to(Highest::of(&first.load));
+    let against = if std::ptr::eq(best, first) || ratio == "-" {
+        String::new()
+    } else {
+        format!(", {ratio} what {} holds", first.label)
+    };
+    let figure = highest.text();
+    let said = format!("{} holds {figure}{against}.", best.label);
+    verdict(rate_title(result), &figure, &said, &times_at_lower_bound(&best.load))
+}
+
+fn at_lower_bound(
+    result: &DemoResult,
+    figure: fn(&Trial) -> Option<&Distribution>,
+) -> Vec<(String, &Distribution)> {
+    result
+        .candidates
+        .iter()
+        .filter_map(|candidate| {
+            let trial = &candidate.load.trials[lower_bound_trial(&candidate.load)?];
+            Some((candidate.label.clone(), figure(trial)?))
+        })
+        .collect()
+}
+
+fn server((index, candidate): (usize, &Candidate)) -> String {
+    let load = &candidate.load;
+    let found = findings(&load.findings);
+    let found = if found.is_empty() { found } else { format!("<h3>Findings</h3>\n{found}") };
+    let lost = losses(load);
+    let lost =
+        if lost.is_empty() { lost } else { format!("<h3>Where requests were lost</h3>\n{lost}") };
+    format!(
+        "<details class=\"server\">\n<summary><span class=\"label\">{}</span> \
+         <span class=\"figure\">{}</span></summary>\n<p class=\"sentence\">{}</p>\n\
+         <p><code>{}</code></p>\n{found}{lost}<h3>Trials</h3>\n{}</details>\n",
+        text(&candidate.label),
+        text(&Highest::of(load).text()),
+        text(&sentence(load)),
+        text(&command_line(&candidate.server_command)),
+        trials::trials(load, &format!("trials-{index}")),
+    )
+}
+
+fn machine(result: &DemoResult) -> String {
+    let run = facts(&[
+        ("Command", Some(command_line(&result.command))),
+        ("Started", Some(result.started.clone())),
+    ]);
+    format!("<div class=\"columns\">\n{run}{}</div>\n", host_facts(&result.host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn the_best_server_is_named_against_the_first() {
+        let markup = top(&fixture::demo());
+        assert!(
+            markup.contains("XDP holds ≥ 3.83 M/s, ≥ 86.7× what chronyd 4.3 holds."),
+            "{markup}"
+        );
+    }
+
+    #[test]
+    fn every_server_has_its_trials() {
+        let page = demo(&fixture::demo());
+        assert_eq!(page.matches("<details class=\"server\">").count(), 5);
+        assert!(page.contains("id=\"trials-4\""));
+    }
+}

@@ -1,0 +1,59 @@
+//! The two ways in which a result's text enters the page, as text and as embedded JSON, and the one
+//! way in which pieces of markup are strung together.
+
+/// Text for an element or for an attribute in quotes.
+pub(super) fn text(raw: &str) -> String {
+    let mut escaped = String::with_capacity(raw.len());
+    for character in raw.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            // A NUL may not stand in a page at all.
+            '\0' => escaped.push('\u{fffd}'),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+/// JSON for a script element. There, only `<` can end the element or begin a comment, and in JSON it
+/// occurs in strings alone, where it may be written as an escape: the data stay the same.
+pub(super) fn json(json: &str) -> String {
+    json.replace('<', "\\u003c")
+}
+
+/// The markup of each item, one after another.
+pub(super) fn each<T>(
+    items: impl IntoIterator<Item = T>,
+    markup: impl FnMut(T) -> String,
+) -> String {
+    items.into_iter().map(markup).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn text_has_no_markup_left() {
+        assert_eq!(
+            text("a<b> & \"c\" 'd'\0"),
+            "a&lt;b&gt; &amp; &quot;c&quot; &#39;d&#39;\u{fffd}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn json_means_the_same_and_cannot_end_the_script(raw: String) {
+            let raw = format!("</script>{raw}<!--");
+            let escaped = json(&serde_json::to_string(&raw).unwrap());
+            prop_assert!(!escaped.contains('<'));
+            prop_assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), raw);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The page of a load run.
+
+use horolog_record::{Distribution, LoadResult};
+
+use super::losses::losses;
+use super::sections::{
+    drawn, findings, host_facts, mode_name, run_facts, section, target_name, times_at_lower_bound,
+    verdict,
+};
+use super::{Page, series, trials};
+use crate::units::human_rate;
+use crate::verdict::{Highest, goal_name, lower_bound_trial, sentence};
+
+/// The page as HTML. It holds the whole result as JSON in the element `result`.
+#[must_use]
+pub fn load(result: &LoadResult) -> String {
+    let run = [("lost", result)];
+    let chosen = chosen_trials(result);
+    let (rtt, response) = (chosen_rtt(result, &chosen), chosen_response(result));
+    let plots = vec![
+        (series::loss(&run, "trials"), String::new()),
+        (series::latency(&run, "trials"), String::new()),
+        (
+            series::percentiles("rtt", "Round trip by percentile", &rtt, "rtt-figures"),
+            trials::distributions(&rtt, "rtt-figures"),
+        ),
+        (
+            series::percentiles(
+                "response",
+                "Server's response time by percentile",
+                &response,
+                "response-figures",
+            ),
+            trials::distributions(&response, "response-figures"),
+        ),
+    ];
+    let (figures, plots) = drawn(plots);
+    let main = [
+        top(result),
+        section("Findings", &findings(&result.findings)),
+        section("Rate, loss and latency", &figures),
+        section("Where requests were lost", &losses(result)),
+        section("Trials", &trials::trials(result, "trials")),
+        section("Run and machine", &machine(result)),
+    ];
+    Page {
+        kind: "load",
+        heading: target_name(result),
+        lead: format!(
+            "{}, {} trials with the {} engine, started {}",
+            mode_name(result.mode),
+            result.trials.len(),
+            result.engine.name(),
+            result.started
+        ),
+        main: main.concat(),
+        schema: &result.schema,
+        plots,
+        result,
+    }
+    .render()
+}
+
+fn top(result: &LoadResult) -> String {
+    let name =
+        result.search.as_ref().map_or("Highest rate without loss", |search| goal_name(search.kind));
+    verdict(name, &Highest::of(result).text(), &sentence(result), &times_at_lower_bound(result))
+}
+
+/// The trials whose distributions are shown: the slowest, the one that stands for the run, and the
+/// fastest, as far as these differ.
+fn chosen_trials(result: &LoadResult) -> Vec<usize> {
+    let rates = || {
+        let trials = result.trials.iter().enumerate().filter(|(_, trial)| trial.rtt_ns.is_some());
+        trials.map(|(index, trial)| (index, trial.achieved_rate))
+    };
+    let slowest = rates().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, _)| index);
+    let fastest = rates().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, _)| index);
+    let mut chosen: Vec<_> =
+        [slowest, lower_bound_trial(result), fastest].into_iter().flatten().collect();
+    chosen.dedup();
+    chosen
+}
+
+fn chosen_rtt<'a>(result: &'a LoadResult, chosen: &[usize]) -> Vec<(String, &'a Distribution)> {
+    chosen
+        .iter()
+        .filter_map(|index| Some((label(result, *index), result.trials[*index].rtt_ns.as_ref()?)))
+        .collect()
+}
+
+/// The server's response time is a question about the rate that it held.
+fn chosen_response(result: &LoadResult) -> Vec<(String, &Distribution)> {
+    lower_bound_trial(result)
+        .and_then(|index| {
+            Some((label(result, index), result.trials[index].response_time_ns.as_ref()?))
+        })
+        .into_iter()
+        .collect()
+}
+
+fn label(result: &LoadResult, index: usize) -> String {
+    let rate = human_rate(result.trials[index].achieved_rate);
+    let held = if lower_bound_trial(result) == Some(index) { ", held" } else { "" };
+    format!("{rate} (trial {}{held})", index + 1)
+}
+
+fn machine(result: &LoadResult) -> String {
+    let run = run_facts(result);
+    let host = host_facts(&result.host);
+    format!("<div class=\"columns\">\n{run}{host}</div>\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn the_chosen_trials_are_slowest_held_and_fastest() {
+        let result = fixture::load();
+        assert_eq!(chosen_trials(&result), [0, 7, 9]);
+        assert!(chosen_trials(&fixture::empty()).is_empty());
+        assert_eq!(label(&result, 7), "3.81 M/s (trial 8, held)");
+    }
+
+    #[test]
+    fn the_verdict_stands_above_the_findings_and_these_above_the_plots() {
+        let page = load(&fixture::load());
+        let at = |needle: &str| page.find(needle).unwrap();
+        assert!(at("<p class=\"figure\">3.81 M/s</p>") < at("class=\"findings\">"));
+        assert!(at("class=\"findings\">") < at("id=\"plot-loss\""));
+    }
+}

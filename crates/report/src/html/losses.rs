@@ -1,0 +1,98 @@
+//! Bars in a table: where the losses of a run were, and what several servers reached. The number
+//! stands beside each bar, so nothing is to be guessed from a length.
+
+use horolog_record::{Candidate, LoadResult};
+
+use super::escape::{each, text};
+use crate::units::{full_count, percent_of};
+use crate::verdict::{Highest, Losses, place_name};
+
+/// Where the losses of all trials together were.
+pub(super) fn losses(result: &LoadResult) -> String {
+    let losses = Losses::of(&result.trials);
+    if losses.sent == 0 {
+        return String::new();
+    }
+    let sent = full_count(losses.sent);
+    if losses.lost == 0 {
+        return format!("<p>None of {sent} requests was lost.</p>\n");
+    }
+    let rows = each(&losses.places, |(place, count)| {
+        let numbers = [percent_of(*count, losses.lost), full_count(*count)];
+        bar_row(place_name(*place), &numbers, Some(*count as f64 / losses.lost as f64))
+    });
+    let lead = format!(
+        "<p class=\"hint\">{} of {sent} requests ({}) in all trials together, those beyond the \
+         server's limit included.</p>\n",
+        full_count(losses.lost),
+        percent_of(losses.lost, losses.sent),
+    );
+    lead + &table(["place", "share of losses", "requests", ""], &rows)
+}
+
+/// The highest rate of each server, beside how many times the first one's it is.
+pub(super) fn candidates(candidates: &[Candidate], rate_title: &str) -> String {
+    let all: Vec<_> = candidates.iter().map(|candidate| Highest::of(&candidate.load)).collect();
+    let Some(base) = all.first() else { return String::new() };
+    let highest = all.iter().filter_map(|highest| highest.held()).fold(0.0, f64::max);
+    let rows = each(candidates.iter().zip(&all), |(candidate, this)| {
+        let share = this.held().filter(|_| highest > 0.0).map(|rate| rate / highest);
+        bar_row(&candidate.label, &[this.text(), this.ratio_to(*base)], share)
+    });
+    table(["server", rate_title, "ratio", ""], &rows)
+}
+
+fn table(titles: [&str; 4], rows: &str) -> String {
+    let [name, first, second, bar] = titles.map(text);
+    format!(
+        "<table class=\"bars\">\n<thead><tr><th scope=\"col\">{name}</th>\
+         <th scope=\"col\" class=\"number\">{first}</th>\
+         <th scope=\"col\" class=\"number\">{second}</th>\
+         <td class=\"track\">{bar}</td></tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n"
+    )
+}
+
+/// A row with two numbers and a bar of a share from 0 to 1.
+fn bar_row(name: &str, numbers: &[String; 2], share: Option<f64>) -> String {
+    let bar = share.map_or_else(String::new, |share| {
+        let width = 100.0 * share.clamp(0.0, 1.0);
+        format!("<span class=\"bar\" style=\"width:{width:.2}%\"></span>")
+    });
+    format!(
+        "<tr><th scope=\"row\">{}</th><td class=\"number\">{}</td>\
+         <td class=\"number less\">{}</td><td class=\"track\" aria-hidden=\"true\">{bar}</td></tr>\n",
+        text(name),
+        text(&numbers[0]),
+        text(&numbers[1]),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn the_bars_are_shares_of_the_losses() {
+        let markup = losses(&fixture::load());
+        assert!(markup.contains("server&#39;s interface"), "{markup}");
+        assert!(markup.contains("width:80.00%"), "{markup}");
+        assert!(markup.contains("80.00%</td>"), "{markup}");
+    }
+
+    #[test]
+    fn a_run_without_loss_says_so() {
+        let mut result = fixture::load();
+        result.trials.retain(|trial| trial.lost == 0);
+        assert!(losses(&result).starts_with("<p>None of "));
+        assert_eq!(losses(&fixture::empty()), "");
+    }
+
+    #[test]
+    fn the_fastest_server_has_the_full_bar_and_the_sign_of_its_doubt() {
+        let markup = candidates(&fixture::demo().candidates, "lossless");
+        assert_eq!(markup.matches("width:100.00%").count(), 1);
+        assert!(markup.contains("≥ 3.83 M/s"), "{markup}");
+        assert!(markup.contains(">1.00×<"), "{markup}");
+    }
+}

@@ -1,0 +1,145 @@
+//! A plot as data, as `assets/page.js` takes it, and the place on the page where it is drawn.
+//! Which points it shows is for [`super::series`].
+
+use serde::Serialize;
+
+use super::escape::text;
+
+/// One plot; `page.js` draws it into the element `plot-` + `id`.
+#[derive(Debug, Serialize)]
+pub(super) struct Plot {
+    pub(super) id: &'static str,
+    #[serde(skip)]
+    pub(super) title: &'static str,
+    /// What there is to see, for below the title.
+    #[serde(skip)]
+    pub(super) hint: &'static str,
+    /// The `id` of the table with the same figures.
+    #[serde(skip)]
+    pub(super) described_by: &'static str,
+    pub(super) x: Axis,
+    pub(super) y: Axis,
+    /// Whether to mark the points themselves.
+    pub(super) points: bool,
+    pub(super) marks: Vec<Mark>,
+    /// What the views differ in.
+    pub(super) chooser: &'static str,
+    /// The view that is shown at first.
+    pub(super) view: usize,
+    pub(super) views: Vec<View>,
+}
+
+/// An axis: its label, its label in the legend, the unit of its values and how they are spread.
+#[derive(Debug, Serialize)]
+pub(super) struct Axis {
+    pub(super) label: &'static str,
+    pub(super) short: &'static str,
+    pub(super) unit: Unit,
+    #[serde(flatten)]
+    pub(super) scale: Scale,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Unit {
+    /// Requests per second.
+    Rate,
+    /// A share from 0 to 1.
+    Share,
+    /// Nanoseconds.
+    Ns,
+    /// One in this many is beyond.
+    Tail,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "lowercase", tag = "scale")]
+pub(super) enum Scale {
+    /// Equal differences are equal distances.
+    Linear,
+    /// Equal ratios are equal distances; values are positive.
+    Log,
+    /// Linear up to `knee`, logarithmic beyond: it has a place for 0.
+    Knee { knee: f64 },
+}
+
+/// A line across the plot with a label.
+#[derive(Debug, Serialize)]
+pub(super) struct Mark {
+    /// The axis on which `at` lies.
+    pub(super) axis: &'static str,
+    pub(super) at: f64,
+    pub(super) label: String,
+}
+
+/// Series that are shown together.
+#[derive(Debug, Serialize)]
+pub(super) struct View {
+    pub(super) label: &'static str,
+    pub(super) series: Vec<Series>,
+}
+
+/// One line: points by rising x, no x twice.
+#[derive(Debug, Serialize)]
+pub(super) struct Series {
+    pub(super) label: String,
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+impl Series {
+    /// A series from points in any order. Where two share their x, the higher y is kept: the plots
+    /// show losses and delays, and it is the worse one that must not go unseen.
+    pub(super) fn new(label: String, mut points: Vec<(f64, f64)>) -> Self {
+        points.retain(|(x, y)| x.is_finite() && y.is_finite());
+        points.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
+        points.dedup_by(|later, earlier| later.0.total_cmp(&earlier.0).is_eq());
+        Self { label, points }
+    }
+}
+
+impl Plot {
+    /// Whether there is anything to draw.
+    pub(super) fn is_empty(&self) -> bool {
+        self.views.iter().all(|view| view.series.iter().all(|series| series.points.is_empty()))
+    }
+
+    /// The figure on the page, with whatever markup belongs below it.
+    pub(super) fn figure(&self, below: &str) -> String {
+        format!(
+            "<figure class=\"plot\">\n<figcaption><h3>{title}</h3><p class=\"hint\">{hint}\
+             <span class=\"drag\"> Drag to zoom in, double-click to zoom out.</span></p></figcaption>\n\
+             <div class=\"chart\" id=\"plot-{id}\" role=\"group\" aria-label=\"Plot: {title}. The \
+             same figures are in a table on this page.\" aria-describedby=\"{table}\"></div>\n\
+             {below}</figure>\n",
+            title = text(self.title),
+            hint = text(self.hint),
+            id = self.id,
+            table = self.described_by,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_are_in_order_and_the_worse_of_two_stays() {
+        let points =
+            vec![(3.0, 1.0), (1.0, 0.0), (3.0, 2.0), (f64::NAN, 1.0), (2.0, f64::INFINITY)];
+        assert_eq!(Series::new(String::new(), points).points, [(1.0, 0.0), (3.0, 2.0)]);
+    }
+
+    #[test]
+    fn a_scale_is_written_as_the_script_reads_it() {
+        let axis = Axis {
+            label: "lost",
+            short: "lost",
+            unit: Unit::Share,
+            scale: Scale::Knee { knee: 0.5 },
+        };
+        let json = serde_json::to_value(&axis).unwrap();
+        assert_eq!(json["unit"], "share");
+        assert_eq!((&json["scale"], &json["knee"]), (&"knee".into(), &0.5.into()));
+    }
+}

@@ -1,0 +1,193 @@
+//! The parts that both pages share: verdict, findings, facts. Texts go in raw and are escaped here.
+
+use horolog_record::{Finding, Host, LoadResult, Mode, Spacing};
+
+use super::escape::{each, text};
+use super::plot::Plot;
+use crate::findings::{Group, grouped, severity_name, trial_label};
+use crate::units::human_ns;
+use crate::verdict::lower_bound_trial;
+
+/// The verdict on top: a name, one large figure, a sentence, and times at that rate.
+/// Names and nanoseconds; where no time is known, there is no trial at that rate to tell of.
+pub(super) fn verdict(
+    name: &str,
+    figure: &str,
+    sentence: &str,
+    times_ns: &[(&str, Option<u64>)],
+) -> String {
+    let known = times_ns.iter().filter_map(|(name, ns)| Some((name, human_ns((*ns)?))));
+    let figures = each(known, |(name, value)| {
+        format!("<div><dt>{}</dt><dd>{}</dd></div>", text(name), text(&value))
+    });
+    let figures = if figures.is_empty() {
+        figures
+    } else {
+        format!("<p class=\"there\">At this rate:</p>\n<dl class=\"figures\">{figures}</dl>\n")
+    };
+    format!(
+        "<section class=\"verdict\" aria-label=\"Verdict\">\n<p class=\"name\">{}</p>\n\
+         <p class=\"figure\">{}</p>\n<p class=\"sentence\">{}</p>\n{figures}</section>\n",
+        text(name),
+        text(figure),
+        text(sentence),
+    )
+}
+
+/// The times at the rate that a run found, for [`verdict`].
+pub(super) fn times_at_lower_bound(result: &LoadResult) -> [(&'static str, Option<u64>); 5] {
+    let trial = lower_bound_trial(result).map(|index| &result.trials[index]);
+    let rtt = trial.and_then(|trial| trial.rtt_ns.as_ref());
+    let response = trial.and_then(|trial| trial.response_time_ns.as_ref());
+    [
+        ("Round trip, p50", rtt.map(|d| d.p50)),
+        ("Round trip, p99", rtt.map(|d| d.p99)),
+        ("Round trip, p99.9", rtt.map(|d| d.p99_9)),
+        ("Server's response time, p50", response.map(|d| d.p50)),
+        ("Server's response time, p99", response.map(|d| d.p99)),
+    ]
+}
+
+/// A section with a heading; nothing where it would be empty.
+pub(super) fn section(heading: &str, markup: &str) -> String {
+    if markup.is_empty() {
+        String::new()
+    } else {
+        format!("<section>\n<h2>{}</h2>\n{markup}</section>\n", text(heading))
+    }
+}
+
+/// The findings as a list, the worst first.
+pub(super) fn findings(findings: &[Finding]) -> String {
+    if findings.is_empty() {
+        return String::new();
+    }
+    let items = each(&grouped(findings), finding_group);
+    format!("<ul class=\"findings\">\n{items}</ul>\n")
+}
+
+fn finding_group(group: &Group<'_>) -> String {
+    let severity = severity_name(group.first.severity);
+    let others = each(&group.others, |other| message(other));
+    let others = match group.others.len() {
+        0 => others,
+        n => format!("<details><summary>{n} more of this kind</summary>{others}</details>"),
+    };
+    format!(
+        "<li class=\"{severity}\"><span class=\"severity\">{severity}</span>{}\
+         <p class=\"advice\">{}</p>{others}</li>\n",
+        message(group.first),
+        text(&group.first.advice),
+    )
+}
+
+fn message(finding: &Finding) -> String {
+    let trial = trial_label(finding)
+        .map_or_else(String::new, |trial| format!(" <span class=\"trial\">({trial})</span>"));
+    format!("<p>{}{trial}</p>", text(&finding.message))
+}
+
+/// Names and values, those without a value left out.
+pub(super) fn facts(facts: &[(&str, Option<String>)]) -> String {
+    let known = facts.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    let items =
+        each(known, |(name, value)| format!("<dt>{}</dt><dd>{}</dd>\n", text(name), text(value)));
+    format!("<dl class=\"facts\">\n{items}</dl>\n")
+}
+
+/// The machine.
+pub(super) fn host_facts(host: &Host) -> String {
+    let virtualised = |yes| if yes { "yes" } else { "no" }.to_owned();
+    facts(&[
+        ("Kernel", host.kernel.clone()),
+        ("Processor", host.cpu.clone()),
+        ("Processors usable", Some(host.cores.to_string())),
+        ("Virtual machine", host.virtualised.map(virtualised)),
+        ("Clock source", host.clocksource.clone()),
+        ("Frequency governor", host.governor.clone()),
+    ])
+}
+
+/// What was loaded, and how.
+pub(super) fn run_facts(result: &LoadResult) -> String {
+    let target = &result.target;
+    let spacing = match result.spacing {
+        Spacing::Constant => "constant",
+        Spacing::Exponential => "exponential",
+    };
+    facts(&[
+        ("Command", Some(command_line(&result.command))),
+        ("Started", Some(result.started.clone())),
+        ("Target", Some(target_name(result))),
+        ("Interface", target.interface.clone()),
+        ("Link-layer address", target.mac.clone()),
+        ("Clients' network", target.source_network.clone()),
+        ("Requests", Some(mode_name(result.mode).to_owned())),
+        ("Engine", Some(result.engine.name().to_owned())),
+        ("Sending threads", Some(result.threads.to_string())),
+        ("Spacing", Some(spacing.to_owned())),
+        ("Reply timeout", Some(human_ns(result.reply_timeout_ns))),
+    ])
+}
+
+/// The words of a command, those quoted that need it to be read as one.
+pub(super) fn command_line(words: &[String]) -> String {
+    let quoted = |word: &String| {
+        if word.is_empty() || word.contains(|c: char| c.is_whitespace() || c == '\'') {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        } else {
+            word.clone()
+        }
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// What kind of request was sent.
+pub(super) const fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::NtpBasic => "NTP in basic mode",
+    }
+}
+
+/// The target as `name (address:port)`, or without a name.
+pub(super) fn target_name(result: &LoadResult) -> String {
+    let target = &result.target;
+    let socket = std::net::SocketAddr::new(target.address, target.port);
+    match &target.name {
+        Some(name) => format!("{name} ({socket})"),
+        None => socket.to_string(),
+    }
+}
+
+/// The figures of all plots that have something to show, and those plots.
+pub(super) fn drawn(plots: Vec<(Plot, String)>) -> (String, Vec<Plot>) {
+    let full: Vec<_> = plots.into_iter().filter(|(plot, _)| !plot.is_empty()).collect();
+    let figures = full.iter().map(|(plot, below)| plot.figure(below)).collect();
+    (figures, full.into_iter().map(|(plot, _)| plot).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn a_command_can_be_read_back() {
+        let words = ["horolog", "load", "it's here", ""].map(str::to_owned);
+        assert_eq!(command_line(&words), r"horolog load 'it'\''s here' ''");
+    }
+
+    #[test]
+    fn absent_facts_are_left_out() {
+        let markup = host_facts(&fixture::load().host);
+        assert!(markup.contains("<dt>Kernel</dt><dd>6.18.5</dd>"));
+        assert!(!markup.contains("governor"));
+    }
+
+    #[test]
+    fn a_severity_is_a_word() {
+        let markup = findings(&fixture::load().findings);
+        assert!(markup.contains("<span class=\"severity\">warning</span>"));
+        assert_eq!(findings(&[]), "");
+    }
+}

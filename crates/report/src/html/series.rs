@@ -1,0 +1,247 @@
+//! The points of the plots: loss and latency over the rate that was sent, and latency by
+//! percentile, from the histograms.
+
+use horolog_record::{Distribution, LoadResult, Trial};
+use horolog_stats::Histogram;
+
+use super::plot::{Axis, Mark, Plot, Scale, Series, Unit, View};
+use crate::units::{human_rate, percent};
+use crate::verdict::Highest;
+
+/// Where the loss axis turns from linear to logarithmic: one in ten thousand.
+const LOSS_KNEE: f64 = 1e-4;
+/// Rates that span more than this ratio are spread logarithmically.
+const LINEAR_SPAN_MAX: f64 = 5.0;
+/// Points of a percentile curve for each tenfold rarer value.
+const POINTS_PER_DECADE: u32 = 16;
+/// More decades than a count of 64 bits has.
+const DECADES_MAX: u32 = 20;
+
+/// Takes one time out of a distribution.
+type Figure = fn(&Distribution) -> u64;
+
+/// The percentiles that are plotted over the rate.
+const FIGURES: [(&str, Figure); 5] = [
+    ("p50", |d| d.p50),
+    ("p90", |d| d.p90),
+    ("p99", |d| d.p99),
+    ("p99.9", |d| d.p99_9),
+    ("max", |d| d.max),
+];
+/// The one of [`FIGURES`] that a comparison shows at first: p99.
+const FIRST_FIGURE: usize = 2;
+
+/// A run with the name that it has in a plot.
+pub(super) type Named<'a> = (&'a str, &'a LoadResult);
+
+/// Share of requests lost, over the rate; one series for each run.
+pub(super) fn loss(runs: &[Named<'_>], described_by: &'static str) -> Plot {
+    let series = |(label, run): &Named<'_>| {
+        let points = run.trials.iter().filter(|trial| trial.sent > 0);
+        let points = points.map(|trial| (trial.achieved_rate, trial.loss_ratio())).collect();
+        Series::new((*label).to_owned(), points)
+    };
+    Plot {
+        id: "loss",
+        title: "Loss by rate",
+        hint: "Share of requests without a valid reply in time. The scale is logarithmic above 0.01%.",
+        described_by,
+        x: rate_axis(runs),
+        y: Axis {
+            label: "lost",
+            short: "lost",
+            unit: Unit::Share,
+            scale: Scale::Knee { knee: LOSS_KNEE },
+        },
+        points: true,
+        marks: goal_mark(runs).into_iter().chain(rate_mark(runs)).collect(),
+        chooser: "",
+        view: 0,
+        views: vec![View { label: "", series: runs.iter().map(series).collect() }],
+    }
+}
+
+/// Round-trip percentiles over the rate: all of them for one run, one at a time for several.
+pub(super) fn latency(runs: &[Named<'_>], described_by: &'static str) -> Plot {
+    let views = match runs {
+        [(_, run)] => {
+            let series = FIGURES.map(|(name, figure)| figure_series(name, run, figure));
+            vec![View { label: "", series: series.into() }]
+        }
+        _ => FIGURES
+            .map(|(name, figure)| View {
+                label: name,
+                series: runs.iter().map(|(label, run)| figure_series(label, run, figure)).collect(),
+            })
+            .into(),
+    };
+    Plot {
+        id: "latency",
+        title: "Round trip by rate",
+        hint: "Counted from the instant at which a request was meant to be sent, so that waiting at \
+               the sender is not hidden. Both scales are logarithmic where the range needs it.",
+        described_by,
+        x: rate_axis(runs),
+        y: time_axis(),
+        points: true,
+        marks: rate_mark(runs).into_iter().collect(),
+        chooser: "Percentile",
+        view: if views.len() > 1 { FIRST_FIGURE } else { 0 },
+        views,
+    }
+}
+
+/// Time by percentile, one curve for each distribution that can be read.
+pub(super) fn percentiles(
+    id: &'static str,
+    title: &'static str,
+    distributions: &[(String, &Distribution)],
+    described_by: &'static str,
+) -> Plot {
+    let series = distributions
+        .iter()
+        .map(|(label, distribution)| Series::new(label.clone(), percentile_points(distribution)))
+        .collect();
+    Plot {
+        id,
+        title,
+        hint: "How long all but the slowest took; each step to the right is ten times rarer.",
+        described_by,
+        x: Axis {
+            label: "share of replies that were faster",
+            short: "faster",
+            unit: Unit::Tail,
+            scale: Scale::Log,
+        },
+        y: time_axis(),
+        points: false,
+        marks: Vec::new(),
+        chooser: "",
+        view: 0,
+        views: vec![View { label: "", series }],
+    }
+}
+
+/// Points (n, value that all but one in n do not exceed), from the fastest reply to the one
+/// slowest. A histogram that cannot be read gives the figures that stand beside it.
+fn percentile_points(distribution: &Distribution) -> Vec<(f64, f64)> {
+    let slowest = (distribution.count as f64, plottable_ns(distribution.max));
+    let Ok(histogram) = Histogram::decode(&distribution.histogram) else {
+        let known = [
+            (1.0, distribution.min),
+            (2.0, distribution.p50),
+            (10.0, distribution.p90),
+            (100.0, distribution.p99),
+            (1000.0, distribution.p99_9),
+            (10_000.0, distribution.p99_99),
+        ];
+        let inside = known.into_iter().filter(|(rarity, _)| *rarity < slowest.0);
+        return inside.map(|(rarity, ns)| (rarity, plottable_ns(ns))).chain([slowest]).collect();
+    };
+    (0..POINTS_PER_DECADE * DECADES_MAX)
+        .map(|step| 10_f64.powf(f64::from(step) / f64::from(POINTS_PER_DECADE)))
+        .take_while(|rarity| *rarity < slowest.0)
+        .filter_map(|rarity| {
+            let ns = histogram.value_at_quantile(1.0 - 1.0 / rarity)?;
+            Some((rarity, plottable_ns(ns.min(distribution.max))))
+        })
+        .chain([slowest])
+        .collect()
+}
+
+fn figure_series(label: &str, run: &LoadResult, figure: Figure) -> Series {
+    let point = |trial: &Trial| {
+        let rtt = trial.rtt_ns.as_ref()?;
+        Some((trial.achieved_rate, plottable_ns(figure(rtt))))
+    };
+    Series::new(label.to_owned(), run.trials.iter().filter_map(point).collect())
+}
+
+/// A logarithmic axis has no place for 0; less than 1 ns is none of our clocks' business.
+fn plottable_ns(ns: u64) -> f64 {
+    ns.max(1) as f64
+}
+
+fn time_axis() -> Axis {
+    Axis { label: "time", short: "time", unit: Unit::Ns, scale: Scale::Log }
+}
+
+fn rate_axis(runs: &[Named<'_>]) -> Axis {
+    let rates = || {
+        let trials = runs.iter().flat_map(|(_, run)| &run.trials);
+        trials.map(|trial| trial.achieved_rate).filter(|rate| rate.is_finite())
+    };
+    let lowest = rates().reduce(f64::min).unwrap_or_default();
+    let highest = rates().reduce(f64::max).unwrap_or_default();
+    let wide = lowest > 0.0 && highest / lowest > LINEAR_SPAN_MAX;
+    Axis {
+        label: "requests sent per second",
+        short: "rate",
+        unit: Unit::Rate,
+        scale: if wide { Scale::Log } else { Scale::Linear },
+    }
+}
+
+/// The rate that was found, where the plot is about one run.
+fn rate_mark(runs: &[Named<'_>]) -> Option<Mark> {
+    let [(_, run)] = runs else { return None };
+    let at = Highest::of(run).held().filter(|rate| rate.is_finite() && *rate > 0.0)?;
+    Some(Mark { axis: "x", at, label: format!("held: {}", human_rate(at)) })
+}
+
+/// The loss that was allowed, where the plot is about one search or about searches alike.
+fn goal_mark(runs: &[Named<'_>]) -> Option<Mark> {
+    let mut goals = runs.iter().map(|(_, run)| run.search.as_ref().map(|s| s.goal_loss_ratio));
+    let first = goals.next()??;
+    let same = goals.all(|goal| goal.is_some_and(|goal| goal.total_cmp(&first).is_eq()));
+    (same && first > 0.0 && first < 1.0).then(|| Mark {
+        axis: "y",
+        at: first,
+        label: format!("goal: {}", percent(first)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn percentile_curves_rise_to_the_maximum() {
+        let result = fixture::load();
+        let distribution = result.trials[3].rtt_ns.as_ref().unwrap();
+        let points = percentile_points(distribution);
+        assert!(points.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1));
+        assert_eq!(*points.last().unwrap(), (20_000.0, distribution.max as f64));
+        let median = points.iter().find(|(rarity, _)| *rarity >= 2.0).unwrap();
+        assert!((median.1 / distribution.p50 as f64 - 1.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn a_histogram_that_cannot_be_read_leaves_the_figures() {
+        let result = fixture::load();
+        let mut distribution = result.trials[3].rtt_ns.clone().unwrap();
+        distribution.histogram = "not base 64".to_owned();
+        let points = percentile_points(&distribution);
+        assert_eq!(points.len(), 7);
+        assert_eq!(points[1], (2.0, distribution.p50 as f64));
+    }
+
+    #[test]
+    fn one_run_shows_all_percentiles_and_several_one_at_a_time() {
+        let result = fixture::load();
+        assert_eq!(latency(&[("a", &result)], "t").views[0].series.len(), FIGURES.len());
+        let plot = latency(&[("a", &result), ("b", &result)], "t");
+        assert_eq!(plot.views.len(), FIGURES.len());
+        assert_eq!(plot.views[plot.view].label, "p99");
+        assert!(plot.marks.is_empty());
+    }
+
+    #[test]
+    fn an_empty_run_is_an_empty_plot() {
+        let empty = fixture::empty();
+        assert!(loss(&[("a", &empty)], "t").is_empty());
+        assert!(latency(&[("a", &empty)], "t").is_empty());
+        assert!(percentiles("p", "", &[], "t").is_empty());
+    }
+}

@@ -1,0 +1,29 @@
+//! The table on a terminal: a load run row by row as its trials finish, what the run comes to, and
+//! the comparison of a demonstration. It looks like ntpperf's, with percentiles. Whether there is a
+//! terminal, how wide it is and whether it may show colour is for the caller to know.
+
+mod demo;
+mod grid;
+mod load;
+mod summary;
+
+pub use demo::demo;
+pub use load::{header, row};
+pub use summary::summary;
+
+/// How a table may look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableStyle {
+    /// Whether to mark with colour what the text says anyway.
+    pub colour: bool,
+    /// Columns of characters to keep to. A load table leaves out columns that do not fit, down to
+    /// rate, loss, median and 99th percentile; nothing is left out of the result for that.
+    pub width: usize,
+}
+
+impl Default for TableStyle {
+    /// All columns and no colour: for a file or a pipe.
+    fn default() -> Self {
+        Self { colour: false, width: usize::MAX }
+    }
+}

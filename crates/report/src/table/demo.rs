@@ -1,0 +1,117 @@
+//! The comparison of a demonstration: one row for each server, ratios to the first one.
+
+use horolog_record::{Candidate, DemoResult, Distribution, SearchKind, Trial};
+
+use super::TableStyle;
+use super::grid::{self, Cell, Column, Group, Tone};
+use super::summary::finding_lines;
+use crate::units::{ABSENT, human_ns};
+use crate::verdict::{Highest, lower_bound_trial};
+
+/// Longest label that is shown in full.
+const LABEL_MAX: usize = 32;
+
+/// The table and the findings about the comparison, without a newline at the end. A rate is marked
+/// `≥` where the search ended before the server's limit was met, and the latencies are those of the
+/// trial at the search's lower bound. A narrow terminal does without the response time. Findings about one server only are in its own result.
+#[must_use]
+pub fn demo(result: &DemoResult, style: &TableStyle) -> String {
+    let mut groups = groups(result);
+    if grid::width(&groups) > style.width {
+        groups.pop();
+    }
+    let base = result.candidates.first().map_or(Highest::Nothing, |first| Highest::of(&first.load));
+    let mut lines = vec![grid::header(&groups, style.colour)];
+    lines.extend(result.candidates.iter().map(|candidate| {
+        let row = grid::row(&groups, &cells(candidate, base), style.colour);
+        row.trim_end().to_owned()
+    }));
+    lines.extend(finding_lines(&result.findings, style));
+    lines.join("\n")
+}
+
+fn groups(result: &DemoResult) -> Vec<Group> {
+    let longest = result.candidates.iter().map(|candidate| candidate.label.chars().count()).max();
+    let label_width = longest.unwrap_or(0).clamp("server".len(), LABEL_MAX);
+    let servers = vec![
+        Column::left("server", label_width),
+        Column::right(rate_title(result), 13),
+        Column::right("ratio", 9),
+    ];
+    let times = || vec![Column::right("p50", 7), Column::right("p99", 7)];
+    vec![
+        Group { title: "", columns: servers },
+        Group { title: "round trip", columns: times() },
+        Group { title: "response time", columns: times() },
+    ]
+}
+
+/// What the rate is, if it is the same for all servers.
+fn rate_title(result: &DemoResult) -> &'static str {
+    let partial = |candidate: &Candidate| {
+        candidate.load.search.as_ref().is_some_and(|search| search.kind == SearchKind::Pdr)
+    };
+    if result.candidates.iter().any(partial) { "within goal" } else { "lossless" }
+}
+
+fn cells(candidate: &Candidate, base: Highest) -> Vec<Cell> {
+    let highest = Highest::of(&candidate.load);
+    let trial = lower_bound_trial(&candidate.load).map(|index| &candidate.load.trials[index]);
+    let rtt = trial.and_then(|trial: &Trial| trial.rtt_ns.as_ref());
+    let response = trial.and_then(|trial: &Trial| trial.response_time_ns.as_ref());
+    let time = |distribution: Option<&Distribution>, figure: fn(&Distribution) -> u64| {
+        Cell::plain(distribution.map_or_else(|| ABSENT.to_owned(), |d| human_ns(figure(d))))
+    };
+    vec![
+        Cell::plain(shortened(&candidate.label)),
+        Cell { text: highest.text(), tone: Tone::Strong },
+        Cell::plain(highest.ratio_to(base)),
+        time(rtt, |d| d.p50),
+        time(rtt, |d| d.p99),
+        time(response, |d| d.p50),
+        time(response, |d| d.p99),
+    ]
+}
+
+fn shortened(label: &str) -> String {
+    if label.chars().count() <= LABEL_MAX {
+        return label.to_owned();
+    }
+    let kept: String = label.chars().take(LABEL_MAX - 1).collect();
+    format!("{kept}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn looks_like_this() {
+        let text = demo(&fixture::demo(), &TableStyle { colour: false, width: 90 });
+        assert_eq!(text, include_str!("demo_table.txt").trim_end(), "\n{text}");
+    }
+
+    #[test]
+    fn lines_up_whatever_the_candidates_are() {
+        let mut result = fixture::demo();
+        result.candidates[1].label =
+            "a label that is far longer than any column is wide".to_owned();
+        result.candidates[2].load = fixture::empty();
+        result.candidates[3].load.trials = vec![fixture::extreme_trial()];
+        result.findings.clear();
+        let text = demo(&result, &TableStyle::default());
+        let bars = |line: &str| line.chars().position(|c| c == '|');
+        let expected = bars(text.lines().nth(1).unwrap());
+        assert!(text.lines().skip(1).all(|line| bars(line) == expected), "{text}");
+        assert!(!text.contains("NaN"));
+    }
+
+    #[test]
+    fn no_candidate_is_a_table_without_rows() {
+        let mut result = fixture::demo();
+        result.candidates.clear();
+        result.findings.clear();
+        assert_eq!(demo(&result, &TableStyle::default()).lines().count(), 2);
+    }
+}

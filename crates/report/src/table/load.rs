@@ -1,0 +1,205 @@
+//! The rows of a load run. Each column is defined once, with the cell that it takes from a trial
+//! and the rank by which it goes when the terminal is narrow.
+
+use horolog_record::{Distribution, Trial};
+
+use super::TableStyle;
+use super::grid::{self, Cell, Column, Group, Tone};
+use crate::units::{ABSENT, amount, human_ns, percent_of};
+
+/// Share by which the rate sent may differ from the planned one before both are shown.
+const RATE_TOLERANCE: f64 = 0.001;
+
+/// A column of the load table.
+struct Field {
+    group: Block,
+    column: Column,
+    /// 0 stays always; otherwise the highest goes first.
+    rank: u8,
+    cell: fn(&Trial) -> Cell,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Block {
+    Load,
+    Replies,
+    RoundTrip,
+    ResponseTime,
+}
+
+impl Block {
+    const ALL: [Self; 4] = [Self::Load, Self::Replies, Self::RoundTrip, Self::ResponseTime];
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Load => "load",
+            Self::Replies => "share of requests",
+            Self::RoundTrip => "round trip",
+            Self::ResponseTime => "response time",
+        }
+    }
+}
+
+const FIELDS: [Field; 15] = [
+    field(Block::Load, "rate/s", 9, 0, |trial| rate(trial.achieved_rate, Tone::Plain)),
+    field(Block::Load, "planned/s", 9, 2, planned),
+    field(Block::Load, "clients", 8, 6, |trial| Cell::plain(whole(trial.clients as f64))),
+    field(Block::Replies, "lost", 7, 0, |trial| share(trial.lost, trial, Tone::Bad)),
+    field(Block::Replies, "invalid", 7, 1, |trial| {
+        share(trial.invalid_total(), trial, Tone::Doubt)
+    }),
+    field(Block::Replies, "basic", 7, 3, |trial| share(trial.responses.basic, trial, Tone::Plain)),
+    field(Block::RoundTrip, "p50", 7, 0, |trial| time(trial.rtt_ns.as_ref(), |d| d.p50)),
+    field(Block::RoundTrip, "p90", 7, 7, |trial| time(trial.rtt_ns.as_ref(), |d| d.p90)),
+    field(Block::RoundTrip, "p99", 7, 0, |trial| time(trial.rtt_ns.as_ref(), |d| d.p99)),
+    field(Block::RoundTrip, "p99.9", 7, 4, |trial| time(trial.rtt_ns.as_ref(), |d| d.p99_9)),
+    field(Block::RoundTrip, "max", 7, 5, |trial| time(trial.rtt_ns.as_ref(), |d| d.max)),
+    field(Block::ResponseTime, "p50", 7, 8, |t| time(t.response_time_ns.as_ref(), |d| d.p50)),
+    field(Block::ResponseTime, "p99", 7, 9, |t| time(t.response_time_ns.as_ref(), |d| d.p99)),
+    field(Block::ResponseTime, "p99.9", 7, 11, |t| time(t.response_time_ns.as_ref(), |d| d.p99_9)),
+    field(Block::ResponseTime, "max", 7, 10, |t| time(t.response_time_ns.as_ref(), |d| d.max)),
+];
+
+const fn field(
+    group: Block,
+    title: &'static str,
+    width: usize,
+    rank: u8,
+    cell: fn(&Trial) -> Cell,
+) -> Field {
+    Field { group, column: Column::right(title, width), rank, cell }
+}
+
+/// The two lines above the rows, without a newline at the end.
+#[must_use]
+pub fn header(style: &TableStyle) -> String {
+    grid::header(&groups(&fitting(style.width)), style.colour)
+}
+
+/// One trial, without a newline at the end.
+#[must_use]
+pub fn row(trial: &Trial, style: &TableStyle) -> String {
+    let fields = fitting(style.width);
+    let cells: Vec<_> = fields.iter().map(|field| (field.cell)(trial)).collect();
+    grid::row(&groups(&fields), &cells, style.colour)
+}
+
+/// The columns that fit into a width, those of the lowest rank first.
+fn fitting(width: usize) -> Vec<&'static Field> {
+    let mut fields: Vec<_> = FIELDS.iter().collect();
+    while grid::width(&groups(&fields)) > width {
+        let Some(highest) = fields.iter().map(|field| field.rank).max().filter(|rank| *rank > 0)
+        else {
+            break;
+        };
+        fields.retain(|field| field.rank != highest);
+    }
+    fields
+}
+
+fn groups(fields: &[&Field]) -> Vec<Group> {
+    let columns = |block| {
+        let of_block = fields.iter().filter(move |field| field.group == block);
+        of_block.map(|field| field.column.clone()).collect::<Vec<_>>()
+    };
+    Block::ALL
+        .into_iter()
+        .map(|block| Group { title: block.title(), columns: columns(block) })
+        .filter(|group| !group.columns.is_empty())
+        .collect()
+}
+
+fn rate(rate: f64, tone: Tone) -> Cell {
+    Cell { text: amount(rate).map_or_else(|| ABSENT.to_owned(), whole), tone }
+}
+
+/// The planned rate, where it is not the one that was sent.
+fn planned(trial: &Trial) -> Cell {
+    let difference = (trial.achieved_rate - trial.offered_rate).abs();
+    if difference <= trial.offered_rate.abs() * RATE_TOLERANCE {
+        Cell::plain(String::new())
+    } else {
+        rate(trial.offered_rate, Tone::Doubt)
+    }
+}
+
+/// A whole number of at most eight digits, beyond that one with an exponent.
+fn whole(value: f64) -> String {
+    if value < 99_999_999.5 { format!("{value:.0}") } else { format!("{value:.2e}") }
+}
+
+/// A share of the requests sent, toned where it is not 0.
+fn share(part: u64, trial: &Trial, tone: Tone) -> Cell {
+    let tone = if part > 0 { tone } else { Tone::Plain };
+    Cell { text: percent_of(part, trial.sent), tone }
+}
+
+fn time(distribution: Option<&Distribution>, figure: fn(&Distribution) -> u64) -> Cell {
+    Cell::plain(distribution.map_or_else(|| ABSENT.to_owned(), |d| human_ns(figure(d))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    fn bars(line: &str) -> Vec<usize> {
+        line.chars().enumerate().filter(|(_, c)| *c == '|').map(|(at, _)| at).collect()
+    }
+
+    #[test]
+    fn looks_like_this() {
+        let style = TableStyle { colour: false, width: 100 };
+        let result = fixture::load();
+        let rows: Vec<_> = [0, 4, 9].map(|index| row(&result.trials[index], &style)).to_vec();
+        let table = format!("{}\n{}", header(&style), rows.join("\n"));
+        assert_eq!(table, include_str!("load_table.txt").trim_end(), "\n{table}");
+    }
+
+    #[test]
+    fn rows_line_up_with_the_header_at_every_width() {
+        let mut trials = fixture::load().trials;
+        trials.extend([fixture::silent_trial(), fixture::extreme_trial()]);
+        for width in [0, 40, 60, 79, 80, 100, 120, 132, usize::MAX] {
+            let style = TableStyle { colour: false, width };
+            let header = header(&style);
+            let titles = header.lines().nth(1).unwrap();
+            for trial in &trials {
+                let row = row(trial, &style);
+                assert_eq!(bars(&row), bars(titles), "width {width}\n{header}\n{row}");
+                assert_eq!(row.chars().count(), titles.chars().count(), "{header}\n{row}");
+                assert!(width < 40 || row.chars().count() <= width);
+                assert!(!row.contains("NaN") && !row.contains("inf"), "{row}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_sent_is_no_share_of_anything() {
+        let row = row(&fixture::silent_trial(), &TableStyle::default());
+        assert!(!row.contains('%'));
+        assert!(row.trim_start().starts_with('-'));
+    }
+
+    #[test]
+    fn colour_changes_no_character_of_the_text() {
+        let trial = &fixture::load().trials[9];
+        let plain = row(trial, &TableStyle { colour: false, width: 120 });
+        let coloured = row(trial, &TableStyle { colour: true, width: 120 });
+        assert!(coloured.contains("\x1b[1;31m"), "lost packets are marked");
+        let stripped: String = coloured
+            .split('\x1b')
+            .enumerate()
+            .map(|(index, part)| if index == 0 { part } else { part.split_once('m').unwrap().1 })
+            .collect();
+        assert_eq!(stripped, plain);
+        assert!(!plain.contains('\x1b'));
+    }
+
+    #[test]
+    fn the_planned_rate_stands_beside_the_sent_one_only_where_they_differ() {
+        let result = fixture::load();
+        assert_eq!(planned(&result.trials[0]).text, "");
+        assert_eq!(planned(&result.trials[9]).text, "5000000");
+    }
+}

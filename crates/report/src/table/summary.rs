@@ -1,0 +1,166 @@
+//! What a load run comes to, below its table: the verdict, where the losses were, and the doubts.
+
+use horolog_record::{Finding, LoadResult, Severity};
+
+use super::TableStyle;
+use super::grid::Tone;
+use crate::findings::{Group, grouped, severity_name, trial_label};
+use crate::units::{full_count, percent_of};
+use crate::verdict::{Losses, place_name, sentence};
+
+/// Longest line of running text, however wide the terminal is.
+const LINE_MAX: usize = 100;
+
+/// The lines below the table, without a newline at the end: one sentence on what was found, one
+/// line on where the losses were, then the findings, each with what to do about it.
+#[must_use]
+pub fn summary(result: &LoadResult, style: &TableStyle) -> String {
+    let verdict = wrapped(&sentence(result), "", "  ", style);
+    let mut lines: Vec<_> =
+        verdict.iter().map(|line| Tone::Strong.paint(line, style.colour)).collect();
+    if let Some(line) = losses_line(result) {
+        lines.extend(wrapped(&line, "", "  ", style));
+    }
+    lines.extend(finding_lines(&result.findings, style));
+    lines.join("\n")
+}
+
+fn losses_line(result: &LoadResult) -> Option<String> {
+    let losses = Losses::of(&result.trials);
+    if losses.sent == 0 {
+        return None;
+    }
+    let sent = full_count(losses.sent);
+    if losses.lost == 0 {
+        return Some(format!("Lost in all trials: none of {sent} requests."));
+    }
+    let places: Vec<_> = losses
+        .places
+        .iter()
+        .map(|(place, count)| format!("{} {}", place_name(*place), percent_of(*count, losses.lost)))
+        .collect();
+    let of_all = percent_of(losses.lost, losses.sent);
+    let lost = full_count(losses.lost);
+    let line = format!("Lost in all trials: {lost} of {sent} requests ({of_all})");
+    Some(if places.is_empty() {
+        format!("{line}.")
+    } else {
+        format!("{line}, of these: {}.", places.join(", "))
+    })
+}
+
+/// The findings, the worst first.
+pub(super) fn finding_lines(findings: &[Finding], style: &TableStyle) -> Vec<String> {
+    grouped(findings).iter().flat_map(|group| group_lines(group, style)).collect()
+}
+
+fn group_lines(group: &Group<'_>, style: &TableStyle) -> Vec<String> {
+    let first = group.first;
+    let tone = match first.severity {
+        Severity::Error => Tone::Bad,
+        Severity::Warning => Tone::Doubt,
+        Severity::Note => Tone::Plain,
+    };
+    let name = severity_name(first.severity);
+    let place = trial_label(first).map_or_else(String::new, |trial| format!(" ({trial})"));
+    let text = format!("{name}{place}: {}{}", first.message, others(group));
+    let mut lines = wrapped(&text, "", "  ", style);
+    if let Some(line) = lines.first_mut()
+        && let Some(rest) = line.strip_prefix(name)
+    {
+        *line = format!("{}{rest}", tone.paint(name, style.colour));
+    }
+    if !first.advice.is_empty() {
+        lines.extend(wrapped(&first.advice, "  → ", "    ", style));
+    }
+    lines
+}
+
+/// How many more there are, and in which trials: ` And 2 more of this kind, in trials 3, 5.`
+fn others(group: &Group<'_>) -> String {
+    let trials: Vec<_> = group
+        .others
+        .iter()
+        .filter_map(|finding| finding.trial)
+        .map(|index| index.saturating_add(1).to_string())
+        .collect();
+    match (group.others.len(), trials.is_empty()) {
+        (0, _) => String::new(),
+        (count, true) => format!(" And {count} more of this kind."),
+        (count, false) => {
+            format!(" And {count} more of this kind, in trials {}.", trials.join(", "))
+        }
+    }
+}
+
+/// A text in lines of at most the style's width: the first begins with `first`, the others with
+/// `rest`.
+fn wrapped(text: &str, first: &str, rest: &str, style: &TableStyle) -> Vec<String> {
+    let width = style.width.clamp(20, LINE_MAX);
+    let mut lines = Vec::new();
+    let mut line = first.to_owned();
+    let mut empty = true;
+    for word in text.split_whitespace() {
+        if !empty && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(std::mem::replace(&mut line, rest.to_owned()));
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    lines.push(line);
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_record::Code;
+
+    use super::*;
+    use crate::fixture;
+
+    const STYLE: TableStyle = TableStyle { colour: false, width: 80 };
+
+    #[test]
+    fn looks_like_this() {
+        let text = summary(&fixture::load(), &STYLE);
+        assert_eq!(text, include_str!("summary.txt").trim_end(), "\n{text}");
+    }
+
+    #[test]
+    fn an_empty_run_says_so() {
+        assert_eq!(summary(&fixture::empty(), &STYLE), "No trial was run.");
+    }
+
+    #[test]
+    fn what_many_trials_say_is_told_once() {
+        let mut result = fixture::load();
+        result.findings = (0..3)
+            .map(|trial| {
+                let (code, severity) = (Code::GeneratorBehind, Severity::Warning);
+                fixture::finding(code, severity, "It fell behind.", "Wait.", Some(trial))
+            })
+            .collect();
+        let text = summary(&result, &STYLE);
+        assert_eq!(text.matches("It fell behind.").count(), 1);
+        assert!(text.contains("And 2 more of this kind, in trials 2, 3."), "{text}");
+    }
+
+    #[test]
+    fn the_severity_is_a_word_before_it_is_a_colour() {
+        let result = fixture::load();
+        assert!(summary(&result, &STYLE).contains("warning (trial 10): The generator"));
+        let coloured = summary(&result, &TableStyle { colour: true, width: 80 });
+        assert!(coloured.contains("\x1b[33mwarning\x1b[0m (trial 10)"));
+    }
+
+    #[test]
+    fn a_narrow_terminal_cuts_no_word() {
+        let style = TableStyle { colour: false, width: 24 };
+        let lines = wrapped("a word and averyverylongwordthatfitsnowhere b", "", "  ", &style);
+        assert_eq!(lines, ["a word and", "  averyverylongwordthatfitsnowhere", "  b"]);
+    }
+}

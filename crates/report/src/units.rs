@@ -1,0 +1,209 @@
+//! Numbers as a person reads them: three significant digits and a unit. Results keep the exact
+//! figures; these are for display only and are not meant to be parsed.
+
+/// What stands where there is no figure.
+pub const ABSENT: &str = "-";
+
+/// Powers of a thousand and their prefixes, as far as a count of 64 bits goes.
+const PREFIXES: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
+
+/// A time in `ns`, `µs`, `ms` or `s` with three significant digits. Above 999 s, which no reply
+/// timeout allows, it says only that.
+#[must_use]
+pub fn human_ns(ns: u64) -> String {
+    if ns < 1000 {
+        return format!("{ns} ns");
+    }
+    match scaled(ns as f64) {
+        (_, 4..) => ">999 s".to_owned(),
+        (value, power) => {
+            format!("{} {}", three_digits(value), ["ns", "µs", "ms", "s"][power])
+        }
+    }
+}
+
+/// A rate per second with three significant digits: `950/s`, `45.0 k/s`, `3.98 M/s`; [`ABSENT`]
+/// where it is negative or not a number.
+#[must_use]
+pub fn human_rate(rate: f64) -> String {
+    let Some(rate) = amount(rate) else { return ABSENT.to_owned() };
+    match scaled(rate) {
+        (value, 0) => format!("{}/s", three_digits(value)),
+        (value, power) if power < PREFIXES.len() => {
+            format!("{} {}/s", three_digits(value), PREFIXES[power])
+        }
+        _ => format!("{rate:.2e}/s"),
+    }
+}
+
+/// A count with three significant digits: `950`, `45.0 k`, `12.3 M`; small ones exactly.
+#[must_use]
+pub fn human_count(count: u64) -> String {
+    if count < 1000 {
+        return count.to_string();
+    }
+    // 2^64 is below 1000^7, so the prefixes suffice.
+    let (value, power) = scaled(count as f64);
+    format!("{} {}", three_digits(value), PREFIXES[power])
+}
+
+/// A count in full, with a comma between the thousands.
+#[must_use]
+pub fn full_count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// A share from 0 to 1 as a percentage with two decimals. A share that is not 0 is never shown as
+/// `0.00%`, nor one that is not 1 as `100.00%`: a single lost packet in a million is what a search
+/// for a lossless rate is about. Above 1 (replies that nobody asked for) it goes on up to `>9999%`.
+#[must_use]
+pub fn percent(ratio: f64) -> String {
+    let Some(ratio) = amount(ratio) else { return ABSENT.to_owned() };
+    let percent = ratio * 100.0;
+    if percent > 0.0 && percent < 0.005 {
+        "<0.01%".to_owned()
+    } else if (99.995..100.0).contains(&percent) {
+        ">99.99%".to_owned()
+    } else if percent >= 9999.5 {
+        ">9999%".to_owned()
+    } else if percent >= 999.995 {
+        format!("{percent:.0}%")
+    } else {
+        format!("{percent:.2}%")
+    }
+}
+
+/// A share of sent requests as a percentage; [`ABSENT`] where nothing was sent.
+pub(crate) fn percent_of(part: u64, whole: u64) -> String {
+    if whole == 0 { ABSENT.to_owned() } else { percent(part as f64 / whole as f64) }
+}
+
+/// A number that can be the size of something: neither negative, nor infinite, nor a NaN.
+pub(crate) fn amount(value: f64) -> Option<f64> {
+    // The absolute value takes the sign off a negative zero.
+    (value.is_finite() && value >= 0.0).then(|| value.abs())
+}
+
+/// A value below 1000 and the power of 1000 that was taken out. The limit is where three digits
+/// would round up to `1000`.
+fn scaled(mut value: f64) -> (f64, usize) {
+    let mut power = 0;
+    while value >= 999.5 {
+        value /= 1000.0;
+        power += 1;
+    }
+    (value, power)
+}
+
+fn three_digits(value: f64) -> String {
+    if value < 9.995 {
+        format!("{value:.2}")
+    } else if value < 99.95 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.0}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn times_have_three_digits_and_carry_into_the_next_unit() {
+        let shown = [
+            (0, "0 ns"),
+            (57, "57 ns"),
+            (999, "999 ns"),
+            (1000, "1.00 µs"),
+            (3621, "3.62 µs"),
+            (9996, "10.0 µs"),
+            (109_000, "109 µs"),
+            (999_499, "999 µs"),
+            (999_500, "1.00 ms"),
+            (12_000_000, "12.0 ms"),
+            (1_000_000_000, "1.00 s"),
+            (999_000_000_000, "999 s"),
+            (1_000_000_000_000, ">999 s"),
+            (u64::MAX, ">999 s"),
+        ];
+        for (ns, text) in shown {
+            assert_eq!(human_ns(ns), text, "{ns}");
+        }
+    }
+
+    #[test]
+    fn rates_have_three_digits() {
+        let shown = [
+            (0.0, "0.00/s"),
+            (12.34, "12.3/s"),
+            (950.0, "950/s"),
+            (999.6, "1.00 k/s"),
+            (45_000.0, "45.0 k/s"),
+            (3_981_072.0, "3.98 M/s"),
+            (1.5e12, "1.50 T/s"),
+            (1e30, "1.00e30/s"),
+            (f64::NAN, "-"),
+            (f64::INFINITY, "-"),
+            (-1.0, "-"),
+            (-0.0, "0.00/s"),
+        ];
+        for (rate, text) in shown {
+            assert_eq!(human_rate(rate), text, "{rate}");
+        }
+    }
+
+    #[test]
+    fn one_lost_in_a_million_is_not_shown_as_none() {
+        assert_eq!(percent(0.0), "0.00%");
+        assert_eq!(percent(1e-6), "<0.01%");
+        assert_eq!(percent(0.000_05), "0.01%");
+        assert_eq!(percent(0.0558), "5.58%");
+        assert_eq!(percent(1.0 - 1e-6), ">99.99%");
+        assert_eq!(percent(1.0), "100.00%");
+        assert_eq!(percent(1.68), "168.00%");
+        assert_eq!(percent(1e9), ">9999%");
+        assert_eq!(percent(f64::NAN), "-");
+        assert_eq!(percent_of(0, 0), "-");
+    }
+
+    #[test]
+    fn counts() {
+        assert_eq!(full_count(0), "0");
+        assert_eq!(full_count(999), "999");
+        assert_eq!(full_count(1_234_567), "1,234,567");
+        assert_eq!(human_count(999), "999");
+        assert_eq!(human_count(12_345_678), "12.3 M");
+        assert_eq!(human_count(u64::MAX), "18.4 E");
+    }
+
+    proptest! {
+        #[test]
+        fn times_fit_seven_places(ns: u64) {
+            prop_assert!(human_ns(ns).chars().count() <= 7);
+        }
+
+        #[test]
+        fn percentages_fit_seven_places(ratio: f64) {
+            let text = percent(ratio);
+            prop_assert!(text.chars().count() <= 7, "{}", text);
+            prop_assert!(text == ABSENT || !text.contains('-'));
+        }
+
+        #[test]
+        fn rates_never_show_a_nan_or_a_sign(rate: f64) {
+            let text = human_rate(rate);
+            prop_assert!(text == ABSENT || !(text.contains("NaN") || text.contains('-') || text.contains("inf")));
+        }
+    }
+}

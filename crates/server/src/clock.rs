@@ -1,0 +1,173 @@
+//! The thread that renews the clock page: it looks at the system's clocks, makes a page and hands it
+//! to every sink, ten times a second. It runs before all ordinary threads where that is allowed, so
+//! that a machine busy with packets still renews; where it cannot run in time, the page expires and
+//! the server falls silent.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use horolog_sys::adjtimex::kernel_clock;
+use horolog_sys::affinity::{Scheduling, prefer_real_time};
+use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
+use horolog_time::Clock;
+use serde::Serialize;
+
+use crate::config::RENEWAL;
+use crate::page::PageSink;
+use crate::renewal::{Reading, Renewal};
+
+/// The lowest real-time priority: before everything ordinary, behind everything that a user has
+/// made real-time on purpose.
+const PRIORITY: i32 = 1;
+
+/// How the renewing goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct ClockHealth {
+    /// Pages made.
+    pub renewals: u64,
+    /// Pages that a sink did not take.
+    pub publish_errors: u64,
+    /// The longest time from one renewal to the next, in nanoseconds.
+    pub gap_max_ns: u64,
+    /// Whether the thread has real-time scheduling.
+    pub real_time: bool,
+}
+
+#[derive(Debug, Default)]
+struct Health {
+    renewals: AtomicU64,
+    publish_errors: AtomicU64,
+    gap_max_ns: AtomicU64,
+    real_time: AtomicBool,
+}
+
+/// Looks at the system's clocks.
+pub(crate) fn look() -> Reading {
+    let kernel = kernel_clock().ok();
+    let offset = realtime_minus_monotonic();
+    Reading { now: MonotonicClock.now(), offset, kernel }
+}
+
+/// The renewing thread; dropping it ends it, and the last page expires.
+#[derive(Debug)]
+pub(crate) struct ClockThread {
+    health: Arc<Health>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ClockThread {
+    /// Renews at once and then every [`RENEWAL`].
+    pub(crate) fn start(
+        mut renewal: Renewal,
+        mut sinks: Vec<Box<dyn PageSink>>,
+    ) -> io::Result<Self> {
+        let health = Arc::new(Health::default());
+        let stop = Arc::new(AtomicBool::new(false));
+        let (shared, stopped) = (Arc::clone(&health), Arc::clone(&stop));
+        let renew = move || {
+            let real_time = matches!(prefer_real_time(PRIORITY), Scheduling::RealTime);
+            shared.real_time.store(real_time, Ordering::Relaxed);
+            let mut last = Instant::now();
+            while !stopped.load(Ordering::Relaxed) {
+                last = shared.renewed_after(last);
+                let page = renewal.page(&look());
+                let failed = sinks.iter_mut().filter_map(|sink| sink.publish(&page).err()).count();
+                shared.publish_errors.fetch_add(failed as u64, Ordering::Relaxed);
+                thread::park_timeout(RENEWAL);
+            }
+        };
+        let thread = thread::Builder::new().name("clock".into()).spawn(renew)?;
+        Ok(Self { health, stop, thread: Some(thread) })
+    }
+
+    /// How it goes.
+    pub(crate) fn health(&self) -> ClockHealth {
+        ClockHealth {
+            renewals: self.health.renewals.load(Ordering::Relaxed),
+            publish_errors: self.health.publish_errors.load(Ordering::Relaxed),
+            gap_max_ns: self.health.gap_max_ns.load(Ordering::Relaxed),
+            real_time: self.health.real_time.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Whether the thread has ended without being told to.
+    pub(crate) fn has_died(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+}
+
+impl Health {
+    fn renewed_after(&self, last: Instant) -> Instant {
+        let now = Instant::now();
+        self.renewals.fetch_add(1, Ordering::Relaxed);
+        self.gap_max_ns.fetch_max((now - last).as_nanos() as u64, Ordering::Relaxed);
+        now
+    }
+}
+
+impl Drop for ClockThread {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // A thread that panicked has said so on stderr; there is nothing to add here.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::page;
+    use crate::{Page, ServerConfig, Trust};
+
+    struct Refusing;
+
+    impl PageSink for Refusing {
+        fn publish(&mut self, _: &Page) -> io::Result<()> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    #[test]
+    fn renews_until_dropped_even_beside_a_sink_that_refuses() {
+        let config = ServerConfig { trust: Trust::Local, ..ServerConfig::default() };
+        let first = look();
+        let mut renewal = Renewal::new(&config, -25, &first);
+        let (writer, reader) = page::shared(&renewal.page(&first));
+        let before = reader.read();
+        let clock =
+            ClockThread::start(renewal, vec![Box::new(Refusing), Box::new(writer)]).unwrap();
+        thread::sleep(3 * RENEWAL);
+        assert!(!clock.has_died());
+        let health = clock.health();
+        assert!(health.renewals >= 2 && health.publish_errors >= health.renewals - 1, "{health:?}");
+        assert!(health.gap_max_ns > RENEWAL.as_nanos() as u64 / 2, "{health:?}");
+        let started = Instant::now();
+        drop(clock);
+        assert!(started.elapsed() < Duration::from_millis(500), "{:?}", started.elapsed());
+        let after = reader.read();
+        assert!(after.timebase.expires > before.timebase.expires);
+        let last = after.timebase.anchor;
+        thread::sleep(RENEWAL);
+        assert_eq!(reader.read().timebase.anchor, last);
+    }
+
+    #[test]
+    fn the_page_shows_the_time_of_the_system() {
+        let config = ServerConfig { trust: Trust::Local, ..ServerConfig::default() };
+        let first = look();
+        let page = Renewal::new(&config, -25, &first).page(&first);
+        let before = horolog_sys::clock::Realtime.now();
+        let served = page.timebase.ntp_at(MonotonicClock.now()).unwrap().to_utc(before);
+        let error = (served - before).as_ns();
+        assert!((-1_000_000..1_000_000_000).contains(&error), "{error}");
+    }
+}

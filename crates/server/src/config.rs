@@ -1,0 +1,438 @@
+//! What a server is told before it starts: resolved options, and the rules that they must keep. It
+//! parses no command line and asks the machine nothing.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use horolog_time::{NS_PER_S, Span};
+use horolog_wire::ntp::{Leap, PORT};
+
+/// The strata that a server may claim (RFC 5905, figure 11).
+pub const STRATA: RangeInclusive<u8> = 1..=15;
+/// The stratum claimed when none is given. The kernel does not know its own, and one too high is
+/// merely modest where one too low draws clients away from better servers.
+pub const DEFAULT_STRATUM: u8 = 10;
+/// How often the clock page is renewed.
+pub const RENEWAL: Duration = Duration::from_millis(100);
+/// How long a page may be served from. The lower end leaves room for one renewal that comes late;
+/// the upper end keeps within the reach of [`horolog_time::Timebase::ntp_at`].
+pub const PAGE_LIVES: RangeInclusive<Duration> =
+    Duration::from_millis(200)..=Duration::from_secs(2);
+/// No oscillator is off by more than this, so a test has no use for it: a tenth.
+pub const DRIFT_MAX_PPB: u64 = 100_000_000;
+/// Half of the era of an NTP timestamp: beyond it an offset is another one modulo 136 years.
+pub const OFFSET_MAX: Span = Span::from_ns((1 << 31) * NS_PER_S);
+/// More threads than any machine has cores.
+pub const THREADS_MAX: usize = 4_096;
+
+/// How the threads of the socket engine share the work.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Dispatch {
+    /// Each thread has a socket of its own on the shared port, pinned to its core, and moves
+    /// packets in batches.
+    #[default]
+    PerThread,
+    /// All threads share one socket, with one lock around receiving and another around sending,
+    /// and move one packet at a time.
+    SharedLock,
+}
+
+impl Dispatch {
+    /// Its name on the command line and in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PerThread => "per-thread",
+            Self::SharedLock => "shared-lock",
+        }
+    }
+}
+
+/// Which bodies of the server answer.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Engine {
+    /// XDP where it can be had in native mode, and sockets for the rest.
+    #[default]
+    Auto,
+    /// Sockets only.
+    Socket,
+    /// XDP, and sockets for what it passes up; no start without it.
+    Xdp,
+}
+
+impl Engine {
+    /// Its name on the command line and in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Socket => "socket",
+            Self::Xdp => "xdp",
+        }
+    }
+}
+
+/// How replies made in XDP leave.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum XdpReply {
+    /// By redirect on virtual links (veth), otherwise by transmission.
+    #[default]
+    Auto,
+    /// By `XDP_TX`, the fastest. The other end of a virtual link must run an XDP program, or it does
+    /// not notice what was sent.
+    Transmit,
+    /// By a redirect to the interface that the request came in by.
+    Redirect,
+}
+
+/// Whether to trust the kernel's word on its own clock.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Trust {
+    /// Serve the system clock as synchronised only while the kernel says that it is; say otherwise
+    /// leap 3, stratum 16.
+    #[default]
+    Kernel,
+    /// Serve the system clock as it is, as if it were right.
+    Local,
+}
+
+/// Everything that a server needs to know.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ServerConfig {
+    /// Addresses and ports to listen on. Port 0 takes a free port, the same for all threads.
+    pub listen: Vec<SocketAddr>,
+    /// Which bodies answer.
+    pub engine: Engine,
+    /// The interfaces that XDP is to answer on; all that have an address listened on when empty.
+    pub interfaces: Vec<String>,
+    /// Whether XDP may be attached behind the driver, in generic mode, instead of in it.
+    pub xdp_generic: bool,
+    /// How replies made in XDP leave.
+    pub xdp_reply: XdpReply,
+    /// Threads for each address listened on.
+    pub threads: usize,
+    /// How these threads share the work.
+    pub dispatch: Dispatch,
+    /// With [`Dispatch::PerThread`]: whether a packet goes to the thread on the core that received
+    /// it, instead of to one chosen by a hash of its addresses. Faster where the link spreads
+    /// packets over the cores; slower where one core receives them all.
+    pub steer_by_cpu: bool,
+    /// Whether to trust the kernel's word on its clock.
+    pub trust: Trust,
+    /// Stratum claimed while synchronised.
+    pub stratum: u8,
+    /// Reference identifier; `LOCL` at stratum 1 and 127.127.1.1 above it when not given.
+    pub reference_id: Option<[u8; 4]>,
+    /// Leap indicator while synchronised; the kernel's when not given.
+    pub leap: Option<Leap>,
+    /// Delay to the reference clock.
+    pub root_delay: Span,
+    /// Dispersion to the reference clock; the kernel's estimate of its maximum error when not
+    /// given, and zero with [`Trust::Local`].
+    pub root_dispersion: Option<Span>,
+    /// Test: how far the served time is ahead of the system clock.
+    pub test_offset: Span,
+    /// Test: how much the served time gains on the system clock from the start on, in parts per
+    /// billion.
+    pub test_drift_ppb: i64,
+    /// How long a clock page may be served from.
+    pub page_life: Duration,
+    /// Receive buffer asked for each socket, in bytes; the kernel may grant less.
+    pub receive_buffer_bytes: usize,
+    /// Where to answer `horolog status`; nowhere when not given.
+    pub status_socket: Option<PathBuf>,
+}
+
+impl Default for ServerConfig {
+    /// All addresses, the NTP port, one thread, no test offset, no status socket.
+    fn default() -> Self {
+        Self {
+            listen: vec![
+                SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), PORT),
+                SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), PORT),
+            ],
+            engine: Engine::default(),
+            interfaces: Vec::new(),
+            xdp_generic: false,
+            xdp_reply: XdpReply::default(),
+            threads: 1,
+            dispatch: Dispatch::default(),
+            steer_by_cpu: true,
+            trust: Trust::default(),
+            stratum: DEFAULT_STRATUM,
+            reference_id: None,
+            leap: None,
+            root_delay: Span::ZERO,
+            root_dispersion: None,
+            test_offset: Span::ZERO,
+            test_drift_ppb: 0,
+            page_life: Duration::from_secs(1),
+            receive_buffer_bytes: 8 << 20,
+            status_socket: None,
+        }
+    }
+}
+
+/// What is wrong with a configuration; its text is one line for the user.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// No address to listen on.
+    #[error("there is no address to listen on; give one with --listen ADDR:PORT")]
+    NoListenAddress,
+    /// An address that no host has.
+    #[error("{0} names no single host; --listen takes an address of this machine, 0.0.0.0 or [::]")]
+    ListenAddress(SocketAddr),
+    /// An address twice.
+    #[error("{0} is given twice; give each --listen address once")]
+    ListenTwice(SocketAddr),
+    /// An IPv4 address written as an IPv6 one.
+    #[error("{0} is an IPv4 address written as IPv6; write it as --listen {1}")]
+    ListenMapped(SocketAddr, SocketAddr),
+    /// A link-local address of no particular link.
+    #[error("{0} is link-local and needs its interface; add the number that `ip link` shows, as in \
+             --listen '[{ip}%2]:{port}'", ip = .0.ip(), port = .0.port())]
+    ListenScope(SocketAddr),
+    /// Too few threads or too many.
+    #[error("{0} threads cannot be; --threads takes 1 to {THREADS_MAX}")]
+    Threads(usize),
+    /// A stratum that must not be claimed.
+    #[error("stratum {0} cannot be claimed; --stratum takes 1 (a primary server) to 15")]
+    Stratum(u8),
+    /// A root delay or root dispersion that is negative.
+    #[error("{option} cannot be negative; give the seconds to the reference clock")]
+    NegativeRoot {
+        /// The option.
+        option: &'static str,
+    },
+    /// A test offset that is another one modulo the NTP era.
+    #[error("a test offset of {} ns is out of reach; --test-offset takes up to 68 years", .0.as_ns())]
+    TestOffset(Span),
+    /// A drift that no clock has.
+    #[error("a test drift of {0} ppb is out of reach; --test-drift takes up to {DRIFT_MAX_PPB}")]
+    TestDrift(i64),
+    /// Wrong time where strangers could ask for it.
+    #[error(
+        "--test-offset and --test-drift serve wrong time, which {0} could give to strangers; \
+             listen on loopback, private, link-local or documentation addresses only"
+    )]
+    TestInPublic(SocketAddr),
+    /// A page that would live too briefly or too long.
+    #[error("a clock page cannot live {} ms; give {} to {} ms", .0.as_millis(),
+            PAGE_LIVES.start().as_millis(), PAGE_LIVES.end().as_millis())]
+    PageLife(Duration),
+}
+
+impl ServerConfig {
+    /// The reference identifier that the server will state while synchronised (RFC 5905, figure 12,
+    /// for stratum 1; above it the address by which the reference implementation names its own
+    /// undisciplined clock).
+    #[must_use]
+    pub fn reference_id(&self) -> [u8; 4] {
+        let default = if self.stratum == 1 { *b"LOCL" } else { [127, 127, 1, 1] };
+        self.reference_id.unwrap_or(default)
+    }
+
+    /// Whether the served time is wrong on purpose.
+    #[must_use]
+    pub fn is_test(&self) -> bool {
+        self.test_offset != Span::ZERO || self.test_drift_ppb != 0
+    }
+
+    /// Finds the first rule that the configuration breaks.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.check_listen()?;
+        if !(1..=THREADS_MAX).contains(&self.threads) {
+            return Err(ConfigError::Threads(self.threads));
+        }
+        if !PAGE_LIVES.contains(&self.page_life) {
+            return Err(ConfigError::PageLife(self.page_life));
+        }
+        self.check_variables()?;
+        self.check_test()
+    }
+
+    fn check_listen(&self) -> Result<(), ConfigError> {
+        if self.listen.is_empty() {
+            return Err(ConfigError::NoListenAddress);
+        }
+        for (index, &address) in self.listen.iter().enumerate() {
+            let canonical = address.ip().to_canonical();
+            if canonical != address.ip() {
+                let plain = SocketAddr::new(canonical, address.port());
+                return Err(ConfigError::ListenMapped(address, plain));
+            }
+            if canonical.is_multicast() || canonical == IpAddr::V4(Ipv4Addr::BROADCAST) {
+                return Err(ConfigError::ListenAddress(address));
+            }
+            if matches!(address, SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0)
+            {
+                return Err(ConfigError::ListenScope(address));
+            }
+            if address.port() != 0 && self.listen[..index].contains(&address) {
+                return Err(ConfigError::ListenTwice(address));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_variables(&self) -> Result<(), ConfigError> {
+        if !STRATA.contains(&self.stratum) {
+            return Err(ConfigError::Stratum(self.stratum));
+        }
+        if self.root_delay < Span::ZERO {
+            return Err(ConfigError::NegativeRoot { option: "--root-delay" });
+        }
+        if self.root_dispersion.is_some_and(|dispersion| dispersion < Span::ZERO) {
+            return Err(ConfigError::NegativeRoot { option: "--root-dispersion" });
+        }
+        Ok(())
+    }
+
+    fn check_test(&self) -> Result<(), ConfigError> {
+        if !(-OFFSET_MAX..=OFFSET_MAX).contains(&self.test_offset) {
+            return Err(ConfigError::TestOffset(self.test_offset));
+        }
+        if self.test_drift_ppb.unsigned_abs() > DRIFT_MAX_PPB {
+            return Err(ConfigError::TestDrift(self.test_drift_ppb));
+        }
+        let public = self.listen.iter().find(|address| !is_out_of_reach(address.ip()));
+        match public {
+            Some(&address) if self.is_test() => Err(ConfigError::TestInPublic(address)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether strangers cannot send to this address: loopback, private, link-local or documentation
+/// (RFC 6890; RFC 9637 for `3fff::/20`).
+fn is_out_of_reach(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => {
+            ip.is_loopback() || ip.is_private() || ip.is_link_local() || ip.is_documentation()
+        }
+        IpAddr::V6(ip) => {
+            let [first, second, ..] = ip.segments();
+            let is_documentation =
+                (first == 0x2001 && second == 0xdb8) || (first == 0x3fff && second >> 12 == 0);
+            ip.is_loopback()
+                || ip.is_unique_local()
+                || ip.is_unicast_link_local()
+                || is_documentation
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listening(addresses: &[&str]) -> ServerConfig {
+        let listen = addresses.iter().map(|text| text.parse().unwrap()).collect();
+        ServerConfig { listen, ..ServerConfig::default() }
+    }
+
+    #[test]
+    fn the_default_is_right() {
+        assert_eq!(ServerConfig::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn listen_addresses() {
+        assert_eq!(listening(&[]).check(), Err(ConfigError::NoListenAddress));
+        for bad in ["224.0.1.1:123", "255.255.255.255:123", "[ff02::101]:123"] {
+            let error = listening(&[bad]).check().unwrap_err();
+            assert_eq!(error, ConfigError::ListenAddress(bad.parse().unwrap()));
+        }
+        let twice = listening(&["10.0.0.1:123", "[::]:123", "10.0.0.1:123"]).check();
+        assert!(matches!(twice, Err(ConfigError::ListenTwice(_))));
+        let message = listening(&["[::ffff:10.0.0.1]:123"]).check().unwrap_err().to_string();
+        assert!(message.ends_with("write it as --listen 10.0.0.1:123"), "{message}");
+        assert_eq!(listening(&["127.0.0.1:0", "127.0.0.1:0"]).check(), Ok(()));
+        assert_eq!(listening(&["[fe80::1%2]:123"]).check(), Ok(()));
+        let message = listening(&["[fe80::1]:123"]).check().unwrap_err().to_string();
+        assert!(message.ends_with("as in --listen '[fe80::1%2]:123'"), "{message}");
+    }
+
+    #[test]
+    fn values_out_of_range() {
+        let check = |change: fn(&mut ServerConfig)| {
+            let mut config = ServerConfig::default();
+            change(&mut config);
+            config.check()
+        };
+        assert_eq!(check(|c| c.stratum = 0), Err(ConfigError::Stratum(0)));
+        assert_eq!(check(|c| c.stratum = 16), Err(ConfigError::Stratum(16)));
+        assert_eq!(check(|c| c.threads = 0), Err(ConfigError::Threads(0)));
+        assert!(check(|c| c.root_delay = Span::from_ns(-1)).is_err());
+        assert!(check(|c| c.root_dispersion = Some(Span::from_ns(-1))).is_err());
+        assert!(check(|c| c.page_life = Duration::from_millis(100)).is_err());
+        assert!(check(|c| c.page_life = Duration::from_secs(3)).is_err());
+        assert!(check(|c| c.test_drift_ppb = 100_000_001).is_err());
+        assert!(check(|c| c.test_drift_ppb = i64::MIN).is_err());
+        assert!(check(|c| c.test_offset = Span::from_ns(i64::MIN)).is_err());
+    }
+
+    #[test]
+    fn wrong_time_stays_out_of_public() {
+        let tested = |address: &str, offset_ns, test_drift_ppb| {
+            let test_offset = Span::from_ns(offset_ns);
+            ServerConfig { test_offset, test_drift_ppb, ..listening(&[address]) }.check()
+        };
+        let out_of_reach = [
+            "127.0.0.1:123",
+            "10.1.2.3:123",
+            "172.31.0.1:123",
+            "192.168.0.1:123",
+            "169.254.0.1:123",
+            "192.0.2.1:123",
+            "198.51.100.1:123",
+            "203.0.113.1:123",
+            "[::1]:123",
+            "[fd00::1]:123",
+            "[fe80::1%2]:123",
+            "[2001:db8::1]:123",
+            "[3fff:fff::1]:123",
+        ];
+        for address in out_of_reach {
+            assert_eq!(tested(address, 1, 0), Ok(()), "{address}");
+            assert_eq!(tested(address, 0, -1), Ok(()), "{address}");
+        }
+        let public = [
+            "0.0.0.0:123",
+            "[::]:123",
+            "8.8.8.8:123",
+            "172.32.0.1:123",
+            "[2001:db9::1]:123",
+            "[2600::1]:123",
+            "[3fff:1000::1]:123",
+        ];
+        for address in public {
+            let refused = ConfigError::TestInPublic(address.parse().unwrap());
+            assert_eq!(tested(address, 1, 0), Err(refused.clone()), "{address}");
+            assert_eq!(tested(address, 0, 1), Err(refused), "{address}");
+            assert_eq!(tested(address, 0, 0), Ok(()), "{address}");
+        }
+    }
+
+    #[test]
+    fn reference_identifiers() {
+        let id = |stratum, reference_id| {
+            ServerConfig { stratum, reference_id, ..ServerConfig::default() }.reference_id()
+        };
+        assert_eq!(id(1, None), *b"LOCL");
+        assert_eq!(id(2, None), [127, 127, 1, 1]);
+        assert_eq!(id(1, Some(*b"PPS\0")), *b"PPS\0");
+    }
+
+    #[test]
+    fn messages_are_one_line() {
+        let public = ConfigError::TestInPublic("0.0.0.0:123".parse().unwrap()).to_string();
+        assert!(
+            public.contains("which 0.0.0.0:123 could give to strangers; listen on"),
+            "{public}"
+        );
+        assert!(!public.contains('\n'));
+    }
+}

@@ -1,0 +1,248 @@
+//! What the server answers, as a pure function of the request, its source, the clock page and the
+//! receive timestamp. It reads no clock, keeps no state, and leaves one field of the reply open:
+//! the transmit timestamp, which is filled in as late as it can be.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use horolog_time::NtpTimestamp;
+use horolog_wire::ntp::{HEADER_LEN, Header, Mode, PORT};
+
+use crate::Page;
+
+/// The versions that have the layout of version 4: RFC 1059, RFC 1119, RFC 1305, RFC 5905.
+const VERSIONS: std::ops::RangeInclusive<u8> = 1..=4;
+
+/// What to do about a datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Send this back, 48 bytes, with the transmit timestamp put in.
+    Reply(Header),
+    /// Send nothing.
+    Ignore(Reason),
+}
+
+/// Why a datagram is not answered.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(usize)]
+pub enum Reason {
+    /// Shorter than a header, or what follows the header cannot be extension fields and a message
+    /// authentication code, which come in words of 32 bits.
+    Length,
+    /// A version other than 1 to 4.
+    Version,
+    /// Not a client's request: an answer to it could start two servers answering one another, or
+    /// serve as an amplifier (modes 6 and 7).
+    Mode,
+    /// From port 0, which cannot be answered, or from an address that names no single host.
+    Source,
+}
+
+impl Reason {
+    /// Every reason, each at the index that it has as a number.
+    pub const ALL: [Self; Self::COUNT] = [Self::Length, Self::Version, Self::Mode, Self::Source];
+    /// How many there are.
+    pub const COUNT: usize = 4;
+
+    /// Its name in counters.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Length => "length",
+            Self::Version => "version",
+            Self::Mode => "mode",
+            Self::Source => "source",
+        }
+    }
+}
+
+/// Judges the payload of a UDP datagram that came from `source` at `received` (T2).
+///
+/// Extension fields and message authentication codes are passed over: the reply is 48 bytes and
+/// authenticates nothing, so a client that asked for authentication drops it, as it must. No reply
+/// is longer than its request.
+#[must_use]
+pub fn decide(request: &[u8], source: SocketAddr, page: &Page, received: NtpTimestamp) -> Verdict {
+    let Ok((request, rest)) = Header::parse(request) else {
+        return Verdict::Ignore(Reason::Length);
+    };
+    match objection(&request, rest, source) {
+        Some(reason) => Verdict::Ignore(reason),
+        None => Verdict::Reply(reply(&request, page, received)),
+    }
+}
+
+fn objection(request: &Header, rest: &[u8], source: SocketAddr) -> Option<Reason> {
+    if !rest.len().is_multiple_of(4) {
+        Some(Reason::Length)
+    } else if !VERSIONS.contains(&request.version) {
+        Some(Reason::Version)
+    } else if !is_client(request, source.port()) {
+        Some(Reason::Mode)
+    } else if source.port() == 0 || !names_one_host(source.ip()) {
+        Some(Reason::Source)
+    } else {
+        None
+    }
+}
+
+/// Version 1 had no mode field; its three bits are zero, and a client is told from a peer by its
+/// port, which is not 123 (RFC 1059, appendix B and section 3; RFC 1305, appendix D).
+fn is_client(request: &Header, source_port: u16) -> bool {
+    match request.mode {
+        Mode::Client => true,
+        Mode::Reserved => request.version == 1 && source_port != PORT,
+        _ => false,
+    }
+}
+
+fn names_one_host(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    !(ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST))
+}
+
+fn reply(request: &Header, page: &Page, received: NtpTimestamp) -> Header {
+    let variables = &page.variables;
+    Header {
+        leap: variables.leap,
+        version: request.version,
+        mode: Mode::Server,
+        stratum: variables.stratum,
+        poll: request.poll,
+        precision: variables.precision,
+        root_delay: variables.root_delay,
+        root_dispersion: variables.root_dispersion,
+        reference_id: variables.reference_id,
+        reference: variables.reference,
+        origin: request.transmit,
+        receive: received,
+        transmit: NtpTimestamp::UNKNOWN,
+    }
+}
+
+const _: () = assert!(HEADER_LEN == 48);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::page::tests::page;
+
+    const RECEIVED: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_0000);
+
+    fn client() -> SocketAddr {
+        "192.0.2.7:40000".parse().unwrap()
+    }
+
+    fn packet(version: u8, mode: u8, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len.max(HEADER_LEN)];
+        Header::request(version, NtpTimestamp::from_bits(0x0102_0304_0506_0708)).emit(&mut bytes);
+        bytes[0] = bytes[0] & !7 | mode;
+        bytes[2] = 10;
+        bytes.truncate(len);
+        bytes
+    }
+
+    fn judge(bytes: &[u8], source: SocketAddr) -> Verdict {
+        decide(bytes, source, &page(), RECEIVED)
+    }
+
+    #[test]
+    fn a_request_of_each_version_is_answered_in_that_version() {
+        for version in 1..=4 {
+            let Verdict::Reply(reply) = judge(&packet(version, 3, 48), client()) else {
+                panic!("version {version} was ignored");
+            };
+            assert_eq!((reply.version, reply.mode), (version, Mode::Server));
+            assert_eq!((reply.leap, reply.stratum, reply.poll), (page().variables.leap, 1, 10));
+            assert_eq!((reply.precision, &reply.reference_id), (-25, b"PPS\0"));
+            assert_eq!(reply.root_delay, page().variables.root_delay);
+            assert_eq!(reply.root_dispersion, page().variables.root_dispersion);
+            assert_eq!(reply.reference, page().variables.reference);
+            assert_eq!(reply.origin.to_bits(), 0x0102_0304_0506_0708);
+            assert_eq!((reply.receive, reply.transmit), (RECEIVED, NtpTimestamp::UNKNOWN));
+        }
+    }
+
+    #[test]
+    fn other_versions_are_ignored() {
+        for version in [0, 5, 6, 7] {
+            let verdict = judge(&packet(version, 3, 48), client());
+            assert_eq!(verdict, Verdict::Ignore(Reason::Version), "version {version}");
+        }
+    }
+
+    #[test]
+    fn other_modes_are_ignored() {
+        for mode in [0, 1, 2, 4, 5, 6, 7] {
+            let verdict = judge(&packet(4, mode, 48), client());
+            assert_eq!(verdict, Verdict::Ignore(Reason::Mode), "mode {mode}");
+        }
+    }
+
+    #[test]
+    fn version_1_without_a_mode_is_a_client_unless_its_port_is_123() {
+        assert!(matches!(judge(&packet(1, 0, 48), client()), Verdict::Reply(_)));
+        let server = "192.0.2.7:123".parse().unwrap();
+        assert_eq!(judge(&packet(1, 0, 48), server), Verdict::Ignore(Reason::Mode));
+        assert_eq!(judge(&packet(2, 0, 48), client()), Verdict::Ignore(Reason::Mode));
+        assert!(matches!(judge(&packet(1, 3, 48), server), Verdict::Reply(_)));
+    }
+
+    #[test]
+    fn lengths() {
+        for len in [0, 1, 47, 49, 50, 51, 67] {
+            let verdict = judge(&packet(4, 3, len), client());
+            assert_eq!(verdict, Verdict::Ignore(Reason::Length), "{len} bytes");
+        }
+        for len in [48, 52, 68, 72, 1_024] {
+            let verdict = judge(&packet(4, 3, len), client());
+            assert!(matches!(verdict, Verdict::Reply(_)), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn sources_that_cannot_be_answered_are_ignored() {
+        let sources = [
+            "192.0.2.7:0",
+            "0.0.0.0:4000",
+            "224.0.1.1:4000",
+            "255.255.255.255:4000",
+            "[::]:4000",
+            "[ff02::101]:4000",
+            "[::ffff:224.0.1.1]:4000",
+        ];
+        for source in sources {
+            let verdict = judge(&packet(4, 3, 48), source.parse().unwrap());
+            assert_eq!(verdict, Verdict::Ignore(Reason::Source), "{source}");
+        }
+    }
+
+    #[test]
+    fn reasons_stand_at_their_own_index() {
+        for (index, reason) in Reason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, index);
+        }
+    }
+
+    fn any_source() -> impl Strategy<Value = SocketAddr> {
+        (any::<IpAddr>(), any::<u16>()).prop_map(SocketAddr::from)
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_from_anywhere_are_judged(bytes in proptest::collection::vec(any::<u8>(), 0..200),
+                                              source in any_source(), received: u64) {
+            let received = NtpTimestamp::from_bits(received);
+            if let Verdict::Reply(reply) = decide(&bytes, source, &page(), received) {
+                prop_assert!(bytes.len() >= HEADER_LEN, "a reply longer than its request");
+                prop_assert_eq!(&reply.origin.to_bits().to_be_bytes()[..], &bytes[40..48]);
+                prop_assert_eq!(reply.receive, received);
+                let mut emitted = [0; HEADER_LEN];
+                reply.emit(&mut emitted);
+                prop_assert_eq!(judge(&emitted, source), Verdict::Ignore(Reason::Mode),
+                                "a reply that would be answered in turn");
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Tests of the frame model: what is answered, what passes, and that a reply is whole.
+
+use std::net::SocketAddr;
+
+use horolog_wire::checksum::Sum;
+use horolog_wire::ethernet::{self, MacAddress, TYPE_SERVICE_VLAN, TYPE_VLAN, VlanTag};
+use horolog_wire::ipv4;
+use horolog_wire::ntp::{Header, Mode};
+use proptest::prelude::*;
+
+use super::*;
+use crate::page::tests::page;
+
+const RECEIVED: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_0000);
+const TRANSMIT: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_1234);
+const TOKEN: NtpTimestamp = NtpTimestamp::from_bits(0x0102_0304_0506_0708);
+
+fn listen() -> ListenSet {
+    let addresses = ["10.0.0.1:123", "[fd00::1]:123"].map(|text| text.parse().unwrap());
+    ListenSet::resolve(&addresses, &[])
+}
+
+fn judge(frame: &[u8]) -> FrameVerdict {
+    decide_frame(frame, &listen(), &page(), RECEIVED, TRANSMIT)
+}
+
+fn builder(source: &str, destination: &str) -> Builder {
+    Builder {
+        destination_mac: MacAddress([2, 0, 0, 0, 0, 1]),
+        source_mac: MacAddress([2, 0, 0, 0, 0, 9]),
+        vlan: None,
+        source: source.parse().unwrap(),
+        destination: destination.parse().unwrap(),
+    }
+}
+
+fn ipv4_request() -> Builder {
+    builder("10.0.0.9:40000", "10.0.0.1:123")
+}
+
+fn ipv6_request() -> Builder {
+    builder("[fd00::9]:40000", "[fd00::1]:123")
+}
+
+fn build(builder: &Builder, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0; builder.headers_len() + payload.len()];
+    builder.emit(payload, &mut frame);
+    frame
+}
+
+fn ntp_request() -> [u8; HEADER_LEN] {
+    let mut payload = [0; HEADER_LEN];
+    Header::request(4, TOKEN).emit(&mut payload);
+    payload
+}
+
+/// Writes the IPv4 header's checksum anew after a test has changed the header.
+fn mend(frame: &mut [u8]) {
+    let header_len = usize::from(frame[ethernet::HEADER_LEN] & 0xf) * 4;
+    let header = &mut frame[ethernet::HEADER_LEN..][..header_len];
+    header[10..12].fill(0);
+    let sum = Sum::default().bytes(header).finish();
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// A request whose IPv4 header carries `words` words of options (no operation).
+fn with_options(words: u8) -> Vec<u8> {
+    let mut frame = build(&ipv4_request(), &ntp_request());
+    let behind_header = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
+    let options = vec![1; usize::from(words) * 4];
+    frame.splice(behind_header..behind_header, options);
+    frame[ethernet::HEADER_LEN] = 0x45 + words;
+    let total_len = (frame.len() - ethernet::HEADER_LEN) as u16;
+    frame[ethernet::HEADER_LEN + 2..][..2].copy_from_slice(&total_len.to_be_bytes());
+    mend(&mut frame);
+    frame
+}
+
+fn reply_to(frame: &[u8]) -> Vec<u8> {
+    match judge(frame) {
+        FrameVerdict::Transmit(reply) => reply,
+        FrameVerdict::Pass => panic!("passed: {frame:02x?}"),
+    }
+}
+
+/// Checks everything of a reply that does not depend on the system variables.
+fn check(request: &[u8], reply: &[u8]) {
+    let (asked, told) = (UdpFrame::parse(request).unwrap(), UdpFrame::parse(reply).unwrap());
+    assert!(told.checksum_fits(), "UDP checksum");
+    assert!(reply.len() <= request.len(), "longer than the request");
+    assert_eq!(told.ethernet.destination, asked.ethernet.source);
+    assert_eq!(told.ethernet.source, asked.ethernet.destination);
+    assert_eq!(told.ethernet.vlan, asked.ethernet.vlan);
+    assert_eq!((told.source, told.destination), (asked.destination, asked.source));
+    assert_eq!((told.options_len, told.trailer_len), (0, 0));
+    let (header, rest) = Header::parse(told.payload).unwrap();
+    assert!(rest.is_empty());
+    let (question, _) = Header::parse(asked.payload).unwrap();
+    assert_eq!((header.mode, header.version), (Mode::Server, question.version));
+    assert_eq!((header.origin, header.poll), (question.transmit, question.poll));
+    assert_eq!((header.receive, header.transmit), (RECEIVED, TRANSMIT));
+}
+
+#[test]
+fn ipv4_is_answered() {
+    let request = build(&ipv4_request(), &ntp_request());
+    let reply = reply_to(&request);
+    check(&request, &reply);
+    let network = &reply[ethernet::HEADER_LEN..];
+    assert_eq!(network[..4], [0x45, 0, 0, 76]);
+    assert_eq!(network[4..10], [0, 0, 0x40, 0, 64, 17], "id 0, don't fragment, 64 hops, UDP");
+}
+
+#[test]
+fn ipv6_is_answered() {
+    let request = build(&ipv6_request(), &ntp_request());
+    let reply = reply_to(&request);
+    check(&request, &reply);
+    assert_eq!(reply[ethernet::HEADER_LEN..][..8], [0x60, 0, 0, 0, 0, 56, 17, 64]);
+}
+
+#[test]
+fn one_vlan_tag_is_kept_and_two_pass() {
+    for protocol in [TYPE_VLAN, TYPE_SERVICE_VLAN] {
+        let tagged =
+            Builder { vlan: Some(VlanTag { protocol, control: 0x6123 }), ..ipv6_request() };
+        let mut request = build(&tagged, &ntp_request());
+        check(&request, &reply_to(&request));
+        request.splice(12..12, [0x81, 0, 0, 7]);
+        assert_eq!(judge(&request), FrameVerdict::Pass);
+    }
+}
+
+#[test]
+fn ipv4_options_are_left_out_of_the_reply() {
+    for words in 1..=10 {
+        let request = with_options(words);
+        let reply = reply_to(&request);
+        check(&request, &reply);
+        assert_eq!(reply.len(), request.len() - usize::from(words) * 4);
+    }
+}
+
+#[test]
+fn the_udp_checksum_of_the_request_does_not_matter() {
+    let mut request = build(&ipv4_request(), &ntp_request());
+    request[ethernet::HEADER_LEN + ipv4::HEADER_LEN + 6] ^= 0xff;
+    check(&request, &reply_to(&request));
+}
+
+#[test]
+fn group_addresses_pass() {
+    let request = ipv4_request();
+    let group = MacAddress([0x01, 0, 0x5e, 0, 1, 1]);
+    for odd in
+        [Builder { destination_mac: group, ..request }, Builder { source_mac: group, ..request }]
+    {
+        assert_eq!(judge(&build(&odd, &ntp_request())), FrameVerdict::Pass);
+    }
+}
+
+#[test]
+fn sources_that_no_link_can_have_pass() {
+    for source in ["0.1.2.3", "127.0.0.1", "224.0.1.1", "240.0.0.1", "255.255.255.255", "10.0.0.1"]
+    {
+        let request = builder(&format!("{source}:40000"), "10.0.0.1:123");
+        assert_eq!(judge(&build(&request, &ntp_request())), FrameVerdict::Pass, "{source}");
+    }
+    for source in ["::", "::1", "ff02::1", "::ffff:10.0.0.9", "fd00::1"] {
+        let request = builder(&format!("[{source}]:40000"), "[fd00::1]:123");
+        assert_eq!(judge(&build(&request, &ntp_request())), FrameVerdict::Pass, "{source}");
+    }
+    let port_0 = builder("10.0.0.9:0", "10.0.0.1:123");
+    assert_eq!(judge(&build(&port_0, &ntp_request())), FrameVerdict::Pass);
+}
+
+#[test]
+fn other_destinations_pass() {
+    for destination in ["10.0.0.2:123", "10.0.0.1:124"] {
+        let request = builder("10.0.0.9:40000", destination);
+        assert_eq!(judge(&build(&request, &ntp_request())), FrameVerdict::Pass, "{destination}");
+    }
+}
+
+#[test]
+fn other_lengths_pass() {
+    let mut longer = ntp_request().to_vec();
+    longer.extend_from_slice(&[0; 20]);
+    for request in [ipv4_request(), ipv6_request()] {
+        assert_eq!(judge(&build(&request, &longer)), FrameVerdict::Pass, "a request with a MAC");
+        assert_eq!(judge(&build(&request, &longer[..44])), FrameVerdict::Pass, "a short request");
+        let mut frame = build(&request, &ntp_request());
+        frame.push(0);
+        assert_eq!(judge(&frame), FrameVerdict::Pass, "a byte behind the packet");
+        frame.truncate(frame.len() - 2);
+        assert_eq!(judge(&frame), FrameVerdict::Pass, "a byte missing");
+    }
+}
+
+#[test]
+fn fragments_and_broken_headers_pass() {
+    let request = build(&ipv4_request(), &ntp_request());
+    for flags in [0x20, 0x01] {
+        let mut fragment = request.clone();
+        fragment[ethernet::HEADER_LEN + 6] |= flags;
+        mend(&mut fragment);
+        assert_eq!(judge(&fragment), FrameVerdict::Pass);
+    }
+    let mut broken = request;
+    broken[ethernet::HEADER_LEN + 8] ^= 1;
+    assert_eq!(judge(&broken), FrameVerdict::Pass, "a wrong header checksum");
+}
+
+#[test]
+fn what_decide_ignores_passes() {
+    let mut payload = ntp_request();
+    for first_byte in [0x24, 0x03, 0x2b, 0x20, 0x16] {
+        payload[0] = first_byte;
+        let frame = build(&ipv4_request(), &payload);
+        assert_eq!(judge(&frame), FrameVerdict::Pass, "{first_byte:#04x}");
+    }
+}
+
+fn any_request() -> impl Strategy<Value = Vec<u8>> {
+    let payload = proptest::collection::vec(any::<u8>(), HEADER_LEN);
+    (any::<bool>(), any::<Option<u16>>(), any::<u16>(), 1u8..=4, payload).prop_map(
+        |(ipv4, vlan, port, version, mut payload)| {
+            payload[0] = payload[0] & 0xc0 | version << 3 | 3;
+            let mut request = if ipv4 { ipv4_request() } else { ipv6_request() };
+            request.source = SocketAddr::new(request.source.ip(), port.max(1));
+            request.vlan = vlan.map(|control| VlanTag { protocol: TYPE_VLAN, control });
+            build(&request, &payload)
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn every_good_request_gets_a_whole_reply(request in any_request()) {
+        check(&request, &reply_to(&request));
+    }
+
+    #[test]
+    fn a_damaged_request_gets_a_whole_reply_or_none(mut request in any_request(), at: prop::sample::Index, change: u8) {
+        let at = at.index(request.len());
+        request[at] ^= change;
+        if let FrameVerdict::Transmit(reply) = judge(&request) {
+            check(&request, &reply);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_judged(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = judge(&bytes);
+    }
+}

@@ -1,0 +1,83 @@
+//! The addresses that a server answers at, as a set that can be asked for every packet. It holds
+//! concrete addresses only: below the sockets nobody knows which destinations are this machine's,
+//! and a wildcard there would answer packets that are only passing through.
+
+use std::net::{IpAddr, SocketAddr};
+
+/// Concrete addresses and ports, each port with the addresses that it is open on.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ListenSet {
+    addresses: Vec<SocketAddr>,
+}
+
+impl ListenSet {
+    /// The set for the addresses listened on. A wildcard (`0.0.0.0` or `::`) stands for those of
+    /// `local` that are of its family; other addresses stand for themselves.
+    #[must_use]
+    pub fn resolve(listen: &[SocketAddr], local: &[IpAddr]) -> Self {
+        let mut addresses: Vec<SocketAddr> =
+            listen.iter().flat_map(|address| concrete(*address, local)).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        Self { addresses }
+    }
+
+    /// Whether a packet to this address and port is for the server. Scope and flow label do not
+    /// count.
+    #[must_use]
+    pub fn contains(&self, ip: IpAddr, port: u16) -> bool {
+        self.addresses.iter().any(|address| address.ip() == ip && address.port() == port)
+    }
+
+    /// The addresses, sorted, each once.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+}
+
+fn concrete(listen: SocketAddr, local: &[IpAddr]) -> Vec<SocketAddr> {
+    if !listen.ip().is_unspecified() {
+        return vec![SocketAddr::new(listen.ip(), listen.port())];
+    }
+    local
+        .iter()
+        .filter(|ip| ip.is_ipv4() == listen.is_ipv4() && !ip.is_unspecified())
+        .map(|ip| SocketAddr::new(*ip, listen.port()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_wildcard_stands_for_the_local_addresses_of_its_family() {
+        let local = ["10.0.0.1", "fd00::1", "10.0.0.2"].map(|text| text.parse().unwrap());
+        let set = ListenSet::resolve(&addresses(&["0.0.0.0:123"]), &local);
+        assert_eq!(set.addresses(), addresses(&["10.0.0.1:123", "10.0.0.2:123"]));
+        let set = ListenSet::resolve(&addresses(&["[::]:123", "10.0.0.9:456"]), &local);
+        assert!(set.contains("fd00::1".parse().unwrap(), 123));
+        assert!(set.contains("10.0.0.9".parse().unwrap(), 456));
+        assert!(!set.contains("10.0.0.9".parse().unwrap(), 123));
+        assert!(!set.contains("10.0.0.1".parse().unwrap(), 123));
+    }
+
+    #[test]
+    fn no_wildcard_is_left_in_the_set() {
+        let set = ListenSet::resolve(&addresses(&["0.0.0.0:123", "[::]:123"]), &[]);
+        assert!(set.addresses().is_empty());
+        assert!(!set.contains("0.0.0.0".parse().unwrap(), 123));
+    }
+
+    #[test]
+    fn a_scope_does_not_hide_an_address() {
+        let scoped = "[fe80::1%3]:123".parse().unwrap();
+        let set = ListenSet::resolve(&[scoped], &[]);
+        assert!(set.contains("fe80::1".parse().unwrap(), 123));
+    }
+}

@@ -1,0 +1,259 @@
+//! A running server: sockets, their threads, the clock thread and the status socket, started
+//! together and stopped together.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use horolog_io::UdpError;
+use horolog_sys::clock::MonotonicClock;
+use horolog_sys::memory::resident_bytes;
+use horolog_time::Span;
+use serde::Serialize;
+
+use crate::clock::{ClockThread, look};
+use crate::engine::{Listeners, SocketEngine};
+use crate::page::{self, PageReader, PageSink};
+use crate::renewal::Renewal;
+use crate::status::{StatusError, StatusSocket};
+use crate::worker::Surroundings;
+use crate::xdp::{BodyError, XdpBody, XdpPlace, XdpTotals};
+use crate::{ClockHealth, ConfigError, Engine, ServerConfig, Totals, precision};
+
+/// Why a server did not start; its text is one line for the user. Nothing is left behind.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration is not right.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The port is taken.
+    #[error(
+        "address {0} is in use by another process (ss -ulpn 'sport = :{port}' names it); \
+         choose another with --listen",
+        port = .0.port()
+    )]
+    InUse(SocketAddr),
+    /// A socket could not be opened.
+    #[error(transparent)]
+    Listen(UdpError),
+    /// The kernel does not answer, and was told to.
+    #[error(transparent)]
+    Xdp(#[from] BodyError),
+    /// The status socket could not be made.
+    #[error(transparent)]
+    Status(#[from] StatusError),
+    /// A thread could not be started.
+    #[error("cannot start a thread: {0}; see the limits on processes and memory (ulimit -a)")]
+    Thread(#[source] io::Error),
+}
+
+impl From<UdpError> for StartError {
+    fn from(error: UdpError) -> Self {
+        match error {
+            UdpError::InUse(address) => Self::InUse(address),
+            other => Self::Listen(other),
+        }
+    }
+}
+
+/// What a server tells about itself: the JSON object of `horolog status`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Status {
+    /// Name and version of this format.
+    pub schema: &'static str,
+    /// Process identifier.
+    pub pid: u32,
+    /// Time since the start, in seconds.
+    pub uptime_s: f64,
+    /// Addresses listened on.
+    pub listen: Vec<SocketAddr>,
+    /// The bodies that answer: `socket`, or `xdp` for both.
+    pub engine: &'static str,
+    /// Why XDP does not answer, where it was wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without_xdp: Option<String>,
+    /// Where XDP answers.
+    pub xdp_places: Vec<XdpPlace>,
+    /// Threads for each address.
+    pub threads: usize,
+    /// How they share the work.
+    pub dispatch: &'static str,
+    /// Leap indicator: 0 none, 1 insert, 2 delete, 3 unsynchronised.
+    pub leap: u8,
+    /// Stratum; 16 means unsynchronised.
+    pub stratum: u8,
+    /// Precision of the clock, log2 of seconds.
+    pub precision: i8,
+    /// Reference identifier, as a packet carries it.
+    pub reference_id: [u8; 4],
+    /// Delay to the reference clock, in nanoseconds.
+    pub root_delay_ns: i64,
+    /// Dispersion to the reference clock, in nanoseconds.
+    pub root_dispersion_ns: i64,
+    /// How far the served time is ahead of the system clock on purpose, in nanoseconds.
+    pub test_offset_ns: i64,
+    /// How fast that grows on purpose, in parts per billion.
+    pub test_drift_ppb: i64,
+    /// How the renewing of the clock page goes.
+    pub clock: ClockHealth,
+    /// What the socket body counted.
+    pub counters: Totals,
+    /// What the XDP body counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xdp_counters: Option<XdpTotals>,
+    /// Memory resident, in bytes; absent when the system does not tell.
+    pub resident_bytes: Option<u64>,
+}
+
+const SCHEMA: &str = "horolog.status/1";
+
+/// The parts that the status thread reads while they run.
+#[derive(Debug)]
+struct Running {
+    config: ServerConfig,
+    listen: Vec<SocketAddr>,
+    started: Instant,
+    page: PageReader,
+    without_xdp: Option<String>,
+    // Fields are dropped in this order: nothing answers any more when the clock ends.
+    xdp: Option<XdpBody>,
+    sockets: SocketEngine,
+    clock: ClockThread,
+}
+
+impl Running {
+    fn status(&self) -> Status {
+        let variables = self.page.read().variables;
+        Status {
+            schema: SCHEMA,
+            pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            listen: self.listen.clone(),
+            engine: if self.xdp.is_some() { "xdp" } else { "socket" },
+            without_xdp: self.without_xdp.clone(),
+            xdp_places: self.xdp.as_ref().map(XdpBody::places).unwrap_or_default(),
+            threads: self.config.threads,
+            dispatch: self.config.dispatch.name(),
+            leap: variables.leap as u8,
+            stratum: variables.stratum,
+            precision: variables.precision,
+            reference_id: variables.reference_id,
+            root_delay_ns: variables.root_delay.to_span().as_ns(),
+            root_dispersion_ns: variables.root_dispersion.to_span().as_ns(),
+            test_offset_ns: self.config.test_offset.as_ns(),
+            test_drift_ppb: self.config.test_drift_ppb,
+            clock: self.clock.health(),
+            counters: self.sockets.totals(),
+            xdp_counters: self.xdp.as_ref().map(XdpBody::totals),
+            resident_bytes: resident_bytes().ok(),
+        }
+    }
+
+    fn answer(&self) -> String {
+        // Numbers and lists of numbers under string keys always serialise.
+        let mut text = serde_json::to_string(&self.status()).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+}
+
+/// A running server. Dropping it stops it.
+#[derive(Debug)]
+pub struct Server {
+    // Dropped first, so that the status thread's hold on the rest is gone when the rest goes.
+    status: Option<StatusSocket>,
+    running: Arc<Running>,
+}
+
+impl Server {
+    /// Opens everything that was asked for, and answers from then on.
+    pub fn start(config: &ServerConfig) -> Result<Self, StartError> {
+        config.check()?;
+        let started = Instant::now();
+        let listeners = Listeners::open(config)?;
+        let listen = listeners.addresses();
+
+        let first = look();
+        let mut renewal = Renewal::new(config, precision::measure(&MonotonicClock), &first);
+        let (writer, page) = page::shared(&renewal.page(&first));
+        let mut sinks: Vec<Box<dyn PageSink>> = vec![Box::new(writer)];
+        let (xdp, without_xdp) = start_xdp(config, &listen, &mut sinks)?;
+        let clock = ClockThread::start(renewal, sinks).map_err(StartError::Thread)?;
+
+        let surroundings = Surroundings {
+            page: page.clone(),
+            stop: Arc::new(AtomicBool::new(false)),
+            age_max: Span::from_ns(config.page_life.as_nanos() as i64),
+        };
+        let sockets =
+            SocketEngine::start(listeners, config, &surroundings).map_err(StartError::Thread)?;
+
+        let config = config.clone();
+        let status_socket = config.status_socket.clone();
+        let running =
+            Arc::new(Running { config, listen, started, page, without_xdp, xdp, sockets, clock });
+        let asked = Arc::clone(&running);
+        let status = status_socket
+            .map(|path| StatusSocket::start(path, move || asked.answer()))
+            .transpose()?;
+        Ok(Self { status, running })
+    }
+
+    /// The addresses listened on, with the ports that the kernel chose where 0 was asked for.
+    #[must_use]
+    pub fn listen(&self) -> &[SocketAddr] {
+        &self.running.listen
+    }
+
+    /// What the socket body counted so far.
+    #[must_use]
+    pub fn counters(&self) -> Totals {
+        self.running.sockets.totals()
+    }
+
+    /// What `horolog status` prints.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.running.status()
+    }
+
+    /// Whether a thread has ended that should not have; the server is then of no use and better
+    /// stopped.
+    #[must_use]
+    pub fn has_died(&self) -> bool {
+        self.running.sockets.has_died() || self.running.clock.has_died()
+    }
+
+    /// Stops answering within a second and returns the last state.
+    #[allow(clippy::must_use_candidate, reason = "the state is a by-product of stopping")]
+    pub fn stop(self) -> Status {
+        drop(self.status);
+        self.running.sockets.stop();
+        self.running.status()
+    }
+}
+
+/// Starts the XDP body as far as it is wanted, and says why not where `auto` does without.
+fn start_xdp(
+    config: &ServerConfig,
+    listen: &[SocketAddr],
+    sinks: &mut Vec<Box<dyn PageSink>>,
+) -> Result<(Option<XdpBody>, Option<String>), BodyError> {
+    if config.engine == Engine::Socket {
+        return Ok((None, None));
+    }
+    match XdpBody::start(config, listen) {
+        Ok((body, sink)) => {
+            sinks.push(sink);
+            Ok((Some(body), None))
+        }
+        Err(error) if config.engine == Engine::Auto => Ok((None, Some(error.to_string()))),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

@@ -1,0 +1,262 @@
+//! The server's body in the kernel: where it is attached, what it is told of the clock and of this
+//! machine's addresses, and what it counted. What it answers is decided by [`crate::decide`] and
+//! modelled by [`crate::decide_frame`]; nothing here decides it again.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use horolog_sys::netlink::{InterfaceAddress, Link, Netlink, NetlinkError};
+use horolog_xdp::{
+    AttachMode, ClockEdition, ClockWriter, Interface, PassedReason, ReplyPath, Responder, XdpError,
+};
+use serde::Serialize;
+
+use crate::page::{Page, PageSink};
+use crate::{ListenSet, ServerConfig, XdpReply};
+
+/// How often this machine's addresses are looked up again, where a wildcard stands for them.
+const ADDRESSES_EVERY: Duration = Duration::from_secs(1);
+
+/// Why the kernel does not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// The kernel refused a program, or a place for it.
+    #[error(transparent)]
+    Xdp(#[from] XdpError),
+    /// An interface, or this machine's addresses, could not be looked up.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// An interface was named that cannot carry requests to the addresses listened on.
+    #[error(
+        "interface '{0}' carries no Ethernet, so XDP cannot answer there; leave it out of \
+         --interface or use --engine socket"
+    )]
+    NotEthernet(String),
+    /// No interface fits the addresses listened on.
+    #[error(
+        "no interface that is up and carries Ethernet has an address listened on, so XDP has no \
+         place; name one with --interface"
+    )]
+    NoInterface,
+}
+
+/// Where XDP answers, as `horolog status` tells it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct XdpPlace {
+    /// The interface.
+    pub interface: String,
+    /// `native` or `generic`.
+    pub mode: &'static str,
+}
+
+/// What the XDP body counted, as `horolog status` tells it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct XdpTotals {
+    /// Requests over IPv4 that were answered.
+    pub answered_ipv4: u64,
+    /// Requests over IPv6 that were answered.
+    pub answered_ipv6: u64,
+    /// Frames that went on to the network stack, by reason.
+    pub passed: Passed,
+}
+
+impl XdpTotals {
+    /// Requests that were answered.
+    #[must_use]
+    pub const fn answered(&self) -> u64 {
+        self.answered_ipv4 + self.answered_ipv6
+    }
+}
+
+/// Frames that went on to the network stack, by reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Passed {
+    /// Not for an address and port served here.
+    pub not_ntp: u64,
+    /// Lengths or the IPv4 checksum do not fit, or there are trailing bytes.
+    pub malformed: u64,
+    /// Pieces of packets.
+    pub fragment: u64,
+    /// A source that must not be answered, or a group address.
+    pub address: u64,
+    /// Not exactly one NTP header.
+    pub length: u64,
+    /// A version or mode that is not a plain client request.
+    pub request: u64,
+    /// The clock page had expired.
+    pub no_clock: u64,
+}
+
+/// The XDP body in place; dropping it takes the program off every interface.
+pub(crate) struct XdpBody {
+    responder: Arc<Responder>,
+}
+
+impl std::fmt::Debug for XdpBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("XdpBody").field("places", &self.places()).finish_non_exhaustive()
+    }
+}
+
+impl XdpBody {
+    /// Loads the program and attaches it to the interfaces that the configuration names, or to all
+    /// that have an address listened on. It answers once the sink that comes with it is given pages.
+    pub(crate) fn start(
+        config: &ServerConfig,
+        listen: &[SocketAddr],
+    ) -> Result<(Self, Box<dyn PageSink>), BodyError> {
+        let mut netlink = Netlink::open()?;
+        let addresses = netlink.addresses()?;
+        let links = links(&mut netlink, listen, &config.interfaces, &addresses)?;
+        let mode = if config.xdp_generic { AttachMode::Generic } else { AttachMode::Native };
+        let (mut responder, clock) = Responder::load()?;
+        for link in links {
+            let path = reply_path(config.xdp_reply, &link);
+            responder.attach(&Interface { index: link.index, name: link.name }, mode, path)?;
+        }
+        let responder = Arc::new(responder);
+        let listeners = Listeners { listen: listen.to_vec(), known: BTreeSet::new() };
+        let mut sink =
+            Sink { clock, responder: Arc::clone(&responder), netlink, listeners, looked: None };
+        sink.listen(&addresses)?;
+        Ok((Self { responder }, Box::new(sink)))
+    }
+
+    /// Where it answers.
+    pub(crate) fn places(&self) -> Vec<XdpPlace> {
+        let place = |attachment: &horolog_xdp::Attachment| XdpPlace {
+            interface: attachment.interface().name.clone(),
+            mode: mode_name(attachment.mode()),
+        };
+        self.responder.attachments().iter().map(place).collect()
+    }
+
+    /// What was counted so far.
+    pub(crate) fn totals(&self) -> XdpTotals {
+        let counts = self.responder.counts();
+        let mut passed = Passed::default();
+        for (reason, count) in PassedReason::ALL.into_iter().zip(counts.passed) {
+            let field = match reason {
+                PassedReason::NotNtp => &mut passed.not_ntp,
+                PassedReason::Malformed => &mut passed.malformed,
+                PassedReason::Fragment => &mut passed.fragment,
+                PassedReason::Address => &mut passed.address,
+                PassedReason::Length => &mut passed.length,
+                PassedReason::Request => &mut passed.request,
+                PassedReason::NoClock => &mut passed.no_clock,
+            };
+            *field = count;
+        }
+        let (answered_ipv4, answered_ipv6) = (counts.answered_ipv4, counts.answered_ipv6);
+        XdpTotals { answered_ipv4, answered_ipv6, passed }
+    }
+}
+
+const fn mode_name(mode: AttachMode) -> &'static str {
+    match mode {
+        AttachMode::Native => "native",
+        AttachMode::Generic => "generic",
+    }
+}
+
+/// The interfaces called `names`, or all that have an address listened on.
+fn links(
+    netlink: &mut Netlink,
+    listen: &[SocketAddr],
+    names: &[String],
+    addresses: &[InterfaceAddress],
+) -> Result<Vec<Link>, BodyError> {
+    let chosen: Vec<Link> = if names.is_empty() {
+        let carries = |link: &Link| {
+            let own: Vec<IpAddr> = addresses
+                .iter()
+                .filter(|address| address.index == link.index)
+                .map(|address| address.prefix.address())
+                .collect();
+            ListenSet::resolve(listen, &own).addresses().iter().any(|at| own.contains(&at.ip()))
+        };
+        let links = netlink.links()?;
+        links.into_iter().filter(|link| link.up && is_ethernet(link) && carries(link)).collect()
+    } else {
+        let links: Result<_, _> = names.iter().map(|name| netlink.link_by_name(name)).collect();
+        links?
+    };
+    if let Some(link) = chosen.iter().find(|link| !is_ethernet(link)) {
+        return Err(BodyError::NotEthernet(link.name.clone()));
+    }
+    if chosen.is_empty() {
+        return Err(BodyError::NoInterface);
+    }
+    Ok(chosen)
+}
+
+fn reply_path(wanted: XdpReply, link: &Link) -> ReplyPath {
+    match wanted {
+        XdpReply::Auto if link.kind.as_deref() == Some("veth") => ReplyPath::Redirect,
+        XdpReply::Auto | XdpReply::Transmit => ReplyPath::Transmit,
+        XdpReply::Redirect => ReplyPath::Redirect,
+    }
+}
+
+/// The loopback interface has a MAC address of zeroes.
+fn is_ethernet(link: &Link) -> bool {
+    link.mac.is_some_and(|mac| mac != [0; 6])
+}
+
+/// What is listened on, and the concrete addresses that the program knows of.
+struct Listeners {
+    listen: Vec<SocketAddr>,
+    known: BTreeSet<SocketAddr>,
+}
+
+/// Hands pages to the program, and tells it when this machine's addresses change.
+struct Sink {
+    clock: ClockWriter,
+    responder: Arc<Responder>,
+    netlink: Netlink,
+    listeners: Listeners,
+    looked: Option<Instant>,
+}
+
+impl Sink {
+    fn listen(&mut self, addresses: &[InterfaceAddress]) -> Result<(), XdpError> {
+        let own: Vec<IpAddr> = addresses.iter().map(|own| own.prefix.address()).collect();
+        let set = ListenSet::resolve(&self.listeners.listen, &own);
+        let wanted: BTreeSet<SocketAddr> = set.addresses().iter().copied().collect();
+        let known = &mut self.listeners.known;
+        known.difference(&wanted).try_for_each(|&gone| self.responder.unlisten(gone))?;
+        wanted.difference(known).try_for_each(|&new| self.responder.listen(new))?;
+        *known = wanted;
+        self.looked = Some(Instant::now());
+        Ok(())
+    }
+
+    fn has_wildcard(&self) -> bool {
+        self.listeners.listen.iter().any(|address| address.ip().is_unspecified())
+    }
+}
+
+impl PageSink for Sink {
+    fn publish(&mut self, page: &Page) -> io::Result<()> {
+        let variables = &page.variables;
+        self.clock.publish(&ClockEdition {
+            timebase: page.timebase,
+            leap: variables.leap as u8,
+            stratum: variables.stratum,
+            precision: variables.precision,
+            root_delay: variables.root_delay.to_bits(),
+            root_dispersion: variables.root_dispersion.to_bits(),
+            reference_id: variables.reference_id,
+            reference: variables.reference.to_bits(),
+        });
+        let due = self.looked.is_none_or(|looked| looked.elapsed() >= ADDRESSES_EVERY);
+        if due && self.has_wildcard() {
+            let addresses = self.netlink.addresses().map_err(io::Error::other)?;
+            self.listen(&addresses).map_err(io::Error::other)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! Simulated servers and generators for the tests of the search.
+
+use std::time::Duration;
+
+use super::{Search, SearchConfig, SearchOutcome, Step, TrialOutcome};
+
+/// A sequence of pseudo-random numbers: `SplitMix64` (Steele, Lea, Flood, 2014).
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 to below 1.
+    pub(super) fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// What a hard capacity loses: all that is above it.
+pub(super) fn beyond(capacity: f64) -> impl Fn(f64) -> f64 {
+    move |rate| (1.0 - capacity / rate).max(0.0)
+}
+
+/// The outcome of a trial that loses this share and reaches its rate.
+pub(super) fn outcome(rate: f64, duration: Duration, loss: f64) -> TrialOutcome {
+    let sent = (rate * duration.as_secs_f64()).round();
+    TrialOutcome {
+        offered_rate: rate,
+        achieved_rate: rate,
+        sent: sent as u64,
+        lost: (sent * loss).ceil() as u64,
+        duration,
+    }
+}
+
+/// Runs a search to its end, with every trial made by `trial`.
+pub(super) fn run(
+    config: SearchConfig,
+    mut trial: impl FnMut(f64, Duration) -> TrialOutcome,
+) -> SearchOutcome {
+    let mut search = Search::new(config).unwrap();
+    for _ in 0..=config.max_trials {
+        match search.next() {
+            Step::Trial { rate, duration } => {
+                assert!((config.min_rate..=config.max_rate).contains(&rate));
+                search.record(&trial(rate, duration));
+            }
+            Step::Done(outcome) => return outcome,
+        }
+    }
+    panic!("the search did not end: {search:?}");
+}
+
+pub(super) fn run_loss(config: SearchConfig, loss: impl Fn(f64) -> f64) -> SearchOutcome {
+    run(config, |rate, duration| outcome(rate, duration, loss(rate)))
+}
+
+/// The outcome when the generator cannot send more than `limit`.
+pub(super) fn limited(
+    rate: f64,
+    duration: Duration,
+    limit: f64,
+    loss: impl Fn(f64) -> f64,
+) -> TrialOutcome {
+    let achieved = rate.min(limit);
+    TrialOutcome { offered_rate: rate, ..outcome(achieved, duration, loss(achieved)) }
+}

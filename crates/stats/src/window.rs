@@ -1,0 +1,221 @@
+//! Tells the first reply to a request from a duplicate, with one bit for each request in flight.
+//!
+//! The sender opens each sequence number as it sends it; the receiver marks it when a reply comes.
+//! The bits form a ring, so memory stays bounded however long the run. What left the ring is said to
+//! be outside, never guessed at. Late replies are not judged here: that takes a clock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use thiserror::Error;
+
+/// Sequence numbers that share a word, and so are forgotten together.
+const WORD_BITS: u64 = 64;
+
+/// The most bits that a window may have: 2^33, one gibibyte.
+const MAX_BITS: u64 = 1 << 33;
+
+/// What marking a sequence number found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// The first reply to this request.
+    First,
+    /// This request had been marked before.
+    Duplicate,
+    /// The number was not opened yet, or was opened so long ago that its bit may serve another
+    /// request. Nothing was marked.
+    Outside,
+}
+
+/// A window of the asked reach would not fit in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a duplicate window over {reach} requests is too large: lower the rate or the late limit")]
+pub struct WindowTooLarge {
+    /// The reach that was asked for, in requests.
+    pub reach: u64,
+}
+
+/// A ring of bits over the latest sequence numbers, shared by one sender and any number of
+/// receivers.
+///
+/// # When it is valid
+///
+/// A reply is recognised while fewer than `reach` further requests have been opened after its own.
+/// So choose `reach` above rate × the age at which a reply counts as late, and judge lateness first.
+/// The ring holds twice the reach: a number is refused as [`Mark::Outside`] half a ring before its
+/// bit is reused, and a receiver that is stopped between its check and its mark still has that half
+/// to wake up in.
+///
+/// # Ordering
+///
+/// Only the sender moves the horizon. It clears a word, then publishes the horizon past it with
+/// release ordering, then sends the packets that use the word. A receiver loads the horizon with
+/// acquire ordering; whenever it finds its number below, the clearing happened before its mark and
+/// cannot wipe it out. The reply came after the request through the kernel, whose queues order
+/// memory, so a receiver does not see a horizon older than the packet that it holds. The marks
+/// themselves are atomic read-modify-write operations on one word and need no order among each
+/// other.
+#[derive(Debug)]
+pub struct SeenWindow {
+    words: Box<[AtomicU64]>,
+    /// One past the last sequence number whose word is cleared; a multiple of [`WORD_BITS`].
+    horizon: AtomicU64,
+}
+
+impl SeenWindow {
+    /// A window that recognises a reply until `reach` further requests have been opened.
+    pub fn new(reach: u64) -> Result<Self, WindowTooLarge> {
+        let bits = reach
+            .checked_add(WORD_BITS)
+            .and_then(|bits| bits.checked_mul(2)?.checked_next_power_of_two())
+            .filter(|&bits| bits <= MAX_BITS)
+            .ok_or(WindowTooLarge { reach })?;
+        let words = (0..bits / WORD_BITS).map(|_| AtomicU64::new(0)).collect();
+        Ok(Self { words, horizon: AtomicU64::new(0) })
+    }
+
+    /// How many sequence numbers below the horizon are accepted: half of the ring.
+    fn accepted(&self) -> u64 {
+        self.words.len() as u64 * WORD_BITS / 2
+    }
+
+    fn word(&self, seq: u64) -> &AtomicU64 {
+        &self.words[(seq / WORD_BITS) as usize & (self.words.len() - 1)]
+    }
+
+    /// Makes room for `seq`, before its request is sent.
+    ///
+    /// Numbers start near 0 and never fall; skipping some is allowed. One call in 64 clears a word;
+    /// the others only compare. Call it from one thread.
+    #[inline]
+    pub fn open(&self, seq: u64) {
+        let mut horizon = self.horizon.load(Ordering::Relaxed);
+        while seq >= horizon {
+            self.word(horizon).store(0, Ordering::Relaxed);
+            horizon += WORD_BITS;
+            self.horizon.store(horizon, Ordering::Release);
+        }
+    }
+
+    /// Marks the request `seq` as answered and says whether it had been already.
+    #[inline]
+    pub fn mark(&self, seq: u64) -> Mark {
+        let age = self.horizon.load(Ordering::Acquire).checked_sub(seq);
+        if !age.is_some_and(|age| (1..=self.accepted()).contains(&age)) {
+            return Mark::Outside;
+        }
+        let bit = 1 << (seq % WORD_BITS);
+        if self.word(seq).fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+            Mark::First
+        } else {
+            Mark::Duplicate
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::atomic::AtomicU64;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn second_reply_is_a_duplicate() {
+        let window = SeenWindow::new(100).unwrap();
+        window.open(0);
+        assert_eq!(window.mark(0), Mark::First);
+        assert_eq!(window.mark(0), Mark::Duplicate);
+    }
+
+    #[test]
+    fn a_number_never_opened_is_outside() {
+        let window = SeenWindow::new(100).unwrap();
+        assert_eq!(window.mark(0), Mark::Outside);
+        window.open(70);
+        assert_eq!(window.mark(128), Mark::Outside);
+        assert_eq!(window.mark(u64::MAX), Mark::Outside);
+    }
+
+    #[test]
+    fn the_whole_reach_is_recognised_and_nothing_twice_as_old() {
+        for reach in [0, 1, 63, 64, 65, 1_000] {
+            let window = SeenWindow::new(reach).unwrap();
+            let newest = 50_003;
+            for seq in 0..=newest {
+                window.open(seq);
+            }
+            assert_eq!(window.mark(newest - reach), Mark::First, "reach {reach}");
+            assert_eq!(window.mark(newest - 4 * (reach + 64)), Mark::Outside, "reach {reach}");
+        }
+    }
+
+    #[test]
+    fn half_a_ring_stays_free_for_a_receiver_that_was_stopped() {
+        let window = SeenWindow::new(64).unwrap();
+        assert_eq!(window.words.len() as u64 * WORD_BITS, 256);
+        window.open(1_000);
+        assert_eq!(window.mark(1_024 - 128), Mark::First);
+        assert_eq!(window.mark(1_024 - 129), Mark::Outside);
+    }
+
+    #[test]
+    fn an_absurd_reach_is_refused() {
+        assert_eq!(SeenWindow::new(1 << 40).unwrap_err().reach, 1 << 40);
+        assert!(SeenWindow::new(u64::MAX).is_err());
+    }
+
+    #[test]
+    fn sender_and_receiver_threads_agree_on_every_number() {
+        let window = SeenWindow::new(4_096).unwrap();
+        let (sent, received) = (AtomicU64::new(0), AtomicU64::new(0));
+        let total = 300_000;
+        let firsts = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for seq in 0..total {
+                    while seq >= received.load(Ordering::Acquire) + 4_096 {
+                        std::thread::yield_now();
+                    }
+                    window.open(seq);
+                    sent.store(seq + 1, Ordering::Release);
+                }
+            });
+            let mut firsts = 0;
+            for seq in 0..total {
+                while seq >= sent.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+                firsts += u64::from(window.mark(seq) == Mark::First);
+                assert_eq!(window.mark(seq), Mark::Duplicate);
+                received.store(seq + 1, Ordering::Release);
+            }
+            firsts
+        });
+        assert_eq!(firsts, total);
+    }
+
+    proptest! {
+        /// Replies come in any order and number, each within the reach: a set is the truth.
+        #[test]
+        fn agrees_with_a_set(
+            reach in 1_u64..300,
+            steps in prop::collection::vec((any::<bool>(), 0_u64..300), 1..3_000),
+        ) {
+            let window = SeenWindow::new(reach).unwrap();
+            let mut seen = HashSet::new();
+            let mut opened = 0;
+            for (open, back) in steps {
+                if open || opened == 0 {
+                    // A stride that visits many words soon, with some numbers skipped.
+                    opened += 1 + back % 3;
+                    window.open(opened);
+                } else {
+                    let seq = opened.saturating_sub(back % (reach + 1));
+                    let expected = if seen.insert(seq) { Mark::First } else { Mark::Duplicate };
+                    prop_assert_eq!(window.mark(seq), expected);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What the kernel knows of its own clock: adjtimex(2), asked without changing anything. This module
+//! cannot set the clock.
+
+use std::io;
+
+use horolog_time::Span;
+
+use crate::descriptor::check;
+
+/// A leap second that the kernel was told of, at the end of this UTC day.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PendingLeap {
+    /// None.
+    None,
+    /// The day has a second more.
+    Insert,
+    /// The day has a second less.
+    Delete,
+}
+
+/// The kernel's discipline of `CLOCK_REALTIME`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct KernelClock {
+    /// Some program disciplines the clock and has said so (no `STA_UNSYNC`).
+    pub synchronised: bool,
+    /// The leap second that is to come.
+    pub leap: PendingLeap,
+    /// Bound of the clock's error, as the disciplining program gave it, growing by 500 ppm since.
+    pub maximum_error: Span,
+    /// The disciplining program's estimate of the clock's error.
+    pub estimated_error: Span,
+    /// TAI minus UTC in seconds; 0 where nobody set it.
+    pub tai_offset_s: i32,
+    /// Correction of the clock's frequency in parts per billion.
+    pub frequency_ppb: f64,
+}
+
+/// Asks the kernel.
+///
+/// # Errors
+///
+/// None is known for a question that changes nothing; a sandbox may forbid the call.
+pub fn kernel_clock() -> io::Result<KernelClock> {
+    // SAFETY: a plain C structure of numbers, for which all bytes zero is valid; no mode bit is set,
+    // so nothing is changed.
+    let mut state: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure outlives the call.
+    check(unsafe { libc::adjtimex(&raw mut state) })?;
+    Ok(interpret(&state))
+}
+
+fn interpret(state: &libc::timex) -> KernelClock {
+    /// `timex.freq` counts in 2^-16 ppm.
+    const PPB_PER_UNIT: f64 = 1_000.0 / 65_536.0;
+    let is_set = |bit| state.status & bit != 0;
+    KernelClock {
+        synchronised: !is_set(libc::STA_UNSYNC),
+        leap: match (is_set(libc::STA_INS), is_set(libc::STA_DEL)) {
+            (true, false) => PendingLeap::Insert,
+            (false, true) => PendingLeap::Delete,
+            _ => PendingLeap::None,
+        },
+        maximum_error: Span::from_ns(state.maxerror.saturating_mul(1_000)),
+        estimated_error: Span::from_ns(state.esterror.saturating_mul(1_000)),
+        tai_offset_s: state.tai,
+        frequency_ppb: state.freq as f64 * PPB_PER_UNIT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_answers() {
+        let clock = kernel_clock().unwrap();
+        assert!(clock.maximum_error >= Span::ZERO, "{clock:?}");
+        assert!(clock.frequency_ppb.abs() <= 500_000.0, "{clock:?}");
+    }
+
+    #[test]
+    fn status_bits_are_told_apart() {
+        // SAFETY: as in `kernel_clock`.
+        let mut state: libc::timex = unsafe { std::mem::zeroed() };
+        state.status = libc::STA_PLL | libc::STA_INS;
+        state.maxerror = 16_000_000;
+        state.freq = -65_536;
+        let clock = interpret(&state);
+        assert!(clock.synchronised);
+        assert_eq!(clock.leap, PendingLeap::Insert);
+        assert_eq!(clock.maximum_error, Span::from_ms(16_000));
+        assert!((clock.frequency_ppb - -1_000.0).abs() < f64::EPSILON);
+        state.status = libc::STA_UNSYNC | libc::STA_DEL;
+        assert!(!interpret(&state).synchronised);
+        assert_eq!(interpret(&state).leap, PendingLeap::Delete);
+    }
+}

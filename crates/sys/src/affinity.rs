@@ -1,0 +1,105 @@
+//! Where and how this thread runs: cores, real-time scheduling, timer slack.
+
+use std::io;
+use std::mem::size_of_val;
+
+use crate::descriptor::check;
+
+/// 64-bit words of a set of cores; room for 8,192, as many as Linux can be built for.
+const WORDS: usize = 128;
+
+/// A set of cores as the kernel takes it, larger than the C library's, which ends at 1,024.
+type CoreSet = [u64; WORDS];
+
+/// The cores that this thread may run on, in order.
+pub fn allowed_cores() -> io::Result<Vec<usize>> {
+    let mut set: CoreSet = [0; WORDS];
+    // SAFETY: the set and its size; 0 is this thread. The kernel writes no more than the size, and a
+    // `cpu_set_t` is the same array of words, only shorter.
+    check(unsafe { libc::sched_getaffinity(0, size_of_val(&set), set.as_mut_ptr().cast()) })?;
+    Ok((0..WORDS * 64).filter(|core| set[core / 64] >> (core % 64) & 1 == 1).collect())
+}
+
+/// Ties this thread to one core.
+///
+/// # Errors
+///
+/// `InvalidInput` when the core does not exist or is not allowed to this process.
+pub fn pin_to_core(core: usize) -> io::Result<()> {
+    let mut set: CoreSet = [0; WORDS];
+    *set.get_mut(core / 64).ok_or(io::ErrorKind::InvalidInput)? = 1 << (core % 64);
+    // SAFETY: the set and its size, only read; 0 is this thread.
+    check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), set.as_ptr().cast()) }).map(drop)
+}
+
+/// How a thread came to be scheduled.
+#[derive(Debug)]
+pub enum Scheduling {
+    /// Before all ordinary threads (`SCHED_FIFO`).
+    RealTime,
+    /// As before, for this reason: mostly no `CAP_SYS_NICE`.
+    Ordinary(io::Error),
+}
+
+/// Asks for real-time scheduling of this thread at `priority` (1 to 99), and stays with ordinary
+/// scheduling where that is not allowed. A real-time thread must sleep now and then: the kernel
+/// takes the core away from one that spins (`sched_rt_runtime_us`).
+#[must_use = "says whether real-time scheduling was allowed"]
+pub fn prefer_real_time(priority: i32) -> Scheduling {
+    // SAFETY: a plain C structure of numbers, for which all bytes zero is valid; it has further
+    // members in some C libraries.
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameters.sched_priority = priority;
+    // Threads and processes started from here on are ordinary again.
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: one structure that outlives the call; 0 is this thread.
+    match check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) }) {
+        Ok(_) => Scheduling::RealTime,
+        Err(error) => Scheduling::Ordinary(error),
+    }
+}
+
+/// Sets by how many nanoseconds the kernel may delay timers of this thread to join wake-ups: 50,000
+/// unless set, and of no effect on real-time threads (`PR_SET_TIMERSLACK` in prctl(2)).
+pub fn set_timer_slack_ns(slack_ns: u32) -> io::Result<()> {
+    // Zero would mean the default.
+    let slack = libc::c_ulong::from(slack_ns.max(1));
+    // SAFETY: numbers only.
+    check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack) }).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In threads of their own, since the settings stay.
+    fn in_a_thread(test: fn()) {
+        std::thread::spawn(test).join().unwrap();
+    }
+
+    #[test]
+    fn a_pinned_thread_has_one_core() {
+        in_a_thread(|| {
+            let last = *allowed_cores().unwrap().last().unwrap();
+            pin_to_core(last).unwrap();
+            assert_eq!(allowed_cores().unwrap(), [last]);
+        });
+    }
+
+    #[test]
+    fn a_core_that_is_not_there_is_refused() {
+        in_a_thread(|| {
+            for core in [WORDS * 64 - 1, WORDS * 64, usize::MAX] {
+                assert_eq!(pin_to_core(core).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+            }
+        });
+    }
+
+    #[test]
+    fn an_impossible_priority_leaves_the_thread_ordinary() {
+        in_a_thread(|| {
+            assert!(matches!(prefer_real_time(1_000), Scheduling::Ordinary(_)));
+            set_timer_slack_ns(1).unwrap();
+        });
+    }
+}

@@ -1,0 +1,95 @@
+//! Which privileges this thread has: capabilities(7), read from the proc file system. It takes none
+//! and drops none.
+
+use std::{fs, io};
+
+/// A capability that some command of Horolog can use; the discriminant is its number in
+/// `linux/capability.h`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Capability {
+    /// Ports below 1024.
+    NetBindService = 10,
+    /// Interfaces, routes, attaching XDP programs, large socket buffers.
+    NetAdmin = 12,
+    /// Packet sockets.
+    NetRaw = 13,
+    /// Namespaces and mounts, and whatever older kernels had no finer capability for.
+    SysAdmin = 21,
+    /// Real-time scheduling.
+    SysNice = 23,
+    /// Looking into programs' memory, which some BPF program types need.
+    Perfmon = 38,
+    /// Loading BPF programs.
+    Bpf = 39,
+}
+
+impl Capability {
+    /// Its name as messages and manual pages write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NetBindService => "CAP_NET_BIND_SERVICE",
+            Self::NetAdmin => "CAP_NET_ADMIN",
+            Self::NetRaw => "CAP_NET_RAW",
+            Self::SysAdmin => "CAP_SYS_ADMIN",
+            Self::SysNice => "CAP_SYS_NICE",
+            Self::Perfmon => "CAP_PERFMON",
+            Self::Bpf => "CAP_BPF",
+        }
+    }
+}
+
+/// The capabilities in force for a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Capabilities(u64);
+
+impl Capabilities {
+    /// Those of this thread.
+    ///
+    /// # Errors
+    ///
+    /// When the proc file system is not there.
+    pub fn effective() -> io::Result<Self> {
+        let status = fs::read_to_string("/proc/thread-self/status")?;
+        Self::parse(&status).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Whether `capability` is in force. `CAP_SYS_ADMIN` covers what was split off it later.
+    #[must_use]
+    pub fn has(self, capability: Capability) -> bool {
+        let holds = |one: Capability| self.0 >> (one as u32) & 1 == 1;
+        let split_off = matches!(capability, Capability::Bpf | Capability::Perfmon);
+        holds(capability) || split_off && holds(Capability::SysAdmin)
+    }
+
+    fn parse(status: &str) -> Option<Self> {
+        let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok().map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_read_from_the_status_file() {
+        let status = "Name:\tx\nCapInh:\tffffffffffffffff\nCapEff:\t0000000000003000\n";
+        let capabilities = Capabilities::parse(status).unwrap();
+        assert!(capabilities.has(Capability::NetAdmin) && capabilities.has(Capability::NetRaw));
+        assert!(!capabilities.has(Capability::Bpf) && !capabilities.has(Capability::SysNice));
+        assert_eq!(Capabilities::parse("CapEff:\tnonsense\n"), None);
+        assert_eq!(Capabilities::parse(""), None);
+    }
+
+    #[test]
+    fn an_administrator_may_load_programs() {
+        let capabilities = Capabilities::parse("CapEff: 200000").unwrap();
+        assert!(capabilities.has(Capability::Bpf) && !capabilities.has(Capability::NetAdmin));
+    }
+
+    #[test]
+    fn this_thread_has_a_status() {
+        Capabilities::effective().unwrap();
+    }
+}

@@ -1,0 +1,117 @@
+//! The clocks of the running system, and how far apart they are. They are read here, never set.
+
+use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
+
+use crate::descriptor::check;
+
+/// Pairs of readings from which [`realtime_minus_monotonic`] takes the tightest: enough that one of
+/// them is not interrupted, few enough to take about a microsecond.
+const BRACKETS: usize = 8;
+
+/// `CLOCK_REALTIME`: UTC as the kernel shows it.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Realtime;
+
+/// `CLOCK_MONOTONIC`: slewed like UTC, never stepped.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct MonotonicClock;
+
+impl Clock<Utc> for Realtime {
+    fn now(&self) -> Timestamp<Utc> {
+        let time = read(libc::CLOCK_REALTIME);
+        Timestamp::from_timespec(time.tv_sec, time.tv_nsec)
+    }
+}
+
+impl Clock<Monotonic> for MonotonicClock {
+    fn now(&self) -> Timestamp<Monotonic> {
+        let time = read(libc::CLOCK_MONOTONIC);
+        Timestamp::from_timespec(time.tv_sec, time.tv_nsec)
+    }
+}
+
+/// How far two clocks are apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClockOffset {
+    /// One clock minus the other, at about the instant of asking.
+    pub offset: Span,
+    /// The truth lies within this much of `offset`, either way.
+    pub uncertainty: Span,
+}
+
+/// How far `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC`. It is constant but for steps of the
+/// former, for both are slewed alike.
+///
+/// The one clock is read between two readings of the other, several times over; the tightest
+/// bracket gives the answer, and half its width the uncertainty.
+#[must_use]
+pub fn realtime_minus_monotonic() -> ClockOffset {
+    let mut best = bracket();
+    for _ in 1..BRACKETS {
+        let next = bracket();
+        if next.uncertainty < best.uncertainty {
+            best = next;
+        }
+    }
+    best
+}
+
+fn bracket() -> ClockOffset {
+    let before = MonotonicClock.now();
+    let between = Realtime.now();
+    let width = (MonotonicClock.now() - before).as_ns();
+    let middle = before.as_ns() + width / 2;
+    ClockOffset {
+        offset: Span::from_ns(between.as_ns() - middle),
+        uncertainty: Span::from_ns(width / 2 + 1),
+    }
+}
+
+/// Sleeps until `instant`; at once when that is past. A signal ends the sleep early.
+pub fn sleep_until(instant: Timestamp<Monotonic>) {
+    let (seconds, nanoseconds) = instant.to_timespec();
+    let until = libc::timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() };
+    // SAFETY: one timespec that outlives the call; the remainder is not asked for. The result is of
+    // no use: the sleep is over, or a signal ended it, which is documented.
+    let _ = unsafe {
+        libc::clock_nanosleep(
+            libc::CLOCK_MONOTONIC,
+            libc::TIMER_ABSTIME,
+            &raw const until,
+            std::ptr::null_mut(),
+        )
+    };
+}
+
+fn read(clock: libc::clockid_t) -> libc::timespec {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: one timespec that outlives the call.
+    let result = check(unsafe { libc::clock_gettime(clock, &raw mut time) });
+    // It fails for an unknown clock or a bad address, and every Linux has these two clocks.
+    debug_assert!(result.is_ok(), "clock_gettime: {result:?}");
+    time
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_offset_carries_one_clock_to_the_other() {
+        let ClockOffset { offset, uncertainty } = realtime_minus_monotonic();
+        assert!(uncertainty > Span::ZERO && uncertainty < Span::from_ms(10), "{uncertainty:?}");
+        let before = Realtime.now();
+        let carried = MonotonicClock.now().as_ns() + offset.as_ns();
+        let after = Realtime.now();
+        assert!(carried >= (before - uncertainty).as_ns(), "{carried} before {before:?}");
+        assert!(carried <= (after + uncertainty).as_ns(), "{carried} after {after:?}");
+    }
+
+    #[test]
+    fn sleeping_ends_no_earlier_than_asked() {
+        let until = MonotonicClock.now() + Span::from_ms(2);
+        sleep_until(until);
+        assert!(MonotonicClock.now() >= until);
+        sleep_until(until);
+    }
+}

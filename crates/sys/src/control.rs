@@ -1,0 +1,207 @@
+//! Ancillary data ("control messages", cmsg(3)) that accompanies datagrams, read and written byte by
+//! byte within the bounds of its buffer. It knows the few kinds that Horolog asks the kernel for and
+//! steps over all others.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use horolog_time::{Timestamp, Utc};
+
+/// Size of a control message's header: length, level, type (`struct cmsghdr`).
+const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
+const LENGTH_BYTES: usize = size_of::<usize>();
+
+/// Room for a timestamp (three `timespec`) and packet information of either family, with room to
+/// spare.
+pub(crate) const CAPACITY: usize = 128;
+
+/// A buffer for the control messages of one datagram, aligned as the kernel wants it.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+pub(crate) struct ControlBuffer(pub(crate) [u8; CAPACITY]);
+
+/// What the kernel told about a received datagram beside its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Control {
+    /// Software receive timestamp (`SO_TIMESTAMPING`, `CLOCK_REALTIME`).
+    pub received_at: Option<Timestamp<Utc>>,
+    /// The local address to answer from (`IP_PKTINFO`, `IPV6_PKTINFO`).
+    pub local: Option<IpAddr>,
+    /// Index of the interface by which it came, 0 where that was not told.
+    pub interface: u32,
+}
+
+impl Control {
+    /// Reads control messages as the kernel left them. Whatever is cut off, of an unknown kind or
+    /// does not fit its own length is passed over, and reading stops at a length that cannot be.
+    #[must_use]
+    pub fn parse(mut bytes: &[u8]) -> Self {
+        let mut control = Self::default();
+        while let Some((level, kind, payload, rest)) = split_message(bytes) {
+            control.take(level, kind, payload);
+            bytes = rest;
+        }
+        control
+    }
+
+    fn take(&mut self, level: libc::c_int, kind: libc::c_int, payload: &[u8]) {
+        match (level, kind) {
+            (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) => {
+                self.received_at = software_timestamp(payload);
+            }
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                // struct in_pktinfo: interface, local address to answer from, destination address.
+                if let (Some(interface), Some(local)) =
+                    (read_u32(payload, 0), chunk::<4>(payload, 4))
+                {
+                    self.interface = interface;
+                    self.local = Some(Ipv4Addr::from(local).into());
+                }
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                // struct in6_pktinfo: destination address, interface.
+                if let (Some(local), Some(interface)) =
+                    (chunk::<16>(payload, 0), read_u32(payload, 16))
+                {
+                    self.interface = interface;
+                    self.local = Some(Ipv6Addr::from(local).into());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Takes the first message off: its level, type, payload and what follows it.
+fn split_message(bytes: &[u8]) -> Option<(libc::c_int, libc::c_int, &[u8], &[u8])> {
+    let length = usize::from_ne_bytes(*bytes.first_chunk::<LENGTH_BYTES>()?);
+    let level = libc::c_int::from_ne_bytes(chunk(bytes, LENGTH_BYTES)?);
+    let kind = libc::c_int::from_ne_bytes(chunk(bytes, LENGTH_BYTES + 4)?);
+    let payload = bytes.get(HEADER_BYTES..length)?;
+    let next = length.next_multiple_of(LENGTH_BYTES).min(bytes.len());
+    Some((level, kind, payload, &bytes[next..]))
+}
+
+/// The first of the three `timespec` of `struct scm_timestamping`; zero means that there is none.
+fn software_timestamp(payload: &[u8]) -> Option<Timestamp<Utc>> {
+    let seconds = libc::time_t::from_ne_bytes(chunk(payload, 0)?);
+    let nanoseconds = libc::c_long::from_ne_bytes(chunk(payload, size_of::<libc::time_t>())?);
+    (seconds != 0 || nanoseconds != 0).then(|| Timestamp::from_timespec(seconds, nanoseconds))
+}
+
+/// Writes the control message that makes a datagram leave from `local`; returns its length.
+pub(crate) fn write_source(buffer: &mut ControlBuffer, local: IpAddr) -> usize {
+    match local {
+        IpAddr::V4(v4) => {
+            let mut payload = [0; 12];
+            payload[4..8].copy_from_slice(&v4.octets());
+            write_message(buffer, libc::IPPROTO_IP, libc::IP_PKTINFO, &payload)
+        }
+        IpAddr::V6(v6) => {
+            let mut payload = [0; 20];
+            payload[..16].copy_from_slice(&v6.octets());
+            write_message(buffer, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &payload)
+        }
+    }
+}
+
+fn write_message(
+    buffer: &mut ControlBuffer,
+    level: libc::c_int,
+    kind: libc::c_int,
+    payload: &[u8],
+) -> usize {
+    let length = HEADER_BYTES + payload.len();
+    let padded = length.next_multiple_of(LENGTH_BYTES);
+    let bytes = &mut buffer.0[..padded];
+    bytes[..LENGTH_BYTES].copy_from_slice(&length.to_ne_bytes());
+    bytes[LENGTH_BYTES..][..4].copy_from_slice(&level.to_ne_bytes());
+    bytes[LENGTH_BYTES + 4..][..4].copy_from_slice(&kind.to_ne_bytes());
+    bytes[HEADER_BYTES..length].copy_from_slice(payload);
+    bytes[length..].fill(0);
+    padded
+}
+
+fn chunk<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
+    bytes.get(offset..)?.first_chunk().copied()
+}
+
+fn read_u32(bytes: &[u8], offset: usize) -> Option<u32> {
+    chunk(bytes, offset).map(u32::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What the kernel gives for one IPv6 datagram: a timestamp, then the packet information.
+    fn sample() -> Vec<u8> {
+        let mut timestamps = [0u8; 48];
+        timestamps[..8].copy_from_slice(&1_700_000_000i64.to_ne_bytes());
+        timestamps[8..16].copy_from_slice(&123_456_789i64.to_ne_bytes());
+        let mut buffer = ControlBuffer([0; CAPACITY]);
+        let length =
+            write_message(&mut buffer, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &timestamps);
+        let mut bytes = buffer.0[..length].to_vec();
+        let length = write_source(&mut buffer, "2001:db8::7".parse().unwrap());
+        bytes.extend_from_slice(&buffer.0[..length]);
+        bytes
+    }
+
+    #[test]
+    fn both_messages_are_read() {
+        let control = Control::parse(&sample());
+        assert_eq!(control.received_at, Some(Timestamp::from_timespec(1_700_000_000, 123_456_789)));
+        assert_eq!(control.local, Some("2001:db8::7".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_truncated_buffer_gives_what_is_whole() {
+        let bytes = sample();
+        let first = HEADER_BYTES + 48;
+        for kept in 0..bytes.len() {
+            let control = Control::parse(&bytes[..kept]);
+            assert_eq!(control.received_at.is_some(), kept >= first, "{kept} bytes kept");
+            assert_eq!(control.local.is_some(), kept >= first + HEADER_BYTES + 20, "{kept} kept");
+        }
+    }
+
+    #[test]
+    fn a_length_that_cannot_be_ends_the_reading() {
+        for length in [0usize, 1, HEADER_BYTES - 1, usize::MAX, usize::MAX - 7, isize::MAX as usize]
+        {
+            let mut bytes = sample();
+            bytes[..LENGTH_BYTES].copy_from_slice(&length.to_ne_bytes());
+            assert_eq!(Control::parse(&bytes), Control::default(), "length {length}");
+        }
+    }
+
+    #[test]
+    fn written_messages_have_the_size_that_the_c_library_gives_them() {
+        let mut buffer = ControlBuffer([0xff; CAPACITY]);
+        for (local, payload) in [
+            ("192.0.2.1", size_of::<libc::in_pktinfo>()),
+            ("2001:db8::1", size_of::<libc::in6_pktinfo>()),
+        ] {
+            let local: IpAddr = local.parse().unwrap();
+            // SAFETY: numbers only.
+            let space = unsafe { libc::CMSG_SPACE(payload as u32) } as usize;
+            assert_eq!(write_source(&mut buffer, local), space);
+            assert_eq!(Control::parse(&buffer.0[..space]).local, Some(local));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_upset_the_parser(bytes in proptest::collection::vec(any::<u8>(), 0..CAPACITY * 2)) {
+            let _ = Control::parse(&bytes);
+        }
+
+        #[test]
+        fn no_damage_upsets_the_parser(at in 0usize..104, value: u8) {
+            let mut bytes = sample();
+            bytes[at] = value;
+            let _ = Control::parse(&bytes);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What every system call on a file descriptor needs: turning -1 into an error, and socket options.
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// Turns the -1 of a system call into the error that `errno` holds.
+pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// As [`check`], for system calls that return a new descriptor, which the caller then owns.
+///
+/// # Safety
+///
+/// `result` is what a call that creates a descriptor returned just now, and nobody else owns it.
+pub(crate) unsafe fn check_new(result: libc::c_int) -> io::Result<OwnedFd> {
+    let descriptor = check(result)?;
+    // SAFETY: the caller vouches that this open descriptor is new and owned by nobody.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Sets a socket option to a value that the kernel reads as the plain bytes of `T`.
+pub(crate) fn set_option<T: Copy>(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    // SAFETY: the pointer and length are those of `value`, which outlives the call; the kernel only
+    // reads it.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    })
+    .map(drop)
+}
+
+/// Reads a socket option made of `N` 32-bit numbers. The kernel may know fewer; the rest stay 0.
+pub(crate) fn get_option<const N: usize>(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+) -> io::Result<[u32; N]> {
+    let mut value = [0u32; N];
+    let mut length = size_of::<[u32; N]>() as libc::socklen_t;
+    // SAFETY: the pointer and length are those of `value`, in which any bytes are valid.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            value.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    })?;
+    Ok(value)
+}
+
+/// Waits up to `wait`, in nanosecond steps, until the descriptor shows one of the poll `events`;
+/// says whether it did. A signal ends the wait as if the time were over.
+pub(crate) fn wait_for(
+    descriptor: BorrowedFd<'_>,
+    events: libc::c_short,
+    wait: Duration,
+) -> io::Result<bool> {
+    let mut entry = libc::pollfd { fd: descriptor.as_raw_fd(), events, revents: 0 };
+    let timeout = timespec(wait);
+    // SAFETY: one pollfd and one timespec, both alive for the call; a null mask is allowed.
+    let ready =
+        check(unsafe { libc::ppoll(&raw mut entry, 1, &raw const timeout, std::ptr::null()) });
+    match ready {
+        Ok(count) => Ok(count > 0),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A duration as the kernel takes it; past the reach of its seconds it saturates.
+pub(crate) fn timespec(duration: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: libc::time_t::try_from(duration.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: duration.subsec_nanos().into(),
+    }
+}

@@ -1,0 +1,276 @@
+//! What a driver tells about an interface through the ethtool ioctls: its own counters, how many
+//! queues it has, and whether it merges received packets (GRO). Interfaces are looked up in the
+//! calling thread's network namespace. The structures are those of `linux/ethtool.h`.
+#![allow(unsafe_code, reason = "the ethtool ioctls take raw pointers")]
+
+use std::ffi::c_char;
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsRawFd;
+
+/// The ioctl that carries all of them (`linux/sockios.h`).
+const SIOCETHTOOL: libc::Ioctl = 0x8946;
+const ETHTOOL_GSTRINGS: u32 = 0x1b;
+const ETHTOOL_GSTATS: u32 = 0x1d;
+const ETHTOOL_GGRO: u32 = 0x2b;
+const ETHTOOL_SGRO: u32 = 0x2c;
+const ETHTOOL_GSSET_INFO: u32 = 0x37;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+const ETHTOOL_SCHANNELS: u32 = 0x3d;
+/// The set of strings that names the counters.
+const ETH_SS_STATS: u32 = 1;
+/// Length of one name, padding included.
+const ETH_GSTRING_LEN: usize = 32;
+/// How often the counters are read again because a driver changed their number meanwhile.
+const STATS_ATTEMPTS: usize = 4;
+/// Room left behind every answer, enough for 16,384 more names. Kernels before 6.19 do not check
+/// the size of the buffer for counters, so a driver that gains queues between the two calls that
+/// count and read them would write past a buffer of the exact size.
+const SPARE_BYTES: usize = 16_384 * ETH_GSTRING_LEN;
+
+/// Why an ethtool request failed.
+#[derive(Debug, thiserror::Error)]
+pub enum EthtoolError {
+    /// No interface has this name in this namespace.
+    #[error("interface '{0}' not found; 'ip link' lists them")]
+    NoSuchInterface(String),
+    /// The driver does not offer it.
+    #[error("'{interface}' cannot {action}: its driver does not offer it")]
+    Unsupported {
+        /// The interface.
+        interface: String,
+        /// What was attempted, as a verb phrase.
+        action: &'static str,
+    },
+    /// The process lacks the privilege.
+    #[error("'{interface}' cannot {action}: that needs CAP_NET_ADMIN; run as root or with sudo")]
+    NotPermitted {
+        /// The interface.
+        interface: String,
+        /// What was attempted, as a verb phrase.
+        action: &'static str,
+    },
+    /// Any other refusal.
+    #[error("'{interface}' cannot {action}: {source}")]
+    Refused {
+        /// The interface.
+        interface: String,
+        /// What was attempted, as a verb phrase.
+        action: &'static str,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+}
+
+/// How many queues an interface has, in use and at most. A combined channel has one queue of each
+/// direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Channels {
+    /// Receive-only queues in use.
+    pub rx: u32,
+    /// Transmit-only queues in use.
+    pub tx: u32,
+    /// Combined queues in use.
+    pub combined: u32,
+    /// Receive-only queues at most.
+    pub rx_max: u32,
+    /// Transmit-only queues at most.
+    pub tx_max: u32,
+    /// Combined queues at most.
+    pub combined_max: u32,
+}
+
+/// The driver's own counters by name, as `ethtool -S` shows them. A veth counts for each queue
+/// what its XDP program did (`rx_queue_0_xdp_packets`, `rx_queue_0_drops`).
+pub fn stats(interface: &str) -> Result<Vec<(String, u64)>, EthtoolError> {
+    let device = Device::open(interface, "tell its counters")?;
+    for _ in 0..STATS_ATTEMPTS {
+        let count = device.stats_count()?;
+        let names = device.ask(&[ETHTOOL_GSTRINGS, ETH_SS_STATS, count], count, ETH_GSTRING_LEN)?;
+        let values = device.ask(&[ETHTOOL_GSTATS, count], count, size_of::<u64>())?;
+        if word(&names, 2) == count && word(&values, 1) == count {
+            let names = items(&names, 3, count, ETH_GSTRING_LEN).map(name);
+            let values = items(&values, 2, count, size_of::<u64>()).map(number);
+            return Ok(names.zip(values).collect());
+        }
+    }
+    Err(device.error(io::Error::from_raw_os_error(libc::EAGAIN)))
+}
+
+/// How many queues the interface has, as `ethtool -l` shows them.
+pub fn channels(interface: &str) -> Result<Channels, EthtoolError> {
+    let raw = Device::open(interface, "tell its number of queues")?.channels()?;
+    Ok(Channels {
+        rx_max: raw[1],
+        tx_max: raw[2],
+        combined_max: raw[4],
+        rx: raw[5],
+        tx: raw[6],
+        combined: raw[8],
+    })
+}
+
+/// Sets how many queues are in use: the `rx`, `tx` and `combined` of `wanted`; its maxima are not
+/// looked at. What else the driver has (queues for control only) stays as it is.
+pub fn set_channels(interface: &str, wanted: &Channels) -> Result<(), EthtoolError> {
+    let device = Device::open(interface, "set its number of queues")?;
+    let mut raw = device.channels()?;
+    raw[0] = ETHTOOL_SCHANNELS;
+    (raw[5], raw[6], raw[8]) = (wanted.rx, wanted.tx, wanted.combined);
+    device.ask(&raw, 0, 0).map(drop)
+}
+
+/// Whether the kernel merges packets received on this interface (generic receive offload).
+pub fn gro(interface: &str) -> Result<bool, EthtoolError> {
+    let device = Device::open(interface, "tell whether it merges packets (GRO)")?;
+    Ok(word(&device.ask(&[ETHTOOL_GGRO, 0], 0, 0)?, 1) != 0)
+}
+
+/// Turns the merging of received packets on or off.
+pub fn set_gro(interface: &str, on: bool) -> Result<(), EthtoolError> {
+    let device = Device::open(interface, "set whether it merges packets (GRO)")?;
+    device.ask(&[ETHTOOL_SGRO, u32::from(on)], 0, 0).map(drop)
+}
+
+/// An interface, and what is being asked of it, for error messages.
+struct Device<'a> {
+    interface: &'a str,
+    action: &'static str,
+    /// Any socket will do: it stands for the network namespace.
+    socket: UdpSocket,
+}
+
+impl<'a> Device<'a> {
+    fn open(interface: &'a str, action: &'static str) -> Result<Self, EthtoolError> {
+        let possible = (1..libc::IFNAMSIZ).contains(&interface.len()) && !interface.contains('\0');
+        if !possible {
+            return Err(EthtoolError::NoSuchInterface(interface.to_owned()));
+        }
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(|source| {
+            EthtoolError::Refused { interface: interface.to_owned(), action, source }
+        })?;
+        Ok(Self { interface, action, socket })
+    }
+
+    /// How many counters the driver announces.
+    fn stats_count(&self) -> Result<u32, EthtoolError> {
+        let [low, high] = halves(1 << ETH_SS_STATS);
+        let answer = self.ask(&[ETHTOOL_GSSET_INFO, 0, low, high], 1, size_of::<u32>())?;
+        // The kernel takes a set out of the mask when the driver does not have it.
+        match [word(&answer, 2), word(&answer, 3)] {
+            [0, 0] => Err(self.error(io::Error::from_raw_os_error(libc::EOPNOTSUPP))),
+            _ => Ok(word(&answer, 4)),
+        }
+    }
+
+    /// `struct ethtool_channels`: the command; at most rx, tx, other, combined; in use the same.
+    fn channels(&self) -> Result<[u32; 9], EthtoolError> {
+        let mut request = [0; 9];
+        request[0] = ETHTOOL_GCHANNELS;
+        let answer = self.ask(&request, 0, 0)?;
+        Ok(std::array::from_fn(|position| word(&answer, position)))
+    }
+
+    /// Sends the words of `request` with room behind them for `count` items of `size` bytes, and
+    /// returns the same bytes as the kernel left them.
+    fn ask(&self, request: &[u32], count: u32, size: usize) -> Result<Vec<u8>, EthtoolError> {
+        let mut buffer: Vec<u8> = request.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let length = buffer.len() + count as usize * size;
+        buffer.resize(length + SPARE_BYTES, 0);
+        // SAFETY: an ifreq is plain data, for which all zero bytes are a valid value.
+        let mut ifreq: libc::ifreq = unsafe { std::mem::zeroed() };
+        for (to, from) in ifreq.ifr_name.iter_mut().zip(self.interface.bytes()) {
+            *to = from as c_char;
+        }
+        ifreq.ifr_ifru.ifru_data = buffer.as_mut_ptr().cast();
+        // SAFETY: the name is shorter than its field, so it ends with a NUL; the data pointer is to
+        // a buffer that outlives the call and has room for the command's fixed structure, for the
+        // items announced and for SPARE_BYTES beyond them.
+        let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL, &raw mut ifreq) };
+        if result < 0 {
+            return Err(self.error(io::Error::last_os_error()));
+        }
+        buffer.truncate(length);
+        Ok(buffer)
+    }
+
+    fn error(&self, source: io::Error) -> EthtoolError {
+        let interface = self.interface.to_owned();
+        let action = self.action;
+        match source.raw_os_error() {
+            Some(libc::ENODEV) => EthtoolError::NoSuchInterface(interface),
+            Some(libc::EOPNOTSUPP) => EthtoolError::Unsupported { interface, action },
+            Some(libc::EPERM) => EthtoolError::NotPermitted { interface, action },
+            _ => EthtoolError::Refused { interface, action, source },
+        }
+    }
+}
+
+/// The two 32-bit words of which a 64-bit one is made, in this machine's order.
+fn halves(value: u64) -> [u32; 2] {
+    let bytes = value.to_ne_bytes();
+    [word(&bytes, 0), word(&bytes, 1)]
+}
+
+/// The 32-bit word at a position counted in such words; 0 beyond the end.
+fn word(bytes: &[u8], position: usize) -> u32 {
+    bytes
+        .chunks_exact(size_of::<u32>())
+        .nth(position)
+        .and_then(|chunk| chunk.try_into().ok())
+        .map_or(0, u32::from_ne_bytes)
+}
+
+/// The `count` items of `size` bytes behind the first `words` words.
+fn items(bytes: &[u8], words: usize, count: u32, size: usize) -> impl Iterator<Item = &[u8]> {
+    let start = words * size_of::<u32>();
+    bytes.get(start..).unwrap_or_default().chunks_exact(size).take(count as usize)
+}
+
+/// A name without its padding; drivers leave it unterminated when it fills its field.
+fn name(field: &[u8]) -> String {
+    let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
+    String::from_utf8_lossy(&field[..end]).trim().to_owned()
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.try_into().map_or(0, u64::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_interface_is_named() {
+        for interface in ["no-such-if", "", "far-too-long-for-a-name", "a\0b"] {
+            let error = stats(interface).unwrap_err();
+            assert!(matches!(error, EthtoolError::NoSuchInterface(_)), "{error}");
+        }
+    }
+
+    #[test]
+    fn loopback_has_no_counters_of_its_own() {
+        let error = stats("lo").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "'lo' cannot tell its counters: its driver does not offer it"
+        );
+        assert!(matches!(channels("lo"), Err(EthtoolError::Unsupported { .. })));
+    }
+
+    #[test]
+    fn a_name_may_fill_its_field() {
+        assert_eq!(name(&[b'x'; ETH_GSTRING_LEN]), "x".repeat(ETH_GSTRING_LEN));
+        assert_eq!(name(b"rx_drops\0\0\0"), "rx_drops");
+    }
+
+    #[test]
+    fn words_and_items_stop_at_the_end() {
+        let bytes: Vec<u8> = [1u32, 2, 3].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        assert_eq!((word(&bytes, 1), word(&bytes, 3)), (2, 0));
+        assert_eq!(items(&bytes, 1, 5, 4).count(), 2);
+        let [low, high] = halves(1 << ETH_SS_STATS);
+        assert_eq!(low | high, 1 << ETH_SS_STATS);
+    }
+}

@@ -1,0 +1,103 @@
+//! Classic BPF programs (Documentation/networking/filter.rst), built by hand from instructions. The
+//! kernel checks every program that is attached, so a wrong one is refused, never unsound.
+
+/// Offset from which the kernel's own data about a packet is read, and that of the CPU's number in it
+/// (`SKF_AD_OFF`, `SKF_AD_CPU` in linux/filter.h).
+const KERNEL_DATA: u32 = 0xffff_f000;
+const KERNEL_DATA_CPU: u32 = 36;
+
+/// One instruction of a classic BPF program (`struct sock_filter`).
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Instruction {
+    /// What to do.
+    pub code: u16,
+    /// Instructions to skip when a comparison holds.
+    pub jump_true: u8,
+    /// Instructions to skip when it does not.
+    pub jump_false: u8,
+    /// The constant or offset that it works with.
+    pub operand: u32,
+}
+
+impl Instruction {
+    const fn new(code: u32, operand: u32) -> Self {
+        Self { code: code as u16, jump_true: 0, jump_false: 0, operand }
+    }
+
+    /// Loads the 32-bit big-endian word at `offset`.
+    #[must_use]
+    pub const fn load_word(offset: u32) -> Self {
+        Self::new(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset)
+    }
+
+    /// Loads the 16-bit big-endian word at `offset`.
+    #[must_use]
+    pub const fn load_half(offset: u32) -> Self {
+        Self::new(libc::BPF_LD | libc::BPF_H | libc::BPF_ABS, offset)
+    }
+
+    /// Loads the byte at `offset`.
+    #[must_use]
+    pub const fn load_byte(offset: u32) -> Self {
+        Self::new(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, offset)
+    }
+
+    /// Loads the 16-bit big-endian word at `offset` past the index register.
+    #[must_use]
+    pub const fn load_half_indexed(offset: u32) -> Self {
+        Self::new(libc::BPF_LD | libc::BPF_H | libc::BPF_IND, offset)
+    }
+
+    /// Sets the index register to four times the low four bits of the byte at `offset`: the length
+    /// of an IPv4 header.
+    #[must_use]
+    pub const fn load_index_ipv4_length(offset: u32) -> Self {
+        Self::new(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, offset)
+    }
+
+    /// Compares what was loaded with `value`; skips so many instructions if equal, if not.
+    #[must_use]
+    pub const fn jump_if_equal(value: u32, equal: u8, different: u8) -> Self {
+        let mut instruction = Self::new(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, value);
+        instruction.jump_true = equal;
+        instruction.jump_false = different;
+        instruction
+    }
+
+    /// Tests what was loaded against the bits of `mask`; skips so many instructions if any is set,
+    /// if none is.
+    #[must_use]
+    pub const fn jump_if_any_set(mask: u32, any: u8, none: u8) -> Self {
+        let mut instruction = Self::new(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, mask);
+        instruction.jump_true = any;
+        instruction.jump_false = none;
+        instruction
+    }
+
+    /// Ends the program with a constant: for a packet filter, how many bytes to keep.
+    #[must_use]
+    pub const fn finish(value: u32) -> Self {
+        Self::new(libc::BPF_RET | libc::BPF_K, value)
+    }
+}
+
+/// A program that returns the number of the CPU it runs on, modulo `count`.
+pub(crate) fn cpu_modulo(count: u32) -> [Instruction; 3] {
+    [
+        Instruction::load_word(KERNEL_DATA + KERNEL_DATA_CPU),
+        Instruction::new(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, count),
+        Instruction::new(libc::BPF_RET | libc::BPF_A, 0),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instruction_has_the_kernels_layout() {
+        assert_eq!(size_of::<Instruction>(), size_of::<libc::sock_filter>());
+        assert_eq!(std::mem::offset_of!(Instruction, operand), 4);
+    }
+}

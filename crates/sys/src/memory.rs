@@ -1,0 +1,40 @@
+//! How much memory this process has resident.
+
+use std::{fs, io};
+
+/// Bytes of this process's memory that are resident (proc(5), `/proc/self/statm`).
+///
+/// # Errors
+///
+/// When the proc file system is not there.
+pub fn resident_bytes() -> io::Result<u64> {
+    let statm = fs::read_to_string("/proc/self/statm")?;
+    let pages: u64 = statm
+        .split_whitespace()
+        .nth(1)
+        .and_then(|field| field.parse().ok())
+        .ok_or(io::ErrorKind::InvalidData)?;
+    Ok(pages * page_bytes())
+}
+
+fn page_bytes() -> u64 {
+    // SAFETY: a number in, a number out.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    // It is -1 only for a name that the system does not know, and all know this one.
+    bytes as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_written_becomes_resident() {
+        const MORE: usize = 64 << 20;
+        let before = resident_bytes().unwrap();
+        let block = std::hint::black_box(vec![1u8; MORE]);
+        let after = resident_bytes().unwrap();
+        // Other tests run beside this one and may free some of theirs.
+        assert!(after > before + MORE as u64 / 2, "{before} then {after}, {} B", block.len());
+    }
+}

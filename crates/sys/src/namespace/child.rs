@@ -1,0 +1,67 @@
+//! Starting programs inside a namespace, and programs that do not outlive their parent.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::{CommandExt, parent_id};
+use std::process::Command;
+
+use super::{NetNs, check, enter};
+
+impl NetNs {
+    /// Arranges that `command` starts its program inside this namespace. The caller's thread
+    /// stays where it is. The command keeps the namespace alive.
+    pub fn command<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        let namespace = self.clone();
+        // SAFETY: the closure runs in the forked child, where only async-signal-safe calls are
+        // allowed; it makes one setns call, allocates nothing and takes no lock.
+        unsafe { command.pre_exec(move || enter(namespace.as_fd())) }
+    }
+}
+
+/// Arranges that the program is killed (SIGKILL) when the thread that starts it ends, whether
+/// that thread returns, panics or dies with its process by kill -9.
+///
+/// The kernel ties this to the parent *thread*, not the process (`PR_SET_PDEATHSIG(2const)`): start
+/// the program from a thread that lives as long as the program should, never from inside
+/// [`NetNs::run`], whose thread ends at once. The tie is lost when the program has a set-user-ID
+/// bit or file capabilities, and the program's own children do not inherit it.
+pub fn die_with_parent(command: &mut Command) -> &mut Command {
+    let parent = std::process::id();
+    // SAFETY: the closure runs in the forked child; prctl and getppid are plain system calls, and
+    // nothing is allocated (an error made from an error number holds no heap memory).
+    unsafe {
+        command.pre_exec(move || {
+            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+            // A parent that died before the prctl will never send the signal.
+            if parent_id() == parent {
+                Ok(())
+            } else {
+                Err(io::Error::from_raw_os_error(libc::ESRCH))
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Stdio;
+
+    use super::*;
+
+    #[test]
+    fn a_child_dies_with_the_thread_that_started_it() {
+        let mut child = std::thread::spawn(|| {
+            die_with_parent(Command::new("sleep").arg("60").stdin(Stdio::null())).spawn().unwrap()
+        })
+        .join()
+        .unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+    }
+
+    #[test]
+    fn a_child_of_a_living_thread_lives() {
+        let status = die_with_parent(&mut Command::new("true")).status().unwrap();
+        assert!(status.success());
+    }
+}

@@ -1,0 +1,276 @@
+//! Names for namespaces, interoperable with `ip netns`: a name is a file in `/run/netns` on which
+//! the namespace is mounted (`ip-netns(8)`). The name keeps the namespace alive; removing the name
+//! kills no process.
+
+use std::ffi::{CStr, CString};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{NamespaceError, NetNs, check};
+
+/// Where `ip netns` keeps the names.
+const DIRECTORY: &str = "/run/netns";
+/// Longest file name in bytes (`NAME_MAX`).
+const NAME_BYTES_MAX: usize = 255;
+/// What a terminal or a service manager sends to end a program.
+const ENDING_SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+impl NetNs {
+    /// Opens the namespace with this name.
+    pub fn open_named(name: &str) -> Result<Self, NamespaceError> {
+        let path = path_of(name)?;
+        let file = File::open(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => NamespaceError::NotFound(name.to_owned()),
+            // The unmounted file has mode 000, which root's capabilities alone get past.
+            _ => NamespaceError::system(format!("open {}", path.display()), error),
+        })?;
+        // SAFETY: this request takes no argument; on anything but a namespace it fails.
+        let kind = unsafe { libc::ioctl(file.as_raw_fd(), libc::NS_GET_NSTYPE) };
+        if kind == libc::CLONE_NEWNET {
+            Ok(Self { file: Arc::new(file) })
+        } else {
+            Err(NamespaceError::Stale(name.to_owned()))
+        }
+    }
+
+    /// Makes a namespace and gives it a name, as `ip netns add` does.
+    pub fn create_named(name: &str) -> Result<Self, NamespaceError> {
+        path_of(name)?;
+        let namespace = Self::anonymous()?;
+        publish_all(&[(name, &namespace)])?;
+        Ok(namespace)
+    }
+}
+
+/// Gives each namespace its name: all of them, or none when one name is taken, the kernel refuses,
+/// or SIGINT, SIGTERM or SIGHUP comes meanwhile.
+///
+/// The signals are held back in the calling thread only. In a program with more threads, one of
+/// those may be ended by the signal, and the process with it, unless it has a handler.
+pub fn publish_all(names: &[(&str, &NetNs)]) -> Result<(), NamespaceError> {
+    let paths = names.iter().map(|(name, _)| path_of(name)).collect::<Result<Vec<_>, _>>()?;
+    prepare_directory()?;
+    let signals = SignalsHeldBack::new()
+        .map_err(|error| NamespaceError::system("hold back signals", error))?;
+    for (done, ((name, namespace), path)) in names.iter().zip(&paths).enumerate() {
+        let published = match publish(name, namespace, path) {
+            Ok(()) if signals.came() => Err((done + 1, NamespaceError::Interrupted)),
+            Ok(()) => Ok(()),
+            Err(error) => Err((done, error)),
+        };
+        if let Err((made, error)) = published {
+            for path in &paths[..made] {
+                // What could not be taken back is still found by name and can be deleted later;
+                // the error that led here is the one worth telling.
+                let _ = remove(path);
+            }
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Takes a name away, as `ip netns delete` does. The namespace lives on while processes, sockets
+/// or handles are in it. A file that a crash left without a namespace is removed too.
+pub fn delete_named(name: &str) -> Result<(), NamespaceError> {
+    let path = path_of(name)?;
+    remove(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => NamespaceError::NotFound(name.to_owned()),
+        _ => NamespaceError::system(format!("remove {}", path.display()), error),
+    })
+}
+
+/// All names, sorted; those that a crash left without a namespace included.
+pub fn list_named() -> Result<Vec<String>, NamespaceError> {
+    let entries = match fs::read_dir(DIRECTORY) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(NamespaceError::system(format!("list {DIRECTORY}"), error)),
+    };
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    names.sort();
+    Ok(names)
+}
+
+fn path_of(name: &str) -> Result<PathBuf, NamespaceError> {
+    let usable = (1..=NAME_BYTES_MAX).contains(&name.len())
+        && !name.contains(['/', '\0'])
+        && !matches!(name, "." | "..");
+    if usable {
+        Ok(Path::new(DIRECTORY).join(name))
+    } else {
+        Err(NamespaceError::BadName(name.to_owned()))
+    }
+}
+
+/// Makes the directory, and makes it a shared mount, so that a name appears and goes in all mount
+/// namespaces alike. Without that, a service that was started with private mounts would keep a
+/// deleted namespace alive.
+fn prepare_directory() -> Result<(), NamespaceError> {
+    let failed = |error| NamespaceError::system(format!("prepare {DIRECTORY}"), error);
+    DirBuilder::new().recursive(true).mode(0o755).create(DIRECTORY).map_err(failed)?;
+    // Two of these at once would stack two mounts; `ip netns` takes the same lock.
+    let lock = File::open(DIRECTORY).map_err(failed)?;
+    lock.lock().map_err(failed)?;
+    let share = || mount(c"none", c"/run/netns", libc::MS_SHARED | libc::MS_REC);
+    match share() {
+        // It is no mount point yet.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            mount(c"/run/netns", c"/run/netns", libc::MS_BIND | libc::MS_REC).map_err(failed)?;
+            share().map_err(failed)
+        }
+        other => other.map_err(failed),
+    }
+}
+
+fn publish(name: &str, namespace: &NetNs, path: &Path) -> Result<(), NamespaceError> {
+    let failed = |error| NamespaceError::system(format!("make {}", path.display()), error);
+    OpenOptions::new().write(true).create_new(true).mode(0o000).open(path).map_err(|error| {
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => NamespaceError::Exists(name.to_owned()),
+            _ => failed(error),
+        }
+    })?;
+    let source = CString::new(format!("/proc/thread-self/fd/{}", namespace.file.as_raw_fd()));
+    let mounted = source
+        .map_err(io::Error::from)
+        .and_then(|source| mount(&source, &c_path(path)?, libc::MS_BIND));
+    if mounted.is_err() {
+        // Best effort: the failed mount is what the user has to hear about.
+        let _ = fs::remove_file(path);
+    }
+    mounted.map_err(failed)
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    let target = c_path(path)?;
+    loop {
+        // SAFETY: the path is a NUL-terminated string that outlives the call.
+        match check(unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) }) {
+            Ok(()) => {} // once more, should several be stacked
+            // Nothing is mounted there (any more).
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    fs::remove_file(path)
+}
+
+fn mount(source: &CStr, target: &CStr, flags: libc::c_ulong) -> io::Result<()> {
+    // SAFETY: both paths and the type are NUL-terminated strings that outlive the call; these kinds
+    // of mount take no data, so its pointer may be null.
+    check(unsafe {
+        libc::mount(source.as_ptr(), target.as_ptr(), c"none".as_ptr(), flags, std::ptr::null())
+    })
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    Ok(CString::new(path.as_os_str().as_encoded_bytes())?)
+}
+
+/// Holds back the signals that would end the process, in this thread, until dropped.
+struct SignalsHeldBack {
+    before: libc::sigset_t,
+}
+
+impl SignalsHeldBack {
+    fn new() -> io::Result<Self> {
+        // SAFETY: a signal set is plain data, for which all zero bytes are a valid value; sigemptyset
+        // and sigaddset write only to the set they are given, and the numbers are valid signals.
+        let (ending, mut before) = unsafe {
+            let mut ending: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut ending);
+            for signal in ENDING_SIGNALS {
+                libc::sigaddset(&raw mut ending, signal);
+            }
+            (ending, std::mem::zeroed::<libc::sigset_t>())
+        };
+        // SAFETY: both sets are valid for the length of the call.
+        match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const ending, &raw mut before) }
+        {
+            0 => Ok(Self { before }),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+
+    /// Whether one of the signals waits to be delivered.
+    fn came(&self) -> bool {
+        // SAFETY: as above, zero bytes are a valid set, and sigpending writes only to that set.
+        let pending = unsafe {
+            let mut pending: libc::sigset_t = std::mem::zeroed();
+            libc::sigpending(&raw mut pending);
+            pending
+        };
+        ENDING_SIGNALS.iter().any(|&signal| {
+            // SAFETY: sigismember reads two sets that are valid, and the number is a valid signal. One
+            // that was blocked before is the caller's business.
+            unsafe {
+                libc::sigismember(&raw const pending, signal) == 1
+                    && libc::sigismember(&raw const self.before, signal) == 0
+            }
+        })
+    }
+}
+
+impl Drop for SignalsHeldBack {
+    fn drop(&mut self) {
+        // SAFETY: the set came from pthread_sigmask; the old one is not asked for.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_leave_the_directory_are_refused() {
+        for name in ["", ".", "..", "a/b", "/", "a\0b", &"x".repeat(256)] {
+            assert!(matches!(path_of(name), Err(NamespaceError::BadName(_))), "{name:?}");
+        }
+        assert_eq!(path_of("lab-1").unwrap(), Path::new("/run/netns/lab-1"));
+        assert!(path_of(&"x".repeat(255)).is_ok());
+    }
+
+    #[test]
+    fn an_unknown_name_is_told() {
+        let name = "no-such-namespace-here";
+        assert!(matches!(NetNs::open_named(name), Err(NamespaceError::NotFound(_))));
+    }
+
+    #[test]
+    fn signals_held_back_are_seen_and_the_mask_comes_back() {
+        // On a thread of its own, so that other tests' masks are untouched.
+        std::thread::spawn(|| {
+            let outer = SignalsHeldBack::new().unwrap();
+            assert!(!outer.came());
+            // SAFETY: sends a signal, which is held back, to this very thread.
+            unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGHUP) };
+            assert!(outer.came());
+            // Inside, the signal was blocked by the caller already, so it is none of its business.
+            let inner = SignalsHeldBack::new().unwrap();
+            assert!(!inner.came());
+            drop(inner);
+            assert!(outer.came());
+            // SAFETY: takes the pending signal away, so that dropping the guard does not deliver it.
+            unsafe {
+                let mut set: libc::sigset_t = std::mem::zeroed();
+                libc::sigemptyset(&raw mut set);
+                libc::sigaddset(&raw mut set, libc::SIGHUP);
+                let mut got = 0;
+                libc::sigwait(&raw const set, &raw mut got);
+                assert_eq!(got, libc::SIGHUP);
+            }
+            assert!(!outer.came());
+        })
+        .join()
+        .unwrap();
+    }
+}

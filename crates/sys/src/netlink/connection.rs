@@ -1,0 +1,242 @@
+//! One netlink socket: sends a request, gathers its answer. It knows nothing of what the messages
+//! mean.
+
+use std::io;
+
+use netlink_packet_core::{
+    DefaultNla, ErrorMessage, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_ALIGNTO,
+    NetlinkHeader, NetlinkMessage, NetlinkPayload, Nla, NlasIterator, Parseable,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use super::error::{NetlinkError, Refusal};
+
+/// Attribute of an extended acknowledgement that holds the text (`NLMSGERR_ATTR_MSG`).
+const EXPLANATION: u16 = 1;
+/// Length of `struct nlmsghdr`, all that the kernel repeats of a request under `NETLINK_CAP_ACK`.
+const HEADER_LEN: usize = 16;
+/// How often a dump is asked for again because the table changed under it.
+const DUMP_ATTEMPTS: usize = 8;
+
+/// A connection to the routing netlink of one network namespace.
+///
+/// Opened in the calling thread's network namespace; it stays bound to that one. Reading needs no
+/// privilege, changing needs `CAP_NET_ADMIN` in the namespace.
+#[derive(Debug)]
+pub struct Netlink {
+    socket: Socket,
+    sequence: u32,
+}
+
+/// What one received message means for the exchange that waits for it.
+enum Step {
+    Item(RouteNetlinkMessage),
+    Skip,
+    End(Result<(), Refusal>),
+}
+
+impl Netlink {
+    /// Opens a socket in the calling thread's network namespace.
+    pub fn open() -> Result<Self, NetlinkError> {
+        Self::open_socket().map(|socket| Self { socket, sequence: 0 }).map_err(NetlinkError::Socket)
+    }
+
+    fn open_socket() -> io::Result<Socket> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        socket.set_ext_ack(true)?;
+        socket.set_cap_ack(true)?;
+        Ok(socket)
+    }
+
+    /// Changes something; `flags` such as `NLM_F_CREATE` come on top of request and acknowledge.
+    pub(super) fn change(
+        &mut self,
+        action: &str,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> Result<(), NetlinkError> {
+        self.exchange(action, message, flags | NLM_F_ACK).map(drop)
+    }
+
+    /// Asks for one object; `None` when the kernel acknowledges without one.
+    pub(super) fn get(
+        &mut self,
+        action: &str,
+        message: RouteNetlinkMessage,
+    ) -> Result<Option<RouteNetlinkMessage>, NetlinkError> {
+        Ok(self.exchange(action, message, NLM_F_ACK)?.items.into_iter().next())
+    }
+
+    /// Asks for a whole table, again if it changed while it was being read.
+    pub(super) fn dump(
+        &mut self,
+        action: &str,
+        message: &RouteNetlinkMessage,
+    ) -> Result<Vec<RouteNetlinkMessage>, NetlinkError> {
+        for _ in 0..DUMP_ATTEMPTS {
+            let answer = self.exchange(action, message.clone(), NLM_F_DUMP)?;
+            if !answer.interrupted {
+                return Ok(answer.items);
+            }
+        }
+        let busy = Refusal { errno: libc::EAGAIN, explanation: None };
+        Err(NetlinkError::refused(action, busy))
+    }
+
+    fn exchange(
+        &mut self,
+        action: &str,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> Result<Answer, NetlinkError> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | flags;
+        header.sequence_number = self.sequence;
+        let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
+        request.finalize();
+        let mut bytes = vec![0; request.buffer_len()];
+        request.serialize(&mut bytes);
+        self.socket.send(&bytes, 0).map_err(NetlinkError::Socket)?;
+
+        let mut answer = Answer::default();
+        loop {
+            let (datagram, _) = self.socket.recv_from_full().map_err(NetlinkError::Socket)?;
+            if let Some(end) = answer.take_in(action, self.sequence, &datagram)? {
+                return end
+                    .map(|()| answer)
+                    .map_err(|refusal| NetlinkError::refused(action, refusal));
+            }
+        }
+    }
+}
+
+/// What came back for one request.
+#[derive(Default)]
+struct Answer {
+    items: Vec<RouteNetlinkMessage>,
+    /// The table changed while it was dumped, so `items` may miss some.
+    interrupted: bool,
+}
+
+impl Answer {
+    /// Adds the messages of one datagram; `Some` when the answer is complete.
+    fn take_in(
+        &mut self,
+        action: &str,
+        sequence: u32,
+        mut datagram: &[u8],
+    ) -> Result<Option<Result<(), Refusal>>, NetlinkError> {
+        while !datagram.is_empty() {
+            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(datagram)
+                .map_err(|error| NetlinkError::malformed(action, error))?;
+            let length = (message.header.length as usize)
+                .next_multiple_of(usize::from(NLMSG_ALIGNTO))
+                .clamp(HEADER_LEN, datagram.len().max(HEADER_LEN));
+            datagram = datagram.get(length..).unwrap_or_default();
+            if message.header.sequence_number != sequence {
+                continue; // what is left of an earlier request that failed halfway
+            }
+            self.interrupted |= message.header.flags & NLM_F_DUMP_INTR != 0;
+            match step(message.payload) {
+                Step::Item(item) => self.items.push(item),
+                Step::Skip => {}
+                Step::End(end) => return Ok(Some(end)),
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn step(payload: NetlinkPayload<RouteNetlinkMessage>) -> Step {
+    match payload {
+        NetlinkPayload::InnerMessage(item) => Step::Item(item),
+        NetlinkPayload::Done(done) if done.code < 0 => {
+            Step::End(Err(Refusal { errno: -done.code, explanation: None }))
+        }
+        NetlinkPayload::Done(_) => Step::End(Ok(())),
+        NetlinkPayload::Error(error) => Step::End(verdict(&error)),
+        NetlinkPayload::Overrun(_) => {
+            Step::End(Err(Refusal { errno: libc::ENOBUFS, explanation: None }))
+        }
+        _ => Step::Skip,
+    }
+}
+
+fn verdict(error: &ErrorMessage) -> Result<(), Refusal> {
+    match error.code {
+        None => Ok(()),
+        Some(code) => {
+            Err(Refusal { errno: code.get().saturating_neg(), explanation: explanation(error) })
+        }
+    }
+}
+
+/// The text of the extended acknowledgement, which follows the repeated request header.
+fn explanation(error: &ErrorMessage) -> Option<String> {
+    let attributes = error.header.get(HEADER_LEN..)?;
+    let text = NlasIterator::new(attributes)
+        .filter_map(Result::ok)
+        .find(|attribute| attribute.kind() == EXPLANATION)?;
+    let text = DefaultNla::parse(&text).ok()?;
+    let mut bytes = vec![0; text.value_len()];
+    text.emit_value(&mut bytes);
+    let text = String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn netlink_message(kind: u16, sequence: u32, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend((u32::try_from(HEADER_LEN + payload.len()).unwrap()).to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(0u16.to_ne_bytes());
+        bytes.extend(sequence.to_ne_bytes());
+        bytes.extend(0u32.to_ne_bytes());
+        bytes.extend(payload);
+        bytes
+    }
+
+    fn error_payload(errno: i32, text: &str) -> Vec<u8> {
+        let mut payload = (-errno).to_ne_bytes().to_vec();
+        payload.extend([0; HEADER_LEN]);
+        payload.extend(u16::try_from(4 + text.len() + 1).unwrap().to_ne_bytes());
+        payload.extend(EXPLANATION.to_ne_bytes());
+        payload.extend(text.as_bytes());
+        payload.push(0);
+        payload.resize(payload.len().next_multiple_of(4), 0);
+        payload
+    }
+
+    #[test]
+    fn an_error_ends_the_exchange_with_errno_and_explanation() {
+        let datagram = netlink_message(2, 9, &error_payload(libc::EEXIST, "already there"));
+        let end = Answer::default().take_in("test", 9, &datagram).unwrap().unwrap();
+        let refusal = end.unwrap_err();
+        assert_eq!(refusal.errno, libc::EEXIST);
+        assert_eq!(refusal.explanation.as_deref(), Some("already there"));
+    }
+
+    #[test]
+    fn an_answer_to_an_earlier_request_is_passed_over() {
+        let mut datagram = netlink_message(2, 8, &error_payload(libc::EEXIST, "stale"));
+        datagram.extend(netlink_message(3, 9, &0i32.to_ne_bytes()));
+        let end = Answer::default().take_in("test", 9, &datagram).unwrap();
+        assert!(matches!(end, Some(Ok(()))));
+    }
+
+    #[test]
+    fn a_truncated_message_is_an_error_and_not_a_panic() {
+        let datagram = netlink_message(2, 9, &error_payload(libc::EEXIST, "text"));
+        for length in 1..datagram.len() {
+            let error = Answer::default().take_in("test", 9, &datagram[..length]);
+            assert!(matches!(error, Err(NetlinkError::Malformed { .. })), "{length} bytes");
+        }
+    }
+}

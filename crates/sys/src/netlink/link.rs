@@ -1,0 +1,290 @@
+//! Network interfaces: finding them, reading what they are and count, and changing their state.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage, State, Stats64};
+
+use super::{MacAddress, Netlink, NetlinkError};
+
+/// A network interface as the kernel describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// The number by which the kernel knows it in this namespace.
+    pub index: u32,
+    /// Its name, at most 15 bytes.
+    pub name: String,
+    /// Its Ethernet address; `None` for interfaces that have none, such as tunnels.
+    pub mac: Option<MacAddress>,
+    /// Largest IP packet that fits into one frame, in bytes.
+    pub mtu: u32,
+    /// Whether it is administratively up.
+    pub up: bool,
+    /// Whether it can pass packets now (RFC 2863, `ifOperStatus`): it is up, has a carrier, and
+    /// the kernel has taken note of that, which it does a little after the carrier comes. Drivers
+    /// that do not tell count as operational.
+    pub operational: bool,
+    /// The index of the interface that it is tied to (`IFLA_LINK`): for a veth its peer, for a
+    /// VLAN the interface below. Counted in the namespace that [`Link::peer_nsid`] names.
+    pub peer_index: Option<u32>,
+    /// The identifier of the namespace of that other interface (`IFLA_LINK_NETNSID`), as this
+    /// namespace counts them; `None` when it is this very namespace. See [`Netlink::nsid_of`].
+    pub peer_nsid: Option<i32>,
+    /// The kind of virtual interface (`veth`, `vlan`, `bridge`); `None` for real hardware.
+    pub kind: Option<String>,
+    /// How many receive queues were allocated; fewer may be in use (see `ethtool::channels`).
+    pub num_rx_queues: u32,
+    /// How many transmit queues were allocated.
+    pub num_tx_queues: u32,
+    /// Its counters at the moment of the request.
+    pub counters: LinkCounters,
+}
+
+/// Counters of an interface since it was made (`struct rtnl_link_stats64`). Programs attached by
+/// XDP see packets that a driver may or may not count here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LinkCounters {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Received packets that were bad.
+    pub rx_errors: u64,
+    /// Packets that could not be sent.
+    pub tx_errors: u64,
+    /// Received packets thrown away for want of room.
+    pub rx_dropped: u64,
+    /// Packets thrown away before they were sent.
+    pub tx_dropped: u64,
+    /// Packets that the hardware missed because its receive ring was full.
+    pub rx_missed: u64,
+}
+
+impl Netlink {
+    /// The interface with this name.
+    pub fn link_by_name(&mut self, name: &str) -> Result<Link, NetlinkError> {
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        self.find_link(message).map_err(|error| match error.errno() {
+            // The kernel refuses a name that is too long to exist with EINVAL or ERANGE.
+            Some(libc::ENODEV | libc::EINVAL | libc::ERANGE) => {
+                NetlinkError::NoSuchInterface(name.to_owned())
+            }
+            _ => error,
+        })
+    }
+
+    /// The interface with this index.
+    pub fn link_by_index(&mut self, index: u32) -> Result<Link, NetlinkError> {
+        if index == 0 {
+            return Err(NetlinkError::NoSuchIndex(0));
+        }
+        self.find_link(at_index(index)).map_err(|error| error.for_index(index))
+    }
+
+    /// All interfaces of this namespace, in the kernel's order.
+    pub fn links(&mut self) -> Result<Vec<Link>, NetlinkError> {
+        let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        Ok(self
+            .dump("list the interfaces", &request)?
+            .into_iter()
+            .filter_map(|item| match item {
+                RouteNetlinkMessage::NewLink(message) => Some(Link::from_message(message)),
+                _ => None,
+            })
+            .collect())
+    }
+
+    /// Sets an interface administratively up.
+    pub fn set_link_up(&mut self, index: u32) -> Result<(), NetlinkError> {
+        self.set_link_flags(index, LinkFlags::Up, "set the interface up")
+    }
+
+    /// Sets an interface administratively down.
+    pub fn set_link_down(&mut self, index: u32) -> Result<(), NetlinkError> {
+        self.set_link_flags(index, LinkFlags::empty(), "set the interface down")
+    }
+
+    /// Sets the largest IP packet size, in bytes.
+    pub fn set_link_mtu(&mut self, index: u32, mtu: u32) -> Result<(), NetlinkError> {
+        self.set_link(index, LinkAttribute::Mtu(mtu), &format!("set the MTU to {mtu}"))
+    }
+
+    /// Sets the Ethernet address.
+    pub fn set_link_mac(&mut self, index: u32, mac: MacAddress) -> Result<(), NetlinkError> {
+        self.set_link(index, LinkAttribute::Address(mac.to_vec()), "set the MAC address")
+    }
+
+    /// Moves an interface into another network namespace. Its addresses and routes are lost, and
+    /// its index may change.
+    pub fn move_link(&mut self, index: u32, namespace: BorrowedFd<'_>) -> Result<(), NetlinkError> {
+        let target = LinkAttribute::NetNsFd(namespace.as_raw_fd());
+        self.set_link(index, target, "move the interface into another network namespace")
+    }
+
+    /// Deletes a virtual interface; a veth takes its peer along.
+    pub fn delete_link(&mut self, index: u32) -> Result<(), NetlinkError> {
+        let request = RouteNetlinkMessage::DelLink(at_index(index));
+        self.change("delete the interface", request, 0).map_err(|error| error.for_index(index))
+    }
+
+    fn find_link(&mut self, message: LinkMessage) -> Result<Link, NetlinkError> {
+        let action = "look up the interface";
+        match self.get(action, RouteNetlinkMessage::GetLink(message))? {
+            Some(RouteNetlinkMessage::NewLink(found)) => Ok(Link::from_message(found)),
+            _ => Err(NetlinkError::malformed(action, "no interface in it")),
+        }
+    }
+
+    fn set_link(
+        &mut self,
+        index: u32,
+        attribute: LinkAttribute,
+        action: &str,
+    ) -> Result<(), NetlinkError> {
+        let mut message = at_index(index);
+        message.attributes.push(attribute);
+        self.change(action, RouteNetlinkMessage::SetLink(message), 0)
+            .map_err(|error| error.for_index(index))
+    }
+
+    fn set_link_flags(
+        &mut self,
+        index: u32,
+        flags: LinkFlags,
+        action: &str,
+    ) -> Result<(), NetlinkError> {
+        let mut message = at_index(index);
+        message.header.flags = flags;
+        message.header.change_mask = LinkFlags::Up;
+        self.change(action, RouteNetlinkMessage::SetLink(message), 0)
+            .map_err(|error| error.for_index(index))
+    }
+}
+
+fn at_index(index: u32) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message
+}
+
+impl Link {
+    fn from_message(message: LinkMessage) -> Self {
+        let mut link = Self {
+            index: message.header.index,
+            name: String::new(),
+            mac: None,
+            mtu: 0,
+            up: message.header.flags.contains(LinkFlags::Up),
+            operational: false,
+            peer_index: None,
+            peer_nsid: None,
+            kind: None,
+            num_rx_queues: 0,
+            num_tx_queues: 0,
+            counters: LinkCounters::default(),
+        };
+        for attribute in message.attributes {
+            link.apply(attribute);
+        }
+        link
+    }
+
+    fn apply(&mut self, attribute: LinkAttribute) {
+        match attribute {
+            LinkAttribute::IfName(name) => self.name = name,
+            LinkAttribute::Address(bytes) => self.mac = bytes.try_into().ok(),
+            LinkAttribute::Mtu(mtu) => self.mtu = mtu,
+            LinkAttribute::OperState(state) => {
+                self.operational = matches!(state, State::Up | State::Unknown);
+            }
+            LinkAttribute::Link(index) => self.peer_index = (index != 0).then_some(index),
+            LinkAttribute::LinkNetNsId(nsid) => self.peer_nsid = Some(nsid),
+            LinkAttribute::NumRxQueues(count) => self.num_rx_queues = count,
+            LinkAttribute::NumTxQueues(count) => self.num_tx_queues = count,
+            LinkAttribute::Stats64(stats) => self.counters = LinkCounters::from(&stats),
+            LinkAttribute::LinkInfo(infos) => {
+                self.kind = infos.iter().find_map(|info| match info {
+                    LinkInfo::Kind(kind) => Some(kind.to_string()),
+                    _ => None,
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+impl From<&Stats64> for LinkCounters {
+    fn from(stats: &Stats64) -> Self {
+        Self {
+            rx_packets: stats.rx_packets,
+            tx_packets: stats.tx_packets,
+            rx_bytes: stats.rx_bytes,
+            tx_bytes: stats.tx_bytes,
+            rx_errors: stats.rx_errors,
+            tx_errors: stats.tx_errors,
+            rx_dropped: stats.rx_dropped,
+            tx_dropped: stats.tx_dropped,
+            rx_missed: stats.rx_missed_errors,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_become_fields() {
+        let mut message = at_index(4);
+        message.header.flags = LinkFlags::Up | LinkFlags::Broadcast;
+        message.attributes = vec![
+            LinkAttribute::IfName("veth0".to_owned()),
+            LinkAttribute::Address(vec![2, 0, 0, 0, 0, 1]),
+            LinkAttribute::OperState(State::LowerLayerDown),
+            LinkAttribute::Link(9),
+            LinkAttribute::LinkNetNsId(0),
+            LinkAttribute::NumRxQueues(2),
+        ];
+        let link = Link::from_message(message);
+        assert_eq!((link.index, link.name.as_str()), (4, "veth0"));
+        assert!(link.up && !link.operational);
+        assert_eq!(link.mac, Some([2, 0, 0, 0, 0, 1]));
+        assert_eq!((link.peer_index, link.peer_nsid, link.num_rx_queues), (Some(9), Some(0), 2));
+    }
+
+    #[test]
+    fn an_address_that_is_not_ethernet_is_no_mac() {
+        let mut message = at_index(1);
+        message.attributes = vec![LinkAttribute::Address(vec![10, 0, 0, 1])];
+        assert_eq!(Link::from_message(message).mac, None);
+    }
+
+    #[test]
+    fn loopback_is_found_by_name_and_by_index() {
+        let mut netlink = Netlink::open().unwrap();
+        let by_name = netlink.link_by_name("lo").unwrap();
+        let by_index = netlink.link_by_index(by_name.index).unwrap();
+        assert_eq!(by_index.name, "lo");
+        assert!(netlink.links().unwrap().iter().any(|link| link.name == "lo"));
+    }
+
+    #[test]
+    fn a_missing_interface_is_named() {
+        let mut netlink = Netlink::open().unwrap();
+        for name in ["no-such-if", "a-name-that-is-far-too-long-for-the-kernel", ""] {
+            let error = netlink.link_by_name(name).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!("interface '{name}' not found; 'ip link' lists them")
+            );
+        }
+        let error = netlink.link_by_index(u32::MAX >> 1).unwrap_err();
+        assert!(matches!(error, NetlinkError::NoSuchIndex(_)), "{error}");
+        assert!(matches!(netlink.link_by_index(0), Err(NetlinkError::NoSuchIndex(0))));
+    }
+}

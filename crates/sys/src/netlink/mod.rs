@@ -1,0 +1,31 @@
+//! Links, addresses, routes, neighbours and namespace identifiers through the kernel's routing
+//! netlink (RFC 3549, `rtnetlink(7)`), one small file per kind of object.
+//!
+//! It is synchronous, one request and its answer at a time: the kernel answers a routing request
+//! before `send` returns, so an event loop would add nothing. It subscribes to no notification,
+//! and it never decides what a network should look like.
+//!
+//! A [`Netlink`] belongs to the network namespace of the thread that opened it, and stays there
+//! when it is moved to another thread.
+
+mod address;
+mod connection;
+mod error;
+mod link;
+mod neighbour;
+mod nsid;
+mod prefix;
+mod route;
+mod veth;
+
+pub use address::InterfaceAddress;
+pub use connection::Netlink;
+pub use error::{NetlinkError, Refusal};
+pub use link::{Link, LinkCounters};
+pub use neighbour::Neighbour;
+pub use prefix::{Prefix, PrefixError};
+pub use route::RouteInfo;
+pub use veth::{VethEnd, VethPair};
+
+/// An Ethernet address, in the order in which it goes over the wire.
+pub type MacAddress = [u8; 6];

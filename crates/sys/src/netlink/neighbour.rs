@@ -1,0 +1,166 @@
+//! The neighbour table: which Ethernet address an IP address on the same link has (ARP, RFC 826;
+//! Neighbour Discovery, RFC 4861).
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage, NeighbourState};
+
+use super::address::family;
+use super::{MacAddress, Netlink, NetlinkError};
+
+/// The discard service (RFC 863): a datagram sent there means nothing to anybody.
+const DISCARD_PORT: u16 = 9;
+/// A neighbour on a local link answers within a fraction of this.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+
+/// An entry of the neighbour table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Neighbour {
+    /// The Ethernet address; `None` while it is being asked for, or where the link has none.
+    pub mac: Option<MacAddress>,
+    /// Whether the kernel would send to it without asking again first: reachable, permanent, or
+    /// known from before and not yet found wrong.
+    pub usable: bool,
+}
+
+impl Netlink {
+    /// What the neighbour table holds about `address` on the interface `index`.
+    pub fn neighbour(
+        &mut self,
+        index: u32,
+        address: IpAddr,
+    ) -> Result<Option<Neighbour>, NetlinkError> {
+        let request = RouteNetlinkMessage::GetNeighbour(entry(index, address));
+        match self.get(&format!("look up the neighbour {address}"), request) {
+            Ok(Some(RouteNetlinkMessage::NewNeighbour(message))) => Ok(Some(parse(&message))),
+            Ok(_) => Ok(None),
+            Err(error) if error.errno() == Some(libc::ENOENT) => Ok(None),
+            Err(error) => Err(error.for_index(index)),
+        }
+    }
+
+    /// Fixes the Ethernet address of `address`, so that the kernel never asks for it.
+    pub fn add_permanent_neighbour(
+        &mut self,
+        index: u32,
+        address: IpAddr,
+        mac: MacAddress,
+    ) -> Result<(), NetlinkError> {
+        let mut message = entry(index, address);
+        message.header.state = NeighbourState::Permanent;
+        message.attributes.push(NeighbourAttribute::LinkLayerAddress(mac.to_vec()));
+        self.change(
+            &format!("add the neighbour {address}"),
+            RouteNetlinkMessage::NewNeighbour(message),
+            NLM_F_CREATE | NLM_F_REPLACE,
+        )
+        .map_err(|error| error.for_index(index))
+    }
+
+    /// The Ethernet address of `next_hop` on the interface `index`. If the table does not have
+    /// it, one empty UDP datagram to the discard port makes the kernel ask for it, and the table
+    /// is polled until `timeout`.
+    ///
+    /// The datagram leaves from the calling thread's namespace, so that has to be the one in which
+    /// this connection was opened.
+    pub fn resolve_mac(
+        &mut self,
+        index: u32,
+        next_hop: IpAddr,
+        timeout: Duration,
+    ) -> Result<MacAddress, NetlinkError> {
+        if let Some(mac) = self.usable_mac(index, next_hop)? {
+            return Ok(mac);
+        }
+        provoke_resolution(index, next_hop)
+            .map_err(|source| NetlinkError::Provoke { address: next_hop, source })?;
+        let started = Instant::now();
+        loop {
+            if let Some(mac) = self.usable_mac(index, next_hop)? {
+                return Ok(mac);
+            }
+            if started.elapsed() >= timeout {
+                return Err(NetlinkError::NeighbourSilent {
+                    address: next_hop,
+                    index,
+                    waited: timeout,
+                });
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    fn usable_mac(
+        &mut self,
+        index: u32,
+        address: IpAddr,
+    ) -> Result<Option<MacAddress>, NetlinkError> {
+        let found = self.neighbour(index, address)?;
+        Ok(found.filter(|neighbour| neighbour.usable).and_then(|neighbour| neighbour.mac))
+    }
+}
+
+fn provoke_resolution(index: u32, next_hop: IpAddr) -> io::Result<()> {
+    let (any, target): (IpAddr, SocketAddr) = match next_hop {
+        IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), SocketAddr::new(next_hop, DISCARD_PORT)),
+        IpAddr::V6(v6) => {
+            // Only a link-local address needs its link named; on others the kernel ignores it.
+            let target = SocketAddrV6::new(v6, DISCARD_PORT, 0, index);
+            (Ipv6Addr::UNSPECIFIED.into(), target.into())
+        }
+    };
+    UdpSocket::bind((any, 0))?.send_to(&[], target).map(drop)
+}
+
+fn entry(index: u32, address: IpAddr) -> NeighbourMessage {
+    let mut message = NeighbourMessage::default();
+    message.header.family = family(address);
+    message.header.ifindex = index;
+    message.attributes.push(NeighbourAttribute::Destination(address.into()));
+    message
+}
+
+fn parse(message: &NeighbourMessage) -> Neighbour {
+    let mac = message.attributes.iter().find_map(|attribute| match attribute {
+        NeighbourAttribute::LinkLayerAddress(bytes) => bytes.as_slice().try_into().ok(),
+        _ => None,
+    });
+    let usable = matches!(
+        message.header.state,
+        NeighbourState::Reachable
+            | NeighbourState::Stale
+            | NeighbourState::Delay
+            | NeighbourState::Probe
+            | NeighbourState::Noarp
+            | NeighbourState::Permanent
+    );
+    Neighbour { mac, usable }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_state(state: NeighbourState) -> Neighbour {
+        let mut message = entry(1, "192.0.2.1".parse().unwrap());
+        message.header.state = state;
+        message.attributes.push(NeighbourAttribute::LinkLayerAddress(vec![2, 0, 0, 0, 0, 1]));
+        parse(&message)
+    }
+
+    #[test]
+    fn an_entry_that_failed_or_still_asks_is_not_usable() {
+        for state in [NeighbourState::Failed, NeighbourState::Incomplete, NeighbourState::None] {
+            assert!(!in_state(state).usable, "{state}");
+        }
+        for state in [NeighbourState::Reachable, NeighbourState::Stale, NeighbourState::Permanent] {
+            assert!(in_state(state).usable, "{state}");
+        }
+        assert_eq!(in_state(NeighbourState::Stale).mac, Some([2, 0, 0, 0, 0, 1]));
+    }
+}

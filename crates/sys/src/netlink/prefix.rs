@@ -1,0 +1,154 @@
+//! An IP address with a prefix length, as written in `10.0.0.0/8`. It holds and prints them; what
+//! a prefix stands for (an interface's address, a destination, a network of simulated clients) is
+//! the user's business.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+/// An address and the number of its leading bits that name the network.
+///
+/// The bits behind the prefix may be set: that is how an interface's own address is written
+/// (`192.0.2.1/30`). [`Prefix::network`] clears them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Prefix {
+    address: IpAddr,
+    length: u8,
+}
+
+/// Why a text or a pair is not a prefix.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PrefixError {
+    /// The part before the slash is not an IP address, or there is no slash.
+    #[error("'{0}' is not a network such as 10.0.0.0/8 or fd00::/8")]
+    Syntax(String),
+    /// More bits than the address has.
+    #[error("prefix length {length} of {address} is too long; it has {max} bits")]
+    Length {
+        /// The address.
+        address: IpAddr,
+        /// The length that was asked for.
+        length: u8,
+        /// 32 for IPv4, 128 for IPv6.
+        max: u8,
+    },
+}
+
+impl Prefix {
+    /// Joins an address with a prefix length in bits.
+    pub fn new(address: IpAddr, length: u8) -> Result<Self, PrefixError> {
+        let max = width(address);
+        if length > max {
+            return Err(PrefixError::Length { address, length, max });
+        }
+        Ok(Self { address, length })
+    }
+
+    /// The prefix that holds nothing but `address`.
+    #[must_use]
+    pub fn host(address: IpAddr) -> Self {
+        Self { address, length: width(address) }
+    }
+
+    /// The address as it was given, bits behind the prefix included.
+    #[must_use]
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// The prefix length in bits.
+    #[must_use]
+    pub fn length(&self) -> u8 {
+        self.length
+    }
+
+    /// The same prefix with the bits behind it cleared.
+    #[must_use]
+    pub fn network(&self) -> Self {
+        let address = match self.address {
+            IpAddr::V4(v4) => Ipv4Addr::from_bits(keep_v4(v4.to_bits(), self.length)).into(),
+            IpAddr::V6(v6) => Ipv6Addr::from_bits(keep_v6(v6.to_bits(), self.length)).into(),
+        };
+        Self { address, length: self.length }
+    }
+
+    /// Whether `address` lies in this network; never for the other IP version.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        self.address.is_ipv4() == address.is_ipv4()
+            && Self { address, length: self.length }.network() == self.network()
+    }
+}
+
+fn width(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+// A shift by the whole width, which a prefix of length 0 asks for, is not a shift in Rust.
+fn keep_v4(bits: u32, length: u8) -> u32 {
+    bits & u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0)
+}
+
+fn keep_v6(bits: u128, length: u8) -> u128 {
+    bits & u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0)
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = PrefixError;
+
+    fn from_str(text: &str) -> Result<Self, PrefixError> {
+        let syntax = || PrefixError::Syntax(text.to_owned());
+        let (address, length) = text.split_once('/').ok_or_else(syntax)?;
+        let address = address.parse().map_err(|_| syntax())?;
+        let length = length.parse().map_err(|_| syntax())?;
+        Self::new(address, length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix(text: &str) -> Prefix {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn text_survives_a_round_trip() {
+        for text in ["10.0.0.0/8", "192.0.2.1/30", "0.0.0.0/0", "fd00::/8", "2001:db8::1/128"] {
+            assert_eq!(prefix(text).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn bad_text_is_refused() {
+        for text in ["", "10.0.0.0", "10.0.0.0/", "/8", "10.0.0/8", "10.0.0.0/256", "a/b"] {
+            assert!(matches!(text.parse::<Prefix>(), Err(PrefixError::Syntax(_))), "{text}");
+        }
+        for text in ["10.0.0.0/33", "fd00::/129"] {
+            assert!(matches!(text.parse::<Prefix>(), Err(PrefixError::Length { .. })), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_network_clears_what_lies_behind_the_prefix() {
+        assert_eq!(prefix("192.0.2.6/30").network(), prefix("192.0.2.4/30"));
+        assert_eq!(prefix("255.255.255.255/0").network(), prefix("0.0.0.0/0"));
+        assert_eq!(prefix("192.0.2.6/32").network(), prefix("192.0.2.6/32"));
+        assert_eq!(prefix("2001:db8::ffff/64").network(), prefix("2001:db8::/64"));
+    }
+
+    #[test]
+    fn a_network_holds_its_own_and_no_other() {
+        assert!(prefix("10.0.0.0/8").contains("10.255.0.1".parse().unwrap()));
+        assert!(!prefix("10.0.0.0/8").contains("11.0.0.1".parse().unwrap()));
+        assert!(!prefix("0.0.0.0/0").contains("::1".parse().unwrap()));
+        assert!(prefix("fd00::/8").contains("fdff::1".parse().unwrap()));
+    }
+}

@@ -1,0 +1,193 @@
+//! Routes of the main table: adding and deleting them, and asking which one a packet would take.
+
+use std::net::IpAddr;
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+
+use super::address::family;
+use super::{Netlink, NetlinkError, Prefix, Refusal};
+
+/// The way that a packet would take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RouteInfo {
+    /// The interface that it would leave by.
+    pub index: u32,
+    /// The router that it would be handed to; `None` when the destination is on the link.
+    pub gateway: Option<IpAddr>,
+    /// The source address that the kernel would choose.
+    pub source: Option<IpAddr>,
+    /// Whether the destination is this host itself.
+    pub local: bool,
+}
+
+impl Netlink {
+    /// Adds a route to `destination` through the interface `index`, by way of `gateway` where one
+    /// is given.
+    pub fn add_route(
+        &mut self,
+        destination: Prefix,
+        gateway: Option<IpAddr>,
+        index: u32,
+    ) -> Result<(), NetlinkError> {
+        let mut message = to_destination(destination);
+        message.header.protocol = RouteProtocol::Static;
+        message.header.kind = RouteType::Unicast;
+        message.header.scope =
+            if gateway.is_some() { RouteScope::Universe } else { RouteScope::Link };
+        message.attributes.push(RouteAttribute::Oif(index));
+        message.attributes.extend(gateway.map(|address| RouteAttribute::Gateway(address.into())));
+        self.change(
+            &format!("add the route to {destination}"),
+            RouteNetlinkMessage::NewRoute(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+        .map_err(|error| error.for_index(index))
+    }
+
+    /// Deletes the first route of the main table to exactly this destination.
+    pub fn delete_route(&mut self, destination: Prefix) -> Result<(), NetlinkError> {
+        let mut message = to_destination(destination);
+        message.header.scope = RouteScope::NoWhere; // matches any scope
+        self.change(
+            &format!("delete the route to {destination}"),
+            RouteNetlinkMessage::DelRoute(message),
+            0,
+        )
+    }
+
+    /// Which way a packet to `destination` would take, as `ip route get` says it; only through
+    /// the interface `through` where one is given.
+    pub fn route_get(
+        &mut self,
+        destination: IpAddr,
+        through: Option<u32>,
+    ) -> Result<RouteInfo, NetlinkError> {
+        let action = format!("look up the route to {destination}");
+        let mut request = to_destination(Prefix::host(destination));
+        request.header.table = RouteHeader::RT_TABLE_UNSPEC;
+        request.attributes.extend(through.map(RouteAttribute::Oif));
+        let answer = self
+            .get(&action, RouteNetlinkMessage::GetRoute(request))
+            .map_err(|error| explain(error, destination, through))?;
+        match answer {
+            Some(RouteNetlinkMessage::NewRoute(message)) => parse(&action, destination, &message),
+            _ => Err(NetlinkError::malformed(&action, "no route in it")),
+        }
+    }
+}
+
+fn to_destination(destination: Prefix) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(destination.address());
+    message.header.destination_prefix_length = destination.length();
+    message.header.table = RouteHeader::RT_TABLE_MAIN;
+    message.attributes.push(RouteAttribute::Destination(destination.address().into()));
+    message
+}
+
+fn explain(error: NetlinkError, destination: IpAddr, through: Option<u32>) -> NetlinkError {
+    match error {
+        // EACCES is a "prohibit" route here, and EINVAL a "blackhole" one: reading a route needs
+        // no privilege.
+        NetlinkError::Refused { refusal, .. } | NetlinkError::NotPermitted { refusal, .. }
+            if matches!(
+                refusal.errno,
+                libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES | libc::EINVAL
+            ) =>
+        {
+            NetlinkError::Unreachable { destination, refusal }
+        }
+        other => match through {
+            Some(index) => other.for_index(index),
+            None => other,
+        },
+    }
+}
+
+fn parse(
+    action: &str,
+    destination: IpAddr,
+    message: &RouteMessage,
+) -> Result<RouteInfo, NetlinkError> {
+    let errno = match message.header.kind {
+        RouteType::Unreachable => Some(libc::EHOSTUNREACH),
+        RouteType::BlackHole => Some(libc::EINVAL),
+        RouteType::Prohibit => Some(libc::EACCES),
+        _ => None,
+    };
+    if let Some(errno) = errno {
+        let refusal = Refusal { errno, explanation: None };
+        return Err(NetlinkError::Unreachable { destination, refusal });
+    }
+    let mut index = None;
+    let mut info = RouteInfo {
+        index: 0,
+        gateway: None,
+        source: None,
+        local: message.header.kind == RouteType::Local,
+    };
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Oif(found) => index = Some(*found),
+            RouteAttribute::Gateway(address) => info.gateway = ip(address),
+            RouteAttribute::PrefSource(address) => info.source = ip(address),
+            RouteAttribute::Via(via) => info.gateway = via_ip(via),
+            _ => {}
+        }
+    }
+    info.index =
+        index.ok_or_else(|| NetlinkError::malformed(action, "no interface in the route"))?;
+    Ok(info)
+}
+
+fn ip(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(v4) => Some(IpAddr::V4(*v4)),
+        RouteAddress::Inet6(v6) => Some(IpAddr::V6(*v6)),
+        _ => None,
+    }
+}
+
+/// The gateway of an IPv4 route that leads through an IPv6 router (RFC 5549).
+fn via_ip(via: &netlink_packet_route::route::RouteVia) -> Option<IpAddr> {
+    use netlink_packet_route::route::RouteVia;
+    match via {
+        RouteVia::Inet(v4) => Some(IpAddr::V4(*v4)),
+        RouteVia::Inet6(v6) => Some(IpAddr::V6(*v6)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_local() {
+        let route = Netlink::open().unwrap().route_get("127.0.0.1".parse().unwrap(), None).unwrap();
+        assert!(route.local);
+        assert_eq!(route.gateway, None);
+        assert_eq!(route.source, Some("127.0.0.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_prohibiting_route_is_unreachable_and_not_a_lack_of_privilege() {
+        let refusal = Refusal { errno: libc::EACCES, explanation: None };
+        let error = NetlinkError::refused("look up", refusal);
+        let destination = "192.0.2.1".parse().unwrap();
+        let error = explain(error, destination, None);
+        assert!(matches!(error, NetlinkError::Unreachable { .. }));
+        assert_eq!(error.errno(), Some(libc::EACCES));
+    }
+
+    #[test]
+    fn a_route_through_an_unknown_interface_is_an_error() {
+        let index = u32::MAX >> 1;
+        let result = Netlink::open().unwrap().route_get("127.0.0.1".parse().unwrap(), Some(index));
+        assert!(matches!(result, Err(NetlinkError::NoSuchIndex(i)) if i == index), "{result:?}");
+    }
+}

@@ -1,0 +1,96 @@
+//! Packet sockets (packet(7)): whole Ethernet frames, sent and received past the network stack.
+//! Frames go through [`crate::message`], without addresses: the socket is bound to its interface.
+
+use std::ffi::CString;
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd};
+
+use crate::descriptor::{check, get_option};
+use crate::socket::Socket;
+
+/// Frames counted by a packet socket since the last time of asking.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Statistics {
+    /// Frames that passed the filter, those that were dropped included.
+    pub passed: u32,
+    /// Frames dropped because the socket's buffer was full.
+    pub dropped: u32,
+}
+
+/// Frames of every protocol, for [`bind`] (`ETH_P_ALL`).
+pub const ANY_PROTOCOL: u16 = libc::ETH_P_ALL as u16;
+
+/// A packet socket that receives nothing until it is bound, so that a filter attached before that
+/// sees every frame.
+///
+/// # Errors
+///
+/// `PermissionDenied` without `CAP_NET_RAW`.
+pub fn open() -> io::Result<Socket> {
+    Socket::open(libc::AF_PACKET, libc::SOCK_RAW, 0)
+}
+
+/// Binds a packet socket to an interface, to receive frames of the given `EtherType`
+/// ([`ANY_PROTOCOL`]: of all), or with `None` none at all.
+pub fn bind(socket: &Socket, interface: u32, ether_type: Option<u16>) -> io::Result<()> {
+    let index = i32::try_from(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: a plain C structure of numbers, for which all bytes zero is valid.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as libc::sa_family_t;
+    address.sll_protocol = ether_type.unwrap_or(0).to_be();
+    address.sll_ifindex = index;
+    // SAFETY: the address and its size, alive for the call.
+    check(unsafe {
+        libc::bind(
+            socket.as_fd().as_raw_fd(),
+            (&raw const address).cast(),
+            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+        )
+    })
+    .map(drop)
+}
+
+/// Hands frames straight to the driver, past the traffic control layer (`PACKET_QDISC_BYPASS`).
+/// There is no queue in between, so frames that the driver has no room for are refused.
+pub fn bypass_queueing(socket: &Socket) -> io::Result<()> {
+    socket.switch_on(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS)
+}
+
+/// Leaves out the frames that this host sends (`PACKET_IGNORE_OUTGOING`, Linux 4.20).
+pub fn ignore_outgoing(socket: &Socket) -> io::Result<()> {
+    socket.switch_on(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING)
+}
+
+/// Frames since the last time of asking (`PACKET_STATISTICS`).
+pub fn statistics(socket: &Socket) -> io::Result<Statistics> {
+    let [passed, dropped] = get_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
+    Ok(Statistics { passed, dropped })
+}
+
+/// The index of the interface named `name` in this network namespace.
+///
+/// # Errors
+///
+/// `NotFound` if there is none.
+pub fn interface_index(name: &str) -> io::Result<u32> {
+    let name = CString::new(name).map_err(|_| io::ErrorKind::NotFound)?;
+    // SAFETY: a string that ends in zero, alive for the call.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::ErrorKind::NotFound.into()),
+        index => Ok(index),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_that_is_not_there_has_no_index() {
+        assert!(interface_index("lo").unwrap() > 0);
+        for name in ["", "no-such-link", "a\0b"] {
+            assert_eq!(interface_index(name).unwrap_err().kind(), io::ErrorKind::NotFound);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Signals without handlers that do anything: a program blocks the ones that it means to answer, one
+//! thread waits for them, and a thread of its own can be called out of a long system call.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+use crate::descriptor::{check, timespec};
+
+/// A signal that a user or a service manager sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signal {
+    /// `SIGINT`: Ctrl-C.
+    Interrupt,
+    /// `SIGTERM`: a polite request to end.
+    Terminate,
+    /// `SIGHUP`: the terminal went away.
+    HangUp,
+    /// `SIGUSR1`: a program's own use.
+    User1,
+}
+
+impl Signal {
+    const ALL: [Self; 4] = [Self::Interrupt, Self::Terminate, Self::HangUp, Self::User1];
+
+    const fn number(self) -> libc::c_int {
+        match self {
+            Self::Interrupt => libc::SIGINT,
+            Self::Terminate => libc::SIGTERM,
+            Self::HangUp => libc::SIGHUP,
+            Self::User1 => libc::SIGUSR1,
+        }
+    }
+}
+
+/// Signals that are kept back until somebody waits for them.
+#[derive(Debug)]
+pub struct BlockedSignals {
+    set: libc::sigset_t,
+}
+
+impl BlockedSignals {
+    /// Keeps `signals` back from this thread and from those that it starts from here on. To hold for
+    /// the process, it is called before any thread is started.
+    ///
+    /// # Errors
+    ///
+    /// None is known.
+    pub fn block(signals: &[Signal]) -> io::Result<Self> {
+        let set = signal_set(signals.iter().map(|signal| signal.number()));
+        change_mask(libc::SIG_BLOCK, &set)?;
+        Ok(Self { set })
+    }
+
+    /// Waits up to `wait` for one of them; `None` if none came.
+    ///
+    /// # Errors
+    ///
+    /// None is known.
+    pub fn wait(&self, wait: Duration) -> io::Result<Option<Signal>> {
+        let timeout = timespec(wait);
+        // SAFETY: an initialised set and a timespec, alive for the call; no details are asked for.
+        let result = check(unsafe {
+            libc::sigtimedwait(&raw const self.set, std::ptr::null_mut(), &raw const timeout)
+        });
+        match result {
+            Ok(number) => Ok(Signal::ALL.into_iter().find(|signal| signal.number() == number)),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+                _ => Err(error),
+            },
+        }
+    }
+}
+
+/// A thread of this process that can be called out of a system call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InterruptibleThread {
+    thread: libc::pid_t,
+}
+
+impl InterruptibleThread {
+    /// Makes the calling thread interruptible.
+    ///
+    /// # Errors
+    ///
+    /// None is known.
+    pub fn current() -> io::Result<Self> {
+        install_handler()?;
+        change_mask(libc::SIG_UNBLOCK, &signal_set([wake_up_signal()]))?;
+        // SAFETY: no argument, cannot fail.
+        Ok(Self { thread: unsafe { libc::gettid() } })
+    }
+
+    /// Ends the system call that the thread is in, which then reports `Interrupted` (or what it did
+    /// so far). A thread that is between two calls does not notice: repeat until it says itself that
+    /// it is done. Says whether there still is such a thread.
+    ///
+    /// The kernel may give the number of a thread that ended to a later one of this process; being
+    /// interrupted does that one no harm.
+    ///
+    /// # Errors
+    ///
+    /// None is known.
+    pub fn interrupt(self) -> io::Result<bool> {
+        // SAFETY: numbers only; the handler of this signal was installed by `current`.
+        let result = check(unsafe {
+            libc::syscall(libc::SYS_tgkill, libc::getpid(), self.thread, wake_up_signal())
+                as libc::c_int
+        });
+        match result {
+            Ok(_) => Ok(true),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The second of the signals that the C library leaves to programs; nobody sends it unasked.
+fn wake_up_signal() -> libc::c_int {
+    libc::SIGRTMIN() + 1
+}
+
+extern "C" fn do_nothing(_: libc::c_int) {}
+
+/// Without `SA_RESTART`, so that the system call ends.
+fn install_handler() -> io::Result<()> {
+    let handler: extern "C" fn(libc::c_int) = do_nothing;
+    // SAFETY: a plain C structure, for which all bytes zero is valid: no flag, an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as libc::sighandler_t;
+    // SAFETY: the action outlives the call, and its handler has the right signature and touches
+    // nothing, so it may run at any moment.
+    check(unsafe { libc::sigaction(wake_up_signal(), &raw const action, std::ptr::null_mut()) })
+        .map(drop)
+}
+
+fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<()> {
+    // SAFETY: an initialised set, only read; the old mask is not asked for.
+    match unsafe { libc::pthread_sigmask(how, set, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+fn signal_set(numbers: impl IntoIterator<Item = libc::c_int>) -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: sigemptyset initialises the set, then it is added to; valid signal numbers only.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for number in numbers {
+            libc::sigaddset(set.as_mut_ptr(), number);
+        }
+        set.assume_init()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::thread;
+
+    #[test]
+    fn a_blocked_signal_is_waited_for() {
+        // In a thread, and sent to that thread, so that no other test sees it.
+        thread::spawn(|| {
+            let signals = BlockedSignals::block(&[Signal::User1]).unwrap();
+            assert_eq!(signals.wait(Duration::ZERO).unwrap(), None);
+            // SAFETY: numbers only; the signal is blocked in this thread.
+            let sent = unsafe {
+                libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), libc::SIGUSR1)
+            };
+            assert_eq!(sent, 0);
+            assert_eq!(signals.wait(Duration::from_secs(1)).unwrap(), Some(Signal::User1));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_thread_is_called_out_of_a_long_system_call() {
+        let (announce, announced) = mpsc::channel();
+        let sleeper = thread::spawn(move || {
+            announce.send(InterruptibleThread::current().unwrap()).unwrap();
+            let long = timespec(Duration::from_mins(1));
+            // SAFETY: one timespec alive for the call.
+            check(unsafe { libc::nanosleep(&raw const long, std::ptr::null_mut()) })
+        });
+        let thread = announced.recv().unwrap();
+        while !sleeper.is_finished() {
+            thread.interrupt().unwrap();
+            thread::sleep(Duration::from_millis(1));
+        }
+        let ended = sleeper.join().unwrap().unwrap_err();
+        assert_eq!(ended.kind(), io::ErrorKind::Interrupted);
+    }
+}

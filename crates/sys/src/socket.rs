@@ -1,0 +1,195 @@
+//! UDP sockets: opening them and setting their options. Datagrams go through [`crate::message`].
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET, c_int};
+
+use crate::address::RawAddress;
+use crate::descriptor::{check, check_new, get_option, set_option, wait_for};
+use crate::filter::{self, Instruction};
+
+/// Where the number of dropped datagrams stands in the answer to `SO_MEMINFO`.
+const MEMINFO_DROPS: usize = libc::SK_MEMINFO_DROPS as usize;
+
+/// A datagram socket, IPv4 or IPv6, or a packet socket ([`crate::packet`]).
+#[derive(Debug)]
+pub struct Socket {
+    descriptor: OwnedFd,
+}
+
+impl Socket {
+    /// A UDP socket of the family of `address`, not bound yet.
+    ///
+    /// # Errors
+    ///
+    /// Of socket(2), such as no IPv6 in this kernel.
+    pub fn udp(address: SocketAddr) -> io::Result<Self> {
+        let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        Self::open(family, libc::SOCK_DGRAM, 0)
+    }
+
+    pub(crate) fn open(family: c_int, kind: c_int, protocol: c_int) -> io::Result<Self> {
+        // SAFETY: three numbers in, a new descriptor out, owned from here on.
+        let descriptor =
+            unsafe { check_new(libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol)) }?;
+        Ok(Self { descriptor })
+    }
+
+    /// A second descriptor of the same socket.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { descriptor: self.descriptor.try_clone()? })
+    }
+
+    /// Binds the socket to a local address.
+    pub fn bind(&self, local: SocketAddr) -> io::Result<()> {
+        let (raw, length) = RawAddress::encode(local);
+        // SAFETY: the address and its length, alive for the call.
+        check(unsafe { libc::bind(self.descriptor.as_raw_fd(), raw.as_ptr(), length as _) })
+            .map(drop)
+    }
+
+    /// Fixes the peer: datagrams go there by default, and only its datagrams are received.
+    pub fn connect(&self, remote: SocketAddr) -> io::Result<()> {
+        let (raw, length) = RawAddress::encode(remote);
+        // SAFETY: the address and its length, alive for the call.
+        check(unsafe { libc::connect(self.descriptor.as_raw_fd(), raw.as_ptr(), length as _) })
+            .map(drop)
+    }
+
+    /// The local address that the socket is bound to.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        let mut raw = RawAddress::default();
+        let mut length = RawAddress::CAPACITY as libc::socklen_t;
+        // SAFETY: room for an address and the size of that room, alive for the call.
+        check(unsafe {
+            libc::getsockname(self.descriptor.as_raw_fd(), raw.as_mut_ptr(), &raw mut length)
+        })?;
+        raw.decode(length as usize).ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+
+    /// Lets several sockets share one address and port (`SO_REUSEPORT`); set it before binding.
+    pub fn share_port(&self) -> io::Result<()> {
+        self.switch_on(SOL_SOCKET, libc::SO_REUSEPORT)
+    }
+
+    /// Whether an IPv6 wildcard socket leaves IPv4 alone (`IPV6_V6ONLY`); set it before binding.
+    pub fn set_v6_only(&self, v6_only: bool) -> io::Result<()> {
+        set_option(self.as_fd(), IPPROTO_IPV6, libc::IPV6_V6ONLY, &c_int::from(v6_only))
+    }
+
+    /// Asks for the local address and interface of each datagram (`IP_PKTINFO`,
+    /// `IPV6_RECVPKTINFO`).
+    pub fn tell_local_address(&self, local: SocketAddr) -> io::Result<()> {
+        if local.is_ipv4() {
+            self.switch_on(IPPROTO_IP, libc::IP_PKTINFO)
+        } else {
+            self.switch_on(IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)
+        }
+    }
+
+    /// Asks for a software receive timestamp with each datagram (`SO_TIMESTAMPING`,
+    /// Documentation/networking/timestamping.rst).
+    pub fn tell_receive_time(&self) -> io::Result<()> {
+        let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+        set_option(self.as_fd(), SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
+    }
+
+    /// Asks for a receive buffer of `bytes`, past the system's limit if this process may
+    /// (`SO_RCVBUFFORCE`), and returns what the kernel granted in the same measure.
+    pub fn set_receive_buffer(&self, bytes: usize) -> io::Result<usize> {
+        self.set_buffer(bytes, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)
+    }
+
+    /// As [`Socket::set_receive_buffer`], for sending.
+    pub fn set_send_buffer(&self, bytes: usize) -> io::Result<usize> {
+        self.set_buffer(bytes, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)
+    }
+
+    fn set_buffer(&self, bytes: usize, forced: c_int, limited: c_int) -> io::Result<usize> {
+        let wanted = c_int::try_from(bytes).unwrap_or(c_int::MAX / 2);
+        if set_option(self.as_fd(), SOL_SOCKET, forced, &wanted).is_err() {
+            set_option(self.as_fd(), SOL_SOCKET, limited, &wanted)?;
+        }
+        let [granted] = get_option(self.as_fd(), SOL_SOCKET, limited)?;
+        // The kernel doubles what was asked for, to leave room for its own bookkeeping: socket(7).
+        Ok(granted as usize / 2)
+    }
+
+    /// Sends and receives by the interface named `name` alone (`SO_BINDTODEVICE`).
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there is no such interface.
+    pub fn bind_to_interface(&self, name: &str) -> io::Result<()> {
+        // SAFETY: the name's bytes and their number; the kernel reads them and wants no final zero.
+        check(unsafe {
+            libc::setsockopt(
+                self.descriptor.as_raw_fd(),
+                SOL_SOCKET,
+                libc::SO_BINDTODEVICE,
+                name.as_ptr().cast(),
+                name.len() as libc::socklen_t,
+            )
+        })
+        .map(drop)
+        .map_err(|error| match error.raw_os_error() {
+            Some(libc::ENODEV) => io::ErrorKind::NotFound.into(),
+            _ => error,
+        })
+    }
+
+    /// Hands each datagram for a shared port to the socket whose place in the order of binding is
+    /// the number of the CPU that received it, modulo `sockets` (`SO_ATTACH_REUSEPORT_CBPF`). Set on
+    /// one socket, it holds for all that share the port.
+    pub fn steer_by_cpu(&self, sockets: u32) -> io::Result<()> {
+        let program = filter::cpu_modulo(sockets);
+        self.attach(libc::SO_ATTACH_REUSEPORT_CBPF, &program)
+    }
+
+    /// Keeps only packets for which `program` returns a number other than 0 (`SO_ATTACH_FILTER`).
+    pub fn attach_filter(&self, program: &[Instruction]) -> io::Result<()> {
+        self.attach(libc::SO_ATTACH_FILTER, program)
+    }
+
+    fn attach(&self, option: c_int, program: &[Instruction]) -> io::Result<()> {
+        let header = libc::sock_fprog {
+            len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+            // The kernel copies the program and does not write to it.
+            filter: program.as_ptr().cast_mut().cast(),
+        };
+        set_option(self.as_fd(), SOL_SOCKET, option, &header)
+    }
+
+    /// Datagrams that the kernel dropped at this socket since it was opened, mostly because its
+    /// buffer was full; modulo 2^32 (`SO_MEMINFO`; the number that `SO_RXQ_OVFL` gives, without the
+    /// need of a later datagram to carry it).
+    pub fn drops(&self) -> io::Result<u32> {
+        let words: [u32; MEMINFO_DROPS + 1] =
+            get_option(self.as_fd(), SOL_SOCKET, libc::SO_MEMINFO)?;
+        Ok(words[MEMINFO_DROPS])
+    }
+
+    /// Waits up to `wait` until something can be received; says whether it can. A signal ends the
+    /// wait as if the time were over.
+    pub fn wait_readable(&self, wait: Duration) -> io::Result<bool> {
+        wait_for(self.as_fd(), libc::POLLIN, wait)
+    }
+
+    /// As [`Socket::wait_readable`], until there is room to send.
+    pub fn wait_writable(&self, wait: Duration) -> io::Result<bool> {
+        wait_for(self.as_fd(), libc::POLLOUT, wait)
+    }
+
+    pub(crate) fn switch_on(&self, level: c_int, name: c_int) -> io::Result<()> {
+        set_option(self.as_fd(), level, name, &(1 as c_int))
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}

@@ -1,0 +1,451 @@
+//! Scenarios of private hosts: that a lab is what it says, that it works, and that it leaves
+//! nothing behind, however it ends. They need root.
+//!
+//! Two of them watch another process die. That process is the scenario runner itself, started
+//! again with [`HELPER`] as its first argument, upon which it has to call [`helper`].
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use horolog_lab::{HOSTS_MAX, Host, Lab, LabConfig, LabError, LabSummary};
+use horolog_sys::ethtool;
+use horolog_sys::namespace::{NetNs, delete_named, die_with_parent};
+use horolog_sys::netlink::{Netlink, NetlinkError, Prefix, VethEnd, VethPair};
+
+/// First argument that makes the runner one of the processes that these scenarios watch.
+pub const HELPER: &str = "lab-helper";
+
+/// Long enough for the kernel to take a namespace apart on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Its number on Linux (`signal(7)`).
+const SIGTERM: i32 = 15;
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A named lab that is removed whatever happens.
+struct Named(String);
+
+impl Named {
+    fn new(what: &str) -> Self {
+        Self(format!("check-{}-{what}", std::process::id()))
+    }
+
+    fn find(&self) -> Result<Option<LabSummary>> {
+        Ok(horolog_lab::list()?.into_iter().find(|lab| lab.name == self.0))
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        // Most scenarios have removed it themselves.
+        let _ = horolog_lab::down(&self.0);
+    }
+}
+
+/// A child that is killed and reaped whatever happens.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Datagrams cross the link in both directions, on IPv4 and IPv6, at once and without loss.
+pub fn datagrams_cross() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let (client, server) = (lab.client(), lab.server());
+    ping(client, server, client.port().ipv4.into(), server.port().ipv4.into())?;
+    let v6 = |host: &Host| host.port().ipv6.context("no IPv6 address");
+    ping(client, server, v6(client)?.into(), v6(server)?.into())
+}
+
+/// A client in the middle of three servers reaches each of them.
+pub fn a_star_reaches_every_server() -> Result<()> {
+    let lab = Lab::new(&LabConfig { hosts: 4, ..LabConfig::default() })?;
+    let names: Vec<&str> = lab.hosts().iter().map(|host| host.name.as_str()).collect();
+    ensure!(names == ["client", "server", "server2", "server3"], "{names:?}");
+    for (port, server) in lab.client().ports.iter().zip(&lab.hosts()[1..]) {
+        ping(lab.client(), server, port.ipv4.into(), server.port().ipv4.into())?;
+    }
+    Ok(())
+}
+
+fn ping(client: &Host, server: &Host, from: IpAddr, to: IpAddr) -> Result<()> {
+    let bind = |host: &Host, address: IpAddr| -> Result<UdpSocket> {
+        let socket = host.run(|| UdpSocket::bind((address, 0)))??;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        Ok(socket)
+    };
+    let (asking, answering) = (bind(client, from)?, bind(server, to)?);
+    let mut buffer = [0; 64];
+    for number in 0..100u8 {
+        asking.send_to(&[number], answering.local_addr()?)?;
+        let (length, source) = answering.recv_from(&mut buffer).context("no request came")?;
+        ensure!(source == asking.local_addr()? && buffer[..length] == [number]);
+        answering.send_to(&buffer[..length], source)?;
+        let (length, source) = asking.recv_from(&mut buffer).context("no reply came")?;
+        ensure!(source == SocketAddr::new(to, answering.local_addr()?.port()));
+        ensure!(buffer[..length] == [number]);
+    }
+    Ok(())
+}
+
+/// Interfaces have the queues that were asked for, and know each other across namespaces.
+pub fn links_are_as_asked() -> Result<()> {
+    let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
+    let (client, server) = (lab.client(), lab.server());
+    for host in [client, server] {
+        let port = host.port();
+        let link = host.netlink()?.link_by_index(port.index)?;
+        ensure!(link.name == port.interface && link.mac == Some(port.mac));
+        ensure!(link.up && link.operational, "{link:?}");
+        ensure!(link.kind.as_deref() == Some("veth"), "kind {:?}", link.kind);
+        ensure!((link.num_rx_queues, link.num_tx_queues) == (2, 2), "{link:?}");
+        let channels = host.run(|| ethtool::channels(&port.interface))??;
+        ensure!((channels.rx, channels.tx) == (2, 2), "{channels:?}");
+        let loopback = host.netlink()?.link_by_name("lo")?;
+        ensure!(loopback.up, "lo is down");
+    }
+    let mut netlink = client.netlink()?;
+    let link = netlink.link_by_index(client.port().index)?;
+    ensure!(link.peer_index == Some(server.port().index), "{link:?}");
+    let nsid = netlink.nsid_of(server.netns.as_fd())?;
+    ensure!(nsid.is_some() && link.peer_nsid == nsid, "{:?} is not {nsid:?}", link.peer_nsid);
+    ensure!(netlink.nsid_of(NetNs::anonymous()?.as_fd())?.is_none(), "a stranger has an nsid");
+    Ok(())
+}
+
+/// The driver's counters of a veth can be read, its queues and its merging of packets changed.
+pub fn ethtool_speaks_to_veth() -> Result<()> {
+    let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
+    let interface = lab.client().port().interface.clone();
+    let stats = lab.client().run(|| ethtool::stats(&interface))??;
+    let value = |name: &str| stats.iter().find(|(known, _)| known == name).map(|&(_, value)| value);
+    for name in [
+        "rx_queue_0_xdp_packets",
+        "rx_queue_1_xdp_packets",
+        "rx_queue_1_drops",
+        "rx_queue_1_xdp_tx_errors",
+        "tx_queue_1_xdp_xmit_errors",
+    ] {
+        ensure!(value(name) == Some(0), "{name} in {stats:?}");
+    }
+    ensure!(value("peer_ifindex") == Some(u64::from(lab.server().port().index)), "{stats:?}");
+    lab.client().run(|| -> Result<()> {
+        let before = ethtool::channels(&interface)?;
+        ethtool::set_channels(&interface, &ethtool::Channels { rx: 1, tx: 1, ..before })?;
+        let after = ethtool::channels(&interface)?;
+        ensure!((after.rx, after.tx, after.rx_max) == (1, 1, before.rx_max), "{after:?}");
+        for on in [true, false] {
+            ethtool::set_gro(&interface, on)?;
+            ensure!(ethtool::gro(&interface)? == on, "GRO is not {on}");
+        }
+        Ok(())
+    })?
+}
+
+/// Routes say where packets go: to the other host, to this one, to the simulated clients, nowhere.
+pub fn routes_are_found() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let (client, server) = (lab.client(), lab.server());
+    let mut netlink = client.netlink()?;
+    let out = netlink.route_get(server.port().ipv4.into(), None)?;
+    ensure!(out.index == client.port().index && out.gateway.is_none() && !out.local, "{out:?}");
+    ensure!(out.source == Some(client.port().ipv4.into()), "{out:?}");
+    let own = netlink.route_get(client.port().ipv4.into(), None)?;
+    ensure!(own.local, "{own:?}");
+    for nowhere in ["198.51.100.1", "2001:db8:ffff::1"] {
+        match netlink.route_get(nowhere.parse()?, None) {
+            Err(NetlinkError::Unreachable { destination, .. }) => {
+                ensure!(destination.to_string() == nowhere);
+            }
+            other => bail!("{nowhere} should be unreachable: {other:?}"),
+        }
+    }
+    let mut netlink = server.netlink()?;
+    for simulated in ["10.9.8.7", "fd12:3456::1"] {
+        let back = netlink.route_get(simulated.parse()?, None)?;
+        let gateway = back.gateway.context("no gateway")?;
+        let port = client.port();
+        ensure!(gateway == IpAddr::from(port.ipv4) || Some(gateway) == port.ipv6.map(IpAddr::from));
+        ensure!(back.index == server.port().index && !back.local, "{back:?}");
+    }
+    let simulated: Prefix = "10.0.0.0/8".parse()?;
+    netlink.delete_route(simulated)?;
+    let gone = netlink.route_get("10.9.8.7".parse()?, None);
+    ensure!(matches!(gone, Err(NetlinkError::Unreachable { .. })), "{gone:?}");
+    Ok(())
+}
+
+/// Neighbours are known beforehand; one that is not is asked for; one that is not there is told.
+pub fn neighbours_are_resolved() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let (client, server) = (lab.client(), lab.server());
+    let index = client.port().index;
+    let mac = server.port().mac;
+    let mut netlink = client.netlink()?;
+    let known = netlink.neighbour(index, server.port().ipv4.into())?.context("no neighbour")?;
+    ensure!(known.usable && known.mac == Some(mac), "{known:?}");
+
+    for (own, present, absent) in [
+        ("198.51.100.1/24", "198.51.100.2/24", "198.51.100.3"),
+        ("2001:db8:1::1/64", "2001:db8:1::2/64", "2001:db8:1::3"),
+    ] {
+        let present: Prefix = present.parse()?;
+        netlink.add_address(index, own.parse()?)?;
+        server.netlink()?.add_address(server.port().index, present)?;
+        ensure!(netlink.neighbour(index, present.address())?.is_none());
+        let resolved = client.run(|| netlink.resolve_mac(index, present.address(), PATIENCE))??;
+        ensure!(resolved == mac, "{present} is at {resolved:?}");
+
+        let wait = Duration::from_millis(50);
+        let silent = client.run(|| {
+            netlink.resolve_mac(index, absent.parse()?, wait).map_err(anyhow::Error::from)
+        })?;
+        let error = silent.err().context("an absent neighbour was resolved")?;
+        let told = error.downcast_ref();
+        ensure!(matches!(told, Some(NetlinkError::NeighbourSilent { .. })), "{error}");
+    }
+    Ok(())
+}
+
+/// Interfaces can be set up, renumbered, moved into another namespace, and deleted.
+pub fn links_can_be_changed() -> Result<()> {
+    let (here, there) = (NetNs::anonymous()?, NetNs::anonymous()?);
+    let mut netlink = here.run(Netlink::open)??;
+    let end = |name: &str| VethEnd { name: name.to_owned(), mac: None };
+    netlink.create_veth(&VethPair {
+        local: end("a"),
+        peer: end("b"),
+        peer_namespace: here.as_fd(),
+        queues: 1,
+    })?;
+    let a = netlink.link_by_name("a")?;
+    ensure!(!a.up && a.mac.is_some() && a.peer_nsid.is_none(), "{a:?}");
+    netlink.set_link_mtu(a.index, 1400)?;
+    netlink.set_link_mac(a.index, [2, 0, 0, 0, 0, 7])?;
+    netlink.set_link_up(a.index)?;
+    let changed = netlink.link_by_name("a")?;
+    ensure!(changed.up && changed.mtu == 1400 && changed.mac == Some([2, 0, 0, 0, 0, 7]));
+    netlink.set_link_down(a.index)?;
+    ensure!(!netlink.link_by_name("a")?.up);
+
+    netlink.move_link(a.index, there.as_fd())?;
+    ensure!(matches!(netlink.link_by_name("a"), Err(NetlinkError::NoSuchInterface(_))));
+    let mut far = there.run(Netlink::open)??;
+    let moved = far.link_by_name("a")?;
+    far.delete_link(moved.index)?;
+    ensure!(far.links()?.len() == 1, "lo alone should be left");
+    ensure!(netlink.links()?.len() == 1, "the peer should have gone as well");
+    Ok(())
+}
+
+/// A lab without IPv6 has no IPv6 address, not even a link-local one.
+pub fn a_lab_without_ipv6_has_none() -> Result<()> {
+    let lab = Lab::new(&LabConfig { ipv6: false, ..LabConfig::default() })?;
+    for host in lab.hosts() {
+        let addresses = host.netlink()?.addresses()?;
+        ensure!(addresses.iter().all(|entry| entry.prefix.address().is_ipv4()), "{addresses:?}");
+        ensure!(host.port().ipv6.is_none());
+    }
+    Ok(())
+}
+
+/// Making a lab changes no interface, address or setting of the machine.
+pub fn nothing_outside_changes() -> Result<()> {
+    let before = outside()?;
+    let lab = Lab::new(&LabConfig::default())?;
+    ensure!(outside()? == before, "making a lab changed the machine");
+    let setting = "/proc/sys/net/ipv6/conf/all/accept_ra";
+    let inside = lab.server().run(|| fs::read_to_string(setting))??;
+    ensure!(inside.trim() == "0", "{setting} is {inside}");
+    drop(lab);
+    ensure!(outside()? == before, "dropping a lab changed the machine");
+    Ok(())
+}
+
+fn outside() -> Result<Vec<String>> {
+    let mut netlink = Netlink::open()?;
+    let mut facts: Vec<String> = netlink
+        .links()?
+        .iter()
+        .map(|link| format!("{} {} {} {:?}", link.index, link.name, link.up, link.mac))
+        .collect();
+    facts.extend(netlink.addresses()?.iter().map(|entry| format!("{entry:?}")));
+    for setting in ["ipv4/ip_forward", "ipv4/conf/all/rp_filter", "ipv6/conf/all/accept_ra"] {
+        facts.push(fs::read_to_string(format!("/proc/sys/net/{setting}"))?);
+    }
+    Ok(facts)
+}
+
+/// A named lab is made, listed, used and removed; processes inside are told and left alone.
+pub fn a_named_lab_comes_and_goes() -> Result<()> {
+    let lab = Named::new("round-trip");
+    horolog_lab::up(&lab.0, &LabConfig::default())?;
+    let listed = lab.find()?.context("not listed")?;
+    ensure!(listed.is_whole() && listed.hosts == ["client", "server"], "{listed:?}");
+
+    let mut command = horolog_lab::command(&lab.0, "client", "sh")?;
+    let status = command.args(["-c", "grep -q veth0: /proc/net/dev && exit 7"]).status()?;
+    ensure!(status.code() == Some(7), "{status}");
+    let became = helper_command(&["exec", &lab.0, "sh", "-c", "kill -TERM $$"])?.status()?;
+    ensure!(became.signal() == Some(SIGTERM), "exec must leave nothing in between: {became}");
+    let no_host = horolog_lab::command(&lab.0, "router", "true").map(drop);
+    ensure!(matches!(no_host, Err(LabError::NoSuchHost { .. })), "{no_host:?}");
+
+    let mut sleep = horolog_lab::command(&lab.0, "server", "sleep")?;
+    let mut sleep = Killed(die_with_parent(sleep.arg("60")).spawn()?);
+    let downed = horolog_lab::down(&lab.0)?;
+    ensure!(downed.hosts == ["client", "server"], "{downed:?}");
+    let inside: Vec<u32> = downed.processes.iter().map(|process| process.pid).collect();
+    ensure!(inside == [sleep.0.id()], "{downed:?}");
+    ensure!(sleep.0.try_wait()?.is_none(), "down must not kill");
+    ensure!(lab.find()?.is_none(), "still listed");
+    let again = horolog_lab::down(&lab.0);
+    ensure!(matches!(again, Err(LabError::NotFound(_))), "{again:?}");
+    Ok(())
+}
+
+/// A second lab of the same name is refused with the way out, and the first stays whole.
+pub fn up_twice_is_refused() -> Result<()> {
+    let lab = Named::new("twice");
+    horolog_lab::up(&lab.0, &LabConfig::default())?;
+    let Err(error) = horolog_lab::up(&lab.0, &LabConfig::default()) else {
+        bail!("a second lab called {} was made", lab.0);
+    };
+    let wanted = format!("lab '{0}' exists already; 'horolog lab down {0}' removes it", lab.0);
+    ensure!(error.to_string() == wanted, "{error}");
+    ensure!(horolog_lab::command(&lab.0, "server", "true")?.status()?.success());
+    Ok(())
+}
+
+/// What a crash left of a lab is listed as such, stands in the way of a new one, and is removed.
+pub fn half_a_lab_is_removed() -> Result<()> {
+    let lab = Named::new("half");
+    horolog_lab::up(&lab.0, &LabConfig { hosts: 3, ..LabConfig::default() })?;
+    for host in ["client", "server"] {
+        delete_named(&format!("horolog-{}-{host}", lab.0))?;
+    }
+    // A process that dies between making the file and mounting the namespace leaves this.
+    let unmounted = PathBuf::from(format!("/run/netns/horolog-{}-server3", lab.0));
+    fs::write(&unmounted, "")?;
+    let left = lab.find()?.context("not listed")?;
+    ensure!(!left.is_whole() && left.hosts == ["server2", "server3"], "{left:?}");
+    let again = horolog_lab::up(&lab.0, &LabConfig::default());
+    ensure!(matches!(again, Err(LabError::Exists(_))), "{again:?}");
+    let entered = horolog_lab::command(&lab.0, "server3", "true").map(drop);
+    ensure!(entered.is_err(), "a file that is no namespace was entered");
+    let downed = horolog_lab::down(&lab.0)?;
+    ensure!(downed.hosts == left.hosts && !unmounted.exists(), "{downed:?}");
+    ensure!(lab.find()?.is_none(), "something was left");
+    Ok(())
+}
+
+/// SIGINT while a lab is being built leaves nothing, and while its names are given out leaves all
+/// of it or nothing.
+pub fn an_interrupted_up_leaves_no_half() -> Result<()> {
+    const ATTEMPTS: usize = 5;
+    let lab = Named::new("interrupted");
+    // The largest lab takes longest to name, long enough for a signal to come in between.
+    let hosts = HOSTS_MAX.to_string();
+    for while_naming in [false, true] {
+        for _ in 0..ATTEMPTS {
+            let mut child = Killed(helper_command(&["up", &lab.0, &hosts])?.spawn()?);
+            if while_naming {
+                let started = Instant::now();
+                while lab.find()?.is_none() {
+                    ensure!(started.elapsed() < PATIENCE, "no name was given out");
+                }
+            } else {
+                thread::sleep(POLL_INTERVAL);
+            }
+            // The child may have ended by itself, but it is not reaped, so the pid is still its.
+            Command::new("kill").args(["-INT", &child.0.id().to_string()]).status()?;
+            child.0.wait()?;
+            let left = lab.find()?.map_or(0, |left| left.hosts.len());
+            ensure!(left == 0 || (while_naming && left == HOSTS_MAX), "{left} hosts were left");
+            if left > 0 {
+                horolog_lab::down(&lab.0)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Kill -9 of a process that holds an anonymous lab leaves no namespace and no interface, although
+/// a program runs in it.
+pub fn a_killed_holder_leaves_nothing() -> Result<()> {
+    // The holder ties one interface of this namespace to each of its hosts. A veth goes when its
+    // peer's namespace goes, so what is left here tells whether the kernel took the hosts apart.
+    let watch = NetNs::anonymous()?;
+    let mut command = helper_command(&["hold"])?;
+    let child = watch.command(&mut command).stdout(Stdio::piped()).spawn()?;
+    let mut child = Killed(child);
+    let stdout = child.0.stdout.take().context("no output")?;
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line)?;
+    ensure!(line == "ready\n", "the holder said {line:?}");
+    let mut netlink = watch.run(Netlink::open)??;
+    ensure!(netlink.links()?.len() == 3, "lo and two watched interfaces should be here");
+    child.0.kill()?;
+    child.0.wait()?;
+    let started = Instant::now();
+    while netlink.links()?.len() > 1 {
+        ensure!(started.elapsed() < PATIENCE, "the hosts outlived their holder");
+        thread::sleep(POLL_INTERVAL);
+    }
+    Ok(())
+}
+
+fn helper_command(arguments: &[&str]) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    die_with_parent(command.arg(HELPER).args(arguments));
+    Ok(command)
+}
+
+/// The other process: makes a named lab (`up NAME HOSTS`), holds an anonymous one (`hold`), or becomes a
+/// program in the client host of a named one (`exec NAME PROGRAM...`).
+pub fn helper(arguments: &[String]) -> Result<()> {
+    match arguments {
+        [action, name, hosts] if action == "up" => {
+            horolog_lab::up(name, &LabConfig { hosts: hosts.parse()?, ..LabConfig::default() })?;
+            Ok(())
+        }
+        [action] if action == "hold" => match hold()? {},
+        [action, name, argv @ ..] if action == "exec" => {
+            let argv: Vec<OsString> = argv.iter().map(OsString::from).collect();
+            match horolog_lab::exec(name, "client", &argv)? {}
+        }
+        other => bail!("unknown helper {other:?}"),
+    }
+}
+
+fn hold() -> Result<Infallible> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let mut netlink = Netlink::open()?;
+    for host in lab.hosts() {
+        let end = |name: String| VethEnd { name, mac: None };
+        netlink.create_veth(&VethPair {
+            local: end(format!("watch-{}", host.name)),
+            peer: end("watched".to_owned()),
+            peer_namespace: host.netns.as_fd(),
+            queues: 1,
+        })?;
+    }
+    let _program = die_with_parent(lab.server().command("sleep").arg("600")).spawn()?;
+    println!("ready");
+    loop {
+        thread::park();
+    }
+}
