@@ -1,10 +1,11 @@
 //! How a command ends when it cannot do what it was asked: one line on stderr, and an exit status
 //! that a script can act upon.
 
-use std::fmt::Display;
+use std::fmt::{self, Display, Formatter};
 use std::process::ExitCode;
 
 use horolog_lab::LabError;
+use horolog_load::LoadError;
 use horolog_server::StartError;
 use horolog_server::status::StatusError;
 
@@ -28,12 +29,18 @@ impl Failure {
 
     /// Says why on stderr, in one line, and gives the exit status.
     pub(crate) fn report(&self) -> ExitCode {
-        let (reason, status) = match self {
-            Self::Usage(reason) => (reason, 2),
-            Self::Environment(reason) => (reason, 3),
-        };
-        eprintln!("horolog: {}", reason.replace('\n', " "));
-        ExitCode::from(status)
+        eprintln!("horolog: {self}");
+        ExitCode::from(match self {
+            Self::Usage(_) => 2,
+            Self::Environment(_) => 3,
+        })
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (Self::Usage(reason) | Self::Environment(reason)) = self;
+        f.write_str(&reason.replace('\n', " "))
     }
 }
 
@@ -52,6 +59,12 @@ impl From<StatusError> for Failure {
             StatusError::Several(_) => Self::usage(error),
             error => Self::environment(error),
         }
+    }
+}
+
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Self {
+        if error.is_usage() { Self::usage(error) } else { Self::environment(error) }
     }
 }
 

@@ -3,13 +3,14 @@
 
 mod commands;
 mod failure;
+mod output;
 mod values;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{lab, serve, status};
+use commands::{demo, lab, load, serve, status};
 use failure::Failure;
 
 /// Serve time, load it, and prove when things happen.
@@ -25,16 +26,20 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    Demo(demo::DemoArgs),
     Serve(serve::ServeArgs),
     Status(status::StatusArgs),
+    Load(load::LoadArgs),
     Lab(lab::LabArgs),
 }
 
 fn main() -> ExitCode {
     // Clap ends the process with status 2 where the command line is wrong.
     let result: Result<(), Failure> = match Cli::parse().command {
+        Command::Demo(args) => demo::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Status(args) => status::run(args),
+        Command::Load(args) => load::run(args),
         Command::Lab(args) => lab::run(args),
     };
     match result {

@@ -1,1 +1,29 @@
-//! (being written)
+//! The load generator and qualifier: requests at an exact rate from many clients, every reply
+//! verified, every loss accounted for, and the highest rate that a server sustains.
+//!
+//! Options become a plan ([`plan`]), a plan opens an engine ([`engine`]), and a run drives it through
+//! a ramp or a search and returns a record with its doubts ([`findings`]). Nothing here prints.
+
+pub mod account;
+pub mod clients;
+pub mod engine;
+mod error;
+pub mod findings;
+pub mod options;
+pub mod places;
+pub mod plan;
+mod prepare;
+pub mod ramp;
+pub mod random;
+pub mod request;
+mod run;
+pub mod schedule;
+pub mod target;
+pub mod token;
+pub mod trial;
+pub mod verify;
+pub mod watch;
+
+pub use error::LoadError;
+pub use options::{Job, LoadOptions};
+pub use run::{Load, Observer};

@@ -55,7 +55,8 @@ impl core::str::FromStr for MacAddress {
         for byte in &mut bytes {
             let part = parts.next().ok_or(Malformed::Truncated)?;
             let digits = part.len() == 2 && part.bytes().all(|b| b.is_ascii_hexdigit());
-            *byte = u8::from_str_radix(part, 16).ok().filter(|_| digits).ok_or(Malformed::Length)?;
+            *byte =
+                u8::from_str_radix(part, 16).ok().filter(|_| digits).ok_or(Malformed::Length)?;
         }
         if parts.next().is_some() { Err(Malformed::Length) } else { Ok(Self(bytes)) }
     }
@@ -138,10 +139,8 @@ impl Header {
         };
         buffer[..HEADER_LEN].copy_from_slice(layout.as_bytes());
         if let Some(tag) = self.vlan {
-            let tag = TagLayout {
-                control: U16::new(tag.control),
-                ether_type: U16::new(self.ether_type),
-            };
+            let tag =
+                TagLayout { control: U16::new(tag.control), ether_type: U16::new(self.ether_type) };
             buffer[HEADER_LEN..HEADER_LEN + VLAN_TAG_LEN].copy_from_slice(tag.as_bytes());
         }
         self.len()
@@ -157,7 +156,9 @@ mod tests {
     fn mac_address_text() {
         let mac: MacAddress = "aa:BB:cc-00:01:ff".parse().unwrap();
         assert_eq!(mac.to_string(), "aa:bb:cc:00:01:ff");
-        for bad in ["", "aa:bb:cc:dd:ee", "aa:bb:cc:dd:ee:ff:00", "aa:bb:cc:dd:ee:+f", "gg:0:0:0:0:0"] {
+        for bad in
+            ["", "aa:bb:cc:dd:ee", "aa:bb:cc:dd:ee:ff:00", "aa:bb:cc:dd:ee:+f", "gg:0:0:0:0:0"]
+        {
             assert!(bad.parse::<MacAddress>().is_err(), "{bad}");
         }
     }

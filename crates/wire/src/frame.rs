@@ -208,7 +208,11 @@ mod tests {
 
     fn builder(ipv4: bool, tagged: bool, source_port: u16) -> Builder {
         let address = |last: u8| -> IpAddr {
-            if ipv4 { [192, 0, 2, last].into() } else { [0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(last)].into() }
+            if ipv4 {
+                [192, 0, 2, last].into()
+            } else {
+                [0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(last)].into()
+            }
         };
         Builder {
             destination_mac: MacAddress([2, 0, 0, 0, 0, 2]),

@@ -70,7 +70,8 @@ impl Header {
             length: U16::new(length as u16),
             checksum: U16::new(0),
         };
-        let sum = pseudo_header.bytes(layout.as_bytes()).bytes(&buffer[HEADER_LEN..length]).finish();
+        let sum =
+            pseudo_header.bytes(layout.as_bytes()).bytes(&buffer[HEADER_LEN..length]).finish();
         // A sum of zero is sent as its other form, because zero means "none" (RFC 768).
         layout.checksum.set(if sum == 0 { 0xffff } else { sum });
         buffer[..HEADER_LEN].copy_from_slice(layout.as_bytes());

@@ -150,10 +150,11 @@ struct lane {
 };
 _Static_assert(sizeof(struct lane) == 128, "lane");
 
-/* What stays the same through a run. */
+/* What stays the same through a run, or through a trial. */
 struct generator_config {
 	__u64 key;		/* whitens the token */
 	__u64 run_start_ns;	/* no request is older than this */
+	__u64 trial_start_ns;	/* replies to older requests are late */
 	__u64 reply_timeout_ns;
 	__u64 exponential;	/* whether intervals are exponentially distributed */
 	__u32 interface;	/* index of the interface to send by */
@@ -174,6 +175,6 @@ struct generator_config {
 	__u8 prefix[16];	/* IPv6 prefix of the clients; the low 32 bits are replaced */
 	__u8 request[REQUEST_MAX]; /* the frame, complete but for what changes */
 };
-_Static_assert(sizeof(struct generator_config) == 88 + 32 + REQUEST_MAX, "generator_config");
+_Static_assert(sizeof(struct generator_config) == 96 + 32 + REQUEST_MAX, "generator_config");
 
 #endif

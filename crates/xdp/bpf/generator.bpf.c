@@ -349,6 +349,10 @@ static __always_inline int judge(struct tally *tally, const struct generator_con
 	sequence = token & TOKEN_SEQUENCE_MASK;
 	if (age_ns > now_ns - cfg->run_start_ns)
 		return invalid(tally, INVALID_ORIGIN);
+	if (age_ns > now_ns - cfg->trial_start_ns && now_ns > cfg->trial_start_ns) {
+		tally->late++;
+		return XDP_DROP;
+	}
 	if (lane >= cfg->lanes || reply->address != expected_address(cfg, lane, sequence))
 		return invalid(tally, INVALID_CLIENT);
 	if (!cfg->echo) {

@@ -166,6 +166,7 @@ pub struct Lane {
 pub(crate) struct GeneratorConfig {
     pub(crate) key: u64,
     pub(crate) run_start_ns: u64,
+    pub(crate) trial_start_ns: u64,
     pub(crate) reply_timeout_ns: u64,
     pub(crate) exponential: u64,
     pub(crate) interface: u32,
@@ -194,5 +195,5 @@ const _: () = {
     assert!(size_of::<ResponderState>() == 128);
     assert!(size_of::<Tally>() == 128 + 3 * (32 + 8 * HISTOGRAM_BUCKETS));
     assert!(size_of::<Lane>() == 128);
-    assert!(size_of::<GeneratorConfig>() == 88 + 32 + REQUEST_MAX);
+    assert!(size_of::<GeneratorConfig>() == 96 + 32 + REQUEST_MAX);
 };

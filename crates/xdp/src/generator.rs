@@ -53,9 +53,11 @@ pub struct GeneratorSettings {
     pub exponential: &'static [u32],
 }
 
-/// How the simulated clients are divided; changes with every trial.
+/// What stays the same through a trial.
 #[derive(Clone, Copy, Debug)]
-pub struct ClientSettings {
+pub struct TrialSettings {
+    /// Monotonic instant of the trial's start, in ns; replies to older requests are late.
+    pub start_ns: u64,
     /// Lanes.
     pub lanes: u32,
     /// Clients of every lane ...
@@ -128,14 +130,15 @@ impl Generator {
         }
     }
 
-    /// Divides the clients. Nothing may be running.
-    pub fn set_clients(&self, clients: &ClientSettings) {
+    /// Readies a trial. Nothing may be running.
+    pub fn set_trial(&self, trial: &TrialSettings) {
         let mut config = self.config.read(0);
-        config.lanes = clients.lanes;
-        config.clients_per_lane = clients.clients_per_lane;
-        config.lanes_with_one_more = clients.lanes_with_one_more;
-        config.random_room = clients.random_room;
-        config.exponential = clients.exponential.into();
+        config.trial_start_ns = trial.start_ns;
+        config.lanes = trial.lanes;
+        config.clients_per_lane = trial.clients_per_lane;
+        config.lanes_with_one_more = trial.lanes_with_one_more;
+        config.random_room = trial.random_room;
+        config.exponential = trial.exponential.into();
         self.config.write(0, &config);
     }
 

@@ -28,7 +28,7 @@ pub use abi::{
 };
 pub use attach::{AttachMode, Attachment, Interface};
 pub use error::XdpError;
-pub use generator::{ClientSettings, Generator, GeneratorSettings};
+pub use generator::{Generator, GeneratorSettings, TrialSettings};
 pub use pass::Pass;
 pub use reflector::Reflector;
 pub use reply_drop::{ReplyDrop, ReplyDropSettings};

@@ -1,0 +1,336 @@
+//! `horolog demo`: private hosts, one server configuration after another in one of them, the same
+//! search against each from the other, and the comparison.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use horolog_lab::{Host as LabHost, Lab, LabConfig, LabError};
+use horolog_load::places::ServerCounters;
+use horolog_load::{Job, Load, LoadError, LoadOptions, Observer};
+use horolog_record::{
+    Candidate, Code, DEMO_SCHEMA, DemoResult, Engine, Finding, Host, LoadResult, SearchKind,
+    Severity, Trial, rfc3339_now,
+};
+use horolog_report::{html, table, to_json, units};
+use horolog_server::status;
+use horolog_stats::{LossGoal, SearchConfig};
+use horolog_sys::namespace::die_with_parent;
+
+use crate::failure::Failure;
+use crate::output::{self, Progress};
+
+/// How long a server may take to be ready.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The port on loopback, where an ordinary user may not take NTP's own.
+const LOOPBACK_PORT: u16 = 12_300;
+
+/// Show the main job on this machine: a time server and the load that it takes.
+///
+/// Makes two private hosts, starts one server after another in one of them (sockets with one thread
+/// up to one for each core, sockets behind locks, XDP), and searches from the other for the highest
+/// rate that each answers without loss. Without the privilege for private hosts it uses sockets on
+/// loopback and says what it left out.
+#[derive(Args, Debug)]
+pub(crate) struct DemoArgs {
+    /// About how long each server is loaded.
+    #[arg(long, value_name = "SECONDS", value_parser = crate::values::positive_duration, default_value = "5")]
+    seconds: Duration,
+    /// File for the result; - for standard output, instead of the table.
+    #[arg(long, value_name = "FILE", default_value = "result.json")]
+    json: PathBuf,
+    /// File for the page.
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    html: PathBuf,
+}
+
+/// One server configuration.
+struct Contender {
+    label: String,
+    arguments: Vec<String>,
+}
+
+/// Where the demonstration takes place.
+enum Stage {
+    /// Private hosts.
+    Lab(Lab),
+    /// This host's loopback interface, and why.
+    Loopback(String),
+}
+
+pub(crate) fn run(args: DemoArgs) -> Result<(), Failure> {
+    output::end_gently()?;
+    let quiet = output::is_stdout(&args.json);
+    let (stage, started) = (Stage::open()?, rfc3339_now());
+    let mut findings = stage.findings();
+    for finding in &findings {
+        eprintln!("horolog: {}; {}", finding.message, finding.advice);
+    }
+    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut candidates: Vec<Candidate> = Vec::new();
+    // All servers are loaded by the engine that the first one was loaded by.
+    let mut engine = None;
+    for contender in stage.contenders(cores) {
+        match contest(&stage, &contender, engine, args.seconds) {
+            Ok(candidate) => {
+                engine = Some(candidate.load.engine);
+                candidates.push(candidate);
+            }
+            Err(failure) if candidates.is_empty() => return Err(failure),
+            Err(failure) => findings.push(left_out(&contender, &failure)),
+        }
+        if output::flow().is_break() {
+            break;
+        }
+    }
+    let result = DemoResult {
+        schema: DEMO_SCHEMA.to_owned(),
+        started,
+        command: output::command_line(),
+        host: Host::read(),
+        candidates,
+        findings,
+    };
+    finish(&result, &args, quiet)
+}
+
+fn finish(result: &DemoResult, args: &DemoArgs, quiet: bool) -> Result<(), Failure> {
+    if !quiet {
+        output::line(&table::demo(result, &output::table_style()))?;
+    }
+    output::file(&args.json, &to_json(result))?;
+    output::file(&args.html, &html::demo(result))?;
+    eprintln!("horolog: wrote {} and {}", args.json.display(), args.html.display());
+    Ok(())
+}
+
+fn left_out(contender: &Contender, failure: &Failure) -> Finding {
+    Finding {
+        code: Code::EngineFallback,
+        severity: Severity::Warning,
+        message: format!("{} was left out: {failure}", contender.label),
+        advice: "see there what it needs".to_owned(),
+        trial: None,
+    }
+}
+
+impl Stage {
+    fn open() -> Result<Self, Failure> {
+        let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        match Lab::new(&LabConfig { queues: cores, ..LabConfig::default() }) {
+            Ok(lab) => Ok(Self::Lab(lab)),
+            Err(error @ LabError::NotPermitted) => Ok(Self::Loopback(error.to_string())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        match self {
+            Self::Lab(_) => Vec::new(),
+            Self::Loopback(reason) => vec![Finding {
+                code: Code::EngineFallback,
+                severity: Severity::Warning,
+                message: "private hosts, XDP and the in-kernel generator were left out".to_owned(),
+                advice: reason.clone(),
+                trial: None,
+            }],
+        }
+    }
+
+    fn server_address(&self) -> SocketAddr {
+        match self {
+            Self::Lab(lab) => SocketAddr::new(lab.server().port().ipv4.into(), 123),
+            Self::Loopback(_) => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), LOOPBACK_PORT),
+        }
+    }
+
+    fn contenders(&self, cores: usize) -> Vec<Contender> {
+        let contender = |label: String, arguments: &[&str]| Contender {
+            label,
+            arguments: arguments.iter().map(ToString::to_string).collect(),
+        };
+        let count = |threads: usize| match threads {
+            1 => "1 thread".to_owned(),
+            _ => format!("{threads} threads"),
+        };
+        let all = cores.to_string();
+        let mut contenders = vec![contender(
+            format!("sockets, locks, {}", count(cores)),
+            &["--engine", "socket", "--dispatch", "shared-lock", "--threads", &all],
+        )];
+        // One thread, and then twice as many each time up to all cores.
+        let mut threads = vec![cores];
+        threads.extend((0..).map(|power| 1 << power).take_while(|&threads| threads < cores));
+        threads.sort_unstable();
+        contenders.extend(threads.into_iter().map(|threads| {
+            let number = threads.to_string();
+            contender(
+                format!("sockets, {}", count(threads)),
+                &["--engine", "socket", "--threads", &number],
+            )
+        }));
+        if matches!(self, Self::Lab(_)) {
+            // The generator's own program runs at the other end of the link.
+            let reply = ["--xdp-reply", "transmit"];
+            contenders.push(contender(
+                "XDP, in the kernel".to_owned(),
+                &["--engine", "xdp", reply[0], reply[1], "--threads", "1"],
+            ));
+        }
+        contenders
+    }
+
+    /// Runs `work` where the load comes from.
+    fn at_client<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
+        match self {
+            Self::Lab(lab) => Ok(lab.client().run(work)?),
+            Self::Loopback(_) => Ok(work()),
+        }
+    }
+}
+
+/// Runs one server under the search.
+fn contest(
+    stage: &Stage,
+    contender: &Contender,
+    engine: Option<Engine>,
+    time: Duration,
+) -> Result<Candidate, Failure> {
+    let server = RunningServer::start(stage, contender)?;
+    let mut options = LoadOptions::new(target(stage.server_address())?, search(time));
+    options.engine = engine;
+    options.command = output::command_line();
+    if let Stage::Lab(lab) = stage {
+        options.namespaces = vec![lab.server().netns.clone()];
+    }
+    let socket = server.socket.clone();
+    options.ask_server = Some(Box::new(move || counters(&socket)));
+    let mut observer = Follower { progress: Progress::named(format!("{}: ", contender.label)) };
+    let load: Result<LoadResult, LoadError> =
+        stage.at_client(|| Load::prepare(options)?.run(&mut observer))?;
+    observer.progress.finish();
+    let server_command = server.command.clone();
+    let candidate = Candidate { label: contender.label.clone(), server_command, load: load? };
+    if let Some(search) = &candidate.load.search {
+        let rate = units::human_rate(search.rate);
+        eprintln!("horolog: {}: {rate} without loss", candidate.label);
+    }
+    Ok(candidate)
+}
+
+fn target(address: SocketAddr) -> Result<horolog_load::target::TargetName, Failure> {
+    address.to_string().parse().map_err(Failure::usage)
+}
+
+/// A search that sends for about `time`.
+fn search(time: Duration) -> Job {
+    let mut config = SearchConfig::new(LossGoal::NDR, 1e3, 20e6);
+    // With the usual second for the decisive trials a search sends for about ten.
+    output::scale_search(&mut config, time / 10);
+    Job::Search { kind: SearchKind::Ndr, config }
+}
+
+struct Follower {
+    progress: Progress,
+}
+
+impl Observer for Follower {
+    fn begins(&mut self, rate: f64, duration: Duration) {
+        self.progress.trial(rate, duration);
+    }
+
+    fn ended(&mut self, _: usize, _: &Trial) -> ControlFlow<()> {
+        output::flow()
+    }
+}
+
+/// What the server says that it received and answered, in both of its bodies.
+fn counters(socket: &Path) -> Option<ServerCounters> {
+    let status: serde_json::Value = serde_json::from_str(&status::ask(socket).ok()?).ok()?;
+    let count = |pointer: &str| status.pointer(pointer).and_then(serde_json::Value::as_u64);
+    let in_kernel = count("/xdp_counters/answered_ipv4").unwrap_or(0)
+        + count("/xdp_counters/answered_ipv6").unwrap_or(0);
+    Some(ServerCounters {
+        received: count("/counters/received")? + in_kernel,
+        answered: count("/counters/answered")? + in_kernel,
+    })
+}
+
+/// A server process; dropping it ends it.
+struct RunningServer {
+    child: Child,
+    command: Vec<String>,
+    socket: PathBuf,
+    /// Holds the status socket and goes with it.
+    _directory: tempfile::TempDir,
+}
+
+impl RunningServer {
+    fn start(stage: &Stage, contender: &Contender) -> Result<Self, Failure> {
+        let failed = |error| Failure::environment(format!("cannot start a server: {error}"));
+        let directory =
+            tempfile::Builder::new().prefix("horolog-demo-").tempdir().map_err(failed)?;
+        let socket = directory.path().join("status.sock");
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut arguments: Vec<String> =
+            ["serve", "--local", "--stratum", "1", "--listen"].map(str::to_owned).to_vec();
+        arguments.push(stage.server_address().to_string());
+        arguments.extend(contender.arguments.iter().cloned());
+        let mut command = match stage {
+            Stage::Lab(lab) => in_host(lab.server(), &program),
+            Stage::Loopback(_) => Command::new(&program),
+        };
+        command.args(&arguments).arg("--status-socket").arg(&socket);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        die_with_parent(&mut command);
+        let child = command.spawn().map_err(failed)?;
+        arguments.insert(0, "horolog".to_owned());
+        let mut server = Self { child, command: arguments, socket, _directory: directory };
+        server.await_ready()?;
+        Ok(server)
+    }
+
+    fn await_ready(&mut self) -> Result<(), Failure> {
+        let begun = Instant::now();
+        while status::ask(&self.socket).is_err() {
+            if self.child.try_wait().map_err(Failure::environment)?.is_some() {
+                return Err(Failure::environment(self.last_words()));
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(Failure::environment("the server does not get ready"));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// What a server that ended said last.
+    fn last_words(&mut self) -> String {
+        let mut words = String::new();
+        if let Some(stderr) = &mut self.child.stderr {
+            // What cannot be read is not there.
+            let _ = std::io::Read::read_to_string(stderr, &mut words);
+        }
+        let last = words.lines().last().unwrap_or("the server ended");
+        last.trim_start_matches("horolog: ").to_owned()
+    }
+}
+
+fn in_host(host: &LabHost, program: &Path) -> Command {
+    host.command(program)
+}
+
+impl Drop for RunningServer {
+    fn drop(&mut self) {
+        // One that has ended by itself is as well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

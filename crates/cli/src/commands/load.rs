@@ -1,0 +1,259 @@
+//! `horolog load`: flags to a run, its rows as they come, its result as table, JSON and page.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use horolog_load::ramp::Ramp;
+use horolog_load::target::{Family, Hints, TargetName};
+use horolog_load::{Job, Load, LoadOptions, Observer};
+use horolog_record::{Engine, LoadResult, SearchKind, Spacing, Trial};
+use horolog_report::table;
+use horolog_stats::{LossGoal, SearchConfig};
+use horolog_sys::netlink::Prefix;
+use horolog_wire::ethernet::MacAddress;
+
+use crate::failure::Failure;
+use crate::output::{self, Progress};
+use crate::values;
+
+/// Highest rate that a search tries unless told otherwise: more than a processor core can send.
+const SEARCH_RATE_MAX: f64 = 20e6;
+
+/// Load a time server, verify every reply and account for every loss.
+#[derive(Args, Debug)]
+pub(crate) struct LoadArgs {
+    #[command(subcommand)]
+    mode: ModeArgs,
+}
+
+#[derive(Subcommand, Debug)]
+enum ModeArgs {
+    Ntp(Box<NtpArgs>),
+}
+
+/// Send NTP client requests (basic mode) at rising rates, or search for the highest rate that the
+/// server answers without loss.
+///
+/// Latency is counted from the intended send instant. Engines with simulated clients need a route on
+/// the server for the clients' network that leads back to this machine; they drop the replies
+/// themselves.
+#[derive(Args, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(crate) struct NtpArgs {
+    /// The server: ADDRESS, ADDRESS:PORT, [IPV6]:PORT, NAME or NAME:PORT.
+    #[arg(required_unless_present = "address")]
+    target: Option<TargetName>,
+    /// The server, as ntpperf has it.
+    #[arg(short = 'd', value_name = "ADDR", conflicts_with = "target")]
+    address: Option<TargetName>,
+    /// Interface to send by [default: where the route leads].
+    #[arg(short, long, value_name = "IF")]
+    interface: Option<String>,
+    /// Network that simulated clients come from; private, link-local, documentation or loopback
+    /// [default: a private one that is free].
+    #[arg(short = 's', long, value_name = "NETWORK/BITS")]
+    source: Option<Prefix>,
+    /// MAC address to send to [default: the server's or its router's, from the neighbour table].
+    #[arg(short, long, value_name = "MAC", value_parser = mac)]
+    mac: Option<MacAddress>,
+    /// Requests per second: one rate, or lowest and highest of a ramp or search, such as 1k-4M
+    /// [default: 1k-1M; a search goes up to 20M].
+    #[arg(short, long, value_name = "RATE[-RATE]", value_parser = values::rates)]
+    rate: Option<(f64, f64)>,
+    /// Rate multiplier of a ramp.
+    #[arg(
+        short = 'x',
+        long,
+        value_name = "MULT",
+        default_value_t = 1.5,
+        conflicts_with = "search"
+    )]
+    multiplier: f64,
+    /// How long each rate of a ramp is held; in a search, the length of its decisive trials
+    /// [default: 2; 1 in a search].
+    #[arg(short = 't', long, value_name = "SECONDS", value_parser = values::positive_duration)]
+    time: Option<Duration>,
+    /// Space requests exponentially, as independent clients would.
+    #[arg(short, long)]
+    exponential: bool,
+    /// Simulated clients, up to 1000000; sockets in the udp engine [default: 16384; 16].
+    #[arg(short, long, value_name = "N")]
+    clients: Option<u32>,
+    /// Pick sources at random from the whole network.
+    #[arg(long)]
+    random_sources: bool,
+    /// How to send and receive: in the kernel (XDP), raw frames (AF_PACKET), or ordinary sockets;
+    /// auto takes the first that works.
+    #[arg(long, value_enum, default_value_t = EngineArg::Auto)]
+    engine: EngineArg,
+    /// Sending threads [default: one for each core].
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// NTP version of the requests, 1 to 4.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    ntp_version: u8,
+    /// How long a reply may take, 1ms to 60s; later ones count as late, not as received.
+    #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
+    timeout: Duration,
+    /// Search for the highest rate without loss (ndr) or with at most 0.5% (pdr), to 1%.
+    #[arg(long, value_enum, value_name = "KIND")]
+    search: Option<SearchArg>,
+    /// Loss that a search allows, such as 0.01% [default: 0 for ndr, 0.5% for pdr].
+    #[arg(long, value_name = "SHARE", value_parser = values::ratio, requires = "search")]
+    loss_ratio: Option<f64>,
+    /// Only IPv4 addresses of a name.
+    #[arg(short = '4', conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// Only IPv6 addresses of a name.
+    #[arg(short = '6')]
+    ipv6: bool,
+    /// The target has a public address and is yours.
+    #[arg(long)]
+    i_own_this_target: bool,
+    /// Write the result to this file; to standard output with -, instead of the table.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the result as a page to this file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum EngineArg {
+    Auto,
+    Udp,
+    Packet,
+    Xdp,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum SearchArg {
+    Ndr,
+    Pdr,
+}
+
+fn mac(text: &str) -> Result<MacAddress, String> {
+    text.parse()
+        .map_err(|_| "write six pairs of hexadecimal digits, such as 02:00:5e:10:00:01".into())
+}
+
+impl NtpArgs {
+    fn job(&self) -> Result<Job, Failure> {
+        let Some(search) = self.search else {
+            let (min, max) = self.rate.unwrap_or((1e3, 1e6));
+            let duration = self.time.unwrap_or(Duration::from_secs(2));
+            return Ok(Job::Ramp(Ramp { min, max, multiplier: self.multiplier, duration }));
+        };
+        let (kind, goal) = match search {
+            SearchArg::Ndr => (SearchKind::Ndr, LossGoal::NDR),
+            SearchArg::Pdr => (SearchKind::Pdr, LossGoal::PDR),
+        };
+        let goal = self.loss_ratio.map_or(Ok(goal), LossGoal::new).map_err(Failure::usage)?;
+        let (min, max) = self.rate.unwrap_or((1e3, SEARCH_RATE_MAX));
+        let mut config = SearchConfig::new(goal, min, max);
+        if let Some(time) = self.time {
+            output::scale_search(&mut config, time);
+        }
+        Ok(Job::Search { kind, config })
+    }
+
+    fn resolve(self) -> Result<LoadOptions, Failure> {
+        let job = self.job()?;
+        // One of the two is there: the parser sees to it.
+        let target = self.target.or(self.address).ok_or_else(|| Failure::usage("no target"))?;
+        let family = match (self.ipv4, self.ipv6) {
+            (true, _) => Some(Family::V4),
+            (_, true) => Some(Family::V6),
+            _ => None,
+        };
+        Ok(LoadOptions {
+            family,
+            hints: Hints { interface: self.interface, mac: self.mac },
+            i_own_this_target: self.i_own_this_target,
+            engine: match self.engine {
+                EngineArg::Auto => None,
+                EngineArg::Udp => Some(Engine::Udp),
+                EngineArg::Packet => Some(Engine::Packet),
+                EngineArg::Xdp => Some(Engine::Xdp),
+            },
+            source_network: self.source,
+            random_sources: self.random_sources,
+            clients: self.clients,
+            threads: self.threads,
+            version: self.ntp_version,
+            spacing: if self.exponential { Spacing::Exponential } else { Spacing::Constant },
+            reply_timeout: self.timeout,
+            command: output::command_line(),
+            ..LoadOptions::new(target, job)
+        })
+    }
+}
+
+/// Prints each row as its trial ends.
+struct Rows {
+    style: table::TableStyle,
+    quiet: bool,
+    progress: Progress,
+}
+
+impl Observer for Rows {
+    fn begins(&mut self, rate: f64, duration: Duration) {
+        self.progress.trial(rate, duration);
+    }
+
+    fn ended(&mut self, _: usize, trial: &Trial) -> ControlFlow<()> {
+        if !self.quiet {
+            self.progress.print(&table::row(trial, &self.style));
+        }
+        output::flow()
+    }
+}
+
+pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
+    let ModeArgs::Ntp(args) = args.mode;
+    let (json, html) = (args.json.clone(), args.html.clone());
+    let quiet = json.as_deref().is_some_and(output::is_stdout);
+    let options = args.resolve()?;
+    output::end_gently()?;
+    let load = Load::prepare(options)?;
+    let style = output::table_style();
+    announce(&load);
+    if !quiet {
+        output::line(&table::header(&style))?;
+    }
+    let mut rows = Rows { style, quiet, progress: Progress::new() };
+    let result = load.run(&mut rows)?;
+    let Rows { style, progress, .. } = rows;
+    progress.finish();
+    write(&result, json, html)?;
+    if !quiet {
+        output::line(&table::summary(&result, &style))?;
+    }
+    Ok(())
+}
+
+fn announce(load: &Load) {
+    let target = load.target();
+    let by = target.interface.map(|name| format!(" by {name}")).unwrap_or_default();
+    let from = target.source_network.map(|net| format!(", clients from {net}")).unwrap_or_default();
+    eprintln!(
+        "horolog: loading {} port {}{by} with engine {}{from}",
+        target.address,
+        target.port,
+        load.engine().name()
+    );
+}
+
+fn write(result: &LoadResult, json: Option<PathBuf>, html: Option<PathBuf>) -> Result<(), Failure> {
+    if let Some(path) = json {
+        output::file(&path, &horolog_report::to_json(result))?;
+    }
+    if let Some(path) = html {
+        output::file(&path, &horolog_report::html::load(result))?;
+    }
+    Ok(())
+}

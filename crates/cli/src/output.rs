@@ -1,0 +1,146 @@
+//! What commands share about where their words go: standard output for results, standard error for
+//! progress, files for what is kept; and how Ctrl-C ends a measurement.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use horolog_report::table::TableStyle;
+use horolog_report::units;
+use horolog_stats::SearchConfig;
+use horolog_sys::signal::{BlockedSignals, Signal};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::failure::Failure;
+
+/// The command line as it was given, for the record.
+pub(crate) fn command_line() -> Vec<String> {
+    std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect()
+}
+
+/// How tables are to look on this terminal.
+pub(crate) fn table_style() -> TableStyle {
+    let terminal = io::stdout().is_terminal();
+    let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let columns = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+    let width = columns.filter(|_| terminal).unwrap_or(TableStyle::default().width);
+    TableStyle { colour, width }
+}
+
+/// Prints one line of a result. A reader that went away ends the command without complaint.
+pub(crate) fn line(text: &str) -> Result<(), Failure> {
+    match writeln!(io::stdout().lock(), "{text}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        result => result.map_err(|error| Failure::environment(format!("standard output: {error}"))),
+    }
+}
+
+/// Whether a file's name stands for standard output.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Writes a result to a file whole or not at all, or to standard output.
+pub(crate) fn file(path: &Path, text: &str) -> Result<(), Failure> {
+    if is_stdout(path) {
+        return line(text.trim_end());
+    }
+    let failed = |error| Failure::environment(format!("cannot write {}: {error}", path.display()));
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}", std::process::id()));
+    let beside = Path::new(&beside);
+    let written = fs::write(beside, text).and_then(|()| fs::rename(beside, path));
+    written.map_err(|error| {
+        // What was not renamed is of no use; that it cannot be removed changes nothing.
+        let _ = fs::remove_file(beside);
+        failed(error)
+    })
+}
+
+/// Gives the decisive trials of a search another length, and the others in proportion.
+pub(crate) fn scale_search(config: &mut SearchConfig, final_duration: Duration) {
+    let factor = final_duration.as_secs_f64() / config.final_duration.as_secs_f64();
+    config.final_duration = final_duration;
+    config.initial_duration = config.initial_duration.min(final_duration);
+    config.duration_sum = config.duration_sum.mul_f64(factor);
+    config.time_budget = config.time_budget.mul_f64(factor.max(1.0));
+}
+
+static ENDING: OnceLock<AtomicBool> = OnceLock::new();
+
+/// Lets Ctrl-C and SIGTERM end a measurement after the trial that runs, with the result so far; a
+/// second one ends the process. Call it before any thread is started.
+pub(crate) fn end_gently() -> Result<(), Failure> {
+    let signals = BlockedSignals::block(&[Signal::Interrupt, Signal::Terminate])
+        .map_err(Failure::environment)?;
+    let ending = ENDING.get_or_init(|| AtomicBool::new(false));
+    let wait = move || {
+        loop {
+            if let Ok(Some(_)) = signals.wait(Duration::from_hours(1)) {
+                if ending.swap(true, Ordering::Relaxed) {
+                    std::process::exit(130);
+                }
+                eprintln!("horolog: ending after this trial; once more ends at once");
+            }
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(wait).map_err(Failure::environment)?;
+    Ok(())
+}
+
+/// Whether to go on with the next trial.
+pub(crate) fn flow() -> ControlFlow<()> {
+    let ending = ENDING.get().is_some_and(|ending| ending.load(Ordering::Relaxed));
+    if ending { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+/// What is going on, on a terminal's standard error.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    prefix: String,
+}
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        Self::named(String::new())
+    }
+
+    /// With words in front of every message.
+    pub(crate) fn named(prefix: String) -> Self {
+        // Hidden where standard error is no terminal.
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        // A constant template that is known to parse; the plain style does as well.
+        let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        bar.enable_steady_tick(Duration::from_millis(250));
+        Self { bar, prefix }
+    }
+
+    /// A trial begins.
+    pub(crate) fn trial(&self, rate: f64, duration: Duration) {
+        self.bar.set_message(format!(
+            "{}{} requests/s for {:.1} s",
+            self.prefix,
+            units::human_rate(rate),
+            duration.as_secs_f64()
+        ));
+    }
+
+    /// Prints a line of the result above the progress.
+    pub(crate) fn print(&self, text: &str) {
+        // What a reader that went away no longer sees is not worth ending a measurement for: the
+        // result still goes to its files.
+        self.bar.suspend(|| {
+            let _ = writeln!(io::stdout().lock(), "{text}");
+        });
+    }
+
+    pub(crate) fn finish(self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,276 @@
+//! What became of the requests of one trial: counts, and no opinion about them. Each lane counts for
+//! itself; the parts are added up when the trial is over.
+
+use horolog_record::InvalidReason;
+use horolog_stats::window::WindowTooLarge;
+use horolog_stats::{Mark, Recorder, SeenWindow};
+use horolog_time::{Monotonic, Span, Timestamp};
+
+use crate::clients::LaneClients;
+use crate::token::Question;
+use crate::verify::Expected;
+
+/// What became of the requests of one trial.
+#[derive(Clone, Debug, Default)]
+pub struct TrialCounts {
+    /// Requests that the schedule held.
+    pub planned: u64,
+    /// Requests that left.
+    pub sent: u64,
+    /// Requests that the own sending path refused.
+    pub refused: u64,
+    /// When the first request left.
+    pub first_sent: Option<Timestamp<Monotonic>>,
+    /// When the last request left.
+    pub last_sent: Option<Timestamp<Monotonic>>,
+    /// Valid first replies in time.
+    pub received: u64,
+    /// Further valid replies to an answered request.
+    pub duplicate: u64,
+    /// Valid replies that came after the time allowed, or to a request of an earlier trial.
+    pub late: u64,
+    /// Invalid replies, in the order of [`InvalidReason::ALL`].
+    pub invalid: [u64; InvalidReason::ALL.len()],
+    /// Replies that the own receive rings or sockets had no room for.
+    pub ring_dropped: u64,
+    /// ICMP messages that said that nobody listens on the target's port, as far as the engine sees
+    /// them.
+    pub port_closed: u64,
+    /// Received replies of a server that says that it is not synchronised.
+    pub server_unsynchronised: u64,
+    /// From the intended send instant to the receipt of the reply, in ns.
+    pub rtt: Recorder,
+    /// The server's transmit less its receive timestamp, in ns.
+    pub response: Recorder,
+    /// From the intended to the real send instant, in ns.
+    pub lateness: Recorder,
+}
+
+impl TrialCounts {
+    /// Requests without a valid reply in time.
+    #[must_use]
+    pub const fn lost(&self) -> u64 {
+        self.sent.saturating_sub(self.received)
+    }
+
+    /// Adds what another lane counted in the same trial.
+    pub fn merge(&mut self, other: &Self) {
+        self.planned += other.planned;
+        self.sent += other.sent;
+        self.refused += other.refused;
+        self.first_sent = earliest(self.first_sent, other.first_sent);
+        self.last_sent = self.last_sent.max(other.last_sent);
+        self.received += other.received;
+        self.duplicate += other.duplicate;
+        self.late += other.late;
+        for (mine, theirs) in self.invalid.iter_mut().zip(other.invalid) {
+            *mine += theirs;
+        }
+        self.ring_dropped += other.ring_dropped;
+        self.port_closed += other.port_closed;
+        self.server_unsynchronised += other.server_unsynchronised;
+        self.rtt.merge(&other.rtt);
+        self.response.merge(&other.response);
+        self.lateness.merge(&other.lateness);
+    }
+}
+
+fn earliest(
+    a: Option<Timestamp<Monotonic>>,
+    b: Option<Timestamp<Monotonic>>,
+) -> Option<Timestamp<Monotonic>> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// The books of one lane during one trial.
+#[derive(Debug)]
+pub struct Account {
+    counts: TrialCounts,
+    expected: Expected,
+    clients: LaneClients,
+    window: SeenWindow,
+    start: Timestamp<Monotonic>,
+    timeout: Span,
+    /// Requests of this lane in earlier trials.
+    before: u64,
+    /// Requests of this lane in this trial.
+    asked: u64,
+    /// Valid first replies, late ones included.
+    answered: u64,
+}
+
+/// What an [`Account`] is opened for.
+#[derive(Clone, Copy, Debug)]
+pub struct AccountPlan {
+    /// What replies are held against.
+    pub expected: Expected,
+    /// The lane's clients.
+    pub clients: LaneClients,
+    /// The start of the trial.
+    pub start: Timestamp<Monotonic>,
+    /// How long a reply may take, from the intended instant.
+    pub timeout: Span,
+    /// The lane's share of the rate, in requests per second.
+    pub rate: f64,
+    /// Requests that this lane sent in earlier trials.
+    pub before: u64,
+}
+
+impl Account {
+    /// Opens the books. Fails where telling duplicates apart until the timeout takes more memory
+    /// than there should be.
+    pub fn open(plan: &AccountPlan) -> Result<Self, WindowTooLarge> {
+        // Twice what is in flight at most, since a sender that was held up sends in bursts.
+        let in_flight = plan.rate * plan.timeout.as_seconds();
+        let window = SeenWindow::new((2.0 * in_flight) as u64 + REACH_MIN)?;
+        Ok(Self {
+            counts: TrialCounts::default(),
+            expected: plan.expected,
+            clients: plan.clients,
+            window,
+            start: plan.start,
+            timeout: plan.timeout,
+            before: plan.before,
+            asked: 0,
+            answered: 0,
+        })
+    }
+
+    /// The client and the transmit timestamp of the next request, to be sent at `intended`. Asking
+    /// again gives the same until [`Account::ask`].
+    #[inline]
+    #[must_use]
+    pub fn next(&self, intended: Timestamp<Monotonic>) -> (u32, u64) {
+        let total = self.before + self.asked;
+        let sequence = (total % u64::from(self.clients.wrap())) as u32;
+        let bits = self.expected.token.encode(Question { intended, sequence });
+        (self.clients.client(sequence), bits)
+    }
+
+    /// Counts the next request as asked, so that its reply will be known.
+    #[inline]
+    pub fn ask(&mut self) {
+        self.window.open(self.asked);
+        self.asked += 1;
+    }
+
+    /// Counts a request that left at `sent`.
+    #[inline]
+    pub fn sent(&mut self, intended: Timestamp<Monotonic>, sent: Timestamp<Monotonic>) {
+        self.counts.sent += 1;
+        self.counts.first_sent = self.counts.first_sent.or(Some(sent));
+        self.counts.last_sent = Some(sent);
+        self.counts.lateness.record(nonnegative(sent - intended));
+    }
+
+    /// Counts requests that were refused on their way out.
+    pub const fn refused(&mut self, requests: u64) {
+        self.counts.refused += requests;
+    }
+
+    /// Counts a datagram from the target. `client` is to which it came (`None`: to none of ours),
+    /// `received` when it came, and `now` is not before that.
+    #[inline]
+    pub fn receive(
+        &mut self,
+        payload: &[u8],
+        client: Option<u32>,
+        received: Timestamp<Monotonic>,
+        now: Timestamp<Monotonic>,
+    ) {
+        let verified = self.expected.verify(payload, now, |question| {
+            if self.is_of_earlier_trial(question) {
+                Ok(()) // its clients may have been other ones
+            } else if self.place(question).is_none() {
+                Err(InvalidReason::Origin)
+            } else if client != Some(self.clients.client(question.sequence)) {
+                Err(InvalidReason::Client)
+            } else {
+                Ok(())
+            }
+        });
+        let reply = match verified {
+            Ok(reply) => reply,
+            Err(reason) => {
+                self.counts.invalid[reason as usize] += 1;
+                return;
+            }
+        };
+        let rtt = received - reply.question.intended;
+        let place = self.place(reply.question);
+        let (Some(place), false) = (place, self.is_of_earlier_trial(reply.question)) else {
+            self.counts.late += 1;
+            return;
+        };
+        match self.window.mark(place) {
+            Mark::Duplicate => self.counts.duplicate += 1,
+            Mark::Outside => self.counts.late += 1,
+            Mark::First => {
+                self.answered += 1;
+                if rtt > self.timeout {
+                    self.counts.late += 1;
+                } else {
+                    self.counts.received += 1;
+                    self.counts.rtt.record(nonnegative(rtt));
+                    self.counts.response.record(reply.response_ns);
+                    self.counts.server_unsynchronised += u64::from(reply.unsynchronised);
+                }
+            }
+        }
+    }
+
+    /// Requests that left and have no valid reply yet.
+    #[must_use]
+    pub const fn outstanding(&self) -> u64 {
+        self.counts.sent.saturating_sub(self.answered)
+    }
+
+    /// Valid first replies so far.
+    #[must_use]
+    pub const fn answered(&self) -> u64 {
+        self.answered
+    }
+
+    /// The longest round trip so far.
+    #[must_use]
+    pub fn longest_rtt(&self) -> Option<Span> {
+        self.counts.rtt.max().map(|ns| Span::from_ns(ns.cast_signed()))
+    }
+
+    /// When the last request left, or the start of the trial.
+    #[must_use]
+    pub fn last_sent(&self) -> Timestamp<Monotonic> {
+        self.counts.last_sent.unwrap_or(self.start)
+    }
+
+    /// Closes the books on a schedule of `planned` requests; also gives the number of requests of
+    /// this lane in this and earlier trials.
+    #[must_use]
+    pub fn close(mut self, planned: u64) -> (TrialCounts, u64) {
+        self.counts.planned = planned;
+        (self.counts, self.before + self.asked)
+    }
+
+    fn is_of_earlier_trial(&self, question: Question) -> bool {
+        question.intended < self.start
+    }
+
+    /// Which request of this trial has this sequence number; the latest one where several have.
+    fn place(&self, question: Question) -> Option<u64> {
+        let wrap = u64::from(self.clients.wrap());
+        let sequence = u64::from(question.sequence);
+        let latest = (self.before + self.asked).checked_sub(1)?;
+        let back = (latest % wrap + wrap).checked_sub(sequence)? % wrap;
+        (sequence < wrap).then(|| (self.asked.checked_sub(1)?).checked_sub(back)).flatten()
+    }
+}
+
+/// The least reach of the duplicate window, in requests: 8 KiB.
+const REACH_MIN: u64 = 32_768;
+
+fn nonnegative(span: Span) -> u64 {
+    u64::try_from(span.as_ns()).unwrap_or(0)
+}

@@ -1,0 +1,366 @@
+//! Who asks: how clients are numbered, which lane a client belongs to, which address a simulated
+//! client has, and which networks simulated clients may come from. It sends nothing.
+//!
+//! A lane is one sending thread. Its sequence numbers name its clients, so that a reply can be held
+//! against the client that it came to; the in-kernel engine counts in the same way.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use horolog_sys::netlink::Prefix;
+use thiserror::Error;
+
+use crate::token::SEQUENCE_BITS;
+
+/// The UDP source port of lane 0; lane `l` has the `l`-th port after it.
+pub const FIRST_PORT: u16 = 32_768;
+
+/// The most lanes whose ports fit below 65,536.
+pub const LANES_MAX: usize = 32_768;
+
+/// The most simulated clients that are told apart; from further ones, only random sources.
+pub const CLIENTS_MAX: u32 = 1_000_000;
+
+/// The UDP source port of a lane below [`LANES_MAX`].
+#[must_use]
+pub const fn port(lane: usize) -> u16 {
+    FIRST_PORT + lane as u16
+}
+
+/// Networks that nobody else answers for, so that replies to a made-up address from them reach no
+/// stranger: private, link-local, documentation and loopback addresses.
+const HARMLESS: [(IpAddr, u8); 12] = [
+    (IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), 8), // RFC 1918
+    (IpAddr::V4(Ipv4Addr::new(172, 16, 0, 0)), 12), // RFC 1918
+    (IpAddr::V4(Ipv4Addr::new(192, 168, 0, 0)), 16), // RFC 1918
+    (IpAddr::V4(Ipv4Addr::new(169, 254, 0, 0)), 16), // RFC 3927
+    (IpAddr::V4(Ipv4Addr::new(192, 0, 2, 0)), 24), // RFC 5737
+    (IpAddr::V4(Ipv4Addr::new(198, 51, 100, 0)), 24), // RFC 5737
+    (IpAddr::V4(Ipv4Addr::new(203, 0, 113, 0)), 24), // RFC 5737
+    (IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8), // RFC 1122
+    (IpAddr::V6(Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0)), 7), // RFC 4193
+    (IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), 10), // RFC 4291
+    (IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0)), 32), // RFC 3849
+    (IpAddr::V6(Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0)), 20), // RFC 9637
+];
+
+/// Networks to take simulated clients from where none was named, in order of preference.
+const DEFAULTS: [(IpAddr, u8); 5] = [
+    (IpAddr::V4(Ipv4Addr::new(10, 64, 0, 0)), 10),
+    (IpAddr::V4(Ipv4Addr::new(172, 16, 0, 0)), 12),
+    (IpAddr::V4(Ipv4Addr::new(10, 128, 0, 0)), 9),
+    (IpAddr::V6(Ipv6Addr::new(0xfdfe, 0x686f, 0x726f, 0x6c6f, 0, 0, 0, 0)), 96),
+    (IpAddr::V6(Ipv6Addr::new(0xfdff, 0x686f, 0x726f, 0x6c6f, 0, 0, 0, 0)), 96),
+];
+
+/// Why simulated clients cannot be what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ClientsError {
+    /// Replies could reach strangers.
+    #[error(
+        "{0} is not a private, link-local, documentation or loopback network, so replies could \
+         reach strangers; take clients from a network such as 10.64.0.0/10 or fd00::/8"
+    )]
+    PublicNetwork(Prefix),
+    /// Clients and target speak different versions of IP.
+    #[error("clients from {network} cannot ask {target}; take both from IPv4 or both from IPv6")]
+    Family {
+        /// The network of the clients.
+        network: Prefix,
+        /// The target.
+        target: IpAddr,
+    },
+    /// An address that really exists lies among those made up.
+    #[error("{network} holds {address}, which is {whose}; take clients from another network")]
+    Overlap {
+        /// The network of the clients.
+        network: Prefix,
+        /// The address that is taken.
+        address: IpAddr,
+        /// Whose it is.
+        whose: &'static str,
+    },
+    /// More clients than the network has addresses for.
+    #[error("{network} has room for {room} clients, not for {asked}; take a wider network")]
+    NoRoom {
+        /// The network of the clients.
+        network: Prefix,
+        /// How many fit.
+        room: u32,
+        /// How many were asked for.
+        asked: u32,
+    },
+    /// A number of clients that cannot be.
+    #[error(
+        "the number of clients must be from {lanes} (one for each thread) to {max}, not {asked}"
+    )]
+    Count {
+        /// How many were asked for.
+        asked: u32,
+        /// Sending threads.
+        lanes: usize,
+        /// The most.
+        max: u32,
+    },
+    /// Every network that would be taken unasked has a real address in it.
+    #[error("no network for simulated clients is free; name one with its prefix length")]
+    NoDefault,
+}
+
+/// A network whose addresses are made up as sources of requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SourceNetwork {
+    network: Prefix,
+}
+
+impl SourceNetwork {
+    /// Checks that clients from `network` may ask `target` and collide with nobody: the network is
+    /// harmless, of the target's family, and holds neither the target nor an address of this host
+    /// (`local`).
+    pub fn new(network: Prefix, target: IpAddr, local: &[IpAddr]) -> Result<Self, ClientsError> {
+        let network = network.network();
+        if network.address().is_ipv4() != target.is_ipv4() {
+            return Err(ClientsError::Family { network, target });
+        }
+        if !HARMLESS.iter().any(|&known| covers(known, network)) {
+            return Err(ClientsError::PublicNetwork(network));
+        }
+        let overlap = |address, whose| Err(ClientsError::Overlap { network, address, whose });
+        if network.contains(target) {
+            return overlap(target, "the target's own address");
+        }
+        if let Some(&address) = local.iter().find(|&&address| network.contains(address)) {
+            return overlap(address, "an address of this machine");
+        }
+        Ok(Self { network })
+    }
+
+    /// The first of a few private networks that collides with neither the target nor `local`.
+    pub fn find(target: IpAddr, local: &[IpAddr]) -> Result<Self, ClientsError> {
+        DEFAULTS
+            .iter()
+            .filter_map(|&(address, length)| Prefix::new(address, length).ok())
+            .find_map(|network| Self::new(network, target, local).ok())
+            .ok_or(ClientsError::NoDefault)
+    }
+
+    /// The network, without bits behind its prefix.
+    #[must_use]
+    pub const fn prefix(&self) -> Prefix {
+        self.network
+    }
+
+    /// How many addresses lie strictly between the first and the last one, at most 2^32 − 2: the
+    /// first and the last of an IPv4 network are no host's.
+    #[must_use]
+    pub fn room(&self) -> u32 {
+        let width = if self.network.address().is_ipv4() { 32 } else { 128 };
+        let host_bits = u32::from(width - self.network.length()).min(32);
+        ((1_u64 << host_bits).saturating_sub(2)) as u32
+    }
+
+    /// The low 32 bits of the first address: client `c` has the `c + 1`-th after it.
+    #[must_use]
+    pub fn base(&self) -> u32 {
+        low_bits(self.network.address())
+    }
+
+    /// The address of client `client`.
+    #[must_use]
+    pub fn address(&self, client: u32) -> IpAddr {
+        let low = self.base().wrapping_add(1).wrapping_add(client);
+        match self.network.address() {
+            IpAddr::V4(_) => Ipv4Addr::from_bits(low).into(),
+            IpAddr::V6(address) => {
+                let high = address.to_bits() & !u128::from(u32::MAX);
+                Ipv6Addr::from_bits(high | u128::from(low)).into()
+            }
+        }
+    }
+
+    /// The number of the client that has this address; `None` outside the network. The number is
+    /// not held against how many clients there are.
+    #[must_use]
+    pub fn client(&self, address: IpAddr) -> Option<u32> {
+        let number = low_bits(address).wrapping_sub(self.base()).wrapping_sub(1);
+        (self.network.contains(address) && self.address(number) == address).then_some(number)
+    }
+}
+
+/// The low 32 bits of an address: all of an IPv4 address.
+const fn low_bits(address: IpAddr) -> u32 {
+    match address {
+        IpAddr::V4(address) => address.to_bits(),
+        IpAddr::V6(address) => address.to_bits() as u32,
+    }
+}
+
+fn covers((address, length): (IpAddr, u8), network: Prefix) -> bool {
+    network.length() >= length
+        && Prefix::new(address, length).is_ok_and(|known| known.contains(network.address()))
+}
+
+/// How sequence numbers name the clients of one lane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LaneClients {
+    first: u32,
+    count: u32,
+    run: u32,
+    /// The key of random sources, where clients are not numbered in turn.
+    random: Option<u32>,
+}
+
+impl LaneClients {
+    /// The block of lane `lane` of `lanes` out of `clients`: blocks are equal, and the first
+    /// `clients % lanes` of them have one more. `run` consecutive requests come from one client
+    /// before it is the next one's turn.
+    #[must_use]
+    pub const fn in_turn(clients: u32, lane: usize, lanes: usize, run: u32) -> Self {
+        let (lane, lanes) = (lane as u32, lanes as u32);
+        let (share, more) = (clients / lanes, clients % lanes);
+        let bonus = if lane < more { lane } else { more };
+        let count = share + (lane < more) as u32;
+        Self { first: lane * share + bonus, count, run, random: None }
+    }
+
+    /// Clients picked out of `room` by a hash of the sequence number and the run's key.
+    #[must_use]
+    pub const fn random(room: u32, key: u64) -> Self {
+        Self { first: 0, count: room, run: 1, random: Some(key as u32) }
+    }
+
+    /// The number of the lane's first client.
+    #[must_use]
+    pub const fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// How many clients the lane has.
+    #[must_use]
+    pub const fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Where sequence numbers start again at 0: the largest number of whole rounds over all clients
+    /// that the token has room for.
+    #[must_use]
+    pub const fn wrap(&self) -> u32 {
+        let limit = 1_u32 << SEQUENCE_BITS;
+        if self.random.is_some() {
+            return limit;
+        }
+        let round = self.count as u64 * self.run as u64;
+        if round == 0 || round > limit as u64 { limit } else { limit - limit % round as u32 }
+    }
+
+    /// The client that asks the question with this sequence number.
+    #[must_use]
+    pub const fn client(&self, sequence: u32) -> u32 {
+        match self.random {
+            None => self.first + (sequence / self.run) % self.count,
+            // A multiplication maps 32 bits onto the range evenly, without a division.
+            Some(key) => ((mix32(sequence, key) as u64 * self.count as u64) >> 32) as u32,
+        }
+    }
+}
+
+/// The finaliser of `MurmurHash3` over a sequence number and a key: a one-to-one map of 32 bits.
+#[must_use]
+pub const fn mix32(sequence: u32, key: u32) -> u32 {
+    let mut hash = sequence ^ key;
+    hash ^= hash >> 16;
+    hash = hash.wrapping_mul(0x85eb_ca6b);
+    hash ^= hash >> 13;
+    hash = hash.wrapping_mul(0xc2b2_ae35);
+    hash ^ (hash >> 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    const TARGET: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+    fn network(text: &str) -> Result<SourceNetwork, ClientsError> {
+        SourceNetwork::new(text.parse().unwrap(), TARGET, &["10.1.2.3".parse().unwrap()])
+    }
+
+    #[test]
+    fn only_harmless_networks_are_taken() {
+        for good in ["172.16.0.0/12", "192.168.7.0/24", "198.51.100.0/24", "127.0.0.0/8"] {
+            assert!(network(good).is_ok(), "{good}");
+        }
+        for bad in ["8.8.8.0/24", "0.0.0.0/0", "172.16.0.0/11", "198.18.0.0/15", "224.0.0.0/8"] {
+            assert!(matches!(network(bad), Err(ClientsError::PublicNetwork(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn real_addresses_are_not_impersonated() {
+        assert!(matches!(
+            network("192.0.2.0/24"),
+            Err(ClientsError::Overlap { address: TARGET, .. })
+        ));
+        assert!(matches!(network("10.0.0.0/8"), Err(ClientsError::Overlap { .. })));
+        assert!(matches!(network("fd00::/64"), Err(ClientsError::Family { .. })));
+        assert_eq!(network("10.1.3.0/24").unwrap().room(), 254);
+    }
+
+    #[test]
+    fn a_default_is_found_beside_real_addresses() {
+        let found = SourceNetwork::find("10.64.0.9".parse().unwrap(), &[]).unwrap();
+        assert_eq!(found.prefix().to_string(), "172.16.0.0/12");
+        let found = SourceNetwork::find("fd00::1".parse().unwrap(), &[]).unwrap();
+        assert_eq!(found.address(0).to_string(), "fdfe:686f:726f:6c6f::1");
+        assert_eq!(found.room(), u32::MAX - 1);
+    }
+
+    #[test]
+    fn ports_of_all_lanes_fit() {
+        assert_eq!(port(LANES_MAX - 1), u16::MAX);
+    }
+
+    #[test]
+    fn random_sources_stay_in_the_network_and_spread() {
+        let clients = LaneClients::random(254, 0x1234_5678_9abc_def0);
+        let seen: HashSet<_> = (0..10_000).map(|sequence| clients.client(sequence)).collect();
+        assert_eq!(seen.len(), 254);
+        assert!(seen.iter().all(|&client| client < 254));
+    }
+
+    proptest! {
+        #[test]
+        fn every_client_is_in_one_lane(lanes in 1usize..20, more in 0u32..500, run in 1u32..40) {
+            let clients = lanes as u32 + more;
+            let blocks: Vec<_> =
+                (0..lanes).map(|lane| LaneClients::in_turn(clients, lane, lanes, run)).collect();
+            let mut next = 0;
+            for block in &blocks {
+                prop_assert_eq!(block.first(), next);
+                next += block.count();
+                prop_assert!(block.count().abs_diff(blocks[0].count()) <= 1);
+            }
+            prop_assert_eq!(next, clients);
+        }
+
+        /// Going on after the wrap, the turns stay even: the last client is followed by the first.
+        #[test]
+        fn wrapping_keeps_the_turns(clients in 1u32..1_000_000, run in 1u32..64) {
+            let lane = LaneClients::in_turn(clients, 0, 1, run);
+            let wrap = lane.wrap();
+            prop_assert!(wrap <= 1 << SEQUENCE_BITS);
+            prop_assert_eq!(lane.client(wrap - 1), clients - 1);
+            prop_assert_eq!(lane.client(0), 0);
+        }
+
+        #[test]
+        fn addresses_and_numbers_round_trip(client in 0u32..u32::MAX - 1, ipv4: bool) {
+            let (text, target) = if ipv4 { ("10.0.0.0/8", "192.0.2.1") } else { ("fd00::/32", "fe80::1") };
+            let network = SourceNetwork::new(text.parse().unwrap(), target.parse().unwrap(), &[]).unwrap();
+            let client = client % network.room();
+            prop_assert_eq!(network.client(network.address(client)), Some(client));
+            prop_assert_eq!(network.client(target.parse().unwrap()), None);
+        }
+    }
+}

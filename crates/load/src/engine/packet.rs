@@ -1,0 +1,208 @@
+//! The engine with simulated clients: whole Ethernet frames through a packet socket, so that requests
+//! come from as many addresses as are wanted and skip the sending half of the network stack. It needs
+//! `CAP_NET_RAW`.
+//!
+//! Simulated clients do not answer ARP or neighbour solicitations; the server has to route replies to
+//! an address of this host. This host's stack sees the replies after the packet socket, for addresses
+//! that are not its own. It throws them away, or forwards them where it is a router, unless a guard
+//! keeps them from it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use horolog_io::{
+    Batch, Device, FrameSelection, PacketDevice, PacketError, PacketOptions, UdpFilter,
+};
+use horolog_record::Engine as Kind;
+use horolog_wire::frame::UdpFrame;
+use horolog_xdp::{Interface, ReplyDrop, ReplyDropSettings};
+
+use super::lane::{Arrival, BATCH, Port};
+use super::threads::{self, Lane};
+use super::udp::Drops;
+use super::{Engine, EngineError, unfit};
+use crate::account::TrialCounts;
+use crate::clients::{self, SourceNetwork};
+use crate::plan::{RunPlan, TrialPlan};
+use crate::request::{FramePlan, FrameTemplate};
+use crate::target::{Link, Route};
+
+/// Room for any frame that is not a jumbo frame.
+const RECEIVE_LEN: usize = 2048;
+
+/// Bytes of receive buffer asked for each lane. The kernel charges about 800 for each small frame, so
+/// this holds some 20,000 replies: 20 ms at a million a second.
+const RECEIVE_BUFFER: usize = 16 << 20;
+
+impl Drops for PacketDevice {
+    fn dropped(&mut self) -> io::Result<u64> {
+        Self::dropped(self)
+    }
+}
+
+/// One lane's packet socket and the clients behind it.
+pub(crate) struct FramePort<D: Device<Address = ()>> {
+    pub(crate) device: D,
+    template: FrameTemplate,
+    network: SourceNetwork,
+    source_port: u16,
+    target: SocketAddr,
+    requests: Batch<()>,
+    ready: usize,
+    replies: Batch<()>,
+}
+
+impl<D: Device<Address = ()>> FramePort<D> {
+    pub(crate) fn new(device: D, plan: &FramePlan) -> Self {
+        let template = FrameTemplate::new(plan);
+        let mut requests = Batch::new(BATCH, template.bytes().len());
+        while requests.push((), template.bytes()) {}
+        Self {
+            device,
+            template,
+            network: plan.network,
+            source_port: plan.source_port,
+            target: plan.target,
+            requests,
+            ready: 0,
+            replies: Batch::new(BATCH, RECEIVE_LEN),
+        }
+    }
+
+    /// The reply in a frame, if it is one of the target's to this lane. The UDP checksum is not
+    /// looked at: on virtual links it is left to hardware that does not exist.
+    fn arrival<'a>(&self, frame: &'a [u8]) -> Option<Arrival<'a>> {
+        let frame = UdpFrame::parse(frame).ok()?;
+        let from_target =
+            frame.source.port() == self.target.port() && frame.source.ip() == self.target.ip();
+        let to_lane = frame.destination.port() == self.source_port;
+        (from_target && to_lane).then(|| Arrival {
+            payload: frame.payload,
+            client: self.network.client(frame.destination.ip()),
+            received_at: None,
+        })
+    }
+}
+
+impl<D: Device<Address = ()> + Drops + Send> Port for FramePort<D> {
+    fn push(&mut self, client: u32, transmit: u64) -> bool {
+        if self.ready == self.requests.slots() {
+            return false;
+        }
+        self.ready += 1;
+        self.requests.set_len(self.ready);
+        let source_low = self.network.base().wrapping_add(1).wrapping_add(client);
+        let frame = self.requests.packet_mut(self.ready - 1).bytes;
+        self.template.complete(frame, source_low, transmit);
+        true
+    }
+
+    fn send(&mut self) -> io::Result<usize> {
+        self.ready = 0;
+        self.device.send(&mut self.requests)
+    }
+
+    fn receive(&mut self) -> io::Result<usize> {
+        self.device.receive(&mut self.replies, Duration::ZERO)
+    }
+
+    fn receive_calls(&self) -> usize {
+        1
+    }
+
+    fn arrivals(&self) -> impl Iterator<Item = Arrival<'_>> {
+        self.replies.iter().filter_map(|packet| {
+            let arrival = self.arrival(packet.bytes)?;
+            Some(Arrival { received_at: packet.received_at, ..arrival })
+        })
+    }
+
+    fn dropped(&mut self) -> io::Result<u64> {
+        self.device.dropped()
+    }
+
+    fn port_closed(&self) -> u64 {
+        0 // a packet socket with a filter for UDP sees no ICMP
+    }
+}
+
+/// The engine over packet sockets.
+pub struct PacketEngine {
+    plan: RunPlan,
+    lanes: Vec<Lane<FramePort<PacketDevice>>>,
+    /// Keeps the replies from this host's stack while the engine lives.
+    _guard: Option<ReplyDrop>,
+}
+
+impl PacketEngine {
+    /// Opens a packet socket for each lane.
+    pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
+        let (link, frames) = frame_plans(plan, Kind::Packet)?;
+        let lanes = frames.iter().map(|frame| {
+            let options = PacketOptions {
+                slots: BATCH,
+                selection: FrameSelection::Udp(UdpFilter {
+                    source: frame.target.ip(),
+                    source_port: Some(frame.target.port()),
+                    destination_port: Some(frame.source_port),
+                }),
+                receive_buffer: Some(RECEIVE_BUFFER),
+                ..PacketOptions::default()
+            };
+            let device = PacketDevice::open(&link.interface, &options)?;
+            Ok(Lane::new(FramePort::new(device, frame)))
+        });
+        let lanes = lanes.collect::<Result<_, PacketError>>()?;
+        Ok(Self { plan: plan.clone(), lanes, _guard: guard(plan, link) })
+    }
+}
+
+/// Without the privilege or the kernel for it there is none, and the stack throws the replies away
+/// itself, which costs more.
+fn guard(plan: &RunPlan, link: &Link) -> Option<ReplyDrop> {
+    let network = plan.network?.prefix();
+    ReplyDrop::attach(&ReplyDropSettings {
+        interface: Interface { index: link.index, name: link.interface.clone() },
+        target: plan.target.ip(),
+        port: plan.target.port(),
+        network: network.address(),
+        prefix_len: network.length(),
+    })
+    .ok()
+}
+
+/// What an engine that builds frames needs: the link, and what each lane's frames look like.
+pub fn frame_plans(plan: &RunPlan, engine: Kind) -> Result<(&Link, Vec<FramePlan>), EngineError> {
+    let Route::Link(link) = &plan.route else {
+        let reason = format!("{} is an address of this machine", plan.target.ip());
+        return Err(unfit(
+            engine,
+            reason,
+            "use --engine udp, or load it from another machine or a lab",
+        ));
+    };
+    let (Some(macs), Some(network)) = (link.macs, plan.network) else {
+        let reason = format!("no frames can be built for interface '{}'", link.interface);
+        return Err(unfit(engine, reason, "use --engine udp"));
+    };
+    let frame = |lane| FramePlan {
+        source_mac: macs.source,
+        destination_mac: macs.destination,
+        network,
+        source_port: clients::port(lane),
+        target: plan.target,
+        version: plan.version,
+    };
+    Ok((link, (0..plan.lanes).map(frame).collect()))
+}
+
+impl Engine for PacketEngine {
+    fn kind(&self) -> Kind {
+        Kind::Packet
+    }
+
+    fn trial(&mut self, plan: &TrialPlan) -> Result<TrialCounts, EngineError> {
+        threads::run(&mut self.lanes, &self.plan, plan, 1)
+    }
+}

@@ -1,0 +1,434 @@
+//! The engines' loop and books against a server of known faults, in simulated time: what the server
+//! and the network did is what must be counted.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use horolog_io::{
+    Batch, Device, Endpoints, FaultCounts, FaultPlan, Faulty, Simulated, SimulatedLink,
+};
+use horolog_record::{InvalidReason, Spacing};
+use horolog_time::{Clock, Monotonic, NtpTimestamp, SimulatedClock, Span, Timestamp};
+use horolog_wire::ethernet::MacAddress;
+use horolog_wire::frame::{Builder, UdpFrame};
+use horolog_wire::ntp::{HEADER_LEN, Header, Mode};
+
+use super::lane::{LaneClock, LaneTrial, Port};
+use super::packet::FramePort;
+use super::udp::{Drops, SocketPort};
+use crate::account::{Account, AccountPlan, TrialCounts};
+use crate::clients::{LaneClients, SourceNetwork};
+use crate::request::FramePlan;
+use crate::schedule::Schedule;
+use crate::token::Token;
+use crate::verify::Expected;
+
+const START_NS: i64 = 1_000_000_000_000;
+const LINK_DELAY: Span = Span::from_ns(10_000);
+const TIMEOUT: Span = Span::from_ms(50);
+const CAPACITY: usize = 256;
+const SLOTS: usize = 32;
+const CLIENTS: u32 = 7;
+
+/// A clock that moves on by a little whenever it is read, as real ones seem to.
+struct Time(Arc<SimulatedClock>);
+
+impl Clock<Monotonic> for Time {
+    fn now(&self) -> Timestamp<Monotonic> {
+        self.0.advance(Span::from_ns(100));
+        self.0.now()
+    }
+}
+
+impl LaneClock for Time {
+    fn sleep_until(&self, instant: Timestamp<Monotonic>) {
+        let now: Timestamp<Monotonic> = self.0.now();
+        self.0.advance((instant - now).max(Span::ZERO));
+    }
+
+    fn spin(&self) {
+        self.0.advance(Span::from_ns(400));
+    }
+}
+
+/// What the server does with its `n`-th request: replies, each with the time that it takes.
+type Behaviour = fn(n: u64, reply: Header) -> Vec<(Span, Header)>;
+
+fn answer(_: u64, reply: Header) -> Vec<(Span, Header)> {
+    vec![(Span::ZERO, reply)]
+}
+
+/// Wraps a reply's payload in what the request came in, or reads a request's payload.
+trait Wrapping: Copy + Default {
+    fn payload(packet: &[u8]) -> Option<Vec<u8>>;
+    fn wrap(request: &[u8], payload: &[u8]) -> Vec<u8>;
+}
+
+impl Wrapping for Endpoints {
+    fn payload(packet: &[u8]) -> Option<Vec<u8>> {
+        Some(packet.to_vec())
+    }
+
+    fn wrap(_: &[u8], payload: &[u8]) -> Vec<u8> {
+        payload.to_vec()
+    }
+}
+
+impl Wrapping for () {
+    fn payload(packet: &[u8]) -> Option<Vec<u8>> {
+        UdpFrame::parse(packet).ok().map(|frame| frame.payload.to_vec())
+    }
+
+    fn wrap(request: &[u8], payload: &[u8]) -> Vec<u8> {
+        let request = UdpFrame::parse(request).unwrap();
+        let builder = Builder {
+            destination_mac: request.ethernet.source,
+            source_mac: request.ethernet.destination,
+            vlan: None,
+            source: request.destination,
+            destination: request.source,
+        };
+        let mut frame = vec![0; builder.headers_len() + payload.len()];
+        builder.emit(payload, &mut frame);
+        frame
+    }
+}
+
+/// The generator's end of the link. The server at the other end works whenever this end is used.
+struct World<A: Wrapping> {
+    near: Faulty<Simulated<A>>,
+    far: Simulated<A>,
+    clock: Arc<SimulatedClock>,
+    behaviour: Behaviour,
+    /// Each reply goes to the client that asked before.
+    crossed: bool,
+    requests: u64,
+    inbox: Batch<A>,
+    previous: Vec<u8>,
+    pending: Vec<(Timestamp<Monotonic>, Vec<u8>)>,
+    /// What each request costs the sender.
+    send_cost: Span,
+}
+
+impl<A: Wrapping> World<A> {
+    fn new(clock: &Arc<SimulatedClock>, faults: FaultPlan, behaviour: Behaviour) -> Self {
+        let link =
+            SimulatedLink { clock: Arc::clone(clock), delay: LINK_DELAY, queue_packets: 100_000 };
+        let [near, far] = Simulated::pair(&link, [A::default(); 2]);
+        let time: Arc<SimulatedClock> = Arc::clone(clock);
+        Self {
+            near: Faulty::new(near, faults, time, SLOTS, CAPACITY),
+            far,
+            clock: Arc::clone(clock),
+            behaviour,
+            crossed: false,
+            requests: 0,
+            inbox: Batch::new(SLOTS, CAPACITY),
+            previous: Vec::new(),
+            pending: Vec::new(),
+            send_cost: Span::from_ns(300),
+        }
+    }
+
+    fn serve(&mut self) {
+        while self.far.receive(&mut self.inbox, Duration::ZERO).unwrap() > 0 {
+            for packet in self.inbox.iter() {
+                let Some(payload) = A::payload(packet.bytes) else { continue };
+                let Ok((request, [])) = Header::parse(&payload) else { continue };
+                let receive = NtpTimestamp::from_utc(packet.received_at.unwrap());
+                let reply = Header {
+                    mode: Mode::Server,
+                    stratum: 1,
+                    origin: request.transmit,
+                    receive,
+                    transmit: receive.wrapping_add(Span::from_ns(700)),
+                    ..request
+                };
+                let asker = if self.crossed && self.requests > 0 {
+                    self.previous.as_slice()
+                } else {
+                    packet.bytes
+                };
+                let now: Timestamp<Monotonic> = self.clock.now();
+                for (after, reply) in (self.behaviour)(self.requests, reply) {
+                    let mut bytes = [0; HEADER_LEN];
+                    reply.emit(&mut bytes);
+                    self.pending.push((now + after, A::wrap(asker, &bytes)));
+                }
+                self.previous = packet.bytes.to_vec();
+                self.requests += 1;
+            }
+        }
+        self.deliver();
+    }
+
+    fn deliver(&mut self) {
+        let now: Timestamp<Monotonic> = self.clock.now();
+        for (_, bytes) in self.pending.extract_if(.., |(at, _)| *at <= now) {
+            self.inbox.clear();
+            assert!(self.inbox.push(A::default(), &bytes));
+            self.far.send(&mut self.inbox).unwrap();
+        }
+    }
+}
+
+impl<A: Wrapping> Device for World<A> {
+    type Address = A;
+
+    fn receive(&mut self, batch: &mut Batch<A>, wait: Duration) -> io::Result<usize> {
+        self.serve();
+        self.near.receive(batch, wait)
+    }
+
+    fn send(&mut self, batch: &mut Batch<A>) -> io::Result<usize> {
+        self.clock.advance(Span::from_ns(self.send_cost.as_ns() * batch.len() as i64));
+        self.near.send(batch)
+    }
+}
+
+impl<A: Wrapping> Drops for World<A> {
+    fn dropped(&mut self) -> io::Result<u64> {
+        Ok(0)
+    }
+}
+
+/// One lane and what it asks.
+struct Scene<P> {
+    clock: Arc<SimulatedClock>,
+    port: P,
+    token: Token,
+    asked: u64,
+    rate: f64,
+    run: u32,
+}
+
+impl Scene<FramePort<World<()>>> {
+    fn frames(faults: FaultPlan, behaviour: Behaviour) -> Self {
+        let clock = Arc::new(SimulatedClock::new(START_NS));
+        let target = "192.0.2.1:123".parse().unwrap();
+        let network = "10.64.0.0/10".parse().unwrap();
+        let plan = FramePlan {
+            source_mac: MacAddress([2, 0, 0, 0, 0, 1]),
+            destination_mac: MacAddress([2, 0, 0, 0, 0, 2]),
+            network: SourceNetwork::new(network, "192.0.2.1".parse().unwrap(), &[]).unwrap(),
+            source_port: 32_768,
+            target,
+            version: 4,
+        };
+        let port = FramePort::new(World::new(&clock, faults, behaviour), &plan);
+        Self::new(clock, port, 1)
+    }
+
+    fn world(&mut self) -> &mut World<()> {
+        &mut self.port.device
+    }
+}
+
+impl Scene<SocketPort<World<Endpoints>>> {
+    fn sockets(behaviour: Behaviour) -> Self {
+        let clock = Arc::new(SimulatedClock::new(START_NS));
+        let mut port = SocketPort::new(4);
+        for _ in 0..CLIENTS {
+            port.sockets.push(World::new(&clock, FaultPlan::default(), behaviour));
+        }
+        Self::new(clock, port, 32)
+    }
+}
+
+impl<P: Port> Scene<P> {
+    fn new(clock: Arc<SimulatedClock>, port: P, run: u32) -> Self {
+        let token = Token::new(0x0123_4567_89ab_cdef, Timestamp::from_ns(START_NS));
+        Self { clock, port, token, asked: 0, rate: 20_000.0, run }
+    }
+
+    /// One trial of 100 ms.
+    fn trial(&mut self) -> TrialCounts {
+        let duration = Duration::from_millis(100);
+        let now: Timestamp<Monotonic> = self.clock.now();
+        let start = now + Span::from_ms(1);
+        let clients = LaneClients::in_turn(CLIENTS, 0, 1, self.run);
+        let account = Account::open(&AccountPlan {
+            expected: Expected { token: self.token, version: 4 },
+            clients,
+            start,
+            timeout: TIMEOUT,
+            rate: self.rate,
+            before: self.asked,
+        })
+        .unwrap();
+        let lane = LaneTrial {
+            port: &mut self.port,
+            clock: &Time(Arc::clone(&self.clock)),
+            account,
+            schedule: Schedule::new(start, self.rate, duration, Spacing::Constant, (0, 1), 1)
+                .unwrap(),
+            end: start + Span::from_ms(100),
+            timeout: TIMEOUT,
+            realtime_ahead: Span::ZERO,
+        };
+        let (counts, asked) = lane.run().unwrap();
+        self.asked = asked;
+        counts
+    }
+}
+
+fn faults(counts: impl Fn(&mut FaultPlan)) -> FaultPlan {
+    let mut plan = FaultPlan { seed: 42, ..FaultPlan::default() };
+    counts(&mut plan);
+    plan
+}
+
+fn fault_counts(scene: &mut Scene<FramePort<World<()>>>) -> FaultCounts {
+    scene.world().near.counts()
+}
+
+fn assert_clean(counts: &TrialCounts) {
+    assert_eq!((counts.planned, counts.sent, counts.received), (2000, 2000, 2000));
+    assert_eq!((counts.refused, counts.duplicate, counts.late), (0, 0, 0));
+    assert_eq!(counts.invalid, [0; 8]);
+    assert_eq!(counts.rtt.count(), 2000);
+    assert_eq!(counts.response.min(), Some(700));
+    assert_eq!(counts.response.max(), Some(700));
+    // Twice the link's delay, and no less; each request within the time of a call.
+    assert!(counts.rtt.min().unwrap() >= 20_000, "{:?}", counts.rtt.min());
+    assert!(counts.lateness.max().unwrap() < 5_000, "{:?}", counts.lateness.max());
+    let seconds = (counts.last_sent.unwrap() - counts.first_sent.unwrap()).as_seconds();
+    assert!((1999.0 / seconds / 20_000.0 - 1.0).abs() < 1e-3, "{seconds}");
+}
+
+#[test]
+fn a_perfect_server_is_counted_as_perfect_through_frames_and_sockets() {
+    assert_clean(&Scene::frames(FaultPlan::default(), answer).trial());
+    assert_clean(&Scene::sockets(answer).trial());
+}
+
+#[test]
+fn what_the_network_loses_is_lost() {
+    let mut scene = Scene::frames(faults(|plan| plan.loss = 0.05), answer);
+    let counts = scene.trial();
+    assert!(fault_counts(&mut scene).lost > 50);
+    assert_eq!(counts.lost(), fault_counts(&mut scene).lost);
+    assert_eq!((counts.sent, counts.duplicate, counts.late), (2000, 0, 0));
+}
+
+#[test]
+fn what_the_network_doubles_is_duplicate_and_nothing_else() {
+    let mut scene = Scene::frames(faults(|plan| plan.duplication = 0.05), answer);
+    let counts = scene.trial();
+    assert!(fault_counts(&mut scene).duplicated > 50);
+    assert_eq!(counts.duplicate, fault_counts(&mut scene).duplicated);
+    assert_eq!((counts.received, counts.late), (2000, 0));
+}
+
+#[test]
+fn order_does_not_matter() {
+    let mut scene = Scene::frames(faults(|plan| plan.reordering = 0.2), answer);
+    assert_eq!(scene.trial().received, 2000);
+    assert!(fault_counts(&mut scene).reordered > 100);
+}
+
+/// Each fault for one request in ten, so that the counts are known beforehand.
+#[test]
+fn each_fault_of_the_server_is_counted_under_its_name() {
+    fn faulty(n: u64, reply: Header) -> Vec<(Span, Header)> {
+        let now = Span::ZERO;
+        match n % 10 {
+            0 => vec![],
+            1 => vec![(now, reply), (now, reply), (now, reply)],
+            2 => vec![(TIMEOUT + Span::from_ms(1), reply)],
+            3 => vec![(now, Header { mode: Mode::Broadcast, ..reply })],
+            4 => vec![(now, Header { version: 3, ..reply })],
+            5 => vec![(now, Header { origin: NtpTimestamp::UNKNOWN, ..reply })],
+            6 => vec![(now, Header { stratum: 0, ..reply })],
+            7 => vec![(now, Header { stratum: 16, ..reply })],
+            8 => vec![(now, Header { transmit: NtpTimestamp::UNKNOWN, ..reply })],
+            _ => vec![(now, reply)],
+        }
+    }
+    let mut scene = Scene::frames(FaultPlan::default(), faulty);
+    let trials = [scene.trial(), scene.trial()];
+    for counts in &trials {
+        let count = |reason: InvalidReason| counts.invalid[reason as usize];
+        assert_eq!((counts.sent, counts.received, counts.duplicate), (2000, 400, 400));
+        for reason in InvalidReason::ALL {
+            use InvalidReason::{Client, Length};
+            let expected = if matches!(reason, Client | Length) { 0 } else { 200 };
+            assert_eq!(count(reason), expected, "{reason:?}");
+        }
+    }
+    // A trial does not wait for replies that can only be late; the next one meets the last of them.
+    scene.world().behaviour = |_, _| Vec::new();
+    let silent = scene.trial();
+    assert_eq!(trials[0].late + trials[1].late + silent.late, 400);
+    assert_eq!((silent.received, silent.lost()), (0, 2000));
+}
+
+#[test]
+fn a_reply_to_an_earlier_trial_is_late_however_quick_the_next_trial_is() {
+    fn slow(n: u64, reply: Header) -> Vec<(Span, Header)> {
+        // The last requests of the first trial are answered in the second, within the timeout.
+        let after = if (1990..2000).contains(&n) { Span::from_ms(35) } else { Span::ZERO };
+        vec![(after, reply)]
+    }
+    let mut scene = Scene::frames(FaultPlan::default(), slow);
+    let first = scene.trial();
+    assert_eq!((first.received, first.late), (1990, 0));
+    let second = scene.trial();
+    assert_eq!((second.sent, second.received, second.late), (2000, 2000, 10));
+    assert_eq!(second.lost(), 0);
+}
+
+#[test]
+fn replies_to_another_client_do_not_count() {
+    let mut scene = Scene::frames(FaultPlan::default(), answer);
+    scene.world().crossed = true;
+    let counts = scene.trial();
+    // The first reply has nobody else to go to.
+    assert_eq!((counts.received, counts.lost()), (1, 1999));
+    assert_eq!(counts.invalid[InvalidReason::Client as usize], 1999);
+}
+
+#[test]
+fn sequence_numbers_wrap_without_a_loss() {
+    let mut scene = Scene::frames(FaultPlan::default(), answer);
+    scene.asked = u64::from(LaneClients::in_turn(CLIENTS, 0, 1, 1).wrap()) * 3 - 1000;
+    assert_clean(&scene.trial());
+}
+
+#[test]
+fn the_time_in_a_token_wraps_without_a_loss() {
+    let mut scene = Scene::frames(FaultPlan::default(), answer);
+    let reach = 1_i64 << crate::token::TIME_BITS;
+    let next_wrap = (START_NS / reach + 1) * reach;
+    scene.clock.advance(Span::from_ns(next_wrap - START_NS - 50_000_000));
+    assert_clean(&scene.trial());
+}
+
+#[test]
+fn a_sender_that_cannot_keep_up_says_so() {
+    let mut scene = Scene::frames(FaultPlan::default(), answer);
+    scene.rate = 1_000_000.0;
+    scene.world().send_cost = Span::from_ns(4_000);
+    let counts = scene.trial();
+    assert_eq!(counts.planned, 100_000);
+    // 200 ms with the grace, a little more than 4 µs each.
+    assert!((40_000..=50_100).contains(&counts.sent), "{}", counts.sent);
+    // Latency counts from the intended instant, so the waiting before the sending is in it.
+    assert_eq!(counts.received + counts.late, counts.sent);
+    assert!(counts.late > counts.received);
+    assert!(counts.lateness.max().unwrap() > 100_000_000);
+}
+
+#[test]
+fn damaged_packets_never_count_as_received() {
+    let plan = faults(|plan| plan.truncation = 0.1);
+    let mut scene = Scene::frames(plan, answer);
+    let counts = scene.trial();
+    assert_eq!(counts.lost(), fault_counts(&mut scene).truncated);
+    let plan = faults(|plan| plan.corruption = 0.1);
+    let mut scene = Scene::frames(plan, answer);
+    let counts = scene.trial();
+    assert!(counts.received <= 2000);
+    assert!(counts.lost() <= fault_counts(&mut scene).corrupted);
+}

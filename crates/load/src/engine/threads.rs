@@ -1,0 +1,102 @@
+//! Runs one trial on all lanes at once, a thread for each, and adds up what they counted.
+
+use std::io;
+use std::thread;
+
+use horolog_sys::affinity;
+use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
+use horolog_time::{Clock, Monotonic, Span, Timestamp};
+
+use super::EngineError;
+use super::lane::{LaneTrial, Port};
+use crate::account::{Account, AccountPlan, TrialCounts};
+use crate::plan::{RunPlan, TrialPlan};
+use crate::schedule::Schedule;
+use crate::verify::Expected;
+
+/// Time from the call to the first intended instant, for the threads to start and settle.
+const LEAD: Span = Span::from_ms(5);
+
+/// A port, and how many requests have gone through it.
+pub(crate) struct Lane<P> {
+    pub(crate) port: P,
+    asked: u64,
+}
+
+impl<P> Lane<P> {
+    pub(crate) const fn new(port: P) -> Self {
+        Self { port, asked: 0 }
+    }
+}
+
+/// Runs one trial on `lanes`; each client has `run` requests in a row.
+pub(crate) fn run<P: Port>(
+    lanes: &mut [Lane<P>],
+    plan: &RunPlan,
+    trial: &TrialPlan,
+    run: u32,
+) -> Result<TrialCounts, EngineError> {
+    let realtime_ahead = realtime_minus_monotonic().offset;
+    let start = MonotonicClock.now() + LEAD;
+    let count = lanes.len();
+    let mut tasks = Vec::with_capacity(count);
+    for (index, lane) in lanes.iter_mut().enumerate() {
+        let timeout = Span::from_ns(plan.reply_timeout.as_nanos() as i64);
+        let account = Account::open(&AccountPlan {
+            expected: Expected { token: plan.token, version: plan.version },
+            clients: plan.lane_clients(trial.clients, index, run),
+            start,
+            timeout,
+            rate: trial.rate / count as f64,
+            before: lane.asked,
+        })?;
+        let schedule = schedule(plan, trial, start, (index, count))?;
+        let end = start + Span::from_ns(trial.duration.as_nanos() as i64);
+        let port = &mut lane.port;
+        let clock = &MonotonicClock;
+        let task = LaneTrial { port, clock, account, schedule, end, timeout, realtime_ahead };
+        tasks.push((task, plan.core(index), &mut lane.asked));
+    }
+    let mut counts = TrialCounts::default();
+    for result in on_threads(tasks) {
+        counts.merge(&result.map_err(EngineError::system("send and receive"))?);
+    }
+    Ok(counts)
+}
+
+fn schedule(
+    plan: &RunPlan,
+    trial: &TrialPlan,
+    start: Timestamp<Monotonic>,
+    lane: (usize, usize),
+) -> Result<Schedule, EngineError> {
+    // Another seed for each trial, from what both already have.
+    let seed = plan.token.key() ^ start.as_ns() as u64;
+    Schedule::new(start, trial.rate, trial.duration, trial.spacing, lane, seed)
+        .ok_or(EngineError::Rate { rate: trial.rate, duration_s: trial.duration.as_secs_f64() })
+}
+
+type Task<'a, P> = (LaneTrial<'a, P, MonotonicClock>, Option<usize>, &'a mut u64);
+
+fn on_threads<P: Port>(tasks: Vec<Task<'_, P>>) -> Vec<io::Result<TrialCounts>> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = tasks
+            .into_iter()
+            .map(|(task, core, asked)| {
+                scope.spawn(move || {
+                    // A lane works all the same where these are refused, only less evenly; the
+                    // lateness that it records shows it.
+                    let _ = affinity::set_timer_slack_ns(1);
+                    let _ = core.map(affinity::pin_to_core);
+                    let (counts, total) = task.run()?;
+                    *asked = total;
+                    Ok(counts)
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}

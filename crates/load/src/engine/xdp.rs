@@ -1,0 +1,271 @@
+//! The engine inside the kernel: requests are made, paced, matched and judged by a BPF program, and
+//! this file plans and adds up. It needs Linux 5.18, the privilege to load BPF programs and an
+//! interface with native XDP; each lane takes one processor for itself while it sends.
+//!
+//! The program drops the replies that it has counted, so the network stack never sees them. The
+//! server has to route replies for simulated clients to an address of this host.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use horolog_record::{Engine as Kind, Spacing};
+use horolog_stats::Recorder;
+use horolog_sys::affinity;
+use horolog_sys::clock::{MonotonicClock, sleep_until};
+use horolog_sys::signal::InterruptibleThread;
+use horolog_time::{Clock, Monotonic, Span, Timestamp};
+use horolog_xdp::{
+    Generator, GeneratorSettings, Interface, LANES_MAX, Lane, RawHistogram, TrialSettings, XdpError,
+};
+
+use super::packet::frame_plans;
+use super::{Engine, EngineError, unfit};
+use crate::account::TrialCounts;
+use crate::plan::{RunPlan, TrialPlan};
+use crate::request::{FramePlan, FrameTemplate};
+use crate::schedule::{self, FRACTION_BITS};
+
+/// Time from the call to the first intended instant, for the threads to start and to enter the
+/// kernel.
+const LEAD: Span = Span::from_ms(5);
+
+/// How long after the end of the schedule a sender that fell behind may go on.
+const GRACE: Span = Span::from_ms(100);
+
+/// Between two looks at whether a lane has ended, or whether replies still come.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// The least time without a reply after which nothing more is expected.
+const SILENCE: Span = Span::from_ms(25);
+
+/// The in-kernel engine, in place on its interface.
+pub struct XdpEngine {
+    generator: Generator,
+    plan: RunPlan,
+    /// Sequence number at which each lane goes on.
+    sequences: Vec<u32>,
+}
+
+impl XdpEngine {
+    /// Loads the program and attaches it to the interface of the plan's route.
+    pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
+        let (link, frames) = frame_plans(plan, Kind::Xdp)?;
+        if plan.lanes > plan.cores.len() || plan.lanes > LANES_MAX {
+            let reason = format!(
+                "each of {} sending threads takes a core, and there are {}",
+                plan.lanes,
+                plan.cores.len().min(LANES_MAX)
+            );
+            return Err(unfit(Kind::Xdp, reason, "use fewer threads"));
+        }
+        let (Some(network), Some(frame)) = (plan.network, frames.first()) else {
+            let reason = "it has no simulated clients".to_owned();
+            return Err(unfit(Kind::Xdp, reason, "name a source network with -s"));
+        };
+        if !horolog_xdp::live_frames_supported()? {
+            return Err(XdpError::NoLiveFrames.into());
+        }
+        // The program fills the lane's port in.
+        let template = FrameTemplate::new(&FramePlan { source_port: 0, ..*frame });
+        let generator = Generator::attach(&GeneratorSettings {
+            interface: Interface { index: link.index, name: link.interface.clone() },
+            target: plan.target.ip(),
+            port: plan.target.port(),
+            version: plan.version,
+            echo: false,
+            key: plan.token.key(),
+            run_start_ns: plan.token.run_start().as_ns() as u64,
+            reply_timeout_ns: plan.reply_timeout.as_nanos() as u64,
+            request: template.bytes().to_vec(),
+            sums: template.constant_sums(),
+            first_client: network.address(0),
+            exponential: schedule::exponential_quantiles(),
+        })?;
+        Ok(Self { generator, plan: plan.clone(), sequences: vec![0; plan.lanes] })
+    }
+
+    /// Divides clients and schedule over the lanes; all begin at `start`.
+    fn prepare(&self, trial: &TrialPlan, start: Timestamp<Monotonic>) -> Result<(), EngineError> {
+        let lanes = self.plan.lanes;
+        let rate_error =
+            || EngineError::Rate { rate: trial.rate, duration_s: trial.duration.as_secs_f64() };
+        let interval = schedule::interval(trial.rate, lanes).ok_or_else(rate_error)?;
+        let end = u64::try_from(trial.duration.as_nanos())
+            .ok()
+            .and_then(|ns| ns.checked_mul(1 << FRACTION_BITS))
+            .ok_or_else(rate_error)?;
+        let random = self.plan.network.filter(|_| self.plan.random_sources);
+        self.generator.clear();
+        self.generator.set_trial(&TrialSettings {
+            start_ns: start.as_ns() as u64,
+            lanes: lanes as u32,
+            clients_per_lane: trial.clients / lanes as u32,
+            lanes_with_one_more: trial.clients % lanes as u32,
+            random_room: random.map_or(0, |network| network.room()),
+            exponential: trial.spacing == Spacing::Exponential,
+        });
+        for (number, sequence) in self.sequences.iter().enumerate() {
+            let clients = self.plan.lane_clients(trial.clients, number, 1);
+            let wrap = clients.wrap();
+            // A lane begins with a fresh word of 64 in the books of answered requests.
+            let sequence = match sequence.next_multiple_of(64) {
+                sequence if sequence < wrap => sequence,
+                _ => 0,
+            };
+            let lane = Lane {
+                start_ns: start.as_ns() as u64,
+                next: interval / lanes as u64 * number as u64,
+                interval,
+                end,
+                give_up_ns: (start + Span::from_ns(trial.duration.as_nanos() as i64) + GRACE)
+                    .as_ns() as u64,
+                number: number as u32,
+                sequence,
+                sequence_end: wrap,
+                client: sequence % clients.count(),
+                clients: clients.count(),
+                client_base: clients.first(),
+                active: 1,
+                ..Lane::default()
+            };
+            self.generator.set_lane(self.plan.cores[number] as u32, &lane);
+        }
+        Ok(())
+    }
+
+    /// Sends on all lanes at once until their schedules have ended.
+    fn send(&self, batch: u32) -> Result<(), EngineError> {
+        thread::scope(|scope| {
+            let senders: Vec<_> = self.plan.cores[..self.plan.lanes]
+                .iter()
+                .map(|&core| {
+                    let (handle, thread) = mpsc::channel();
+                    let sender = Sender { generator: &self.generator, core, batch };
+                    (scope.spawn(move || sender.run(&handle)), thread, core)
+                })
+                .collect();
+            for (task, thread, core) in &senders {
+                let Ok(thread) = thread.recv() else { continue };
+                while self.generator.lane(*core as u32).done == 0 && !task.is_finished() {
+                    thread::sleep(LOOK);
+                }
+                // The thread may be between two calls when a signal comes: repeat it.
+                while !task.is_finished() {
+                    thread.interrupt().map_err(EngineError::system("end a sending thread"))?;
+                    thread::sleep(LOOK);
+                }
+            }
+            senders.into_iter().try_for_each(|(task, ..)| {
+                task.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+        })
+    }
+
+    /// Waits for the last replies: until all have come, none can be in time any more, or the
+    /// silence has become longer than replies took so far.
+    fn drain(&self, sent: u64) {
+        let start = MonotonicClock.now();
+        let timeout = Span::from_ns(self.plan.reply_timeout.as_nanos() as i64);
+        let (mut answered, mut heard) = (self.generator.answered(), start);
+        while answered < sent {
+            let now = MonotonicClock.now();
+            let silence = match self.generator.longest_rtt_ns() {
+                // As long as nothing is known of the way there and back, it may be long.
+                0 => timeout,
+                rtt => SILENCE.max(Span::from_ns((rtt as i64).saturating_mul(4))),
+            };
+            if now - start > timeout || now - heard > silence {
+                break;
+            }
+            sleep_until(now + Span::from_ns(100_000));
+            let count = self.generator.answered();
+            if count > answered {
+                (answered, heard) = (count, MonotonicClock.now());
+            }
+        }
+    }
+
+    /// Adds up what all processors counted.
+    fn collect(&mut self) -> TrialCounts {
+        let mut counts = TrialCounts::default();
+        for (number, &core) in self.plan.cores[..self.plan.lanes].iter().enumerate() {
+            let lane = self.generator.lane(core as u32);
+            self.sequences[number] = lane.sequence;
+            let left = lane.end.saturating_sub(lane.next).div_ceil(lane.interval.max(1));
+            let instant = |ns: u64| (lane.sent > 0).then(|| Timestamp::from_ns(ns as i64));
+            counts.merge(&TrialCounts {
+                planned: lane.sent + left,
+                sent: lane.sent,
+                first_sent: instant(lane.first_sent_ns),
+                last_sent: instant(lane.last_sent_ns),
+                ..TrialCounts::default()
+            });
+        }
+        for processor in 0..self.generator.processors() {
+            let tally = self.generator.tally(processor);
+            counts.merge(&TrialCounts {
+                received: tally.received,
+                duplicate: tally.duplicate,
+                late: tally.late,
+                invalid: tally.invalid,
+                server_unsynchronised: tally.unsynchronised,
+                rtt: recorder(&tally.rtt_ns),
+                response: recorder(&tally.response_ns),
+                lateness: recorder(&tally.lateness_ns),
+                ..TrialCounts::default()
+            });
+        }
+        counts
+    }
+}
+
+impl Engine for XdpEngine {
+    fn kind(&self) -> Kind {
+        Kind::Xdp
+    }
+
+    fn trial(&mut self, trial: &TrialPlan) -> Result<TrialCounts, EngineError> {
+        self.prepare(trial, MonotonicClock.now() + LEAD)?;
+        self.send(batch(trial.rate / self.plan.lanes as f64))?;
+        let sent = (0..self.plan.lanes)
+            .map(|lane| self.generator.lane(self.plan.cores[lane] as u32).sent)
+            .sum();
+        self.drain(sent);
+        Ok(self.collect())
+    }
+}
+
+/// How many frames the kernel asks the program for before it sends what is due. A frame leaves at
+/// the end of its batch, so a slow lane wants small ones; asking costs less in large ones.
+fn batch(rate: f64) -> u32 {
+    if rate < 500_000.0 { 16 } else { 64 }
+}
+
+/// One lane's thread.
+struct Sender<'a> {
+    generator: &'a Generator,
+    core: usize,
+    batch: u32,
+}
+
+impl Sender<'_> {
+    fn run(self, handle: &mpsc::Sender<InterruptibleThread>) -> Result<(), EngineError> {
+        let thread = InterruptibleThread::current()
+            .map_err(EngineError::system("make a sending thread interruptible"))?;
+        affinity::pin_to_core(self.core).map_err(EngineError::system("pin a sending thread"))?;
+        // Whoever listens ends the call; if nobody does any more, there is nothing to send for.
+        if handle.send(thread).is_err() {
+            return Ok(());
+        }
+        while self.generator.lane(self.core as u32).done == 0 {
+            self.generator.send(i32::MAX, self.batch)?;
+        }
+        Ok(())
+    }
+}
+
+fn recorder(raw: &RawHistogram) -> Recorder {
+    // The program keeps to the layout, so the kernel's table is never refused.
+    Recorder::from_raw(&raw.buckets, raw.sum.into(), raw.min, raw.max).unwrap_or_default()
+}

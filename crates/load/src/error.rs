@@ -1,0 +1,78 @@
+//! Why a run cannot begin or go on, and whose fault it is.
+
+use std::io;
+use std::time::Duration;
+
+use horolog_stats::search::ConfigError;
+use thiserror::Error;
+
+use crate::clients::{ClientsError, LANES_MAX};
+use crate::engine::EngineError;
+use crate::ramp::RampError;
+use crate::target::TargetError;
+
+/// Why a run cannot begin or go on.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    /// The target cannot be loaded.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The clients cannot be what was asked for.
+    #[error(transparent)]
+    Clients(#[from] ClientsError),
+    /// The engine cannot be opened, or failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The ramp cannot be.
+    #[error(transparent)]
+    Ramp(#[from] RampError),
+    /// The search cannot be.
+    #[error(transparent)]
+    Search(#[from] ConfigError),
+    /// A version of NTP that has no such requests.
+    #[error("NTP version {0} cannot be asked for; give 1 to 4")]
+    Version(u8),
+    /// A number of threads that cannot be.
+    #[error("the number of threads must be from 1 to {LANES_MAX}, not {0}")]
+    Threads(usize),
+    /// A reply timeout that cannot be.
+    #[error("a reply timeout must be from 1 ms to 60 s, not {0:?}")]
+    ReplyTimeout(Duration),
+    /// Simulated clients were asked for and no engine for them works.
+    #[error(
+        "no engine with simulated clients works: {0}; leave out the source network to use sockets"
+    )]
+    NoSimulation(String),
+    /// The kernel refused something on the way.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What was attempted, as a verb phrase.
+        action: &'static str,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+}
+
+impl LoadError {
+    /// Whether other options would help, rather than another environment.
+    #[must_use]
+    pub const fn is_usage(&self) -> bool {
+        match self {
+            Self::Target(error) => matches!(
+                error,
+                TargetError::Syntax(_)
+                    | TargetError::NotUnicast(_)
+                    | TargetError::Public(_)
+                    | TargetError::NeedsInterface(_)
+            ),
+            Self::Clients(error) => !matches!(error, ClientsError::NoDefault),
+            Self::Engine(error) => matches!(error, EngineError::Rate { .. }),
+            Self::Ramp(_)
+            | Self::Search(_)
+            | Self::Version(_)
+            | Self::Threads(_)
+            | Self::ReplyTimeout(_) => true,
+            Self::NoSimulation(_) | Self::System { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The doubts about a run, from its counts alone. One finding for each kind: it names the worst trial
+//! and says how many trials it is about, so that a long search does not repeat itself.
+
+#[cfg(test)]
+mod tests;
+mod trials;
+
+use horolog_record::{Code, Engine, Finding, SearchEnd, SearchResult, Severity, Spacing, Trial};
+
+use crate::account::TrialCounts;
+
+/// A trial with what its record does not hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed<'a> {
+    /// The record.
+    pub trial: &'a Trial,
+    /// Requests that the schedule held.
+    pub planned: u64,
+    /// Requests that the own sending path refused.
+    pub refused: u64,
+    /// Replies that the own receive rings or sockets dropped.
+    pub ring_dropped: u64,
+    /// ICMP messages that said that the port is closed.
+    pub port_closed: u64,
+    /// Replies of a server that says that it is not synchronised.
+    pub server_unsynchronised: u64,
+}
+
+impl<'a> Observed<'a> {
+    /// Puts a record and the counts that it was made from together.
+    #[must_use]
+    pub const fn new(trial: &'a Trial, counts: &TrialCounts) -> Self {
+        Self {
+            trial,
+            planned: counts.planned,
+            refused: counts.refused,
+            ring_dropped: counts.ring_dropped,
+            port_closed: counts.port_closed,
+            server_unsynchronised: counts.server_unsynchronised,
+        }
+    }
+
+    /// The rate really sent as a share of the rate that the schedule held. Random spacing holds
+    /// a little more or less than was offered.
+    fn achieved_share(&self, spacing: Spacing) -> f64 {
+        let planned = match spacing {
+            Spacing::Constant => self.trial.offered_rate,
+            Spacing::Exponential => self.planned as f64 / self.trial.duration_s.max(1e-9),
+        };
+        // A handful of requests has no rate to speak of.
+        let by_rate = if self.planned < 100 { 1.0 } else { self.trial.achieved_rate / planned };
+        by_rate.min(self.trial.sent as f64 / self.planned.max(1) as f64)
+    }
+}
+
+/// What is known of a run besides its trials.
+#[derive(Clone, Debug)]
+pub struct Circumstances<'a> {
+    /// The engine in use.
+    pub engine: Engine,
+    /// How requests were spaced.
+    pub spacing: Spacing,
+    /// Where the server has to route replies to, where it has to: network and gateway.
+    pub return_route: Option<(String, String)>,
+    /// The server runs on this machine.
+    pub shared_machine: bool,
+    /// The kernel says that this machine's clock is synchronised; `None` where it does not say.
+    pub clock_synchronised: Option<bool>,
+    /// Better engines that could not be used, and why.
+    pub fallbacks: &'a [(Engine, String)],
+    /// What a search found.
+    pub search: Option<&'a SearchResult>,
+}
+
+/// All doubts about a run.
+#[must_use]
+pub fn all(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(trials::no_replies(trials, about));
+    findings.extend(trials::behind(trials, about));
+    findings.extend(trials::late_requests(trials));
+    findings.extend(trials::ring_overflow(trials));
+    findings.extend(trials::invalid_replies(trials));
+    findings.extend(trials::duplicate_replies(trials));
+    findings.extend(trials::server_unsynchronised(trials));
+    findings.extend(trials::unexplained(trials, about));
+    findings.extend(trials::few_samples(trials));
+    findings.extend(about.search.and_then(|search| noisy(trials, search)));
+    findings.extend(about.search.and_then(unfinished));
+    findings.extend(circumstances(about));
+    findings
+}
+
+fn finding(code: Code, severity: Severity, message: String, advice: &str) -> Finding {
+    Finding { code, severity, message, advice: advice.to_owned(), trial: None }
+}
+
+/// The trial with the largest measure above zero, and how many such trials there are.
+fn worst<'a>(
+    trials: &'a [Observed<'a>],
+    measure: impl Fn(&Observed<'_>) -> f64,
+) -> Option<(usize, &'a Observed<'a>, usize)> {
+    let measured = |trial: &Observed<'_>| measure(trial);
+    let count = trials.iter().filter(|trial| measured(trial) > 0.0).count();
+    let (index, trial) =
+        trials.iter().enumerate().max_by(|(_, a), (_, b)| measured(a).total_cmp(&measured(b)))?;
+    (count > 0).then_some((index, trial, count))
+}
+
+/// A finding about the worst trial; `message` is completed with how many others there are.
+fn about_worst(
+    trials: &[Observed<'_>],
+    measure: impl Fn(&Observed<'_>) -> f64,
+    (code, severity): (Code, Severity),
+    message: impl FnOnce(&Observed<'_>) -> String,
+    advice: &str,
+) -> Option<Finding> {
+    let (index, trial, count) = worst(trials, measure)?;
+    let mut message = message(trial);
+    if count > 1 {
+        message = format!("{message}; {count} trials are concerned, this one most");
+    }
+    Some(Finding { trial: Some(index), ..finding(code, severity, message, advice) })
+}
+
+/// Trials at one rate, some of which held the goal and some of which did not.
+fn noisy(trials: &[Observed<'_>], search: &SearchResult) -> Option<Finding> {
+    let lower = search.lower?;
+    let at_lower = trials
+        .iter()
+        .map(|observed| observed.trial)
+        .filter(|trial| (trial.offered_rate - lower).abs() <= lower * 1e-6);
+    let ratios: Vec<_> = at_lower.map(Trial::loss_ratio).collect();
+    let high = ratios.iter().copied().fold(0.0, f64::max);
+    let failed = ratios.iter().filter(|&&ratio| ratio > search.goal_loss_ratio).count();
+    (failed > 0).then(|| {
+        let message = format!(
+            "of {} trials at the rate found, {failed} lost more than the goal, up to {:.3}%",
+            ratios.len(),
+            high * 100.0
+        );
+        let advice = "something disturbs server or generator now and then; the rate found held the \
+                      goal more often than not";
+        finding(Code::Noisy, Severity::Warning, message, advice)
+    })
+}
+
+fn unfinished(search: &SearchResult) -> Option<Finding> {
+    let range = format!(
+        "between {} and {}",
+        search.lower.map_or("0".to_owned(), |rate| format!("{rate:.0}")),
+        search.upper.map_or("no known".to_owned(), |rate| format!("{rate:.0}"))
+    );
+    match search.end {
+        SearchEnd::BudgetSpent => Some(finding(
+            Code::SearchUnfinished,
+            Severity::Warning,
+            format!("the search ended early: the rate lies {range} requests/s"),
+            "give the search more time, or a smaller range of rates",
+        )),
+        SearchEnd::GeneratorLimit => Some(finding(
+            Code::GeneratorLimit,
+            Severity::Warning,
+            "the generator could not send more; the server may well hold more".to_owned(),
+            "use a faster engine, more cores or a second machine",
+        )),
+        SearchEnd::Converged | SearchEnd::CappedAtMax | SearchEnd::BelowMin => None,
+    }
+}
+
+fn circumstances(about: &Circumstances<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if about.shared_machine {
+        findings.push(finding(
+            Code::SharedMachine,
+            Severity::Note,
+            "generator and server share the processors of this machine".to_owned(),
+            "compare figures from this machine only; the server alone would hold more",
+        ));
+    }
+    if about.clock_synchronised == Some(false) {
+        findings.push(finding(
+            Code::ClockUnsynchronised,
+            Severity::Note,
+            "this machine's clock is not synchronised".to_owned(),
+            "rates and round trips stand; do not compare its timestamps with other machines'",
+        ));
+    }
+    for (engine, reason) in about.fallbacks {
+        findings.push(finding(
+            Code::EngineFallback,
+            Severity::Note,
+            format!(
+                "engine '{}' is used, because '{}' was not to be had: {reason}",
+                about.engine.name(),
+                engine.name()
+            ),
+            "the better engine sends and receives more, and disturbs the measurement less",
+        ));
+    }
+    findings
+}

@@ -1,0 +1,167 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use horolog_record::{InvalidReason, Place};
+
+use super::*;
+use crate::plan::TrialPlan;
+use crate::trial::record;
+
+fn counts() -> TrialCounts {
+    let mut counts = TrialCounts {
+        planned: 20_000,
+        sent: 20_000,
+        received: 20_000,
+        first_sent: Some(horolog_time::Timestamp::from_ns(0)),
+        last_sent: Some(horolog_time::Timestamp::from_ns(1_999_900_000)),
+        ..TrialCounts::default()
+    };
+    counts.rtt.record(50_000);
+    counts.lateness.record(2_000);
+    counts
+}
+
+fn trial(counts: &TrialCounts, lost_at: &[(Place, u64)]) -> Trial {
+    let plan = TrialPlan {
+        rate: 10_000.0,
+        duration: Duration::from_secs(2),
+        spacing: Spacing::Constant,
+        clients: 16,
+    };
+    record(&plan, counts, lost_at.iter().copied().collect::<BTreeMap<_, _>>())
+}
+
+fn about() -> Circumstances<'static> {
+    Circumstances {
+        engine: Engine::Packet,
+        spacing: Spacing::Constant,
+        return_route: Some(("10.64.0.0/10".into(), "192.0.2.2".into())),
+        shared_machine: false,
+        clock_synchronised: Some(true),
+        fallbacks: &[],
+        search: None,
+    }
+}
+
+fn found(counts: &TrialCounts, lost_at: &[(Place, u64)]) -> Vec<Finding> {
+    let trial = trial(counts, lost_at);
+    all(&[Observed::new(&trial, counts)], &about())
+}
+
+fn only(findings: &[Finding], code: Code) -> &Finding {
+    assert_eq!(findings.iter().map(|finding| finding.code).collect::<Vec<_>>(), [code]);
+    &findings[0]
+}
+
+#[test]
+fn a_clean_trial_leaves_no_doubt() {
+    assert_eq!(found(&counts(), &[]), []);
+}
+
+#[test]
+fn a_generator_that_is_behind_by_a_thousandth_says_so() {
+    let almost = TrialCounts { sent: 19_981, received: 19_981, ..counts() };
+    assert_eq!(found(&almost, &[]), []);
+    let behind = TrialCounts { sent: 19_970, received: 19_970, refused: 30, ..counts() };
+    let findings = found(&behind, &[]);
+    let finding = only(&findings, Code::GeneratorBehind);
+    assert!(finding.message.contains("30 were refused"), "{}", finding.message);
+    assert_eq!(finding.trial, Some(0));
+}
+
+#[test]
+fn random_spacing_is_held_against_what_it_planned() {
+    // 2% fewer instants than the rate offers, all of them kept.
+    let counts = TrialCounts { planned: 19_600, sent: 19_600, received: 19_600, ..counts() };
+    let trial = trial(&counts, &[]);
+    let circumstances = Circumstances { spacing: Spacing::Exponential, ..about() };
+    assert_eq!(all(&[Observed::new(&trial, &counts)], &circumstances), []);
+}
+
+#[test]
+fn lateness_matters_where_it_shows_in_the_latency() {
+    let mut late = counts();
+    late.lateness.record(20_000);
+    only(&found(&late, &[]), Code::RequestsLate);
+}
+
+#[test]
+fn no_replies_name_the_route_that_is_missing() {
+    let counts = TrialCounts { received: 0, rtt: horolog_stats::Recorder::default(), ..counts() };
+    let findings = found(&counts, &[]);
+    let finding = only(&findings, Code::NoReplies);
+    assert_eq!(finding.severity, Severity::Error);
+    assert!(
+        finding.advice.contains("ip route add 10.64.0.0/10 via 192.0.2.2"),
+        "{}",
+        finding.advice
+    );
+    let closed = TrialCounts { port_closed: 3, ..counts };
+    assert!(found(&closed, &[])[0].advice.contains("nobody listens"));
+}
+
+#[test]
+fn each_count_has_its_finding() {
+    let mut invalid = TrialCounts { received: 19_990, ..counts() };
+    invalid.invalid[InvalidReason::Stratum as usize] = 10;
+    assert!(only(&found(&invalid, &[]), Code::InvalidReplies).message.contains("10 by stratum"));
+    let duplicate = TrialCounts { duplicate: 4, ..counts() };
+    only(&found(&duplicate, &[]), Code::DuplicateReplies);
+    let overflow = TrialCounts { ring_dropped: 5, received: 19_995, ..counts() };
+    only(&found(&overflow, &[(Place::OwnRing, 5)]), Code::ReceiveRingOverflow);
+    let unsynchronised = TrialCounts { server_unsynchronised: 20_000, ..counts() };
+    only(&found(&unsynchronised, &[]), Code::ServerUnsynchronised);
+    let unknown = TrialCounts { received: 19_000, ..counts() };
+    only(&found(&unknown, &[(Place::Unknown, 1000)]), Code::LossUnexplained);
+    let few = TrialCounts { planned: 500, sent: 500, received: 500, ..counts() };
+    let few = TrialCounts { last_sent: Some(horolog_time::Timestamp::from_ns(49_900_000)), ..few };
+    only(&found(&few, &[]), Code::FewSamples);
+}
+
+#[test]
+fn one_finding_speaks_for_many_trials() {
+    let [small, large] = [3, 9].map(|duplicate| TrialCounts { duplicate, ..counts() });
+    let trials = [trial(&small, &[]), trial(&large, &[])];
+    let observed = [Observed::new(&trials[0], &small), Observed::new(&trials[1], &large)];
+    let findings = all(&observed, &about());
+    let finding = only(&findings, Code::DuplicateReplies);
+    assert_eq!(finding.trial, Some(1));
+    assert!(finding.message.contains("2 trials"), "{}", finding.message);
+}
+
+#[test]
+fn circumstances_have_their_findings() {
+    let fallbacks = [(Engine::Xdp, "too old a kernel".to_owned())];
+    let circumstances = Circumstances {
+        shared_machine: true,
+        clock_synchronised: Some(false),
+        fallbacks: &fallbacks,
+        ..about()
+    };
+    let codes: Vec<_> = all(&[], &circumstances).iter().map(|finding| finding.code).collect();
+    assert_eq!(codes, [Code::SharedMachine, Code::ClockUnsynchronised, Code::EngineFallback]);
+}
+
+#[test]
+fn a_search_says_how_it_ended_and_how_it_wavered() {
+    let search = SearchResult {
+        kind: horolog_record::SearchKind::Ndr,
+        goal_loss_ratio: 0.0,
+        rate: 10_000.0,
+        lower: Some(10_000.0),
+        upper: Some(20_000.0),
+        loss_ratio: 0.0,
+        end: SearchEnd::BudgetSpent,
+    };
+    let lossy = TrialCounts { received: 19_000, ..counts() };
+    let trials = [trial(&counts(), &[]), trial(&lossy, &[])];
+    let (clean, lossy) = (counts(), lossy);
+    let observed = [Observed::new(&trials[0], &clean), Observed::new(&trials[1], &lossy)];
+    let circumstances = Circumstances { search: Some(&search), ..about() };
+    let codes: Vec<_> = all(&observed, &circumstances).iter().map(|finding| finding.code).collect();
+    assert_eq!(codes, [Code::Noisy, Code::SearchUnfinished]);
+    let limit = SearchResult { end: SearchEnd::GeneratorLimit, ..search };
+    let circumstances = Circumstances { search: Some(&limit), ..about() };
+    let codes: Vec<_> = all(&[], &circumstances).iter().map(|finding| finding.code).collect();
+    assert_eq!(codes, [Code::GeneratorLimit]);
+}

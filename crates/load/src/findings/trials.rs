@@ -1,0 +1,182 @@
+//! The doubts that trials give rise to, one function for each.
+
+use horolog_record::{Code, Finding, Place, Severity, Trial};
+
+use super::{Circumstances, Observed, about_worst, finding};
+
+/// The share of the planned rate below which a generator is behind.
+const BEHIND: f64 = 0.999;
+
+/// Requests late by more than this share of the round trip are seen in the latency.
+const LATENESS_SHARE: f64 = 0.25;
+
+/// Values without which the 99.99th percentile rests on less than one of them.
+const SAMPLES_FOR_P99_99: u64 = 10_000;
+
+pub(super) fn no_replies(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Option<Finding> {
+    let sent: u64 = trials.iter().map(|observed| observed.trial.sent).sum();
+    let silent = trials.iter().all(|observed| {
+        let trial = observed.trial;
+        trial.received + trial.late + trial.invalid_total() == 0
+    });
+    if sent == 0 || !silent {
+        return None;
+    }
+    let message = format!("{sent} requests were sent and not one reply came back");
+    let closed = trials.iter().any(|observed| observed.port_closed > 0);
+    let advice = match &about.return_route {
+        _ if closed => {
+            "nobody listens on the target's port; check that the server runs and the port"
+                .to_owned()
+        }
+        Some((network, gateway)) => format!(
+            "the server needs a route back to the simulated clients: run there 'ip route add \
+             {network} via {gateway}', and check that it serves that network"
+        ),
+        None => {
+            "check that the server runs, serves this address, and no firewall is between".into()
+        }
+    };
+    Some(finding(Code::NoReplies, Severity::Error, message, &advice))
+}
+
+pub(super) fn behind(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Option<Finding> {
+    let missing = |observed: &Observed<'_>| {
+        let share = observed.achieved_share(about.spacing);
+        if share < BEHIND { 1.0 - share } else { 0.0 }
+    };
+    let advice = "use a faster engine or more cores, or take the rate that was really sent, which \
+                  is what all other figures refer to";
+    about_worst(
+        trials,
+        missing,
+        (Code::GeneratorBehind, Severity::Warning),
+        |observed| {
+            let Trial { offered_rate, achieved_rate, .. } = observed.trial;
+            format!(
+                "the generator sent {achieved_rate:.0} of {offered_rate:.0} requests/s; {} were \
+                 refused on the way out",
+                observed.refused
+            )
+        },
+        advice,
+    )
+}
+
+pub(super) fn late_requests(trials: &[Observed<'_>]) -> Option<Finding> {
+    let lateness = |observed: &Observed<'_>| {
+        let trial = observed.trial;
+        let p99 = trial.lateness_ns.as_ref().map_or(0, |lateness| lateness.p99) as f64;
+        let rtt = trial.rtt_ns.as_ref().map_or(f64::INFINITY, |rtt| rtt.p99 as f64);
+        if p99 > LATENESS_SHARE * rtt { p99 } else { 0.0 }
+    };
+    about_worst(
+        trials,
+        lateness,
+        (Code::RequestsLate, Severity::Warning),
+        |observed| {
+            let us = lateness(observed) / 1e3;
+            format!(
+                "one request in a hundred was sent {us:.1} µs late or more, and latency holds it"
+            )
+        },
+        "latency counts from the intended instant; keep other work off the generator's cores",
+    )
+}
+
+pub(super) fn ring_overflow(trials: &[Observed<'_>]) -> Option<Finding> {
+    let dropped = |observed: &Observed<'_>| {
+        let at_ring = observed.trial.lost_at.get(&Place::OwnRing).copied().unwrap_or(0);
+        at_ring.max(observed.ring_dropped)
+    };
+    about_worst(
+        trials,
+        |observed| dropped(observed) as f64,
+        (Code::ReceiveRingOverflow, Severity::Warning),
+        |observed| {
+            let (dropped, sent) = (dropped(observed), observed.trial.sent);
+            format!("the generator had no room for {dropped} replies to {sent} requests")
+        },
+        "these losses are the generator's; use a faster engine, more cores or a longer receive ring",
+    )
+}
+
+pub(super) fn invalid_replies(trials: &[Observed<'_>]) -> Option<Finding> {
+    about_worst(
+        trials,
+        |observed| observed.trial.invalid_total() as f64,
+        (Code::InvalidReplies, Severity::Warning),
+        |observed| {
+            let reasons: Vec<_> = observed
+                .trial
+                .invalid
+                .iter()
+                .map(|(reason, count)| {
+                    format!("{count} by {}", format!("{reason:?}").to_lowercase())
+                })
+                .collect();
+            format!("some replies were invalid: {}", reasons.join(", "))
+        },
+        "they count as lost; a kiss of death shows as stratum: the server limits its clients' rate",
+    )
+}
+
+pub(super) fn duplicate_replies(trials: &[Observed<'_>]) -> Option<Finding> {
+    about_worst(
+        trials,
+        |observed| observed.trial.duplicate as f64,
+        (Code::DuplicateReplies, Severity::Warning),
+        |observed| format!("{} replies came more than once", observed.trial.duplicate),
+        "something on the way doubles packets, or two servers answer; each request counts once",
+    )
+}
+
+pub(super) fn server_unsynchronised(trials: &[Observed<'_>]) -> Option<Finding> {
+    about_worst(
+        trials,
+        |observed| observed.server_unsynchronised as f64,
+        (Code::ServerUnsynchronised, Severity::Warning),
+        |observed| {
+            let (said, all) = (observed.server_unsynchronised, observed.trial.received);
+            format!("the server says in {said} of {all} replies that it is not synchronised")
+        },
+        "clients would not use its time; its speed may differ once it is synchronised",
+    )
+}
+
+pub(super) fn unexplained(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Option<Finding> {
+    let unknown =
+        |observed: &Observed<'_>| observed.trial.lost_at.get(&Place::Unknown).copied().unwrap_or(0);
+    let advice = if about.shared_machine {
+        "no counter that could be read accounts for them"
+    } else {
+        "read the counters of the server's machine as well: its interface, its sockets, its server"
+    };
+    about_worst(
+        trials,
+        |observed| unknown(observed) as f64,
+        (Code::LossUnexplained, Severity::Note),
+        |observed| {
+            let (unknown, lost) = (unknown(observed), observed.trial.lost);
+            format!("where {unknown} of {lost} requests or their replies were lost is not known")
+        },
+        advice,
+    )
+}
+
+pub(super) fn few_samples(trials: &[Observed<'_>]) -> Option<Finding> {
+    let short = |observed: &Observed<'_>| {
+        let received = observed.trial.received;
+        if (1..SAMPLES_FOR_P99_99).contains(&received) { 1.0 / received as f64 } else { 0.0 }
+    };
+    about_worst(
+        trials,
+        short,
+        (Code::FewSamples, Severity::Note),
+        |observed| {
+            let received = observed.trial.received;
+            format!("{received} replies are too few for a 99.99th percentile, which takes 10000")
+        },
+        "the highest percentiles are single replies; hold each rate longer",
+    )
+}

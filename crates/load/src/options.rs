@@ -1,0 +1,87 @@
+//! What a run is asked to do, as flags or a configuration say it, before anything is found out.
+
+use std::time::Duration;
+
+use horolog_record::{Engine as Kind, SearchKind, Spacing};
+use horolog_stats::SearchConfig;
+use horolog_sys::namespace::NetNs;
+use horolog_sys::netlink::Prefix;
+
+use crate::ramp::Ramp;
+use crate::target::{Family, Hints, TargetName};
+use crate::watch::AskServer;
+
+/// What to do with the target.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Job {
+    /// Rising rates.
+    Ramp(Ramp),
+    /// The highest rate within a loss goal.
+    Search {
+        /// How the goal is called in the result.
+        kind: SearchKind,
+        /// The goal and the way to it.
+        config: SearchConfig,
+    },
+}
+
+/// A run as it is asked for. [`LoadOptions::new`] gives defaults to change where needed.
+pub struct LoadOptions {
+    /// What to load.
+    pub target: TargetName,
+    /// Which address of a name to take.
+    pub family: Option<Family>,
+    /// What the user knows about the way.
+    pub hints: Hints,
+    /// The user says that a public target is theirs.
+    pub i_own_this_target: bool,
+    /// The engine; `None` takes the best that works.
+    pub engine: Option<Kind>,
+    /// Where simulated clients come from; `None` finds a private network that is free.
+    pub source_network: Option<Prefix>,
+    /// Pick sources at random from the whole network.
+    pub random_sources: bool,
+    /// Clients; `None` takes what suits the engine.
+    pub clients: Option<u32>,
+    /// Sending threads; `None` takes one for each core.
+    pub threads: Option<usize>,
+    /// NTP version of the requests, 1 to 4.
+    pub version: u8,
+    /// How requests are spaced.
+    pub spacing: Spacing,
+    /// How long a reply may take before it counts as late.
+    pub reply_timeout: Duration,
+    /// What to do.
+    pub job: Job,
+    /// The command line, for the record.
+    pub command: Vec<String>,
+    /// Namespaces without a name that the server may be in.
+    pub namespaces: Vec<NetNs>,
+    /// Asks the server for its own counters.
+    pub ask_server: Option<AskServer>,
+}
+
+impl LoadOptions {
+    /// A run with the usual settings.
+    #[must_use]
+    pub fn new(target: TargetName, job: Job) -> Self {
+        Self {
+            target,
+            family: None,
+            hints: Hints::default(),
+            i_own_this_target: false,
+            engine: None,
+            source_network: None,
+            random_sources: false,
+            clients: None,
+            threads: None,
+            version: 4,
+            spacing: Spacing::Constant,
+            reply_timeout: Duration::from_secs(1),
+            job,
+            command: Vec::new(),
+            namespaces: Vec::new(),
+            ask_server: None,
+        }
+    }
+}

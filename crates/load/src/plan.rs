@@ -1,0 +1,67 @@
+//! What a run and each of its trials are to do, with everything found out and checked: what an
+//! engine is built from. Nothing here is optional or by name any more.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use horolog_record::Spacing;
+
+use crate::clients::{LaneClients, SourceNetwork};
+use crate::target::Route;
+use crate::token::Token;
+
+/// One run against one target.
+#[derive(Clone, Debug)]
+pub struct RunPlan {
+    /// Where requests go.
+    pub target: SocketAddr,
+    /// The way there.
+    pub route: Route,
+    /// NTP version of the requests, 1 to 4.
+    pub version: u8,
+    /// Sending threads, at least 1.
+    pub lanes: usize,
+    /// The core of each lane in turn; empty where threads are not to be pinned.
+    pub cores: Vec<usize>,
+    /// Where simulated clients come from; `None` for an engine that has only real ones.
+    pub network: Option<SourceNetwork>,
+    /// Sources are picked at random from the whole network.
+    pub random_sources: bool,
+    /// Tells the run's own questions from others.
+    pub token: Token,
+    /// How long a reply may take.
+    pub reply_timeout: Duration,
+}
+
+impl RunPlan {
+    /// The clients of lane `lane` in a trial with `clients` of them, each with `run` requests in a
+    /// row.
+    #[must_use]
+    pub fn lane_clients(&self, clients: u32, lane: usize, run: u32) -> LaneClients {
+        match self.network {
+            Some(network) if self.random_sources => {
+                LaneClients::random(network.room(), self.token.key())
+            }
+            _ => LaneClients::in_turn(clients, lane, self.lanes, run),
+        }
+    }
+
+    /// The core that lane `lane` is to be pinned to.
+    #[must_use]
+    pub fn core(&self, lane: usize) -> Option<usize> {
+        (!self.cores.is_empty()).then(|| self.cores[lane % self.cores.len()])
+    }
+}
+
+/// One rate, held for some time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct TrialPlan {
+    /// Requests per second, all lanes together.
+    pub rate: f64,
+    /// How long requests are sent.
+    pub duration: Duration,
+    /// How they are spaced.
+    pub spacing: Spacing,
+    /// Clients, at least as many as lanes.
+    pub clients: u32,
+}

@@ -1,0 +1,325 @@
+//! From options to a plan and an open engine: everything that can be found out or refused before the
+//! first trial is, here. What was asked for is done or refused; only the choice of an engine that was
+//! left open falls back, and says so.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use horolog_record::{Engine as Kind, Spacing};
+use horolog_sys::affinity;
+use horolog_sys::clock::MonotonicClock;
+use horolog_sys::netlink::Netlink;
+use horolog_time::Clock;
+
+use crate::clients::{CLIENTS_MAX, ClientsError, LANES_MAX, SourceNetwork};
+use crate::engine::{self, Engine};
+use crate::error::LoadError;
+use crate::options::LoadOptions;
+use crate::plan::{RunPlan, TrialPlan};
+use crate::random;
+use crate::target::{self, Route, TargetError};
+use crate::token::{TIME_BITS, Token};
+
+/// Engines from best to simplest.
+const PREFERENCE: [Kind; 3] = [Kind::Xdp, Kind::Packet, Kind::Udp];
+
+/// Real clients, each a socket, unless a number is asked for: enough that a server which spreads its
+/// clients over several threads uses all of them.
+const SOCKET_CLIENTS: u32 = 16;
+
+/// Simulated clients unless a number is asked for: the most that ntpperf has.
+const SIMULATED_CLIENTS: u32 = 16_384;
+
+/// Requests with which an engine that was not asked for proves that its replies come back.
+const PROBE: TrialPlan = TrialPlan {
+    rate: 500.0,
+    duration: Duration::from_millis(20),
+    spacing: Spacing::Constant,
+    clients: 0,
+};
+
+/// An engine that is ready, and what it is ready for.
+pub(crate) struct Prepared {
+    pub(crate) plan: RunPlan,
+    pub(crate) engine: Box<dyn Engine>,
+    pub(crate) clients: u32,
+    /// Better engines that could not be used, and why.
+    pub(crate) fallbacks: Vec<(Kind, String)>,
+}
+
+/// What is the same for every engine.
+struct Facts {
+    target: SocketAddr,
+    own_addresses: Vec<IpAddr>,
+    cores: Vec<usize>,
+    token: Token,
+}
+
+/// Finds out and checks everything, and opens the engine.
+pub(crate) fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
+    check(options)?;
+    let mut netlink = Netlink::open().map_err(TargetError::from)?;
+    let target = options.target.resolve(options.family)?;
+    target::permit(target.ip(), options.i_own_this_target)?;
+    let target = target::scoped(&mut netlink, target, &options.hints)?;
+    // Says at once when there is no way at all.
+    let route = target::find_route(&mut netlink, target.ip(), &options.hints, false)?;
+    let addresses = netlink.addresses().map_err(TargetError::from)?;
+    let key = random::key_from_kernel()
+        .map_err(|source| LoadError::System { action: "read random numbers", source })?;
+    let facts = Facts {
+        target,
+        own_addresses: addresses.iter().map(|own| own.prefix.address()).collect(),
+        cores: affinity::allowed_cores()
+            .map_err(|source| LoadError::System { action: "list the processor's cores", source })?,
+        token: Token::new(key, MonotonicClock.now()),
+    };
+    let mut opener = Opener { options, facts, netlink, plain: route, full: None };
+    match options.engine {
+        Some(kind) => opener.open(kind),
+        None => opener.open_best(),
+    }
+}
+
+fn check(options: &LoadOptions) -> Result<(), LoadError> {
+    if !(1..=4).contains(&options.version) {
+        return Err(LoadError::Version(options.version));
+    }
+    if let Some(threads) = options.threads
+        && !(1..=LANES_MAX).contains(&threads)
+    {
+        return Err(LoadError::Threads(threads));
+    }
+    let timeout = options.reply_timeout;
+    // A token reaches back 68 s.
+    let longest = Duration::from_mins(1);
+    debug_assert!(longest.as_nanos() < 1 << TIME_BITS);
+    if timeout < Duration::from_millis(1) || timeout > longest {
+        return Err(LoadError::ReplyTimeout(timeout));
+    }
+    Ok(())
+}
+
+/// Opens engines, and finds out what each needs but once.
+struct Opener<'a> {
+    options: &'a LoadOptions,
+    facts: Facts,
+    netlink: Netlink,
+    plain: Route,
+    /// The route with MAC addresses.
+    full: Option<Route>,
+}
+
+impl Opener<'_> {
+    fn open(&mut self, kind: Kind) -> Result<Prepared, LoadError> {
+        let (plan, clients) = self.plan(kind)?;
+        let engine = engine::open(kind, &plan)?;
+        Ok(Prepared { plan, engine, clients, fallbacks: Vec::new() })
+    }
+
+    /// Opens the first engine of [`PREFERENCE`] that works.
+    fn open_best(&mut self) -> Result<Prepared, LoadError> {
+        let simulation_asked = self.options.source_network.is_some() || self.options.random_sources;
+        let mut fallbacks = Vec::new();
+        for kind in PREFERENCE {
+            if kind == Kind::Udp && simulation_asked {
+                break;
+            }
+            let proven = kind == Kind::Udp || simulation_asked;
+            match self.open(kind).and_then(|ready| if proven { Ok(ready) } else { probe(ready) }) {
+                Ok(prepared) => return Ok(Prepared { fallbacks, ..prepared }),
+                Err(LoadError::Engine(error)) if kind != Kind::Udp => {
+                    fallbacks.push((kind, error.to_string()));
+                }
+                Err(LoadError::Target(error @ TargetError::NoEthernet(_))) => {
+                    fallbacks.push((kind, error.to_string()));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let reasons: Vec<_> =
+            fallbacks.iter().map(|(kind, why)| format!("{}: {why}", kind.name())).collect();
+        Err(LoadError::NoSimulation(reasons.join("; ")))
+    }
+
+    fn plan(&mut self, kind: Kind) -> Result<(RunPlan, u32), LoadError> {
+        let route = self.route(kind)?;
+        let network = self.network(kind, &route)?;
+        let (lanes, clients) = self.lanes_and_clients(network, &route)?;
+        let plan = RunPlan {
+            target: self.facts.target,
+            route,
+            version: self.options.version,
+            lanes,
+            cores: self.facts.cores.clone(),
+            network,
+            random_sources: self.options.random_sources,
+            token: self.facts.token,
+            reply_timeout: self.options.reply_timeout,
+        };
+        Ok((plan, clients))
+    }
+
+    fn route(&mut self, kind: Kind) -> Result<Route, LoadError> {
+        if kind == Kind::Udp {
+            return Ok(self.plain.clone());
+        }
+        if self.plain == Route::ThisHost {
+            return Err(engine::unfit(
+                kind,
+                format!("{} is an address of this machine", self.facts.target.ip()),
+                "use --engine udp, or load it from another machine or a lab",
+            )
+            .into());
+        }
+        if let Some(route) = &self.full {
+            return Ok(route.clone());
+        }
+        let (target, hints) = (self.facts.target.ip(), &self.options.hints);
+        let route = target::find_route(&mut self.netlink, target, hints, true)?;
+        self.full = Some(route.clone());
+        Ok(route)
+    }
+
+    /// The network of simulated clients, for an engine that simulates them.
+    fn network(&self, kind: Kind, route: &Route) -> Result<Option<SourceNetwork>, LoadError> {
+        let (target, own) = (self.facts.target.ip(), &self.facts.own_addresses);
+        if kind == Kind::Udp {
+            if self.options.source_network.is_some() || self.options.random_sources {
+                let reason = "its clients are real sockets of this machine".to_owned();
+                let remedy = "leave out the source network, or use --engine packet";
+                return Err(engine::unfit(kind, reason, remedy).into());
+            }
+            return Ok(None);
+        }
+        // The router's address is no client's either.
+        let mut taken = own.clone();
+        if let Route::Link(link) = route {
+            taken.extend(link.gateway);
+        }
+        let network = match self.options.source_network {
+            Some(network) => SourceNetwork::new(network, target, &taken)?,
+            None => SourceNetwork::find(target, &taken)?,
+        };
+        Ok(Some(network))
+    }
+
+    fn lanes_and_clients(
+        &self,
+        network: Option<SourceNetwork>,
+        route: &Route,
+    ) -> Result<(usize, u32), ClientsError> {
+        let most = network.map_or(CLIENTS_MAX, |network| network.room());
+        let usual = match network {
+            Some(_) => SIMULATED_CLIENTS.min(most),
+            None => SOCKET_CLIENTS,
+        };
+        let cores = match route {
+            // Threads that spin on every core would leave none to the server.
+            Route::ThisHost => self.facts.cores.len().div_ceil(2),
+            Route::Link(_) => self.facts.cores.len(),
+        };
+        let cores = cores.clamp(1, LANES_MAX);
+        let asked = self.options.clients;
+        let lanes = self.options.threads.unwrap_or_else(|| {
+            // Fewer clients than cores leave some cores idle.
+            cores.min(asked.unwrap_or(usual).max(1) as usize)
+        });
+        let clients = asked.unwrap_or_else(|| usual.max(lanes as u32));
+        if let (Some(network), true) = (network, clients > most) {
+            let network = network.prefix();
+            return Err(ClientsError::NoRoom { network, room: most, asked: clients });
+        }
+        if self.options.random_sources {
+            return Ok((lanes, most));
+        }
+        if clients > CLIENTS_MAX || (clients as usize) < lanes {
+            return Err(ClientsError::Count { asked: clients, lanes, max: CLIENTS_MAX });
+        }
+        Ok((lanes, clients))
+    }
+}
+
+/// Sends a few requests and refuses an engine whose simulated clients get no reply, most likely for
+/// want of a route back to them.
+fn probe(mut ready: Prepared) -> Result<Prepared, LoadError> {
+    let clients = ready.clients;
+    let counts = ready.engine.trial(&TrialPlan { clients, ..PROBE })?;
+    if counts.received > 0 {
+        return Ok(ready);
+    }
+    let network = ready.plan.network.map_or_else(String::new, |net| net.prefix().to_string());
+    let gateway = match &ready.plan.route {
+        Route::Link(link) => link.source.to_string(),
+        Route::ThisHost => String::new(),
+    };
+    Err(engine::unfit(
+        ready.engine.kind(),
+        format!("no reply to simulated clients from {network} came back"),
+        &format!("give the server the route 'ip route add {network} via {gateway}'"),
+    )
+    .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Job;
+    use crate::ramp::Ramp;
+
+    fn options(target: &str) -> LoadOptions {
+        let second = Duration::from_secs(1);
+        let ramp = Ramp { min: 1000.0, max: 1000.0, multiplier: 1.5, duration: second };
+        LoadOptions::new(target.parse().unwrap(), Job::Ramp(ramp))
+    }
+
+    fn refusal(options: &LoadOptions) -> LoadError {
+        prepare(options).err().unwrap()
+    }
+
+    #[test]
+    fn a_server_on_this_host_is_for_sockets_only() {
+        let mut options = options("127.0.0.1:50123");
+        let prepared = prepare(&options).unwrap();
+        assert_eq!(prepared.engine.kind(), Kind::Udp);
+        assert_eq!(prepared.clients, SOCKET_CLIENTS);
+        assert_eq!(prepared.fallbacks.len(), 2);
+        options.engine = Some(Kind::Packet);
+        let error = refusal(&options);
+        assert!(error.to_string().contains("address of this machine"), "{error}");
+        assert!(!error.is_usage());
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_are_usage_errors() {
+        let local = || options("127.0.0.1:50123");
+        let wrong = [
+            LoadOptions { version: 5, ..local() },
+            LoadOptions { threads: Some(0), ..local() },
+            LoadOptions { reply_timeout: Duration::ZERO, ..local() },
+            LoadOptions { reply_timeout: Duration::from_secs(61), ..local() },
+            LoadOptions { clients: Some(1), threads: Some(2), ..local() },
+            LoadOptions { clients: Some(2_000_000), ..local() },
+            options("8.8.8.8"),
+            options("224.0.1.1"),
+        ];
+        for options in &wrong {
+            let error = refusal(options);
+            assert!(error.is_usage(), "{error}");
+            assert!(!error.to_string().contains('\n'));
+        }
+    }
+
+    #[test]
+    fn one_client_has_one_thread() {
+        let options = LoadOptions { clients: Some(1), ..options("127.0.0.1:50123") };
+        assert_eq!(prepare(&options).unwrap().plan.lanes, 1);
+    }
+
+    #[test]
+    fn simulated_clients_are_not_quietly_replaced_by_sockets() {
+        let network = Some("10.0.0.0/8".parse().unwrap());
+        let options = LoadOptions { source_network: network, ..options("127.0.0.1:50123") };
+        assert!(matches!(refusal(&options), LoadError::NoSimulation(_)));
+    }
+}

@@ -1,0 +1,134 @@
+//! A ramp: one trial after another at rising rates, as a person reads a table of them. It plans rates
+//! and says when there is nothing more to learn; it runs nothing.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// The loss ratio above which a trial is the ramp's last: higher rates would say the same.
+const LOSS_LIMIT: f64 = 0.5;
+
+/// The most rates in a ramp; a multiplier close to 1 would otherwise never end.
+const STEPS_MAX: usize = 10_000;
+
+/// Why a ramp cannot be.
+#[derive(Clone, Copy, PartialEq, Debug, Error)]
+pub enum RampError {
+    /// Rates that are not positive or not in order.
+    #[error("a ramp from {min} to {max} requests/s cannot be; give MIN-MAX with 0 < MIN <= MAX")]
+    Rates {
+        /// First rate.
+        min: f64,
+        /// Last rate.
+        max: f64,
+    },
+    /// A multiplier that leads nowhere.
+    #[error("rates cannot be multiplied by {0}; give a number above 1")]
+    Multiplier(f64),
+    /// Too many trials.
+    #[error("these rates and this multiplier make more than {STEPS_MAX} trials; multiply by more")]
+    TooMany,
+    /// Trials without duration.
+    #[error("a trial must last from 1 ms to 1 day, not {0:?}")]
+    Duration(Duration),
+}
+
+/// Rising rates, each held for the same time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Ramp {
+    /// The first rate, in requests per second.
+    pub min: f64,
+    /// No rate exceeds this one.
+    pub max: f64,
+    /// What each rate is multiplied by for the next.
+    pub multiplier: f64,
+    /// How long each rate is held.
+    pub duration: Duration,
+}
+
+impl Ramp {
+    /// The rates in order, each rounded to a whole number of requests per second where it is above
+    /// 1, or why there are none.
+    pub fn rates(&self) -> Result<Vec<f64>, RampError> {
+        let Self { min, max, multiplier, duration } = *self;
+        // Written so that NaN fails as well.
+        if !(min > 0.0 && min <= max && max.is_finite()) {
+            return Err(RampError::Rates { min, max });
+        }
+        if duration < Duration::from_millis(1) || duration > Duration::from_hours(24) {
+            return Err(RampError::Duration(duration));
+        }
+        if min < max && !(multiplier > 1.0 && multiplier.is_finite()) {
+            return Err(RampError::Multiplier(multiplier));
+        }
+        let mut rates = Vec::new();
+        let mut rate = min;
+        // Half a request in a million forgives what multiplying lost to rounding.
+        while rate <= max * (1.0 + 5e-7) {
+            if rates.len() == STEPS_MAX {
+                return Err(RampError::TooMany);
+            }
+            rates.push(if rate > 1.0 { rate.round() } else { rate });
+            if min >= max {
+                break;
+            }
+            rate *= multiplier;
+        }
+        rates.dedup();
+        Ok(rates)
+    }
+
+    /// Whether a trial with this loss ratio is the last one.
+    #[must_use]
+    pub fn ends_after(loss_ratio: f64) -> bool {
+        loss_ratio > LOSS_LIMIT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ramp(min: f64, max: f64, multiplier: f64) -> Ramp {
+        Ramp { min, max, multiplier, duration: Duration::from_secs(2) }
+    }
+
+    #[test]
+    fn rates_rise_by_the_multiplier() {
+        assert_eq!(ramp(1000.0, 5000.0, 1.5).rates().unwrap(), [1000.0, 1500.0, 2250.0, 3375.0]);
+        assert_eq!(ramp(1000.0, 4000.0, 2.0).rates().unwrap(), [1000.0, 2000.0, 4000.0]);
+    }
+
+    #[test]
+    fn a_single_rate_needs_no_multiplier() {
+        assert_eq!(ramp(700.0, 700.0, 0.0).rates().unwrap(), [700.0]);
+    }
+
+    #[test]
+    fn ramps_that_cannot_be_are_refused() {
+        assert!(matches!(ramp(0.0, 5.0, 2.0).rates(), Err(RampError::Rates { .. })));
+        assert!(matches!(ramp(9.0, 5.0, 2.0).rates(), Err(RampError::Rates { .. })));
+        assert!(matches!(ramp(f64::NAN, 5.0, 2.0).rates(), Err(RampError::Rates { .. })));
+        assert_eq!(ramp(1.0, 5.0, 1.0).rates(), Err(RampError::Multiplier(1.0)));
+        assert_eq!(ramp(1.0, 1e9, 1.000_001).rates(), Err(RampError::TooMany));
+        let hasty = Ramp { duration: Duration::ZERO, ..ramp(1.0, 5.0, 2.0) };
+        assert_eq!(hasty.rates(), Err(RampError::Duration(Duration::ZERO)));
+    }
+
+    #[test]
+    fn more_than_half_lost_is_the_end() {
+        assert!(!Ramp::ends_after(0.5));
+        assert!(Ramp::ends_after(0.500_1));
+    }
+
+    proptest! {
+        #[test]
+        fn rates_stay_in_range_and_rise(min in 1.0..1e4f64, times in 1.0..1e3f64, multiplier in 1.1..10.0f64) {
+            let max = min * times;
+            let rates = ramp(min, max, multiplier).rates().unwrap();
+            prop_assert!(rates.is_sorted_by(|a, b| a < b));
+            prop_assert!(rates[0] >= min - 0.5 && rates[rates.len() - 1] <= max + 0.5 + max * 1e-6);
+        }
+    }
+}

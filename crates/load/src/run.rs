@@ -1,0 +1,317 @@
+//! A whole run: drives the engine through a ramp or a search, trial by trial, and puts the record
+//! together. It decides about the next trial and never about what a figure means.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use horolog_record::{
+    Host, LOAD_SCHEMA, LoadResult, Mode, SearchEnd, SearchKind, SearchResult, Target, Trial,
+    rfc3339_now,
+};
+use horolog_stats::search::Reason;
+use horolog_stats::{Search, SearchConfig, SearchOutcome, Step, TrialOutcome};
+use horolog_sys::adjtimex;
+
+use crate::account::TrialCounts;
+use crate::error::LoadError;
+use crate::findings::{self, Circumstances, Observed};
+use crate::options::{Job, LoadOptions};
+use crate::places::{self, Missing};
+use crate::plan::TrialPlan;
+use crate::prepare::{Prepared, prepare};
+use crate::ramp::Ramp;
+use crate::target::Route;
+use crate::trial;
+use crate::watch::Watch;
+
+/// Time between two trials, for the server to work off what the last one left.
+const REST: Duration = Duration::from_millis(10);
+
+/// Who follows a run while it goes on.
+pub trait Observer {
+    /// A trial begins, at this rate in requests per second.
+    fn begins(&mut self, _rate: f64, _duration: Duration) {}
+
+    /// A trial is over. Breaking ends the run with the trials so far.
+    fn ended(&mut self, index: usize, trial: &Trial) -> ControlFlow<()>;
+}
+
+/// A run that is ready to begin.
+pub struct Load {
+    options: LoadOptions,
+    prepared: Prepared,
+    watch: Watch,
+    trials: Vec<(Trial, TrialCounts)>,
+    search: Option<SearchResult>,
+}
+
+impl Load {
+    /// Finds out and checks everything, and opens the engine. Nothing is sent, but for what it takes
+    /// to learn a MAC address and, where the engine was left open, whether replies come back.
+    pub fn prepare(mut options: LoadOptions) -> Result<Self, LoadError> {
+        match options.job {
+            Job::Ramp(ramp) => drop(ramp.rates()?),
+            Job::Search { config, .. } => drop(Search::new(config)?),
+        }
+        let prepared = prepare(&options)?;
+        let (target, route) = (prepared.plan.target.ip(), &prepared.plan.route);
+        let watch =
+            Watch::new(target, route, &options.namespaces).with_server(options.ask_server.take());
+        Ok(Self { options, prepared, watch, trials: Vec::new(), search: None })
+    }
+
+    /// The engine that was chosen.
+    #[must_use]
+    pub fn engine(&self) -> horolog_record::Engine {
+        self.prepared.engine.kind()
+    }
+
+    /// What is loaded, and by which way.
+    #[must_use]
+    pub fn target(&self) -> Target {
+        let plan = &self.prepared.plan;
+        let link = match &plan.route {
+            Route::ThisHost => None,
+            Route::Link(link) => Some(link),
+        };
+        Target {
+            address: plan.target.ip(),
+            port: plan.target.port(),
+            name: self.options.target.name().map(str::to_owned),
+            interface: link.map(|link| link.interface.clone()),
+            mac: link.and_then(|link| link.macs).map(|macs| macs.destination.to_string()),
+            source_network: plan.network.map(|network| network.prefix().to_string()),
+        }
+    }
+
+    /// Runs all trials and returns the record.
+    pub fn run(mut self, observer: &mut dyn Observer) -> Result<LoadResult, LoadError> {
+        let started = rfc3339_now();
+        match self.options.job {
+            Job::Ramp(ramp) => self.ramp(&ramp, observer)?,
+            Job::Search { kind, config } => self.search(kind, config, observer)?,
+        }
+        Ok(self.into_result(started))
+    }
+
+    fn ramp(&mut self, ramp: &Ramp, observer: &mut dyn Observer) -> Result<(), LoadError> {
+        for rate in ramp.rates()? {
+            let (outcome, flow) = self.trial(rate, ramp.duration, observer)?;
+            let loss = outcome.lost as f64 / outcome.sent.max(1) as f64;
+            if flow.is_break() || Ramp::ends_after(loss) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn search(
+        &mut self,
+        kind: SearchKind,
+        config: SearchConfig,
+        observer: &mut dyn Observer,
+    ) -> Result<(), LoadError> {
+        let mut search = Search::new(config)?;
+        loop {
+            match search.next() {
+                Step::Trial { rate, duration } => {
+                    let (outcome, flow) = self.trial(rate, duration, observer)?;
+                    search.record(&outcome);
+                    if flow.is_break() {
+                        return Ok(());
+                    }
+                }
+                Step::Done(outcome) => {
+                    self.search = Some(result_of(kind, &config, &outcome));
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn trial(
+        &mut self,
+        rate: f64,
+        duration: Duration,
+        observer: &mut dyn Observer,
+    ) -> Result<(TrialOutcome, ControlFlow<()>), LoadError> {
+        observer.begins(rate, duration);
+        let begun = Instant::now();
+        let (spacing, clients) = (self.options.spacing, self.prepared.clients);
+        let plan = TrialPlan { rate, duration, spacing, clients };
+        let before = self.watch.read();
+        let counts = self.prepared.engine.trial(&plan)?;
+        let after = self.watch.read();
+        let missing = Missing { lost: counts.lost(), ring_dropped: counts.ring_dropped };
+        let trial = trial::record(&plan, &counts, places::assign(missing, &before, &after));
+        let outcome = TrialOutcome {
+            offered_rate: rate,
+            achieved_rate: trial.achieved_rate,
+            sent: trial.sent,
+            lost: trial.lost,
+            duration: Duration::from_secs_f64(trial.duration_s),
+        };
+        let flow = observer.ended(self.trials.len(), &trial);
+        self.trials.push((trial, counts));
+        // Overload leaves queues behind it; a trial that waited for its last replies does not.
+        if outcome.lost > 0 && begun.elapsed() < duration + REST {
+            std::thread::sleep(REST);
+        }
+        Ok((outcome, flow))
+    }
+
+    fn into_result(self, started: String) -> LoadResult {
+        let plan = &self.prepared.plan;
+        let return_route = match (&plan.network, &plan.route) {
+            (Some(network), Route::Link(link)) => {
+                Some((network.prefix().to_string(), link.source.to_string()))
+            }
+            _ => None,
+        };
+        let observed: Vec<_> =
+            self.trials.iter().map(|(trial, counts)| Observed::new(trial, counts)).collect();
+        let findings = findings::all(
+            &observed,
+            &Circumstances {
+                engine: self.engine(),
+                spacing: self.options.spacing,
+                return_route,
+                shared_machine: self.watch.sees_server(),
+                clock_synchronised: adjtimex::kernel_clock().ok().map(|clock| clock.synchronised),
+                fallbacks: &self.prepared.fallbacks,
+                search: self.search.as_ref(),
+            },
+        );
+        LoadResult {
+            schema: LOAD_SCHEMA.to_owned(),
+            started,
+            command: self.options.command.clone(),
+            host: Host::read(),
+            target: self.target(),
+            mode: Mode::NtpBasic,
+            engine: self.engine(),
+            threads: plan.lanes,
+            spacing: self.options.spacing,
+            reply_timeout_ns: plan.reply_timeout.as_nanos() as u64,
+            trials: self.trials.into_iter().map(|(trial, _)| trial).collect(),
+            search: self.search,
+            findings,
+        }
+    }
+}
+
+fn result_of(kind: SearchKind, config: &SearchConfig, outcome: &SearchOutcome) -> SearchResult {
+    SearchResult {
+        kind,
+        goal_loss_ratio: config.goal.ratio(),
+        rate: outcome.rate.unwrap_or(0.0),
+        lower: outcome.lower,
+        upper: outcome.upper,
+        loss_ratio: outcome.loss_ratio().unwrap_or(0.0),
+        end: match outcome.reason {
+            Reason::Converged => SearchEnd::Converged,
+            Reason::CappedAtMax => SearchEnd::CappedAtMax,
+            Reason::GeneratorLimit => SearchEnd::GeneratorLimit,
+            Reason::BelowMin => SearchEnd::BelowMin,
+            Reason::BudgetSpent => SearchEnd::BudgetSpent,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use horolog_record::{Code, Engine};
+    use horolog_wire::ntp::{HEADER_LEN, Header, Mode as NtpMode};
+    use std::net::UdpSocket;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    /// A server on loopback that leaves every `silent_every`-th request unanswered.
+    struct Server {
+        address: std::net::SocketAddr,
+        stop: Arc<AtomicBool>,
+        thread: Option<thread::JoinHandle<()>>,
+    }
+
+    impl Server {
+        fn start(silent_every: u64) -> Self {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+            let address = socket.local_addr().unwrap();
+            let stop = Arc::new(AtomicBool::new(false));
+            let stopped = Arc::clone(&stop);
+            let thread = thread::spawn(move || {
+                let (mut buffer, mut count) = ([0; 100], 0_u64);
+                while !stopped.load(Ordering::Relaxed) {
+                    let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
+                    let (request, _) = Header::parse(&buffer[..length]).unwrap();
+                    count += 1;
+                    if count % silent_every == 0 {
+                        continue;
+                    }
+                    let reply = Header {
+                        mode: NtpMode::Server,
+                        stratum: 1,
+                        origin: request.transmit,
+                        receive: request.transmit,
+                        ..request
+                    };
+                    let mut bytes = [0; HEADER_LEN];
+                    reply.emit(&mut bytes);
+                    socket.send_to(&bytes, from).unwrap();
+                }
+            });
+            Self { address, stop, thread: Some(thread) }
+        }
+    }
+
+    impl Drop for Server {
+        fn drop(&mut self) {
+            self.stop.store(true, Ordering::Relaxed);
+            self.thread.take().unwrap().join().unwrap();
+        }
+    }
+
+    struct Rows(usize, usize);
+
+    impl Observer for Rows {
+        fn ended(&mut self, index: usize, _: &Trial) -> ControlFlow<()> {
+            assert_eq!(index, self.0);
+            self.0 += 1;
+            if self.0 < self.1 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        }
+    }
+
+    fn load(server: &Server, max: f64, rows: usize) -> LoadResult {
+        let duration = Duration::from_millis(100);
+        let ramp = Ramp { min: 1000.0, max, multiplier: 2.0, duration };
+        let target = server.address.to_string().parse().unwrap();
+        let options = LoadOptions::new(target, Job::Ramp(ramp));
+        Load::prepare(options).unwrap().run(&mut Rows(0, rows)).unwrap()
+    }
+
+    #[test]
+    fn a_ramp_over_loopback_counts_what_the_server_left_out() {
+        let server = Server::start(10);
+        let result = load(&server, 2000.0, 99);
+        assert_eq!((result.engine, result.trials.len()), (Engine::Udp, 2));
+        assert_eq!((result.trials[0].sent, result.trials[0].lost), (100, 10));
+        assert_eq!((result.trials[1].sent, result.trials[1].lost), (200, 20));
+        let codes: Vec<_> = result.findings.iter().map(|finding| finding.code).collect();
+        for code in [Code::LossUnexplained, Code::SharedMachine, Code::EngineFallback] {
+            assert!(codes.contains(&code), "{codes:?}");
+        }
+        let text = serde_json::to_string(&result).unwrap();
+        assert!(text.contains("horolog.load/1"));
+    }
+
+    #[test]
+    fn a_ramp_ends_when_more_than_half_is_lost_or_when_told_to() {
+        let mute = Server::start(1);
+        assert_eq!(load(&mute, 8000.0, 99).trials.len(), 1);
+        let server = Server::start(u64::MAX);
+        assert_eq!(load(&server, 8000.0, 2).trials.len(), 2);
+    }
+}

@@ -1,0 +1,126 @@
+//! The question that a request carries: the 64 bits of an NTP transmit timestamp hold the intended
+//! send instant and a sequence number, and the server echoes them back as the origin timestamp. So
+//! the generator keeps no state for each request. RFC 5905 lets a client put any value there; the
+//! key makes it look like noise to the server, and replies to another run look like noise to us.
+//!
+//! The in-kernel engine computes the same expressions in BPF.
+
+use horolog_time::{Monotonic, Span, Timestamp};
+
+/// Bits of the intended instant that a token holds: nanoseconds modulo 2^36, 68.7 s.
+pub const TIME_BITS: u32 = 36;
+
+/// Bits of the sequence number that a token holds.
+pub const SEQUENCE_BITS: u32 = 28;
+
+const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
+const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
+
+/// What a request asked: which one it was, and when it should have been sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Question {
+    /// The instant of the schedule.
+    pub intended: Timestamp<Monotonic>,
+    /// The sequence number within its lane, below 2^[`SEQUENCE_BITS`].
+    pub sequence: u32,
+}
+
+/// Turns questions into transmit timestamps and origin timestamps back into questions.
+#[derive(Clone, Copy, Debug)]
+pub struct Token {
+    key: u64,
+    run_start: Timestamp<Monotonic>,
+}
+
+impl Token {
+    /// Tokens of one run: `key` is its random key, and nothing was asked before `run_start`.
+    #[must_use]
+    pub const fn new(key: u64, run_start: Timestamp<Monotonic>) -> Self {
+        Self { key, run_start }
+    }
+
+    /// The random key of the run.
+    #[must_use]
+    pub const fn key(&self) -> u64 {
+        self.key
+    }
+
+    /// The instant before which nothing was asked.
+    #[must_use]
+    pub const fn run_start(&self) -> Timestamp<Monotonic> {
+        self.run_start
+    }
+
+    /// The 64 bits of the transmit timestamp.
+    #[must_use]
+    pub const fn encode(&self, question: Question) -> u64 {
+        let time = question.intended.as_ns() as u64 & TIME_MASK;
+        self.key ^ (time << SEQUENCE_BITS) ^ (question.sequence as u64 & SEQUENCE_MASK)
+    }
+
+    /// The question behind an origin timestamp that came at `now`: the latest intended instant not
+    /// after `now` whose low bits match. `None` where that lies before the start of the run, so
+    /// that it is not one of ours.
+    #[must_use]
+    pub fn decode(&self, bits: u64, now: Timestamp<Monotonic>) -> Option<Question> {
+        let plain = bits ^ self.key;
+        let age = (now.as_ns() as u64).wrapping_sub(plain >> SEQUENCE_BITS) & TIME_MASK;
+        let intended = now - Span::from_ns(age.cast_signed());
+        let sequence = (plain & SEQUENCE_MASK) as u32;
+        (intended >= self.run_start).then_some(Question { intended, sequence })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const START: Timestamp<Monotonic> = Timestamp::from_ns(5_000_000_000_000);
+
+    #[test]
+    fn a_reply_to_an_earlier_run_is_not_ours() {
+        let question = Question { intended: START + Span::from_ns(1000), sequence: 7 };
+        let now = START + Span::from_ns(900_000);
+        let earlier = Token::new(0x1234_5678_9abc_def0, START);
+        let bits = earlier.encode(question);
+        assert_eq!(earlier.decode(bits, now), Some(question));
+        assert_eq!(Token::new(0xfedc_ba98_7654_3210, START).decode(bits, now), None);
+    }
+
+    #[test]
+    fn an_instant_in_the_future_is_not_ours() {
+        let token = Token::new(99, START);
+        let now = START + Span::from_ns(500);
+        let bits = token.encode(Question { intended: now + Span::from_ns(1), sequence: 0 });
+        assert_eq!(token.decode(bits, now), None);
+    }
+
+    #[test]
+    fn a_question_older_than_the_reach_is_taken_for_a_younger_one() {
+        let token = Token::new(3, Timestamp::from_ns(0));
+        let intended = START;
+        let reach = 1_i64 << TIME_BITS;
+        let bits = token.encode(Question { intended, sequence: 1 });
+        let at = |age| token.decode(bits, intended + Span::from_ns(age)).unwrap().intended;
+        assert_eq!(at(reach - 1), intended);
+        assert_eq!(at(reach), intended + Span::from_ns(reach));
+    }
+
+    proptest! {
+        /// Also where the 36 bits of time wrap between sending and receiving, and over all
+        /// sequence numbers.
+        #[test]
+        fn round_trips(
+            key: u64,
+            intended in START.as_ns()..i64::MAX / 2,
+            age in 0i64..1 << TIME_BITS,
+            sequence in 0u32..1 << SEQUENCE_BITS,
+        ) {
+            let token = Token::new(key, START);
+            let question = Question { intended: Timestamp::from_ns(intended), sequence };
+            let now = question.intended + Span::from_ns(age);
+            prop_assert_eq!(token.decode(token.encode(question), now), Some(question));
+        }
+    }
+}

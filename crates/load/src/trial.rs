@@ -1,0 +1,132 @@
+//! From the counts of a trial to its record: rates of what was really sent, distributions, and losses
+//! by place.
+
+use std::collections::BTreeMap;
+
+use horolog_record::{Distribution, InvalidReason, Place, Responses, Trial};
+use horolog_stats::Recorder;
+use horolog_stats::loss::Rate;
+
+use crate::account::TrialCounts;
+use crate::plan::TrialPlan;
+
+/// The record of a trial.
+#[must_use]
+pub fn record(plan: &TrialPlan, counts: &TrialCounts, lost_at: BTreeMap<Place, u64>) -> Trial {
+    let invalid = InvalidReason::ALL.into_iter().zip(counts.invalid);
+    Trial {
+        offered_rate: plan.rate,
+        achieved_rate: achieved_rate(counts),
+        duration_s: duration_s(plan, counts),
+        clients: u64::from(plan.clients),
+        sent: counts.sent,
+        received: counts.received,
+        lost: counts.lost(),
+        duplicate: counts.duplicate,
+        late: counts.late,
+        invalid: invalid.filter(|&(_, count)| count > 0).collect(),
+        responses: Responses { basic: counts.received },
+        rtt_ns: distribution(&counts.rtt),
+        response_time_ns: distribution(&counts.response),
+        lateness_ns: distribution(&counts.lateness),
+        lost_at,
+    }
+}
+
+/// Requests sent per second from the first to the last of them; 0 where fewer than two were sent.
+#[must_use]
+pub fn achieved_rate(counts: &TrialCounts) -> f64 {
+    let (Some(first), Some(last)) = (counts.first_sent, counts.last_sent) else {
+        return 0.0;
+    };
+    let ns = |instant: i64| u64::try_from(instant).unwrap_or(0);
+    Rate::from_span(counts.sent, ns(first.as_ns()), ns(last.as_ns())).map_or(0.0, Rate::per_second)
+}
+
+/// The planned duration where the whole schedule was sent, or else the time that was spent sending.
+fn duration_s(plan: &TrialPlan, counts: &TrialCounts) -> f64 {
+    match (counts.first_sent, counts.last_sent) {
+        (Some(first), Some(last)) if counts.sent + counts.refused < counts.planned => {
+            (last - first).as_seconds()
+        }
+        _ => plan.duration.as_secs_f64(),
+    }
+}
+
+/// What a recorder holds, as data; `None` where it holds nothing.
+#[must_use]
+pub fn distribution(recorder: &Recorder) -> Option<Distribution> {
+    let histogram = recorder.to_histogram();
+    let summary = histogram.summary()?;
+    Some(Distribution {
+        count: summary.count,
+        min: summary.min,
+        mean: summary.mean,
+        stddev: summary.stddev,
+        p50: summary.p50,
+        p90: summary.p90,
+        p99: summary.p99,
+        p99_9: summary.p99_9,
+        p99_99: summary.p99_99,
+        max: summary.max,
+        histogram: histogram.encode(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use horolog_record::Spacing;
+    use horolog_time::Timestamp;
+    use std::time::Duration;
+
+    fn plan() -> TrialPlan {
+        TrialPlan {
+            rate: 1000.0,
+            duration: Duration::from_secs(1),
+            spacing: Spacing::Constant,
+            clients: 4,
+        }
+    }
+
+    fn counts() -> TrialCounts {
+        let mut counts = TrialCounts {
+            planned: 1000,
+            sent: 1000,
+            received: 990,
+            first_sent: Some(Timestamp::from_ns(5_000)),
+            last_sent: Some(Timestamp::from_ns(999_005_000)),
+            ..TrialCounts::default()
+        };
+        counts.invalid[InvalidReason::Client as usize] = 3;
+        counts.rtt.record(77);
+        counts
+    }
+
+    #[test]
+    fn the_rate_is_that_of_what_was_sent() {
+        let trial = record(&plan(), &counts(), BTreeMap::from([(Place::Unknown, 10)]));
+        assert!((trial.achieved_rate - 1000.0).abs() < 1e-6, "{}", trial.achieved_rate);
+        assert!((trial.duration_s - 1.0).abs() < 1e-12);
+        assert_eq!((trial.lost, trial.responses.basic), (10, 990));
+        assert_eq!(trial.invalid, BTreeMap::from([(InvalidReason::Client, 3)]));
+        assert_eq!(trial.rtt_ns.unwrap().max, 77);
+        assert_eq!(trial.response_time_ns, None);
+    }
+
+    #[test]
+    fn a_trial_cut_short_lasted_as_long_as_it_did() {
+        let short = TrialCounts { planned: 2000, ..counts() };
+        assert!((record(&plan(), &short, BTreeMap::new()).duration_s - 0.999).abs() < 1e-9);
+        let nothing = TrialCounts { planned: 10, ..TrialCounts::default() };
+        let trial = record(&plan(), &nothing, BTreeMap::new());
+        assert!(trial.achieved_rate.abs() < 1e-12 && trial.rtt_ns.is_none());
+    }
+
+    #[test]
+    fn reasons_are_numbered_as_they_are_listed() {
+        for (number, reason) in InvalidReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, number);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Whether a datagram from the target is a valid reply to a question of ours, decided from its bytes
+//! alone. Whether it is the first reply and came in time is for [`crate::account`].
+//!
+//! The order of the checks is part of the result: the first that fails names the reason. The
+//! in-kernel engine checks in the same order.
+
+use horolog_record::InvalidReason;
+use horolog_time::{Monotonic, Timestamp};
+use horolog_wire::ntp::{HEADER_LEN, Header, Leap, Mode, STRATUM_UNSYNCHRONISED};
+
+use crate::token::{Question, TIME_BITS, Token};
+
+/// A reply that is right in itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reply {
+    /// What it answers.
+    pub question: Question,
+    /// The server's transmit less its receive timestamp, in ns.
+    pub response_ns: u64,
+    /// Whether the server says that it is not synchronised (leap 3 with stratum 16).
+    pub unsynchronised: bool,
+}
+
+/// What replies are held against.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    /// Recognises the questions of this run.
+    pub token: Token,
+    /// The version of the requests, 1 to 4.
+    pub version: u8,
+}
+
+impl Expected {
+    /// Checks a UDP payload that came before `now`. `asked` says for a question whether it was
+    /// really asked ([`InvalidReason::Origin`]) and by the client to which the reply came
+    /// ([`InvalidReason::Client`]).
+    pub fn verify(
+        &self,
+        payload: &[u8],
+        now: Timestamp<Monotonic>,
+        asked: impl FnOnce(Question) -> Result<(), InvalidReason>,
+    ) -> Result<Reply, InvalidReason> {
+        let (header, rest) = Header::parse(payload).map_err(|_| InvalidReason::Length)?;
+        if !rest.is_empty() {
+            return Err(InvalidReason::Length);
+        }
+        if header.mode != Mode::Server {
+            return Err(InvalidReason::Mode);
+        }
+        if header.version != self.version {
+            return Err(InvalidReason::Version);
+        }
+        let question =
+            self.token.decode(header.origin.to_bits(), now).ok_or(InvalidReason::Origin)?;
+        asked(question)?;
+        let unsynchronised = synchronisation(&header)?;
+        let response_ns = response_time(&header).ok_or(InvalidReason::Timestamp)?;
+        Ok(Reply { question, response_ns, unsynchronised })
+    }
+}
+
+/// Length of a request and of its reply in basic mode, in bytes.
+pub const PAYLOAD_LEN: usize = HEADER_LEN;
+
+/// Whether the server says that it is unsynchronised. Leap 3 and stratum 16 say the same thing
+/// (RFC 5905, figures 9 and 11), so one without the other is a contradiction.
+fn synchronisation(header: &Header) -> Result<bool, InvalidReason> {
+    if header.stratum == 0 || header.stratum > STRATUM_UNSYNCHRONISED {
+        return Err(InvalidReason::Stratum);
+    }
+    let by_leap = header.leap == Leap::Unsynchronised;
+    let by_stratum = header.stratum == STRATUM_UNSYNCHRONISED;
+    if by_leap == by_stratum { Ok(by_leap) } else { Err(InvalidReason::Leap) }
+}
+
+/// Transmit less receive timestamp in ns, where that is a time that a server can have taken.
+fn response_time(header: &Header) -> Option<u64> {
+    if header.transmit.to_bits() == 0 {
+        return None;
+    }
+    let difference = header.transmit.since(header.receive).as_ns();
+    // Rounding to nanoseconds must not hide a timestamp that runs backwards by less than one.
+    let backwards = header.transmit.to_bits().wrapping_sub(header.receive.to_bits()) >> 63 == 1;
+    u64::try_from(difference).ok().filter(|&ns| !backwards && ns < 1 << TIME_BITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use horolog_time::{NtpTimestamp, Span};
+
+    const START: Timestamp<Monotonic> = Timestamp::from_ns(1_000_000_000);
+    const QUESTION: Question = Question { intended: START, sequence: 5 };
+
+    fn expected() -> Expected {
+        Expected { token: Token::new(0xdead_beef_1234_5678, START), version: 4 }
+    }
+
+    fn good() -> Header {
+        let receive = NtpTimestamp::from_bits(0xe000_0000_ffff_ffff);
+        Header {
+            mode: Mode::Server,
+            stratum: 2,
+            origin: NtpTimestamp::from_bits(expected().token.encode(QUESTION)),
+            receive,
+            transmit: receive.wrapping_add(Span::from_ns(2_000)),
+            ..Header::request(4, NtpTimestamp::UNKNOWN)
+        }
+    }
+
+    fn verify(header: &Header) -> Result<Reply, InvalidReason> {
+        let mut bytes = [0; HEADER_LEN];
+        header.emit(&mut bytes);
+        expected().verify(&bytes, START + Span::from_ns(50_000), |question| {
+            if question.sequence == 5 { Ok(()) } else { Err(InvalidReason::Client) }
+        })
+    }
+
+    #[test]
+    fn a_good_reply_is_good() {
+        let reply = verify(&good()).unwrap();
+        assert_eq!((reply.question, reply.unsynchronised), (QUESTION, false));
+        assert_eq!(reply.response_ns, 2_000);
+    }
+
+    #[test]
+    fn each_fault_has_its_reason() {
+        use InvalidReason::{Leap as BadLeap, Mode as BadMode, Origin, Stratum, Version};
+        let token = expected().token;
+        let other = token.encode(Question { sequence: 6, ..QUESTION });
+        let cases = [
+            (Header { mode: Mode::Client, ..good() }, BadMode),
+            (Header { version: 3, ..good() }, Version),
+            (Header { origin: NtpTimestamp::from_bits(1), ..good() }, Origin),
+            (Header { origin: NtpTimestamp::from_bits(other), ..good() }, InvalidReason::Client),
+            (Header { stratum: 0, ..good() }, Stratum),
+            (Header { stratum: 17, ..good() }, Stratum),
+            (Header { leap: Leap::Unsynchronised, ..good() }, BadLeap),
+            (Header { stratum: 16, ..good() }, BadLeap),
+            (Header { transmit: NtpTimestamp::UNKNOWN, ..good() }, InvalidReason::Timestamp),
+        ];
+        for (header, reason) in cases {
+            assert_eq!(verify(&header), Err(reason), "{header:?}");
+        }
+    }
+
+    #[test]
+    fn timestamps_may_be_equal_but_not_run_backwards() {
+        let same = Header { transmit: good().receive, ..good() };
+        assert_eq!(verify(&same).unwrap().response_ns, 0);
+        let one_unit = NtpTimestamp::from_bits(good().receive.to_bits() - 1);
+        let backwards = Header { transmit: one_unit, ..good() };
+        assert_eq!(verify(&backwards), Err(InvalidReason::Timestamp));
+        let minutes = good().receive.wrapping_add(Span::from_ns(1 << TIME_BITS));
+        let slow = Header { transmit: minutes, ..good() };
+        assert_eq!(verify(&slow), Err(InvalidReason::Timestamp));
+    }
+
+    #[test]
+    fn an_unsynchronised_server_gives_valid_replies() {
+        let header = Header { leap: Leap::Unsynchronised, stratum: 16, ..good() };
+        assert!(verify(&header).unwrap().unsynchronised);
+    }
+
+    #[test]
+    fn the_length_is_the_request_s() {
+        let mut bytes = [0; HEADER_LEN + 4];
+        good().emit(&mut bytes);
+        for length in [0, 47, 49, 52] {
+            let result = expected().verify(&bytes[..length], START, |_| Ok(()));
+            assert_eq!(result, Err(InvalidReason::Length), "{length}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Reads the counters that tell where packets were lost: on the interface that requests leave by and,
+//! where the server is on this machine, on its side too. It finds the other end of a veth pair among
+//! the network namespaces that it may look into; what it cannot read it leaves out.
+
+use std::fs;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+
+use horolog_sys::ethtool;
+use horolog_sys::namespace::{NetNs, list_named};
+use horolog_sys::netlink::{self, Netlink};
+
+use crate::places::{Counters, InterfaceCounters, ServerCounters, UdpCounters};
+use crate::target::Route;
+
+/// Asks a server that runs in this process, or that has a way to be asked, for its counters; `None`
+/// when it does not say.
+pub type AskServer = Box<dyn FnMut() -> Option<ServerCounters> + Send>;
+
+/// Everything that is read before and after each trial.
+pub struct Watch {
+    own: Option<Interface>,
+    peer: Option<Peer>,
+    /// The target is an address of this host.
+    shared_host: bool,
+    ipv4: bool,
+    ask_server: Option<AskServer>,
+}
+
+/// An interface and the connection to the namespace that it is in.
+struct Interface {
+    netlink: Netlink,
+    index: u32,
+    name: String,
+}
+
+/// The other end of the own interface.
+struct Peer {
+    namespace: NetNs,
+    interface: Interface,
+    /// The target's address is in that namespace, so UDP's counters there are the server's.
+    has_target: bool,
+}
+
+impl Watch {
+    /// Finds what there is to read for a target behind `route`. Besides the named namespaces it
+    /// looks into `namespaces`.
+    #[must_use]
+    pub fn new(target: IpAddr, route: &Route, namespaces: &[NetNs]) -> Self {
+        let link = match route {
+            Route::ThisHost => None,
+            Route::Link(link) => Some(link),
+        };
+        let own = link.and_then(|link| {
+            let (index, name) = (link.index, link.interface.clone());
+            Some(Interface { netlink: Netlink::open().ok()?, index, name })
+        });
+        let mut watch = Self {
+            own,
+            peer: None,
+            shared_host: link.is_none(),
+            ipv4: target.is_ipv4(),
+            ask_server: None,
+        };
+        watch.peer = watch.own.as_mut().and_then(|own| own.find_peer(target, namespaces));
+        watch
+    }
+
+    /// Lets the server tell what it counted.
+    #[must_use]
+    pub fn with_server(mut self, ask: Option<AskServer>) -> Self {
+        self.ask_server = ask;
+        self
+    }
+
+    /// Whether the server was seen to run on this machine.
+    #[must_use]
+    pub fn sees_server(&self) -> bool {
+        self.shared_host
+            || self.ask_server.is_some()
+            || self.peer.as_ref().is_some_and(|peer| peer.has_target)
+    }
+
+    /// Reads all counters.
+    pub fn read(&mut self) -> Counters {
+        let ipv4 = self.ipv4;
+        let mut own = self.own.as_mut().and_then(Interface::counters);
+        let mut counters = Counters {
+            shared_host: self.shared_host,
+            server: self.ask_server.as_mut().and_then(|ask| ask()),
+            ..Counters::default()
+        };
+        if self.shared_host {
+            counters.udp = udp_counters(ipv4);
+        }
+        if let Some(peer) = &mut self.peer {
+            let (name, has_target) = (peer.interface.name.clone(), peer.has_target);
+            let there = peer.namespace.run(|| {
+                let udp = if has_target { udp_counters(ipv4) } else { None };
+                (sum_of(&name, XDP_TX_ERRORS), udp)
+            });
+            let (tx_errors, udp) = there.unwrap_or_default();
+            counters.udp = udp;
+            counters.peer = peer.interface.counters();
+            // What one end of a veth could not send, both count as dropped.
+            if let (Some(own), Some(tx_errors)) = (&mut own, tx_errors) {
+                own.rx_dropped_at_peer = tx_errors;
+            }
+            if let (Some(peer), Some(own)) = (&mut counters.peer, &self.own) {
+                peer.rx_dropped_at_peer = sum_of(&own.name, XDP_XMIT_ERRORS).unwrap_or(0);
+            }
+        }
+        counters.own = own;
+        counters
+    }
+}
+
+/// Endings of the names under which a veth counts, for each queue, frames that its XDP program sent
+/// back and that did not fit into the other end's ring.
+const XDP_TX_ERRORS: &str = "_xdp_tx_errors";
+/// The same for frames that were redirected to it.
+const XDP_XMIT_ERRORS: &str = "_xdp_xmit_errors";
+
+/// The sum over all queues of the driver's counters whose names end so.
+fn sum_of(interface: &str, ending: &str) -> Option<u64> {
+    let stats = ethtool::stats(interface).ok()?;
+    Some(stats.iter().filter(|(name, _)| name.ends_with(ending)).map(|(_, count)| count).sum())
+}
+
+/// UDP's counters in the namespace of this thread.
+fn udp_counters(ipv4: bool) -> Option<UdpCounters> {
+    if ipv4 {
+        UdpCounters::parse_snmp(&fs::read_to_string("/proc/thread-self/net/snmp").ok()?)
+    } else {
+        UdpCounters::parse_snmp6(&fs::read_to_string("/proc/thread-self/net/snmp6").ok()?)
+    }
+}
+
+impl Interface {
+    fn counters(&mut self) -> Option<InterfaceCounters> {
+        let counters = self.netlink.link_by_index(self.index).ok()?.counters;
+        Some(InterfaceCounters {
+            tx_dropped: counters.tx_dropped,
+            rx_dropped: counters.rx_dropped,
+            rx_dropped_at_peer: 0,
+            rx_missed: counters.rx_missed,
+        })
+    }
+
+    fn find_peer(&mut self, target: IpAddr, namespaces: &[NetNs]) -> Option<Peer> {
+        let link = self.netlink.link_by_index(self.index).ok()?;
+        let (peer_index, nsid) = (link.peer_index?, link.peer_nsid?);
+        if link.kind.as_deref() != Some("veth") {
+            return None;
+        }
+        let named = list_named().unwrap_or_default();
+        let named = named.iter().filter_map(|name| NetNs::open_named(name).ok());
+        let namespace = namespaces.iter().cloned().chain(named).find(|namespace| {
+            self.netlink.nsid_of(namespace.as_fd()).is_ok_and(|found| found == Some(nsid))
+        })?;
+        let mut netlink = namespace.run(Netlink::open).ok()?.ok()?;
+        let peer: netlink::Link = netlink.link_by_index(peer_index).ok()?;
+        let addresses = netlink.addresses().ok()?;
+        let has_target = addresses.iter().any(|own| own.prefix.address() == target);
+        let interface = Interface { netlink, index: peer_index, name: peer.name };
+        Some(Peer { namespace, interface, has_target })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_on_this_host_is_watched_through_the_host_s_own_counters() {
+        let target = IpAddr::from([127, 0, 0, 1]);
+        let mut watch = Watch::new(target, &Route::ThisHost, &[]);
+        assert!(watch.sees_server());
+        let counters = watch.read();
+        assert!(counters.shared_host && counters.udp.is_some());
+        assert_eq!((counters.own, counters.peer, counters.server), (None, None, None));
+    }
+
+    #[test]
+    fn a_server_that_can_be_asked_is_asked() {
+        let target = IpAddr::from([127, 0, 0, 1]);
+        let told = ServerCounters { received: 5, answered: 4 };
+        let mut watch = Watch::new(target, &Route::ThisHost, &[])
+            .with_server(Some(Box::new(move || Some(told))));
+        assert_eq!(watch.read().server, Some(told));
+    }
+}
