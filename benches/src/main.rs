@@ -1,1 +1,98 @@
-fn main() {}
+//! The benchmark: what is promised, measured in private hosts against peers in the same run, alternating,
+//! with medians of several runs. It says what was reached and what was missed, and fails only when it
+//! could not measure: a figure depends on the machine, so no test asserts it.
+//!
+//! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generator] [footprint]`.
+
+mod capacity;
+mod figure;
+mod footprint;
+mod generator;
+mod servers;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use figure::Figure;
+use horolog_record::Host;
+use serde::Serialize;
+
+/// The result file.
+#[derive(Serialize)]
+struct BenchResult<'a> {
+    schema: &'static str,
+    started: String,
+    host: Host,
+    rounds: usize,
+    figures: &'a [Figure],
+}
+
+struct Options {
+    rounds: usize,
+    json: Option<PathBuf>,
+    parts: Vec<String>,
+}
+
+const PARTS: [&str; 3] = ["footprint", "generator", "capacity"];
+
+impl Options {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self> {
+        let mut options = Self { rounds: 3, json: None, parts: Vec::new() };
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--rounds" => {
+                    let rounds = arguments.next().context("--rounds takes a number")?;
+                    options.rounds = rounds.parse().context("--rounds takes a number")?;
+                }
+                "--json" => {
+                    options.json = Some(arguments.next().context("--json takes a file")?.into());
+                }
+                part if PARTS.contains(&part) => options.parts.push(argument),
+                other => bail!("'{other}' is no part; there are {}", PARTS.join(", ")),
+            }
+        }
+        if options.parts.is_empty() {
+            options.parts = PARTS.map(str::to_owned).to_vec();
+        }
+        Ok(options)
+    }
+}
+
+/// The product's binary: beside this one unless named.
+fn binary() -> Result<PathBuf> {
+    if let Some(named) = std::env::var_os("HOROLOG_BIN") {
+        return Ok(named.into());
+    }
+    let path = std::env::current_exe()?.with_file_name("horolog");
+    if path.exists() { Ok(path) } else { bail!("{} is not there; build it", path.display()) }
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse(std::env::args().skip(1))?;
+    let (binary, started) = (binary()?, horolog_record::rfc3339_now());
+    let mut figures = Vec::new();
+    for part in &options.parts {
+        figures.extend(match part.as_str() {
+            "footprint" => footprint::measure(&binary, options.rounds)?,
+            "generator" => generator::measure(&binary, options.rounds)?,
+            _ => capacity::measure(&binary, options.rounds)?,
+        });
+    }
+    for figure in &figures {
+        println!("{}", figure.line());
+    }
+    let missed = figures.iter().filter(|figure| !figure.is_reached()).count();
+    println!("{} figures with a goal, {missed} missed", goals(&figures));
+    if let Some(path) = options.json {
+        let (host, rounds) = (Host::read(), options.rounds);
+        let schema = "horolog.bench/1";
+        let result = BenchResult { schema, started, host, rounds, figures: &figures };
+        std::fs::write(&path, horolog_report::to_json(&result))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn goals(figures: &[Figure]) -> usize {
+    figures.iter().filter(|figure| figure.goal.is_some()).count()
+}

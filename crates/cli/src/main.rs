@@ -36,7 +36,7 @@ enum Command {
 fn main() -> ExitCode {
     // Clap ends the process with status 2 where the command line is wrong.
     let result: Result<(), Failure> = match Cli::parse().command {
-        Command::Demo(args) => demo::run(args),
+        Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(args),
         Command::Status(args) => status::run(args),
         Command::Load(args) => load::run(args),

@@ -74,8 +74,8 @@ pub struct Faulty<D: Device> {
 }
 
 impl<D: Device> Faulty<D> {
-    /// Wraps `inner`, through which up to `slots` packets of `capacity` bytes go at a time. The clock
-    /// is the one by which packets are delayed.
+    /// Wraps `inner`, through which up to `slots` packets of `capacity` bytes go at a time. The
+    /// clock is the one by which packets are delayed.
     pub fn new(
         inner: D,
         plan: FaultPlan,

@@ -42,8 +42,8 @@ pub struct PacketOptions {
     pub receive_buffer: Option<usize>,
     /// Bytes of send buffer to ask for; the system's default if `None`.
     pub send_buffer: Option<usize>,
-    /// How long [`Device::send`] waits for room when the send buffer is full before it counts a frame
-    /// as refused. Zero: not at all.
+    /// How long [`Device::send`] waits for room when the send buffer is full before it counts a
+    /// frame as refused. Zero: not at all.
     pub send_wait: Duration,
 }
 
@@ -111,8 +111,8 @@ impl PacketDevice {
         })
     }
 
-    /// Frames that the kernel dropped at this device since it was opened, because its receive buffer
-    /// was full (`PACKET_STATISTICS`). To be asked at least once in 2^32 drops.
+    /// Frames that the kernel dropped at this device since it was opened, because its receive
+    /// buffer was full (`PACKET_STATISTICS`). To be asked at least once in 2^32 drops.
     ///
     /// # Errors
     ///

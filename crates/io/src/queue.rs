@@ -1,5 +1,5 @@
-//! What devices on kernel sockets share: waiting for packets, going through a batch when the kernel refuses part of it,
-//! and counting drops.
+//! What devices on kernel sockets share: waiting for packets, going through a batch when the kernel
+//! refuses part of it, and counting drops.
 
 use std::io;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Two devices joined in memory, in simulated time: what one sends, the other receives after the
-//! link's delay. Waiting moves the clock instead of taking time. Meant for one thread, for tests and
-//! replays; it allocates.
+//! link's delay. Waiting moves the clock instead of taking time. Meant for one thread, for tests
+//! and replays; it allocates.
 
 use std::collections::VecDeque;
 use std::io;

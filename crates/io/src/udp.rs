@@ -91,7 +91,8 @@ impl UdpDevice {
         })
     }
 
-    /// Opens a socket that talks to `remote` alone, from an address and port of the kernel's choice.
+    /// Opens a socket that talks to `remote` alone, from an address and port of
+    /// the kernel's choice.
     ///
     /// # Errors
     ///
@@ -129,9 +130,9 @@ impl UdpDevice {
         self.local
     }
 
-    /// Hands each datagram for a shared port to the socket whose place in the order of binding is
-    /// the number of the CPU that received it, modulo `sockets`. Call it on one of the sockets, when
-    /// all are bound.
+    /// Hands each datagram for a shared port to the socket whose place in the order of binding
+    /// is the number of the CPU that received it, modulo `sockets`. Call it on one of the
+    /// sockets, when all are bound.
     ///
     /// # Errors
     ///
@@ -220,8 +221,8 @@ fn prepare(socket: &Socket, local: SocketAddr, options: &UdpOptions) -> io::Resu
     Ok(())
 }
 
-/// What the kernel is told about a packet that leaves from a socket bound to `bound`. Only a wildcard
-/// socket has to be told the local address: any other has just the one.
+/// What the kernel is told about a packet that leaves from a socket bound to `bound`. Only a
+/// wildcard socket has to be told the local address: any other has just the one.
 fn outgoing(packet: Packet<'_, Endpoints>, bound: SocketAddr) -> Outgoing<'_> {
     let Endpoints { remote, local, .. } = packet.address;
     let chosen = bound.ip().is_unspecified() && !local.is_unspecified();

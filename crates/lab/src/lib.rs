@@ -25,6 +25,7 @@ mod error;
 mod host;
 mod lab;
 mod named;
+mod running;
 mod sysctl;
 
 pub use config::{DEFAULT_CLIENT_NETWORKS, HOSTS_MAX, LabConfig, QUEUES_MAX};
@@ -32,3 +33,4 @@ pub use error::LabError;
 pub use host::{Host, Port};
 pub use lab::Lab;
 pub use named::{Downed, LabSummary, command, down, exec, list, up};
+pub use running::{Running, RunningError};

@@ -1,5 +1,5 @@
-//! What became of the requests of one trial: counts, and no opinion about them. Each lane counts for
-//! itself; the parts are added up when the trial is over.
+//! What became of the requests of one trial: counts, and no opinion about them. Each lane counts
+//! for itself; the parts are added up when the trial is over.
 
 use horolog_record::InvalidReason;
 use horolog_stats::window::WindowTooLarge;

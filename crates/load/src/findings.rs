@@ -1,5 +1,5 @@
-//! The doubts about a run, from its counts alone. One finding for each kind: it names the worst trial
-//! and says how many trials it is about, so that a long search does not repeat itself.
+//! The doubts about a run, from its counts alone. One finding for each kind: it names the worst
+//! trial and says how many trials it is about, so that a long search does not repeat itself.
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,9 @@
 //! The load generator and qualifier: requests at an exact rate from many clients, every reply
 //! verified, every loss accounted for, and the highest rate that a server sustains.
 //!
-//! Options become a plan ([`plan`]), a plan opens an engine ([`engine`]), and a run drives it through
-//! a ramp or a search and returns a record with its doubts ([`findings`]). Nothing here prints.
+//! Options become a plan ([`plan`]), a plan opens an engine ([`engine`]), and a run drives
+//! it through a ramp or a search and returns a record with its doubts ([`findings`]).
+//! Nothing here prints.
 
 pub mod account;
 pub mod clients;

@@ -51,6 +51,9 @@ pub struct LoadOptions {
     pub spacing: Spacing,
     /// How long a reply may take before it counts as late.
     pub reply_timeout: Duration,
+    /// The target is no time server but a reflector, which sends requests back as they are: what
+    /// the way to it can carry at most. Only the in-kernel engine knows such replies.
+    pub echo: bool,
     /// What to do.
     pub job: Job,
     /// The command line, for the record.
@@ -78,6 +81,7 @@ impl LoadOptions {
             version: 4,
             spacing: Spacing::Constant,
             reply_timeout: Duration::from_secs(1),
+            echo: false,
             job,
             command: Vec::new(),
             namespaces: Vec::new(),

@@ -63,8 +63,8 @@ pub struct Missing {
 }
 
 /// Assigns the missing replies of a trial to places, by what the counters gained from `before` to
-/// `after`. The counts add up to `missing.lost`. Counters count other traffic as well; so places are
-/// filled in the order of the way there and back until nothing is missing any more.
+/// `after`. The counts add up to `missing.lost`. Counters count other traffic as well; so places
+/// are filled in the order of the way there and back until nothing is missing any more.
 #[must_use]
 pub fn assign(missing: Missing, before: &Counters, after: &Counters) -> BTreeMap<Place, u64> {
     let mut left = missing.lost;

@@ -31,6 +31,8 @@ pub struct RunPlan {
     pub token: Token,
     /// How long a reply may take.
     pub reply_timeout: Duration,
+    /// The target is no time server but sends requests back as they are.
+    pub echo: bool,
 }
 
 impl RunPlan {

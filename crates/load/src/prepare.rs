@@ -1,6 +1,6 @@
-//! From options to a plan and an open engine: everything that can be found out or refused before the
-//! first trial is, here. What was asked for is done or refused; only the choice of an engine that was
-//! left open falls back, and says so.
+//! From options to a plan and an open engine: everything that can be found out or refused before
+//! the first trial is, here. What was asked for is done or refused; only the choice of an engine
+//! that was left open falls back, and says so.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -23,8 +23,8 @@ use crate::token::{TIME_BITS, Token};
 /// Engines from best to simplest.
 const PREFERENCE: [Kind; 3] = [Kind::Xdp, Kind::Packet, Kind::Udp];
 
-/// Real clients, each a socket, unless a number is asked for: enough that a server which spreads its
-/// clients over several threads uses all of them.
+/// Real clients, each a socket, unless a number is asked for: enough that a server which spreads
+/// its clients over several threads uses all of them.
 const SOCKET_CLIENTS: u32 = 16;
 
 /// Simulated clients unless a number is asked for: the most that ntpperf has.
@@ -156,6 +156,7 @@ impl Opener<'_> {
             random_sources: self.options.random_sources,
             token: self.facts.token,
             reply_timeout: self.options.reply_timeout,
+            echo: self.options.echo,
         };
         Ok((plan, clients))
     }

@@ -1,5 +1,5 @@
-//! A ramp: one trial after another at rising rates, as a person reads a table of them. It plans rates
-//! and says when there is nothing more to learn; it runs nothing.
+//! A ramp: one trial after another at rising rates, as a person reads a table of them. It plans
+//! rates and says when there is nothing more to learn; it runs nothing.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What a request looks like: a template once for each lane, and the few bytes that change with each
-//! request. Nothing is built anew on the hot path.
+//! What a request looks like: a template once for each lane, and the few bytes that change with
+//! each request. Nothing is built anew on the hot path.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,8 @@ use horolog_wire::{ipv4, ipv6, udp};
 
 use crate::clients::SourceNetwork;
 
-/// Where the checksum stands in an IPv4 header (RFC 791, section 3.1) and in a UDP header (RFC 768).
+/// Where the checksum stands in an IPv4 header (RFC 791, section 3.1) and in a
+/// UDP header (RFC 768).
 const IPV4_CHECKSUM_OFFSET: usize = 10;
 const UDP_CHECKSUM_OFFSET: usize = 6;
 /// Where the low 32 bits of the source address stand in an IPv4 and in an IPv6 header.
@@ -107,9 +108,9 @@ impl FrameTemplate {
         &self.bytes
     }
 
-    /// The sums of the parts that stay the same, of the IPv4 header and of pseudo-header and datagram,
-    /// over 16-bit words as this machine reads them: what the in-kernel engine adds the changing
-    /// parts to.
+    /// The sums of the parts that stay the same, of the IPv4 header and of pseudo-header and
+    /// datagram, over 16-bit words as this machine reads them: what the in-kernel engine adds
+    /// the changing parts to.
     #[must_use]
     pub fn constant_sums(&self) -> (u64, u64) {
         let native = |sum: u16| u64::from(u16::from_ne_bytes(sum.to_be_bytes()));

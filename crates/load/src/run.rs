@@ -46,8 +46,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Finds out and checks everything, and opens the engine. Nothing is sent, but for what it takes
-    /// to learn a MAC address and, where the engine was left open, whether replies come back.
+    /// Finds out and checks everything, and opens the engine. Nothing is sent, but for what it
+    /// takes to learn a MAC address and, where the engine was left open, whether replies come back.
     pub fn prepare(mut options: LoadOptions) -> Result<Self, LoadError> {
         match options.job {
             Job::Ramp(ramp) => drop(ramp.rates()?),
@@ -188,7 +188,7 @@ impl Load {
             command: self.options.command.clone(),
             host: Host::read(),
             target: self.target(),
-            mode: Mode::NtpBasic,
+            mode: if plan.echo { Mode::Echo } else { Mode::NtpBasic },
             engine: self.engine(),
             threads: plan.lanes,
             spacing: self.options.spacing,

@@ -1,5 +1,6 @@
-//! When requests are meant to leave. A schedule gives intended instants and nothing else: it never
-//! looks at a clock and never makes up for a late sender, so what it plans is kept whatever happens.
+//! When requests are meant to leave. A schedule gives intended instants and nothing else:
+//! it never looks at a clock and never makes up for a late sender, so what it plans is
+//! kept whatever happens.
 //!
 //! Instants are fixed-point numbers of 2^-16 ns behind the start of the trial; the in-kernel engine
 //! steps by the same numbers.
@@ -18,9 +19,9 @@ pub const FRACTION_BITS: u32 = 16;
 /// Entries in [`exponential_quantiles`]; a 16-bit random number picks one.
 pub const QUANTILES: usize = 1 << 16;
 
-/// The interval between one lane's requests, in 2^-16 ns: `lanes` × 10^9 / `rate`, rounded up so that
-/// no request more than asked for fits into a trial.
-/// `None` for a rate that is not positive, or so low that the interval exceeds 18 hours.
+/// The interval between one lane's requests, in 2^-16 ns: `lanes` × 10^9 / `rate`, rounded up so
+/// that no request more than asked for fits into a trial. `None` for a rate that is not positive,
+/// or so low that the interval exceeds 18 hours.
 #[must_use]
 pub fn interval(rate: f64, lanes: usize) -> Option<u64> {
     let exact = 1e9 * f64::from(1 << FRACTION_BITS) * lanes as f64 / rate;

@@ -1,5 +1,5 @@
-//! What is to be loaded: a name or an address becomes a socket address. Also who may be loaded: public
-//! addresses only by who says that they own them. The way there is in [`route`].
+//! What is to be loaded: a name or an address becomes a socket address. Also who may be loaded:
+//! public addresses only by who says that they own them. The way there is in [`route`].
 
 mod route;
 

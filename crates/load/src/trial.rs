@@ -1,5 +1,5 @@
-//! From the counts of a trial to its record: rates of what was really sent, distributions, and losses
-//! by place.
+//! From the counts of a trial to its record: rates of what was really sent, distributions,
+//! and losses by place.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Whether a datagram from the target is a valid reply to a question of ours, decided from its bytes
-//! alone. Whether it is the first reply and came in time is for [`crate::account`].
+//! Whether a datagram from the target is a valid reply to a question of ours, decided from its
+//! bytes alone. Whether it is the first reply and came in time is for [`crate::account`].
 //!
 //! The order of the checks is part of the result: the first that fails names the reason. The
 //! in-kernel engine checks in the same order.

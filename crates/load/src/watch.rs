@@ -1,6 +1,6 @@
-//! Reads the counters that tell where packets were lost: on the interface that requests leave by and,
-//! where the server is on this machine, on its side too. It finds the other end of a veth pair among
-//! the network namespaces that it may look into; what it cannot read it leaves out.
+//! Reads the counters that tell where packets were lost: on the interface that requests leave by
+//! and, where the server is on this machine, on its side too. It finds the other end of a veth pair
+//! among the network namespaces that it may look into; what it cannot read it leaves out.
 
 use std::fs;
 use std::net::IpAddr;

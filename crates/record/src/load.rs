@@ -70,6 +70,9 @@ pub enum Mode {
     /// NTP client requests in basic mode (RFC 5905).
     #[serde(rename = "ntp-basic")]
     NtpBasic,
+    /// The same requests to a reflector that sends them back as they are.
+    #[serde(rename = "echo")]
+    Echo,
 }
 
 /// How requests were sent and replies received.
@@ -151,10 +154,10 @@ impl Trial {
         if self.sent == 0 { 0.0 } else { self.lost as f64 / self.sent as f64 }
     }
 
-    /// Replies that were not valid, for whatever reason.
+    /// Replies that were not valid, for whatever reason. Saturates: a file may claim any counts.
     #[must_use]
     pub fn invalid_total(&self) -> u64 {
-        self.invalid.values().sum()
+        self.invalid.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
 }
 

@@ -1,8 +1,8 @@
 //! One self-contained page for a result: no network, no file beside it, the whole result inside.
 //!
 //! The page is written here, text and tables complete; `assets/page.js` only draws the plots, from
-//! points that are worked out here, and saves the result that is embedded. Everything that comes out
-//! of a result is escaped, and a content security policy keeps the page from loading anything.
+//! points that are worked out here, and saves the result that is embedded. Everything that comes
+//! out of a result is escaped, and a content security policy keeps the page from loading anything.
 
 mod demo;
 mod escape;

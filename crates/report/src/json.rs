@@ -6,8 +6,8 @@ use serde::Serialize;
 ///
 /// # Panics
 ///
-/// Never for the types of `horolog_record`; for a type whose `Serialize` fails or whose map keys are
-/// not strings.
+/// Never for the types of `horolog_record`; for a type whose `Serialize` fails or whose map
+/// keys are not strings.
 #[must_use]
 pub fn to_json(value: &impl Serialize) -> String {
     let value = in_memory(serde_json::to_string_pretty(value));

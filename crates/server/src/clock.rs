@@ -1,7 +1,7 @@
-//! The thread that renews the clock page: it looks at the system's clocks, makes a page and hands it
-//! to every sink, ten times a second. It runs before all ordinary threads where that is allowed, so
-//! that a machine busy with packets still renews; where it cannot run in time, the page expires and
-//! the server falls silent.
+//! The thread that renews the clock page: it looks at the system's clocks, makes a page and hands
+//! it to every sink, ten times a second. It runs before all ordinary threads where that is allowed,
+//! so that a machine busy with packets still renews; where it cannot run in time, the page expires
+//! and the server falls silent.
 
 use std::io;
 use std::sync::Arc;

@@ -80,8 +80,8 @@ pub enum XdpReply {
     /// By redirect on virtual links (veth), otherwise by transmission.
     #[default]
     Auto,
-    /// By `XDP_TX`, the fastest. The other end of a virtual link must run an XDP program, or it does
-    /// not notice what was sent.
+    /// By `XDP_TX`, the fastest. The other end of a virtual link must run an XDP program, or it
+    /// does not notice what was sent.
     Transmit,
     /// By a redirect to the interface that the request came in by.
     Redirect,

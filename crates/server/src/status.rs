@@ -3,16 +3,20 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How long a connection waits to be answered at most.
-const TICK: Duration = Duration::from_millis(50);
+use horolog_sys::epoll::Epoll;
+
+/// How long to wait for the next connection; nothing happens in between.
+const IDLE: Duration = Duration::from_hours(1);
+/// Tokens of what the thread waits for.
+const ASKED: u64 = 0;
+const STOPPED: u64 = 1;
 /// How long to wait for the other side, which may be stopped.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A running server's answer goes into the socket's buffer at once; no asker may hold up the next.
@@ -98,7 +102,8 @@ pub fn ask(path: &Path) -> Result<String, StatusError> {
 #[derive(Debug)]
 pub(crate) struct StatusSocket {
     path: PathBuf,
-    stop: Arc<AtomicBool>,
+    /// Closing it stops the thread.
+    alive: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -110,28 +115,31 @@ impl StatusSocket {
     ) -> Result<Self, StatusError> {
         let listener = bind(&path)?;
         let failed = |error| StatusError::Bind(path.clone(), error);
-        // Polled, so that the thread sees the stop flag; an asker waits a tick at most.
+        let (alive, closed) = UnixStream::pair().map_err(failed)?;
+        // An asker that hung up again must not keep the thread in its accept call.
         listener.set_nonblocking(true).map_err(failed)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
+        let mut events = Epoll::new(2).map_err(failed)?;
+        events.add(listener.as_fd(), ASKED).map_err(failed)?;
+        events.add(closed.as_fd(), STOPPED).map_err(failed)?;
         let serve = move || {
-            while !stopped.load(Ordering::Relaxed) {
-                match listener.accept() {
-                    Ok((stream, _)) => reply(stream, &answer()),
-                    Err(_) => thread::park_timeout(TICK),
+            let _closed = closed;
+            let mut stopped =
+                move || events.wait(IDLE).map(|mut tokens| tokens.any(|token| token == STOPPED));
+            while let Ok(false) = stopped() {
+                if let Ok((stream, _)) = listener.accept() {
+                    reply(stream, &answer());
                 }
             }
         };
         let thread = thread::Builder::new().name("status".into()).spawn(serve).map_err(failed)?;
-        Ok(Self { path, stop, thread: Some(thread) })
+        Ok(Self { path, alive: Some(alive), thread: Some(thread) })
     }
 }
 
 impl Drop for StatusSocket {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        drop(self.alive.take());
         if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
             // A thread that panicked has said so on stderr; there is nothing to add here.
             let _ = thread.join();
         }

@@ -102,8 +102,9 @@ impl std::fmt::Debug for XdpBody {
 }
 
 impl XdpBody {
-    /// Loads the program and attaches it to the interfaces that the configuration names, or to all
-    /// that have an address listened on. It answers once the sink that comes with it is given pages.
+    /// Loads the program and attaches it to the interfaces that the configuration names,
+    /// or to all that have an address listened on. It answers once the sink that comes
+    /// with it is given pages.
     pub(crate) fn start(
         config: &ServerConfig,
         listen: &[SocketAddr],

@@ -5,7 +5,8 @@
 
 /// The share of `sent` requests that got no reply, between 0 and 1; `None` when none was sent.
 ///
-/// More replies than requests (duplicates that were not told apart) are no loss, not a negative one.
+/// More replies than requests (duplicates that were not told apart) are no
+/// loss, not a negative one.
 #[must_use]
 pub fn loss_ratio(sent: u64, received: u64) -> Option<f64> {
     (sent > 0).then(|| sent.saturating_sub(received) as f64 / sent as f64)

@@ -1,8 +1,8 @@
 //! Tells the first reply to a request from a duplicate, with one bit for each request in flight.
 //!
 //! The sender opens each sequence number as it sends it; the receiver marks it when a reply comes.
-//! The bits form a ring, so memory stays bounded however long the run. What left the ring is said to
-//! be outside, never guessed at. Late replies are not judged here: that takes a clock.
+//! The bits form a ring, so memory stays bounded however long the run. What left the ring is said
+//! to be outside, never guessed at. Late replies are not judged here: that takes a clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -40,10 +40,10 @@ pub struct WindowTooLarge {
 /// # When it is valid
 ///
 /// A reply is recognised while fewer than `reach` further requests have been opened after its own.
-/// So choose `reach` above rate × the age at which a reply counts as late, and judge lateness first.
-/// The ring holds twice the reach: a number is refused as [`Mark::Outside`] half a ring before its
-/// bit is reused, and a receiver that is stopped between its check and its mark still has that half
-/// to wake up in.
+/// So choose `reach` above rate × the age at which a reply counts as late, and judge lateness
+/// first. The ring holds twice the reach: a number is refused as [`Mark::Outside`] half a ring
+/// before its bit is reused, and a receiver that is stopped between its check and its mark still
+/// has that half to wake up in.
 ///
 /// # Ordering
 ///

@@ -1,5 +1,5 @@
-//! What the kernel knows of its own clock: adjtimex(2), asked without changing anything. This module
-//! cannot set the clock.
+//! What the kernel knows of its own clock: adjtimex(2), asked without changing anything. This
+//! module cannot set the clock.
 
 use std::io;
 
@@ -41,8 +41,8 @@ pub struct KernelClock {
 ///
 /// None is known for a question that changes nothing; a sandbox may forbid the call.
 pub fn kernel_clock() -> io::Result<KernelClock> {
-    // SAFETY: a plain C structure of numbers, for which all bytes zero is valid; no mode bit is set,
-    // so nothing is changed.
+    // SAFETY: a plain C structure of numbers, for which all bytes zero is valid; no mode bit is
+    // set, so nothing is changed.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: the structure outlives the call.
     check(unsafe { libc::adjtimex(&raw mut state) })?;

@@ -14,8 +14,8 @@ type CoreSet = [u64; WORDS];
 /// The cores that this thread may run on, in order.
 pub fn allowed_cores() -> io::Result<Vec<usize>> {
     let mut set: CoreSet = [0; WORDS];
-    // SAFETY: the set and its size; 0 is this thread. The kernel writes no more than the size, and a
-    // `cpu_set_t` is the same array of words, only shorter.
+    // SAFETY: the set and its size; 0 is this thread. The kernel writes no more than the size, and
+    // a `cpu_set_t` is the same array of words, only shorter.
     check(unsafe { libc::sched_getaffinity(0, size_of_val(&set), set.as_mut_ptr().cast()) })?;
     Ok((0..WORDS * 64).filter(|core| set[core / 64] >> (core % 64) & 1 == 1).collect())
 }

@@ -1,6 +1,6 @@
-//! Ancillary data ("control messages", cmsg(3)) that accompanies datagrams, read and written byte by
-//! byte within the bounds of its buffer. It knows the few kinds that Horolog asks the kernel for and
-//! steps over all others.
+//! Ancillary data ("control messages", cmsg(3)) that accompanies datagrams, read and written byte
+//! by byte within the bounds of its buffer. It knows the few kinds that Horolog asks the kernel for
+//! and steps over all others.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

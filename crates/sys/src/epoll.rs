@@ -40,11 +40,13 @@ impl Epoll {
         .map(drop)
     }
 
-    /// Waits up to `wait`, in nanosecond steps, until at least one descriptor can be read, and gives
-    /// the tokens of those that can. None came if the time is over or a signal ended the wait.
+    /// Waits up to `wait`, in nanosecond steps, until at least one descriptor can be
+    /// read, and gives the tokens of those that can. None came if the time is over or a
+    /// signal ended the wait.
     pub fn wait(&mut self, wait: Duration) -> io::Result<impl Iterator<Item = u64>> {
         let mut ready = self.poll()?;
-        // epoll_wait(2) counts in milliseconds; an epoll descriptor itself can be polled more finely.
+        // epoll_wait(2) counts in milliseconds; an epoll descriptor itself can
+        // be polled more finely.
         if ready == 0 && !wait.is_zero() && wait_for(self.descriptor.as_fd(), libc::POLLIN, wait)? {
             ready = self.poll()?;
         }

@@ -1,8 +1,8 @@
 //! Classic BPF programs (Documentation/networking/filter.rst), built by hand from instructions. The
 //! kernel checks every program that is attached, so a wrong one is refused, never unsound.
 
-/// Offset from which the kernel's own data about a packet is read, and that of the CPU's number in it
-/// (`SKF_AD_OFF`, `SKF_AD_CPU` in linux/filter.h).
+/// Offset from which the kernel's own data about a packet is read, and that of the CPU's number in
+/// it (`SKF_AD_OFF`, `SKF_AD_CPU` in linux/filter.h).
 const KERNEL_DATA: u32 = 0xffff_f000;
 const KERNEL_DATA_CPU: u32 = 36;
 

@@ -1,5 +1,6 @@
-//! System calls and netlink behind safe functions: what the other crates need of Linux, and no more.
-//! Every `unsafe` block says why it is sound. Nothing here knows a time protocol or decides anything.
+//! System calls and netlink behind safe functions: what the other crates need of Linux, and
+//! no more. Every `unsafe` block says why it is sound. Nothing here knows a time protocol
+//! or decides anything.
 //!
 //! The crate speaks the kernel's 64-bit interfaces, so that is what it builds for.
 

@@ -193,9 +193,9 @@ fn empty_header() -> libc::mmsghdr {
     unsafe { std::mem::zeroed() }
 }
 
-/// Whether an error of [`MessageTable::send`] concerns the one packet alone (no room in the device's
-/// queue, no route, too long, not allowed by a firewall, an address that cannot be), so that the next
-/// may be tried. Any other is the socket's or the interface's own.
+/// Whether an error of [`MessageTable::send`] concerns the one packet alone (no room in the
+/// device's queue, no route, too long, not allowed by a firewall, an address that cannot be), so
+/// that the next may be tried. Any other is the socket's or the interface's own.
 #[must_use]
 pub fn is_refusal(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;

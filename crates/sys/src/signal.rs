@@ -1,5 +1,5 @@
-//! Signals without handlers that do anything: a program blocks the ones that it means to answer, one
-//! thread waits for them, and a thread of its own can be called out of a long system call.
+//! Signals without handlers that do anything: a program blocks the ones that it means to answer,
+//! one thread waits for them, and a thread of its own can be called out of a long system call.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -40,8 +40,8 @@ pub struct BlockedSignals {
 }
 
 impl BlockedSignals {
-    /// Keeps `signals` back from this thread and from those that it starts from here on. To hold for
-    /// the process, it is called before any thread is started.
+    /// Keeps `signals` back from this thread and from those that it starts from here on. To hold
+    /// for the process, it is called before any thread is started.
     ///
     /// # Errors
     ///
@@ -93,8 +93,8 @@ impl InterruptibleThread {
     }
 
     /// Ends the system call that the thread is in, which then reports `Interrupted` (or what it did
-    /// so far). A thread that is between two calls does not notice: repeat until it says itself that
-    /// it is done. Says whether there still is such a thread.
+    /// so far). A thread that is between two calls does not notice: repeat until it says itself
+    /// that it is done. Says whether there still is such a thread.
     ///
     /// The kernel may give the number of a thread that ended to a later one of this process; being
     /// interrupted does that one no harm.

@@ -142,8 +142,8 @@ impl Socket {
     }
 
     /// Hands each datagram for a shared port to the socket whose place in the order of binding is
-    /// the number of the CPU that received it, modulo `sockets` (`SO_ATTACH_REUSEPORT_CBPF`). Set on
-    /// one socket, it holds for all that share the port.
+    /// the number of the CPU that received it, modulo `sockets` (`SO_ATTACH_REUSEPORT_CBPF`). Set
+    /// on one socket, it holds for all that share the port.
     pub fn steer_by_cpu(&self, sockets: u32) -> io::Result<()> {
         let program = filter::cpu_modulo(sockets);
         self.attach(libc::SO_ATTACH_REUSEPORT_CBPF, &program)

@@ -93,7 +93,8 @@ pub struct Header {
     pub version: u8,
     /// Association mode.
     pub mode: Mode,
-    /// Stratum: 0 unspecified or a kiss code, 1 a primary server, 2–15 secondary, 16 unsynchronised.
+    /// Stratum: 0 unspecified or a kiss code, 1 a primary server, 2–15
+    /// secondary, 16 unsynchronised.
     pub stratum: u8,
     /// Maximum interval between messages, log2 of seconds.
     pub poll: i8,

@@ -6,12 +6,12 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
-use horolog_lab::{Host as LabHost, Lab, LabConfig, LabError};
+use horolog_lab::{Lab, LabConfig, LabError, Running};
 use horolog_load::places::ServerCounters;
 use horolog_load::{Job, Load, LoadError, LoadOptions, Observer};
 use horolog_record::{
@@ -21,7 +21,6 @@ use horolog_record::{
 use horolog_report::{html, table, to_json, units};
 use horolog_server::status;
 use horolog_stats::{LossGoal, SearchConfig};
-use horolog_sys::namespace::die_with_parent;
 
 use crate::failure::Failure;
 use crate::output::{self, Progress};
@@ -65,7 +64,7 @@ enum Stage {
     Loopback(String),
 }
 
-pub(crate) fn run(args: DemoArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     output::end_gently()?;
     let quiet = output::is_stdout(&args.json);
     let (stage, started) = (Stage::open()?, rfc3339_now());
@@ -98,7 +97,7 @@ pub(crate) fn run(args: DemoArgs) -> Result<(), Failure> {
         candidates,
         findings,
     };
-    finish(&result, &args, quiet)
+    finish(&result, args, quiet)
 }
 
 fn finish(result: &DemoResult, args: &DemoArgs, quiet: bool) -> Result<(), Failure> {
@@ -265,7 +264,7 @@ fn counters(socket: &Path) -> Option<ServerCounters> {
 
 /// A server process; dropping it ends it.
 struct RunningServer {
-    child: Child,
+    _process: Running,
     command: Vec<String>,
     socket: PathBuf,
     /// Holds the status socket and goes with it.
@@ -279,58 +278,25 @@ impl RunningServer {
             tempfile::Builder::new().prefix("horolog-demo-").tempdir().map_err(failed)?;
         let socket = directory.path().join("status.sock");
         let program = std::env::current_exe().map_err(failed)?;
+        let address = stage.server_address().to_string();
         let mut arguments: Vec<String> =
-            ["serve", "--local", "--stratum", "1", "--listen"].map(str::to_owned).to_vec();
-        arguments.push(stage.server_address().to_string());
+            ["serve", "--local", "--stratum", "1", "--listen", &address].map(str::to_owned).into();
         arguments.extend(contender.arguments.iter().cloned());
         let mut command = match stage {
-            Stage::Lab(lab) => in_host(lab.server(), &program),
+            Stage::Lab(lab) => lab.server().command(&program),
             Stage::Loopback(_) => Command::new(&program),
         };
         command.args(&arguments).arg("--status-socket").arg(&socket);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        die_with_parent(&mut command);
-        let child = command.spawn().map_err(failed)?;
+        let mut process = Running::start(&mut command).map_err(Failure::environment)?;
+        process
+            .await_ready(PATIENCE, || status::ask(&socket).is_ok())
+            .map_err(|error| Failure::environment(without_name(&error.to_string())))?;
         arguments.insert(0, "horolog".to_owned());
-        let mut server = Self { child, command: arguments, socket, _directory: directory };
-        server.await_ready()?;
-        Ok(server)
-    }
-
-    fn await_ready(&mut self) -> Result<(), Failure> {
-        let begun = Instant::now();
-        while status::ask(&self.socket).is_err() {
-            if self.child.try_wait().map_err(Failure::environment)?.is_some() {
-                return Err(Failure::environment(self.last_words()));
-            }
-            if begun.elapsed() > PATIENCE {
-                return Err(Failure::environment("the server does not get ready"));
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-        Ok(())
-    }
-
-    /// What a server that ended said last.
-    fn last_words(&mut self) -> String {
-        let mut words = String::new();
-        if let Some(stderr) = &mut self.child.stderr {
-            // What cannot be read is not there.
-            let _ = std::io::Read::read_to_string(stderr, &mut words);
-        }
-        let last = words.lines().last().unwrap_or("the server ended");
-        last.trim_start_matches("horolog: ").to_owned()
+        Ok(Self { _process: process, command: arguments, socket, _directory: directory })
     }
 }
 
-fn in_host(host: &LabHost, program: &Path) -> Command {
-    host.command(program)
-}
-
-impl Drop for RunningServer {
-    fn drop(&mut self) {
-        // One that has ended by itself is as well.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A server's complaint without the name that it begins with, which stands in front of ours too.
+fn without_name(words: &str) -> &str {
+    words.strip_prefix("horolog: ").unwrap_or(words)
 }

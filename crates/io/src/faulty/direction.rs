@@ -1,4 +1,5 @@
-//! One direction of a faulty device: packets go in, and come out damaged, late, twice or not at all.
+//! One direction of a faulty device: packets go in, and come out damaged, late,
+//! twice or not at all.
 
 use std::collections::VecDeque;
 use std::time::Duration;

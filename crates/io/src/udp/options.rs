@@ -21,8 +21,8 @@ pub struct UdpOptions {
     pub send_buffer: Option<usize>,
     /// The one interface to use, by name.
     pub interface: Option<String>,
-    /// How long [`crate::Device::send`] waits for room when the send buffer is full before it counts a
-    /// datagram as refused. Zero: not at all.
+    /// How long [`crate::Device::send`] waits for room when the send buffer is full before it
+    /// counts a datagram as refused. Zero: not at all.
     pub send_wait: Duration,
 }
 

@@ -2,9 +2,9 @@
 //! replies whenever there is time, and to wait for the last ones. What a request passes through is
 //! behind the [`Port`] trait, so that this loop is the same for every kind of device.
 //!
-//! One thread does both, because a second one for receiving would not have a core of its own: on two
-//! cores beside a server over loopback, one thread lost nothing at 200,000 requests/s, where a sender
-//! and a receiver lost a fifth and more, with the same lateness.
+//! One thread does both, because a second one for receiving would not have a core of its own: on
+//! two cores beside a server over loopback, one thread lost nothing at 200,000 requests/s, where a
+//! sender and a receiver lost a fifth and more, with the same lateness.
 
 use std::io;
 

@@ -99,6 +99,10 @@ pub(crate) fn unfit(engine: Kind, reason: String, remedy: &str) -> EngineError {
 
 /// Opens the engine `kind` for a run.
 pub fn open(kind: Kind, plan: &RunPlan) -> Result<Box<dyn Engine>, EngineError> {
+    if plan.echo && kind != Kind::Xdp {
+        let reason = "it takes time servers' replies only".to_owned();
+        return Err(unfit(kind, reason, "use --engine xdp for a reflector"));
+    }
     match kind {
         Kind::Udp => Ok(Box::new(udp::UdpEngine::open(plan)?)),
         Kind::Packet => Ok(Box::new(packet::PacketEngine::open(plan)?)),

@@ -1,11 +1,11 @@
-//! The engine with simulated clients: whole Ethernet frames through a packet socket, so that requests
-//! come from as many addresses as are wanted and skip the sending half of the network stack. It needs
-//! `CAP_NET_RAW`.
+//! The engine with simulated clients: whole Ethernet frames through a packet socket, so that
+//! requests come from as many addresses as are wanted and skip the sending half of the network
+//! stack. It needs `CAP_NET_RAW`.
 //!
-//! Simulated clients do not answer ARP or neighbour solicitations; the server has to route replies to
-//! an address of this host. This host's stack sees the replies after the packet socket, for addresses
-//! that are not its own. It throws them away, or forwards them where it is a router, unless a guard
-//! keeps them from it.
+//! Simulated clients do not answer ARP or neighbour solicitations; the server has to route replies
+//! to an address of this host. This host's stack sees the replies after the packet socket, for
+//! addresses that are not its own. It throws them away, or forwards them where it is a router,
+//! unless a guard keeps them from it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -31,8 +31,8 @@ use crate::target::{Link, Route};
 /// Room for any frame that is not a jumbo frame.
 const RECEIVE_LEN: usize = 2048;
 
-/// Bytes of receive buffer asked for each lane. The kernel charges about 800 for each small frame, so
-/// this holds some 20,000 replies: 20 ms at a million a second.
+/// Bytes of receive buffer asked for each lane. The kernel charges about 800 for each small frame,
+/// so this holds some 20,000 replies: 20 ms at a million a second.
 const RECEIVE_BUFFER: usize = 16 << 20;
 
 impl Drops for PacketDevice {

@@ -73,7 +73,7 @@ impl XdpEngine {
             target: plan.target.ip(),
             port: plan.target.port(),
             version: plan.version,
-            echo: false,
+            echo: plan.echo,
             key: plan.token.key(),
             run_start_ns: plan.token.run_start().as_ns() as u64,
             reply_timeout_ns: plan.reply_timeout.as_nanos() as u64,

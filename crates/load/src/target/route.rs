@@ -1,5 +1,6 @@
-//! The way to a target: route, interface, source address and, where frames are built by hand, the MAC
-//! addresses at the two ends of the first link. The kernel is asked; nothing is guessed or changed.
+//! The way to a target: route, interface, source address and, where frames are built by
+//! hand, the MAC addresses at the two ends of the first link. The kernel is asked; nothing
+//! is guessed or changed.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

@@ -19,8 +19,8 @@ pub(super) fn text(raw: &str) -> String {
     escaped
 }
 
-/// JSON for a script element. There, only `<` can end the element or begin a comment, and in JSON it
-/// occurs in strings alone, where it may be written as an escape: the data stay the same.
+/// JSON for a script element. There, only `<` can end the element or begin a comment, and in JSON
+/// it occurs in strings alone, where it may be written as an escape: the data stay the same.
 pub(super) fn json(json: &str) -> String {
     json.replace('<', "\\u003c")
 }

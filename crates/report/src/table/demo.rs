@@ -13,7 +13,8 @@ const LABEL_MAX: usize = 32;
 
 /// The table and the findings about the comparison, without a newline at the end. A rate is marked
 /// `≥` where the search ended before the server's limit was met, and the latencies are those of the
-/// trial at the search's lower bound. A narrow terminal does without the response time. Findings about one server only are in its own result.
+/// trial at the search's lower bound. A narrow terminal does without the response time. Findings
+/// about one server only are in its own result.
 #[must_use]
 pub fn demo(result: &DemoResult, style: &TableStyle) -> String {
     let mut groups = groups(result);

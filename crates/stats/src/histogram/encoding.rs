@@ -17,7 +17,7 @@
 //! | 16..24 | lowest discernible value: 1 |
 //! | 24..32 | highest trackable value: 2^36 − 1 |
 //! | 32..40 | integer to double conversion ratio: 1.0 |
-//! | 40.. | counts from bucket 0 upwards, `ZigZag` LEB128 of at most 9 bytes; −n stands for n zeros |
+//! | 40.. | counts from bucket 0 on, `ZigZag` LEB128 of at most 9 bytes; −n stands for n zeros |
 
 use std::io::Read;
 

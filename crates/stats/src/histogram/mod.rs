@@ -1,8 +1,8 @@
 //! Answers questions about recorded values: extremes, mean, deviation, quantiles; merges, and
 //! carries histograms between programs.
 //!
-//! Counting on a hot path is [`crate::recorder`]'s work; this is the form for afterwards. An empty histogram has no
-//! minimum, mean or quantile, and says `None` rather than zero.
+//! Counting on a hot path is [`crate::recorder`]'s work; this is the form for afterwards. An empty
+//! histogram has no minimum, mean or quantile, and says `None` rather than zero.
 
 mod encoding;
 

@@ -93,7 +93,8 @@ impl Load {
         }
     }
 
-    /// What the generator can send instead, if it cannot reach this rate: the median of what it did.
+    /// What the generator can send instead, if it cannot reach this rate: the
+    /// median of what it did.
     pub(super) fn ceiling(&self) -> Option<f64> {
         let short = self.shortfalls.len();
         (short >= SHORTFALLS && short > self.trials.len()).then(|| {

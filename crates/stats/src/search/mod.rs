@@ -1,27 +1,27 @@
-//! Finds the highest rate at which a loss goal holds: NDR (no drop) or PDR (a partial drop of 0.5%),
-//! to a relative width.
+//! Finds the highest rate at which a loss goal holds: NDR (no drop) or PDR (a partial drop of
+//! 0.5%), to a relative width.
 //!
-//! It follows `MLRsearch` (RFC 9971, <https://www.rfc-editor.org/rfc/rfc9971>) and is that document's
-//! *Controller*: it says which trial to run next and takes in what the trial gave. It runs nothing
-//! and reads no clock; the caller loops over [`Search::next`] and [`Search::record`].
+//! It follows `MLRsearch` (RFC 9971, <https://www.rfc-editor.org/rfc/rfc9971>) and is that
+//! document's *Controller*: it says which trial to run next and takes in what the trial gave. It
+//! runs nothing and reads no clock; the caller loops over [`Search::next`] and [`Search::record`].
 //!
 //! # What is taken over
 //!
-//! - **Load classification** is RFC 9971's Appendix A to the letter. A load is an *upper bound* once
-//!   its high-loss trials exceed the goal exceed ratio of the goal duration sum, a *lower bound* once
-//!   no further trial within that sum could make them, and undecided until then. A single trial
-//!   spoiled by chance therefore decides nothing.
+//! - **Load classification** is RFC 9971's Appendix A to the letter. A load is an *upper bound*
+//!   once its high-loss trials exceed the goal exceed ratio of the goal duration sum, a *lower
+//!   bound* once no further trial within that sum could make them, and undecided until then. A
+//!   single trial spoiled by chance therefore decides nothing.
 //! - **Relevant bounds.** The relevant upper bound is the lowest upper bound, the relevant lower
-//!   bound the highest lower bound below it. Where loss does not grow with the rate, the upper bound
-//!   is believed and whatever went well above it is taken for luck.
+//!   bound the highest lower bound below it. Where loss does not grow with the rate, the upper
+//!   bound is believed and whatever went well above it is taken for luck.
 //! - **Conditional throughput** (Appendix B) is the rate reported: what came back at the relevant
 //!   lower bound, in the worst trial that the exceed ratio does not forgive.
 //!
 //! # What is simpler, and why that is enough
 //!
-//! - **One goal per search.** RFC 9971 shares trials between goals; with trials of a second or less,
-//!   two searches cost little more than one, and with a single goal the bounds are hard: no load
-//!   below the relevant upper bound is ever measured because of another goal.
+//! - **One goal per search.** RFC 9971 shares trials between goals; with trials of a second or
+//!   less, two searches cost little more than one, and with a single goal the bounds are hard: no
+//!   load below the relevant upper bound is ever measured because of another goal.
 //! - **Three stages.** The way to the answer is not prescribed. Here three ever stricter copies of
 //!   the goal are searched in turn: a coarse one with trials of the initial duration, one half way,
 //!   and the goal itself. The first doubles the rate from the start until loss appears and never
@@ -113,7 +113,8 @@ pub struct SearchOutcome {
     /// The conditional throughput: replies per second at the relevant lower bound. `None` when
     /// there is no lower bound.
     pub rate: Option<f64>,
-    /// The relevant lower bound: the highest rate, below every upper bound, at which the goal holds.
+    /// The relevant lower bound: the highest rate, below every upper bound, at
+    /// which the goal holds.
     pub lower: Option<f64>,
     /// The relevant upper bound: the lowest rate at which the goal fails.
     pub upper: Option<f64>,

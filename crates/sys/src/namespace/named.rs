@@ -180,8 +180,9 @@ struct SignalsHeldBack {
 
 impl SignalsHeldBack {
     fn new() -> io::Result<Self> {
-        // SAFETY: a signal set is plain data, for which all zero bytes are a valid value; sigemptyset
-        // and sigaddset write only to the set they are given, and the numbers are valid signals.
+        // SAFETY: a signal set is plain data, for which all zero bytes are a valid
+        // value; sigemptyset and sigaddset write only to the set they are given, and the
+        // numbers are valid signals.
         let (ending, mut before) = unsafe {
             let mut ending: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut ending);
@@ -207,8 +208,8 @@ impl SignalsHeldBack {
             pending
         };
         ENDING_SIGNALS.iter().any(|&signal| {
-            // SAFETY: sigismember reads two sets that are valid, and the number is a valid signal. One
-            // that was blocked before is the caller's business.
+            // SAFETY: sigismember reads two sets that are valid, and the number is a valid signal.
+            // One that was blocked before is the caller's business.
             unsafe {
                 libc::sigismember(&raw const pending, signal) == 1
                     && libc::sigismember(&raw const self.before, signal) == 0
@@ -259,7 +260,8 @@ mod tests {
             assert!(!inner.came());
             drop(inner);
             assert!(outer.came());
-            // SAFETY: takes the pending signal away, so that dropping the guard does not deliver it.
+            // SAFETY: takes the pending signal away, so that dropping the guard
+            // does not deliver it.
             unsafe {
                 let mut set: libc::sigset_t = std::mem::zeroed();
                 libc::sigemptyset(&raw mut set);

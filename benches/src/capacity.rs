@@ -1,0 +1,69 @@
+//! How much each server takes: the same search by the same generator against one after the other, in
+//! turn, so that a slow minute of the machine meets them all.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use horolog_lab::{Lab, LabConfig};
+use horolog_load::{Job, Load, LoadOptions, Observer};
+use horolog_record::{Engine, LoadResult, SearchKind, Trial};
+use horolog_stats::{LossGoal, SearchConfig};
+
+use crate::figure::{Figure, Goal};
+use crate::servers::{self, Server};
+
+/// A trial with at most one lost request in ten thousand counts as lossless.
+const LOSS: f64 = 1e-4;
+
+const SERVERS: [Server; 4] = [Server::Chronyd, Server::Sockets, Server::Xdp, Server::Reflector];
+
+struct Silent;
+
+impl Observer for Silent {
+    fn ended(&mut self, _: usize, _: &Trial) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+/// Searches for every server's capacity `rounds` times and compares them.
+pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
+    let mut runs: Vec<Vec<f64>> = vec![Vec::new(); SERVERS.len()];
+    for round in 1..=rounds {
+        for (server, runs) in SERVERS.into_iter().zip(&mut runs) {
+            let rate = capacity(server, binary)?;
+            eprintln!("round {round} of {rounds}: {}: {rate:.0}/s", server.name());
+            runs.push(rate);
+        }
+    }
+    let of = |server: Server| {
+        let position = SERVERS.iter().position(|one| *one == server).unwrap_or(0);
+        Figure::new(format!("capacity: {}", server.name()), "/s", runs[position].clone())
+    };
+    let [chronyd, sockets, xdp, reflector] = SERVERS.map(of);
+    let ratios = [
+        Figure::ratio("XDP to chronyd", &xdp, &chronyd).with(Goal::AtLeast(60.0)),
+        Figure::ratio("XDP to bare XDP reflector", &xdp, &reflector).with(Goal::AtLeast(0.85)),
+        Figure::ratio("sockets, 2 threads, to chronyd", &sockets, &chronyd)
+            .with(Goal::AtLeast(3.0)),
+    ];
+    Ok([chronyd, sockets, xdp, reflector].into_iter().chain(ratios).collect())
+}
+
+fn capacity(server: Server, binary: &Path) -> Result<f64> {
+    let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
+    let _started = servers::start(server, lab.server(), binary)?;
+    let mut config = SearchConfig::new(LossGoal::new(LOSS)?, 1e3, 20e6);
+    config.initial_duration = Duration::from_millis(100);
+    config.final_duration = Duration::from_millis(500);
+    config.duration_sum = Duration::from_millis(1500);
+    let target = format!("{}:123", lab.server().port().ipv4).parse()?;
+    let mut options = LoadOptions::new(target, Job::Search { kind: SearchKind::Ndr, config });
+    options.engine = Some(Engine::Xdp);
+    options.echo = server == Server::Reflector;
+    options.namespaces = vec![lab.server().netns.clone()];
+    let result: LoadResult = lab.client().run(|| Load::prepare(options)?.run(&mut Silent))??;
+    let search = result.search.context("the search did not end")?;
+    Ok(search.rate)
+}

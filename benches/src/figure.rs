@@ -1,0 +1,130 @@
+//! A measured figure with its goal and its doubt: every run of it, the median, and whether the median
+//! reaches what is asked.
+
+use serde::Serialize;
+
+/// What a figure has to be.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Goal {
+    /// At least so much.
+    AtLeast(f64),
+    /// Less than so much.
+    Below(f64),
+}
+
+impl Goal {
+    fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(goal) => value >= goal,
+            Self::Below(goal) => value < goal,
+        }
+    }
+}
+
+/// One figure of the benchmark.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Figure {
+    /// What was measured.
+    pub(crate) name: String,
+    /// Unit of the values; empty for a ratio.
+    pub(crate) unit: &'static str,
+    /// What it has to be, where something is asked of it.
+    pub(crate) goal: Option<Goal>,
+    /// All runs, in order.
+    pub(crate) runs: Vec<f64>,
+}
+
+impl Figure {
+    pub(crate) fn new(name: impl Into<String>, unit: &'static str, runs: Vec<f64>) -> Self {
+        Self { name: name.into(), unit, goal: None, runs }
+    }
+
+    pub(crate) fn with(self, goal: Goal) -> Self {
+        Self { goal: Some(goal), ..self }
+    }
+
+    /// The ratio of two figures that were measured in turn, run by run.
+    pub(crate) fn ratio(name: impl Into<String>, of: &Self, to: &Self) -> Self {
+        let runs = of.runs.iter().zip(&to.runs).map(|(of, to)| of / to).collect();
+        Self::new(name, "", runs)
+    }
+
+    /// The middle run; the mean of the two in the middle where they are even in number.
+    pub(crate) fn median(&self) -> f64 {
+        let mut sorted = self.runs.clone();
+        sorted.sort_by(f64::total_cmp);
+        match sorted.len() {
+            0 => f64::NAN,
+            count if count % 2 == 1 => sorted[count / 2],
+            count => f64::midpoint(sorted[count / 2 - 1], sorted[count / 2]),
+        }
+    }
+
+    /// Whether the goal is reached; true where there is none.
+    pub(crate) fn is_reached(&self) -> bool {
+        self.goal.is_none_or(|goal| goal.holds(self.median()))
+    }
+
+    /// One line for a person.
+    pub(crate) fn line(&self) -> String {
+        let goal = match self.goal {
+            None => String::new(),
+            Some(Goal::AtLeast(goal)) => format!("at least {}", short(goal)),
+            Some(Goal::Below(goal)) => format!("below {}", short(goal)),
+        };
+        let verdict = match (self.goal, self.is_reached()) {
+            (None, _) => "",
+            (_, true) => "reached",
+            (_, false) => "MISSED",
+        };
+        let runs: Vec<String> = self.runs.iter().map(|run| short(*run)).collect();
+        format!(
+            "{:<52} {:>9} {:<4} {:<14} {:<8} [{}]",
+            self.name,
+            short(self.median()),
+            self.unit,
+            goal,
+            verdict,
+            runs.join(" ")
+        )
+    }
+}
+
+/// Three significant digits, with a multiplier from a thousand on.
+fn short(value: f64) -> String {
+    let (value, multiplier) = match value.abs() {
+        size if size >= 1e6 => (value / 1e6, "M"),
+        size if size >= 1e3 => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let places = match value.abs() {
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        size if size >= 1.0 => 2,
+        _ => 4,
+    };
+    format!("{value:.places$}{multiplier}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_decides() {
+        let figure = Figure::new("rate", "/s", vec![1.0, 9.0, 5.0]);
+        assert!(figure.clone().with(Goal::AtLeast(5.0)).is_reached());
+        assert!(!figure.clone().with(Goal::Below(5.0)).is_reached());
+        let other = Figure::new("other", "/s", vec![2.0, 3.0, 2.5]);
+        assert_eq!(Figure::ratio("ratio", &figure, &other).runs, [0.5, 3.0, 2.0]);
+        assert!(Figure::new("none", "", vec![]).median().is_nan());
+    }
+
+    #[test]
+    fn short_numbers() {
+        assert_eq!(short(4_123_456.0), "4.12M");
+        assert_eq!(short(51_234.0), "51.2k");
+        assert_eq!(short(0.0123), "0.0123");
+    }
+}

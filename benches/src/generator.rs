@@ -1,0 +1,128 @@
+//! What the generator itself does: whether it sends at the planned rate and at the intended instants,
+//! how much the packet engine sends, and what a trial costs besides.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use horolog_lab::{Lab, LabConfig};
+use horolog_load::{Job, Load, LoadOptions, Observer, ramp::Ramp};
+use horolog_record::{Engine, LoadResult, Trial};
+use horolog_wire::ethernet::MacAddress;
+
+use crate::figure::{Figure, Goal};
+use crate::servers::{self, Server};
+
+/// Rates that have to be met.
+const RATES: [f64; 5] = [1e3, 10e3, 100e3, 1e6, 4e6];
+
+/// A MAC address that no host of the lab has.
+const NOBODY: MacAddress = MacAddress([0x02, 0, 0, 0, 0, 0x99]);
+
+/// Measures `rounds` times.
+pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
+    let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
+    // Frames have to go somewhere that takes them at any rate.
+    let _started = servers::start(Server::Xdp, lab.server(), binary)?;
+    let mut figures = Vec::new();
+    for rate in RATES {
+        let trials = trials(&lab, rate, rounds)?;
+        let name = format!("xdp engine at {:.0} k/s", rate / 1e3);
+        let errors = trials.iter().map(|t| 100.0 * (t.achieved_rate / rate - 1.0).abs()).collect();
+        figures.push(
+            Figure::new(format!("{name}: error of the rate"), "%", errors).with(Goal::Below(0.1)),
+        );
+        let p99 = |trial: &Trial| trial.lateness_ns.as_ref().map_or(0.0, |l| l.p99 as f64 / 1e3);
+        let lateness =
+            Figure::new(format!("{name}: lateness p99"), "us", trials.iter().map(p99).collect());
+        figures.push(match rate {
+            100e3 => lateness.with(Goal::Below(10.0)),
+            1e6 => lateness.with(Goal::Below(50.0)),
+            _ => lateness,
+        });
+    }
+    figures.push(set_up(&lab, rounds)?);
+    figures.push(packet_engine(rounds)?);
+    Ok(figures)
+}
+
+/// What the packet engine sends from one core as fast as it can. The other end of the link throws the
+/// frames away by their MAC address, so the core spends as little as can be on receiving them.
+fn packet_engine(rounds: usize) -> Result<Figure> {
+    let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
+    let mut rates = Vec::new();
+    for _ in 0..rounds {
+        let plan = Plan { mac: Some(NOBODY), threads: Some(1), ..Plan::new(Engine::Packet, 3e6) };
+        let (result, _) = plan.run(&lab)?;
+        rates.extend(result.trials.iter().map(|trial| trial.achieved_rate));
+    }
+    Ok(Figure::new("packet engine, 1 core: sent", "/s", rates).with(Goal::AtLeast(0.8e6)))
+}
+
+/// Time that a run takes besides sending, per trial.
+fn set_up(lab: &Lab, rounds: usize) -> Result<Figure> {
+    const DURATION: Duration = Duration::from_millis(50);
+    let plan = Plan { duration: DURATION, trials: 10, ..Plan::new(Engine::Xdp, 10e3) };
+    let mut runs = Vec::new();
+    for _ in 0..rounds {
+        let (result, took) = plan.run(lab)?;
+        let one = (took / result.trials.len() as u32).saturating_sub(DURATION);
+        runs.push(one.as_secs_f64() * 1e3);
+    }
+    Ok(Figure::new("xdp engine: set-up and drain of a trial", "ms", runs).with(Goal::Below(50.0)))
+}
+
+fn trials(lab: &Lab, rate: f64, rounds: usize) -> Result<Vec<Trial>> {
+    let mut trials = Vec::new();
+    for _ in 0..rounds {
+        trials.extend(Plan::new(Engine::Xdp, rate).run(lab)?.0.trials);
+    }
+    Ok(trials)
+}
+
+/// A run of trials at one rate.
+#[derive(Clone, Copy)]
+struct Plan {
+    engine: Engine,
+    rate: f64,
+    duration: Duration,
+    trials: usize,
+    threads: Option<usize>,
+    mac: Option<MacAddress>,
+}
+
+impl Plan {
+    fn new(engine: Engine, rate: f64) -> Self {
+        let duration = Duration::from_secs(1);
+        Self { engine, rate, duration, trials: 1, threads: None, mac: None }
+    }
+
+    /// Runs it and tells how long all trials took together, without what comes before the first.
+    fn run(&self, lab: &Lab) -> Result<(LoadResult, Duration)> {
+        let (min, duration) = (self.rate, self.duration);
+        // Rising so slowly that all of its trials are at the rate.
+        let ramp = Ramp { min, max: min * 1.001, multiplier: 1.0001, duration };
+        let target = format!("{}:123", lab.server().port().ipv4).parse()?;
+        let mut options = LoadOptions::new(target, Job::Ramp(ramp));
+        options.engine = Some(self.engine);
+        options.threads = self.threads;
+        options.hints.mac = self.mac;
+        let mut count = Count(self.trials);
+        lab.client().run(|| {
+            let load = Load::prepare(options)?;
+            let begun = Instant::now();
+            let result = load.run(&mut count)?;
+            Ok((result, begun.elapsed()))
+        })?
+    }
+}
+
+/// Ends a run after so many trials.
+struct Count(usize);
+
+impl Observer for Count {
+    fn ended(&mut self, index: usize, _: &Trial) -> ControlFlow<()> {
+        if index + 1 < self.0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+}

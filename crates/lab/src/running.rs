@@ -1,0 +1,140 @@
+//! A program that runs for as long as somebody wants it: it ends with the value that stands for it,
+//! and with the thread that started it, however that ends.
+
+use std::io::{self, Read};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use horolog_sys::namespace::die_with_parent;
+
+/// Between two looks at whether a program is ready.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Why a program is not of use.
+#[derive(Debug, thiserror::Error)]
+pub enum RunningError {
+    /// It could not be started, or not be looked after.
+    #[error("cannot run '{program}': {source}")]
+    System {
+        /// The program.
+        program: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// It ended before it was ready.
+    #[error("{words}")]
+    Ended {
+        /// What it said last on standard error, or that it said nothing.
+        words: String,
+    },
+    /// It was not ready in time.
+    #[error("'{program}' was not ready within {} s", patience.as_secs_f64())]
+    NotReady {
+        /// The program.
+        program: String,
+        /// How long it had.
+        patience: Duration,
+    },
+}
+
+/// A running program; dropping it kills it and waits for its end.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    program: String,
+}
+
+impl Running {
+    /// Starts a program without input and output; its standard error is kept for
+    /// [`RunningError::Ended`]. See [`die_with_parent`] about the thread to call this from.
+    pub fn start(command: &mut Command) -> Result<Self, RunningError> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        match die_with_parent(command).spawn() {
+            Ok(child) => Ok(Self { child, program }),
+            Err(source) => Err(RunningError::System { program, source }),
+        }
+    }
+
+    /// Its process identifier.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until `ready` says so and returns how long that took.
+    pub fn await_ready(
+        &mut self,
+        patience: Duration,
+        mut ready: impl FnMut() -> bool,
+    ) -> Result<Duration, RunningError> {
+        let begun = Instant::now();
+        while !ready() {
+            match self.child.try_wait() {
+                Ok(None) => {}
+                Ok(Some(_)) => return Err(RunningError::Ended { words: self.last_words() }),
+                Err(source) => {
+                    return Err(RunningError::System { program: self.program.clone(), source });
+                }
+            }
+            if begun.elapsed() > patience {
+                return Err(RunningError::NotReady { program: self.program.clone(), patience });
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(begun.elapsed())
+    }
+
+    fn last_words(&mut self) -> String {
+        let mut words = String::new();
+        if let Some(stderr) = &mut self.child.stderr {
+            // What cannot be read is not there.
+            let _ = stderr.read_to_string(&mut words);
+        }
+        match words.lines().last() {
+            Some(line) => line.to_owned(),
+            None => format!("'{}' ended without a word", self.program),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // One that has ended by itself is as well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_ends_too_early_is_quoted() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo first >&2; echo 'no such clock' >&2; exit 3"]);
+        let mut running = Running::start(&mut command).unwrap();
+        let error = running.await_ready(Duration::from_secs(10), || false).unwrap_err();
+        assert_eq!(error.to_string(), "no such clock");
+    }
+
+    #[test]
+    fn a_program_goes_with_its_value() {
+        let mut running = Running::start(Command::new("sleep").arg("1000")).unwrap();
+        let process = format!("/proc/{}", running.pid());
+        assert!(running.await_ready(Duration::from_secs(1), || true).is_ok());
+        let error = running.await_ready(Duration::from_millis(10), || false).unwrap_err();
+        assert!(matches!(error, RunningError::NotReady { .. }));
+        assert!(std::path::Path::new(&process).exists());
+        drop(running);
+        assert!(!std::path::Path::new(&process).exists());
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let error = Running::start(&mut Command::new("/nowhere/at-all")).unwrap_err();
+        assert!(error.to_string().contains("/nowhere/at-all"), "{error}");
+    }
+}

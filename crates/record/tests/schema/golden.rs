@@ -1,0 +1,120 @@
+//! The golden files, read and written again byte for byte, and whatever a result can hold found in
+//! them.
+
+use std::collections::BTreeSet;
+
+use horolog_record::{Candidate, DEMO_SCHEMA, DemoResult, LOAD_SCHEMA, LoadResult, Severity};
+use proptest::prelude::*;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::strategies::{demo_result, load_result};
+
+const LOAD: &str = include_str!("load.json");
+const DEMO: &str = include_str!("demo.json");
+
+fn read<T: DeserializeOwned>(text: &str) -> T {
+    serde_json::from_str(text).unwrap()
+}
+
+fn written(result: &impl Serialize) -> String {
+    format!("{}\n", serde_json::to_string_pretty(result).unwrap())
+}
+
+/// The names in a result, each with those that lead to it: `trials.rtt_ns.p50`. What is chosen from
+/// a list of names counts as one: `engine=xdp`.
+fn names(value: &Value) -> BTreeSet<String> {
+    const CHOSEN: [&str; 8] =
+        ["schema", "mode", "engine", "spacing", "kind", "end", "code", "severity"];
+    let mut names = BTreeSet::new();
+    let mut open = vec![(String::new(), value)];
+    while let Some((path, value)) = open.pop() {
+        match value {
+            Value::Object(fields) => {
+                open.extend(fields.iter().map(|(name, field)| (format!("{path}.{name}"), field)));
+            }
+            Value::Array(items) => open.extend(items.iter().map(|item| (path.clone(), item))),
+            Value::String(choice) if CHOSEN.iter().any(|end| path.ends_with(&format!(".{end}"))) => {
+                names.insert(format!("{path}={choice}"));
+            }
+            _ => {}
+        }
+        names.insert(path);
+    }
+    names
+}
+
+/// Puts a field that nobody knows into every object whose fields are named by the schema.
+fn with_unknown_fields(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in &mut *fields {
+                if name != "invalid" && name != "lost_at" {
+                    with_unknown_fields(field);
+                }
+            }
+            fields.insert("from_a_later_version".to_owned(), json!({ "any": ["thing", 1, null] }));
+        }
+        Value::Array(items) => items.iter_mut().for_each(with_unknown_fields),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_files_are_written_as_they_were_read() {
+    assert_eq!(written(&read::<LoadResult>(LOAD)), LOAD);
+    assert_eq!(written(&read::<DemoResult>(DEMO)), DEMO);
+    assert_eq!(read::<LoadResult>(LOAD).schema, LOAD_SCHEMA);
+    assert_eq!(read::<DemoResult>(DEMO).schema, DEMO_SCHEMA);
+}
+
+#[test]
+fn the_values_stand_where_their_names_say() {
+    let result: LoadResult = read(LOAD);
+    let trial = &result.trials[0];
+    assert_eq!((trial.clients, trial.sent, trial.received), (16_384, 1_000_000, 999_900));
+    assert_eq!((trial.lost, trial.duplicate, trial.late), (100, 3, 2));
+    let rtt = trial.rtt_ns.as_ref().unwrap();
+    assert_eq!((rtt.min, rtt.p50, rtt.p90, rtt.p99), (1_500, 3_600, 7_000, 37_000));
+    assert_eq!((rtt.p99_9, rtt.p99_99, rtt.max), (90_000, 95_000, 96_500));
+    let search = result.search.unwrap();
+    assert_eq!((search.lower, search.upper), (Some(3_980_000.5), Some(4_010_000.25)));
+    assert_eq!((result.findings[0].severity, result.findings[0].trial), (Severity::Note, None));
+}
+
+#[test]
+fn fields_that_are_not_known_are_ignored() {
+    let mut file: Value = read(LOAD);
+    with_unknown_fields(&mut file);
+    assert_eq!(serde_json::from_value::<LoadResult>(file).unwrap(), read(LOAD));
+    let mut file: Value = read(DEMO);
+    with_unknown_fields(&mut file);
+    assert_eq!(serde_json::from_value::<DemoResult>(file).unwrap(), read(DEMO));
+}
+
+proptest! {
+    /// A field or a name that is new is put into the golden files, and stays from then on.
+    #[test]
+    fn every_name_that_can_be_written_is_in_the_files(load in load_result(), demo in demo_result()) {
+        let missing = |result: &Value, file: &str| -> Vec<String> {
+            names(result).difference(&names(&read(file))).cloned().collect()
+        };
+        let load = serde_json::to_value(load).unwrap();
+        prop_assert_eq!(missing(&load, LOAD), Vec::<String>::new());
+        // The load results inside are judged by their own file.
+        let load: LoadResult = read::<DemoResult>(DEMO).candidates.remove(0).load;
+        let candidates = demo
+            .candidates
+            .into_iter()
+            .map(|candidate| Candidate { load: load.clone(), ..candidate })
+            .collect();
+        let demo = serde_json::to_value(DemoResult { candidates, ..demo }).unwrap();
+        let new: Vec<_> = missing(&demo, DEMO)
+            .into_iter()
+            // One list of findings in the files that has all kinds of them is enough.
+            .filter(|name| !name.starts_with(".findings.code="))
+            .collect();
+        prop_assert_eq!(new, Vec::<String>::new());
+    }
+}

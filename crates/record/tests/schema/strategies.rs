@@ -1,0 +1,204 @@
+//! Any result that the types allow, for tests over all of them. Numbers are finite, as JSON's are.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use horolog_record::{
+    Candidate, Code, DEMO_SCHEMA, DemoResult, Distribution, Engine, Finding, Host, InvalidReason,
+    LOAD_SCHEMA, LoadResult, Mode, Place, Responses, SearchEnd, SearchKind, SearchResult, Severity,
+    Spacing, Target, Trial,
+};
+use proptest::collection::{btree_map, vec};
+use proptest::num::f64::{NEGATIVE, NORMAL, POSITIVE, SUBNORMAL, ZERO};
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+pub(crate) fn load_result() -> impl Strategy<Value = LoadResult> {
+    let facts = (any::<String>(), vec(any::<String>(), 0..3), host(), target());
+    let settings = (mode(), engine(), any::<usize>(), spacing(), any::<u64>());
+    let outcome = (vec(trial(), 0..3), option::of(search()), vec(finding(), 0..3));
+    (facts, settings, outcome).prop_map(|(facts, settings, outcome)| {
+        let (started, command, host, target) = facts;
+        let (mode, engine, threads, spacing, reply_timeout_ns) = settings;
+        let (trials, search, findings) = outcome;
+        LoadResult {
+            schema: LOAD_SCHEMA.to_owned(),
+            started,
+            command,
+            host,
+            target,
+            mode,
+            engine,
+            threads,
+            spacing,
+            reply_timeout_ns,
+            trials,
+            search,
+            findings,
+        }
+    })
+}
+
+pub(crate) fn demo_result() -> impl Strategy<Value = DemoResult> {
+    let candidate = (any::<String>(), vec(any::<String>(), 0..3), load_result())
+        .prop_map(|(label, server_command, load)| Candidate { label, server_command, load });
+    let command = vec(any::<String>(), 0..3);
+    (any::<String>(), command, host(), vec(candidate, 0..3), vec(finding(), 0..3)).prop_map(
+        |(started, command, host, candidates, findings)| DemoResult {
+            schema: DEMO_SCHEMA.to_owned(),
+            started,
+            command,
+            host,
+            candidates,
+            findings,
+        },
+    )
+}
+
+pub(crate) fn trial() -> impl Strategy<Value = Trial> {
+    let rates = (number(), number(), number());
+    let counts: [_; 7] = std::array::from_fn(|_| any::<u64>());
+    let distributions: [_; 3] = std::array::from_fn(|_| option::of(distribution()));
+    let maps = (counted(InvalidReason::ALL.to_vec()), counted(places()));
+    (rates, counts, maps, distributions).prop_map(|(rates, counts, maps, distributions)| {
+        let (offered_rate, achieved_rate, duration_s) = rates;
+        let [clients, sent, received, lost, duplicate, late, basic] = counts;
+        let (invalid, lost_at) = maps;
+        let [rtt_ns, response_time_ns, lateness_ns] = distributions;
+        Trial {
+            offered_rate,
+            achieved_rate,
+            duration_s,
+            clients,
+            sent,
+            received,
+            lost,
+            duplicate,
+            late,
+            invalid,
+            responses: Responses { basic },
+            rtt_ns,
+            response_time_ns,
+            lateness_ns,
+            lost_at,
+        }
+    })
+}
+
+fn distribution() -> impl Strategy<Value = Distribution> {
+    let numbers: [_; 8] = std::array::from_fn(|_| any::<u64>());
+    (numbers, number(), number(), any::<String>()).prop_map(|(numbers, mean, stddev, histogram)| {
+        let [count, min, p50, p90, p99, p99_9, p99_99, max] = numbers;
+        Distribution { count, min, mean, stddev, p50, p90, p99, p99_9, p99_99, max, histogram }
+    })
+}
+
+fn counted<K: Ord + Clone + std::fmt::Debug + 'static>(
+    keys: Vec<K>,
+) -> impl Strategy<Value = BTreeMap<K, u64>> {
+    let most = keys.len();
+    btree_map(select(keys), any::<u64>(), 0..=most)
+}
+
+fn search() -> impl Strategy<Value = SearchResult> {
+    let bounds = (option::of(number()), option::of(number()));
+    (select(vec![SearchKind::Ndr, SearchKind::Pdr]), number(), number(), bounds, number(), end())
+        .prop_map(|(kind, goal_loss_ratio, rate, (lower, upper), loss_ratio, end)| SearchResult {
+            kind,
+            goal_loss_ratio,
+            rate,
+            lower,
+            upper,
+            loss_ratio,
+            end,
+        })
+}
+
+fn finding() -> impl Strategy<Value = Finding> {
+    let severity = select(vec![Severity::Note, Severity::Warning, Severity::Error]);
+    (code(), severity, any::<String>(), any::<String>(), option::of(any::<usize>())).prop_map(
+        |(code, severity, message, advice, trial)| Finding {
+            code,
+            severity,
+            message,
+            advice,
+            trial,
+        },
+    )
+}
+
+fn host() -> impl Strategy<Value = Host> {
+    let texts: [_; 4] = std::array::from_fn(|_| option::of(any::<String>()));
+    (texts, any::<usize>(), option::of(any::<bool>())).prop_map(|(texts, cores, virtualised)| {
+        let [kernel, cpu, clocksource, governor] = texts;
+        Host { kernel, cpu, cores, clocksource, governor, virtualised }
+    })
+}
+
+fn target() -> impl Strategy<Value = Target> {
+    let texts: [_; 4] = std::array::from_fn(|_| option::of(any::<String>()));
+    (any::<IpAddr>(), any::<u16>(), texts).prop_map(|(address, port, texts)| {
+        let [name, interface, mac, source_network] = texts;
+        Target { address, port, name, interface, mac, source_network }
+    })
+}
+
+fn number() -> impl Strategy<Value = f64> {
+    POSITIVE | NEGATIVE | NORMAL | SUBNORMAL | ZERO
+}
+
+fn mode() -> impl Strategy<Value = Mode> {
+    select(vec![Mode::NtpBasic, Mode::Echo])
+}
+
+fn engine() -> impl Strategy<Value = Engine> {
+    select(vec![Engine::Udp, Engine::Packet, Engine::Xdp])
+}
+
+fn spacing() -> impl Strategy<Value = Spacing> {
+    select(vec![Spacing::Constant, Spacing::Exponential])
+}
+
+fn end() -> impl Strategy<Value = SearchEnd> {
+    select(vec![
+        SearchEnd::Converged,
+        SearchEnd::CappedAtMax,
+        SearchEnd::BelowMin,
+        SearchEnd::GeneratorLimit,
+        SearchEnd::BudgetSpent,
+    ])
+}
+
+fn places() -> Vec<Place> {
+    vec![
+        Place::Generator,
+        Place::OwnRing,
+        Place::Link,
+        Place::Interface,
+        Place::Socket,
+        Place::Server,
+        Place::Unknown,
+    ]
+}
+
+fn code() -> impl Strategy<Value = Code> {
+    select(vec![
+        Code::GeneratorBehind,
+        Code::GeneratorLimit,
+        Code::RequestsLate,
+        Code::ReceiveRingOverflow,
+        Code::SharedMachine,
+        Code::ClockUnsynchronised,
+        Code::ServerUnsynchronised,
+        Code::FrequencyMoved,
+        Code::NoReplies,
+        Code::InvalidReplies,
+        Code::DuplicateReplies,
+        Code::LossUnexplained,
+        Code::FewSamples,
+        Code::Noisy,
+        Code::SearchUnfinished,
+        Code::EngineFallback,
+    ])
+}
