@@ -1,5 +1,5 @@
-//! How much each server takes: the same search by the same generator against one after the other, in
-//! turn, so that a slow minute of the machine meets them all.
+//! How much each server takes: the same search by the same generator against one after the other,
+//! in turn, so that a slow minute of the machine meets them all.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use horolog_lab::{Lab, LabConfig};
+use horolog_load::ramp::Ramp;
 use horolog_load::{Job, Load, LoadOptions, Observer};
 use horolog_record::{Engine, LoadResult, SearchKind, Trial};
 use horolog_stats::{LossGoal, SearchConfig};
@@ -51,19 +52,46 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     Ok([chronyd, sockets, xdp, reflector].into_iter().chain(ratios).collect())
 }
 
+/// What XDP and the bare reflector turn around when they are flooded, in turn. It takes less than a
+/// search, and shows what a packet costs.
+pub(crate) fn flood(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
+    let (mut xdp, mut reflector) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        xdp.push(flooded(Server::Xdp, binary)?);
+        reflector.push(flooded(Server::Reflector, binary)?);
+    }
+    let figure = |name: &str, runs| Figure::new(format!("flooded: {name}"), "/s", runs);
+    let xdp = figure(Server::Xdp.name(), xdp);
+    let reflector = figure(Server::Reflector.name(), reflector);
+    let ratio = Figure::ratio("flooded: XDP to bare XDP reflector", &xdp, &reflector);
+    Ok(vec![xdp, reflector, ratio])
+}
+
 fn capacity(server: Server, binary: &Path) -> Result<f64> {
-    let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
-    let _started = servers::start(server, lab.server(), binary)?;
     let mut config = SearchConfig::new(LossGoal::new(LOSS)?, 1e3, 20e6);
-    config.initial_duration = Duration::from_millis(100);
     config.final_duration = Duration::from_millis(500);
     config.duration_sum = Duration::from_millis(1500);
+    let result = load(server, binary, Job::Search { kind: SearchKind::Ndr, config })?;
+    let search = result.search.context("the search did not end")?;
+    Ok(search.rate)
+}
+
+fn flooded(server: Server, binary: &Path) -> Result<f64> {
+    // More than any processor sends, so that the generator never waits.
+    let (min, duration) = (20e6, Duration::from_millis(500));
+    let ramp = Ramp { min, max: min, multiplier: 2.0, duration };
+    let result = load(server, binary, Job::Ramp(ramp))?;
+    let trial = result.trials.first().context("there was no trial")?;
+    Ok(trial.achieved_rate * (1.0 - trial.loss_ratio()))
+}
+
+fn load(server: Server, binary: &Path, job: Job) -> Result<LoadResult> {
+    let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
+    let _started = servers::start(server, lab.server(), binary)?;
     let target = format!("{}:123", lab.server().port().ipv4).parse()?;
-    let mut options = LoadOptions::new(target, Job::Search { kind: SearchKind::Ndr, config });
+    let mut options = LoadOptions::new(target, job);
     options.engine = Some(Engine::Xdp);
     options.echo = server == Server::Reflector;
     options.namespaces = vec![lab.server().netns.clone()];
-    let result: LoadResult = lab.client().run(|| Load::prepare(options)?.run(&mut Silent))??;
-    let search = result.search.context("the search did not end")?;
-    Ok(search.rate)
+    Ok(lab.client().run(|| Load::prepare(options)?.run(&mut Silent))??)
 }

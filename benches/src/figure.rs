@@ -1,5 +1,5 @@
-//! A measured figure with its goal and its doubt: every run of it, the median, and whether the median
-//! reaches what is asked.
+//! A measured figure with its goal and its doubt: every run of it, the median, and whether the
+//! median reaches what is asked.
 
 use serde::Serialize;
 

@@ -1,5 +1,5 @@
-//! What the generator itself does: whether it sends at the planned rate and at the intended instants,
-//! how much the packet engine sends, and what a trial costs besides.
+//! What the generator itself does: whether it sends at the planned rate and at the intended
+//! instants, how much the packet engine sends, and what a trial costs besides.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -47,8 +47,8 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// What the packet engine sends from one core as fast as it can. The other end of the link throws the
-/// frames away by their MAC address, so the core spends as little as can be on receiving them.
+/// What the packet engine sends from one core as fast as it can. The other end of the link throws
+/// the frames away by their MAC address, so the core spends as little as can be on receiving them.
 fn packet_engine(rounds: usize) -> Result<Figure> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     let mut rates = Vec::new();

@@ -1,8 +1,8 @@
-//! The benchmark: what is promised, measured in private hosts against peers in the same run, alternating,
-//! with medians of several runs. It says what was reached and what was missed, and fails only when it
-//! could not measure: a figure depends on the machine, so no test asserts it.
+//! The benchmark: what is promised, measured in private hosts against peers in the same run,
+//! alternating, with medians of several runs. It says what was reached and what was missed, and
+//! fails only when it could not measure: a figure depends on the machine, so no test asserts it.
 //!
-//! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generator] [footprint]`.
+//! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generator] [footprint] [flood]`.
 
 mod capacity;
 mod figure;
@@ -33,7 +33,7 @@ struct Options {
     parts: Vec<String>,
 }
 
-const PARTS: [&str; 3] = ["footprint", "generator", "capacity"];
+const PARTS: [&str; 4] = ["footprint", "generator", "flood", "capacity"];
 
 impl Options {
     fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self> {
@@ -75,6 +75,7 @@ fn main() -> Result<()> {
         figures.extend(match part.as_str() {
             "footprint" => footprint::measure(&binary, options.rounds)?,
             "generator" => generator::measure(&binary, options.rounds)?,
+            "flood" => capacity::flood(&binary, options.rounds)?,
             _ => capacity::measure(&binary, options.rounds)?,
         });
     }

@@ -1,5 +1,5 @@
-//! The `horolog` binary: flags become resolved options, and options one call into the crate that does
-//! the work. Results go to stdout, progress and complaints to stderr.
+//! The `horolog` binary: flags become resolved options, and options one call into the crate that
+//! does the work. Results go to stdout, progress and complaints to stderr.
 
 mod commands;
 mod failure;

@@ -1,5 +1,5 @@
-//! How values are written on the command line: rates, times and reference identifiers, each with its
-//! units. Pure.
+//! How values are written on the command line: rates, times and reference identifiers, each with
+//! its units. Pure.
 
 use std::time::Duration;
 

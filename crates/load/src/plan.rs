@@ -19,7 +19,7 @@ pub struct RunPlan {
     pub route: Route,
     /// NTP version of the requests, 1 to 4.
     pub version: u8,
-    /// Sending threads, at least 1.
+    /// Sending threads, at least 1; the in-kernel engine uses as many of them as a rate takes.
     pub lanes: usize,
     /// The core of each lane in turn; empty where threads are not to be pinned.
     pub cores: Vec<usize>,
@@ -36,15 +36,20 @@ pub struct RunPlan {
 }
 
 impl RunPlan {
-    /// The clients of lane `lane` in a trial with `clients` of them, each with `run` requests in a
-    /// row.
+    /// The clients of lane `lane` of `lanes` in a trial with `clients` of them, each with `run`
+    /// requests in a row.
     #[must_use]
-    pub fn lane_clients(&self, clients: u32, lane: usize, run: u32) -> LaneClients {
+    pub fn lane_clients(
+        &self,
+        clients: u32,
+        (lane, lanes): (usize, usize),
+        run: u32,
+    ) -> LaneClients {
         match self.network {
             Some(network) if self.random_sources => {
                 LaneClients::random(network.room(), self.token.key())
             }
-            _ => LaneClients::in_turn(clients, lane, self.lanes, run),
+            _ => LaneClients::in_turn(clients, lane, lanes, run),
         }
     }
 

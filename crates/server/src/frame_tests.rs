@@ -221,6 +221,15 @@ fn what_decide_ignores_passes() {
     }
 }
 
+#[test]
+fn version_1_without_a_mode_passes() {
+    let mut payload = ntp_request();
+    payload[0] = 1 << 3;
+    assert_eq!(judge(&build(&ipv4_request(), &payload)), FrameVerdict::Pass);
+    payload[0] |= Mode::Client as u8;
+    reply_to(&build(&ipv4_request(), &payload));
+}
+
 fn any_request() -> impl Strategy<Value = Vec<u8>> {
     let payload = proptest::collection::vec(any::<u8>(), HEADER_LEN);
     (any::<bool>(), any::<Option<u16>>(), any::<u16>(), 1u8..=4, payload).prop_map(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Lets everything pass. A virtual link takes frames from XDP only when its other end runs a program,
- * and the in-kernel generator is quick to call only when its program has been attached once.
+ * Lets everything pass. On a virtual link, XDP_TX at one end reaches the other only if that runs a
+ * program, too.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

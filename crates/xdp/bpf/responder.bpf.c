@@ -62,8 +62,8 @@ static __always_inline int pass(struct responder_state *own, enum passed_reason 
 }
 
 /*
- * Whether requests to this address and port are answered here. Nearly all of them go to the same one,
- * so the last that was found is remembered; looking it up costs more than the whole reply.
+ * Whether requests to this address and port are answered here. Nearly all of them go to the same
+ * one, so the last that was found is remembered; looking it up costs more than the whole reply.
  */
 static __always_inline bool is_listening(struct responder_state *own, const struct clock_page *page,
 					 const __be32 *address, bool ipv6, __be16 port)
@@ -106,9 +106,9 @@ static __always_inline bool is_client_request(const struct ntp *ntp)
  * Turns the request's NTP header into the reply's and returns the sum of its words, or 0 when there
  * is no time to serve. The words are summed as they are written, each once.
  *
- * The clock is read once, and the reading stands for receipt and transmission alike. Between the two
- * lie some 50 ns, less than either is known to: the frame came in before the driver's poll began and
- * leaves when it ends. A second reading would take as long again as all the rest of the reply.
+ * The clock is read once, and the reading stands for receipt and transmission alike. Between the
+ * two lie some 50 ns, less than either is known to: the frame came in before the driver's poll began
+ * and leaves when it ends. A second reading would take longer than all the rest of the reply.
  */
 static __always_inline __u64 answer(struct ntp *ntp, const struct clock_page *page)
 {
@@ -157,7 +157,7 @@ static __always_inline void swap_link(void *data, const struct request *request)
 		*(struct vlan *)(ethernet + 1) = request->tag;
 }
 
-/* The UDP header of the reply; `sum` is that of the pseudo-header's addresses and of the payload. */
+/* The UDP header of the reply; `sum` is that of the pseudo-header's addresses and the payload. */
 static __always_inline void answer_udp(struct udp *udp, const struct request *request, __u64 sum)
 {
 	sum += bpf_htons(PROTOCOL_UDP);
@@ -407,8 +407,8 @@ int respond(struct xdp_md *ctx)
 
 /*
  * The same, with a redirect to the interface that the request came in by instead of XDP_TX. On a
- * virtual link (veth), XDP_TX puts the reply into the other end's ring, but wakes that end only if it
- * runs an XDP program itself; a redirect wakes it whenever it can take frames.
+ * virtual link (veth), XDP_TX puts the reply into the other end's ring, but wakes that end only if
+ * it runs an XDP program itself; a redirect wakes it whenever it can take frames.
  */
 SEC("xdp")
 int respond_by_redirect(struct xdp_md *ctx)

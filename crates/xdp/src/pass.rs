@@ -1,5 +1,5 @@
-//! A program that lets every frame pass. A virtual link takes frames from XDP only when its other
-//! end runs one.
+//! A program that lets every frame pass. On a virtual link, `XDP_TX` at one end reaches the other only
+//! if that runs a program, too.
 
 use crate::XdpError;
 use crate::attach::{AttachMode, Attachment, Interface};

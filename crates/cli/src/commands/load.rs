@@ -38,8 +38,8 @@ enum ModeArgs {
 /// Send NTP client requests (basic mode) at rising rates, or search for the highest rate that the
 /// server answers without loss.
 ///
-/// Latency is counted from the intended send instant. Engines with simulated clients need a route on
-/// the server for the clients' network that leads back to this machine; they drop the replies
+/// Latency is counted from the intended send instant. Engines with simulated clients need a route
+/// on the server for the clients' network that leads back to this machine; they drop the replies
 /// themselves.
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]

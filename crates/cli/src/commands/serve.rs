@@ -21,8 +21,8 @@ const TICK: Duration = Duration::from_millis(500);
 
 /// Serve time to NTP clients.
 ///
-/// Serves the clock of this machine, which another daemon keeps right. While the kernel says that its
-/// clock is not synchronised, replies say so too (leap 3, stratum 16), unless --local is given.
+/// Serves the clock of this machine, which another daemon keeps right. While the kernel says that
+/// its clock is not synchronised, replies say so too (leap 3, stratum 16), unless --local is given.
 ///
 /// SIGTERM and SIGINT end it within a second; SIGUSR1 prints its counters.
 #[derive(Args, Debug)]
@@ -30,8 +30,8 @@ pub(crate) struct ServeArgs {
     /// Address and port to answer at; can be given more than once [default: 0.0.0.0:123 [::]:123].
     #[arg(short, long, value_name = "ADDR:PORT")]
     listen: Vec<SocketAddr>,
-    /// Interface to answer on in XDP; can be given more than once [default: all that have an address
-    /// listened on].
+    /// Interface to answer on in XDP; can be given more than once [default: all that have an
+    /// address listened on].
     #[arg(short, long, value_name = "IF")]
     interface: Vec<String>,
     /// What answers: XDP and sockets for the rest, sockets only, or the best that can be had.
@@ -41,15 +41,15 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     xdp_generic: bool,
     /// How replies made in XDP leave: by transmission (XDP_TX), the fastest, but on a virtual link
-    /// (veth) only if its other end runs an XDP program too, or by redirect. Auto redirects on virtual
-    /// links.
+    /// (veth) only if its other end runs an XDP program too, or by redirect. Auto redirects on
+    /// virtual links.
     #[arg(long, value_enum, default_value_t = XdpReplyArg::Auto)]
     xdp_reply: XdpReplyArg,
     /// Threads of the socket engine for each address [default: one for each core].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// How the threads share the work: each its own socket and batches, or all one socket with a lock
-    /// around receiving and another around sending, one packet at a time.
+    /// How the threads share the work: each its own socket and batches, or all one socket with a
+    /// lock around receiving and another around sending, one packet at a time.
     #[arg(long, value_enum, default_value_t = DispatchArg::PerThread)]
     dispatch: DispatchArg,
     /// Serve the system clock as it is, as if it were right.

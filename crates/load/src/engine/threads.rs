@@ -44,7 +44,7 @@ pub(crate) fn run<P: Port>(
         let timeout = Span::from_ns(plan.reply_timeout.as_nanos() as i64);
         let account = Account::open(&AccountPlan {
             expected: Expected { token: plan.token, version: plan.version },
-            clients: plan.lane_clients(trial.clients, index, run),
+            clients: plan.lane_clients(trial.clients, (index, count), run),
             start,
             timeout,
             rate: trial.rate / count as f64,

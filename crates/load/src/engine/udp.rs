@@ -166,7 +166,7 @@ impl UdpEngine {
     /// Gives each lane a socket for each of its clients.
     fn prepare(&mut self, clients: u32) -> Result<(), EngineError> {
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            let block = self.plan.lane_clients(clients, index, BATCH as u32);
+            let block = self.plan.lane_clients(clients, (index, self.plan.lanes), BATCH as u32);
             lane.port.first = block.first();
             while lane.port.sockets.len() < block.count() as usize {
                 let opened = UdpDevice::connect(self.plan.target, &self.options);

@@ -22,6 +22,7 @@ use horolog_xdp::{
 use super::packet::frame_plans;
 use super::{Engine, EngineError, unfit};
 use crate::account::TrialCounts;
+use crate::clients::LaneClients;
 use crate::plan::{RunPlan, TrialPlan};
 use crate::request::{FramePlan, FrameTemplate};
 use crate::schedule::{self, FRACTION_BITS};
@@ -32,6 +33,10 @@ const LEAD: Span = Span::from_ms(5);
 
 /// How long after the end of the schedule a sender that fell behind may go on.
 const GRACE: Span = Span::from_ms(100);
+
+/// The rate from which on a lane gets a second one's help: a lane that also receives its replies
+/// keeps its schedule well beyond.
+const LANE_RATE: f64 = 1e6;
 
 /// Between two looks at whether a lane has ended, or whether replies still come.
 const LOOK: Duration = Duration::from_millis(1);
@@ -85,9 +90,17 @@ impl XdpEngine {
         Ok(Self { generator, plan: plan.clone(), sequences: vec![0; plan.lanes] })
     }
 
+    /// The cores of a trial's lanes: as many as the rate takes, so that the others are left to a
+    /// server on the same machine.
+    fn cores(&self, trial: &TrialPlan) -> &[usize] {
+        let lanes = (trial.rate / LANE_RATE).ceil() as usize;
+        &self.plan.cores[..lanes.clamp(1, self.plan.lanes)]
+    }
+
     /// Divides clients and schedule over the lanes; all begin at `start`.
     fn prepare(&self, trial: &TrialPlan, start: Timestamp<Monotonic>) -> Result<(), EngineError> {
-        let lanes = self.plan.lanes;
+        let cores = self.cores(trial);
+        let lanes = cores.len();
         let rate_error =
             || EngineError::Rate { rate: trial.rate, duration_s: trial.duration.as_secs_f64() };
         let interval = schedule::interval(trial.rate, lanes).ok_or_else(rate_error)?;
@@ -96,6 +109,7 @@ impl XdpEngine {
             .and_then(|ns| ns.checked_mul(1 << FRACTION_BITS))
             .ok_or_else(rate_error)?;
         let random = self.plan.network.filter(|_| self.plan.random_sources);
+        let give_up = start + Span::from_ns(trial.duration.as_nanos() as i64) + GRACE;
         self.generator.clear();
         self.generator.set_trial(&TrialSettings {
             start_ns: start.as_ns() as u64,
@@ -105,39 +119,44 @@ impl XdpEngine {
             random_room: random.map_or(0, |network| network.room()),
             exponential: trial.spacing == Spacing::Exponential,
         });
-        for (number, sequence) in self.sequences.iter().enumerate() {
-            let clients = self.plan.lane_clients(trial.clients, number, 1);
-            let wrap = clients.wrap();
-            // A lane begins with a fresh word of 64 in the books of answered requests.
-            let sequence = match sequence.next_multiple_of(64) {
-                sequence if sequence < wrap => sequence,
-                _ => 0,
-            };
+        for (number, &core) in cores.iter().enumerate() {
             let lane = Lane {
                 start_ns: start.as_ns() as u64,
                 next: interval / lanes as u64 * number as u64,
                 interval,
                 end,
-                give_up_ns: (start + Span::from_ns(trial.duration.as_nanos() as i64) + GRACE)
-                    .as_ns() as u64,
+                give_up_ns: give_up.as_ns() as u64,
                 number: number as u32,
-                sequence,
-                sequence_end: wrap,
-                client: sequence % clients.count(),
-                clients: clients.count(),
-                client_base: clients.first(),
-                active: 1,
-                ..Lane::default()
+                ..self.turn(self.plan.lane_clients(trial.clients, (number, lanes), 1), number)
             };
-            self.generator.set_lane(self.plan.cores[number] as u32, &lane);
+            self.generator.set_lane(core as u32, &lane);
         }
         Ok(())
     }
 
+    /// Where a lane goes on with its clients.
+    fn turn(&self, clients: LaneClients, number: usize) -> Lane {
+        let wrap = clients.wrap();
+        // A lane begins with a fresh word of 64 in the books of answered requests.
+        let sequence = match self.sequences[number].next_multiple_of(64) {
+            sequence if sequence < wrap => sequence,
+            _ => 0,
+        };
+        Lane {
+            sequence,
+            sequence_end: wrap,
+            client: sequence % clients.count(),
+            clients: clients.count(),
+            client_base: clients.first(),
+            active: 1,
+            ..Lane::default()
+        }
+    }
+
     /// Sends on all lanes at once until their schedules have ended.
-    fn send(&self, batch: u32) -> Result<(), EngineError> {
+    fn send(&self, cores: &[usize], batch: u32) -> Result<(), EngineError> {
         thread::scope(|scope| {
-            let senders: Vec<_> = self.plan.cores[..self.plan.lanes]
+            let senders: Vec<_> = cores
                 .iter()
                 .map(|&core| {
                     let (handle, thread) = mpsc::channel();
@@ -187,11 +206,11 @@ impl XdpEngine {
     }
 
     /// Adds up what all processors counted.
-    fn collect(&mut self) -> TrialCounts {
+    fn collect(&mut self, cores: &[usize]) -> TrialCounts {
         let mut counts = TrialCounts::default();
-        for (number, &core) in self.plan.cores[..self.plan.lanes].iter().enumerate() {
+        for (&core, sequence) in cores.iter().zip(&mut self.sequences) {
             let lane = self.generator.lane(core as u32);
-            self.sequences[number] = lane.sequence;
+            *sequence = lane.sequence;
             let left = lane.end.saturating_sub(lane.next).div_ceil(lane.interval.max(1));
             let instant = |ns: u64| (lane.sent > 0).then(|| Timestamp::from_ns(ns as i64));
             counts.merge(&TrialCounts {
@@ -226,13 +245,11 @@ impl Engine for XdpEngine {
     }
 
     fn trial(&mut self, trial: &TrialPlan) -> Result<TrialCounts, EngineError> {
+        let cores = self.cores(trial).to_vec();
         self.prepare(trial, MonotonicClock.now() + LEAD)?;
-        self.send(batch(trial.rate / self.plan.lanes as f64))?;
-        let sent = (0..self.plan.lanes)
-            .map(|lane| self.generator.lane(self.plan.cores[lane] as u32).sent)
-            .sum();
-        self.drain(sent);
-        Ok(self.collect())
+        self.send(&cores, batch(trial.rate / cores.len() as f64))?;
+        self.drain(cores.iter().map(|&core| self.generator.lane(core as u32).sent).sum());
+        Ok(self.collect(&cores))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use horolog_record::{Candidate, DEMO_SCHEMA, DemoResult, LOAD_SCHEMA, LoadResult, Severity};
+use horolog_record::{DEMO_SCHEMA, DemoResult, LOAD_SCHEMA, LoadResult, Severity};
 use proptest::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,11 +22,8 @@ fn written(result: &impl Serialize) -> String {
     format!("{}\n", serde_json::to_string_pretty(result).unwrap())
 }
 
-/// The names in a result, each with those that lead to it: `trials.rtt_ns.p50`. What is chosen from
-/// a list of names counts as one: `engine=xdp`.
+/// The names in a result, each behind those that lead to it: `.trials.rtt_ns.p50`.
 fn names(value: &Value) -> BTreeSet<String> {
-    const CHOSEN: [&str; 8] =
-        ["schema", "mode", "engine", "spacing", "kind", "end", "code", "severity"];
     let mut names = BTreeSet::new();
     let mut open = vec![(String::new(), value)];
     while let Some((path, value)) = open.pop() {
@@ -35,9 +32,6 @@ fn names(value: &Value) -> BTreeSet<String> {
                 open.extend(fields.iter().map(|(name, field)| (format!("{path}.{name}"), field)));
             }
             Value::Array(items) => open.extend(items.iter().map(|item| (path.clone(), item))),
-            Value::String(choice) if CHOSEN.iter().any(|end| path.ends_with(&format!(".{end}"))) => {
-                names.insert(format!("{path}={choice}"));
-            }
             _ => {}
         }
         names.insert(path);
@@ -75,9 +69,12 @@ fn the_values_stand_where_their_names_say() {
     let trial = &result.trials[0];
     assert_eq!((trial.clients, trial.sent, trial.received), (16_384, 1_000_000, 999_900));
     assert_eq!((trial.lost, trial.duplicate, trial.late), (100, 3, 2));
+    assert_eq!((trial.loss_ratio(), trial.invalid_total()), (0.0001, 36));
+    let silent = &result.trials[1];
+    assert_eq!((silent.loss_ratio(), silent.invalid_total()), (0.0, 0));
     let rtt = trial.rtt_ns.as_ref().unwrap();
-    assert_eq!((rtt.min, rtt.p50, rtt.p90, rtt.p99), (1_500, 3_600, 7_000, 37_000));
-    assert_eq!((rtt.p99_9, rtt.p99_99, rtt.max), (90_000, 95_000, 96_500));
+    assert_eq!((rtt.min, rtt.p50, rtt.p90, rtt.p99), (1_500, 3_615, 7_007, 37_119));
+    assert_eq!((rtt.p99_9, rtt.p99_99, rtt.max), (90_111, 95_231, 96_500));
     let search = result.search.unwrap();
     assert_eq!((search.lower, search.upper), (Some(3_980_000.5), Some(4_010_000.25)));
     assert_eq!((result.findings[0].severity, result.findings[0].trial), (Severity::Note, None));
@@ -93,28 +90,19 @@ fn fields_that_are_not_known_are_ignored() {
     assert_eq!(serde_json::from_value::<DemoResult>(file).unwrap(), read(DEMO));
 }
 
+/// The names in a result that the file does not have.
+fn new_names(result: &impl Serialize, file: &str) -> Vec<String> {
+    let result = serde_json::to_value(result).unwrap();
+    names(&result).difference(&names(&read(file))).cloned().collect()
+}
+
 proptest! {
-    /// A field or a name that is new is put into the golden files, and stays from then on.
+    /// A field that is new is put into the golden files, and stays from then on.
     #[test]
     fn every_name_that_can_be_written_is_in_the_files(load in load_result(), demo in demo_result()) {
-        let missing = |result: &Value, file: &str| -> Vec<String> {
-            names(result).difference(&names(&read(file))).cloned().collect()
-        };
-        let load = serde_json::to_value(load).unwrap();
-        prop_assert_eq!(missing(&load, LOAD), Vec::<String>::new());
-        // The load results inside are judged by their own file.
-        let load: LoadResult = read::<DemoResult>(DEMO).candidates.remove(0).load;
-        let candidates = demo
-            .candidates
-            .into_iter()
-            .map(|candidate| Candidate { load: load.clone(), ..candidate })
-            .collect();
-        let demo = serde_json::to_value(DemoResult { candidates, ..demo }).unwrap();
-        let new: Vec<_> = missing(&demo, DEMO)
-            .into_iter()
-            // One list of findings in the files that has all kinds of them is enough.
-            .filter(|name| !name.starts_with(".findings.code="))
-            .collect();
-        prop_assert_eq!(new, Vec::<String>::new());
+        prop_assert_eq!(new_names(&load, LOAD), Vec::<String>::new());
+        let new = new_names(&demo, DEMO);
+        // The results inside it are held against their own file.
+        prop_assert!(new.iter().all(|name| name.starts_with(".candidates.load.")), "{:?}", new);
     }
 }

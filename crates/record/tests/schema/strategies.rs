@@ -1,12 +1,12 @@
 //! Any result that the types allow, for tests over all of them. Numbers are finite, as JSON's are.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::net::IpAddr;
 
 use horolog_record::{
-    Candidate, Code, DEMO_SCHEMA, DemoResult, Distribution, Engine, Finding, Host, InvalidReason,
-    LOAD_SCHEMA, LoadResult, Mode, Place, Responses, SearchEnd, SearchKind, SearchResult, Severity,
-    Spacing, Target, Trial,
+    Candidate, DEMO_SCHEMA, DemoResult, Distribution, Finding, Host, LOAD_SCHEMA, LoadResult,
+    Responses, SearchResult, Target, Trial,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::num::f64::{NEGATIVE, NORMAL, POSITIVE, SUBNORMAL, ZERO};
@@ -14,9 +14,14 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use crate::choices::{
+    CODES, Choices, ENGINES, MODES, PLACES, REASONS, SEARCH_ENDS, SEARCH_KINDS, SEVERITIES,
+    SPACINGS,
+};
+
 pub(crate) fn load_result() -> impl Strategy<Value = LoadResult> {
     let facts = (any::<String>(), vec(any::<String>(), 0..3), host(), target());
-    let settings = (mode(), engine(), any::<usize>(), spacing(), any::<u64>());
+    let settings = (chosen(MODES), chosen(ENGINES), any::<usize>(), chosen(SPACINGS), any::<u64>());
     let outcome = (vec(trial(), 0..3), option::of(search()), vec(finding(), 0..3));
     (facts, settings, outcome).prop_map(|(facts, settings, outcome)| {
         let (started, command, host, target) = facts;
@@ -60,7 +65,7 @@ pub(crate) fn trial() -> impl Strategy<Value = Trial> {
     let rates = (number(), number(), number());
     let counts: [_; 7] = std::array::from_fn(|_| any::<u64>());
     let distributions: [_; 3] = std::array::from_fn(|_| option::of(distribution()));
-    let maps = (counted(InvalidReason::ALL.to_vec()), counted(places()));
+    let maps = (counted(REASONS), counted(PLACES));
     (rates, counts, maps, distributions).prop_map(|(rates, counts, maps, distributions)| {
         let (offered_rate, achieved_rate, duration_s) = rates;
         let [clients, sent, received, lost, duplicate, late, basic] = counts;
@@ -94,17 +99,18 @@ fn distribution() -> impl Strategy<Value = Distribution> {
     })
 }
 
-fn counted<K: Ord + Clone + std::fmt::Debug + 'static>(
-    keys: Vec<K>,
-) -> impl Strategy<Value = BTreeMap<K, u64>> {
-    let most = keys.len();
-    btree_map(select(keys), any::<u64>(), 0..=most)
+/// A count for some of the choices.
+fn counted<T: Ord + Clone + Debug + 'static, const N: usize>(
+    choices: Choices<T, N>,
+) -> impl Strategy<Value = BTreeMap<T, u64>> {
+    btree_map(chosen(choices), any::<u64>(), 0..=N)
 }
 
 fn search() -> impl Strategy<Value = SearchResult> {
     let bounds = (option::of(number()), option::of(number()));
-    (select(vec![SearchKind::Ndr, SearchKind::Pdr]), number(), number(), bounds, number(), end())
-        .prop_map(|(kind, goal_loss_ratio, rate, (lower, upper), loss_ratio, end)| SearchResult {
+    let end = chosen(SEARCH_ENDS);
+    (chosen(SEARCH_KINDS), number(), number(), bounds, number(), end).prop_map(
+        |(kind, goal_loss_ratio, rate, (lower, upper), loss_ratio, end)| SearchResult {
             kind,
             goal_loss_ratio,
             rate,
@@ -112,20 +118,25 @@ fn search() -> impl Strategy<Value = SearchResult> {
             upper,
             loss_ratio,
             end,
-        })
+        },
+    )
 }
 
 fn finding() -> impl Strategy<Value = Finding> {
-    let severity = select(vec![Severity::Note, Severity::Warning, Severity::Error]);
-    (code(), severity, any::<String>(), any::<String>(), option::of(any::<usize>())).prop_map(
-        |(code, severity, message, advice, trial)| Finding {
+    (
+        chosen(CODES),
+        chosen(SEVERITIES),
+        any::<String>(),
+        any::<String>(),
+        option::of(any::<usize>()),
+    )
+        .prop_map(|(code, severity, message, advice, trial)| Finding {
             code,
             severity,
             message,
             advice,
             trial,
-        },
-    )
+        })
 }
 
 fn host() -> impl Strategy<Value = Host> {
@@ -148,57 +159,9 @@ fn number() -> impl Strategy<Value = f64> {
     POSITIVE | NEGATIVE | NORMAL | SUBNORMAL | ZERO
 }
 
-fn mode() -> impl Strategy<Value = Mode> {
-    select(vec![Mode::NtpBasic, Mode::Echo])
-}
-
-fn engine() -> impl Strategy<Value = Engine> {
-    select(vec![Engine::Udp, Engine::Packet, Engine::Xdp])
-}
-
-fn spacing() -> impl Strategy<Value = Spacing> {
-    select(vec![Spacing::Constant, Spacing::Exponential])
-}
-
-fn end() -> impl Strategy<Value = SearchEnd> {
-    select(vec![
-        SearchEnd::Converged,
-        SearchEnd::CappedAtMax,
-        SearchEnd::BelowMin,
-        SearchEnd::GeneratorLimit,
-        SearchEnd::BudgetSpent,
-    ])
-}
-
-fn places() -> Vec<Place> {
-    vec![
-        Place::Generator,
-        Place::OwnRing,
-        Place::Link,
-        Place::Interface,
-        Place::Socket,
-        Place::Server,
-        Place::Unknown,
-    ]
-}
-
-fn code() -> impl Strategy<Value = Code> {
-    select(vec![
-        Code::GeneratorBehind,
-        Code::GeneratorLimit,
-        Code::RequestsLate,
-        Code::ReceiveRingOverflow,
-        Code::SharedMachine,
-        Code::ClockUnsynchronised,
-        Code::ServerUnsynchronised,
-        Code::FrequencyMoved,
-        Code::NoReplies,
-        Code::InvalidReplies,
-        Code::DuplicateReplies,
-        Code::LossUnexplained,
-        Code::FewSamples,
-        Code::Noisy,
-        Code::SearchUnfinished,
-        Code::EngineFallback,
-    ])
+/// Any of the choices.
+fn chosen<T: Clone + Debug + 'static, const N: usize>(
+    choices: Choices<T, N>,
+) -> impl Strategy<Value = T> {
+    select(choices.map(|(choice, _)| choice).to_vec())
 }

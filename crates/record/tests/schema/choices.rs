@@ -1,0 +1,93 @@
+//! What is chosen from a list stands in a result by name. The tables here are those names, and the
+//! strategies choose from them.
+
+use std::fmt::Debug;
+
+use horolog_record::{
+    Code, Engine, InvalidReason, Mode, Place, SearchEnd, SearchKind, Severity, Spacing,
+};
+use serde::Serialize;
+
+/// Each choice with its name in a file.
+pub(crate) type Choices<T, const N: usize> = [(T, &'static str); N];
+
+pub(crate) const MODES: Choices<Mode, 2> = [(Mode::NtpBasic, "ntp-basic"), (Mode::Echo, "echo")];
+
+pub(crate) const ENGINES: Choices<Engine, 3> =
+    [(Engine::Udp, "udp"), (Engine::Packet, "packet"), (Engine::Xdp, "xdp")];
+
+pub(crate) const SPACINGS: Choices<Spacing, 2> =
+    [(Spacing::Constant, "constant"), (Spacing::Exponential, "exponential")];
+
+pub(crate) const REASONS: Choices<InvalidReason, 8> = [
+    (InvalidReason::Length, "length"),
+    (InvalidReason::Mode, "mode"),
+    (InvalidReason::Version, "version"),
+    (InvalidReason::Origin, "origin"),
+    (InvalidReason::Client, "client"),
+    (InvalidReason::Stratum, "stratum"),
+    (InvalidReason::Leap, "leap"),
+    (InvalidReason::Timestamp, "timestamp"),
+];
+
+pub(crate) const PLACES: Choices<Place, 7> = [
+    (Place::Generator, "generator"),
+    (Place::OwnRing, "own_ring"),
+    (Place::Link, "link"),
+    (Place::Interface, "interface"),
+    (Place::Socket, "socket"),
+    (Place::Server, "server"),
+    (Place::Unknown, "unknown"),
+];
+
+pub(crate) const SEARCH_KINDS: Choices<SearchKind, 2> =
+    [(SearchKind::Ndr, "ndr"), (SearchKind::Pdr, "pdr")];
+
+pub(crate) const SEARCH_ENDS: Choices<SearchEnd, 5> = [
+    (SearchEnd::Converged, "converged"),
+    (SearchEnd::CappedAtMax, "capped-at-max"),
+    (SearchEnd::BelowMin, "below-min"),
+    (SearchEnd::GeneratorLimit, "generator-limit"),
+    (SearchEnd::BudgetSpent, "budget-spent"),
+];
+
+pub(crate) const SEVERITIES: Choices<Severity, 3> =
+    [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
+
+pub(crate) const CODES: Choices<Code, 16> = [
+    (Code::GeneratorBehind, "generator-behind"),
+    (Code::GeneratorLimit, "generator-limit"),
+    (Code::RequestsLate, "requests-late"),
+    (Code::ReceiveRingOverflow, "receive-ring-overflow"),
+    (Code::SharedMachine, "shared-machine"),
+    (Code::ClockUnsynchronised, "clock-unsynchronised"),
+    (Code::ServerUnsynchronised, "server-unsynchronised"),
+    (Code::FrequencyMoved, "frequency-moved"),
+    (Code::NoReplies, "no-replies"),
+    (Code::InvalidReplies, "invalid-replies"),
+    (Code::DuplicateReplies, "duplicate-replies"),
+    (Code::LossUnexplained, "loss-unexplained"),
+    (Code::FewSamples, "few-samples"),
+    (Code::Noisy, "noisy"),
+    (Code::SearchUnfinished, "search-unfinished"),
+    (Code::EngineFallback, "engine-fallback"),
+];
+
+fn check<T: Serialize + Debug, const N: usize>(choices: Choices<T, N>) {
+    for (choice, name) in choices {
+        assert_eq!(serde_json::to_value(&choice).unwrap(), name, "{choice:?}");
+    }
+}
+
+#[test]
+fn each_choice_keeps_its_name() {
+    check(MODES);
+    check(ENGINES);
+    check(SPACINGS);
+    check(REASONS);
+    check(PLACES);
+    check(SEARCH_KINDS);
+    check(SEARCH_ENDS);
+    check(SEVERITIES);
+    check(CODES);
+}
