@@ -16,7 +16,6 @@ mod error;
 mod generator;
 mod map;
 mod object;
-mod pass;
 mod reflector;
 mod reply_drop;
 mod responder;
@@ -29,7 +28,6 @@ pub use abi::{
 pub use attach::{AttachMode, Attachment, Interface};
 pub use error::XdpError;
 pub use generator::{Generator, GeneratorSettings, TrialSettings};
-pub use pass::Pass;
 pub use reflector::Reflector;
 pub use reply_drop::{ReplyDrop, ReplyDropSettings};
 pub use responder::{

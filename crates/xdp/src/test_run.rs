@@ -8,7 +8,9 @@ use libbpf_sys::{BPF_F_TEST_XDP_LIVE_FRAMES, bpf_prog_test_run_opts, bpf_test_ru
 
 use crate::XdpError;
 use crate::object::Loaded;
-use crate::pass;
+
+/// A program that lets every frame pass.
+const PASS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pass.o"));
 
 /// What an XDP program did with a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,7 +101,7 @@ pub(crate) fn live(
 /// Whether this kernel can send frames from a test run: asked by trying it with a program that lets
 /// one frame pass to the loopback interface, which has no use for it.
 pub fn live_frames_supported() -> Result<bool, XdpError> {
-    let loaded = Loaded::load(pass::NAME, pass::OBJECT, |_| Ok(()))?;
+    let loaded = Loaded::load("pass", PASS, |_| Ok(()))?;
     match live(loaded.program("pass")?, 64, 1, 1) {
         Ok(()) => Ok(true),
         Err(XdpError::NoLiveFrames) => Ok(false),
