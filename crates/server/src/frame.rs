@@ -22,11 +22,12 @@ pub enum FrameVerdict {
 /// Judges a frame that came at `received` (T2) and whose reply would leave at `transmit` (T3). The
 /// caller has found the page unexpired.
 ///
-/// Answered are requests of exactly 48 bytes in client mode to an address of the listen set, in IPv4
-/// (options allowed, fragments not) or IPv6 (no extension headers), with at most one VLAN tag, without
-/// a byte that the length fields do not account for. Version 1 without a mode is left to the sockets.
-/// The request's UDP checksum is not looked at: on virtual links it may be half computed. The reply has
-/// no IPv4 options, so it may be shorter than the request, and keeps the VLAN tag.
+/// Answered are requests of exactly 48 bytes in client mode to an address of the listen set, in
+/// IPv4 (options allowed, fragments not) or IPv6 (no extension headers), with at most one VLAN tag,
+/// without a byte that the length fields do not account for. Version 1 without a mode is left to
+/// the sockets. The request's UDP checksum is not looked at: on virtual links it may be half
+/// computed. The reply has no IPv4 options, so it may be shorter than the request, and keeps the
+/// VLAN tag.
 #[must_use]
 pub fn decide_frame(
     frame: &[u8],

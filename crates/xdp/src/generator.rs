@@ -10,8 +10,7 @@ use zerocopy::FromZeros;
 
 use crate::XdpError;
 use crate::abi::{
-    EXPONENTIAL_ENTRIES, GeneratorConfig, LANES_MAX, Lane, REQUEST_MAX, RawHistogram, SEEN_WORDS,
-    Tally,
+    EXPONENTIAL_ENTRIES, GeneratorConfig, Lane, REQUEST_MAX, RawHistogram, SEEN_WORDS, Tally,
 };
 use crate::attach::{AttachMode, Attachment, Interface};
 use crate::map::SharedArray;
@@ -32,6 +31,8 @@ pub struct GeneratorSettings {
     pub port: u16,
     /// NTP version of the requests.
     pub version: u8,
+    /// The most lanes that a trial has, 1 to [`crate::LANES_MAX`]; each takes 2 MiB of memory.
+    pub lanes: u32,
     /// Whether the target sends requests back as they are: a reflector, not a time server.
     pub echo: bool,
     /// Whitens the token that every request carries.
@@ -72,7 +73,7 @@ pub struct TrialSettings {
 
 /// The generator, loaded and attached.
 pub struct Generator {
-    attachment: Option<Attachment>,
+    _attachment: Option<Attachment>,
     config: SharedArray<GeneratorConfig>,
     lanes: SharedArray<Lane>,
     tallies: SharedArray<Tally>,
@@ -83,11 +84,10 @@ pub struct Generator {
 impl Generator {
     /// Loads the program for a run and attaches it in native mode to the interface.
     pub fn attach(settings: &GeneratorSettings) -> Result<Self, XdpError> {
-        let mut generator = Self::load(settings)?;
+        let generator = Self::load(settings)?;
         let program = generator.loaded.program("load")?;
         let attachment = Attachment::new(program, &settings.interface, AttachMode::Native)?;
-        generator.attachment = Some(attachment);
-        Ok(generator)
+        Ok(Self { _attachment: Some(attachment), ..generator })
     }
 
     /// Loads the program for a run and attaches it nowhere: for tests of single frames.
@@ -96,8 +96,7 @@ impl Generator {
         let loaded = Loaded::load(NAME, OBJECT, |open| {
             object::size_map(open, NAME, "lanes", processors)?;
             object::size_map(open, NAME, "tallies", processors)?;
-            let lanes = processors.next_power_of_two().min(LANES_MAX as u32);
-            object::size_map(open, NAME, "seen", lanes * SEEN_WORDS)
+            object::size_map(open, NAME, "seen", settings.lanes * SEEN_WORDS)
         })?;
         let config = SharedArray::map(loaded.map("config")?.as_fd(), 1)?;
         let lanes = SharedArray::map(loaded.map("lanes")?.as_fd(), processors)?;
@@ -109,7 +108,7 @@ impl Generator {
         }
         config.write(0, &config_of(settings));
         let frame_len = settings.request.len();
-        let generator = Self { attachment: None, config, lanes, tallies, frame_len, loaded };
+        let generator = Self { _attachment: None, config, lanes, tallies, frame_len, loaded };
         generator.clear();
         Ok(generator)
     }
@@ -140,12 +139,6 @@ impl Generator {
         config.random_room = trial.random_room;
         config.exponential = trial.exponential.into();
         self.config.write(0, &config);
-    }
-
-    /// Where it is attached.
-    #[must_use]
-    pub const fn attachment(&self) -> Option<&Attachment> {
-        self.attachment.as_ref()
     }
 
     /// Gives a processor its lane.

@@ -78,6 +78,7 @@ impl XdpEngine {
             target: plan.target.ip(),
             port: plan.target.port(),
             version: plan.version,
+            lanes: plan.lanes as u32,
             echo: plan.echo,
             key: plan.token.key(),
             run_start_ns: plan.token.run_start().as_ns() as u64,
