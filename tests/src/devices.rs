@@ -57,7 +57,7 @@ fn push(batch: &mut Batch<()>, builder: &Builder, payload: &[u8]) {
 
 /// A filter lets the datagrams through that it names, whole and with a timestamp, and no others;
 /// on IPv4 and IPv6.
-pub fn a_filter_keeps_what_it_names() -> Result<()> {
+pub(crate) fn a_filter_keeps_what_it_names() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     for ipv6 in [false, true] {
         let [source, _] = addresses(&lab, ipv6)?;
@@ -88,7 +88,7 @@ pub fn a_filter_keeps_what_it_names() -> Result<()> {
 }
 
 /// A filter finds the ports behind IPv4 options, and keeps no fragment.
-pub fn a_filter_steps_over_options_and_refuses_fragments() -> Result<()> {
+pub(crate) fn a_filter_steps_over_options_and_refuses_fragments() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let [source, _] = addresses(&lab, false)?;
     let filter = UdpFilter { source, source_port: None, destination_port: Some(SERVER_PORT) };
@@ -116,7 +116,7 @@ pub fn a_filter_steps_over_options_and_refuses_fragments() -> Result<()> {
 
 /// A UDP listener answers a raw frame, and the answer comes back as a raw frame from the address
 /// that was asked; on IPv4 and IPv6.
-pub fn a_listener_answers_raw_frames() -> Result<()> {
+pub(crate) fn a_listener_answers_raw_frames() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     for ipv6 in [false, true] {
         let [_, asked] = addresses(&lab, ipv6)?;
@@ -152,7 +152,7 @@ pub fn a_listener_answers_raw_frames() -> Result<()> {
 }
 
 /// Every frame that was sent was received or counted as dropped.
-pub fn frames_that_find_no_room_are_counted() -> Result<()> {
+pub(crate) fn frames_that_find_no_room_are_counted() -> Result<()> {
     const ROUNDS: usize = 40;
     const BATCH: usize = 50;
     let lab = Lab::new(&LabConfig::default())?;
@@ -187,7 +187,7 @@ pub fn frames_that_find_no_room_are_counted() -> Result<()> {
 }
 
 /// A frame that the interface cannot carry is refused, and those around it leave.
-pub fn a_frame_too_long_is_refused_alone() -> Result<()> {
+pub(crate) fn a_frame_too_long_is_refused_alone() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let mut sender = packet_device(lab.client(), &PacketOptions::default())?;
     let frame = builder(&lab, false, CLIENT_PORT, SERVER_PORT)?;
@@ -200,7 +200,7 @@ pub fn a_frame_too_long_is_refused_alone() -> Result<()> {
 }
 
 /// A device whose interface goes down says so, and works again when it is up.
-pub fn an_interface_that_goes_down_is_reported() -> Result<()> {
+pub(crate) fn an_interface_that_goes_down_is_reported() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let client = lab.client();
     let mut netlink = client.netlink()?;
@@ -217,7 +217,7 @@ pub fn an_interface_that_goes_down_is_reported() -> Result<()> {
 }
 
 /// A packet device on an interface that does not exist is refused by name.
-pub fn an_unknown_interface_is_refused_by_name() -> Result<()> {
+pub(crate) fn an_unknown_interface_is_refused_by_name() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let opened =
         lab.client().run(|| PacketDevice::open("no-such-link", &PacketOptions::default()))?;

@@ -22,8 +22,10 @@ use horolog_sys::ethtool;
 use horolog_sys::namespace::{NetNs, delete_named, die_with_parent};
 use horolog_sys::netlink::{Netlink, NetlinkError, Prefix, VethEnd, VethPair};
 
+use crate::process::signal;
+
 /// First argument that makes the runner one of the processes that these scenarios watch.
-pub const HELPER: &str = "lab-helper";
+pub(crate) const HELPER: &str = "lab-helper";
 
 /// Long enough for the kernel to take a namespace apart on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -62,7 +64,7 @@ impl Drop for Killed {
 }
 
 /// Datagrams cross the link in both directions, on IPv4 and IPv6, at once and without loss.
-pub fn datagrams_cross() -> Result<()> {
+pub(crate) fn datagrams_cross() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (client, server) = (lab.client(), lab.server());
     ping(client, server, client.port().ipv4.into(), server.port().ipv4.into())?;
@@ -71,7 +73,7 @@ pub fn datagrams_cross() -> Result<()> {
 }
 
 /// A client in the middle of three servers reaches each of them.
-pub fn a_star_reaches_every_server() -> Result<()> {
+pub(crate) fn a_star_reaches_every_server() -> Result<()> {
     let lab = Lab::new(&LabConfig { hosts: 4, ..LabConfig::default() })?;
     let names: Vec<&str> = lab.hosts().iter().map(|host| host.name.as_str()).collect();
     ensure!(names == ["client", "server", "server2", "server3"], "{names:?}");
@@ -102,7 +104,7 @@ fn ping(client: &Host, server: &Host, from: IpAddr, to: IpAddr) -> Result<()> {
 }
 
 /// Interfaces have the queues that were asked for, and know each other across namespaces.
-pub fn links_are_as_asked() -> Result<()> {
+pub(crate) fn links_are_as_asked() -> Result<()> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     let (client, server) = (lab.client(), lab.server());
     for host in [client, server] {
@@ -127,7 +129,7 @@ pub fn links_are_as_asked() -> Result<()> {
 }
 
 /// The driver's counters of a veth can be read, its queues and its merging of packets changed.
-pub fn ethtool_speaks_to_veth() -> Result<()> {
+pub(crate) fn ethtool_speaks_to_veth() -> Result<()> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     let interface = lab.client().port().interface.clone();
     let stats = lab.client().run(|| ethtool::stats(&interface))??;
@@ -156,7 +158,7 @@ pub fn ethtool_speaks_to_veth() -> Result<()> {
 }
 
 /// Routes say where packets go: to the other host, to this one, to the simulated clients, nowhere.
-pub fn routes_are_found() -> Result<()> {
+pub(crate) fn routes_are_found() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (client, server) = (lab.client(), lab.server());
     let mut netlink = client.netlink()?;
@@ -189,7 +191,7 @@ pub fn routes_are_found() -> Result<()> {
 }
 
 /// Neighbours are known beforehand; one that is not is asked for; one that is not there is told.
-pub fn neighbours_are_resolved() -> Result<()> {
+pub(crate) fn neighbours_are_resolved() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (client, server) = (lab.client(), lab.server());
     let index = client.port().index;
@@ -221,7 +223,7 @@ pub fn neighbours_are_resolved() -> Result<()> {
 }
 
 /// Interfaces can be set up, renumbered, moved into another namespace, and deleted.
-pub fn links_can_be_changed() -> Result<()> {
+pub(crate) fn links_can_be_changed() -> Result<()> {
     let (here, there) = (NetNs::anonymous()?, NetNs::anonymous()?);
     let mut netlink = here.run(Netlink::open)??;
     let end = |name: &str| VethEnd { name: name.to_owned(), mac: None };
@@ -252,7 +254,7 @@ pub fn links_can_be_changed() -> Result<()> {
 }
 
 /// A lab without IPv6 has no IPv6 address, not even a link-local one.
-pub fn a_lab_without_ipv6_has_none() -> Result<()> {
+pub(crate) fn a_lab_without_ipv6_has_none() -> Result<()> {
     let lab = Lab::new(&LabConfig { ipv6: false, ..LabConfig::default() })?;
     for host in lab.hosts() {
         let addresses = host.netlink()?.addresses()?;
@@ -263,7 +265,7 @@ pub fn a_lab_without_ipv6_has_none() -> Result<()> {
 }
 
 /// Making a lab changes no interface, address or setting of the machine.
-pub fn nothing_outside_changes() -> Result<()> {
+pub(crate) fn nothing_outside_changes() -> Result<()> {
     let before = outside()?;
     let lab = Lab::new(&LabConfig::default())?;
     ensure!(outside()? == before, "making a lab changed the machine");
@@ -290,7 +292,7 @@ fn outside() -> Result<Vec<String>> {
 }
 
 /// A named lab is made, listed, used and removed; processes inside are told and left alone.
-pub fn a_named_lab_comes_and_goes() -> Result<()> {
+pub(crate) fn a_named_lab_comes_and_goes() -> Result<()> {
     let lab = Named::new("round-trip");
     horolog_lab::up(&lab.0, &LabConfig::default())?;
     let listed = lab.find()?.context("not listed")?;
@@ -318,7 +320,7 @@ pub fn a_named_lab_comes_and_goes() -> Result<()> {
 }
 
 /// A second lab of the same name is refused with the way out, and the first stays whole.
-pub fn up_twice_is_refused() -> Result<()> {
+pub(crate) fn up_twice_is_refused() -> Result<()> {
     let lab = Named::new("twice");
     horolog_lab::up(&lab.0, &LabConfig::default())?;
     let Err(error) = horolog_lab::up(&lab.0, &LabConfig::default()) else {
@@ -331,7 +333,7 @@ pub fn up_twice_is_refused() -> Result<()> {
 }
 
 /// What a crash left of a lab is listed as such, stands in the way of a new one, and is removed.
-pub fn half_a_lab_is_removed() -> Result<()> {
+pub(crate) fn half_a_lab_is_removed() -> Result<()> {
     let lab = Named::new("half");
     horolog_lab::up(&lab.0, &LabConfig { hosts: 3, ..LabConfig::default() })?;
     for host in ["client", "server"] {
@@ -354,7 +356,7 @@ pub fn half_a_lab_is_removed() -> Result<()> {
 
 /// SIGINT while a lab is being built leaves nothing, and while its names are given out leaves all
 /// of it or nothing.
-pub fn an_interrupted_up_leaves_no_half() -> Result<()> {
+pub(crate) fn an_interrupted_up_leaves_no_half() -> Result<()> {
     const ATTEMPTS: usize = 5;
     let lab = Named::new("interrupted");
     // The largest lab takes longest to name, long enough for a signal to come in between.
@@ -371,7 +373,7 @@ pub fn an_interrupted_up_leaves_no_half() -> Result<()> {
                 thread::sleep(POLL_INTERVAL);
             }
             // The child may have ended by itself, but it is not reaped, so the pid is still its.
-            Command::new("kill").args(["-INT", &child.0.id().to_string()]).status()?;
+            signal(&child.0, "INT")?;
             child.0.wait()?;
             let left = lab.find()?.map_or(0, |left| left.hosts.len());
             ensure!(left == 0 || (while_naming && left == HOSTS_MAX), "{left} hosts were left");
@@ -385,7 +387,7 @@ pub fn an_interrupted_up_leaves_no_half() -> Result<()> {
 
 /// Kill -9 of a process that holds an anonymous lab leaves no namespace and no interface, although
 /// a program runs in it.
-pub fn a_killed_holder_leaves_nothing() -> Result<()> {
+pub(crate) fn a_killed_holder_leaves_nothing() -> Result<()> {
     // The holder ties one interface of this namespace to each of its hosts. A veth goes when its
     // peer's namespace goes, so what is left here tells whether the kernel took the hosts apart.
     let watch = NetNs::anonymous()?;
@@ -414,9 +416,9 @@ fn helper_command(arguments: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// The other process: makes a named lab (`up NAME HOSTS`), holds an anonymous one (`hold`), or becomes a
-/// program in the client host of a named one (`exec NAME PROGRAM...`).
-pub fn helper(arguments: &[String]) -> Result<()> {
+/// The other process: makes a named lab (`up NAME HOSTS`), holds an anonymous one (`hold`), or
+/// becomes a program in the client host of a named one (`exec NAME PROGRAM...`).
+pub(crate) fn helper(arguments: &[String]) -> Result<()> {
     match arguments {
         [action, name, hosts] if action == "up" => {
             horolog_lab::up(name, &LabConfig { hosts: hosts.parse()?, ..LabConfig::default() })?;

@@ -156,33 +156,32 @@ fn v6_of(lab: &Lab) -> Result<IpAddr, String> {
 }
 
 /// The packet engine's simulated clients ask over IPv4 and IPv6, and every reply is counted.
-pub fn packet_engine_counts_every_reply() -> Result<(), String> {
+pub(crate) fn packet_engine_counts_every_reply() -> Result<(), String> {
     let lab = new_lab()?;
     expect_all_answered(&lab, lab.server().port().ipv4.into(), Engine::Packet)?;
     expect_all_answered(&lab, v6_of(&lab)?, Engine::Packet)
 }
 
 /// The udp engine asks over IPv4 and IPv6, and every reply is counted.
-pub fn udp_engine_counts_every_reply() -> Result<(), String> {
+pub(crate) fn udp_engine_counts_every_reply() -> Result<(), String> {
     let lab = new_lab()?;
     expect_all_answered(&lab, lab.server().port().ipv4.into(), Engine::Udp)?;
     expect_all_answered(&lab, v6_of(&lab)?, Engine::Udp)
 }
 
 /// Sources picked at random from a whole network are answered and recognised as well.
-pub fn random_sources_are_recognised() -> Result<(), String> {
+pub(crate) fn random_sources_are_recognised() -> Result<(), String> {
     let lab = new_lab()?;
     let target = lab.server().port().ipv4.into();
     let _server = Server::start(&lab, target, u64::MAX)?;
-    let options =
-        LoadOptions { random_sources: true, ..options(target, Some(Engine::Packet))? };
+    let options = LoadOptions { random_sources: true, ..options(target, Some(Engine::Packet))? };
     let result = run(&lab, options)?.map_err(text)?;
     let trial = only_trial(&result)?;
     ensure(trial.received == REQUESTS && trial.clients > 1_000_000, || format!("{trial:?}"))
 }
 
 /// What the server left unanswered is found at the server.
-pub fn unanswered_requests_are_lost_at_the_server() -> Result<(), String> {
+pub(crate) fn unanswered_requests_are_lost_at_the_server() -> Result<(), String> {
     let lab = new_lab()?;
     let target = lab.server().port().ipv4.into();
     let server = Server::start(&lab, target, 10)?;
@@ -198,7 +197,7 @@ pub fn unanswered_requests_are_lost_at_the_server() -> Result<(), String> {
 }
 
 /// What a socket that nobody reads had no room for is found at the socket.
-pub fn a_full_socket_is_found() -> Result<(), String> {
+pub(crate) fn a_full_socket_is_found() -> Result<(), String> {
     let lab = new_lab()?;
     let target: IpAddr = lab.server().port().ipv4.into();
     let bind = || UdpSocket::bind((target, NTP_PORT));
@@ -214,7 +213,7 @@ pub fn a_full_socket_is_found() -> Result<(), String> {
 
 /// Without a way back to simulated clients, the route that is missing is named; an engine that was
 /// left open falls back to sockets, which need none.
-pub fn a_missing_return_route_is_named() -> Result<(), String> {
+pub(crate) fn a_missing_return_route_is_named() -> Result<(), String> {
     let config = LabConfig { client_networks: Vec::new(), ..LabConfig::default() };
     let lab = Lab::new(&config).map_err(text)?;
     let target = lab.server().port().ipv4.into();
@@ -233,7 +232,7 @@ pub fn a_missing_return_route_is_named() -> Result<(), String> {
 }
 
 /// A port on which nobody listens is told from a server that is merely silent.
-pub fn a_closed_port_is_named() -> Result<(), String> {
+pub(crate) fn a_closed_port_is_named() -> Result<(), String> {
     let lab = new_lab()?;
     let target = lab.server().port().ipv4.into();
     let result = run(&lab, options(target, Some(Engine::Udp))?)?.map_err(text)?;
@@ -242,7 +241,7 @@ pub fn a_closed_port_is_named() -> Result<(), String> {
 }
 
 /// Each way in which a target cannot be reached has its own message of one line.
-pub fn unreachable_targets_are_refused() -> Result<(), String> {
+pub(crate) fn unreachable_targets_are_refused() -> Result<(), String> {
     let lab = new_lab()?;
     let server: IpAddr = lab.server().port().ipv4.into();
     let refuse = |target: IpAddr, hints: Hints, expected: &str| {

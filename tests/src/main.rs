@@ -1,1 +1,182 @@
-fn main() {}
+//! The scenarios: what Horolog does in private hosts, with real peers, as root. Each is a function
+//! of a module by topic; this lists them and what each needs.
+//!
+//! `cargo run --release -p horolog-scenarios [-- FILTER]` runs them, one after the other, because
+//! they measure and use the whole machine. Build `horolog` first; `make scenarios` does all of
+//! that. What cannot run here is reported as ignored, with the reason.
+
+mod bodies;
+mod client;
+mod clients;
+mod death;
+mod devices;
+mod frames;
+mod lab;
+mod leftovers;
+mod load_engines;
+mod noise;
+mod process;
+mod random;
+mod raw;
+mod refusals;
+mod scenario;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+use process::Engine;
+use scenario::{Need, scenario};
+
+const ROOT: &[Need] = &[Need::Root];
+const ROOT_AND_IPV6: &[Need] = &[Need::Root, Need::Ipv6];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    if arguments.get(1).is_some_and(|first| first == lab::HELPER) {
+        return become_helper(&arguments[2..]);
+    }
+    let mut arguments = Arguments::from_args();
+    // Two at once would disturb each other's figures and leftovers.
+    arguments.test_threads = Some(1);
+    libtest_mimic::run(&arguments, all()).exit_code()
+}
+
+fn become_helper(arguments: &[String]) -> ExitCode {
+    match lab::helper(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn all() -> Vec<Trial> {
+    let mut all = Vec::new();
+    all.extend(of_private_hosts());
+    all.extend(of_packet_devices());
+    all.extend(of_the_bodies());
+    for engine in Engine::ALL {
+        all.extend(of_an_engine(engine));
+    }
+    all.extend(of_the_server());
+    all.extend(of_the_load_engines());
+    all
+}
+
+fn of_private_hosts() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(ROOT, lab:
+        links_can_be_changed,
+        a_lab_without_ipv6_has_none,
+        nothing_outside_changes,
+        a_named_lab_comes_and_goes,
+        up_twice_is_refused,
+        half_a_lab_is_removed,
+        an_interrupted_up_leaves_no_half,
+        a_killed_holder_leaves_nothing,
+    ));
+    all.extend(scenarios!(ROOT_AND_IPV6, lab:
+        datagrams_cross,
+        a_star_reaches_every_server,
+        links_are_as_asked,
+        ethtool_speaks_to_veth,
+        routes_are_found,
+        neighbours_are_resolved,
+    ));
+    all
+}
+
+fn of_packet_devices() -> Vec<Trial> {
+    Vec::from(scenarios!(ROOT_AND_IPV6, devices:
+        a_filter_keeps_what_it_names,
+        a_filter_steps_over_options_and_refuses_fragments,
+        a_listener_answers_raw_frames,
+        frames_that_find_no_room_are_counted,
+        a_frame_too_long_is_refused_alone,
+        an_interface_that_goes_down_is_reported,
+        an_unknown_interface_is_refused_by_name,
+    ))
+}
+
+fn of_the_bodies() -> Vec<Trial> {
+    Vec::from(scenarios!(ROOT, bodies:
+        program_and_model_agree,
+        without_a_page_everything_passes,
+        an_address_can_be_taken_back,
+    ))
+}
+
+/// What holds for either engine of the server.
+fn of_an_engine(engine: Engine) -> Vec<Trial> {
+    type Run = fn(Engine) -> anyhow::Result<()>;
+    let list: [(&str, &'static [Need], Run); 10] = [
+        ("clients::chronyd_reads_the_time_over_ipv4", CHRONYD, |engine| {
+            clients::chronyd_reads_the_time(engine, false)
+        }),
+        ("clients::chronyd_reads_the_time_over_ipv6", CHRONYD_AND_IPV6, |engine| {
+            clients::chronyd_reads_the_time(engine, true)
+        }),
+        ("clients::an_sntp_client_reads_the_time", NTPDIG, clients::an_sntp_client_reads_the_time),
+        (
+            "clients::an_unsynchronised_server_is_refused",
+            UNSYNCHRONISED,
+            clients::an_unsynchronised_server_is_refused,
+        ),
+        ("clients::a_test_drift_is_served", ROOT, clients::a_test_drift_is_served),
+        (
+            "clients::replies_say_what_they_were_told_to",
+            ROOT_AND_IPV6,
+            clients::replies_say_what_they_were_told_to,
+        ),
+        (
+            "death::a_killed_server_is_silent_and_leaves_nothing",
+            ROOT,
+            death::a_killed_server_is_silent_and_leaves_nothing,
+        ),
+        ("death::a_stopped_server_falls_silent", ROOT, death::a_stopped_server_falls_silent),
+        ("death::a_server_told_to_end_ends", ROOT_AND_IPV6, death::a_server_told_to_end_ends),
+        ("noise::noise_gets_no_reply", ROOT_AND_IPV6, noise::noise_gets_no_reply),
+    ];
+    let named = |(name, needs, run): (&str, _, Run)| {
+        scenario(format!("{name}::{}", engine.name()), needs, move || run(engine))
+    };
+    let options = scenario(format!("raw::ipv4_options_are_answered::{}", engine.name()), ROOT, {
+        move || raw::ipv4_options_are_answered(engine)
+    });
+    list.into_iter().map(named).chain([options]).collect()
+}
+
+const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd")];
+const CHRONYD_AND_IPV6: &[Need] = &[Need::Root, Need::Ipv6, Need::Peer("chronyd")];
+const NTPDIG: &[Need] = &[Need::Root, Need::Ipv6, Need::Peer("ntpdig")];
+const UNSYNCHRONISED: &[Need] = &[Need::Root, Need::UnsynchronisedClock, Need::Peer("chronyd")];
+
+fn of_the_server() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(ROOT_AND_IPV6, raw:
+        a_vlan_tag_comes_back,
+        fragments_are_answered_by_the_sockets,
+    ));
+    all.extend(scenarios!(ROOT, death: usr1_prints_the_counters));
+    all.extend(scenarios!(ROOT, refusals:
+        what_cannot_be_is_refused,
+        what_is_malformed_is_refused,
+        what_is_taken_is_named,
+        an_ordinary_user_is_told_what_is_missing,
+    ));
+    all.extend(scenarios!(&[], refusals: status_without_a_server_is_refused));
+    all
+}
+
+fn of_the_load_engines() -> Vec<Trial> {
+    Vec::from(scenarios!(ROOT_AND_IPV6, load_engines:
+        packet_engine_counts_every_reply,
+        udp_engine_counts_every_reply,
+        random_sources_are_recognised,
+        unanswered_requests_are_lost_at_the_server,
+        a_full_socket_is_found,
+        a_missing_return_route_is_named,
+        a_closed_port_is_named,
+        unreachable_targets_are_refused,
+    ))
+}

@@ -37,6 +37,19 @@ impl Failure {
     }
 }
 
+/// What is wrong with a command line, in one line: clap's own message has several.
+pub(crate) fn wrong_usage(error: &clap::Error) -> Failure {
+    let text = error.render().to_string();
+    // The message ends at the first empty line; behind it come the usage and where the help is.
+    let lines = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
+    let message = lines.collect::<Vec<_>>().join(" ");
+    let message = message.trim_start_matches("error: ");
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return Failure::usage("no command was given; 'horolog --help' lists them");
+    }
+    Failure::usage(format!("{message}; see --help"))
+}
+
 impl Display for Failure {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (Self::Usage(reason) | Self::Environment(reason)) = self;

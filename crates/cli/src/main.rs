@@ -34,8 +34,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // Clap ends the process with status 2 where the command line is wrong.
-    let result: Result<(), Failure> = match Cli::parse().command {
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        // Help and version were asked for.
+        Err(text) if !text.use_stderr() => text.exit(),
+        Err(error) => return failure::wrong_usage(&error).report(),
+    };
+    let result: Result<(), Failure> = match command {
         Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(args),
         Command::Status(args) => status::run(args),

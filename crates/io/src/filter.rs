@@ -32,7 +32,7 @@ pub struct UdpFilter {
 impl UdpFilter {
     /// The `EtherType` of the frames that can pass, for [`crate::FrameSelection`].
     #[must_use]
-    pub fn ether_type(&self) -> u16 {
+    fn ether_type(&self) -> u16 {
         if self.source.is_ipv4() { ETHERTYPE_IPV4 as u16 } else { ETHERTYPE_IPV6 as u16 }
     }
 

@@ -172,9 +172,11 @@ fn open_socket(interface: u32, options: &PacketOptions) -> io::Result<Socket> {
     if let Some(bytes) = options.send_buffer {
         socket.set_send_buffer(bytes)?;
     }
+    // All taps for any protocol come before the programs at the interface's ingress, those for one
+    // protocol after them, where a frame may be gone already; so the filter picks the protocol.
     let (ether_type, program) = match &options.selection {
         FrameSelection::Nothing => (None, Vec::new()),
-        FrameSelection::Udp(filter) => (Some(filter.ether_type()), filter.program()),
+        FrameSelection::Udp(filter) => (Some(packet::ANY_PROTOCOL), filter.program()),
         FrameSelection::Program(program) => (Some(packet::ANY_PROTOCOL), program.clone()),
     };
     if ether_type.is_some() {

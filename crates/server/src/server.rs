@@ -249,7 +249,13 @@ fn start_xdp(
             sinks.push(sink);
             Ok((Some(body), None))
         }
-        Err(error) if config.engine == Engine::Auto => Ok((None, Some(error.to_string()))),
+        // What was named and is not there is a mistake, not a reason to do without.
+        Err(BodyError::Xdp(error)) if config.engine == Engine::Auto => {
+            Ok((None, Some(error.to_string())))
+        }
+        Err(error) if config.engine == Engine::Auto && config.interfaces.is_empty() => {
+            Ok((None, Some(error.to_string())))
+        }
         Err(error) => Err(error),
     }
 }

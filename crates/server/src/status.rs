@@ -57,6 +57,21 @@ pub fn default_path() -> Option<PathBuf> {
     Some(directory?.join(format!("{}.{SUFFIX}", std::process::id())))
 }
 
+/// Removes what killed servers left where [`default_path`] is, as far as this user may.
+pub fn sweep() {
+    let Some(directory) = default_path().and_then(|path| path.parent().map(Path::to_owned)) else {
+        return;
+    };
+    for path in sockets_in(&[directory]) {
+        let refused = UnixStream::connect(&path)
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+        if refused {
+            // What cannot be removed is passed over by whoever looks for a server.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
 const SYSTEM: &str = "/run/horolog";
 
 fn session_directory() -> Option<PathBuf> {
@@ -71,19 +86,22 @@ pub fn find() -> Result<PathBuf, StatusError> {
 }
 
 fn find_in(directories: &[PathBuf]) -> Result<PathBuf, StatusError> {
-    let entries = directories.iter().filter_map(|path| fs::read_dir(path).ok()).flatten().flatten();
-    let mut alive: Vec<_> = entries
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|suffix| suffix == SUFFIX))
-        // What a killed server left behind refuses connections.
-        .filter(|path| UnixStream::connect(path).is_ok())
-        .collect();
+    // What a killed server left behind refuses connections.
+    let mut alive: Vec<_> =
+        sockets_in(directories).filter(|path| UnixStream::connect(path).is_ok()).collect();
     alive.sort_unstable();
     match alive.len() {
         0 => Err(StatusError::NoServer(list(directories))),
         1 => Ok(alive.remove(0)),
         _ => Err(StatusError::Several(alive)),
     }
+}
+
+fn sockets_in(directories: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+    let entries = directories.iter().filter_map(|path| fs::read_dir(path).ok()).flatten().flatten();
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|suffix| suffix == SUFFIX))
 }
 
 /// Asks the server at `path` and returns its JSON object as text.

@@ -67,10 +67,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "LEAP", value_parser = values::leap)]
     leap: Option<Leap>,
     /// Delay to the reference clock, such as 0.5ms.
-    #[arg(long, value_name = "TIME", value_parser = values::span, default_value = "0")]
+    #[arg(long, value_name = "TIME", value_parser = values::span, default_value = "0",
+          allow_hyphen_values = true)]
     root_delay: Span,
     /// Dispersion to the reference clock [default: the kernel's maximum error; 0 with --local].
-    #[arg(long, value_name = "TIME", value_parser = values::span)]
+    #[arg(long, value_name = "TIME", value_parser = values::span, allow_hyphen_values = true)]
     root_dispersion: Option<Span>,
     /// How long the clock may be served from without being renewed, 200ms to 2s.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
@@ -138,7 +139,10 @@ impl ServeArgs {
             test_offset: Span::from_ns(self.test_offset),
             test_drift_ppb: self.test_drift,
             page_life: self.clock_expiry,
-            status_socket: self.status_socket.or_else(status::default_path),
+            status_socket: self.status_socket.or_else(|| {
+                status::sweep();
+                status::default_path()
+            }),
             ..default
         }
     }

@@ -1,0 +1,80 @@
+//! A plain NTP client on a UDP socket in a private host: it asks, and checks what must hold for
+//! every reply. It does not judge the time that it is told.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::Host;
+use horolog_sys::clock::Realtime;
+use horolog_time::{Clock, NtpTimestamp, Span};
+use horolog_wire::ntp::{HEADER_LEN, Header, Mode};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The system's clock as an NTP timestamp.
+pub(crate) fn now() -> NtpTimestamp {
+    NtpTimestamp::from_utc(Realtime.now())
+}
+
+/// A request whose transmit timestamp is `token`.
+pub(crate) fn request(version: u8, token: NtpTimestamp) -> [u8; HEADER_LEN] {
+    let mut packet = [0; HEADER_LEN];
+    Header::request(version, token).emit(&mut packet);
+    packet
+}
+
+/// A socket in `host` with a port of its own, of the family that `server` has.
+pub(crate) fn socket(host: &Host, server: SocketAddr, read_timeout: Duration) -> Result<UdpSocket> {
+    let any: SocketAddr = if server.is_ipv4() {
+        (Ipv4Addr::UNSPECIFIED, 0).into()
+    } else {
+        (Ipv6Addr::UNSPECIFIED, 0).into()
+    };
+    let socket = host.run(|| UdpSocket::bind(any))??;
+    socket.set_read_timeout(Some(read_timeout))?;
+    Ok(socket)
+}
+
+/// A reply, and when it was asked for and came by the system's clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reply {
+    /// What the server said.
+    pub(crate) header: Header,
+    /// When the request was sent (T1).
+    pub(crate) asked: NtpTimestamp,
+    /// When the reply was there (T4).
+    pub(crate) came: NtpTimestamp,
+}
+
+impl Reply {
+    /// How far the server's clock is ahead (RFC 5905, section 8).
+    pub(crate) fn offset(&self) -> Span {
+        let Header { receive, transmit, .. } = self.header;
+        let there = receive.since(self.asked).as_ns();
+        let back = transmit.since(self.came).as_ns();
+        Span::from_ns(i64::midpoint(there, back))
+    }
+}
+
+/// Asks once and returns the reply, of which everything has been checked but the time.
+pub(crate) fn ask(socket: &UdpSocket, server: SocketAddr) -> Result<Reply> {
+    let asked = now();
+    socket.send_to(&request(4, asked), server)?;
+    let mut buffer = [0; 1024];
+    let (length, from) =
+        socket.recv_from(&mut buffer).with_context(|| format!("no reply of {server}"))?;
+    let came = now();
+    ensure!(from == server, "a reply came from {from}");
+    ensure!(length == HEADER_LEN, "a reply of {length} bytes");
+    let (header, _) = Header::parse(&buffer[..length])?;
+    ensure!(header.mode == Mode::Server && header.version == 4, "{header:?}");
+    ensure!(header.origin == asked, "the reply is to another request: {header:?}");
+    ensure!(header.transmit.since(header.receive) >= Span::ZERO, "{header:?}");
+    Ok(Reply { header, asked, came })
+}
+
+/// Asks once, from a new socket in `host`.
+pub(crate) fn ask_from(host: &Host, server: SocketAddr) -> Result<Reply> {
+    ask(&socket(host, server, PATIENCE)?, server)
+}

@@ -1,0 +1,395 @@
+//! Frames for both bodies of the server to judge: requests of every shape that they should know,
+//! and of every shape that they should pass. It says what is to become of each kind where that
+//! follows from the kind alone; the rest is for the bodies to agree upon.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use horolog_wire::checksum::Sum;
+use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, MacAddress, TYPE_SERVICE_VLAN, TYPE_VLAN};
+use horolog_wire::ethernet::{VLAN_TAG_LEN, VlanTag};
+use horolog_wire::frame::Builder;
+use horolog_wire::ipv4;
+use horolog_wire::ntp::{HEADER_LEN, PORT};
+
+use crate::random::Random;
+
+/// Where the server of these frames answers.
+pub(crate) const LISTEN: [SocketAddr; 2] = [
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), PORT),
+    SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2)), PORT),
+];
+
+/// What is to become of every frame of a kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Expected {
+    /// It is answered.
+    Answered,
+    /// It is passed up.
+    Passed,
+    /// One or the other; over many frames, both.
+    Either,
+}
+
+/// A kind of frames.
+pub(crate) struct Kind {
+    /// What it is.
+    pub(crate) name: &'static str,
+    /// What is to become of it.
+    pub(crate) expected: Expected,
+    /// Makes one.
+    pub(crate) make: fn(&mut Random) -> Vec<u8>,
+}
+
+const fn kind(name: &'static str, expected: Expected, make: fn(&mut Random) -> Vec<u8>) -> Kind {
+    Kind { name, expected, make }
+}
+
+/// All kinds.
+pub(crate) const KINDS: [Kind; 25] = [
+    kind("IPv4 requests", Expected::Answered, |random| plain(random, true)),
+    kind("IPv6 requests", Expected::Answered, |random| plain(random, false)),
+    kind("any version and mode", Expected::Either, any_version_and_mode),
+    kind("one VLAN tag", Expected::Answered, one_tag),
+    kind("two VLAN tags", Expected::Passed, two_tags),
+    kind("IPv4 options", Expected::Answered, options),
+    kind("other header fields", Expected::Answered, other_header_fields),
+    kind("UDP checksum zero or wrong", Expected::Answered, wrong_udp_checksum),
+    kind("IPv4 fragments", Expected::Passed, fragment),
+    kind("IPv6 extension headers", Expected::Passed, extension_header),
+    kind("other protocols", Expected::Passed, other_protocol),
+    kind("wrong lengths", Expected::Passed, wrong_length),
+    kind("trailing bytes", Expected::Passed, trailing_bytes),
+    kind("wrong IPv4 checksum", Expected::Passed, wrong_ipv4_checksum),
+    kind("other ports", Expected::Passed, other_port),
+    kind("other addresses", Expected::Passed, other_address),
+    kind("group MAC addresses", Expected::Passed, group_mac),
+    kind("sources that no link has", Expected::Passed, impossible_source),
+    kind("source port 0", Expected::Passed, source_port_0),
+    kind("longer payloads", Expected::Passed, longer_payload),
+    kind("truncated", Expected::Passed, truncated),
+    kind("random bytes", Expected::Passed, random_bytes),
+    kind("one byte changed", Expected::Either, one_byte_changed),
+    kind("IP header changed and mended", Expected::Either, header_changed_and_mended),
+    kind("anything of this, tagged or cut", Expected::Either, mixture),
+];
+
+fn source_address(random: &mut Random, ipv4: bool) -> IpAddr {
+    if ipv4 {
+        Ipv4Addr::from_bits(random.within(0x0a00_0000..=0x0aff_ffff) as u32).into()
+    } else {
+        Ipv6Addr::from_bits(0xfd00 << 112 | u128::from(random.next())).into()
+    }
+}
+
+fn builder(random: &mut Random, ipv4: bool) -> Builder {
+    let port = random.within(1..=65_535) as u16;
+    Builder {
+        destination_mac: MacAddress([2, 0, 192, 0, 2, 2]),
+        source_mac: MacAddress([2, 0, 192, 0, 2, 1]),
+        vlan: None,
+        source: SocketAddr::new(source_address(random, ipv4), port),
+        destination: LISTEN[usize::from(!ipv4)],
+    }
+}
+
+fn any_builder(random: &mut Random) -> Builder {
+    let ipv4 = random.pick(&[true, false]);
+    builder(random, ipv4)
+}
+
+fn build(builder: &Builder, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0; builder.headers_len() + payload.len()];
+    builder.emit(payload, &mut frame);
+    frame
+}
+
+/// A header of a client's request that is random in every field that says nothing of the kind.
+fn request(random: &mut Random) -> Vec<u8> {
+    let mut payload = random.bytes(HEADER_LEN);
+    payload[0] = payload[0] & 0xc0 | (random.within(1..=4) as u8) << 3 | 3;
+    payload
+}
+
+fn plain(random: &mut Random, ipv4: bool) -> Vec<u8> {
+    build(&builder(random, ipv4), &request(random))
+}
+
+fn any_plain(random: &mut Random) -> Vec<u8> {
+    build(&any_builder(random), &request(random))
+}
+
+fn any_version_and_mode(random: &mut Random) -> Vec<u8> {
+    // Port 123 matters to version 1.
+    let mut builder = any_builder(random);
+    if random.pick(&[true, false]) {
+        builder.source.set_port(PORT);
+    }
+    build(&builder, &random.bytes(HEADER_LEN))
+}
+
+fn one_tag(random: &mut Random) -> Vec<u8> {
+    let protocol = random.pick(&[TYPE_VLAN, TYPE_SERVICE_VLAN]);
+    let vlan = Some(VlanTag { protocol, control: random.next() as u16 });
+    build(&Builder { vlan, ..any_builder(random) }, &request(random))
+}
+
+fn two_tags(random: &mut Random) -> Vec<u8> {
+    let mut frame = one_tag(random);
+    let outer = random.pick(&[TYPE_VLAN, TYPE_SERVICE_VLAN]).to_be_bytes();
+    let control = (random.next() as u16).to_be_bytes();
+    frame.splice(12..12, [outer, control].concat());
+    frame
+}
+
+/// A request behind 4 to 40 bytes of IPv4 options, which are random.
+fn options(random: &mut Random) -> Vec<u8> {
+    let words = random.within(1..=10) as usize;
+    let options = random.bytes(words * 4);
+    with_options(&plain(random, true), &options)
+}
+
+/// The frame of an IPv4 packet without tag or options, with these options put in.
+pub(crate) fn with_options(frame: &[u8], options: &[u8]) -> Vec<u8> {
+    let mut frame = frame.to_vec();
+    let behind = LINK_LEN + ipv4::HEADER_LEN;
+    frame.splice(behind..behind, options.iter().copied());
+    frame[LINK_LEN] += (options.len() / 4) as u8;
+    let total = (frame.len() - LINK_LEN) as u16;
+    frame[LINK_LEN + 2..][..2].copy_from_slice(&total.to_be_bytes());
+    mend(&mut frame);
+    frame
+}
+
+/// Writes the checksum of the IPv4 header of an untagged frame anew, as far as there is one.
+pub(crate) fn mend(frame: &mut [u8]) {
+    let Some(first) = frame.get(LINK_LEN) else { return };
+    let length = usize::from(first & 0xf) * 4;
+    let Some(header) = frame.get_mut(LINK_LEN..LINK_LEN + length) else { return };
+    if header.len() >= ipv4::HEADER_LEN {
+        header[10..12].fill(0);
+        let sum = Sum::default().bytes(header).finish();
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// Other values in fields that do not matter: service class, identification, the bit that forbids
+/// fragments and the reserved one beside it, flow label, hops.
+fn other_header_fields(random: &mut Random) -> Vec<u8> {
+    let mut frame = any_plain(random);
+    let ip = &mut frame[LINK_LEN..];
+    if ip[0] >> 4 == 4 {
+        ip[1] = random.next() as u8;
+        random.fill(&mut ip[4..6]);
+        ip[6] = random.next() as u8 & 0xc0;
+        ip[8] = random.next() as u8;
+        mend(&mut frame);
+    } else {
+        let word = random.next() as u32 & 0x0fff_ffff | 0x6000_0000;
+        ip[..4].copy_from_slice(&word.to_be_bytes());
+        ip[7] = random.next() as u8;
+    }
+    frame
+}
+
+/// Where the UDP header of a frame that ends with an NTP header begins.
+fn udp_at(frame: &[u8]) -> usize {
+    frame.len() - HEADER_LEN - 8
+}
+
+fn wrong_udp_checksum(random: &mut Random) -> Vec<u8> {
+    let mut frame = any_plain(random);
+    let any = random.next() as u16;
+    let checksum = random.pick(&[0, any]);
+    let at = udp_at(&frame) + 6;
+    frame[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+    frame
+}
+
+fn fragment(random: &mut Random) -> Vec<u8> {
+    let mut frame = plain(random, true);
+    let bits = random.within(1..=0x3fff) as u16 | random.pick(&[0, 0x4000]);
+    frame[LINK_LEN + 6..][..2].copy_from_slice(&bits.to_be_bytes());
+    mend(&mut frame);
+    frame
+}
+
+fn extension_header(random: &mut Random) -> Vec<u8> {
+    const UDP: u8 = 17;
+    let mut frame = plain(random, false);
+    let behind = LINK_LEN + 40;
+    // Hop-by-hop options, a fragment header, destination options: 8 bytes each at the least.
+    frame[LINK_LEN + 6] = random.pick(&[0, 44, 60]);
+    let mut header = [0; 8];
+    random.fill(&mut header[2..]);
+    header[0] = UDP;
+    frame.splice(behind..behind, header);
+    let length = (frame.len() - behind) as u16;
+    frame[LINK_LEN + 4..][..2].copy_from_slice(&length.to_be_bytes());
+    frame
+}
+
+fn other_protocol(random: &mut Random) -> Vec<u8> {
+    let mut frame = any_plain(random);
+    match random.within(0..=2) {
+        // The type of the frame; ARP, and one that is nobody's.
+        0 => frame[12..14].copy_from_slice(&random.pick(&[0x0806_u16, 0x88b5]).to_be_bytes()),
+        // The version of IP.
+        1 => frame[LINK_LEN] ^= random.within(1..=15) as u8 * 16,
+        _ if frame[LINK_LEN] == 0x45 => frame[LINK_LEN + 9] ^= random.within(1..=255) as u8,
+        _ => frame[LINK_LEN + 6] ^= random.within(1..=255) as u8,
+    }
+    if frame[LINK_LEN] & 0xf == 5 {
+        mend(&mut frame);
+    }
+    frame
+}
+
+fn wrong_length(random: &mut Random) -> Vec<u8> {
+    let mut frame = any_plain(random);
+    let udp = udp_at(&frame) + 4;
+    let network = if frame[LINK_LEN] == 0x45 { LINK_LEN + 2 } else { LINK_LEN + 4 };
+    for at in random.pick(&[&[udp][..], &[network], &[udp, network]]) {
+        let wrong = random.within(1..=65_535) as u16;
+        let [high, low] = [frame[*at], frame[at + 1]];
+        let right = u16::from_be_bytes([high, low]);
+        let wrong = random.pick(&[wrong, 1, 4, 8, u16::MAX, u16::MAX - 7]);
+        frame[*at..at + 2].copy_from_slice(&right.wrapping_add(wrong).to_be_bytes());
+    }
+    if frame[LINK_LEN] == 0x45 {
+        mend(&mut frame);
+    }
+    frame
+}
+
+fn trailing_bytes(random: &mut Random) -> Vec<u8> {
+    let mut frame = any_plain(random);
+    let count = random.within(1..=20) as usize;
+    frame.extend(random.bytes(count));
+    frame
+}
+
+fn wrong_ipv4_checksum(random: &mut Random) -> Vec<u8> {
+    let mut frame = plain(random, true);
+    let at = LINK_LEN + 10;
+    let right = u16::from_be_bytes([frame[at], frame[at + 1]]);
+    // Never all ones, which is zero in its other form: a right one is never that, and what is added
+    // to zero is less.
+    let wrong = right.wrapping_add(random.within(1..=0xfffe) as u16);
+    frame[at..at + 2].copy_from_slice(&wrong.to_be_bytes());
+    frame
+}
+
+fn other_port(random: &mut Random) -> Vec<u8> {
+    let mut builder = any_builder(random);
+    let port = random.pick(&[PORT - 1, PORT + 1, PORT << 8, 0, u16::MAX]);
+    builder.destination.set_port(port);
+    build(&builder, &request(random))
+}
+
+fn other_address(random: &mut Random) -> Vec<u8> {
+    let mut builder = any_builder(random);
+    let ip = match builder.destination.ip() {
+        IpAddr::V4(ip) => Ipv4Addr::from_bits(ip.to_bits() ^ (1 << random.within(0..=31))).into(),
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() ^ (1 << random.within(0..=127))).into(),
+    };
+    builder.destination.set_ip(ip);
+    build(&builder, &request(random))
+}
+
+fn group_mac(random: &mut Random) -> Vec<u8> {
+    let group = random.pick(&[[0xff; 6], [1, 0, 0x5e, 0, 1, 1], [0x33, 0x33, 0, 0, 1, 1]]);
+    let mut builder = any_builder(random);
+    match random.within(0..=2) {
+        0 => builder.destination_mac = MacAddress(group),
+        1 => builder.source_mac = MacAddress(group),
+        _ => {
+            (builder.destination_mac, builder.source_mac) = (MacAddress(group), MacAddress(group));
+        }
+    }
+    build(&builder, &request(random))
+}
+
+fn impossible_source(random: &mut Random) -> Vec<u8> {
+    let mut builder = any_builder(random);
+    let low = random.next() as u32;
+    let own = builder.destination.ip();
+    let ip = match own {
+        IpAddr::V4(_) => {
+            let first = random.pick(&[0, 127, 224, 239, 240, 255]);
+            let ip = IpAddr::V4(Ipv4Addr::from_bits(first << 24 | low & 0x00ff_ffff));
+            random.pick(&[ip, own, IpAddr::V4(Ipv4Addr::BROADCAST)])
+        }
+        IpAddr::V6(_) => {
+            let mapped = Ipv4Addr::from_bits(low).to_ipv6_mapped();
+            let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, low as u16);
+            let odd = [Ipv6Addr::UNSPECIFIED, Ipv6Addr::LOCALHOST, mapped, group];
+            let odd = random.pick(&odd).into();
+            random.pick(&[own, odd])
+        }
+    };
+    builder.source.set_ip(ip);
+    build(&builder, &request(random))
+}
+
+fn source_port_0(random: &mut Random) -> Vec<u8> {
+    let mut builder = any_builder(random);
+    builder.source.set_port(0);
+    build(&builder, &request(random))
+}
+
+fn longer_payload(random: &mut Random) -> Vec<u8> {
+    let mut payload = request(random);
+    let count = random.within(1..=1_400) as usize;
+    payload.extend(random.bytes(count));
+    build(&any_builder(random), &payload)
+}
+
+fn truncated(random: &mut Random) -> Vec<u8> {
+    let make = random.pick(&[any_plain as fn(&mut Random) -> Vec<u8>, one_tag, options]);
+    let mut frame = make(random);
+    let length = random.within(0..=frame.len() as u64 - 1) as usize;
+    frame.truncate(length);
+    frame
+}
+
+fn random_bytes(random: &mut Random) -> Vec<u8> {
+    let count = random.within(0..=200) as usize;
+    random.bytes(count)
+}
+
+fn one_byte_changed(random: &mut Random) -> Vec<u8> {
+    let make = random.pick(&[any_plain as fn(&mut Random) -> Vec<u8>, one_tag, options]);
+    let mut frame = make(random);
+    let at = random.within(0..=frame.len() as u64 - 1) as usize;
+    frame[at] ^= random.within(1..=255) as u8;
+    frame
+}
+
+/// One byte of the IP header is another, and its checksum is right again, so that only the byte
+/// itself tells.
+fn header_changed_and_mended(random: &mut Random) -> Vec<u8> {
+    let make = random.pick(&[any_plain as fn(&mut Random) -> Vec<u8>, options]);
+    let mut frame = make(random);
+    let is_ipv4 = frame[LINK_LEN] >> 4 == 4;
+    let length = if is_ipv4 { ipv4::HEADER_LEN } else { 40 };
+    let at = LINK_LEN + random.within(0..=length as u64 - 1) as usize;
+    frame[at] ^= random.within(1..=255) as u8;
+    if is_ipv4 {
+        mend(&mut frame);
+    }
+    frame
+}
+
+fn mixture(random: &mut Random) -> Vec<u8> {
+    let others = KINDS.len() as u64 - 1;
+    let mut frame = (KINDS[random.within(0..=others - 1) as usize].make)(random);
+    if frame.len() > LINK_LEN && random.pick(&[true, false]) {
+        let tag = [0x81, 0, random.next() as u8, random.next() as u8];
+        frame.splice(12..12, tag);
+    }
+    if frame.len() > LINK_LEN + VLAN_TAG_LEN && random.within(0..=7) == 0 {
+        let cut = random.within(1..=4) as usize;
+        frame.truncate(frame.len() - cut);
+    }
+    frame
+}

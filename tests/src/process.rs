@@ -1,0 +1,221 @@
+//! Programs that scenarios run in private hosts: the server under test, and what it takes to start,
+//! watch, signal and end it. Each dies with the thread that started it.
+
+use std::env;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use horolog_lab::{Host, Lab};
+use horolog_sys::namespace::die_with_parent;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Long enough for a program to start, to answer or to end on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+const NTP_PORT: u16 = 123;
+
+/// Which of the server's bodies are to answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Engine {
+    /// Sockets alone.
+    Socket,
+    /// XDP, and sockets for the rest.
+    Xdp,
+}
+
+impl Engine {
+    /// Both of them.
+    pub(crate) const ALL: [Self; 2] = [Self::Socket, Self::Xdp];
+
+    /// Its name on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Socket => "socket",
+            Self::Xdp => "xdp",
+        }
+    }
+}
+
+/// The `horolog` binary: `HOROLOG_BIN`, or the one that was built beside this program.
+pub(crate) fn binary() -> Result<PathBuf> {
+    if let Some(path) = env::var_os("HOROLOG_BIN") {
+        return Ok(path.into());
+    }
+    let path = env::current_exe()?.with_file_name("horolog");
+    ensure!(
+        path.is_file(),
+        "{} is not there; build it with cargo build --release -p horolog-cli",
+        path.display()
+    );
+    Ok(path)
+}
+
+/// Where the lab's server answers.
+pub(crate) fn server_address(lab: &Lab, ipv6: bool) -> Result<SocketAddr> {
+    let port = lab.server().port();
+    Ok(if ipv6 {
+        (port.ipv6.context("no IPv6 address")?, NTP_PORT).into()
+    } else {
+        (port.ipv4, NTP_PORT).into()
+    })
+}
+
+/// Sends a signal, by its name without SIG, to a child that has not been waited for.
+pub(crate) fn signal(child: &Child, name: &str) -> Result<()> {
+    // The shell has a kill of its own, so that no package has to provide one.
+    let status =
+        Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status()?;
+    ensure!(status.success(), "kill -{name} failed");
+    Ok(())
+}
+
+/// Runs a program to its end and returns what it said; one that does not end is killed and an
+/// error.
+pub(crate) fn run_to_end(command: &mut Command, patience: Duration) -> Result<Output> {
+    let child = die_with_parent(command).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = Killed(child.stderr(Stdio::piped()).spawn()?);
+    let ended = child.wait(patience)?;
+    let (stdout, stderr) = child.said()?;
+    match ended {
+        Some(status) => {
+            Ok(Output { status, stdout: stdout.into_bytes(), stderr: stderr.into_bytes() })
+        }
+        None => bail!("did not end within {patience:?}; stderr: {stderr}"),
+    }
+}
+
+/// A child that is killed and reaped whatever happens.
+struct Killed(Child);
+
+impl Killed {
+    /// Waits for the end, but not for ever.
+    fn wait(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
+        let started = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait()? {
+                return Ok(Some(status));
+            }
+            if started.elapsed() > patience {
+                return Ok(None);
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    /// Ends the program and returns what stands in its pipes, which have room for what these
+    /// programs say.
+    fn said(&mut self) -> Result<(String, String)> {
+        // It may have ended already.
+        let _ = self.0.kill();
+        self.0.wait()?;
+        let (mut stdout, mut stderr) = (String::new(), String::new());
+        if let Some(mut pipe) = self.0.stdout.take() {
+            pipe.read_to_string(&mut stdout)?;
+        }
+        if let Some(mut pipe) = self.0.stderr.take() {
+            pipe.read_to_string(&mut stderr)?;
+        }
+        Ok((stdout, stderr))
+    }
+}
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// How a server ended.
+pub(crate) struct Ended {
+    /// Its exit status.
+    pub(crate) status: ExitStatus,
+    /// What it printed.
+    pub(crate) stdout: String,
+    /// How long it took from the signal.
+    pub(crate) took: Duration,
+}
+
+/// A running `horolog serve`.
+pub(crate) struct Server {
+    child: Killed,
+    directory: TempDir,
+}
+
+impl Server {
+    /// Starts a server that trusts its clock, at these addresses, and waits until it answers.
+    pub(crate) fn start(
+        host: &Host,
+        engine: Engine,
+        listen: &[SocketAddr],
+        arguments: &[&str],
+    ) -> Result<Self> {
+        let local = ["--local"].iter().chain(arguments).copied().collect::<Vec<_>>();
+        Self::start_as(host, engine, listen, &local)
+    }
+
+    /// The same with nothing but these arguments.
+    pub(crate) fn start_as(
+        host: &Host,
+        engine: Engine,
+        listen: &[SocketAddr],
+        arguments: &[&str],
+    ) -> Result<Self> {
+        let directory = TempDir::new()?;
+        let mut command = host.command(binary()?);
+        command.args(["serve", "--engine", engine.name(), "--status-socket"]);
+        command.arg(directory.path().join("status.sock")).args(arguments);
+        for address in listen {
+            command.args(["--listen", &address.to_string()]);
+        }
+        let pipes = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = Killed(die_with_parent(pipes).spawn()?);
+        let mut server = Self { child, directory };
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let started = Instant::now();
+        while self.status().is_err() {
+            if let Some(status) = self.child.0.try_wait()? {
+                bail!("the server did not start: {status}; {}", self.child.said()?.1);
+            }
+            ensure!(started.elapsed() < PATIENCE, "the server does not answer");
+            thread::sleep(POLL_INTERVAL);
+        }
+        Ok(())
+    }
+
+    /// What `horolog status` prints.
+    pub(crate) fn status(&self) -> Result<Value> {
+        let mut command = Command::new(binary()?);
+        command.args(["status", "--status-socket"]).arg(self.directory.path().join("status.sock"));
+        let output = run_to_end(&mut command, PATIENCE)?;
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "horolog status: {}", complaint.trim());
+        serde_json::from_slice(&output.stdout).context("horolog status prints no JSON")
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, name: &str) -> Result<()> {
+        signal(&self.child.0, name)
+    }
+
+    /// Sends it a signal that ends it, and waits for that.
+    pub(crate) fn end(mut self, name: &str) -> Result<Ended> {
+        let started = Instant::now();
+        self.signal(name)?;
+        let status = self.child.wait(PATIENCE)?;
+        let took = started.elapsed();
+        let (stdout, stderr) = self.child.said()?;
+        let status = status.with_context(|| format!("SIG{name} did not end it: {stderr}"))?;
+        Ok(Ended { status, stdout, took })
+    }
+}

@@ -1,0 +1,47 @@
+//! Numbers that look random and are the same in every run, so that a failure can be repeated.
+//! `SplitMix64` (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+
+use std::ops::RangeInclusive;
+
+/// A generator of numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// One that yields the numbers of this seed.
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next 64 bits.
+    pub(crate) const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number of the range, each about as often.
+    pub(crate) fn within(&mut self, range: RangeInclusive<u64>) -> u64 {
+        range.start() + self.next() % (range.end() - range.start() + 1)
+    }
+
+    /// One of the items.
+    pub(crate) fn pick<T: Copy>(&mut self, items: &[T]) -> T {
+        items[self.within(0..=items.len() as u64 - 1) as usize]
+    }
+
+    /// Random bytes.
+    pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            chunk.copy_from_slice(&self.next().to_be_bytes()[..chunk.len()]);
+        }
+    }
+
+    /// So many random bytes.
+    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        self.fill(&mut bytes);
+        bytes
+    }
+}

@@ -1,0 +1,104 @@
+//! What a scenario is, and what it needs of the machine. One that cannot run here is reported as
+//! ignored, by name and with the reason; it is never left out silently.
+
+use std::fmt::Display;
+use std::fs;
+use std::path::Path;
+
+use horolog_sys::adjtimex::kernel_clock;
+use libtest_mimic::{Completion, Failed, Trial};
+
+use crate::leftovers::Belongings;
+
+/// Something without which a scenario cannot run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Need {
+    /// Root, for network namespaces, raw frames and BPF.
+    Root,
+    /// A program of somebody else's, found in `PATH`.
+    Peer(&'static str),
+    /// IPv6 in the kernel.
+    Ipv6,
+    /// A clock that the kernel calls unsynchronised. Scenarios never set the clock, so they take it
+    /// as it is.
+    UnsynchronisedClock,
+}
+
+/// Why a scenario is not run.
+enum Hindrance {
+    /// The machine is not the right one; that is nobody's fault.
+    Machine(String),
+    /// What `make` installs is not there.
+    Peer(&'static str),
+}
+
+impl Need {
+    fn hindrance(self) -> Option<Hindrance> {
+        let (met, reason) = match self {
+            Self::Root => (is_root(), "needs root".to_owned()),
+            Self::Peer(program) if is_in_path(program) => return None,
+            Self::Peer(program) => return Some(Hindrance::Peer(program)),
+            Self::Ipv6 => (Path::new("/proc/net/if_inet6").exists(), "needs IPv6".to_owned()),
+            Self::UnsynchronisedClock => (
+                kernel_clock().is_ok_and(|clock| !clock.synchronised),
+                "needs a machine whose clock is not synchronised".to_owned(),
+            ),
+        };
+        (!met).then_some(Hindrance::Machine(reason))
+    }
+}
+
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
+fn is_in_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+/// Makes a scenario of a function, with a check that it leaves nothing behind.
+pub(crate) fn scenario<E: Display>(
+    name: impl Into<String>,
+    needs: &'static [Need],
+    run: impl FnOnce() -> Result<(), E> + Send + 'static,
+) -> Trial {
+    Trial::ignorable_test(name, move || {
+        match needs.iter().find_map(|need| need.hindrance()) {
+            Some(Hindrance::Machine(reason)) => return Ok(Completion::ignored_with(reason)),
+            Some(Hindrance::Peer(program)) => return without_peer(program),
+            None => {}
+        }
+        let before = Belongings::look()?;
+        // `{:#}` is an error with its causes, in one line.
+        let outcome = run().map_err(|error| format!("{error:#}"));
+        match (outcome, before.left_behind()?) {
+            (Ok(()), None) => Ok(Completion::Completed),
+            (Ok(()), Some(left)) => Err(format!("left behind: {left}").into()),
+            (Err(error), None) => Err(error.into()),
+            (Err(error), Some(left)) => Err(format!("{error}\nleft behind: {left}").into()),
+        }
+    })
+}
+
+/// Root can install it, and a continuous-integration machine has to have it.
+fn without_peer(program: &str) -> Result<Completion, Failed> {
+    let reason = format!("needs {program} in PATH; scripts/setup.sh --peers fetches it");
+    if is_root() || std::env::var_os("CI").is_some_and(|value| value == "true") {
+        return Err(format!("{reason}, and `make scenarios` finds it there").into());
+    }
+    Ok(Completion::ignored_with(reason))
+}
+
+/// Scenarios from functions of one module, all with the same needs, each named `MODULE::FUNCTION`.
+#[macro_export]
+macro_rules! scenarios {
+    ($needs:expr, $module:ident: $($function:ident),+ $(,)?) => {
+        [$($crate::scenario::scenario(
+            concat!(stringify!($module), "::", stringify!($function)),
+            $needs,
+            $module::$function,
+        )),+]
+    };
+}
