@@ -11,7 +11,8 @@ use super::sections::{
 use super::{Page, series, trials};
 use crate::verdict::{Highest, lower_bound_trial, sentence};
 
-/// The page as HTML. It holds the whole result as JSON in the element `result`.
+/// The page as HTML. It holds the result as JSON in the element `result`, with the histograms of the
+/// trials at the servers' lower bounds only: all of them would make it several times as large.
 #[must_use]
 pub fn demo(result: &DemoResult) -> String {
     let runs: Vec<_> =
@@ -61,9 +62,24 @@ pub fn demo(result: &DemoResult) -> String {
         main: main.concat(),
         schema: &result.schema,
         plots,
-        result,
+        result: &without_most_histograms(result),
     }
     .render()
+}
+
+pub(super) fn without_most_histograms(result: &DemoResult) -> DemoResult {
+    let mut result = result.clone();
+    for candidate in &mut result.candidates {
+        let kept = lower_bound_trial(&candidate.load);
+        let trials = candidate.load.trials.iter_mut().enumerate();
+        for (_, trial) in trials.filter(|(index, _)| Some(*index) != kept) {
+            let Trial { rtt_ns, response_time_ns, lateness_ns, .. } = trial;
+            for distribution in [rtt_ns, response_time_ns, lateness_ns].into_iter().flatten() {
+                distribution.histogram.clear();
+            }
+        }
+    }
+    result
 }
 
 fn rate_title(result: &DemoResult) -> &'static str {
