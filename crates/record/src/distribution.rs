@@ -27,7 +27,7 @@ pub struct Distribution {
     pub p99_99: u64,
     /// Largest value.
     pub max: u64,
-    /// All of it: `HdrHistogram`'s V2 encoding, deflated, in base 64; two of them can be merged. Empty
-    /// where it was left out to save room.
+    /// All of it: `HdrHistogram`'s V2 encoding, deflated, in base 64; two of them can be merged.
+    /// Empty where it was left out to save room.
     pub histogram: String,
 }

@@ -107,8 +107,8 @@ static __always_inline bool is_client_request(const struct ntp *ntp)
  * is no time to serve. The words are summed as they are written, each once.
  *
  * The clock is read once, and the reading stands for receipt and transmission alike. Between the
- * two lie some 50 ns, less than either is known to: the frame came in before the driver's poll began
- * and leaves when it ends. A second reading would take longer than all the rest of the reply.
+ * two lie some 50 ns, less than either is known to: the frame came in before the driver's poll
+ * began and leaves when it ends. A second reading would take longer than all the rest of the reply.
  */
 static __always_inline __u64 answer(struct ntp *ntp, const struct clock_page *page)
 {

@@ -1,3 +1,5 @@
+//! Each doubt is raised by the counts that it stands for, and none by a run without fault.
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

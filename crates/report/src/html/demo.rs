@@ -11,8 +11,8 @@ use super::sections::{
 use super::{Page, series, trials};
 use crate::verdict::{Highest, lower_bound_trial, sentence};
 
-/// The page as HTML. It holds the result as JSON in the element `result`, with the histograms of the
-/// trials at the servers' lower bounds only: all of them would make it several times as large.
+/// The page as HTML. It holds the result as JSON in the element `result`, with the histograms of
+/// the trials at the servers' lower bounds only: all of them would make it several times as large.
 #[must_use]
 pub fn demo(result: &DemoResult) -> String {
     let runs: Vec<_> =

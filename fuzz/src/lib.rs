@@ -1,0 +1,35 @@
+//! What several fuzz targets share: the time server that they ask, and the instants at which it is
+//! asked. All fixed, so that an input does the same whenever it is run.
+
+use horolog_server::{Page, SystemVariables};
+use horolog_time::{NOMINAL_RATE, NtpShort, NtpTimestamp, Span, Timebase, Timestamp};
+use horolog_wire::ntp::Leap;
+
+/// When the request came (T2).
+pub const RECEIVED: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_0000);
+
+/// When the reply leaves (T3).
+pub const TRANSMIT: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_1234);
+
+/// The clock page of a synchronised server of stratum 1.
+#[must_use]
+pub fn page() -> Page {
+    Page {
+        variables: SystemVariables {
+            leap: Leap::None,
+            stratum: 1,
+            precision: -25,
+            root_delay: NtpShort::from_bits(0x10),
+            root_dispersion: NtpShort::from_bits(0x20),
+            reference_id: *b"PPS\0",
+            reference: NtpTimestamp::from_bits(0xe000_0000_0000_0000),
+        },
+        timebase: Timebase {
+            anchor: Timestamp::from_ns(100_000_000_000),
+            ntp_at_anchor: NtpTimestamp::from_bits(0xe000_0000_1000_0000),
+            rate: NOMINAL_RATE,
+            expires: Timestamp::from_ns(101_000_000_000),
+        },
+        realtime_minus_monotonic: Span::from_ns(1_700_000_000_000_000_000),
+    }
+}

@@ -1,0 +1,73 @@
+//! Any bytes as a datagram from the target of a load run. Judging it never panics, and what is
+//! accepted is a reply to a question that was asked.
+//!
+//! An input is the age of the run in nanoseconds (8 bytes) and the datagram.
+#![no_main]
+
+use horolog_load::token::{Question, SEQUENCE_BITS, TIME_BITS, Token};
+use horolog_load::verify::{Expected, Reply};
+use horolog_record::InvalidReason;
+use horolog_time::{Monotonic, Span, Timestamp};
+use horolog_wire::ntp::HEADER_LEN;
+use libfuzzer_sys::fuzz_target;
+
+const START: Timestamp<Monotonic> = Timestamp::from_ns(5_000_000_000_000);
+const TOKEN: Token = Token::new(0xdead_beef_1234_5678, START);
+/// The longest run, in nanoseconds: 18 minutes, many times the reach of a token.
+const AGE_MAX: u64 = 1 << (TIME_BITS + 4);
+/// Requests are this far apart, in nanoseconds.
+const INTERVAL: i64 = 1_000;
+/// Where the origin timestamp stands in a header (RFC 5905, figure 8).
+const ORIGIN: std::ops::Range<usize> = 24..32;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((age, datagram)) = bytes.split_first_chunk() else { return };
+    let age = (u64::from_be_bytes(*age) % AGE_MAX).cast_signed();
+    let now = START + Span::from_ns(age);
+    check(datagram, now, verify(datagram, now));
+
+    // Chance does not find tokens: the same datagram as an answer to the latest question.
+    let mut answer = datagram.to_vec();
+    let Some(origin) = answer.get_mut(ORIGIN) else { return };
+    let latest = question(age / INTERVAL);
+    origin.copy_from_slice(&TOKEN.encode(latest).to_be_bytes());
+    let verdict = verify(&answer, now);
+    check(&answer, now, verdict);
+    assert!(!matches!(verdict, Err(InvalidReason::Origin | InvalidReason::Client)));
+    if let Ok(reply) = verdict {
+        assert_eq!(reply.question, latest);
+    }
+});
+
+/// The `n`-th question of the run.
+fn question(n: i64) -> Question {
+    let sequence = (n.cast_unsigned() % (1 << SEQUENCE_BITS)) as u32;
+    Question { intended: START + Span::from_ns(n * INTERVAL), sequence }
+}
+
+fn verify(datagram: &[u8], now: Timestamp<Monotonic>) -> Result<Reply, InvalidReason> {
+    let expected = Expected { token: TOKEN, version: 4 };
+    expected.verify(datagram, now, |question| {
+        if was_asked(question) { Ok(()) } else { Err(InvalidReason::Client) }
+    })
+}
+
+fn was_asked(asked: Question) -> bool {
+    let age = (asked.intended - START).as_ns();
+    age >= 0 && question(age / INTERVAL) == asked
+}
+
+/// What is accepted is right, told from the bytes themselves.
+fn check(datagram: &[u8], now: Timestamp<Monotonic>, verdict: Result<Reply, InvalidReason>) {
+    let Ok(reply) = verdict else { return };
+    assert_eq!(datagram.len(), HEADER_LEN);
+    assert_eq!((datagram[0] >> 3 & 7, datagram[0] & 7), (4, 4), "version and mode");
+    assert!((1..=16).contains(&datagram[1]), "stratum");
+    let is_unsynchronised = (datagram[0] >> 6 == 3, datagram[1] == 16);
+    assert_eq!(is_unsynchronised, (reply.unsynchronised, reply.unsynchronised));
+    assert_ne!(datagram[40..48], [0; 8], "a reply without a transmit timestamp");
+
+    assert_eq!(datagram[ORIGIN], TOKEN.encode(reply.question).to_be_bytes(), "no token of ours");
+    assert!(was_asked(reply.question) && reply.question.intended <= now, "never asked");
+    assert!(reply.response_ns < 1 << TIME_BITS);
+}

@@ -1,0 +1,56 @@
+//! Any bytes as a result file. Reading it never panics; what can be read is the same when it was
+//! written and read again, and every renderer takes it.
+#![no_main]
+
+use std::fmt::Debug;
+
+use horolog_record::{DemoResult, LoadResult};
+use horolog_report::table::{self, TableStyle};
+use horolog_report::{html, to_json};
+use libfuzzer_sys::fuzz_target;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Everything, as in a file, and as little as is ever shown, in colour.
+const STYLES: [TableStyle; 2] =
+    [TableStyle { colour: false, width: usize::MAX }, TableStyle { colour: true, width: 0 }];
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Some(result) = read::<LoadResult>(bytes) {
+        load(&result);
+    }
+    if let Some(result) = read::<DemoResult>(bytes) {
+        demo(&result);
+    }
+});
+
+fn read<T: DeserializeOwned + Serialize + PartialEq + Debug>(bytes: &[u8]) -> Option<T> {
+    let result: T = serde_json::from_slice(bytes).ok()?;
+    let again: T = serde_json::from_str(&to_json(&result)).expect("what is written can be read");
+    assert_eq!(again, result);
+    Some(result)
+}
+
+fn load(result: &LoadResult) {
+    for style in &STYLES {
+        let _ = table::header(style);
+        for trial in &result.trials {
+            assert!(!table::row(trial, style).contains("NaN"));
+        }
+        let _ = table::summary(result, style);
+    }
+    page(&html::load(result));
+}
+
+fn demo(result: &DemoResult) {
+    for style in &STYLES {
+        let _ = table::demo(result, style);
+    }
+    page(&html::demo(result));
+}
+
+/// A page that is whole, and runs no script but the ones that every page has.
+fn page(html: &str) {
+    assert!(html.trim_end().ends_with("</html>"));
+    assert_eq!(html.matches("<script").count(), html.matches("</script").count());
+}

@@ -1,0 +1,39 @@
+//! Any bytes as a datagram from any source. Judging it never panics; a reply is 48 bytes, never
+//! longer than its request, carries the request's transmit timestamp as its origin, goes to one
+//! host, and would not be answered in turn.
+//!
+//! An input is the source (a byte whose lowest bit tells IPv6 from IPv4, 16 bytes of address, two
+//! of port) and the datagram.
+#![no_main]
+
+use std::net::{IpAddr, SocketAddr};
+
+use horolog_fuzz::{RECEIVED, page};
+use horolog_server::{Reason, Verdict, decide};
+use horolog_wire::ntp::HEADER_LEN;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((head, request)) = bytes.split_first_chunk() else { return };
+    let source = source(*head);
+    let Verdict::Reply(header) = decide(request, source, &page(), RECEIVED) else { return };
+
+    let mut reply = [0; HEADER_LEN];
+    assert_eq!(header.emit(&mut reply), HEADER_LEN);
+    assert!(reply.len() <= request.len(), "a reply longer than its request");
+    assert_eq!(reply[24..32], request[40..48], "the origin is not what the request carried");
+    assert_eq!(reply[0] & 7, 4, "mode");
+    assert_eq!(reply[0] >> 3 & 7, request[0] >> 3 & 7, "version");
+    assert_ne!(source.port(), 0);
+    assert!(!source.ip().is_multicast() && !source.ip().is_unspecified(), "to no single host");
+    assert_eq!(decide(&reply, source, &page(), RECEIVED), Verdict::Ignore(Reason::Mode));
+});
+
+fn source(head: [u8; 19]) -> SocketAddr {
+    let [family, address @ .., port_high, port_low] = head;
+    let ip: IpAddr = match (family & 1, address) {
+        (0, [a, b, c, d, ..]) => [a, b, c, d].into(),
+        (_, address) => address.into(),
+    };
+    SocketAddr::new(ip, u16::from_be_bytes([port_high, port_low]))
+}

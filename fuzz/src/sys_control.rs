@@ -1,0 +1,22 @@
+//! Any bytes as the control messages beside a datagram. Reading them never panics, and whatever is
+//! told stands in the bytes.
+#![no_main]
+
+use std::net::IpAddr;
+
+use horolog_sys::message::Control;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let control = Control::parse(bytes);
+    match control.local {
+        Some(IpAddr::V4(local)) => assert!(stands_in(bytes, &local.octets())),
+        Some(IpAddr::V6(local)) => assert!(stands_in(bytes, &local.octets())),
+        None => assert_eq!(control.interface, 0),
+    }
+    assert!(stands_in(bytes, &control.interface.to_ne_bytes()) || control.interface == 0);
+});
+
+fn stands_in(bytes: &[u8], told: &[u8]) -> bool {
+    bytes.windows(told.len()).any(|window| window == told)
+}

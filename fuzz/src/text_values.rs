@@ -1,0 +1,52 @@
+//! Any text as a value on the command line: a target, a network, a MAC address. Reading it never
+//! panics, and what can be read means the same when it was written and read again. No target is
+//! looked up, and no network is accepted for simulated clients that could be a stranger's.
+#![no_main]
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use horolog_load::clients::SourceNetwork;
+use horolog_load::target::{TargetName, permit};
+use horolog_sys::netlink::Prefix;
+use horolog_wire::ethernet::MacAddress;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(text) = str::from_utf8(bytes) else { return };
+    target(text);
+    prefix(text);
+    if let Ok(address) = text.parse::<MacAddress>() {
+        assert_eq!(address.to_string().parse(), Ok(address));
+    }
+});
+
+fn target(text: &str) {
+    let Ok(target) = text.parse::<TargetName>() else { return };
+    let again: TargetName = target.to_string().parse().expect("what is written can be read");
+    if target.name().is_some() {
+        assert_eq!(again, target);
+        return;
+    }
+    let address = target.resolve(None).expect("an address needs no look-up");
+    assert_ne!(address.port(), 0);
+    assert_eq!(again.resolve(None).ok(), Some(address));
+    let _ = permit(address.ip(), false);
+}
+
+fn prefix(text: &str) {
+    let Ok(prefix) = text.parse::<Prefix>() else { return };
+    assert_eq!(prefix.to_string().parse(), Ok(prefix));
+    assert!(prefix.contains(prefix.address()));
+    assert_eq!(prefix.network().network(), prefix.network());
+    let outside = match prefix.address() {
+        IpAddr::V4(_) => Ipv4Addr::BROADCAST.into(),
+        IpAddr::V6(_) => Ipv6Addr::from_bits(u128::MAX).into(),
+    };
+    let Ok(network) = SourceNetwork::new(prefix, outside, &[]) else { return };
+    for client in (0..network.room()).take(1).chain(network.room().checked_sub(1)) {
+        let address = network.address(client);
+        assert!(permit(address, false).is_ok(), "{address} may be a stranger's");
+        assert!(prefix.contains(address));
+        assert_eq!(network.client(address), Some(client));
+    }
+}
