@@ -93,7 +93,7 @@ fn chronyd(host: &Host, directory: &Path) -> Result<Running> {
     let path = |name: &str| -> PathBuf { directory.join(name) };
     let configuration = path("chrony.conf");
     let text = format!(
-        "local stratum 1\nallow all\nbindaddress {}\ncmdport 0\nbindcmdaddress /\npidfile {}\n",
+        "local stratum 1\nallow all\nbindaddress {}\nnoclientlog\ncmdport 0\nbindcmdaddress /\npidfile {}\n",
         host.port().ipv4,
         path("chronyd.pid").display()
     );

@@ -159,7 +159,7 @@ impl Default for ServerConfig {
             xdp_reply: XdpReply::default(),
             threads: 1,
             dispatch: Dispatch::default(),
-            steer_by_cpu: true,
+            steer_by_cpu: false,
             trust: Trust::default(),
             stratum: DEFAULT_STRATUM,
             reference_id: None,

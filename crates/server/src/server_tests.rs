@@ -90,7 +90,7 @@ fn answers_correctly(config: &ServerConfig) {
 #[test]
 fn a_socket_for_each_thread_answers() {
     answers_correctly(&config("127.0.0.1:0"));
-    answers_correctly(&ServerConfig { steer_by_cpu: false, ..config("[::1]:0") });
+    answers_correctly(&ServerConfig { steer_by_cpu: true, ..config("[::1]:0") });
 }
 
 #[test]

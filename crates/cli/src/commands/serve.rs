@@ -52,6 +52,10 @@ pub(crate) struct ServeArgs {
     /// lock around receiving and another around sending, one packet at a time.
     #[arg(long, value_enum, default_value_t = DispatchArg::PerThread)]
     dispatch: DispatchArg,
+    /// Give each packet to the thread on the core that received it, instead of choosing by a hash of
+    /// its addresses: faster where the card spreads packets over the cores.
+    #[arg(long)]
+    steer_by_cpu: bool,
     /// Serve the system clock as it is, as if it were right.
     #[arg(long)]
     local: bool,
@@ -130,6 +134,7 @@ impl ServeArgs {
                 DispatchArg::PerThread => Dispatch::PerThread,
                 DispatchArg::SharedLock => Dispatch::SharedLock,
             },
+            steer_by_cpu: self.steer_by_cpu,
             trust: if self.local { Trust::Local } else { Trust::Kernel },
             stratum: self.stratum,
             reference_id: self.refid,

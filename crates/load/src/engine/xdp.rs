@@ -88,7 +88,10 @@ impl XdpEngine {
             first_client: network.address(0),
             exponential: schedule::exponential_quantiles(),
         })?;
-        Ok(Self { generator, plan: plan.clone(), sequences: vec![0; plan.lanes] })
+        // The last cores first: the first one takes most interrupts, and what is pinned elsewhere.
+        let cores = plan.cores.iter().rev().copied().collect();
+        let plan = RunPlan { cores, ..plan.clone() };
+        Ok(Self { generator, sequences: vec![0; plan.lanes], plan })
     }
 
     /// The cores of a trial's lanes: as many as the rate takes, so that the others are left to a
