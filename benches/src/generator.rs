@@ -1,11 +1,12 @@
 //! What the generator itself does: whether it sends at the planned rate and at the intended
 //! instants, how much the packet engine sends, and what a trial costs besides.
 
+use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_load::{Job, Load, LoadOptions, Observer, ramp::Ramp};
 use horolog_record::{Engine, LoadResult, Trial};
@@ -16,6 +17,9 @@ use crate::servers::{self, Server};
 
 /// Rates that have to be met.
 const RATES: [f64; 5] = [1e3, 10e3, 100e3, 1e6, 4e6];
+
+const SINK: &str = "sink";
+const SINK_HOST: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 
 /// A MAC address that no host of the lab has.
 const NOBODY: MacAddress = MacAddress([0x02, 0, 0, 0, 0, 0x99]);
@@ -43,21 +47,52 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
         });
     }
     figures.push(set_up(&lab, rounds)?);
-    figures.push(packet_engine(rounds)?);
+    figures.extend(packet_engine(rounds)?);
     Ok(figures)
 }
 
-/// What the packet engine sends from one core as fast as it can. The other end of the link throws
-/// the frames away by their MAC address, so the core spends as little as can be on receiving them.
-fn packet_engine(rounds: usize) -> Result<Figure> {
+/// What the packet engine sends from one core as fast as it can: into an interface that throws frames
+/// away, which is the sender's own cost, and into a link whose other end receives on the same core
+/// and throws them away there.
+fn packet_engine(rounds: usize) -> Result<Vec<Figure>> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
-    let mut rates = Vec::new();
+    make_sink(&lab)?;
+    let flood = |interface: &'static str, target| Plan {
+        mac: Some(NOBODY),
+        threads: Some(1),
+        interface: Some(interface),
+        target: Some(target),
+        ..Plan::new(Engine::Packet, 3e6)
+    };
+    let link = lab.server().port().ipv4;
+    let (mut sink_rates, mut link_rates) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        let plan = Plan { mac: Some(NOBODY), threads: Some(1), ..Plan::new(Engine::Packet, 3e6) };
-        let (result, _) = plan.run(&lab)?;
-        rates.extend(result.trials.iter().map(|trial| trial.achieved_rate));
+        for (plan, rates) in
+            [(flood(SINK, SINK_HOST), &mut sink_rates), (flood("veth0", link), &mut link_rates)]
+        {
+            let (result, _) = plan.run(&lab)?;
+            rates.extend(result.trials.iter().map(|trial| trial.achieved_rate));
+        }
     }
-    Ok(Figure::new("packet engine, 1 core: sent", "/s", rates).with(Goal::AtLeast(0.8e6)))
+    Ok(vec![
+        Figure::new("packet engine, 1 core, into a sink", "/s", sink_rates)
+            .with(Goal::AtLeast(0.8e6)),
+        Figure::new("packet engine, 1 core, sending and receiving", "/s", link_rates),
+    ])
+}
+
+/// Makes an interface that throws frames away: an intermediate functional block that nothing was
+/// redirected to (Linux, ifb).
+fn make_sink(lab: &Lab) -> Result<()> {
+    for arguments in [
+        ["link", "add", SINK, "type", "ifb"].as_slice(),
+        &["link", "set", SINK, "up"],
+        &["address", "add", "198.51.100.1/24", "dev", SINK],
+    ] {
+        let status = lab.client().command("ip").args(arguments).status().context("run ip")?;
+        ensure!(status.success(), "ip {} failed", arguments.join(" "));
+    }
+    Ok(())
 }
 
 /// Time that a run takes besides sending, per trial.
@@ -90,12 +125,24 @@ struct Plan {
     trials: usize,
     threads: Option<usize>,
     mac: Option<MacAddress>,
+    /// By default the link to the server, and the server.
+    interface: Option<&'static str>,
+    target: Option<Ipv4Addr>,
 }
 
 impl Plan {
     fn new(engine: Engine, rate: f64) -> Self {
         let duration = Duration::from_secs(1);
-        Self { engine, rate, duration, trials: 1, threads: None, mac: None }
+        Self {
+            engine,
+            rate,
+            duration,
+            trials: 1,
+            threads: None,
+            mac: None,
+            interface: None,
+            target: None,
+        }
     }
 
     /// Runs it and tells how long all trials took together, without what comes before the first.
@@ -103,11 +150,13 @@ impl Plan {
         let (min, duration) = (self.rate, self.duration);
         // Rising so slowly that all of its trials are at the rate.
         let ramp = Ramp { min, max: min * 1.001, multiplier: 1.0001, duration };
-        let target = format!("{}:123", lab.server().port().ipv4).parse()?;
+        let target = self.target.unwrap_or(lab.server().port().ipv4);
+        let target = format!("{target}:123").parse()?;
         let mut options = LoadOptions::new(target, Job::Ramp(ramp));
         options.engine = Some(self.engine);
         options.threads = self.threads;
         options.hints.mac = self.mac;
+        options.hints.interface = self.interface.map(str::to_owned);
         let mut count = Count(self.trials);
         lab.client().run(|| {
             let load = Load::prepare(options)?;

@@ -44,7 +44,7 @@ fn judge(frame: &[u8]) {
 
 fn answer(frame: &[u8]) -> Option<Vec<u8>> {
     let addresses = ["10.0.0.1:123", "[fd00::1]:123"].map(|text| text.parse().expect("addresses"));
-    let listen = ListenSet::resolve(&addresses, &[]);
+    let listen = ListenSet::resolve(&addresses, &addresses.each_ref().map(|at| at.ip()));
     match decide_frame(frame, &listen, &page(), RECEIVED, TRANSMIT) {
         FrameVerdict::Transmit(reply) => Some(reply),
         FrameVerdict::Pass => None,

@@ -141,7 +141,7 @@ fn compare_kind(
     responder: &Responder,
     writer: &mut ClockWriter,
 ) -> Result<(usize, usize)> {
-    let listen = ListenSet::resolve(&LISTEN, &[]);
+    let listen = ListenSet::resolve(&LISTEN, &LISTEN.map(|at| at.ip()));
     let mut current = page(random);
     let (mut answered, mut passed) = (0, 0);
     for number in 0..FRAMES_OF_A_KIND {

@@ -9,17 +9,26 @@ mod bodies;
 mod client;
 mod clients;
 mod death;
+mod demo;
 mod devices;
 mod frames;
+mod generator;
 mod lab;
 mod leftovers;
+mod load_command;
 mod load_engines;
+mod load_refusals;
+mod loads;
 mod noise;
 mod process;
 mod random;
 mod raw;
 mod refusals;
+mod replies;
+mod requests;
 mod scenario;
+mod search;
+mod verdicts;
 
 use std::process::ExitCode;
 
@@ -62,6 +71,10 @@ fn all() -> Vec<Trial> {
     }
     all.extend(of_the_server());
     all.extend(of_the_load_engines());
+    all.extend(of_the_generators_bodies());
+    all.extend(of_loads());
+    all.extend(of_load_refusals());
+    all.extend(of_the_demonstration());
     all
 }
 
@@ -178,5 +191,69 @@ fn of_the_load_engines() -> Vec<Trial> {
         a_missing_return_route_is_named,
         a_closed_port_is_named,
         unreachable_targets_are_refused,
+    ))
+}
+
+fn of_the_generators_bodies() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(ROOT, verdicts:
+        program_and_model_agree,
+        a_reply_before_the_trial_is_of_an_earlier_one,
+        what_is_no_reply_passes,
+    ));
+    all.extend(scenarios!(ROOT, requests:
+        requests_are_as_planned,
+        requests_keep_their_instants,
+        exponential_intervals_are_of_the_table,
+        buckets_are_the_same,
+        lateness_is_counted_in_the_same_buckets,
+    ));
+    all
+}
+
+const CHRONYD_AND_CHRONYC: &[Need] =
+    &[Need::Root, Need::Ipv6, Need::Peer("chronyd"), Need::Peer("chronyc")];
+
+fn of_loads() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(CHRONYD_AND_CHRONYC, loads: chronyd_counts_the_same));
+    for body in Engine::ALL {
+        let name = |of: &str| format!("loads::{of}::{}", body.name());
+        all.push(scenario(name("the_server_counts_the_same"), ROOT_AND_IPV6, move || {
+            loads::the_server_counts_the_same(body)
+        }));
+        all.push(scenario(name("a_stopped_server_s_losses_are_found"), ROOT, move || {
+            loads::a_stopped_server_s_losses_are_found(body)
+        }));
+    }
+    all.extend(scenarios!(ROOT, loads:
+        a_full_own_ring_is_found,
+        a_flood_is_accounted_for,
+        what_was_planned_was_sent_or_is_doubted,
+    ));
+    all.extend(scenarios!(ROOT, search: a_known_capacity_is_found));
+    all
+}
+
+fn of_load_refusals() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(ROOT_AND_IPV6, load_refusals:
+        what_cannot_be_is_refused,
+        what_is_malformed_is_refused,
+    ));
+    all.extend(scenarios!(ROOT, load_refusals:
+        a_public_target_is_sent_nothing,
+        a_silent_neighbour_is_named,
+        an_ordinary_user_is_told_what_is_missing,
+        a_file_that_cannot_be_written_is_named,
+        a_reader_that_goes_away_costs_no_result,
+        an_interrupted_run_keeps_its_result,
+        a_second_interrupt_ends_at_once,
+    ));
+    all
+}
+
+fn of_the_demonstration() -> Vec<Trial> {
+    Vec::from(scenarios!(ROOT, demo:
+        root_sees_every_server,
+        an_ordinary_user_sees_sockets,
+        a_killed_demonstration_leaves_nothing,
     ))
 }

@@ -12,6 +12,8 @@ use horolog_server::status::StatusError;
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
 pub(crate) enum Failure {
+    /// What was measured is not what it should be: nothing answered.
+    Limit(String),
     /// It was asked for something that cannot be.
     Usage(String),
     /// The machine lacks something, or refuses it.
@@ -31,6 +33,7 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         eprintln!("horolog: {self}");
         ExitCode::from(match self {
+            Self::Limit(_) => 1,
             Self::Usage(_) => 2,
             Self::Environment(_) => 3,
         })
@@ -52,7 +55,7 @@ pub(crate) fn wrong_usage(error: &clap::Error) -> Failure {
 
 impl Display for Failure {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let (Self::Usage(reason) | Self::Environment(reason)) = self;
+        let (Self::Limit(reason) | Self::Usage(reason) | Self::Environment(reason)) = self;
         f.write_str(&reason.replace('\n', " "))
     }
 }

@@ -15,8 +15,8 @@ use failure::Failure;
 
 /// Serve time, load it, and prove when things happen.
 ///
-/// Exit status: 0 done; 1 what was measured failed its limit; 2 wrong usage; 3 the machine lacks
-/// something.
+/// Exit status: 0 done; 1 what was measured is not what it should be; 2 wrong usage; 3 the machine
+/// lacks something.
 #[derive(Parser, Debug)]
 #[command(name = "horolog", version, propagate_version = true, max_term_width = 100)]
 struct Cli {

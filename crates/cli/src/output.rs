@@ -4,7 +4,8 @@
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -45,21 +46,60 @@ pub(crate) fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Writes a result to a file whole or not at all, or to standard output.
-pub(crate) fn file(path: &Path, text: &str) -> Result<(), Failure> {
-    if is_stdout(path) {
-        return line(text.trim_end());
+/// A place for a result, tried before the measurement so that this is not for nothing.
+pub(crate) struct Destination {
+    path: PathBuf,
+    to: Option<Writer>,
+}
+
+enum Writer {
+    /// A regular file, which appears whole or not at all: what is written first stands beside it.
+    Beside(tempfile::NamedTempFile, PathBuf),
+    /// Something that is no regular file, such as a device or a pipe.
+    Through(fs::File),
+}
+
+impl Destination {
+    /// Sees that a result can be written to `path`; `-` stands for standard output.
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+        let failed =
+            |error| Failure::environment(format!("cannot write {}: {error}", path.display()));
+        if is_stdout(path) {
+            return Ok(Self { path: path.to_owned(), to: None });
+        }
+        // Where a link leads, the link stays.
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let special = fs::metadata(&target).is_ok_and(|file| !file.is_file());
+        let to = if special {
+            Writer::Through(fs::OpenOptions::new().write(true).open(&target).map_err(failed)?)
+        } else {
+            let directory = match target.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => parent,
+                _ => Path::new("."),
+            };
+            let mode = fs::Permissions::from_mode(0o644);
+            let beside = tempfile::Builder::new()
+                .prefix(".horolog-")
+                .permissions(mode)
+                .tempfile_in(directory)
+                .map_err(failed)?;
+            Writer::Beside(beside, target)
+        };
+        Ok(Self { path: path.to_owned(), to: Some(to) })
     }
-    let failed = |error| Failure::environment(format!("cannot write {}: {error}", path.display()));
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}", std::process::id()));
-    let beside = Path::new(&beside);
-    let written = fs::write(beside, text).and_then(|()| fs::rename(beside, path));
-    written.map_err(|error| {
-        // What was not renamed is of no use; that it cannot be removed changes nothing.
-        let _ = fs::remove_file(beside);
-        failed(error)
-    })
+
+    /// Writes the result.
+    pub(crate) fn write(self, text: &str) -> Result<(), Failure> {
+        let written = match self.to {
+            None => return line(text.trim_end()),
+            Some(Writer::Through(mut file)) => file.write_all(text.as_bytes()),
+            Some(Writer::Beside(mut file, target)) => file
+                .write_all(text.as_bytes())
+                .and_then(|()| file.persist(target).map(drop).map_err(|error| error.error)),
+        };
+        let path = self.path.display();
+        written.map_err(|error| Failure::environment(format!("cannot write {path}: {error}")))
+    }
 }
 
 /// Gives the decisive trials of a search another length, and the others in proportion.

@@ -27,7 +27,7 @@ pub struct TrialCounts {
     pub received: u64,
     /// Further valid replies to an answered request.
     pub duplicate: u64,
-    /// Valid replies that came after the time allowed, or to a request of an earlier trial.
+    /// Valid replies that came after the time allowed, and all to requests of an earlier trial.
     pub late: u64,
     /// Invalid replies, in the order of [`InvalidReason::ALL`].
     pub invalid: [u64; InvalidReason::ALL.len()],
@@ -125,7 +125,7 @@ impl Account {
     pub fn open(plan: &AccountPlan) -> Result<Self, WindowTooLarge> {
         // Twice what is in flight at most, since a sender that was held up sends in bursts.
         let in_flight = plan.rate * plan.timeout.as_seconds();
-        let window = SeenWindow::new((2.0 * in_flight) as u64 + REACH_MIN)?;
+        let window = SeenWindow::new(((2.0 * in_flight) as u64).saturating_add(REACH_MIN))?;
         Ok(Self {
             counts: TrialCounts::default(),
             expected: plan.expected,
@@ -181,8 +181,10 @@ impl Account {
         received: Timestamp<Monotonic>,
         now: Timestamp<Monotonic>,
     ) {
+        let mut is_of_earlier_trial = false;
         let verified = self.expected.verify(payload, now, |question| {
-            if self.is_of_earlier_trial(question) {
+            is_of_earlier_trial = question.intended < self.start;
+            if is_of_earlier_trial {
                 Ok(()) // its clients may have been other ones
             } else if self.place(question).is_none() {
                 Err(InvalidReason::Origin)
@@ -192,6 +194,11 @@ impl Account {
                 Ok(())
             }
         });
+        // Whatever else is wrong with it is no fault of this trial's.
+        if is_of_earlier_trial {
+            self.counts.late += 1;
+            return;
+        }
         let reply = match verified {
             Ok(reply) => reply,
             Err(reason) => {
@@ -200,11 +207,7 @@ impl Account {
             }
         };
         let rtt = received - reply.question.intended;
-        let place = self.place(reply.question);
-        let (Some(place), false) = (place, self.is_of_earlier_trial(reply.question)) else {
-            self.counts.late += 1;
-            return;
-        };
+        let Some(place) = self.place(reply.question) else { return };
         match self.window.mark(place) {
             Mark::Duplicate => self.counts.duplicate += 1,
             Mark::Outside => self.counts.late += 1,
@@ -252,10 +255,6 @@ impl Account {
     pub fn close(mut self, planned: u64) -> (TrialCounts, u64) {
         self.counts.planned = planned;
         (self.counts, self.before + self.asked)
-    }
-
-    fn is_of_earlier_trial(&self, question: Question) -> bool {
-        question.intended < self.start
     }
 
     /// Which request of this trial has this sequence number; the latest one where several have.

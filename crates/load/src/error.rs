@@ -66,7 +66,9 @@ impl LoadError {
                     | TargetError::NeedsInterface(_)
             ),
             Self::Clients(error) => !matches!(error, ClientsError::NoDefault),
-            Self::Engine(error) => matches!(error, EngineError::Rate { .. }),
+            Self::Engine(error) => {
+                matches!(error, EngineError::Rate { .. } | EngineError::Window(_))
+            }
             Self::Ramp(_)
             | Self::Search(_)
             | Self::Version(_)

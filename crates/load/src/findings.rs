@@ -68,6 +68,10 @@ pub struct Circumstances<'a> {
     pub clock_synchronised: Option<bool>,
     /// Better engines that could not be used, and why.
     pub fallbacks: &'a [(Engine, String)],
+    /// What the engine in use has to do without, and what that means.
+    pub shortfall: Option<String>,
+    /// The run was ended before it was through.
+    pub interrupted: bool,
     /// What a search found.
     pub search: Option<&'a SearchResult>,
 }
@@ -196,6 +200,22 @@ fn circumstances(about: &Circumstances<'_>) -> Vec<Finding> {
                 engine.name()
             ),
             "the better engine sends and receives more, and disturbs the measurement less",
+        ));
+    }
+    if let Some(shortfall) = &about.shortfall {
+        findings.push(finding(
+            Code::EngineFallback,
+            Severity::Note,
+            shortfall.clone(),
+            "where this host forwards packets, drop them with a firewall rule",
+        ));
+    }
+    if about.interrupted {
+        findings.push(finding(
+            Code::Interrupted,
+            Severity::Warning,
+            "the run was ended before it was through".to_owned(),
+            "what is missing was not measured; let it end by itself",
         ));
     }
     findings

@@ -12,11 +12,12 @@ use horolog_sys::netlink::Netlink;
 use horolog_time::Clock;
 
 use crate::clients::{CLIENTS_MAX, ClientsError, LANES_MAX, SourceNetwork};
-use crate::engine::{self, Engine};
+use crate::engine::{self, Engine, EngineError};
 use crate::error::LoadError;
-use crate::options::LoadOptions;
+use crate::options::{Job, LoadOptions};
 use crate::plan::{RunPlan, TrialPlan};
 use crate::random;
+use crate::schedule;
 use crate::target::{self, Route, TargetError};
 use crate::token::{TIME_BITS, Token};
 
@@ -74,6 +75,7 @@ pub(crate) fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
             .map_err(|source| LoadError::System { action: "list the processor's cores", source })?,
         token: Token::new(key, MonotonicClock.now()),
     };
+    plannable(options, facts.cores.len())?;
     let mut opener = Opener { options, facts, netlink, plain: route, full: None };
     match options.engine {
         Some(kind) => opener.open(kind),
@@ -96,6 +98,21 @@ fn check(options: &LoadOptions) -> Result<(), LoadError> {
     debug_assert!(longest.as_nanos() < 1 << TIME_BITS);
     if timeout < Duration::from_millis(1) || timeout > longest {
         return Err(LoadError::ReplyTimeout(timeout));
+    }
+    Ok(())
+}
+
+/// Refuses rates that no schedule has, however many lanes share them.
+fn plannable(options: &LoadOptions, cores: usize) -> Result<(), EngineError> {
+    let (rates, duration) = match options.job {
+        Job::Ramp(ramp) => ([ramp.min, ramp.max], ramp.duration),
+        Job::Search { config, .. } => ([config.min_rate, config.max_rate], config.final_duration),
+    };
+    for rate in rates {
+        for lanes in [1, options.threads.unwrap_or(cores).max(1)] {
+            schedule::interval(rate, lanes)
+                .ok_or(EngineError::Rate { rate, duration_s: duration.as_secs_f64() })?;
+        }
     }
     Ok(())
 }
@@ -265,7 +282,6 @@ fn probe(mut ready: Prepared) -> Result<Prepared, LoadError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Job;
     use crate::ramp::Ramp;
 
     fn options(target: &str) -> LoadOptions {

@@ -43,6 +43,7 @@ pub struct Load {
     watch: Watch,
     trials: Vec<(Trial, TrialCounts)>,
     search: Option<SearchResult>,
+    interrupted: bool,
 }
 
 impl Load {
@@ -57,7 +58,7 @@ impl Load {
         let (target, route) = (prepared.plan.target.ip(), &prepared.plan.route);
         let watch =
             Watch::new(target, route, &options.namespaces).with_server(options.ask_server.take());
-        Ok(Self { options, prepared, watch, trials: Vec::new(), search: None })
+        Ok(Self { options, prepared, watch, trials: Vec::new(), search: None, interrupted: false })
     }
 
     /// The engine that was chosen.
@@ -152,6 +153,7 @@ impl Load {
             duration: Duration::from_secs_f64(trial.duration_s),
         };
         let flow = observer.ended(self.trials.len(), &trial);
+        self.interrupted |= flow.is_break();
         self.trials.push((trial, counts));
         // Overload leaves queues behind it; a trial that waited for its last replies does not.
         if outcome.lost > 0 && begun.elapsed() < duration + REST {
@@ -179,6 +181,8 @@ impl Load {
                 shared_machine: self.watch.sees_server(),
                 clock_synchronised: adjtimex::kernel_clock().ok().map(|clock| clock.synchronised),
                 fallbacks: &self.prepared.fallbacks,
+                shortfall: self.prepared.engine.shortfall(),
+                interrupted: self.interrupted,
                 search: self.search.as_ref(),
             },
         );

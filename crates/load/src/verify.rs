@@ -73,15 +73,16 @@ fn synchronisation(header: &Header) -> Result<bool, InvalidReason> {
     if by_leap == by_stratum { Ok(by_leap) } else { Err(InvalidReason::Leap) }
 }
 
-/// Transmit less receive timestamp in ns, where that is a time that a server can have taken.
+/// Transmit less receive timestamp, to the nearest ns, where that is a time that a server can have
+/// taken.
 fn response_time(header: &Header) -> Option<u64> {
     if header.transmit.to_bits() == 0 {
         return None;
     }
-    let difference = header.transmit.since(header.receive).as_ns();
     // Rounding to nanoseconds must not hide a timestamp that runs backwards by less than one.
     let backwards = header.transmit.to_bits().wrapping_sub(header.receive.to_bits()) >> 63 == 1;
-    u64::try_from(difference).ok().filter(|&ns| !backwards && ns < 1 << TIME_BITS)
+    let ns = header.transmit.since(header.receive).as_ns();
+    u64::try_from(ns).ok().filter(|&ns| !backwards && ns < 1 << TIME_BITS)
 }
 
 #[cfg(test)]

@@ -65,6 +65,8 @@ pub enum Code {
     Noisy,
     /// The search ended before it reached the width asked for.
     SearchUnfinished,
+    /// The run was ended before it was through.
+    Interrupted,
     /// A better engine exists and was not to be had.
     EngineFallback,
 }

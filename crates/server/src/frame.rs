@@ -25,8 +25,8 @@ pub enum FrameVerdict {
 /// Answered are requests of exactly 48 bytes in client mode to an address of the listen set, in
 /// IPv4 (options allowed, fragments not) or IPv6 (no extension headers), with at most one VLAN tag,
 /// without a byte that the length fields do not account for. Version 1 without a mode is left to
-/// the sockets. The request's UDP checksum is not looked at: on virtual links it may be half
-/// computed. The reply has no IPv4 options, so it may be shorter than the request, and keeps the
+/// the sockets, and so is IPv6 without a UDP checksum. Whether the checksum fits is not looked at:
+/// on virtual links it may be half computed. The reply has no IPv4 options, so it may be shorter than the request, and keeps the
 /// VLAN tag.
 #[must_use]
 pub fn decide_frame(
@@ -65,6 +65,7 @@ fn in_fast_subset(request: &UdpFrame<'_>, listen: &ListenSet) -> bool {
         && request.payload.len() == HEADER_LEN
         && Mode::from_bits(request.payload[0]) == Mode::Client
         && request.trailer_len == 0
+        && (source.is_ipv4() || request.datagram[6..8] != [0, 0])
         && listen.contains(destination.ip(), destination.port())
         && source.ip() != destination.ip()
         && can_come_from_a_link(source.ip())

@@ -17,7 +17,7 @@ const TOKEN: NtpTimestamp = NtpTimestamp::from_bits(0x0102_0304_0506_0708);
 
 fn listen() -> ListenSet {
     let addresses = ["10.0.0.1:123", "[fd00::1]:123"].map(|text| text.parse().unwrap());
-    ListenSet::resolve(&addresses, &[])
+    ListenSet::resolve(&addresses, &addresses.map(|at| at.ip()))
 }
 
 fn judge(frame: &[u8]) -> FrameVerdict {

@@ -11,8 +11,9 @@ pub struct ListenSet {
 }
 
 impl ListenSet {
-    /// The set for the addresses listened on. A wildcard (`0.0.0.0` or `::`) stands for those of
-    /// `local` that are of its family; other addresses stand for themselves.
+    /// The set for the addresses listened on, as far as they are among `local`, this machine's own. A
+    /// wildcard (`0.0.0.0` or `::`) stands for those of its family. Loopback addresses are left out:
+    /// nothing for them comes over a link (RFC 1122, section 3.2.1.3; RFC 4291, section 2.5.3).
     #[must_use]
     pub fn resolve(listen: &[SocketAddr], local: &[IpAddr]) -> Self {
         let mut addresses: Vec<SocketAddr> =
@@ -36,15 +37,16 @@ impl ListenSet {
     }
 }
 
-fn concrete(listen: SocketAddr, local: &[IpAddr]) -> Vec<SocketAddr> {
-    if !listen.ip().is_unspecified() {
-        return vec![SocketAddr::new(listen.ip(), listen.port())];
-    }
+fn concrete(listen: SocketAddr, local: &[IpAddr]) -> impl Iterator<Item = SocketAddr> {
+    let is_meant = move |ip: &IpAddr| match listen.ip() {
+        any if any.is_unspecified() => ip.is_ipv4() == any.is_ipv4() && !ip.is_unspecified(),
+        one => *ip == one,
+    };
     local
         .iter()
-        .filter(|ip| ip.is_ipv4() == listen.is_ipv4() && !ip.is_unspecified())
-        .map(|ip| SocketAddr::new(*ip, listen.port()))
-        .collect()
+        .copied()
+        .filter(move |ip| !ip.is_loopback() && is_meant(ip))
+        .map(move |ip| SocketAddr::new(ip, listen.port()))
 }
 
 #[cfg(test)]
@@ -57,13 +59,17 @@ mod tests {
 
     #[test]
     fn a_wildcard_stands_for_the_local_addresses_of_its_family() {
-        let local = ["10.0.0.1", "fd00::1", "10.0.0.2"].map(|text| text.parse().unwrap());
+        let local = ["10.0.0.1", "fd00::1", "127.0.0.1", "10.0.0.2", "::1"];
+        let local = local.map(|text| text.parse().unwrap());
         let set = ListenSet::resolve(&addresses(&["0.0.0.0:123"]), &local);
         assert_eq!(set.addresses(), addresses(&["10.0.0.1:123", "10.0.0.2:123"]));
-        let set = ListenSet::resolve(&addresses(&["[::]:123", "10.0.0.9:456"]), &local);
+        let set =
+            ListenSet::resolve(&addresses(&["[::]:123", "10.0.0.2:456", "10.0.0.9:456"]), &local);
         assert!(set.contains("fd00::1".parse().unwrap(), 123));
-        assert!(set.contains("10.0.0.9".parse().unwrap(), 456));
-        assert!(!set.contains("10.0.0.9".parse().unwrap(), 123));
+        assert!(set.contains("10.0.0.2".parse().unwrap(), 456));
+        assert!(!set.contains("10.0.0.2".parse().unwrap(), 123));
+        assert!(!set.contains("10.0.0.9".parse().unwrap(), 456), "an address that moved away");
+        assert!(!set.contains("::1".parse().unwrap(), 123), "loopback");
         assert!(!set.contains("10.0.0.1".parse().unwrap(), 123));
     }
 
@@ -77,7 +83,7 @@ mod tests {
     #[test]
     fn a_scope_does_not_hide_an_address() {
         let scoped = "[fe80::1%3]:123".parse().unwrap();
-        let set = ListenSet::resolve(&[scoped], &[]);
+        let set = ListenSet::resolve(&[scoped], &["fe80::1".parse().unwrap()]);
         assert!(set.contains("fe80::1".parse().unwrap(), 123));
     }
 }

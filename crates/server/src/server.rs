@@ -71,7 +71,7 @@ pub struct Status {
     pub listen: Vec<SocketAddr>,
     /// The bodies that answer: `socket`, or `xdp` for both.
     pub engine: &'static str,
-    /// Why XDP does not answer, where it was wanted.
+    /// Why XDP does not answer, or not everywhere, where it was wanted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_xdp: Option<String>,
     /// Where XDP answers.
@@ -229,9 +229,14 @@ impl Server {
     /// Stops answering within a second and returns the last state.
     #[allow(clippy::must_use_candidate, reason = "the state is a by-product of stopping")]
     pub fn stop(self) -> Status {
-        drop(self.status);
-        self.running.sockets.stop();
-        self.running.status()
+        let Self { status, mut running } = self;
+        // The status thread's hold on what runs goes with it, so this is the only one left.
+        drop(status);
+        if let Some(xdp) = Arc::get_mut(&mut running).and_then(|running| running.xdp.as_mut()) {
+            xdp.detach();
+        }
+        running.sockets.stop();
+        running.status()
     }
 }
 
@@ -247,7 +252,8 @@ fn start_xdp(
     match XdpBody::start(config, listen) {
         Ok((body, sink)) => {
             sinks.push(sink);
-            Ok((Some(body), None))
+            let refusals = body.refusals();
+            Ok((Some(body), refusals))
         }
         // What was named and is not there is a mistake, not a reason to do without.
         Err(BodyError::Xdp(error)) if config.engine == Engine::Auto => {

@@ -10,14 +10,15 @@ use std::time::{Duration, Instant};
 
 use horolog_sys::netlink::{InterfaceAddress, Link, Netlink, NetlinkError};
 use horolog_xdp::{
-    AttachMode, ClockEdition, ClockWriter, Interface, PassedReason, ReplyPath, Responder, XdpError,
+    AttachMode, Attachment, ClockEdition, ClockWriter, Interface, PassedReason, ReplyPath,
+    Responder, XdpError,
 };
 use serde::Serialize;
 
 use crate::page::{Page, PageSink};
-use crate::{ListenSet, ServerConfig, XdpReply};
+use crate::{Engine, ListenSet, ServerConfig, XdpReply};
 
-/// How often this machine's addresses are looked up again, where a wildcard stands for them.
+/// How often this machine's addresses are looked up again.
 const ADDRESSES_EVERY: Duration = Duration::from_secs(1);
 
 /// Why the kernel does not answer.
@@ -92,7 +93,10 @@ pub struct Passed {
 
 /// The XDP body in place; dropping it takes the program off every interface.
 pub(crate) struct XdpBody {
+    attachments: Vec<Attachment>,
     responder: Arc<Responder>,
+    /// Where it could not be attached, and why.
+    refusals: Vec<XdpError>,
 }
 
 impl std::fmt::Debug for XdpBody {
@@ -113,26 +117,47 @@ impl XdpBody {
         let addresses = netlink.addresses()?;
         let links = links(&mut netlink, listen, &config.interfaces, &addresses)?;
         let mode = if config.xdp_generic { AttachMode::Generic } else { AttachMode::Native };
-        let (mut responder, clock) = Responder::load()?;
+        let (responder, clock) = Responder::load()?;
+        let (mut attachments, mut refusals) = (Vec::new(), Vec::new());
         for link in links {
             let path = reply_path(config.xdp_reply, &link);
-            responder.attach(&Interface { index: link.index, name: link.name }, mode, path)?;
+            let interface = Interface { index: link.index, name: link.name };
+            match responder.attach(&interface, mode, path) {
+                Ok(attachment) => attachments.push(attachment),
+                Err(error) => refusals.push(error),
+            }
+        }
+        // Where nothing was named, an interface that cannot is no reason to do without the others.
+        let all_wanted = config.engine == Engine::Xdp || !config.interfaces.is_empty();
+        if (all_wanted || attachments.is_empty()) && !refusals.is_empty() {
+            return Err(refusals.swap_remove(0).into());
         }
         let responder = Arc::new(responder);
         let listeners = Listeners { listen: listen.to_vec(), known: BTreeSet::new() };
         let mut sink =
             Sink { clock, responder: Arc::clone(&responder), netlink, listeners, looked: None };
         sink.listen(&addresses)?;
-        Ok((Self { responder }, Box::new(sink)))
+        Ok((Self { attachments, responder, refusals }, Box::new(sink)))
+    }
+
+    /// Takes the program off every interface.
+    pub(crate) fn detach(&mut self) {
+        self.attachments.clear();
+    }
+
+    /// Why it does not answer on interfaces where it might, in one line; `None` where it does.
+    pub(crate) fn refusals(&self) -> Option<String> {
+        let reasons: Vec<String> = self.refusals.iter().map(ToString::to_string).collect();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
     /// Where it answers.
     pub(crate) fn places(&self) -> Vec<XdpPlace> {
-        let place = |attachment: &horolog_xdp::Attachment| XdpPlace {
+        let place = |attachment: &Attachment| XdpPlace {
             interface: attachment.interface().name.clone(),
             mode: mode_name(attachment.mode()),
         };
-        self.responder.attachments().iter().map(place).collect()
+        self.attachments.iter().map(place).collect()
     }
 
     /// What was counted so far.
@@ -177,7 +202,7 @@ fn links(
                 .filter(|address| address.index == link.index)
                 .map(|address| address.prefix.address())
                 .collect();
-            ListenSet::resolve(listen, &own).addresses().iter().any(|at| own.contains(&at.ip()))
+            !ListenSet::resolve(listen, &own).addresses().is_empty()
         };
         let links = netlink.links()?;
         links.into_iter().filter(|link| link.up && is_ethernet(link) && carries(link)).collect()
@@ -234,10 +259,6 @@ impl Sink {
         self.looked = Some(Instant::now());
         Ok(())
     }
-
-    fn has_wildcard(&self) -> bool {
-        self.listeners.listen.iter().any(|address| address.ip().is_unspecified())
-    }
 }
 
 impl PageSink for Sink {
@@ -254,7 +275,7 @@ impl PageSink for Sink {
             reference: variables.reference.to_bits(),
         });
         let due = self.looked.is_none_or(|looked| looked.elapsed() >= ADDRESSES_EVERY);
-        if due && self.has_wildcard() {
+        if due {
             let addresses = self.netlink.addresses().map_err(io::Error::other)?;
             self.listen(&addresses).map_err(io::Error::other)?;
         }

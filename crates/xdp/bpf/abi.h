@@ -121,7 +121,8 @@ struct tally {
 	__u64 late;
 	__u64 unsynchronised;
 	__u64 invalid[INVALID_REASONS];
-	__u64 reserved[4];
+	__u64 late_earlier;	/* to requests of earlier trials */
+	__u64 reserved[3];
 	struct histogram rtt_ns;
 	struct histogram response_ns;
 	struct histogram lateness_ns;

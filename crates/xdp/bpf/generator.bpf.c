@@ -307,10 +307,11 @@ static __always_inline __u32 expected_address(const struct generator_config *cfg
 	return address_of(cfg, base, sequence % clients, sequence);
 }
 
-/* Units of 2^-32 s, less than 2^63, in ns. */
+/* Units of 2^-32 s, less than 2^63, to the nearest ns. */
 static __always_inline __u64 units_to_ns(__u64 units)
 {
-	return (units >> 32) * 1000000000 + (((units & 0xffffffff) * 1000000000) >> 32);
+	return (units >> 32) * 1000000000 +
+	       (((units & 0xffffffff) * 1000000000 + (1ULL << 31)) >> 32);
 }
 
 /* Checks what only a time server's reply has. Returns a reason to refuse it, or -1. */
@@ -349,8 +350,9 @@ static __always_inline int judge(struct tally *tally, const struct generator_con
 	sequence = token & TOKEN_SEQUENCE_MASK;
 	if (age_ns > now_ns - cfg->run_start_ns)
 		return invalid(tally, INVALID_ORIGIN);
-	if (age_ns > now_ns - cfg->trial_start_ns && now_ns > cfg->trial_start_ns) {
-		tally->late++;
+	/* Also while the next trial is being readied, and its start lies ahead. */
+	if (now_ns < cfg->trial_start_ns || age_ns > now_ns - cfg->trial_start_ns) {
+		tally->late_earlier++;
 		return XDP_DROP;
 	}
 	if (lane >= cfg->lanes || reply->address != expected_address(cfg, lane, sequence))

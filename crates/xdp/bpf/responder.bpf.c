@@ -338,7 +338,9 @@ static __always_inline int respond_ipv6(struct xdp_md *ctx, struct responder_sta
 	reason = refuse(udp, ntp);
 	if (reason >= 0)
 		return pass(own, reason);
-	if ((void *)(ntp + 1) != end || ip->payload_length != bpf_htons(UDP_NTP_LEN))
+	/* Over IPv6 there is no datagram without a checksum (RFC 8200, section 8.1). */
+	if ((void *)(ntp + 1) != end || ip->payload_length != bpf_htons(UDP_NTP_LEN) ||
+	    !udp->checksum)
 		return pass(own, PASSED_MALFORMED);
 	if (!is_answerable_ipv6(ip))
 		return pass(own, PASSED_ADDRESS);

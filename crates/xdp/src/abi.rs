@@ -105,13 +105,15 @@ pub struct Tally {
     pub received: u64,
     /// Further replies to a request that was answered.
     pub duplicate: u64,
-    /// Valid replies after the time allowed.
+    /// Valid replies after the time allowed, to requests of this trial.
     pub late: u64,
     /// Of the valid replies in time, those that say "unsynchronised".
     pub unsynchronised: u64,
     /// Invalid replies by reason.
     pub invalid: [u64; INVALID_REASONS],
-    pub(crate) reserved: [u64; 4],
+    /// Valid replies to requests of earlier trials.
+    pub late_earlier: u64,
+    pub(crate) reserved: [u64; 3],
     /// From the intended send instant to the receipt of the reply.
     pub rtt_ns: RawHistogram,
     /// The server's transmit less its receive timestamp.

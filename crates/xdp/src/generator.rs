@@ -158,7 +158,7 @@ impl Generator {
         self.tallies.read_boxed(processor)
     }
 
-    /// Valid first replies so far, late ones included.
+    /// Valid first replies to requests of this trial so far, late ones included.
     #[must_use]
     pub fn answered(&self) -> u64 {
         let count = |processor, offset| self.tallies.atomic(processor, offset).load(Relaxed);

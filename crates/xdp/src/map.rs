@@ -29,6 +29,7 @@ unsafe impl<T: Sync> Sync for SharedArray<T> {}
 impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> SharedArray<T> {
     /// Maps the `entries` entries of the map behind `descriptor`. The kernel pads each to 8 bytes.
     pub(crate) fn map(descriptor: BorrowedFd<'_>, entries: u32) -> Result<Self, XdpError> {
+        const { assert!(align_of::<T>() <= 8, "aligned by the stride") };
         let stride = size_of::<T>().next_multiple_of(8);
         let bytes = (stride * entries as usize).next_multiple_of(page_size());
         // SAFETY: a fresh shared mapping of a descriptor that is open; nothing else is touched.
@@ -116,6 +117,7 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> SharedArray<T> {
     where
         P: IntoBytes + Immutable + Copy,
     {
+        const { assert!(align_of::<P>() <= 8, "aligned by the offset") };
         assert!(offset + size_of::<P>() <= size_of::<T>() && offset.is_multiple_of(8));
         let place = self.entry(index).cast::<u8>();
         // SAFETY: the part lies within the entry and is aligned to 8.

@@ -97,7 +97,6 @@ pub struct ResponderCounts {
 
 /// The responder, loaded; it answers where it is attached.
 pub struct Responder {
-    attachments: Vec<Attachment>,
     page: Arc<SharedArray<ClockPage>>,
     states: SharedArray<ResponderState>,
     loaded: Loaded,
@@ -112,32 +111,21 @@ impl Responder {
             Loaded::load(NAME, OBJECT, |open| object::size_map(open, NAME, "states", processors))?;
         let page = Arc::new(SharedArray::map(loaded.map("clock_pages")?.as_fd(), 1)?);
         let states = SharedArray::map(loaded.map("states")?.as_fd(), processors)?;
-        Ok((
-            Self { attachments: Vec::new(), page: Arc::clone(&page), states, loaded },
-            ClockWriter { page },
-        ))
+        Ok((Self { page: Arc::clone(&page), states, loaded }, ClockWriter { page }))
     }
 
     /// Attaches it to the interface, in this mode, to reply by this path.
     pub fn attach(
-        &mut self,
+        &self,
         interface: &Interface,
         mode: AttachMode,
         path: ReplyPath,
-    ) -> Result<(), XdpError> {
+    ) -> Result<Attachment, XdpError> {
         let program = match path {
             ReplyPath::Transmit => "respond",
             ReplyPath::Redirect => "respond_by_redirect",
         };
-        let attachment = Attachment::new(self.loaded.program(program)?, interface, mode)?;
-        self.attachments.push(attachment);
-        Ok(())
-    }
-
-    /// The interfaces that it is attached to.
-    #[must_use]
-    pub fn attachments(&self) -> &[Attachment] {
-        &self.attachments
+        Attachment::new(self.loaded.program(program)?, interface, mode)
     }
 
     /// Starts to answer requests to this address and port. Unspecified addresses are not resolved

@@ -23,7 +23,7 @@ use horolog_server::status;
 use horolog_stats::{LossGoal, SearchConfig};
 
 use crate::failure::Failure;
-use crate::output::{self, Progress};
+use crate::output::{self, Destination, Progress};
 
 /// How long a server may take to be ready.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -65,8 +65,9 @@ enum Stage {
 }
 
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
-    output::end_gently()?;
     let quiet = output::is_stdout(&args.json);
+    let (json, page) = (Destination::open(&args.json)?, Destination::open(&args.html)?);
+    output::end_gently()?;
     let (stage, started) = (Stage::open()?, rfc3339_now());
     let mut findings = stage.findings();
     for finding in &findings {
@@ -97,15 +98,13 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         candidates,
         findings,
     };
-    finish(&result, args, quiet)
-}
-
-fn finish(result: &DemoResult, args: &DemoArgs, quiet: bool) -> Result<(), Failure> {
+    let written = [json.write(&to_json(&result)), page.write(&html::demo(&result))];
+    // Behind the files: a reader of the table that went away ends the command here, and a file that
+    // could not be written takes nothing from the table.
     if !quiet {
-        output::line(&table::demo(result, &output::table_style()))?;
+        output::line(&table::demo(&result, &output::table_style()))?;
     }
-    output::file(&args.json, &to_json(result))?;
-    output::file(&args.html, &html::demo(result))?;
+    written.into_iter().collect::<Result<(), _>>()?;
     eprintln!("horolog: wrote {} and {}", args.json.display(), args.html.display());
     Ok(())
 }

@@ -10,14 +10,14 @@ use clap::{Args, Subcommand, ValueEnum};
 use horolog_load::ramp::Ramp;
 use horolog_load::target::{Family, Hints, TargetName};
 use horolog_load::{Job, Load, LoadOptions, Observer};
-use horolog_record::{Engine, LoadResult, SearchKind, Spacing, Trial};
+use horolog_record::{Engine, SearchKind, Severity, Spacing, Trial};
 use horolog_report::table;
 use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::netlink::Prefix;
 use horolog_wire::ethernet::MacAddress;
 
 use crate::failure::Failure;
-use crate::output::{self, Progress};
+use crate::output::{self, Destination, Progress};
 use crate::values;
 
 /// Highest rate that a search tries unless told otherwise: more than a processor core can send.
@@ -215,25 +215,33 @@ impl Observer for Rows {
 
 pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     let ModeArgs::Ntp(args) = args.mode;
-    let (json, html) = (args.json.clone(), args.html.clone());
-    let quiet = json.as_deref().is_some_and(output::is_stdout);
+    let quiet = args.json.as_deref().is_some_and(output::is_stdout);
+    let json = args.json.as_deref().map(Destination::open).transpose()?;
+    let html = args.html.as_deref().map(Destination::open).transpose()?;
     let options = args.resolve()?;
     output::end_gently()?;
     let load = Load::prepare(options)?;
     let style = output::table_style();
     announce(&load);
-    if !quiet {
-        output::line(&table::header(&style))?;
-    }
     let mut rows = Rows { style, quiet, progress: Progress::new() };
+    if !quiet {
+        rows.progress.print(&table::header(&rows.style));
+    }
     let result = load.run(&mut rows)?;
     let Rows { style, progress, .. } = rows;
     progress.finish();
-    write(&result, json, html)?;
+    let json = json.map(|file| file.write(&horolog_report::to_json(&result)));
+    let html = html.map(|file| file.write(&horolog_report::html::load(&result)));
+    // Behind the files: a reader of the table that went away ends the command here, and a file that
+    // could not be written takes nothing from the table.
     if !quiet {
         output::line(&table::summary(&result, &style))?;
     }
-    Ok(())
+    json.into_iter().chain(html).collect::<Result<(), _>>()?;
+    match result.findings.iter().find(|finding| finding.severity == Severity::Error) {
+        Some(finding) => Err(Failure::Limit(finding.message.clone())),
+        None => Ok(()),
+    }
 }
 
 fn announce(load: &Load) {
@@ -246,14 +254,4 @@ fn announce(load: &Load) {
         target.port,
         load.engine().name()
     );
-}
-
-fn write(result: &LoadResult, json: Option<PathBuf>, html: Option<PathBuf>) -> Result<(), Failure> {
-    if let Some(path) = json {
-        output::file(&path, &horolog_report::to_json(result))?;
-    }
-    if let Some(path) = html {
-        output::file(&path, &horolog_report::html::load(result))?;
-    }
-    Ok(())
 }

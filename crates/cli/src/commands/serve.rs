@@ -2,6 +2,7 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -192,7 +193,8 @@ fn announce(status: &Status) {
         eprintln!("horolog: serving on {} by XDP ({} mode)", place.interface, place.mode);
     }
     if let Some(reason) = &status.without_xdp {
-        eprintln!("horolog: not serving by XDP: {reason}");
+        let extent = if status.xdp_places.is_empty() { "" } else { " everywhere" };
+        eprintln!("horolog: not serving by XDP{extent}: {reason}");
     }
     if status.stratum > 15 {
         eprintln!(
@@ -203,6 +205,7 @@ fn announce(status: &Status) {
 }
 
 fn print_status(status: &Status) {
-    // Plain data under string keys always serialises.
-    println!("{}", serde_json::to_string(status).unwrap_or_default());
+    // Plain data under string keys always serialises; a reader that went away is no reason to stop.
+    let text = serde_json::to_string(status).unwrap_or_default();
+    let _ = writeln!(io::stdout().lock(), "{text}");
 }

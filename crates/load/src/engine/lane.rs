@@ -11,14 +11,12 @@ use std::io;
 use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
+use super::drain::{Drain, GRACE};
 use crate::account::{Account, TrialCounts};
 use crate::schedule::Schedule;
 
 /// The most requests that one system call sends.
 pub(crate) const BATCH: usize = 32;
-
-/// How long after the end of the schedule a sender that fell behind may go on.
-const GRACE: Span = Span::from_ms(100);
 
 /// Time before an intended instant from which on the thread no longer sleeps: what a sleep takes to
 /// end, from the timer's interrupt until the thread is back on the processor.
@@ -27,9 +25,6 @@ const SPIN: Span = Span::from_ns(60_000);
 /// Time before an intended instant from which on it no longer receives: longer than one call that
 /// finds a full batch takes in most cases.
 const HOLD: Span = Span::from_ns(5_000);
-
-/// The least time without a reply after which nothing more is expected.
-const SILENCE: Span = Span::from_ms(25);
 
 /// The pause between looks for replies when nothing is left to send.
 const DRAIN_PAUSE: Span = Span::from_ns(50_000);
@@ -191,25 +186,19 @@ impl<P: Port, C: LaneClock> LaneTrial<'_, P, C> {
         Ok(total)
     }
 
-    /// Waits for the last replies: until all have come, none can be in time any more, or the
-    /// silence has become longer than replies took so far.
+    /// Waits for the last replies.
     fn drain(&mut self) -> io::Result<()> {
         let last_sent = self.account.last_sent();
-        let mut heard = last_sent;
+        let mut drain = Drain { last_sent, heard: last_sent, timeout: self.timeout };
         while self.account.outstanding() > 0 {
             let answered = self.account.answered();
             let count = self.receive_until_empty()?;
             let now = self.clock.now();
             if self.account.answered() > answered {
-                heard = now;
+                drain.heard = now;
             }
-            let silence = match self.account.longest_rtt() {
-                // As long as nothing is known of the way there and back, it may be long.
-                None => self.timeout,
-                Some(rtt) => SILENCE.max(Span::from_ns(rtt.as_ns().saturating_mul(4))),
-            };
             if count == 0 {
-                if now - last_sent > self.timeout || now - heard > silence {
+                if drain.is_over(now, self.account.longest_rtt()) {
                     break;
                 }
                 self.clock.sleep_until(now + DRAIN_PAUSE);

@@ -5,6 +5,7 @@
 //! An engine is opened from a [`RunPlan`] and runs one trial after another. It judges nothing and
 //! prints nothing.
 
+mod drain;
 mod lane;
 pub mod packet;
 #[cfg(test)]
@@ -28,6 +29,11 @@ use crate::plan::{RunPlan, TrialPlan};
 pub trait Engine {
     /// Which one it is.
     fn kind(&self) -> Kind;
+
+    /// What it has to do without here, and what that means; `None` where it has all.
+    fn shortfall(&self) -> Option<String> {
+        None
+    }
 
     /// Runs one trial to its end: sends, waits for the last replies, and adds up.
     fn trial(&mut self, plan: &TrialPlan) -> Result<TrialCounts, EngineError>;
@@ -65,7 +71,9 @@ pub enum EngineError {
         clients: u32,
     },
     /// No schedule has this rate and duration.
-    #[error("a rate of {rate} requests/s over {duration_s} s cannot be planned; take another rate")]
+    #[error(
+        "a rate of {rate:e} requests/s over {duration_s} s cannot be planned; take another rate"
+    )]
     Rate {
         /// Requests per second.
         rate: f64,

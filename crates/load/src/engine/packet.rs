@@ -16,7 +16,7 @@ use horolog_io::{
 };
 use horolog_record::Engine as Kind;
 use horolog_wire::frame::UdpFrame;
-use horolog_xdp::{Interface, ReplyDrop, ReplyDropSettings};
+use horolog_xdp::{Interface, ReplyDrop, ReplyDropSettings, XdpError};
 
 use super::lane::{Arrival, BATCH, Port};
 use super::threads::{self, Lane};
@@ -132,7 +132,7 @@ pub struct PacketEngine {
     plan: RunPlan,
     lanes: Vec<Lane<FramePort<PacketDevice>>>,
     /// Keeps the replies from this host's stack while the engine lives.
-    _guard: Option<ReplyDrop>,
+    guard: Result<ReplyDrop, XdpError>,
 }
 
 impl PacketEngine {
@@ -154,22 +154,22 @@ impl PacketEngine {
             Ok(Lane::new(FramePort::new(device, frame)))
         });
         let lanes = lanes.collect::<Result<_, PacketError>>()?;
-        Ok(Self { plan: plan.clone(), lanes, _guard: guard(plan, link) })
+        Ok(Self { plan: plan.clone(), lanes, guard: guard(link, &frames) })
     }
 }
 
-/// Without the privilege or the kernel for it there is none, and the stack throws the replies away
-/// itself, which costs more.
-fn guard(plan: &RunPlan, link: &Link) -> Option<ReplyDrop> {
-    let network = plan.network?.prefix();
+fn guard(link: &Link, frames: &[FramePlan]) -> Result<ReplyDrop, XdpError> {
+    let interface = Interface { index: link.index, name: link.interface.clone() };
+    // A plan has at least one lane, and all have the same target and network.
+    let frame = &frames[0];
+    let network = frame.network.prefix();
     ReplyDrop::attach(&ReplyDropSettings {
-        interface: Interface { index: link.index, name: link.interface.clone() },
-        target: plan.target.ip(),
-        port: plan.target.port(),
+        interface,
+        target: frame.target.ip(),
+        port: frame.target.port(),
         network: network.address(),
         prefix_len: network.length(),
     })
-    .ok()
 }
 
 /// What an engine that builds frames needs: the link, and what each lane's frames look like.
@@ -200,6 +200,14 @@ pub fn frame_plans(plan: &RunPlan, engine: Kind) -> Result<(&Link, Vec<FramePlan
 impl Engine for PacketEngine {
     fn kind(&self) -> Kind {
         Kind::Packet
+    }
+
+    fn shortfall(&self) -> Option<String> {
+        let error = self.guard.as_ref().err()?;
+        Some(format!(
+            "replies to simulated clients also reach this host's network stack, which throws them \
+             away at a higher cost: {error}"
+        ))
     }
 
     fn trial(&mut self, plan: &TrialPlan) -> Result<TrialCounts, EngineError> {

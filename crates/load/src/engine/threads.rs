@@ -8,14 +8,12 @@ use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::EngineError;
+use super::drain::LEAD;
 use super::lane::{LaneTrial, Port};
 use crate::account::{Account, AccountPlan, TrialCounts};
 use crate::plan::{RunPlan, TrialPlan};
 use crate::schedule::Schedule;
 use crate::verify::Expected;
-
-/// Time from the call to the first intended instant, for the threads to start and settle.
-const LEAD: Span = Span::from_ms(5);
 
 /// A port, and how many requests have gone through it.
 pub(crate) struct Lane<P> {

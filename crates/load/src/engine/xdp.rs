@@ -19,6 +19,7 @@ use horolog_xdp::{
     Generator, GeneratorSettings, Interface, LANES_MAX, Lane, RawHistogram, TrialSettings, XdpError,
 };
 
+use super::drain::{Drain, GRACE, LEAD};
 use super::packet::frame_plans;
 use super::{Engine, EngineError, unfit};
 use crate::account::TrialCounts;
@@ -27,13 +28,6 @@ use crate::plan::{RunPlan, TrialPlan};
 use crate::request::{FramePlan, FrameTemplate};
 use crate::schedule::{self, FRACTION_BITS};
 
-/// Time from the call to the first intended instant, for the threads to start and to enter the
-/// kernel.
-const LEAD: Span = Span::from_ms(5);
-
-/// How long after the end of the schedule a sender that fell behind may go on.
-const GRACE: Span = Span::from_ms(100);
-
 /// The rate from which on a lane gets a second one's help: a lane that also receives its replies
 /// keeps its schedule well beyond.
 const LANE_RATE: f64 = 1e6;
@@ -41,8 +35,12 @@ const LANE_RATE: f64 = 1e6;
 /// Between two looks at whether a lane has ended, or whether replies still come.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// The least time without a reply after which nothing more is expected.
-const SILENCE: Span = Span::from_ms(25);
+/// Between two looks at whether replies still come.
+const DRAIN_PAUSE: Span = Span::from_ns(100_000);
+
+/// Requests of one lane that may wait for their replies at the same time: the program keeps a bit for
+/// each of so many.
+const IN_FLIGHT_MAX: f64 = (1 << 24) as f64;
 
 /// The in-kernel engine, in place on its interface.
 pub struct XdpEngine {
@@ -97,7 +95,8 @@ impl XdpEngine {
     /// The cores of a trial's lanes: as many as the rate takes, so that the others are left to a
     /// server on the same machine.
     fn cores(&self, trial: &TrialPlan) -> &[usize] {
-        let lanes = (trial.rate / LANE_RATE).ceil() as usize;
+        let in_flight = trial.rate * self.plan.reply_timeout.as_secs_f64();
+        let lanes = (trial.rate / LANE_RATE).max(in_flight / IN_FLIGHT_MAX).ceil() as usize;
         &self.plan.cores[..lanes.clamp(1, self.plan.lanes)]
     }
 
@@ -185,26 +184,22 @@ impl XdpEngine {
         })
     }
 
-    /// Waits for the last replies: until all have come, none can be in time any more, or the
-    /// silence has become longer than replies took so far.
+    /// Waits for the last replies.
     fn drain(&self, sent: u64) {
-        let start = MonotonicClock.now();
+        let last_sent = MonotonicClock.now();
         let timeout = Span::from_ns(self.plan.reply_timeout.as_nanos() as i64);
-        let (mut answered, mut heard) = (self.generator.answered(), start);
+        let mut drain = Drain { last_sent, heard: last_sent, timeout };
+        let mut answered = self.generator.answered();
         while answered < sent {
             let now = MonotonicClock.now();
-            let silence = match self.generator.longest_rtt_ns() {
-                // As long as nothing is known of the way there and back, it may be long.
-                0 => timeout,
-                rtt => SILENCE.max(Span::from_ns((rtt as i64).saturating_mul(4))),
-            };
-            if now - start > timeout || now - heard > silence {
+            let rtt = self.generator.longest_rtt_ns();
+            if drain.is_over(now, (rtt > 0).then(|| Span::from_ns(rtt as i64))) {
                 break;
             }
-            sleep_until(now + Span::from_ns(100_000));
+            sleep_until(now + DRAIN_PAUSE);
             let count = self.generator.answered();
             if count > answered {
-                (answered, heard) = (count, MonotonicClock.now());
+                (answered, drain.heard) = (count, MonotonicClock.now());
             }
         }
     }
@@ -230,7 +225,7 @@ impl XdpEngine {
             counts.merge(&TrialCounts {
                 received: tally.received,
                 duplicate: tally.duplicate,
-                late: tally.late,
+                late: tally.late + tally.late_earlier,
                 invalid: tally.invalid,
                 server_unsynchronised: tally.unsynchronised,
                 rtt: recorder(&tally.rtt_ns),
@@ -250,6 +245,11 @@ impl Engine for XdpEngine {
 
     fn trial(&mut self, trial: &TrialPlan) -> Result<TrialCounts, EngineError> {
         let cores = self.cores(trial).to_vec();
+        let in_flight = trial.rate * self.plan.reply_timeout.as_secs_f64();
+        if in_flight > IN_FLIGHT_MAX * cores.len() as f64 {
+            let reason = format!("{in_flight:.0} requests could wait for their replies at once");
+            return Err(unfit(Kind::Xdp, reason, "use a shorter --timeout or a lower rate"));
+        }
         self.prepare(trial, MonotonicClock.now() + LEAD)?;
         self.send(&cores, batch(trial.rate / cores.len() as f64))?;
         self.drain(cores.iter().map(|&core| self.generator.lane(core as u32).sent).sum());

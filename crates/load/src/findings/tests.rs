@@ -41,6 +41,8 @@ fn about() -> Circumstances<'static> {
         shared_machine: false,
         clock_synchronised: Some(true),
         fallbacks: &[],
+        shortfall: None,
+        interrupted: false,
         search: None,
     }
 }
@@ -138,10 +140,14 @@ fn circumstances_have_their_findings() {
         shared_machine: true,
         clock_synchronised: Some(false),
         fallbacks: &fallbacks,
+        interrupted: true,
         ..about()
     };
     let codes: Vec<_> = all(&[], &circumstances).iter().map(|finding| finding.code).collect();
-    assert_eq!(codes, [Code::SharedMachine, Code::ClockUnsynchronised, Code::EngineFallback]);
+    assert_eq!(
+        codes,
+        [Code::SharedMachine, Code::ClockUnsynchronised, Code::EngineFallback, Code::Interrupted]
+    );
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub(crate) const SEARCH_ENDS: Choices<SearchEnd, 5> = [
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 16> = [
+pub(crate) const CODES: Choices<Code, 17> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -70,6 +70,7 @@ pub(crate) const CODES: Choices<Code, 16> = [
     (Code::FewSamples, "few-samples"),
     (Code::Noisy, "noisy"),
     (Code::SearchUnfinished, "search-unfinished"),
+    (Code::Interrupted, "interrupted"),
     (Code::EngineFallback, "engine-fallback"),
 ];
 

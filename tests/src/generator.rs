@@ -1,0 +1,139 @@
+//! The in-kernel generator, loaded for test runs of single frames and attached nowhere, with the
+//! settings that `horolog load` would give it. It sends nothing.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use anyhow::Result;
+use horolog_load::clients::{self, LaneClients, SourceNetwork};
+use horolog_load::request::{FramePlan, FrameTemplate};
+use horolog_load::schedule;
+use horolog_load::token::Token;
+use horolog_sys::clock::MonotonicClock;
+use horolog_time::{Clock, Monotonic, Span, Timestamp};
+use horolog_wire::ethernet::MacAddress;
+use horolog_wire::ntp::PORT;
+use horolog_xdp::{Generator, GeneratorSettings, Interface, TrialSettings};
+
+use crate::random::Random;
+
+/// The interface that a test run shows as the one that a frame came in by.
+pub(crate) const LOOPBACK: u32 = 1;
+/// Another one; a test run sends nothing by it.
+pub(crate) const ELSEWHERE: u32 = 2;
+pub(crate) const LANES: usize = 2;
+/// How long a reply may take.
+pub(crate) const TIMEOUT: Span = Span::from_ms(1_000);
+/// How long ago the run began: less than this machine has been up when scenarios run.
+pub(crate) const RUN_AGE: Span = Span::from_ms(30_000);
+
+const OWN_MAC: MacAddress = MacAddress([2, 0, 192, 0, 2, 1]);
+const TARGET_MAC: MacAddress = MacAddress([2, 0, 192, 0, 2, 2]);
+/// No multiple of the lanes, so that one of them has a client more.
+const CLIENTS: u32 = 1_001;
+
+/// A run as both bodies of the generator are told of it.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    pub(crate) target: SocketAddr,
+    pub(crate) network: SourceNetwork,
+    pub(crate) token: Token,
+    pub(crate) version: u8,
+    /// Clients are drawn from the whole network instead of taking turns.
+    pub(crate) random_sources: bool,
+}
+
+impl World {
+    /// Runs over both IP versions, with clients in turn and drawn at random.
+    pub(crate) fn all(random: &mut Random) -> Result<Vec<Self>> {
+        let targets: [IpAddr; 2] = [
+            Ipv4Addr::new(192, 0, 2, 2).into(),
+            Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2).into(),
+        ];
+        let mut worlds = Vec::new();
+        for target in targets {
+            for random_sources in [false, true] {
+                worlds.push(Self {
+                    target: SocketAddr::new(target, PORT),
+                    network: SourceNetwork::find(target, &[])?,
+                    token: Token::new(random.next(), MonotonicClock.now() - RUN_AGE),
+                    version: if random_sources { 3 } else { 4 },
+                    random_sources,
+                });
+            }
+        }
+        Ok(worlds)
+    }
+
+    /// The clients of a lane.
+    pub(crate) fn lane_clients(&self, lane: usize) -> LaneClients {
+        if self.random_sources {
+            LaneClients::random(self.network.room(), self.token.key())
+        } else {
+            LaneClients::in_turn(CLIENTS, lane, LANES, 1)
+        }
+    }
+
+    /// How many clients there are, all lanes together.
+    pub(crate) fn clients(&self) -> u32 {
+        if self.random_sources { self.network.room() } else { CLIENTS }
+    }
+
+    /// What the requests of a lane look like.
+    pub(crate) fn template(&self, source_port: u16) -> FrameTemplate {
+        FrameTemplate::new(&FramePlan {
+            source_mac: OWN_MAC,
+            destination_mac: TARGET_MAC,
+            network: self.network,
+            source_port,
+            target: self.target,
+            version: self.version,
+        })
+    }
+
+    /// A frame from the target to a lane of a client.
+    pub(crate) fn frame_to(&self, client: u32, lane: usize, payload: &[u8]) -> Vec<u8> {
+        let builder = horolog_wire::frame::Builder {
+            destination_mac: OWN_MAC,
+            source_mac: TARGET_MAC,
+            vlan: None,
+            source: self.target,
+            destination: SocketAddr::new(self.network.address(client), clients::port(lane)),
+        };
+        let mut frame = vec![0; builder.headers_len() + payload.len()];
+        builder.emit(payload, &mut frame);
+        frame
+    }
+
+    /// Loads the program, which takes frames from `interface` for replies and makes requests of all
+    /// others.
+    pub(crate) fn load(&self, interface: u32) -> Result<Generator> {
+        let template = self.template(0);
+        Ok(Generator::load(&GeneratorSettings {
+            interface: Interface { index: interface, name: String::new() },
+            target: self.target.ip(),
+            port: self.target.port(),
+            version: self.version,
+            lanes: LANES as u32,
+            echo: false,
+            key: self.token.key(),
+            run_start_ns: self.token.run_start().as_ns() as u64,
+            reply_timeout_ns: TIMEOUT.as_ns() as u64,
+            request: template.bytes().to_vec(),
+            sums: template.constant_sums(),
+            first_client: self.network.address(0),
+            exponential: schedule::exponential_quantiles(),
+        })?)
+    }
+
+    /// A trial of this run.
+    pub(crate) fn trial(&self, start: Timestamp<Monotonic>) -> TrialSettings {
+        TrialSettings {
+            start_ns: start.as_ns() as u64,
+            lanes: LANES as u32,
+            clients_per_lane: CLIENTS / LANES as u32,
+            lanes_with_one_more: CLIENTS % LANES as u32,
+            random_room: if self.random_sources { self.network.room() } else { 0 },
+            exponential: false,
+        }
+    }
+}

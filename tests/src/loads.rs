@@ -1,0 +1,281 @@
+//! Scenarios of whole runs of `horolog load`: against Debian's chronyd and against `horolog serve`,
+//! whose own counters have to tell the same, and against servers that lose requests in known ways.
+//! Nothing is timed: rates that were reached are for the benchmarks.
+
+use std::fs::Permissions;
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Host, Lab, LabConfig, Running};
+use horolog_load::places::ServerCounters;
+use horolog_load::ramp::Ramp;
+use horolog_load::{Job, Load, LoadOptions, Observer};
+use horolog_record::{Code, Engine, LoadResult, Place, Trial};
+use tempfile::TempDir;
+
+use crate::load_command::{ENGINES, check_sums, has, only_trial, result_of};
+use crate::process::{self, Server, run_to_end, server_address};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A rate that every server here holds, also while the machine does something else.
+const RATE: &str = "5000";
+const TIME: &str = "0.2";
+const REQUESTS: u64 = 1_000;
+
+/// Debian's chronyd as a server, with a socket for chronyc and nothing outside its directory. It
+/// leaves this machine's clock alone (`-x`).
+struct Chronyd {
+    _process: Running,
+    directory: TempDir,
+}
+
+impl Chronyd {
+    fn start(host: &Host) -> Result<Self> {
+        // chronyd makes no socket where others may look in.
+        let private = Permissions::from_mode(0o700);
+        let directory = tempfile::Builder::new().permissions(private).tempdir()?;
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        let (socket, pid) = (path("chronyd.sock"), path("chronyd.pid"));
+        let mut command = host.command("chronyd");
+        command.args(["-x", "-d", "-u", "root", "-f", "/dev/null", "allow all", "local stratum 1"]);
+        command.args(["cmdport 0", &format!("bindcmdaddress {socket}"), &format!("pidfile {pid}")]);
+        let mut process = Running::start(&mut command)?;
+        let ready = || Self::statistics(directory.path()).is_ok();
+        process.await_ready(PATIENCE, ready)?;
+        Ok(Self { _process: process, directory })
+    }
+
+    /// What `chronyc serverstats` says of NTP packets: received, and dropped of these.
+    fn statistics(directory: &Path) -> Result<(u64, u64)> {
+        let mut command = Command::new("chronyc");
+        command.arg("-h").arg(directory.join("chronyd.sock")).arg("serverstats");
+        let output = run_to_end(&mut command, PATIENCE)?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let number = |name: &str| -> Result<u64> {
+            let line = text.lines().find(|line| line.starts_with(name));
+            let number = line.and_then(|line| line.rsplit(' ').next());
+            let number = number.with_context(|| format!("chronyc tells no '{name}': {text}"))?;
+            Ok(number.parse()?)
+        };
+        Ok((number("NTP packets received")?, number("NTP packets dropped")?))
+    }
+}
+
+/// chronyd counts as many requests as each engine says that it sent, and each engine as many replies
+/// as chronyd sent, over both IP versions.
+pub(crate) fn chronyd_counts_the_same() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let chronyd = Chronyd::start(lab.server())?;
+    for engine in ENGINES {
+        for ipv6 in [false, true] {
+            let target = server_address(&lab, ipv6)?.ip().to_string();
+            let before = Chronyd::statistics(chronyd.directory.path())?;
+            let arguments =
+                [&target, "--engine", engine.name(), "-r", "2000-10000", "-x", "5", "-t", TIME];
+            let result = result_of(lab.client(), &arguments)?;
+            let after = Chronyd::statistics(chronyd.directory.path())?;
+            let (received, dropped) = (after.0 - before.0, after.1 - before.1);
+            let sum = |count: fn(&Trial) -> u64| result.trials.iter().map(count).sum::<u64>();
+            ensure!(result.trials.len() == 2 && result.engine == engine, "{result:?}");
+            let sent = sum(|trial| trial.sent);
+            ensure!(sent == received, "{engine:?} sent {sent}, chronyd received {received}");
+            let replies = sum(|trial| trial.received);
+            ensure!(replies == received - dropped, "{engine:?} received {replies} replies");
+            for trial in &result.trials {
+                check_clean(trial).with_context(|| format!("{engine:?} to {target}"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Every reply was valid and came once and in time.
+fn check_clean(trial: &Trial) -> Result<()> {
+    check_sums(trial)?;
+    ensure!(trial.invalid.is_empty(), "invalid replies: {:?}", trial.invalid);
+    ensure!((trial.duplicate, trial.late) == (0, 0), "duplicates or late replies: {trial:?}");
+    Ok(())
+}
+
+/// What a server says that it received and answered, in both of its bodies; `None` while it does
+/// not answer.
+fn counters(status: &serde_json::Value) -> Option<ServerCounters> {
+    let count = |pointer: &str| status.pointer(pointer).and_then(serde_json::Value::as_u64);
+    let in_kernel = count("/xdp_counters/answered_ipv4").unwrap_or(0)
+        + count("/xdp_counters/answered_ipv6").unwrap_or(0);
+    Some(ServerCounters {
+        received: count("/counters/received")? + in_kernel,
+        answered: count("/counters/answered")? + in_kernel,
+    })
+}
+
+/// `horolog serve` counts the same as each engine of the generator, over both IP versions and with
+/// clients in turn as well as drawn at random.
+pub(crate) fn the_server_counts_the_same(body: process::Engine) -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let addresses = [server_address(&lab, false)?, server_address(&lab, true)?];
+    let server = Server::start(lab.server(), body, &addresses, &[])?;
+    let told = || counters(&server.status()?).context("the server tells no counters");
+    for engine in ENGINES {
+        for (address, spacing) in [(addresses[0], None), (addresses[1], Some("--exponential"))] {
+            let before = told()?;
+            let target = address.ip().to_string();
+            let mut arguments = vec![&*target, "--engine", engine.name(), "-r", RATE, "-t", TIME];
+            arguments.extend(spacing);
+            if engine != Engine::Udp && spacing.is_some() {
+                arguments.push("--random-sources");
+            }
+            let result = result_of(lab.client(), &arguments)?;
+            let trial = only_trial(&result)?;
+            let after = told()?;
+            let counted = (after.received - before.received, after.answered - before.answered);
+            let by_generator = (trial.sent, trial.received);
+            ensure!(by_generator == counted, "{engine:?} {address}: {by_generator:?} {counted:?}");
+            check_clean(trial)?;
+            ensure!(
+                spacing.is_some() || trial.sent == REQUESTS || has(&result, Code::GeneratorBehind)
+            );
+        }
+    }
+    Ok(())
+}
+
+struct Silent;
+
+impl Observer for Silent {
+    fn ended(&mut self, _: usize, _: &Trial) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+/// Runs a load by the library, which is told of the lab's namespaces and may ask the server, so that
+/// it can read all counters that there are.
+fn run_with_counters(
+    lab: &Lab,
+    server: &Arc<Server>,
+    target: SocketAddr,
+    engine: Engine,
+    (rate, duration): (f64, Duration),
+) -> Result<LoadResult> {
+    let ramp = Ramp { min: rate, max: rate, multiplier: 2.0, duration };
+    let asked = Arc::clone(server);
+    let options = LoadOptions {
+        engine: Some(engine),
+        namespaces: vec![lab.server().netns.clone()],
+        ask_server: Some(Box::new(move || counters(&asked.status().ok()?))),
+        ..LoadOptions::new(target.to_string().parse()?, Job::Ramp(ramp))
+    };
+    Ok(lab.client().run(move || Load::prepare(options)?.run(&mut Silent))??)
+}
+
+fn lost_at(trial: &Trial, place: Place) -> u64 {
+    trial.lost_at.get(&place).copied().unwrap_or(0)
+}
+
+/// What a server that is stopped midway leaves unanswered is found where it is: in its full sockets,
+/// or nowhere that a counter tells. The counts add up, also when the server does not tell its own.
+pub(crate) fn a_stopped_server_s_losses_are_found(body: process::Engine) -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let server = Server::start(lab.server(), body, &[at], &["--clock-expiry", "200ms"])?;
+    let server = Arc::new(server);
+    let run = (100_000.0, Duration::from_millis(1_500));
+    let result = thread::scope(|scope| {
+        let stop = scope.spawn(|| {
+            thread::sleep(Duration::from_millis(300));
+            server.signal("STOP")
+        });
+        let result = run_with_counters(&lab, &server, at, Engine::Packet, run);
+        stop.join().map_err(|_| anyhow::anyhow!("panicked"))??;
+        server.signal("CONT")?;
+        result
+    })?;
+    let trial = only_trial(&result)?;
+    check_sums(trial)?;
+    ensure!(trial.received > 0 && trial.lost > trial.sent / 10, "{trial:?}");
+    let found = [Place::Socket, Place::Server, Place::Unknown].map(|place| lost_at(trial, place));
+    ensure!(found.iter().sum::<u64>() == trial.lost, "{:?}", trial.lost_at);
+    ensure!(found[0] > 0, "no loss at the socket: {:?}", trial.lost_at);
+    Ok(())
+}
+
+/// Replies that an XDP server sends back into an interface that does not take them are the
+/// generator's own loss, but for what lies in the two rings.
+pub(crate) fn a_full_own_ring_is_found() -> Result<()> {
+    const RING: u64 = 256;
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let arguments = ["--xdp-reply", "transmit"];
+    let server = Server::start(lab.server(), process::Engine::Xdp, &[at], &arguments)?;
+    let run = (20_000.0, Duration::from_millis(250));
+    let result = run_with_counters(&lab, &Arc::new(server), at, Engine::Packet, run)?;
+    let trial = only_trial(&result)?;
+    check_sums(trial)?;
+    ensure!(trial.lost > 4 * RING && trial.lost == trial.sent, "{trial:?}");
+    ensure!(lost_at(trial, Place::OwnRing) + 2 * RING >= trial.lost, "{:?}", trial.lost_at);
+    ensure!(has(&result, Code::ReceiveRingOverflow), "{:?}", result.findings);
+    Ok(())
+}
+
+/// A flood that no server takes is lost at the server's interface or sockets, and what really left is
+/// what counts.
+pub(crate) fn a_flood_is_accounted_for() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    for body in process::Engine::ALL {
+        let server = Server::start(lab.server(), body, &[at], &["--threads", "1"])?;
+        let run = (20_000_000.0, Duration::from_millis(300));
+        let result = run_with_counters(&lab, &Arc::new(server), at, Engine::Xdp, run)?;
+        let trial = only_trial(&result)?;
+        check_sums(trial)?;
+        let planned = 6_000_000;
+        ensure!(trial.sent < planned, "nobody sends that many: {trial:?}");
+        ensure!(has(&result, Code::GeneratorBehind), "{:?}", result.findings);
+        ensure!(trial.invalid.is_empty() && trial.duplicate == 0, "{trial:?}");
+        let known = trial.lost - lost_at(trial, Place::Unknown);
+        ensure!(known >= trial.lost / 2, "most of it is not known: {:?}", trial.lost_at);
+    }
+    Ok(())
+}
+
+/// A schedule is sent to the last request, or the result says that the generator was behind, and the
+/// rate is that of what was sent.
+pub(crate) fn what_was_planned_was_sent_or_is_doubted() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let _server = Server::start(lab.server(), process::Engine::Socket, &[at], &[])?;
+    let target = at.ip().to_string();
+    for engine in ENGINES {
+        // One that is held, one that does not divide a second, and one that nobody can hold.
+        for (rate, seconds, planned) in
+            [("2000", "0.25", 500), ("7k", "0.3", 2_100), ("20M", "0.05", 1_000_000)]
+        {
+            let arguments = [&target, "--engine", engine.name(), "-r", rate, "-t", seconds];
+            let result = result_of(lab.client(), &arguments)?;
+            let trial = only_trial(&result)?;
+            check_schedule(&result, trial, planned)
+                .with_context(|| format!("{engine:?} at {rate}/s: {trial:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn check_schedule(result: &LoadResult, trial: &Trial, planned: u64) -> Result<()> {
+    check_sums(trial)?;
+    let behind = has(result, Code::GeneratorBehind);
+    ensure!(trial.sent <= planned, "more than planned");
+    ensure!(trial.sent == planned || behind, "less than planned, without a doubt");
+    let is_slow = trial.achieved_rate < 0.999 * trial.offered_rate;
+    ensure!(is_slow == behind || trial.sent < planned, "behind: {behind}");
+    // First and last request of a schedule lie one interval less than its duration apart.
+    let sent_s = trial.sent as f64 / trial.achieved_rate;
+    ensure!(sent_s > 0.9 * trial.duration_s && sent_s < trial.duration_s + 0.2, "{sent_s} s");
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! Scenarios of the search for the highest rate without loss, against a server whose capacity is
+//! known because it lets no more requests through.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Lab, LabConfig};
+use horolog_record::{Code, LOAD_SCHEMA, LoadResult, SearchEnd, Severity};
+use horolog_wire::ntp::{HEADER_LEN, Header, Mode};
+
+use crate::client;
+use crate::load_command::{Started, check_sums, has, load, parse};
+use crate::process::server_address;
+
+/// Requests per second that the server lets through.
+const CAPACITY: f64 = 4_000.0;
+/// Requests above that which it lets through at once: 20 ms worth, for a machine that is busy.
+const BURST: f64 = 80.0;
+/// Length of the decisive trials.
+const TRIAL_S: f64 = 0.25;
+const READ_TIMEOUT: Duration = Duration::from_millis(20);
+
+/// A server that answers by a token bucket and lets the rest fall.
+struct Limited {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Limited {
+    fn start(lab: &Lab, at: SocketAddr) -> Result<Self> {
+        let socket = lab.server().run(|| UdpSocket::bind(at))??;
+        socket.set_read_timeout(Some(READ_TIMEOUT))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = thread::spawn(move || serve(&socket, &stopped));
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // One that panicked has said so on stderr.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn serve(socket: &UdpSocket, stop: &AtomicBool) {
+    let (mut tokens, mut filled) = (BURST, Instant::now());
+    let mut buffer = [0; 128];
+    while !stop.load(Ordering::Relaxed) {
+        let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
+        let now = Instant::now();
+        tokens = (tokens + CAPACITY * (now - filled).as_secs_f64()).min(BURST);
+        filled = now;
+        if tokens >= 1.0
+            && let Some(reply) = answer(&buffer[..length])
+        {
+            tokens -= 1.0;
+            // A reply that does not leave is missed by the generator.
+            let _ = socket.send_to(&reply, from);
+        }
+    }
+}
+
+fn answer(request: &[u8]) -> Option<[u8; HEADER_LEN]> {
+    let (request, _) = Header::parse(request).ok()?;
+    let now = client::now();
+    let reply = Header {
+        mode: Mode::Server,
+        stratum: 1,
+        origin: request.transmit,
+        receive: now,
+        transmit: now,
+        ..request
+    };
+    let mut bytes = [0; HEADER_LEN];
+    reply.emit(&mut bytes);
+    Some(bytes)
+}
+
+/// The search finds what the server lets through, or says that it is not sure; the result is in the
+/// file as well as on the page.
+pub(crate) fn a_known_capacity_is_found() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let _server = Limited::start(&lab, at)?;
+    let (target, time) = (at.to_string(), TRIAL_S.to_string());
+    // One sending thread leaves a processor to the server.
+    let mut arguments = vec![&*target, "--engine", "udp", "--threads", "1", "-t", &time];
+    arguments.extend(["--search", "ndr", "-r", "1k-16k", "--json", "r.json", "--html", "r.html"]);
+    let mut run = Started::start(&mut load(lab.client(), &arguments)?)?;
+    let (status, _) = run.end()?;
+    ensure!(status.success(), "{status}: {}", run.read("stderr")?);
+    let result: LoadResult = parse(run.read("r.json")?.as_bytes())?;
+    check_search(&result)?;
+    for trial in &result.trials {
+        check_sums(trial)?;
+    }
+    let rows = run.read("stdout")?.lines().filter(|line| line.contains('%')).count();
+    ensure!(rows >= result.trials.len(), "{rows} rows for {} trials", result.trials.len());
+    check_page(&run.read("r.html")?)
+}
+
+fn check_search(result: &LoadResult) -> Result<()> {
+    ensure!(result.schema == LOAD_SCHEMA, "{}", result.schema);
+    let search = result.search.as_ref().context("no result of the search")?;
+    // In a trial the burst comes on top.
+    let capacity = CAPACITY + BURST / TRIAL_S;
+    let (low, high) = (0.97 * CAPACITY, 1.03 * capacity);
+    let is_sure = search.end == SearchEnd::Converged && !has(result, Code::Noisy);
+    if is_sure {
+        ensure!((low..=high).contains(&search.rate), "{search:?} is not {low} to {high}");
+        let (lower, upper) = search.lower.zip(search.upper).context("no bounds")?;
+        ensure!(lower < upper && upper <= 1.03 * lower, "{search:?}");
+        let held = |rate: f64| (rate - lower).abs() < 1e-6 * lower;
+        let at_lower = result.trials.iter().filter(|trial| held(trial.offered_rate));
+        ensure!(at_lower.filter(|trial| trial.lost == 0).count() > 0, "{search:?}");
+    } else {
+        ensure!(search.rate <= high, "{search:?} is more than {high}");
+        let doubts = result.findings.iter().filter(|finding| finding.severity >= Severity::Warning);
+        ensure!(doubts.count() > 0, "{search:?} without a doubt");
+    }
+    Ok(())
+}
+
+fn check_page(page: &str) -> Result<()> {
+    let lower = page.to_lowercase();
+    ensure!(lower.starts_with("<!doctype html>"), "the page begins with {:.40}", page);
+    ensure!(lower.trim_end().ends_with("</html>"), "the page has no end");
+    ensure!(page.contains(LOAD_SCHEMA) && page.contains("192.0.2.2"), "the result is not in it");
+    Ok(())
+}

@@ -1,0 +1,258 @@
+//! Scenarios of the load generator's two bodies: every reply counts as the same for the verifier in
+//! the kernel and for the one in Rust. The program runs in the kernel without being attached
+//! anywhere; what a real server answers is for the scenarios of whole runs.
+
+use anyhow::{Context, Result, ensure};
+use horolog_load::account::{Account, AccountPlan, TrialCounts};
+use horolog_load::verify::Expected as Judge;
+use horolog_record::InvalidReason;
+use horolog_stats::Recorder;
+use horolog_sys::clock::MonotonicClock;
+use horolog_time::{Clock, Monotonic, Span, Timestamp};
+use horolog_xdp::{Generator, Verdict};
+
+use crate::generator::{LANES, LOOPBACK, TIMEOUT, World};
+use crate::random::Random;
+use crate::replies::{Age, Asker, Expected, KINDS, Kind, Reply, TRIAL_AGE};
+
+/// Questions of each lane between two comparisons.
+const GROUP: u64 = 64;
+/// Enough for more than 20,000 replies over each IP version.
+const GROUPS_OF_A_KIND: u64 = 16;
+const SEED: u64 = 0x7665_7264_6963_7473;
+
+/// What became of some replies, as either body counts them.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+struct Tallied {
+    received: u64,
+    duplicate: u64,
+    late: u64,
+    unsynchronised: u64,
+    invalid: [u64; InvalidReason::ALL.len()],
+    round_trips: u64,
+}
+
+impl Tallied {
+    fn add(&mut self, other: &Self) {
+        self.received += other.received;
+        self.duplicate += other.duplicate;
+        self.late += other.late;
+        self.unsynchronised += other.unsynchronised;
+        for (sum, count) in self.invalid.iter_mut().zip(other.invalid) {
+            *sum += count;
+        }
+        self.round_trips += other.round_trips;
+    }
+
+    fn total(&self) -> u64 {
+        self.received + self.duplicate + self.late + self.invalid.iter().sum::<u64>()
+    }
+
+    fn is(&self, expected: Expected) -> bool {
+        let all = self.total();
+        match expected {
+            Expected::Received => self.received == all,
+            Expected::ReceivedAndDuplicate => (self.received, self.duplicate) == (all / 2, all / 2),
+            Expected::Late => self.late == all,
+            Expected::LateAndDuplicate => (self.late, self.duplicate) == (all / 2, all / 2),
+            Expected::Invalid(reason) => self.invalid[reason as usize] == all,
+            Expected::Anything => {
+                let all_met = self.invalid.iter().all(|&count| count > 0);
+                all_met && self.received > 0 && self.duplicate > 0 && self.late > 0
+            }
+        }
+    }
+}
+
+/// Both bodies over the same trial.
+struct Bench {
+    generator: Generator,
+    accounts: Vec<Account>,
+    judged: u64,
+}
+
+impl Bench {
+    fn new(world: &World) -> Result<Self> {
+        Ok(Self { generator: world.load(LOOPBACK)?, accounts: Vec::new(), judged: 0 })
+    }
+
+    /// Begins a trial in which each lane asks [`GROUP`] questions, from the `before`-th on.
+    fn begin(&mut self, world: &World, start: Timestamp<Monotonic>, before: u64) -> Result<()> {
+        self.generator.clear();
+        self.generator.set_trial(&world.trial(start));
+        self.accounts.clear();
+        for lane in 0..LANES {
+            let mut account = Account::open(&AccountPlan {
+                expected: Judge { token: world.token, version: world.version },
+                clients: world.lane_clients(lane),
+                start,
+                timeout: TIMEOUT,
+                rate: 1_000.0,
+                before,
+            })?;
+            (0..GROUP).for_each(|_| account.ask());
+            self.accounts.push(account);
+        }
+        Ok(())
+    }
+
+    /// Lets both judge a reply.
+    fn judge(&mut self, world: &World, reply: &Reply) -> Result<()> {
+        let payload = reply.payload();
+        let frame = world.frame_to(reply.client, reply.lane, &payload);
+        let outcome = self.generator.test_run(&frame)?;
+        ensure!(outcome.verdict == Verdict::Drop, "the program says {:?}", outcome.verdict);
+        ensure!(outcome.frame == frame, "the program changed the reply");
+        let now = MonotonicClock.now();
+        self.accounts[reply.lane].receive(&payload, Some(reply.client), now, now);
+        self.judged += 1;
+        Ok(())
+    }
+
+    /// Ends the trial and returns what both counted, if that is the same.
+    fn end(&mut self) -> Result<Tallied> {
+        let (program, program_response) = self.program();
+        let mut counts = TrialCounts::default();
+        for account in self.accounts.drain(..) {
+            counts.merge(&account.close(GROUP).0);
+        }
+        let model = Tallied {
+            received: counts.received,
+            duplicate: counts.duplicate,
+            late: counts.late,
+            unsynchronised: counts.server_unsynchronised,
+            invalid: counts.invalid,
+            round_trips: counts.rtt.count(),
+        };
+        ensure!(program == model, "program {program:?}\nmodel   {model:?}");
+        let responses = (program_response.sum(), counts.response.sum());
+        ensure!(program_response == counts.response, "response times differ: sums {responses:?}");
+        Ok(program)
+    }
+
+    fn program(&self) -> (Tallied, Recorder) {
+        let (mut sum, mut response) = (Tallied::default(), Recorder::new());
+        for processor in 0..self.generator.processors() {
+            let tally = self.generator.tally(processor);
+            sum.add(&Tallied {
+                received: tally.received,
+                duplicate: tally.duplicate,
+                late: tally.late + tally.late_earlier,
+                unsynchronised: tally.unsynchronised,
+                invalid: tally.invalid,
+                round_trips: tally.rtt_ns.count,
+            });
+            let raw = &tally.response_ns;
+            // Empty where the layout were another one, which the comparison would show.
+            let one = Recorder::from_raw(&raw.buckets, raw.sum.into(), raw.min, raw.max);
+            response.merge(&one.unwrap_or_default());
+        }
+        (sum, response)
+    }
+}
+
+/// Lets both bodies judge replies of a kind, to questions from the `before`-th on.
+fn compare_kind(
+    bench: &mut Bench,
+    world: &World,
+    kind: &Kind,
+    before: u64,
+    random: &mut Random,
+) -> Result<Tallied> {
+    let mut total = Tallied::default();
+    for group in 0..GROUPS_OF_A_KIND {
+        let before = before + group * GROUP;
+        bench.begin(world, MonotonicClock.now() - TRIAL_AGE, before)?;
+        let mut asker = Asker { world, random: &mut *random, next: [before as u32; LANES] };
+        while asker.next.iter().all(|&next| u64::from(next) < before + GROUP) {
+            for reply in (kind.make)(&mut asker) {
+                bench.judge(world, &reply)?;
+            }
+        }
+        total.add(&bench.end().with_context(|| format!("{}, group {group}", kind.name))?);
+    }
+    ensure!(total.is(kind.expected), "{} should be {:?}: {total:?}", kind.name, kind.expected);
+    Ok(total)
+}
+
+/// Replies of every kind count as the same in the kernel and in Rust, to the last response time,
+/// over both IP versions and with clients in turn as well as drawn at random.
+pub(crate) fn program_and_model_agree() -> Result<()> {
+    let mut random = Random::new(SEED);
+    let mut judged = 0;
+    for world in World::all(&mut random)? {
+        let mut bench = Bench::new(&world)?;
+        let mut before = 0;
+        for kind in &KINDS {
+            compare_kind(&mut bench, &world, kind, before, &mut random)
+                .with_context(|| format!("{} {:?}", world.target, world.random_sources))?;
+            before += GROUPS_OF_A_KIND * GROUP;
+        }
+        judged += bench.judged;
+    }
+    ensure!(judged >= 80_000, "only {judged} replies were judged");
+    Ok(())
+}
+
+/// A reply that comes between two trials, when the next one is planned and has not begun, belongs
+/// to the one before and counts as late.
+pub(crate) fn a_reply_before_the_trial_is_of_an_earlier_one() -> Result<()> {
+    let mut random = Random::new(SEED);
+    for world in World::all(&mut random)? {
+        let mut bench = Bench::new(&world)?;
+        bench.begin(&world, MonotonicClock.now() + Span::from_ms(60_000), 0)?;
+        let mut asker = Asker { world: &world, random: &mut random, next: [0; LANES] };
+        for _ in 0..GROUP / 2 {
+            let reply = asker.valid(Age::InTime);
+            bench.judge(&world, &reply)?;
+        }
+        let counts = bench.end()?;
+        ensure!(counts.is(Expected::Late) && counts.late == GROUP / 2, "{counts:?}");
+    }
+    Ok(())
+}
+
+/// What is no reply to a simulated client goes on to the network stack as it came, and is not
+/// counted.
+pub(crate) fn what_is_no_reply_passes() -> Result<()> {
+    let mut random = Random::new(SEED);
+    for world in World::all(&mut random)? {
+        let mut bench = Bench::new(&world)?;
+        bench.begin(&world, MonotonicClock.now() - TRIAL_AGE, 0)?;
+        let mut asker = Asker { world: &world, random: &mut random, next: [0; LANES] };
+        let reply = asker.valid(Age::InTime);
+        let good = world.frame_to(reply.client, reply.lane, &reply.payload());
+        for frame in strangers(&world, &good) {
+            let outcome = bench.generator.test_run(&frame)?;
+            ensure!(outcome.verdict == Verdict::Pass, "{:?} for {frame:02x?}", outcome.verdict);
+            ensure!(outcome.frame == frame, "the program changed what it passed");
+        }
+        ensure!(bench.program().0.total() == 0, "counted: {:?}", bench.program().0);
+        bench.judge(&world, &reply)?;
+        ensure!(bench.end()?.is(Expected::Received), "the good one is not good");
+    }
+    Ok(())
+}
+
+/// A good reply, changed in one byte that says whose it is.
+fn strangers(world: &World, good: &[u8]) -> Vec<Vec<u8>> {
+    const LINK_TYPE: usize = 12;
+    // Protocol, last byte of the source, first of the destination, source port.
+    let [protocol, source, destination, port] =
+        if world.target.is_ipv4() { [23, 29, 30, 34] } else { [20, 37, 38, 54] };
+    let mut frames: Vec<_> = [LINK_TYPE, protocol, source, destination, port]
+        .into_iter()
+        .map(|at| {
+            let mut frame = good.to_vec();
+            frame[at] ^= 0x10;
+            frame
+        })
+        .collect();
+    frames.push(good[..20].to_vec());
+    if !world.random_sources {
+        // The address behind the last client's.
+        let payload = &good[good.len() - horolog_wire::ntp::HEADER_LEN..];
+        frames.push(world.frame_to(world.clients(), 0, payload));
+    }
+    frames
+}
