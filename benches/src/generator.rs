@@ -51,9 +51,9 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// What the packet engine sends from one core as fast as it can: into an interface that throws frames
-/// away, which is the sender's own cost, and into a link whose other end receives on the same core
-/// and throws them away there.
+/// What the packet engine sends from one core as fast as it can: into an interface that throws
+/// frames away, which is the sender's own cost, and into a link whose other end receives on the
+/// same core and throws them away there.
 fn packet_engine(rounds: usize) -> Result<Vec<Figure>> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     make_sink(&lab)?;

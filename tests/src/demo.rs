@@ -17,7 +17,7 @@ use crate::process::{binary, run_to_end};
 
 const SECONDS: &str = "1";
 /// Much longer than four searches take that send for about a second each.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 /// The kernel takes programs and processes away a moment after they are let go.
 const MOMENT: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -124,8 +124,8 @@ fn processes_in(network: &PathBuf) -> Result<Vec<u32>> {
     Ok(numbers.filter(|&number| network_of(number).as_ref() == Some(network)).collect())
 }
 
-/// After kill -9 of a demonstration, its server is gone, and with it the last process in its private
-/// host; so the host is gone too, and whatever was attached to its interfaces.
+/// After kill -9 of a demonstration, its server is gone, and with it the last process in its
+/// private host; so the host is gone too, and whatever was attached to its interfaces.
 pub(crate) fn a_killed_demonstration_leaves_nothing() -> Result<()> {
     let mut demo = Started::start(Command::new(binary()?).args(["demo", "--seconds", "5"]))?;
     let own = network_of(std::process::id()).context("no network")?;

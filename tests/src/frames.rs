@@ -45,7 +45,7 @@ const fn kind(name: &'static str, expected: Expected, make: fn(&mut Random) -> V
 }
 
 /// All kinds.
-pub(crate) const KINDS: [Kind; 25] = [
+pub(crate) const KINDS: [Kind; 27] = [
     kind("IPv4 requests", Expected::Answered, |random| plain(random, true)),
     kind("IPv6 requests", Expected::Answered, |random| plain(random, false)),
     kind("any version and mode", Expected::Either, any_version_and_mode),
@@ -53,7 +53,9 @@ pub(crate) const KINDS: [Kind; 25] = [
     kind("two VLAN tags", Expected::Passed, two_tags),
     kind("IPv4 options", Expected::Answered, options),
     kind("other header fields", Expected::Answered, other_header_fields),
-    kind("UDP checksum zero or wrong", Expected::Answered, wrong_udp_checksum),
+    kind("wrong UDP checksum", Expected::Answered, wrong_udp_checksum),
+    kind("IPv4 without UDP checksum", Expected::Answered, |r| no_udp_checksum(r, true)),
+    kind("IPv6 without UDP checksum", Expected::Passed, |r| no_udp_checksum(r, false)),
     kind("IPv4 fragments", Expected::Passed, fragment),
     kind("IPv6 extension headers", Expected::Passed, extension_header),
     kind("other protocols", Expected::Passed, other_protocol),
@@ -198,10 +200,16 @@ fn udp_at(frame: &[u8]) -> usize {
 
 fn wrong_udp_checksum(random: &mut Random) -> Vec<u8> {
     let mut frame = any_plain(random);
-    let any = random.next() as u16;
-    let checksum = random.pick(&[0, any]);
+    let checksum = random.within(1..=0xffff) as u16;
     let at = udp_at(&frame) + 6;
     frame[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+    frame
+}
+
+fn no_udp_checksum(random: &mut Random, ipv4: bool) -> Vec<u8> {
+    let mut frame = plain(random, ipv4);
+    let at = udp_at(&frame) + 6;
+    frame[at..at + 2].fill(0);
     frame
 }
 

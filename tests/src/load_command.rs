@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::process::{self, binary, run_to_end};
 
 /// Longer than any load here takes, on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// A user without privileges, which every system has under this number.
 const NOBODY: &str = "65534";

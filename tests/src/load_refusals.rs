@@ -1,6 +1,6 @@
 //! Scenarios of loads that cannot be, or that are told to end: each ends with the right exit status
-//! and one line that says what and what to do, sends nothing, and leaves nothing behind. Where a run
-//! began, the line that says so comes before.
+//! and one line that says what and what to do, sends nothing, and leaves nothing behind. Where a
+//! run began, the line that says so comes before.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -120,7 +120,7 @@ fn check_line(stderr: &str, named: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Packets that a host's interface has sent (proc_net_dev(5)).
+/// Packets that a host's interface has sent (`proc_net_dev(5)`).
 fn sent_packets(host: &Host) -> Result<u64> {
     let table = host.run(|| fs::read_to_string("/proc/thread-self/net/dev"))??;
     let interface = &host.port().interface;

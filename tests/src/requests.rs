@@ -1,6 +1,6 @@
-//! Scenarios of the half of the in-kernel generator that makes requests: they are byte for byte what
-//! the plan in Rust says, at their instants and not before; and the histograms have the layout that
-//! the rest of the project reads. The program runs in the kernel without sending anything.
+//! Scenarios of the half of the in-kernel generator that makes requests: they are byte for byte
+//! what the plan in Rust says, at their instants and not before; and the histograms have the layout
+//! that the rest of the project reads. The program runs in the kernel without sending anything.
 
 use std::thread;
 
@@ -233,7 +233,7 @@ pub(crate) fn lateness_is_counted_in_the_same_buckets() -> Result<()> {
         ensure!(up_ns > MAX_VALUE, "this machine is up for less than 69 s; wait a little");
         let mut latest = vec![up_ns];
         let bits: Vec<_> = (0..500).map(|_| random.within(0..=30)).collect();
-        latest.extend(bits.into_iter().map(|bits| random.next() % up_ns >> bits));
+        latest.extend(bits.into_iter().map(|bits| (random.next() % up_ns) >> bits));
         for late_ns in latest {
             generator.clear();
             let before = MonotonicClock.now().as_ns() as u64;

@@ -130,7 +130,7 @@ fn check_search(result: &LoadResult) -> Result<()> {
 
 fn check_page(page: &str) -> Result<()> {
     let lower = page.to_lowercase();
-    ensure!(lower.starts_with("<!doctype html>"), "the page begins with {:.40}", page);
+    ensure!(lower.starts_with("<!doctype html>"), "the page begins with {page:.40}");
     ensure!(lower.trim_end().ends_with("</html>"), "the page has no end");
     ensure!(page.contains(LOAD_SCHEMA) && page.contains("192.0.2.2"), "the result is not in it");
     Ok(())

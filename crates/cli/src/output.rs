@@ -54,7 +54,7 @@ pub(crate) struct Destination {
 
 enum Writer {
     /// A regular file, which appears whole or not at all: what is written first stands beside it.
-    Beside(tempfile::NamedTempFile, PathBuf),
+    Beside(PathBuf),
     /// Something that is no regular file, such as a device or a pipe.
     Through(fs::File),
 }
@@ -73,17 +73,9 @@ impl Destination {
         let to = if special {
             Writer::Through(fs::OpenOptions::new().write(true).open(&target).map_err(failed)?)
         } else {
-            let directory = match target.parent() {
-                Some(parent) if !parent.as_os_str().is_empty() => parent,
-                _ => Path::new("."),
-            };
-            let mode = fs::Permissions::from_mode(0o644);
-            let beside = tempfile::Builder::new()
-                .prefix(".horolog-")
-                .permissions(mode)
-                .tempfile_in(directory)
-                .map_err(failed)?;
-            Writer::Beside(beside, target)
+            // Gone again at once: a measurement that is ended must leave nothing beside its result.
+            drop(beside(&target).map_err(failed)?);
+            Writer::Beside(target)
         };
         Ok(Self { path: path.to_owned(), to: Some(to) })
     }
@@ -93,13 +85,26 @@ impl Destination {
         let written = match self.to {
             None => return line(text.trim_end()),
             Some(Writer::Through(mut file)) => file.write_all(text.as_bytes()),
-            Some(Writer::Beside(mut file, target)) => file
-                .write_all(text.as_bytes())
-                .and_then(|()| file.persist(target).map(drop).map_err(|error| error.error)),
+            Some(Writer::Beside(target)) => beside(&target).and_then(|mut file| {
+                file.write_all(text.as_bytes())?;
+                file.persist(&target).map(drop).map_err(|error| error.error)
+            }),
         };
         let path = self.path.display();
         written.map_err(|error| Failure::environment(format!("cannot write {path}: {error}")))
     }
+}
+
+/// A new file in the directory of `target`, which goes with the value unless it is kept.
+fn beside(target: &Path) -> io::Result<tempfile::NamedTempFile> {
+    let directory = match target.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    tempfile::Builder::new()
+        .prefix(".horolog-")
+        .permissions(fs::Permissions::from_mode(0o644))
+        .tempfile_in(directory)
 }
 
 /// Gives the decisive trials of a search another length, and the others in proportion.

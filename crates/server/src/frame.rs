@@ -26,8 +26,8 @@ pub enum FrameVerdict {
 /// IPv4 (options allowed, fragments not) or IPv6 (no extension headers), with at most one VLAN tag,
 /// without a byte that the length fields do not account for. Version 1 without a mode is left to
 /// the sockets, and so is IPv6 without a UDP checksum. Whether the checksum fits is not looked at:
-/// on virtual links it may be half computed. The reply has no IPv4 options, so it may be shorter than the request, and keeps the
-/// VLAN tag.
+/// on virtual links it may be half computed. The reply has no IPv4 options, so it may be shorter
+/// than the request, and keeps the VLAN tag.
 #[must_use]
 pub fn decide_frame(
     frame: &[u8],

@@ -11,9 +11,10 @@ pub struct ListenSet {
 }
 
 impl ListenSet {
-    /// The set for the addresses listened on, as far as they are among `local`, this machine's own. A
-    /// wildcard (`0.0.0.0` or `::`) stands for those of its family. Loopback addresses are left out:
-    /// nothing for them comes over a link (RFC 1122, section 3.2.1.3; RFC 4291, section 2.5.3).
+    /// The set for the addresses listened on, as far as they are among `local`, this
+    /// machine's own. A wildcard (`0.0.0.0` or `::`) stands for those of its family. Loopback
+    /// addresses are left out: nothing for them comes over a link (RFC 1122, section 3.2.1.3;
+    /// RFC 4291, section 2.5.3).
     #[must_use]
     pub fn resolve(listen: &[SocketAddr], local: &[IpAddr]) -> Self {
         let mut addresses: Vec<SocketAddr> =

@@ -53,8 +53,8 @@ pub(crate) struct ServeArgs {
     /// lock around receiving and another around sending, one packet at a time.
     #[arg(long, value_enum, default_value_t = DispatchArg::PerThread)]
     dispatch: DispatchArg,
-    /// Give each packet to the thread on the core that received it, instead of choosing by a hash of
-    /// its addresses: faster where the card spreads packets over the cores.
+    /// Give each packet to the thread on the core that received it, instead of choosing by a hash
+    /// of its addresses: faster where the card spreads packets over the cores.
     #[arg(long)]
     steer_by_cpu: bool,
     /// Serve the system clock as it is, as if it were right.

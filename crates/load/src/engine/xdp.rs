@@ -38,8 +38,8 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Between two looks at whether replies still come.
 const DRAIN_PAUSE: Span = Span::from_ns(100_000);
 
-/// Requests of one lane that may wait for their replies at the same time: the program keeps a bit for
-/// each of so many.
+/// Requests of one lane that may wait for their replies at the same time: the program keeps a bit
+/// for each of so many.
 const IN_FLIGHT_MAX: f64 = (1 << 24) as f64;
 
 /// The in-kernel engine, in place on its interface.
