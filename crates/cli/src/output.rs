@@ -107,13 +107,16 @@ fn beside(target: &Path) -> io::Result<tempfile::NamedTempFile> {
         .tempfile_in(directory)
 }
 
-/// Gives the decisive trials of a search another length, and the others in proportion.
+/// The least time that a search may take; a server that wavers needs more than ten decisive trials.
+const SEARCH_BUDGET_MIN: Duration = Duration::from_secs(10);
+
+/// Gives the decisive trials of a search another length, and its time in proportion.
 pub(crate) fn scale_search(config: &mut SearchConfig, final_duration: Duration) {
     let factor = final_duration.as_secs_f64() / config.final_duration.as_secs_f64();
     config.final_duration = final_duration;
     config.initial_duration = config.initial_duration.min(final_duration);
     config.duration_sum = config.duration_sum.mul_f64(factor);
-    config.time_budget = config.time_budget.mul_f64(factor.max(1.0));
+    config.time_budget = config.time_budget.mul_f64(factor).max(SEARCH_BUDGET_MIN);
 }
 
 static ENDING: OnceLock<AtomicBool> = OnceLock::new();
