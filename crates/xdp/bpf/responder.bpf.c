@@ -115,35 +115,32 @@ static __always_inline __u64 answer(struct ntp *ntp, const struct clock_page *pa
 	const struct clock_slot *slot = &page->slots[READ_ONCE(page->active) & 1];
 	__u64 sequence = READ_ONCE(slot->sequence);
 	__u64 now_ns = bpf_ktime_get_ns();
-	struct ntp reply;
+	__be64 now;
 	__u64 sum;
 
 	if (now_ns >= slot->expires_ns)
 		return 0;
-
-	reply.leap_version_mode = slot->leap << 6 | (ntp->leap_version_mode & 0x38) | 4;
-	reply.stratum = slot->stratum;
-	reply.poll = ntp->poll;
-	reply.precision = slot->precision;
-	reply.root_delay = slot->root_delay;
-	reply.root_dispersion = slot->root_dispersion;
-	reply.reference_id = slot->reference_id;
-	reply.reference = slot->reference;
-	reply.origin = ntp->transmit;
-	reply.receive = bpf_cpu_to_be64(ntp_at(slot, now_ns));
-	reply.transmit = reply.receive;
+	now = bpf_cpu_to_be64(ntp_at(slot, now_ns));
+	ntp->leap_version_mode = slot->leap << 6 | (ntp->leap_version_mode & 0x38) | 4;
+	ntp->stratum = slot->stratum;
+	ntp->precision = slot->precision;
+	ntp->root_delay = slot->root_delay;
+	ntp->root_dispersion = slot->root_dispersion;
+	ntp->reference_id = slot->reference_id;
+	ntp->reference = slot->reference;
+	ntp->origin = ntp->transmit;
+	ntp->receive = now;
+	ntp->transmit = now;
+	/* A slot that changed meanwhile leaves a frame that nobody answers: its checksum is wrong. */
 	if ((sequence & 1) || READ_ONCE(slot->sequence) != sequence)
 		return 0;
-
-	sum = *(__u32 *)&reply;
-	sum += reply.root_delay;
-	sum += reply.root_dispersion;
-	sum += reply.reference_id;
-	sum += sum64(reply.reference);
-	sum += sum64(reply.origin);
-	sum += 2 * sum64(reply.receive);
-	*ntp = reply;
-	return sum;
+	sum = *(__u32 *)ntp;
+	sum += slot->root_delay;
+	sum += slot->root_dispersion;
+	sum += slot->reference_id;
+	sum += sum64(slot->reference);
+	sum += sum64(ntp->origin);
+	return sum + 2 * sum64(now);
 }
 
 static __always_inline void swap_link(void *data, const struct request *request)
@@ -364,41 +361,50 @@ static __always_inline int respond_ipv6(struct xdp_md *ctx, struct responder_sta
 	return XDP_TX;
 }
 
+static __always_inline int decide_ip(struct xdp_md *ctx, struct responder_state *own,
+				     const struct clock_page *page, struct request *request,
+				     __be16 type)
+{
+	struct ethernet *ethernet = (void *)(long)ctx->data;
+
+	if ((void *)(ethernet + 1) > (void *)(long)ctx->data_end)
+		return XDP_PASS;
+	if (type != bpf_htons(TYPE_IPV4) && type != bpf_htons(TYPE_IPV6))
+		return pass(own, PASSED_NOT_NTP);
+	if ((ethernet->destination[0] | ethernet->source[0]) & 1)
+		return pass(own, PASSED_ADDRESS);
+	__builtin_memcpy(request->destination_mac, ethernet->destination, 6);
+	__builtin_memcpy(request->source_mac, ethernet->source, 6);
+	if (type == bpf_htons(TYPE_IPV4))
+		return respond_ipv4(ctx, own, page, request);
+	return respond_ipv6(ctx, own, page, request);
+}
+
 /* Answers, or lets pass; what is answered is in the frame when this returns XDP_TX. */
 static __always_inline int decide(struct xdp_md *ctx)
 {
 	void *end = (void *)(long)ctx->data_end;
-	void *data = (void *)(long)ctx->data;
+	struct ethernet *ethernet = (void *)(long)ctx->data;
+	struct vlan *tag = (void *)(ethernet + 1);
 	struct responder_state *own = own_state();
-	struct ethernet *ethernet = data;
-	struct request request;
 	struct clock_page *page;
+	struct request request;
 	__u32 zero = 0;
 	__be16 type;
 
 	page = bpf_map_lookup_elem(&clock_pages, &zero);
 	if (!own || !page || (void *)(ethernet + 1) > end)
 		return XDP_PASS;
+	/* Two calls, each with a length that the compiler knows. */
 	request.outer_type = type = ethernet->type;
 	request.link_len = sizeof(*ethernet);
-	if (type == bpf_htons(TYPE_VLAN) || type == bpf_htons(TYPE_SERVICE_VLAN)) {
-		struct vlan *tag = (void *)(ethernet + 1);
-
-		if ((void *)(tag + 1) > end)
-			return pass(own, PASSED_MALFORMED);
-		request.tag = *tag;
-		request.link_len += sizeof(*tag);
-		type = tag->type;
-	}
-	if (type != bpf_htons(TYPE_IPV4) && type != bpf_htons(TYPE_IPV6))
-		return pass(own, PASSED_NOT_NTP);
-	if ((ethernet->destination[0] | ethernet->source[0]) & 1)
-		return pass(own, PASSED_ADDRESS);
-	__builtin_memcpy(request.destination_mac, ethernet->destination, 6);
-	__builtin_memcpy(request.source_mac, ethernet->source, 6);
-	if (type == bpf_htons(TYPE_IPV4))
-		return respond_ipv4(ctx, own, page, &request);
-	return respond_ipv6(ctx, own, page, &request);
+	if (type != bpf_htons(TYPE_VLAN) && type != bpf_htons(TYPE_SERVICE_VLAN))
+		return decide_ip(ctx, own, page, &request, type);
+	if ((void *)(tag + 1) > end)
+		return pass(own, PASSED_MALFORMED);
+	request.tag = *tag;
+	request.link_len = sizeof(*ethernet) + sizeof(*tag);
+	return decide_ip(ctx, own, page, &request, tag->type);
 }
 
 SEC("xdp")
