@@ -131,7 +131,7 @@ static __always_inline __u64 answer(struct ntp *ntp, const struct clock_page *pa
 	ntp->origin = ntp->transmit;
 	ntp->receive = now;
 	ntp->transmit = now;
-	/* A slot that changed meanwhile leaves a frame that nobody answers: its checksum is wrong. */
+	/* A slot that changed meanwhile leaves a frame that nobody answers: its checksum is off. */
 	if ((sequence & 1) || READ_ONCE(slot->sequence) != sequence)
 		return 0;
 	sum = *(__u32 *)ntp;
