@@ -17,6 +17,7 @@ mod lab;
 mod leftovers;
 mod load_command;
 mod load_engines;
+mod load_modes;
 mod load_refusals;
 mod loads;
 mod noise;
@@ -28,6 +29,15 @@ mod replies;
 mod requests;
 mod scenario;
 mod search;
+mod server_configuration;
+mod server_interleaved;
+mod server_ke;
+mod server_leap;
+mod server_limits;
+mod server_metrics;
+mod server_nts;
+mod server_sandbox;
+mod server_sources;
 mod verdicts;
 
 use std::process::ExitCode;
@@ -74,6 +84,16 @@ fn all() -> Vec<Trial> {
     all.extend(of_the_generators_bodies());
     all.extend(of_loads());
     all.extend(of_load_refusals());
+    all.extend(server_interleaved::all());
+    all.extend(server_leap::all());
+    all.extend(server_limits::all());
+    all.extend(server_nts::all());
+    all.extend(server_ke::all());
+    all.extend(server_sources::all());
+    all.extend(server_configuration::all());
+    all.extend(server_metrics::all());
+    all.extend(server_sandbox::all());
+    all.extend(load_modes::all());
     all.extend(of_the_demonstration());
     all
 }

@@ -1,6 +1,13 @@
 //! What a server is told before it starts: resolved options, and the rules that they must keep. It
 //! parses no command line and asks the machine nothing.
 
+mod interleaved;
+mod leap;
+mod limits;
+mod nts;
+mod operation;
+mod source;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -8,6 +15,13 @@ use std::time::Duration;
 
 use horolog_time::{NS_PER_S, Span};
 use horolog_wire::ntp::{Leap, PORT};
+
+pub use interleaved::InterleavedConfig;
+pub use leap::LeapConfig;
+pub use limits::LimitsConfig;
+pub use nts::NtsConfig;
+pub use operation::OperationConfig;
+pub use source::SourceConfig;
 
 /// The strata that a server may claim (RFC 5905, figure 11).
 pub const STRATA: RangeInclusive<u8> = 1..=15;
@@ -143,6 +157,18 @@ pub struct ServerConfig {
     pub receive_buffer_bytes: usize,
     /// Where to answer `horolog status`; nowhere when not given.
     pub status_socket: Option<PathBuf>,
+    /// Options for rate limits and lists of prefixes.
+    pub limits: LimitsConfig,
+    /// Options for interleaved mode and transmit timestamps.
+    pub interleaved: InterleavedConfig,
+    /// Options for leap seconds, stepped or smeared.
+    pub leap_seconds: LeapConfig,
+    /// Options for where the time comes from.
+    pub source: SourceConfig,
+    /// Options for Network Time Security and symmetric keys.
+    pub nts: NtsConfig,
+    /// Options for metrics, logs, privileges.
+    pub operation: OperationConfig,
 }
 
 impl Default for ServerConfig {
@@ -171,6 +197,12 @@ impl Default for ServerConfig {
             page_life: Duration::from_secs(1),
             receive_buffer_bytes: 8 << 20,
             status_socket: None,
+            limits: LimitsConfig::default(),
+            interleaved: InterleavedConfig::default(),
+            leap_seconds: LeapConfig::default(),
+            source: SourceConfig::default(),
+            nts: NtsConfig::default(),
+            operation: OperationConfig::default(),
         }
     }
 }
@@ -250,6 +282,12 @@ impl ServerConfig {
             return Err(ConfigError::PageLife(self.page_life));
         }
         self.check_variables()?;
+        self.limits.check()?;
+        self.interleaved.check()?;
+        self.leap_seconds.check()?;
+        self.source.check()?;
+        self.nts.check()?;
+        self.operation.check()?;
         self.check_test()
     }
 

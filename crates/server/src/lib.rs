@@ -22,8 +22,9 @@ mod xdp;
 
 pub use clock::ClockHealth;
 pub use config::{
-    ConfigError, DEFAULT_STRATUM, DRIFT_MAX_PPB, Dispatch, Engine, OFFSET_MAX, PAGE_LIVES, RENEWAL,
-    STRATA, ServerConfig, THREADS_MAX, Trust, XdpReply,
+    ConfigError, DEFAULT_STRATUM, DRIFT_MAX_PPB, Dispatch, Engine, InterleavedConfig, LeapConfig,
+    LimitsConfig, NtsConfig, OFFSET_MAX, OperationConfig, PAGE_LIVES, RENEWAL, STRATA,
+    ServerConfig, SourceConfig, THREADS_MAX, Trust, XdpReply,
 };
 pub use counters::{Counters, Ignored, Totals};
 pub use decide::{Reason, Verdict, decide};

@@ -2,6 +2,13 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
+mod interleaved;
+mod leap;
+mod limits;
+mod nts;
+mod operation;
+mod source;
+
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -91,6 +98,18 @@ pub(crate) struct ServeArgs {
     /// $XDG_RUNTIME_DIR/horolog/PID.sock].
     #[arg(long, value_name = "PATH")]
     status_socket: Option<PathBuf>,
+    #[command(flatten)]
+    limits: limits::LimitsArgs,
+    #[command(flatten)]
+    interleaved: interleaved::InterleavedArgs,
+    #[command(flatten)]
+    leap_seconds: leap::LeapArgs,
+    #[command(flatten)]
+    source: source::SourceArgs,
+    #[command(flatten)]
+    nts: nts::NtsArgs,
+    #[command(flatten)]
+    operation: operation::OperationArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -114,9 +133,9 @@ enum DispatchArg {
 }
 
 impl ServeArgs {
-    fn resolve(self) -> ServerConfig {
+    fn resolve(self) -> Result<ServerConfig, Failure> {
         let default = ServerConfig::default();
-        ServerConfig {
+        Ok(ServerConfig {
             listen: if self.listen.is_empty() { default.listen } else { self.listen },
             engine: match self.engine {
                 EngineArg::Auto => Engine::Auto,
@@ -149,8 +168,14 @@ impl ServeArgs {
                 status::sweep();
                 status::default_path()
             }),
+            limits: self.limits.resolve()?,
+            interleaved: self.interleaved.resolve()?,
+            leap_seconds: self.leap_seconds.resolve()?,
+            source: self.source.resolve()?,
+            nts: self.nts.resolve()?,
+            operation: self.operation.resolve()?,
             ..default
-        }
+        })
     }
 }
 
@@ -163,7 +188,7 @@ fn cores() -> usize {
 pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     let signals = [Signal::Terminate, Signal::Interrupt, Signal::User1];
     let signals = BlockedSignals::block(&signals).map_err(Failure::environment)?;
-    let server = Server::start(&args.resolve())?;
+    let server = Server::start(&args.resolve()?)?;
     announce(&server.status());
     loop {
         match signals.wait(TICK).map_err(Failure::environment)? {

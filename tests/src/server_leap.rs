@@ -1,0 +1,8 @@
+//! Scenarios of leap seconds.
+
+use libtest_mimic::Trial;
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    Vec::new()
+}
