@@ -20,6 +20,7 @@ mod reflector;
 mod reply_drop;
 mod responder;
 mod test_run;
+mod xsk;
 
 pub use abi::{
     EXPONENTIAL_ENTRIES, HISTOGRAM_BUCKETS, INVALID_REASONS, LANE_PORT_BASE, LANES_MAX, Lane,
@@ -34,3 +35,4 @@ pub use responder::{
     ClockEdition, ClockWriter, PassedReason, ReplyPath, Responder, ResponderCounts,
 };
 pub use test_run::{Outcome, Verdict, live_frames_supported};
+pub use xsk::{XSK_FRAME_MAX, XskFrame, XskSocket};
