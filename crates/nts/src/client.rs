@@ -156,7 +156,7 @@ fn open<'t>(
         let kiss = packet.get(1) == Some(&0) && packet.get(12..16) == Some(b"NTSN");
         return Err(if kiss { ReplyFault::Refused } else { ReplyFault::Malformed });
     };
-    let len = key.open(sealed.nonce, covered, sealed.sealed, text);
+    let len = key.open(sealed.nonce, covered, sealed.ciphertext, text);
     Ok(Reply { text: &text[..len.ok_or(ReplyFault::Forged)?] })
 }
 

@@ -134,9 +134,9 @@ pub fn open_request<'a>(keys: &CookieKeys, packet: &'a [u8]) -> Result<Opened<'a
 }
 
 fn authentic(key: &AeadKey<'_>, parts: &Parts<'_>) -> bool {
-    let sealed = parts.sealed.sealed;
-    if sealed.len() == TAG_LEN {
-        return key.open(parts.sealed.nonce, parts.covered, sealed, &mut []).is_some();
+    let ciphertext = parts.sealed.ciphertext;
+    if ciphertext.len() == TAG_LEN {
+        return key.open(parts.sealed.nonce, parts.covered, ciphertext, &mut []).is_some();
     }
     authentic_with_text(key, parts)
 }
@@ -146,7 +146,7 @@ fn authentic(key: &AeadKey<'_>, parts: &Parts<'_>) -> bool {
 #[cold]
 fn authentic_with_text(key: &AeadKey<'_>, parts: &Parts<'_>) -> bool {
     let mut text = [0; REQUEST_TEXT_MAX];
-    key.open(parts.sealed.nonce, parts.covered, parts.sealed.sealed, &mut text).is_some()
+    key.open(parts.sealed.nonce, parts.covered, parts.sealed.ciphertext, &mut text).is_some()
 }
 
 /// Writes the reply to the front of `out`: `header`, the unique identifier, and an authenticator

@@ -54,19 +54,19 @@ impl Subkeys {
     pub(crate) fn last(&self, message: &[u8], sum: u128) -> Block {
         let (tail, len) = tail(message);
         if len == BLOCK_LEN {
-            return self.mask(tail ^ sum, &self.whole);
+            return mask(tail ^ sum, &self.whole);
         }
         let used = 8 * len as u32;
-        self.mask((tail ^ sum) & !(u128::MAX >> used) | 1 << 127 >> used, &self.padded)
+        mask((tail ^ sum) & !(u128::MAX >> used) | 1 << 127 >> used, &self.padded)
     }
+}
 
-    #[inline(always)]
-    #[allow(clippy::inline_always, reason = "it must become part of the cipher's backend")]
-    fn mask(&self, block: u128, with: &[u8; BLOCK_LEN]) -> Block {
-        let mut block = Array(block.to_be_bytes());
-        xor(&mut block, with);
-        block
-    }
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "it must become part of the cipher's backend")]
+fn mask(block: u128, with: &[u8; BLOCK_LEN]) -> Block {
+    let mut block = Array(block.to_be_bytes());
+    xor(&mut block, with);
+    block
 }
 
 /// The last block of `message`, left-aligned, and how many of its bytes are the message's: 1 to 16,
