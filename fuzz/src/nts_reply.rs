@@ -1,5 +1,5 @@
-//! Any bytes as the reply of an NTS server, and genuine replies with one byte changed. Opening never
-//! panics; a genuine reply brings its cookies and a changed one brings none.
+//! Any bytes as the reply of an NTS server, and genuine replies with one byte changed. Opening
+//! never panics; a genuine reply brings its cookies and a changed one brings none.
 //!
 //! An input is a byte for the algorithm and the number of placeholders, where and by what the
 //! genuine reply is changed (two bytes and one, 0 for not at all), and a packet.
