@@ -192,13 +192,12 @@ mod tests {
         }
 
         #[test]
-        fn who_is_selected_is_right_while_most_are(
+        fn a_majority_is_always_found(
             honest in proptest::collection::vec((-1_000i64..1_000, 0i64..1_000), 3),
             liars in proptest::collection::vec((-5_000i64..5_000, 0i64..5_000), 0..=2),
         ) {
             let of: Vec<_> = honest.iter().map(|&(e, s)| (e, e.abs() + s)).chain(liars).collect();
             let vote = ballot(&of);
-            // With three of five honest, the hull of the majorities holds the truth.
             prop_assert!(vote.selected.is_some());
             prop_assert!(vote.truechimers.len() + vote.falsetickers.len() == of.len());
         }
@@ -217,7 +216,7 @@ mod tests {
                 let report = Report { frequency_ppb: i64::MAX, root_delay: Span::from_ns(width), ..report(offset, width) };
                 Candidate { name: "x", report }
             }).collect();
-            vote(&candidates, Some("x"), now);
+            let _ = vote(&candidates, Some("x"), now);
         }
     }
 }
