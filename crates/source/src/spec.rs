@@ -5,6 +5,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use horolog_time::Span;
+
+use crate::gpsd::Gpsd;
+use crate::phc::{PhcScale, PhcSource};
+use crate::reference::Claim;
+use crate::shm::Shm;
+use crate::sock::Sock;
 use crate::system::System;
 use crate::{Fault, Source};
 
@@ -21,6 +28,10 @@ pub struct SourceSpec {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     System(Ask),
+    Phc(PathBuf, PhcScale, Claim),
+    Shm(u8, Claim),
+    Sock(PathBuf, Claim),
+    Gpsd(String, Claim),
 }
 
 /// Whom the source `system` asks about the system clock.
@@ -56,6 +67,12 @@ impl SourceSpec {
         let name = self.text.clone();
         match &self.kind {
             Kind::System(ask) => Ok(Box::new(System::new(name, ask, own))),
+            Kind::Phc(path, scale, claim) => {
+                Ok(Box::new(PhcSource::open(name, path, *scale, *claim)?))
+            }
+            Kind::Shm(unit, claim) => Ok(Box::new(Shm::open(name, *unit, *claim)?)),
+            Kind::Sock(path, claim) => Ok(Box::new(Sock::open(name, path, *claim)?)),
+            Kind::Gpsd(address, claim) => Ok(Box::new(Gpsd::new(name, address.clone(), *claim))),
         }
     }
 }
@@ -77,6 +94,16 @@ impl FromStr for SourceSpec {
         let mut options = Options::read(parts)?;
         let kind = match kind {
             "system" => Kind::System(ask(argument, &mut options)?),
+            "phc" => phc(argument, &mut options)?,
+            "shm" => shm(argument, &mut options)?,
+            "sock" => sock(argument, &mut options)?,
+            "gpsd" => {
+                let address = argument.unwrap_or(GPSD).to_owned();
+                if address.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+                    return wrong("write gpsd or gpsd:HOST:PORT, as in gpsd:127.0.0.1:2947");
+                }
+                Kind::Gpsd(address, claim(*b"GPS\0", &mut options)?)
+            }
             _ => return wrong(format!("there is no source '{kind}'; choose one of {KINDS}")),
         };
         options.finish(head)?;
@@ -84,6 +111,8 @@ impl FromStr for SourceSpec {
     }
 }
 
+/// Where gpsd is by default.
+const GPSD: &str = "127.0.0.1:2947";
 const KINDS: &str = "system, phc, shm, sock and gpsd";
 
 fn ask(argument: Option<&str>, options: &mut Options<'_>) -> Result<Ask, SpecError> {
@@ -98,6 +127,82 @@ fn ask(argument: Option<&str>, options: &mut Options<'_>) -> Result<Ask, SpecErr
              system,ntpd=ADDR:PORT",
         ),
     }
+}
+
+fn phc(argument: Option<&str>, options: &mut Options<'_>) -> Result<Kind, SpecError> {
+    let path = absolute(argument, "write phc:/dev/ptpN, as in phc:/dev/ptp0")?;
+    let tai_offset = match options.take("tai-offset").map(str::parse) {
+        None => None,
+        Some(Ok(seconds)) => Some(seconds),
+        Some(Err(_)) => return wrong("tai-offset takes whole seconds, as in tai-offset=37"),
+    };
+    let scale = match (options.take("scale"), tai_offset) {
+        (None | Some("tai"), offset) => PhcScale::Tai(offset),
+        (Some("utc"), None) => PhcScale::Utc,
+        _ => return wrong("scale takes tai, with tai-offset=SECONDS where need be, or utc"),
+    };
+    Ok(Kind::Phc(path, scale, claim(*b"PHC\0", options)?))
+}
+
+fn shm(argument: Option<&str>, options: &mut Options<'_>) -> Result<Kind, SpecError> {
+    match argument.unwrap_or("0").parse() {
+        Ok(unit) => Ok(Kind::Shm(unit, claim(*b"SHM\0", options)?)),
+        Err(_) => wrong("write shm:UNIT with a unit from 0 to 255, as in shm:0"),
+    }
+}
+
+fn sock(argument: Option<&str>, options: &mut Options<'_>) -> Result<Kind, SpecError> {
+    let path = absolute(argument, "write sock:PATH, as in sock:/run/chrony.ttyS0.sock")?;
+    Ok(Kind::Sock(path, claim(*b"SOCK", options)?))
+}
+
+fn absolute(argument: Option<&str>, hint: &str) -> Result<PathBuf, SpecError> {
+    match argument.filter(|path| path.starts_with('/')) {
+        Some(path) => Ok(path.into()),
+        None => wrong(hint),
+    }
+}
+
+/// The options that every reference clock has.
+fn claim(identifier: [u8; 4], options: &mut Options<'_>) -> Result<Claim, SpecError> {
+    let stratum = match options.take("stratum").map(str::parse) {
+        None => 1,
+        Some(Ok(stratum @ 1..=15)) => stratum,
+        Some(_) => return wrong("stratum takes 1 to 15"),
+    };
+    let reference_id = match options.take("refid").map(str::as_bytes) {
+        None => identifier,
+        Some(text) => {
+            let mut id = [0; 4];
+            match id.get_mut(..text.len()) {
+                Some(room) if !text.is_empty() && text.iter().all(u8::is_ascii_graphic) => {
+                    room.copy_from_slice(text);
+                }
+                _ => return wrong("refid takes one to four printable ASCII characters"),
+            }
+            id
+        }
+    };
+    let offset = options.take("offset").map_or(Ok(Span::ZERO), span)?;
+    let uncertainty = options.take("uncertainty").map_or(Ok(Span::ZERO), span)?;
+    if uncertainty < Span::ZERO {
+        return wrong("uncertainty cannot be negative");
+    }
+    Ok(Claim { stratum, reference_id, offset, uncertainty })
+}
+
+/// A signed time in seconds, or with one of the units ns, us, ms and s.
+fn span(text: &str) -> Result<Span, SpecError> {
+    /// More than any cable, antenna or receiver is late by.
+    const MAX_S: f64 = 1e6;
+    let units = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("", 1.0)];
+    let parse = |(unit, factor): (&str, f64)| {
+        let number = text.strip_suffix(unit)?.parse::<f64>().ok()?;
+        let seconds = number * factor;
+        (seconds.abs() <= MAX_S).then(|| Span::from_ns((seconds * 1e9).round() as i64))
+    };
+    let found = units.into_iter().find_map(parse);
+    found.ok_or_else(|| SpecError(format!("'{text}' is no time; write it as in 0.5 or -120ms")))
 }
 
 fn chronyd_address(text: &str) -> Result<ChronydAddress, SpecError> {
@@ -165,6 +270,27 @@ mod tests {
     }
 
     #[test]
+    fn reference_clocks_have_options() {
+        let claim = |stratum, id: &[u8; 4], offset| Claim {
+            stratum,
+            reference_id: *id,
+            offset: Span::from_ns(offset),
+            uncertainty: Span::ZERO,
+        };
+        assert_eq!(kind("shm:2"), Kind::Shm(2, claim(1, b"SHM\0", 0)));
+        let gpsd = Kind::Gpsd(GPSD.into(), claim(3, b"GNSS", -120_000_000));
+        assert_eq!(kind("gpsd,stratum=3,refid=GNSS,offset=-120ms"), gpsd);
+        assert_eq!(kind("sock:/a"), Kind::Sock("/a".into(), claim(1, b"SOCK", 0)));
+        let scaled = |text| match kind(text) {
+            Kind::Phc(_, scale, _) => scale,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(scaled("phc:/dev/ptp0"), PhcScale::Tai(None));
+        assert_eq!(scaled("phc:/dev/ptp0,tai-offset=37"), PhcScale::Tai(Some(37)));
+        assert_eq!(scaled("phc:/dev/ptp0,scale=utc"), PhcScale::Utc);
+    }
+
+    #[test]
     fn what_is_wrong_is_said_in_one_line() {
         for bad in [
             "",
@@ -174,6 +300,17 @@ mod tests {
             "system,chronyd=there",
             "system,chronyd=/a,ntpd=10.0.0.1:123",
             "system,stratum=1",
+            "phc",
+            "phc:ptp0",
+            "phc:/dev/ptp0,scale=utc,tai-offset=37",
+            "shm:256",
+            "sock:here",
+            "gpsd:here",
+            "shm:0,stratum=16",
+            "shm:0,refid=GNSS1",
+            "shm:0,offset=1h",
+            "shm:0,uncertainty=-1",
+            "shm:0,offset=nan",
             "system,chronyd=/a,chronyd=/b",
         ] {
             let message = bad.parse::<SourceSpec>().unwrap_err().to_string();

@@ -15,6 +15,11 @@ pub(crate) struct SourceArgs {
     /// system: the system clock, with what chronyd (at its socket, then at 127.0.0.1:323) or ntpd
     /// (at 127.0.0.1:123) says of it, else the kernel; or told whom to ask: system:kernel,
     /// system,chronyd=PATH, system,chronyd=ADDR:PORT, system,ntpd=ADDR:PORT.
+    ///
+    /// phc:/dev/ptpN: a PTP hardware clock, on TAI (scale=tai, with tai-offset=SECONDS where the
+    /// kernel does not know it) or on UTC (scale=utc). shm:UNIT: shared memory as of ntpd's driver
+    /// SHM. sock:PATH: a socket as of chronyd's driver SOCK. gpsd[:HOST:PORT]. All of these take
+    /// stratum=N, refid=ID, offset=TIME and uncertainty=TIME.
     #[arg(
         long,
         value_name = "KIND[:ARG][,KEY=VALUE...]",
