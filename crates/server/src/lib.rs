@@ -16,6 +16,7 @@ mod page;
 mod precision;
 mod renewal;
 mod server;
+mod sources;
 pub mod status;
 mod worker;
 mod xdp;
@@ -29,6 +30,7 @@ pub use config::{
 pub use counters::{Counters, Ignored, Totals};
 pub use decide::{Reason, Verdict, decide};
 pub use frame::{FrameVerdict, decide_frame};
+pub use horolog_source::{SourceSpec, SourceState, Standing};
 pub use listen::ListenSet;
 pub use page::{Page, PageReader, PageSink, PageWriter, SystemVariables, shared};
 pub use server::{Server, StartError, Status};

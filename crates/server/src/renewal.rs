@@ -1,12 +1,16 @@
 //! How a clock page follows from one look at the system's clocks: pure, so that it is tested with
 //! clocks that step, drift and lose their synchronisation.
 
+use horolog_source::Guard;
 use horolog_sys::adjtimex::{KernelClock, PendingLeap};
 use horolog_sys::clock::ClockOffset;
 use horolog_time::{Monotonic, NtpShort, NtpTimestamp, Span, Timebase, Timestamp, Utc};
 use horolog_wire::ntp::{Leap, STRATUM_UNSYNCHRONISED};
 
+use crate::sources::Heard;
 use crate::{Page, ServerConfig, SystemVariables, Trust};
+
+mod heard;
 
 /// One look at the system's clocks.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -26,12 +30,23 @@ pub(crate) struct Renewal {
     precision: i8,
     start: Timestamp<Monotonic>,
     offset: ClockOffset,
+    heard: Heard,
+    guard: Guard,
+    notice: Option<String>,
 }
 
 impl Renewal {
     /// Starts with a first look; a test drift counts from there.
     pub(crate) fn new(config: &ServerConfig, precision: i8, first: &Reading) -> Self {
-        Self { config: config.clone(), precision, start: first.now, offset: first.offset }
+        Self {
+            config: config.clone(),
+            precision,
+            start: first.now,
+            offset: first.offset,
+            heard: Heard::default(),
+            guard: Guard::default(),
+            notice: None,
+        }
     }
 
     /// The page that follows from a look at the clocks.
@@ -39,12 +54,14 @@ impl Renewal {
         self.offset = follow(self.offset, reading.offset);
         let timebase = Timebase {
             anchor: reading.now,
-            ntp_at_anchor: NtpTimestamp::from_utc(self.served_utc(reading.now)),
-            rate: Timebase::rate_with_drift(self.config.test_drift_ppb),
+            ntp_at_anchor: NtpTimestamp::from_utc(
+                self.served_utc(reading.now) + self.correction(reading.now),
+            ),
+            rate: Timebase::rate_with_drift(self.config.test_drift_ppb + self.frequency_ppb()),
             expires: reading.now + Span::from_ns(self.config.page_life.as_nanos() as i64),
         };
         Page {
-            variables: self.variables(reading.kernel, timebase.ntp_at_anchor),
+            variables: self.heard_variables(reading, timebase.ntp_at_anchor),
             timebase,
             realtime_minus_monotonic: self.offset.offset,
         }

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use horolog_io::UdpError;
+use horolog_source::{Fault, SourceState};
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::memory::resident_bytes;
 use horolog_time::Span;
@@ -17,6 +18,7 @@ use crate::clock::{ClockThread, look};
 use crate::engine::{Listeners, SocketEngine};
 use crate::page::{self, PageReader, PageSink};
 use crate::renewal::Renewal;
+use crate::sources::{OpenSources, SourcesThread};
 use crate::status::{StatusError, StatusSocket};
 use crate::worker::Surroundings;
 use crate::xdp::{BodyError, XdpBody, XdpPlace, XdpTotals};
@@ -44,6 +46,9 @@ pub enum StartError {
     /// The status socket could not be made.
     #[error(transparent)]
     Status(#[from] StatusError),
+    /// A source of time is not there.
+    #[error("the source {0} cannot be used: {1}")]
+    Source(String, Fault),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}; see the limits on processes and memory (ulimit -a)")]
     Thread(#[source] io::Error),
@@ -96,6 +101,8 @@ pub struct Status {
     pub test_offset_ns: i64,
     /// How fast that grows on purpose, in parts per billion.
     pub test_drift_ppb: i64,
+    /// The sources of time and what each counts for.
+    pub sources: Vec<SourceState>,
     /// How the renewing of the clock page goes.
     pub clock: ClockHealth,
     /// What the socket body counted.
@@ -121,6 +128,7 @@ struct Running {
     xdp: Option<XdpBody>,
     sockets: SocketEngine,
     clock: ClockThread,
+    sources: SourcesThread,
 }
 
 impl Running {
@@ -144,6 +152,7 @@ impl Running {
             root_dispersion_ns: variables.root_dispersion.to_span().as_ns(),
             test_offset_ns: self.config.test_offset.as_ns(),
             test_drift_ppb: self.config.test_drift_ppb,
+            sources: self.sources.shared().states(),
             clock: self.clock.health(),
             counters: self.sockets.totals(),
             xdp_counters: self.xdp.as_ref().map(XdpBody::totals),
@@ -175,12 +184,17 @@ impl Server {
         let listeners = Listeners::open(config)?;
         let listen = listeners.addresses();
 
+        let opened = OpenSources::open(&config.source.sources, &listen);
+        let opened = opened.map_err(|(name, fault)| StartError::Source(name, fault))?;
+        let sources = SourcesThread::start(opened).map_err(StartError::Thread)?;
+
         let first = look();
         let mut renewal = Renewal::new(config, precision::measure(&MonotonicClock), &first);
-        let (writer, page) = page::shared(&renewal.page(&first));
+        let (writer, page) = page::shared(&renewal.hearing(sources.shared()).page(&first));
         let mut sinks: Vec<Box<dyn PageSink>> = vec![Box::new(writer)];
         let (xdp, without_xdp) = start_xdp(config, &listen, &mut sinks)?;
-        let clock = ClockThread::start(renewal, sinks).map_err(StartError::Thread)?;
+        let clock = ClockThread::start(renewal, Arc::clone(sources.shared()), sinks)
+            .map_err(StartError::Thread)?;
 
         let surroundings = Surroundings {
             page: page.clone(),
@@ -193,7 +207,8 @@ impl Server {
         let config = config.clone();
         let status_socket = config.status_socket.clone();
         let running =
-            Arc::new(Running { config, listen, started, page, without_xdp, xdp, sockets, clock });
+            Running { config, listen, started, page, without_xdp, xdp, sockets, clock, sources };
+        let running = Arc::new(running);
         let asked = Arc::clone(&running);
         let status = status_socket
             .map(|path| StatusSocket::start(path, move || asked.answer()))
@@ -219,11 +234,18 @@ impl Server {
         self.running.status()
     }
 
+    /// What has happened to the sources of time since the last call, each in one line for the user.
+    #[must_use]
+    pub fn notices(&self) -> Vec<String> {
+        self.running.sources.shared().notices()
+    }
+
     /// Whether a thread has ended that should not have; the server is then of no use and better
     /// stopped.
     #[must_use]
     pub fn has_died(&self) -> bool {
-        self.running.sockets.has_died() || self.running.clock.has_died()
+        let Running { sockets, clock, sources, .. } = &*self.running;
+        sockets.has_died() || clock.has_died() || sources.has_died()
     }
 
     /// Stops answering within a second and returns the last state.
