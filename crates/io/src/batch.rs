@@ -20,6 +20,8 @@ pub(crate) struct Note<A> {
     pub(crate) len: usize,
     pub(crate) truncated: bool,
     pub(crate) received_at: Option<Timestamp<Utc>>,
+    pub(crate) hardware_ns: Option<i64>,
+    pub(crate) stamp: bool,
     pub(crate) address: A,
 }
 
@@ -30,8 +32,15 @@ impl<A> Note<A> {
             len: received.len,
             truncated: received.truncated,
             received_at: received.control.received_at,
+            hardware_ns: received.control.hardware_ns,
+            stamp: false,
             address,
         }
+    }
+
+    /// A packet to send.
+    const fn outgoing(len: usize, address: A) -> Self {
+        Self { len, truncated: false, received_at: None, hardware_ns: None, stamp: false, address }
     }
 }
 
@@ -47,6 +56,11 @@ pub struct Packet<'a, A> {
     /// When the kernel received it (software timestamp, `CLOCK_REALTIME`); `None` where the device
     /// takes no timestamps.
     pub received_at: Option<Timestamp<Utc>>,
+    /// When the interface's own clock says that it received the packet, in nanoseconds from that
+    /// clock's zero; `None` where hardware timestamps are off or were not taken.
+    pub hardware_ns: Option<i64>,
+    /// Whether a packet to send is to be timestamped on its way out ([`crate::Device::sent`]).
+    pub stamp: bool,
 }
 
 /// One packet of a batch, to be changed in place.
@@ -56,6 +70,8 @@ pub struct PacketMut<'a, A> {
     pub bytes: &'a mut [u8],
     /// Where it goes to.
     pub address: &'a mut A,
+    /// Whether it is to be timestamped on its way out ([`crate::Device::sent`]).
+    pub stamp: &'a mut bool,
 }
 
 impl<A: Copy + Default> Batch<A> {
@@ -67,7 +83,7 @@ impl<A: Copy + Default> Batch<A> {
     #[must_use]
     pub fn new(slots: usize, capacity: usize) -> Self {
         assert!(slots > 0 && capacity > 0, "a batch holds at least one byte of one packet");
-        let note = Note { len: 0, truncated: false, received_at: None, address: A::default() };
+        let note = Note::outgoing(0, A::default());
         Self {
             bytes: vec![0; slots * capacity].into_boxed_slice(),
             notes: vec![note; slots].into_boxed_slice(),
@@ -143,7 +159,7 @@ impl<A: Copy + Default> Batch<A> {
         }
         let start = self.len * self.capacity;
         let len = write(&mut self.bytes[start..start + self.capacity]).min(self.capacity);
-        self.notes[self.len] = Note { len, truncated: false, received_at: None, address };
+        self.notes[self.len] = Note::outgoing(len, address);
         self.len += 1;
         true
     }
@@ -172,6 +188,7 @@ impl<A: Copy + Default> Batch<A> {
         PacketMut {
             bytes: &mut self.bytes[index * self.capacity..][..note.len],
             address: &mut note.address,
+            stamp: &mut note.stamp,
         }
     }
 
@@ -191,6 +208,7 @@ impl<A: Copy + Default> Batch<A> {
             |(buffer, note)| PacketMut {
                 bytes: &mut buffer[..note.len],
                 address: &mut note.address,
+                stamp: &mut note.stamp,
             },
         )
     }
@@ -218,6 +236,7 @@ impl<A: Copy + Default> Batch<A> {
             let note = &mut self.notes[self.len - 1];
             note.truncated = packet.truncated || kept < packet.bytes.len();
             note.received_at = packet.received_at;
+            note.hardware_ns = packet.hardware_ns;
         }
         taken
     }
@@ -229,6 +248,8 @@ fn view<'a, A: Copy>(buffer: &'a [u8], note: &Note<A>) -> Packet<'a, A> {
         address: note.address,
         truncated: note.truncated,
         received_at: note.received_at,
+        hardware_ns: note.hardware_ns,
+        stamp: note.stamp,
     }
 }
 
