@@ -5,12 +5,14 @@
 //! It keeps nothing about its clients, and it answers nothing that it would not bet on: from an
 //! expired page nothing is served, and an unsynchronised clock is announced as one.
 
+mod address_hash;
 mod clock;
 mod config;
 mod counters;
 mod decide;
 mod engine;
 mod frame;
+mod interleaved;
 mod listen;
 mod page;
 mod precision;
@@ -20,6 +22,7 @@ pub mod status;
 mod worker;
 mod xdp;
 
+pub use address_hash::HashKey;
 pub use clock::ClockHealth;
 pub use config::{
     ConfigError, DEFAULT_STRATUM, DRIFT_MAX_PPB, Dispatch, Engine, InterleavedConfig, LeapConfig,
@@ -27,8 +30,9 @@ pub use config::{
     ServerConfig, SourceConfig, THREADS_MAX, Trust, XdpReply,
 };
 pub use counters::{Counters, Ignored, Totals};
-pub use decide::{Reason, Verdict, decide};
+pub use decide::{Reason, Reply, ReplyKind, Verdict, decide};
 pub use frame::{FrameVerdict, decide_frame};
+pub use interleaved::{InterleavedTable, as_receive, as_transmit, looks_interleaved};
 pub use listen::ListenSet;
 pub use page::{Page, PageReader, PageSink, PageWriter, SystemVariables, shared};
 pub use server::{Server, StartError, Status};

@@ -13,7 +13,7 @@ use horolog_time::{Clock, Monotonic, NtpTimestamp, Span, Timestamp};
 use horolog_wire::ntp::{HEADER_LEN, Header, TRANSMIT_OFFSET};
 
 use crate::page::PageReader;
-use crate::{Counters, Page, Reason, Totals, Verdict, decide};
+use crate::{Counters, Page, Reason, Totals, Verdict, as_transmit, decide};
 
 /// How long a receive call waits: the longest time until a thread sees that it is to stop.
 const WAIT: Duration = Duration::from_millis(100);
@@ -108,7 +108,7 @@ impl<D: Device<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
     }
 
     fn send(&mut self, transmit: NtpTimestamp) -> u64 {
-        let transmit = transmit.to_bits().to_be_bytes();
+        let transmit = as_transmit(transmit).to_bits().to_be_bytes();
         for reply in self.replies.iter_mut() {
             reply.bytes[TRANSMIT_OFFSET..HEADER_LEN].copy_from_slice(&transmit);
         }
@@ -141,9 +141,10 @@ fn judge(
     let received = if believed { page.timebase.ntp_at(received) } else { None };
     // Decided in any case, so that what would be ignored anyway is counted as ignored.
     let unknown = NtpTimestamp::UNKNOWN;
-    match decide(request.bytes, request.address.remote, page, received.unwrap_or(unknown)) {
+    let received_or = received.unwrap_or(unknown);
+    match decide(request.bytes, request.address.remote, page, received_or, |_| None) {
         Verdict::Ignore(reason) => Judgement::Ignore(reason),
-        Verdict::Reply(header) if received.is_some() => Judgement::Reply(header),
+        Verdict::Reply(reply) if received.is_some() => Judgement::Reply(reply.header),
         Verdict::Reply(_) => Judgement::Expired,
     }
 }
