@@ -1,7 +1,7 @@
 //! A fixed number of packet buffers, allocated once and used again and again. It does no I/O and
 //! never grows.
 
-use horolog_sys::message::Received;
+use horolog_sys::message::{Control, Received};
 use horolog_time::{Timestamp, Utc};
 
 /// Packets to send, or as received: `slots` buffers of `capacity` bytes each, of which the first
@@ -20,7 +20,7 @@ pub(crate) struct Note<A> {
     pub(crate) len: usize,
     pub(crate) truncated: bool,
     pub(crate) received_at: Option<Timestamp<Utc>>,
-    pub(crate) hardware_ns: Option<i64>,
+    pub(crate) hardware: Option<HardwareTime>,
     pub(crate) stamp: bool,
     pub(crate) address: A,
 }
@@ -32,7 +32,7 @@ impl<A> Note<A> {
             len: received.len,
             truncated: received.truncated,
             received_at: received.control.received_at,
-            hardware_ns: received.control.hardware_ns,
+            hardware: HardwareTime::of(&received.control),
             stamp: false,
             address,
         }
@@ -40,7 +40,26 @@ impl<A> Note<A> {
 
     /// A packet to send.
     const fn outgoing(len: usize, address: A) -> Self {
-        Self { len, truncated: false, received_at: None, hardware_ns: None, stamp: false, address }
+        Self { len, truncated: false, received_at: None, hardware: None, stamp: false, address }
+    }
+}
+
+/// An instant on the clock of an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HardwareTime {
+    /// Index of the interface.
+    pub interface: u32,
+    /// Nanoseconds since that clock's zero.
+    pub ns: i64,
+}
+
+impl HardwareTime {
+    fn of(control: &Control) -> Option<Self> {
+        let interface = match control.clock_interface {
+            0 => control.interface,
+            index => index,
+        };
+        control.hardware_ns.map(|ns| Self { interface, ns })
     }
 }
 
@@ -56,9 +75,9 @@ pub struct Packet<'a, A> {
     /// When the kernel received it (software timestamp, `CLOCK_REALTIME`); `None` where the device
     /// takes no timestamps.
     pub received_at: Option<Timestamp<Utc>>,
-    /// When the interface's own clock says that it received the packet, in nanoseconds from that
-    /// clock's zero; `None` where hardware timestamps are off or were not taken.
-    pub hardware_ns: Option<i64>,
+    /// The same by the interface's own clock; `None` where hardware timestamps are off or were not
+    /// taken.
+    pub hardware: Option<HardwareTime>,
     /// Whether a packet to send is to be timestamped on its way out ([`crate::Device::sent`]).
     pub stamp: bool,
 }
@@ -229,14 +248,15 @@ impl<A: Copy + Default> Batch<A> {
 
     /// Takes over a packet with everything that stands beside it, cut to the capacity; says whether
     /// there was room.
-    pub(crate) fn push_packet(&mut self, packet: &Packet<'_, A>) -> bool {
+    #[must_use]
+    pub fn push_packet(&mut self, packet: &Packet<'_, A>) -> bool {
         let kept = packet.bytes.len().min(self.capacity);
         let taken = self.push(packet.address, &packet.bytes[..kept]);
         if taken {
             let note = &mut self.notes[self.len - 1];
             note.truncated = packet.truncated || kept < packet.bytes.len();
             note.received_at = packet.received_at;
-            note.hardware_ns = packet.hardware_ns;
+            note.hardware = packet.hardware;
         }
         taken
     }
@@ -248,7 +268,7 @@ fn view<'a, A: Copy>(buffer: &'a [u8], note: &Note<A>) -> Packet<'a, A> {
         address: note.address,
         truncated: note.truncated,
         received_at: note.received_at,
-        hardware_ns: note.hardware_ns,
+        hardware: note.hardware,
         stamp: note.stamp,
     }
 }

@@ -94,7 +94,7 @@ impl<A: Copy + Default> Device for Simulated<A> {
                 address: parcel.address,
                 truncated: false,
                 received_at: Some(parcel.arrives),
-                hardware_ns: None,
+                hardware: None,
                 stamp: false,
             });
         }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use horolog_sys::message::{Control, MessageTable, Outgoing, TransmitStamp};
+use horolog_sys::message::{MessageTable, Outgoing, TransmitStamp};
 use horolog_sys::socket::Socket;
 
 use crate::batch::{Batch, Note, Packet};
@@ -216,8 +216,7 @@ impl Device for UdpDevice {
         let table = &self.table;
         batch.fill(count, |slot| {
             let received = table.received(slot);
-            let Control { interface, clock_interface, .. } = received.control;
-            let interface = if clock_interface == 0 { interface } else { clock_interface };
+            let interface = received.control.interface;
             Note::received(&received, Endpoints { interface, ..Endpoints::default() })
         });
         Ok(count)

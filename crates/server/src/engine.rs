@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use horolog_io::{Batch, Device, Endpoints, UdpDevice, UdpError, UdpOptions};
+use horolog_io::{Batch, Device, Endpoints, TransmitStamp, UdpDevice, UdpError, UdpOptions};
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::clock::MonotonicClock;
 
@@ -58,6 +58,7 @@ impl Listener {
             receive_buffer: Some(config.receive_buffer_bytes),
             send_buffer: Some(SEND_BUFFER_BYTES),
             send_wait: SEND_WAIT,
+            transmit_timestamps: Some(TransmitStamp::Kernel),
             ..UdpOptions::default()
         };
         // A port that is shared could be shared with a server that runs already, and nobody would
@@ -217,6 +218,10 @@ impl Device for SharedSocket {
 
     fn send(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
         lock(&self.sending).send(batch)
+    }
+
+    fn sent(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+        lock(&self.sending).sent(batch)
     }
 }
 

@@ -19,6 +19,7 @@ mod precision;
 mod renewal;
 mod server;
 pub mod status;
+mod transmit;
 mod worker;
 mod xdp;
 

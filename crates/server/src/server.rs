@@ -20,7 +20,9 @@ use crate::renewal::Renewal;
 use crate::status::{StatusError, StatusSocket};
 use crate::worker::Surroundings;
 use crate::xdp::{BodyError, XdpBody, XdpPlace, XdpTotals};
-use crate::{ClockHealth, ConfigError, Engine, ServerConfig, Totals, precision};
+use crate::{
+    ClockHealth, ConfigError, Engine, HashKey, InterleavedTable, ServerConfig, Totals, precision,
+};
 
 /// Why a server did not start; its text is one line for the user. Nothing is left behind.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +46,12 @@ pub enum StartError {
     /// The status socket could not be made.
     #[error(transparent)]
     Status(#[from] StatusError),
+    /// There are no random numbers.
+    #[error("the kernel gives no random numbers: {0}")]
+    Random(#[source] io::Error),
+    /// There is no memory for what is to be remembered of clients.
+    #[error("there is no memory to remember {0} clients in")]
+    Memory(usize),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}; see the limits on processes and memory (ulimit -a)")]
     Thread(#[source] io::Error),
@@ -107,6 +115,8 @@ pub struct Status {
     pub resident_bytes: Option<u64>,
 }
 
+/// Clients that are remembered for interleaved mode.
+const CLIENTS: usize = 1 << 20;
 const SCHEMA: &str = "horolog.status/1";
 
 /// The parts that the status thread reads while they run.
@@ -186,6 +196,8 @@ impl Server {
             page: page.clone(),
             stop: Arc::new(AtomicBool::new(false)),
             age_max: Span::from_ns(config.page_life.as_nanos() as i64),
+            interleaved: interleaved_table()?,
+            transmit_stamps: true,
         };
         let sockets =
             SocketEngine::start(listeners, config, &surroundings).map_err(StartError::Thread)?;
@@ -238,6 +250,11 @@ impl Server {
         running.sockets.stop();
         running.status()
     }
+}
+
+fn interleaved_table() -> Result<Arc<InterleavedTable>, StartError> {
+    let key = HashKey::random().map_err(StartError::Random)?;
+    InterleavedTable::new(CLIENTS, key).map(Arc::new).ok_or(StartError::Memory(CLIENTS))
 }
 
 /// Starts the XDP body as far as it is wanted, and says why not where `auto` does without.

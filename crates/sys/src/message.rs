@@ -174,9 +174,8 @@ impl MessageTable {
             });
             let control = &mut self.controls[slot];
             let source_len = message.local.map_or(0, |local| write_source(control, local));
-            let control_len = message
-                .stamp
-                .map_or(source_len, |stamp| write_stamp(control, source_len, stamp));
+            let control_len =
+                message.stamp.map_or(source_len, |stamp| write_stamp(control, source_len, stamp));
             self.link(slot, address_len, control_len);
             count = slot + 1;
         }

@@ -111,7 +111,7 @@ impl<A: Copy + Default> Direction<A> {
                 address: parcel.address,
                 truncated: parcel.truncated,
                 received_at: parcel.received_at,
-                hardware_ns: None,
+                hardware: None,
                 stamp: false,
             });
         }
