@@ -80,6 +80,12 @@ counters! {
     receive_hardware_stamps,
     /// Replies that tell when the one before them left (RFC 9769), part of `answered` or `refused`.
     interleaved,
+    /// Replies with a message authentication code, part of `answered` or `refused`.
+    mac,
+    /// Replies with Network Time Security, part of `answered` or `refused`.
+    nts,
+    /// Requests to get new cookies (the kiss NTSN), part of `answered` or `refused`.
+    nts_kisses,
     /// Replies for which a timestamp of their transmission was asked.
     transmit_stamps_wanted,
     /// Replies for which the kernel's came.

@@ -79,13 +79,18 @@ pub enum Reason {
     Mode,
     /// From port 0, which cannot be answered, or from an address that names no single host.
     Source,
+    /// A message authentication code of a key that is not known, or a wrong one.
+    Mac,
+    /// Fields of Network Time Security that are malformed or lack a cookie.
+    Nts,
 }
 
 impl Reason {
     /// Every reason, each at the index that it has as a number.
-    pub const ALL: [Self; Self::COUNT] = [Self::Length, Self::Version, Self::Mode, Self::Source];
+    pub const ALL: [Self; Self::COUNT] =
+        [Self::Length, Self::Version, Self::Mode, Self::Source, Self::Mac, Self::Nts];
     /// How many there are.
-    pub const COUNT: usize = 4;
+    pub const COUNT: usize = 6;
 
     /// Its name in counters.
     #[must_use]
@@ -95,6 +100,8 @@ impl Reason {
             Self::Version => "version",
             Self::Mode => "mode",
             Self::Source => "source",
+            Self::Mac => "mac",
+            Self::Nts => "nts",
         }
     }
 }

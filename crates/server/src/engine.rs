@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use horolog_io::{Batch, Device, Endpoints, TransmitStamp, UdpDevice, UdpError, UdpOptions};
+use horolog_nts::Nonces;
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::clock::MonotonicClock;
 
@@ -154,11 +155,12 @@ impl SocketEngine {
         let counters = Arc::new(Counters::default());
         self.counters.push(Arc::clone(&counters));
         let surroundings = surroundings.clone();
+        let nonces = Nonces::new().map_err(io::Error::other)?;
         let work = move || {
             // Unpinned threads answer as well, only less evenly; a core may have gone offline.
             let _ = core.map(pin_to_core);
             // Made here, so that the batches lie in memory near the thread's core.
-            Worker::new(device, MonotonicClock, surroundings, counters, slots).run();
+            Worker::new(device, MonotonicClock, surroundings, counters, nonces, slots).run();
         };
         let mut threads = lock(&self.threads);
         let name = format!("answer-{}", threads.len());

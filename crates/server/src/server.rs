@@ -17,11 +17,13 @@ use crate::clock::{ClockThread, look};
 use crate::engine::{Listeners, SocketEngine};
 use crate::page::{self, PageReader, PageSink};
 use crate::renewal::Renewal;
+use crate::secrets::CookieRenewal;
 use crate::status::{StatusError, StatusSocket};
 use crate::worker::Surroundings;
 use crate::xdp::{BodyError, XdpBody, XdpPlace, XdpTotals};
 use crate::{
-    ClockHealth, ConfigError, Engine, HashKey, InterleavedTable, ServerConfig, Totals, precision,
+    ClockHealth, ConfigError, Engine, HashKey, InterleavedTable, SecretsError, ServerConfig,
+    Totals, precision, secrets,
 };
 
 /// Why a server did not start; its text is one line for the user. Nothing is left behind.
@@ -52,6 +54,9 @@ pub enum StartError {
     /// There is no memory for what is to be remembered of clients.
     #[error("there is no memory to remember {0} clients in")]
     Memory(usize),
+    /// Keys or a secret could not be had.
+    #[error(transparent)]
+    Secrets(#[from] SecretsError),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}; see the limits on processes and memory (ulimit -a)")]
     Thread(#[source] io::Error),
@@ -182,6 +187,7 @@ impl Server {
     pub fn start(config: &ServerConfig) -> Result<Self, StartError> {
         config.check()?;
         let started = Instant::now();
+        let secrets = secrets::load(&config.nts)?;
         let listeners = Listeners::open(config)?;
         let listen = listeners.addresses();
 
@@ -189,6 +195,9 @@ impl Server {
         let mut renewal = Renewal::new(config, precision::measure(&MonotonicClock), &first);
         let (writer, page) = page::shared(&renewal.page(&first));
         let mut sinks: Vec<Box<dyn PageSink>> = vec![Box::new(writer)];
+        if let Some(cookies) = &secrets.cookies {
+            sinks.push(Box::new(CookieRenewal(Arc::clone(cookies))));
+        }
         let (xdp, without_xdp) = start_xdp(config, &listen, &mut sinks)?;
         let clock = ClockThread::start(renewal, sinks).map_err(StartError::Thread)?;
 
@@ -198,6 +207,7 @@ impl Server {
             age_max: Span::from_ns(config.page_life.as_nanos() as i64),
             interleaved: interleaved_table()?,
             transmit_stamps: true,
+            secrets,
         };
         let sockets =
             SocketEngine::start(listeners, config, &surroundings).map_err(StartError::Thread)?;

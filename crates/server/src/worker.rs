@@ -9,9 +9,11 @@ use std::thread;
 use std::time::Duration;
 
 use horolog_io::{Batch, Device, Endpoints, Packet};
+use horolog_nts::Nonces;
 use horolog_time::{Clock, Monotonic, NtpTimestamp, Span, Timestamp};
 use horolog_wire::ntp::HEADER_LEN;
 
+use crate::authenticate::{Credential, Present, Secrets};
 use crate::page::PageReader;
 use crate::transmit::Looped;
 use crate::{Counters, InterleavedTable, Page, Reason, Reply, ReplyKind, Totals, Verdict, decide};
@@ -44,6 +46,8 @@ pub(crate) struct Surroundings {
     pub(crate) interleaved: Arc<InterleavedTable>,
     /// Whether the devices take timestamps of what they send.
     pub(crate) transmit_stamps: bool,
+    /// What authenticates requests and replies.
+    pub(crate) secrets: Secrets,
 }
 
 /// A device with what it takes to answer from it.
@@ -58,6 +62,7 @@ pub(crate) struct Worker<D, C> {
     looped: Batch<Endpoints>,
     /// Replies of which the timestamp has not come yet, as far as is known.
     outstanding: u64,
+    nonces: Nonces,
 }
 
 impl<D: Device<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
@@ -67,12 +72,25 @@ impl<D: Device<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
         clock: C,
         surroundings: Surroundings,
         counters: Arc<Counters>,
+        nonces: Nonces,
         slots: usize,
     ) -> Self {
         let requests = Batch::new(slots, REQUEST_CAPACITY);
-        let replies = Batch::new(slots.min(REPLIES), HEADER_LEN);
+        let reply_capacity =
+            if surroundings.secrets.is_some() { REQUEST_CAPACITY } else { HEADER_LEN };
+        let replies = Batch::new(slots.min(REPLIES), reply_capacity);
         let looped = Batch::new(slots, LOOPED_CAPACITY);
-        Self { device, clock, surroundings, counters, requests, replies, looped, outstanding: 0 }
+        Self {
+            device,
+            clock,
+            surroundings,
+            counters,
+            requests,
+            replies,
+            looped,
+            outstanding: 0,
+            nonces,
+        }
     }
 
     /// Answers until it is told to stop.
@@ -106,35 +124,33 @@ impl<D: Device<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
 
     /// Answers as many requests from the `first` on as leave by one call.
     fn answer(&mut self, first: usize, page: &Page, turn: &mut Totals) {
-        self.replies.clear();
-        let now = self.clock.now();
-        for request in self.requests.iter().skip(first).take(self.replies.slots()) {
-            match judge(&request, page, now, &self.surroundings, turn) {
-                Judgement::Reply(reply) => match page.timebase.ntp_at(self.clock.now()) {
-                    Some(transmit) => {
-                        add(
-                            &mut self.replies,
-                            &request,
-                            &reply,
-                            transmit,
-                            &self.surroundings,
-                            turn,
-                        );
-                    }
-                    // The page expired while the batch was being looked at.
-                    None => turn.expired += 1,
-                },
+        let Self { device, clock, surroundings, requests, replies, nonces, .. } = self;
+        let present = surroundings.secrets.present();
+        let mut judged = [const { None }; REPLIES];
+        let now = clock.now();
+        for (slot, request) in judged.iter_mut().zip(requests.iter().skip(first)) {
+            match judge(&request, page, now, surroundings, &present, turn) {
+                Judgement::Reply(reply, credential) => *slot = Some((request, reply, credential)),
                 Judgement::Ignore(reason) => turn.ignored.count(reason),
                 Judgement::Expired => turn.expired += 1,
             }
         }
-        let replies = self.replies.len() as u64;
-        if replies > 0 {
+        replies.clear();
+        let mut writer = ReplyWriter { replies, surroundings, present: &present, nonces, turn };
+        for (request, reply, credential) in judged.iter().flatten() {
+            match page.timebase.ntp_at(clock.now()) {
+                Some(transmit) => writer.write(request, reply, credential, transmit),
+                // The page expired while the batch was being looked at.
+                None => writer.turn.expired += 1,
+            }
+        }
+        let count = replies.len() as u64;
+        if count > 0 {
             // A device in trouble has sent nothing that can be relied on; the replies count as
             // refused.
-            let sent = self.device.send(&mut self.replies).map_or(0, |sent| sent as u64);
+            let sent = device.send(replies).map_or(0, |sent| sent as u64);
             turn.answered += sent;
-            turn.refused += replies - sent;
+            turn.refused += count - sent;
         }
     }
 
@@ -159,26 +175,48 @@ impl<D: Device<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
     }
 }
 
-/// Puts a reply into the batch. If it is to be remembered, it is, and its transmission is to be
-/// timestamped.
-fn add(
-    replies: &mut Batch<Endpoints>,
-    request: &Packet<'_, Endpoints>,
-    reply: &Reply,
-    transmit: NtpTimestamp,
-    surroundings: &Surroundings,
-    turn: &mut Totals,
-) {
-    let header = reply.at(transmit);
-    // There is a slot in this batch for every request that is looked at.
-    let _ = replies.push_with(request.address, |buffer| header.emit(buffer));
-    turn.interleaved += u64::from(reply.kind == ReplyKind::Interleaved);
-    if reply.kind.is_remembered() {
-        let client = request.address.remote.ip();
-        surroundings.interleaved.remember(client, header.receive, transmit);
-        if surroundings.transmit_stamps {
-            turn.transmit_stamps_wanted += 1;
-            *replies.packet_mut(replies.len() - 1).stamp = true;
+/// Puts replies into a batch.
+struct ReplyWriter<'a> {
+    replies: &'a mut Batch<Endpoints>,
+    surroundings: &'a Surroundings,
+    present: &'a Present<'a>,
+    nonces: &'a mut Nonces,
+    turn: &'a mut Totals,
+}
+
+impl ReplyWriter<'_> {
+    /// Writes a reply that leaves at `transmit`. If it is to be remembered, it is, and its
+    /// transmission is to be timestamped.
+    fn write(
+        &mut self,
+        request: &Packet<'_, Endpoints>,
+        reply: &Reply,
+        credential: &Credential<'_>,
+        transmit: NtpTimestamp,
+    ) {
+        let header = reply.at(transmit);
+        let (present, nonces, longest) = (self.present, &mut *self.nonces, request.bytes.len());
+        // There is a slot in this batch for every request that is looked at.
+        let _ = self.replies.push_with(request.address, |buffer| {
+            let room = longest.min(buffer.len());
+            present.write(credential, &header, nonces, &mut buffer[..room])
+        });
+        let last = self.replies.len().saturating_sub(1);
+        if self.replies.packet_mut(last).bytes.is_empty() {
+            // Every credential that is accepted leaves room for its reply; nothing is sent if not.
+            self.replies.set_len(last);
+            self.turn.refused += 1;
+            return;
+        }
+        credential.count(self.turn);
+        self.turn.interleaved += u64::from(reply.kind == ReplyKind::Interleaved);
+        if reply.kind.is_remembered() && credential.is_served() {
+            let client = request.address.remote.ip();
+            self.surroundings.interleaved.remember(client, header.receive, transmit);
+            if self.surroundings.transmit_stamps {
+                self.turn.transmit_stamps_wanted += 1;
+                *self.replies.packet_mut(last).stamp = true;
+            }
         }
     }
 }
@@ -199,8 +237,8 @@ fn note_transmission(
     }
 }
 
-enum Judgement {
-    Reply(Reply),
+enum Judgement<'a> {
+    Reply(Reply, Credential<'a>),
     Ignore(Reason),
     Expired,
 }
@@ -208,13 +246,14 @@ enum Judgement {
 /// Finds T2 and decides. A receive timestamp is not believed when it lies ahead of `now` or more
 /// than `age_max` behind: then the system clock was stepped after the page was renewed, or the
 /// request has waited longer than the page reaches back. Nothing is served from such a time.
-fn judge(
-    request: &Packet<'_, Endpoints>,
+fn judge<'a>(
+    request: &Packet<'a, Endpoints>,
     page: &Page,
     now: Timestamp<Monotonic>,
     surroundings: &Surroundings,
+    present: &'a Present<'_>,
     turn: &mut Totals,
-) -> Judgement {
+) -> Judgement<'a> {
     if request.truncated {
         return Judgement::Ignore(Reason::Length);
     }
@@ -229,8 +268,11 @@ fn judge(
     let transmit_of = |origin| surroundings.interleaved.transmit_of(client.ip(), origin);
     match decide(request.bytes, client, page, received_or, transmit_of) {
         Verdict::Ignore(reason) => Judgement::Ignore(reason),
-        Verdict::Reply(reply) if received.is_some() => Judgement::Reply(reply),
-        Verdict::Reply(_) => Judgement::Expired,
+        Verdict::Reply(_) if received.is_none() => Judgement::Expired,
+        Verdict::Reply(reply) => match present.check(request.bytes) {
+            Ok(credential) => Judgement::Reply(reply, credential),
+            Err(reason) => Judgement::Ignore(reason),
+        },
     }
 }
 
