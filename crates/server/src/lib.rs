@@ -12,6 +12,7 @@ mod config;
 mod counters;
 mod decide;
 mod engine;
+mod establish;
 mod frame;
 mod interleaved;
 mod listen;
@@ -34,6 +35,7 @@ pub use config::{
 };
 pub use counters::{Counters, Ignored, Totals};
 pub use decide::{Reason, Reply, ReplyKind, Verdict, decide};
+pub use establish::KeStatus;
 pub use frame::{FrameVerdict, decide_frame};
 pub use interleaved::{InterleavedTable, as_receive, as_transmit, looks_interleaved};
 pub use listen::ListenSet;

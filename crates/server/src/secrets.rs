@@ -1,18 +1,14 @@
-//! The files that a server's secrets stand in, the cookie keys that follow the time, and the hand
-//! that gives cookies to the listener of NTS key establishment. No message and no log repeats a
-//! secret.
+//! The files that a server's secrets stand in, and the cookie keys that follow the time. No message
+//! and no log repeats a secret.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use horolog_nts::mac::{KeyFileError, KeyTable};
-use horolog_nts::{
-    Algorithm, COOKIE_LEN_MAX, CookieKeys, KEEP_DEFAULT, MasterSecret, Nonces, SecretError,
-    SessionKeys,
-};
+use horolog_nts::{CookieKeys, KEEP_DEFAULT, MasterSecret, SecretError};
 use horolog_sys::clock::Realtime;
 use horolog_time::{Clock, Timestamp};
 use zeroize::Zeroizing;
@@ -127,48 +123,5 @@ impl PageSink for CookieRenewal {
             self.0.store(Arc::new(present.renew(now)));
         }
         Ok(())
-    }
-}
-
-/// Gives the listener of NTS key establishment its cookies.
-pub(crate) struct Baker {
-    cookies: Arc<ArcSwap<CookieKeys>>,
-    nonces: Mutex<Nonces>,
-}
-
-impl Baker {
-    pub(crate) fn new(cookies: Arc<ArcSwap<CookieKeys>>) -> io::Result<Self> {
-        let nonces = Mutex::new(Nonces::new().map_err(io::Error::other)?);
-        Ok(Self { cookies, nonces })
-    }
-
-    /// Numbers of the AEAD algorithms, the preferred one first.
-    pub(crate) fn algorithms() -> Vec<u16> {
-        Algorithm::ALL.iter().map(|algorithm| algorithm.number()).collect()
-    }
-
-    /// `count` cookies that hold these keys; none where the keys do not fit the algorithm.
-    pub(crate) fn bake(
-        &self,
-        algorithm: u16,
-        c2s: &[u8],
-        s2c: &[u8],
-        count: usize,
-    ) -> Vec<Vec<u8>> {
-        let session = Algorithm::from_number(algorithm)
-            .and_then(|algorithm| SessionKeys::new(algorithm, c2s, s2c).ok());
-        let Some(session) = session else { return Vec::new() };
-        let keys = self.cookies.load();
-        // Nonces are whole after every call, also after one that panicked.
-        let mut nonces = self.nonces.lock().unwrap_or_else(PoisonError::into_inner);
-        (0..count)
-            .map(|_| {
-                let (mut nonce, mut cookie) = ([0; 16], vec![0; COOKIE_LEN_MAX]);
-                nonces.fill(&mut nonce);
-                let len = keys.seal(&session, nonce, &mut cookie);
-                cookie.truncate(len);
-                cookie
-            })
-            .collect()
     }
 }

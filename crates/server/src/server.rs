@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use horolog_io::UdpError;
+use horolog_ke::{KeError, KeServer};
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::memory::resident_bytes;
 use horolog_time::Span;
@@ -15,6 +16,7 @@ use serde::Serialize;
 
 use crate::clock::{ClockThread, look};
 use crate::engine::{Listeners, SocketEngine};
+use crate::establish::{self, KeStatus};
 use crate::page::{self, PageReader, PageSink};
 use crate::renewal::Renewal;
 use crate::secrets::CookieRenewal;
@@ -57,6 +59,9 @@ pub enum StartError {
     /// Keys or a secret could not be had.
     #[error(transparent)]
     Secrets(#[from] SecretsError),
+    /// The listener of NTS key establishment could not be started.
+    #[error(transparent)]
+    Establishment(#[from] KeError),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}; see the limits on processes and memory (ulimit -a)")]
     Thread(#[source] io::Error),
@@ -113,6 +118,9 @@ pub struct Status {
     pub clock: ClockHealth,
     /// What the socket body counted.
     pub counters: Totals,
+    /// The listener of NTS key establishment, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nts_ke: Option<KeStatus>,
     /// What the XDP body counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xdp_counters: Option<XdpTotals>,
@@ -133,6 +141,7 @@ struct Running {
     page: PageReader,
     without_xdp: Option<String>,
     // Fields are dropped in this order: nothing answers any more when the clock ends.
+    establishment: Option<KeServer>,
     xdp: Option<XdpBody>,
     sockets: SocketEngine,
     clock: ClockThread,
@@ -161,6 +170,7 @@ impl Running {
             test_drift_ppb: self.config.test_drift_ppb,
             clock: self.clock.health(),
             counters: self.sockets.totals(),
+            nts_ke: self.establishment.as_ref().map(KeStatus::of),
             xdp_counters: self.xdp.as_ref().map(XdpBody::totals),
             resident_bytes: resident_bytes().ok(),
         }
@@ -201,6 +211,7 @@ impl Server {
         let (xdp, without_xdp) = start_xdp(config, &listen, &mut sinks)?;
         let clock = ClockThread::start(renewal, sinks).map_err(StartError::Thread)?;
 
+        let establishment = establish::start(&config.nts, &listen, secrets.cookies.as_ref())?;
         let surroundings = Surroundings {
             page: page.clone(),
             stop: Arc::new(AtomicBool::new(false)),
@@ -214,8 +225,17 @@ impl Server {
 
         let config = config.clone();
         let status_socket = config.status_socket.clone();
-        let running =
-            Arc::new(Running { config, listen, started, page, without_xdp, xdp, sockets, clock });
+        let running = Arc::new(Running {
+            config,
+            listen,
+            started,
+            page,
+            without_xdp,
+            establishment,
+            xdp,
+            sockets,
+            clock,
+        });
         let asked = Arc::clone(&running);
         let status = status_socket
             .map(|path| StatusSocket::start(path, move || asked.answer()))
@@ -245,7 +265,10 @@ impl Server {
     /// stopped.
     #[must_use]
     pub fn has_died(&self) -> bool {
-        self.running.sockets.has_died() || self.running.clock.has_died()
+        let establishment = self.running.establishment.as_ref();
+        self.running.sockets.has_died()
+            || self.running.clock.has_died()
+            || establishment.is_some_and(KeServer::has_died)
     }
 
     /// Stops answering within a second and returns the last state.

@@ -12,7 +12,7 @@ use super::ConfigError;
 
 /// How long a key may seal cookies. A client that is away for seven times as long has to establish
 /// new keys.
-pub const ROTATIONS: RangeInclusive<Duration> =
+pub(crate) const ROTATIONS: RangeInclusive<Duration> =
     Duration::from_mins(1)..=Duration::from_hours(24 * 366);
 
 /// Options for Network Time Security and symmetric keys.
