@@ -14,10 +14,11 @@ mod queue;
 mod simulated;
 mod udp;
 
-pub use batch::{Batch, Packet, PacketMut};
+pub use batch::{Batch, HardwareTime, Packet, PacketMut};
 pub use device::Device;
 pub use faulty::{FaultCounts, FaultPlan, Faulty};
 pub use filter::UdpFilter;
+pub use horolog_sys::message::TransmitStamp;
 pub use packet::{FrameSelection, PacketDevice, PacketError, PacketOptions};
 pub use simulated::{Simulated, SimulatedLink};
 pub use udp::{Endpoints, UdpDevice, UdpError, UdpOptions};

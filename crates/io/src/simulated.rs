@@ -94,6 +94,8 @@ impl<A: Copy + Default> Device for Simulated<A> {
                 address: parcel.address,
                 truncated: false,
                 received_at: Some(parcel.arrives),
+                hardware: None,
+                stamp: false,
             });
         }
         Ok(batch.len())

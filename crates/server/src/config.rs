@@ -19,7 +19,7 @@ use horolog_wire::ntp::{Leap, PORT};
 pub use interleaved::InterleavedConfig;
 pub use leap::LeapConfig;
 pub use limits::LimitsConfig;
-pub use nts::NtsConfig;
+pub use nts::{NtsConfig, NtsConfigError};
 pub use operation::OperationConfig;
 pub use source::SourceConfig;
 
@@ -250,6 +250,9 @@ pub enum ConfigError {
              listen on loopback, private, link-local or documentation addresses only"
     )]
     TestInPublic(SocketAddr),
+    /// Options of Network Time Security that do not go together.
+    #[error(transparent)]
+    Nts(#[from] NtsConfigError),
     /// A page that would live too briefly or too long.
     #[error("a clock page cannot live {} ms; give {} to {} ms", .0.as_millis(),
             PAGE_LIVES.start().as_millis(), PAGE_LIVES.end().as_millis())]

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use horolog_io::{Batch, Device, Endpoints, UdpDevice, UdpError, UdpOptions};
+use horolog_io::{Batch, Device, Endpoints, TransmitStamp, UdpDevice, UdpError, UdpOptions};
+use horolog_nts::Nonces;
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::clock::MonotonicClock;
 
@@ -58,6 +59,7 @@ impl Listener {
             receive_buffer: Some(config.receive_buffer_bytes),
             send_buffer: Some(SEND_BUFFER_BYTES),
             send_wait: SEND_WAIT,
+            transmit_timestamps: Some(TransmitStamp::Kernel),
             ..UdpOptions::default()
         };
         // A port that is shared could be shared with a server that runs already, and nobody would
@@ -153,11 +155,12 @@ impl SocketEngine {
         let counters = Arc::new(Counters::default());
         self.counters.push(Arc::clone(&counters));
         let surroundings = surroundings.clone();
+        let nonces = Nonces::new().map_err(io::Error::other)?;
         let work = move || {
             // Unpinned threads answer as well, only less evenly; a core may have gone offline.
             let _ = core.map(pin_to_core);
             // Made here, so that the batches lie in memory near the thread's core.
-            Worker::new(device, MonotonicClock, surroundings, counters, slots).run();
+            Worker::new(device, MonotonicClock, surroundings, counters, nonces, slots).run();
         };
         let mut threads = lock(&self.threads);
         let name = format!("answer-{}", threads.len());
@@ -217,6 +220,10 @@ impl Device for SharedSocket {
 
     fn send(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
         lock(&self.sending).send(batch)
+    }
+
+    fn sent(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+        lock(&self.sending).sent(batch)
     }
 }
 

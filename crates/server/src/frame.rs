@@ -40,12 +40,12 @@ pub fn decide_frame(
     if !in_fast_subset(&request, listen) {
         return FrameVerdict::Pass;
     }
-    let Verdict::Reply(mut header) = decide(request.payload, request.source, page, received) else {
+    let Verdict::Reply(reply) = decide(request.payload, request.source, page, received, |_| None)
+    else {
         return FrameVerdict::Pass;
     };
-    header.transmit = transmit;
     let mut payload = [0; HEADER_LEN];
-    header.emit(&mut payload);
+    reply.at(transmit).emit(&mut payload);
     let builder = Builder {
         destination_mac: request.ethernet.source,
         source_mac: request.ethernet.destination,

@@ -12,7 +12,7 @@ use super::*;
 use crate::page::tests::page;
 
 const RECEIVED: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_0000);
-const TRANSMIT: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_1234);
+const TRANSMIT: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_1235);
 const TOKEN: NtpTimestamp = NtpTimestamp::from_bits(0x0102_0304_0506_0708);
 
 fn listen() -> ListenSet {

@@ -5,31 +5,41 @@
 //! It keeps nothing about its clients, and it answers nothing that it would not bet on: from an
 //! expired page nothing is served, and an unsynchronised clock is announced as one.
 
+mod address_hash;
+mod authenticate;
 mod clock;
 mod config;
 mod counters;
 mod decide;
 mod engine;
+mod establish;
 mod frame;
+mod interleaved;
 mod listen;
 mod page;
 mod precision;
 mod renewal;
+mod secrets;
 mod server;
 pub mod status;
+mod transmit;
 mod worker;
 mod xdp;
 
+pub use address_hash::HashKey;
 pub use clock::ClockHealth;
 pub use config::{
     ConfigError, DEFAULT_STRATUM, DRIFT_MAX_PPB, Dispatch, Engine, InterleavedConfig, LeapConfig,
-    LimitsConfig, NtsConfig, OFFSET_MAX, OperationConfig, PAGE_LIVES, RENEWAL, STRATA,
-    ServerConfig, SourceConfig, THREADS_MAX, Trust, XdpReply,
+    LimitsConfig, NtsConfig, NtsConfigError, OFFSET_MAX, OperationConfig, PAGE_LIVES, RENEWAL,
+    STRATA, ServerConfig, SourceConfig, THREADS_MAX, Trust, XdpReply,
 };
 pub use counters::{Counters, Ignored, Totals};
-pub use decide::{Reason, Verdict, decide};
+pub use decide::{Reason, Reply, ReplyKind, Verdict, decide};
+pub use establish::KeStatus;
 pub use frame::{FrameVerdict, decide_frame};
+pub use interleaved::{InterleavedTable, as_receive, as_transmit, looks_interleaved};
 pub use listen::ListenSet;
 pub use page::{Page, PageReader, PageSink, PageWriter, SystemVariables, shared};
+pub use secrets::SecretsError;
 pub use server::{Server, StartError, Status};
 pub use xdp::{BodyError, Passed, XdpPlace, XdpTotals};

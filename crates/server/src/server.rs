@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use horolog_io::UdpError;
+use horolog_ke::{KeError, KeServer};
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::memory::resident_bytes;
 use horolog_time::Span;
@@ -15,12 +16,17 @@ use serde::Serialize;
 
 use crate::clock::{ClockThread, look};
 use crate::engine::{Listeners, SocketEngine};
+use crate::establish::{self, KeStatus};
 use crate::page::{self, PageReader, PageSink};
 use crate::renewal::Renewal;
+use crate::secrets::CookieRenewal;
 use crate::status::{StatusError, StatusSocket};
 use crate::worker::Surroundings;
 use crate::xdp::{BodyError, XdpBody, XdpPlace, XdpTotals};
-use crate::{ClockHealth, ConfigError, Engine, ServerConfig, Totals, precision};
+use crate::{
+    ClockHealth, ConfigError, Engine, HashKey, InterleavedTable, SecretsError, ServerConfig,
+    Totals, precision, secrets,
+};
 
 /// Why a server did not start; its text is one line for the user. Nothing is left behind.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +50,18 @@ pub enum StartError {
     /// The status socket could not be made.
     #[error(transparent)]
     Status(#[from] StatusError),
+    /// There are no random numbers.
+    #[error("the kernel gives no random numbers: {0}")]
+    Random(#[source] io::Error),
+    /// There is no memory for what is to be remembered of clients.
+    #[error("there is no memory to remember {0} clients in")]
+    Memory(usize),
+    /// Keys or a secret could not be had.
+    #[error(transparent)]
+    Secrets(#[from] SecretsError),
+    /// The listener of NTS key establishment could not be started.
+    #[error(transparent)]
+    Establishment(#[from] KeError),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}; see the limits on processes and memory (ulimit -a)")]
     Thread(#[source] io::Error),
@@ -100,6 +118,9 @@ pub struct Status {
     pub clock: ClockHealth,
     /// What the socket body counted.
     pub counters: Totals,
+    /// The listener of NTS key establishment, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nts_ke: Option<KeStatus>,
     /// What the XDP body counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xdp_counters: Option<XdpTotals>,
@@ -107,6 +128,8 @@ pub struct Status {
     pub resident_bytes: Option<u64>,
 }
 
+/// Clients that are remembered for interleaved mode.
+const CLIENTS: usize = 1 << 20;
 const SCHEMA: &str = "horolog.status/1";
 
 /// The parts that the status thread reads while they run.
@@ -118,6 +141,7 @@ struct Running {
     page: PageReader,
     without_xdp: Option<String>,
     // Fields are dropped in this order: nothing answers any more when the clock ends.
+    establishment: Option<KeServer>,
     xdp: Option<XdpBody>,
     sockets: SocketEngine,
     clock: ClockThread,
@@ -146,6 +170,7 @@ impl Running {
             test_drift_ppb: self.config.test_drift_ppb,
             clock: self.clock.health(),
             counters: self.sockets.totals(),
+            nts_ke: self.establishment.as_ref().map(KeStatus::of),
             xdp_counters: self.xdp.as_ref().map(XdpBody::totals),
             resident_bytes: resident_bytes().ok(),
         }
@@ -172,6 +197,7 @@ impl Server {
     pub fn start(config: &ServerConfig) -> Result<Self, StartError> {
         config.check()?;
         let started = Instant::now();
+        let secrets = secrets::load(&config.nts)?;
         let listeners = Listeners::open(config)?;
         let listen = listeners.addresses();
 
@@ -179,21 +205,37 @@ impl Server {
         let mut renewal = Renewal::new(config, precision::measure(&MonotonicClock), &first);
         let (writer, page) = page::shared(&renewal.page(&first));
         let mut sinks: Vec<Box<dyn PageSink>> = vec![Box::new(writer)];
+        if let Some(cookies) = &secrets.cookies {
+            sinks.push(Box::new(CookieRenewal(Arc::clone(cookies))));
+        }
         let (xdp, without_xdp) = start_xdp(config, &listen, &mut sinks)?;
         let clock = ClockThread::start(renewal, sinks).map_err(StartError::Thread)?;
 
+        let establishment = establish::start(&config.nts, &listen, secrets.cookies.as_ref())?;
         let surroundings = Surroundings {
             page: page.clone(),
             stop: Arc::new(AtomicBool::new(false)),
             age_max: Span::from_ns(config.page_life.as_nanos() as i64),
+            interleaved: interleaved_table()?,
+            transmit_stamps: true,
+            secrets,
         };
         let sockets =
             SocketEngine::start(listeners, config, &surroundings).map_err(StartError::Thread)?;
 
         let config = config.clone();
         let status_socket = config.status_socket.clone();
-        let running =
-            Arc::new(Running { config, listen, started, page, without_xdp, xdp, sockets, clock });
+        let running = Arc::new(Running {
+            config,
+            listen,
+            started,
+            page,
+            without_xdp,
+            establishment,
+            xdp,
+            sockets,
+            clock,
+        });
         let asked = Arc::clone(&running);
         let status = status_socket
             .map(|path| StatusSocket::start(path, move || asked.answer()))
@@ -223,7 +265,10 @@ impl Server {
     /// stopped.
     #[must_use]
     pub fn has_died(&self) -> bool {
-        self.running.sockets.has_died() || self.running.clock.has_died()
+        let establishment = self.running.establishment.as_ref();
+        self.running.sockets.has_died()
+            || self.running.clock.has_died()
+            || establishment.is_some_and(KeServer::has_died)
     }
 
     /// Stops answering within a second and returns the last state.
@@ -238,6 +283,11 @@ impl Server {
         running.sockets.stop();
         running.status()
     }
+}
+
+fn interleaved_table() -> Result<Arc<InterleavedTable>, StartError> {
+    let key = HashKey::random().map_err(StartError::Random)?;
+    InterleavedTable::new(CLIENTS, key).map(Arc::new).ok_or(StartError::Memory(CLIENTS))
 }
 
 /// Starts the XDP body as far as it is wanted, and says why not where `auto` does without.

@@ -38,6 +38,11 @@ impl Socket {
         Ok(Self { descriptor })
     }
 
+    /// Its descriptor, for another type to own.
+    pub(crate) fn into_descriptor(self) -> OwnedFd {
+        self.descriptor
+    }
+
     /// A second descriptor of the same socket.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { descriptor: self.descriptor.try_clone()? })
@@ -97,6 +102,22 @@ impl Socket {
         set_option(self.as_fd(), SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
     }
 
+    /// As [`Socket::tell_receive_time`], and lets transmit timestamps be asked for, packet by
+    /// packet. With `hardware`, the timestamps that an interface's own clock took are told as well,
+    /// with the interface.
+    pub fn tell_times(&self, local: SocketAddr, hardware: bool) -> io::Result<()> {
+        let mut flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+        if hardware {
+            flags |= libc::SOF_TIMESTAMPING_RX_HARDWARE
+                | libc::SOF_TIMESTAMPING_RAW_HARDWARE
+                | libc::SOF_TIMESTAMPING_OPT_PKTINFO
+                | libc::SOF_TIMESTAMPING_OPT_CMSG;
+            // What comes back from the error queue names its interface in this way alone.
+            self.tell_local_address(local)?;
+        }
+        set_option(self.as_fd(), SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
+    }
+
     /// Asks for a receive buffer of `bytes`, past the system's limit if this process may
     /// (`SO_RCVBUFFORCE`), and returns what the kernel granted in the same measure.
     pub fn set_receive_buffer(&self, bytes: usize) -> io::Result<usize> {
@@ -146,6 +167,15 @@ impl Socket {
     /// on one socket, it holds for all that share the port.
     pub fn steer_by_cpu(&self, sockets: u32) -> io::Result<()> {
         let program = filter::cpu_modulo(sockets);
+        self.attach(libc::SO_ATTACH_REUSEPORT_CBPF, &program)
+    }
+
+    /// Hands each datagram for a shared port to a socket by its place in the order of binding: one
+    /// whose payload is longer than `len_max` bytes to the second half of `sockets`, any other to
+    /// the first, and within the half by the number of the CPU that received it or at random. Set
+    /// on one socket, it holds for all that share the port.
+    pub fn steer_by_length(&self, sockets: u32, len_max: u32, by_cpu: bool) -> io::Result<()> {
+        let program = filter::longer_in_second_half(sockets / 2, len_max, by_cpu);
         self.attach(libc::SO_ATTACH_REUSEPORT_CBPF, &program)
     }
 

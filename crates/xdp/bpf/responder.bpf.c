@@ -12,6 +12,8 @@
 
 #define FLAGS_OR_OFFSET 0x3fff	/* more-fragments bit and fragment offset */
 #define DONT_FRAGMENT 0x4000
+/* The lowest bit of a timestamp: 0 in every receive timestamp, 1 in every transmit timestamp. */
+#define ODD bpf_cpu_to_be64(1)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -129,8 +131,8 @@ static __always_inline __u64 answer(struct ntp *ntp, const struct clock_page *pa
 	ntp->reference_id = slot->reference_id;
 	ntp->reference = slot->reference;
 	ntp->origin = ntp->transmit;
-	ntp->receive = now;
-	ntp->transmit = now;
+	ntp->receive = now & ~ODD;
+	ntp->transmit = now | ODD;
 	/* A slot that changed meanwhile leaves a frame that nobody answers: its checksum is off. */
 	if ((sequence & 1) || READ_ONCE(slot->sequence) != sequence)
 		return 0;
@@ -140,7 +142,7 @@ static __always_inline __u64 answer(struct ntp *ntp, const struct clock_page *pa
 	sum += slot->reference_id;
 	sum += sum64(slot->reference);
 	sum += sum64(ntp->origin);
-	return sum + 2 * sum64(now);
+	return sum + 2 * sum64(now & ~ODD) + sum64(ODD);
 }
 
 static __always_inline void swap_link(void *data, const struct request *request)

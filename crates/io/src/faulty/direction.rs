@@ -111,6 +111,8 @@ impl<A: Copy + Default> Direction<A> {
                 address: parcel.address,
                 truncated: parcel.truncated,
                 received_at: parcel.received_at,
+                hardware: None,
+                stamp: false,
             });
         }
         batch.len()
