@@ -35,4 +35,4 @@ pub use responder::{
     ClockEdition, ClockWriter, PassedReason, ReplyPath, Responder, ResponderCounts,
 };
 pub use test_run::{Outcome, Verdict, live_frames_supported};
-pub use xsk::{XSK_FRAME_MAX, XskFrame, XskSocket};
+pub use xsk::{XSK_FRAME_MAX, XskDrops, XskFrame, XskSocket};
