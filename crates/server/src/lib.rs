@@ -17,6 +17,7 @@ mod frame;
 mod interleaved;
 mod listen;
 mod page;
+mod precedence;
 mod precision;
 mod renewal;
 mod secrets;
