@@ -232,6 +232,9 @@ pub enum ConfigError {
     /// A stratum that must not be claimed.
     #[error("stratum {0} cannot be claimed; --stratum takes 1 (a primary server) to 15")]
     Stratum(u8),
+    /// A source twice.
+    #[error("the source {0} is given twice; give each --source once")]
+    SourceTwice(String),
     /// A root delay or root dispersion that is negative.
     #[error("{option} cannot be negative; give the seconds to the reference clock")]
     NegativeRoot {

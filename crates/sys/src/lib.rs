@@ -25,5 +25,7 @@ pub mod message;
 pub mod namespace;
 pub mod netlink;
 pub mod packet;
+pub mod phc;
+pub mod shared_memory;
 pub mod signal;
 pub mod socket;
