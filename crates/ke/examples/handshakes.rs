@@ -1,7 +1,7 @@
 //! Counts NTS-KE sessions a second: `handshakes serve CERT KEY ADDRESS THREADS` runs this crate's
 //! listener with cookies of the usual length and no limits, until its standard input ends, and
-//! `handshakes ask CA HOST ADDRESS THREADS SECONDS` asks any NTS-KE server, one full handshake after
-//! the other on each thread. It measures; it is no test.
+//! `handshakes ask CA HOST ADDRESS THREADS SECONDS` asks any NTS-KE server, one full handshake
+//! after the other on each thread. It measures; it is no test.
 
 use std::error::Error;
 use std::io::Read;

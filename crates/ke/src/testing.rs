@@ -1,4 +1,5 @@
-//! What several tests need: certificates of their own, and cookies that show what they were made of.
+//! What several tests need: certificates of their own, and cookies that show what they were made
+//! of.
 
 use std::fs;
 use std::net::SocketAddr;

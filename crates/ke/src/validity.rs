@@ -94,8 +94,8 @@ fn date(year: i64, [month, day, hour, minute, second]: [i64; 5]) -> Option<Syste
     Some(UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar. The year is taken to begin in March, so
-/// that a leap day ends it.
+/// Days from 1970-01-01 to a date of the Gregorian calendar. The year is taken to begin in March,
+/// so that a leap day ends it.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
