@@ -77,6 +77,7 @@ impl ClockThread {
             while !stopped.load(Ordering::Relaxed) {
                 last = shared.renewed_after(last);
                 let page = renewal.hearing(&sources).page(&look());
+                renewal.tell(&sources);
                 let failed = sinks.iter_mut().filter_map(|sink| sink.publish(&page).err()).count();
                 shared.publish_errors.fetch_add(failed as u64, Ordering::Relaxed);
                 thread::park_timeout(RENEWAL);

@@ -65,15 +65,19 @@ impl Renewal {
         }
     }
 
-    /// Takes over what the sources say now, and leaves them what the last page gave rise to say.
+    /// Takes over what the sources say now.
     pub(crate) fn hearing(&mut self, sources: &SharedSources) -> &mut Self {
         if let Some(heard) = sources.heard(MonotonicClock.now()) {
             self.heard = heard;
         }
+        self
+    }
+
+    /// Leaves with the sources what the last page gave rise to say to the user.
+    pub(crate) fn tell(&mut self, sources: &SharedSources) {
         if let Some(notice) = self.notice.take() {
             sources.notify(notice);
         }
-        self
     }
 
     /// True time minus the system clock.

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
+use horolog_time::{Monotonic, NS_PER_S, Timestamp, Utc};
 use serde::Deserialize;
 
 use crate::reference::{Claim, ReferenceClock, precision_span};
@@ -204,6 +204,8 @@ impl Source for Gpsd {
 mod tests {
     use std::io::{BufRead, BufReader};
     use std::net::TcpListener;
+
+    use horolog_time::Span;
 
     use super::*;
     use crate::reference::tests::{CLAIM, look};

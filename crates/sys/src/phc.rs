@@ -1,4 +1,4 @@
-//! PTP hardware clocks: `/dev/ptpN` and its requests (linux/ptp_clock.h), asked what the clock and
+//! PTP hardware clocks: `/dev/ptpN` and its requests (`linux/ptp_clock.h`), asked what the clock and
 //! the system clock show at the same moment. This module cannot set such a clock.
 
 use std::fs::File;

@@ -195,7 +195,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     let server = Server::start(&args.resolve()?)?;
     announce(&server.status());
     loop {
-        server.notices().iter().for_each(|notice| eprintln!("horolog: {notice}"));
+        tell(&server);
         match signals.wait(TICK).map_err(Failure::environment)? {
             Some(Signal::User1) => print_status(&server.status()),
             Some(_) => break,
@@ -206,8 +206,14 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
             None => {}
         }
     }
+    tell(&server);
     print_status(&server.stop());
     Ok(())
+}
+
+/// Says on stderr what has happened to the sources of time.
+fn tell(server: &Server) {
+    server.notices().iter().for_each(|notice| eprintln!("horolog: {notice}"));
 }
 
 /// Says on stderr what serves where, and what the next better way would need.
