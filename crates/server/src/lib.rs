@@ -13,6 +13,7 @@ mod decide;
 mod engine;
 mod frame;
 mod interleaved;
+mod limits;
 mod listen;
 mod page;
 mod precision;
@@ -25,15 +26,20 @@ mod xdp;
 pub use address_hash::HashKey;
 pub use clock::ClockHealth;
 pub use config::{
-    ConfigError, DEFAULT_STRATUM, DRIFT_MAX_PPB, Dispatch, Engine, InterleavedConfig, LeapConfig,
-    LimitsConfig, NtsConfig, OFFSET_MAX, OperationConfig, PAGE_LIVES, RENEWAL, STRATA,
-    ServerConfig, SourceConfig, THREADS_MAX, Trust, XdpReply,
+    ConfigError, DEFAULT_STRATUM, DRIFT_MAX_PPB, Dispatch, Engine, InterleavedBody,
+    InterleavedConfig, LeapConfig, LimitsConfig, NtsConfig, OFFSET_MAX, OperationConfig,
+    PAGE_LIVES, RENEWAL, STRATA, ServerConfig, SourceConfig, THREADS_MAX, Trust, XdpReply,
 };
 pub use counters::{Counters, Ignored, Totals};
 pub use decide::{Reason, Reply, ReplyKind, Verdict, decide};
-pub use frame::{FrameVerdict, decide_frame};
-pub use interleaved::{InterleavedTable, as_receive, as_transmit, looks_interleaved};
+pub use frame::{Arrival, FrameInterleaved, FrameServer, FrameVerdict, decide_frame};
+pub use interleaved::{
+    INTERLEAVED_BYTES_PER_CLIENT, InterleavedTable, as_receive, as_transmit, looks_interleaved,
+};
+pub use limits::{
+    Admission, Class, KissCode, LIMIT_BYTES_PER_CLIENT, Limiter, Why, responder_settings,
+};
 pub use listen::ListenSet;
 pub use page::{Page, PageReader, PageSink, PageWriter, SystemVariables, shared};
 pub use server::{Server, StartError, Status};
-pub use xdp::{BodyError, Passed, XdpPlace, XdpTotals};
+pub use xdp::{BodyError, Dropped, Kisses, Passed, XdpPlace, XdpTotals};
