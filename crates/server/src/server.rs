@@ -322,7 +322,7 @@ fn start_xdp(
     if config.engine == Engine::Socket {
         return Ok((None, None));
     }
-    match XdpBody::start(config, listen) {
+    match XdpBody::start(config, listen, |_| false) {
         Ok((body, sink)) => {
             sinks.push(sink);
             let refusals = body.refusals();
