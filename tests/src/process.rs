@@ -138,6 +138,8 @@ pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
     /// What it printed.
     pub(crate) stdout: String,
+    /// What it said on stderr.
+    pub(crate) stderr: String,
     /// How long it took from the signal.
     pub(crate) took: Duration,
 }
@@ -216,6 +218,6 @@ impl Server {
         let took = started.elapsed();
         let (stdout, stderr) = self.child.said()?;
         let status = status.with_context(|| format!("SIG{name} did not end it: {stderr}"))?;
-        Ok(Ended { status, stdout, took })
+        Ok(Ended { status, stdout, stderr, took })
     }
 }

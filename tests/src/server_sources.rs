@@ -1,8 +1,335 @@
-//! Scenarios of time sources.
+//! Scenarios of time sources: a daemon that is mirrored, and inputs that the scenario itself feeds,
+//! with the truth and with lies. chronyd leaves this machine's clock alone (`-x`).
 
+use std::fs::Permissions;
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use horolog_lab::{Host, Lab, LabConfig, Running};
+use horolog_source::SockSample;
+use horolog_sys::clock::Realtime;
+use horolog_sys::shared_memory::SharedMemory;
+use horolog_time::{Clock, NS_PER_S, Span};
+use horolog_wire::ntp::{Header, Leap, STRATUM_UNSYNCHRONISED};
 use libtest_mimic::Trial;
+use tempfile::TempDir;
+
+use crate::client;
+use crate::process::{Engine, PATIENCE, Server, server_address};
+use crate::scenario::{Need, scenario};
+
+/// Longer than a source stays believed that has fallen silent, and than it takes to notice.
+const LONG_PATIENCE: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// How far what is served may be from what was fed: a reading over a link on a busy machine. It is
+/// less than what is fed is away from the system clock.
+const ERROR_MAX: Span = Span::from_ns(10_000_000);
+/// What the sources say that tell the truth: the system clock is late by this much.
+const TRUTH: Span = Span::from_ns(20_000_000);
+const LIE: Span = Span::from_ns(5 * NS_PER_S);
+const YEARS: Span = Span::from_ns(3 * 365 * 86_400 * NS_PER_S);
+/// A unit that nobody else uses.
+const SHM_UNIT: u8 = 217;
+const ROOT: &[Need] = &[Need::Root];
+const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd"), Need::Peer("chronyc")];
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
-    Vec::new()
+    type Run = fn() -> Result<()>;
+    let mut all = Vec::new();
+    for engine in Engine::ALL {
+        let name = format!("server_sources::chronyd_is_mirrored::{}", engine.name());
+        all.push(scenario(name, CHRONYD, move || chronyd_is_mirrored(engine)));
+    }
+    let of_root: [(&str, Run); 3] = [
+        ("a_false_source_is_voted_out", a_false_source_is_voted_out),
+        ("a_jump_by_years_is_not_served", a_jump_by_years_is_not_served),
+        ("what_is_not_there_is_named", what_is_not_there_is_named),
+    ];
+    let named = |(name, run)| scenario(format!("server_sources::{name}"), ROOT, run);
+    all.extend(of_root.map(named));
+    all
+}
+
+/// Waits until something holds.
+fn wait_until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+    let started = Instant::now();
+    while !holds()? {
+        ensure!(started.elapsed() < LONG_PATIENCE, "it does not come about: {what}");
+        thread::sleep(POLL_INTERVAL);
+    }
+    Ok(())
+}
+
+fn is_unsynchronised(header: &Header) -> bool {
+    (header.leap, header.stratum) == (Leap::Unsynchronised, STRATUM_UNSYNCHRONISED)
+}
+
+/// A chronyd that claims stratum 7 of its own, serves NTP at port 1123, and takes commands at a
+/// socket and at the usual port.
+fn chronyd(host: &Host, directory: &Path) -> Result<Running> {
+    let path = |name: &str| directory.join(name).display().to_string();
+    let (socket, pid) = (path("chronyd.sock"), path("chronyd.pid"));
+    let mut command = host.command("chronyd");
+    command.args(["-x", "-d", "-u", "root", "-f", "/dev/null", "allow all", "local stratum 7"]);
+    command.args(["port 1123", "cmdport 323", "bindcmdaddress 127.0.0.1"]);
+    command.args([format!("bindcmdaddress {socket}"), format!("pidfile {pid}")]);
+    let mut process = Running::start(&mut command)?;
+    process.await_ready(PATIENCE, || Path::new(&socket).exists())?;
+    Ok(process)
+}
+
+/// Over its socket and over UDP, what the server says is what chronyd says to its own clients; what
+/// is told on the command line wins; and when chronyd is gone, so is the time.
+fn chronyd_is_mirrored(engine: Engine) -> Result<()> {
+    let private = Permissions::from_mode(0o700);
+    let directory = tempfile::Builder::new().permissions(private).tempdir()?;
+    let lab = Lab::new(&LabConfig::default())?;
+    let daemon = chronyd(lab.server(), directory.path())?;
+    let at = server_address(&lab, false)?;
+    let of_chronyd = client::ask_from(lab.client(), SocketAddr::new(at.ip(), 1123))?.header;
+    ensure!((of_chronyd.leap, of_chronyd.stratum) == (Leap::None, 7), "{of_chronyd:?}");
+
+    let told = ["--source", "system", "--stratum", "3", "--refid", "TOLD", "--root-delay", "5ms"];
+    let server = Server::start_as(lab.server(), engine, &[at], &told)?;
+    let reply = client::ask_from(lab.client(), at)?.header;
+    ensure!((reply.leap, reply.stratum) == (Leap::None, 3), "{reply:?}");
+    ensure!(&reply.reference_id == b"TOLD" && reply.root_delay.to_bits() > 0, "{reply:?}");
+    server.end("TERM")?;
+
+    let source = format!("system,chronyd={}", directory.path().join("chronyd.sock").display());
+    for source in ["system", source.as_str()] {
+        let server = Server::start_as(lab.server(), engine, &[at], &["--source", source])?;
+        let reply = client::ask_from(lab.client(), at)?;
+        let of =
+            |header: &Header| (header.leap, header.stratum, header.reference_id, header.root_delay);
+        ensure!(of(&reply.header) == of(&of_chronyd), "{:?} of {source}", reply.header);
+        let more = reply.header.root_dispersion.to_span() - of_chronyd.root_dispersion.to_span();
+        ensure!((Span::ZERO..Span::from_ms(10)).contains(&more), "{:?}", reply.header);
+        ensure!((-ERROR_MAX..ERROR_MAX).contains(&reply.offset()), "{:?}", reply.offset());
+        let status = server.status()?;
+        ensure!(status["sources"][0]["state"] == "selected", "{status}");
+        ensure!(status["sources"][0]["stratum"] == 7, "{status}");
+    }
+    let server = Server::start_as(lab.server(), engine, &[at], &["--source", &source])?;
+    drop(daemon);
+    wait_until("without chronyd the server is not synchronised", || {
+        Ok(is_unsynchronised(&client::ask_from(lab.client(), at)?.header))
+    })?;
+    let ended = server.end("TERM")?;
+    ensure!(ended.stderr.contains("is silent: chronyd at"), "{}", ended.stderr);
+    Ok(())
+}
+
+/// Feeds a source until it is dropped: every half second true time minus the system clock, of which
+/// `i64::MAX` means to keep still.
+struct Feeder {
+    says: Arc<AtomicI64>,
+    thread: Option<JoinHandle<()>>,
+    done: Arc<AtomicU32>,
+}
+
+impl Feeder {
+    const STILL: Span = Span::from_ns(i64::MAX);
+
+    fn start(says: Span, mut feed: impl FnMut(Span) + Send + 'static) -> Self {
+        let (says, done) = (Arc::new(AtomicI64::new(says.as_ns())), Arc::default());
+        let (said, stop) = (Arc::clone(&says), Arc::clone(&done));
+        let work = move || {
+            while AtomicU32::load(&stop, Ordering::Relaxed) == 0 {
+                match Span::from_ns(said.load(Ordering::Relaxed)) {
+                    Self::STILL => {}
+                    says => feed(says),
+                }
+                thread::sleep(Duration::from_millis(500));
+            }
+        };
+        Self { says, thread: Some(thread::spawn(work)), done }
+    }
+
+    fn say(&self, says: Span) {
+        self.says.store(says.as_ns(), Ordering::Relaxed);
+    }
+
+    /// Samples through a socket that the server makes.
+    fn sock(path: PathBuf, says: Span) -> Result<Self> {
+        let socket = UnixDatagram::unbound()?;
+        Ok(Self::start(says, move |offset| {
+            let sample =
+                SockSample { system: Realtime.now(), offset, pulse: false, leap: Leap::None };
+            // The server may not be there yet, or no more.
+            let _ = socket.send_to(&sample.emit(), &path);
+        }))
+    }
+
+    /// Samples in shared memory, which goes with the feeder.
+    fn shm(says: Span) -> Result<Self> {
+        let memory = Segment(SharedMemory::attach(0x4e54_5030 + i32::from(SHM_UNIT), 0o666)?);
+        Ok(Self::start(says, move |offset| memory.write(offset)))
+    }
+
+    /// Reports of gpsd to whoever connects.
+    fn gpsd(listener: TcpListener, says: Span) -> Result<Self> {
+        listener.set_nonblocking(true)?;
+        let mut streams: Vec<TcpStream> = Vec::new();
+        Ok(Self::start(says, move |offset| {
+            streams.extend(listener.accept().map(|(stream, _)| stream));
+            let system = Realtime.now();
+            let ((clock, clock_ns), (real, real_ns)) =
+                (system.to_timespec(), (system + offset).to_timespec());
+            let line = format!(
+                "{{\"class\":\"PPS\",\"device\":\"/dev/pps0\",\"real_sec\":{real},\
+                 \"real_nsec\":{real_ns},\"clock_sec\":{clock},\"clock_nsec\":{clock_ns},\
+                 \"precision\":-20}}\r\n"
+            );
+            streams.retain_mut(|stream| stream.write_all(line.as_bytes()).is_ok());
+        }))
+    }
+}
+
+impl Drop for Feeder {
+    fn drop(&mut self) {
+        self.done.store(1, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // Its panic has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A segment that is removed when it is dropped.
+struct Segment(SharedMemory<24>);
+
+impl Segment {
+    /// Writes a sample in mode 1: the count moves before and after.
+    fn write(&self, offset: Span) {
+        let Self(memory) = self;
+        let system = Realtime.now();
+        let count = memory.load(1);
+        memory.store(0, 1);
+        memory.store(12, 0);
+        memory.store(1, count.wrapping_add(1));
+        for (at, time) in [(2, system + offset), (6, system)] {
+            let (seconds, nanoseconds) = time.to_timespec();
+            memory.store(at, seconds as u32);
+            memory.store(at + 1, (seconds >> 32) as u32);
+            memory.store(at + 2, nanoseconds / 1_000);
+            memory.store(if at == 2 { 13 } else { 14 }, nanoseconds);
+        }
+        memory.store(9, 0);
+        memory.store(10, (-20i32).cast_unsigned());
+        memory.store(1, count.wrapping_add(2));
+        memory.store(12, 1);
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // What cannot be removed is found by whoever looks at `ipcs`.
+        let _ = self.0.remove();
+    }
+}
+
+/// The state of the source whose name begins so.
+fn state_of(server: &Server, name: &str) -> Result<String> {
+    let status = server.status()?;
+    let sources = status["sources"].as_array().cloned().unwrap_or_default();
+    let found =
+        sources.iter().find(|one| one["name"].as_str().is_some_and(|n| n.starts_with(name)));
+    Ok(found.and_then(|one| one["state"].as_str()).unwrap_or_default().to_owned())
+}
+
+/// Of three sources one lies and is voted out; when one that is right falls silent, the other two
+/// disagree, and the server says that it is not synchronised.
+fn a_false_source_is_voted_out() -> Result<()> {
+    let directory = TempDir::new()?;
+    let path = directory.path().join("gps.sock");
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let listener = lab.server().run(|| TcpListener::bind("127.0.0.1:2947"))??;
+    let _sock = Feeder::sock(path.clone(), TRUTH)?;
+    let shm = Feeder::shm(TRUTH)?;
+    let gpsd = Feeder::gpsd(listener, TRUTH)?;
+    let (of_sock, of_shm) = (format!("sock:{}", path.display()), format!("shm:{SHM_UNIT}"));
+    let arguments = ["--source", &of_sock, "--source", &of_shm, "--source", "gpsd,refid=PPS"];
+    let server = Server::start_as(lab.server(), Engine::Socket, &[at], &arguments)?;
+    let is_served = || -> Result<bool> {
+        let reply = client::ask_from(lab.client(), at)?;
+        let error = reply.offset() - TRUTH;
+        let in_time = (-ERROR_MAX..ERROR_MAX).contains(&error);
+        Ok((reply.header.leap, reply.header.stratum) == (Leap::None, 1) && in_time)
+    };
+    wait_until("all three are right", || {
+        let right = |state: String| state == "selected" || state == "truechimer";
+        let all = ["sock", "shm", "gpsd"].map(|name| state_of(&server, name).map(right));
+        Ok(all.into_iter().collect::<Result<Vec<_>>>()?.iter().all(|right| *right) && is_served()?)
+    })?;
+    shm.say(LIE);
+    wait_until("the liar is found", || Ok(state_of(&server, "shm")? == "falseticker"))?;
+    ensure!(is_served()?, "a false source has moved the time");
+    gpsd.say(Feeder::STILL);
+    wait_until("two disagree", || {
+        Ok(is_unsynchronised(&client::ask_from(lab.client(), at)?.header)
+            && state_of(&server, "sock")? == "undecided")
+    })?;
+    let ended = server.end("TERM")?;
+    let said = |text: &str| ended.stderr.matches(text).count();
+    ensure!(said("is voted out") == 1, "{}", ended.stderr);
+    ensure!(said("the sources of time disagree") == 1, "{}", ended.stderr);
+    Ok(())
+}
+
+/// One source says one day that it is years later: no reply that claims to be synchronised says so.
+fn a_jump_by_years_is_not_served() -> Result<()> {
+    let directory = TempDir::new()?;
+    let path = directory.path().join("gps.sock");
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let sock = Feeder::sock(path.clone(), TRUTH)?;
+    let source = format!("sock:{}", path.display());
+    let server = Server::start_as(lab.server(), Engine::Socket, &[at], &["--source", &source])?;
+    wait_until("the source is followed", || Ok(state_of(&server, "sock")? == "selected"))?;
+    let reply = client::ask_from(lab.client(), at)?;
+    ensure!((-ERROR_MAX..ERROR_MAX).contains(&(reply.offset() - TRUTH)), "{reply:?}");
+    sock.say(YEARS);
+    wait_until("the server is not synchronised", || {
+        let reply = client::ask_from(lab.client(), at)?;
+        let is_wrong = reply.offset() > LIE;
+        ensure!(!is_wrong || is_unsynchronised(&reply.header), "a wrong time: {reply:?}");
+        Ok(is_wrong)
+    })?;
+    let ended = server.end("TERM")?;
+    ensure!(
+        ended.stderr.matches("the time has jumped by +94608000 s").count() == 1,
+        "{}",
+        ended.stderr
+    );
+    Ok(())
+}
+
+/// A source that cannot be opened, or that nobody knows, is named in one line.
+fn what_is_not_there_is_named() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    for (arguments, expected) in [
+        (["--source", "phc:/dev/ptp77"].as_slice(), "/dev/ptp77: there is no such clock"),
+        (&["--source", "sock:/there-is-none/sock"], "cannot make the socket /there-is-none/sock"),
+        (&["--source", "sundial"], "--source sundial: there is no source 'sundial'"),
+        (&["--source", "system", "--source", "system"], "system is given twice"),
+        (&["--source", "system", "--local"], "cannot be used with"),
+    ] {
+        let Err(error) = Server::start_as(lab.server(), Engine::Socket, &[at], arguments) else {
+            anyhow::bail!("{arguments:?} is taken");
+        };
+        ensure!(error.to_string().contains(expected), "{arguments:?}: {error}");
+    }
+    Ok(())
 }

@@ -172,6 +172,16 @@ impl UdpDevice {
         self.socket.steer_by_length(sockets, len_max, by_cpu)
     }
 
+    /// Waits up to `wait` until this socket or the other can be received from, or something came
+    /// back of what either sent; says whether that is so.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refused.
+    pub fn wait_either(&self, other: &Self, wait: Duration) -> io::Result<bool> {
+        self.socket.wait_either(&other.socket, wait)
+    }
+
     /// Datagrams that the kernel dropped at this socket since it was opened, because its receive
     /// buffer was full. To be asked at least once in 2^32 drops.
     ///

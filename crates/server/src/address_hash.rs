@@ -44,6 +44,13 @@ impl HashKey {
         let hash = (hash ^ hash >> 29).wrapping_mul(FIRST);
         hash ^ hash >> 32
     }
+
+    /// Another hash of what has this hash, which nobody can relate to it without the key.
+    #[must_use]
+    pub const fn again(hash: u64) -> u64 {
+        let hash = hash.wrapping_mul(SECOND);
+        hash ^ hash >> 32
+    }
 }
 
 impl fmt::Debug for HashKey {
@@ -55,7 +62,7 @@ impl fmt::Debug for HashKey {
 /// The two halves of an address, each as this machine reads its bytes from a packet. An IPv4
 /// address is the lower half of its lower half, under the 16 ones of its form as IPv6.
 #[must_use]
-pub fn words(ip: IpAddr) -> [u64; 2] {
+pub(crate) fn words(ip: IpAddr) -> [u64; 2] {
     match ip.to_canonical() {
         IpAddr::V4(ip) => [0, MAPPED | u64::from(u32::from_ne_bytes(ip.octets()))],
         IpAddr::V6(ip) => {

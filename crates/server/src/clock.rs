@@ -18,6 +18,7 @@ use serde::Serialize;
 use crate::config::RENEWAL;
 use crate::page::PageSink;
 use crate::renewal::{Reading, Renewal};
+use crate::sources::SharedSources;
 
 /// The lowest real-time priority: before everything ordinary, behind everything that a user has
 /// made real-time on purpose.
@@ -63,6 +64,7 @@ impl ClockThread {
     /// Renews at once and then every [`RENEWAL`].
     pub(crate) fn start(
         mut renewal: Renewal,
+        sources: Arc<SharedSources>,
         mut sinks: Vec<Box<dyn PageSink>>,
     ) -> io::Result<Self> {
         let health = Arc::new(Health::default());
@@ -74,7 +76,8 @@ impl ClockThread {
             let mut last = Instant::now();
             while !stopped.load(Ordering::Relaxed) {
                 last = shared.renewed_after(last);
-                let page = renewal.page(&look());
+                let page = renewal.hearing(&sources).page(&look());
+                renewal.tell(&sources);
                 let failed = sinks.iter_mut().filter_map(|sink| sink.publish(&page).err()).count();
                 shared.publish_errors.fetch_add(failed as u64, Ordering::Relaxed);
                 thread::park_timeout(RENEWAL);
@@ -144,7 +147,8 @@ mod tests {
         let (writer, reader) = page::shared(&renewal.page(&first));
         let before = reader.read();
         let clock =
-            ClockThread::start(renewal, vec![Box::new(Refusing), Box::new(writer)]).unwrap();
+            ClockThread::start(renewal, Arc::default(), vec![Box::new(Refusing), Box::new(writer)])
+                .unwrap();
         thread::sleep(3 * RENEWAL);
         assert!(!clock.has_died());
         let health = clock.health();

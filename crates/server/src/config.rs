@@ -15,9 +15,11 @@ use std::time::Duration;
 
 use horolog_time::{NS_PER_S, Span};
 use horolog_wire::ntp::{Leap, PORT};
+use horolog_xdp::LIST_PREFIXES_MAX;
 
-pub use interleaved::InterleavedConfig;
+pub use interleaved::{InterleavedBody, InterleavedConfig};
 pub use leap::LeapConfig;
+use limits::CLIENTS_MAX;
 pub use limits::LimitsConfig;
 pub use nts::{NtsConfig, NtsConfigError};
 pub use operation::OperationConfig;
@@ -232,6 +234,9 @@ pub enum ConfigError {
     /// A stratum that must not be claimed.
     #[error("stratum {0} cannot be claimed; --stratum takes 1 (a primary server) to 15")]
     Stratum(u8),
+    /// A source twice.
+    #[error("the source {0} is given twice; give each --source once")]
+    SourceTwice(String),
     /// A root delay or root dispersion that is negative.
     #[error("{option} cannot be negative; give the seconds to the reference clock")]
     NegativeRoot {
@@ -257,6 +262,33 @@ pub enum ConfigError {
     #[error("a clock page cannot live {} ms; give {} to {} ms", .0.as_millis(),
             PAGE_LIVES.start().as_millis(), PAGE_LIVES.end().as_millis())]
     PageLife(Duration),
+    /// A limit for each client that is out of range.
+    #[error("{0} requests per second cannot be; --limit-rate takes one in an hour to 500k")]
+    LimitRate(f64),
+    /// A limit for newcomers that is out of range.
+    #[error("{0} requests per second cannot be; --limit-newcomers takes 1 to 100M")]
+    NewcomerRate(f64),
+    /// A burst that is out of range.
+    #[error("a burst of {0} cannot be; --limit-burst takes 1 to 10000")]
+    LimitBurst(u32),
+    /// An idle time that is out of range.
+    #[error("{} s of silence cannot be; --limit-idle takes 1s to 2592000s (30 days)", .0.as_secs_f64())]
+    LimitIdle(Duration),
+    /// Too few clients or too many.
+    #[error("room for {0} clients cannot be; --limit-clients takes 1 to {CLIENTS_MAX}")]
+    LimitClients(usize),
+    /// Prefix lengths that are out of range.
+    #[error("--limit-ipv4-prefix takes 8 to 32 and --limit-ipv6-prefix 16 to 128")]
+    LimitPrefix,
+    /// A prefix that is allowed and denied.
+    #[error("{0} is both allowed and denied; take it out of --allow or --deny")]
+    ListedTwice(String),
+    /// More prefixes than there is room for.
+    #[error("{0} prefixes are too many; --allow and --deny take {LIST_PREFIXES_MAX} together")]
+    ListTooLong(usize),
+    /// Too many clients.
+    #[error("room for {0} clients cannot be; --interleaved-clients takes 0 to {CLIENTS_MAX}")]
+    InterleavedClients(usize),
 }
 
 impl ServerConfig {

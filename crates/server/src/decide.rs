@@ -5,11 +5,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use horolog_time::NtpTimestamp;
-use horolog_wire::ntp::{HEADER_LEN, Header, Mode, PORT};
+use horolog_time::{NtpShort, NtpTimestamp};
+use horolog_wire::ntp::{HEADER_LEN, Header, Leap, Mode, PORT};
 
-use crate::Page;
 use crate::interleaved::{as_receive, as_transmit, looks_interleaved};
+use crate::{KissCode, Page};
 
 /// The versions that have the layout of version 4: RFC 1059, RFC 1119, RFC 1305, RFC 5905.
 const VERSIONS: std::ops::RangeInclusive<u8> = 1..=4;
@@ -62,6 +62,22 @@ impl Reply {
             self.header.transmit = as_transmit(transmit);
         }
         self.header
+    }
+
+    /// The kiss to send in the place of a reply of basic mode (RFC 5905, section 7.4). It says
+    /// nothing of the clock and is not remembered.
+    #[must_use]
+    pub const fn into_kiss(self, code: KissCode) -> Self {
+        let header = Header {
+            leap: Leap::Unsynchronised,
+            stratum: 0,
+            root_delay: NtpShort::from_bits(0),
+            root_dispersion: NtpShort::from_bits(0),
+            reference_id: code.as_bytes(),
+            reference: NtpTimestamp::UNKNOWN,
+            ..self.header
+        };
+        Self { header, kind: ReplyKind::Basic }
     }
 }
 

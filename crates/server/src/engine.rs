@@ -12,7 +12,9 @@ use horolog_io::{Batch, Device, Endpoints, TransmitStamp, UdpDevice, UdpError, U
 use horolog_nts::Nonces;
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::clock::MonotonicClock;
+use horolog_wire::ntp::HEADER_LEN;
 
+use crate::precedence::Precedence;
 use crate::worker::{Surroundings, Worker};
 use crate::{Counters, Dispatch, ServerConfig, Totals};
 
@@ -28,6 +30,9 @@ const SEND_WAIT: Duration = Duration::from_millis(1);
 struct Listener {
     address: SocketAddr,
     devices: Vec<UdpDevice>,
+    /// As many again, for requests that are longer than a header; none where nothing that could
+    /// follow a header is looked at.
+    preferred: Vec<UdpDevice>,
 }
 
 /// All sockets, open but not yet served.
@@ -66,18 +71,23 @@ impl Listener {
         // be told. Only a socket that wants the port to itself finds out.
         let alone = UdpDevice::bind(address, &options)?;
         let address = alone.local_address();
-        if shared || config.threads == 1 {
-            return Ok(Self { address, devices: vec![alone] });
+        let apart = config.nts.authenticates() && !shared;
+        if shared || (config.threads == 1 && !apart) {
+            return Ok(Self { address, devices: vec![alone], preferred: Vec::new() });
         }
         drop(alone);
         let options = UdpOptions { share_port: true, ..options };
         let bind = |_| UdpDevice::bind(address, &options);
-        let devices: Vec<_> = (0..config.threads).map(bind).collect::<Result<_, _>>()?;
-        if config.steer_by_cpu {
-            let failed = |error| UdpError::Other(address, error);
-            devices[0].steer_by_cpu(devices.len() as u32).map_err(failed)?;
-        }
-        Ok(Self { address, devices })
+        let sockets = if apart { 2 * config.threads } else { config.threads };
+        let mut devices: Vec<_> = (0..sockets).map(bind).collect::<Result<_, _>>()?;
+        let steered = match (apart, config.steer_by_cpu) {
+            (true, by_cpu) => devices[0].steer_by_length(sockets as u32, HEADER_LEN as u32, by_cpu),
+            (false, true) => devices[0].steer_by_cpu(sockets as u32),
+            (false, false) => Ok(()),
+        };
+        steered.map_err(|error| UdpError::Other(address, error))?;
+        let preferred = devices.split_off(config.threads);
+        Ok(Self { address, devices, preferred })
     }
 }
 
@@ -106,13 +116,21 @@ impl SocketEngine {
         };
         let cores = allowed_cores()?;
         for listener in listeners.0 {
-            let sockets = listener.devices.iter().map(UdpDevice::try_clone);
+            let sockets = listener.devices.iter().chain(&listener.preferred);
+            let sockets = sockets.map(UdpDevice::try_clone);
             lock(&engine.sockets).extend(sockets.collect::<io::Result<Vec<_>>>()?);
             match config.dispatch {
                 Dispatch::PerThread => {
+                    let mut preferred = listener.preferred.into_iter();
                     for (index, device) in listener.devices.into_iter().enumerate() {
                         let core = core_for(index, config.threads, &cores);
-                        engine.spawn(device, BATCH, core, surroundings)?;
+                        match preferred.next() {
+                            Some(preferred) => {
+                                let pair = Precedence::new(preferred, device);
+                                engine.spawn(pair, BATCH, core, surroundings)?;
+                            }
+                            None => engine.spawn(device, BATCH, core, surroundings)?,
+                        }
                     }
                 }
                 Dispatch::SharedLock => {

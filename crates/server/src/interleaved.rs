@@ -19,7 +19,7 @@ use zerocopy::FromZeros;
 use crate::address_hash::HashKey;
 
 /// Bytes of memory for each client that is remembered.
-pub const BYTES_PER_CLIENT: usize = size_of::<Slot>();
+pub const INTERLEAVED_BYTES_PER_CLIENT: usize = size_of::<Slot>();
 
 /// The receive timestamp of this server for this instant: even.
 #[must_use]
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn sizes() {
-        assert_eq!(BYTES_PER_CLIENT, 16);
+        assert_eq!(INTERLEAVED_BYTES_PER_CLIENT, 16);
         assert_eq!([0, 1, 3, 1 << 20].map(|clients| table(clients).slots()), [0, 1, 4, 1 << 20]);
         assert!(InterleavedTable::new(usize::MAX, KEY).is_none());
         let off = table(0);

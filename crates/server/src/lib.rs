@@ -14,13 +14,17 @@ mod decide;
 mod engine;
 mod establish;
 mod frame;
+mod hardware_clock;
 mod interleaved;
+mod limits;
 mod listen;
 mod page;
+mod precedence;
 mod precision;
 mod renewal;
 mod secrets;
 mod server;
+mod sources;
 pub mod status;
 mod transmit;
 mod worker;
@@ -37,9 +41,23 @@ pub use counters::{Counters, Ignored, Totals};
 pub use decide::{Reason, Reply, ReplyKind, Verdict, decide};
 pub use establish::KeStatus;
 pub use frame::{FrameVerdict, decide_frame};
+pub use horolog_source::{SourceSpec, SourceState, Standing};
 pub use interleaved::{InterleavedTable, as_receive, as_transmit, looks_interleaved};
+    ConfigError, DEFAULT_STRATUM, DRIFT_MAX_PPB, Dispatch, Engine, InterleavedBody,
+    InterleavedConfig, LeapConfig, LimitsConfig, NtsConfig, OFFSET_MAX, OperationConfig,
+    PAGE_LIVES, RENEWAL, STRATA, ServerConfig, SourceConfig, THREADS_MAX, Trust, XdpReply,
+};
+pub use counters::{Counters, Ignored, Totals};
+pub use decide::{Reason, Reply, ReplyKind, Verdict, decide};
+pub use frame::{Arrival, FrameInterleaved, FrameServer, FrameVerdict, decide_frame};
+pub use interleaved::{
+    INTERLEAVED_BYTES_PER_CLIENT, InterleavedTable, as_receive, as_transmit, looks_interleaved,
+};
+pub use limits::{
+    Admission, Class, KissCode, LIMIT_BYTES_PER_CLIENT, Limiter, Why, responder_settings,
+};
 pub use listen::ListenSet;
 pub use page::{Page, PageReader, PageSink, PageWriter, SystemVariables, shared};
 pub use secrets::SecretsError;
 pub use server::{Server, StartError, Status};
-pub use xdp::{BodyError, Passed, XdpPlace, XdpTotals};
+pub use xdp::{BodyError, Dropped, Kisses, Passed, XdpPlace, XdpTotals};

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use horolog_io::UdpError;
 use horolog_ke::{KeError, KeServer};
+use horolog_source::{Fault, SourceState};
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::memory::resident_bytes;
 use horolog_time::Span;
@@ -20,6 +21,7 @@ use crate::establish::{self, KeStatus};
 use crate::page::{self, PageReader, PageSink};
 use crate::renewal::Renewal;
 use crate::secrets::CookieRenewal;
+use crate::sources::{OpenSources, SourcesThread};
 use crate::status::{StatusError, StatusSocket};
 use crate::worker::Surroundings;
 use crate::xdp::{BodyError, XdpBody, XdpPlace, XdpTotals};
@@ -62,6 +64,9 @@ pub enum StartError {
     /// The listener of NTS key establishment could not be started.
     #[error(transparent)]
     Establishment(#[from] KeError),
+    /// A source of time is not there.
+    #[error("the source {0} cannot be used: {1}")]
+    Source(String, Fault),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}; see the limits on processes and memory (ulimit -a)")]
     Thread(#[source] io::Error),
@@ -114,6 +119,8 @@ pub struct Status {
     pub test_offset_ns: i64,
     /// How fast that grows on purpose, in parts per billion.
     pub test_drift_ppb: i64,
+    /// The sources of time and what each counts for.
+    pub sources: Vec<SourceState>,
     /// How the renewing of the clock page goes.
     pub clock: ClockHealth,
     /// What the socket body counted.
@@ -145,6 +152,7 @@ struct Running {
     xdp: Option<XdpBody>,
     sockets: SocketEngine,
     clock: ClockThread,
+    sources: SourcesThread,
 }
 
 impl Running {
@@ -168,6 +176,7 @@ impl Running {
             root_dispersion_ns: variables.root_dispersion.to_span().as_ns(),
             test_offset_ns: self.config.test_offset.as_ns(),
             test_drift_ppb: self.config.test_drift_ppb,
+            sources: self.sources.shared().states(),
             clock: self.clock.health(),
             counters: self.sockets.totals(),
             nts_ke: self.establishment.as_ref().map(KeStatus::of),
@@ -201,15 +210,20 @@ impl Server {
         let listeners = Listeners::open(config)?;
         let listen = listeners.addresses();
 
+        let opened = OpenSources::open(&config.source.sources, &listen);
+        let opened = opened.map_err(|(name, fault)| StartError::Source(name, fault))?;
+        let sources = SourcesThread::start(opened).map_err(StartError::Thread)?;
+
         let first = look();
         let mut renewal = Renewal::new(config, precision::measure(&MonotonicClock), &first);
-        let (writer, page) = page::shared(&renewal.page(&first));
+        let (writer, page) = page::shared(&renewal.hearing(sources.shared()).page(&first));
         let mut sinks: Vec<Box<dyn PageSink>> = vec![Box::new(writer)];
         if let Some(cookies) = &secrets.cookies {
             sinks.push(Box::new(CookieRenewal(Arc::clone(cookies))));
         }
         let (xdp, without_xdp) = start_xdp(config, &listen, &mut sinks)?;
-        let clock = ClockThread::start(renewal, sinks).map_err(StartError::Thread)?;
+        let clock = ClockThread::start(renewal, Arc::clone(sources.shared()), sinks)
+            .map_err(StartError::Thread)?;
 
         let establishment = establish::start(&config.nts, &listen, secrets.cookies.as_ref())?;
         let surroundings = Surroundings {
@@ -235,6 +249,7 @@ impl Server {
             xdp,
             sockets,
             clock,
+            sources,
         });
         let asked = Arc::clone(&running);
         let status = status_socket
@@ -261,13 +276,21 @@ impl Server {
         self.running.status()
     }
 
+    /// What has happened to the sources of time since the last call, each in one line for the user.
+    #[must_use]
+    pub fn notices(&self) -> Vec<String> {
+        self.running.sources.shared().notices()
+    }
+
     /// Whether a thread has ended that should not have; the server is then of no use and better
     /// stopped.
     #[must_use]
     pub fn has_died(&self) -> bool {
-        let establishment = self.running.establishment.as_ref();
-        self.running.sockets.has_died()
-            || self.running.clock.has_died()
+        let Running { sockets, clock, sources, establishment, .. } = &*self.running;
+        let establishment = establishment.as_ref();
+        sockets.has_died()
+            || clock.has_died()
+            || sources.has_died()
             || establishment.is_some_and(KeServer::has_died)
     }
 
@@ -299,7 +322,7 @@ fn start_xdp(
     if config.engine == Engine::Socket {
         return Ok((None, None));
     }
-    match XdpBody::start(config, listen) {
+    match XdpBody::start(config, listen, |_| false) {
         Ok((body, sink)) => {
             sinks.push(sink);
             let refusals = body.refusals();

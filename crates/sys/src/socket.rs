@@ -8,7 +8,7 @@ use std::time::Duration;
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET, c_int};
 
 use crate::address::RawAddress;
-use crate::descriptor::{check, check_new, get_option, set_option, wait_for};
+use crate::descriptor::{check, check_new, get_option, set_option, wait_for, wait_for_any};
 use crate::filter::{self, Instruction};
 
 /// Where the number of dropped datagrams stands in the answer to `SO_MEMINFO`.
@@ -206,6 +206,11 @@ impl Socket {
     /// wait as if the time were over.
     pub fn wait_readable(&self, wait: Duration) -> io::Result<bool> {
         wait_for(self.as_fd(), libc::POLLIN, wait)
+    }
+
+    /// As [`Socket::wait_readable`], for either of two sockets.
+    pub fn wait_either(&self, other: &Self, wait: Duration) -> io::Result<bool> {
+        wait_for_any([self.as_fd(), other.as_fd()], libc::POLLIN, wait)
     }
 
     /// As [`Socket::wait_readable`], until there is room to send.

@@ -7,6 +7,8 @@
 //! caller's mistake and never depends on received bytes. No I/O, no allocation, no clock.
 
 pub mod checksum;
+pub mod chrony;
+pub mod control;
 pub mod ethernet;
 pub mod frame;
 pub mod ipv4;

@@ -29,8 +29,9 @@ const TICK: Duration = Duration::from_millis(500);
 
 /// Serve time to NTP clients.
 ///
-/// Serves the clock of this machine, which another daemon keeps right. While the kernel says that
-/// its clock is not synchronised, replies say so too (leap 3, stratum 16), unless --local is given.
+/// Serves the clock of this machine, which another daemon keeps right, or what other sources say
+/// (--source). While no source says that the time is right, replies say so (leap 3, stratum 16),
+/// unless --local is given.
 ///
 /// SIGTERM and SIGINT end it within a second; SIGUSR1 prints its counters.
 #[derive(Args, Debug)]
@@ -67,22 +68,21 @@ pub(crate) struct ServeArgs {
     /// Serve the system clock as it is, as if it were right.
     #[arg(long)]
     local: bool,
-    /// Stratum to claim while synchronised, 1 to 15.
-    #[arg(long, value_name = "N", default_value_t = horolog_server::DEFAULT_STRATUM)]
-    stratum: u8,
-    /// Reference identifier: up to four characters or an IPv4 address [default: LOCL at stratum 1,
-    /// otherwise 127.127.1.1].
+    /// Stratum to claim while synchronised, 1 to 15 [default: the source's; 10 with --local].
+    #[arg(long, value_name = "N")]
+    stratum: Option<u8>,
+    /// Reference identifier: up to four characters or an IPv4 address [default: the
+    /// source's; with --local LOCL at stratum 1, otherwise 127.127.1.1].
     #[arg(long, value_name = "ID", value_parser = values::reference_id)]
     refid: Option<[u8; 4]>,
     /// Leap indicator while synchronised: none, insert, delete or unsynchronised [default: the
-    /// kernel's].
+    /// source's].
     #[arg(long, value_name = "LEAP", value_parser = values::leap)]
     leap: Option<Leap>,
-    /// Delay to the reference clock, such as 0.5ms.
-    #[arg(long, value_name = "TIME", value_parser = values::span, default_value = "0",
-          allow_hyphen_values = true)]
-    root_delay: Span,
-    /// Dispersion to the reference clock [default: the kernel's maximum error; 0 with --local].
+    /// Delay to the reference clock, such as 0.5ms [default: the source's; 0 with --local].
+    #[arg(long, value_name = "TIME", value_parser = values::span, allow_hyphen_values = true)]
+    root_delay: Option<Span>,
+    /// Dispersion to the reference clock [default: the source's; 0 with --local].
     #[arg(long, value_name = "TIME", value_parser = values::span, allow_hyphen_values = true)]
     root_dispersion: Option<Span>,
     /// How long the clock may be served from without being renewed, 200ms to 2s.
@@ -156,10 +156,10 @@ impl ServeArgs {
             },
             steer_by_cpu: self.steer_by_cpu,
             trust: if self.local { Trust::Local } else { Trust::Kernel },
-            stratum: self.stratum,
+            stratum: self.stratum.unwrap_or(default.stratum),
             reference_id: self.refid,
             leap: self.leap,
-            root_delay: self.root_delay,
+            root_delay: self.root_delay.unwrap_or(default.root_delay),
             root_dispersion: self.root_dispersion,
             test_offset: Span::from_ns(self.test_offset),
             test_drift_ppb: self.test_drift,
@@ -171,7 +171,11 @@ impl ServeArgs {
             limits: self.limits.resolve()?,
             interleaved: self.interleaved.resolve()?,
             leap_seconds: self.leap_seconds.resolve()?,
-            source: self.source.resolve()?,
+            source: self.source.resolve(
+                self.local,
+                self.stratum.is_some(),
+                self.root_delay.is_some(),
+            )?,
             nts: self.nts.resolve()?,
             operation: self.operation.resolve()?,
             ..default
@@ -191,6 +195,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     let server = Server::start(&args.resolve()?)?;
     announce(&server.status());
     loop {
+        tell(&server);
         match signals.wait(TICK).map_err(Failure::environment)? {
             Some(Signal::User1) => print_status(&server.status()),
             Some(_) => break,
@@ -201,8 +206,14 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
             None => {}
         }
     }
+    tell(&server);
     print_status(&server.stop());
     Ok(())
+}
+
+/// Says on stderr what has happened to the sources of time.
+fn tell(server: &Server) {
+    server.notices().iter().for_each(|notice| eprintln!("horolog: {notice}"));
 }
 
 /// Says on stderr what serves where, and what the next better way would need.
@@ -223,8 +234,8 @@ fn announce(status: &Status) {
     }
     if status.stratum > 15 {
         eprintln!(
-            "horolog: the kernel says that its clock is not synchronised, and so do all replies; \
-             --local serves it all the same"
+            "horolog: no source says that the time is right, and all replies say so too; --local \
+             serves the system clock all the same"
         );
     }
 }

@@ -83,6 +83,12 @@ impl NtsConfig {
         self.certificate.is_some() || self.master_secret.is_some()
     }
 
+    /// Whether requests may be authenticated at all.
+    #[must_use]
+    pub const fn authenticates(&self) -> bool {
+        self.is_on() || self.keys.is_some()
+    }
+
     /// Finds the first rule that the options break.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         self.find_fault().map_or(Ok(()), |fault| Err(fault.into()))

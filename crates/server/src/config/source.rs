@@ -1,15 +1,44 @@
 //! What a server is told of where the time comes from, and the rules that this must keep.
 
+use horolog_source::SourceSpec;
+
 use super::ConfigError;
 
 /// Options for where the time comes from.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct SourceConfig {}
+pub struct SourceConfig {
+    /// The sources to compare. With none the kernel's word holds, read at each renewal of the clock
+    /// page, or with [`crate::Trust::Local`] nobody's.
+    pub sources: Vec<SourceSpec>,
+    /// Whether the stratum of the configuration is claimed instead of the sources'.
+    pub keep_stratum: bool,
+    /// Whether the root delay of the configuration is claimed instead of the sources'.
+    pub keep_root_delay: bool,
+}
 
 impl SourceConfig {
     /// Finds the first rule that the options break.
-    #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "skeleton")]
     pub(super) fn check(&self) -> Result<(), ConfigError> {
+        for (index, spec) in self.sources.iter().enumerate() {
+            if self.sources[..index].iter().any(|earlier| earlier.text == spec.text) {
+                return Err(ConfigError::SourceTwice(spec.text.clone()));
+            }
+        }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_given_once() {
+        let sources = |texts: &[&str]| SourceConfig {
+            sources: texts.iter().map(|text| text.parse().unwrap()).collect(),
+            ..SourceConfig::default()
+        };
+        assert_eq!(sources(&["system", "system:kernel"]).check(), Ok(()));
+        assert!(sources(&["system", "system"]).check().is_err());
     }
 }

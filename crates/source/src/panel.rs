@@ -1,0 +1,357 @@
+//! All sources of a server together: asks each, keeps what it said last until that is too old,
+//! votes, and tells what has changed. It says each thing once, when it comes to be, and not again
+//! while it lasts.
+
+use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
+use horolog_wire::ntp::Leap;
+use serde::Serialize;
+
+use crate::{Candidate, Fault, Look, Report, Source, vote};
+
+/// How long a report holds when no newer one comes.
+pub const STALE: Span = Span::from_ns(8 * NS_PER_S);
+
+/// What a source counts for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// Its time is served.
+    Selected,
+    /// It agrees with the majority.
+    Truechimer,
+    /// It contradicts the majority.
+    Falseticker,
+    /// It contradicts others, and there is no majority.
+    Undecided,
+    /// It has said nothing for too long.
+    Silent,
+    /// It says that it is not synchronised, or nothing that can be used.
+    Unusable,
+}
+
+/// A source as the status shows it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct SourceState {
+    /// Its name.
+    pub name: String,
+    /// What it counts for.
+    pub state: Standing,
+    /// True time minus the system clock, as it says, in nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offset_ns: Option<i64>,
+    /// How far that may be wrong, root distance included, in nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uncertainty_ns: Option<i64>,
+    /// The stratum to claim when following it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stratum: Option<u8>,
+    /// How old what it said is, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub age_ms: Option<i64>,
+    /// Why it is not used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What came of asking all sources once.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Round {
+    /// What to serve; `None` when no source, or no majority, says the time.
+    pub selected: Option<Report>,
+    /// Each source, in the order in which they were given.
+    pub states: Vec<SourceState>,
+    /// What has changed, each in one line for the user.
+    pub notices: Vec<String>,
+}
+
+struct Member {
+    source: Box<dyn Source>,
+    report: Option<Report>,
+    fault: Option<Fault>,
+    standing: Option<Standing>,
+}
+
+/// The sources of a server.
+pub struct Panel {
+    members: Vec<Member>,
+    selected: Option<String>,
+}
+
+impl std::fmt::Debug for Panel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.members.iter().map(|member| member.source.name())).finish()
+    }
+}
+
+impl Panel {
+    /// A panel of these sources.
+    #[must_use]
+    pub fn new(sources: Vec<Box<dyn Source>>) -> Self {
+        let member = |source| Member { source, report: None, fault: None, standing: None };
+        Self { members: sources.into_iter().map(member).collect(), selected: None }
+    }
+
+    /// Whether there is no source at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Asks every source and votes. `look` looks at the clocks, anew for each source.
+    pub fn poll(&mut self, look: impl Fn() -> Look) -> Round {
+        for member in &mut self.members {
+            member.poll(&look());
+        }
+        let now = look().monotonic;
+        let voters: Vec<_> =
+            (0..self.members.len()).filter(|&index| self.members[index].votes(now)).collect();
+        let standings = self.vote(&voters, now);
+        let notices = self.notices(&standings, now);
+        for (member, standing) in self.members.iter_mut().zip(&standings) {
+            member.standing = Some(*standing);
+        }
+        let selected = self.members.iter().find(|one| one.standing == Some(Standing::Selected));
+        self.selected = selected.map(|member| member.source.name().to_owned());
+        Round {
+            selected: selected.and_then(|member| member.report),
+            states: self.members.iter().map(|member| member.state(now)).collect(),
+            notices,
+        }
+    }
+
+    fn vote(&self, voters: &[usize], now: Timestamp<Monotonic>) -> Vec<Standing> {
+        let candidate = |&index: &usize| {
+            let Member { source, report, .. } = &self.members[index];
+            report.map(|report| Candidate { name: source.name(), report })
+        };
+        let candidates: Vec<_> = voters.iter().filter_map(candidate).collect();
+        let result = vote(&candidates, self.selected.as_deref(), now);
+        let mut standings: Vec<_> = self.members.iter().map(Member::absence).collect();
+        for (position, &index) in voters.iter().enumerate() {
+            standings[index] = match result.selected {
+                None => Standing::Undecided,
+                Some(selected) if selected == position => Standing::Selected,
+                Some(_) if result.truechimers.contains(&position) => Standing::Truechimer,
+                Some(_) => Standing::Falseticker,
+            };
+        }
+        standings
+    }
+
+    fn notices(&self, standings: &[Standing], now: Timestamp<Monotonic>) -> Vec<String> {
+        let mut notices = Vec::new();
+        for (member, &standing) in self.members.iter().zip(standings) {
+            let before = member.standing;
+            if before != Some(standing) {
+                notices.extend(member.notice(standing, now));
+            }
+        }
+        let split = |standing: Option<&Standing>| standing == Some(&Standing::Undecided);
+        let was_split = self.members.iter().any(|member| split(member.standing.as_ref()));
+        if standings.iter().any(|standing| split(Some(standing))) && !was_split {
+            notices.push(self.disagreement(standings, now));
+        }
+        let nobody = |mut all: Box<dyn Iterator<Item = Option<Standing>> + '_>| {
+            all.all(|one| !matches!(one, Some(Standing::Selected | Standing::Undecided)))
+        };
+        let is_nobody = nobody(Box::new(standings.iter().copied().map(Some)));
+        let first = self.members.iter().all(|member| member.standing.is_none());
+        let was_nobody = nobody(Box::new(self.members.iter().map(|member| member.standing)));
+        if is_nobody && (first || !was_nobody) {
+            notices.push("no source of time is left; all replies say unsynchronised".into());
+        }
+        notices
+    }
+
+    fn disagreement(&self, standings: &[Standing], now: Timestamp<Monotonic>) -> String {
+        let claim = |(member, standing): (&Member, &Standing)| match member.report {
+            Some(report) if *standing == Standing::Undecided => {
+                Some(format!("{} says {}", member.source.name(), claim(&report, now)))
+            }
+            _ => None,
+        };
+        let claims: Vec<_> = self.members.iter().zip(standings).filter_map(claim).collect();
+        format!(
+            "the sources of time disagree and none has a majority: {}; all replies say \
+             unsynchronised until they agree or a --source more decides",
+            claims.join(", ")
+        )
+    }
+}
+
+/// An offset with its bounds, in words.
+fn claim(report: &Report, now: Timestamp<Monotonic>) -> String {
+    let (offset, distance) = (report.offset_at(now), report.distance_at(now));
+    format!("{:+.9} s (±{:.9} s)", offset.as_seconds(), distance.as_seconds())
+}
+
+impl Member {
+    fn poll(&mut self, look: &Look) {
+        match self.source.poll(look) {
+            Ok(Some(report)) => {
+                self.fault = (report.leap == Leap::Unsynchronised)
+                    .then(|| Fault::Unusable("it says that it is not synchronised".into()));
+                self.report = Some(report);
+            }
+            Ok(None) => {}
+            Err(fault) => {
+                if matches!(fault, Fault::Unusable(_)) {
+                    self.report = None;
+                }
+                self.fault = Some(fault);
+            }
+        }
+    }
+
+    /// Whether it has something to say at `now` that is neither old nor refused.
+    fn votes(&self, now: Timestamp<Monotonic>) -> bool {
+        let fresh =
+            |report: &Report| report.leap != Leap::Unsynchronised && now - report.at <= STALE;
+        self.report.as_ref().is_some_and(fresh)
+    }
+
+    fn absence(&self) -> Standing {
+        match self.fault {
+            Some(Fault::Unusable(_)) => Standing::Unusable,
+            _ => Standing::Silent,
+        }
+    }
+
+    fn reason(&self) -> String {
+        self.fault.as_ref().map_or("nothing came from it".into(), ToString::to_string)
+    }
+
+    fn notice(&self, standing: Standing, now: Timestamp<Monotonic>) -> Option<String> {
+        let name = self.source.name();
+        let claim = || self.report.map(|report| claim(&report, now)).unwrap_or_default();
+        match standing {
+            Standing::Selected => Some(format!("following the source {name}: {}", claim())),
+            Standing::Falseticker => Some(format!(
+                "the source {name} is voted out: it says {}, which contradicts the majority",
+                claim()
+            )),
+            Standing::Silent => Some(format!("the source {name} is silent: {}", self.reason())),
+            Standing::Unusable => {
+                Some(format!("the source {name} cannot be used: {}", self.reason()))
+            }
+            Standing::Truechimer | Standing::Undecided => None,
+        }
+    }
+
+    fn state(&self, now: Timestamp<Monotonic>) -> SourceState {
+        let state = self.standing.unwrap_or(Standing::Silent);
+        let report = self.report.as_ref();
+        let idle = matches!(state, Standing::Silent | Standing::Unusable);
+        SourceState {
+            name: self.source.name().to_owned(),
+            state,
+            offset_ns: report.map(|report| report.offset_at(now).as_ns()),
+            uncertainty_ns: report.map(|report| report.distance_at(now).as_ns()),
+            stratum: report.map(|report| report.stratum),
+            age_ms: report.map(|report| (now - report.at).as_ns() / 1_000_000),
+            reason: idle.then(|| self.reason()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::report::tests::report;
+
+    type Script = Arc<Mutex<Result<Option<Report>, Fault>>>;
+
+    struct Scripted(&'static str, Script);
+
+    impl Source for Scripted {
+        fn name(&self) -> &str {
+            self.0
+        }
+
+        fn poll(&mut self, look: &Look) -> Result<Option<Report>, Fault> {
+            let said = self.1.lock().unwrap().clone();
+            said.map(|report| report.map(|report| Report { at: look.monotonic, ..report }))
+        }
+    }
+
+    struct Bench {
+        panel: Panel,
+        scripts: Vec<Script>,
+        now: Rc<Cell<i64>>,
+    }
+
+    impl Bench {
+        fn new(offsets: &[i64]) -> Self {
+            let script = |&offset: &i64| Arc::new(Mutex::new(Ok(Some(report(offset, 1_000)))));
+            let scripts: Vec<Script> = offsets.iter().map(script).collect();
+            let source = |(name, script): (&'static str, &Script)| -> Box<dyn Source> {
+                Box::new(Scripted(name, Arc::clone(script)))
+            };
+            let sources = ["a", "b", "c"].into_iter().zip(&scripts).map(source).collect();
+            Self { panel: Panel::new(sources), scripts, now: Rc::default() }
+        }
+
+        fn say(&self, index: usize, said: Result<Option<Report>, Fault>) {
+            *self.scripts[index].lock().unwrap() = said;
+        }
+
+        /// The next second.
+        fn round(&mut self) -> Round {
+            self.now.set(self.now.get() + NS_PER_S);
+            let monotonic = Timestamp::from_ns(self.now.get());
+            let realtime_minus_monotonic = Span::ZERO;
+            self.panel.poll(|| Look { monotonic, realtime_minus_monotonic, kernel: None })
+        }
+    }
+
+    fn standings(round: &Round) -> Vec<Standing> {
+        round.states.iter().map(|state| state.state).collect()
+    }
+
+    #[test]
+    fn a_liar_is_named_once() {
+        let mut bench = Bench::new(&[0, 100, 5_000_000]);
+        let round = bench.round();
+        let expected = [Standing::Selected, Standing::Truechimer, Standing::Falseticker];
+        assert_eq!(standings(&round), expected);
+        assert_eq!(round.notices.len(), 2, "{:?}", round.notices);
+        assert!(round.notices[1].contains("source c is voted out"), "{:?}", round.notices);
+        assert_eq!(bench.round().notices, [""; 0]);
+    }
+
+    #[test]
+    fn two_that_disagree_are_both_named_once_and_nothing_is_selected() {
+        let mut bench = Bench::new(&[0, 5_000_000]);
+        let round = bench.round();
+        assert_eq!(round.selected, None);
+        assert_eq!(round.notices.len(), 1, "{:?}", round.notices);
+        assert!(round.notices[0].contains("a says +0.0") && round.notices[0].contains("b says"));
+        assert_eq!(bench.round().notices, [""; 0]);
+        bench.say(1, Ok(Some(report(0, 1_000))));
+        assert!(bench.round().selected.is_some());
+        bench.say(1, Ok(Some(report(5_000_000, 1_000))));
+        assert_eq!(bench.round().notices.len(), 1, "said again when it comes again");
+    }
+
+    #[test]
+    fn a_silent_source_drops_out_when_it_is_stale_and_an_unsynchronised_one_at_once() {
+        let mut bench = Bench::new(&[0, 100]);
+        bench.round();
+        bench.say(0, Err(Fault::Silent("no answer".into())));
+        for _ in 0..8 {
+            assert_ne!(standings(&bench.round())[0], Standing::Silent);
+        }
+        let round = bench.round();
+        assert_eq!(standings(&round), [Standing::Silent, Standing::Selected]);
+        assert_eq!(round.states[0].reason.as_deref(), Some("no answer"));
+        bench.say(1, Ok(Some(Report { leap: Leap::Unsynchronised, ..report(0, 1) })));
+        let round = bench.round();
+        assert_eq!((round.selected, standings(&round)[1]), (None, Standing::Unusable));
+        assert!(round.notices.last().is_some_and(|text| text.starts_with("no source")));
+        assert_eq!(bench.round().notices, [""; 0]);
+    }
+}

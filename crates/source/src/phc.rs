@@ -1,0 +1,176 @@
+//! A PTP hardware clock as a source, on TAI as `ptp4l` keeps it or on UTC. Where the device is not
+//! there, opening says so.
+
+use std::io;
+use std::path::Path;
+
+use horolog_sys::phc::{PhcDevice, PhcReading};
+use horolog_time::{NS_PER_S, Span, Timestamp};
+
+use crate::reference::{Claim, ReferenceClock};
+use crate::shm::answer;
+use crate::{Fault, Look, Report, Source};
+
+/// The timescale that a hardware clock runs on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum PhcScale {
+    /// TAI, so many seconds before UTC; the kernel's number when none is given.
+    Tai(Option<i32>),
+    /// UTC.
+    Utc,
+}
+
+/// A hardware clock that can be read between two readings of the system clock.
+pub(crate) trait Phc: Send {
+    fn read(&mut self) -> io::Result<PhcReading>;
+}
+
+impl Phc for PhcDevice {
+    fn read(&mut self) -> io::Result<PhcReading> {
+        Self::read(self)
+    }
+}
+
+/// The source.
+pub(crate) struct PhcSource<P> {
+    name: String,
+    phc: P,
+    scale: PhcScale,
+    clock: ReferenceClock,
+}
+
+impl PhcSource<PhcDevice> {
+    pub(crate) fn open(
+        name: String,
+        path: &Path,
+        scale: PhcScale,
+        claim: Claim,
+    ) -> Result<Self, Fault> {
+        let failed = |error: io::Error| {
+            let hint = match error.kind() {
+                io::ErrorKind::NotFound => "there is no such clock (ethtool -T shows which are)",
+                io::ErrorKind::PermissionDenied => "it may not be read by this user",
+                _ => "it is no PTP clock",
+            };
+            Fault::Unusable(format!("{}: {hint}: {error}", path.display()))
+        };
+        let phc = PhcDevice::open(path).map_err(failed)?;
+        Ok(Self::new(name, phc, scale, claim))
+    }
+}
+
+impl<P: Phc> PhcSource<P> {
+    fn new(name: String, phc: P, scale: PhcScale, claim: Claim) -> Self {
+        Self { name, phc, scale, clock: ReferenceClock::new(claim) }
+    }
+
+    /// How far the clock's timescale is ahead of UTC.
+    fn ahead_of_utc(&self, look: &Look) -> Option<Span> {
+        let seconds = match self.scale {
+            PhcScale::Utc => 0,
+            PhcScale::Tai(Some(seconds)) => seconds,
+            PhcScale::Tai(None) => {
+                look.kernel.map(|kernel| kernel.tai_offset_s).filter(|seconds| *seconds != 0)?
+            }
+        };
+        Some(Span::from_ns(i64::from(seconds) * NS_PER_S))
+    }
+}
+
+impl<P: Phc> Source for PhcSource<P> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn poll(&mut self, look: &Look) -> Result<Option<Report>, Fault> {
+        let Some(ahead) = self.ahead_of_utc(look) else {
+            return Err(Fault::Unusable(
+                "the kernel does not know TAI minus UTC; give it with tai-offset=37, or say \
+                 scale=utc"
+                    .into(),
+            ));
+        };
+        let reading = self
+            .phc
+            .read()
+            .map_err(|error| Fault::Silent(format!("the clock cannot be read: {error}")))?;
+        let half = (reading.after - reading.before).as_ns() / 2;
+        let middle = reading.before + Span::from_ns(half);
+        let truth = Timestamp::from_ns(reading.phc_ns) - ahead;
+        self.clock.take(look, middle, truth, Span::from_ns(half + 1));
+        answer(&mut self.clock, look)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::reference::tests::{CLAIM, look};
+
+    /// A clock that is ahead of the simulated system clock by as much as it is told.
+    #[derive(Clone)]
+    struct Simulated {
+        ahead_ns: Arc<AtomicI64>,
+        now: Arc<Mutex<Look>>,
+    }
+
+    impl Phc for Simulated {
+        fn read(&mut self) -> io::Result<PhcReading> {
+            let now = self.now.lock().unwrap().realtime();
+            let ahead_ns = self.ahead_ns.load(Ordering::Relaxed);
+            if ahead_ns == i64::MAX {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            Ok(PhcReading {
+                before: now - Span::from_ns(300),
+                phc_ns: now.as_ns() + ahead_ns,
+                after: now + Span::from_ns(300),
+            })
+        }
+    }
+
+    fn source(scale: PhcScale) -> (PhcSource<Simulated>, Simulated) {
+        let phc = Simulated { ahead_ns: Arc::default(), now: Arc::new(Mutex::new(look(0))) };
+        (PhcSource::new("phc:/dev/ptp0".into(), phc.clone(), scale, CLAIM), phc)
+    }
+
+    #[test]
+    fn a_free_running_system_clock_is_measured_against_tai() {
+        let (mut source, phc) = source(PhcScale::Tai(Some(37)));
+        let mut last = None;
+        for second in 1..=40 {
+            // The system clock loses 20 us each second.
+            let drift_ns = second * 20_000;
+            phc.ahead_ns.store(37 * NS_PER_S + drift_ns, Ordering::Relaxed);
+            let now = look(second * 1_000);
+            *phc.now.lock().unwrap() = now;
+            last = source.poll(&now).unwrap();
+        }
+        let report = last.unwrap();
+        assert_eq!((report.offset, report.frequency_ppb), (Span::from_ns(800_500), 20_000));
+        assert!(report.uncertainty < Span::from_ns(400), "{report:?}");
+        phc.ahead_ns.store(i64::MAX, Ordering::Relaxed);
+        assert!(matches!(source.poll(&look(41_000)), Err(Fault::Silent(_))));
+    }
+
+    #[test]
+    fn tai_takes_an_offset_and_utc_none() {
+        assert!(matches!(source(PhcScale::Tai(None)).0.poll(&look(0)), Err(Fault::Unusable(_))));
+        assert!(source(PhcScale::Utc).0.poll(&look(0)).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_device_that_is_not_there_is_named() {
+        let path = Path::new("/dev/there-is-none");
+        let Err(fault) = PhcSource::open("phc".into(), path, PhcScale::Utc, CLAIM) else {
+            panic!("opened");
+        };
+        assert!(
+            fault.to_string().contains("/dev/there-is-none: there is no such clock"),
+            "{fault}"
+        );
+    }
+}

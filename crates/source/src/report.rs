@@ -1,0 +1,139 @@
+//! What every source of time says, and the trait by which it is asked. A source measures and
+//! repeats; it does not choose between itself and others.
+
+use horolog_sys::adjtimex::KernelClock;
+use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
+use horolog_wire::ntp::Leap;
+
+/// How fast the error of a report grows that is not renewed, in parts per billion: the frequency
+/// tolerance of RFC 5905, figure 5 (PHI).
+pub const DRIFT_PPB: i64 = 15_000;
+
+/// The system's clocks when a source is asked.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Look {
+    /// When that is.
+    pub monotonic: Timestamp<Monotonic>,
+    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`.
+    pub realtime_minus_monotonic: Span,
+    /// What the kernel says of its clock; `None` when it does not answer.
+    pub kernel: Option<KernelClock>,
+}
+
+impl Look {
+    /// `CLOCK_REALTIME` at this look.
+    #[must_use]
+    pub const fn realtime(&self) -> Timestamp<Utc> {
+        let ns = self.monotonic.as_ns().saturating_add(self.realtime_minus_monotonic.as_ns());
+        Timestamp::from_ns(ns)
+    }
+}
+
+/// What a source says of the time, and what a server that follows it claims.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// When it held.
+    pub at: Timestamp<Monotonic>,
+    /// True time minus `CLOCK_REALTIME` at that instant.
+    pub offset: Span,
+    /// How fast the offset grows, in parts per billion.
+    pub frequency_ppb: i64,
+    /// How far the offset may be wrong by measuring, either way, beside the root distance.
+    pub uncertainty: Span,
+    /// Leap indicator to claim; a report that is not synchronised takes no part in a vote.
+    pub leap: Leap,
+    /// Stratum to claim.
+    pub stratum: u8,
+    /// Reference identifier to claim.
+    pub reference_id: [u8; 4],
+    /// When the source itself was last corrected.
+    pub reference: Timestamp<Utc>,
+    /// Round-trip delay to the reference clock.
+    pub root_delay: Span,
+    /// Dispersion to the reference clock at the instant of the report.
+    pub root_dispersion: Span,
+}
+
+impl Report {
+    /// True time minus `CLOCK_REALTIME`, carried on to `now`.
+    #[must_use]
+    pub fn offset_at(&self, now: Timestamp<Monotonic>) -> Span {
+        self.offset + parts_per_billion(now - self.at, self.frequency_ppb)
+    }
+
+    /// Dispersion to claim at `now`: that of the report, what measuring it added, and what it grew
+    /// by since.
+    #[must_use]
+    pub fn dispersion_at(&self, now: Timestamp<Monotonic>) -> Span {
+        self.root_dispersion + self.uncertainty + parts_per_billion(now - self.at, DRIFT_PPB)
+    }
+
+    /// Half the width of the interval that true time lies in at `now` if the source is right
+    /// (RFC 5905, section 11.2.1).
+    #[must_use]
+    pub fn distance_at(&self, now: Timestamp<Monotonic>) -> Span {
+        Span::from_ns(self.root_delay.as_ns() / 2) + self.dispersion_at(now)
+    }
+}
+
+/// The share `ppb` of a span, in billionths.
+pub(crate) fn parts_per_billion(span: Span, ppb: i64) -> Span {
+    let share = i128::from(span.as_ns()) * i128::from(ppb) / i128::from(NS_PER_S);
+    Span::from_ns(share.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64)
+}
+
+/// Why a source does not say the time; the text is for the user.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Fault {
+    /// Nothing comes.
+    #[error("{0}")]
+    Silent(String),
+    /// What comes cannot be used.
+    #[error("{0}")]
+    Unusable(String),
+}
+
+/// Something that says what time it is.
+pub trait Source: Send {
+    /// Its name in messages: how it was asked for on the command line.
+    fn name(&self) -> &str;
+
+    /// What it says now. Called about once a second; may block for up to a second. `None` when
+    /// there is nothing new, so that the last report still holds until it is too old.
+    fn poll(&mut self, look: &Look) -> Result<Option<Report>, Fault>;
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A synchronised report of stratum 1, made at instant zero.
+    pub(crate) fn report(offset_ns: i64, uncertainty_ns: i64) -> Report {
+        Report {
+            at: Timestamp::from_ns(0),
+            offset: Span::from_ns(offset_ns),
+            frequency_ppb: 0,
+            uncertainty: Span::from_ns(uncertainty_ns),
+            leap: Leap::None,
+            stratum: 1,
+            reference_id: *b"GPS\0",
+            reference: Timestamp::from_ns(0),
+            root_delay: Span::ZERO,
+            root_dispersion: Span::ZERO,
+        }
+    }
+
+    #[test]
+    fn a_report_is_carried_on_and_grows_doubtful() {
+        let report = Report {
+            frequency_ppb: -2_000,
+            root_delay: Span::from_ns(200),
+            root_dispersion: Span::from_ns(30),
+            ..report(1_000_000, 7)
+        };
+        let later = Timestamp::from_ns(10 * NS_PER_S);
+        assert_eq!(report.offset_at(later), Span::from_ns(1_000_000 - 20_000));
+        assert_eq!(report.distance_at(later), Span::from_ns(100 + 30 + 7 + 150_000));
+        assert_eq!(report.dispersion_at(report.at), Span::from_ns(37));
+    }
+}

@@ -1,0 +1,184 @@
+//! Shared memory that others write samples to, as ntpd's driver of that name (28) laid it out and
+//! gpsd and many more fill it: one sample at a time, a flag that says that it is there, and in mode
+//! 1 a count that changes while it is written.
+
+use std::sync::atomic::{Ordering, fence};
+
+use horolog_sys::shared_memory::SharedMemory;
+use horolog_time::{Timestamp, Utc};
+use horolog_wire::ntp::Leap;
+
+use crate::reference::{Claim, ReferenceClock, precision_span};
+use crate::{Fault, Look, Report, Source};
+
+/// The segment in 32-bit words: `struct shmTime` where `time_t` has 64 bits.
+const WORDS: usize = 24;
+/// Key of unit 0: "NTP0".
+const KEY: i32 = 0x4e54_5030;
+/// The first units belong to root alone.
+const PRIVATE_UNITS: u8 = 2;
+const MODE: usize = 0;
+const COUNT: usize = 1;
+const CLOCK_SECONDS: usize = 2;
+const CLOCK_MICROSECONDS: usize = 4;
+const RECEIVE_SECONDS: usize = 6;
+const RECEIVE_MICROSECONDS: usize = 8;
+const LEAP: usize = 9;
+const PRECISION: usize = 10;
+const VALID: usize = 12;
+const CLOCK_NANOSECONDS: usize = 13;
+const RECEIVE_NANOSECONDS: usize = 14;
+
+/// A sample as it stands in the segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ShmSample {
+    /// The count in mode 1; it may not change while the sample is read.
+    pub count: u32,
+    /// The true time.
+    pub truth: Timestamp<Utc>,
+    /// What the system clock showed then.
+    pub system: Timestamp<Utc>,
+    /// Leap indicator.
+    pub leap: Leap,
+    /// log2 of the seconds that it may be wrong by.
+    pub precision: i32,
+}
+
+/// Reads a copy of the segment's words; `None` when there is no sample in it, or none that can be.
+#[must_use]
+pub fn parse_segment(words: &[u32; 24]) -> Option<ShmSample> {
+    let long = |at: usize| (u64::from(words[at]) | u64::from(words[at + 1]) << 32).cast_signed();
+    let time = |seconds: usize, micros: usize, nanos: usize| {
+        let (micros, nanos) = (words[micros], words[nanos]);
+        // Who writes no nanoseconds leaves there what is not of this microsecond.
+        let fine = if nanos / 1_000 == micros { nanos } else { micros.checked_mul(1_000)? };
+        (fine < 1_000_000_000).then(|| Timestamp::from_timespec(long(seconds), fine.into()))
+    };
+    if words[VALID] == 0 || words[MODE] > 1 {
+        return None;
+    }
+    Some(ShmSample {
+        count: words[COUNT],
+        truth: time(CLOCK_SECONDS, CLOCK_MICROSECONDS, CLOCK_NANOSECONDS)?,
+        system: time(RECEIVE_SECONDS, RECEIVE_MICROSECONDS, RECEIVE_NANOSECONDS)?,
+        leap: Leap::from_bits(words[LEAP] as u8),
+        precision: words[PRECISION].cast_signed(),
+    })
+}
+
+/// The source.
+pub(crate) struct Shm {
+    name: String,
+    memory: SharedMemory<WORDS>,
+    clock: ReferenceClock,
+}
+
+impl Shm {
+    pub(crate) fn open(name: String, unit: u8, claim: Claim) -> Result<Self, Fault> {
+        let permissions = if unit < PRIVATE_UNITS { 0o600 } else { 0o666 };
+        let memory = SharedMemory::attach(KEY + i32::from(unit), permissions)
+            .map_err(|error| Fault::Unusable(format!("its segment cannot be attached: {error}")))?;
+        Ok(Self { name, memory, clock: ReferenceClock::new(claim) })
+    }
+
+    /// Copies the segment and takes the sample away, unless it was written meanwhile.
+    fn read(&self) -> Option<ShmSample> {
+        let mut words = [0; WORDS];
+        for (index, word) in words.iter_mut().enumerate() {
+            *word = self.memory.load(index);
+        }
+        fence(Ordering::Acquire);
+        let sample = parse_segment(&words)?;
+        if words[MODE] == 1 && self.memory.load(COUNT) != sample.count {
+            return None;
+        }
+        self.memory.store(VALID, 0);
+        Some(sample)
+    }
+}
+
+impl Source for Shm {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn poll(&mut self, look: &Look) -> Result<Option<Report>, Fault> {
+        let Some(sample) = self.read() else {
+            return Err(Fault::Silent("no new sample is in its segment".into()));
+        };
+        if sample.leap == Leap::Unsynchronised {
+            return Err(Fault::Unusable("it says that it is not synchronised".into()));
+        }
+        self.clock.set_leap(sample.leap);
+        let uncertainty = precision_span(sample.precision);
+        self.clock.take(look, sample.system, sample.truth, uncertainty);
+        answer(&mut self.clock, look)
+    }
+}
+
+/// What a clock says after it was given samples: a report, or why they were refused.
+pub(crate) fn answer(clock: &mut ReferenceClock, look: &Look) -> Result<Option<Report>, Fault> {
+    match (clock.report(look), clock.refused()) {
+        (None, Some(why)) => Err(Fault::Silent(why.into())),
+        (report, _) => Ok(report),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::tests::{CLAIM, look};
+    use horolog_time::Span;
+
+    fn words(truth: Timestamp<Utc>, system: Timestamp<Utc>) -> [u32; WORDS] {
+        let mut words = [0; WORDS];
+        let mut put = |at: usize, micros: usize, nanos: usize, time: Timestamp<Utc>| {
+            let (seconds, nanoseconds) = time.to_timespec();
+            (words[at], words[at + 1]) = (seconds as u32, (seconds >> 32) as u32);
+            (words[micros], words[nanos]) = (nanoseconds / 1_000, nanoseconds);
+        };
+        put(CLOCK_SECONDS, CLOCK_MICROSECONDS, CLOCK_NANOSECONDS, truth);
+        put(RECEIVE_SECONDS, RECEIVE_MICROSECONDS, RECEIVE_NANOSECONDS, system);
+        words[PRECISION] = (-20i32).cast_unsigned();
+        (words[MODE], words[COUNT], words[VALID]) = (1, 8, 1);
+        words
+    }
+
+    #[test]
+    fn a_segment_by_hand() {
+        let (truth, system) =
+            (Timestamp::from_ns(1_700_000_000_123_456_789), Timestamp::from_ns(-1));
+        let sample = parse_segment(&words(truth, system)).unwrap();
+        assert_eq!((sample.truth, sample.system), (truth, system));
+        assert_eq!((sample.count, sample.precision, sample.leap), (8, -20, Leap::None));
+        let coarse = |change: fn(&mut [u32; WORDS])| {
+            let mut words = words(truth, system);
+            change(&mut words);
+            parse_segment(&words)
+        };
+        let truth_us = Timestamp::from_ns(1_700_000_000_123_456_000);
+        assert_eq!(coarse(|words| words[CLOCK_NANOSECONDS] = 0).unwrap().truth, truth_us);
+        assert_eq!(coarse(|words| words[VALID] = 0), None);
+        assert_eq!(coarse(|words| words[MODE] = 2), None);
+        assert_eq!(coarse(|words| words[CLOCK_MICROSECONDS] = 1_000_000), None);
+        assert_eq!(coarse(|words| words[CLOCK_MICROSECONDS] = u32::MAX), None);
+    }
+
+    #[test]
+    fn a_sample_is_taken_once() {
+        let unit = 100 + (std::process::id() % 100) as u8;
+        let mut shm = Shm::open("shm:0".into(), unit, CLAIM).unwrap();
+        let feeder = SharedMemory::<WORDS>::attach(KEY + i32::from(unit), 0o666).unwrap();
+        feeder.remove().unwrap();
+        assert!(matches!(shm.poll(&look(900)), Err(Fault::Silent(_))));
+        let now = look(1_000);
+        let feed = words(now.realtime() + Span::from_ms(20), now.realtime());
+        feed.iter().enumerate().for_each(|(index, word)| feeder.store(index, *word));
+        let report = shm.poll(&now).unwrap().unwrap();
+        assert_eq!(report.offset, Span::from_ns(20_000_500));
+        assert!(matches!(shm.poll(&look(2_000)), Err(Fault::Silent(_))));
+        feeder.store(LEAP, 3);
+        feeder.store(VALID, 1);
+        assert!(matches!(shm.poll(&look(3_000)), Err(Fault::Unusable(_))));
+    }
+}

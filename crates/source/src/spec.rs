@@ -1,0 +1,320 @@
+//! How a source is asked for: `KIND[:ARGUMENT][,KEY=VALUE...]`, as a flag and a configuration file
+//! write it. Pure: whether the thing is there is found out when it is opened.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use horolog_time::Span;
+
+use crate::gpsd::Gpsd;
+use crate::phc::{PhcScale, PhcSource};
+use crate::reference::Claim;
+use crate::shm::Shm;
+use crate::sock::Sock;
+use crate::system::System;
+use crate::{Fault, Source};
+
+/// A source that was asked for, read but not opened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SourceSpec {
+    /// The text that it was read from: its name in messages.
+    pub text: String,
+    /// What it is.
+    pub(crate) kind: Kind,
+}
+
+/// The kinds of sources.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    System(Ask),
+    Phc(PathBuf, PhcScale, Claim),
+    Shm(u8, Claim),
+    Sock(PathBuf, Claim),
+    Gpsd(String, Claim),
+}
+
+/// Whom the source `system` asks about the system clock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ask {
+    /// chronyd where it answers, else ntpd where it answers, else the kernel.
+    Auto,
+    /// chronyd, there and nowhere else.
+    Chronyd(ChronydAddress),
+    /// ntpd, there and nowhere else.
+    Ntpd(SocketAddr),
+    /// The kernel alone.
+    Kernel,
+}
+
+/// Where chronyd takes commands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ChronydAddress {
+    /// A UDP port.
+    Udp(SocketAddr),
+    /// A Unix datagram socket.
+    Unix(PathBuf),
+}
+
+/// What is wrong with the text of a source; one line for the user.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct SpecError(String);
+
+impl SourceSpec {
+    /// Opens it for a server that listens at `own`.
+    pub fn open(&self, own: &[SocketAddr]) -> Result<Box<dyn Source>, Fault> {
+        let name = self.text.clone();
+        match &self.kind {
+            Kind::System(ask) => Ok(Box::new(System::new(name, ask, own))),
+            Kind::Phc(path, scale, claim) => {
+                Ok(Box::new(PhcSource::open(name, path, *scale, *claim)?))
+            }
+            Kind::Shm(unit, claim) => Ok(Box::new(Shm::open(name, *unit, *claim)?)),
+            Kind::Sock(path, claim) => Ok(Box::new(Sock::open(name, path, *claim)?)),
+            Kind::Gpsd(address, claim) => Ok(Box::new(Gpsd::new(name, address.clone(), *claim))),
+        }
+    }
+}
+
+fn wrong<T>(message: impl Into<String>) -> Result<T, SpecError> {
+    Err(SpecError(message.into()))
+}
+
+impl FromStr for SourceSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let mut parts = text.split(',');
+        let head = parts.next().unwrap_or_default();
+        let (kind, argument) = match head.split_once(':') {
+            Some((kind, argument)) => (kind, Some(argument)),
+            None => (head, None),
+        };
+        let mut options = Options::read(parts)?;
+        let kind = match kind {
+            "system" => Kind::System(ask(argument, &mut options)?),
+            "phc" => phc(argument, &mut options)?,
+            "shm" => shm(argument, &mut options)?,
+            "sock" => sock(argument, &mut options)?,
+            "gpsd" => {
+                let address = argument.unwrap_or(GPSD).to_owned();
+                if address.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+                    return wrong("write gpsd or gpsd:HOST:PORT, as in gpsd:127.0.0.1:2947");
+                }
+                Kind::Gpsd(address, claim(*b"GPS\0", &mut options)?)
+            }
+            _ => return wrong(format!("there is no source '{kind}'; choose one of {KINDS}")),
+        };
+        options.finish(head)?;
+        Ok(Self { text: text.to_owned(), kind })
+    }
+}
+
+/// Where gpsd is by default.
+const GPSD: &str = "127.0.0.1:2947";
+const KINDS: &str = "system, phc, shm, sock and gpsd";
+
+fn ask(argument: Option<&str>, options: &mut Options<'_>) -> Result<Ask, SpecError> {
+    let (chronyd, ntpd) = (options.take("chronyd"), options.take("ntpd"));
+    match (argument, chronyd, ntpd) {
+        (None, None, None) => Ok(Ask::Auto),
+        (Some("kernel"), None, None) => Ok(Ask::Kernel),
+        (None, Some(at), None) => chronyd_address(at).map(Ask::Chronyd),
+        (None, None, Some(at)) => address("ntpd", at).map(Ask::Ntpd),
+        _ => wrong(
+            "write system, system:kernel, system,chronyd=PATH, system,chronyd=ADDR:PORT or \
+             system,ntpd=ADDR:PORT",
+        ),
+    }
+}
+
+fn phc(argument: Option<&str>, options: &mut Options<'_>) -> Result<Kind, SpecError> {
+    let path = absolute(argument, "write phc:/dev/ptpN, as in phc:/dev/ptp0")?;
+    let tai_offset = match options.take("tai-offset").map(str::parse) {
+        None => None,
+        Some(Ok(seconds)) => Some(seconds),
+        Some(Err(_)) => return wrong("tai-offset takes whole seconds, as in tai-offset=37"),
+    };
+    let scale = match (options.take("scale"), tai_offset) {
+        (None | Some("tai"), offset) => PhcScale::Tai(offset),
+        (Some("utc"), None) => PhcScale::Utc,
+        _ => return wrong("scale takes tai, with tai-offset=SECONDS where need be, or utc"),
+    };
+    Ok(Kind::Phc(path, scale, claim(*b"PHC\0", options)?))
+}
+
+fn shm(argument: Option<&str>, options: &mut Options<'_>) -> Result<Kind, SpecError> {
+    match argument.unwrap_or("0").parse() {
+        Ok(unit) => Ok(Kind::Shm(unit, claim(*b"SHM\0", options)?)),
+        Err(_) => wrong("write shm:UNIT with a unit from 0 to 255, as in shm:0"),
+    }
+}
+
+fn sock(argument: Option<&str>, options: &mut Options<'_>) -> Result<Kind, SpecError> {
+    let path = absolute(argument, "write sock:PATH, as in sock:/run/chrony.ttyS0.sock")?;
+    Ok(Kind::Sock(path, claim(*b"SOCK", options)?))
+}
+
+fn absolute(argument: Option<&str>, hint: &str) -> Result<PathBuf, SpecError> {
+    match argument.filter(|path| path.starts_with('/')) {
+        Some(path) => Ok(path.into()),
+        None => wrong(hint),
+    }
+}
+
+/// The options that every reference clock has.
+fn claim(identifier: [u8; 4], options: &mut Options<'_>) -> Result<Claim, SpecError> {
+    let stratum = match options.take("stratum").map(str::parse) {
+        None => 1,
+        Some(Ok(stratum @ 1..=15)) => stratum,
+        Some(_) => return wrong("stratum takes 1 to 15"),
+    };
+    let reference_id = match options.take("refid").map(str::as_bytes) {
+        None => identifier,
+        Some(text) => {
+            let mut id = [0; 4];
+            match id.get_mut(..text.len()) {
+                Some(room) if !text.is_empty() && text.iter().all(u8::is_ascii_graphic) => {
+                    room.copy_from_slice(text);
+                }
+                _ => return wrong("refid takes one to four printable ASCII characters"),
+            }
+            id
+        }
+    };
+    let offset = options.take("offset").map_or(Ok(Span::ZERO), span)?;
+    let uncertainty = options.take("uncertainty").map_or(Ok(Span::ZERO), span)?;
+    if uncertainty < Span::ZERO {
+        return wrong("uncertainty cannot be negative");
+    }
+    Ok(Claim { stratum, reference_id, offset, uncertainty })
+}
+
+/// A signed time in seconds, or with one of the units ns, us, ms and s.
+fn span(text: &str) -> Result<Span, SpecError> {
+    /// More than any cable, antenna or receiver is late by.
+    const MAX_S: f64 = 1e6;
+    let units = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("", 1.0)];
+    let parse = |(unit, factor): (&str, f64)| {
+        let number = text.strip_suffix(unit)?.parse::<f64>().ok()?;
+        let seconds = number * factor;
+        (seconds.abs() <= MAX_S).then(|| Span::from_ns((seconds * 1e9).round() as i64))
+    };
+    let found = units.into_iter().find_map(parse);
+    found.ok_or_else(|| SpecError(format!("'{text}' is no time; write it as in 0.5 or -120ms")))
+}
+
+fn chronyd_address(text: &str) -> Result<ChronydAddress, SpecError> {
+    if text.starts_with('/') {
+        return Ok(ChronydAddress::Unix(text.into()));
+    }
+    address("chronyd", text).map(ChronydAddress::Udp)
+}
+
+fn address(key: &str, text: &str) -> Result<SocketAddr, SpecError> {
+    text.parse().or_else(|_| {
+        wrong(format!("'{text}' is no address; write {key}=ADDR:PORT, as in {key}=127.0.0.1:323"))
+    })
+}
+
+/// The `KEY=VALUE` pairs of a source, taken one by one.
+struct Options<'a>(Vec<(&'a str, &'a str)>);
+
+impl<'a> Options<'a> {
+    fn read(parts: impl Iterator<Item = &'a str>) -> Result<Self, SpecError> {
+        let mut pairs: Vec<(&str, &str)> = Vec::new();
+        for part in parts {
+            let Some((key, value)) = part.split_once('=') else {
+                return wrong(format!("'{part}' is no option; write KEY=VALUE"));
+            };
+            if pairs.iter().any(|(known, _)| *known == key) {
+                return wrong(format!("{key} is given twice"));
+            }
+            pairs.push((key, value));
+        }
+        Ok(Self(pairs))
+    }
+
+    fn take(&mut self, key: &str) -> Option<&'a str> {
+        let position = self.0.iter().position(|(known, _)| *known == key)?;
+        Some(self.0.remove(position).1)
+    }
+
+    fn finish(self, head: &str) -> Result<(), SpecError> {
+        match self.0.first() {
+            None => Ok(()),
+            Some((key, _)) => wrong(format!("the source {head} has no option {key}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(text: &str) -> Kind {
+        text.parse::<SourceSpec>().unwrap().kind
+    }
+
+    #[test]
+    fn the_system_is_asked_in_several_ways() {
+        assert_eq!(kind("system"), Kind::System(Ask::Auto));
+        assert_eq!(kind("system:kernel"), Kind::System(Ask::Kernel));
+        let unix = ChronydAddress::Unix("/run/c.sock".into());
+        assert_eq!(kind("system,chronyd=/run/c.sock"), Kind::System(Ask::Chronyd(unix)));
+        let udp = ChronydAddress::Udp("[::1]:323".parse().unwrap());
+        assert_eq!(kind("system,chronyd=[::1]:323"), Kind::System(Ask::Chronyd(udp)));
+        let ntpd = Ask::Ntpd("10.0.0.1:123".parse().unwrap());
+        assert_eq!(kind("system,ntpd=10.0.0.1:123"), Kind::System(ntpd));
+    }
+
+    #[test]
+    fn reference_clocks_have_options() {
+        let claim = |stratum, id: &[u8; 4], offset| Claim {
+            stratum,
+            reference_id: *id,
+            offset: Span::from_ns(offset),
+            uncertainty: Span::ZERO,
+        };
+        assert_eq!(kind("shm:2"), Kind::Shm(2, claim(1, b"SHM\0", 0)));
+        let gpsd = Kind::Gpsd(GPSD.into(), claim(3, b"GNSS", -120_000_000));
+        assert_eq!(kind("gpsd,stratum=3,refid=GNSS,offset=-120ms"), gpsd);
+        assert_eq!(kind("sock:/a"), Kind::Sock("/a".into(), claim(1, b"SOCK", 0)));
+        let scaled = |text| match kind(text) {
+            Kind::Phc(_, scale, _) => scale,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(scaled("phc:/dev/ptp0"), PhcScale::Tai(None));
+        assert_eq!(scaled("phc:/dev/ptp0,tai-offset=37"), PhcScale::Tai(Some(37)));
+        assert_eq!(scaled("phc:/dev/ptp0,scale=utc"), PhcScale::Utc);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_one_line() {
+        for bad in [
+            "",
+            "sytem",
+            "system:chrony",
+            "system,chronyd",
+            "system,chronyd=there",
+            "system,chronyd=/a,ntpd=10.0.0.1:123",
+            "system,stratum=1",
+            "phc",
+            "phc:ptp0",
+            "phc:/dev/ptp0,scale=utc,tai-offset=37",
+            "shm:256",
+            "sock:here",
+            "gpsd:here",
+            "shm:0,stratum=16",
+            "shm:0,refid=GNSS1",
+            "shm:0,offset=1h",
+            "shm:0,uncertainty=-1",
+            "shm:0,offset=nan",
+            "system,chronyd=/a,chronyd=/b",
+        ] {
+            let message = bad.parse::<SourceSpec>().unwrap_err().to_string();
+            assert!(!message.is_empty() && !message.contains('\n'), "{bad}: {message}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! ntpd, asked by mode 6 for its system variables (RFC 9327).
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+
+use horolog_time::Span;
+use horolog_wire::control::{DATA_MAX, HEADER_LEN, Header, SYSTEM_VARIABLES, SystemVariables};
+use horolog_wire::ntp::{Leap, STRATUM_UNSYNCHRONISED};
+
+use super::{Daemon, PATIENCE, any_like, silent};
+use crate::{Fault, Look, Report};
+
+/// More than the variables asked for ever take, in bytes.
+const RESPONSE_MAX: usize = 4_096;
+/// Datagrams that are read before it counts as no answer.
+const DATAGRAMS_MAX: usize = 32;
+
+/// A running ntpd.
+pub(super) struct Ntpd {
+    address: SocketAddr,
+    socket: Option<UdpSocket>,
+    sequence: u16,
+}
+
+impl Ntpd {
+    pub(super) fn new(address: SocketAddr) -> Self {
+        Self { address, socket: None, sequence: 0 }
+    }
+
+    fn open(&mut self) -> io::Result<UdpSocket> {
+        if let Some(socket) = self.socket.take() {
+            return Ok(socket);
+        }
+        let socket = UdpSocket::bind(any_like(self.address))?;
+        socket.connect(self.address)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        Ok(socket)
+    }
+
+    /// Asks and puts the fragments of the response together.
+    fn exchange(&mut self) -> io::Result<Result<Vec<u8>, u16>> {
+        let socket = self.open()?;
+        self.sequence = self.sequence.wrapping_add(1);
+        let asked = Header::read_variables(self.sequence);
+        let mut packet = [0; HEADER_LEN + DATA_MAX];
+        let length = asked.emit(SYSTEM_VARIABLES.as_bytes(), &mut packet);
+        socket.send(&packet[..length])?;
+        let mut data = Vec::new();
+        for _ in 0..DATAGRAMS_MAX {
+            let length = socket.recv(&mut packet)?;
+            let Ok((header, fragment)) = Header::parse(&packet[..length]) else { continue };
+            if !header.answers(&asked) {
+                continue;
+            }
+            if header.error {
+                self.socket = Some(socket);
+                return Ok(Err(header.status));
+            }
+            // On the way from a neighbour fragments keep their order.
+            let expected = usize::from(header.offset) == data.len();
+            if !expected || data.len() + fragment.len() > RESPONSE_MAX {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            data.extend_from_slice(fragment);
+            if !header.more {
+                self.socket = Some(socket);
+                return Ok(Ok(data));
+            }
+        }
+        Err(io::ErrorKind::TimedOut.into())
+    }
+}
+
+impl Daemon for Ntpd {
+    fn ask(&mut self, look: &Look) -> Result<Report, Fault> {
+        let whom = format!("ntpd at {}", self.address);
+        let unusable = |what: &str| Fault::Unusable(format!("{whom} {what}"));
+        let data = match self.exchange().map_err(|error| silent(&whom, &error))? {
+            Ok(data) => data,
+            Err(status) => {
+                return Err(unusable(&format!("refuses to say its state (status {status:#06x})")));
+            }
+        };
+        let variables = SystemVariables::parse(&data)
+            .map_err(|_| unusable("says its state in words that are not understood"))?;
+        let in_range = (1..STRATUM_UNSYNCHRONISED).contains(&variables.stratum);
+        if variables.leap == Leap::Unsynchronised || !in_range {
+            return Err(unusable("says that it is not synchronised"));
+        }
+        Ok(report(&variables, look))
+    }
+}
+
+fn report(variables: &SystemVariables, look: &Look) -> Report {
+    Report {
+        at: look.monotonic,
+        offset: Span::ZERO,
+        frequency_ppb: 0,
+        uncertainty: Span::ZERO,
+        leap: variables.leap,
+        stratum: variables.stratum,
+        reference_id: variables.reference_id,
+        reference: variables.reference.to_utc(look.realtime()),
+        root_delay: variables.root_delay,
+        root_dispersion: variables.root_dispersion,
+    }
+}

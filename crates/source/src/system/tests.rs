@@ -1,0 +1,153 @@
+//! Tests of the source `system` with daemons that are played by threads of the test.
+
+use std::net::UdpSocket;
+use std::os::unix::net::UnixDatagram;
+use std::thread;
+
+use horolog_sys::adjtimex::KernelClock;
+use horolog_time::{NS_PER_S, NtpTimestamp};
+use horolog_wire::chrony::{Reply, Tracking};
+use horolog_wire::control::{self, Header};
+
+use super::*;
+
+fn look(seconds: i64, synchronised: bool) -> Look {
+    Look {
+        monotonic: Timestamp::from_timespec(seconds, 0),
+        realtime_minus_monotonic: Span::from_ns(1_700_000_000 * NS_PER_S),
+        kernel: Some(KernelClock {
+            synchronised,
+            leap: PendingLeap::Delete,
+            maximum_error: Span::from_ms(30),
+            estimated_error: Span::ZERO,
+            tai_offset_s: 37,
+            frequency_ppb: 0.0,
+        }),
+    }
+}
+
+fn tracking(stratum: u8) -> Tracking {
+    Tracking {
+        leap: Leap::Insert,
+        stratum,
+        reference_id: [192, 0, 2, 7],
+        reference: Timestamp::from_timespec(1_700_000_000, 0),
+        correction: Span::from_ns(-NS_PER_S / 64),
+        root_delay: Span::from_ns(NS_PER_S / 128),
+        root_dispersion: Span::from_ns(NS_PER_S / 256),
+    }
+}
+
+fn sequence_of(request: &[u8]) -> u32 {
+    u32::from_be_bytes(request[8..12].try_into().unwrap())
+}
+
+#[test]
+fn the_kernel_is_believed_where_no_daemon_answers() {
+    let mut system = System::new("system:kernel".into(), &Ask::Kernel, &[]);
+    let report = system.poll(&look(5, true)).unwrap().unwrap();
+    assert_eq!((report.leap, report.stratum), (Leap::Delete, KERNEL_STRATUM));
+    assert_eq!((report.offset, report.root_dispersion), (Span::ZERO, Span::from_ms(30)));
+    assert_eq!(report.reference, Timestamp::from_timespec(1_700_000_005, 0));
+    assert!(matches!(system.poll(&look(6, false)), Err(Fault::Unusable(_))));
+    assert!(matches!(
+        system.poll(&Look { kernel: None, ..look(7, true) }),
+        Err(Fault::Unusable(_))
+    ));
+}
+
+#[test]
+fn chronyd_is_mirrored_and_its_correction_served() {
+    let daemon = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let ask = Ask::Chronyd(ChronydAddress::Udp(daemon.local_addr().unwrap()));
+    let play = thread::spawn(move || {
+        let mut request = [0; 512];
+        for (round, tracking) in [Ok(tracking(3)), Err(2), Ok(tracking(0))].into_iter().enumerate()
+        {
+            let (length, from) = daemon.recv_from(&mut request).unwrap();
+            assert_eq!(length, chrony::TRACKING_LEN);
+            let sequence = sequence_of(&request);
+            // An answer to an earlier question comes first, and is passed over.
+            let late = Reply {
+                sequence: sequence.wrapping_sub(1),
+                tracking: Ok(super::tests::tracking(9)),
+            };
+            daemon.send_to(&late.emit(), from).unwrap();
+            daemon.send_to(&Reply { sequence, tracking }.emit(), from).unwrap();
+            assert!(round < 3);
+        }
+    });
+    let mut system = System::new("system".into(), &ask, &[]);
+    let report = system.poll(&look(5, false)).unwrap().unwrap();
+    assert_eq!((report.leap, report.stratum), (Leap::Insert, 3));
+    assert_eq!(report.reference_id, [192, 0, 2, 7]);
+    assert_eq!(report.offset, Span::from_ns(-NS_PER_S / 64));
+    assert_eq!(report.root_delay, Span::from_ns(NS_PER_S / 128));
+    assert_eq!(report.root_dispersion, Span::from_ns(NS_PER_S / 256));
+    let refused = system.poll(&look(6, true)).unwrap_err();
+    assert!(matches!(&refused, Fault::Unusable(text) if text.contains("status 2")), "{refused}");
+    assert!(matches!(system.poll(&look(7, true)), Err(Fault::Unusable(_))), "stratum 0");
+    play.join().unwrap();
+    // Its port is closed now. What it said holds for a while, and the kernel is no stand-in.
+    assert_eq!(system.poll(&look(8, true)), Ok(None));
+    assert!(matches!(system.poll(&look(90, true)), Err(Fault::Silent(_))));
+}
+
+#[test]
+fn chronyd_is_asked_over_its_socket_and_nothing_is_left_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("chronyd.sock");
+    let daemon = UnixDatagram::bind(&path).unwrap();
+    let play = thread::spawn(move || {
+        let mut request = [0; 512];
+        let (_, from) = daemon.recv_from(&mut request).unwrap();
+        let reply = Reply { sequence: sequence_of(&request), tracking: Ok(tracking(2)) };
+        daemon.send_to(&reply.emit(), from.as_pathname().unwrap()).unwrap();
+    });
+    let ask = Ask::Chronyd(ChronydAddress::Unix(path));
+    let mut system = System::new("system".into(), &ask, &[]);
+    assert_eq!(system.poll(&look(5, false)).unwrap().unwrap().stratum, 2);
+    play.join().unwrap();
+    drop(system);
+    let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().flatten().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
+#[test]
+fn ntpd_is_mirrored_from_several_fragments() {
+    let daemon = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let ask = Ask::Ntpd(daemon.local_addr().unwrap());
+    let play = thread::spawn(move || {
+        let mut packet = [0; 512];
+        let (length, from) = daemon.recv_from(&mut packet).unwrap();
+        let (asked, names) = Header::parse(&packet[..length]).unwrap();
+        assert_eq!(names, control::SYSTEM_VARIABLES.as_bytes());
+        let text = b"leap=00, stratum=2, refid=192.0.2.1, rootdelay=1.5, rootdisp=0.25,\r\nreftime=0xe0000001.80000000\r\n";
+        let (first, second) = text.split_at(33);
+        let header = Header { response: true, more: true, ..asked };
+        let length = header.emit(first, &mut packet);
+        daemon.send_to(&packet[..length], from).unwrap();
+        let length = Header { more: false, offset: 33, ..header }.emit(second, &mut packet);
+        daemon.send_to(&packet[..length], from).unwrap();
+    });
+    let mut system = System::new("system".into(), &ask, &[]);
+    let report = system.poll(&look(5, false)).unwrap().unwrap();
+    play.join().unwrap();
+    assert_eq!((report.leap, report.stratum), (Leap::None, 2));
+    assert_eq!(report.root_delay, Span::from_ns(1_500_000));
+    assert_eq!(report.root_dispersion, Span::from_ns(250_000));
+    assert_eq!(NtpTimestamp::from_utc(report.reference).to_bits(), 0xe000_0001_8000_0000);
+}
+
+#[test]
+fn a_server_does_not_ask_itself() {
+    let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+    let ntpd = at("127.0.0.1:123");
+    for own in ["127.0.0.1:123", "0.0.0.0:123", "[::]:123"] {
+        assert!(reaches(at(own), ntpd), "{own}");
+        assert_eq!(usual_places(&[at(own)]).len() + 1, usual_places(&[]).len());
+    }
+    for own in ["127.0.0.2:123", "0.0.0.0:124", "[::1]:123"] {
+        assert!(!reaches(at(own), ntpd), "{own}");
+    }
+}

@@ -1,0 +1,94 @@
+//! System V shared memory, as words that other processes may write at any time. Nothing here knows
+//! what the words mean, and no reference into the memory is ever handed out.
+
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::descriptor::check;
+
+/// A segment of `WORDS` 32-bit words, attached until it is dropped.
+#[derive(Debug)]
+pub struct SharedMemory<const WORDS: usize> {
+    identifier: libc::c_int,
+    words: *const AtomicU32,
+}
+
+// SAFETY: the memory is only reached through atomics, and stays attached while the value lives,
+// whichever thread has it.
+unsafe impl<const WORDS: usize> Send for SharedMemory<WORDS> {}
+
+impl<const WORDS: usize> SharedMemory<WORDS> {
+    /// Attaches the segment of this key, which is made with these permissions where it is not
+    /// there. It outlives the process, as System V memory does.
+    ///
+    /// # Errors
+    ///
+    /// Of shmget(2) and shmat(2): no permission, or a segment there that is shorter.
+    pub fn attach(key: i32, permissions: u16) -> io::Result<Self> {
+        let flags = libc::IPC_CREAT | libc::c_int::from(permissions & 0o777);
+        // SAFETY: three numbers in, an identifier out.
+        let identifier = check(unsafe { libc::shmget(key, WORDS * size_of::<u32>(), flags) })?;
+        // SAFETY: the kernel chooses where; nothing of this process is replaced.
+        let address = unsafe { libc::shmat(identifier, std::ptr::null(), 0) };
+        if address as isize == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { identifier, words: address.cast_const().cast() })
+    }
+
+    /// The word at `index`, counted from 0.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such word.
+    #[must_use]
+    pub fn load(&self, index: usize) -> u32 {
+        self.word(index).load(Ordering::Acquire)
+    }
+
+    /// Writes the word at `index`.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such word.
+    pub fn store(&self, index: usize, value: u32) {
+        self.word(index).store(value, Ordering::Release);
+    }
+
+    fn word(&self, index: usize) -> &AtomicU32 {
+        assert!(index < WORDS);
+        // SAFETY: the segment is page-aligned, holds at least WORDS words, stays attached while
+        // `self` lives, and any bits are a valid word.
+        unsafe { &*self.words.add(index) }
+    }
+
+    /// Marks the segment to be removed when the last process has detached it.
+    pub fn remove(&self) -> io::Result<()> {
+        // SAFETY: two numbers; this command reads no buffer.
+        check(unsafe { libc::shmctl(self.identifier, libc::IPC_RMID, std::ptr::null_mut()) })
+            .map(drop)
+    }
+}
+
+impl<const WORDS: usize> Drop for SharedMemory<WORDS> {
+    fn drop(&mut self) {
+        // SAFETY: attached in `attach` and nowhere detached; no reference outlives `self`.
+        unsafe { libc::shmdt(self.words.cast()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_attachments_see_the_same_words() {
+        let key = 0x484f_0000 | (std::process::id() & 0xffff) as i32;
+        let one = SharedMemory::<24>::attach(key, 0o600).unwrap();
+        let other = SharedMemory::<24>::attach(key, 0o600).unwrap();
+        one.remove().unwrap();
+        assert_eq!(one.load(23), 0);
+        one.store(23, 0x1234_5678);
+        assert_eq!(other.load(23), 0x1234_5678);
+    }
+}

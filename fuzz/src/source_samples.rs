@@ -1,0 +1,25 @@
+//! Any bytes as a sample of shared memory, as a datagram of a sample socket and as the text of a
+//! source. Reading them never panics; a datagram written again is read as the same.
+#![no_main]
+
+use horolog_source::{SourceSpec, SockSample, parse_segment};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut words = [0; 24];
+    for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(4)) {
+        *word = u32::from_ne_bytes(chunk.try_into().expect("four bytes"));
+    }
+    if let Some(sample) = parse_segment(&words) {
+        let _ = (sample.truth - sample.system).as_seconds();
+    }
+    if let Some(sample) = SockSample::parse(bytes) {
+        let again = SockSample::parse(&sample.emit()).expect("what was written is read");
+        assert_eq!((again.pulse, again.leap), (sample.pulse, sample.leap));
+    }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        if let Ok(spec) = text.parse::<SourceSpec>() {
+            assert_eq!(spec.text, text);
+        }
+    }
+});

@@ -1,0 +1,17 @@
+//! Any bytes as a reply of chronyd. Reading them never panics, and what was read is read again from
+//! what it is written as.
+#![no_main]
+
+use horolog_wire::chrony::Reply;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(reply) = Reply::parse(bytes) else { return };
+    let again = Reply::parse(&reply.emit()).expect("what was written is read");
+    assert_eq!(again.sequence, reply.sequence);
+    assert_eq!(again.tracking.is_ok(), reply.tracking.is_ok());
+    if let (Ok(one), Ok(other)) = (reply.tracking, again.tracking) {
+        assert_eq!((one.leap, one.stratum), (other.leap, other.stratum));
+        assert_eq!(one.reference_id, other.reference_id);
+    }
+});
