@@ -221,7 +221,8 @@ impl Server {
         if let Some(cookies) = &secrets.cookies {
             sinks.push(Box::new(CookieRenewal(Arc::clone(cookies))));
         }
-        let (xdp, without_xdp) = start_xdp(config, &listen, &mut sinks)?;
+        let (mut xdp, without_xdp) = start_xdp(config, &listen, &mut sinks)?;
+        let handed_over = xdp.as_mut().map(XdpBody::take_handed_over).unwrap_or_default();
         let clock = ClockThread::start(renewal, Arc::clone(sources.shared()), sinks)
             .map_err(StartError::Thread)?;
 
@@ -234,8 +235,8 @@ impl Server {
             transmit_stamps: true,
             secrets,
         };
-        let sockets =
-            SocketEngine::start(listeners, config, &surroundings).map_err(StartError::Thread)?;
+        let sockets = SocketEngine::start(listeners, handed_over, config, &surroundings)
+            .map_err(StartError::Thread)?;
 
         let config = config.clone();
         let status_socket = config.status_socket.clone();

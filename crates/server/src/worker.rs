@@ -258,7 +258,8 @@ fn judge<'a>(
         return Judgement::Ignore(Reason::Length);
     }
     turn.receive_kernel_stamps += u64::from(request.received_at.is_some());
-    let received = request.received_at.map_or(now, |instant| page.monotonic_of(instant));
+    let by_kernel = request.received_at.map(|instant| page.monotonic_of(instant));
+    let received = request.received_monotonic.or(by_kernel).unwrap_or(now);
     let age = now - received;
     let believed = age >= Span::ZERO && age <= surroundings.age_max && now < page.timebase.expires;
     let received = if believed { page.timebase.ntp_at(received) } else { None };

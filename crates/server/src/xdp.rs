@@ -15,6 +15,7 @@ use horolog_xdp::{
 };
 use serde::Serialize;
 
+use crate::hand_over::{self, HandedOver};
 use crate::page::{Page, PageSink};
 use crate::{
     Engine, HashKey, InterleavedBody, ListenSet, ServerConfig, XdpReply, responder_settings,
@@ -73,6 +74,9 @@ pub struct XdpTotals {
     pub dropped: Dropped,
     /// Kisses sent, by code.
     pub kisses: Kisses,
+    /// Requests with more than a header that were handed over to threads of this process past the
+    /// network stack; what became of them stands among the counters of the sockets.
+    pub handed_over: u64,
     /// Frames that went on to the network stack, by reason.
     pub passed: Passed,
 }
@@ -130,8 +134,10 @@ pub struct Kisses {
 pub(crate) struct XdpBody {
     attachments: Vec<Attachment>,
     responder: Arc<Responder>,
-    /// Where it could not be attached, and why.
+    /// Where it could not be attached, or hand nothing over, and why.
     refusals: Vec<XdpError>,
+    /// Where it hands requests over that it does not answer.
+    handed_over: Vec<HandedOver>,
 }
 
 impl std::fmt::Debug for XdpBody {
@@ -155,7 +161,12 @@ impl XdpBody {
         let links = links(&mut netlink, listen, &config.interfaces, &addresses)?;
         let mode = if config.xdp_generic { AttachMode::Generic } else { AttachMode::Native };
         let key = HashKey::random().map_err(BodyError::Random)?;
-        let settings = responder_settings(key, &config.limits, &config.interleaved);
+        let mut settings = responder_settings(key, &config.limits, &config.interleaved);
+        let hands_over = config.hands_over();
+        if hands_over {
+            settings.handed_over_queues =
+                links.iter().map(|link| hand_over::queues(&link.name)).sum();
+        }
         let (responder, clock) = Responder::load(&settings)?;
         responder.limit(&config.limits.rules(), &config.limits.listed())?;
         let (mut attachments, mut refusals) = (Vec::new(), Vec::new());
@@ -173,12 +184,27 @@ impl XdpBody {
         if (all_wanted || attachments.is_empty()) && !refusals.is_empty() {
             return Err(refusals.swap_remove(0).into());
         }
+        let mut handed_over = Vec::new();
+        if hands_over {
+            for attachment in &attachments {
+                // The program may pass more up than it has to, never less.
+                match hand_over::open(&responder, attachment, handed_over.len() as u32) {
+                    Ok(devices) => handed_over.extend(devices),
+                    Err(error) => refusals.push(error),
+                }
+            }
+        }
         let responder = Arc::new(responder);
         let listeners = Listeners { listen: listen.to_vec(), known: BTreeSet::new() };
         let mut sink =
             Sink { clock, responder: Arc::clone(&responder), netlink, listeners, looked: None };
         sink.listen(&addresses)?;
-        Ok((Self { attachments, responder, refusals }, Box::new(sink)))
+        Ok((Self { attachments, responder, refusals, handed_over }, Box::new(sink)))
+    }
+
+    /// The devices that it hands requests over by, to be answered from there.
+    pub(crate) fn take_handed_over(&mut self) -> Vec<HandedOver> {
+        std::mem::take(&mut self.handed_over)
     }
 
     /// Takes the program off every interface.
