@@ -135,8 +135,6 @@ pub struct Status {
     pub resident_bytes: Option<u64>,
 }
 
-/// Clients that are remembered for interleaved mode.
-const CLIENTS: usize = 1 << 20;
 const SCHEMA: &str = "horolog.status/1";
 
 /// The parts that the status thread reads while they run.
@@ -230,7 +228,7 @@ impl Server {
             page: page.clone(),
             stop: Arc::new(AtomicBool::new(false)),
             age_max: Span::from_ns(config.page_life.as_nanos() as i64),
-            interleaved: interleaved_table()?,
+            interleaved: interleaved_table(config.interleaved.clients)?,
             transmit_stamps: true,
             secrets,
         };
@@ -308,9 +306,9 @@ impl Server {
     }
 }
 
-fn interleaved_table() -> Result<Arc<InterleavedTable>, StartError> {
+fn interleaved_table(clients: usize) -> Result<Arc<InterleavedTable>, StartError> {
     let key = HashKey::random().map_err(StartError::Random)?;
-    InterleavedTable::new(CLIENTS, key).map(Arc::new).ok_or(StartError::Memory(CLIENTS))
+    InterleavedTable::new(clients, key).map(Arc::new).ok_or(StartError::Memory(clients))
 }
 
 /// Starts the XDP body as far as it is wanted, and says why not where `auto` does without.
