@@ -14,6 +14,7 @@ mod decide;
 mod engine;
 mod establish;
 mod frame;
+mod hardware;
 mod hardware_clock;
 mod interleaved;
 mod limits;
@@ -35,13 +36,14 @@ pub use clock::ClockHealth;
 pub use config::{
     ConfigError, DEFAULT_STRATUM, DRIFT_MAX_PPB, Dispatch, Engine, InterleavedBody,
     InterleavedConfig, LeapConfig, LimitsConfig, NtsConfig, NtsConfigError, OFFSET_MAX,
-    OperationConfig, PAGE_LIVES, RENEWAL, STRATA, ServerConfig, SourceConfig, THREADS_MAX, Trust,
-    XdpReply,
+    OperationConfig, PAGE_LIVES, RENEWAL, STRATA, ServerConfig, SourceConfig, THREADS_MAX,
+    TimestampsConfig, TimestampsConfigError, Trust, XdpReply,
 };
 pub use counters::{Counters, Ignored, Totals};
 pub use decide::{Reason, Reply, ReplyKind, Verdict, decide};
 pub use establish::KeStatus;
 pub use frame::{Arrival, FrameInterleaved, FrameServer, FrameVerdict, decide_frame};
+pub use hardware::HardwareStartError;
 pub use horolog_source::{SourceSpec, SourceState, Standing};
 pub use interleaved::{
     INTERLEAVED_BYTES_PER_CLIENT, InterleavedTable, as_receive, as_transmit, looks_interleaved,

@@ -18,6 +18,7 @@ use serde::Serialize;
 use crate::clock::{ClockThread, look};
 use crate::engine::{Listeners, SocketEngine};
 use crate::establish::{self, KeStatus};
+use crate::hardware::{Hardware, HardwareStartError};
 use crate::page::{self, PageReader, PageSink};
 use crate::renewal::Renewal;
 use crate::secrets::CookieRenewal;
@@ -58,6 +59,9 @@ pub enum StartError {
     /// There is no memory for what is to be remembered of clients.
     #[error("there is no memory to remember {0} clients in")]
     Memory(usize),
+    /// Hardware timestamps could not be had.
+    #[error(transparent)]
+    Hardware(#[from] HardwareStartError),
     /// Keys or a secret could not be had.
     #[error(transparent)]
     Secrets(#[from] SecretsError),
@@ -151,6 +155,7 @@ struct Running {
     sockets: SocketEngine,
     clock: ClockThread,
     sources: SourcesThread,
+    hardware: Hardware,
 }
 
 impl Running {
@@ -205,6 +210,7 @@ impl Server {
         config.check()?;
         let started = Instant::now();
         let secrets = secrets::load(&config.nts)?;
+        let hardware = Hardware::start(&config.timestamps.hardware)?;
         let listeners = Listeners::open(config)?;
         let listen = listeners.addresses();
 
@@ -229,7 +235,8 @@ impl Server {
             stop: Arc::new(AtomicBool::new(false)),
             age_max: Span::from_ns(config.page_life.as_nanos() as i64),
             interleaved: interleaved_table(config.interleaved.clients)?,
-            transmit_stamps: true,
+            transmit_stamps: config.timestamps.transmit,
+            hardware: hardware.conversions(),
             secrets,
         };
         let sockets =
@@ -248,6 +255,7 @@ impl Server {
             sockets,
             clock,
             sources,
+            hardware,
         });
         let asked = Arc::clone(&running);
         let status = status_socket
@@ -284,11 +292,12 @@ impl Server {
     /// stopped.
     #[must_use]
     pub fn has_died(&self) -> bool {
-        let Running { sockets, clock, sources, establishment, .. } = &*self.running;
+        let Running { sockets, clock, sources, hardware, establishment, .. } = &*self.running;
         let establishment = establishment.as_ref();
         sockets.has_died()
             || clock.has_died()
             || sources.has_died()
+            || hardware.has_died()
             || establishment.is_some_and(KeServer::has_died)
     }
 
