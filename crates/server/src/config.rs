@@ -7,6 +7,7 @@ mod limits;
 mod nts;
 mod operation;
 mod source;
+mod timestamps;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -24,6 +25,7 @@ pub use limits::LimitsConfig;
 pub use nts::{NtsConfig, NtsConfigError};
 pub use operation::OperationConfig;
 pub use source::SourceConfig;
+pub use timestamps::{TimestampsConfig, TimestampsConfigError};
 
 /// The strata that a server may claim (RFC 5905, figure 11).
 pub const STRATA: RangeInclusive<u8> = 1..=15;
@@ -169,6 +171,8 @@ pub struct ServerConfig {
     pub source: SourceConfig,
     /// Options for Network Time Security and symmetric keys.
     pub nts: NtsConfig,
+    /// Which timestamps the sockets take.
+    pub timestamps: TimestampsConfig,
     /// Options for metrics, logs, privileges.
     pub operation: OperationConfig,
 }
@@ -204,6 +208,7 @@ impl Default for ServerConfig {
             leap_seconds: LeapConfig::default(),
             source: SourceConfig::default(),
             nts: NtsConfig::default(),
+            timestamps: TimestampsConfig::default(),
             operation: OperationConfig::default(),
         }
     }
@@ -255,6 +260,9 @@ pub enum ConfigError {
              listen on loopback, private, link-local or documentation addresses only"
     )]
     TestInPublic(SocketAddr),
+    /// Timestamps that contradict one another.
+    #[error(transparent)]
+    Timestamps(#[from] TimestampsConfigError),
     /// Options of Network Time Security that do not go together.
     #[error(transparent)]
     Nts(#[from] NtsConfigError),
@@ -330,6 +338,7 @@ impl ServerConfig {
         self.leap_seconds.check()?;
         self.source.check()?;
         self.nts.check()?;
+        self.timestamps.check()?;
         self.operation.check()?;
         self.check_test()
     }

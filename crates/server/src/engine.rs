@@ -61,12 +61,17 @@ impl Listeners {
 impl Listener {
     fn open(address: SocketAddr, config: &ServerConfig) -> Result<Self, UdpError> {
         let shared = config.dispatch == Dispatch::SharedLock;
+        let stamp = match (config.timestamps.transmit, config.timestamps.hardware.is_empty()) {
+            (false, _) => None,
+            (true, true) => Some(TransmitStamp::Kernel),
+            (true, false) => Some(TransmitStamp::Hardware),
+        };
         let options = UdpOptions {
             slots: if shared { 1 } else { BATCH },
             receive_buffer: Some(config.receive_buffer_bytes),
             send_buffer: Some(SEND_BUFFER_BYTES),
             send_wait: SEND_WAIT,
-            transmit_timestamps: Some(TransmitStamp::Kernel),
+            transmit_timestamps: stamp,
             ..UdpOptions::default()
         };
         // A port that is shared could be shared with a server that runs already, and nobody would

@@ -15,6 +15,7 @@ mod engine;
 mod establish;
 mod frame;
 mod hand_over;
+mod hardware;
 mod hardware_clock;
 mod interleaved;
 mod limits;
@@ -34,23 +35,17 @@ mod xdp;
 pub use address_hash::HashKey;
 pub use clock::ClockHealth;
 pub use config::{
-    ConfigError, DEFAULT_STRATUM, DRIFT_MAX_PPB, Dispatch, Engine, InterleavedConfig, LeapConfig,
-    LimitsConfig, NtsConfig, NtsConfigError, OFFSET_MAX, OperationConfig, PAGE_LIVES, RENEWAL,
-    STRATA, ServerConfig, SourceConfig, THREADS_MAX, Trust, XdpReply,
+    ConfigError, DEFAULT_STRATUM, DRIFT_MAX_PPB, Dispatch, Engine, InterleavedBody,
+    InterleavedConfig, LeapConfig, LimitsConfig, NtsConfig, NtsConfigError, OFFSET_MAX,
+    OperationConfig, PAGE_LIVES, RENEWAL, STRATA, ServerConfig, SourceConfig, THREADS_MAX,
+    TimestampsConfig, TimestampsConfigError, Trust, XdpReply,
 };
 pub use counters::{Counters, Ignored, Totals};
 pub use decide::{Reason, Reply, ReplyKind, Verdict, decide};
 pub use establish::KeStatus;
-pub use frame::{FrameVerdict, decide_frame};
-pub use horolog_source::{SourceSpec, SourceState, Standing};
-pub use interleaved::{InterleavedTable, as_receive, as_transmit, looks_interleaved};
-    ConfigError, DEFAULT_STRATUM, DRIFT_MAX_PPB, Dispatch, Engine, InterleavedBody,
-    InterleavedConfig, LeapConfig, LimitsConfig, NtsConfig, OFFSET_MAX, OperationConfig,
-    PAGE_LIVES, RENEWAL, STRATA, ServerConfig, SourceConfig, THREADS_MAX, Trust, XdpReply,
-};
-pub use counters::{Counters, Ignored, Totals};
-pub use decide::{Reason, Reply, ReplyKind, Verdict, decide};
 pub use frame::{Arrival, FrameInterleaved, FrameServer, FrameVerdict, decide_frame};
+pub use hardware::HardwareStartError;
+pub use horolog_source::{SourceSpec, SourceState, Standing};
 pub use interleaved::{
     INTERLEAVED_BYTES_PER_CLIENT, InterleavedTable, as_receive, as_transmit, looks_interleaved,
 };

@@ -18,13 +18,15 @@ use serde::Serialize;
 use crate::clock::{ClockThread, look};
 use crate::engine::{Listeners, SocketEngine};
 use crate::establish::{self, KeStatus};
+use crate::hand_over::HandedOver;
+use crate::hardware::{Hardware, HardwareStartError};
 use crate::page::{self, PageReader, PageSink};
 use crate::renewal::Renewal;
 use crate::secrets::CookieRenewal;
 use crate::sources::{OpenSources, SourcesThread};
 use crate::status::{StatusError, StatusSocket};
 use crate::worker::Surroundings;
-use crate::xdp::{BodyError, XdpBody, XdpPlace, XdpTotals};
+use crate::xdp::{BodyError, Started, XdpBody, XdpPlace, XdpTotals};
 use crate::{
     ClockHealth, ConfigError, Engine, HashKey, InterleavedTable, SecretsError, ServerConfig,
     Totals, precision, secrets,
@@ -58,6 +60,9 @@ pub enum StartError {
     /// There is no memory for what is to be remembered of clients.
     #[error("there is no memory to remember {0} clients in")]
     Memory(usize),
+    /// Hardware timestamps could not be had.
+    #[error(transparent)]
+    Hardware(#[from] HardwareStartError),
     /// Keys or a secret could not be had.
     #[error(transparent)]
     Secrets(#[from] SecretsError),
@@ -135,8 +140,6 @@ pub struct Status {
     pub resident_bytes: Option<u64>,
 }
 
-/// Clients that are remembered for interleaved mode.
-const CLIENTS: usize = 1 << 20;
 const SCHEMA: &str = "horolog.status/1";
 
 /// The parts that the status thread reads while they run.
@@ -153,6 +156,7 @@ struct Running {
     sockets: SocketEngine,
     clock: ClockThread,
     sources: SourcesThread,
+    hardware: Hardware,
 }
 
 impl Running {
@@ -207,6 +211,7 @@ impl Server {
         config.check()?;
         let started = Instant::now();
         let secrets = secrets::load(&config.nts)?;
+        let hardware = Hardware::start(&config.timestamps.hardware)?;
         let listeners = Listeners::open(config)?;
         let listen = listeners.addresses();
 
@@ -221,8 +226,7 @@ impl Server {
         if let Some(cookies) = &secrets.cookies {
             sinks.push(Box::new(CookieRenewal(Arc::clone(cookies))));
         }
-        let (mut xdp, without_xdp) = start_xdp(config, &listen, &mut sinks)?;
-        let handed_over = xdp.as_mut().map(XdpBody::take_handed_over).unwrap_or_default();
+        let (xdp, without_xdp, handed_over) = start_xdp(config, &listen, &mut sinks)?;
         let clock = ClockThread::start(renewal, Arc::clone(sources.shared()), sinks)
             .map_err(StartError::Thread)?;
 
@@ -231,8 +235,9 @@ impl Server {
             page: page.clone(),
             stop: Arc::new(AtomicBool::new(false)),
             age_max: Span::from_ns(config.page_life.as_nanos() as i64),
-            interleaved: interleaved_table()?,
-            transmit_stamps: true,
+            interleaved: interleaved_table(config.interleaved.clients)?,
+            transmit_stamps: config.timestamps.transmit,
+            hardware: hardware.conversions(),
             secrets,
         };
         let sockets = SocketEngine::start(listeners, handed_over, config, &surroundings)
@@ -251,6 +256,7 @@ impl Server {
             sockets,
             clock,
             sources,
+            hardware,
         });
         let asked = Arc::clone(&running);
         let status = status_socket
@@ -287,11 +293,12 @@ impl Server {
     /// stopped.
     #[must_use]
     pub fn has_died(&self) -> bool {
-        let Running { sockets, clock, sources, establishment, .. } = &*self.running;
+        let Running { sockets, clock, sources, hardware, establishment, .. } = &*self.running;
         let establishment = establishment.as_ref();
         sockets.has_died()
             || clock.has_died()
             || sources.has_died()
+            || hardware.has_died()
             || establishment.is_some_and(KeServer::has_died)
     }
 
@@ -309,32 +316,34 @@ impl Server {
     }
 }
 
-fn interleaved_table() -> Result<Arc<InterleavedTable>, StartError> {
+fn interleaved_table(clients: usize) -> Result<Arc<InterleavedTable>, StartError> {
     let key = HashKey::random().map_err(StartError::Random)?;
-    InterleavedTable::new(CLIENTS, key).map(Arc::new).ok_or(StartError::Memory(CLIENTS))
+    InterleavedTable::new(clients, key).map(Arc::new).ok_or(StartError::Memory(clients))
 }
 
-/// Starts the XDP body as far as it is wanted, and says why not where `auto` does without.
+/// Starts the XDP body as far as it is wanted, says why not where `auto` does without, and returns
+/// the devices that it hands requests over by.
 fn start_xdp(
     config: &ServerConfig,
     listen: &[SocketAddr],
     sinks: &mut Vec<Box<dyn PageSink>>,
-) -> Result<(Option<XdpBody>, Option<String>), BodyError> {
+) -> Result<(Option<XdpBody>, Option<String>, Vec<HandedOver>), BodyError> {
+    let without = |reason| Ok((None, reason, Vec::new()));
     if config.engine == Engine::Socket {
-        return Ok((None, None));
+        return without(None);
     }
     match XdpBody::start(config, listen, |_| false) {
-        Ok((body, sink)) => {
+        Ok(Started { body, sink, handed_over }) => {
             sinks.push(sink);
             let refusals = body.refusals();
-            Ok((Some(body), refusals))
+            Ok((Some(body), refusals, handed_over))
         }
         // What was named and is not there is a mistake, not a reason to do without.
         Err(BodyError::Xdp(error)) if config.engine == Engine::Auto => {
-            Ok((None, Some(error.to_string())))
+            without(Some(error.to_string()))
         }
         Err(error) if config.engine == Engine::Auto && config.interfaces.is_empty() => {
-            Ok((None, Some(error.to_string())))
+            without(Some(error.to_string()))
         }
         Err(error) => Err(error),
     }

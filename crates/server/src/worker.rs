@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use horolog_io::{Batch, Device, Endpoints, Packet};
 use horolog_nts::Nonces;
-use horolog_time::{Clock, Monotonic, NtpTimestamp, Span, Timestamp};
+use horolog_time::{Clock, Monotonic, NtpTimestamp, Span, Timestamp, Utc};
 use horolog_wire::ntp::HEADER_LEN;
 
 use crate::authenticate::{Credential, Present, Secrets};
+use crate::hardware::Conversions;
 use crate::page::PageReader;
 use crate::transmit::Looped;
 use crate::{Counters, InterleavedTable, Page, Reason, Reply, ReplyKind, Totals, Verdict, decide};
@@ -46,6 +47,8 @@ pub(crate) struct Surroundings {
     pub(crate) interleaved: Arc<InterleavedTable>,
     /// Whether the devices take timestamps of what they send.
     pub(crate) transmit_stamps: bool,
+    /// What converts timestamps of the interfaces' own clocks.
+    pub(crate) hardware: Arc<Conversions>,
     /// What authenticates requests and replies.
     pub(crate) secrets: Secrets,
 }
@@ -228,12 +231,42 @@ fn note_transmission(
     surroundings: &Surroundings,
     turn: &mut Totals,
 ) {
-    let (Some(looped), Some(left)) = (Looped::parse(packet.bytes), packet.received_at) else {
+    let stamp = stamp_of(packet, surroundings);
+    let (Some(looped), Some((left, by))) = (Looped::parse(packet.bytes), stamp) else {
         return;
     };
     if let Some(transmit) = page.timebase.ntp_at(page.monotonic_of(left)) {
-        turn.transmit_kernel_stamps += 1;
+        *by.choose(&mut turn.transmit_kernel_stamps, &mut turn.transmit_hardware_stamps) += 1;
         surroundings.interleaved.correct(looped.client, looped.receive, transmit);
+    }
+}
+
+/// Who took a timestamp.
+#[derive(Clone, Copy)]
+enum By {
+    Kernel,
+    Hardware,
+}
+
+impl By {
+    fn choose<T>(self, kernel: T, hardware: T) -> T {
+        match self {
+            Self::Kernel => kernel,
+            Self::Hardware => hardware,
+        }
+    }
+}
+
+/// The better timestamp that stands beside a packet, on the system's clock: the one by the
+/// interface's clock where it can be converted.
+fn stamp_of(
+    packet: &Packet<'_, Endpoints>,
+    surroundings: &Surroundings,
+) -> Option<(Timestamp<Utc>, By)> {
+    let hardware = packet.hardware.and_then(|time| surroundings.hardware.utc_of(time));
+    match hardware {
+        Some(instant) => Some((instant, By::Hardware)),
+        None => packet.received_at.map(|instant| (instant, By::Kernel)),
     }
 }
 
@@ -257,9 +290,17 @@ fn judge<'a>(
     if request.truncated {
         return Judgement::Ignore(Reason::Length);
     }
-    turn.receive_kernel_stamps += u64::from(request.received_at.is_some());
-    let by_kernel = request.received_at.map(|instant| page.monotonic_of(instant));
-    let received = request.received_monotonic.or(by_kernel).unwrap_or(now);
+    let received = match (request.received_monotonic, stamp_of(request, surroundings)) {
+        (Some(instant), _) => {
+            turn.receive_kernel_stamps += 1;
+            instant
+        }
+        (None, Some((instant, by))) => {
+            *by.choose(&mut turn.receive_kernel_stamps, &mut turn.receive_hardware_stamps) += 1;
+            page.monotonic_of(instant)
+        }
+        (None, None) => now,
+    };
     let age = now - received;
     let believed = age >= Span::ZERO && age <= surroundings.age_max && now < page.timebase.expires;
     let received = if believed { page.timebase.ntp_at(received) } else { None };

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use horolog_time::{SimulatedClock, Utc};
+use horolog_time::SimulatedClock;
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::Builder;
 use horolog_wire::ntp::{Header, Mode};
@@ -50,6 +50,7 @@ impl Device for Queue {
                 address: Endpoints::default(),
                 truncated: false,
                 received_at: self.left_at,
+                received_monotonic: None,
                 hardware: None,
                 stamp: false,
             };
@@ -93,6 +94,7 @@ fn worker(now_ns: i64, packets: &[Vec<u8>]) -> Worker<Queue, SimulatedClock> {
         age_max: Span::from_ms(1_000),
         interleaved: Arc::new(InterleavedTable::new(16, HashKey([1, 2])).unwrap()),
         transmit_stamps: true,
+        hardware: Arc::default(),
         secrets: Secrets::default(),
     };
     let nonces = Nonces::new().unwrap();

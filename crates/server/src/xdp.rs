@@ -130,14 +130,22 @@ pub struct Kisses {
     pub deny: u64,
 }
 
+/// An XDP body that has been started, with what it takes to serve it.
+pub(crate) struct Started {
+    /// The body.
+    pub(crate) body: XdpBody,
+    /// Where it gets its pages from.
+    pub(crate) sink: Box<dyn PageSink>,
+    /// The devices that it hands requests over by, to be answered from there.
+    pub(crate) handed_over: Vec<HandedOver>,
+}
+
 /// The XDP body in place; dropping it takes the program off every interface.
 pub(crate) struct XdpBody {
     attachments: Vec<Attachment>,
     responder: Arc<Responder>,
     /// Where it could not be attached, or hand nothing over, and why.
     refusals: Vec<XdpError>,
-    /// Where it hands requests over that it does not answer.
-    handed_over: Vec<HandedOver>,
 }
 
 impl std::fmt::Debug for XdpBody {
@@ -155,7 +163,7 @@ impl XdpBody {
         config: &ServerConfig,
         listen: &[SocketAddr],
         hardware: impl Fn(&str) -> bool,
-    ) -> Result<(Self, Box<dyn PageSink>), BodyError> {
+    ) -> Result<Started, BodyError> {
         let mut netlink = Netlink::open()?;
         let addresses = netlink.addresses()?;
         let links = links(&mut netlink, listen, &config.interfaces, &addresses)?;
@@ -199,12 +207,11 @@ impl XdpBody {
         let mut sink =
             Sink { clock, responder: Arc::clone(&responder), netlink, listeners, looked: None };
         sink.listen(&addresses)?;
-        Ok((Self { attachments, responder, refusals, handed_over }, Box::new(sink)))
-    }
-
-    /// The devices that it hands requests over by, to be answered from there.
-    pub(crate) fn take_handed_over(&mut self) -> Vec<HandedOver> {
-        std::mem::take(&mut self.handed_over)
+        Ok(Started {
+            body: Self { attachments, responder, refusals },
+            sink: Box::new(sink),
+            handed_over,
+        })
     }
 
     /// Takes the program off every interface.
@@ -262,6 +269,7 @@ impl XdpBody {
             admitted: counts.admitted,
             dropped,
             kisses,
+            handed_over: counts.handed_over,
             passed,
         }
     }

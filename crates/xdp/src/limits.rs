@@ -44,7 +44,8 @@ pub struct LimitSettings {
 
 impl ResponderSettings {
     /// Neither limits nor interleaved mode.
-    pub const PLAIN: Self = Self { key: [0; 2], interleaved_slots: 0, limits: None, handed_over_queues: 0 };
+    pub const PLAIN: Self =
+        Self { key: [0; 2], interleaved_slots: 0, limits: None, handed_over_queues: 0 };
 
     pub(crate) fn config(&self) -> ResponderConfig {
         let limits =

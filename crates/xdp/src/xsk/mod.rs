@@ -132,8 +132,7 @@ impl XskSocket {
         let descriptor = self.descriptor.as_raw_fd();
         let mut entry = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
         // SAFETY: one pollfd and one timespec, both alive for the call; a null mask is allowed.
-        let ready =
-            unsafe { libc::ppoll(&raw mut entry, 1, &raw const timeout, std::ptr::null()) };
+        let ready = unsafe { libc::ppoll(&raw mut entry, 1, &raw const timeout, std::ptr::null()) };
         match check(ready) {
             Ok(count) => Ok(count > 0),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
@@ -289,13 +288,7 @@ fn set<T>(socket: BorrowedFd<'_>, option: c_int, value: &T) -> io::Result<()> {
     let len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the pointer and length are those of `value`, which outlives the call.
     let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            SOL_XDP,
-            option,
-            std::ptr::from_ref(value).cast(),
-            len,
-        )
+        libc::setsockopt(socket.as_raw_fd(), SOL_XDP, option, std::ptr::from_ref(value).cast(), len)
     };
     check(result).map(drop)
 }
