@@ -13,7 +13,7 @@ use horolog_wire::ntp::Leap;
 pub const RECEIVED: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_0000);
 
 /// When the reply leaves (T3).
-pub const TRANSMIT: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_1234);
+pub const TRANSMIT: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_1235);
 
 /// The clock page of a synchronised server of stratum 1.
 #[must_use]

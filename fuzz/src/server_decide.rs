@@ -1,6 +1,7 @@
 //! Any bytes as a datagram from any source. Judging it never panics; a reply is 48 bytes, never
-//! longer than its request, carries the request's transmit timestamp as its origin, goes to one
-//! host, and would not be answered in turn.
+//! longer than its request, carries the request's transmit timestamp as its origin, or the receive
+//! timestamp when it is an interleaved reply to a request that may be one, goes to one host, and
+//! would not be answered in turn.
 //!
 //! An input is the source (a byte whose lowest bit tells IPv6 from IPv4, 16 bytes of address, two
 //! of port) and the datagram.
@@ -8,25 +9,38 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use horolog_fuzz::{RECEIVED, page};
-use horolog_server::{Reason, Verdict, decide};
+use horolog_fuzz::{RECEIVED, TRANSMIT, page};
+use horolog_server::{Reason, ReplyKind, Verdict, decide};
+use horolog_time::NtpTimestamp;
 use horolog_wire::ntp::HEADER_LEN;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((head, request)) = bytes.split_first_chunk() else { return };
     let source = source(*head);
-    let Verdict::Reply(header) = decide(request, source, &page(), RECEIVED) else { return };
+    // What is remembered is for any origin whose highest bit is set.
+    let known = |origin: NtpTimestamp| (origin.to_bits() >> 63 == 1).then_some(TRANSMIT);
+    let verdict = decide(request, source, &page(), RECEIVED, known);
+    let Verdict::Reply(decided) = verdict else { return };
+    let header = decided.at(TRANSMIT);
 
     let mut reply = [0; HEADER_LEN];
     assert_eq!(header.emit(&mut reply), HEADER_LEN);
     assert!(reply.len() <= request.len(), "a reply longer than its request");
-    assert_eq!(reply[24..32], request[40..48], "the origin is not what the request carried");
+    let interleaved = decided.kind == ReplyKind::Interleaved;
+    let origin = if interleaved { &request[32..40] } else { &request[40..48] };
+    assert_eq!(&reply[24..32], origin, "the origin is not what the request carried");
+    if interleaved {
+        assert!(request[24] >> 7 == 1 && request[31] & 1 == 0, "no receive timestamp of ours");
+        assert_ne!(request[32..40], request[40..48], "basic mode was asked for");
+    }
+    assert!(reply[39] & 1 == 0 && reply[47] & 1 == 1, "even and odd");
     assert_eq!(reply[0] & 7, 4, "mode");
     assert_eq!(reply[0] >> 3 & 7, request[0] >> 3 & 7, "version");
     assert_ne!(source.port(), 0);
     assert!(!source.ip().is_multicast() && !source.ip().is_unspecified(), "to no single host");
-    assert_eq!(decide(&reply, source, &page(), RECEIVED), Verdict::Ignore(Reason::Mode));
+    let again = decide(&reply, source, &page(), RECEIVED, known);
+    assert_eq!(again, Verdict::Ignore(Reason::Mode));
 });
 
 fn source(head: [u8; 19]) -> SocketAddr {

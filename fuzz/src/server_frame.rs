@@ -4,11 +4,19 @@
 #![no_main]
 
 use horolog_fuzz::{RECEIVED, TRANSMIT, page};
-use horolog_server::{FrameVerdict, ListenSet, decide_frame};
+use horolog_server::{
+    Admission, Arrival, Class, FrameInterleaved, FrameServer, FrameVerdict, HashKey,
+    InterleavedTable, Limiter, LimitsConfig, ListenSet, as_transmit, decide_frame,
+    looks_interleaved,
+};
+use horolog_time::{Monotonic, Timestamp};
 use horolog_wire::checksum::Sum;
 use horolog_wire::ntp::Header;
 use horolog_wire::{ethernet, frame::UdpFrame};
 use libfuzzer_sys::fuzz_target;
+
+/// When frames come, on the monotonic clock.
+const NOW: Timestamp<Monotonic> = Timestamp::from_ns(100_500_000_000);
 
 /// Where the checksum stands in an IPv4 header (RFC 791, section 3.1).
 const IPV4_CHECKSUM: std::ops::Range<usize> = 10..12;
@@ -23,9 +31,9 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn judge(frame: &[u8]) {
-    let Some(reply) = answer(frame) else { return };
+    let FrameVerdict::Transmit(reply) = answer(frame, None) else { return };
     assert!(reply.len() <= frame.len(), "a reply longer than its request");
-    assert_eq!(answer(&reply), None, "a reply that is answered in turn");
+    assert_eq!(answer(&reply, None), FrameVerdict::Pass, "a reply that is answered in turn");
 
     let request = UdpFrame::parse(frame).expect("what was answered can be read");
     let reply = UdpFrame::parse(&reply).expect("a reply can be read");
@@ -37,18 +45,47 @@ fn judge(frame: &[u8]) {
     assert_eq!((back.vlan, back.ether_type), (there.vlan, there.ether_type));
 
     let (header, rest) = Header::parse(reply.payload).expect("a reply has a header");
+    let (asked, _) = Header::parse(request.payload).expect("a request has a header");
     assert!(rest.is_empty());
-    assert_eq!(header.origin.to_bits().to_be_bytes(), request.payload[40..48]);
-    assert_eq!((header.receive, header.transmit), (RECEIVED, TRANSMIT));
+    assert_eq!(header.receive, RECEIVED);
+    // The table knows every client's reply to itself at `RECEIVED`.
+    let interleaved = looks_interleaved(&asked) && asked.origin == RECEIVED;
+    let origin = if interleaved { asked.receive } else { asked.transmit };
+    assert_eq!((header.origin, header.transmit), (origin, as_transmit(TRANSMIT)));
+    limited(frame, request.source.ip());
 }
 
-fn answer(frame: &[u8]) -> Option<Vec<u8>> {
+/// The second of two requests at once is sent a kiss and the third is dropped.
+fn limited(frame: &[u8], source: std::net::IpAddr) {
+    let config = LimitsConfig {
+        rate: Some(1.0),
+        burst: 1,
+        clients: 4,
+        kiss_rate: true,
+        ..LimitsConfig::default()
+    };
+    let limiter = Limiter::new(&config, HashKey([1, 2])).expect("a small table");
+    assert!(matches!(answer(frame, Some(&limiter)), FrameVerdict::Transmit(_)));
+    let FrameVerdict::Transmit(kiss) = answer(frame, Some(&limiter)) else { panic!("no kiss") };
+    let kiss = UdpFrame::parse(&kiss).expect("a kiss can be read");
+    assert!(kiss.checksum_fits());
+    let (header, _) = Header::parse(kiss.payload).expect("a kiss has a header");
+    assert_eq!((header.stratum, &header.reference_id), (0, b"RATE"));
+    assert_eq!(answer(frame, Some(&limiter)), FrameVerdict::Drop);
+    // The longer requests of this client are counted apart.
+    assert_eq!(limiter.judge(source, Class::Long, NOW), Admission::Admit);
+}
+
+fn answer(frame: &[u8], limiter: Option<&Limiter>) -> FrameVerdict {
     let addresses = ["10.0.0.1:123", "[fd00::1]:123"].map(|text| text.parse().expect("addresses"));
     let listen = ListenSet::resolve(&addresses, &addresses.each_ref().map(|at| at.ip()));
-    match decide_frame(frame, &listen, &page(), RECEIVED, TRANSMIT) {
-        FrameVerdict::Transmit(reply) => Some(reply),
-        FrameVerdict::Pass => None,
-    }
+    let table = InterleavedTable::new(1, HashKey([1, 2])).expect("a small table");
+    table.remember([10, 0, 0, 9].into(), RECEIVED, TRANSMIT);
+    let page = page();
+    let interleaved = FrameInterleaved::Answer(&table);
+    let server = FrameServer { listen: &listen, page: &page, limiter, interleaved };
+    let arrival = Arrival { now: NOW, received: RECEIVED, transmit: TRANSMIT };
+    decide_frame(frame, &server, &arrival)
 }
 
 /// Puts the checksum of an IPv4 header right; `None` where there is none.

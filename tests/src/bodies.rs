@@ -5,12 +5,15 @@
 //! comparison; that those timestamps are right is checked apart.
 
 use anyhow::{Context, Result, ensure};
-use horolog_server::{FrameVerdict, ListenSet, Page, SystemVariables, decide_frame};
+use horolog_server::{
+    Arrival, FrameInterleaved, FrameServer, FrameVerdict, HashKey, InterleavedTable, ListenSet,
+    Page, SystemVariables, decide_frame,
+};
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, NOMINAL_RATE, NtpShort, NtpTimestamp, Span, Timebase};
 use horolog_wire::frame::UdpFrame;
 use horolog_wire::ntp::{HEADER_LEN, Header, Leap, Mode};
-use horolog_xdp::{ClockEdition, ClockWriter, Responder, Verdict};
+use horolog_xdp::{ClockEdition, ClockWriter, Responder, ResponderSettings, Verdict};
 
 use crate::frames::{Expected, KINDS, Kind, LISTEN};
 use crate::random::Random;
@@ -23,7 +26,7 @@ const SHORTEST_FRAME: usize = 14;
 const FRAMES_OF_A_PAGE: usize = 500;
 
 /// A page that says something of its own in every field, and starts now.
-fn page(random: &mut Random) -> Page {
+pub(crate) fn page(random: &mut Random) -> Page {
     let now = MonotonicClock.now();
     Page {
         variables: SystemVariables {
@@ -46,7 +49,7 @@ fn page(random: &mut Random) -> Page {
     }
 }
 
-fn publish(writer: &mut ClockWriter, page: &Page) {
+pub(crate) fn publish(writer: &mut ClockWriter, page: &Page) {
     let variables = &page.variables;
     writer.publish(&ClockEdition {
         timebase: page.timebase,
@@ -61,14 +64,14 @@ fn publish(writer: &mut ClockWriter, page: &Page) {
 }
 
 fn responder() -> Result<(Responder, ClockWriter)> {
-    let (responder, writer) = Responder::load()?;
+    let (responder, writer) = Responder::load(&ResponderSettings::PLAIN)?;
     for address in LISTEN {
         responder.listen(address)?;
     }
     Ok((responder, writer))
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string cannot fail.
@@ -78,7 +81,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 /// The timestamps of a reply, which ends with its NTP header.
-fn timestamps(reply: &[u8]) -> Result<(NtpTimestamp, NtpTimestamp)> {
+pub(crate) fn timestamps(reply: &[u8]) -> Result<(NtpTimestamp, NtpTimestamp)> {
     let start = reply.len().checked_sub(HEADER_LEN).context("a reply without an NTP header")?;
     let (header, _) = Header::parse(&reply[start..])?;
     Ok((header.receive, header.transmit))
@@ -87,8 +90,14 @@ fn timestamps(reply: &[u8]) -> Result<(NtpTimestamp, NtpTimestamp)> {
 /// Lets both bodies judge a frame, and returns whether they answered it.
 fn compare(responder: &Responder, listen: &ListenSet, page: &Page, frame: &[u8]) -> Result<bool> {
     let unknown = NtpTimestamp::UNKNOWN;
+    let table = InterleavedTable::new(0, HashKey([0; 2])).context("a table without slots")?;
+    let interleaved = FrameInterleaved::Answer(&table);
+    let server = FrameServer { listen, page, limiter: None, interleaved };
+    let judge = |received, transmit| {
+        decide_frame(frame, &server, &Arrival { now: page.timebase.anchor, received, transmit })
+    };
     if frame.len() < SHORTEST_FRAME {
-        let model = decide_frame(frame, listen, page, unknown, unknown);
+        let model = judge(unknown, unknown);
         ensure!(model == FrameVerdict::Pass, "the model answers {} bytes", frame.len());
         return Ok(false);
     }
@@ -103,7 +112,8 @@ fn compare(responder: &Responder, listen: &ListenSet, page: &Page, frame: &[u8])
     let (receive, transmit) =
         if answered { timestamps(&outcome.frame)? } else { (unknown, unknown) };
     let by_program = hexadecimal(&outcome.frame);
-    match decide_frame(frame, listen, page, receive, transmit) {
+    match judge(receive, transmit) {
+        FrameVerdict::Drop => anyhow::bail!("the model drops a frame without any limits"),
         FrameVerdict::Pass => {
             ensure!(!answered, "the model passes what the program answers with {by_program}");
             ensure!(outcome.frame == frame, "the program changed what it passed to {by_program}");

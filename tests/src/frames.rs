@@ -99,14 +99,14 @@ fn any_builder(random: &mut Random) -> Builder {
     builder(random, ipv4)
 }
 
-fn build(builder: &Builder, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn build(builder: &Builder, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; builder.headers_len() + payload.len()];
     builder.emit(payload, &mut frame);
     frame
 }
 
 /// A header of a client's request that is random in every field that says nothing of the kind.
-fn request(random: &mut Random) -> Vec<u8> {
+pub(crate) fn request(random: &mut Random) -> Vec<u8> {
     let mut payload = random.bytes(HEADER_LEN);
     payload[0] = payload[0] & 0xc0 | (random.within(1..=4) as u8) << 3 | 3;
     payload

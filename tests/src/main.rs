@@ -6,6 +6,7 @@
 //! that. What cannot run here is reported as ignored, with the reason.
 
 mod bodies;
+mod bodies_limits;
 mod client;
 mod clients;
 mod death;
@@ -138,6 +139,12 @@ fn of_the_bodies() -> Vec<Trial> {
         without_a_page_everything_passes,
         an_address_can_be_taken_back,
     ))
+    .into_iter()
+    .chain(scenarios!(ROOT, bodies_limits:
+        limits_agree,
+        interleaved_requests_that_go_up_are_not_answered,
+    ))
+    .collect()
 }
 
 /// What holds for either engine of the server.

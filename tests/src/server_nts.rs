@@ -1,8 +1,373 @@
-//! Scenarios of NTS and symmetric keys.
+//! Scenarios of interleaved mode, NTS and symmetric keys over the server's sockets, with Debian's
+//! chronyd as the client. It is always told to leave this machine's clock alone (`-x`).
 
+use std::fs::{self, Permissions};
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use horolog_lab::{Host, Lab, LabConfig, Running};
 use libtest_mimic::Trial;
+use tempfile::TempDir;
+
+use crate::load_command::result_of;
+use crate::process::{Engine, Server, binary, run_to_end, server_address};
+use crate::scenario::Need;
+use crate::scenarios;
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
-    Vec::new()
+    const CHRONY: &[Need] = &[Need::Root, Need::Peer("chronyd"), Need::Peer("chronyc")];
+    use crate::server_nts;
+    Vec::from(scenarios!(CHRONY, server_nts:
+        chronyd_is_answered_interleaved,
+        chronyd_uses_nts,
+        chronyd_uses_nts_in_interleaved_mode,
+        chronyd_uses_symmetric_keys,
+        a_wrong_key_gets_nothing,
+        a_server_with_another_secret_gives_a_kiss_and_new_cookies,
+        a_flood_of_plain_requests_leaves_room_for_nts,
+        what_is_wrong_with_a_file_is_said,
+    ))
+}
+
+/// Long enough for chronyd to start and to make up its mind.
+const PATIENCE: Duration = Duration::from_secs(40);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Debian's chronyd as a client, with a socket for chronyc and nothing outside its directory.
+struct Client {
+    _process: Running,
+    directory: TempDir,
+}
+
+impl Client {
+    /// Starts it with these lines of configuration, in which `DIR` stands for its directory, which
+    /// `prepare` may put files into.
+    fn start(
+        host: &Host,
+        lines: &[String],
+        prepare: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<Self> {
+        // chronyd makes no socket where others may look in.
+        let private = Permissions::from_mode(0o700);
+        let directory = tempfile::Builder::new().permissions(private).tempdir()?;
+        prepare(directory.path())?;
+        let own = directory.path().display().to_string();
+        let common = "cmdport 0\nbindcmdaddress DIR/chronyd.sock\npidfile DIR/chronyd.pid\n";
+        let text = format!("{common}{}\n", lines.join("\n")).replace("DIR", &own);
+        let path = directory.path().join("chrony.conf");
+        fs::write(&path, text)?;
+        let mut command = host.command("chronyd");
+        command.args(["-x", "-d", "-u", "root", "-f"]).arg(path);
+        let mut process = Running::start(&mut command)?;
+        let socket = directory.path().join("chronyd.sock");
+        process.await_ready(PATIENCE, || ask(&socket, "tracking").is_ok())?;
+        Ok(Self { _process: process, directory })
+    }
+
+    /// What chronyc prints.
+    fn ask(&self, what: &str) -> Result<String> {
+        ask(&self.directory.path().join("chronyd.sock"), what)
+    }
+
+    /// Asks until the answer has all of `signs`, each on a line that begins with one text and
+    /// holds another.
+    fn await_signs(&self, what: &str, signs: &[(&str, &str)]) -> Result<String> {
+        let started = Instant::now();
+        loop {
+            let text = self.ask(what)?;
+            let shows = |(name, value): &(&str, &str)| {
+                text.lines().any(|line| line.starts_with(name) && line.contains(value))
+            };
+            if signs.iter().all(shows) {
+                return Ok(text);
+            }
+            if started.elapsed() > PATIENCE {
+                let sources = self.ask("sources")?;
+                bail!("chronyc {what} does not show {signs:?}: {text}\n{sources}");
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+}
+
+fn ask(socket: &PathBuf, what: &str) -> Result<String> {
+    let mut command = Command::new("chronyc");
+    command.arg("-h").arg(socket).args(what.split(' '));
+    let output = run_to_end(&mut command, Duration::from_secs(10))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success(), "chronyc {what}: {text}");
+    Ok(text)
+}
+
+fn counter(server: &Server, name: &str) -> Result<u64> {
+    let status = server.status()?;
+    status["counters"][name].as_u64().with_context(|| format!("no counter {name}: {status}"))
+}
+
+/// chronyd that asks for interleaved mode gets it, with transmit timestamps of the kernel.
+fn chronyd_is_answered_interleaved() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
+    let line = format!("server {} iburst xleave minpoll -2 maxpoll -2", at.ip());
+    let client = Client::start(lab.client(), &[line], |_| Ok(()))?;
+    client.await_signs("ntpdata", &[("Interleaved", "Yes")])?;
+    client.await_signs("sources", &[("^*", "")])?;
+    let interleaved = counter(&server, "interleaved")?;
+    ensure!(interleaved > 0, "{}", server.status()?);
+    let wanted = counter(&server, "transmit_stamps_wanted")?;
+    let came = counter(&server, "transmit_kernel_stamps")?;
+    ensure!(came + 1 >= wanted && came > 0, "{came} timestamps of {wanted} came");
+    ensure!(counter(&server, "receive_kernel_stamps")? > 0, "{}", server.status()?);
+    Ok(())
+}
+
+/// A certificate for this address that is its own authority, and its key, in PEM.
+fn certificate(host: IpAddr, directory: &Path) -> Result<[PathBuf; 2]> {
+    let key = rcgen::KeyPair::generate()?;
+    let certificate = rcgen::CertificateParams::new([host.to_string()])?.self_signed(&key)?;
+    let paths = ["cert.pem", "key.pem"].map(|name| directory.join(name));
+    fs::write(&paths[0], certificate.pem())?;
+    fs::write(&paths[1], key.serialize_pem())?;
+    Ok(paths)
+}
+
+/// A server with NTS in a lab, with the directory of its certificate.
+struct WithNts {
+    lab: Lab,
+    at: SocketAddr,
+    files: TempDir,
+    server: Server,
+}
+
+impl WithNts {
+    fn start(arguments: &[&str]) -> Result<Self> {
+        let lab = Lab::new(&LabConfig::default())?;
+        let at = server_address(&lab, false)?;
+        let files = TempDir::new()?;
+        let server = start_with_nts(&lab, at, files.path(), arguments)?;
+        Ok(Self { lab, at, files, server })
+    }
+
+    /// chronyd with NTS and further options for its source.
+    fn client(&self, options: &str) -> Result<Client> {
+        let source = format!("server {} nts {options}", self.at.ip());
+        let trust = self.files.path().join("cert.pem");
+        let lines = [source, "ntstrustedcerts DIR/ca.pem".to_owned()];
+        Client::start(self.lab.client(), &lines, |directory| {
+            fs::copy(trust, directory.join("ca.pem"))?;
+            Ok(())
+        })
+    }
+}
+
+fn start_with_nts(lab: &Lab, at: SocketAddr, files: &Path, more: &[&str]) -> Result<Server> {
+    let paths = certificate(at.ip(), files)?.map(|path| path.display().to_string());
+    let mut arguments = vec!["--nts-cert", &paths[0], "--nts-key", &paths[1]];
+    arguments.extend(more);
+    Server::start(lab.server(), Engine::Socket, &[at], &arguments)
+}
+
+const SELECTED: &[(&str, &str)] = &[("^*", "")];
+const FAST: &str = "iburst minpoll -2 maxpoll -2";
+
+/// chronyd establishes keys, is answered with NTS, keeps its eight cookies and takes the time.
+fn chronyd_uses_nts() -> Result<()> {
+    let nts = WithNts::start(&[])?;
+    let client = nts.client(FAST)?;
+    client.await_signs("sources", SELECTED)?;
+    let address = nts.at.ip().to_string();
+    // Mode NTS, AES-SIV-CMAC-256 (15) with its 256 bits, no refusals, eight cookies of 100 bytes.
+    let line = client.await_signs("-n authdata", &[(&address, " 8  100")])?;
+    ensure!(line.contains("NTS") && line.contains("15  256"), "{line}");
+    ensure!(counter(&nts.server, "nts")? >= 3, "{}", nts.server.status()?);
+    ensure!(counter(&nts.server, "nts_kisses")? == 0, "{}", nts.server.status()?);
+    let status = nts.server.status()?;
+    ensure!(status["nts_ke"]["counters"]["established"] == 1, "{status}");
+    Ok(())
+}
+
+/// NTS and interleaved mode at once.
+fn chronyd_uses_nts_in_interleaved_mode() -> Result<()> {
+    let nts = WithNts::start(&[])?;
+    let client = nts.client(&format!("{FAST} xleave"))?;
+    client.await_signs("ntpdata", &[("Interleaved", "Yes"), ("Authenticated", "Yes")])?;
+    client.await_signs("sources", SELECTED)?;
+    let (nts_replies, interleaved) =
+        (counter(&nts.server, "nts")?, counter(&nts.server, "interleaved")?);
+    ensure!(nts_replies > 0 && interleaved > 0, "{}", nts.server.status()?);
+    ensure!(counter(&nts.server, "transmit_kernel_stamps")? > 0, "{}", nts.server.status()?);
+    Ok(())
+}
+
+const KEYS: &str = "7 AES128 HEX:000102030405060708090a0b0c0d0e0f\n\
+                    8 SHA256 HEX:000102030405060708090a0b0c0d0e0f10111213\n";
+
+/// Starts a server with [`KEYS`], and chronyd with these keys that uses the key of this number.
+fn with_keys(keys: &str, number: u32) -> Result<(Lab, Server, Client)> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let files = TempDir::new()?;
+    let path = files.path().join("ntp.keys");
+    fs::write(&path, KEYS)?;
+    let arguments = ["--keys", &path.display().to_string()];
+    let server = Server::start(lab.server(), Engine::Socket, &[at], &arguments)?;
+    let lines = [format!("server {} key {number} {FAST}", at.ip()), "keyfile DIR/keys".to_owned()];
+    let client = Client::start(lab.client(), &lines, |directory| {
+        Ok(fs::write(directory.join("keys"), keys)?)
+    })?;
+    Ok((lab, server, client))
+}
+
+/// chronyd is answered with the MAC of its key.
+fn chronyd_uses_symmetric_keys() -> Result<()> {
+    for number in [7, 8] {
+        let (_lab, server, client) = with_keys(KEYS, number)?;
+        client.await_signs("ntpdata", &[("Authenticated", "Yes")])?;
+        client.await_signs("sources", SELECTED)?;
+        ensure!(counter(&server, "mac")? > 0, "{}", server.status()?);
+    }
+    Ok(())
+}
+
+/// A request with a MAC of another key is counted and not answered.
+fn a_wrong_key_gets_nothing() -> Result<()> {
+    let wrong = "7 AES128 HEX:ff0102030405060708090a0b0c0d0e0f\n";
+    let unknown = "9 AES128 HEX:000102030405060708090a0b0c0d0e0f\n";
+    for (keys, number) in [(wrong, 7), (unknown, 9)] {
+        let (_lab, server, _client) = with_keys(keys, number)?;
+        let started = Instant::now();
+        loop {
+            let status = server.status()?;
+            if status["counters"]["ignored"]["mac"].as_u64().unwrap_or(0) >= 3 {
+                ensure!(status["counters"]["answered"] == 0, "{status}");
+                break;
+            }
+            ensure!(started.elapsed() < PATIENCE, "nothing is counted: {status}");
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+    Ok(())
+}
+
+/// A server that was started anew with another secret refuses the cookies of before, and chronyd
+/// gets new ones and goes on. With the same secret it notices nothing.
+fn a_server_with_another_secret_gives_a_kiss_and_new_cookies() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let files = TempDir::new()?;
+    let secret = files.path().join("secret");
+    let option = secret.display().to_string();
+    let master = ["--nts-master-secret", option.as_str()];
+    fs::write(&secret, "01".repeat(32))?;
+    let server = start_with_nts(&lab, at, files.path(), &master)?;
+    let nts = WithNts { lab, at, files, server };
+    let client = nts.client(FAST)?;
+    client.await_signs("sources", SELECTED)?;
+    let WithNts { lab, files, server, .. } = nts;
+    server.end("TERM")?;
+    let paths = ["cert.pem", "key.pem"].map(|name| files.path().join(name).display().to_string());
+    let again = ["--nts-cert", &paths[0], "--nts-key", &paths[1], master[0], master[1]];
+    let server = Server::start(lab.server(), Engine::Socket, &[at], &again)?;
+    await_counter(&server, "nts", 3)?;
+    ensure!(counter(&server, "nts_kisses")? == 0, "{}", server.status()?);
+    server.end("TERM")?;
+    fs::write(&secret, "02".repeat(32))?;
+    let server = Server::start(lab.server(), Engine::Socket, &[at], &again)?;
+    await_counter(&server, "nts_kisses", 1)?;
+    await_counter(&server, "nts", 3)?;
+    Ok(())
+}
+
+fn await_counter(server: &Server, name: &str, least: u64) -> Result<()> {
+    let started = Instant::now();
+    while counter(server, name)? < least {
+        ensure!(started.elapsed() < PATIENCE, "{name} stays low: {}", server.status()?);
+        thread::sleep(POLL_INTERVAL);
+    }
+    Ok(())
+}
+
+/// While plain requests come at many times what the server can answer, a slow client with NTS
+/// loses next to nothing.
+fn a_flood_of_plain_requests_leaves_room_for_nts() -> Result<()> {
+    const FLOOD: &str = "1.5M";
+    let nts = WithNts::start(&["--threads", "1"])?;
+    let client = nts.client("iburst minpoll -4 maxpoll -4")?;
+    client.await_signs("sources", SELECTED)?;
+    let target = nts.at.ip().to_string();
+    let before = (counter(&nts.server, "nts")?, packets(&client)?);
+    let result = result_of(
+        nts.lab.client(),
+        &[&target, "--engine", "xdp", "-r", FLOOD, "-t", "6", "-x", "3"],
+    )?;
+    let after = (counter(&nts.server, "nts")?, packets(&client)?);
+    let lost: u64 = result.trials.iter().map(|trial| trial.lost).sum();
+    let sent: u64 = result.trials.iter().map(|trial| trial.sent).sum();
+    ensure!(lost > sent / 10, "no flood: {lost} of {sent} lost");
+    let ([asked, answered], [asked_before, answered_before]) = (after.1, before.1);
+    let (asked, answered) = (asked - asked_before, answered - answered_before);
+    ensure!(asked >= 20, "chronyd asked {asked} times only");
+    ensure!(answered * 10 >= asked * 9, "{answered} of {asked} were answered");
+    ensure!(after.0 - before.0 >= answered, "the server answered fewer than chronyd received");
+    Ok(())
+}
+
+/// How many requests chronyd has sent and how many valid replies it has received.
+fn packets(client: &Client) -> Result<[u64; 2]> {
+    let text = client.ask("ntpdata")?;
+    let number = |name: &str| -> Result<u64> {
+        let line = text.lines().find(|line| line.starts_with(name));
+        let value = line.and_then(|line| line.split(": ").nth(1));
+        Ok(value.with_context(|| format!("no '{name}': {text}"))?.trim().parse()?)
+    };
+    Ok([number("Total TX")?, number("Total valid RX")?])
+}
+
+/// A broken file is named in one line, with the status for what the environment lacks.
+fn what_is_wrong_with_a_file_is_said() -> Result<()> {
+    let files = TempDir::new()?;
+    let [cert, key] = certificate("192.0.2.1".parse()?, files.path())?;
+    let path = |name: &str, text: &str| -> Result<String> {
+        let path = files.path().join(name);
+        fs::write(&path, text)?;
+        Ok(path.display().to_string())
+    };
+    let (cert, key) = (cert.display().to_string(), key.display().to_string());
+    let (empty, rubbish) = (path("empty", "")?, path("rubbish", "-----BEGIN")?);
+    let weak = path("weak", "1 MD5 abc\n")?;
+    let short = path("short", "abcd\n")?;
+    let cases: [(i32, &[&str], &str); 9] = [
+        (2, &["--nts-cert", &cert], "--nts-cert needs --nts-key as well"),
+        (2, &["--nts-ke-server", "a.example"], "which needs --nts-cert"),
+        (2, &["--nts-rotation", "1s", "--nts-master-secret", &short], "--nts-rotation takes"),
+        (3, &["--nts-cert", &rubbish, "--nts-key", &key], "rubbish"),
+        (3, &["--nts-cert", &cert, "--nts-key", &empty], "empty"),
+        (3, &["--nts-master-secret", &short], "it takes 64"),
+        (3, &["--nts-master-secret", "/nonexistent/secret"], "cannot read --nts-master-secret"),
+        (3, &["--keys", &weak], "line 1: MD5 is not supported"),
+        (3, &["--keys", &empty], "holds no key"),
+    ];
+    for (status, arguments, sign) in cases {
+        let mut command = Command::new(binary()?);
+        command.args(["serve", "--engine", "socket", "--listen", "127.0.0.1:0"]);
+        let socket = files.path().join("status.sock");
+        command.args(
+            ["--nts-ke-listen", "127.0.0.1:0"]
+                .iter()
+                .filter(|_| arguments.len() == 4 && arguments[0] == "--nts-cert"),
+        );
+        command.arg("--status-socket").arg(socket).args(arguments);
+        let output = run_to_end(&mut command, PATIENCE)?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(status), "{arguments:?}: {}: {said}", output.status);
+        ensure!(said.contains(sign) && said.lines().count() == 1, "{arguments:?}: {said}");
+    }
+    Ok(())
 }

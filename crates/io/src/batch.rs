@@ -1,8 +1,8 @@
 //! A fixed number of packet buffers, allocated once and used again and again. It does no I/O and
 //! never grows.
 
-use horolog_sys::message::Received;
-use horolog_time::{Timestamp, Utc};
+use horolog_sys::message::{Control, Received};
+use horolog_time::{Monotonic, Timestamp, Utc};
 
 /// Packets to send, or as received: `slots` buffers of `capacity` bytes each, of which the first
 /// [`Batch::len`] are in use. Its memory is allocated by [`Batch::new`] and never again.
@@ -20,6 +20,9 @@ pub(crate) struct Note<A> {
     pub(crate) len: usize,
     pub(crate) truncated: bool,
     pub(crate) received_at: Option<Timestamp<Utc>>,
+    pub(crate) received_monotonic: Option<Timestamp<Monotonic>>,
+    pub(crate) hardware: Option<HardwareTime>,
+    pub(crate) stamp: bool,
     pub(crate) address: A,
 }
 
@@ -30,8 +33,43 @@ impl<A> Note<A> {
             len: received.len,
             truncated: received.truncated,
             received_at: received.control.received_at,
+            received_monotonic: None,
+            hardware: HardwareTime::of(&received.control),
+            stamp: false,
             address,
         }
+    }
+
+    /// A packet to send.
+    const fn outgoing(len: usize, address: A) -> Self {
+        Self {
+            len,
+            truncated: false,
+            received_at: None,
+            received_monotonic: None,
+            hardware: None,
+            stamp: false,
+            address,
+        }
+    }
+}
+
+/// An instant on the clock of an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HardwareTime {
+    /// Index of the interface.
+    pub interface: u32,
+    /// Nanoseconds since that clock's zero.
+    pub ns: i64,
+}
+
+impl HardwareTime {
+    fn of(control: &Control) -> Option<Self> {
+        let interface = match control.clock_interface {
+            0 => control.interface,
+            index => index,
+        };
+        control.hardware_ns.map(|ns| Self { interface, ns })
     }
 }
 
@@ -47,6 +85,13 @@ pub struct Packet<'a, A> {
     /// When the kernel received it (software timestamp, `CLOCK_REALTIME`); `None` where the device
     /// takes no timestamps.
     pub received_at: Option<Timestamp<Utc>>,
+    /// When a BPF program saw it in the driver, on the monotonic clock; `None` where none did.
+    pub received_monotonic: Option<Timestamp<Monotonic>>,
+    /// The same by the interface's own clock; `None` where hardware timestamps are off or were not
+    /// taken.
+    pub hardware: Option<HardwareTime>,
+    /// Whether a packet to send is to be timestamped on its way out ([`crate::Device::sent`]).
+    pub stamp: bool,
 }
 
 /// One packet of a batch, to be changed in place.
@@ -56,6 +101,8 @@ pub struct PacketMut<'a, A> {
     pub bytes: &'a mut [u8],
     /// Where it goes to.
     pub address: &'a mut A,
+    /// Whether it is to be timestamped on its way out ([`crate::Device::sent`]).
+    pub stamp: &'a mut bool,
 }
 
 impl<A: Copy + Default> Batch<A> {
@@ -67,7 +114,7 @@ impl<A: Copy + Default> Batch<A> {
     #[must_use]
     pub fn new(slots: usize, capacity: usize) -> Self {
         assert!(slots > 0 && capacity > 0, "a batch holds at least one byte of one packet");
-        let note = Note { len: 0, truncated: false, received_at: None, address: A::default() };
+        let note = Note::outgoing(0, A::default());
         Self {
             bytes: vec![0; slots * capacity].into_boxed_slice(),
             notes: vec![note; slots].into_boxed_slice(),
@@ -143,7 +190,7 @@ impl<A: Copy + Default> Batch<A> {
         }
         let start = self.len * self.capacity;
         let len = write(&mut self.bytes[start..start + self.capacity]).min(self.capacity);
-        self.notes[self.len] = Note { len, truncated: false, received_at: None, address };
+        self.notes[self.len] = Note::outgoing(len, address);
         self.len += 1;
         true
     }
@@ -172,6 +219,7 @@ impl<A: Copy + Default> Batch<A> {
         PacketMut {
             bytes: &mut self.bytes[index * self.capacity..][..note.len],
             address: &mut note.address,
+            stamp: &mut note.stamp,
         }
     }
 
@@ -191,6 +239,7 @@ impl<A: Copy + Default> Batch<A> {
             |(buffer, note)| PacketMut {
                 bytes: &mut buffer[..note.len],
                 address: &mut note.address,
+                stamp: &mut note.stamp,
             },
         )
     }
@@ -209,15 +258,33 @@ impl<A: Copy + Default> Batch<A> {
         }
     }
 
+    /// Appends a packet that came at `received` and is as long as a buffer at most; says whether it
+    /// was taken.
+    pub(crate) fn push_received(
+        &mut self,
+        address: A,
+        bytes: &[u8],
+        received: Timestamp<Monotonic>,
+    ) -> bool {
+        let taken = self.push(address, bytes);
+        if taken {
+            self.notes[self.len - 1].received_monotonic = Some(received);
+        }
+        taken
+    }
+
     /// Takes over a packet with everything that stands beside it, cut to the capacity; says whether
     /// there was room.
-    pub(crate) fn push_packet(&mut self, packet: &Packet<'_, A>) -> bool {
+    #[must_use]
+    pub fn push_packet(&mut self, packet: &Packet<'_, A>) -> bool {
         let kept = packet.bytes.len().min(self.capacity);
         let taken = self.push(packet.address, &packet.bytes[..kept]);
         if taken {
             let note = &mut self.notes[self.len - 1];
             note.truncated = packet.truncated || kept < packet.bytes.len();
             note.received_at = packet.received_at;
+            note.received_monotonic = packet.received_monotonic;
+            note.hardware = packet.hardware;
         }
         taken
     }
@@ -229,6 +296,9 @@ fn view<'a, A: Copy>(buffer: &'a [u8], note: &Note<A>) -> Packet<'a, A> {
         address: note.address,
         truncated: note.truncated,
         received_at: note.received_at,
+        received_monotonic: note.received_monotonic,
+        hardware: note.hardware,
+        stamp: note.stamp,
     }
 }
 

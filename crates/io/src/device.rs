@@ -27,4 +27,18 @@ pub trait Device {
     ///
     /// What the device itself suffers from. Packets before the error may have left.
     fn send(&mut self, batch: &mut Batch<Self::Address>) -> io::Result<usize>;
+
+    /// Puts what came back of the packets that were to be timestamped on their way out into the
+    /// batch, without waiting, and returns how many those are. Each is the whole packet as it left,
+    /// in its frame where the interface has frames, with the time of its transmission in the place
+    /// of that of a reception. A packet may come back late or never, and none does from a device
+    /// that takes no timestamps.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Device::receive`].
+    fn sent(&mut self, batch: &mut Batch<Self::Address>) -> io::Result<usize> {
+        batch.clear();
+        Ok(0)
+    }
 }

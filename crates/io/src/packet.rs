@@ -149,7 +149,7 @@ impl Device for PacketDevice {
             let frames = batch.iter().skip(first).map(|packet| packet.bytes);
             table.send(
                 socket.as_fd(),
-                frames.map(|bytes| Outgoing { bytes, remote: None, local: None }),
+                frames.map(|bytes| Outgoing { bytes, remote: None, local: None, stamp: None }),
             )
         })
     }

@@ -8,8 +8,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use horolog_sys::message::{MessageTable, Outgoing};
+use horolog_sys::message::{MessageTable, Outgoing, TransmitStamp};
 use horolog_sys::socket::Socket;
+use horolog_wire::ethernet::{MacAddress, VlanTag};
 
 use crate::batch::{Batch, Note, Packet};
 use crate::device::Device;
@@ -28,6 +29,22 @@ pub struct Endpoints {
     /// Index of the interface by which a datagram came in, 0 where that is not known. Sending
     /// follows the routing table instead; a link-local `remote` carries its interface as scope.
     pub interface: u32,
+    /// The link that a datagram came by and that its reply is to take, where the device works on
+    /// frames.
+    pub link: Option<Link>,
+}
+
+/// The two ends of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Link {
+    /// Where a received frame came from, or where one to send goes.
+    pub remote: MacAddress,
+    /// The other end, this host's.
+    pub local: MacAddress,
+    /// The VLAN tag, where there is one.
+    pub vlan: Option<VlanTag>,
+    /// The port of this host that the datagram was sent to.
+    pub local_port: u16,
 }
 
 impl Endpoints {
@@ -45,7 +62,7 @@ impl Endpoints {
 impl Default for Endpoints {
     fn default() -> Self {
         let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        Self { remote: SocketAddr::new(nowhere, 0), local: nowhere, interface: 0 }
+        Self { remote: SocketAddr::new(nowhere, 0), local: nowhere, interface: 0, link: None }
     }
 }
 
@@ -57,6 +74,7 @@ pub struct UdpDevice {
     local: SocketAddr,
     send_wait: Duration,
     drops: DropCounter,
+    stamp: Option<TransmitStamp>,
 }
 
 impl UdpDevice {
@@ -88,6 +106,7 @@ impl UdpDevice {
             local: bound,
             send_wait: options.send_wait,
             drops: DropCounter::default(),
+            stamp: options.transmit_timestamps,
         })
     }
 
@@ -121,6 +140,7 @@ impl UdpDevice {
             local: self.local,
             send_wait: self.send_wait,
             drops: DropCounter::default(),
+            stamp: self.stamp,
         })
     }
 
@@ -139,6 +159,27 @@ impl UdpDevice {
     /// What the kernel refused.
     pub fn steer_by_cpu(&self, sockets: u32) -> io::Result<()> {
         self.socket.steer_by_cpu(sockets)
+    }
+
+    /// As [`UdpDevice::steer_by_cpu`], with the datagrams of more than `len_max` bytes for the
+    /// second half of the sockets and the others for the first; within a half the receiving CPU
+    /// chooses, or chance.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refused.
+    pub fn steer_by_length(&self, sockets: u32, len_max: u32, by_cpu: bool) -> io::Result<()> {
+        self.socket.steer_by_length(sockets, len_max, by_cpu)
+    }
+
+    /// Waits up to `wait` until this socket or the other can be received from, or something came
+    /// back of what either sent; says whether that is so.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refused.
+    pub fn wait_either(&self, other: &Self, wait: Duration) -> io::Result<bool> {
+        self.socket.wait_either(&other.socket, wait)
     }
 
     /// Datagrams that the kernel dropped at this socket since it was opened, because its receive
@@ -169,6 +210,7 @@ impl Queue<Endpoints> for UdpDevice {
                     remote: canonical(remote),
                     local: received.control.local.unwrap_or(own).to_canonical(),
                     interface: received.control.interface,
+                    link: None,
                 },
             )
         });
@@ -184,11 +226,28 @@ impl Device for UdpDevice {
     }
 
     fn send(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
-        let (table, socket, family) = (&mut self.table, &self.socket, self.local);
+        let (table, socket, family, stamp) =
+            (&mut self.table, &self.socket, self.local, self.stamp);
         send_all(socket, batch.len(), self.send_wait, |first| {
             let packets = batch.iter().skip(first);
-            table.send(socket.as_fd(), packets.map(|packet| outgoing(packet, family)))
+            table.send(socket.as_fd(), packets.map(|packet| outgoing(packet, family, stamp)))
         })
+    }
+
+    fn sent(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+        batch.clear();
+        let received = self.table.receive_errors(self.socket.as_fd(), batch.buffers_mut());
+        let count = match received {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+            other => other?,
+        };
+        let table = &self.table;
+        batch.fill(count, |slot| {
+            let received = table.received(slot);
+            let interface = received.control.interface;
+            Note::received(&received, Endpoints { interface, ..Endpoints::default() })
+        });
+        Ok(count)
     }
 }
 
@@ -206,7 +265,9 @@ fn prepare(socket: &Socket, local: SocketAddr, options: &UdpOptions) -> io::Resu
     if options.share_port {
         socket.share_port()?;
     }
-    if options.receive_timestamps {
+    if let Some(stamp) = options.transmit_timestamps {
+        socket.tell_times(local, stamp == TransmitStamp::Hardware)?;
+    } else if options.receive_timestamps {
         socket.tell_receive_time()?;
     }
     if local.ip().is_unspecified() {
@@ -223,13 +284,18 @@ fn prepare(socket: &Socket, local: SocketAddr, options: &UdpOptions) -> io::Resu
 
 /// What the kernel is told about a packet that leaves from a socket bound to `bound`. Only a
 /// wildcard socket has to be told the local address: any other has just the one.
-fn outgoing(packet: Packet<'_, Endpoints>, bound: SocketAddr) -> Outgoing<'_> {
+fn outgoing(
+    packet: Packet<'_, Endpoints>,
+    bound: SocketAddr,
+    stamp: Option<TransmitStamp>,
+) -> Outgoing<'_> {
     let Endpoints { remote, local, .. } = packet.address;
     let chosen = bound.ip().is_unspecified() && !local.is_unspecified();
     Outgoing {
         bytes: packet.bytes,
         remote: (!packet.address.is_connected_peer()).then(|| for_family(remote, bound)),
         local: chosen.then(|| for_family(SocketAddr::new(local, 0), bound).ip()),
+        stamp: stamp.filter(|_| packet.stamp),
     }
 }
 

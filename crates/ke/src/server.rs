@@ -187,6 +187,13 @@ impl KeServer {
         self.shared.tally.read(self.shared.open.load(Acquire))
     }
 
+    /// Whether a thread has ended without being told to.
+    #[must_use]
+    pub fn has_died(&self) -> bool {
+        let mut handles = self.threads.iter().filter_map(|thread| thread.handle.as_ref());
+        handles.any(JoinHandle::is_finished)
+    }
+
     /// Where it listens, in the order of the configuration.
     #[must_use]
     pub fn listen(&self) -> Vec<SocketAddr> {

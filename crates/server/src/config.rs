@@ -7,6 +7,7 @@ mod limits;
 mod nts;
 mod operation;
 mod source;
+mod timestamps;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -15,13 +16,16 @@ use std::time::Duration;
 
 use horolog_time::{NS_PER_S, Span};
 use horolog_wire::ntp::{Leap, PORT};
+use horolog_xdp::LIST_PREFIXES_MAX;
 
-pub use interleaved::InterleavedConfig;
+pub use interleaved::{InterleavedBody, InterleavedConfig};
 pub use leap::LeapConfig;
+use limits::CLIENTS_MAX;
 pub use limits::LimitsConfig;
-pub use nts::NtsConfig;
+pub use nts::{NtsConfig, NtsConfigError};
 pub use operation::OperationConfig;
 pub use source::SourceConfig;
+pub use timestamps::{TimestampsConfig, TimestampsConfigError};
 
 /// The strata that a server may claim (RFC 5905, figure 11).
 pub const STRATA: RangeInclusive<u8> = 1..=15;
@@ -167,6 +171,8 @@ pub struct ServerConfig {
     pub source: SourceConfig,
     /// Options for Network Time Security and symmetric keys.
     pub nts: NtsConfig,
+    /// Which timestamps the sockets take.
+    pub timestamps: TimestampsConfig,
     /// Options for metrics, logs, privileges.
     pub operation: OperationConfig,
 }
@@ -202,6 +208,7 @@ impl Default for ServerConfig {
             leap_seconds: LeapConfig::default(),
             source: SourceConfig::default(),
             nts: NtsConfig::default(),
+            timestamps: TimestampsConfig::default(),
             operation: OperationConfig::default(),
         }
     }
@@ -253,10 +260,43 @@ pub enum ConfigError {
              listen on loopback, private, link-local or documentation addresses only"
     )]
     TestInPublic(SocketAddr),
+    /// Timestamps that contradict one another.
+    #[error(transparent)]
+    Timestamps(#[from] TimestampsConfigError),
+    /// Options of Network Time Security that do not go together.
+    #[error(transparent)]
+    Nts(#[from] NtsConfigError),
     /// A page that would live too briefly or too long.
     #[error("a clock page cannot live {} ms; give {} to {} ms", .0.as_millis(),
             PAGE_LIVES.start().as_millis(), PAGE_LIVES.end().as_millis())]
     PageLife(Duration),
+    /// A limit for each client that is out of range.
+    #[error("{0} requests per second cannot be; --limit-rate takes one in an hour to 500k")]
+    LimitRate(f64),
+    /// A limit for newcomers that is out of range.
+    #[error("{0} requests per second cannot be; --limit-newcomers takes 1 to 100M")]
+    NewcomerRate(f64),
+    /// A burst that is out of range.
+    #[error("a burst of {0} cannot be; --limit-burst takes 1 to 10000")]
+    LimitBurst(u32),
+    /// An idle time that is out of range.
+    #[error("{} s of silence cannot be; --limit-idle takes 1s to 2592000s (30 days)", .0.as_secs_f64())]
+    LimitIdle(Duration),
+    /// Too few clients or too many.
+    #[error("room for {0} clients cannot be; --limit-clients takes 1 to {CLIENTS_MAX}")]
+    LimitClients(usize),
+    /// Prefix lengths that are out of range.
+    #[error("--limit-ipv4-prefix takes 8 to 32 and --limit-ipv6-prefix 16 to 128")]
+    LimitPrefix,
+    /// A prefix that is allowed and denied.
+    #[error("{0} is both allowed and denied; take it out of --allow or --deny")]
+    ListedTwice(String),
+    /// More prefixes than there is room for.
+    #[error("{0} prefixes are too many; --allow and --deny take {LIST_PREFIXES_MAX} together")]
+    ListTooLong(usize),
+    /// Too many clients.
+    #[error("room for {0} clients cannot be; --interleaved-clients takes 0 to {CLIENTS_MAX}")]
+    InterleavedClients(usize),
 }
 
 impl ServerConfig {
@@ -275,6 +315,14 @@ impl ServerConfig {
         self.test_offset != Span::ZERO || self.test_drift_ppb != 0
     }
 
+    /// Whether XDP hands requests with more than a header over to threads of this process, past the
+    /// network stack, instead of letting them go up: where there is something to do with what
+    /// follows the header.
+    #[must_use]
+    pub fn hands_over(&self) -> bool {
+        self.nts.authenticates() && !self.xdp_generic
+    }
+
     /// Finds the first rule that the configuration breaks.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_listen()?;
@@ -290,6 +338,7 @@ impl ServerConfig {
         self.leap_seconds.check()?;
         self.source.check()?;
         self.nts.check()?;
+        self.timestamps.check()?;
         self.operation.check()?;
         self.check_test()
     }

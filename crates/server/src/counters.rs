@@ -74,6 +74,24 @@ counters! {
     dropped,
     /// Receive calls that failed.
     receive_errors,
+    /// Requests that came with a timestamp of their reception by the kernel, part of `received`.
+    receive_kernel_stamps,
+    /// Requests that came with one of the interface's own clock; its time was served.
+    receive_hardware_stamps,
+    /// Replies that tell when the one before them left (RFC 9769), part of `answered` or `refused`.
+    interleaved,
+    /// Replies with a message authentication code, part of `answered` or `refused`.
+    mac,
+    /// Replies with Network Time Security, part of `answered` or `refused`.
+    nts,
+    /// Requests to get new cookies (the kiss NTSN), part of `answered` or `refused`.
+    nts_kisses,
+    /// Replies for which a timestamp of their transmission was asked.
+    transmit_stamps_wanted,
+    /// Replies for which the kernel's came.
+    transmit_kernel_stamps,
+    /// Replies for which one of the interface's own clock came.
+    transmit_hardware_stamps,
 }
 
 /// Most counters stay unchanged by most batches; not writing keeps their line shared.

@@ -1,13 +1,15 @@
-//! What the server answers, as a pure function of the request, its source, the clock page and the
-//! receive timestamp. It reads no clock, keeps no state, and leaves one field of the reply open:
-//! the transmit timestamp, which is filled in as late as it can be.
+//! What the server answers, as a pure function of the request, its source, the clock page, the
+//! receive timestamp and what is remembered of the client. It reads no clock, keeps no state, and
+//! leaves one field of a basic reply open: the transmit timestamp, which is filled in as late as it
+//! can be.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use horolog_time::NtpTimestamp;
-use horolog_wire::ntp::{HEADER_LEN, Header, Mode, PORT};
+use horolog_time::{NtpShort, NtpTimestamp};
+use horolog_wire::ntp::{HEADER_LEN, Header, Leap, Mode, PORT};
 
-use crate::Page;
+use crate::interleaved::{as_receive, as_transmit, looks_interleaved};
+use crate::{KissCode, Page};
 
 /// The versions that have the layout of version 4: RFC 1059, RFC 1119, RFC 1305, RFC 5905.
 const VERSIONS: std::ops::RangeInclusive<u8> = 1..=4;
@@ -15,10 +17,68 @@ const VERSIONS: std::ops::RangeInclusive<u8> = 1..=4;
 /// What to do about a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Send this back, 48 bytes, with the transmit timestamp put in.
-    Reply(Header),
+    /// Send this back, 48 bytes.
+    Reply(Reply),
     /// Send nothing.
     Ignore(Reason),
+}
+
+/// A reply, and what there is to do with its transmit timestamp.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reply {
+    /// The reply's header. Its transmit timestamp is there already in an interleaved reply and
+    /// [`NtpTimestamp::UNKNOWN`] in every other; see [`Reply::at`].
+    pub header: Header,
+    /// Which mode it is of.
+    pub kind: ReplyKind,
+}
+
+/// The mode of a reply (RFC 9769, section 2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ReplyKind {
+    /// The request is of basic mode: nothing is remembered.
+    Basic,
+    /// The request may be of interleaved mode, but of the reply that it refers to nothing is known.
+    /// The reply is of basic mode, and its timestamps are to be remembered.
+    First,
+    /// The reply tells when the one before it left, and its own timestamps are to be remembered.
+    Interleaved,
+}
+
+impl ReplyKind {
+    /// Whether the reply's receive timestamp and the instant at which it leaves are to be
+    /// remembered for the client's next request.
+    #[must_use]
+    pub const fn is_remembered(self) -> bool {
+        !matches!(self, Self::Basic)
+    }
+}
+
+impl Reply {
+    /// The header as it is sent when the reply leaves at `transmit`.
+    #[must_use]
+    pub const fn at(mut self, transmit: NtpTimestamp) -> Header {
+        if !matches!(self.kind, ReplyKind::Interleaved) {
+            self.header.transmit = as_transmit(transmit);
+        }
+        self.header
+    }
+
+    /// The kiss to send in the place of a reply of basic mode (RFC 5905, section 7.4). It says
+    /// nothing of the clock and is not remembered.
+    #[must_use]
+    pub const fn into_kiss(self, code: KissCode) -> Self {
+        let header = Header {
+            leap: Leap::Unsynchronised,
+            stratum: 0,
+            root_delay: NtpShort::from_bits(0),
+            root_dispersion: NtpShort::from_bits(0),
+            reference_id: code.as_bytes(),
+            reference: NtpTimestamp::UNKNOWN,
+            ..self.header
+        };
+        Self { header, kind: ReplyKind::Basic }
+    }
 }
 
 /// Why a datagram is not answered.
@@ -35,13 +95,18 @@ pub enum Reason {
     Mode,
     /// From port 0, which cannot be answered, or from an address that names no single host.
     Source,
+    /// A message authentication code of a key that is not known, or a wrong one.
+    Mac,
+    /// Fields of Network Time Security that are malformed or lack a cookie.
+    Nts,
 }
 
 impl Reason {
     /// Every reason, each at the index that it has as a number.
-    pub const ALL: [Self; Self::COUNT] = [Self::Length, Self::Version, Self::Mode, Self::Source];
+    pub const ALL: [Self; Self::COUNT] =
+        [Self::Length, Self::Version, Self::Mode, Self::Source, Self::Mac, Self::Nts];
     /// How many there are.
-    pub const COUNT: usize = 4;
+    pub const COUNT: usize = 6;
 
     /// Its name in counters.
     #[must_use]
@@ -51,23 +116,33 @@ impl Reason {
             Self::Version => "version",
             Self::Mode => "mode",
             Self::Source => "source",
+            Self::Mac => "mac",
+            Self::Nts => "nts",
         }
     }
 }
 
-/// Judges the payload of a UDP datagram that came from `source` at `received` (T2).
+/// Judges the payload of a UDP datagram that came from `source` at `received` (T2). For a request
+/// that may be of interleaved mode, and for no other, `transmit_of` is asked for the transmit
+/// timestamp of this client's reply whose receive timestamp was the one given.
 ///
 /// Extension fields and message authentication codes are passed over: the reply is 48 bytes and
 /// authenticates nothing, so a client that asked for authentication drops it, as it must. No reply
 /// is longer than its request.
 #[must_use]
-pub fn decide(request: &[u8], source: SocketAddr, page: &Page, received: NtpTimestamp) -> Verdict {
+pub fn decide(
+    request: &[u8],
+    source: SocketAddr,
+    page: &Page,
+    received: NtpTimestamp,
+    transmit_of: impl FnOnce(NtpTimestamp) -> Option<NtpTimestamp>,
+) -> Verdict {
     let Ok((request, rest)) = Header::parse(request) else {
         return Verdict::Ignore(Reason::Length);
     };
     match objection(&request, rest, source) {
         Some(reason) => Verdict::Ignore(reason),
-        None => Verdict::Reply(reply(&request, page, received)),
+        None => Verdict::Reply(reply(&request, page, received, transmit_of)),
     }
 }
 
@@ -100,9 +175,14 @@ fn names_one_host(ip: IpAddr) -> bool {
     !(ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST))
 }
 
-fn reply(request: &Header, page: &Page, received: NtpTimestamp) -> Header {
+fn reply(
+    request: &Header,
+    page: &Page,
+    received: NtpTimestamp,
+    transmit_of: impl FnOnce(NtpTimestamp) -> Option<NtpTimestamp>,
+) -> Reply {
     let variables = &page.variables;
-    Header {
+    let basic = Header {
         leap: variables.leap,
         version: request.version,
         mode: Mode::Server,
@@ -114,8 +194,18 @@ fn reply(request: &Header, page: &Page, received: NtpTimestamp) -> Header {
         reference_id: variables.reference_id,
         reference: variables.reference,
         origin: request.transmit,
-        receive: received,
+        receive: as_receive(received),
         transmit: NtpTimestamp::UNKNOWN,
+    };
+    if !looks_interleaved(request) {
+        return Reply { header: basic, kind: ReplyKind::Basic };
+    }
+    match transmit_of(request.origin) {
+        None => Reply { header: basic, kind: ReplyKind::First },
+        Some(transmit) => Reply {
+            header: Header { origin: request.receive, transmit, ..basic },
+            kind: ReplyKind::Interleaved,
+        },
     }
 }
 
@@ -144,7 +234,7 @@ mod tests {
     }
 
     fn judge(bytes: &[u8], source: SocketAddr) -> Verdict {
-        decide(bytes, source, &page(), RECEIVED)
+        decide(bytes, source, &page(), RECEIVED, |_| None)
     }
 
     #[test]
@@ -153,6 +243,8 @@ mod tests {
             let Verdict::Reply(reply) = judge(&packet(version, 3, 48), client()) else {
                 panic!("version {version} was ignored");
             };
+            assert_eq!(reply.kind, ReplyKind::Basic);
+            let reply = reply.header;
             assert_eq!((reply.version, reply.mode), (version, Mode::Server));
             assert_eq!((reply.leap, reply.stratum, reply.poll), (page().variables.leap, 1, 10));
             assert_eq!((reply.precision, &reply.reference_id), (-25, b"PPS\0"));
@@ -225,6 +317,58 @@ mod tests {
         }
     }
 
+    /// A request in interleaved mode: origin, receive, transmit.
+    fn interleaved(origin: u64, receive: u64, transmit: u64) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
+        Header {
+            origin: NtpTimestamp::from_bits(origin),
+            receive: NtpTimestamp::from_bits(receive),
+            ..Header::request(4, NtpTimestamp::from_bits(transmit))
+        }
+        .emit(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn an_interleaved_reply_tells_when_the_one_before_left() {
+        let (before, left) =
+            (0xe000_0000_1111_1112, NtpTimestamp::from_bits(0xe000_0000_1111_9999));
+        let ask = |request: &[u8]| {
+            let known = |origin: NtpTimestamp| (origin.to_bits() == before).then_some(left);
+            match decide(request, client(), &page(), RECEIVED, known) {
+                Verdict::Reply(reply) => reply,
+                Verdict::Ignore(reason) => panic!("ignored: {reason:?}"),
+            }
+        };
+        let leaves = NtpTimestamp::from_bits(0xe000_0000_2000_4444);
+
+        let reply = ask(&interleaved(before, 21, 22));
+        assert_eq!(reply.kind, ReplyKind::Interleaved);
+        let header = reply.at(leaves);
+        assert_eq!(
+            (header.origin.to_bits(), header.receive, header.transmit),
+            (21, RECEIVED, left)
+        );
+
+        let reply = ask(&interleaved(before + 2, 21, 22));
+        assert_eq!(reply.kind, ReplyKind::First);
+        let header = reply.at(leaves);
+        assert_eq!((header.origin.to_bits(), header.receive), (22, RECEIVED));
+        assert_eq!(header.transmit.to_bits(), leaves.to_bits() | 1);
+
+        let reply = ask(&interleaved(before, 22, 22));
+        assert_eq!((reply.kind, reply.header.origin.to_bits()), (ReplyKind::Basic, 22));
+    }
+
+    #[test]
+    fn receive_timestamps_are_even_and_transmit_timestamps_odd() {
+        let odd = NtpTimestamp::from_bits(RECEIVED.to_bits() | 1);
+        let verdict = decide(&packet(4, 3, 48), client(), &page(), odd, |_| None);
+        let Verdict::Reply(reply) = verdict else { panic!("ignored") };
+        let header = reply.at(RECEIVED);
+        assert_eq!((header.receive, header.transmit), (RECEIVED, odd));
+    }
+
     fn any_source() -> impl Strategy<Value = SocketAddr> {
         (any::<IpAddr>(), any::<u16>()).prop_map(SocketAddr::from)
     }
@@ -232,12 +376,15 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_from_anywhere_are_judged(bytes in proptest::collection::vec(any::<u8>(), 0..200),
-                                              source in any_source(), received: u64) {
+                                              source in any_source(), received: u64, known: bool) {
             let received = NtpTimestamp::from_bits(received);
-            if let Verdict::Reply(reply) = decide(&bytes, source, &page(), received) {
+            let known = |origin| known.then_some(origin);
+            if let Verdict::Reply(reply) = decide(&bytes, source, &page(), received, known) {
                 prop_assert!(bytes.len() >= HEADER_LEN, "a reply longer than its request");
-                prop_assert_eq!(&reply.origin.to_bits().to_be_bytes()[..], &bytes[40..48]);
-                prop_assert_eq!(reply.receive, received);
+                let told = if reply.kind == ReplyKind::Interleaved { 32..40 } else { 40..48 };
+                let reply = reply.at(received);
+                prop_assert_eq!(&reply.origin.to_bits().to_be_bytes()[..], &bytes[told]);
+                prop_assert_eq!(reply.receive, as_receive(received));
                 let mut emitted = [0; HEADER_LEN];
                 reply.emit(&mut emitted);
                 prop_assert_eq!(judge(&emitted, source), Verdict::Ignore(Reason::Mode),

@@ -8,10 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use horolog_io::{Batch, Device, Endpoints, UdpDevice, UdpError, UdpOptions};
+use horolog_io::{Batch, Device, Endpoints, TransmitStamp, UdpDevice, UdpError, UdpOptions};
+use horolog_nts::Nonces;
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::clock::MonotonicClock;
+use horolog_wire::ntp::HEADER_LEN;
+use horolog_xdp::XskDrops;
 
+use crate::hand_over::HandedOver;
+use crate::precedence::Precedence;
 use crate::worker::{Surroundings, Worker};
 use crate::{Counters, Dispatch, ServerConfig, Totals};
 
@@ -27,6 +32,9 @@ const SEND_WAIT: Duration = Duration::from_millis(1);
 struct Listener {
     address: SocketAddr,
     devices: Vec<UdpDevice>,
+    /// As many again, for requests that are longer than a header; none where nothing that could
+    /// follow a header is looked at.
+    preferred: Vec<UdpDevice>,
 }
 
 /// All sockets, open but not yet served.
@@ -53,29 +61,40 @@ impl Listeners {
 impl Listener {
     fn open(address: SocketAddr, config: &ServerConfig) -> Result<Self, UdpError> {
         let shared = config.dispatch == Dispatch::SharedLock;
+        let stamp = match (config.timestamps.transmit, config.timestamps.hardware.is_empty()) {
+            (false, _) => None,
+            (true, true) => Some(TransmitStamp::Kernel),
+            (true, false) => Some(TransmitStamp::Hardware),
+        };
         let options = UdpOptions {
             slots: if shared { 1 } else { BATCH },
             receive_buffer: Some(config.receive_buffer_bytes),
             send_buffer: Some(SEND_BUFFER_BYTES),
             send_wait: SEND_WAIT,
+            transmit_timestamps: stamp,
             ..UdpOptions::default()
         };
         // A port that is shared could be shared with a server that runs already, and nobody would
         // be told. Only a socket that wants the port to itself finds out.
         let alone = UdpDevice::bind(address, &options)?;
         let address = alone.local_address();
-        if shared || config.threads == 1 {
-            return Ok(Self { address, devices: vec![alone] });
+        let apart = config.nts.authenticates() && !shared;
+        if shared || (config.threads == 1 && !apart) {
+            return Ok(Self { address, devices: vec![alone], preferred: Vec::new() });
         }
         drop(alone);
         let options = UdpOptions { share_port: true, ..options };
         let bind = |_| UdpDevice::bind(address, &options);
-        let devices: Vec<_> = (0..config.threads).map(bind).collect::<Result<_, _>>()?;
-        if config.steer_by_cpu {
-            let failed = |error| UdpError::Other(address, error);
-            devices[0].steer_by_cpu(devices.len() as u32).map_err(failed)?;
-        }
-        Ok(Self { address, devices })
+        let sockets = if apart { 2 * config.threads } else { config.threads };
+        let mut devices: Vec<_> = (0..sockets).map(bind).collect::<Result<_, _>>()?;
+        let steered = match (apart, config.steer_by_cpu) {
+            (true, by_cpu) => devices[0].steer_by_length(sockets as u32, HEADER_LEN as u32, by_cpu),
+            (false, true) => devices[0].steer_by_cpu(sockets as u32),
+            (false, false) => Ok(()),
+        };
+        steered.map_err(|error| UdpError::Other(address, error))?;
+        let preferred = devices.split_off(config.threads);
+        Ok(Self { address, devices, preferred })
     }
 }
 
@@ -87,12 +106,14 @@ pub(crate) struct SocketEngine {
     counters: Vec<Arc<Counters>>,
     /// Second handles of the sockets, to ask how much the kernel dropped.
     sockets: Mutex<Vec<UdpDevice>>,
+    handed_over: Vec<XskDrops>,
 }
 
 impl SocketEngine {
-    /// Starts the threads.
+    /// Starts the threads: for the sockets, and for what XDP hands over.
     pub(crate) fn start(
         listeners: Listeners,
+        handed_over: Vec<HandedOver>,
         config: &ServerConfig,
         surroundings: &Surroundings,
     ) -> io::Result<Self> {
@@ -101,16 +122,30 @@ impl SocketEngine {
             threads: Mutex::default(),
             counters: Vec::new(),
             sockets: Mutex::default(),
+            handed_over: Vec::new(),
         };
         let cores = allowed_cores()?;
+        for (queue, handed) in handed_over.into_iter().enumerate() {
+            engine.handed_over.push(handed.drops);
+            let core = core_for(queue, cores.len(), &cores);
+            engine.spawn(handed.device, BATCH, core, surroundings)?;
+        }
         for listener in listeners.0 {
-            let sockets = listener.devices.iter().map(UdpDevice::try_clone);
+            let sockets = listener.devices.iter().chain(&listener.preferred);
+            let sockets = sockets.map(UdpDevice::try_clone);
             lock(&engine.sockets).extend(sockets.collect::<io::Result<Vec<_>>>()?);
             match config.dispatch {
                 Dispatch::PerThread => {
+                    let mut preferred = listener.preferred.into_iter();
                     for (index, device) in listener.devices.into_iter().enumerate() {
                         let core = core_for(index, config.threads, &cores);
-                        engine.spawn(device, BATCH, core, surroundings)?;
+                        match preferred.next() {
+                            Some(preferred) => {
+                                let pair = Precedence::new(preferred, device);
+                                engine.spawn(pair, BATCH, core, surroundings)?;
+                            }
+                            None => engine.spawn(device, BATCH, core, surroundings)?,
+                        }
                     }
                 }
                 Dispatch::SharedLock => {
@@ -153,11 +188,12 @@ impl SocketEngine {
         let counters = Arc::new(Counters::default());
         self.counters.push(Arc::clone(&counters));
         let surroundings = surroundings.clone();
+        let nonces = Nonces::new().map_err(io::Error::other)?;
         let work = move || {
             // Unpinned threads answer as well, only less evenly; a core may have gone offline.
             let _ = core.map(pin_to_core);
             // Made here, so that the batches lie in memory near the thread's core.
-            Worker::new(device, MonotonicClock, surroundings, counters, slots).run();
+            Worker::new(device, MonotonicClock, surroundings, counters, nonces, slots).run();
         };
         let mut threads = lock(&self.threads);
         let name = format!("answer-{}", threads.len());
@@ -171,8 +207,11 @@ impl SocketEngine {
         for counters in &self.counters {
             totals += counters.totals();
         }
-        totals.dropped =
-            lock(&self.sockets).iter_mut().filter_map(|socket| socket.dropped().ok()).sum();
+        totals.dropped = lock(&self.sockets)
+            .iter_mut()
+            .filter_map(|socket| socket.dropped().ok())
+            .chain(self.handed_over.iter().filter_map(|socket| socket.count().ok()))
+            .sum();
         totals
     }
 
@@ -217,6 +256,10 @@ impl Device for SharedSocket {
 
     fn send(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
         lock(&self.sending).send(batch)
+    }
+
+    fn sent(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+        lock(&self.sending).sent(batch)
     }
 }
 

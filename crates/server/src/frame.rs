@@ -1,14 +1,17 @@
 //! The server's decision over whole Ethernet frames: the model of the XDP program, which must
-//! return the same bytes for the same frame. It knows the fast subset only; everything else passes
+//! return the same bytes for the same frames in the same order. It knows the fast subset only; everything else passes
 //! up to the sockets. It is written to be plainly right, not fast, and nothing serves with it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use horolog_time::NtpTimestamp;
+use horolog_time::{Monotonic, NtpTimestamp, Timestamp};
 use horolog_wire::frame::{Builder, UdpFrame};
-use horolog_wire::ntp::{HEADER_LEN, Mode};
+use horolog_wire::ntp::{HEADER_LEN, Header, Mode};
 
-use crate::{ListenSet, Page, Verdict, decide};
+use crate::{
+    Admission, Class, InterleavedTable, Limiter, ListenSet, Page, Reply, Verdict, as_transmit,
+    decide, looks_interleaved,
+};
 
 /// What becomes of a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,35 +20,113 @@ pub enum FrameVerdict {
     Transmit(Vec<u8>),
     /// The frame goes up to the kernel's own network stack as it came.
     Pass,
+    /// Limits or lists turn it away.
+    Drop,
 }
 
-/// Judges a frame that came at `received` (T2) and whose reply would leave at `transmit` (T3). The
-/// caller has found the page unexpired.
+/// What becomes of requests that may be of interleaved mode.
+#[derive(Clone, Copy, Debug)]
+pub enum FrameInterleaved<'a> {
+    /// They are answered from this table.
+    Answer(&'a InterleavedTable),
+    /// They pass, because the sockets have better transmit timestamps.
+    PassUp,
+}
+
+/// All that a verdict over a frame depends on, apart from the frame and the time.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameServer<'a> {
+    /// Where requests are answered.
+    pub listen: &'a ListenSet,
+    /// What the server says of itself; the caller has found it unexpired.
+    pub page: &'a Page,
+    /// Limits and lists, where there are any.
+    pub limiter: Option<&'a Limiter>,
+    /// What becomes of requests that may be of interleaved mode.
+    pub interleaved: FrameInterleaved<'a>,
+}
+
+/// When a frame came, and when its reply leaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// The instant by which limits are reckoned.
+    pub now: Timestamp<Monotonic>,
+    /// When it came (T2).
+    pub received: NtpTimestamp,
+    /// When its reply would leave (T3).
+    pub transmit: NtpTimestamp,
+}
+
+/// Judges a frame, charges its client, and remembers the reply where that is to be.
 ///
 /// Answered are requests of exactly 48 bytes in client mode to an address of the listen set, in
 /// IPv4 (options allowed, fragments not) or IPv6 (no extension headers), with at most one VLAN tag,
 /// without a byte that the length fields do not account for. Version 1 without a mode is left to
 /// the sockets, and so is IPv6 without a UDP checksum. Whether the checksum fits is not looked at:
 /// on virtual links it may be half computed. The reply has no IPv4 options, so it may be shorter
-/// than the request, and keeps the VLAN tag.
+/// than the request, and keeps the VLAN tag. Longer requests of the same kind pass, but are limited
+/// before.
 #[must_use]
-pub fn decide_frame(
-    frame: &[u8],
-    listen: &ListenSet,
-    page: &Page,
-    received: NtpTimestamp,
-    transmit: NtpTimestamp,
-) -> FrameVerdict {
+pub fn decide_frame(frame: &[u8], server: &FrameServer<'_>, arrival: &Arrival) -> FrameVerdict {
     let Ok(request) = UdpFrame::parse(frame) else { return FrameVerdict::Pass };
-    if !in_fast_subset(&request, listen) {
+    if !is_request(&request, server.listen) {
         return FrameVerdict::Pass;
     }
-    let Verdict::Reply(mut header) = decide(request.payload, request.source, page, received) else {
+    let class = Class::of(request.payload.len());
+    // Whether it is of the right version and comes from somewhere is the same whatever follows.
+    let header = &request.payload[..HEADER_LEN];
+    let Verdict::Reply(basic) =
+        decide(header, request.source, server.page, arrival.received, |_| None)
+    else {
         return FrameVerdict::Pass;
     };
-    header.transmit = transmit;
+    let admission = match server.limiter {
+        Some(limiter) => limiter.judge(request.source.ip(), class, arrival.now),
+        None => Admission::Admit,
+    };
+    match (admission, class) {
+        (Admission::Drop(_), _) => FrameVerdict::Drop,
+        (_, Class::Long) => FrameVerdict::Pass,
+        (Admission::Kiss(code), Class::Plain) => {
+            FrameVerdict::Transmit(reply_frame(&request, basic.into_kiss(code), arrival))
+        }
+        (Admission::Admit, Class::Plain) => answer(&request, basic, server, arrival),
+    }
+}
+
+/// Answers a request that nothing speaks against.
+fn answer(
+    request: &UdpFrame<'_>,
+    basic: Reply,
+    server: &FrameServer<'_>,
+    arrival: &Arrival,
+) -> FrameVerdict {
+    let asks_interleaved =
+        Header::parse(request.payload).is_ok_and(|(header, _)| looks_interleaved(&header));
+    let client = request.source.ip();
+    let reply = match server.interleaved {
+        _ if !asks_interleaved => basic,
+        FrameInterleaved::PassUp => return FrameVerdict::Pass,
+        FrameInterleaved::Answer(table) => {
+            let known = |origin| table.transmit_of(client, origin);
+            let (page, received) = (server.page, arrival.received);
+            match decide(request.payload, request.source, page, received, known) {
+                Verdict::Reply(reply) => reply,
+                Verdict::Ignore(_) => return FrameVerdict::Pass,
+            }
+        }
+    };
+    if let FrameInterleaved::Answer(table) = server.interleaved
+        && reply.kind.is_remembered()
+    {
+        table.remember(client, reply.header.receive, as_transmit(arrival.transmit));
+    }
+    FrameVerdict::Transmit(reply_frame(request, reply, arrival))
+}
+
+fn reply_frame(request: &UdpFrame<'_>, reply: Reply, arrival: &Arrival) -> Vec<u8> {
     let mut payload = [0; HEADER_LEN];
-    header.emit(&mut payload);
+    reply.at(arrival.transmit).emit(&mut payload);
     let builder = Builder {
         destination_mac: request.ethernet.source,
         source_mac: request.ethernet.destination,
@@ -55,14 +136,15 @@ pub fn decide_frame(
     };
     let mut reply = vec![0; builder.headers_len() + HEADER_LEN];
     builder.emit(&payload, &mut reply);
-    FrameVerdict::Transmit(reply)
+    reply
 }
 
-fn in_fast_subset(request: &UdpFrame<'_>, listen: &ListenSet) -> bool {
+/// Whether it is a request of the fast subset, or a longer one.
+fn is_request(request: &UdpFrame<'_>, listen: &ListenSet) -> bool {
     let (source, destination) = (request.source, request.destination);
     !request.ethernet.destination.is_group()
         && !request.ethernet.source.is_group()
-        && request.payload.len() == HEADER_LEN
+        && request.payload.len() >= HEADER_LEN
         && Mode::from_bits(request.payload[0]) == Mode::Client
         && request.trailer_len == 0
         && (source.is_ipv4() || request.datagram[6..8] != [0, 0])

@@ -10,9 +10,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::page::tests::page;
+use crate::{HashKey, LimitsConfig};
 
 const RECEIVED: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_0000);
-const TRANSMIT: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_1234);
+const TRANSMIT: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_2000_1235);
 const TOKEN: NtpTimestamp = NtpTimestamp::from_bits(0x0102_0304_0506_0708);
 
 fn listen() -> ListenSet {
@@ -21,7 +22,19 @@ fn listen() -> ListenSet {
 }
 
 fn judge(frame: &[u8]) -> FrameVerdict {
-    decide_frame(frame, &listen(), &page(), RECEIVED, TRANSMIT)
+    let table = InterleavedTable::new(0, HashKey([0; 2])).unwrap();
+    judge_with(frame, None, FrameInterleaved::Answer(&table))
+}
+
+fn judge_with(
+    frame: &[u8],
+    limiter: Option<&Limiter>,
+    interleaved: FrameInterleaved<'_>,
+) -> FrameVerdict {
+    let (listen, page) = (listen(), page());
+    let server = FrameServer { listen: &listen, page: &page, limiter, interleaved };
+    let now = Timestamp::from_ns(100_000_000_000);
+    decide_frame(frame, &server, &Arrival { now, received: RECEIVED, transmit: TRANSMIT })
 }
 
 fn builder(source: &str, destination: &str) -> Builder {
@@ -79,7 +92,7 @@ fn with_options(words: u8) -> Vec<u8> {
 fn reply_to(frame: &[u8]) -> Vec<u8> {
     match judge(frame) {
         FrameVerdict::Transmit(reply) => reply,
-        FrameVerdict::Pass => panic!("passed: {frame:02x?}"),
+        other => panic!("{other:?}: {frame:02x?}"),
     }
 }
 
@@ -228,6 +241,55 @@ fn version_1_without_a_mode_passes() {
     assert_eq!(judge(&build(&ipv4_request(), &payload)), FrameVerdict::Pass);
     payload[0] |= Mode::Client as u8;
     reply_to(&build(&ipv4_request(), &payload));
+}
+
+/// A request in interleaved mode that refers to this receive timestamp.
+fn interleaved_request(origin: u64) -> Vec<u8> {
+    let mut payload = [0; HEADER_LEN];
+    let origin = NtpTimestamp::from_bits(origin);
+    Header { origin, receive: NtpTimestamp::from_bits(5), ..Header::request(4, TOKEN) }
+        .emit(&mut payload);
+    build(&ipv6_request(), &payload)
+}
+
+#[test]
+fn interleaved_requests_are_answered_from_the_table_or_pass() {
+    let table = InterleavedTable::new(16, HashKey([3, 4])).unwrap();
+    let header = |frame: &[u8]| match judge_with(frame, None, FrameInterleaved::Answer(&table)) {
+        FrameVerdict::Transmit(reply) => {
+            Header::parse(UdpFrame::parse(&reply).unwrap().payload).unwrap().0
+        }
+        other => panic!("{other:?}"),
+    };
+    header(&build(&ipv6_request(), &ntp_request()));
+    let first = header(&interleaved_request(RECEIVED.to_bits()));
+    assert_eq!((first.origin, first.transmit), (TOKEN, TRANSMIT), "basic mode remembers nothing");
+    let second = header(&interleaved_request(RECEIVED.to_bits()));
+    assert_eq!((second.origin.to_bits(), second.transmit), (5, TRANSMIT));
+    let request = interleaved_request(RECEIVED.to_bits());
+    assert_eq!(judge_with(&request, None, FrameInterleaved::PassUp), FrameVerdict::Pass);
+}
+
+#[test]
+fn limits_hold_for_requests_of_any_length_and_for_nothing_else() {
+    let config = LimitsConfig { rate: Some(1.0), burst: 1, kiss_rate: true, ..Default::default() };
+    let limiter = Limiter::new(&config, HashKey([3, 4])).unwrap();
+    let judge = |frame: &[u8]| judge_with(frame, Some(&limiter), FrameInterleaved::PassUp);
+    let mut other_mode = ntp_request();
+    other_mode[0] ^= 7;
+    for _ in 0..3 {
+        assert_eq!(judge(&build(&ipv4_request(), &other_mode)), FrameVerdict::Pass);
+    }
+    let mut longer = ntp_request().to_vec();
+    longer.extend_from_slice(&[0; 20]);
+    let (plain, longer) = (build(&ipv4_request(), &ntp_request()), build(&ipv4_request(), &longer));
+    assert!(matches!(judge(&plain), FrameVerdict::Transmit(_)));
+    let FrameVerdict::Transmit(kiss) = judge(&plain) else { panic!("no kiss") };
+    let (kiss, _) = Header::parse(UdpFrame::parse(&kiss).unwrap().payload).unwrap();
+    assert_eq!((kiss.stratum, &kiss.reference_id, kiss.origin), (0, b"RATE", TOKEN));
+    assert_eq!(judge(&plain), FrameVerdict::Drop);
+    assert_eq!(judge(&longer), FrameVerdict::Pass);
+    assert_eq!(judge(&longer), FrameVerdict::Drop);
 }
 
 fn any_request() -> impl Strategy<Value = Vec<u8>> {

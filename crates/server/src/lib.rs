@@ -5,33 +5,55 @@
 //! It keeps nothing about its clients, and it answers nothing that it would not bet on: from an
 //! expired page nothing is served, and an unsynchronised clock is announced as one.
 
+mod address_hash;
+mod authenticate;
 mod clock;
 mod config;
 mod counters;
 mod decide;
 mod engine;
+mod establish;
 mod frame;
+mod hand_over;
+mod hardware;
+mod hardware_clock;
+mod interleaved;
+mod limits;
 mod listen;
 mod page;
+mod precedence;
 mod precision;
 mod renewal;
+mod secrets;
 mod server;
 mod sources;
 pub mod status;
+mod transmit;
 mod worker;
 mod xdp;
 
+pub use address_hash::HashKey;
 pub use clock::ClockHealth;
 pub use config::{
-    ConfigError, DEFAULT_STRATUM, DRIFT_MAX_PPB, Dispatch, Engine, InterleavedConfig, LeapConfig,
-    LimitsConfig, NtsConfig, OFFSET_MAX, OperationConfig, PAGE_LIVES, RENEWAL, STRATA,
-    ServerConfig, SourceConfig, THREADS_MAX, Trust, XdpReply,
+    ConfigError, DEFAULT_STRATUM, DRIFT_MAX_PPB, Dispatch, Engine, InterleavedBody,
+    InterleavedConfig, LeapConfig, LimitsConfig, NtsConfig, NtsConfigError, OFFSET_MAX,
+    OperationConfig, PAGE_LIVES, RENEWAL, STRATA, ServerConfig, SourceConfig, THREADS_MAX,
+    TimestampsConfig, TimestampsConfigError, Trust, XdpReply,
 };
 pub use counters::{Counters, Ignored, Totals};
-pub use decide::{Reason, Verdict, decide};
-pub use frame::{FrameVerdict, decide_frame};
+pub use decide::{Reason, Reply, ReplyKind, Verdict, decide};
+pub use establish::KeStatus;
+pub use frame::{Arrival, FrameInterleaved, FrameServer, FrameVerdict, decide_frame};
+pub use hardware::HardwareStartError;
 pub use horolog_source::{SourceSpec, SourceState, Standing};
+pub use interleaved::{
+    INTERLEAVED_BYTES_PER_CLIENT, InterleavedTable, as_receive, as_transmit, looks_interleaved,
+};
+pub use limits::{
+    Admission, Class, KissCode, LIMIT_BYTES_PER_CLIENT, Limiter, Why, responder_settings,
+};
 pub use listen::ListenSet;
 pub use page::{Page, PageReader, PageSink, PageWriter, SystemVariables, shared};
+pub use secrets::SecretsError;
 pub use server::{Server, StartError, Status};
-pub use xdp::{BodyError, Passed, XdpPlace, XdpTotals};
+pub use xdp::{BodyError, Dropped, Kisses, Passed, XdpPlace, XdpTotals};

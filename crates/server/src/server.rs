@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use horolog_io::UdpError;
+use horolog_ke::{KeError, KeServer};
 use horolog_source::{Fault, SourceState};
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::memory::resident_bytes;
@@ -16,13 +17,20 @@ use serde::Serialize;
 
 use crate::clock::{ClockThread, look};
 use crate::engine::{Listeners, SocketEngine};
+use crate::establish::{self, KeStatus};
+use crate::hand_over::HandedOver;
+use crate::hardware::{Hardware, HardwareStartError};
 use crate::page::{self, PageReader, PageSink};
 use crate::renewal::Renewal;
+use crate::secrets::CookieRenewal;
 use crate::sources::{OpenSources, SourcesThread};
 use crate::status::{StatusError, StatusSocket};
 use crate::worker::Surroundings;
-use crate::xdp::{BodyError, XdpBody, XdpPlace, XdpTotals};
-use crate::{ClockHealth, ConfigError, Engine, ServerConfig, Totals, precision};
+use crate::xdp::{BodyError, Started, XdpBody, XdpPlace, XdpTotals};
+use crate::{
+    ClockHealth, ConfigError, Engine, HashKey, InterleavedTable, SecretsError, ServerConfig,
+    Totals, precision, secrets,
+};
 
 /// Why a server did not start; its text is one line for the user. Nothing is left behind.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +54,21 @@ pub enum StartError {
     /// The status socket could not be made.
     #[error(transparent)]
     Status(#[from] StatusError),
+    /// There are no random numbers.
+    #[error("the kernel gives no random numbers: {0}")]
+    Random(#[source] io::Error),
+    /// There is no memory for what is to be remembered of clients.
+    #[error("there is no memory to remember {0} clients in")]
+    Memory(usize),
+    /// Hardware timestamps could not be had.
+    #[error(transparent)]
+    Hardware(#[from] HardwareStartError),
+    /// Keys or a secret could not be had.
+    #[error(transparent)]
+    Secrets(#[from] SecretsError),
+    /// The listener of NTS key establishment could not be started.
+    #[error(transparent)]
+    Establishment(#[from] KeError),
     /// A source of time is not there.
     #[error("the source {0} cannot be used: {1}")]
     Source(String, Fault),
@@ -107,6 +130,9 @@ pub struct Status {
     pub clock: ClockHealth,
     /// What the socket body counted.
     pub counters: Totals,
+    /// The listener of NTS key establishment, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nts_ke: Option<KeStatus>,
     /// What the XDP body counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xdp_counters: Option<XdpTotals>,
@@ -125,10 +151,12 @@ struct Running {
     page: PageReader,
     without_xdp: Option<String>,
     // Fields are dropped in this order: nothing answers any more when the clock ends.
+    establishment: Option<KeServer>,
     xdp: Option<XdpBody>,
     sockets: SocketEngine,
     clock: ClockThread,
     sources: SourcesThread,
+    hardware: Hardware,
 }
 
 impl Running {
@@ -155,6 +183,7 @@ impl Running {
             sources: self.sources.shared().states(),
             clock: self.clock.health(),
             counters: self.sockets.totals(),
+            nts_ke: self.establishment.as_ref().map(KeStatus::of),
             xdp_counters: self.xdp.as_ref().map(XdpBody::totals),
             resident_bytes: resident_bytes().ok(),
         }
@@ -181,6 +210,8 @@ impl Server {
     pub fn start(config: &ServerConfig) -> Result<Self, StartError> {
         config.check()?;
         let started = Instant::now();
+        let secrets = secrets::load(&config.nts)?;
+        let hardware = Hardware::start(&config.timestamps.hardware)?;
         let listeners = Listeners::open(config)?;
         let listen = listeners.addresses();
 
@@ -192,23 +223,41 @@ impl Server {
         let mut renewal = Renewal::new(config, precision::measure(&MonotonicClock), &first);
         let (writer, page) = page::shared(&renewal.hearing(sources.shared()).page(&first));
         let mut sinks: Vec<Box<dyn PageSink>> = vec![Box::new(writer)];
-        let (xdp, without_xdp) = start_xdp(config, &listen, &mut sinks)?;
+        if let Some(cookies) = &secrets.cookies {
+            sinks.push(Box::new(CookieRenewal(Arc::clone(cookies))));
+        }
+        let (xdp, without_xdp, handed_over) = start_xdp(config, &listen, &mut sinks)?;
         let clock = ClockThread::start(renewal, Arc::clone(sources.shared()), sinks)
             .map_err(StartError::Thread)?;
 
+        let establishment = establish::start(&config.nts, &listen, secrets.cookies.as_ref())?;
         let surroundings = Surroundings {
             page: page.clone(),
             stop: Arc::new(AtomicBool::new(false)),
             age_max: Span::from_ns(config.page_life.as_nanos() as i64),
+            interleaved: interleaved_table(config.interleaved.clients)?,
+            transmit_stamps: config.timestamps.transmit,
+            hardware: hardware.conversions(),
+            secrets,
         };
-        let sockets =
-            SocketEngine::start(listeners, config, &surroundings).map_err(StartError::Thread)?;
+        let sockets = SocketEngine::start(listeners, handed_over, config, &surroundings)
+            .map_err(StartError::Thread)?;
 
         let config = config.clone();
         let status_socket = config.status_socket.clone();
-        let running =
-            Running { config, listen, started, page, without_xdp, xdp, sockets, clock, sources };
-        let running = Arc::new(running);
+        let running = Arc::new(Running {
+            config,
+            listen,
+            started,
+            page,
+            without_xdp,
+            establishment,
+            xdp,
+            sockets,
+            clock,
+            sources,
+            hardware,
+        });
         let asked = Arc::clone(&running);
         let status = status_socket
             .map(|path| StatusSocket::start(path, move || asked.answer()))
@@ -244,8 +293,13 @@ impl Server {
     /// stopped.
     #[must_use]
     pub fn has_died(&self) -> bool {
-        let Running { sockets, clock, sources, .. } = &*self.running;
-        sockets.has_died() || clock.has_died() || sources.has_died()
+        let Running { sockets, clock, sources, hardware, establishment, .. } = &*self.running;
+        let establishment = establishment.as_ref();
+        sockets.has_died()
+            || clock.has_died()
+            || sources.has_died()
+            || hardware.has_died()
+            || establishment.is_some_and(KeServer::has_died)
     }
 
     /// Stops answering within a second and returns the last state.
@@ -262,27 +316,34 @@ impl Server {
     }
 }
 
-/// Starts the XDP body as far as it is wanted, and says why not where `auto` does without.
+fn interleaved_table(clients: usize) -> Result<Arc<InterleavedTable>, StartError> {
+    let key = HashKey::random().map_err(StartError::Random)?;
+    InterleavedTable::new(clients, key).map(Arc::new).ok_or(StartError::Memory(clients))
+}
+
+/// Starts the XDP body as far as it is wanted, says why not where `auto` does without, and returns
+/// the devices that it hands requests over by.
 fn start_xdp(
     config: &ServerConfig,
     listen: &[SocketAddr],
     sinks: &mut Vec<Box<dyn PageSink>>,
-) -> Result<(Option<XdpBody>, Option<String>), BodyError> {
+) -> Result<(Option<XdpBody>, Option<String>, Vec<HandedOver>), BodyError> {
+    let without = |reason| Ok((None, reason, Vec::new()));
     if config.engine == Engine::Socket {
-        return Ok((None, None));
+        return without(None);
     }
-    match XdpBody::start(config, listen) {
-        Ok((body, sink)) => {
+    match XdpBody::start(config, listen, |_| false) {
+        Ok(Started { body, sink, handed_over }) => {
             sinks.push(sink);
             let refusals = body.refusals();
-            Ok((Some(body), refusals))
+            Ok((Some(body), refusals, handed_over))
         }
         // What was named and is not there is a mistake, not a reason to do without.
         Err(BodyError::Xdp(error)) if config.engine == Engine::Auto => {
-            Ok((None, Some(error.to_string())))
+            without(Some(error.to_string()))
         }
         Err(error) if config.engine == Engine::Auto && config.interfaces.is_empty() => {
-            Ok((None, Some(error.to_string())))
+            without(Some(error.to_string()))
         }
         Err(error) => Err(error),
     }

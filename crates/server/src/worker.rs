@@ -1,6 +1,6 @@
 //! One thread of the socket engine: receive a batch, decide, fill in the transmit timestamps as
-//! late as can be, send. It is the same for every dispatch: what differs is the device handed in.
-//! It allocates nothing once it runs.
+//! late as can be, send, and take the kernel's word on when the replies really left. It is the same
+//! for every dispatch: what differs is the device handed in. It allocates nothing once it runs.
 
 use std::io;
 use std::sync::Arc;
@@ -9,11 +9,15 @@ use std::thread;
 use std::time::Duration;
 
 use horolog_io::{Batch, Device, Endpoints, Packet};
-use horolog_time::{Clock, Monotonic, NtpTimestamp, Span, Timestamp};
-use horolog_wire::ntp::{HEADER_LEN, Header, TRANSMIT_OFFSET};
+use horolog_nts::Nonces;
+use horolog_time::{Clock, Monotonic, NtpTimestamp, Span, Timestamp, Utc};
+use horolog_wire::ntp::HEADER_LEN;
 
+use crate::authenticate::{Credential, Present, Secrets};
+use crate::hardware::Conversions;
 use crate::page::PageReader;
-use crate::{Counters, Page, Reason, Totals, Verdict, decide};
+use crate::transmit::Looped;
+use crate::{Counters, InterleavedTable, Page, Reason, Reply, ReplyKind, Totals, Verdict, decide};
 
 /// How long a receive call waits: the longest time until a thread sees that it is to stop.
 const WAIT: Duration = Duration::from_millis(100);
@@ -22,6 +26,13 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(10);
 /// Room for a request: what an unfragmented datagram holds on Ethernet. No power of two, so that
 /// the buffers' beginnings do not all compete for the same few sets of the cache.
 pub(crate) const REQUEST_CAPACITY: usize = 1_472;
+/// Room for a reply that comes back in its frame, options and VLAN tag included.
+const LOOPED_CAPACITY: usize = REQUEST_CAPACITY + 14 + 4 + 60 + 8;
+/// Replies that leave by one call. The last of them waits for the others behind its transmit
+/// timestamp, so they are few; entering the kernel costs little beside sending that many.
+const REPLIES: usize = 8;
+/// Calls for what came back in one turn, so that no flood of it keeps a thread from requests.
+const COLLECT_MAX: usize = 4;
 
 /// What every worker of a server has in common.
 #[derive(Clone, Debug)]
@@ -32,6 +43,14 @@ pub(crate) struct Surroundings {
     pub(crate) stop: Arc<AtomicBool>,
     /// How old a receive timestamp may be.
     pub(crate) age_max: Span,
+    /// What is remembered of clients in interleaved mode.
+    pub(crate) interleaved: Arc<InterleavedTable>,
+    /// Whether the devices take timestamps of what they send.
+    pub(crate) transmit_stamps: bool,
+    /// What converts timestamps of the interfaces' own clocks.
+    pub(crate) hardware: Arc<Conversions>,
+    /// What authenticates requests and replies.
+    pub(crate) secrets: Secrets,
 }
 
 /// A device with what it takes to answer from it.
@@ -43,6 +62,10 @@ pub(crate) struct Worker<D, C> {
     counters: Arc<Counters>,
     requests: Batch<Endpoints>,
     replies: Batch<Endpoints>,
+    looped: Batch<Endpoints>,
+    /// Replies of which the timestamp has not come yet, as far as is known.
+    outstanding: u64,
+    nonces: Nonces,
 }
 
 impl<D: Device<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
@@ -52,11 +75,25 @@ impl<D: Device<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
         clock: C,
         surroundings: Surroundings,
         counters: Arc<Counters>,
+        nonces: Nonces,
         slots: usize,
     ) -> Self {
         let requests = Batch::new(slots, REQUEST_CAPACITY);
-        let replies = Batch::new(slots, HEADER_LEN);
-        Self { device, clock, surroundings, counters, requests, replies }
+        let reply_capacity =
+            if surroundings.secrets.is_some() { REQUEST_CAPACITY } else { HEADER_LEN };
+        let replies = Batch::new(slots.min(REPLIES), reply_capacity);
+        let looped = Batch::new(slots, LOOPED_CAPACITY);
+        Self {
+            device,
+            clock,
+            surroundings,
+            counters,
+            requests,
+            replies,
+            looped,
+            outstanding: 0,
+            nonces,
+        }
     }
 
     /// Answers until it is told to stop.
@@ -74,51 +111,167 @@ impl<D: Device<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
     fn turn(&mut self) -> io::Result<Totals> {
         let received = self.device.receive(&mut self.requests, WAIT)?;
         let mut turn = Totals { received: received as u64, ..Totals::default() };
-        if received == 0 {
-            return Ok(turn);
-        }
-        let page = self.surroundings.page.read();
-        self.consider(&page, &mut turn);
-        let replies = self.replies.len() as u64;
-        match page.timebase.ntp_at(self.clock.now()) {
-            // The page expired while the batch was being looked at.
-            None => turn.expired += replies,
-            Some(transmit) => {
-                turn.answered = self.send(transmit);
-                turn.refused = replies - turn.answered;
+        if received > 0 {
+            let page = self.surroundings.page.read();
+            for first in (0..received).step_by(self.replies.slots()) {
+                self.answer(first, &page, &mut turn);
             }
+        }
+        self.outstanding += turn.transmit_stamps_wanted;
+        // The wait ends as well when something came back, and would not last until it is fetched.
+        if self.surroundings.transmit_stamps && (self.outstanding > 0 || received == 0) {
+            self.collect(&mut turn)?;
         }
         Ok(turn)
     }
 
-    /// Turns requests into replies that lack only their transmit timestamps.
-    fn consider(&mut self, page: &Page, turn: &mut Totals) {
-        self.replies.clear();
-        let now = self.clock.now();
-        for request in self.requests.iter() {
-            match judge(&request, page, now, self.surroundings.age_max) {
-                // There is a slot in one batch for every slot in the other.
-                Judgement::Reply(header) => {
-                    let _ = self.replies.push_with(request.address, |buffer| header.emit(buffer));
-                }
+    /// Answers as many requests from the `first` on as leave by one call.
+    fn answer(&mut self, first: usize, page: &Page, turn: &mut Totals) {
+        let Self { device, clock, surroundings, requests, replies, nonces, .. } = self;
+        let present = surroundings.secrets.present();
+        let mut judged = [const { None }; REPLIES];
+        let now = clock.now();
+        for (slot, request) in judged.iter_mut().zip(requests.iter().skip(first)) {
+            match judge(&request, page, now, surroundings, &present, turn) {
+                Judgement::Reply(reply, credential) => *slot = Some((request, reply, credential)),
                 Judgement::Ignore(reason) => turn.ignored.count(reason),
                 Judgement::Expired => turn.expired += 1,
             }
         }
+        replies.clear();
+        let mut writer = ReplyWriter { replies, surroundings, present: &present, nonces, turn };
+        for (request, reply, credential) in judged.iter().flatten() {
+            match page.timebase.ntp_at(clock.now()) {
+                Some(transmit) => writer.write(request, reply, credential, transmit),
+                // The page expired while the batch was being looked at.
+                None => writer.turn.expired += 1,
+            }
+        }
+        let count = replies.len() as u64;
+        if count > 0 {
+            // A device in trouble has sent nothing that can be relied on; the replies count as
+            // refused.
+            let sent = device.send(replies).map_or(0, |sent| sent as u64);
+            turn.answered += sent;
+            turn.refused += count - sent;
+        }
     }
 
-    fn send(&mut self, transmit: NtpTimestamp) -> u64 {
-        let transmit = transmit.to_bits().to_be_bytes();
-        for reply in self.replies.iter_mut() {
-            reply.bytes[TRANSMIT_OFFSET..HEADER_LEN].copy_from_slice(&transmit);
+    /// Takes in when replies really left.
+    fn collect(&mut self, turn: &mut Totals) -> io::Result<()> {
+        let page = self.surroundings.page.read();
+        for _ in 0..COLLECT_MAX {
+            let count = self.device.sent(&mut self.looped)?;
+            for packet in self.looped.iter() {
+                note_transmission(&packet, &page, &self.surroundings, turn);
+            }
+            self.outstanding = self.outstanding.saturating_sub(count as u64);
+            if count < self.looped.slots() {
+                // Where nothing comes in either, what has not come back will not.
+                if count == 0 && turn.received == 0 {
+                    self.outstanding = 0;
+                }
+                break;
+            }
         }
-        // A device in trouble has sent nothing that can be relied on; the replies count as refused.
-        self.device.send(&mut self.replies).map_or(0, |sent| sent as u64)
+        Ok(())
     }
 }
 
-enum Judgement {
-    Reply(Header),
+/// Puts replies into a batch.
+struct ReplyWriter<'a> {
+    replies: &'a mut Batch<Endpoints>,
+    surroundings: &'a Surroundings,
+    present: &'a Present<'a>,
+    nonces: &'a mut Nonces,
+    turn: &'a mut Totals,
+}
+
+impl ReplyWriter<'_> {
+    /// Writes a reply that leaves at `transmit`. If it is to be remembered, it is, and its
+    /// transmission is to be timestamped.
+    fn write(
+        &mut self,
+        request: &Packet<'_, Endpoints>,
+        reply: &Reply,
+        credential: &Credential<'_>,
+        transmit: NtpTimestamp,
+    ) {
+        let header = reply.at(transmit);
+        let (present, nonces, longest) = (self.present, &mut *self.nonces, request.bytes.len());
+        // There is a slot in this batch for every request that is looked at.
+        let _ = self.replies.push_with(request.address, |buffer| {
+            let room = longest.min(buffer.len());
+            present.write(credential, &header, nonces, &mut buffer[..room])
+        });
+        let last = self.replies.len().saturating_sub(1);
+        if self.replies.packet_mut(last).bytes.is_empty() {
+            // Every credential that is accepted leaves room for its reply; nothing is sent if not.
+            self.replies.set_len(last);
+            self.turn.refused += 1;
+            return;
+        }
+        credential.count(self.turn);
+        self.turn.interleaved += u64::from(reply.kind == ReplyKind::Interleaved);
+        if reply.kind.is_remembered() && credential.is_served() {
+            let client = request.address.remote.ip();
+            self.surroundings.interleaved.remember(client, header.receive, transmit);
+            if self.surroundings.transmit_stamps {
+                self.turn.transmit_stamps_wanted += 1;
+                *self.replies.packet_mut(last).stamp = true;
+            }
+        }
+    }
+}
+
+/// Corrects what is remembered of the reply that came back.
+fn note_transmission(
+    packet: &Packet<'_, Endpoints>,
+    page: &Page,
+    surroundings: &Surroundings,
+    turn: &mut Totals,
+) {
+    let stamp = stamp_of(packet, surroundings);
+    let (Some(looped), Some((left, by))) = (Looped::parse(packet.bytes), stamp) else {
+        return;
+    };
+    if let Some(transmit) = page.timebase.ntp_at(page.monotonic_of(left)) {
+        *by.choose(&mut turn.transmit_kernel_stamps, &mut turn.transmit_hardware_stamps) += 1;
+        surroundings.interleaved.correct(looped.client, looped.receive, transmit);
+    }
+}
+
+/// Who took a timestamp.
+#[derive(Clone, Copy)]
+enum By {
+    Kernel,
+    Hardware,
+}
+
+impl By {
+    fn choose<T>(self, kernel: T, hardware: T) -> T {
+        match self {
+            Self::Kernel => kernel,
+            Self::Hardware => hardware,
+        }
+    }
+}
+
+/// The better timestamp that stands beside a packet, on the system's clock: the one by the
+/// interface's clock where it can be converted.
+fn stamp_of(
+    packet: &Packet<'_, Endpoints>,
+    surroundings: &Surroundings,
+) -> Option<(Timestamp<Utc>, By)> {
+    let hardware = packet.hardware.and_then(|time| surroundings.hardware.utc_of(time));
+    match hardware {
+        Some(instant) => Some((instant, By::Hardware)),
+        None => packet.received_at.map(|instant| (instant, By::Kernel)),
+    }
+}
+
+enum Judgement<'a> {
+    Reply(Reply, Credential<'a>),
     Ignore(Reason),
     Expired,
 }
@@ -126,25 +279,42 @@ enum Judgement {
 /// Finds T2 and decides. A receive timestamp is not believed when it lies ahead of `now` or more
 /// than `age_max` behind: then the system clock was stepped after the page was renewed, or the
 /// request has waited longer than the page reaches back. Nothing is served from such a time.
-fn judge(
-    request: &Packet<'_, Endpoints>,
+fn judge<'a>(
+    request: &Packet<'a, Endpoints>,
     page: &Page,
     now: Timestamp<Monotonic>,
-    age_max: Span,
-) -> Judgement {
+    surroundings: &Surroundings,
+    present: &'a Present<'_>,
+    turn: &mut Totals,
+) -> Judgement<'a> {
     if request.truncated {
         return Judgement::Ignore(Reason::Length);
     }
-    let received = request.received_at.map_or(now, |instant| page.monotonic_of(instant));
+    let received = match (request.received_monotonic, stamp_of(request, surroundings)) {
+        (Some(instant), _) => {
+            turn.receive_kernel_stamps += 1;
+            instant
+        }
+        (None, Some((instant, by))) => {
+            *by.choose(&mut turn.receive_kernel_stamps, &mut turn.receive_hardware_stamps) += 1;
+            page.monotonic_of(instant)
+        }
+        (None, None) => now,
+    };
     let age = now - received;
-    let believed = age >= Span::ZERO && age <= age_max && now < page.timebase.expires;
+    let believed = age >= Span::ZERO && age <= surroundings.age_max && now < page.timebase.expires;
     let received = if believed { page.timebase.ntp_at(received) } else { None };
     // Decided in any case, so that what would be ignored anyway is counted as ignored.
-    let unknown = NtpTimestamp::UNKNOWN;
-    match decide(request.bytes, request.address.remote, page, received.unwrap_or(unknown)) {
+    let received_or = received.unwrap_or(NtpTimestamp::UNKNOWN);
+    let client = request.address.remote;
+    let transmit_of = |origin| surroundings.interleaved.transmit_of(client.ip(), origin);
+    match decide(request.bytes, client, page, received_or, transmit_of) {
         Verdict::Ignore(reason) => Judgement::Ignore(reason),
-        Verdict::Reply(header) if received.is_some() => Judgement::Reply(header),
-        Verdict::Reply(_) => Judgement::Expired,
+        Verdict::Reply(_) if received.is_none() => Judgement::Expired,
+        Verdict::Reply(reply) => match present.check(request.bytes) {
+            Ok(credential) => Judgement::Reply(reply, credential),
+            Err(reason) => Judgement::Ignore(reason),
+        },
     }
 }
 

@@ -2,11 +2,14 @@
 
 use std::collections::VecDeque;
 
-use horolog_time::{SimulatedClock, Utc};
-use horolog_wire::ntp::Mode;
+use horolog_time::SimulatedClock;
+use horolog_wire::ethernet::MacAddress;
+use horolog_wire::frame::Builder;
+use horolog_wire::ntp::{Header, Mode};
 
 use super::*;
 use crate::page::{self, tests::page};
+use crate::{HashKey, as_transmit};
 
 /// A device that hands out what is queued and takes up to `room` packets in a call.
 #[derive(Default)]
@@ -14,6 +17,9 @@ struct Queue {
     incoming: VecDeque<(Endpoints, Vec<u8>)>,
     outgoing: Vec<(Endpoints, Vec<u8>)>,
     room: usize,
+    /// Frames of what was to be timestamped, and the time of their transmission.
+    looped: Vec<Vec<u8>>,
+    left_at: Option<Timestamp<Utc>>,
 }
 
 impl Device for Queue {
@@ -31,8 +37,40 @@ impl Device for Queue {
         let sent =
             batch.iter().take(self.room).map(|packet| (packet.address, packet.bytes.to_vec()));
         self.outgoing.extend(sent);
+        let marked = batch.iter().take(self.room).filter(|packet| packet.stamp);
+        self.looped.extend(marked.map(|packet| frame_of(&packet)));
         Ok(batch.len().min(self.room))
     }
+
+    fn sent(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+        batch.clear();
+        for frame in self.looped.drain(..) {
+            let looped = Packet {
+                bytes: &frame,
+                address: Endpoints::default(),
+                truncated: false,
+                received_at: self.left_at,
+                received_monotonic: None,
+                hardware: None,
+                stamp: false,
+            };
+            assert!(batch.push_packet(&looped));
+        }
+        Ok(batch.len())
+    }
+}
+
+fn frame_of(packet: &Packet<'_, Endpoints>) -> Vec<u8> {
+    let builder = Builder {
+        destination_mac: MacAddress([2; 6]),
+        source_mac: MacAddress([4; 6]),
+        vlan: None,
+        source: "192.0.2.1:123".parse().unwrap(),
+        destination: packet.address.remote,
+    };
+    let mut frame = vec![0; builder.headers_len() + packet.bytes.len()];
+    builder.emit(packet.bytes, &mut frame);
+    frame
 }
 
 fn client() -> Endpoints {
@@ -50,8 +88,17 @@ fn worker(now_ns: i64, packets: &[Vec<u8>]) -> Worker<Queue, SimulatedClock> {
     let device = Queue { incoming, room: 32, ..Queue::default() };
     let (_, page) = page::shared(&page());
     let stop = Arc::new(AtomicBool::new(false));
-    let surroundings = Surroundings { page, stop, age_max: Span::from_ms(1_000) };
-    Worker::new(device, SimulatedClock::new(now_ns), surroundings, Arc::default(), 32)
+    let surroundings = Surroundings {
+        page,
+        stop,
+        age_max: Span::from_ms(1_000),
+        interleaved: Arc::new(InterleavedTable::new(16, HashKey([1, 2])).unwrap()),
+        transmit_stamps: true,
+        hardware: Arc::default(),
+        secrets: Secrets::default(),
+    };
+    let nonces = Nonces::new().unwrap();
+    Worker::new(device, SimulatedClock::new(now_ns), surroundings, Arc::default(), nonces, 32)
 }
 
 #[test]
@@ -67,7 +114,7 @@ fn a_batch_is_answered_and_counted() {
         assert_eq!((reply.mode, reply.version), (Mode::Server, version));
         let since_anchor = reply.transmit.since(page().timebase.ntp_at_anchor);
         assert_eq!(since_anchor, Span::from_ms(500));
-        assert_eq!(reply.receive, reply.transmit);
+        assert_eq!(as_transmit(reply.receive), reply.transmit);
     }
 }
 
@@ -87,38 +134,56 @@ fn what_the_kernel_refuses_is_counted() {
     assert_eq!((turn.answered, turn.refused), (1, 2));
 }
 
-fn judge_received(received_at: Option<Timestamp<Utc>>, truncated: bool) -> Judgement {
+/// The reply to a request that was received then; none where its time is not believed.
+fn judge_received(received_at: Option<Timestamp<Utc>>) -> Option<Header> {
     let bytes = request(4);
-    let packet = Packet { bytes: &bytes, address: client(), truncated, received_at };
+    match judge_packet(&bytes, received_at, false) {
+        Judgement::Reply(reply, _) => Some(reply.header),
+        Judgement::Expired => None,
+        Judgement::Ignore(reason) => panic!("ignored: {reason:?}"),
+    }
+}
+
+fn judge_packet(bytes: &[u8], received_at: Option<Timestamp<Utc>>, cut: bool) -> Judgement<'_> {
+    let packet = Packet {
+        bytes,
+        address: client(),
+        truncated: cut,
+        received_at,
+        hardware: None,
+        stamp: false,
+    };
     let now = Timestamp::from_ns(100_500_000_000);
-    judge(&packet, &page(), now, Span::from_ms(1_000))
+    let surroundings = worker(0, &[]).surroundings;
+    // Nothing authenticates here, so nothing of the secrets is in the judgement.
+    let present = Box::leak(Box::new(Secrets::default())).present();
+    let present = Box::leak(Box::new(present));
+    judge(&packet, &page(), now, &surroundings, present, &mut Totals::default())
 }
 
 #[test]
 fn the_kernel_timestamp_is_t2() {
     let at = |ns: i64| Some(Timestamp::from_ns(1_700_000_000_000_000_000 + ns));
-    let Judgement::Reply(reply) = judge_received(at(100_499_000_000), false) else {
-        panic!("not answered");
-    };
-    assert_eq!(reply.receive.since(page().timebase.ntp_at_anchor), Span::from_ms(499));
-    // Before the anchor, as happens whenever a page was just renewed.
-    let Judgement::Reply(reply) = judge_received(at(99_900_000_000), false) else {
-        panic!("not answered");
-    };
-    assert_eq!(reply.receive.since(page().timebase.ntp_at_anchor), Span::from_ms(-100));
+    // The second one lies before the anchor, as happens whenever a page was just renewed.
+    for (ns, since_anchor) in [(100_499_000_000, 499), (99_900_000_000, -100)] {
+        let reply = judge_received(at(ns)).expect("a reply");
+        let off = reply.receive.since(page().timebase.ntp_at_anchor) - Span::from_ms(since_anchor);
+        assert!(off.as_ns().abs() <= 1, "{reply:?}");
+    }
 }
 
 #[test]
 fn a_timestamp_that_cannot_be_is_not_served() {
     for ns in [100_500_000_001, 99_499_999_999, 0, i64::from(i32::MAX) * 1_000_000] {
         let at = Some(Timestamp::from_ns(1_700_000_000_000_000_000 + ns));
-        assert!(matches!(judge_received(at, false), Judgement::Expired), "{ns}");
+        assert_eq!(judge_received(at), None, "{ns}");
     }
 }
 
 #[test]
 fn a_cut_datagram_is_ignored() {
-    assert!(matches!(judge_received(None, true), Judgement::Ignore(Reason::Length)));
+    let bytes = request(4);
+    assert!(matches!(judge_packet(&bytes, None, true), Judgement::Ignore(Reason::Length)));
 }
 
 #[test]
@@ -126,4 +191,55 @@ fn a_worker_told_to_stop_stops() {
     let worker = worker(100_000_000_000, &[]);
     worker.surroundings.stop.store(true, Ordering::Relaxed);
     worker.run();
+}
+
+/// Asks once more in interleaved mode, and returns the reply.
+fn ask_again(worker: &mut Worker<Queue, SimulatedClock>, last: Option<Header>) -> (Header, Totals) {
+    let origin = last.map_or(NtpTimestamp::from_bits(2), |last| last.receive);
+    let mut bytes = vec![0; HEADER_LEN];
+    let receive = NtpTimestamp::from_bits(77);
+    Header { origin, receive, ..Header::request(4, NtpTimestamp::from_bits(42)) }.emit(&mut bytes);
+    worker.device.incoming.push_back((client(), bytes));
+    worker.clock.advance(Span::from_ms(10));
+    let turn = worker.turn().unwrap();
+    let (_, reply) = worker.device.outgoing.pop().unwrap();
+    let (reply, _) = Header::parse(&reply).unwrap();
+    assert_eq!((reply.receive.to_bits() & 1, reply.transmit.to_bits() & 1), (0, 1));
+    (reply, turn)
+}
+
+#[test]
+fn an_interleaved_reply_tells_when_the_one_before_it_left() {
+    let mut worker = worker(100_500_000_000, &[]);
+    let (first, turn) = ask_again(&mut worker, None);
+    assert_eq!(first.origin.to_bits(), 42, "a basic reply");
+    assert_eq!((turn.interleaved, turn.transmit_stamps_wanted), (0, 1));
+    let (second, turn) = ask_again(&mut worker, Some(first));
+    assert_eq!((second.origin.to_bits(), second.transmit), (77, first.transmit));
+    assert_eq!((turn.interleaved, turn.transmit_kernel_stamps), (1, 0));
+    // From now on the kernel says when replies left: 3 ms after the second tick.
+    worker.device.left_at = Some(Timestamp::from_ns(1_700_000_000_000_000_000 + 100_533_000_000));
+    let (third, turn) = ask_again(&mut worker, Some(second));
+    assert_eq!((turn.interleaved, turn.transmit_kernel_stamps), (1, 1));
+    let (fourth, _) = ask_again(&mut worker, Some(third));
+    let left = fourth.transmit.since(page().timebase.ntp_at_anchor);
+    assert_eq!(left, Span::from_ms(533));
+    // A reply that nothing is remembered of is a basic one.
+    let (other, turn) = ask_again(&mut worker, Some(second));
+    assert_eq!((other.origin.to_bits(), turn.interleaved), (42, 0));
+}
+
+#[test]
+fn plain_requests_leave_nothing_behind() {
+    let mut worker = worker(100_500_000_000, &[request(4)]);
+    let turn = worker.turn().unwrap();
+    assert_eq!((turn.answered, turn.transmit_stamps_wanted), (1, 0));
+    assert!(worker.device.looped.is_empty());
+}
+
+#[test]
+fn more_requests_than_leave_by_one_call_are_all_answered() {
+    let requests = vec![request(4); REPLIES * 3 + 1];
+    let mut worker = worker(100_500_000_000, &requests);
+    assert_eq!(worker.turn().unwrap().answered, requests.len() as u64);
 }

@@ -10,13 +10,16 @@ use std::time::{Duration, Instant};
 
 use horolog_sys::netlink::{InterfaceAddress, Link, Netlink, NetlinkError};
 use horolog_xdp::{
-    AttachMode, Attachment, ClockEdition, ClockWriter, Interface, PassedReason, ReplyPath,
-    Responder, XdpError,
+    AttachMode, Attachment, ClockEdition, ClockWriter, Interface, InterleavedRequests,
+    PassedReason, Refusal, ReplyPath, Responder, XdpError,
 };
 use serde::Serialize;
 
+use crate::hand_over::{self, HandedOver};
 use crate::page::{Page, PageSink};
-use crate::{Engine, ListenSet, ServerConfig, XdpReply};
+use crate::{
+    Engine, HashKey, InterleavedBody, ListenSet, ServerConfig, XdpReply, responder_settings,
+};
 
 /// How often this machine's addresses are looked up again.
 const ADDRESSES_EVERY: Duration = Duration::from_secs(1);
@@ -42,6 +45,9 @@ pub enum BodyError {
          place; name one with --interface"
     )]
     NoInterface,
+    /// There are no random numbers to draw a key from.
+    #[error("the kernel gave no random numbers: {0}")]
+    Random(#[source] io::Error),
 }
 
 /// Where XDP answers, as `horolog status` tells it.
@@ -56,10 +62,21 @@ pub struct XdpPlace {
 /// What the XDP body counted, as `horolog status` tells it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct XdpTotals {
-    /// Requests over IPv4 that were answered.
+    /// Requests over IPv4 that were answered, kisses among them.
     pub answered_ipv4: u64,
-    /// Requests over IPv6 that were answered.
+    /// Requests over IPv6 that were answered, kisses among them.
     pub answered_ipv6: u64,
+    /// Of these, how many in interleaved mode.
+    pub answered_interleaved: u64,
+    /// Requests of clients that limits and lists let through; 0 where there are none.
+    pub admitted: u64,
+    /// Requests dropped by limits and lists, by reason.
+    pub dropped: Dropped,
+    /// Kisses sent, by code.
+    pub kisses: Kisses,
+    /// Requests with more than a header that were handed over to threads of this process past the
+    /// network stack; what became of them stands among the counters of the sockets.
+    pub handed_over: u64,
     /// Frames that went on to the network stack, by reason.
     pub passed: Passed,
 }
@@ -89,13 +106,45 @@ pub struct Passed {
     pub request: u64,
     /// The clock page had expired.
     pub no_clock: u64,
+    /// Requests that may be of interleaved mode, on interfaces where the sockets answer them.
+    pub interleaved: u64,
+}
+
+/// Requests dropped by limits and lists, by reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Dropped {
+    /// The client asked too often.
+    pub limited: u64,
+    /// The lists deny it.
+    pub denied: u64,
+    /// Too many clients that were not known before.
+    pub newcomers: u64,
+}
+
+/// Kisses sent, by code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Kisses {
+    /// To clients that asked too often.
+    pub rate: u64,
+    /// To clients that the lists deny.
+    pub deny: u64,
+}
+
+/// An XDP body that has been started, with what it takes to serve it.
+pub(crate) struct Started {
+    /// The body.
+    pub(crate) body: XdpBody,
+    /// Where it gets its pages from.
+    pub(crate) sink: Box<dyn PageSink>,
+    /// The devices that it hands requests over by, to be answered from there.
+    pub(crate) handed_over: Vec<HandedOver>,
 }
 
 /// The XDP body in place; dropping it takes the program off every interface.
 pub(crate) struct XdpBody {
     attachments: Vec<Attachment>,
     responder: Arc<Responder>,
-    /// Where it could not be attached, and why.
+    /// Where it could not be attached, or hand nothing over, and why.
     refusals: Vec<XdpError>,
 }
 
@@ -108,21 +157,32 @@ impl std::fmt::Debug for XdpBody {
 impl XdpBody {
     /// Loads the program and attaches it to the interfaces that the configuration names,
     /// or to all that have an address listened on. It answers once the sink that comes
-    /// with it is given pages.
+    /// with it is given pages. `hardware` tells whether the sockets have hardware transmit
+    /// timestamps on the interface of this name.
     pub(crate) fn start(
         config: &ServerConfig,
         listen: &[SocketAddr],
-    ) -> Result<(Self, Box<dyn PageSink>), BodyError> {
+        hardware: impl Fn(&str) -> bool,
+    ) -> Result<Started, BodyError> {
         let mut netlink = Netlink::open()?;
         let addresses = netlink.addresses()?;
         let links = links(&mut netlink, listen, &config.interfaces, &addresses)?;
         let mode = if config.xdp_generic { AttachMode::Generic } else { AttachMode::Native };
-        let (responder, clock) = Responder::load()?;
+        let key = HashKey::random().map_err(BodyError::Random)?;
+        let mut settings = responder_settings(key, &config.limits, &config.interleaved);
+        let hands_over = config.hands_over();
+        if hands_over {
+            settings.handed_over_queues =
+                links.iter().map(|link| hand_over::queues(&link.name)).sum();
+        }
+        let (responder, clock) = Responder::load(&settings)?;
+        responder.limit(&config.limits.rules(), &config.limits.listed())?;
         let (mut attachments, mut refusals) = (Vec::new(), Vec::new());
         for link in links {
             let path = reply_path(config.xdp_reply, &link);
+            let interleaved = interleaved_requests(config, hardware(&link.name));
             let interface = Interface { index: link.index, name: link.name };
-            match responder.attach(&interface, mode, path) {
+            match responder.attach(&interface, mode, path, interleaved) {
                 Ok(attachment) => attachments.push(attachment),
                 Err(error) => refusals.push(error),
             }
@@ -132,12 +192,26 @@ impl XdpBody {
         if (all_wanted || attachments.is_empty()) && !refusals.is_empty() {
             return Err(refusals.swap_remove(0).into());
         }
+        let mut handed_over = Vec::new();
+        if hands_over {
+            for attachment in &attachments {
+                // The program may pass more up than it has to, never less.
+                match hand_over::open(&responder, attachment, handed_over.len() as u32) {
+                    Ok(devices) => handed_over.extend(devices),
+                    Err(error) => refusals.push(error),
+                }
+            }
+        }
         let responder = Arc::new(responder);
         let listeners = Listeners { listen: listen.to_vec(), known: BTreeSet::new() };
         let mut sink =
             Sink { clock, responder: Arc::clone(&responder), netlink, listeners, looked: None };
         sink.listen(&addresses)?;
-        Ok((Self { attachments, responder, refusals }, Box::new(sink)))
+        Ok(Started {
+            body: Self { attachments, responder, refusals },
+            sink: Box::new(sink),
+            handed_over,
+        })
     }
 
     /// Takes the program off every interface.
@@ -173,11 +247,41 @@ impl XdpBody {
                 PassedReason::Length => &mut passed.length,
                 PassedReason::Request => &mut passed.request,
                 PassedReason::NoClock => &mut passed.no_clock,
+                PassedReason::Interleaved => &mut passed.interleaved,
             };
             *field = count;
         }
-        let (answered_ipv4, answered_ipv6) = (counts.answered_ipv4, counts.answered_ipv6);
-        XdpTotals { answered_ipv4, answered_ipv6, passed }
+        let (mut dropped, mut kisses) = (Dropped::default(), Kisses::default());
+        for (refusal, count) in Refusal::ALL.into_iter().zip(counts.refused) {
+            let field = match refusal {
+                Refusal::Limited => &mut dropped.limited,
+                Refusal::Denied => &mut dropped.denied,
+                Refusal::Newcomers => &mut dropped.newcomers,
+                Refusal::KissRate => &mut kisses.rate,
+                Refusal::KissDeny => &mut kisses.deny,
+            };
+            *field = count;
+        }
+        XdpTotals {
+            answered_ipv4: counts.answered_ipv4,
+            answered_ipv6: counts.answered_ipv6,
+            answered_interleaved: counts.answered_interleaved,
+            admitted: counts.admitted,
+            dropped,
+            kisses,
+            handed_over: counts.handed_over,
+            passed,
+        }
+    }
+}
+
+/// Who answers requests that may be of interleaved mode on an interface.
+const fn interleaved_requests(config: &ServerConfig, hardware: bool) -> InterleavedRequests {
+    match config.interleaved.body {
+        _ if config.interleaved.clients == 0 => InterleavedRequests::Answer,
+        InterleavedBody::Socket => InterleavedRequests::PassUp,
+        InterleavedBody::Auto if hardware => InterleavedRequests::PassUp,
+        InterleavedBody::Auto | InterleavedBody::Xdp => InterleavedRequests::Answer,
     }
 }
 

@@ -10,9 +10,9 @@ use horolog_time::{Timestamp, Utc};
 const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
 const LENGTH_BYTES: usize = size_of::<usize>();
 
-/// Room for a timestamp (three `timespec`) and packet information of either family, with room to
-/// spare.
-pub(crate) const CAPACITY: usize = 128;
+/// Room for a timestamp (three `timespec`) with the interface that took it, packet information and
+/// an extended error of either family: what stands beside a looped packet at most.
+pub(crate) const CAPACITY: usize = 192;
 
 /// A buffer for the control messages of one datagram, aligned as the kernel wants it.
 #[repr(C, align(8))]
@@ -22,12 +22,18 @@ pub(crate) struct ControlBuffer(pub(crate) [u8; CAPACITY]);
 /// What the kernel told about a received datagram beside its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Control {
-    /// Software receive timestamp (`SO_TIMESTAMPING`, `CLOCK_REALTIME`).
+    /// Software timestamp (`SO_TIMESTAMPING`, `CLOCK_REALTIME`): of the reception, or of the
+    /// transmission where the datagram is one of the socket's own that came back.
     pub received_at: Option<Timestamp<Utc>>,
+    /// Raw hardware timestamp (`SO_TIMESTAMPING`): nanoseconds on the clock of the interface, which
+    /// has a zero of its own.
+    pub hardware_ns: Option<i64>,
     /// The local address to answer from (`IP_PKTINFO`, `IPV6_PKTINFO`).
     pub local: Option<IpAddr>,
     /// Index of the interface by which it came, 0 where that was not told.
     pub interface: u32,
+    /// Index of the interface that took the hardware timestamp, 0 where that was not told.
+    pub clock_interface: u32,
 }
 
 impl Control {
@@ -46,7 +52,17 @@ impl Control {
     fn take(&mut self, level: libc::c_int, kind: libc::c_int, payload: &[u8]) {
         match (level, kind) {
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) => {
-                self.received_at = software_timestamp(payload);
+                self.received_at =
+                    timespec(payload, SOFTWARE).map(|(s, ns)| Timestamp::from_timespec(s, ns));
+                self.hardware_ns = timespec(payload, RAW_HARDWARE)
+                    .map(|(s, ns)| Timestamp::<Utc>::from_timespec(s, ns).as_ns());
+            }
+            // struct scm_ts_pktinfo: the interface whose clock gave the hardware timestamp, which a
+            // bridge or a bond on the way has not replaced.
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING_PKTINFO) => {
+                if let Some(interface @ 1..) = read_u32(payload, 0) {
+                    self.clock_interface = interface;
+                }
             }
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                 // struct in_pktinfo: interface, local address to answer from, destination address.
@@ -81,44 +97,72 @@ fn split_message(bytes: &[u8]) -> Option<(libc::c_int, libc::c_int, &[u8], &[u8]
     Some((level, kind, payload, &bytes[next..]))
 }
 
-/// The first of the three `timespec` of `struct scm_timestamping`; zero means that there is none.
-fn software_timestamp(payload: &[u8]) -> Option<Timestamp<Utc>> {
-    let seconds = libc::time_t::from_ne_bytes(chunk(payload, 0)?);
-    let nanoseconds = libc::c_long::from_ne_bytes(chunk(payload, size_of::<libc::time_t>())?);
-    (seconds != 0 || nanoseconds != 0).then(|| Timestamp::from_timespec(seconds, nanoseconds))
+/// Places in the three `timespec` of `struct scm_timestamping`.
+const SOFTWARE: usize = 0;
+const RAW_HARDWARE: usize = 2;
+
+/// One of these; zero means that there is none.
+fn timespec(payload: &[u8], place: usize) -> Option<(libc::time_t, libc::c_long)> {
+    let at = place * size_of::<libc::timespec>();
+    let seconds = libc::time_t::from_ne_bytes(chunk(payload, at)?);
+    let nanoseconds = libc::c_long::from_ne_bytes(chunk(payload, at + size_of::<libc::time_t>())?);
+    (seconds != 0 || nanoseconds != 0).then_some((seconds, nanoseconds))
 }
 
-/// Writes the control message that makes a datagram leave from `local`; returns its length.
+/// Which transmit timestamp to ask for.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum TransmitStamp {
+    /// The kernel's, taken when the packet is handed to the driver.
+    #[default]
+    Kernel,
+    /// The hardware's, or the kernel's where the hardware takes none.
+    Hardware,
+}
+
+/// Writes the control message that asks for a transmit timestamp of one datagram behind the first
+/// `at` bytes; returns where it ends (Documentation/networking/timestamping.rst, 1.3.4).
+pub(crate) fn write_stamp(buffer: &mut ControlBuffer, at: usize, stamp: TransmitStamp) -> usize {
+    let flags = match stamp {
+        TransmitStamp::Kernel => libc::SOF_TIMESTAMPING_TX_SOFTWARE,
+        TransmitStamp::Hardware => {
+            libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_TX_HARDWARE
+        }
+    };
+    write_message(buffer, at, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags.to_ne_bytes())
+}
+
+/// Writes the control message that makes a datagram leave from `local`; returns where it ends.
 pub(crate) fn write_source(buffer: &mut ControlBuffer, local: IpAddr) -> usize {
     match local {
         IpAddr::V4(v4) => {
             let mut payload = [0; 12];
             payload[4..8].copy_from_slice(&v4.octets());
-            write_message(buffer, libc::IPPROTO_IP, libc::IP_PKTINFO, &payload)
+            write_message(buffer, 0, libc::IPPROTO_IP, libc::IP_PKTINFO, &payload)
         }
         IpAddr::V6(v6) => {
             let mut payload = [0; 20];
             payload[..16].copy_from_slice(&v6.octets());
-            write_message(buffer, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &payload)
+            write_message(buffer, 0, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &payload)
         }
     }
 }
 
 fn write_message(
     buffer: &mut ControlBuffer,
+    at: usize,
     level: libc::c_int,
     kind: libc::c_int,
     payload: &[u8],
 ) -> usize {
     let length = HEADER_BYTES + payload.len();
     let padded = length.next_multiple_of(LENGTH_BYTES);
-    let bytes = &mut buffer.0[..padded];
+    let bytes = &mut buffer.0[at..at + padded];
     bytes[..LENGTH_BYTES].copy_from_slice(&length.to_ne_bytes());
     bytes[LENGTH_BYTES..][..4].copy_from_slice(&level.to_ne_bytes());
     bytes[LENGTH_BYTES + 4..][..4].copy_from_slice(&kind.to_ne_bytes());
     bytes[HEADER_BYTES..length].copy_from_slice(payload);
     bytes[length..].fill(0);
-    padded
+    at + padded
 }
 
 fn chunk<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
@@ -139,9 +183,11 @@ mod tests {
         let mut timestamps = [0u8; 48];
         timestamps[..8].copy_from_slice(&1_700_000_000i64.to_ne_bytes());
         timestamps[8..16].copy_from_slice(&123_456_789i64.to_ne_bytes());
+        timestamps[32..40].copy_from_slice(&77i64.to_ne_bytes());
+        timestamps[40..48].copy_from_slice(&5i64.to_ne_bytes());
         let mut buffer = ControlBuffer([0; CAPACITY]);
         let length =
-            write_message(&mut buffer, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &timestamps);
+            write_message(&mut buffer, 0, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &timestamps);
         let mut bytes = buffer.0[..length].to_vec();
         let length = write_source(&mut buffer, "2001:db8::7".parse().unwrap());
         bytes.extend_from_slice(&buffer.0[..length]);
@@ -153,6 +199,19 @@ mod tests {
         let control = Control::parse(&sample());
         assert_eq!(control.received_at, Some(Timestamp::from_timespec(1_700_000_000, 123_456_789)));
         assert_eq!(control.local, Some("2001:db8::7".parse().unwrap()));
+        assert_eq!(control.hardware_ns, Some(77_000_000_005));
+    }
+
+    #[test]
+    fn a_request_for_a_timestamp_stands_behind_the_source_address() {
+        let mut buffer = ControlBuffer([0xff; CAPACITY]);
+        let local: IpAddr = "2001:db8::1".parse().unwrap();
+        let source = write_source(&mut buffer, local);
+        let end = write_stamp(&mut buffer, source, TransmitStamp::Hardware);
+        assert_eq!(Control::parse(&buffer.0[..end]).local, Some(local));
+        let (level, kind, flags, rest) = split_message(&buffer.0[source..end]).unwrap();
+        assert_eq!((level, kind), (libc::SOL_SOCKET, libc::SO_TIMESTAMPING));
+        assert_eq!((read_u32(flags, 0), flags.len(), rest.len()), (Some(3), 4, 0));
     }
 
     #[test]

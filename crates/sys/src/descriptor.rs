@@ -70,11 +70,22 @@ pub(crate) fn wait_for(
     events: libc::c_short,
     wait: Duration,
 ) -> io::Result<bool> {
-    let mut entry = libc::pollfd { fd: descriptor.as_raw_fd(), events, revents: 0 };
+    wait_for_any([descriptor], events, wait)
+}
+
+/// As [`wait_for`], for the first of several descriptors.
+pub(crate) fn wait_for_any<const N: usize>(
+    descriptors: [BorrowedFd<'_>; N],
+    events: libc::c_short,
+    wait: Duration,
+) -> io::Result<bool> {
+    let mut entries =
+        descriptors.map(|one| libc::pollfd { fd: one.as_raw_fd(), events, revents: 0 });
     let timeout = timespec(wait);
-    // SAFETY: one pollfd and one timespec, both alive for the call; a null mask is allowed.
-    let ready =
-        check(unsafe { libc::ppoll(&raw mut entry, 1, &raw const timeout, std::ptr::null()) });
+    // SAFETY: N pollfds and one timespec, all alive for the call; a null mask is allowed.
+    let ready = check(unsafe {
+        libc::ppoll(entries.as_mut_ptr(), N as libc::nfds_t, &raw const timeout, std::ptr::null())
+    });
     match ready {
         Ok(count) => Ok(count > 0),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),

@@ -17,6 +17,10 @@ const ETHTOOL_SGRO: u32 = 0x2c;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_SCHANNELS: u32 = 0x3d;
+const ETHTOOL_GET_TS_INFO: u32 = 0x41;
+/// Timestamps by the interface's own clock, of what is sent and as they are (linux/net_tstamp.h).
+const HARDWARE_TIMESTAMPS: u32 =
+    libc::SOF_TIMESTAMPING_TX_HARDWARE | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
 /// The set of strings that names the counters.
 const ETH_SS_STATS: u32 = 1;
 /// Length of one name, padding included.
@@ -130,6 +134,35 @@ pub fn gro(interface: &str) -> Result<bool, EthtoolError> {
 pub fn set_gro(interface: &str, on: bool) -> Result<(), EthtoolError> {
     let device = Device::open(interface, "set whether it merges packets (GRO)")?;
     device.ask(&[ETHTOOL_SGRO, u32::from(on)], 0, 0).map(drop)
+}
+
+/// Which timestamps a driver offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimestampFacts {
+    /// Whether the interface's own clock timestamps what is sent.
+    pub in_hardware: bool,
+    /// The number N of that clock, `/dev/ptpN`.
+    pub clock: Option<u32>,
+    /// What can be timestamped of what is sent: bits by `HWTSTAMP_TX_*`.
+    pub transmit_types: u32,
+    /// What can be timestamped of what is received: bits by `HWTSTAMP_FILTER_*`.
+    pub receive_filters: u32,
+}
+
+/// Which timestamps the driver offers, as `ethtool -T` shows them.
+pub fn timestamp_facts(interface: &str) -> Result<TimestampFacts, EthtoolError> {
+    let device = Device::open(interface, "tell its timestamps")?;
+    // struct ethtool_ts_info: command, kinds, clock, transmit types, three reserved, receive
+    // filters, three reserved.
+    let mut request = [0; 11];
+    request[0] = ETHTOOL_GET_TS_INFO;
+    let answer = device.ask(&request, 0, 0)?;
+    Ok(TimestampFacts {
+        in_hardware: word(&answer, 1) & HARDWARE_TIMESTAMPS == HARDWARE_TIMESTAMPS,
+        clock: u32::try_from(word(&answer, 2).cast_signed()).ok(),
+        transmit_types: word(&answer, 3),
+        receive_filters: word(&answer, 7),
+    })
 }
 
 /// An interface, and what is being asked of it, for error messages.
@@ -257,6 +290,12 @@ mod tests {
             "'lo' cannot tell its counters: its driver does not offer it"
         );
         assert!(matches!(channels("lo"), Err(EthtoolError::Unsupported { .. })));
+    }
+
+    #[test]
+    fn loopback_has_no_clock_of_its_own() {
+        let facts = timestamp_facts("lo").unwrap();
+        assert_eq!((facts.in_hardware, facts.clock), (false, None));
     }
 
     #[test]

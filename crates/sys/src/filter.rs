@@ -5,6 +5,8 @@
 /// it (`SKF_AD_OFF`, `SKF_AD_CPU` in linux/filter.h).
 const KERNEL_DATA: u32 = 0xffff_f000;
 const KERNEL_DATA_CPU: u32 = 36;
+/// A random number (`SKF_AD_RANDOM`).
+const KERNEL_DATA_RANDOM: u32 = 56;
 
 /// One instruction of a classic BPF program (`struct sock_filter`).
 #[repr(C)]
@@ -87,6 +89,25 @@ pub(crate) fn cpu_modulo(count: u32) -> [Instruction; 3] {
     [
         Instruction::load_word(KERNEL_DATA + KERNEL_DATA_CPU),
         Instruction::new(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, count),
+        Instruction::new(libc::BPF_RET | libc::BPF_A, 0),
+    ]
+}
+
+/// A program that returns the number of the CPU it runs on, or a random number, modulo `half`, plus
+/// `half` where the packet is longer than `len_max` bytes.
+pub(crate) fn longer_in_second_half(half: u32, len_max: u32, by_cpu: bool) -> [Instruction; 9] {
+    let chooser = if by_cpu { KERNEL_DATA_CPU } else { KERNEL_DATA_RANDOM };
+    let mut is_longer = Instruction::new(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, len_max);
+    is_longer.jump_false = 4;
+    [
+        Instruction::new(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0),
+        is_longer,
+        Instruction::load_word(KERNEL_DATA + chooser),
+        Instruction::new(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, half),
+        Instruction::new(libc::BPF_ALU | libc::BPF_ADD | libc::BPF_K, half),
+        Instruction::new(libc::BPF_RET | libc::BPF_A, 0),
+        Instruction::load_word(KERNEL_DATA + chooser),
+        Instruction::new(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, half),
         Instruction::new(libc::BPF_RET | libc::BPF_A, 0),
     ]
 }

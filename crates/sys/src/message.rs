@@ -6,10 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::address::RawAddress;
-use crate::control::{CAPACITY as CONTROL_CAPACITY, ControlBuffer, write_source};
+use crate::control::{CAPACITY as CONTROL_CAPACITY, ControlBuffer, write_source, write_stamp};
 use crate::descriptor::check;
 
-pub use crate::control::Control;
+pub use crate::control::{Control, TransmitStamp};
 
 /// The kernel's tables for a batch of datagrams: headers, buffer references, addresses and control
 /// messages. Allocated once.
@@ -51,6 +51,9 @@ pub struct Outgoing<'a> {
     pub remote: Option<SocketAddr>,
     /// The address that it must leave from; `None`: the socket's, or the kernel's choice.
     pub local: Option<IpAddr>,
+    /// Whether it is to come back with a timestamp of its transmission, and with which; see
+    /// [`MessageTable::receive_errors`].
+    pub stamp: Option<TransmitStamp>,
 }
 
 impl MessageTable {
@@ -84,6 +87,30 @@ impl MessageTable {
         socket: BorrowedFd<'_>,
         buffers: impl Iterator<Item = &'a mut [u8]>,
     ) -> io::Result<usize> {
+        self.receive_with(socket, buffers, libc::MSG_DONTWAIT)
+    }
+
+    /// As [`MessageTable::receive`], from the socket's error queue: copies of the packets that were
+    /// sent with a request for a transmit timestamp, as they left, link header and all where the
+    /// device has one. The timestamps stand in [`Received::control`].
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` when nothing waits there.
+    pub fn receive_errors<'a>(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        buffers: impl Iterator<Item = &'a mut [u8]>,
+    ) -> io::Result<usize> {
+        self.receive_with(socket, buffers, libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE)
+    }
+
+    fn receive_with<'a>(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        buffers: impl Iterator<Item = &'a mut [u8]>,
+        flags: libc::c_int,
+    ) -> io::Result<usize> {
         let mut count = 0;
         for (slot, buffer) in (0..self.slots()).zip(buffers) {
             self.buffers[slot] =
@@ -99,7 +126,7 @@ impl MessageTable {
                 socket.as_raw_fd(),
                 self.headers.as_mut_ptr(),
                 count as libc::c_uint,
-                libc::MSG_DONTWAIT,
+                flags,
                 std::ptr::null_mut(),
             )
         })?;
@@ -145,8 +172,10 @@ impl MessageTable {
                 self.addresses[slot] = raw;
                 length
             });
+            let control = &mut self.controls[slot];
+            let source_len = message.local.map_or(0, |local| write_source(control, local));
             let control_len =
-                message.local.map_or(0, |local| write_source(&mut self.controls[slot], local));
+                message.stamp.map_or(source_len, |stamp| write_stamp(control, source_len, stamp));
             self.link(slot, address_len, control_len);
             count = slot + 1;
         }

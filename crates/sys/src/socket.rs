@@ -8,7 +8,7 @@ use std::time::Duration;
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET, c_int};
 
 use crate::address::RawAddress;
-use crate::descriptor::{check, check_new, get_option, set_option, wait_for};
+use crate::descriptor::{check, check_new, get_option, set_option, wait_for, wait_for_any};
 use crate::filter::{self, Instruction};
 
 /// Where the number of dropped datagrams stands in the answer to `SO_MEMINFO`.
@@ -102,6 +102,22 @@ impl Socket {
         set_option(self.as_fd(), SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
     }
 
+    /// As [`Socket::tell_receive_time`], and lets transmit timestamps be asked for, packet by
+    /// packet. With `hardware`, the timestamps that an interface's own clock took are told as well,
+    /// with the interface.
+    pub fn tell_times(&self, local: SocketAddr, hardware: bool) -> io::Result<()> {
+        let mut flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+        if hardware {
+            flags |= libc::SOF_TIMESTAMPING_RX_HARDWARE
+                | libc::SOF_TIMESTAMPING_RAW_HARDWARE
+                | libc::SOF_TIMESTAMPING_OPT_PKTINFO
+                | libc::SOF_TIMESTAMPING_OPT_CMSG;
+            // What comes back from the error queue names its interface in this way alone.
+            self.tell_local_address(local)?;
+        }
+        set_option(self.as_fd(), SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
+    }
+
     /// Asks for a receive buffer of `bytes`, past the system's limit if this process may
     /// (`SO_RCVBUFFORCE`), and returns what the kernel granted in the same measure.
     pub fn set_receive_buffer(&self, bytes: usize) -> io::Result<usize> {
@@ -154,6 +170,15 @@ impl Socket {
         self.attach(libc::SO_ATTACH_REUSEPORT_CBPF, &program)
     }
 
+    /// Hands each datagram for a shared port to a socket by its place in the order of binding: one
+    /// whose payload is longer than `len_max` bytes to the second half of `sockets`, any other to
+    /// the first, and within the half by the number of the CPU that received it or at random. Set
+    /// on one socket, it holds for all that share the port.
+    pub fn steer_by_length(&self, sockets: u32, len_max: u32, by_cpu: bool) -> io::Result<()> {
+        let program = filter::longer_in_second_half(sockets / 2, len_max, by_cpu);
+        self.attach(libc::SO_ATTACH_REUSEPORT_CBPF, &program)
+    }
+
     /// Keeps only packets for which `program` returns a number other than 0 (`SO_ATTACH_FILTER`).
     pub fn attach_filter(&self, program: &[Instruction]) -> io::Result<()> {
         self.attach(libc::SO_ATTACH_FILTER, program)
@@ -181,6 +206,11 @@ impl Socket {
     /// wait as if the time were over.
     pub fn wait_readable(&self, wait: Duration) -> io::Result<bool> {
         wait_for(self.as_fd(), libc::POLLIN, wait)
+    }
+
+    /// As [`Socket::wait_readable`], for either of two sockets.
+    pub fn wait_either(&self, other: &Self, wait: Duration) -> io::Result<bool> {
+        wait_for_any([self.as_fd(), other.as_fd()], libc::POLLIN, wait)
     }
 
     /// As [`Socket::wait_readable`], until there is room to send.

@@ -56,21 +56,115 @@ enum passed_reason {
 	PASSED_LENGTH,		/* not exactly one NTP header */
 	PASSED_REQUEST,		/* a version or mode that is not a plain client request */
 	PASSED_NO_CLOCK,	/* the clock page has expired */
+	PASSED_INTERLEAVED,	/* the sockets have better transmit timestamps for it */
 	PASSED_REASONS,
 };
 
-/* What one processor keeps for itself; nobody else writes it. */
+/* What is decided about a client before anything else is. */
+enum admission {
+	DROP_LIMITED,		/* the client asked too often */
+	DROP_DENIED,		/* the lists deny it */
+	DROP_NEWCOMERS,		/* too many clients that were not known before */
+	KISS_RATE,		/* it asked too often and is told so, once */
+	KISS_DENY,		/* the lists deny it, and it is told so */
+	REFUSALS,
+	ADMIT = REFUSALS,
+};
+
+/* What stays the same while the program is loaded. */
+struct responder_config {
+	__u64 key[2];		/* of the hash of addresses */
+	__u64 ipv4_mask;	/* of what counts as one client; words as they lie in a packet */
+	__u64 ipv6_mask[2];
+	__u32 limit_sets_mask;	/* number of sets less 1; the number is a power of two */
+	__u32 interleaved_mask;	/* the same of the clients remembered for interleaved mode */
+	__u8 limits;		/* whether anything is limited or listed */
+	__u8 interleaved;	/* whether clients are remembered for interleaved mode */
+	__u8 hand_over;		/* whether requests with more than a header go to AF_XDP sockets */
+	__u8 reserved[5];
+};
+_Static_assert(sizeof(struct responder_config) == 56, "responder_config");
+
+/*
+ * One word for each client: 16 bits of the hash, 4 of the lists' epoch (1 to 15, so that no word is
+ * 0), 1 that tells whether it was sent a kiss since it was last answered, and 43 of the theoretical
+ * arrival time (GCRA, ITU-T I.371, annex A) in units of 1,024 ns, modulo 104 days.
+ */
+#define LIMIT_WAYS 4
+#define LIMIT_UNIT_SHIFT 10
+#define ARRIVAL_MASK ((1ULL << 43) - 1)
+#define KISSED (1ULL << 43)
+#define EPOCH_SHIFT 44
+#define TAG_MASK (0xffffULL << 48)
+
+struct limit_set {
+	__u64 words[LIMIT_WAYS];
+};
+_Static_assert(sizeof(struct limit_set) == 32, "limit_set");
+
+/* What clients are held to; user space changes it while the program runs. */
+struct limit_rules {
+	__u64 interval;		/* units of 1,024 ns for each request; 0: as many as they like */
+	__u64 tolerance;	/* units that a client may be ahead of its rate */
+	__u64 idle;		/* units after which a silent client's place is free */
+	__u64 newcomer_interval_ns; /* for each request of a client without a place; 0: no limit */
+	__u64 newcomer_tolerance_ns;
+	__u64 deny_interval_ns;	/* between two DENY kisses; 0: none is sent */
+	__u32 epoch;		/* 1 to 15; another with every change of the lists */
+	__u8 kiss_rate;		/* whether RATE kisses are sent */
+	__u8 lists;		/* whether there are lists */
+	__u8 others_denied;	/* whether who is in no list is denied */
+	__u8 lists_are_finer;	/* a listed prefix is longer than what counts as one client */
+};
+_Static_assert(sizeof(struct limit_rules) == 56, "limit_rules");
+
+/* Theoretical arrival times that all clients share, in ns, each on lines of its own. */
+struct limit_totals {
+	__u64 newcomers;
+	__u64 reserved[15];
+	__u64 denials;
+	__u64 reserved2[15];
+};
+_Static_assert(sizeof(struct limit_totals) == 256, "limit_totals");
+
+#define LIST_PREFIXES_MAX (1U << 20)
+#define LISTED_ALLOWED 1
+#define LISTED_DENIED 2
+
+struct list_key_ipv4 {
+	__u32 length;
+	__u8 address[4];
+};
+
+struct list_key_ipv6 {
+	__u32 length;
+	__u8 address[16];
+};
+
+/* What is remembered of a client's last reply: see horolog_server::InterleavedTable. */
+struct interleaved_slot {
+	__u64 both;		/* receive ^ transmit timestamp */
+	__u64 transmit;
+};
+_Static_assert(sizeof(struct interleaved_slot) == 16, "interleaved_slot");
+
+/* What one processor keeps for itself; nobody else writes it. The first line serves every reply. */
 struct responder_state {
 	__u64 answered_ipv4;
 	__u64 answered_ipv6;
-	__u64 passed[PASSED_REASONS];
+	__u64 answered_interleaved; /* of these */
 	__u64 known_epoch;	/* the listen set's epoch at which ... */
 	__u32 known_port;	/* ... this port (as in the packet) and ... */
 	__u32 known_ipv6;	/* ... (whether of IPv6) ... */
 	__be32 known_address[4];/* ... this address were found in it */
-	__u64 reserved[3];
+	__u64 judged_ns;	/* when a client was last judged; 0 before the first */
+	__u64 passed[PASSED_REASONS];
+	__u64 admitted;		/* requests that limits and lists let through */
+	__u64 refused[REFUSALS];
+	__u64 handed_over;	/* longer requests given to AF_XDP sockets */
+	__u64 reserved[9];
 };
-_Static_assert(sizeof(struct responder_state) == 128, "responder_state");
+_Static_assert(sizeof(struct responder_state) == 256, "responder_state");
 
 /* ---- the generator ---- */
 

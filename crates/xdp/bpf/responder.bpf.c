@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The server's fast body: answers plain NTP client requests where they arrive, in XDP.
+ * The server's fast body: answers NTP client requests of basic and interleaved mode where they
+ * arrive, in XDP.
  *
  * It knows exactly the subset that horolog_server::frame describes, and a test drives both over the
  * same frames. Whatever is not in the subset goes up to the network stack, where the socket body
- * decides; nothing is dropped here and nothing is guessed. Time comes from a clock page; past its
- * expiry nothing is answered.
+ * decides; nothing is guessed, and nothing is dropped but what limits and lists turn away. Time
+ * comes from a clock page; past its expiry nothing is answered.
  */
 #include "net.h"
 #include "clock.h"
+#include "limits.h"
 
 #define FLAGS_OR_OFFSET 0x3fff	/* more-fragments bit and fragment offset */
 #define DONT_FRAGMENT 0x4000
+/* The lowest bit of a timestamp: 0 in every receive timestamp, 1 in every transmit timestamp. */
+#define ODD bpf_cpu_to_be64(1)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -37,6 +41,33 @@ struct {
 	__type(value, struct responder_state);
 } states SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct interleaved_slot);
+} interleaved_slots SEC(".maps");
+
+/* The AF_XDP sockets of all interfaces, each interface's in a row, by receive queue ... */
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} queues SEC(".maps");
+
+/* ... and where an interface's row begins. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} queue_places SEC(".maps");
+
+/* A verdict beside the kernel's: the request is to be given to an AF_XDP socket. */
+#define HAND_OVER 64
+
 /* A request that passed classification: what the reply is made from. */
 struct request {
 	__u8 destination_mac[6];
@@ -46,6 +77,7 @@ struct request {
 	__u32 link_len;
 	__be16 source_port;
 	__be16 destination_port;
+	bool pass_interleaved;	/* the sockets answer what may be of interleaved mode */
 };
 
 static __always_inline struct responder_state *own_state(void)
@@ -110,11 +142,10 @@ static __always_inline bool is_client_request(const struct ntp *ntp)
  * two lie some 50 ns, less than either is known to: the frame came in before the driver's poll
  * began and leaves when it ends. A second reading would take longer than all the rest of the reply.
  */
-static __always_inline __u64 answer(struct ntp *ntp, const struct clock_page *page)
+static __always_inline __u64 answer(struct ntp *ntp, const struct clock_page *page, __u64 now_ns)
 {
 	const struct clock_slot *slot = &page->slots[READ_ONCE(page->active) & 1];
 	__u64 sequence = READ_ONCE(slot->sequence);
-	__u64 now_ns = bpf_ktime_get_ns();
 	__be64 now;
 	__u64 sum;
 
@@ -129,8 +160,8 @@ static __always_inline __u64 answer(struct ntp *ntp, const struct clock_page *pa
 	ntp->reference_id = slot->reference_id;
 	ntp->reference = slot->reference;
 	ntp->origin = ntp->transmit;
-	ntp->receive = now;
-	ntp->transmit = now;
+	ntp->receive = now & ~ODD;
+	ntp->transmit = now | ODD;
 	/* A slot that changed meanwhile leaves a frame that nobody answers: its checksum is off. */
 	if ((sequence & 1) || READ_ONCE(slot->sequence) != sequence)
 		return 0;
@@ -140,7 +171,102 @@ static __always_inline __u64 answer(struct ntp *ntp, const struct clock_page *pa
 	sum += slot->reference_id;
 	sum += sum64(slot->reference);
 	sum += sum64(ntp->origin);
-	return sum + 2 * sum64(now);
+	return sum + 2 * sum64(now & ~ODD) + sum64(ODD);
+}
+
+/* Whether the request may be of interleaved mode: its origin can be a receive timestamp of ours. */
+static __always_inline bool looks_interleaved(const struct ntp *ntp)
+{
+	return ntp->origin && !(ntp->origin & ODD) && ntp->receive != ntp->transmit;
+}
+
+/*
+ * Turns the basic reply in `ntp` into an interleaved one if it is remembered what the request refers
+ * to, remembers this reply, and returns the new sum.
+ */
+static __always_inline __u64 interleave(struct responder_state *own, struct ntp *ntp,
+					const struct client *client, __be64 origin,
+					__be64 receive, __u64 sum)
+{
+	__u64 hash = hash_words(client->high, client->low, config.key[0], config.key[1]);
+	__u32 index = hash & config.interleaved_mask;
+	struct interleaved_slot *slot = bpf_map_lookup_elem(&interleaved_slots, &index);
+	__u64 both, transmit, now = bpf_be64_to_cpu(ntp->transmit);
+	__be64 saved;
+
+	if (!slot)
+		return sum;
+	both = READ_ONCE(slot->both);
+	transmit = READ_ONCE(slot->transmit);
+	WRITE_ONCE(slot->both, 1);	/* receive and transmit differ in the lowest bit alone */
+	WRITE_ONCE(slot->transmit, now);
+	if (!transmit || (both ^ transmit) != bpf_be64_to_cpu(origin))
+		return sum;
+	saved = bpf_cpu_to_be64(transmit);
+	sum -= sum64(ntp->origin) + sum64(ntp->transmit);
+	ntp->origin = receive;
+	ntp->transmit = saved;
+	own->answered_interleaved++;
+	return sum + sum64(receive) + sum64(saved);
+}
+
+/* Turns the reply in `ntp` into a kiss (RFC 5905, section 7.4) and returns the new sum. */
+static __always_inline __u64 kiss(struct ntp *ntp, enum admission code)
+{
+	__u64 sum = 0;
+	__u32 i;
+
+	ntp->leap_version_mode |= 3 << 6;
+	ntp->stratum = 0;
+	ntp->root_delay = 0;
+	ntp->root_dispersion = 0;
+	ntp->reference_id = bpf_htonl(code == KISS_RATE ? 0x52415445 : 0x44454e59);
+	ntp->reference = 0;
+	for (i = 0; i < NTP_LEN / 4; i++)
+		sum += ((__u32 *)ntp)[i];
+	return sum;
+}
+
+/*
+ * Judges the client and, if it is to have a reply, writes one into `ntp`. Returns the verdict for
+ * the frame: XDP_TX with the sum of the reply's words in `sum`, XDP_DROP, XDP_PASS or HAND_OVER.
+ */
+static __always_inline int serve(struct responder_state *own, const struct clock_page *page,
+				 const struct request *request, const struct client *client,
+				 struct ntp *ntp, __u64 *sum)
+{
+	__u64 now_ns = bpf_ktime_get_ns();
+	enum admission admission = ADMIT;
+	__be64 origin, receive;
+	bool interleaved;
+
+	if (config.limits) {
+		admission = judge(client, now_ns);
+		own->judged_ns = now_ns;
+		if (admission >= ADMIT) {
+			own->admitted++;
+		} else {
+			own->refused[admission]++;
+			if (admission < KISS_RATE)
+				return XDP_DROP;
+		}
+	}
+	if (client->is_long)
+		return HAND_OVER;
+	interleaved = (config.interleaved || request->pass_interleaved) &&
+		      admission == ADMIT && looks_interleaved(ntp);
+	if (interleaved && request->pass_interleaved)
+		return pass(own, PASSED_INTERLEAVED);
+	origin = ntp->origin;
+	receive = ntp->receive;
+	*sum = answer(ntp, page, now_ns);
+	if (!*sum)
+		return pass(own, PASSED_NO_CLOCK);
+	if (interleaved)
+		*sum = interleave(own, ntp, client, origin, receive, *sum);
+	if (config.limits && admission != ADMIT)
+		*sum = kiss(ntp, admission);
+	return XDP_TX;
 }
 
 static __always_inline void swap_link(void *data, const struct request *request)
@@ -168,16 +294,31 @@ static __always_inline void answer_udp(struct udp *udp, const struct request *re
 	udp->checksum = udp_fold(sum);
 }
 
+/* Whether requests with more than a header are of any concern: to be limited, or handed over. */
+static __always_inline bool takes_longer(void)
+{
+	return config.limits || config.hand_over;
+}
+
 /* Checks what both families share. Returns a reason to pass the request up, or -1. */
 static __always_inline int refuse(const struct udp *udp, const struct ntp *ntp)
 {
-	if (udp->length != bpf_htons(UDP_NTP_LEN))
+	if (udp->length != bpf_htons(UDP_NTP_LEN) &&
+	    (!takes_longer() || bpf_ntohs(udp->length) < UDP_NTP_LEN))
 		return PASSED_LENGTH;
 	if (udp->source == 0)
 		return PASSED_ADDRESS;
 	if (!is_client_request(ntp))
 		return PASSED_REQUEST;
 	return -1;
+}
+
+/* Whether the datagram is all that is left of the frame; its NTP header was found to be there. */
+static __always_inline bool ends_with(const struct udp *udp, const void *end)
+{
+	if (!takes_longer())
+		return (void *)udp + UDP_NTP_LEN == end;
+	return end - (void *)udp == bpf_ntohs(udp->length);
 }
 
 static __always_inline bool is_answerable_ipv4(__be32 source, __be32 destination)
@@ -194,11 +335,12 @@ static __always_inline int respond_ipv4(struct xdp_md *ctx, struct responder_sta
 	void *data = (void *)(long)ctx->data;
 	struct ipv4 *ip = data + request->link_len;
 	__u32 header_len, options_len, i;
+	struct client client;
 	__be32 source, destination;
 	struct udp *udp;
 	struct ntp *ntp;
 	__u64 sum = 0;
-	int reason;
+	int reason, verdict;
 
 	if ((void *)(ip + 1) > end)
 		return pass(own, PASSED_MALFORMED);
@@ -223,8 +365,8 @@ static __always_inline int respond_ipv4(struct xdp_md *ctx, struct responder_sta
 	reason = refuse(udp, ntp);
 	if (reason >= 0)
 		return pass(own, reason);
-	if ((void *)(ntp + 1) != end ||
-	    ip->total_length != bpf_htons(header_len + UDP_NTP_LEN))
+	if (!ends_with(udp, end) ||
+	    bpf_ntohs(ip->total_length) != header_len + bpf_ntohs(udp->length))
 		return pass(own, PASSED_MALFORMED);
 	for (i = 0; i < sizeof(*ip) / 4; i++)
 		sum += ((__u32 *)ip)[i];
@@ -252,9 +394,13 @@ static __always_inline int respond_ipv4(struct xdp_md *ctx, struct responder_sta
 
 	request->source_port = udp->source;
 	request->destination_port = udp->destination;
-	sum = answer(ntp, page);
-	if (!sum)
-		return pass(own, PASSED_NO_CLOCK);
+	client.ipv6 = false;
+	client.high = 0;
+	client.low = MAPPED | source;
+	client.is_long = udp->length != bpf_htons(UDP_NTP_LEN);
+	verdict = serve(own, page, request, &client, ntp, &sum);
+	if (verdict != XDP_TX)
+		return verdict;
 
 	/* The reply has no options: the frame starts where 20 bytes of header fit before UDP. */
 	if (options_len) {
@@ -313,9 +459,10 @@ static __always_inline int respond_ipv6(struct xdp_md *ctx, struct responder_sta
 	struct ipv6 *ip = data + request->link_len;
 	struct udp *udp = (void *)(ip + 1);
 	struct ntp *ntp = (void *)(udp + 1);
+	struct client client;
 	__be32 source[4], destination[4];
 	__u64 sum, addresses = 0;
-	int reason, i;
+	int reason, verdict, i;
 
 	if ((void *)(ip + 1) > end)
 		return pass(own, PASSED_MALFORMED);
@@ -336,17 +483,20 @@ static __always_inline int respond_ipv6(struct xdp_md *ctx, struct responder_sta
 	if (reason >= 0)
 		return pass(own, reason);
 	/* Over IPv6 there is no datagram without a checksum (RFC 8200, section 8.1). */
-	if ((void *)(ntp + 1) != end || ip->payload_length != bpf_htons(UDP_NTP_LEN) ||
-	    !udp->checksum)
+	if (!ends_with(udp, end) || ip->payload_length != udp->length || !udp->checksum)
 		return pass(own, PASSED_MALFORMED);
 	if (!is_answerable_ipv6(ip))
 		return pass(own, PASSED_ADDRESS);
 
 	request->source_port = udp->source;
 	request->destination_port = udp->destination;
-	sum = answer(ntp, page);
-	if (!sum)
-		return pass(own, PASSED_NO_CLOCK);
+	client.ipv6 = true;
+	__builtin_memcpy(&client.high, &source[0], 8);
+	__builtin_memcpy(&client.low, &source[2], 8);
+	client.is_long = udp->length != bpf_htons(UDP_NTP_LEN);
+	verdict = serve(own, page, request, &client, ntp, &sum);
+	if (verdict != XDP_TX)
+		return verdict;
 	for (i = 0; i < 4; i++)
 		addresses += (__u64)source[i] + destination[i];
 	answer_udp(udp, request, sum + addresses);
@@ -361,11 +511,37 @@ static __always_inline int respond_ipv6(struct xdp_md *ctx, struct responder_sta
 	return XDP_TX;
 }
 
+/*
+ * Gives the request to the AF_XDP socket of the queue that it came in by, with the monotonic instant
+ * in front of it; without one, or if that cannot be, it goes up.
+ */
+static __always_inline int hand_over(struct xdp_md *ctx, struct responder_state *own)
+{
+	__u32 interface = ctx->ingress_ifindex;
+	__u32 *first;
+	__u64 *stamp;
+
+	if (!config.hand_over)
+		return pass(own, PASSED_LENGTH);
+	first = bpf_map_lookup_elem(&queue_places, &interface);
+	if (!first || bpf_xdp_adjust_meta(ctx, -(int)sizeof(*stamp)))
+		return pass(own, PASSED_LENGTH);
+	stamp = (void *)(long)ctx->data_meta;
+	if ((void *)(stamp + 1) > (void *)(long)ctx->data)
+		return XDP_ABORTED;
+	*stamp = bpf_ktime_get_ns();
+	if (bpf_redirect_map(&queues, *first + ctx->rx_queue_index, XDP_PASS) != XDP_REDIRECT)
+		return pass(own, PASSED_LENGTH);
+	own->handed_over++;
+	return XDP_REDIRECT;
+}
+
 static __always_inline int decide_ip(struct xdp_md *ctx, struct responder_state *own,
 				     const struct clock_page *page, struct request *request,
 				     __be16 type)
 {
 	struct ethernet *ethernet = (void *)(long)ctx->data;
+	int verdict;
 
 	if ((void *)(ethernet + 1) > (void *)(long)ctx->data_end)
 		return XDP_PASS;
@@ -376,12 +552,14 @@ static __always_inline int decide_ip(struct xdp_md *ctx, struct responder_state 
 	__builtin_memcpy(request->destination_mac, ethernet->destination, 6);
 	__builtin_memcpy(request->source_mac, ethernet->source, 6);
 	if (type == bpf_htons(TYPE_IPV4))
-		return respond_ipv4(ctx, own, page, request);
-	return respond_ipv6(ctx, own, page, request);
+		verdict = respond_ipv4(ctx, own, page, request);
+	else
+		verdict = respond_ipv6(ctx, own, page, request);
+	return verdict == HAND_OVER ? hand_over(ctx, own) : verdict;
 }
 
 /* Answers, or lets pass; what is answered is in the frame when this returns XDP_TX. */
-static __always_inline int decide(struct xdp_md *ctx)
+static __always_inline int decide(struct xdp_md *ctx, bool pass_interleaved)
 {
 	void *end = (void *)(long)ctx->data_end;
 	struct ethernet *ethernet = (void *)(long)ctx->data;
@@ -396,6 +574,7 @@ static __always_inline int decide(struct xdp_md *ctx)
 	if (!own || !page || (void *)(ethernet + 1) > end)
 		return XDP_PASS;
 	/* Two calls, each with a length that the compiler knows. */
+	request.pass_interleaved = pass_interleaved;
 	request.outer_type = type = ethernet->type;
 	request.link_len = sizeof(*ethernet);
 	if (type != bpf_htons(TYPE_VLAN) && type != bpf_htons(TYPE_SERVICE_VLAN))
@@ -410,7 +589,7 @@ static __always_inline int decide(struct xdp_md *ctx)
 SEC("xdp")
 int respond(struct xdp_md *ctx)
 {
-	return decide(ctx);
+	return decide(ctx, false);
 }
 
 /*
@@ -421,7 +600,22 @@ int respond(struct xdp_md *ctx)
 SEC("xdp")
 int respond_by_redirect(struct xdp_md *ctx)
 {
-	int verdict = decide(ctx);
+	int verdict = decide(ctx, false);
+
+	return verdict == XDP_TX ? bpf_redirect(ctx->ingress_ifindex, 0) : verdict;
+}
+
+/* Both again, where the sockets have better transmit timestamps for interleaved mode. */
+SEC("xdp")
+int respond_basic(struct xdp_md *ctx)
+{
+	return decide(ctx, true);
+}
+
+SEC("xdp")
+int respond_basic_by_redirect(struct xdp_md *ctx)
+{
+	int verdict = decide(ctx, true);
 
 	return verdict == XDP_TX ? bpf_redirect(ctx->ingress_ifindex, 0) : verdict;
 }

@@ -50,7 +50,81 @@ pub(crate) struct ListenKey {
 }
 
 /// `PASSED_REASONS` of `enum passed_reason`.
-pub(crate) const PASSED_REASONS: usize = 7;
+pub(crate) const PASSED_REASONS: usize = 8;
+/// `REFUSALS` of `enum admission`.
+pub(crate) const REFUSALS: usize = 5;
+/// `LIST_PREFIXES_MAX`.
+pub const LIST_PREFIXES_MAX: usize = 1 << 20;
+pub(crate) const LISTED_ALLOWED: u8 = 1;
+pub(crate) const LISTED_DENIED: u8 = 2;
+
+/// `struct responder_config`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct ResponderConfig {
+    pub(crate) key: [u64; 2],
+    pub(crate) ipv4_mask: u64,
+    pub(crate) ipv6_mask: [u64; 2],
+    pub(crate) limit_sets_mask: u32,
+    pub(crate) interleaved_mask: u32,
+    pub(crate) limits: u8,
+    pub(crate) interleaved: u8,
+    pub(crate) hand_over: u8,
+    pub(crate) reserved: [u8; 5],
+}
+
+/// `struct limit_set`: four clients, a word each.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct LimitSet {
+    pub(crate) words: [u64; 4],
+}
+
+/// `struct limit_rules`: what clients are held to. A unit is 1,024 ns.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct LimitRules {
+    /// Units for each request of a client; 0 leaves clients unlimited.
+    pub interval: u64,
+    /// Units that a client may be ahead of its rate.
+    pub tolerance: u64,
+    /// Units after which the place of a silent client is free.
+    pub idle: u64,
+    /// Nanoseconds for each request of a client that has no place; 0 leaves them unlimited.
+    pub newcomer_interval_ns: u64,
+    /// Nanoseconds that all of them together may be ahead of their rate.
+    pub newcomer_tolerance_ns: u64,
+    /// Nanoseconds between two DENY kisses; 0 sends none.
+    pub deny_interval_ns: u64,
+    /// 1 to 15; another with every change of the lists.
+    pub epoch: u32,
+    /// Whether RATE kisses are sent: 0 or 1.
+    pub kiss_rate: u8,
+    /// Whether there are lists: 0 or 1.
+    pub lists: u8,
+    /// Whether who is in no list is denied: 0 or 1.
+    pub others_denied: u8,
+    /// Whether a listed prefix is longer than what counts as one client: 0 or 1.
+    pub lists_are_finer: u8,
+}
+
+/// `struct list_key_ipv4`.
+#[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
+#[repr(C)]
+pub(crate) struct ListKeyIpv4 {
+    pub(crate) length: u32,
+    pub(crate) address: [u8; 4],
+}
+
+/// `struct list_key_ipv6`.
+#[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
+#[repr(C)]
+pub(crate) struct ListKeyIpv6 {
+    pub(crate) length: u32,
+    pub(crate) address: [u8; 16],
+}
 
 /// `struct responder_state`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -58,12 +132,17 @@ pub(crate) const PASSED_REASONS: usize = 7;
 pub(crate) struct ResponderState {
     pub(crate) answered_ipv4: u64,
     pub(crate) answered_ipv6: u64,
-    pub(crate) passed: [u64; PASSED_REASONS],
+    pub(crate) answered_interleaved: u64,
     pub(crate) known_epoch: u64,
     pub(crate) known_port: u32,
     pub(crate) known_ipv6: u32,
     pub(crate) known_address: [u8; 16],
-    pub(crate) reserved: [u64; 3],
+    pub(crate) judged_ns: u64,
+    pub(crate) passed: [u64; PASSED_REASONS],
+    pub(crate) admitted: u64,
+    pub(crate) refused: [u64; REFUSALS],
+    pub(crate) handed_over: u64,
+    pub(crate) reserved: [u64; 9],
 }
 
 pub(crate) const SEEN_BITS_LOG2: u32 = 24;
@@ -194,7 +273,10 @@ const _: () = {
     assert!(size_of::<ClockSlot>() == 64);
     assert!(size_of::<ClockPage>() == 192);
     assert!(size_of::<ListenKey>() == 20);
-    assert!(size_of::<ResponderState>() == 128);
+    assert!(size_of::<ResponderConfig>() == 56);
+    assert!(size_of::<LimitSet>() == 32);
+    assert!(size_of::<LimitRules>() == 56);
+    assert!(size_of::<ResponderState>() == 256);
     assert!(size_of::<Tally>() == 128 + 3 * (32 + 8 * HISTOGRAM_BUCKETS));
     assert!(size_of::<Lane>() == 128);
     assert!(size_of::<GeneratorConfig>() == 96 + 32 + REQUEST_MAX);

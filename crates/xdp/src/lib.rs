@@ -14,6 +14,7 @@ mod abi;
 mod attach;
 mod error;
 mod generator;
+mod limits;
 mod map;
 mod object;
 mod reflector;
@@ -23,16 +24,18 @@ mod test_run;
 mod xsk;
 
 pub use abi::{
-    EXPONENTIAL_ENTRIES, HISTOGRAM_BUCKETS, INVALID_REASONS, LANE_PORT_BASE, LANES_MAX, Lane,
-    RawHistogram, Tally,
+    EXPONENTIAL_ENTRIES, HISTOGRAM_BUCKETS, INVALID_REASONS, LANE_PORT_BASE, LANES_MAX,
+    LIST_PREFIXES_MAX, Lane, LimitRules, RawHistogram, Tally,
 };
 pub use attach::{AttachMode, Attachment, Interface};
 pub use error::XdpError;
 pub use generator::{Generator, GeneratorSettings, TrialSettings};
+pub use limits::{LimitSettings, ListedPrefix, ResponderSettings};
 pub use reflector::Reflector;
 pub use reply_drop::{ReplyDrop, ReplyDropSettings};
 pub use responder::{
-    ClockEdition, ClockWriter, PassedReason, ReplyPath, Responder, ResponderCounts,
+    ClockEdition, ClockWriter, InterleavedRequests, PassedReason, Refusal, ReplyPath, Responder,
+    ResponderCounts,
 };
 pub use test_run::{Outcome, Verdict, live_frames_supported};
-pub use xsk::{XSK_FRAME_MAX, XskFrame, XskSocket};
+pub use xsk::{XSK_FRAME_MAX, XskDrops, XskFrame, XskSocket};

@@ -1,22 +1,26 @@
 //! The server's XDP body: loading, the clock page that it reads, the addresses that it answers at,
-//! and its counters.
+//! the limits that it keeps, and its counters.
 
 use std::mem::offset_of;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use horolog_time::Timebase;
+use horolog_time::{Monotonic, Timebase, Timestamp};
 use libbpf_rs::{MapCore, MapFlags};
 use zerocopy::IntoBytes;
 
-use crate::abi::{ClockFields, ClockPage, ClockSlot, ListenKey, PASSED_REASONS, ResponderState};
+use crate::abi::{
+    ClockFields, ClockPage, ClockSlot, LimitRules, ListenKey, PASSED_REASONS, REFUSALS,
+    ResponderState,
+};
 use crate::attach::{AttachMode, Attachment, Interface};
+use crate::limits::{Limits, ListedPrefix, ResponderSettings};
 use crate::map::SharedArray;
 use crate::object::{self, Loaded};
 use crate::test_run::{self, Outcome};
-use crate::{XdpError, object::possible_processors};
+use crate::{XdpError, XskSocket, object::possible_processors};
 
 const NAME: &str = "responder";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/responder.o"));
@@ -52,6 +56,16 @@ pub enum ReplyPath {
     Redirect,
 }
 
+/// What becomes of requests that may be of interleaved mode on an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InterleavedRequests {
+    /// They are answered here, with the one reading of the clock as transmit timestamp; in basic
+    /// mode where [`ResponderSettings::interleaved_slots`] is 0.
+    Answer,
+    /// They go up, because the sockets have better transmit timestamps for this interface.
+    PassUp,
+}
+
 /// Why the responder let a frame go on to the network stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PassedReason {
@@ -69,6 +83,8 @@ pub enum PassedReason {
     Request,
     /// The clock page has expired.
     NoClock,
+    /// It may be of interleaved mode, which the sockets answer on this interface.
+    Interleaved,
 }
 
 impl PassedReason {
@@ -81,16 +97,46 @@ impl PassedReason {
         Self::Length,
         Self::Request,
         Self::NoClock,
+        Self::Interleaved,
     ];
+}
+
+/// Why a client was not served, in the order of `enum admission`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// It asked too often; the request was dropped.
+    Limited,
+    /// The lists deny it; the request was dropped.
+    Denied,
+    /// Too many clients that were not known before; the request was dropped.
+    Newcomers,
+    /// It asked too often and was told so.
+    KissRate,
+    /// The lists deny it and it was told so.
+    KissDeny,
+}
+
+impl Refusal {
+    /// All of them, in the order of `enum admission`.
+    pub const ALL: [Self; REFUSALS] =
+        [Self::Limited, Self::Denied, Self::Newcomers, Self::KissRate, Self::KissDeny];
 }
 
 /// What the responder counted since it was loaded, over all processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponderCounts {
-    /// Requests over IPv4 that were answered.
+    /// Requests over IPv4 that were answered, kisses among them.
     pub answered_ipv4: u64,
-    /// Requests over IPv6 that were answered.
+    /// Requests over IPv6 that were answered, kisses among them.
     pub answered_ipv6: u64,
+    /// Of these, how many in interleaved mode.
+    pub answered_interleaved: u64,
+    /// Requests that limits and lists let through; 0 where there are none.
+    pub admitted: u64,
+    /// Requests that they did not let through, in the order of [`Refusal::ALL`].
+    pub refused: [u64; REFUSALS],
+    /// Requests with more than a header that were given to `AF_XDP` sockets.
+    pub handed_over: u64,
     /// Frames that went on to the network stack, in the order of [`PassedReason::ALL`].
     pub passed: [u64; PASSED_REASONS],
 }
@@ -99,19 +145,27 @@ pub struct ResponderCounts {
 pub struct Responder {
     page: Arc<SharedArray<ClockPage>>,
     states: SharedArray<ResponderState>,
+    limits: Mutex<Limits>,
     loaded: Loaded,
 }
 
 impl Responder {
     /// Loads the program, and returns the writing end of its clock too. It answers nothing before a
     /// clock edition is published, addresses are given and it is attached.
-    pub fn load() -> Result<(Self, ClockWriter), XdpError> {
+    pub fn load(settings: &ResponderSettings) -> Result<(Self, ClockWriter), XdpError> {
         let processors = possible_processors();
-        let loaded =
-            Loaded::load(NAME, OBJECT, |open| object::size_map(open, NAME, "states", processors))?;
+        let sizes = settings.sizes();
+        let loaded = Loaded::load(NAME, OBJECT, |open| {
+            object::size_map(open, NAME, "states", processors)?;
+            sizes.iter().try_for_each(|&(map, size)| object::size_map(open, NAME, map, size))?;
+            object::set_constants(open, NAME, settings.config().as_bytes())
+        })?;
         let page = Arc::new(SharedArray::map(loaded.map("clock_pages")?.as_fd(), 1)?);
         let states = SharedArray::map(loaded.map("states")?.as_fd(), processors)?;
-        Ok((Self { page: Arc::clone(&page), states, loaded }, ClockWriter { page }))
+        let rules = SharedArray::map(loaded.map("limit_rules")?.as_fd(), 1)?;
+        let sets = SharedArray::map(loaded.map("limit_sets")?.as_fd(), sizes[0].1)?;
+        let limits = Mutex::new(Limits::new(rules, sets));
+        Ok((Self { page: Arc::clone(&page), states, limits, loaded }, ClockWriter { page }))
     }
 
     /// Attaches it to the interface, in this mode, to reply by this path.
@@ -120,12 +174,54 @@ impl Responder {
         interface: &Interface,
         mode: AttachMode,
         path: ReplyPath,
+        interleaved: InterleavedRequests,
     ) -> Result<Attachment, XdpError> {
-        let program = match path {
-            ReplyPath::Transmit => "respond",
-            ReplyPath::Redirect => "respond_by_redirect",
+        let program = match (path, interleaved) {
+            (ReplyPath::Transmit, InterleavedRequests::Answer) => "respond",
+            (ReplyPath::Redirect, InterleavedRequests::Answer) => "respond_by_redirect",
+            (ReplyPath::Transmit, InterleavedRequests::PassUp) => "respond_basic",
+            (ReplyPath::Redirect, InterleavedRequests::PassUp) => "respond_basic_by_redirect",
         };
         Attachment::new(self.loaded.program(program)?, interface, mode)
+    }
+
+    /// Puts rules and lists in force, in the place of those before; `rules.epoch` does not count.
+    /// They matter only where the settings have limits. Until this returns, some clients may be
+    /// held to the old ones and others to the new ones.
+    pub fn limit(&self, rules: &LimitRules, lists: &[ListedPrefix]) -> Result<(), XdpError> {
+        // A thread that panicked in there has left the maps in a state that this mends.
+        let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        limits.set(&self.loaded, rules, lists)
+    }
+
+    /// When a client was last judged by limits and lists, if any was.
+    #[must_use]
+    pub fn judged_at(&self) -> Option<Timestamp<Monotonic>> {
+        let instants = (0..self.states.entries()).map(|own| self.states.read(own).judged_ns);
+        let last = instants.max().filter(|&instant| instant != 0)?;
+        Some(Timestamp::from_ns(last.cast_signed()))
+    }
+
+    /// Gives requests with more than a header that come in by the interface to `sockets`, one for
+    /// each of its receive queues in order, instead of letting them go up. `first` is the number of
+    /// queues of other interfaces for which this was called before; with these they must be within
+    /// [`ResponderSettings::handed_over_queues`]. Limits and lists hold for them all the same.
+    pub fn hand_over(
+        &self,
+        interface: &Interface,
+        sockets: &[XskSocket],
+        first: u32,
+    ) -> Result<(), XdpError> {
+        let failed = |error: libbpf_rs::Error| XdpError::Map(object::to_io(&error));
+        let queues = self.loaded.map("queues")?;
+        for (number, socket) in (first..).zip(sockets) {
+            let descriptor = socket.as_fd().as_raw_fd().cast_unsigned();
+            let value = descriptor.to_ne_bytes();
+            queues.update(&number.to_ne_bytes(), &value, MapFlags::ANY).map_err(failed)?;
+        }
+        let places = self.loaded.map("queue_places")?;
+        let key = interface.index.to_ne_bytes();
+        places.update(&key, &first.to_ne_bytes(), MapFlags::ANY).map_err(failed)
     }
 
     /// Starts to answer requests to this address and port. Unspecified addresses are not resolved
@@ -166,6 +262,12 @@ impl Responder {
             let own = self.states.read(processor);
             total.answered_ipv4 += own.answered_ipv4;
             total.answered_ipv6 += own.answered_ipv6;
+            total.answered_interleaved += own.answered_interleaved;
+            total.admitted += own.admitted;
+            total.handed_over += own.handed_over;
+            for (sum, refused) in total.refused.iter_mut().zip(own.refused) {
+                *sum += refused;
+            }
             for (sum, passed) in total.passed.iter_mut().zip(own.passed) {
                 *sum += passed;
             }
@@ -176,6 +278,11 @@ impl Responder {
     /// Runs the program once over a frame, as if it had arrived, without sending anything.
     pub fn test_run(&self, frame: &[u8]) -> Result<Outcome, XdpError> {
         test_run::once(self.loaded.program("respond")?, frame)
+    }
+
+    /// The same with the program for interfaces whose interleaved requests go up.
+    pub fn test_run_basic(&self, frame: &[u8]) -> Result<Outcome, XdpError> {
+        test_run::once(self.loaded.program("respond_basic")?, frame)
     }
 }
 

@@ -8,6 +8,7 @@ mod limits;
 mod nts;
 mod operation;
 mod source;
+mod timestamps;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -109,6 +110,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     nts: nts::NtsArgs,
     #[command(flatten)]
+    timestamps: timestamps::TimestampsArgs,
+    #[command(flatten)]
     operation: operation::OperationArgs,
 }
 
@@ -177,6 +180,7 @@ impl ServeArgs {
                 self.root_delay.is_some(),
             )?,
             nts: self.nts.resolve()?,
+            timestamps: self.timestamps.resolve()?,
             operation: self.operation.resolve()?,
             ..default
         })

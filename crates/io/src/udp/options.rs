@@ -4,6 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use horolog_sys::message::TransmitStamp;
+
 /// How a UDP device is opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UdpOptions {
@@ -13,6 +15,9 @@ pub struct UdpOptions {
     pub share_port: bool,
     /// Take a kernel timestamp of each received datagram.
     pub receive_timestamps: bool,
+    /// Whether packets can be timestamped on their way out, and by what. With the hardware's
+    /// timestamps come those of received datagrams as well.
+    pub transmit_timestamps: Option<TransmitStamp>,
     /// An IPv6 wildcard listener leaves IPv4 alone.
     pub v6_only: bool,
     /// Bytes of receive buffer to ask for; the system's default if `None`.
@@ -32,6 +37,7 @@ impl Default for UdpOptions {
             slots: 32,
             share_port: false,
             receive_timestamps: true,
+            transmit_timestamps: None,
             v6_only: true,
             receive_buffer: None,
             send_buffer: None,

@@ -192,3 +192,78 @@ fn errors_say_what_is_wrong() {
     assert!(matches!(&error, UdpError::NoInterface(name) if name == "no-such-link"), "{error}");
     assert!(!error.to_string().contains('\n'));
 }
+
+#[test]
+fn a_marked_packet_comes_back_with_the_time_of_its_transmission() {
+    let stamped =
+        UdpOptions { transmit_timestamps: Some(TransmitStamp::Kernel), slots: 4, ..defaults() };
+    for (own, wildcard) in [("127.0.0.1:0", "0.0.0.0:0"), ("[::1]:0", "[::]:0")] {
+        let listener = bind(own, &defaults());
+        let mut sender = bind(wildcard, &stamped);
+        let to = Endpoints { local: listener.local.ip(), ..Endpoints::to(listener.local) };
+        let mut batch = batch_of(to, &[b"plain", b"marked one", b"plain", b"marked two"]);
+        for (index, packet) in batch.iter_mut().enumerate() {
+            *packet.stamp = index % 2 == 1;
+        }
+        let before = Realtime.now();
+        assert_eq!(sender.send(&mut batch).unwrap(), 4);
+        let mut back = Batch::new(4, 128);
+        assert_eq!(sender.sent(&mut back).unwrap(), 2);
+        for (packet, text) in back.iter().zip(["marked one", "marked two"]) {
+            assert!(packet.bytes.ends_with(text.as_bytes()), "{packet:?}");
+            let at = packet.received_at.expect("a timestamp");
+            assert!(at >= before && at <= Realtime.now(), "{at:?}");
+        }
+        assert_eq!(sender.sent(&mut back).unwrap(), 0);
+    }
+}
+
+#[test]
+fn what_waits_among_the_errors_does_not_pass_for_a_datagram() {
+    let stamped = UdpOptions { transmit_timestamps: Some(TransmitStamp::Kernel), ..defaults() };
+    let listener = bind("127.0.0.1:0", &defaults());
+    let mut sender = bind("127.0.0.1:0", &stamped);
+    let mut batch = batch_of(Endpoints::to(listener.local), &[b"marked"]);
+    *batch.packet_mut(0).stamp = true;
+    assert_eq!(sender.send(&mut batch).unwrap(), 1);
+    assert_eq!(sender.receive(&mut batch, SECOND).unwrap(), 0);
+    assert_eq!(sender.sent(&mut batch).unwrap(), 1);
+}
+
+/// Sends one datagram of each length and returns the place of the socket that each went to.
+fn places(sockets: &mut [UdpDevice], lengths: &[usize]) -> Vec<usize> {
+    let to = sockets[0].local_address();
+    let mut client = bind("127.0.0.1:0", &defaults());
+    let mut batch = Batch::new(4, 256);
+    lengths
+        .iter()
+        .map(|&length| {
+            batch.clear();
+            assert!(batch.push_with(Endpoints::to(to), |_| length));
+            assert_eq!(client.send(&mut batch).unwrap(), 1);
+            let place = sockets
+                .iter_mut()
+                .position(|socket| socket.receive(&mut batch, Duration::ZERO).unwrap() == 1);
+            place.expect("some socket has it")
+        })
+        .collect()
+}
+
+#[test]
+fn long_datagrams_go_to_the_second_half() {
+    let options = UdpOptions { share_port: true, ..defaults() };
+    let first = bind("127.0.0.1:0", &options);
+    let at = first.local.to_string();
+    let mut sockets = vec![first];
+    sockets.extend((1..4).map(|_| bind(&at, &options)));
+    for by_cpu in [false, true] {
+        sockets[0].steer_by_length(4, 48, by_cpu).unwrap();
+        let lengths: Vec<usize> = (0..64).map(|n| if n % 2 == 0 { 48 } else { 49 }).collect();
+        let seen = places(&mut sockets, &lengths);
+        for (length, place) in lengths.iter().zip(&seen) {
+            assert_eq!(*length > 48, *place >= 2, "{length} bytes to socket {place}");
+        }
+        let used = |place| seen.contains(&place);
+        assert!(by_cpu || (0..4).all(used), "chance leaves a socket without any: {seen:?}");
+    }
+}

@@ -9,6 +9,7 @@ mod ring;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 use libc::{SOL_XDP, c_int, xdp_desc};
 
@@ -19,7 +20,7 @@ use ring::Ring;
 /// Bytes that the program puts in front of a frame: the monotonic instant at which it came, in ns.
 const STAMP_BYTES: usize = 8;
 /// Entries of each ring; a power of two.
-const RING: u32 = 1024;
+const RING: u32 = 512;
 /// Frames: one for each entry of the fill ring and of the transmit ring.
 const FRAMES: u32 = 2 * RING;
 /// The longest frame that can be sent or received.
@@ -48,8 +49,7 @@ pub struct XskFrame<'a> {
 }
 
 impl XskSocket {
-    /// Opens a socket on receive queue `queue` of the interface. The kernel copies frames where the
-    /// driver cannot do without.
+    /// Opens a socket on receive queue `queue` of the interface. The kernel copies frames.
     pub fn open(interface: &Interface, queue: u32) -> Result<Self, XdpError> {
         Self::try_open(interface.index, queue).map_err(|source| match source.raw_os_error() {
             Some(libc::EPERM) => XdpError::Privilege,
@@ -118,8 +118,30 @@ impl XskSocket {
         count as usize
     }
 
-    /// Readies a frame that `write` puts into the buffer handed to it and returns the length of;
-    /// says whether there was room. It leaves with [`XskSocket::flush`].
+    /// Waits up to `wait` until a frame has come; says whether one has. A signal ends the wait as if
+    /// the time were over.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refused.
+    pub fn wait(&self, wait: Duration) -> io::Result<bool> {
+        let timeout = libc::timespec {
+            tv_sec: libc::time_t::try_from(wait.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: wait.subsec_nanos().into(),
+        };
+        let descriptor = self.descriptor.as_raw_fd();
+        let mut entry = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one pollfd and one timespec, both alive for the call; a null mask is allowed.
+        let ready = unsafe { libc::ppoll(&raw mut entry, 1, &raw const timeout, std::ptr::null()) };
+        match check(ready) {
+            Ok(count) => Ok(count > 0),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Readies a frame that `write` puts into the buffer handed to it and returns the length of, 0
+    /// for none; says whether there is one. It leaves with [`XskSocket::flush`].
     pub fn push(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
         if self.free.is_empty() {
             self.reclaim();
@@ -130,6 +152,10 @@ impl XskSocket {
         let Some(addr) = self.free.pop() else { return false };
         let buffer = self.memory.bytes_mut(addr, XSK_FRAME_MAX);
         let len = write(buffer).min(buffer.len()) as u32;
+        if len == 0 {
+            self.free.push(addr);
+            return false;
+        }
         self.transmit.produce(xdp_desc { addr, len, options: 0 });
         true
     }
@@ -187,18 +213,33 @@ impl XskSocket {
         }
     }
 
+    /// A second handle, to ask how many frames were dropped.
+    ///
+    /// # Errors
+    ///
+    /// When the process has no descriptor left.
+    pub fn drops(&self) -> io::Result<XskDrops> {
+        self.descriptor.try_clone().map(XskDrops)
+    }
+}
+
+/// Tells how many frames an [`XskSocket`] had no room for.
+#[derive(Debug)]
+pub struct XskDrops(OwnedFd);
+
+impl XskDrops {
     /// Frames that came in when there was no room for them, since the socket was opened.
     ///
     /// # Errors
     ///
     /// What the kernel refused.
-    pub fn dropped(&self) -> io::Result<u64> {
+    pub fn count(&self) -> io::Result<u64> {
         // SAFETY: a structure of numbers, for which all bytes zero is valid.
         let mut statistics: libc::xdp_statistics = unsafe { std::mem::zeroed() };
-        get(self.descriptor.as_fd(), libc::XDP_STATISTICS, &mut statistics)?;
+        get(self.0.as_fd(), libc::XDP_STATISTICS, &mut statistics)?;
+        // The three stand apart: no room in the ring, no free frame, and anything else.
         let full = statistics.rx_ring_full + statistics.rx_fill_ring_empty_descs;
-        // A full ring counts as a drop as well.
-        Ok(statistics.rx_dropped.max(full))
+        Ok(statistics.rx_dropped + full)
     }
 }
 
@@ -221,7 +262,8 @@ fn offset_of_frame(number: u32) -> u64 {
 fn bind(socket: BorrowedFd<'_>, interface: u32, queue: u32) -> io::Result<()> {
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
-        sxdp_flags: libc::XDP_USE_NEED_WAKEUP,
+        // A queue of a card keeps its own memory: what else comes in by it is not slowed.
+        sxdp_flags: libc::XDP_USE_NEED_WAKEUP | libc::XDP_COPY,
         sxdp_ifindex: interface,
         sxdp_queue_id: queue,
         sxdp_shared_umem_fd: 0,
@@ -246,13 +288,7 @@ fn set<T>(socket: BorrowedFd<'_>, option: c_int, value: &T) -> io::Result<()> {
     let len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the pointer and length are those of `value`, which outlives the call.
     let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            SOL_XDP,
-            option,
-            std::ptr::from_ref(value).cast(),
-            len,
-        )
+        libc::setsockopt(socket.as_raw_fd(), SOL_XDP, option, std::ptr::from_ref(value).cast(), len)
     };
     check(result).map(drop)
 }

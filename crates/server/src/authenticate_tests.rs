@@ -1,0 +1,173 @@
+//! Tests of credentials: what a request shows, what its reply bears, and what is not answered.
+
+use std::time::Duration;
+
+use horolog_nts::mac::{Key, MacAlgorithm};
+use horolog_nts::{Algorithm, MasterSecret, ReplyFault, SessionKeys, open_reply, seal_request};
+use horolog_time::{NtpTimestamp, Timestamp};
+use proptest::prelude::*;
+
+use super::*;
+
+const UNIQUE_ID: [u8; 32] = [9; 32];
+const CAPACITY: usize = 1_472;
+
+fn header() -> Header {
+    Header::request(4, NtpTimestamp::from_bits(42))
+}
+
+fn bytes_of(header: &Header) -> [u8; HEADER_LEN] {
+    let mut bytes = [0; HEADER_LEN];
+    header.emit(&mut bytes);
+    bytes
+}
+
+fn key(id: u32, byte: u8) -> Key {
+    Key::new(id, MacAlgorithm::Aes128, &[byte; 16]).unwrap()
+}
+
+fn cookie_keys(byte: u8) -> CookieKeys {
+    let now = Timestamp::from_timespec(1_700_000_000, 0);
+    CookieKeys::new(&MasterSecret::from_bytes([byte; 32]), Duration::from_hours(24), 1, now)
+}
+
+fn secrets() -> Secrets {
+    Secrets {
+        keys: Some(Arc::new(KeyTable::new(vec![key(7, 1)]))),
+        cookies: Some(Arc::new(ArcSwap::from_pointee(cookie_keys(1)))),
+    }
+}
+
+fn session() -> SessionKeys {
+    SessionKeys::new(Algorithm::AesSivCmac256, &[3; 32], &[4; 32]).unwrap()
+}
+
+/// A request with a cookie that `keys` sealed, and with placeholders for so many more.
+fn nts_request(keys: &CookieKeys, placeholders: usize) -> Vec<u8> {
+    let mut cookie = vec![0; 100];
+    assert_eq!(keys.seal(&session(), [5; 16], &mut cookie), 100);
+    let mut out = vec![0; CAPACITY];
+    let header = bytes_of(&header());
+    let len =
+        seal_request(&session(), &header, &UNIQUE_ID, &cookie, placeholders, &[6; 16], &mut out);
+    out.truncate(len);
+    out
+}
+
+/// The reply to a request that is answered, with what was counted.
+fn reply(secrets: &Secrets, request: &[u8]) -> Result<(Vec<u8>, Totals), Reason> {
+    let present = secrets.present();
+    let credential = present.check(request)?;
+    let mut out = vec![0; request.len()];
+    let mut nonces = Nonces::new().unwrap();
+    let len = present.write(&credential, &header(), &mut nonces, &mut out);
+    out.truncate(len);
+    let mut turn = Totals::default();
+    credential.count(&mut turn);
+    Ok((out, turn))
+}
+
+fn mac_request(key: &Key) -> Vec<u8> {
+    let mut out = vec![0; 68];
+    out[..HEADER_LEN].copy_from_slice(&bytes_of(&header()));
+    assert_eq!(key.append(16, &mut out, HEADER_LEN), 68);
+    out
+}
+
+#[test]
+fn a_mac_of_a_known_key_is_answered_with_one() {
+    let (answer, turn) = reply(&secrets(), &mac_request(&key(7, 1))).unwrap();
+    assert_eq!((answer.len(), turn.mac), (68, 1));
+    let table = KeyTable::new(vec![key(7, 1)]);
+    assert!(table.verify(&answer).is_ok());
+}
+
+#[test]
+fn a_mac_of_another_key_is_not_answered() {
+    for other in [key(8, 1), key(7, 2)] {
+        assert_eq!(reply(&secrets(), &mac_request(&other)).unwrap_err(), Reason::Mac);
+    }
+    let mut changed = mac_request(&key(7, 1));
+    changed[10] ^= 1;
+    assert_eq!(reply(&secrets(), &changed).unwrap_err(), Reason::Mac);
+}
+
+#[test]
+fn an_nts_request_gets_cookies_and_no_more_bytes_than_it_has() {
+    for placeholders in 0..8 {
+        let request = nts_request(&cookie_keys(1), placeholders);
+        let (answer, turn) = reply(&secrets(), &request).unwrap();
+        assert!(answer.len() <= request.len() && turn.nts == 1);
+        let mut text = [0; CAPACITY];
+        let opened = open_reply(&session(), &answer, &UNIQUE_ID, &mut text).unwrap();
+        assert_eq!(opened.cookies().count(), placeholders + 1);
+        for cookie in opened.cookies() {
+            let session_of = cookie_keys(1).open(cookie).expect("a cookie of ours");
+            assert_eq!(session_of.c2s(), session().c2s());
+        }
+    }
+}
+
+#[test]
+fn a_cookie_of_others_and_a_forgery_get_a_kiss() {
+    let mut forged = nts_request(&cookie_keys(1), 0);
+    forged[12] ^= 1;
+    for request in [nts_request(&cookie_keys(2), 0), forged] {
+        let (answer, turn) = reply(&secrets(), &request).unwrap();
+        assert_eq!((turn.nts, turn.nts_kisses), (0, 1));
+        assert!(answer.len() < request.len());
+        assert_eq!((answer[1], &answer[12..16]), (0, &b"NTSN"[..]));
+        let opened = open_reply(&session(), &answer, &UNIQUE_ID, &mut []);
+        assert_eq!(opened.unwrap_err(), ReplyFault::Refused);
+    }
+}
+
+#[test]
+fn broken_fields_get_nothing() {
+    let whole = nts_request(&cookie_keys(1), 0);
+    // Without its authenticator, and without anything but the unique identifier.
+    for cut in [whole.len() - 40, HEADER_LEN + 36] {
+        assert_eq!(reply(&secrets(), &whole[..cut]).unwrap_err(), Reason::Nts, "{cut} bytes");
+    }
+}
+
+#[test]
+fn what_is_not_looked_at_is_answered_by_a_header() {
+    let nothing = Secrets::default();
+    assert!(!nothing.is_some());
+    let unknown_field = [&bytes_of(&header())[..], &[0xf3, 0x23, 0, 28], &[0; 24]].concat();
+    let plain = bytes_of(&header()).to_vec();
+    for (secrets, request) in [
+        (&nothing, mac_request(&key(7, 2))),
+        (&nothing, nts_request(&cookie_keys(2), 1)),
+        (&secrets(), unknown_field),
+        (&secrets(), plain),
+    ] {
+        let (answer, turn) = reply(secrets, &request).unwrap();
+        assert_eq!((answer, turn), (bytes_of(&header()).to_vec(), Totals::default()));
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_reply_is_longer_than_its_request(
+        mut request in (0usize..8).prop_map(|n| nts_request(&cookie_keys(1), n)),
+        at: proptest::sample::Index, value: u8, cut: proptest::sample::Index,
+    ) {
+        let index = HEADER_LEN + at.index(request.len() - HEADER_LEN);
+        request[index] = value;
+        request.truncate(request.len() - cut.index(2) * 4);
+        if let Ok((answer, _)) = reply(&secrets(), &request) {
+            prop_assert!(answer.len() >= HEADER_LEN && answer.len() <= request.len());
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_checked(rest in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let request = [&bytes_of(&header())[..], &rest].concat();
+        if let Ok((answer, turn)) = reply(&secrets(), &request) {
+            prop_assert!(answer.len() <= request.len());
+            prop_assert_eq!((turn.mac, turn.nts), (0, 0), "nobody guesses a key");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Timestamps by the interfaces' own clocks while a server runs: switches them on, compares each
+//! clock with the system's again and again, and converts what they say. How two readings make a
+//! conversion stands in [`crate::hardware_clock`].
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use horolog_io::HardwareTime;
+use horolog_sys::hardware_timestamps::{HardwareError, HardwareTimestamps};
+use horolog_sys::packet::interface_index;
+use horolog_sys::phc::{PhcDevice, PhcReading};
+use horolog_time::{Span, Timestamp, Utc};
+
+use crate::hardware_clock::{Conversion, Crossing};
+
+/// How often clocks are compared. An ordinary oscillator's rate changes by far less than 10 parts
+/// per billion in that time, which is 5 ns.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Why hardware timestamps cannot be had; its text is one line for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum HardwareStartError {
+    /// The interface has none.
+    #[error("--timestamps: {0}")]
+    Interface(#[from] HardwareError),
+    /// Its clock cannot be read.
+    #[error("--timestamps: the clock of '{interface}', /dev/ptp{clock}, cannot be read: {source}")]
+    Clock {
+        /// The interface.
+        interface: String,
+        /// The number of its clock.
+        clock: u32,
+        /// Why.
+        source: io::Error,
+    },
+    /// The thread that compares the clocks could not be started.
+    #[error("cannot start a thread: {0}; see the limits on processes and memory (ulimit -a)")]
+    Thread(#[source] io::Error),
+}
+
+/// The conversion for each interface, by its index; there are few.
+#[derive(Debug, Default)]
+pub(crate) struct Conversions(ArcSwap<Vec<(u32, Conversion)>>);
+
+impl Conversions {
+    /// The system's time of a hardware timestamp; `None` where its clock is not known well enough.
+    pub(crate) fn utc_of(&self, time: HardwareTime) -> Option<Timestamp<Utc>> {
+        let known = self.0.load();
+        let (_, conversion) = known.iter().find(|(interface, _)| *interface == time.interface)?;
+        conversion.utc_of(time.ns)
+    }
+}
+
+/// One interface whose clock is compared.
+struct Compared {
+    index: u32,
+    device: PhcDevice,
+    conversion: Conversion,
+    // Put back when this is dropped.
+    _switched: HardwareTimestamps,
+}
+
+/// Hardware timestamps that are on; dropping it switches them off.
+#[derive(Debug)]
+pub(crate) struct Hardware {
+    conversions: Arc<Conversions>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Hardware {
+    /// Switches them on at all of these interfaces, or at none.
+    pub(crate) fn start(interfaces: &[String]) -> Result<Self, HardwareStartError> {
+        let compared: Result<Vec<_>, _> = interfaces.iter().map(|name| compare(name)).collect();
+        let mut compared = compared?;
+        let (conversions, stop) = (Arc::<Conversions>::default(), Arc::<AtomicBool>::default());
+        let mut hardware =
+            Self { conversions: Arc::clone(&conversions), stop: Arc::clone(&stop), thread: None };
+        publish(&conversions, &compared);
+        if compared.is_empty() {
+            return Ok(hardware);
+        }
+        let work = move || {
+            while !stop.load(Ordering::Relaxed) {
+                thread::park_timeout(INTERVAL);
+                for one in &mut compared {
+                    // A clock that cannot be read is not followed, and soon not believed.
+                    if let Ok(reading) = one.device.read() {
+                        one.conversion = one.conversion.follow(crossing(&reading));
+                    }
+                }
+                publish(&conversions, &compared);
+            }
+        };
+        let thread = thread::Builder::new().name("hardware-clocks".into()).spawn(work);
+        hardware.thread = Some(thread.map_err(HardwareStartError::Thread)?);
+        Ok(hardware)
+    }
+
+    /// What converts their timestamps.
+    pub(crate) fn conversions(&self) -> Arc<Conversions> {
+        Arc::clone(&self.conversions)
+    }
+
+    /// Whether the thread has ended without being told to.
+    pub(crate) fn has_died(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Hardware {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // A thread that panicked has said so on stderr; there is nothing to add here.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn compare(name: &str) -> Result<Compared, HardwareStartError> {
+    let switched = HardwareTimestamps::switch_on(name)?;
+    let clock = switched.clock();
+    let unreadable =
+        |source| HardwareStartError::Clock { interface: name.to_owned(), clock, source };
+    let index = interface_index(name).map_err(unreadable)?;
+    let path = format!("/dev/ptp{clock}");
+    let mut device = PhcDevice::open(Path::new(&path)).map_err(unreadable)?;
+    let first = device.read().map_err(unreadable)?;
+    let conversion = Conversion::new(crossing(&first));
+    Ok(Compared { index, device, conversion, _switched: switched })
+}
+
+/// The middle of the two readings of the system's clock.
+fn crossing(reading: &PhcReading) -> Crossing {
+    let width = (reading.after - reading.before).as_ns();
+    Crossing { hardware_ns: reading.phc_ns, utc: reading.before + Span::from_ns(width / 2) }
+}
+
+fn publish(conversions: &Conversions, compared: &[Compared]) {
+    let known = compared.iter().map(|one| (one.index, one.conversion)).collect();
+    conversions.0.store(Arc::new(known));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timestamp_is_converted_by_its_own_interface() {
+        let utc = Timestamp::from_ns(1_000);
+        let at = |hardware_ns| Conversion::new(Crossing { hardware_ns, utc });
+        let conversions = Conversions(ArcSwap::from_pointee(vec![(3, at(50)), (7, at(90))]));
+        let time = |interface| conversions.utc_of(HardwareTime { interface, ns: 90 });
+        assert_eq!(time(3), Some(Timestamp::from_ns(1_040)));
+        assert_eq!(time(7), Some(Timestamp::from_ns(1_000)));
+        assert_eq!(time(4), None);
+    }
+
+    #[test]
+    fn an_interface_without_is_named() {
+        let error = Hardware::start(&["lo".to_owned()]).unwrap_err().to_string();
+        assert!(error.starts_with("--timestamps: 'lo' has no hardware timestamps"), "{error}");
+        assert!(Hardware::start(&[]).is_ok());
+    }
+}

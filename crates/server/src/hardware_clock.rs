@@ -1,0 +1,139 @@
+//! The clock of an interface against the system's: from readings of both at the same moment to
+//! the system's time of a hardware timestamp. It reads no clock.
+
+use horolog_time::{NS_PER_S, Span, Timestamp, Utc};
+
+/// How far from the last reading a timestamp is converted: a stuck thread must not leave one
+/// running on a rate that was right long ago.
+const REACH: Span = Span::from_ms(4_000);
+/// No clock that keeps time is faster or slower than this against another, in parts per billion;
+/// one that seems to be was set between two readings.
+const RATE_MAX_PPB: i128 = 1_000_000;
+
+/// Both clocks at the same moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Crossing {
+    /// The interface's clock, in nanoseconds since its zero.
+    pub(crate) hardware_ns: i64,
+    /// The system's clock.
+    pub(crate) utc: Timestamp<Utc>,
+}
+
+/// Converts an interface's timestamps: a line through the last two crossings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Conversion {
+    anchor: Crossing,
+    /// How much the system's clock gains on the interface's, in parts per billion.
+    gain_ppb: i64,
+}
+
+impl Conversion {
+    /// From a first crossing: both clocks are taken to run alike.
+    pub(crate) const fn new(first: Crossing) -> Self {
+        Self { anchor: first, gain_ppb: 0 }
+    }
+
+    /// After a further crossing. Where it does not fit the one before, for one of the clocks was
+    /// set, the conversion begins anew with it.
+    #[must_use]
+    pub(crate) fn follow(self, next: Crossing) -> Self {
+        let hardware = i128::from(next.hardware_ns) - i128::from(self.anchor.hardware_ns);
+        let utc = i128::from((next.utc - self.anchor.utc).as_ns());
+        if hardware <= 0 {
+            return Self::new(next);
+        }
+        let gain_ppb = (utc - hardware) * i128::from(NS_PER_S) / hardware;
+        if gain_ppb.abs() > RATE_MAX_PPB {
+            return Self::new(next);
+        }
+        Self { anchor: next, gain_ppb: gain_ppb as i64 }
+    }
+
+    /// The system's time of a timestamp; `None` too far from the last crossing.
+    pub(crate) fn utc_of(&self, hardware_ns: i64) -> Option<Timestamp<Utc>> {
+        let distance = hardware_ns.checked_sub(self.anchor.hardware_ns)?;
+        if distance.unsigned_abs() > REACH.as_ns().unsigned_abs() {
+            return None;
+        }
+        // Within 4 s and a thousandth, the product fits in 64 bits.
+        let gained = distance * self.gain_ppb / NS_PER_S;
+        Some(self.anchor.utc + Span::from_ns(distance + gained))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// An interface's clock that is off by so much and gains on the system's.
+    struct Simulated {
+        offset_ns: i64,
+        gain_ppb: i64,
+    }
+
+    impl Simulated {
+        fn at(&self, ns: i64) -> Crossing {
+            let gained = i128::from(ns) * i128::from(self.gain_ppb) / i128::from(NS_PER_S);
+            Crossing {
+                hardware_ns: ns + self.offset_ns + gained as i64,
+                utc: Timestamp::from_ns(ns),
+            }
+        }
+    }
+
+    const S: i64 = NS_PER_S;
+
+    fn error_ns(conversion: &Conversion, clock: &Simulated, ns: i64) -> i64 {
+        let crossing = clock.at(ns);
+        (conversion.utc_of(crossing.hardware_ns).unwrap() - crossing.utc).as_ns()
+    }
+
+    #[test]
+    fn one_crossing_gives_the_offset_and_two_the_rate() {
+        let clock = Simulated { offset_ns: 37 * S, gain_ppb: 50_000 };
+        let first = Conversion::new(clock.at(100 * S));
+        assert_eq!(error_ns(&first, &clock, 100 * S), 0);
+        assert_eq!(error_ns(&first, &clock, 101 * S), 50_000, "the rate is not known yet");
+        let second = first.follow(clock.at(101 * S));
+        assert!(error_ns(&second, &clock, 102 * S).abs() <= 2);
+        assert!(error_ns(&second, &clock, 100 * S).abs() <= 2, "a packet of before");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_is_followed() {
+        let before = Simulated { offset_ns: 0, gain_ppb: 20_000 };
+        let conversion = Conversion::new(before.at(S)).follow(before.at(2 * S));
+        for offset_ns in [5 * S, -5 * S, 2_000_000] {
+            let after = Simulated { offset_ns, gain_ppb: 20_000 };
+            let followed = conversion.follow(after.at(3 * S));
+            assert_eq!(error_ns(&followed, &after, 3 * S), 0, "{offset_ns}");
+            let followed = followed.follow(after.at(4 * S));
+            assert!(error_ns(&followed, &after, 5 * S).abs() <= 2, "{offset_ns}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_converted_far_from_a_crossing() {
+        let clock = Simulated { offset_ns: 0, gain_ppb: 0 };
+        let conversion = Conversion::new(clock.at(100 * S));
+        for ns in [95 * S, 105 * S, i64::MIN, i64::MAX] {
+            assert_eq!(conversion.utc_of(ns), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_two_clocks_are_carried_over(offset_ns in -(1i64 << 60)..1 << 60,
+                                           gain_ppb in -900_000i64..900_000,
+                                           step in S / 10..3 * S, later in 0..3 * S) {
+            let clock = Simulated { offset_ns, gain_ppb };
+            let at = 1_000 * S;
+            let conversion = Conversion::new(clock.at(at)).follow(clock.at(at + step));
+            // A reading is whole nanoseconds, so the rate is as good as the readings are apart.
+            let tolerance = 3 + 2 * later / step;
+            prop_assert!(error_ns(&conversion, &clock, at + step + later).abs() <= tolerance);
+        }
+    }
+}

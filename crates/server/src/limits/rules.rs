@@ -1,0 +1,97 @@
+//! From options in rates and times to the figures that both bodies reckon with.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use horolog_sys::netlink::Prefix;
+use horolog_time::NS_PER_S;
+use horolog_xdp::{LimitRules, LimitSettings, ListedPrefix, ResponderSettings};
+
+use super::{UNIT_SHIFT, WAYS};
+use crate::address_hash::{HashKey, words};
+use crate::{InterleavedConfig, LimitsConfig};
+
+/// The time that newcomers together may be ahead of their rate: so many at once as in a second.
+const NEWCOMER_TOLERANCE: Duration = Duration::from_secs(1);
+/// DENY kisses in a second, over all clients.
+const DENY_KISSES_PER_S: f64 = 1_000.0;
+
+impl LimitsConfig {
+    /// What clients are held to, in the units of both bodies; the epoch is left to them.
+    #[must_use]
+    pub fn rules(&self) -> LimitRules {
+        let interval = self.rate.map_or(0, |rate| (ns_for_each(rate) >> UNIT_SHIFT).max(1));
+        LimitRules {
+            interval,
+            tolerance: interval * u64::from(self.burst.saturating_sub(1)),
+            idle: self.idle.as_nanos() as u64 >> UNIT_SHIFT,
+            newcomer_interval_ns: self.newcomers.map_or(0, ns_for_each),
+            newcomer_tolerance_ns: NEWCOMER_TOLERANCE.as_nanos() as u64,
+            deny_interval_ns: if self.kiss_deny { ns_for_each(DENY_KISSES_PER_S) } else { 0 },
+            epoch: 0,
+            kiss_rate: self.kiss_rate.into(),
+            lists: u8::from(!(self.allow.is_empty() && self.deny.is_empty())),
+            others_denied: u8::from(!self.allow.is_empty()),
+            lists_are_finer: self.lists_are_finer().into(),
+        }
+    }
+
+    /// The sizes and masks that stay while a server runs.
+    #[must_use]
+    pub fn settings(&self) -> LimitSettings {
+        let ipv4 = Prefix::new(Ipv4Addr::BROADCAST.into(), self.ipv4_prefix);
+        let ipv6 = Prefix::new(Ipv6Addr::from_bits(u128::MAX).into(), self.ipv6_prefix);
+        // A length that is too long for an address was refused; as a mask it is all ones.
+        let mask = |prefix: Result<Prefix, _>, all: IpAddr| {
+            words(prefix.map_or(all, |prefix| prefix.network().address()))
+        };
+        let [_, ipv4_mask] = mask(ipv4, Ipv4Addr::BROADCAST.into());
+        let ipv6_mask = mask(ipv6, Ipv6Addr::from_bits(u128::MAX).into());
+        let sets = self.clients.div_ceil(WAYS).max(1).next_power_of_two();
+        LimitSettings { sets: u32::try_from(sets).unwrap_or(1 << 31), ipv4_mask, ipv6_mask }
+    }
+
+    /// The lists as the BPF program takes them.
+    #[must_use]
+    pub fn listed(&self) -> Vec<ListedPrefix> {
+        let one = |denied| {
+            move |prefix: &Prefix| ListedPrefix {
+                address: prefix.network().address(),
+                length: prefix.length(),
+                denied,
+            }
+        };
+        self.allow.iter().map(one(false)).chain(self.deny.iter().map(one(true))).collect()
+    }
+
+    fn lists_are_finer(&self) -> bool {
+        self.allow.iter().chain(&self.deny).any(|prefix| {
+            let client =
+                if prefix.address().is_ipv4() { self.ipv4_prefix } else { self.ipv6_prefix };
+            prefix.length() > client
+        })
+    }
+}
+
+/// What the XDP body is loaded with, where it hands nothing over to `AF_XDP` sockets.
+#[must_use]
+pub fn responder_settings(
+    key: HashKey,
+    limits: &LimitsConfig,
+    interleaved: &InterleavedConfig,
+) -> ResponderSettings {
+    let slots = match interleaved.clients {
+        0 => 0,
+        clients => u32::try_from(clients.next_power_of_two()).unwrap_or(1 << 31),
+    };
+    ResponderSettings {
+        key: key.0,
+        interleaved_slots: slots,
+        limits: limits.is_on().then(|| limits.settings()),
+        handed_over_queues: 0,
+    }
+}
+
+fn ns_for_each(rate: f64) -> u64 {
+    ((NS_PER_S as f64 / rate) as u64).max(1)
+}

@@ -1,0 +1,127 @@
+//! The files that a server's secrets stand in, and the cookie keys that follow the time. No message
+//! and no log repeats a secret.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use horolog_nts::mac::{KeyFileError, KeyTable};
+use horolog_nts::{CookieKeys, KEEP_DEFAULT, MasterSecret, SecretError};
+use horolog_sys::clock::Realtime;
+use horolog_time::{Clock, Timestamp};
+use zeroize::Zeroizing;
+
+use crate::authenticate::Secrets;
+use crate::page::PageSink;
+use crate::{NtsConfig, Page};
+
+/// The longest file that is read; no key file is nearly as long.
+const FILE_LEN_MAX: u64 = 1 << 20;
+
+/// Why there are no secrets; its text is one line for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretsError {
+    /// A file that cannot be read.
+    #[error("cannot read {option} {}: {source}; check the path and its permissions", path.display())]
+    Unreadable {
+        /// The option that names it.
+        option: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file that is no key file.
+    #[error("{option} {} is larger than 1 MiB and so no such file", path.display())]
+    TooLong {
+        /// The option that names it.
+        option: &'static str,
+        /// The file.
+        path: PathBuf,
+    },
+    /// A line of the file of symmetric keys.
+    #[error("--keys {}, {fault}", path.display())]
+    Keys {
+        /// The file.
+        path: PathBuf,
+        /// Which line, and what is wrong with it.
+        fault: KeyFileError,
+    },
+    /// A file of symmetric keys without any.
+    #[error("--keys {} holds no key; write one a line: IDENTIFIER TYPE KEY", path.display())]
+    NoKeys {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file of the master secret.
+    #[error("--nts-master-secret {}: {fault}", path.display())]
+    Secret {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        fault: SecretError,
+    },
+    /// No random numbers for a secret of this server's own.
+    #[error(transparent)]
+    Random(SecretError),
+}
+
+/// Reads the secrets that the configuration names.
+pub(crate) fn load(config: &NtsConfig) -> Result<Secrets, SecretsError> {
+    let keys = config.keys.as_deref().map(load_keys).transpose()?.map(Arc::new);
+    let mut cookies = None;
+    if config.is_on() {
+        let secret = match &config.master_secret {
+            Some(path) => load_secret(path)?,
+            None => MasterSecret::generate().map_err(SecretsError::Random)?,
+        };
+        let present = CookieKeys::new(&secret, config.rotation, KEEP_DEFAULT, Realtime.now());
+        cookies = Some(Arc::new(ArcSwap::from_pointee(present)));
+    }
+    Ok(Secrets { keys, cookies })
+}
+
+fn load_keys(path: &Path) -> Result<KeyTable, SecretsError> {
+    let text = read("--keys", path)?;
+    let path = path.to_owned();
+    match KeyTable::parse(&text) {
+        Ok(keys) if keys.is_empty() => Err(SecretsError::NoKeys { path }),
+        Ok(keys) => Ok(keys),
+        Err(fault) => Err(SecretsError::Keys { path, fault }),
+    }
+}
+
+fn load_secret(path: &Path) -> Result<MasterSecret, SecretsError> {
+    let text = read("--nts-master-secret", path)?;
+    MasterSecret::parse(&text)
+        .map_err(|fault| SecretsError::Secret { path: path.to_owned(), fault })
+}
+
+fn read(option: &'static str, path: &Path) -> Result<Zeroizing<String>, SecretsError> {
+    let unreadable = |source| SecretsError::Unreadable { option, path: path.to_owned(), source };
+    let facts = fs::metadata(path).map_err(unreadable)?;
+    if !facts.is_file() {
+        return Err(unreadable(io::Error::other("it is not a regular file")));
+    }
+    if facts.len() > FILE_LEN_MAX {
+        return Err(SecretsError::TooLong { option, path: path.to_owned() });
+    }
+    fs::read_to_string(path).map(Zeroizing::new).map_err(unreadable)
+}
+
+/// Renews the cookie keys when their period is over; told the time with each clock page.
+pub(crate) struct CookieRenewal(pub(crate) Arc<ArcSwap<CookieKeys>>);
+
+impl PageSink for CookieRenewal {
+    fn publish(&mut self, page: &Page) -> io::Result<()> {
+        let anchor = page.timebase.anchor.as_ns();
+        let now = Timestamp::from_ns(anchor.saturating_add(page.realtime_minus_monotonic.as_ns()));
+        let present = self.0.load();
+        if present.is_due(now) {
+            self.0.store(Arc::new(present.renew(now)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! Transmit timestamps of replies in interleaved mode. A reply that was to be timestamped comes back
+//! whole, as it left; what it was and to whom is read from its bytes, so that nothing has to be kept
+//! meanwhile. It does no I/O and reads no clock.
+
+use std::net::IpAddr;
+
+use horolog_time::NtpTimestamp;
+use horolog_wire::frame::UdpFrame;
+use horolog_wire::ntp::{Header, Mode};
+use horolog_wire::{ipv4, ipv6, udp};
+
+/// A reply of this server that came back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Looped {
+    /// Whom it was for.
+    pub(crate) client: IpAddr,
+    /// Its receive timestamp, which names it.
+    pub(crate) receive: NtpTimestamp,
+}
+
+impl Looped {
+    /// Reads a packet as it left: an Ethernet frame, or an IP packet from a device without link
+    /// headers. `None` where it is no reply of NTP.
+    pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
+        let (client, payload) = match UdpFrame::parse(packet) {
+            Ok(frame) => (frame.destination.ip(), frame.payload),
+            Err(_) => bare(packet)?,
+        };
+        let (header, _) = Header::parse(payload).ok()?;
+        (header.mode == Mode::Server).then_some(Self { client, receive: header.receive })
+    }
+}
+
+/// Destination and UDP payload of an IP packet.
+fn bare(packet: &[u8]) -> Option<(IpAddr, &[u8])> {
+    let (destination, protocol, rest): (IpAddr, _, _) = match packet.first()? >> 4 {
+        4 => {
+            let packet = ipv4::Header::parse(packet).ok()?;
+            if packet.is_fragment {
+                return None;
+            }
+            (packet.header.destination.into(), packet.header.protocol, packet.payload)
+        }
+        6 => {
+            let packet = ipv6::Header::parse(packet).ok()?;
+            (packet.header.destination.into(), packet.header.next_header, packet.payload)
+        }
+        _ => return None,
+    };
+    let datagram = udp::Header::parse(rest).ok()?;
+    (protocol == ipv4::PROTOCOL_UDP).then_some((destination, datagram.payload))
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_wire::ethernet::MacAddress;
+    use horolog_wire::frame::Builder;
+    use horolog_wire::ntp::HEADER_LEN;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const RECEIVE: NtpTimestamp = NtpTimestamp::from_bits(0xe000_0000_1234_5678);
+
+    fn frame(mode: Mode, client: &str, rest: usize) -> Vec<u8> {
+        let destination: std::net::SocketAddr = client.parse().unwrap();
+        let source = if destination.is_ipv4() { "192.0.2.1:123" } else { "[2001:db8::1]:123" };
+        let mut payload = vec![0; HEADER_LEN + rest];
+        let header =
+            Header { mode, receive: RECEIVE, ..Header::request(4, NtpTimestamp::from_bits(7)) };
+        header.emit(&mut payload);
+        let builder = Builder {
+            destination_mac: MacAddress([2; 6]),
+            source_mac: MacAddress([4; 6]),
+            vlan: None,
+            source: source.parse().unwrap(),
+            destination,
+        };
+        let mut frame = vec![0; builder.headers_len() + payload.len()];
+        builder.emit(&payload, &mut frame);
+        frame
+    }
+
+    #[test]
+    fn a_reply_is_known_with_and_without_a_link_header() {
+        for (client, rest) in [("192.0.2.7:40000", 0), ("[2001:db8::7]:123", 148)] {
+            let frame = frame(Mode::Server, client, rest);
+            let destination: std::net::SocketAddr = client.parse().unwrap();
+            let expected = Looped { client: destination.ip(), receive: RECEIVE };
+            assert_eq!(Looped::parse(&frame), Some(expected));
+            assert_eq!(Looped::parse(&frame[14..]), Some(expected));
+        }
+    }
+
+    #[test]
+    fn what_is_no_reply_is_nothing() {
+        let request = frame(Mode::Client, "192.0.2.7:40000", 0);
+        assert_eq!(Looped::parse(&request), None);
+        let reply = frame(Mode::Server, "192.0.2.7:40000", 0);
+        for cut in 0..reply.len() {
+            assert_eq!(Looped::parse(&reply[..cut]), None, "{cut} bytes of it");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Looped::parse(&bytes);
+        }
+    }
+}

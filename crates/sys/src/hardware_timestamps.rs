@@ -1,0 +1,167 @@
+//! Timestamps by an interface's own clock: what its driver offers, and the switch for them
+//! (Documentation/networking/timestamping.rst, section 3; linux/net_tstamp.h). Interfaces are looked
+//! up in the calling thread's network namespace. Clocks are read in [`crate::phc`].
+#![allow(unsafe_code, reason = "the ioctls take raw pointers")]
+
+use std::ffi::c_char;
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsRawFd;
+
+use crate::ethtool::{EthtoolError, TimestampFacts, timestamp_facts};
+
+/// linux/sockios.h.
+const SIOCSHWTSTAMP: libc::Ioctl = 0x89b0;
+const SIOCGHWTSTAMP: libc::Ioctl = 0x89b1;
+/// `HWTSTAMP_TX_ON`.
+const TRANSMIT_ON: i32 = 1;
+/// `HWTSTAMP_FILTER_ALL` and `HWTSTAMP_FILTER_NTP_ALL`.
+const RECEIVE_ALL: i32 = 1;
+const RECEIVE_NTP: i32 = 15;
+
+/// `struct hwtstamp_config`.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Setting {
+    flags: i32,
+    transmit: i32,
+    receive: i32,
+}
+
+/// Why an interface gives no hardware timestamps.
+#[derive(Debug, thiserror::Error)]
+pub enum HardwareError {
+    /// The driver could not be asked.
+    #[error(transparent)]
+    Driver(#[from] EthtoolError),
+    /// The driver offers none that are of use here.
+    #[error("'{0}' has no hardware timestamps: `ethtool -T {0}` shows what its driver offers")]
+    NotOffered(String),
+    /// The driver would not switch them on.
+    #[error("'{interface}' would not switch hardware timestamps on: {source}")]
+    Refused {
+        /// The interface.
+        interface: String,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+}
+
+/// Hardware timestamps that were switched on; dropping it puts back what was before.
+#[derive(Debug)]
+pub struct HardwareTimestamps {
+    interface: String,
+    /// The socket that stands for the network namespace, also when another thread drops this.
+    socket: UdpSocket,
+    before: Setting,
+    clock: u32,
+    received: bool,
+}
+
+impl HardwareTimestamps {
+    /// Switches them on for all packets sent, and for those received where the driver can take them
+    /// of every packet or of every one of NTP. Nothing changes if this fails.
+    pub fn switch_on(interface: &str) -> Result<Self, HardwareError> {
+        let facts = timestamp_facts(interface)?;
+        let (Some(clock), Some(wanted)) = (facts.clock, wanted(&facts)) else {
+            return Err(HardwareError::NotOffered(interface.to_owned()));
+        };
+        let refused = |source| HardwareError::Refused { interface: interface.to_owned(), source };
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(refused)?;
+        let mut before = Setting::default();
+        // A driver that cannot tell what is on has it off until somebody asks.
+        match ask(&socket, interface, SIOCGHWTSTAMP, &mut before) {
+            Err(error) if error.raw_os_error() != Some(libc::EOPNOTSUPP) => {
+                return Err(refused(error));
+            }
+            _ => {}
+        }
+        let mut granted = wanted;
+        ask(&socket, interface, SIOCSHWTSTAMP, &mut granted).map_err(refused)?;
+        let received = matches!(granted.receive, RECEIVE_ALL | RECEIVE_NTP);
+        Ok(Self { interface: interface.to_owned(), socket, before, clock, received })
+    }
+
+    /// The interface.
+    #[must_use]
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// The number N of its clock `/dev/ptpN`.
+    #[must_use]
+    pub const fn clock(&self) -> u32 {
+        self.clock
+    }
+
+    /// Whether received packets are timestamped too.
+    #[must_use]
+    pub const fn received(&self) -> bool {
+        self.received
+    }
+}
+
+impl Drop for HardwareTimestamps {
+    fn drop(&mut self) {
+        // An interface that is gone has nothing to put back.
+        let _ = ask(&self.socket, &self.interface, SIOCSHWTSTAMP, &mut self.before);
+    }
+}
+
+/// The setting to ask for, if the driver takes timestamps of what it sends.
+fn wanted(facts: &TimestampFacts) -> Option<Setting> {
+    let offers = |set: u32, item: i32| set & (1 << item) != 0;
+    let receive =
+        [RECEIVE_ALL, RECEIVE_NTP].into_iter().find(|f| offers(facts.receive_filters, *f));
+    let transmit = offers(facts.transmit_types, TRANSMIT_ON) && facts.in_hardware;
+    transmit.then_some(Setting {
+        flags: 0,
+        transmit: TRANSMIT_ON,
+        receive: receive.unwrap_or_default(),
+    })
+}
+
+fn ask(
+    socket: &UdpSocket,
+    interface: &str,
+    request: libc::Ioctl,
+    setting: &mut Setting,
+) -> io::Result<()> {
+    // SAFETY: an ifreq is plain data, for which all zero bytes are a valid value.
+    let mut ifreq: libc::ifreq = unsafe { std::mem::zeroed() };
+    let room = ifreq.ifr_name.len() - 1;
+    for (to, from) in ifreq.ifr_name.iter_mut().zip(interface.bytes().take(room)) {
+        *to = from as c_char;
+    }
+    ifreq.ifr_ifru.ifru_data = std::ptr::from_mut(setting).cast();
+    // SAFETY: the name ends with a NUL, being shorter than its field; the data pointer is to a
+    // structure of the size that both requests take, alive for the call.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut ifreq) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(transmit_types: u32, receive_filters: u32) -> TimestampFacts {
+        TimestampFacts { in_hardware: true, clock: Some(0), transmit_types, receive_filters }
+    }
+
+    #[test]
+    fn what_is_asked_for_follows_from_what_is_offered() {
+        let setting = |transmit, receive| Some(Setting { flags: 0, transmit, receive });
+        assert_eq!(wanted(&facts(0b10, 0b11)), setting(1, 1));
+        assert_eq!(wanted(&facts(0b10, 1 << 15)), setting(1, 15));
+        assert_eq!(wanted(&facts(0b10, 1 << 12)), setting(1, 0), "of PTP packets alone");
+        assert_eq!(wanted(&facts(0b01, 0b11)), None, "none of what is sent");
+        assert_eq!(wanted(&TimestampFacts { in_hardware: false, ..facts(2, 2) }), None);
+    }
+
+    #[test]
+    fn loopback_has_none() {
+        let error = HardwareTimestamps::switch_on("lo").unwrap_err();
+        assert!(error.to_string().contains("'lo'"), "{error}");
+        assert!(HardwareTimestamps::switch_on("there-is-none").is_err());
+    }
+}

@@ -1,0 +1,156 @@
+//! What the responder is told of limits and lists, and of whom it remembers for interleaved mode. It
+//! decides nothing: `horolog-server` says who is limited, and why.
+
+use std::net::IpAddr;
+
+use libbpf_rs::{MapCore, MapFlags};
+use zerocopy::IntoBytes;
+
+use crate::XdpError;
+use crate::abi::{
+    LISTED_ALLOWED, LISTED_DENIED, LimitRules, LimitSet, ListKeyIpv4, ListKeyIpv6, ResponderConfig,
+};
+use crate::map::SharedArray;
+use crate::object::{self, Loaded};
+
+/// Epochs of the lists that a client's word can tell apart.
+const EPOCHS: u32 = 15;
+
+/// What stays the same while a responder is loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ResponderSettings {
+    /// Key of the hash of addresses.
+    pub key: [u64; 2],
+    /// Clients remembered for interleaved mode, a power of two; 0 turns it off.
+    pub interleaved_slots: u32,
+    /// Limits and lists, where there are any.
+    pub limits: Option<LimitSettings>,
+    /// Receive queues, of all interfaces together, whose requests with more than a header go to
+    /// `AF_XDP` sockets; 0 where all such requests go up.
+    pub handed_over_queues: u32,
+}
+
+/// What stays the same of the limits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LimitSettings {
+    /// Sets of four clients each, a power of two.
+    pub sets: u32,
+    /// Which bits of an IPv4 address, as the lower half of the word that it is the end of, tell
+    /// clients apart; in the order of the packet's bytes.
+    pub ipv4_mask: u64,
+    /// The same of the two halves of an IPv6 address.
+    pub ipv6_mask: [u64; 2],
+}
+
+impl ResponderSettings {
+    /// Neither limits nor interleaved mode.
+    pub const PLAIN: Self =
+        Self { key: [0; 2], interleaved_slots: 0, limits: None, handed_over_queues: 0 };
+
+    pub(crate) fn config(&self) -> ResponderConfig {
+        let limits =
+            self.limits.unwrap_or(LimitSettings { sets: 1, ipv4_mask: 0, ipv6_mask: [0; 2] });
+        ResponderConfig {
+            key: self.key,
+            ipv4_mask: limits.ipv4_mask,
+            ipv6_mask: limits.ipv6_mask,
+            limit_sets_mask: limits.sets - 1,
+            interleaved_mask: self.interleaved_slots.saturating_sub(1),
+            limits: self.limits.is_some().into(),
+            interleaved: (self.interleaved_slots != 0).into(),
+            hand_over: (self.handed_over_queues != 0).into(),
+            reserved: [0; 5],
+        }
+    }
+
+    /// Entries of the maps, by name.
+    pub(crate) fn sizes(&self) -> [(&'static str, u32); 4] {
+        let sets = self.limits.map_or(1, |limits| limits.sets);
+        let queues = self.handed_over_queues.max(1);
+        [
+            ("limit_sets", sets),
+            ("interleaved_slots", self.interleaved_slots.max(1)),
+            ("queues", queues),
+            ("queue_places", queues),
+        ]
+    }
+}
+
+/// A prefix in a list.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ListedPrefix {
+    /// Its address; the bits behind the prefix do not count.
+    pub address: IpAddr,
+    /// Its length in bits.
+    pub length: u8,
+    /// Whether its addresses are denied; otherwise they are allowed.
+    pub denied: bool,
+}
+
+/// The maps of limits and lists. One thread changes them at a time.
+pub(crate) struct Limits {
+    rules: SharedArray<LimitRules>,
+    sets: SharedArray<LimitSet>,
+    listed: Vec<ListedPrefix>,
+}
+
+impl Limits {
+    pub(crate) fn new(rules: SharedArray<LimitRules>, sets: SharedArray<LimitSet>) -> Self {
+        Self { rules, sets, listed: Vec::new() }
+    }
+
+    /// Puts other rules in force, and other lists in the place of those before. Until it returns,
+    /// some clients may be held to the old ones and others to the new ones.
+    pub(crate) fn set(
+        &mut self,
+        loaded: &Loaded,
+        rules: &LimitRules,
+        prefixes: &[ListedPrefix],
+    ) -> Result<(), XdpError> {
+        let mut wanted = prefixes.to_vec();
+        wanted.sort_unstable();
+        let before = self.rules.read(0);
+        let same_lists = wanted == self.listed
+            && (before.lists, before.others_denied) == (rules.lists, rules.others_denied);
+        for gone in self.listed.iter().filter(|old| wanted.binary_search(old).is_err()) {
+            with_key(gone, |map, key| match loaded.map(map)?.delete(key) {
+                Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => Err(failed(&error)),
+                _ => Ok(()),
+            })?;
+        }
+        for new in wanted.iter().filter(|new| self.listed.binary_search(new).is_err()) {
+            let verdict = if new.denied { LISTED_DENIED } else { LISTED_ALLOWED };
+            with_key(new, |map, key| {
+                let updated = loaded.map(map)?.update(key, &[verdict], MapFlags::ANY);
+                updated.map_err(|error| failed(&error))
+            })?;
+        }
+        self.listed = wanted;
+        let next = if same_lists { before.epoch.max(1) } else { before.epoch % EPOCHS + 1 };
+        if next < before.epoch {
+            // Words of this epoch may be left from the last time that it was in force.
+            (0..self.sets.entries()).for_each(|set| self.sets.clear(set));
+        }
+        self.rules.write(0, &LimitRules { epoch: next, ..*rules });
+        Ok(())
+    }
+}
+
+fn with_key(
+    prefix: &ListedPrefix,
+    call: impl FnOnce(&'static str, &[u8]) -> Result<(), XdpError>,
+) -> Result<(), XdpError> {
+    let length = prefix.length.into();
+    match prefix.address {
+        IpAddr::V4(ip) => {
+            call("list_ipv4", ListKeyIpv4 { length, address: ip.octets() }.as_bytes())
+        }
+        IpAddr::V6(ip) => {
+            call("list_ipv6", ListKeyIpv6 { length, address: ip.octets() }.as_bytes())
+        }
+    }
+}
+
+fn failed(error: &libbpf_rs::Error) -> XdpError {
+    XdpError::Map(object::to_io(error))
+}
