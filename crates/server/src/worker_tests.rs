@@ -150,6 +150,7 @@ fn judge_packet(bytes: &[u8], received_at: Option<Timestamp<Utc>>, cut: bool) ->
         address: client(),
         truncated: cut,
         received_at,
+        received_monotonic: None,
         hardware: None,
         stamp: false,
     };
