@@ -7,7 +7,7 @@
 use anyhow::{Context, Result, ensure};
 use horolog_server::{FrameVerdict, ListenSet, Page, SystemVariables, decide_frame};
 use horolog_sys::clock::MonotonicClock;
-use horolog_time::{Clock, NOMINAL_RATE, NtpShort, NtpTimestamp, Span, Timebase};
+use horolog_time::{Clock, NO_STEP, NOMINAL_RATE, NtpShort, NtpTimestamp, Span, Timebase};
 use horolog_wire::frame::UdpFrame;
 use horolog_wire::ntp::{HEADER_LEN, Header, Leap, Mode};
 use horolog_xdp::{ClockEdition, ClockWriter, Responder, Verdict};
@@ -41,23 +41,34 @@ fn page(random: &mut Random) -> Page {
             ntp_at_anchor: NtpTimestamp::from_bits(random.next()),
             rate: NOMINAL_RATE,
             expires: now + Span::from_ms(2_000),
+            step_at: NO_STEP,
+            step: 0,
         },
         realtime_minus_monotonic: Span::ZERO,
+        realtime_step: Span::ZERO,
+        leap_after: Leap::None,
     }
 }
 
 fn publish(writer: &mut ClockWriter, page: &Page) {
+    let edition = edition(page);
+    writer.publish(&edition, &edition);
+}
+
+/// What the program is told by a page.
+pub(crate) fn edition(page: &Page) -> ClockEdition {
     let variables = &page.variables;
-    writer.publish(&ClockEdition {
+    ClockEdition {
         timebase: page.timebase,
         leap: variables.leap as u8,
+        leap_after: page.leap_after as u8,
         stratum: variables.stratum,
         precision: variables.precision,
         root_delay: variables.root_delay.to_bits(),
         root_dispersion: variables.root_dispersion.to_bits(),
         reference_id: variables.reference_id,
         reference: variables.reference.to_bits(),
-    });
+    }
 }
 
 fn responder() -> Result<(Responder, ClockWriter)> {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use horolog_io::{Batch, Device, Endpoints, UdpDevice, UdpError, UdpOptions};
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::clock::MonotonicClock;
+use horolog_time::leap::Timeline;
 
 use crate::worker::{Surroundings, Worker};
 use crate::{Counters, Dispatch, ServerConfig, Totals};
@@ -26,6 +27,7 @@ const SEND_WAIT: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 struct Listener {
     address: SocketAddr,
+    timeline: Timeline,
     devices: Vec<UdpDevice>,
 }
 
@@ -36,22 +38,30 @@ pub(crate) struct Listeners(Vec<Listener>);
 impl Listeners {
     /// Opens the sockets that the configuration asks for, or none.
     pub(crate) fn open(config: &ServerConfig) -> Result<Self, UdpError> {
-        config
-            .listen
-            .iter()
-            .map(|address| Listener::open(*address, config))
+        let stepped = config.listen.iter().map(|address| (*address, Timeline::Stepped));
+        let smeared = &config.leap_seconds.smear_listen;
+        let smeared = smeared.iter().map(|address| (*address, Timeline::Smeared));
+        stepped
+            .chain(smeared)
+            .map(|(address, timeline)| Listener::open(address, timeline, config))
             .collect::<Result<_, _>>()
             .map(Self)
     }
 
-    /// The addresses listened on, with the ports that the kernel chose where 0 was asked for.
-    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
-        self.0.iter().map(|listener| listener.address).collect()
+    /// The addresses of a timeline listened on, with the ports that the kernel chose where 0 was
+    /// asked for.
+    pub(crate) fn addresses(&self, timeline: Timeline) -> Vec<SocketAddr> {
+        let of_timeline = self.0.iter().filter(|listener| listener.timeline == timeline);
+        of_timeline.map(|listener| listener.address).collect()
     }
 }
 
 impl Listener {
-    fn open(address: SocketAddr, config: &ServerConfig) -> Result<Self, UdpError> {
+    fn open(
+        address: SocketAddr,
+        timeline: Timeline,
+        config: &ServerConfig,
+    ) -> Result<Self, UdpError> {
         let shared = config.dispatch == Dispatch::SharedLock;
         let options = UdpOptions {
             slots: if shared { 1 } else { BATCH },
@@ -65,7 +75,7 @@ impl Listener {
         let alone = UdpDevice::bind(address, &options)?;
         let address = alone.local_address();
         if shared || config.threads == 1 {
-            return Ok(Self { address, devices: vec![alone] });
+            return Ok(Self { address, timeline, devices: vec![alone] });
         }
         drop(alone);
         let options = UdpOptions { share_port: true, ..options };
@@ -75,7 +85,7 @@ impl Listener {
             let failed = |error| UdpError::Other(address, error);
             devices[0].steer_by_cpu(devices.len() as u32).map_err(failed)?;
         }
-        Ok(Self { address, devices })
+        Ok(Self { address, timeline, devices })
     }
 }
 
@@ -104,6 +114,8 @@ impl SocketEngine {
         };
         let cores = allowed_cores()?;
         for listener in listeners.0 {
+            let page = surroundings.page.of(listener.timeline);
+            let surroundings = &Surroundings { page, ..surroundings.clone() };
             let sockets = listener.devices.iter().map(UdpDevice::try_clone);
             lock(&engine.sockets).extend(sockets.collect::<io::Result<Vec<_>>>()?);
             match config.dispatch {

@@ -8,9 +8,12 @@
 mod clock;
 mod config;
 mod counters;
+mod course;
 mod decide;
 mod engine;
 mod frame;
+mod leap_file;
+mod leap_notice;
 mod listen;
 mod page;
 mod precision;
@@ -23,13 +26,15 @@ mod xdp;
 pub use clock::ClockHealth;
 pub use config::{
     ConfigError, DEFAULT_STRATUM, DRIFT_MAX_PPB, Dispatch, Engine, InterleavedConfig, LeapConfig,
-    LimitsConfig, NtsConfig, OFFSET_MAX, OperationConfig, PAGE_LIVES, RENEWAL, STRATA,
-    ServerConfig, SourceConfig, THREADS_MAX, Trust, XdpReply,
+    LeapSystem, LimitsConfig, NtsConfig, OFFSET_MAX, OperationConfig, PAGE_LIVES, RENEWAL, SMEARS,
+    STRATA, ServerConfig, SourceConfig, THREADS_MAX, Trust, XdpReply,
 };
 pub use counters::{Counters, Ignored, Totals};
 pub use decide::{Reason, Verdict, decide};
 pub use frame::{FrameVerdict, decide_frame};
+pub use leap_file::{LeapFile, LeapFileError};
+pub use leap_notice::LeapNotice;
 pub use listen::ListenSet;
-pub use page::{Page, PageReader, PageSink, PageWriter, SystemVariables, shared};
+pub use page::{Page, PageReader, PageSink, PageWriter, Pages, SystemVariables, shared};
 pub use server::{Server, StartError, Status};
 pub use xdp::{BodyError, Passed, XdpPlace, XdpTotals};

@@ -11,6 +11,7 @@ use horolog_io::UdpError;
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::memory::resident_bytes;
 use horolog_time::Span;
+use horolog_time::leap::Timeline;
 use serde::Serialize;
 
 use crate::clock::{ClockThread, look};
@@ -20,7 +21,9 @@ use crate::renewal::Renewal;
 use crate::status::{StatusError, StatusSocket};
 use crate::worker::Surroundings;
 use crate::xdp::{BodyError, XdpBody, XdpPlace, XdpTotals};
-use crate::{ClockHealth, ConfigError, Engine, ServerConfig, Totals, precision};
+use crate::{
+    ClockHealth, ConfigError, Engine, LeapFile, LeapFileError, ServerConfig, Totals, precision,
+};
 
 /// Why a server did not start; its text is one line for the user. Nothing is left behind.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +31,9 @@ pub enum StartError {
     /// The configuration is not right.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The leap-seconds file is not right.
+    #[error(transparent)]
+    LeapFile(#[from] LeapFileError),
     /// The port is taken.
     #[error(
         "address {0} is in use by another process (ss -ulpn 'sport = :{port}' names it); \
@@ -69,6 +75,8 @@ pub struct Status {
     pub uptime_s: f64,
     /// Addresses listened on.
     pub listen: Vec<SocketAddr>,
+    /// Addresses listened on where smeared time is served.
+    pub smear_listen: Vec<SocketAddr>,
     /// The bodies that answer: `socket`, or `xdp` for both.
     pub engine: &'static str,
     /// Why XDP does not answer, or not everywhere, where it was wanted.
@@ -114,6 +122,8 @@ const SCHEMA: &str = "horolog.status/1";
 struct Running {
     config: ServerConfig,
     listen: Vec<SocketAddr>,
+    smear_listen: Vec<SocketAddr>,
+    leap_file: Option<LeapFile>,
     started: Instant,
     page: PageReader,
     without_xdp: Option<String>,
@@ -131,6 +141,7 @@ impl Running {
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             listen: self.listen.clone(),
+            smear_listen: self.smear_listen.clone(),
             engine: if self.xdp.is_some() { "xdp" } else { "socket" },
             without_xdp: self.without_xdp.clone(),
             xdp_places: self.xdp.as_ref().map(XdpBody::places).unwrap_or_default(),
@@ -172,14 +183,17 @@ impl Server {
     pub fn start(config: &ServerConfig) -> Result<Self, StartError> {
         config.check()?;
         let started = Instant::now();
+        let leap_file = config.leap_seconds.file.as_deref().map(LeapFile::open).transpose()?;
         let listeners = Listeners::open(config)?;
-        let listen = listeners.addresses();
+        let listen = listeners.addresses(Timeline::Stepped);
+        let smear_listen = listeners.addresses(Timeline::Smeared);
 
         let first = look();
-        let mut renewal = Renewal::new(config, precision::measure(&MonotonicClock), &first);
-        let (writer, page) = page::shared(&renewal.page(&first));
+        let mut renewal = Renewal::new(config, precision::measure(&MonotonicClock), &first)
+            .with_leap_file(leap_file.clone());
+        let (writer, page) = page::shared(&renewal.pages(&first));
         let mut sinks: Vec<Box<dyn PageSink>> = vec![Box::new(writer)];
-        let (xdp, without_xdp) = start_xdp(config, &listen, &mut sinks)?;
+        let (xdp, without_xdp) = start_xdp(config, &listen, &smear_listen, &mut sinks)?;
         let clock = ClockThread::start(renewal, sinks).map_err(StartError::Thread)?;
 
         let surroundings = Surroundings {
@@ -192,8 +206,18 @@ impl Server {
 
         let config = config.clone();
         let status_socket = config.status_socket.clone();
-        let running =
-            Arc::new(Running { config, listen, started, page, without_xdp, xdp, sockets, clock });
+        let running = Arc::new(Running {
+            config,
+            listen,
+            smear_listen,
+            leap_file,
+            started,
+            page,
+            without_xdp,
+            xdp,
+            sockets,
+            clock,
+        });
         let asked = Arc::clone(&running);
         let status = status_socket
             .map(|path| StatusSocket::start(path, move || asked.answer()))
@@ -205,6 +229,12 @@ impl Server {
     #[must_use]
     pub fn listen(&self) -> &[SocketAddr] {
         &self.running.listen
+    }
+
+    /// Reads the leap-seconds file anew, if there is one. With an error the last good list stays in
+    /// force.
+    pub fn reload_leap_file(&self) -> Result<(), LeapFileError> {
+        self.running.leap_file.as_ref().map_or(Ok(()), LeapFile::reload)
     }
 
     /// What the socket body counted so far.
@@ -244,12 +274,13 @@ impl Server {
 fn start_xdp(
     config: &ServerConfig,
     listen: &[SocketAddr],
+    smear_listen: &[SocketAddr],
     sinks: &mut Vec<Box<dyn PageSink>>,
 ) -> Result<(Option<XdpBody>, Option<String>), BodyError> {
     if config.engine == Engine::Socket {
         return Ok((None, None));
     }
-    match XdpBody::start(config, listen) {
+    match XdpBody::start(config, listen, smear_listen) {
         Ok((body, sink)) => {
             sinks.push(sink);
             let refusals = body.refusals();

@@ -77,7 +77,7 @@ impl<D: Device<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
         if received == 0 {
             return Ok(turn);
         }
-        let page = self.surroundings.page.read();
+        let page = self.surroundings.page.read().at(self.clock.now());
         self.consider(&page, &mut turn);
         let replies = self.replies.len() as u64;
         match page.timebase.ntp_at(self.clock.now()) {
@@ -135,7 +135,7 @@ fn judge(
     if request.truncated {
         return Judgement::Ignore(Reason::Length);
     }
-    let received = request.received_at.map_or(now, |instant| page.monotonic_of(instant));
+    let received = request.received_at.map_or(now, |instant| page.monotonic_of(instant, now));
     let age = now - received;
     let believed = age >= Span::ZERO && age <= age_max && now < page.timebase.expires;
     let received = if believed { page.timebase.ntp_at(received) } else { None };

@@ -6,7 +6,8 @@ use horolog_time::{SimulatedClock, Utc};
 use horolog_wire::ntp::Mode;
 
 use super::*;
-use crate::page::{self, tests::page};
+use crate::page;
+use crate::page::tests::{both, page};
 
 /// A device that hands out what is queued and takes up to `room` packets in a call.
 #[derive(Default)]
@@ -48,7 +49,7 @@ fn request(version: u8) -> Vec<u8> {
 fn worker(now_ns: i64, packets: &[Vec<u8>]) -> Worker<Queue, SimulatedClock> {
     let incoming = packets.iter().map(|bytes| (client(), bytes.clone())).collect();
     let device = Queue { incoming, room: 32, ..Queue::default() };
-    let (_, page) = page::shared(&page());
+    let (_, page) = page::shared(&both(page()));
     let stop = Arc::new(AtomicBool::new(false));
     let surroundings = Surroundings { page, stop, age_max: Span::from_ms(1_000) };
     Worker::new(device, SimulatedClock::new(now_ns), surroundings, Arc::default(), 32)

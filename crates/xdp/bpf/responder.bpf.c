@@ -25,7 +25,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
 	__type(key, struct listen_key);
-	__type(value, __u8);
+	__type(value, __u8);	/* the timeline that is served there */
 } listen_set SEC(".maps");
 
 /* One entry for each processor, so that nobody else writes it; user space maps and sums them. */
@@ -70,6 +70,7 @@ static __always_inline bool is_listening(struct responder_state *own, const stru
 {
 	__u64 epoch = READ_ONCE(page->listen_epoch);
 	struct listen_key key = {};
+	const __u8 *timeline;
 
 	if (own->known_epoch == epoch && own->known_port == port && own->known_ipv6 == ipv6 &&
 	    own->known_address[0] == address[0] &&
@@ -85,8 +86,10 @@ static __always_inline bool is_listening(struct responder_state *own, const stru
 		__builtin_memcpy(&key.address[12], address, 4);
 	}
 	key.port = port;
-	if (!bpf_map_lookup_elem(&listen_set, &key))
+	timeline = bpf_map_lookup_elem(&listen_set, &key);
+	if (!timeline)
 		return false;
+	own->known_timeline = *timeline;
 	own->known_epoch = epoch;
 	own->known_port = port;
 	own->known_ipv6 = ipv6;
@@ -110,18 +113,24 @@ static __always_inline bool is_client_request(const struct ntp *ntp)
  * two lie some 50 ns, less than either is known to: the frame came in before the driver's poll
  * began and leaves when it ends. A second reading would take longer than all the rest of the reply.
  */
-static __always_inline __u64 answer(struct ntp *ntp, const struct clock_page *page)
+static __always_inline __u64 answer(struct ntp *ntp, const struct responder_state *own,
+				    const struct clock_page *page)
 {
-	const struct clock_slot *slot = &page->slots[READ_ONCE(page->active) & 1];
+	/* The destination was found just now, so what is known is its timeline. */
+	const struct clock_slot *slot =
+		&page->slots[READ_ONCE(page->active) & 1][own->known_timeline & 1];
 	__u64 sequence = READ_ONCE(slot->sequence);
 	__u64 now_ns = bpf_ktime_get_ns();
+	__u8 leap = slot->leap;
 	__be64 now;
 	__u64 sum;
 
 	if (now_ns >= slot->expires_ns)
 		return 0;
+	if (now_ns >= slot->step_at_ns)
+		leap = slot->leap_after;
 	now = bpf_cpu_to_be64(ntp_at(slot, now_ns));
-	ntp->leap_version_mode = slot->leap << 6 | (ntp->leap_version_mode & 0x38) | 4;
+	ntp->leap_version_mode = leap << 6 | (ntp->leap_version_mode & 0x38) | 4;
 	ntp->stratum = slot->stratum;
 	ntp->precision = slot->precision;
 	ntp->root_delay = slot->root_delay;
@@ -252,7 +261,7 @@ static __always_inline int respond_ipv4(struct xdp_md *ctx, struct responder_sta
 
 	request->source_port = udp->source;
 	request->destination_port = udp->destination;
-	sum = answer(ntp, page);
+	sum = answer(ntp, own, page);
 	if (!sum)
 		return pass(own, PASSED_NO_CLOCK);
 
@@ -344,7 +353,7 @@ static __always_inline int respond_ipv6(struct xdp_md *ctx, struct responder_sta
 
 	request->source_port = udp->source;
 	request->destination_port = udp->destination;
-	sum = answer(ntp, page);
+	sum = answer(ntp, own, page);
 	if (!sum)
 		return pass(own, PASSED_NO_CLOCK);
 	for (i = 0; i < 4; i++)

@@ -136,7 +136,11 @@ impl ServeArgs {
     fn resolve(self) -> Result<ServerConfig, Failure> {
         let default = ServerConfig::default();
         Ok(ServerConfig {
-            listen: if self.listen.is_empty() { default.listen } else { self.listen },
+            listen: if self.listen.is_empty() && self.leap_seconds.serves_utc() {
+                default.listen
+            } else {
+                self.listen
+            },
             engine: match self.engine {
                 EngineArg::Auto => Engine::Auto,
                 EngineArg::Socket => Engine::Socket,
