@@ -23,7 +23,7 @@ const SHORTEST_FRAME: usize = 14;
 const FRAMES_OF_A_PAGE: usize = 500;
 
 /// A page that says something of its own in every field, and starts now.
-fn page(random: &mut Random) -> Page {
+pub(crate) fn page(random: &mut Random) -> Page {
     let now = MonotonicClock.now();
     Page {
         variables: SystemVariables {
@@ -79,7 +79,7 @@ fn responder() -> Result<(Responder, ClockWriter)> {
     Ok((responder, writer))
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string cannot fail.
@@ -89,7 +89,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 /// The timestamps of a reply, which ends with its NTP header.
-fn timestamps(reply: &[u8]) -> Result<(NtpTimestamp, NtpTimestamp)> {
+pub(crate) fn timestamps(reply: &[u8]) -> Result<(NtpTimestamp, NtpTimestamp)> {
     let start = reply.len().checked_sub(HEADER_LEN).context("a reply without an NTP header")?;
     let (header, _) = Header::parse(&reply[start..])?;
     Ok((header.receive, header.transmit))
@@ -133,7 +133,7 @@ fn compare(responder: &Responder, listen: &ListenSet, page: &Page, frame: &[u8])
 }
 
 /// What must hold for a reply, whatever both bodies think.
-fn check_reply(request: &[u8], reply: &[u8]) -> Result<()> {
+pub(crate) fn check_reply(request: &[u8], reply: &[u8]) -> Result<()> {
     let told = UdpFrame::parse(reply).map_err(|error| anyhow::anyhow!("no UDP: {error:?}"))?;
     ensure!(told.checksum_fits(), "the reply's UDP checksum is wrong");
     ensure!(reply.len() <= request.len(), "the reply is longer than the request");
@@ -203,7 +203,7 @@ pub(crate) fn program_and_model_agree() -> Result<()> {
 }
 
 /// A valid request of either family.
-fn valid(random: &mut Random) -> [Vec<u8>; 2] {
+pub(crate) fn valid(random: &mut Random) -> [Vec<u8>; 2] {
     [0, 1].map(|kind: usize| (KINDS[kind].make)(random))
 }
 
