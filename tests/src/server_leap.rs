@@ -142,8 +142,8 @@ const BEYOND: Span = Span::from_ns(2 * NS_PER_S);
 /// more precise than the readings that it is held against.
 const READING_ERROR: Span = Span::from_ns(20_000);
 
-/// A server passes the leap second of 2016: every reply lies between what UTC was, or what a smeared
-/// clock showed, when the question was asked and when the answer was there.
+/// A server passes the leap second of 2016: every reply lies between what UTC was, or what a
+/// smeared clock showed, when the question was asked and when the answer was there.
 fn a_leap_second_is_served(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let directory = TempDir::new()?;

@@ -2,9 +2,9 @@
 //! time, steps late, or not at all. Pure: it is told of each look at the clocks and keeps what has
 //! to be remembered from one to the next.
 //!
-//! From three seconds before a leap until five seconds after it, the leap is *being passed*: time is
-//! counted on the scale before the leap, and a step of the system clock by the second is taken off
-//! what is read. So it does not matter when that step comes; the time served steps where the page
+//! From three seconds before a leap until five seconds after it, the leap is *being passed*: time
+//! is counted on the scale before the leap, and a step of the system clock by the second is taken
+//! off what is read. So it does not matter when that step comes; the time served steps where the page
 //! says, which is exact.
 
 use horolog_sys::adjtimex::{KernelClock, PendingLeap};

@@ -116,8 +116,8 @@ impl Renewal {
         page(point, timebase, variables, leap_after)
     }
 
-    /// The smeared page. It is linear for as long as it lives, so at the two kinks of the smear it is
-    /// wrong by the rate of the smear times the age of the page: 1.2 µs in 100 ms.
+    /// The smeared page. It is linear for as long as it lives, so at the two kinks of the smear it
+    /// is wrong by the rate of the smear times the age of the page: 1.2 µs in 100 ms.
     fn smeared(&self, reading: &Reading, point: &Point) -> Page {
         let Smeared { instant, rate_ppb, smearing } = self.smear(point);
         let timebase = self.timebase(reading.now, instant, rate_ppb);

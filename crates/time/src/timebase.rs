@@ -1,6 +1,7 @@
 //! The relation between the monotonic clock and NTP time from which the server reads: one anchor,
-//! one rate, and at most one step, for a leap second that falls into the time that it holds for. The BPF program computes the same expression on the same numbers
-//! (`bpf/clock.h`), so the two bodies of the server cannot disagree about what time it is.
+//! one rate, and at most one step, for a leap second that falls into the time that it holds for.
+//! The BPF program computes the same expression on the same numbers (`bpf/clock.h`), so the two
+//! bodies of the server cannot disagree about what time it is.
 
 use crate::{Monotonic, NtpTimestamp, Timestamp};
 

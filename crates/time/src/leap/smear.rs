@@ -1,7 +1,7 @@
 //! A smear: instead of one jump, a clock that runs a little slower or faster for a day around the
 //! leap, so that its clients never see one. It is linear and centred on the leap, from noon to noon
-//! UTC by default, as the large public servers that smear have agreed upon: two that smear differently
-//! cannot be mixed.
+//! UTC by default, as the large public servers that smear have agreed upon: two that smear
+//! differently cannot be mixed.
 
 use super::{Leap, NS_PER_DAY};
 use crate::{Span, Timestamp, Utc};

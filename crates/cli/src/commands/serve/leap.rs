@@ -38,7 +38,7 @@ enum LeapSystemArg {
 }
 
 impl LeapArgs {
-    /// Whether UTC is to be served where nothing is said of it: not where smeared time is asked for.
+    /// Whether UTC is to be served where nothing is said of it: not where smeared time is.
     pub(crate) fn serves_utc(&self) -> bool {
         self.smear_listen.is_empty()
     }
