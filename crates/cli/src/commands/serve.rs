@@ -211,7 +211,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
 
 /// Says on stderr what serves where, and what the next better way would need.
 fn announce(status: &Status) {
-    let listen: Vec<String> = status.listen.iter().map(ToString::to_string).collect();
+    let smeared = status.smear_listen.iter().map(|at| format!("{at} (smeared)"));
+    let listen: Vec<String> =
+        status.listen.iter().map(ToString::to_string).chain(smeared).collect();
     eprintln!(
         "horolog: serving at {} by sockets ({} threads each, {})",
         listen.join(", "),
