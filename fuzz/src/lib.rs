@@ -6,7 +6,7 @@ mod nts;
 pub use nts::{cookie, cookie_keys, session};
 
 use horolog_server::{Page, SystemVariables};
-use horolog_time::{NOMINAL_RATE, NtpShort, NtpTimestamp, Span, Timebase, Timestamp};
+use horolog_time::{NO_STEP, NOMINAL_RATE, NtpShort, NtpTimestamp, Span, Timebase, Timestamp};
 use horolog_wire::ntp::Leap;
 
 /// When the request came (T2).
@@ -33,7 +33,11 @@ pub fn page() -> Page {
             ntp_at_anchor: NtpTimestamp::from_bits(0xe000_0000_1000_0000),
             rate: NOMINAL_RATE,
             expires: Timestamp::from_ns(101_000_000_000),
+            step_at: NO_STEP,
+            step: 0,
         },
         realtime_minus_monotonic: Span::from_ns(1_700_000_000_000_000_000),
+        realtime_step: Span::ZERO,
+        leap_after: Leap::None,
     }
 }

@@ -10,7 +10,7 @@ use horolog_server::{
     Page, SystemVariables, decide_frame,
 };
 use horolog_sys::clock::MonotonicClock;
-use horolog_time::{Clock, NOMINAL_RATE, NtpShort, NtpTimestamp, Span, Timebase};
+use horolog_time::{Clock, NO_STEP, NOMINAL_RATE, NtpShort, NtpTimestamp, Span, Timebase};
 use horolog_wire::frame::UdpFrame;
 use horolog_wire::ntp::{HEADER_LEN, Header, Leap, Mode};
 use horolog_xdp::{ClockEdition, ClockWriter, Responder, ResponderSettings, Verdict};
@@ -44,23 +44,34 @@ pub(crate) fn page(random: &mut Random) -> Page {
             ntp_at_anchor: NtpTimestamp::from_bits(random.next()),
             rate: NOMINAL_RATE,
             expires: now + Span::from_ms(2_000),
+            step_at: NO_STEP,
+            step: 0,
         },
         realtime_minus_monotonic: Span::ZERO,
+        realtime_step: Span::ZERO,
+        leap_after: Leap::None,
     }
 }
 
 pub(crate) fn publish(writer: &mut ClockWriter, page: &Page) {
+    let edition = edition(page);
+    writer.publish(&edition, &edition);
+}
+
+/// What the program is told by a page.
+pub(crate) fn edition(page: &Page) -> ClockEdition {
     let variables = &page.variables;
-    writer.publish(&ClockEdition {
+    ClockEdition {
         timebase: page.timebase,
         leap: variables.leap as u8,
+        leap_after: page.leap_after as u8,
         stratum: variables.stratum,
         precision: variables.precision,
         root_delay: variables.root_delay.to_bits(),
         root_dispersion: variables.root_dispersion.to_bits(),
         reference_id: variables.reference_id,
         reference: variables.reference.to_bits(),
-    });
+    }
 }
 
 fn responder() -> Result<(Responder, ClockWriter)> {
@@ -132,7 +143,7 @@ fn compare(responder: &Responder, listen: &ListenSet, page: &Page, frame: &[u8])
 }
 
 /// What must hold for a reply, whatever both bodies think.
-fn check_reply(request: &[u8], reply: &[u8]) -> Result<()> {
+pub(crate) fn check_reply(request: &[u8], reply: &[u8]) -> Result<()> {
     let told = UdpFrame::parse(reply).map_err(|error| anyhow::anyhow!("no UDP: {error:?}"))?;
     ensure!(told.checksum_fits(), "the reply's UDP checksum is wrong");
     ensure!(reply.len() <= request.len(), "the reply is longer than the request");
@@ -202,7 +213,7 @@ pub(crate) fn program_and_model_agree() -> Result<()> {
 }
 
 /// A valid request of either family.
-fn valid(random: &mut Random) -> [Vec<u8>; 2] {
+pub(crate) fn valid(random: &mut Random) -> [Vec<u8>; 2] {
     [0, 1].map(|kind: usize| (KINDS[kind].make)(random))
 }
 

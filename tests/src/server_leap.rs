@@ -1,8 +1,271 @@
-//! Scenarios of leap seconds.
+//! Scenarios of leap seconds: the XDP program passes a step as its model does, and a whole server
+//! passes the leap second of 2016 on both timelines, with either engine. No clock of the machine is
+//! touched: the server is told to serve a time that lies just before that leap.
 
+use std::fs;
+use std::net::{SocketAddr, UdpSocket};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Host, Lab, LabConfig};
+use horolog_server::{FrameVerdict, ListenSet, Page, decide_frame};
+use horolog_sys::clock::{MonotonicClock, Realtime};
+use horolog_time::leap::{Leap as LeapSecond, LeapKind, Smear, Timeline};
+use horolog_time::{Clock, Monotonic, NS_PER_S, NtpTimestamp, Span, Timestamp, Utc};
+use horolog_wire::ntp::{HEADER_LEN, Header, Leap, Mode};
+use horolog_xdp::{ClockWriter, Responder, Verdict};
 use libtest_mimic::Trial;
+use tempfile::TempDir;
+
+use crate::bodies::{check_reply, edition, hexadecimal, page, timestamps, valid};
+use crate::client;
+use crate::frames::LISTEN;
+use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address};
+use crate::random::Random;
+use crate::scenario::{Need, scenario};
+
+const ROOT: &[Need] = &[Need::Root];
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
-    Vec::new()
+    let mut all = vec![
+        scenario("server_leap::the_program_steps_as_its_model_does", ROOT, || {
+            the_program_steps_as_its_model_does()
+        }),
+        scenario("server_leap::a_broken_leap_file_refuses_the_start", ROOT, || {
+            a_broken_leap_file_refuses_the_start()
+        }),
+    ];
+    for engine in Engine::ALL {
+        let name = format!("{}::server_leap::a_leap_second_is_served", engine.name());
+        all.push(scenario(name, ROOT, move || a_leap_second_is_served(engine)));
+    }
+    all
+}
+
+/// Rounds, each with a step of its own.
+const STEPS: usize = 60;
+
+/// Around many steps, program and model agree byte for byte on both timelines, up to the step and
+/// from it on.
+fn the_program_steps_as_its_model_does() -> Result<()> {
+    let mut random = Random::new(0x6c65_6170);
+    let (mut before, mut after) = (0, 0);
+    for round in 0..STEPS {
+        let (responder, mut writer) = Responder::load()?;
+        let smeared = round % 2;
+        for (index, address) in LISTEN.into_iter().enumerate() {
+            let timeline = if index == smeared { Timeline::Smeared } else { Timeline::Stepped };
+            responder.listen_on(address, timeline)?;
+        }
+        let counts = around_a_step(&mut random, &responder, &mut writer, smeared)
+            .with_context(|| format!("step {round}"))?;
+        before += counts.0;
+        after += counts.1;
+    }
+    ensure!(before > STEPS && after > STEPS, "{before} before and {after} after a step");
+    Ok(())
+}
+
+/// Asks from before to after a step, and returns how many replies of the stepped timeline came from
+/// either side.
+fn around_a_step(
+    random: &mut Random,
+    responder: &Responder,
+    writer: &mut ClockWriter,
+    smeared: usize,
+) -> Result<(usize, usize)> {
+    let mut pages = [page(random), page(random)];
+    let stepped = &mut pages[1 - smeared];
+    // From before the anchor to a millisecond behind it.
+    let distance = random.within(0..=1_100_000) as i64 - 100_000;
+    stepped.timebase.step_at = stepped.timebase.anchor + Span::from_ns(distance);
+    stepped.timebase.step = random.pick(&[-1, 1]) << 32;
+    stepped.leap_after = Leap::from_bits(random.next() as u8);
+    let step_at = stepped.timebase.step_at;
+    writer.publish(&edition(&pages[1 - smeared]), &edition(&pages[smeared]));
+    let (mut before, mut after) = (0, 0);
+    let ends = MonotonicClock.now() + Span::from_ns(1_500_000);
+    while MonotonicClock.now() < ends {
+        for (request, (index, page)) in valid(random).iter().zip(pages.iter().enumerate()) {
+            let asked = MonotonicClock.now();
+            let outcome = responder.test_run(request)?;
+            let answered = MonotonicClock.now();
+            ensure!(outcome.verdict == Verdict::Transmit, "{:?}", outcome.verdict);
+            // The program may have been on either side.
+            if asked < step_at && step_at <= answered {
+                continue;
+            }
+            compare(request, &outcome.frame, page, asked, answered)?;
+            match index != smeared {
+                true if asked < step_at => before += 1,
+                true => after += 1,
+                false => {}
+            }
+        }
+    }
+    Ok((before, after))
+}
+
+fn compare(
+    request: &[u8],
+    reply: &[u8],
+    page: &Page,
+    asked: Timestamp<Monotonic>,
+    answered: Timestamp<Monotonic>,
+) -> Result<()> {
+    let listen = ListenSet::resolve(&LISTEN, &LISTEN.map(|at| at.ip()));
+    let (receive, transmit) = timestamps(reply)?;
+    let model = decide_frame(request, &listen, &page.at(asked), receive, transmit);
+    let expected = FrameVerdict::Transmit(reply.to_vec());
+    ensure!(model == expected, "program {}, model {model:?}", hexadecimal(reply));
+    check_reply(request, reply)?;
+    let bounds = [asked, answered].map(|now| page.timebase.ntp_at(now));
+    let [Some(first), Some(last)] = bounds else { anyhow::bail!("the page has expired") };
+    let in_order = receive.since(first) >= Span::ZERO && last.since(receive) >= Span::ZERO;
+    ensure!(in_order, "{receive:?} is not between {first:?} and {last:?}");
+    Ok(())
+}
+
+const LIST: &str = include_str!("../../crates/server/testdata/leap-seconds-2016.list");
+const LEAP: LeapSecond =
+    LeapSecond { midnight: Timestamp::from_ns(1_483_228_800 * NS_PER_S), kind: LeapKind::Insert };
+const SMEAR: Smear = Smear { length: Span::from_ns(2_000 * NS_PER_S) };
+/// Between two questions.
+const PAUSE: Duration = Duration::from_millis(5);
+/// How long before the leap the server is told to be, and how long after it the questions end.
+const AHEAD: Span = Span::from_ns(4 * NS_PER_S);
+const BEYOND: Span = Span::from_ns(2 * NS_PER_S);
+/// How exactly the server measures the system clock against the monotonic one, and no reply is
+/// more precise than the readings that it is held against.
+const READING_ERROR: Span = Span::from_ns(20_000);
+
+/// A server passes the leap second of 2016: every reply lies between what UTC was, or what a
+/// smeared clock showed, when the question was asked and when the answer was there.
+fn a_leap_second_is_served(engine: Engine) -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let directory = TempDir::new()?;
+    let list = directory.path().join("leap-seconds.list");
+    fs::write(&list, LIST)?;
+    let stepped = server_address(&lab, false)?;
+    let smeared = SocketAddr::new(stepped.ip(), stepped.port() + 1);
+    let offset = LEAP.midnight - AHEAD - Realtime.now();
+    let list = list.to_string_lossy();
+    let (smear_listen, offset_ns) = (smeared.to_string(), offset.as_ns().to_string());
+    let arguments = ["--leap-file", &list, "--leap-smear", "2000", "--smear-listen"];
+    let arguments = [&arguments[..], &[&smear_listen, "--test-offset", &offset_ns]].concat();
+    let server = Server::start(lab.server(), engine, &[stepped], &arguments)?;
+
+    let mut watch = Watch { offset, counts: [[0; 2]; 2], last_smeared: None };
+    let places = [(stepped, Timeline::Stepped), (smeared, Timeline::Smeared)];
+    let sockets = places.map(|(at, timeline)| (client_socket(lab.client(), at), at, timeline));
+    while Realtime.now() + offset < LEAP.midnight + BEYOND {
+        for (socket, at, timeline) in &sockets {
+            let socket = socket.as_ref().map_err(|error| anyhow::anyhow!("{error:#}"))?;
+            watch.ask(socket, *at, *timeline)?;
+        }
+        thread::sleep(PAUSE);
+    }
+    let enough = watch.counts.iter().flatten().all(|count| *count > 20);
+    ensure!(enough, "replies before and after, stepped and smeared: {:?}", watch.counts);
+    let status = server.status()?;
+    let by_xdp = status["xdp_counters"]["answered_ipv4"].as_u64().unwrap_or_default();
+    ensure!((by_xdp > 0) == (engine == Engine::Xdp), "answered by XDP: {by_xdp}");
+    Ok(())
+}
+
+fn client_socket(host: &Host, server: SocketAddr) -> Result<UdpSocket> {
+    client::socket(host, server, PATIENCE)
+}
+
+/// What was seen so far.
+struct Watch {
+    offset: Span,
+    /// Replies by timeline, before and after the leap.
+    counts: [[usize; 2]; 2],
+    last_smeared: Option<NtpTimestamp>,
+}
+
+impl Watch {
+    fn ask(&mut self, socket: &UdpSocket, server: SocketAddr, timeline: Timeline) -> Result<()> {
+        let token = client::now();
+        let asked = Realtime.now() + self.offset - READING_ERROR;
+        socket.send_to(&client::request(4, token), server)?;
+        let mut buffer = [0; 2 * HEADER_LEN];
+        let (length, _) = socket.recv_from(&mut buffer).context("no reply")?;
+        let came = Realtime.now() + self.offset + READING_ERROR;
+        let (header, rest) = Header::parse(&buffer[..length])?;
+        ensure!(rest.is_empty() && header.mode == Mode::Server && header.origin == token);
+        let is_after = asked >= LEAP.instant();
+        if is_after == (came >= LEAP.instant()) {
+            self.counts[timeline as usize][usize::from(is_after)] += 1;
+            check(&header, timeline, asked, came)?;
+        }
+        if timeline == Timeline::Smeared {
+            let last = self.last_smeared.replace(header.transmit);
+            let runs_on = last.is_none_or(|last| header.transmit.since(last) > Span::ZERO);
+            ensure!(runs_on, "smeared time runs back from {last:?}: {header:?}");
+        }
+        Ok(())
+    }
+}
+
+/// Holds a reply against the exact time at `asked` and `came`, on the scale before the leap.
+fn check(
+    header: &Header,
+    timeline: Timeline,
+    asked: Timestamp<Utc>,
+    came: Timestamp<Utc>,
+) -> Result<()> {
+    let is_after = asked >= LEAP.instant();
+    let exact = |instant: Timestamp<Utc>| match timeline {
+        Timeline::Smeared => SMEAR.at(&LEAP, instant).instant,
+        Timeline::Stepped if is_after => instant + LEAP.step(),
+        Timeline::Stepped => instant,
+    };
+    let served = [header.receive, header.transmit].map(|ntp| ntp.to_utc(LEAP.midnight));
+    let in_order = [exact(asked), served[0], served[1], exact(came)];
+    ensure!(in_order.is_sorted(), "{timeline:?}: out of order: {in_order:?}");
+    let announced = timeline == Timeline::Stepped && !is_after;
+    let expected = if announced { Leap::Insert } else { Leap::None };
+    ensure!(header.leap == expected, "{timeline:?} at {asked:?}: {header:?}");
+    let is_smear = header.reference_id[0] == 254;
+    ensure!(is_smear == (timeline == Timeline::Smeared), "{timeline:?}: {header:?}");
+    let ahead = header.reference.since(header.transmit);
+    ensure!(ahead <= Span::ZERO, "{timeline:?}: the reference lies ahead: {header:?}");
+    Ok(())
+}
+
+/// A leap-seconds file that is not right refuses the start in one line that says where and why.
+fn a_broken_leap_file_refuses_the_start() -> Result<()> {
+    const ENVIRONMENT: i32 = 3;
+    const USAGE: i32 = 2;
+    let directory = TempDir::new()?;
+    let path = directory.path().join("leap-seconds.list");
+    let name = path.to_string_lossy().into_owned();
+    let file = ["--leap-file", name.as_str(), "--listen", "127.0.0.1:0"];
+    let smear = ["--smear-listen", "127.0.0.1:0"];
+    let damaged = LIST.replace("3692217600 37", "3692217600 38");
+    let changed = LIST.replace("3692217600 37", "3692217600 35");
+    let cases: [(Option<&str>, &[&str], i32, &str); 6] = [
+        (None, &file, ENVIRONMENT, "No such file"),
+        (Some("\u{0}"), &file, ENVIRONMENT, "line 1: seconds and TAI minus UTC expected"),
+        (Some(&damaged), &file, ENVIRONMENT, "line 5: TAI minus UTC changes by one second"),
+        (Some(&changed), &file, ENVIRONMENT, "line 6: the hash does not fit"),
+        (Some(LIST), &smear, USAGE, "--leap-file"),
+        (Some(LIST), &["--leap-smear", "10"], USAGE, "--leap-smear takes 2000 to 604800 s"),
+    ];
+    for (text, arguments, status, named) in cases {
+        text.map_or(Ok(()), |text| fs::write(&path, text))?;
+        let mut command = Command::new(binary()?);
+        command.args(["serve", "--local", "--engine", "socket"]).args(arguments);
+        command.arg("--status-socket").arg(directory.path().join("status.sock"));
+        let output = run_to_end(&mut command, PATIENCE)?;
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let told = output.status.code() == Some(status) && stderr.contains(named);
+        ensure!(told && stderr.lines().count() == 1, "{named}: {} {stderr}", output.status);
+    }
+    Ok(())
 }

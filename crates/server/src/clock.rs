@@ -76,10 +76,11 @@ impl ClockThread {
             let mut last = Instant::now();
             while !stopped.load(Ordering::Relaxed) {
                 last = shared.renewed_after(last);
-                let page = renewal.hearing(&sources).page(&look());
+                let pages = renewal.hearing(&sources).pages(&look());
                 renewal.tell(&sources);
-                let failed = sinks.iter_mut().filter_map(|sink| sink.publish(&page).err()).count();
+                let failed = sinks.iter_mut().filter_map(|sink| sink.publish(&pages).err()).count();
                 shared.publish_errors.fetch_add(failed as u64, Ordering::Relaxed);
+                renewal.take_notices().iter().for_each(|notice| eprintln!("horolog: {notice}"));
                 thread::park_timeout(RENEWAL);
             }
         };
@@ -129,12 +130,12 @@ mod tests {
 
     use super::*;
     use crate::page;
-    use crate::{Page, ServerConfig, Trust};
+    use crate::{Pages, ServerConfig, Trust};
 
     struct Refusing;
 
     impl PageSink for Refusing {
-        fn publish(&mut self, _: &Page) -> io::Result<()> {
+        fn publish(&mut self, _: &Pages) -> io::Result<()> {
             Err(io::ErrorKind::BrokenPipe.into())
         }
     }
@@ -144,7 +145,7 @@ mod tests {
         let config = ServerConfig { trust: Trust::Local, ..ServerConfig::default() };
         let first = look();
         let mut renewal = Renewal::new(&config, -25, &first);
-        let (writer, reader) = page::shared(&renewal.page(&first));
+        let (writer, reader) = page::shared(&renewal.pages(&first));
         let before = reader.read();
         let clock =
             ClockThread::start(renewal, Arc::default(), vec![Box::new(Refusing), Box::new(writer)])
@@ -168,7 +169,7 @@ mod tests {
     fn the_page_shows_the_time_of_the_system() {
         let config = ServerConfig { trust: Trust::Local, ..ServerConfig::default() };
         let first = look();
-        let page = Renewal::new(&config, -25, &first).page(&first);
+        let page = Renewal::new(&config, -25, &first).pages(&first).stepped;
         let before = horolog_sys::clock::Realtime.now();
         let served = page.timebase.ntp_at(MonotonicClock.now()).unwrap().to_utc(before);
         let error = (served - before).as_ns();

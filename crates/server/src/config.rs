@@ -19,7 +19,7 @@ use horolog_wire::ntp::{Leap, PORT};
 use horolog_xdp::LIST_PREFIXES_MAX;
 
 pub use interleaved::{InterleavedBody, InterleavedConfig};
-pub use leap::LeapConfig;
+pub use leap::{LeapConfig, LeapSystem, SMEARS};
 use limits::CLIENTS_MAX;
 pub use limits::LimitsConfig;
 pub use nts::{NtsConfig, NtsConfigError};
@@ -297,6 +297,19 @@ pub enum ConfigError {
     /// Too many clients.
     #[error("room for {0} clients cannot be; --interleaved-clients takes 0 to {CLIENTS_MAX}")]
     InterleavedClients(usize),
+    /// A smear that is too fast or too slow.
+    #[error("a smear cannot last {} s; --leap-smear takes {} to {} s", .0.as_secs(),
+            SMEARS.start().as_secs(), SMEARS.end().as_secs())]
+    Smear(Duration),
+    /// A smear of leap seconds that nobody knows in time.
+    #[error("smeared time at {0} needs the leap seconds in advance; name a list with --leap-file")]
+    SmearWithoutFile(SocketAddr),
+    /// A smear of a clock that is smeared.
+    #[error(
+        "with --leap-system smears the system clock is smeared already; serve it at {0} with \
+         --listen"
+    )]
+    SmearedTwice(SocketAddr),
 }
 
 impl ServerConfig {
@@ -343,11 +356,18 @@ impl ServerConfig {
         self.check_test()
     }
 
+    /// The addresses listened on, those of smeared time last.
+    #[must_use]
+    pub fn all_listen(&self) -> Vec<SocketAddr> {
+        [&self.listen[..], &self.leap_seconds.smear_listen].concat()
+    }
+
     fn check_listen(&self) -> Result<(), ConfigError> {
-        if self.listen.is_empty() {
+        let listen = self.all_listen();
+        if listen.is_empty() {
             return Err(ConfigError::NoListenAddress);
         }
-        for (index, &address) in self.listen.iter().enumerate() {
+        for (index, &address) in listen.iter().enumerate() {
             let canonical = address.ip().to_canonical();
             if canonical != address.ip() {
                 let plain = SocketAddr::new(canonical, address.port());
@@ -360,7 +380,7 @@ impl ServerConfig {
             {
                 return Err(ConfigError::ListenScope(address));
             }
-            if address.port() != 0 && self.listen[..index].contains(&address) {
+            if address.port() != 0 && listen[..index].contains(&address) {
                 return Err(ConfigError::ListenTwice(address));
             }
         }
@@ -387,9 +407,9 @@ impl ServerConfig {
         if self.test_drift_ppb.unsigned_abs() > DRIFT_MAX_PPB {
             return Err(ConfigError::TestDrift(self.test_drift_ppb));
         }
-        let public = self.listen.iter().find(|address| !is_out_of_reach(address.ip()));
+        let public = self.all_listen().into_iter().find(|at| !is_out_of_reach(at.ip()));
         match public {
-            Some(&address) if self.is_test() => Err(ConfigError::TestInPublic(address)),
+            Some(address) if self.is_test() => Err(ConfigError::TestInPublic(address)),
             _ => Ok(()),
         }
     }

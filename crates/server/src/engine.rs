@@ -12,6 +12,7 @@ use horolog_io::{Batch, Device, Endpoints, TransmitStamp, UdpDevice, UdpError, U
 use horolog_nts::Nonces;
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::clock::MonotonicClock;
+use horolog_time::leap::Timeline;
 use horolog_wire::ntp::HEADER_LEN;
 use horolog_xdp::XskDrops;
 
@@ -31,6 +32,7 @@ const SEND_WAIT: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 struct Listener {
     address: SocketAddr,
+    timeline: Timeline,
     devices: Vec<UdpDevice>,
     /// As many again, for requests that are longer than a header; none where nothing that could
     /// follow a header is looked at.
@@ -44,22 +46,30 @@ pub(crate) struct Listeners(Vec<Listener>);
 impl Listeners {
     /// Opens the sockets that the configuration asks for, or none.
     pub(crate) fn open(config: &ServerConfig) -> Result<Self, UdpError> {
-        config
-            .listen
-            .iter()
-            .map(|address| Listener::open(*address, config))
+        let stepped = config.listen.iter().map(|address| (*address, Timeline::Stepped));
+        let smeared = &config.leap_seconds.smear_listen;
+        let smeared = smeared.iter().map(|address| (*address, Timeline::Smeared));
+        stepped
+            .chain(smeared)
+            .map(|(address, timeline)| Listener::open(address, timeline, config))
             .collect::<Result<_, _>>()
             .map(Self)
     }
 
-    /// The addresses listened on, with the ports that the kernel chose where 0 was asked for.
-    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
-        self.0.iter().map(|listener| listener.address).collect()
+    /// The addresses of a timeline listened on, with the ports that the kernel chose where 0 was
+    /// asked for.
+    pub(crate) fn addresses(&self, timeline: Timeline) -> Vec<SocketAddr> {
+        let of_timeline = self.0.iter().filter(|listener| listener.timeline == timeline);
+        of_timeline.map(|listener| listener.address).collect()
     }
 }
 
 impl Listener {
-    fn open(address: SocketAddr, config: &ServerConfig) -> Result<Self, UdpError> {
+    fn open(
+        address: SocketAddr,
+        timeline: Timeline,
+        config: &ServerConfig,
+    ) -> Result<Self, UdpError> {
         let shared = config.dispatch == Dispatch::SharedLock;
         let stamp = match (config.timestamps.transmit, config.timestamps.hardware.is_empty()) {
             (false, _) => None,
@@ -80,7 +90,7 @@ impl Listener {
         let address = alone.local_address();
         let apart = config.nts.authenticates() && !shared;
         if shared || (config.threads == 1 && !apart) {
-            return Ok(Self { address, devices: vec![alone], preferred: Vec::new() });
+            return Ok(Self { address, timeline, devices: vec![alone], preferred: Vec::new() });
         }
         drop(alone);
         let options = UdpOptions { share_port: true, ..options };
@@ -94,7 +104,7 @@ impl Listener {
         };
         steered.map_err(|error| UdpError::Other(address, error))?;
         let preferred = devices.split_off(config.threads);
-        Ok(Self { address, devices, preferred })
+        Ok(Self { address, timeline, devices, preferred })
     }
 }
 
@@ -131,6 +141,8 @@ impl SocketEngine {
             engine.spawn(handed.device, BATCH, core, surroundings)?;
         }
         for listener in listeners.0 {
+            let page = surroundings.page.of(listener.timeline);
+            let surroundings = &Surroundings { page, ..surroundings.clone() };
             let sockets = listener.devices.iter().chain(&listener.preferred);
             let sockets = sockets.map(UdpDevice::try_clone);
             lock(&engine.sockets).extend(sockets.collect::<io::Result<Vec<_>>>()?);

@@ -10,6 +10,7 @@ mod authenticate;
 mod clock;
 mod config;
 mod counters;
+mod course;
 mod decide;
 mod engine;
 mod establish;
@@ -18,6 +19,8 @@ mod hand_over;
 mod hardware;
 mod hardware_clock;
 mod interleaved;
+mod leap_file;
+mod leap_notice;
 mod limits;
 mod listen;
 mod page;
@@ -36,8 +39,8 @@ pub use address_hash::HashKey;
 pub use clock::ClockHealth;
 pub use config::{
     ConfigError, DEFAULT_STRATUM, DRIFT_MAX_PPB, Dispatch, Engine, InterleavedBody,
-    InterleavedConfig, LeapConfig, LimitsConfig, NtsConfig, NtsConfigError, OFFSET_MAX,
-    OperationConfig, PAGE_LIVES, RENEWAL, STRATA, ServerConfig, SourceConfig, THREADS_MAX,
+    InterleavedConfig, LeapConfig, LeapSystem, LimitsConfig, NtsConfig, NtsConfigError, OFFSET_MAX,
+    OperationConfig, PAGE_LIVES, RENEWAL, SMEARS, STRATA, ServerConfig, SourceConfig, THREADS_MAX,
     TimestampsConfig, TimestampsConfigError, Trust, XdpReply,
 };
 pub use counters::{Counters, Ignored, Totals};
@@ -49,11 +52,13 @@ pub use horolog_source::{SourceSpec, SourceState, Standing};
 pub use interleaved::{
     INTERLEAVED_BYTES_PER_CLIENT, InterleavedTable, as_receive, as_transmit, looks_interleaved,
 };
+pub use leap_file::{LeapFile, LeapFileError};
+pub use leap_notice::LeapNotice;
 pub use limits::{
     Admission, Class, KissCode, LIMIT_BYTES_PER_CLIENT, Limiter, Why, responder_settings,
 };
 pub use listen::ListenSet;
-pub use page::{Page, PageReader, PageSink, PageWriter, SystemVariables, shared};
+pub use page::{Page, PageReader, PageSink, PageWriter, Pages, SystemVariables, shared};
 pub use secrets::SecretsError;
 pub use server::{Server, StartError, Status};
 pub use xdp::{BodyError, Dropped, Kisses, Passed, XdpPlace, XdpTotals};

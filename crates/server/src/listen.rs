@@ -4,10 +4,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use horolog_time::leap::Timeline;
+
 /// Concrete addresses and ports, each port with the addresses that it is open on.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ListenSet {
     addresses: Vec<SocketAddr>,
+    /// Those of them where smeared time is served.
+    smeared: Vec<SocketAddr>,
 }
 
 impl ListenSet {
@@ -21,7 +25,25 @@ impl ListenSet {
             listen.iter().flat_map(|address| concrete(*address, local)).collect();
         addresses.sort_unstable();
         addresses.dedup();
-        Self { addresses }
+        Self { addresses, smeared: Vec::new() }
+    }
+
+    /// The same with further addresses, at which smeared time is served.
+    #[must_use]
+    pub fn with_smeared(mut self, listen: &[SocketAddr], local: &[IpAddr]) -> Self {
+        self.smeared = Self::resolve(listen, local).addresses;
+        self.addresses.extend_from_slice(&self.smeared);
+        self.addresses.sort_unstable();
+        self.addresses.dedup();
+        self
+    }
+
+    /// What is served at one of the addresses.
+    #[must_use]
+    pub fn timeline(&self, at: SocketAddr) -> Timeline {
+        let is_meant =
+            |address: &&SocketAddr| address.ip() == at.ip() && address.port() == at.port();
+        self.smeared.iter().find(is_meant).map_or(Timeline::Stepped, |_| Timeline::Smeared)
     }
 
     /// Whether a packet to this address and port is for the server. Scope and flow label do not
@@ -72,6 +94,17 @@ mod tests {
         assert!(!set.contains("10.0.0.9".parse().unwrap(), 456), "an address that moved away");
         assert!(!set.contains("::1".parse().unwrap(), 123), "loopback");
         assert!(!set.contains("10.0.0.1".parse().unwrap(), 123));
+    }
+
+    #[test]
+    fn each_address_has_its_timeline() {
+        let local = ["10.0.0.1".parse().unwrap()];
+        let set = ListenSet::resolve(&addresses(&["0.0.0.0:123"]), &local)
+            .with_smeared(&addresses(&["0.0.0.0:124"]), &local);
+        assert_eq!(set.addresses(), addresses(&["10.0.0.1:123", "10.0.0.1:124"]));
+        let timelines: Vec<_> = set.addresses().iter().map(|at| set.timeline(*at)).collect();
+        assert_eq!(timelines, [Timeline::Stepped, Timeline::Smeared]);
+        assert!(set.contains("10.0.0.1".parse().unwrap(), 124));
     }
 
     #[test]

@@ -7,13 +7,14 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use horolog_time::leap::Timeline;
 use horolog_time::{Monotonic, NtpShort, NtpTimestamp, Span, Timebase, Timestamp, Utc};
 use horolog_wire::ntp::Leap;
 
 /// What a server says of itself in every reply (RFC 5905, sections 7.3 and 11.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SystemVariables {
-    /// Leap indicator.
+    /// Leap indicator, before the time base's step.
     pub leap: Leap,
     /// Stratum, 1 to 15, or 16 when unsynchronised.
     pub stratum: u8,
@@ -39,22 +40,51 @@ pub struct Page {
     /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`: takes the kernel's receive timestamps to the
     /// scale that the time base starts from.
     pub realtime_minus_monotonic: Span,
+    /// A step that `CLOCK_REALTIME` may or may not have made since that was measured: around a leap
+    /// second nobody knows to the instant when the kernel makes it. Zero otherwise.
+    pub realtime_step: Span,
+    /// Leap indicator from the time base's step on.
+    pub leap_after: Leap,
 }
 
 impl Page {
-    /// The monotonic instant of a kernel receive timestamp.
+    /// The monotonic instant of a kernel receive timestamp that was read by `now`.
+    ///
+    /// Where the kernel may have stepped its clock in between, two instants can be meant, a second
+    /// apart, and the later one that is not ahead of `now` is taken: it is the true one for every
+    /// packet that waited less than a second. For one that waited longer it may be up to a second
+    /// late, but never early, so that a client takes the difference for delay on the way.
     #[must_use]
-    pub fn monotonic_of(&self, instant: Timestamp<Utc>) -> Timestamp<Monotonic> {
-        Timestamp::from_ns(instant.as_ns().saturating_sub(self.realtime_minus_monotonic.as_ns()))
+    pub fn monotonic_of(
+        &self,
+        instant: Timestamp<Utc>,
+        now: Timestamp<Monotonic>,
+    ) -> Timestamp<Monotonic> {
+        let read =
+            |offset: Span| Timestamp::from_ns(instant.as_ns().saturating_sub(offset.as_ns()));
+        let unstepped = read(self.realtime_minus_monotonic);
+        let stepped = read(self.realtime_minus_monotonic + self.realtime_step);
+        let (early, late) = (unstepped.min(stepped), unstepped.max(stepped));
+        if late <= now { late } else { early }
+    }
+
+    /// The page as a reply that is made at `now` is to state it: with the leap indicator that holds
+    /// then.
+    #[must_use]
+    pub fn at(mut self, now: Timestamp<Monotonic>) -> Self {
+        if now >= self.timebase.step_at {
+            self.variables.leap = self.leap_after;
+        }
+        self
     }
 
     fn to_words(self) -> [u64; WORDS] {
-        let Self { variables, timebase, realtime_minus_monotonic } = self;
+        let Self { variables, timebase, realtime_minus_monotonic, .. } = self;
         let bytes = [
             variables.leap as u8,
             variables.stratum,
             variables.precision.cast_unsigned(),
-            0,
+            self.leap_after as u8,
             variables.reference_id[0],
             variables.reference_id[1],
             variables.reference_id[2],
@@ -70,12 +100,16 @@ impl Page {
             u64::from(timebase.rate),
             timebase.expires.as_ns().cast_unsigned(),
             realtime_minus_monotonic.as_ns().cast_unsigned(),
+            timebase.step_at.as_ns().cast_unsigned(),
+            timebase.step.cast_unsigned(),
+            self.realtime_step.as_ns().cast_unsigned(),
         ]
     }
 
     fn from_words(words: [u64; WORDS]) -> Self {
-        let [bytes, root, reference, anchor, ntp_at_anchor, rate, expires, offset] = words;
-        let [leap, stratum, precision, _, reference_id @ ..] = bytes.to_be_bytes();
+        let [bytes, root, reference, anchor, ntp_at_anchor, rate, expires, ..] = words;
+        let [.., offset, step_at, step, realtime_step] = words;
+        let [leap, stratum, precision, leap_after, reference_id @ ..] = bytes.to_be_bytes();
         Self {
             variables: SystemVariables {
                 leap: Leap::from_bits(leap),
@@ -91,38 +125,68 @@ impl Page {
                 ntp_at_anchor: NtpTimestamp::from_bits(ntp_at_anchor),
                 rate: rate as u32,
                 expires: Timestamp::from_ns(expires.cast_signed()),
+                step_at: Timestamp::from_ns(step_at.cast_signed()),
+                step: step.cast_signed(),
             },
             realtime_minus_monotonic: Span::from_ns(offset.cast_signed()),
+            realtime_step: Span::from_ns(realtime_step.cast_signed()),
+            leap_after: Leap::from_bits(leap_after),
         }
+    }
+}
+
+/// The pages of both timelines, made from one look at the clocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pages {
+    /// UTC, with its leap seconds.
+    pub stepped: Page,
+    /// UTC with its leap seconds smeared.
+    pub smeared: Page,
+}
+
+impl Pages {
+    /// That of one timeline.
+    #[must_use]
+    pub const fn of(&self, timeline: Timeline) -> &Page {
+        match timeline {
+            Timeline::Stepped => &self.stepped,
+            Timeline::Smeared => &self.smeared,
+        }
+    }
+
+    fn to_words(self) -> [[u64; WORDS]; 2] {
+        Timeline::ALL.map(|timeline| self.of(timeline).to_words())
     }
 }
 
 /// Somebody who serves time from pages.
 pub trait PageSink: Send {
-    /// Serve from this page from now on. An error leaves the page before it in force, which then
-    /// expires; the clock thread counts the error and goes on.
-    fn publish(&mut self, page: &Page) -> io::Result<()>;
+    /// Serve from these pages from now on. An error leaves those before them in force, which then
+    /// expire; the clock thread counts the error and goes on.
+    fn publish(&mut self, pages: &Pages) -> io::Result<()>;
 }
 
-const WORDS: usize = 8;
+const WORDS: usize = 11;
 
-/// Two slots and the number of pages published: page `n` stands in slot `n % 2`. The writer only
+/// Two slots, each with a page for either timeline, and the number of pages published: page `n`
+/// stands in slot `n % 2`. The writer only
 /// ever touches the slot that is not current, so a writer that is stopped in the middle leaves a
 /// whole page readable, which a plain sequence lock would not.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Shared {
     published: AtomicU64,
-    slots: [[AtomicU64; WORDS]; 2],
+    slots: [[[AtomicU64; WORDS]; 2]; 2],
 }
 
-/// Makes a page that one thread writes and any number of threads read, without locks.
+/// Makes pages that one thread writes and any number of threads read, without locks. The reader is
+/// one of the stepped timeline.
 #[must_use]
-pub fn shared(first: &Page) -> (PageWriter, PageReader) {
+pub fn shared(first: &Pages) -> (PageWriter, PageReader) {
     let words = first.to_words();
-    let slot = || words.map(AtomicU64::new);
+    let slot = || words.map(|page| page.map(AtomicU64::new));
     let shared = Arc::new(Shared { published: AtomicU64::new(0), slots: [slot(), slot()] });
-    (PageWriter(Arc::clone(&shared)), PageReader(shared))
+    (PageWriter(Arc::clone(&shared)), PageReader { shared, timeline: Timeline::Stepped })
 }
 
 /// The writing end of a shared page; there is only one.
@@ -130,12 +194,13 @@ pub fn shared(first: &Page) -> (PageWriter, PageReader) {
 pub struct PageWriter(Arc<Shared>);
 
 impl PageSink for PageWriter {
-    fn publish(&mut self, page: &Page) -> io::Result<()> {
+    fn publish(&mut self, pages: &Pages) -> io::Result<()> {
         let next = self.0.published.load(Ordering::Relaxed) + 1;
         // A reader that sees a word of page `next` in the slot that it took for page `next - 2`
         // must also see that page `next - 1` is out. This fence and the reader's make it so.
         fence(Ordering::Release);
-        for (word, value) in self.0.slots[next as usize % 2].iter().zip(page.to_words()) {
+        let slot = self.0.slots[next as usize % 2].iter().flatten();
+        for (word, value) in slot.zip(pages.to_words().into_iter().flatten()) {
             word.store(value, Ordering::Relaxed);
         }
         self.0.published.store(next, Ordering::Release);
@@ -143,20 +208,29 @@ impl PageSink for PageWriter {
     }
 }
 
-/// A reading end of a shared page.
+/// A reading end of the shared pages of one timeline.
 #[derive(Clone, Debug)]
-pub struct PageReader(Arc<Shared>);
+pub struct PageReader {
+    shared: Arc<Shared>,
+    timeline: Timeline,
+}
 
 impl PageReader {
+    /// A reader of this timeline.
+    #[must_use]
+    pub fn of(&self, timeline: Timeline) -> Self {
+        Self { shared: Arc::clone(&self.shared), timeline }
+    }
+
     /// The newest page. Tries again only when a page was published while it was reading.
     #[must_use]
     pub fn read(&self) -> Page {
         loop {
-            let before = self.0.published.load(Ordering::Acquire);
-            let words =
-                self.0.slots[before as usize % 2].each_ref().map(|w| w.load(Ordering::Relaxed));
+            let before = self.shared.published.load(Ordering::Acquire);
+            let page = &self.shared.slots[before as usize % 2][self.timeline as usize];
+            let words = page.each_ref().map(|word| word.load(Ordering::Relaxed));
             fence(Ordering::Acquire);
-            if self.0.published.load(Ordering::Relaxed) == before {
+            if self.shared.published.load(Ordering::Relaxed) == before {
                 return Page::from_words(words);
             }
         }
@@ -169,7 +243,7 @@ pub(crate) mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use horolog_time::NOMINAL_RATE;
+    use horolog_time::{NO_STEP, NOMINAL_RATE};
     use proptest::prelude::*;
 
     use super::*;
@@ -191,9 +265,18 @@ pub(crate) mod tests {
                 ntp_at_anchor: NtpTimestamp::from_bits(0xe000_0000_1000_0000),
                 rate: NOMINAL_RATE,
                 expires: Timestamp::from_ns(101_000_000_000),
+                step_at: NO_STEP,
+                step: 0,
             },
             realtime_minus_monotonic: Span::from_ns(1_700_000_000_000_000_000),
+            realtime_step: Span::ZERO,
+            leap_after: Leap::None,
         }
+    }
+
+    /// The same page on both timelines.
+    pub(crate) fn both(page: Page) -> Pages {
+        Pages { stepped: page, smeared: page }
     }
 
     /// A page whose every field follows from `n`, so that a mix of two is recognised.
@@ -207,17 +290,26 @@ pub(crate) mod tests {
             n & 0xffff_ffff,
             n,
             n,
+            n,
+            n,
+            n,
         ])
+    }
+
+    /// Pages of both timelines that are told apart, too.
+    fn pair(n: u64) -> Pages {
+        Pages { stepped: numbered(n), smeared: numbered(n + (1 << 20)) }
     }
 
     #[test]
     fn readers_never_see_a_mix_of_two_pages() {
-        let (mut writer, reader) = shared(&numbered(0));
+        let (mut writer, reader) = shared(&pair(0));
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
-            let readers: Vec<_> = (0..3)
-                .map(|_| {
-                    scope.spawn(|| {
+            let readers: Vec<_> = [Timeline::Stepped, Timeline::Smeared, Timeline::Stepped]
+                .map(|timeline| {
+                    let (reader, stop) = (reader.of(timeline), &stop);
+                    scope.spawn(move || {
                         let mut last = 0;
                         while !stop.load(Ordering::Relaxed) {
                             let page = reader.read();
@@ -229,17 +321,18 @@ pub(crate) mod tests {
                         last
                     })
                 })
-                .collect();
+                .into();
             // Long enough that readers are interrupted in the middle of a read many times over.
             let end = Instant::now() + Duration::from_millis(500);
             let mut n = 0;
             while n % 1_000 != 0 || Instant::now() < end {
                 n += 1;
-                writer.publish(&numbered(n)).unwrap();
+                writer.publish(&pair(n)).unwrap();
             }
             stop.store(true, Ordering::Relaxed);
             assert!(readers.into_iter().all(|reader| reader.join().unwrap() > 0));
-            assert_eq!(reader.read(), numbered(n));
+            assert_eq!(reader.read(), pair(n).stepped);
+            assert_eq!(reader.of(Timeline::Smeared).read(), pair(n).smeared);
         });
     }
 
@@ -247,7 +340,33 @@ pub(crate) mod tests {
     fn a_receive_timestamp_is_taken_to_the_monotonic_scale() {
         let page = page();
         let wire = Timestamp::from_ns(1_700_000_100_500_000_000);
-        assert_eq!(page.monotonic_of(wire), Timestamp::from_ns(100_500_000_000));
+        let now = Timestamp::from_ns(100_600_000_000);
+        assert_eq!(page.monotonic_of(wire, now), Timestamp::from_ns(100_500_000_000));
+    }
+
+    #[test]
+    fn a_receive_timestamp_is_right_whether_the_kernel_has_stepped_or_not() {
+        let now = Timestamp::from_ns(100_600_000_000);
+        for step in [-1_000_000_000, 1_000_000_000] {
+            let page = Page { realtime_step: Span::from_ns(step), ..page() };
+            for age in [0, 1, 300_000_000, 999_999_999] {
+                let received = now - Span::from_ns(age);
+                let wire = 1_700_000_000_000_000_000 + received.as_ns();
+                for wire in [wire, wire + step] {
+                    let wire = Timestamp::from_ns(wire);
+                    assert_eq!(page.monotonic_of(wire, now), received, "{step} {age}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_leap_indicator_changes_with_the_step() {
+        let mut page = page();
+        page.variables.leap = Leap::Insert;
+        page.timebase.step_at = Timestamp::from_ns(100_500_000_000);
+        assert_eq!(page.at(Timestamp::from_ns(100_499_999_999)).variables.leap, Leap::Insert);
+        assert_eq!(page.at(page.timebase.step_at).variables.leap, Leap::None);
     }
 
     proptest! {

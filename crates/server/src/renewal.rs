@@ -1,14 +1,21 @@
-//! How a clock page follows from one look at the system's clocks: pure, so that it is tested with
-//! clocks that step, drift and lose their synchronisation.
+//! How the clock pages follow from one look at the system's clocks: pure, so that it is tested with
+//! clocks that step, drift, lose their synchronisation and pass leap seconds.
 
 use horolog_source::Guard;
-use horolog_sys::adjtimex::{KernelClock, PendingLeap};
+use horolog_sys::adjtimex::KernelClock;
 use horolog_sys::clock::ClockOffset;
-use horolog_time::{Monotonic, NtpShort, NtpTimestamp, Span, Timebase, Timestamp, Utc};
+use horolog_time::leap::{LeapKind, Smear, Smeared};
+use horolog_time::{
+    Monotonic, NO_STEP, NS_PER_S, NtpShort, NtpTimestamp, Span, Timebase, Timestamp, Utc,
+};
 use horolog_wire::ntp::{Leap, STRATUM_UNSYNCHRONISED};
 
+use crate::config::LeapSystem;
+use crate::course::{Course, Point, Terms};
+use crate::leap_file::LeapFile;
+use crate::leap_notice::LeapNotice;
 use crate::sources::Heard;
-use crate::{Page, ServerConfig, SystemVariables, Trust};
+use crate::{Page, Pages, ServerConfig, SystemVariables, Trust};
 
 mod heard;
 
@@ -29,10 +36,15 @@ pub(crate) struct Renewal {
     config: ServerConfig,
     precision: i8,
     start: Timestamp<Monotonic>,
-    offset: ClockOffset,
     heard: Heard,
     guard: Guard,
-    notice: Option<String>,
+    /// The time has jumped, and it is not known yet whether to where it should be.
+    jumped: bool,
+    jump_notice: Option<String>,
+    leap_file: Option<LeapFile>,
+    course: Course,
+    standing: Vec<LeapNotice>,
+    fresh: Vec<LeapNotice>,
 }
 
 impl Renewal {
@@ -42,46 +54,164 @@ impl Renewal {
             config: config.clone(),
             precision,
             start: first.now,
-            offset: first.offset,
             heard: Heard::default(),
             guard: Guard::default(),
-            notice: None,
+            jumped: false,
+            jump_notice: None,
+            leap_file: None,
+            course: Course::new(first.offset),
+            standing: Vec::new(),
+            fresh: Vec::new(),
         }
     }
 
-    /// The page that follows from a look at the clocks.
-    pub(crate) fn page(&mut self, reading: &Reading) -> Page {
-        self.offset = follow(self.offset, reading.offset);
-        let timebase = Timebase {
-            anchor: reading.now,
-            ntp_at_anchor: NtpTimestamp::from_utc(
-                self.served_utc(reading.now) + self.correction(reading.now),
-            ),
-            rate: Timebase::rate_with_drift(self.config.test_drift_ppb + self.frequency_ppb()),
-            expires: reading.now + Span::from_ns(self.config.page_life.as_nanos() as i64),
+    /// The same with a list of leap seconds.
+    pub(crate) fn with_leap_file(self, leap_file: Option<LeapFile>) -> Self {
+        Self { leap_file, ..self }
+    }
+
+    /// The pages that follow from a look at the clocks.
+    pub(crate) fn pages(&mut self, reading: &Reading) -> Pages {
+        let list = self.leap_file.as_ref().map(LeapFile::list);
+        let terms = Terms {
+            system: self.config.leap_seconds.system,
+            disciplined: self.config.trust == Trust::Kernel && !self.config.is_test(),
+            ask_kernel: !self.config.is_test(),
+            ahead: self.ahead(reading.now) + self.correction(reading.now),
+            list: list.as_deref(),
         };
-        Page {
-            variables: self.heard_variables(reading, timebase.ntp_at_anchor),
-            timebase,
-            realtime_minus_monotonic: self.offset.offset,
-        }
+        let point = self.course.advance(reading, &terms);
+        self.notice(&point.notices);
+        self.beware(reading.now, point.realtime_minus_monotonic);
+        Pages { stepped: self.stepped(reading, &point), smeared: self.smeared(reading, &point) }
     }
 
-    fn served_utc(&self, now: Timestamp<Monotonic>) -> Timestamp<Utc> {
+    /// What there is to warn of since the last call, each once as long as it lasts.
+    pub(crate) fn take_notices(&mut self) -> Vec<LeapNotice> {
+        std::mem::take(&mut self.fresh)
+    }
+
+    fn notice(&mut self, notices: &[LeapNotice]) {
+        let is_new = |notice: &&LeapNotice| !self.standing.contains(notice);
+        self.fresh.extend(notices.iter().filter(is_new));
+        self.standing = notices.to_vec();
+    }
+
+    /// How far the served time is ahead of the system clock on purpose.
+    fn ahead(&self, now: Timestamp<Monotonic>) -> Span {
         let elapsed_ns = i128::from((now - self.start).as_ns());
         let drift_ns = elapsed_ns * i128::from(self.config.test_drift_ppb) / 1_000_000_000;
-        let utc = Timestamp::from_ns(now.as_ns().saturating_add(self.offset.offset.as_ns()));
-        utc + self.config.test_offset + Span::from_ns(drift_ns as i64)
+        self.config.test_offset + Span::from_ns(drift_ns as i64)
     }
 
-    fn variables(&self, kernel: Option<KernelClock>, anchor: NtpTimestamp) -> SystemVariables {
-        let config = &self.config;
+    /// How fast the served time gains on the monotonic clock, smearing aside.
+    fn drift_ppb(&self) -> i64 {
+        self.config.test_drift_ppb + self.frequency_ppb()
+    }
+
+    fn stepped(&self, reading: &Reading, point: &Point) -> Page {
+        let mut timebase = self.timebase(reading.now, point.utc, 0);
+        let mut reference = timebase.ntp_at_anchor;
+        if let Some(leap) = point.passing {
+            let away_ns = i128::from((leap.instant() - point.utc).as_ns());
+            let rate_ppb = i128::from(NS_PER_S + self.drift_ppb());
+            let away_ns = away_ns * i128::from(NS_PER_S) / rate_ppb;
+            timebase.step_at = reading.now + Span::from_ns(away_ns as i64);
+            timebase.step = (leap.step().as_ns() / NS_PER_S) << 32;
+            // No reply made before or after the step may state a reference that is yet to come.
+            if leap.kind == LeapKind::Insert {
+                reference = reference.wrapping_add(leap.step());
+            }
+        }
+        let leap = match point.announced.map(|leap| leap.kind) {
+            None => Leap::None,
+            Some(LeapKind::Insert) => Leap::Insert,
+            Some(LeapKind::Delete) => Leap::Delete,
+        };
+        let leap = if leap == Leap::None { self.heard_leap(point) } else { leap };
+        let leap = self.config.leap.unwrap_or(leap);
+        let variables = self.variables(reading, point, leap, reference);
+        let after = self.config.leap.unwrap_or(Leap::None);
+        let leap_after = self.variables(reading, point, after, reference).leap;
+        page(point, timebase, variables, leap_after)
+    }
+
+    /// The smeared page. It is linear for as long as it lives, so at the two kinks of the smear it
+    /// is wrong by the rate of the smear times the age of the page: 1.2 µs in 100 ms.
+    fn smeared(&self, reading: &Reading, point: &Point) -> Page {
+        let Smeared { instant, rate_ppb, smearing } = self.smear(point);
+        let timebase = self.timebase(reading.now, instant, rate_ppb);
+        // What must not be announced is the leap; that a clock is not synchronised must be.
+        let leap = self.config.leap.filter(|leap| *leap == Leap::Unsynchronised);
+        let leap = leap.unwrap_or(Leap::None);
+        let mut variables = self.variables(reading, point, leap, timebase.ntp_at_anchor);
+        if smearing && variables.leap != Leap::Unsynchronised {
+            let utc = point.passing.filter(|leap| point.utc >= leap.instant());
+            let utc = point.utc + utc.map_or(Span::ZERO, |leap| leap.step());
+            variables.reference_id = smear_reference_id(instant - utc);
+        }
+        let leap_after = variables.leap;
+        page(point, timebase, variables, leap_after)
+    }
+
+    fn smear(&self, point: &Point) -> Smeared {
+        let plain = Smeared { instant: point.utc, rate_ppb: 0, smearing: false };
+        if self.config.leap_seconds.system == LeapSystem::Smears {
+            return plain;
+        }
+        let smear =
+            Smear { length: Span::from_ns(self.config.leap_seconds.smear.as_nanos() as i64) };
+        if let Some(leap) = point.passing {
+            return smear.at(&leap, point.utc);
+        }
+        let next = point.next.map(|leap| smear.at(&leap, point.utc));
+        let latest = point.latest.map(|leap| smear.at(&leap, point.utc - leap.step()));
+        next.into_iter().chain(latest).find(|smeared| smeared.smearing).unwrap_or(plain)
+    }
+
+    fn timebase(&self, now: Timestamp<Monotonic>, utc: Timestamp<Utc>, rate_ppb: i64) -> Timebase {
+        Timebase {
+            anchor: now,
+            ntp_at_anchor: NtpTimestamp::from_utc(utc),
+            rate: Timebase::rate_with_drift(self.drift_ppb() + rate_ppb),
+            expires: now + Span::from_ns(self.config.page_life.as_nanos() as i64),
+            step_at: NO_STEP,
+            step: 0,
+        }
+    }
+
+    fn variables(
+        &self,
+        reading: &Reading,
+        point: &Point,
+        leap: Leap,
+        reference: NtpTimestamp,
+    ) -> SystemVariables {
+        if self.jumped {
+            return self.unsynchronised();
+        }
+        match self.heard {
+            Heard::Unasked => self.kernels(reading, point, leap, reference),
+            Heard::Selected(_) if point.doubtful => self.unsynchronised(),
+            Heard::Selected(report) => self.mirrored(&report, reading.now, leap),
+            Heard::Nobody => self.unsynchronised(),
+        }
+    }
+
+    /// The variables where no source is asked: after the kernel's word, as far as it is trusted.
+    fn kernels(
+        &self,
+        reading: &Reading,
+        point: &Point,
+        leap: Leap,
+        reference: NtpTimestamp,
+    ) -> SystemVariables {
+        let (config, kernel) = (&self.config, reading.kernel);
         let trusted = match config.trust {
             Trust::Local => true,
             Trust::Kernel => kernel.is_some_and(|kernel| kernel.synchronised),
         };
-        let pending = kernel.map_or(Leap::None, |kernel| leap(kernel.leap));
-        let leap = if trusted { config.leap.unwrap_or(pending) } else { Leap::Unsynchronised };
+        let leap = if trusted && !point.doubtful { leap } else { Leap::Unsynchronised };
         let synchronised = leap != Leap::Unsynchronised;
         let dispersion = match config.trust {
             Trust::Local => Span::ZERO,
@@ -94,143 +224,33 @@ impl Renewal {
             root_delay: NtpShort::from_span(config.root_delay),
             root_dispersion: NtpShort::from_span(config.root_dispersion.unwrap_or(dispersion)),
             reference_id: if synchronised { config.reference_id() } else { [0; 4] },
-            reference: if synchronised { anchor } else { NtpTimestamp::UNKNOWN },
+            reference: if synchronised { reference } else { NtpTimestamp::UNKNOWN },
         }
     }
 }
 
-fn leap(pending: PendingLeap) -> Leap {
-    match pending {
-        PendingLeap::None => Leap::None,
-        PendingLeap::Insert => Leap::Insert,
-        PendingLeap::Delete => Leap::Delete,
+fn page(point: &Point, timebase: Timebase, variables: SystemVariables, leap_after: Leap) -> Page {
+    Page {
+        variables,
+        timebase,
+        realtime_minus_monotonic: point.realtime_minus_monotonic,
+        realtime_step: point.passing.map_or(Span::ZERO, |leap| leap.step()),
+        leap_after,
     }
 }
 
-/// The difference changes only when somebody sets the clock, so of two measurements that can both
-/// be true the tighter one is kept: served time does not jitter with each measurement, and gets
-/// better with time. Two that cannot both be true mean a step, and the new one holds.
-fn follow(kept: ClockOffset, new: ClockOffset) -> ClockOffset {
-    let apart = (new.offset - kept.offset).as_ns().unsigned_abs();
-    let reach = (new.uncertainty + kept.uncertainty).as_ns().unsigned_abs();
-    if apart <= reach && kept.uncertainty <= new.uncertainty { kept } else { new }
+/// The reference identifier of a clock that is being smeared: 254 and how far it is from UTC, in
+/// units of 2^-22 s, as the reference implementation's server states it (its README.leapsmear).
+fn smear_reference_id(ahead: Span) -> [u8; 4] {
+    let units = (i128::from(ahead.as_ns()) << 22) / i128::from(NS_PER_S);
+    let [_, high, middle, low] = (units as i32).to_be_bytes();
+    [254, high, middle, low]
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
+#[path = "renewal_tests.rs"]
+mod tests;
 
-    use super::*;
-
-    const OFFSET_NS: i64 = 1_700_000_000_000_000_000;
-
-    fn reading(now_ms: i64, offset_ns: i64, uncertainty_ns: i64) -> Reading {
-        Reading {
-            now: Timestamp::from_ns(now_ms * 1_000_000),
-            offset: ClockOffset {
-                offset: Span::from_ns(OFFSET_NS + offset_ns),
-                uncertainty: Span::from_ns(uncertainty_ns),
-            },
-            kernel: Some(KernelClock {
-                synchronised: true,
-                leap: PendingLeap::Insert,
-                maximum_error: Span::from_ms(250),
-                estimated_error: Span::ZERO,
-                tai_offset_s: 37,
-                frequency_ppb: 0.0,
-            }),
-        }
-    }
-
-    fn renewal(change: impl FnOnce(&mut ServerConfig)) -> Renewal {
-        let mut config = ServerConfig { stratum: 2, ..ServerConfig::default() };
-        change(&mut config);
-        Renewal::new(&config, -24, &reading(0, 0, 50))
-    }
-
-    /// Served time minus the system's, at the instant of the reading.
-    fn error_ns(page: &Page, reading: &Reading) -> i64 {
-        let utc = Timestamp::from_ns(reading.now.as_ns() + OFFSET_NS);
-        page.timebase.ntp_at(reading.now).unwrap().since(NtpTimestamp::from_utc(utc)).as_ns()
-    }
-
-    #[test]
-    fn a_synchronised_kernel_is_believed() {
-        let page = renewal(|_| ()).page(&reading(10, 0, 50));
-        let variables = page.variables;
-        assert_eq!(
-            (variables.leap, variables.stratum, variables.precision),
-            (Leap::Insert, 2, -24)
-        );
-        assert_eq!(variables.root_dispersion, NtpShort::from_span(Span::from_ms(250)));
-        assert_eq!(variables.reference_id, [127, 127, 1, 1]);
-        assert_eq!(variables.reference, page.timebase.ntp_at_anchor);
-        assert_eq!(page.timebase.expires - page.timebase.anchor, Span::from_ms(1_000));
-        assert_eq!(error_ns(&page, &reading(10, 0, 50)), 0);
-    }
-
-    #[test]
-    fn an_unsynchronised_kernel_means_leap_3_and_stratum_16() {
-        let mut lost = reading(10, 0, 50);
-        lost.kernel = lost.kernel.map(|kernel| KernelClock { synchronised: false, ..kernel });
-        for lost in [lost, Reading { kernel: None, ..lost }] {
-            let variables = renewal(|c| c.leap = Some(Leap::None)).page(&lost).variables;
-            assert_eq!((variables.leap, variables.stratum), (Leap::Unsynchronised, 16));
-            assert_eq!(variables.reference, NtpTimestamp::UNKNOWN);
-            let local = renewal(|c| c.trust = Trust::Local).page(&lost).variables;
-            assert_eq!((local.stratum, local.root_dispersion), (2, NtpShort::from_bits(0)));
-            assert_ne!(local.leap, Leap::Unsynchronised);
-        }
-    }
-
-    #[test]
-    fn what_is_configured_wins_over_the_kernel() {
-        let dispersion = Span::from_ms(1);
-        let mut renewal = renewal(|c| {
-            c.leap = Some(Leap::None);
-            c.root_dispersion = Some(dispersion);
-            c.root_delay = Span::from_ms(2);
-            c.reference_id = Some(*b"GPS\0");
-        });
-        let variables = renewal.page(&reading(1, 0, 50)).variables;
-        assert_eq!((variables.leap, &variables.reference_id), (Leap::None, b"GPS\0"));
-        assert_eq!(variables.root_dispersion, NtpShort::from_span(dispersion));
-        assert_eq!(variables.root_delay, NtpShort::from_span(Span::from_ms(2)));
-        renewal.config.leap = Some(Leap::Unsynchronised);
-        assert_eq!(renewal.page(&reading(1, 0, 50)).variables.stratum, 16);
-    }
-
-    #[test]
-    fn test_offset_and_drift_move_the_served_time() {
-        let mut renewal = renewal(|c| {
-            c.test_offset = Span::from_ns(-7_000_000);
-            c.test_drift_ppb = 2_000;
-            c.page_life = Duration::from_millis(500);
-        });
-        let later = reading(10_000, 0, 50);
-        let page = renewal.page(&later);
-        assert!((error_ns(&page, &later) + 7_000_000 - 20_000).abs() <= 1);
-        let between = Timestamp::from_ns(later.now.as_ns() + 400_000_000);
-        let gained = page.timebase.ntp_at(between).unwrap().since(page.timebase.ntp_at_anchor);
-        assert!((gained.as_ns() - 400_000_800).abs() <= 1, "{gained:?}");
-        assert_eq!(page.realtime_minus_monotonic, Span::from_ns(OFFSET_NS));
-    }
-
-    #[test]
-    fn measurement_noise_does_not_move_the_served_time() {
-        let mut renewal = renewal(|_| ());
-        for (noise_ns, uncertainty_ns) in [(40, 60), (-90, 100), (50, 50)] {
-            let noisy = reading(100, noise_ns, uncertainty_ns);
-            assert_eq!(error_ns(&renewal.page(&noisy), &noisy), 0, "{noise_ns}");
-        }
-        let tighter = reading(200, 20, 30);
-        assert_eq!(error_ns(&renewal.page(&tighter), &tighter), 20);
-    }
-
-    #[test]
-    fn a_step_is_followed_at_once() {
-        let mut renewal = renewal(|_| ());
-        let stepped = reading(100, -3_000_000, 500);
-        assert_eq!(error_ns(&renewal.page(&stepped), &stepped), -3_000_000);
-    }
-}
+#[cfg(test)]
+#[path = "renewal_leap_tests.rs"]
+mod leap_tests;

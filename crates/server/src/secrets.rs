@@ -13,9 +13,9 @@ use horolog_sys::clock::Realtime;
 use horolog_time::{Clock, Timestamp};
 use zeroize::Zeroizing;
 
+use crate::NtsConfig;
 use crate::authenticate::Secrets;
-use crate::page::PageSink;
-use crate::{NtsConfig, Page};
+use crate::page::{PageSink, Pages};
 
 /// The longest file that is read; no key file is nearly as long.
 const FILE_LEN_MAX: u64 = 1 << 20;
@@ -115,7 +115,8 @@ fn read(option: &'static str, path: &Path) -> Result<Zeroizing<String>, SecretsE
 pub(crate) struct CookieRenewal(pub(crate) Arc<ArcSwap<CookieKeys>>);
 
 impl PageSink for CookieRenewal {
-    fn publish(&mut self, page: &Page) -> io::Result<()> {
+    fn publish(&mut self, pages: &Pages) -> io::Result<()> {
+        let page = &pages.stepped;
         let anchor = page.timebase.anchor.as_ns();
         let now = Timestamp::from_ns(anchor.saturating_add(page.realtime_minus_monotonic.as_ns()));
         let present = self.0.load();

@@ -13,6 +13,7 @@ use horolog_source::{Fault, SourceState};
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::memory::resident_bytes;
 use horolog_time::Span;
+use horolog_time::leap::Timeline;
 use serde::Serialize;
 
 use crate::clock::{ClockThread, look};
@@ -28,8 +29,8 @@ use crate::status::{StatusError, StatusSocket};
 use crate::worker::Surroundings;
 use crate::xdp::{BodyError, Started, XdpBody, XdpPlace, XdpTotals};
 use crate::{
-    ClockHealth, ConfigError, Engine, HashKey, InterleavedTable, SecretsError, ServerConfig,
-    Totals, precision, secrets,
+    ClockHealth, ConfigError, Engine, HashKey, InterleavedTable, LeapFile, LeapFileError,
+    SecretsError, ServerConfig, Totals, precision, secrets,
 };
 
 /// Why a server did not start; its text is one line for the user. Nothing is left behind.
@@ -38,6 +39,9 @@ pub enum StartError {
     /// The configuration is not right.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The leap-seconds file is not right.
+    #[error(transparent)]
+    LeapFile(#[from] LeapFileError),
     /// The port is taken.
     #[error(
         "address {0} is in use by another process (ss -ulpn 'sport = :{port}' names it); \
@@ -97,6 +101,8 @@ pub struct Status {
     pub uptime_s: f64,
     /// Addresses listened on.
     pub listen: Vec<SocketAddr>,
+    /// Addresses listened on where smeared time is served.
+    pub smear_listen: Vec<SocketAddr>,
     /// The bodies that answer: `socket`, or `xdp` for both.
     pub engine: &'static str,
     /// Why XDP does not answer, or not everywhere, where it was wanted.
@@ -147,6 +153,8 @@ const SCHEMA: &str = "horolog.status/1";
 struct Running {
     config: ServerConfig,
     listen: Vec<SocketAddr>,
+    smear_listen: Vec<SocketAddr>,
+    leap_file: Option<LeapFile>,
     started: Instant,
     page: PageReader,
     without_xdp: Option<String>,
@@ -167,6 +175,7 @@ impl Running {
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             listen: self.listen.clone(),
+            smear_listen: self.smear_listen.clone(),
             engine: if self.xdp.is_some() { "xdp" } else { "socket" },
             without_xdp: self.without_xdp.clone(),
             xdp_places: self.xdp.as_ref().map(XdpBody::places).unwrap_or_default(),
@@ -211,22 +220,26 @@ impl Server {
         config.check()?;
         let started = Instant::now();
         let secrets = secrets::load(&config.nts)?;
+        let leap_file = config.leap_seconds.file.as_deref().map(LeapFile::open).transpose()?;
         let hardware = Hardware::start(&config.timestamps.hardware)?;
         let listeners = Listeners::open(config)?;
-        let listen = listeners.addresses();
+        let listen = listeners.addresses(Timeline::Stepped);
+        let smear_listen = listeners.addresses(Timeline::Smeared);
 
         let opened = OpenSources::open(&config.source.sources, &listen);
         let opened = opened.map_err(|(name, fault)| StartError::Source(name, fault))?;
         let sources = SourcesThread::start(opened).map_err(StartError::Thread)?;
 
         let first = look();
-        let mut renewal = Renewal::new(config, precision::measure(&MonotonicClock), &first);
-        let (writer, page) = page::shared(&renewal.hearing(sources.shared()).page(&first));
+        let mut renewal = Renewal::new(config, precision::measure(&MonotonicClock), &first)
+            .with_leap_file(leap_file.clone());
+        let (writer, page) = page::shared(&renewal.hearing(sources.shared()).pages(&first));
         let mut sinks: Vec<Box<dyn PageSink>> = vec![Box::new(writer)];
         if let Some(cookies) = &secrets.cookies {
             sinks.push(Box::new(CookieRenewal(Arc::clone(cookies))));
         }
-        let (xdp, without_xdp, handed_over) = start_xdp(config, &listen, &mut sinks)?;
+        let (xdp, without_xdp, handed_over) =
+            start_xdp(config, &listen, &smear_listen, &mut sinks)?;
         let clock = ClockThread::start(renewal, Arc::clone(sources.shared()), sinks)
             .map_err(StartError::Thread)?;
 
@@ -248,6 +261,8 @@ impl Server {
         let running = Arc::new(Running {
             config,
             listen,
+            smear_listen,
+            leap_file,
             started,
             page,
             without_xdp,
@@ -269,6 +284,12 @@ impl Server {
     #[must_use]
     pub fn listen(&self) -> &[SocketAddr] {
         &self.running.listen
+    }
+
+    /// Reads the leap-seconds file anew, if there is one. With an error the last good list stays in
+    /// force.
+    pub fn reload_leap_file(&self) -> Result<(), LeapFileError> {
+        self.running.leap_file.as_ref().map_or(Ok(()), LeapFile::reload)
     }
 
     /// What the socket body counted so far.
@@ -326,13 +347,14 @@ fn interleaved_table(clients: usize) -> Result<Arc<InterleavedTable>, StartError
 fn start_xdp(
     config: &ServerConfig,
     listen: &[SocketAddr],
+    smear_listen: &[SocketAddr],
     sinks: &mut Vec<Box<dyn PageSink>>,
 ) -> Result<(Option<XdpBody>, Option<String>, Vec<HandedOver>), BodyError> {
     let without = |reason| Ok((None, reason, Vec::new()));
     if config.engine == Engine::Socket {
         return without(None);
     }
-    match XdpBody::start(config, listen, |_| false) {
+    match XdpBody::start(config, listen, smear_listen, |_| false) {
         Ok(Started { body, sink, handed_over }) => {
             sinks.push(sink);
             let refusals = body.refusals();

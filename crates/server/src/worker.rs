@@ -112,7 +112,7 @@ impl<D: Device<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
         let received = self.device.receive(&mut self.requests, WAIT)?;
         let mut turn = Totals { received: received as u64, ..Totals::default() };
         if received > 0 {
-            let page = self.surroundings.page.read();
+            let page = self.surroundings.page.read().at(self.clock.now());
             for first in (0..received).step_by(self.replies.slots()) {
                 self.answer(first, &page, &mut turn);
             }
@@ -162,8 +162,9 @@ impl<D: Device<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
         let page = self.surroundings.page.read();
         for _ in 0..COLLECT_MAX {
             let count = self.device.sent(&mut self.looped)?;
+            let now = self.clock.now();
             for packet in self.looped.iter() {
-                note_transmission(&packet, &page, &self.surroundings, turn);
+                note_transmission(&packet, &page, now, &self.surroundings, turn);
             }
             self.outstanding = self.outstanding.saturating_sub(count as u64);
             if count < self.looped.slots() {
@@ -228,6 +229,7 @@ impl ReplyWriter<'_> {
 fn note_transmission(
     packet: &Packet<'_, Endpoints>,
     page: &Page,
+    now: Timestamp<Monotonic>,
     surroundings: &Surroundings,
     turn: &mut Totals,
 ) {
@@ -235,7 +237,7 @@ fn note_transmission(
     let (Some(looped), Some((left, by))) = (Looped::parse(packet.bytes), stamp) else {
         return;
     };
-    if let Some(transmit) = page.timebase.ntp_at(page.monotonic_of(left)) {
+    if let Some(transmit) = page.timebase.ntp_at(page.monotonic_of(left, now)) {
         *by.choose(&mut turn.transmit_kernel_stamps, &mut turn.transmit_hardware_stamps) += 1;
         surroundings.interleaved.correct(looped.client, looped.receive, transmit);
     }
@@ -297,7 +299,7 @@ fn judge<'a>(
         }
         (None, Some((instant, by))) => {
             *by.choose(&mut turn.receive_kernel_stamps, &mut turn.receive_hardware_stamps) += 1;
-            page.monotonic_of(instant)
+            page.monotonic_of(instant, now)
         }
         (None, None) => now,
     };

@@ -8,7 +8,10 @@ use horolog_wire::frame::Builder;
 use horolog_wire::ntp::{Header, Mode};
 
 use super::*;
-use crate::page::{self, tests::page};
+use crate::page::{
+    self,
+    tests::{both, page},
+};
 use crate::{HashKey, as_transmit};
 
 /// A device that hands out what is queued and takes up to `room` packets in a call.
@@ -86,7 +89,7 @@ fn request(version: u8) -> Vec<u8> {
 fn worker(now_ns: i64, packets: &[Vec<u8>]) -> Worker<Queue, SimulatedClock> {
     let incoming = packets.iter().map(|bytes| (client(), bytes.clone())).collect();
     let device = Queue { incoming, room: 32, ..Queue::default() };
-    let (_, page) = page::shared(&page());
+    let (_, page) = page::shared(&both(page()));
     let stop = Arc::new(AtomicBool::new(false));
     let surroundings = Surroundings {
         page,

@@ -16,7 +16,7 @@ use horolog_xdp::{
 use serde::Serialize;
 
 use crate::hand_over::{self, HandedOver};
-use crate::page::{Page, PageSink};
+use crate::page::{Page, PageSink, Pages};
 use crate::{
     Engine, HashKey, InterleavedBody, ListenSet, ServerConfig, XdpReply, responder_settings,
 };
@@ -162,11 +162,13 @@ impl XdpBody {
     pub(crate) fn start(
         config: &ServerConfig,
         listen: &[SocketAddr],
+        smear_listen: &[SocketAddr],
         hardware: impl Fn(&str) -> bool,
     ) -> Result<Started, BodyError> {
         let mut netlink = Netlink::open()?;
         let addresses = netlink.addresses()?;
-        let links = links(&mut netlink, listen, &config.interfaces, &addresses)?;
+        let all = [listen, smear_listen].concat();
+        let links = links(&mut netlink, &all, &config.interfaces, &addresses)?;
         let mode = if config.xdp_generic { AttachMode::Generic } else { AttachMode::Native };
         let key = HashKey::random().map_err(BodyError::Random)?;
         let mut settings = responder_settings(key, &config.limits, &config.interleaved);
@@ -203,7 +205,8 @@ impl XdpBody {
             }
         }
         let responder = Arc::new(responder);
-        let listeners = Listeners { listen: listen.to_vec(), known: BTreeSet::new() };
+        let (listen, smear_listen) = (listen.to_vec(), smear_listen.to_vec());
+        let listeners = Listeners { listen, smear_listen, known: BTreeSet::new() };
         let mut sink =
             Sink { clock, responder: Arc::clone(&responder), netlink, listeners, looked: None };
         sink.listen(&addresses)?;
@@ -339,6 +342,7 @@ fn is_ethernet(link: &Link) -> bool {
 /// What is listened on, and the concrete addresses that the program knows of.
 struct Listeners {
     listen: Vec<SocketAddr>,
+    smear_listen: Vec<SocketAddr>,
     known: BTreeSet<SocketAddr>,
 }
 
@@ -354,11 +358,14 @@ struct Sink {
 impl Sink {
     fn listen(&mut self, addresses: &[InterfaceAddress]) -> Result<(), XdpError> {
         let own: Vec<IpAddr> = addresses.iter().map(|own| own.prefix.address()).collect();
-        let set = ListenSet::resolve(&self.listeners.listen, &own);
+        let set = ListenSet::resolve(&self.listeners.listen, &own)
+            .with_smeared(&self.listeners.smear_listen, &own);
         let wanted: BTreeSet<SocketAddr> = set.addresses().iter().copied().collect();
         let known = &mut self.listeners.known;
         known.difference(&wanted).try_for_each(|&gone| self.responder.unlisten(gone))?;
-        wanted.difference(known).try_for_each(|&new| self.responder.listen(new))?;
+        wanted
+            .difference(known)
+            .try_for_each(|&new| self.responder.listen_on(new, set.timeline(new)))?;
         *known = wanted;
         self.looked = Some(Instant::now());
         Ok(())
@@ -366,23 +373,28 @@ impl Sink {
 }
 
 impl PageSink for Sink {
-    fn publish(&mut self, page: &Page) -> io::Result<()> {
-        let variables = &page.variables;
-        self.clock.publish(&ClockEdition {
-            timebase: page.timebase,
-            leap: variables.leap as u8,
-            stratum: variables.stratum,
-            precision: variables.precision,
-            root_delay: variables.root_delay.to_bits(),
-            root_dispersion: variables.root_dispersion.to_bits(),
-            reference_id: variables.reference_id,
-            reference: variables.reference.to_bits(),
-        });
+    fn publish(&mut self, pages: &Pages) -> io::Result<()> {
+        self.clock.publish(&edition(&pages.stepped), &edition(&pages.smeared));
         let due = self.looked.is_none_or(|looked| looked.elapsed() >= ADDRESSES_EVERY);
         if due {
             let addresses = self.netlink.addresses().map_err(io::Error::other)?;
             self.listen(&addresses).map_err(io::Error::other)?;
         }
         Ok(())
+    }
+}
+
+fn edition(page: &Page) -> ClockEdition {
+    let variables = &page.variables;
+    ClockEdition {
+        timebase: page.timebase,
+        leap: variables.leap as u8,
+        leap_after: page.leap_after as u8,
+        stratum: variables.stratum,
+        precision: variables.precision,
+        root_delay: variables.root_delay.to_bits(),
+        root_dispersion: variables.root_dispersion.to_bits(),
+        reference_id: variables.reference_id,
+        reference: variables.reference.to_bits(),
     }
 }

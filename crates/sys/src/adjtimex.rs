@@ -45,8 +45,11 @@ pub fn kernel_clock() -> io::Result<KernelClock> {
     // set, so nothing is changed.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: the structure outlives the call.
-    check(unsafe { libc::adjtimex(&raw mut state) })?;
-    Ok(interpret(&state))
+    let phase = check(unsafe { libc::adjtimex(&raw mut state) })?;
+    let clock = interpret(&state);
+    // The flag stays set until somebody clears it; in these phases its leap second is past.
+    let is_past = phase == libc::TIME_OOP || phase == libc::TIME_WAIT;
+    Ok(KernelClock { leap: if is_past { PendingLeap::None } else { clock.leap }, ..clock })
 }
 
 fn interpret(state: &libc::timex) -> KernelClock {

@@ -5,13 +5,14 @@
 //! everything built on it runs in simulated time as well.
 
 mod clock;
+pub mod leap;
 mod ntp;
 mod timebase;
 mod timestamp;
 
 pub use clock::{Clock, SimulatedClock};
 pub use ntp::{NtpShort, NtpTimestamp, UNIX_EPOCH_IN_NTP_SECONDS};
-pub use timebase::{NOMINAL_RATE, RATE_SHIFT, Timebase};
+pub use timebase::{NO_STEP, NOMINAL_RATE, RATE_SHIFT, Timebase};
 pub use timestamp::{Monotonic, Span, Timescale, Timestamp, Utc};
 
 /// Nanoseconds in a second.

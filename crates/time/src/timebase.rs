@@ -1,6 +1,7 @@
-//! The linear relation between the monotonic clock and NTP time from which the server reads: one
-//! anchor and one rate. The BPF program computes the same expression on the same numbers
-//! (`bpf/clock.h`), so the two bodies of the server cannot disagree about what time it is.
+//! The relation between the monotonic clock and NTP time from which the server reads: one anchor,
+//! one rate, and at most one step, for a leap second that falls into the time that it holds for.
+//! The BPF program computes the same expression on the same numbers (`bpf/clock.h`), so the two
+//! bodies of the server cannot disagree about what time it is.
 
 use crate::{Monotonic, NtpTimestamp, Timestamp};
 
@@ -11,17 +12,24 @@ pub const RATE_SHIFT: u32 = 29;
 /// rounded to the nearest number. The rounding is 0.09 parts per billion.
 pub const NOMINAL_RATE: u32 = 2_305_843_009;
 
-/// NTP time as a linear function of monotonic time, valid until an expiry.
+/// When a time base without a step makes it: never.
+pub const NO_STEP: Timestamp<Monotonic> = Timestamp::from_ns(i64::MAX);
+
+/// NTP time as a linear function of monotonic time with at most one step, valid until an expiry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timebase {
     /// The anchor on the monotonic clock.
     pub anchor: Timestamp<Monotonic>,
-    /// NTP time at the anchor.
+    /// NTP time at the anchor, before the step even where the anchor lies behind it.
     pub ntp_at_anchor: NtpTimestamp,
     /// NTP units (2^-32 s) per monotonic nanosecond, scaled by 2^[`RATE_SHIFT`].
     pub rate: u32,
     /// The instant from which on nothing may be served from this time base.
     pub expires: Timestamp<Monotonic>,
+    /// The instant from which on `step` is added; [`NO_STEP`] when there is none.
+    pub step_at: Timestamp<Monotonic>,
+    /// The step in NTP units (2^-32 s): minus 2^32 where a leap second is inserted.
+    pub step: i64,
 }
 
 impl Timebase {
@@ -50,7 +58,8 @@ impl Timebase {
         }
         let distance = instant.as_ns() - self.anchor.as_ns();
         let units = (distance.unsigned_abs() as u128 * self.rate as u128) >> RATE_SHIFT;
-        let anchor = self.ntp_at_anchor.to_bits();
+        let step = if instant.as_ns() >= self.step_at.as_ns() { self.step } else { 0 };
+        let anchor = self.ntp_at_anchor.to_bits().wrapping_add_signed(step);
         let bits = if distance < 0 {
             anchor.wrapping_sub(units as u64)
         } else {
@@ -72,6 +81,22 @@ mod tests {
             ntp_at_anchor: NtpTimestamp::from_bits(0xe000_0000_1234_5678),
             rate,
             expires: Timestamp::from_ns(1_001_000_000_000),
+            step_at: NO_STEP,
+            step: 0,
+        }
+    }
+
+    #[test]
+    fn a_step_is_made_at_its_instant_and_not_before() {
+        for (step_s, distance_ms) in [(-1i64, 300), (1, 300), (-1, -300), (1, 0)] {
+            let plain = base(NOMINAL_RATE);
+            let step_at = plain.anchor + Span::from_ms(distance_ms);
+            let base = Timebase { step_at, step: step_s << 32, ..plain };
+            let moved =
+                |instant| base.ntp_at(instant).unwrap().since(plain.ntp_at(instant).unwrap());
+            assert_eq!(moved(step_at - Span::from_ns(1)), Span::ZERO);
+            assert_eq!(moved(step_at), Span::from_ns(step_s * 1_000_000_000));
+            assert_eq!(moved(step_at + Span::from_ms(200)), moved(step_at));
         }
     }
 

@@ -12,7 +12,12 @@
 
 /* ---- the responder ---- */
 
-/* One complete set of what a reply says of the server's clock, and the linear time base. */
+/* Around a leap second: UTC jumps, a smeared clock runs a little slower or faster for a day. */
+#define TIMELINES 2
+#define TIMELINE_STEPPED 0
+
+/* One complete set of what a reply says of the server's clock on one timeline, and its time base.
+ * What every reply reads is in the first 64 bytes but for the instant of the step. */
 struct clock_slot {
 	__u64 sequence;		/* odd while the slot is being written */
 	__u64 anchor_ns;	/* monotonic instant of the anchor */
@@ -22,22 +27,25 @@ struct clock_slot {
 	__u8 leap;
 	__u8 stratum;
 	__s8 precision;
-	__u8 reserved;
+	__u8 leap_after;	/* instead of leap from the step on */
 	__be32 root_delay;
 	__be32 root_dispersion;
 	__be32 reference_id;
-	__be32 reserved2;
+	__be32 reserved;
 	__be64 reference;
+	__u64 step_at_ns;	/* monotonic instant from which on ... */
+	__u64 step;		/* ... this much of NTP time is added, modulo 2^64 */
+	__u64 reserved2[6];
 };
-_Static_assert(sizeof(struct clock_slot) == 64, "clock_slot");
+_Static_assert(sizeof(struct clock_slot) == 128, "clock_slot");
 
 struct clock_page {
 	__u64 active;		/* which slot is to be read, 0 or 1 */
 	__u64 listen_epoch;	/* grows with every change of the listen set */
 	__u64 reserved[6];
-	struct clock_slot slots[2];
+	struct clock_slot slots[2][TIMELINES];
 };
-_Static_assert(sizeof(struct clock_page) == 192, "clock_page");
+_Static_assert(sizeof(struct clock_page) == 64 + 2 * TIMELINES * 128, "clock_page");
 
 /* An address and port that requests are answered at; an IPv4 address is mapped (::ffff:a.b.c.d). */
 struct listen_key {
@@ -156,13 +164,14 @@ struct responder_state {
 	__u64 known_epoch;	/* the listen set's epoch at which ... */
 	__u32 known_port;	/* ... this port (as in the packet) and ... */
 	__u32 known_ipv6;	/* ... (whether of IPv6) ... */
-	__be32 known_address[4];/* ... this address were found in it */
+	__be32 known_address[4];/* ... this address were found in it, with ... */
+	__u64 known_timeline;	/* ... this timeline */
 	__u64 judged_ns;	/* when a client was last judged; 0 before the first */
 	__u64 passed[PASSED_REASONS];
 	__u64 admitted;		/* requests that limits and lists let through */
 	__u64 refused[REFUSALS];
 	__u64 handed_over;	/* longer requests given to AF_XDP sockets */
-	__u64 reserved[9];
+	__u64 reserved[8];
 };
 _Static_assert(sizeof(struct responder_state) == 256, "responder_state");
 

@@ -16,10 +16,13 @@
 static __always_inline __u64 ntp_at(const struct clock_slot *slot, __u64 now_ns)
 {
 	__s64 distance = now_ns - slot->anchor_ns;
+	__u64 anchor = slot->ntp_at_anchor;
 
+	if (now_ns >= slot->step_at_ns)
+		anchor += slot->step;
 	if (distance < 0)
-		return slot->ntp_at_anchor - (((__u64)-distance * slot->rate) >> RATE_SHIFT);
-	return slot->ntp_at_anchor + (((__u64)distance * slot->rate) >> RATE_SHIFT);
+		return anchor - (((__u64)-distance * slot->rate) >> RATE_SHIFT);
+	return anchor + (((__u64)distance * slot->rate) >> RATE_SHIFT);
 }
 
 #endif

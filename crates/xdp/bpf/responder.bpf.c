@@ -29,7 +29,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
 	__type(key, struct listen_key);
-	__type(value, __u8);
+	__type(value, __u8);	/* the timeline that is served there */
 } listen_set SEC(".maps");
 
 /* One entry for each processor, so that nobody else writes it; user space maps and sums them. */
@@ -102,6 +102,7 @@ static __always_inline bool is_listening(struct responder_state *own, const stru
 {
 	__u64 epoch = READ_ONCE(page->listen_epoch);
 	struct listen_key key = {};
+	const __u8 *timeline;
 
 	if (own->known_epoch == epoch && own->known_port == port && own->known_ipv6 == ipv6 &&
 	    own->known_address[0] == address[0] &&
@@ -117,8 +118,10 @@ static __always_inline bool is_listening(struct responder_state *own, const stru
 		__builtin_memcpy(&key.address[12], address, 4);
 	}
 	key.port = port;
-	if (!bpf_map_lookup_elem(&listen_set, &key))
+	timeline = bpf_map_lookup_elem(&listen_set, &key);
+	if (!timeline)
 		return false;
+	own->known_timeline = *timeline;
 	own->known_epoch = epoch;
 	own->known_port = port;
 	own->known_ipv6 = ipv6;
@@ -142,17 +145,23 @@ static __always_inline bool is_client_request(const struct ntp *ntp)
  * two lie some 50 ns, less than either is known to: the frame came in before the driver's poll
  * began and leaves when it ends. A second reading would take longer than all the rest of the reply.
  */
-static __always_inline __u64 answer(struct ntp *ntp, const struct clock_page *page, __u64 now_ns)
+static __always_inline __u64 answer(struct ntp *ntp, const struct responder_state *own,
+				    const struct clock_page *page, __u64 now_ns)
 {
-	const struct clock_slot *slot = &page->slots[READ_ONCE(page->active) & 1];
+	/* The destination was found just now, so what is known is its timeline. */
+	const struct clock_slot *slot =
+		&page->slots[READ_ONCE(page->active) & 1][own->known_timeline & 1];
 	__u64 sequence = READ_ONCE(slot->sequence);
+	__u8 leap = slot->leap;
 	__be64 now;
 	__u64 sum;
 
 	if (now_ns >= slot->expires_ns)
 		return 0;
+	if (now_ns >= slot->step_at_ns)
+		leap = slot->leap_after;
 	now = bpf_cpu_to_be64(ntp_at(slot, now_ns));
-	ntp->leap_version_mode = slot->leap << 6 | (ntp->leap_version_mode & 0x38) | 4;
+	ntp->leap_version_mode = leap << 6 | (ntp->leap_version_mode & 0x38) | 4;
 	ntp->stratum = slot->stratum;
 	ntp->precision = slot->precision;
 	ntp->root_delay = slot->root_delay;
@@ -259,7 +268,7 @@ static __always_inline int serve(struct responder_state *own, const struct clock
 		return pass(own, PASSED_INTERLEAVED);
 	origin = ntp->origin;
 	receive = ntp->receive;
-	*sum = answer(ntp, page, now_ns);
+	*sum = answer(ntp, own, page, now_ns);
 	if (!*sum)
 		return pass(own, PASSED_NO_CLOCK);
 	if (interleaved)
@@ -521,7 +530,8 @@ static __always_inline int hand_over(struct xdp_md *ctx, struct responder_state 
 	__u32 *first;
 	__u64 *stamp;
 
-	if (!config.hand_over)
+	/* Whoever reads there serves UTC. */
+	if (!config.hand_over || own->known_timeline != TIMELINE_STEPPED)
 		return pass(own, PASSED_LENGTH);
 	first = bpf_map_lookup_elem(&queue_places, &interface);
 	if (!first || bpf_xdp_adjust_meta(ctx, -(int)sizeof(*stamp)))

@@ -14,12 +14,15 @@ pub(crate) struct ClockFields {
     pub(crate) leap: u8,
     pub(crate) stratum: u8,
     pub(crate) precision: i8,
-    pub(crate) reserved: u8,
+    pub(crate) leap_after: u8,
     pub(crate) root_delay: [u8; 4],
     pub(crate) root_dispersion: [u8; 4],
     pub(crate) reference_id: [u8; 4],
-    pub(crate) reserved2: u32,
+    pub(crate) reserved: u32,
     pub(crate) reference: [u8; 8],
+    pub(crate) step_at_ns: u64,
+    pub(crate) step: u64,
+    pub(crate) reserved2: [u64; 6],
 }
 
 /// `struct clock_slot`.
@@ -37,8 +40,11 @@ pub(crate) struct ClockPage {
     pub(crate) active: u64,
     pub(crate) listen_epoch: u64,
     pub(crate) reserved: [u64; 6],
-    pub(crate) slots: [ClockSlot; 2],
+    pub(crate) slots: [[ClockSlot; TIMELINES]; 2],
 }
+
+/// `TIMELINES`.
+pub(crate) const TIMELINES: usize = 2;
 
 /// `struct listen_key`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -137,12 +143,13 @@ pub(crate) struct ResponderState {
     pub(crate) known_port: u32,
     pub(crate) known_ipv6: u32,
     pub(crate) known_address: [u8; 16],
+    pub(crate) known_timeline: u64,
     pub(crate) judged_ns: u64,
     pub(crate) passed: [u64; PASSED_REASONS],
     pub(crate) admitted: u64,
     pub(crate) refused: [u64; REFUSALS],
     pub(crate) handed_over: u64,
-    pub(crate) reserved: [u64; 9],
+    pub(crate) reserved: [u64; 8],
 }
 
 pub(crate) const SEEN_BITS_LOG2: u32 = 24;
@@ -270,8 +277,8 @@ pub(crate) struct GeneratorConfig {
 }
 
 const _: () = {
-    assert!(size_of::<ClockSlot>() == 64);
-    assert!(size_of::<ClockPage>() == 192);
+    assert!(size_of::<ClockSlot>() == 128);
+    assert!(size_of::<ClockPage>() == 64 + 4 * 128);
     assert!(size_of::<ListenKey>() == 20);
     assert!(size_of::<ResponderConfig>() == 56);
     assert!(size_of::<LimitSet>() == 32);

@@ -7,13 +7,14 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use horolog_time::leap::Timeline;
 use horolog_time::{Monotonic, Timebase, Timestamp};
 use libbpf_rs::{MapCore, MapFlags};
 use zerocopy::IntoBytes;
 
 use crate::abi::{
     ClockFields, ClockPage, ClockSlot, LimitRules, ListenKey, PASSED_REASONS, REFUSALS,
-    ResponderState,
+    ResponderState, TIMELINES,
 };
 use crate::attach::{AttachMode, Attachment, Interface};
 use crate::limits::{Limits, ListedPrefix, ResponderSettings};
@@ -30,8 +31,10 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/responder.o"));
 pub struct ClockEdition {
     /// From monotonic to NTP time, with the expiry.
     pub timebase: Timebase,
-    /// Leap indicator, 0 to 3.
+    /// Leap indicator, 0 to 3, before the time base's step.
     pub leap: u8,
+    /// Leap indicator from the step on.
+    pub leap_after: u8,
     /// Stratum as it stands in the packet.
     pub stratum: u8,
     /// Precision, log2 of seconds.
@@ -224,13 +227,18 @@ impl Responder {
         places.update(&key, &first.to_ne_bytes(), MapFlags::ANY).map_err(failed)
     }
 
-    /// Starts to answer requests to this address and port. Unspecified addresses are not resolved
-    /// here: the caller names every address.
+    /// Starts to answer requests to this address and port with UTC. Unspecified addresses are not
+    /// resolved here: the caller names every address.
     pub fn listen(&self, at: SocketAddr) -> Result<(), XdpError> {
+        self.listen_on(at, Timeline::Stepped)
+    }
+
+    /// The same, with the time of this timeline.
+    pub fn listen_on(&self, at: SocketAddr, timeline: Timeline) -> Result<(), XdpError> {
         let key = listen_key(at);
         self.loaded
             .map("listen_set")?
-            .update(key.as_bytes(), &[1], MapFlags::ANY)
+            .update(key.as_bytes(), &[timeline as u8], MapFlags::ANY)
             .map_err(|error| XdpError::Map(object::to_io(&error)))?;
         self.forget_what_was_found();
         Ok(())
@@ -292,20 +300,26 @@ pub struct ClockWriter {
 }
 
 impl ClockWriter {
-    /// Publishes an edition of the clock: it is written into the slot that nobody reads, which then
-    /// becomes the one that is read. There is one writer, so one edition is
+    /// Publishes an edition of the clock for each timeline: they are written into the slots that
+    /// nobody reads, which then become those that are read. There is one writer, so one edition is
     /// written at a time.
-    pub fn publish(&mut self, edition: &ClockEdition) {
+    pub fn publish(&mut self, stepped: &ClockEdition, smeared: &ClockEdition) {
         let active = self.page.atomic(0, offset_of!(ClockPage, active));
         let next = 1 - (active.load(Ordering::Relaxed) & 1);
-        let slot = offset_of!(ClockPage, slots) + next as usize * size_of::<ClockSlot>();
+        for (timeline, edition) in (0..).zip([stepped, smeared]) {
+            self.write(next as usize * TIMELINES + timeline, edition);
+        }
+        active.store(next, Ordering::Release);
+    }
+
+    fn write(&self, slot: usize, edition: &ClockEdition) {
+        let slot = offset_of!(ClockPage, slots) + slot * size_of::<ClockSlot>();
         let sequence = self.page.atomic(0, slot + offset_of!(ClockSlot, sequence));
         let odd = sequence.load(Ordering::Relaxed).wrapping_add(1) | 1;
         sequence.store(odd, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         self.page.write_part(0, slot + offset_of!(ClockSlot, fields), &fields(edition));
         sequence.store(odd.wrapping_add(1), Ordering::Release);
-        active.store(next, Ordering::Release);
     }
 }
 
@@ -326,11 +340,14 @@ fn fields(edition: &ClockEdition) -> ClockFields {
         leap: edition.leap,
         stratum: edition.stratum,
         precision: edition.precision,
-        reserved: 0,
+        leap_after: edition.leap_after,
         root_delay: edition.root_delay.to_be_bytes(),
         root_dispersion: edition.root_dispersion.to_be_bytes(),
         reference_id: edition.reference_id,
-        reserved2: 0,
+        reserved: 0,
         reference: edition.reference.to_be_bytes(),
+        step_at_ns: edition.timebase.step_at.as_ns() as u64,
+        step: edition.timebase.step.cast_unsigned(),
+        reserved2: [0; 6],
     }
 }

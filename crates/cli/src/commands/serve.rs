@@ -139,7 +139,11 @@ impl ServeArgs {
     fn resolve(self) -> Result<ServerConfig, Failure> {
         let default = ServerConfig::default();
         Ok(ServerConfig {
-            listen: if self.listen.is_empty() { default.listen } else { self.listen },
+            listen: if self.listen.is_empty() && self.leap_seconds.serves_utc() {
+                default.listen
+            } else {
+                self.listen
+            },
             engine: match self.engine {
                 EngineArg::Auto => Engine::Auto,
                 EngineArg::Socket => Engine::Socket,
@@ -222,7 +226,9 @@ fn tell(server: &Server) {
 
 /// Says on stderr what serves where, and what the next better way would need.
 fn announce(status: &Status) {
-    let listen: Vec<String> = status.listen.iter().map(ToString::to_string).collect();
+    let smeared = status.smear_listen.iter().map(|at| format!("{at} (smeared)"));
+    let listen: Vec<String> =
+        status.listen.iter().map(ToString::to_string).chain(smeared).collect();
     eprintln!(
         "horolog: serving at {} by sockets ({} threads each, {})",
         listen.join(", "),

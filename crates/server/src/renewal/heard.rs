@@ -6,9 +6,13 @@ use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, Monotonic, NtpShort, NtpTimestamp, Span, Timestamp};
 use horolog_wire::ntp::{Leap, STRATUM_UNSYNCHRONISED};
 
-use super::{Reading, Renewal};
+use super::Renewal;
 use crate::SystemVariables;
+use crate::course::Point;
 use crate::sources::{Heard, SharedSources};
+
+/// Sources are asked once a second, and believed for eight.
+const WORD_IS_OLD: Span = Span::from_ms(10_000);
 
 impl Renewal {
     /// Takes over what the sources say now.
@@ -21,7 +25,7 @@ impl Renewal {
 
     /// Leaves with the sources what the last page gave rise to say to the user.
     pub(crate) fn tell(&mut self, sources: &SharedSources) {
-        if let Some(notice) = self.notice.take() {
+        if let Some(notice) = self.jump_notice.take() {
             sources.notify(notice);
         }
     }
@@ -42,28 +46,33 @@ impl Renewal {
         }
     }
 
-    /// The variables after the sources, the kernel where none are asked; of a time that has jumped,
-    /// or that no source says, those of a clock that is not synchronised.
-    pub(super) fn heard_variables(
-        &mut self,
-        reading: &Reading,
-        anchor: NtpTimestamp,
-    ) -> SystemVariables {
-        let variables = match self.heard {
-            Heard::Unasked => self.variables(reading.kernel, anchor),
-            Heard::Selected(report) => self.mirrored(&report, reading.now),
-            Heard::Nobody => return self.unsynchronised(),
-        };
-        let ahead = self.offset.offset + self.correction(reading.now);
-        let judgement = self.guard.judge(reading.now, ahead);
-        self.notice = notice(judgement).or(self.notice.take());
-        if judgement.is_trusted() { variables } else { self.unsynchronised() }
+    /// Judges whether the time that is to be served goes on from the last page's.
+    pub(super) fn beware(&mut self, now: Timestamp<Monotonic>, realtime_minus_monotonic: Span) {
+        let judgement = self.guard.judge(now, realtime_minus_monotonic + self.correction(now));
+        self.jump_notice = notice(judgement).or(self.jump_notice.take());
+        self.jumped = !judgement.is_trusted();
     }
 
-    fn mirrored(&self, report: &Report, now: Timestamp<Monotonic>) -> SystemVariables {
+    /// The leap that the selected source speaks of, where no list knows better. Right after a leap
+    /// that was passed its word is old.
+    pub(super) fn heard_leap(&self, point: &Point) -> Leap {
+        let is_old = point.latest.is_some_and(|leap| point.utc - leap.instant() < WORD_IS_OLD);
+        match self.heard {
+            Heard::Selected(report) if self.leap_file.is_none() && !is_old => report.leap,
+            _ => Leap::None,
+        }
+    }
+
+    /// The variables of the selected source, with the leap indicator that was found for now.
+    pub(super) fn mirrored(
+        &self,
+        report: &Report,
+        now: Timestamp<Monotonic>,
+        leap: Leap,
+    ) -> SystemVariables {
         let Self { config, .. } = self;
-        let leap = config.leap.unwrap_or(report.leap);
-        if leap == Leap::Unsynchronised {
+        let silent = report.leap == Leap::Unsynchronised && config.leap.is_none();
+        if leap == Leap::Unsynchronised || silent {
             return self.unsynchronised();
         }
         let nameless = config.source.keep_stratum && report.reference_id == UNDISCIPLINED;
@@ -81,7 +90,8 @@ impl Renewal {
         }
     }
 
-    fn unsynchronised(&self) -> SystemVariables {
+    /// The variables of a clock that is not synchronised.
+    pub(super) fn unsynchronised(&self) -> SystemVariables {
         SystemVariables {
             leap: Leap::Unsynchronised,
             stratum: STRATUM_UNSYNCHRONISED,
@@ -114,6 +124,7 @@ mod tests {
     use horolog_time::NS_PER_S;
 
     use super::*;
+    use crate::renewal::Reading;
     use crate::{Page, ServerConfig, Trust};
 
     const OFFSET_NS: i64 = 1_700_000_000 * NS_PER_S;
@@ -164,7 +175,8 @@ mod tests {
 
     #[test]
     fn what_was_selected_is_served_and_claimed() {
-        let page = renewal(Heard::Selected(report()), |_| ()).page(&reading(7, Span::ZERO));
+        let page =
+            renewal(Heard::Selected(report()), |_| ()).pages(&reading(7, Span::ZERO)).stepped;
         assert!((error_ns(&page) - 20_080_000).abs() <= 1, "two seconds of 40 us");
         let later = page.timebase.anchor + Span::from_ms(500);
         let gained = page.timebase.ntp_at(later).unwrap().since(page.timebase.ntp_at_anchor);
@@ -188,7 +200,7 @@ mod tests {
             config.reference_id = Some(*b"TOLD");
             config.root_dispersion = Some(Span::from_ms(77));
         });
-        let variables = renewal.page(&reading(7, Span::ZERO)).variables;
+        let variables = renewal.pages(&reading(7, Span::ZERO)).stepped.variables;
         assert_eq!((variables.leap, variables.stratum), (Leap::None, 9));
         assert_eq!(&variables.reference_id, b"TOLD");
         assert_eq!(variables.root_delay, NtpShort::from_bits(0));
@@ -196,15 +208,15 @@ mod tests {
         renewal.config.reference_id = None;
         renewal.config.stratum = 1;
         renewal.heard = Heard::Selected(Report { reference_id: UNDISCIPLINED, ..report() });
-        let variables = renewal.page(&reading(8, Span::ZERO)).variables;
+        let variables = renewal.pages(&reading(8, Span::ZERO)).stepped.variables;
         assert_eq!(&variables.reference_id, b"LOCL", "a primary server has no address there");
         renewal.config.leap = Some(Leap::Unsynchronised);
-        assert!(is_unsynchronised(&renewal.page(&reading(9, Span::ZERO))));
+        assert!(is_unsynchronised(&renewal.pages(&reading(9, Span::ZERO)).stepped));
     }
 
     #[test]
     fn without_a_choice_the_server_is_not_synchronised() {
-        let page = renewal(Heard::Nobody, |_| ()).page(&reading(7, Span::ZERO));
+        let page = renewal(Heard::Nobody, |_| ()).pages(&reading(7, Span::ZERO)).stepped;
         assert!(is_unsynchronised(&page));
     }
 
@@ -212,23 +224,26 @@ mod tests {
     fn a_jump_by_years_of_the_system_clock_or_of_the_source_is_not_trusted() {
         let years = Span::from_ns(5 * 31_557_600 * NS_PER_S);
         let mut renewal = renewal(Heard::Selected(report()), |_| ());
-        assert!(!is_unsynchronised(&renewal.page(&reading(5, Span::ZERO))));
-        assert!(is_unsynchronised(&renewal.page(&reading(6, years))));
-        let notice = renewal.notice.take().unwrap();
+        assert!(!is_unsynchronised(&renewal.pages(&reading(5, Span::ZERO)).stepped));
+        assert!(is_unsynchronised(&renewal.pages(&reading(6, years)).stepped));
+        let notice = renewal.jump_notice.take().unwrap();
         assert!(notice.starts_with("the time has jumped by +157788000 s"), "{notice}");
-        assert!(is_unsynchronised(&renewal.page(&reading(7, years))));
-        assert_eq!(renewal.notice, None, "said once");
-        assert!(!is_unsynchronised(&renewal.page(&reading(8, Span::ZERO))));
+        assert!(is_unsynchronised(&renewal.pages(&reading(7, years)).stepped));
+        assert_eq!(renewal.jump_notice, None, "said once");
+        assert!(!is_unsynchronised(&renewal.pages(&reading(8, Span::ZERO)).stepped));
         renewal.heard = Heard::Selected(Report { offset: -years, ..report() });
-        assert!(is_unsynchronised(&renewal.page(&reading(9, Span::ZERO))));
-        assert!(!is_unsynchronised(&renewal.page(&reading(70, Span::ZERO))), "it held still");
+        assert!(is_unsynchronised(&renewal.pages(&reading(9, Span::ZERO)).stepped));
+        assert!(
+            !is_unsynchronised(&renewal.pages(&reading(70, Span::ZERO)).stepped),
+            "it held still"
+        );
     }
 
     #[test]
     fn the_kernel_s_word_does_not_excuse_a_jump_either() {
         let mut renewal = renewal(Heard::Unasked, |config| config.trust = Trust::Local);
-        assert!(!is_unsynchronised(&renewal.page(&reading(5, Span::ZERO))));
+        assert!(!is_unsynchronised(&renewal.pages(&reading(5, Span::ZERO)).stepped));
         let years = Span::from_ns(31_557_600 * NS_PER_S);
-        assert!(is_unsynchronised(&renewal.page(&reading(6, years))));
+        assert!(is_unsynchronised(&renewal.pages(&reading(6, years)).stepped));
     }
 }

@@ -2,15 +2,59 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
-use clap::Args;
-use horolog_server::LeapConfig;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use horolog_server::{LeapConfig, LeapSystem};
+
+use crate::values;
 
 #[derive(Args, Debug)]
-pub(crate) struct LeapArgs {}
+pub(crate) struct LeapArgs {
+    /// List of leap seconds, such as /usr/share/zoneinfo/leap-seconds.list [default: what the
+    /// kernel was told].
+    #[arg(long, value_name = "FILE")]
+    leap_file: Option<PathBuf>,
+    /// What the system clock does at a leap second: step (or be stepped), run on and be slewed
+    /// afterwards, or be smeared because the clocks that it follows are.
+    #[arg(long, value_enum, default_value_t = LeapSystemArg::Steps)]
+    leap_system: LeapSystemArg,
+    /// How long a smear lasts, in seconds, centred on the leap second [default: a day, noon to
+    /// noon].
+    #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
+    leap_smear: Option<Duration>,
+    /// Address and port to serve smeared time at; can be given more than once. Needs --leap-file.
+    #[arg(long, value_name = "ADDR:PORT")]
+    smear_listen: Vec<SocketAddr>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LeapSystemArg {
+    Steps,
+    Slews,
+    Smears,
+}
 
 impl LeapArgs {
-    #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "skeleton")]
+    /// Whether UTC is to be served where nothing is said of it: not where smeared time is.
+    pub(crate) fn serves_utc(&self) -> bool {
+        self.smear_listen.is_empty()
+    }
+
+    #[allow(clippy::unnecessary_wraps, reason = "the groups of flags are resolved alike")]
     pub(crate) fn resolve(self) -> Result<LeapConfig, crate::failure::Failure> {
-        Ok(LeapConfig::default())
+        let default = LeapConfig::default();
+        Ok(LeapConfig {
+            file: self.leap_file,
+            system: match self.leap_system {
+                LeapSystemArg::Steps => LeapSystem::Steps,
+                LeapSystemArg::Slews => LeapSystem::Slews,
+                LeapSystemArg::Smears => LeapSystem::Smears,
+            },
+            smear: self.leap_smear.unwrap_or(default.smear),
+            smear_listen: self.smear_listen,
+        })
     }
 }

@@ -1,0 +1,251 @@
+//! How served time goes on through a leap second while the system clock does what it does: steps in
+//! time, steps late, or not at all. Pure: it is told of each look at the clocks and keeps what has
+//! to be remembered from one to the next.
+//!
+//! From three seconds before a leap until five seconds after it, the leap is *being passed*: time
+//! is counted on the scale before the leap, and a step of the system clock by the second is taken
+//! off what is read. So it does not matter when that step comes; the time served steps where the page
+//! says, which is exact.
+
+use horolog_sys::adjtimex::{KernelClock, PendingLeap};
+use horolog_sys::clock::ClockOffset;
+use horolog_time::leap::{Leap, LeapKind, LeapList, Outlook, Sources, Validity};
+use horolog_time::{Monotonic, Span, Timestamp, Utc};
+
+use crate::config::LeapSystem;
+use crate::leap_notice::LeapNotice;
+use crate::renewal::Reading;
+
+/// A page made earlier than this before a leap has expired when it comes.
+const PASSING_BEFORE: Span = Span::from_ms(3_000);
+/// No page nor receive timestamp from before a leap is used so long after it.
+const PASSING_AFTER: Span = Span::from_ms(5_000);
+/// Two steps that differ by less are taken for the same one.
+const SAME_STEP: Span = Span::from_ms(250);
+/// How long a kernel that was told of the leap may take to step: its timer tick, with much room.
+const PATIENCE_WITH_KERNEL: Span = Span::from_ms(2_000);
+/// How long a daemon that steps the clock itself may take.
+const PATIENCE_WITH_DAEMON: Span = Span::from_ms(500);
+/// After this a clock that was not stepped has been slewed right, or its daemon says otherwise.
+const DOUBT: Span = Span::from_ms(3_600_000);
+
+/// What the course of time depends on, beside the readings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms<'a> {
+    /// What the system clock does at a leap.
+    pub(crate) system: LeapSystem,
+    /// Whether somebody keeps the system clock right, who will make up for a leap as well.
+    pub(crate) disciplined: bool,
+    /// Whether the kernel's word on leap seconds counts: not while another time is served than that
+    /// of the system clock.
+    pub(crate) ask_kernel: bool,
+    /// How far the served time is ahead of the system clock on purpose.
+    pub(crate) ahead: Span,
+    /// The list of leap seconds.
+    pub(crate) list: Option<&'a LeapList>,
+}
+
+/// What a look at the clocks came to.
+#[derive(Clone, Debug)]
+pub(crate) struct Point {
+    /// The time to serve; on the scale before the leap while one is being passed.
+    pub(crate) utc: Timestamp<Utc>,
+    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`, without a step since a leap that is being passed.
+    pub(crate) realtime_minus_monotonic: Span,
+    /// The leap that is being passed.
+    pub(crate) passing: Option<Leap>,
+    /// The next leap, announced or not.
+    pub(crate) next: Option<Leap>,
+    /// The last leap.
+    pub(crate) latest: Option<Leap>,
+    /// The leap to announce, before its step.
+    pub(crate) announced: Option<Leap>,
+    /// The system clock did not step, so nobody knows what it shows.
+    pub(crate) doubtful: bool,
+    /// What to warn of, as long as it lasts.
+    pub(crate) notices: Vec<LeapNotice>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Passing {
+    leap: Leap,
+    /// Whether the system clock was seen to have stepped.
+    stepped: bool,
+    patience: Span,
+}
+
+/// The state that is kept from look to look.
+#[derive(Debug)]
+pub(crate) struct Course {
+    offset: ClockOffset,
+    /// The step that served time has made and the system clock has not.
+    owed: Span,
+    /// Leaps up to here are past.
+    reached: Option<Timestamp<Utc>>,
+    passing: Option<Passing>,
+    latest: Option<Leap>,
+    doubted_until: Option<Timestamp<Monotonic>>,
+    /// The kernel still speaks of the leap that is past: its flag stays until somebody clears it.
+    kernel_is_stale: bool,
+}
+
+impl Course {
+    pub(crate) fn new(offset: ClockOffset) -> Self {
+        Self {
+            offset,
+            owed: Span::ZERO,
+            reached: None,
+            passing: None,
+            latest: None,
+            doubted_until: None,
+            kernel_is_stale: false,
+        }
+    }
+
+    /// Goes on to the instant of a reading.
+    pub(crate) fn advance(&mut self, reading: &Reading, terms: &Terms<'_>) -> Point {
+        self.take(reading, terms);
+        if self.doubted_until.is_some_and(|until| reading.now >= until) {
+            (self.doubted_until, self.owed) = (None, Span::ZERO);
+            self.reached = None;
+        }
+        let utc = self.utc(reading.now, terms);
+        let reached = self.reached.map_or(utc, |reached| reached.min(utc));
+        let kernel = self.kernel(reading, terms);
+        let mut outlook = Outlook { next: None, discord: None };
+        if terms.system != LeapSystem::Smears {
+            let kernel_should_know = terms.ask_kernel && terms.disciplined;
+            let sources = Sources { list: terms.list, kernel, kernel_should_know };
+            outlook = Outlook::new(&sources, reached);
+        }
+        if self.passing.is_none() {
+            self.passing = outlook
+                .next
+                .filter(|leap| leap.instant() - utc <= PASSING_BEFORE)
+                .map(|leap| Passing { leap, stepped: false, patience: patience(terms, kernel) });
+        }
+        self.finish(utc, reading, terms);
+        self.point(reading, terms, &outlook)
+    }
+
+    /// Takes the measured offset in, without the step of a leap that is being passed.
+    fn take(&mut self, reading: &Reading, terms: &Terms<'_>) {
+        let is = |jump: Span, step: Span| {
+            (jump - step).as_ns().unsigned_abs() < SAME_STEP.as_ns().unsigned_abs()
+        };
+        let jump = reading.offset.offset - self.offset.offset;
+        let mut offset = reading.offset;
+        if let Some(passing) = &mut self.passing {
+            let (leap, step) = (passing.leap, passing.leap.step());
+            let utc = Timestamp::<Utc>::from_ns(reading.now.as_ns())
+                + self.offset.offset
+                + self.owed
+                + terms.ahead;
+            let is_due = utc + SAME_STEP >= leap.instant();
+            passing.stepped = is_due && is(jump, step);
+            if passing.stepped {
+                offset.offset = offset.offset - step;
+            } else if !is(jump, Span::ZERO) {
+                // Somebody set the clock to something else, and knew of the leap or not.
+                (self.passing, self.owed, self.reached) = (None, Span::ZERO, None);
+            }
+        } else if !is(jump, Span::ZERO) {
+            // The step that was owed has come, or another one that makes up for it as well.
+            (self.owed, self.doubted_until, self.reached) = (Span::ZERO, None, None);
+        }
+        self.offset = follow(self.offset, offset);
+    }
+
+    fn utc(&self, now: Timestamp<Monotonic>, terms: &Terms<'_>) -> Timestamp<Utc> {
+        let realtime = Timestamp::from_ns(now.as_ns().saturating_add(self.offset.offset.as_ns()));
+        realtime + self.owed + terms.ahead
+    }
+
+    fn kernel(&mut self, reading: &Reading, terms: &Terms<'_>) -> Option<Leap> {
+        let kind = reading.kernel.as_ref().and_then(kind);
+        self.kernel_is_stale &= kind.is_some();
+        let kind = kind.filter(|_| terms.ask_kernel && !self.kernel_is_stale)?;
+        // After the leap it is another day, but still the same leap that the kernel speaks of.
+        if let Some(leap) = self.passing.map(|passing| passing.leap) {
+            return Some(Leap { kind, ..leap });
+        }
+        let system = reading.now.as_ns().saturating_add(reading.offset.offset.as_ns());
+        Some(Leap::at_end_of_day(Timestamp::from_ns(system), kind))
+    }
+
+    /// Ends the passing of a leap when it is far enough behind, and doubts where the system clock
+    /// should have stepped by now.
+    fn finish(&mut self, utc: Timestamp<Utc>, reading: &Reading, terms: &Terms<'_>) {
+        self.reached = Some(utc);
+        let Some(Passing { leap, stepped, patience }) = self.passing else { return };
+        let behind = utc - leap.instant();
+        let is_late = !stepped && terms.disciplined && behind >= patience;
+        if stepped {
+            self.doubted_until = None;
+        } else if is_late && self.doubted_until.is_none() {
+            self.doubted_until = Some(reading.now + DOUBT);
+        }
+        if behind < PASSING_AFTER {
+            return;
+        }
+        if stepped {
+            self.offset.offset = self.offset.offset + leap.step();
+        } else {
+            self.owed = self.owed + leap.step();
+        }
+        (self.passing, self.latest, self.kernel_is_stale) = (None, Some(leap), true);
+        self.reached = Some(utc + leap.step());
+    }
+
+    fn point(&self, reading: &Reading, terms: &Terms<'_>, outlook: &Outlook) -> Point {
+        let utc = self.utc(reading.now, terms);
+        let passing = self.passing.map(|passing| passing.leap);
+        // What was looked out for may have been passed just now.
+        let next = passing.or(outlook.next).filter(|leap| Some(*leap) != self.latest);
+        let announced = passing.or(Outlook { next, ..*outlook }.announced(utc));
+        let doubtful = self.doubted_until.is_some();
+        let mut notices = Vec::new();
+        notices.extend(terms.list.and_then(|list| match list.validity(utc) {
+            Validity::Valid => None,
+            Validity::ExpiresSoon => Some(LeapNotice::ExpiresSoon(list.expires())),
+            Validity::Expired => Some(LeapNotice::Expired(list.expires())),
+        }));
+        notices.extend(outlook.discord.map(LeapNotice::Discord));
+        notices.extend(doubtful.then_some(LeapNotice::DidNotStep));
+        Point {
+            utc,
+            realtime_minus_monotonic: self.offset.offset,
+            passing,
+            next,
+            latest: Outlook::latest(terms.list, utc).max(self.latest),
+            announced,
+            doubtful,
+            notices,
+        }
+    }
+}
+
+fn kind(kernel: &KernelClock) -> Option<LeapKind> {
+    match kernel.leap {
+        PendingLeap::None => None,
+        PendingLeap::Insert => Some(LeapKind::Insert),
+        PendingLeap::Delete => Some(LeapKind::Delete),
+    }
+}
+
+fn patience(terms: &Terms<'_>, kernel: Option<Leap>) -> Span {
+    match terms.system {
+        LeapSystem::Slews => Span::ZERO,
+        _ if kernel.is_some() => PATIENCE_WITH_KERNEL,
+        _ => PATIENCE_WITH_DAEMON,
+    }
+}
+
+/// The difference changes only when somebody sets the clock, so of two measurements that can both
+/// be true the tighter one is kept: served time does not jitter with each measurement, and gets
+/// better with time. Two that cannot both be true mean a step, and the new one holds.
+fn follow(kept: ClockOffset, new: ClockOffset) -> ClockOffset {
+    let apart = (new.offset - kept.offset).as_ns().unsigned_abs();
+    let reach = (new.uncertainty + kept.uncertainty).as_ns().unsigned_abs();
+    if apart <= reach && kept.uncertainty <= new.uncertainty { kept } else { new }
+}

@@ -1,0 +1,98 @@
+//! The leap-seconds file of a server: read at the start, read anew when told to. A file that is not
+//! right refuses the start, and later leaves the last good list in force.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use horolog_time::leap::{LIST_BYTES_MAX, LeapList, ListError};
+
+/// Why a file gives no list; its text is one line for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum LeapFileError {
+    /// It cannot be read.
+    #[error("cannot read the leap-seconds file {0}: {1}; name another with --leap-file")]
+    Read(PathBuf, #[source] io::Error),
+    /// It is no list, or a damaged one.
+    #[error("the leap-seconds file {0} is not used: {1}")]
+    List(PathBuf, #[source] ListError),
+}
+
+/// A file and the last good list that was read from it. Clones share the list.
+#[derive(Clone, Debug)]
+pub struct LeapFile {
+    path: PathBuf,
+    list: Arc<ArcSwap<LeapList>>,
+}
+
+impl LeapFile {
+    /// Reads the file, which has to be right.
+    pub fn open(path: &Path) -> Result<Self, LeapFileError> {
+        let list = Arc::new(ArcSwap::from_pointee(read(path)?));
+        Ok(Self { path: path.to_owned(), list })
+    }
+
+    /// Reads the file anew. With an error the last good list stays in force.
+    pub fn reload(&self) -> Result<(), LeapFileError> {
+        self.list.store(Arc::new(read(&self.path)?));
+        Ok(())
+    }
+
+    /// The last good list.
+    #[must_use]
+    pub fn list(&self) -> Arc<LeapList> {
+        self.list.load_full()
+    }
+}
+
+fn read(path: &Path) -> Result<LeapList, LeapFileError> {
+    let failed = |error| LeapFileError::Read(path.to_owned(), error);
+    let mut text = String::new();
+    // One byte more than a list may have shows that there are too many.
+    let file = File::open(path).map_err(failed)?;
+    file.take(LIST_BYTES_MAX as u64 + 1).read_to_string(&mut text).map_err(failed)?;
+    LeapList::parse(&text).map_err(|error| LeapFileError::List(path.to_owned(), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// No leap second but that of 2016; the hash is over these digits.
+    const LIST: &str = "#$ 3676924800\n#@ 3991593600\n3644697600 36\n3692217600 37\n\
+                        #h 3b7e1e7a 0 0 0 0\n";
+
+    #[test]
+    fn a_broken_file_refuses_the_start_and_spoils_no_running_list() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("list");
+        let name = path.display().to_string();
+        let message = LeapFile::open(&path).unwrap_err().to_string();
+        assert!(message.starts_with(&format!("cannot read the leap-seconds file {name}: No such")));
+        fs::write(&path, LIST).unwrap();
+        let message = LeapFile::open(&path).unwrap_err().to_string();
+        assert_eq!(
+            message,
+            format!(
+                "the leap-seconds file {name} is not used: line 5: the hash does not fit the data, \
+                 so the list was damaged or changed; get it anew"
+            )
+        );
+        fs::write(&path, RIGHT).unwrap();
+        let file = LeapFile::open(&path).unwrap();
+        let shared = file.clone();
+        let good = file.list();
+        fs::write(&path, LIST).unwrap();
+        assert!(file.reload().is_err());
+        assert_eq!(shared.list(), good);
+        fs::write(&path, RIGHT.replace("# old", "# new")).unwrap();
+        file.reload().unwrap();
+        assert!(!Arc::ptr_eq(&shared.list(), &good));
+    }
+
+    const RIGHT: &str = include_str!("../testdata/leap-seconds-2016.list");
+}

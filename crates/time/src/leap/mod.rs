@@ -1,0 +1,114 @@
+//! Leap seconds: which one is next, from a published list or from the kernel ([`Outlook`]), and how
+//! a smear spreads one ([`Smear`]). Pure: no file is opened and no clock is read here.
+//!
+//! A UTC instant is counted as POSIX counts it, so the second that a leap inserts has no label of
+//! its own: 23:59:59 is counted twice. To count through a leap without a jump, most functions here
+//! take an instant on the scale *before the leap*: UTC until the leap, and from then on what UTC
+//! would be had there been none.
+
+mod date;
+mod list;
+mod outlook;
+mod smear;
+
+pub use date::Date;
+pub use list::{LIST_BYTES_MAX, LeapList, ListError, ListFault, Validity};
+pub use outlook::{ANNOUNCED_AHEAD, Discord, Outlook, Sources};
+pub use smear::{SMEAR_DEFAULT, Smear, Smeared};
+
+use crate::{NS_PER_S, Span, Timestamp, Utc};
+
+/// Nanoseconds in a UTC day without a leap second.
+pub(crate) const NS_PER_DAY: i64 = 86_400 * NS_PER_S;
+
+/// What a clock shows around a leap second.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub enum Timeline {
+    /// UTC: it jumps by the second, and announces that.
+    #[default]
+    Stepped = 0,
+    /// It spreads the second over hours, and announces nothing.
+    Smeared = 1,
+}
+
+impl Timeline {
+    /// Both of them, each at the index that it has as a number.
+    pub const ALL: [Self; 2] = [Self::Stepped, Self::Smeared];
+}
+
+/// What happens to the last minute of the day (ITU-R TF.460-6, annex 1, section 2.3).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum LeapKind {
+    /// It has 61 seconds; a POSIX clock repeats the last one.
+    Insert,
+    /// It has 59 seconds; a POSIX clock skips the last one.
+    Delete,
+}
+
+/// A leap second.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Leap {
+    /// The midnight that begins the day after it.
+    pub midnight: Timestamp<Utc>,
+    /// Whether a second is inserted or deleted.
+    pub kind: LeapKind,
+}
+
+impl Leap {
+    /// A leap second at the end of the UTC day that holds `instant`.
+    #[must_use]
+    pub const fn at_end_of_day(instant: Timestamp<Utc>, kind: LeapKind) -> Self {
+        let day = instant.as_ns().div_euclid(NS_PER_DAY);
+        let midnight = (day as i128 + 1) * NS_PER_DAY as i128;
+        // The last day of the scale has no end on it.
+        let midnight = if midnight > i64::MAX as i128 { i64::MAX } else { midnight as i64 };
+        Self { midnight: Timestamp::from_ns(midnight), kind }
+    }
+
+    /// By how much a clock that shows UTC jumps: a second back for an inserted one.
+    #[must_use]
+    pub const fn step(&self) -> Span {
+        match self.kind {
+            LeapKind::Insert => Span::from_ns(-NS_PER_S),
+            LeapKind::Delete => Span::from_ns(NS_PER_S),
+        }
+    }
+
+    /// The instant of that jump on the scale before the leap: midnight, where 23:59:59 begins
+    /// anew, or 23:59:59, which is not shown.
+    #[must_use]
+    pub fn instant(&self) -> Timestamp<Utc> {
+        match self.kind {
+            LeapKind::Insert => self.midnight,
+            LeapKind::Delete => self.midnight - self.step(),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// 2017-01-01T00:00:00Z, before which the latest leap second was inserted.
+    pub(crate) const MIDNIGHT_2017: i64 = 1_483_228_800 * NS_PER_S;
+
+    #[test]
+    fn a_day_ends_at_midnight() {
+        for before_ns in [1, NS_PER_S, NS_PER_DAY] {
+            let instant = Timestamp::from_ns(MIDNIGHT_2017 - before_ns);
+            let leap = Leap::at_end_of_day(instant, LeapKind::Insert);
+            assert_eq!(leap.midnight.as_ns(), MIDNIGHT_2017);
+        }
+        let last = Leap::at_end_of_day(Timestamp::from_ns(i64::MAX), LeapKind::Insert);
+        assert_eq!(last.midnight.as_ns(), i64::MAX);
+    }
+
+    #[test]
+    fn an_inserted_second_repeats_and_a_deleted_one_is_skipped() {
+        let insert = Leap { midnight: Timestamp::from_ns(MIDNIGHT_2017), kind: LeapKind::Insert };
+        assert_eq!((insert.instant() + insert.step()).as_ns(), MIDNIGHT_2017 - NS_PER_S);
+        let delete = Leap { kind: LeapKind::Delete, ..insert };
+        assert_eq!(delete.instant().as_ns(), MIDNIGHT_2017 - NS_PER_S);
+        assert_eq!((delete.instant() + delete.step()).as_ns(), MIDNIGHT_2017);
+    }
+}

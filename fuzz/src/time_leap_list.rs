@@ -1,0 +1,29 @@
+//! Any text as a list of leap seconds. Reading it never panics, and a list that is taken has its
+//! leap seconds in order, at midnights, and can be asked for any of them.
+#![no_main]
+
+use horolog_time::Timestamp;
+use horolog_time::leap::{LeapList, Outlook, SMEAR_DEFAULT, Smear, Sources};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(text) = core::str::from_utf8(bytes) else { return };
+    let list = match LeapList::parse(text) {
+        Ok(list) => list,
+        Err(error) => {
+            assert!(error.line <= text.lines().count());
+            assert!(!error.to_string().contains('\n'));
+            return;
+        }
+    };
+    assert!(list.leaps().windows(2).all(|pair| pair[0].midnight < pair[1].midnight));
+    let sources = Sources { list: Some(&list), kernel: None, kernel_should_know: true };
+    for leap in list.leaps() {
+        assert_eq!(leap.midnight.as_ns() % 86_400_000_000_000, 0);
+        let before = Timestamp::from_ns(leap.instant().as_ns().saturating_sub(1));
+        let next = Outlook::new(&sources, before).next;
+        assert!(next.is_none() || next == Some(*leap));
+        assert_eq!(Outlook::latest(Some(&list), leap.midnight), Some(*leap));
+        let _ = Smear { length: SMEAR_DEFAULT }.at(leap, before);
+    }
+});
