@@ -35,6 +35,11 @@ pub enum LoadError {
     /// A number of threads that cannot be.
     #[error("the number of threads must be from 1 to {LANES_MAX}, not {0}")]
     Threads(usize),
+    /// Clients that never come back, or a target that keeps nothing.
+    #[error(
+        "interleaved mode takes clients that ask again and a time server; leave out random sources"
+    )]
+    Interleaved,
     /// A reply timeout that cannot be.
     #[error("a reply timeout must be from 1 ms to 60 s, not {0:?}")]
     ReplyTimeout(Duration),
@@ -73,6 +78,7 @@ impl LoadError {
             | Self::Search(_)
             | Self::Version(_)
             | Self::Threads(_)
+            | Self::Interleaved
             | Self::ReplyTimeout(_) => true,
             Self::NoSimulation(_) | Self::System { .. } => false,
         }

@@ -54,6 +54,8 @@ pub struct LoadOptions {
     /// The target is no time server but a reflector, which sends requests back as they are: what
     /// the way to it can carry at most. Only the in-kernel engine knows such replies.
     pub echo: bool,
+    /// Ask in interleaved mode (RFC 9769).
+    pub interleaved: bool,
     /// What to do.
     pub job: Job,
     /// The command line, for the record.
@@ -82,6 +84,7 @@ impl LoadOptions {
             spacing: Spacing::Constant,
             reply_timeout: Duration::from_secs(1),
             echo: false,
+            interleaved: false,
             job,
             command: Vec::new(),
             namespaces: Vec::new(),

@@ -9,6 +9,7 @@ use horolog_record::Spacing;
 use crate::clients::{LaneClients, SourceNetwork};
 use crate::target::Route;
 use crate::token::Token;
+use crate::verify::Expected;
 
 /// One run against one target.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub struct RunPlan {
     pub cores: Vec<usize>,
     /// Where simulated clients come from; `None` for an engine that has only real ones.
     pub network: Option<SourceNetwork>,
+    /// Clients of every trial, all lanes together; with random sources how many there can be.
+    pub clients: u32,
     /// Sources are picked at random from the whole network.
     pub random_sources: bool,
     /// Tells the run's own questions from others.
@@ -33,9 +36,17 @@ pub struct RunPlan {
     pub reply_timeout: Duration,
     /// The target is no time server but sends requests back as they are.
     pub echo: bool,
+    /// Requests are in interleaved mode.
+    pub interleaved: bool,
 }
 
 impl RunPlan {
+    /// What replies are held against.
+    #[must_use]
+    pub const fn expected(&self) -> Expected {
+        Expected { token: self.token, version: self.version, interleaved: self.interleaved }
+    }
+
     /// The clients of lane `lane` of `lanes` in a trial with `clients` of them, each with `run`
     /// requests in a row.
     #[must_use]

@@ -92,6 +92,9 @@ fn check(options: &LoadOptions) -> Result<(), LoadError> {
     {
         return Err(LoadError::Threads(threads));
     }
+    if options.interleaved && (options.random_sources || options.echo) {
+        return Err(LoadError::Interleaved);
+    }
     let timeout = options.reply_timeout;
     // A token reaches back 68 s.
     let longest = Duration::from_mins(1);
@@ -170,10 +173,12 @@ impl Opener<'_> {
             lanes,
             cores: self.facts.cores.clone(),
             network,
+            clients,
             random_sources: self.options.random_sources,
             token: self.facts.token,
             reply_timeout: self.options.reply_timeout,
             echo: self.options.echo,
+            interleaved: self.options.interleaved,
         };
         Ok((plan, clients))
     }
@@ -316,6 +321,8 @@ mod tests {
             LoadOptions { reply_timeout: Duration::ZERO, ..local() },
             LoadOptions { reply_timeout: Duration::from_secs(61), ..local() },
             LoadOptions { clients: Some(1), threads: Some(2), ..local() },
+            LoadOptions { interleaved: true, random_sources: true, ..local() },
+            LoadOptions { interleaved: true, echo: true, ..local() },
             LoadOptions { clients: Some(2_000_000), ..local() },
             options("8.8.8.8"),
             options("224.0.1.1"),

@@ -67,6 +67,19 @@ impl Load {
         self.prepared.engine.kind()
     }
 
+    /// What is asked of the target.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        let plan = &self.prepared.plan;
+        if plan.echo {
+            Mode::Echo
+        } else if plan.interleaved {
+            Mode::NtpInterleaved
+        } else {
+            Mode::NtpBasic
+        }
+    }
+
     /// What is loaded, and by which way.
     #[must_use]
     pub fn target(&self) -> Target {
@@ -192,7 +205,7 @@ impl Load {
             command: self.options.command.clone(),
             host: Host::read(),
             target: self.target(),
-            mode: if plan.echo { Mode::Echo } else { Mode::NtpBasic },
+            mode: self.mode(),
             engine: self.engine(),
             threads: plan.lanes,
             spacing: self.options.spacing,

@@ -70,6 +70,9 @@ pub enum Mode {
     /// NTP client requests in basic mode (RFC 5905).
     #[serde(rename = "ntp-basic")]
     NtpBasic,
+    /// NTP client requests in interleaved mode (RFC 9769).
+    #[serde(rename = "ntp-interleaved")]
+    NtpInterleaved,
     /// The same requests to a reflector that sends them back as they are.
     #[serde(rename = "echo")]
     Echo,
@@ -137,7 +140,7 @@ pub struct Trial {
     /// Round trip, from the *intended* send instant to the receipt of the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ns: Option<Distribution>,
-    /// The server's own response time, its transmit less its receive timestamp.
+    /// The server's own response time, its transmit less its receive timestamp, in basic replies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_time_ns: Option<Distribution>,
     /// How long after its intended instant each request was really sent.
@@ -166,6 +169,9 @@ impl Trial {
 pub struct Responses {
     /// Replies in NTP's basic mode.
     pub basic: u64,
+    /// Replies in interleaved mode, with the transmit timestamp of the reply before.
+    #[serde(default)]
+    pub interleaved: u64,
 }
 
 /// Why a reply does not count.

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use horolog_load::ramp::Ramp;
 use horolog_load::target::{Family, Hints, TargetName};
 use horolog_load::{Job, Load, LoadOptions, Observer};
-use horolog_record::{Engine, SearchKind, Severity, Spacing, Trial};
+use horolog_record::{Engine, Mode, SearchKind, Severity, Spacing, Trial};
 use horolog_report::table;
 use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::netlink::Prefix;
@@ -35,8 +35,8 @@ enum ModeArgs {
     Ntp(Box<NtpArgs>),
 }
 
-/// Send NTP client requests (basic mode) at rising rates, or search for the highest rate that the
-/// server answers without loss.
+/// Send NTP client requests at rising rates, or search for the highest rate that the server answers
+/// without loss.
 ///
 /// Latency is counted from the intended send instant. Engines with simulated clients need a route
 /// on the server for the clients' network that leads back to this machine; they drop the replies
@@ -96,6 +96,10 @@ pub(crate) struct NtpArgs {
     /// NTP version of the requests, 1 to 4.
     #[arg(long, value_name = "N", default_value_t = 4)]
     ntp_version: u8,
+    /// Ask in interleaved mode (RFC 9769): each client refers to the last reply that it got, and
+    /// basic and interleaved replies are counted apart.
+    #[arg(long, conflicts_with = "random_sources")]
+    interleaved: bool,
     /// How long a reply may take, 1ms to 60s; later ones count as late, not as received.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     timeout: Duration,
@@ -185,6 +189,7 @@ impl NtpArgs {
             clients: self.clients,
             threads: self.threads,
             version: self.ntp_version,
+            interleaved: self.interleaved,
             spacing: if self.exponential { Spacing::Exponential } else { Spacing::Constant },
             reply_timeout: self.timeout,
             command: output::command_line(),
@@ -196,6 +201,7 @@ impl NtpArgs {
 /// Prints each row as its trial ends.
 struct Rows {
     style: table::TableStyle,
+    mode: Mode,
     quiet: bool,
     progress: Progress,
 }
@@ -207,7 +213,7 @@ impl Observer for Rows {
 
     fn ended(&mut self, _: usize, trial: &Trial) -> ControlFlow<()> {
         if !self.quiet {
-            self.progress.print(&table::row(trial, &self.style));
+            self.progress.print(&table::row(trial, self.mode, &self.style));
         }
         output::flow()
     }
@@ -223,9 +229,9 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     let load = Load::prepare(options)?;
     let style = output::table_style();
     announce(&load);
-    let mut rows = Rows { style, quiet, progress: Progress::new() };
+    let mut rows = Rows { style, mode: load.mode(), quiet, progress: Progress::new() };
     if !quiet {
-        rows.progress.print(&table::header(&rows.style));
+        rows.progress.print(&table::header(rows.mode, &rows.style));
     }
     let result = load.run(&mut rows)?;
     let Rows { style, progress, .. } = rows;

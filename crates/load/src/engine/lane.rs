@@ -12,7 +12,8 @@ use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
 use super::drain::{Drain, GRACE};
-use crate::account::{Account, TrialCounts};
+use crate::account::{Account, Carried, TrialCounts};
+use crate::request::Stamps;
 use crate::schedule::Schedule;
 
 /// The most requests that one system call sends.
@@ -62,7 +63,7 @@ pub(crate) struct Arrival<'a> {
 /// What a lane sends and receives through.
 pub(crate) trait Port: Send {
     /// Readies one more request; `false` when those that are ready have to be sent first.
-    fn push(&mut self, client: u32, transmit: u64) -> bool;
+    fn push(&mut self, client: u32, stamps: Stamps) -> bool;
 
     /// Sends the requests that are ready and returns how many left; the others are forgotten.
     fn send(&mut self) -> io::Result<usize>;
@@ -98,17 +99,16 @@ pub(crate) struct LaneTrial<'a, P, C> {
 }
 
 impl<P: Port, C: LaneClock> LaneTrial<'_, P, C> {
-    /// Runs it to its end and returns its counts, and the number of requests that the lane has
-    /// asked in this and earlier trials.
-    pub(crate) fn run(mut self) -> io::Result<(TrialCounts, u64)> {
+    /// Runs it to its end and returns its counts, and what the lane takes to its next trial.
+    pub(crate) fn run(mut self) -> io::Result<(TrialCounts, Carried)> {
         let (dropped, closed) = (self.port.dropped()?, self.port.port_closed());
         self.send_all()?;
         self.drain()?;
         let planned = self.schedule.exhaust();
-        let (mut counts, asked) = self.account.close(planned);
+        let (mut counts, carried) = self.account.close(planned);
         counts.ring_dropped = self.port.dropped()?.saturating_sub(dropped);
         counts.port_closed = self.port.port_closed() - closed;
-        Ok((counts, asked))
+        Ok((counts, carried))
     }
 
     fn send_all(&mut self) -> io::Result<()> {
@@ -141,8 +141,8 @@ impl<P: Port, C: LaneClock> LaneTrial<'_, P, C> {
             && let Some(intended) = self.schedule.peek()
             && intended <= now
         {
-            let (client, transmit) = self.account.next(intended);
-            if !self.port.push(client, transmit) {
+            let (client, stamps) = self.account.next(intended);
+            if !self.port.push(client, stamps) {
                 break;
             }
             self.account.ask();

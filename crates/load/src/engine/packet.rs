@@ -25,7 +25,7 @@ use super::{Engine, EngineError, unfit};
 use crate::account::TrialCounts;
 use crate::clients::{self, SourceNetwork};
 use crate::plan::{RunPlan, TrialPlan};
-use crate::request::{FramePlan, FrameTemplate};
+use crate::request::{FramePlan, FrameTemplate, Stamps};
 use crate::target::{Link, Route};
 
 /// Room for any frame that is not a jumbo frame.
@@ -86,7 +86,7 @@ impl<D: Device<Address = ()>> FramePort<D> {
 }
 
 impl<D: Device<Address = ()> + Drops + Send> Port for FramePort<D> {
-    fn push(&mut self, client: u32, transmit: u64) -> bool {
+    fn push(&mut self, client: u32, stamps: Stamps) -> bool {
         if self.ready == self.requests.slots() {
             return false;
         }
@@ -94,7 +94,7 @@ impl<D: Device<Address = ()> + Drops + Send> Port for FramePort<D> {
         self.requests.set_len(self.ready);
         let source_low = self.network.base().wrapping_add(1).wrapping_add(client);
         let frame = self.requests.packet_mut(self.ready - 1).bytes;
-        self.template.complete(frame, source_low, transmit);
+        self.template.complete(frame, source_low, stamps);
         true
     }
 

@@ -13,7 +13,7 @@ use super::threads::{self, Lane};
 use super::{Engine, EngineError};
 use crate::account::TrialCounts;
 use crate::plan::{RunPlan, TrialPlan};
-use crate::request;
+use crate::request::{self, Stamps};
 use crate::target::Route;
 use crate::verify::PAYLOAD_LEN;
 
@@ -55,7 +55,7 @@ pub(crate) struct SocketPort<D: Device<Address = Endpoints>> {
 impl<D: Device<Address = Endpoints>> SocketPort<D> {
     pub(crate) fn new(version: u8) -> Self {
         let mut requests = Batch::new(BATCH, PAYLOAD_LEN);
-        while requests.push(Endpoints::default(), &request::payload(version, 0)) {}
+        while requests.push(Endpoints::default(), &request::payload(version, Stamps::default())) {}
         Self {
             sockets: Vec::new(),
             first: 0,
@@ -82,7 +82,7 @@ impl<D: Device<Address = Endpoints>> SocketPort<D> {
 }
 
 impl<D: Device<Address = Endpoints> + Drops + Send> Port for SocketPort<D> {
-    fn push(&mut self, client: u32, transmit: u64) -> bool {
+    fn push(&mut self, client: u32, stamps: Stamps) -> bool {
         let socket = (client - self.first) as usize;
         if self.ready == self.requests.slots() || (self.ready > 0 && socket != self.sender) {
             return false;
@@ -90,7 +90,7 @@ impl<D: Device<Address = Endpoints> + Drops + Send> Port for SocketPort<D> {
         self.sender = socket;
         self.ready += 1;
         self.requests.set_len(self.ready);
-        request::set_transmit(self.requests.packet_mut(self.ready - 1).bytes, transmit);
+        request::set_stamps(self.requests.packet_mut(self.ready - 1).bytes, stamps);
         true
     }
 
@@ -163,10 +163,17 @@ impl UdpEngine {
         Ok(engine)
     }
 
+    /// Requests of one client in a row: as many as one call sends, but in interleaved mode, where a
+    /// client waits for its reply before it asks again.
+    const fn run(&self) -> u32 {
+        if self.plan.interleaved { 1 } else { BATCH as u32 }
+    }
+
     /// Gives each lane a socket for each of its clients.
     fn prepare(&mut self, clients: u32) -> Result<(), EngineError> {
+        let run = self.run();
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            let block = self.plan.lane_clients(clients, (index, self.plan.lanes), BATCH as u32);
+            let block = self.plan.lane_clients(clients, (index, self.plan.lanes), run);
             lane.port.first = block.first();
             while lane.port.sockets.len() < block.count() as usize {
                 let opened = UdpDevice::connect(self.plan.target, &self.options);
@@ -195,6 +202,7 @@ impl Engine for UdpEngine {
 
     fn trial(&mut self, plan: &TrialPlan) -> Result<TrialCounts, EngineError> {
         self.prepare(plan.clients)?;
-        threads::run(&mut self.lanes, &self.plan, plan, BATCH as u32)
+        let run = self.run();
+        threads::run(&mut self.lanes, &self.plan, plan, run)
     }
 }

@@ -78,6 +78,8 @@ impl XdpEngine {
             version: plan.version,
             lanes: plan.lanes as u32,
             echo: plan.echo,
+            interleaved: plan.interleaved,
+            clients: plan.clients,
             key: plan.token.key(),
             run_start_ns: plan.token.run_start().as_ns() as u64,
             reply_timeout_ns: plan.reply_timeout.as_nanos() as u64,
@@ -224,6 +226,7 @@ impl XdpEngine {
             let tally = self.generator.tally(processor);
             counts.merge(&TrialCounts {
                 received: tally.received,
+                interleaved: tally.interleaved,
                 duplicate: tally.duplicate,
                 late: tally.late + tally.late_earlier,
                 invalid: tally.invalid,

@@ -11,7 +11,11 @@ use serde::Serialize;
 /// Each choice with its name in a file.
 pub(crate) type Choices<T, const N: usize> = [(T, &'static str); N];
 
-pub(crate) const MODES: Choices<Mode, 2> = [(Mode::NtpBasic, "ntp-basic"), (Mode::Echo, "echo")];
+pub(crate) const MODES: Choices<Mode, 3> = [
+    (Mode::NtpBasic, "ntp-basic"),
+    (Mode::NtpInterleaved, "ntp-interleaved"),
+    (Mode::Echo, "echo"),
+];
 
 pub(crate) const ENGINES: Choices<Engine, 3> =
     [(Engine::Udp, "udp"), (Engine::Packet, "packet"), (Engine::Xdp, "xdp")];

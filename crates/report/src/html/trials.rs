@@ -13,13 +13,14 @@ type Column = (&'static str, &'static str, fn(&Trial) -> String);
 /// A figure of a distribution: its title, its cell.
 type Figure = (&'static str, fn(&Distribution) -> String);
 
-const COLUMNS: [Column; 24] = [
+const COLUMNS: [Column; 25] = [
     ("requests per second", "sent", |t| rate(t.achieved_rate)),
     ("requests per second", "planned", |t| rate(t.offered_rate)),
     ("load", "time", |t| seconds(t.duration_s)),
     ("load", "clients", |t| full_count(t.clients)),
     ("requests", "sent", |t| full_count(t.sent)),
     ("requests", "answered", |t| full_count(t.received)),
+    ("requests", "interleaved", |t| full_count(t.responses.interleaved)),
     ("requests", "lost", |t| full_count(t.lost)),
     ("requests", "share lost", |t| percent_of(t.lost, t.sent)),
     ("other replies", "invalid", |t| full_count(t.invalid_total())),
