@@ -17,6 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) enum Server {
     /// Debian's chronyd, one process; it never touches the clock.
     Chronyd,
+    /// The same with memory for its clients, without which it knows no interleaved mode.
+    ChronydInterleaved,
     /// Sockets with two threads.
     Sockets,
     /// XDP.
@@ -28,7 +30,7 @@ pub(crate) enum Server {
 impl Server {
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Chronyd => "chronyd",
+            Self::Chronyd | Self::ChronydInterleaved => "chronyd",
             Self::Sockets => "sockets, 2 threads",
             Self::Xdp => "XDP",
             Self::Reflector => "bare XDP reflector",
@@ -66,8 +68,12 @@ pub(crate) fn start(server: Server, host: &Host, binary: &Path) -> Result<Starte
         _directory: directory,
     };
     let arguments: &[&str] = match server {
-        Server::Chronyd => {
-            let process = chronyd(host, directory.path())?;
+        Server::Chronyd | Server::ChronydInterleaved => {
+            let memory = match server {
+                Server::Chronyd => "noclientlog",
+                _ => "clientloglimit 100000000",
+            };
+            let process = chronyd(host, directory.path(), memory)?;
             return Ok(started(Some(process), None, Duration::ZERO, directory));
         }
         Server::Reflector => {
@@ -89,11 +95,12 @@ pub(crate) fn start(server: Server, host: &Host, binary: &Path) -> Result<Starte
     Ok(started(Some(process), None, ready_after, directory))
 }
 
-fn chronyd(host: &Host, directory: &Path) -> Result<Running> {
+/// Starts chronyd with a directive that says what it keeps of its clients.
+fn chronyd(host: &Host, directory: &Path, memory: &str) -> Result<Running> {
     let path = |name: &str| -> PathBuf { directory.join(name) };
     let configuration = path("chrony.conf");
     let text = format!(
-        "local stratum 1\nallow all\nbindaddress {}\nnoclientlog\ncmdport 0\nbindcmdaddress /\npidfile {}\n",
+        "local stratum 1\nallow all\nbindaddress {}\n{memory}\ncmdport 0\nbindcmdaddress /\npidfile {}\n",
         host.port().ipv4,
         path("chronyd.pid").display()
     );

@@ -190,6 +190,7 @@ impl Load {
             &Circumstances {
                 engine: self.engine(),
                 spacing: self.options.spacing,
+                interleaved: plan.interleaved,
                 return_route,
                 shared_machine: self.watch.sees_server(),
                 clock_synchronised: adjtimex::kernel_clock().ok().map(|clock| clock.synchronised),

@@ -58,7 +58,7 @@ pub(crate) const SEARCH_ENDS: Choices<SearchEnd, 5> = [
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 17> = [
+pub(crate) const CODES: Choices<Code, 18> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -76,6 +76,7 @@ pub(crate) const CODES: Choices<Code, 17> = [
     (Code::SearchUnfinished, "search-unfinished"),
     (Code::Interrupted, "interrupted"),
     (Code::EngineFallback, "engine-fallback"),
+    (Code::BasicReplies, "basic-replies"),
 ];
 
 fn check<T: Serialize + Debug, const N: usize>(choices: Choices<T, N>) {
