@@ -1,0 +1,169 @@
+//! The AEAD algorithms that NTS negotiates, behind one type. It knows nothing of packets: nonce,
+//! associated data and text come from the caller, and so does the buffer that is sealed in place.
+
+pub(crate) mod cmac;
+pub(crate) mod siv;
+
+use aes::Aes128Enc;
+use aes_gcm_siv::{AeadInOut, AesGcmSiv, KeyInit, Nonce, Tag};
+
+use crate::SessionKeys;
+use siv::SivKey;
+
+/// Bytes by which sealing lengthens a text.
+pub(crate) const TAG_LEN: usize = 16;
+/// The longest nonce of any algorithm.
+pub(crate) const NONCE_LEN_MAX: usize = 16;
+/// The longest key of any algorithm.
+pub(crate) const KEY_LEN_MAX: usize = 32;
+
+/// An AEAD algorithm, by its number in IANA's AEAD registry.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u16)]
+pub enum Algorithm {
+    /// AES-SIV-CMAC-256 (RFC 5297), which every NTS server has (RFC 8915, section 5.1).
+    AesSivCmac256 = 15,
+    /// AES-128-GCM-SIV (RFC 8452): shorter keys and cookies.
+    Aes128GcmSiv = 30,
+}
+
+impl Algorithm {
+    /// All of them, the one with the shorter cookies first.
+    pub const ALL: [Self; 2] = [Self::Aes128GcmSiv, Self::AesSivCmac256];
+
+    /// The algorithm with IANA's `number`, if it is one of ours.
+    #[must_use]
+    pub const fn from_number(number: u16) -> Option<Self> {
+        match number {
+            15 => Some(Self::AesSivCmac256),
+            30 => Some(Self::Aes128GcmSiv),
+            _ => None,
+        }
+    }
+
+    /// Its number in IANA's AEAD registry.
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        self as u16
+    }
+
+    /// Length of a key, in bytes.
+    #[must_use]
+    pub const fn key_len(self) -> usize {
+        match self {
+            Self::AesSivCmac256 => 32,
+            Self::Aes128GcmSiv => 16,
+        }
+    }
+
+    /// Length of the nonces that are made here, in bytes. AES-SIV takes others as well.
+    #[must_use]
+    pub const fn nonce_len(self) -> usize {
+        match self {
+            Self::AesSivCmac256 => 16,
+            Self::Aes128GcmSiv => 12,
+        }
+    }
+
+    /// The length to which a request's nonce and additional padding add up at least (RFC 8915,
+    /// section 5.6, `N_REQ`), in bytes.
+    pub(crate) const fn nonce_room(self) -> usize {
+        self.nonce_len()
+    }
+
+    /// Whether a nonce of `len` bytes may be used.
+    pub(crate) const fn takes_nonce(self, len: usize) -> bool {
+        match self {
+            Self::AesSivCmac256 => len > 0,
+            Self::Aes128GcmSiv => len == 12,
+        }
+    }
+
+    /// Where the text stands in the buffer that is sealed: the tag leads (SIV) or follows.
+    pub(crate) const fn text_at(self) -> usize {
+        match self {
+            Self::AesSivCmac256 => TAG_LEN,
+            Self::Aes128GcmSiv => 0,
+        }
+    }
+}
+
+/// A key made ready for use.
+pub(crate) enum AeadKey {
+    Siv(SivKey),
+    GcmSiv(AesGcmSiv<Aes128Enc>),
+}
+
+impl AeadKey {
+    /// A key of `algorithm`. Bytes that are missing count as zero; `SessionKeys` has checked them.
+    pub(crate) fn new(algorithm: Algorithm, key: &[u8]) -> Self {
+        match algorithm {
+            Algorithm::AesSivCmac256 => Self::Siv(SivKey::new(key)),
+            Algorithm::Aes128GcmSiv => Self::GcmSiv(gcm_siv(key)),
+        }
+    }
+
+    pub(crate) fn client_to_server(keys: &SessionKeys) -> Self {
+        Self::new(keys.algorithm(), keys.c2s())
+    }
+
+    pub(crate) fn server_to_client(keys: &SessionKeys) -> Self {
+        Self::new(keys.algorithm(), keys.s2c())
+    }
+
+    /// Seals `buffer` in place, where the text stands at [`Algorithm::text_at`] and [`TAG_LEN`]
+    /// bytes are the tag's. Nothing when the nonce's length does not fit.
+    pub(crate) fn seal(&self, nonce: &[u8], data: &[u8], buffer: &mut [u8]) -> Option<()> {
+        match self {
+            Self::Siv(key) => {
+                let (tag, text) = buffer.split_first_chunk_mut::<TAG_LEN>()?;
+                key.seal(&[data, nonce], tag, text);
+                Some(())
+            }
+            Self::GcmSiv(key) => {
+                let (text, tag) = buffer.split_last_chunk_mut::<TAG_LEN>()?;
+                let nonce = Nonce::try_from(nonce).ok()?;
+                *tag = key.encrypt_inout_detached(&nonce, data, text.into()).ok()?.0;
+                Some(())
+            }
+        }
+    }
+
+    /// Authenticates `sealed` and writes its text to the front of `text`; returns how long it is.
+    /// Nothing when it is forged, or when `text` is too short. What `text` then holds is no text.
+    pub(crate) fn open(
+        &self,
+        nonce: &[u8],
+        data: &[u8],
+        sealed: &[u8],
+        text: &mut [u8],
+    ) -> Option<usize> {
+        let text = text.get_mut(..sealed.len().checked_sub(TAG_LEN)?)?;
+        match self {
+            Self::Siv(key) => {
+                let (tag, body) = sealed.split_first_chunk::<TAG_LEN>()?;
+                text.copy_from_slice(body);
+                key.open(&[data, nonce], tag, text).then_some(text.len())
+            }
+            Self::GcmSiv(key) => {
+                let (body, tag) = sealed.split_last_chunk::<TAG_LEN>()?;
+                let nonce = Nonce::try_from(nonce).ok()?;
+                text.copy_from_slice(body);
+                let tag = Tag::from(*tag);
+                key.decrypt_inout_detached(&nonce, data, (&mut *text).into(), &tag).ok()?;
+                Some(text.len())
+            }
+        }
+    }
+}
+
+/// Without the schedule for decryption, which this mode never uses.
+fn gcm_siv(key: &[u8]) -> AesGcmSiv<Aes128Enc> {
+    let mut bytes = zeroize::Zeroizing::new([0; 16]);
+    let len = key.len().min(16);
+    bytes[..len].copy_from_slice(&key[..len]);
+    AesGcmSiv::new((&*bytes).into())
+}
+
+#[cfg(test)]
+mod tests;

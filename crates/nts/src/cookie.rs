@@ -1,0 +1,186 @@
+//! The server's cookies (RFC 8915, section 6, leaves their format to the server) and the keys that
+//! seal them. A key is derived from the master secret and the number of its period alone, so
+//! servers that share the secret and the length of a period open each other's cookies without
+//! talking. Nothing here knows what time it is; the caller renews the keys.
+//!
+//! A cookie, 68 or 100 bytes long:
+//!
+//! | bytes | hold |
+//! |---|---|
+//! | 3 | the lowest 24 bits of the period's number, big endian |
+//! | 1 | the number of the session's AEAD algorithm |
+//! | 16 | nonce |
+//! | 16 | tag of AES-SIV-CMAC-256, whose associated data is the 20 bytes before it |
+//! | 2 × 16 or 2 × 32 | sealed: the key from client to server, the key from server to client |
+//!
+//! The period's number is Unix time divided by the period's length. Its key is the output of
+//! HKDF-SHA256 (RFC 5869) without salt, with the master secret as input and, as context, the label
+//! `horolog nts cookie 1` and two 64-bit big-endian numbers: the period's length in seconds and the
+//! period's number.
+
+use core::fmt;
+use core::time::Duration;
+
+use hkdf::Hkdf;
+use horolog_time::{Timestamp, Utc};
+use sha2::Sha256;
+use zeroize::Zeroizing;
+
+use crate::aead::TAG_LEN;
+use crate::aead::siv::SivKey;
+use crate::{Algorithm, MasterSecret, SessionKeys};
+
+/// The longest cookie of a server, in bytes.
+pub const COOKIE_LEN_MAX: usize = cookie_len(Algorithm::AesSivCmac256);
+/// How long a key seals cookies unless told otherwise.
+pub const ROTATION_DEFAULT: Duration = Duration::from_hours(24);
+/// How many periods back cookies are still opened unless told otherwise.
+pub const KEEP_DEFAULT: usize = 7;
+/// The most periods back that cookies can be opened.
+pub const KEEP_MAX: usize = 64;
+
+/// Length of the nonce that a cookie takes, in bytes.
+pub(crate) const COOKIE_NONCE_LEN: usize = 16;
+const HEADER_LEN: usize = 4;
+const TEXT_AT: usize = HEADER_LEN + COOKIE_NONCE_LEN + TAG_LEN;
+const LABEL: &[u8] = b"horolog nts cookie 1";
+
+/// Length of a cookie for a session of `algorithm`, in bytes.
+#[must_use]
+pub const fn cookie_len(algorithm: Algorithm) -> usize {
+    TEXT_AT + 2 * algorithm.key_len()
+}
+
+struct PeriodKey {
+    id: [u8; 3],
+    key: SivKey,
+}
+
+impl PeriodKey {
+    fn derive(secret: &MasterSecret, rotation_s: u64, period: u64) -> Self {
+        let mut bytes = Zeroizing::new([0; 32]);
+        let context = [LABEL, &rotation_s.to_be_bytes(), &period.to_be_bytes()].concat();
+        let made = Hkdf::<Sha256>::new(None, secret.bytes()).expand(&context, &mut *bytes);
+        debug_assert!(made.is_ok(), "HKDF-SHA256 gives up to 8,160 bytes");
+        let [.., a, b, c] = period.to_be_bytes();
+        Self { id: [a, b, c], key: SivKey::new(&*bytes) }
+    }
+}
+
+/// The keys that seal and open a server's cookies at one time. Sealing uses the present period's
+/// key; opening takes those of some periods before as well, and the one of the next period, which
+/// a server whose clock is ahead may already use.
+pub struct CookieKeys {
+    secret: MasterSecret,
+    rotation_s: u64,
+    keep: usize,
+    period: u64,
+    current: PeriodKey,
+    others: Box<[PeriodKey]>,
+}
+
+impl CookieKeys {
+    /// The keys for the time `now`. A key seals for `rotation` (whole seconds; less than one counts
+    /// as one) and opens for `keep` periods more (at most [`KEEP_MAX`]).
+    #[must_use]
+    pub fn new(
+        secret: &MasterSecret,
+        rotation: Duration,
+        keep: usize,
+        now: Timestamp<Utc>,
+    ) -> Self {
+        let rotation_s = rotation.as_secs().max(1);
+        Self::for_period(secret, rotation_s, keep.min(KEEP_MAX), period_of(rotation_s, now))
+    }
+
+    fn for_period(secret: &MasterSecret, rotation_s: u64, keep: usize, period: u64) -> Self {
+        let derive = |period| PeriodKey::derive(secret, rotation_s, period);
+        let past = (1..=keep as u64).filter_map(|back| period.checked_sub(back));
+        let others = past.chain(period.checked_add(1)).map(derive).collect();
+        let current = derive(period);
+        Self { secret: secret.clone(), rotation_s, keep, period, current, others }
+    }
+
+    /// Whether the period of `now` is another than these keys'.
+    #[must_use]
+    pub fn is_due(&self, now: Timestamp<Utc>) -> bool {
+        period_of(self.rotation_s, now) != self.period
+    }
+
+    /// The keys for the time `now`.
+    #[must_use]
+    pub fn renew(&self, now: Timestamp<Utc>) -> Self {
+        let period = period_of(self.rotation_s, now);
+        Self::for_period(&self.secret, self.rotation_s, self.keep, period)
+    }
+
+    /// The number of the period whose key seals.
+    #[must_use]
+    pub const fn period(&self) -> u64 {
+        self.period
+    }
+
+    /// Writes a cookie that holds `keys` to the front of `out` and returns its length, which
+    /// depends on the algorithm alone and is a multiple of 4; 0 when `out` is too short for it. The
+    /// nonce is random and never used twice.
+    pub fn seal(&self, keys: &SessionKeys, nonce: [u8; 16], out: &mut [u8]) -> usize {
+        let len = cookie_len(keys.algorithm());
+        let Some((open, sealed)) =
+            out.get_mut(..len).and_then(|cookie| cookie.split_at_mut_checked(TEXT_AT - TAG_LEN))
+        else {
+            return 0;
+        };
+        open[..3].copy_from_slice(&self.current.id);
+        open[3] = keys.algorithm().number() as u8;
+        open[HEADER_LEN..].copy_from_slice(&nonce);
+        let Some((tag, text)) = sealed.split_first_chunk_mut::<TAG_LEN>() else { return 0 };
+        let (c2s, s2c) = text.split_at_mut(keys.algorithm().key_len());
+        c2s.copy_from_slice(keys.c2s());
+        s2c.copy_from_slice(keys.s2c());
+        self.current.key.seal(&[open], tag, text);
+        len
+    }
+
+    /// The keys in `cookie`, if one of these keys sealed it.
+    #[must_use]
+    pub fn open(&self, cookie: &[u8]) -> Option<SessionKeys> {
+        let &[a, b, c, number, ..] = cookie else { return None };
+        let algorithm = Algorithm::from_number(u16::from(number))?;
+        if cookie.len() != cookie_len(algorithm) {
+            return None;
+        }
+        let key = self.key([a, b, c])?;
+        let (open, sealed) = cookie.split_at(TEXT_AT - TAG_LEN);
+        let (tag, body) = sealed.split_first_chunk::<TAG_LEN>()?;
+        let mut text = [0; COOKIE_LEN_MAX - TEXT_AT];
+        let text = text.get_mut(..body.len())?;
+        text.copy_from_slice(body);
+        key.open(&[open], tag, text).then_some(())?;
+        SessionKeys::take(algorithm, text)
+    }
+
+    fn key(&self, id: [u8; 3]) -> Option<&SivKey> {
+        if id == self.current.id {
+            return Some(&self.current.key);
+        }
+        self.others.iter().find(|other| other.id == id).map(|other| &other.key)
+    }
+}
+
+impl fmt::Debug for CookieKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CookieKeys")
+            .field("period", &self.period)
+            .field("rotation_s", &self.rotation_s)
+            .field("keep", &self.keep)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The number of the period that `now` is in. Times before 1970 are in the first one.
+fn period_of(rotation_s: u64, now: Timestamp<Utc>) -> u64 {
+    u64::try_from(now.to_timespec().0).unwrap_or(0) / rotation_s
+}
+
+#[cfg(test)]
+mod tests;

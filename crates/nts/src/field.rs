@@ -1,0 +1,182 @@
+//! NTP extension fields (RFC 7822) as NTS uses them (RFC 8915, sections 5.3 to 5.6): a walk over
+//! them and the one pass that finds the NTS fields of a packet. Nothing is authenticated here.
+
+use horolog_wire::ntp::HEADER_LEN;
+
+use crate::aead::TAG_LEN;
+
+pub(crate) const UNIQUE_ID: u16 = 0x0104;
+pub(crate) const COOKIE: u16 = 0x0204;
+pub(crate) const PLACEHOLDER: u16 = 0x0304;
+pub(crate) const AUTHENTICATOR: u16 = 0x0404;
+
+/// Length of a field's type and length, in bytes.
+pub(crate) const PREFIX_LEN: usize = 4;
+/// The shortest field (RFC 7822, section 3), in bytes.
+pub(crate) const FIELD_LEN_MIN: usize = 16;
+/// Lengths of nonce and ciphertext at the front of an authenticator's body, in bytes.
+pub(crate) const LENGTHS_LEN: usize = 4;
+/// The shortest unique identifier (RFC 8915, section 5.3), in bytes.
+pub(crate) const UNIQUE_ID_LEN_MIN: usize = 32;
+
+/// Why there is no field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Broken;
+
+/// One field.
+pub(crate) struct Field<'a> {
+    pub(crate) kind: u16,
+    pub(crate) body: &'a [u8],
+}
+
+/// The field at the front of `bytes` and what follows it. Its length, prefix included, is a
+/// multiple of 4 and at least [`FIELD_LEN_MIN`].
+pub(crate) fn split(bytes: &[u8]) -> Result<(Field<'_>, &[u8]), Broken> {
+    let &[a, b, c, d, ..] = bytes else { return Err(Broken) };
+    let len = usize::from(u16::from_be_bytes([c, d]));
+    if len < FIELD_LEN_MIN || !len.is_multiple_of(4) {
+        return Err(Broken);
+    }
+    let (field, rest) = bytes.split_at_checked(len).ok_or(Broken)?;
+    Ok((Field { kind: u16::from_be_bytes([a, b]), body: &field[PREFIX_LEN..] }, rest))
+}
+
+/// The fields inside a text that was sealed; there RFC 7822's shortest length does not hold.
+pub(crate) fn split_inner(bytes: &[u8]) -> Result<(Field<'_>, &[u8]), Broken> {
+    let &[a, b, c, d, ..] = bytes else { return Err(Broken) };
+    let len = usize::from(u16::from_be_bytes([c, d]));
+    if len < PREFIX_LEN || !len.is_multiple_of(4) {
+        return Err(Broken);
+    }
+    let (field, rest) = bytes.split_at_checked(len).ok_or(Broken)?;
+    Ok((Field { kind: u16::from_be_bytes([a, b]), body: &field[PREFIX_LEN..] }, rest))
+}
+
+/// Writes a field's type and length (of body and prefix together) to the front of `out`.
+pub(crate) fn prefix(kind: u16, len: usize) -> [u8; PREFIX_LEN] {
+    let ([a, b], [c, d]) = (kind.to_be_bytes(), (len as u16).to_be_bytes());
+    [a, b, c, d]
+}
+
+/// The two parts of an authenticator (RFC 8915, section 5.6).
+#[derive(Clone, Copy)]
+pub(crate) struct Sealed<'a> {
+    pub(crate) nonce: &'a [u8],
+    /// Tag and encrypted fields.
+    pub(crate) sealed: &'a [u8],
+    /// Nonce, its padding and the additional padding, in bytes.
+    pub(crate) nonce_room: usize,
+}
+
+impl<'a> Sealed<'a> {
+    fn parse(body: &'a [u8]) -> Result<Self, Broken> {
+        let (&[a, b, c, d], rest) = body.split_first_chunk().ok_or(Broken)?;
+        let nonce_len = usize::from(u16::from_be_bytes([a, b]));
+        let sealed_len = usize::from(u16::from_be_bytes([c, d]));
+        let (padded, rest) = rest.split_at_checked(nonce_len.next_multiple_of(4)).ok_or(Broken)?;
+        let (sealed, additional) =
+            rest.split_at_checked(sealed_len.next_multiple_of(4)).ok_or(Broken)?;
+        if sealed_len < TAG_LEN {
+            return Err(Broken);
+        }
+        Ok(Self {
+            nonce: &padded[..nonce_len],
+            sealed: &sealed[..sealed_len],
+            nonce_room: padded.len() + additional.len(),
+        })
+    }
+}
+
+/// What one pass over a packet finds. Fields after the authenticator are not looked at, for they
+/// are not authenticated.
+pub(crate) struct Found<'a> {
+    pub(crate) unique_id: Option<&'a [u8]>,
+    pub(crate) cookie: Option<&'a [u8]>,
+    /// Placeholders before the authenticator.
+    pub(crate) placeholders: usize,
+    /// The authenticator, and the bytes before it, which it covers.
+    pub(crate) sealed: Option<(Sealed<'a>, &'a [u8])>,
+}
+
+/// Finds the NTS fields of `packet`, header included. Fields of other types are tolerated; a second
+/// unique identifier or cookie is not.
+pub(crate) fn find(packet: &[u8]) -> Result<Found<'_>, Broken> {
+    let mut found = Found { unique_id: None, cookie: None, placeholders: 0, sealed: None };
+    let mut rest = packet.get(HEADER_LEN..).ok_or(Broken)?;
+    while !rest.is_empty() {
+        let at = packet.len() - rest.len();
+        let (field, after) = split(rest)?;
+        match field.kind {
+            UNIQUE_ID if field.body.len() < UNIQUE_ID_LEN_MIN => return Err(Broken),
+            UNIQUE_ID => set(&mut found.unique_id, field.body)?,
+            COOKIE => set(&mut found.cookie, field.body)?,
+            PLACEHOLDER => found.placeholders += 1,
+            AUTHENTICATOR => {
+                found.sealed = Some((Sealed::parse(field.body)?, &packet[..at]));
+                return Ok(found);
+            }
+            _ => {}
+        }
+        rest = after;
+    }
+    Ok(found)
+}
+
+fn set<'a>(slot: &mut Option<&'a [u8]>, body: &'a [u8]) -> Result<(), Broken> {
+    if slot.replace(body).is_some() { Err(Broken) } else { Ok(()) }
+}
+
+/// Writes into a caller's buffer from front to back; what does not fit is an error.
+pub(crate) struct Writer<'a> {
+    out: &'a mut [u8],
+    len: usize,
+}
+
+impl<'a> Writer<'a> {
+    pub(crate) fn new(out: &'a mut [u8]) -> Self {
+        Self { out, len: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// What has been written, and the next `len` bytes, which now count as written.
+    pub(crate) fn room(&mut self, len: usize) -> Option<(&[u8], &mut [u8])> {
+        let (before, after) = self.out.split_at_mut_checked(self.len)?;
+        let room = after.get_mut(..len)?;
+        self.len += len;
+        Some((before, room))
+    }
+
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> Option<()> {
+        self.room(bytes.len())?.1.copy_from_slice(bytes);
+        Some(())
+    }
+
+    /// A field with `body`, which is padded with zeros to a multiple of 4.
+    pub(crate) fn field(&mut self, kind: u16, body: &[u8]) -> Option<()> {
+        let padded = body.len().next_multiple_of(4);
+        self.put(&prefix(kind, PREFIX_LEN + padded))?;
+        let room = self.room(padded)?.1;
+        room[..body.len()].copy_from_slice(body);
+        room[body.len()..].fill(0);
+        Some(())
+    }
+}
+
+/// Length of an authenticator, prefix included, for a nonce and a text of these lengths.
+pub(crate) const fn authenticator_len(nonce_len: usize, text_len: usize) -> usize {
+    PREFIX_LEN
+        + LENGTHS_LEN
+        + nonce_len.next_multiple_of(4)
+        + (text_len + TAG_LEN).next_multiple_of(4)
+}
+
+/// The front of an authenticator: prefix and lengths.
+pub(crate) fn authenticator_front(nonce_len: usize, text_len: usize, len: usize) -> [u8; 8] {
+    let [a, b, c, d] = prefix(AUTHENTICATOR, len);
+    let [e, f] = (nonce_len as u16).to_be_bytes();
+    let [g, h] = ((text_len + TAG_LEN) as u16).to_be_bytes();
+    [a, b, c, d, e, f, g, h]
+}

@@ -1,0 +1,90 @@
+//! A cheap look at what follows the header of an NTP packet, before anything is computed. It
+//! authenticates nothing.
+
+use crate::field::{AUTHENTICATOR, COOKIE, PLACEHOLDER, UNIQUE_ID, split};
+
+/// What follows the 48-byte header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Looks {
+    /// Nothing.
+    Plain,
+    /// Extension fields, at least one of them of NTS.
+    Nts,
+    /// A message authentication code, perhaps after extension fields.
+    Mac,
+    /// Other extension fields, a crypto-NAK (RFC 5905, section 7.3), or no known format.
+    Other,
+}
+
+/// Lengths of a key identifier and a digest: truncated or CMAC (20), SHA-1 (24), SHA-256 (36),
+/// SHA-384 (52), SHA-512 (68); in bytes.
+const MAC_LENGTHS: [usize; 5] = [20, 24, 36, 52, 68];
+
+/// Looks at `rest`, the bytes after the header.
+#[must_use]
+pub fn looks(rest: &[u8]) -> Looks {
+    let mut rest = rest;
+    while !rest.is_empty() {
+        if is_mac(rest) {
+            return Looks::Mac;
+        }
+        let Ok((field, after)) = split(rest) else { return Looks::Other };
+        if matches!(field.kind, UNIQUE_ID | COOKIE | PLACEHOLDER | AUTHENTICATOR) {
+            return Looks::Nts;
+        }
+        rest = after;
+        if rest.is_empty() {
+            return Looks::Other;
+        }
+    }
+    Looks::Plain
+}
+
+/// Where the MAC starts in `rest`, if there is one.
+pub(crate) fn mac_at(rest: &[u8]) -> Option<usize> {
+    let mut left = rest;
+    while !is_mac(left) {
+        left = split(left).ok()?.1;
+    }
+    Some(rest.len() - left.len())
+}
+
+/// Up to 24 bytes are always a MAC (RFC 7822, section 3). Longer ones, of digests that are not
+/// truncated, are told from a field by what a field has and they have not: a type other than zero
+/// (the upper half of the key identifier) or a length that is one.
+fn is_mac(rest: &[u8]) -> bool {
+    MAC_LENGTHS.contains(&rest.len())
+        && (rest.len() <= 24 || rest.starts_with(&[0, 0]) || split(rest).is_err())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(kind: u16, len: u16) -> Vec<u8> {
+        let mut field = vec![0x55; usize::from(len)];
+        field[..2].copy_from_slice(&kind.to_be_bytes());
+        field[2..4].copy_from_slice(&len.to_be_bytes());
+        field
+    }
+
+    #[test]
+    fn tells_them_apart() {
+        assert_eq!(looks(&[]), Looks::Plain);
+        assert_eq!(looks(&field(UNIQUE_ID, 36)), Looks::Nts);
+        assert_eq!(looks(&[field(0x0009, 28), field(COOKIE, 104)].concat()), Looks::Nts);
+        assert_eq!(looks(&field(0x0009, 28)), Looks::Other);
+        assert_eq!(looks(&[0, 0, 0, 0]), Looks::Other);
+        assert_eq!(looks(&[7; 11]), Looks::Other);
+        for len in MAC_LENGTHS {
+            // Key 36 with SHA-256 has the very form of a field of type 0 and length 36.
+            for id in [1u32, 36, 0xffff] {
+                let mac = [&id.to_be_bytes()[..], &vec![0xab; len - 4]].concat();
+                assert_eq!(looks(&mac), Looks::Mac, "key {id}, {len} bytes");
+                assert_eq!(mac_at(&mac), Some(0));
+                let with_field = [field(0x0009, 28), mac].concat();
+                assert_eq!((looks(&with_field), mac_at(&with_field)), (Looks::Mac, Some(28)));
+            }
+        }
+    }
+}

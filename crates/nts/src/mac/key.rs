@@ -1,0 +1,199 @@
+//! One symmetric key: its algorithm, its digests, and their comparison in constant time.
+
+use core::fmt;
+
+use aes::{Aes128Enc, Aes256Enc};
+use sha1::Sha1;
+use sha2::{Digest, Sha256, Sha384, Sha512};
+use subtle::ConstantTimeEq;
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use super::KEY_ID_LEN;
+use crate::aead::cmac::CmacKey;
+
+/// The longest digest, in bytes.
+pub(super) const DIGEST_LEN_MAX: usize = 64;
+/// To how many bytes a longer digest is truncated behind packets of version 4 (RFC 7822, section
+/// 3, knows no MAC of more than 24 bytes).
+const DIGEST_LEN_TRUNCATED: usize = 20;
+/// The longest key, in bytes: no file of a reasonable operator has more.
+const KEY_LEN_MAX: usize = 2048;
+
+/// What computes the digest.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum MacAlgorithm {
+    /// AES-128-CMAC (RFC 8573).
+    Aes128,
+    /// AES-256-CMAC, which chrony has as well.
+    Aes256,
+    /// SHA-1 of key and packet.
+    Sha1,
+    /// SHA-256 of key and packet.
+    Sha256,
+    /// SHA-384 of key and packet.
+    Sha384,
+    /// SHA-512 of key and packet.
+    Sha512,
+}
+
+impl MacAlgorithm {
+    /// The one that key files call `name`, upper and lower case alike.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name.to_ascii_uppercase().as_str() {
+            "AES128" | "AES-128" | "AES128CMAC" | "AES-128-CMAC" | "AES" | "CMAC" => {
+                Some(Self::Aes128)
+            }
+            "AES256" | "AES-256" | "AES256CMAC" | "AES-256-CMAC" => Some(Self::Aes256),
+            "SHA" | "SHA1" | "SHA-1" => Some(Self::Sha1),
+            "SHA256" | "SHA-256" | "SHA2-256" => Some(Self::Sha256),
+            "SHA384" | "SHA-384" | "SHA2-384" => Some(Self::Sha384),
+            "SHA512" | "SHA-512" | "SHA2-512" => Some(Self::Sha512),
+            _ => None,
+        }
+    }
+
+    /// Length of the whole digest, in bytes.
+    #[must_use]
+    pub const fn digest_len(self) -> usize {
+        match self {
+            Self::Aes128 | Self::Aes256 => 16,
+            Self::Sha1 => 20,
+            Self::Sha256 => 32,
+            Self::Sha384 => 48,
+            Self::Sha512 => 64,
+        }
+    }
+
+    /// Length that its keys must have, in bytes; none where any will do.
+    #[must_use]
+    pub const fn key_len(self) -> Option<usize> {
+        match self {
+            Self::Aes128 => Some(16),
+            Self::Aes256 => Some(32),
+            Self::Sha1 | Self::Sha256 | Self::Sha384 | Self::Sha512 => None,
+        }
+    }
+
+    /// Whether a digest may have `len` bytes: all of it, or truncated to 20.
+    #[must_use]
+    pub const fn gives(self, len: usize) -> bool {
+        len == self.digest_len()
+            || len == DIGEST_LEN_TRUNCATED && self.digest_len() > DIGEST_LEN_TRUNCATED
+    }
+}
+
+/// Why bytes are no key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum KeyFault {
+    /// Identifier 0 stands for "no key".
+    #[error("key identifiers start at 1")]
+    ZeroId,
+    /// The key has not the length that its algorithm demands.
+    #[error("{algorithm:?} takes a key of {want} bytes, this one has {got}")]
+    WrongLength {
+        /// The algorithm.
+        algorithm: MacAlgorithm,
+        /// The length that it takes, in bytes.
+        want: usize,
+        /// The length that was given, in bytes.
+        got: usize,
+    },
+    /// There is no key at all, or far too much of it.
+    #[error("a key has 1 to {KEY_LEN_MAX} bytes, this one has {0}")]
+    Unreasonable(usize),
+}
+
+enum Secret {
+    Cmac128(CmacKey<Aes128Enc>),
+    Cmac256(CmacKey<Aes256Enc>),
+    Prefix(Zeroizing<Box<[u8]>>),
+}
+
+/// A key with its identifier and its algorithm.
+pub struct Key {
+    id: u32,
+    algorithm: MacAlgorithm,
+    secret: Secret,
+}
+
+impl Key {
+    /// From its bytes.
+    pub fn new(id: u32, algorithm: MacAlgorithm, key: &[u8]) -> Result<Self, KeyFault> {
+        if id == 0 {
+            return Err(KeyFault::ZeroId);
+        }
+        if key.is_empty() || key.len() > KEY_LEN_MAX {
+            return Err(KeyFault::Unreasonable(key.len()));
+        }
+        let secret = match algorithm {
+            MacAlgorithm::Aes128 => CmacKey::new(key).map(Secret::Cmac128),
+            MacAlgorithm::Aes256 => CmacKey::new(key).map(Secret::Cmac256),
+            _ => Some(Secret::Prefix(Zeroizing::new(key.into()))),
+        };
+        let want = algorithm.key_len().unwrap_or(key.len());
+        let secret = secret.ok_or(KeyFault::WrongLength { algorithm, want, got: key.len() })?;
+        Ok(Self { id, algorithm, secret })
+    }
+
+    /// Its identifier.
+    #[must_use]
+    pub const fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Its algorithm.
+    #[must_use]
+    pub const fn algorithm(&self) -> MacAlgorithm {
+        self.algorithm
+    }
+
+    /// Whether `digest`, whole or truncated, is that of `covered`.
+    #[must_use]
+    pub fn is_digest(&self, covered: &[u8], digest: &[u8]) -> bool {
+        let mut own = [0; DIGEST_LEN_MAX];
+        self.compute(covered, &mut own);
+        self.algorithm.gives(digest.len()) && bool::from(own[..digest.len()].ct_eq(digest))
+    }
+
+    /// Appends a MAC with a digest of `digest_len` bytes to the packet that takes up the first
+    /// `len` bytes of `buffer`. Returns the packet's new length; 0 when `buffer` is too short or the
+    /// algorithm gives no such digest.
+    pub fn append(&self, digest_len: usize, buffer: &mut [u8], len: usize) -> usize {
+        let end = len + KEY_ID_LEN + digest_len;
+        if end > buffer.len() || !self.algorithm.gives(digest_len) {
+            return 0;
+        }
+        let mut digest = [0; DIGEST_LEN_MAX];
+        self.compute(&buffer[..len], &mut digest);
+        buffer[len..len + KEY_ID_LEN].copy_from_slice(&self.id.to_be_bytes());
+        buffer[len + KEY_ID_LEN..end].copy_from_slice(&digest[..digest_len]);
+        end
+    }
+
+    fn compute(&self, covered: &[u8], digest: &mut [u8; DIGEST_LEN_MAX]) {
+        match (&self.secret, self.algorithm) {
+            (Secret::Cmac128(key), _) => digest[..16].copy_from_slice(&key.mac(covered)),
+            (Secret::Cmac256(key), _) => digest[..16].copy_from_slice(&key.mac(covered)),
+            (Secret::Prefix(key), MacAlgorithm::Sha256) => hash::<Sha256>(key, covered, digest),
+            (Secret::Prefix(key), MacAlgorithm::Sha384) => hash::<Sha384>(key, covered, digest),
+            (Secret::Prefix(key), MacAlgorithm::Sha512) => hash::<Sha512>(key, covered, digest),
+            (Secret::Prefix(key), _) => hash::<Sha1>(key, covered, digest),
+        }
+    }
+}
+
+fn hash<D: Digest>(key: &[u8], covered: &[u8], digest: &mut [u8; DIGEST_LEN_MAX]) {
+    let whole = D::new().chain_update(key).chain_update(covered).finalize();
+    digest[..whole.len()].copy_from_slice(&whole);
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Key")
+            .field("id", &self.id)
+            .field("algorithm", &self.algorithm)
+            .finish_non_exhaustive()
+    }
+}

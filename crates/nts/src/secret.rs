@@ -1,0 +1,122 @@
+//! The one secret that all servers of a service share, from which each derives the same keys. Its
+//! file is read elsewhere; here is the file's text.
+
+use core::fmt;
+
+use thiserror::Error;
+use zeroize::{ZeroizeOnDrop, Zeroizing};
+
+/// Length of the secret, in bytes.
+const LEN: usize = 32;
+
+/// Why there is no master secret.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum SecretError {
+    /// The text is not 64 hexadecimal digits.
+    #[error(
+        "the master secret has {digits} hexadecimal digits{}; it takes 64, for 32 random bytes: \
+         make one with `openssl rand -hex 32`",
+        if *.foreign { " and other characters" } else { "" }
+    )]
+    NotHexadecimal {
+        /// How many hexadecimal digits there are.
+        digits: usize,
+        /// Whether there is anything else, white space at the ends aside.
+        foreign: bool,
+    },
+    /// The kernel gave no random bytes.
+    #[error("the kernel gave no random bytes: {0}")]
+    NoRandomBytes(getrandom::Error),
+}
+
+/// 32 secret bytes. They are wiped on drop, and nothing prints them.
+#[derive(Clone, ZeroizeOnDrop)]
+pub struct MasterSecret([u8; LEN]);
+
+impl MasterSecret {
+    /// From the bytes themselves.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; LEN]) -> Self {
+        Self(bytes)
+    }
+
+    /// A new one from the kernel's random bytes, for a server that shares with none.
+    pub fn generate() -> Result<Self, SecretError> {
+        let mut secret = Self([0; LEN]);
+        getrandom::fill(&mut secret.0).map_err(SecretError::NoRandomBytes)?;
+        Ok(secret)
+    }
+
+    /// From a file's text: 64 hexadecimal digits, white space around them allowed.
+    pub fn parse(text: &str) -> Result<Self, SecretError> {
+        let text = text.trim();
+        let digits = text.bytes().filter(u8::is_ascii_hexdigit).count();
+        let refused = SecretError::NotHexadecimal { digits, foreign: digits != text.len() };
+        if digits != 2 * LEN || digits != text.len() {
+            return Err(refused);
+        }
+        let mut secret = Self([0; LEN]);
+        for (byte, pair) in secret.0.iter_mut().zip(text.as_bytes().chunks(2)) {
+            *byte = pair.iter().fold(0, |value, digit| value << 4 | hex_value(*digit));
+        }
+        Ok(secret)
+    }
+
+    /// The secret as the text that [`MasterSecret::parse`] reads, for a tool that makes such a file.
+    #[must_use]
+    pub fn to_text(&self) -> Zeroizing<String> {
+        let mut text = Zeroizing::new(String::with_capacity(2 * LEN));
+        for byte in &self.0 {
+            for digit in [byte >> 4, byte & 15] {
+                text.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
+            }
+        }
+        text
+    }
+
+    pub(crate) const fn bytes(&self) -> &[u8; LEN] {
+        &self.0
+    }
+}
+
+/// The value of a hexadecimal digit.
+pub(crate) fn hex_value(digit: u8) -> u8 {
+    char::from(digit).to_digit(16).unwrap_or(0) as u8
+}
+
+impl fmt::Debug for MasterSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MasterSecret(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_round_trips() {
+        let secret = MasterSecret::from_bytes(core::array::from_fn(|i| 0xf0 ^ i as u8));
+        let again = MasterSecret::parse(&format!("\n {}\t\n", *secret.to_text())).unwrap();
+        assert_eq!(again.bytes(), secret.bytes());
+        let upper = MasterSecret::parse(&secret.to_text().to_uppercase()).unwrap();
+        assert_eq!(upper.bytes(), secret.bytes());
+    }
+
+    #[test]
+    fn says_what_is_wrong_and_never_the_secret() {
+        let short = MasterSecret::parse(&"ab".repeat(31)).unwrap_err();
+        assert_eq!(short, SecretError::NotHexadecimal { digits: 62, foreign: false });
+        let foreign = MasterSecret::parse(&format!("{}xy", "ab".repeat(31))).unwrap_err();
+        assert!(foreign.to_string().contains("62 hexadecimal digits and other characters"));
+        assert!(!foreign.to_string().contains("abab"));
+        let secret = MasterSecret::from_bytes([0xab; 32]);
+        assert_eq!(format!("{secret:?}"), "MasterSecret(..)");
+    }
+
+    #[test]
+    fn generated_secrets_differ() {
+        let (a, b) = (MasterSecret::generate().unwrap(), MasterSecret::generate().unwrap());
+        assert_ne!(a.bytes(), b.bytes());
+    }
+}

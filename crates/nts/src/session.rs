@@ -1,0 +1,79 @@
+//! The keys that a client and a server share: what NTS key establishment gives, and what a cookie
+//! holds. Their bytes are wiped when they are dropped, and nothing prints them.
+
+use core::fmt;
+
+use thiserror::Error;
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use crate::Algorithm;
+use crate::aead::KEY_LEN_MAX;
+
+/// Keys of the wrong length for their algorithm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("a key of {got} bytes, where {algorithm:?} takes {want}")]
+pub struct WrongKeyLength {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// The length that it takes, in bytes.
+    pub want: usize,
+    /// The length that was given, in bytes.
+    pub got: usize,
+}
+
+/// An algorithm and a key for each direction (RFC 8915, section 4.3).
+#[derive(Clone, ZeroizeOnDrop)]
+pub struct SessionKeys {
+    #[zeroize(skip)]
+    algorithm: Algorithm,
+    c2s: [u8; KEY_LEN_MAX],
+    s2c: [u8; KEY_LEN_MAX],
+}
+
+impl SessionKeys {
+    /// From the keys' bytes: client to server, server to client.
+    pub fn new(algorithm: Algorithm, c2s: &[u8], s2c: &[u8]) -> Result<Self, WrongKeyLength> {
+        let want = algorithm.key_len();
+        for key in [c2s, s2c] {
+            if key.len() != want {
+                return Err(WrongKeyLength { algorithm, want, got: key.len() });
+            }
+        }
+        let mut keys = Self { algorithm, c2s: [0; KEY_LEN_MAX], s2c: [0; KEY_LEN_MAX] };
+        keys.c2s[..want].copy_from_slice(c2s);
+        keys.s2c[..want].copy_from_slice(s2c);
+        Ok(keys)
+    }
+
+    /// Both keys, one after the other, as a cookie holds them. Wipes what it was given.
+    pub(crate) fn take(algorithm: Algorithm, both: &mut [u8]) -> Option<Self> {
+        let (c2s, s2c) = both.split_at_checked(algorithm.key_len())?;
+        let keys = Self::new(algorithm, c2s, s2c).ok();
+        both.zeroize();
+        keys
+    }
+
+    /// The AEAD algorithm.
+    #[must_use]
+    pub const fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// The key for what the client sends.
+    #[must_use]
+    pub fn c2s(&self) -> &[u8] {
+        &self.c2s[..self.algorithm.key_len()]
+    }
+
+    /// The key for what the server sends.
+    #[must_use]
+    pub fn s2c(&self) -> &[u8] {
+        &self.s2c[..self.algorithm.key_len()]
+    }
+}
+
+impl fmt::Debug for SessionKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionKeys").field("algorithm", &self.algorithm).finish_non_exhaustive()
+    }
+}
