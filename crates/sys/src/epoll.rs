@@ -1,4 +1,5 @@
-//! Waiting for any of many descriptors: epoll(7), level-triggered, for reading.
+//! Waiting for any of many descriptors: epoll(7), level-triggered, for reading and, where asked
+//! for, for writing.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -27,17 +28,65 @@ impl Epoll {
 
     /// Adds a descriptor, to be reported by `token`. It leaves the set when it is closed.
     pub fn add(&self, descriptor: BorrowedFd<'_>, token: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: token };
+        self.control(libc::EPOLL_CTL_ADD, descriptor, libc::EPOLLIN, token)
+    }
+
+    /// As [`Epoll::add`], for a descriptor that several sets wait for: of those whose owners wait
+    /// in [`Epoll::wait_coarsely`], about one is woken at a time (`EPOLLEXCLUSIVE`).
+    pub fn add_shared(&self, descriptor: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, descriptor, libc::EPOLLIN | libc::EPOLLEXCLUSIVE, token)
+    }
+
+    /// Says of a descriptor in the set whether it is also reported when it can be written.
+    pub fn watch_write(
+        &self,
+        descriptor: BorrowedFd<'_>,
+        token: u64,
+        write: bool,
+    ) -> io::Result<()> {
+        let write = if write { libc::EPOLLOUT } else { 0 };
+        self.control(libc::EPOLL_CTL_MOD, descriptor, libc::EPOLLIN | write, token)
+    }
+
+    /// Takes a descriptor out of the set.
+    pub fn remove(&self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, descriptor, 0, 0)
+    }
+
+    fn control(
+        &self,
+        operation: libc::c_int,
+        descriptor: BorrowedFd<'_>,
+        events: libc::c_int,
+        token: u64,
+    ) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: events as u32, u64: token };
         // SAFETY: the event outlives the call; both descriptors are open.
         check(unsafe {
             libc::epoll_ctl(
                 self.descriptor.as_raw_fd(),
-                libc::EPOLL_CTL_ADD,
+                operation,
                 descriptor.as_raw_fd(),
                 &raw mut event,
             )
         })
         .map(drop)
+    }
+
+    /// As [`Epoll::wait`], in steps of a millisecond, rounded up, and for ever without a `wait`; one
+    /// system call instead of three.
+    pub fn wait_coarsely(
+        &mut self,
+        wait: Option<Duration>,
+    ) -> io::Result<impl Iterator<Item = u64>> {
+        let timeout = wait.map_or(-1, |wait| {
+            libc::c_int::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX)
+        });
+        let ready = match self.collect(timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            other => other?,
+        };
+        Ok(self.events[..ready].iter().map(|event| event.u64))
     }
 
     /// Waits up to `wait`, in nanosecond steps, until at least one descriptor can be
@@ -54,13 +103,17 @@ impl Epoll {
     }
 
     fn poll(&mut self) -> io::Result<usize> {
+        self.collect(0)
+    }
+
+    fn collect(&mut self, timeout_ms: libc::c_int) -> io::Result<usize> {
         // SAFETY: room for as many events as are announced, alive for the call.
         check(unsafe {
             libc::epoll_wait(
                 self.descriptor.as_raw_fd(),
                 self.events.as_mut_ptr(),
                 self.events.len() as libc::c_int,
-                0,
+                timeout_ms,
             )
         })
         .map(|ready| ready as usize)

@@ -19,6 +19,7 @@ mod descriptor;
 pub mod epoll;
 pub mod ethtool;
 pub mod filter;
+pub mod listen;
 pub mod memory;
 pub mod message;
 pub mod namespace;

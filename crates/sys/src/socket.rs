@@ -38,6 +38,11 @@ impl Socket {
         Ok(Self { descriptor })
     }
 
+    /// Its descriptor, for another type to own.
+    pub(crate) fn into_descriptor(self) -> OwnedFd {
+        self.descriptor
+    }
+
     /// A second descriptor of the same socket.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { descriptor: self.descriptor.try_clone()? })

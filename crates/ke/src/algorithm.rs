@@ -1,0 +1,66 @@
+//! The AEAD algorithms by their numbers, and how their keys are taken out of a TLS session
+//! (RFC 8915, section 5.1). None of them is computed here.
+
+use rustls::ConnectionCommon;
+use zeroize::Zeroizing;
+
+/// AEAD_AES_SIV_CMAC_256, which every NTS implementation has (RFC 8915, section 5.1).
+pub const AES_SIV_CMAC_256: u16 = 15;
+/// AEAD_AES_128_GCM_SIV (RFC 8452).
+pub const AES_128_GCM_SIV: u16 = 30;
+
+const LABEL: &[u8] = b"EXPORTER-network-time-security";
+const C2S: u8 = 0;
+const S2C: u8 = 1;
+
+/// The length in bytes of a key for an algorithm of IANA's registry of AEAD algorithms, if it is one
+/// that NTS is used with: the three AES-SIV-CMAC (RFC 5297) and the two AES-GCM-SIV (RFC 8452).
+#[must_use]
+pub const fn key_len(algorithm: u16) -> Option<usize> {
+    match algorithm {
+        AES_SIV_CMAC_256 => Some(32),
+        16 => Some(48),
+        17 => Some(64),
+        AES_128_GCM_SIV => Some(16),
+        31 => Some(32),
+        _ => None,
+    }
+}
+
+/// What keys are exported for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Agreed {
+    /// Number of the AEAD algorithm that the keys are for.
+    pub algorithm: u16,
+    /// Number of the algorithm that the exporter's context names. The same, save with chrony 4.4 to
+    /// 4.6, which names [`AES_SIV_CMAC_256`] there whatever was agreed on.
+    pub context: u16,
+}
+
+/// The two keys of an association.
+pub(crate) struct Keys {
+    /// From the client to the server.
+    pub(crate) c2s: Zeroizing<Vec<u8>>,
+    /// From the server to the client.
+    pub(crate) s2c: Zeroizing<Vec<u8>>,
+}
+
+impl Keys {
+    /// Exports them from a session whose handshake is done.
+    pub(crate) fn export<Side>(
+        session: &ConnectionCommon<Side>,
+        agreed: Agreed,
+    ) -> Result<Self, rustls::Error> {
+        let length = key_len(agreed.algorithm)
+            .ok_or_else(|| rustls::Error::General("the key's length is not known".into()))?;
+        let key = |direction| {
+            let [high, low] = agreed.context.to_be_bytes();
+            // The first two bytes are the protocol's number: 0 is NTPv4.
+            let context = [0, 0, high, low, direction];
+            let mut key = Zeroizing::new(vec![0; length]);
+            session.export_keying_material(key.as_mut_slice(), LABEL, Some(&context))?;
+            Ok::<_, rustls::Error>(key)
+        };
+        Ok(Self { c2s: key(C2S)?, s2c: key(S2C)? })
+    }
+}

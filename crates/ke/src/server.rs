@@ -1,0 +1,266 @@
+//! The listener of NTS key establishment: a few threads, each with its own set of connections, that
+//! share the listening sockets. Nothing blocks, and all that a client can take is bounded by
+//! [`KeLimits`]. What cookies hold is the [`Keeper`]'s affair.
+
+mod config;
+mod connection;
+mod counters;
+mod neighbours;
+mod table;
+mod worker;
+
+use std::fmt;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+use arc_swap::ArcSwap;
+use rustls::ServerConfig;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::server::NoServerSessionStorage;
+use rustls::version::TLS13;
+
+pub use self::config::{KeConfig, KeLimits};
+pub use self::counters::KeCounters;
+use self::counters::Tally;
+use self::neighbours::Neighbours;
+use self::worker::Worker;
+use crate::certificate::{Pair, Served};
+use crate::validity::Validity;
+use crate::{ALPN, KeError};
+
+/// Connections that may wait to be accepted, if the system allows that many (`somaxconn`).
+const BACKLOG: u32 = 4096;
+/// Virtual memory for a thread's stack; little of it is ever touched.
+const STACK_BYTES: usize = 512 * 1024;
+/// How long a change waits for threads that are in the middle of a handshake to follow it.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Who makes the cookies.
+pub trait Keeper: Send + Sync {
+    /// Numbers of the AEAD algorithms that keys can be had for, the most wanted first, of those
+    /// that [`crate::key_len`] knows.
+    fn algorithms(&self) -> Vec<u16>;
+
+    /// Makes `count` different cookies for these keys. None at all is told to the client as an
+    /// internal error.
+    fn cookies(&self, algorithm: u16, c2s: &[u8], s2c: &[u8], count: usize) -> Vec<Vec<u8>>;
+}
+
+/// Of the certificate that is served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CertificateFacts {
+    /// The first instant at which clients take it. In the future where a clock is wrong; it is
+    /// served all the same, because a time server's own clock may be what is wrong.
+    pub not_before: SystemTime,
+    /// The last instant at which clients take it.
+    pub not_after: SystemTime,
+}
+
+/// A listener at work. It stops when it is dropped.
+pub struct KeServer {
+    shared: Arc<Shared>,
+    provider: Arc<CryptoProvider>,
+    threads: Vec<Thread>,
+}
+
+struct Thread {
+    handle: Option<JoinHandle<()>>,
+    wake: UnixStream,
+}
+
+/// What the threads share.
+struct Shared {
+    keeper: Arc<dyn Keeper>,
+    tls: Arc<ServerConfig>,
+    served: Arc<Served>,
+    settings: ArcSwap<Settings>,
+    tally: Tally,
+    neighbours: Neighbours,
+    open: AtomicUsize,
+    stop: AtomicBool,
+    /// How many times a thread has followed a change of the settings.
+    followed: AtomicUsize,
+}
+
+/// What can be changed under way.
+struct Settings {
+    config: KeConfig,
+    listeners: Vec<Arc<Listener>>,
+}
+
+struct Listener {
+    /// As it was asked for, where port 0 is any.
+    asked: SocketAddr,
+    socket: TcpListener,
+    bound: SocketAddr,
+}
+
+impl KeServer {
+    /// Reads the certificate, opens the sockets and starts the threads.
+    pub fn start(config: KeConfig, keeper: Arc<dyn Keeper>) -> Result<Self, KeError> {
+        config.check()?;
+        let provider = Arc::new(ring::default_provider());
+        let pair = load(&config, &provider)?;
+        let served = Arc::new(Served::new(pair));
+        let tls = tls_config(&provider, &served)?;
+        let threads = match config.threads {
+            0 => thread::available_parallelism().map_or(1, usize::from),
+            some => some,
+        };
+        let listeners = listen(&config.listen, &[])?;
+        let shared = Arc::new(Shared {
+            keeper,
+            tls: Arc::new(tls),
+            served,
+            settings: ArcSwap::from_pointee(Settings { config, listeners }),
+            tally: Tally::default(),
+            neighbours: Neighbours::new(),
+            open: AtomicUsize::new(0),
+            stop: AtomicBool::new(false),
+            followed: AtomicUsize::new(0),
+        });
+        let mut server = Self { shared, provider, threads: Vec::with_capacity(threads) };
+        for number in 0..threads {
+            let doing = "start a thread for NTS key establishment";
+            let thread = server.thread(number).map_err(|error| KeError::System { doing, error })?;
+            server.threads.push(thread);
+        }
+        Ok(server)
+    }
+
+    fn thread(&self, number: usize) -> io::Result<Thread> {
+        let (wake, woken) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
+        let worker = Worker::new(Arc::clone(&self.shared), woken)?;
+        let handle = thread::Builder::new()
+            .name(format!("nts-ke-{number}"))
+            .stack_size(STACK_BYTES)
+            .spawn(move || worker.run())?;
+        Ok(Thread { handle: Some(handle), wake })
+    }
+
+    /// Reads the certificate and the key again, from the same files. Handshakes from now on get
+    /// them; those in progress end as they began.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be used, and then those of before are served on.
+    pub fn reload_certificate(&self) -> Result<(), KeError> {
+        let settings = self.shared.settings.load_full();
+        self.shared.served.exchange(load(&settings.config, &self.provider)?);
+        Ok(())
+    }
+
+    /// Follows another configuration without losing a connection: a socket whose address stays is
+    /// kept, with all that wait at it, and open connections go on. The number of threads stays.
+    ///
+    /// # Errors
+    ///
+    /// If anything of it cannot be had, and then all stays as it was.
+    pub fn reconfigure(&self, config: KeConfig) -> Result<(), KeError> {
+        config.check()?;
+        let pair = load(&config, &self.provider)?;
+        let before = self.shared.settings.load_full();
+        let listeners = listen(&config.listen, &before.listeners)?;
+        self.shared.served.exchange(pair);
+        let followed = self.shared.followed.load(Acquire) + self.threads.len();
+        self.shared.settings.store(Arc::new(Settings { config, listeners }));
+        drop(before);
+        self.wake();
+        // So that sockets that are no longer wanted are closed when this returns.
+        let deadline = Instant::now() + PATIENCE;
+        while self.shared.followed.load(Acquire) < followed && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// What became of the connections so far.
+    #[must_use]
+    pub fn counters(&self) -> KeCounters {
+        self.shared.tally.read(self.shared.open.load(Acquire))
+    }
+
+    /// Where it listens, in the order of the configuration.
+    #[must_use]
+    pub fn listen(&self) -> Vec<SocketAddr> {
+        self.shared.settings.load().listeners.iter().map(|listener| listener.bound).collect()
+    }
+
+    /// Of the certificate that is served now.
+    #[must_use]
+    pub fn certificate(&self) -> CertificateFacts {
+        let Validity { not_before, not_after } = self.shared.served.validity();
+        CertificateFacts { not_before, not_after }
+    }
+
+    fn wake(&self) {
+        for thread in &self.threads {
+            // A full buffer wakes just as well.
+            let _ = (&thread.wake).write(&[0]);
+        }
+    }
+}
+
+impl Drop for KeServer {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Release);
+        self.wake();
+        for handle in self.threads.iter_mut().filter_map(|thread| thread.handle.take()) {
+            // A thread that panicked has nothing more to say than it printed.
+            let _ = handle.join();
+        }
+    }
+}
+
+impl fmt::Debug for KeServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeServer")
+            .field("listen", &self.listen())
+            .field("counters", &self.counters())
+            .finish_non_exhaustive()
+    }
+}
+
+fn load(config: &KeConfig, provider: &CryptoProvider) -> Result<Pair, KeError> {
+    Pair::load(&config.certificate, &config.key, provider, SystemTime::now())
+}
+
+/// TLS 1.3 alone, without sessions to resume and without early data.
+fn tls_config(
+    provider: &Arc<CryptoProvider>,
+    served: &Arc<Served>,
+) -> Result<ServerConfig, KeError> {
+    let mut tls = ServerConfig::builder_with_provider(Arc::clone(provider))
+        .with_protocol_versions(&[&TLS13])?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::clone(served) as _);
+    tls.alpn_protocols = vec![ALPN.to_vec()];
+    tls.send_tls13_tickets = 0;
+    tls.session_storage = Arc::new(NoServerSessionStorage {});
+    Ok(tls)
+}
+
+/// A socket for each address; one that listens there already is taken over.
+fn listen(
+    addresses: &[SocketAddr],
+    present: &[Arc<Listener>],
+) -> Result<Vec<Arc<Listener>>, KeError> {
+    let open = |&asked: &SocketAddr| {
+        if let Some(kept) = present.iter().find(|one| one.asked == asked) {
+            return Ok(Arc::clone(kept));
+        }
+        let bound = |socket: TcpListener| socket.local_addr().map(|bound| (socket, bound));
+        let (socket, bound) = horolog_sys::listen::tcp(asked, BACKLOG)
+            .and_then(bound)
+            .map_err(|error| KeError::Listen { address: asked, error })?;
+        Ok(Arc::new(Listener { asked, socket, bound }))
+    };
+    addresses.iter().map(open).collect()
+}

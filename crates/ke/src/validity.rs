@@ -1,0 +1,161 @@
+//! From when to when a certificate is valid (RFC 5280, section 4.1.2.5): a walk through its DER
+//! encoding to that one field. Nothing else in the certificate is looked at, and nothing is
+//! verified; clients do that.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const INTEGER: u8 = 0x02;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+const SEQUENCE: u8 = 0x30;
+/// Explicitly tagged field 0: the version.
+const VERSION: u8 = 0xa0;
+const S_PER_DAY: i64 = 86_400;
+
+/// The first and the last instant at which a certificate is valid.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Validity {
+    /// The first.
+    pub not_before: SystemTime,
+    /// The last.
+    pub not_after: SystemTime,
+}
+
+impl Validity {
+    /// Reads it from a certificate in DER; none if that is no certificate. Instants before 1970
+    /// count as 1970.
+    #[must_use]
+    pub fn parse(certificate: &[u8]) -> Option<Self> {
+        let (certificate, _) = element(certificate, SEQUENCE)?;
+        let (mut fields, _) = element(certificate, SEQUENCE)?;
+        if let Some((_, rest)) = element(fields, VERSION) {
+            fields = rest;
+        }
+        // Serial number, signature algorithm, issuer.
+        for tag in [INTEGER, SEQUENCE, SEQUENCE] {
+            fields = element(fields, tag)?.1;
+        }
+        let (validity, _) = element(fields, SEQUENCE)?;
+        let (not_before, rest) = instant(validity)?;
+        let (not_after, _) = instant(rest)?;
+        Some(Self { not_before, not_after })
+    }
+}
+
+/// The content of the element at the beginning of `bytes`, if it has this tag, and what follows it.
+fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let (&[found, first], rest) = bytes.split_first_chunk()?;
+    if found != tag {
+        return None;
+    }
+    let (length, rest) = match first {
+        0..=0x7f => (usize::from(first), rest),
+        // Up to four bytes of length; nobody's certificate is longer.
+        0x81..=0x84 => {
+            let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+            (digits.iter().fold(0, |sum, &digit| sum << 8 | usize::from(digit)), rest)
+        }
+        _ => return None,
+    };
+    rest.split_at_checked(length)
+}
+
+fn instant(bytes: &[u8]) -> Option<(SystemTime, &[u8])> {
+    if let Some((text, rest)) = element(bytes, UTC_TIME) {
+        let [year, later @ ..] = two_digits::<6>(text)?;
+        // Two digits stand for 1950 to 2049.
+        let year = if year < 50 { 2000 + year } else { 1900 + year };
+        return Some((date(year, later)?, rest));
+    }
+    let (text, rest) = element(bytes, GENERALIZED_TIME)?;
+    let [century, year, later @ ..] = two_digits::<7>(text)?;
+    Some((date(century * 100 + year, later)?, rest))
+}
+
+/// The numbers of two digits each that make up a time, which ends in Z.
+fn two_digits<const N: usize>(text: &[u8]) -> Option<[i64; N]> {
+    let (pairs, end) = text.as_chunks::<2>();
+    let pairs: &[[u8; 2]; N] = pairs.try_into().ok()?;
+    let digits = pairs.as_flattened().iter().all(u8::is_ascii_digit);
+    let number = |[ten, one]: [u8; 2]| i64::from(ten - b'0') * 10 + i64::from(one - b'0');
+    (digits && end == b"Z").then(|| pairs.map(number))
+}
+
+fn date(year: i64, [month, day, hour, minute, second]: [i64; 5]) -> Option<SystemTime> {
+    let sound = (1..=12).contains(&month)
+        && (1..=31).contains(&day)
+        && hour < 24
+        && minute < 60
+        && second <= 60;
+    if !sound {
+        return None;
+    }
+    let seconds = days(year, month, day) * S_PER_DAY + hour * 3600 + minute * 60 + second;
+    Some(UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+}
+
+/// Days from 1970-01-01 to a date of the Gregorian calendar. The year is taken to begin in March, so
+/// that a leap day ends it.
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    // Months from March on have 31, 30, 31, 30, 31 days, again and again.
+    let before_month = (153 * month + 2) / 5;
+    // 719469 days lie between 0000-03-01, the first day of this count, and 1970-01-01, less one.
+    year * 365 + leap_days + before_month + day - 719_469
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(text: &str) -> SystemTime {
+        humantime::parse_rfc3339(text).unwrap()
+    }
+
+    fn utc(text: &str) -> Vec<u8> {
+        [&[UTC_TIME, text.len() as u8], text.as_bytes()].concat()
+    }
+
+    #[test]
+    fn a_certificate_of_a_library() {
+        let mut parameters = rcgen::CertificateParams::new(["localhost".into()]).unwrap();
+        parameters.not_before = rcgen::date_time_ymd(1999, 12, 31);
+        parameters.not_after = rcgen::date_time_ymd(2096, 2, 29);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = parameters.self_signed(&key).unwrap();
+        let expected = Validity {
+            not_before: at("1999-12-31T00:00:00Z"),
+            not_after: at("2096-02-29T00:00:00Z"),
+        };
+        let der = certificate.der();
+        assert_eq!(Validity::parse(der), Some(expected));
+        for cut in 0..der.len() {
+            assert_eq!(Validity::parse(&der[..cut]), None, "{cut}");
+        }
+    }
+
+    #[test]
+    fn both_forms_of_time() {
+        let (time, rest) = instant(&utc("261122012251Z")).unwrap();
+        assert_eq!((time, rest), (at("2026-11-22T01:22:51Z"), &[][..]));
+        let general = [&[GENERALIZED_TIME, 15], &b"20500101000000Z"[..]].concat();
+        assert_eq!(instant(&general).unwrap().0, at("2050-01-01T00:00:00Z"));
+        // 50 is 1950, before the epoch.
+        assert_eq!(instant(&utc("500101000000Z")).unwrap().0, UNIX_EPOCH);
+        for wrong in ["261322012251Z", "2611220122511", "26112201225Z", "2611220122+1Z"] {
+            assert_eq!(instant(&utc(wrong)), None, "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn dates_as_another_library_counts_them(day in 0u64..100_000) {
+            let time = UNIX_EPOCH + Duration::from_secs(day * 86_400);
+            let text = humantime::format_rfc3339_seconds(time).to_string();
+            let number = |range| text.get(range).unwrap().parse::<i64>().unwrap();
+            prop_assert_eq!(days(number(0..4), number(5..7), number(8..10)), day as i64);
+        }
+    }
+}
