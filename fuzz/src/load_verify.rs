@@ -57,7 +57,7 @@ fn verify(
     now: Timestamp<Monotonic>,
     interleaved: bool,
 ) -> Result<Reply, InvalidReason> {
-    let expected = Expected { token: TOKEN, version: 4, interleaved };
+    let expected = Expected { token: TOKEN, version: 4, interleaved, extended: false };
     expected.verify(datagram, now, |question| {
         if was_asked(question) { Ok(()) } else { Err(InvalidReason::Client) }
     })

@@ -1,7 +1,9 @@
 //! Scenarios of the generator's modes against real servers: which replies come in interleaved mode,
 //! and that a server which does not know the mode is told from one that does. Nothing is timed.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -10,11 +12,13 @@ use horolog_record::{Engine, LoadResult, Mode};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::load_command::{ENGINES, check_sums, result_of};
-use crate::process::server_address;
+use crate::load_command::{ENGINES, check_sums, load, only_trial, result_of};
+use crate::process::{run_to_end, server_address};
 use crate::scenario::Need;
 use crate::{load_modes, scenarios};
 
+/// What the server is called in its certificate; no resolver is asked.
+const NAME: &str = "time.example";
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Few enough that each asks several times, and enough that no client asks before it was answered.
 const CLIENTS: u64 = 200;
@@ -25,6 +29,8 @@ pub(crate) fn all() -> Vec<Trial> {
     scenarios!(CHRONYD, load_modes:
         chronyd_answers_in_interleaved_mode,
         without_memory_chronyd_answers_in_basic_mode,
+        chronyd_answers_authenticated_requests,
+        what_nts_cannot_do_is_refused,
     )
     .into()
 }
@@ -53,6 +59,88 @@ impl Chronyd {
         process.await_ready(PATIENCE, || pidfile.exists())?;
         Ok(Self { _process: process, _directory: directory })
     }
+}
+
+/// Writes a certificate for the lab's server that vouches for itself, and its key.
+fn certificate(directory: &Path) -> Result<[PathBuf; 2]> {
+    let signed = rcgen::generate_simple_self_signed([NAME.to_owned()])?;
+    let [certificate, key] = ["cert.pem", "key.pem"].map(|name| directory.join(name));
+    fs::write(&certificate, signed.cert.pem())?;
+    fs::write(&key, signed.signing_key.serialize_pem())?;
+    // chronyd takes no key that others may read.
+    fs::set_permissions(&key, Permissions::from_mode(0o600))?;
+    Ok([certificate, key])
+}
+
+/// A chronyd that serves NTS, with its certificate.
+fn nts_chronyd(host: &Host) -> Result<(Chronyd, TempDir, String)> {
+    let directory = tempfile::tempdir()?;
+    let [certificate, key] = certificate(directory.path())?;
+    let certificate = certificate.display().to_string();
+    let directives = [
+        format!("ntsservercert {certificate}"),
+        format!("ntsserverkey {}", key.display()),
+        "noclientlog".to_owned(),
+    ];
+    let chronyd = Chronyd::start(host, &directives.each_ref().map(String::as_str))?;
+    Ok((chronyd, directory, certificate))
+}
+
+/// Every authenticated request is answered authentically and every plain one plainly, whatever the
+/// share, by both engines that have a cipher.
+fn chronyd_answers_authenticated_requests() -> Result<()> {
+    const REQUESTS: u64 = 500;
+    let lab = Lab::new(&LabConfig::default())?;
+    let (_chronyd, _directory, certificate) = nts_chronyd(lab.server())?;
+    for engine in [Engine::Udp, Engine::Packet] {
+        for (share, ipv6) in [(0, false), (10, true), (50, false), (100, true), (100, false)] {
+            let target = server_address(&lab, ipv6)?.ip().to_string();
+            let percent = share.to_string();
+            let arguments = ["--nts", "--ca", &certificate, "--nts-name", NAME, "--nts-sessions"];
+            let mut all = vec![&*target, "-r", "2000", "-t", "0.25", "--engine", engine.name()];
+            all.extend(arguments);
+            all.extend(["3", "--nts-share", &percent]);
+            let result = result_of(lab.client(), &all)?;
+            let trial = only_trial(&result)?;
+            check_sums(trial)?;
+            ensure!(result.mode == Mode::NtpNts && trial.invalid.is_empty(), "{trial:?}");
+            let class = trial.authenticated.context("no counts of the authenticated ones")?;
+            ensure!(trial.responses.nts == class.received, "{trial:?}");
+            ensure!(class.lost == class.sent - class.received, "{class:?}");
+            ensure!(trial.responses.basic + class.received == trial.received, "{trial:?}");
+            let expected = REQUESTS * share / 100;
+            ensure!(trial.sent < REQUESTS || class.sent == expected, "{share}%: {trial:?}");
+            ensure!(trial.received * 10 >= trial.sent * 9, "{engine:?}, {share}%: {trial:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Each with one line that says what to do.
+fn what_nts_cannot_do_is_refused() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let (_chronyd, directory, certificate) = nts_chronyd(lab.server())?;
+    let target = server_address(&lab, false)?.ip().to_string();
+    let empty = directory.path().join("empty.pem").display().to_string();
+    fs::write(&empty, "")?;
+    let ca: &[&str] = &["--nts", "--nts-name", NAME, "--ca"];
+    let cases: [(&[&str], i32, &str); 7] = [
+        (&[&certificate, "--engine", "xdp"], 3, "use --engine packet or udp"),
+        (&[&certificate, "--interleaved"], 2, "--interleaved"),
+        (&[&certificate, "--ntp-version", "3"], 2, "version 4 only"),
+        (&[&certificate, "--nts-sessions", "0"], 2, "from 1 to"),
+        (&[&certificate, "--nts-ke", "127.0.0.1:9"], 3, "127.0.0.1:9"),
+        (&[&empty], 2, "empty.pem"),
+        (&["/nonexistent.pem"], 2, "nonexistent.pem"),
+    ];
+    for (arguments, status, words) in cases {
+        let all = [&[&*target], ca, arguments].concat();
+        let output = run_to_end(&mut load(lab.client(), &all)?, PATIENCE)?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(status), "{arguments:?}: {told}");
+        ensure!(told.contains(words) && told.trim_end().lines().count() == 1, "{told}");
+    }
+    Ok(())
 }
 
 /// Runs an engine in interleaved mode for two trials.

@@ -69,7 +69,8 @@ impl Tallied {
             Expected::LateAndDuplicate => (self.late, self.duplicate) == (all / 2, all / 2),
             Expected::Invalid(reason) => self.invalid[reason as usize] == all,
             Expected::Anything => {
-                let all_met = self.invalid.iter().all(|&count| count > 0);
+                let known = &self.invalid[..InvalidReason::Nts as usize];
+                let all_met = known.iter().all(|&count| count > 0);
                 all_met && self.received > 0 && self.duplicate > 0 && self.late > 0
             }
         }
@@ -99,14 +100,14 @@ impl Bench {
         for lane in 0..LANES {
             let (version, interleaved) = (world.version, world.interleaved);
             let plan = AccountPlan {
-                expected: Judge { token: world.token, version, interleaved },
+                expected: Judge { token: world.token, version, interleaved, extended: false },
                 clients: world.lane_clients(lane),
                 start,
                 timeout: TIMEOUT,
                 rate: 1_000.0,
             };
             let origins = mem::take(&mut self.origins[lane]);
-            let mut account = Account::open(&plan, Carried { asked: before, origins })?;
+            let mut account = Account::open(&plan, Carried { asked: before, origins, nts: None })?;
             (0..GROUP).for_each(|_| account.ask());
             self.accounts.push(account);
         }
@@ -171,13 +172,15 @@ impl Bench {
         let (mut sum, mut response) = (Tallied::default(), Recorder::new());
         for processor in 0..self.generator.processors() {
             let tally = self.generator.tally(processor);
+            let mut invalid = [0; InvalidReason::ALL.len()];
+            invalid[..tally.invalid.len()].copy_from_slice(&tally.invalid);
             sum.add(&Tallied {
                 received: tally.received,
                 interleaved: tally.interleaved,
                 duplicate: tally.duplicate,
                 late: tally.late + tally.late_earlier,
                 unsynchronised: tally.unsynchronised,
-                invalid: tally.invalid,
+                invalid,
                 round_trips: tally.rtt_ns.count,
             });
             let raw = &tally.response_ns;

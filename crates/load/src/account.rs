@@ -7,9 +7,10 @@ use horolog_stats::{Mark, Recorder, SeenWindow};
 use horolog_time::{Monotonic, NtpTimestamp, Span, Timestamp};
 
 use crate::clients::LaneClients;
+use crate::nts::{Fault, LaneSessions};
 use crate::request::Stamps;
 use crate::token::Question;
-use crate::verify::{Answer, Expected, Reply};
+use crate::verify::{Answer, Expected, PAYLOAD_LEN, Reply};
 
 /// What became of the requests of one trial.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +29,10 @@ pub struct TrialCounts {
     pub received: u64,
     /// Those of them that were in interleaved mode.
     pub interleaved: u64,
+    /// Requests that left and were authenticated.
+    pub nts_sent: u64,
+    /// Valid first replies in time to these.
+    pub nts_received: u64,
     /// Further valid replies to an answered request.
     pub duplicate: u64,
     /// Valid replies that came after the time allowed, and all to requests of an earlier trial.
@@ -65,6 +70,8 @@ impl TrialCounts {
         self.last_sent = self.last_sent.max(other.last_sent);
         self.received += other.received;
         self.interleaved += other.interleaved;
+        self.nts_sent += other.nts_sent;
+        self.nts_received += other.nts_received;
         self.duplicate += other.duplicate;
         self.late += other.late;
         for (mine, theirs) in self.invalid.iter_mut().zip(other.invalid) {
@@ -105,6 +112,18 @@ pub struct Account {
     /// Valid first replies, late ones included.
     answered: u64,
     origins: Origins,
+    nts: Option<Box<LaneSessions>>,
+}
+
+/// A request that is to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Next {
+    /// Who asks.
+    pub client: u32,
+    /// The timestamps that it carries.
+    pub stamps: Stamps,
+    /// Whether it is authenticated.
+    pub authenticated: bool,
 }
 
 /// When the server received what it last answered to each client of a lane, as NTP's 64 bits: what
@@ -134,6 +153,8 @@ pub struct Carried {
     pub asked: u64,
     /// What its clients were answered; of no use to other clients.
     pub origins: Origins,
+    /// What requests are authenticated with, where any are.
+    pub nts: Option<Box<LaneSessions>>,
 }
 
 /// What an [`Account`] is opened for.
@@ -173,14 +194,15 @@ impl Account {
             asked: 0,
             answered: 0,
             origins,
+            nts: carried.nts,
         })
     }
 
-    /// The client and the timestamps of the next request, to be sent at `intended`. Asking again
-    /// gives the same until [`Account::ask`].
+    /// The next request, to be sent at `intended`. Asking again gives the same until
+    /// [`Account::ask`].
     #[inline]
     #[must_use]
-    pub fn next(&self, intended: Timestamp<Monotonic>) -> (u32, Stamps) {
+    pub fn next(&self, intended: Timestamp<Monotonic>) -> Next {
         let total = self.before + self.asked;
         let sequence = (total % u64::from(self.clients.wrap())) as u32;
         let transmit = self.expected.token.encode(Question { intended, sequence });
@@ -190,7 +212,18 @@ impl Account {
         } else {
             Stamps::basic(transmit)
         };
-        (client, stamps)
+        let authenticated = self.nts.as_ref().is_some_and(|nts| nts.has(sequence));
+        Next { client, stamps, authenticated }
+    }
+
+    /// The payload of a request of a run in which some are authenticated; `None` in other runs,
+    /// where a template and the timestamps are all of it.
+    pub fn payload(&mut self, next: &Next) -> Option<&[u8]> {
+        let nts = self.nts.as_mut()?;
+        Some(match next.authenticated {
+            true => nts.seal(next.client, next.stamps),
+            false => nts.plain(next.stamps),
+        })
     }
 
     /// Counts the next request as asked, so that its reply will be known.
@@ -200,9 +233,15 @@ impl Account {
         self.asked += 1;
     }
 
-    /// Counts a request that left at `sent`.
+    /// Counts a request that left at `sent`, and whether it was authenticated.
     #[inline]
-    pub fn sent(&mut self, intended: Timestamp<Monotonic>, sent: Timestamp<Monotonic>) {
+    pub fn sent(
+        &mut self,
+        intended: Timestamp<Monotonic>,
+        sent: Timestamp<Monotonic>,
+        authenticated: bool,
+    ) {
+        self.counts.nts_sent += u64::from(authenticated);
         self.counts.sent += 1;
         self.counts.first_sent = self.counts.first_sent.or(Some(sent));
         self.counts.last_sent = Some(sent);
@@ -225,6 +264,7 @@ impl Account {
         now: Timestamp<Monotonic>,
     ) {
         let mut is_of_earlier_trial = false;
+        let mut nts = self.nts.take();
         let verified = self.expected.verify(payload, now, |question| {
             is_of_earlier_trial = question.intended < self.start;
             if is_of_earlier_trial {
@@ -233,10 +273,13 @@ impl Account {
                 Err(InvalidReason::Origin)
             } else if client != Some(self.clients.client(question.sequence)) {
                 Err(InvalidReason::Client)
+            } else if let Some(nts) = &mut nts {
+                authenticate(nts, &self.expected, question, (client, payload))
             } else {
                 Ok(())
             }
         });
+        self.nts = nts;
         // Whatever else is wrong with it is no fault of this trial's.
         if is_of_earlier_trial {
             self.counts.late += 1;
@@ -274,6 +317,8 @@ impl Account {
             Answer::Basic { response_ns } => self.counts.response.record(response_ns),
             Answer::Interleaved => self.counts.interleaved += 1,
         }
+        let sequence = reply.question.sequence;
+        self.counts.nts_received += u64::from(self.nts.as_ref().is_some_and(|n| n.has(sequence)));
         if self.expected.interleaved {
             let client = self.clients.client(reply.question.sequence);
             self.origins.remember(client - self.clients.first(), reply.receive);
@@ -309,7 +354,8 @@ impl Account {
     #[must_use]
     pub fn close(mut self, planned: u64) -> (TrialCounts, Carried) {
         self.counts.planned = planned;
-        (self.counts, Carried { asked: self.before + self.asked, origins: self.origins })
+        let asked = self.before + self.asked;
+        (self.counts, Carried { asked, origins: self.origins, nts: self.nts })
     }
 
     /// Which request of this trial has this sequence number; the latest one where several have.
@@ -320,6 +366,24 @@ impl Account {
         let back = (latest % wrap + wrap).checked_sub(sequence)? % wrap;
         (sequence < wrap).then(|| (self.asked.checked_sub(1)?).checked_sub(back)).flatten()
     }
+}
+
+/// What follows the header of a reply: nothing, or proof that it is authentic where the request was.
+fn authenticate(
+    nts: &mut LaneSessions,
+    expected: &Expected,
+    question: Question,
+    (client, payload): (Option<u32>, &[u8]),
+) -> Result<(), InvalidReason> {
+    if !nts.has(question.sequence) {
+        return if payload.len() == PAYLOAD_LEN { Ok(()) } else { Err(InvalidReason::Length) };
+    }
+    let client = client.ok_or(InvalidReason::Client)?;
+    let transmit = expected.token.encode(question);
+    nts.open(client, transmit, payload).map_err(|fault| match fault {
+        Fault::Longer => InvalidReason::Length,
+        Fault::Reply(_) => InvalidReason::Nts,
+    })
 }
 
 /// The least reach of the duplicate window, in requests: 8 KiB.

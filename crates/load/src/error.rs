@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::clients::{ClientsError, LANES_MAX};
 use crate::engine::EngineError;
+use crate::nts::NtsError;
 use crate::ramp::RampError;
 use crate::target::TargetError;
 
@@ -29,6 +30,9 @@ pub enum LoadError {
     /// The search cannot be.
     #[error(transparent)]
     Search(#[from] ConfigError),
+    /// Requests cannot be authenticated.
+    #[error(transparent)]
+    Nts(#[from] NtsError),
     /// A version of NTP that has no such requests.
     #[error("NTP version {0} cannot be asked for; give 1 to 4")]
     Version(u8),
@@ -80,6 +84,7 @@ impl LoadError {
             | Self::Threads(_)
             | Self::Interleaved
             | Self::ReplyTimeout(_) => true,
+            Self::Nts(error) => error.is_usage(),
             Self::NoSimulation(_) | Self::System { .. } => false,
         }
     }

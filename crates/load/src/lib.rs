@@ -10,6 +10,7 @@ pub mod clients;
 pub mod engine;
 mod error;
 pub mod findings;
+pub mod nts;
 pub mod options;
 pub mod places;
 pub mod plan;

@@ -7,6 +7,7 @@ use horolog_stats::SearchConfig;
 use horolog_sys::namespace::NetNs;
 use horolog_sys::netlink::Prefix;
 
+use crate::nts::NtsOptions;
 use crate::ramp::Ramp;
 use crate::target::{Family, Hints, TargetName};
 use crate::watch::AskServer;
@@ -56,6 +57,8 @@ pub struct LoadOptions {
     pub echo: bool,
     /// Ask in interleaved mode (RFC 9769).
     pub interleaved: bool,
+    /// Authenticate requests.
+    pub nts: Option<NtsOptions>,
     /// What to do.
     pub job: Job,
     /// The command line, for the record.
@@ -85,6 +88,7 @@ impl LoadOptions {
             reply_timeout: Duration::from_secs(1),
             echo: false,
             interleaved: false,
+            nts: None,
             job,
             command: Vec::new(),
             namespaces: Vec::new(),

@@ -2,11 +2,13 @@
 //! engine is built from. Nothing here is optional or by name any more.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use horolog_record::Spacing;
 
 use crate::clients::{LaneClients, SourceNetwork};
+use crate::nts::Sessions;
 use crate::target::Route;
 use crate::token::Token;
 use crate::verify::Expected;
@@ -38,13 +40,20 @@ pub struct RunPlan {
     pub echo: bool,
     /// Requests are in interleaved mode.
     pub interleaved: bool,
+    /// What requests are authenticated with.
+    pub sessions: Option<Arc<Sessions>>,
 }
 
 impl RunPlan {
     /// What replies are held against.
     #[must_use]
     pub const fn expected(&self) -> Expected {
-        Expected { token: self.token, version: self.version, interleaved: self.interleaved }
+        Expected {
+            token: self.token,
+            version: self.version,
+            interleaved: self.interleaved,
+            extended: self.sessions.is_some(),
+        }
     }
 
     /// The clients of lane `lane` of `lanes` in a trial with `clients` of them, each with `run`
@@ -82,4 +91,6 @@ pub struct TrialPlan {
     pub spacing: Spacing,
     /// Clients, at least as many as lanes.
     pub clients: u32,
+    /// Whether requests, or a share of them, are authenticated.
+    pub nts: bool,
 }

@@ -73,6 +73,8 @@ impl Load {
         let plan = &self.prepared.plan;
         if plan.echo {
             Mode::Echo
+        } else if plan.sessions.is_some() {
+            Mode::NtpNts
         } else if plan.interleaved {
             Mode::NtpInterleaved
         } else {
@@ -152,7 +154,8 @@ impl Load {
         observer.begins(rate, duration);
         let begun = Instant::now();
         let (spacing, clients) = (self.options.spacing, self.prepared.clients);
-        let plan = TrialPlan { rate, duration, spacing, clients };
+        let nts = self.prepared.plan.sessions.is_some();
+        let plan = TrialPlan { rate, duration, spacing, clients, nts };
         let before = self.watch.read();
         let counts = self.prepared.engine.trial(&plan)?;
         let after = self.watch.read();

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use horolog_record::{Distribution, InvalidReason, Place, Responses, Trial};
+use horolog_record::{ClassCounts, Distribution, InvalidReason, Place, Responses, Trial};
 use horolog_stats::Recorder;
 use horolog_stats::loss::Rate;
 
@@ -26,9 +26,15 @@ pub fn record(plan: &TrialPlan, counts: &TrialCounts, lost_at: BTreeMap<Place, u
         late: counts.late,
         invalid: invalid.filter(|&(_, count)| count > 0).collect(),
         responses: Responses {
-            basic: counts.received - counts.interleaved,
+            basic: counts.received - counts.interleaved - counts.nts_received,
             interleaved: counts.interleaved,
+            nts: counts.nts_received,
         },
+        authenticated: plan.nts.then(|| ClassCounts {
+            sent: counts.nts_sent,
+            received: counts.nts_received,
+            lost: counts.nts_sent.saturating_sub(counts.nts_received),
+        }),
         rtt_ns: distribution(&counts.rtt),
         response_time_ns: distribution(&counts.response),
         lateness_ns: distribution(&counts.lateness),
@@ -89,6 +95,7 @@ mod tests {
             duration: Duration::from_secs(1),
             spacing: Spacing::Constant,
             clients: 4,
+            nts: false,
         }
     }
 
@@ -113,7 +120,7 @@ mod tests {
         assert!((trial.achieved_rate - 1000.0).abs() < 1e-6, "{}", trial.achieved_rate);
         assert!((trial.duration_s - 1.0).abs() < 1e-12);
         assert_eq!(trial.lost, 10);
-        assert_eq!(trial.responses, Responses { basic: 950, interleaved: 40 });
+        assert_eq!(trial.responses, Responses { basic: 950, interleaved: 40, nts: 0 });
         assert_eq!(trial.invalid, BTreeMap::from([(InvalidReason::Client, 3)]));
         assert_eq!(trial.rtt_ns.unwrap().max, 77);
         assert_eq!(trial.response_time_ns, None);

@@ -45,12 +45,14 @@ pub struct Expected {
     pub version: u8,
     /// Whether requests are in interleaved mode, so that replies may be.
     pub interleaved: bool,
+    /// Whether extension fields may follow the header; what stands in them is for `asked` to say.
+    pub extended: bool,
 }
 
 impl Expected {
     /// Checks a UDP payload that came before `now`. `asked` says for a question whether it was
     /// really asked ([`InvalidReason::Origin`]) and by the client to which the reply came
-    /// ([`InvalidReason::Client`]).
+    /// ([`InvalidReason::Client`]), and judges what follows the header where something may.
     pub fn verify(
         &self,
         payload: &[u8],
@@ -58,7 +60,7 @@ impl Expected {
         asked: impl FnOnce(Question) -> Result<(), InvalidReason>,
     ) -> Result<Reply, InvalidReason> {
         let (header, rest) = Header::parse(payload).map_err(|_| InvalidReason::Length)?;
-        if !rest.is_empty() {
+        if !rest.is_empty() && !self.extended {
             return Err(InvalidReason::Length);
         }
         if header.mode != Mode::Server {
@@ -126,7 +128,7 @@ mod tests {
 
     fn expected() -> Expected {
         let token = Token::new(0xdead_beef_1234_5678, START);
-        Expected { token, version: 4, interleaved: false }
+        Expected { token, version: 4, interleaved: false, extended: false }
     }
 
     fn good() -> Header {

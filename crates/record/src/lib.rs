@@ -17,7 +17,7 @@ pub use distribution::Distribution;
 pub use finding::{Code, Finding, Severity};
 pub use host::Host;
 pub use load::{
-    Engine, InvalidReason, LOAD_SCHEMA, LoadResult, Mode, Place, Responses, SearchEnd, SearchKind,
-    SearchResult, Spacing, Target, Trial,
+    ClassCounts, Engine, InvalidReason, LOAD_SCHEMA, LoadResult, Mode, Place, Responses, SearchEnd,
+    SearchKind, SearchResult, Spacing, Target, Trial,
 };
 pub use rfc3339::rfc3339_now;

@@ -20,6 +20,10 @@ use crate::failure::Failure;
 use crate::output::{self, Destination, Progress};
 use crate::values;
 
+mod nts;
+
+use nts::NtsArgs;
+
 /// Highest rate that a search tries unless told otherwise: more than a processor core can send.
 const SEARCH_RATE_MAX: f64 = 20e6;
 
@@ -100,6 +104,8 @@ pub(crate) struct NtpArgs {
     /// basic and interleaved replies are counted apart.
     #[arg(long, conflicts_with = "random_sources")]
     interleaved: bool,
+    #[command(flatten)]
+    nts: NtsArgs,
     /// How long a reply may take, 1ms to 60s; later ones count as late, not as received.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     timeout: Duration,
@@ -165,7 +171,7 @@ impl NtpArgs {
         Ok(Job::Search { kind, config })
     }
 
-    fn resolve(self) -> Result<LoadOptions, Failure> {
+    fn resolve(mut self) -> Result<LoadOptions, Failure> {
         let job = self.job()?;
         // One of the two is there: the parser sees to it.
         let target = self.target.or(self.address).ok_or_else(|| Failure::usage("no target"))?;
@@ -174,8 +180,10 @@ impl NtpArgs {
             (_, true) => Some(Family::V6),
             _ => None,
         };
+        let nts = std::mem::take(&mut self.nts).resolve(&target)?;
         Ok(LoadOptions {
             family,
+            nts,
             hints: Hints { interface: self.interface, mac: self.mac },
             i_own_this_target: self.i_own_this_target,
             engine: match self.engine {

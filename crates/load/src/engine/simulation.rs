@@ -227,7 +227,7 @@ impl Scene<FramePort<World<()>>> {
             target,
             version: 4,
         };
-        let port = FramePort::new(World::new(&clock, faults, behaviour), &plan);
+        let port = FramePort::new(World::new(&clock, faults, behaviour), &plan, 0);
         Self::new(clock, port, 1)
     }
 
@@ -239,7 +239,7 @@ impl Scene<FramePort<World<()>>> {
 impl Scene<SocketPort<World<Endpoints>>> {
     fn sockets(behaviour: Behaviour) -> Self {
         let clock = Arc::new(SimulatedClock::new(START_NS));
-        let mut port = SocketPort::new(4);
+        let mut port = SocketPort::new(4, 0);
         for _ in 0..CLIENTS {
             port.sockets.push(World::new(&clock, FaultPlan::default(), behaviour));
         }
@@ -262,7 +262,7 @@ impl<P: Port> Scene<P> {
         let clients = LaneClients::in_turn(CLIENTS, 0, 1, self.run);
         let interleaved = self.interleaved;
         let account = AccountPlan {
-            expected: Expected { token: self.token, version: 4, interleaved },
+            expected: Expected { token: self.token, version: 4, interleaved, extended: false },
             clients,
             start,
             timeout: TIMEOUT,
@@ -298,7 +298,7 @@ fn fault_counts(scene: &mut Scene<FramePort<World<()>>>) -> FaultCounts {
 fn assert_clean(counts: &TrialCounts) {
     assert_eq!((counts.planned, counts.sent, counts.received), (2000, 2000, 2000));
     assert_eq!((counts.refused, counts.duplicate, counts.late), (0, 0, 0));
-    assert_eq!(counts.invalid, [0; 8]);
+    assert_eq!(counts.invalid, [0; 9]);
     assert_eq!(counts.rtt.count(), 2000);
     assert_eq!(counts.response.min(), Some(700));
     assert_eq!(counts.response.max(), Some(700));
@@ -322,7 +322,7 @@ fn assert_interleaved<P: Port>(scene: &mut Scene<P>) {
     let clients = u64::from(CLIENTS);
     assert_eq!((first.received, first.interleaved), (2000, 2000 - clients));
     assert_eq!((first.response.count(), first.response.max()), (clients, Some(700)));
-    assert_eq!((first.invalid, first.rtt.count()), ([0; 8], 2000));
+    assert_eq!((first.invalid, first.rtt.count()), ([0; 9], 2000));
     let second = scene.trial();
     assert_eq!((second.received, second.interleaved), (2000, 2000));
     scene.interleaved = false;
@@ -399,8 +399,8 @@ fn each_fault_of_the_server_is_counted_under_its_name() {
         let count = |reason: InvalidReason| counts.invalid[reason as usize];
         assert_eq!((counts.sent, counts.received, counts.duplicate), (2000, 400, 400));
         for reason in InvalidReason::ALL {
-            use InvalidReason::{Client, Length};
-            let expected = if matches!(reason, Client | Length) { 0 } else { 200 };
+            use InvalidReason::{Client, Length, Nts};
+            let expected = if matches!(reason, Client | Length | Nts) { 0 } else { 200 };
             assert_eq!(count(reason), expected, "{reason:?}");
         }
     }

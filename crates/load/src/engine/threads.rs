@@ -11,6 +11,7 @@ use super::EngineError;
 use super::drain::LEAD;
 use super::lane::{LaneTrial, Port};
 use crate::account::{Account, AccountPlan, Carried, TrialCounts};
+use crate::nts::LaneSessions;
 use crate::plan::{RunPlan, TrialPlan};
 use crate::schedule::Schedule;
 
@@ -21,9 +22,15 @@ pub(crate) struct Lane<P> {
 }
 
 impl<P> Lane<P> {
-    pub(crate) fn new(port: P) -> Self {
-        Self { port, carried: Carried::default() }
+    /// A lane that has sent nothing; `nts` is what its requests are authenticated with.
+    pub(crate) fn new(port: P, nts: Option<LaneSessions>) -> Self {
+        Self { port, carried: Carried { nts: nts.map(Box::new), ..Carried::default() } }
     }
+}
+
+/// What the requests of one more lane are authenticated with, where they are.
+pub(crate) fn sessions(plan: &RunPlan) -> Result<Option<LaneSessions>, EngineError> {
+    plan.sessions.as_ref().map(|sessions| Ok(sessions.lane(plan.version)?)).transpose()
 }
 
 /// Runs one trial on `lanes`; each client has `run` requests in a row.

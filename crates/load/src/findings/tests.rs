@@ -29,6 +29,7 @@ fn trial(counts: &TrialCounts, lost_at: &[(Place, u64)]) -> Trial {
         duration: Duration::from_secs(2),
         spacing: Spacing::Constant,
         clients: 16,
+        nts: false,
     };
     record(&plan, counts, lost_at.iter().copied().collect::<BTreeMap<_, _>>())
 }

@@ -11,9 +11,10 @@ use serde::Serialize;
 /// Each choice with its name in a file.
 pub(crate) type Choices<T, const N: usize> = [(T, &'static str); N];
 
-pub(crate) const MODES: Choices<Mode, 3> = [
+pub(crate) const MODES: Choices<Mode, 4> = [
     (Mode::NtpBasic, "ntp-basic"),
     (Mode::NtpInterleaved, "ntp-interleaved"),
+    (Mode::NtpNts, "ntp-nts"),
     (Mode::Echo, "echo"),
 ];
 
@@ -23,7 +24,7 @@ pub(crate) const ENGINES: Choices<Engine, 3> =
 pub(crate) const SPACINGS: Choices<Spacing, 2> =
     [(Spacing::Constant, "constant"), (Spacing::Exponential, "exponential")];
 
-pub(crate) const REASONS: Choices<InvalidReason, 8> = [
+pub(crate) const REASONS: Choices<InvalidReason, 9> = [
     (InvalidReason::Length, "length"),
     (InvalidReason::Mode, "mode"),
     (InvalidReason::Version, "version"),
@@ -32,6 +33,7 @@ pub(crate) const REASONS: Choices<InvalidReason, 8> = [
     (InvalidReason::Stratum, "stratum"),
     (InvalidReason::Leap, "leap"),
     (InvalidReason::Timestamp, "timestamp"),
+    (InvalidReason::Nts, "nts"),
 ];
 
 pub(crate) const PLACES: Choices<Place, 7> = [

@@ -42,7 +42,7 @@ impl Block {
     }
 }
 
-const FIELDS: [Field; 16] = [
+const FIELDS: [Field; 18] = [
     field(Block::Load, "rate/s", 9, 0, |trial| rate(trial.achieved_rate, Tone::Plain)),
     field(Block::Load, "planned/s", 9, 2, planned),
     field(Block::Load, "clients", 8, 6, |trial| Cell::plain(whole(trial.clients as f64))),
@@ -55,6 +55,18 @@ const FIELDS: [Field; 16] = [
         only: Some(Mode::NtpInterleaved),
         ..field(Block::Replies, "interl.", 7, 2, |trial| {
             share(trial.responses.interleaved, trial, Tone::Plain)
+        })
+    },
+    Field {
+        only: Some(Mode::NtpNts),
+        ..field(Block::Replies, "nts", 7, 2, |trial| share(trial.responses.nts, trial, Tone::Plain))
+    },
+    Field {
+        only: Some(Mode::NtpNts),
+        ..field(Block::Replies, "nts lost", 8, 3, |trial| {
+            let class = trial.authenticated.unwrap_or_default();
+            let tone = if class.lost > 0 { Tone::Bad } else { Tone::Plain };
+            Cell { text: percent_of(class.lost, class.sent), tone }
         })
     },
     field(Block::RoundTrip, "p50", 7, 0, |trial| time(trial.rtt_ns.as_ref(), |d| d.p50)),
@@ -171,7 +183,7 @@ mod tests {
         let mut trials = fixture::load().trials;
         trials.extend([fixture::silent_trial(), fixture::extreme_trial()]);
         let widths = [0, 40, 60, 79, 80, 100, 120, 132, usize::MAX];
-        let modes = [Mode::NtpBasic, Mode::NtpInterleaved];
+        let modes = [Mode::NtpBasic, Mode::NtpInterleaved, Mode::NtpNts];
         for (width, mode) in widths.into_iter().flat_map(|width| modes.map(|mode| (width, mode))) {
             let style = TableStyle { colour: false, width };
             let header = header(mode, &style);
