@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Host, Lab, LabConfig, Running};
-use horolog_record::{Engine, LoadResult, Mode};
+use horolog_record::{Engine, EstablishmentResult, FailureReason, LoadResult, Mode};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::load_command::{ENGINES, check_sums, load, only_trial, result_of};
-use crate::process::{run_to_end, server_address};
+use crate::load_command::{ENGINES, check_sums, load, only_trial, parse, result_of};
+use crate::process::{binary, run_to_end, server_address};
 use crate::scenario::Need;
 use crate::{load_modes, scenarios};
 
@@ -31,6 +31,7 @@ pub(crate) fn all() -> Vec<Trial> {
         without_memory_chronyd_answers_in_basic_mode,
         chronyd_answers_authenticated_requests,
         what_nts_cannot_do_is_refused,
+        chronyd_establishes_keys,
     )
     .into()
 }
@@ -140,6 +141,33 @@ fn what_nts_cannot_do_is_refused() -> Result<()> {
         ensure!(output.status.code() == Some(status), "{arguments:?}: {told}");
         ensure!(told.contains(words) && told.trim_end().lines().count() == 1, "{told}");
     }
+    Ok(())
+}
+
+/// Clients that establish keys all succeed, and a certificate that is not trusted gives none.
+fn chronyd_establishes_keys() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let (_chronyd, directory, certificate) = nts_chronyd(lab.server())?;
+    let other = tempfile::tempdir_in(directory.path())?;
+    let [stranger, _] = crate::load_modes::certificate(other.path())?;
+    let target = server_address(&lab, false)?.ip().to_string();
+    let run = |ca: &str| -> Result<(Option<i32>, EstablishmentResult)> {
+        let mut command = lab.client().command(binary()?);
+        command.args(["load", "nts-ke", &target, "--nts-name", NAME, "--ca", ca]);
+        let output = run_to_end(command.args(["-c", "3", "-d", "0.5", "--json", "-"]), PATIENCE)?;
+        Ok((output.status.code(), parse(&output.stdout)?))
+    };
+    let (status, result) = run(&certificate)?;
+    let trial = result.trials.first().context("no trial")?;
+    ensure!(status == Some(0) && result.mode == Mode::NtsKe, "{status:?}, {result:?}");
+    ensure!(trial.received > 3 && trial.lost == 0 && result.findings.is_empty(), "{result:?}");
+    let timed = trial.handshake_ns.as_ref().map_or(0, |times| times.count);
+    ensure!(timed == trial.received && trial.achieved_rate > 0.0, "{trial:?}");
+    let (status, result) = run(&stranger.display().to_string())?;
+    let trial = result.trials.first().context("no trial")?;
+    let untrusted = trial.failures.get(&FailureReason::Tls).copied();
+    ensure!(status == Some(1) && trial.received == 0, "{status:?}, {trial:?}");
+    ensure!(untrusted == Some(trial.lost) && trial.lost == trial.sent, "{trial:?}");
     Ok(())
 }
 

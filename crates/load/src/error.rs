@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::clients::{ClientsError, LANES_MAX};
 use crate::engine::EngineError;
+use crate::establishment::CONNECTIONS_MAX;
 use crate::nts::NtsError;
 use crate::ramp::RampError;
 use crate::target::TargetError;
@@ -36,6 +37,9 @@ pub enum LoadError {
     /// A version of NTP that has no such requests.
     #[error("NTP version {0} cannot be asked for; give 1 to 4")]
     Version(u8),
+    /// A number of clients for key establishment that cannot be.
+    #[error("the number of connections must be from 1 to {CONNECTIONS_MAX}, not {0}")]
+    Connections(usize),
     /// A number of threads that cannot be.
     #[error("the number of threads must be from 1 to {LANES_MAX}, not {0}")]
     Threads(usize),
@@ -82,6 +86,7 @@ impl LoadError {
             | Self::Search(_)
             | Self::Version(_)
             | Self::Threads(_)
+            | Self::Connections(_)
             | Self::Interleaved
             | Self::ReplyTimeout(_) => true,
             Self::Nts(error) => error.is_usage(),

@@ -9,6 +9,7 @@ pub mod account;
 pub mod clients;
 pub mod engine;
 mod error;
+pub mod establishment;
 pub mod findings;
 pub mod nts;
 pub mod options;

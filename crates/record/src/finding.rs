@@ -71,4 +71,6 @@ pub enum Code {
     EngineFallback,
     /// Interleaved mode was asked for and many replies were in basic mode.
     BasicReplies,
+    /// Some NTS key establishments gave no keys.
+    EstablishmentsFailed,
 }

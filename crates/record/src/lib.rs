@@ -7,6 +7,7 @@
 
 mod demo;
 mod distribution;
+mod establishment;
 mod finding;
 mod host;
 mod load;
@@ -14,6 +15,7 @@ mod rfc3339;
 
 pub use demo::{Candidate, DEMO_SCHEMA, DemoResult};
 pub use distribution::Distribution;
+pub use establishment::{EstablishmentResult, EstablishmentTrial, FailureReason};
 pub use finding::{Code, Finding, Severity};
 pub use host::Host;
 pub use load::{

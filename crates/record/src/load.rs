@@ -76,6 +76,9 @@ pub enum Mode {
     /// NTP client requests authenticated by NTS (RFC 8915), all of them or a share.
     #[serde(rename = "ntp-nts")]
     NtpNts,
+    /// NTS key establishment (RFC 8915, section 4); see [`crate::EstablishmentResult`].
+    #[serde(rename = "nts-ke")]
+    NtsKe,
     /// The same requests to a reflector that sends them back as they are.
     #[serde(rename = "echo")]
     Echo,

@@ -20,8 +20,10 @@ use crate::failure::Failure;
 use crate::output::{self, Destination, Progress};
 use crate::values;
 
+mod establishment;
 mod nts;
 
+use establishment::NtsKeArgs;
 use nts::NtsArgs;
 
 /// Highest rate that a search tries unless told otherwise: more than a processor core can send.
@@ -37,6 +39,7 @@ pub(crate) struct LoadArgs {
 #[derive(Subcommand, Debug)]
 enum ModeArgs {
     Ntp(Box<NtpArgs>),
+    NtsKe(NtsKeArgs),
 }
 
 /// Send NTP client requests at rising rates, or search for the highest rate that the server answers
@@ -228,7 +231,13 @@ impl Observer for Rows {
 }
 
 pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
-    let ModeArgs::Ntp(args) = args.mode;
+    match args.mode {
+        ModeArgs::Ntp(args) => run_ntp(*args),
+        ModeArgs::NtsKe(args) => establishment::run(args),
+    }
+}
+
+fn run_ntp(args: NtpArgs) -> Result<(), Failure> {
     let quiet = args.json.as_deref().is_some_and(output::is_stdout);
     let json = args.json.as_deref().map(Destination::open).transpose()?;
     let html = args.html.as_deref().map(Destination::open).transpose()?;

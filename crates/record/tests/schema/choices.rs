@@ -11,10 +11,11 @@ use serde::Serialize;
 /// Each choice with its name in a file.
 pub(crate) type Choices<T, const N: usize> = [(T, &'static str); N];
 
-pub(crate) const MODES: Choices<Mode, 4> = [
+pub(crate) const MODES: Choices<Mode, 5> = [
     (Mode::NtpBasic, "ntp-basic"),
     (Mode::NtpInterleaved, "ntp-interleaved"),
     (Mode::NtpNts, "ntp-nts"),
+    (Mode::NtsKe, "nts-ke"),
     (Mode::Echo, "echo"),
 ];
 
@@ -60,7 +61,7 @@ pub(crate) const SEARCH_ENDS: Choices<SearchEnd, 5> = [
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 18> = [
+pub(crate) const CODES: Choices<Code, 19> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -79,6 +80,7 @@ pub(crate) const CODES: Choices<Code, 18> = [
     (Code::Interrupted, "interrupted"),
     (Code::EngineFallback, "engine-fallback"),
     (Code::BasicReplies, "basic-replies"),
+    (Code::EstablishmentsFailed, "establishments-failed"),
 ];
 
 fn check<T: Serialize + Debug, const N: usize>(choices: Choices<T, N>) {
