@@ -4,17 +4,17 @@
 use rustls::ConnectionCommon;
 use zeroize::Zeroizing;
 
-/// AEAD_AES_SIV_CMAC_256, which every NTS implementation has (RFC 8915, section 5.1).
+/// `AEAD_AES_SIV_CMAC_256`, which every NTS implementation has (RFC 8915, section 5.1).
 pub const AES_SIV_CMAC_256: u16 = 15;
-/// AEAD_AES_128_GCM_SIV (RFC 8452).
+/// `AEAD_AES_128_GCM_SIV` (RFC 8452).
 pub const AES_128_GCM_SIV: u16 = 30;
 
 const LABEL: &[u8] = b"EXPORTER-network-time-security";
 const C2S: u8 = 0;
 const S2C: u8 = 1;
 
-/// The length in bytes of a key for an algorithm of IANA's registry of AEAD algorithms, if it is one
-/// that NTS is used with: the three AES-SIV-CMAC (RFC 5297) and the two AES-GCM-SIV (RFC 8452).
+/// The length in bytes of a key for an algorithm of IANA's registry of AEAD algorithms, if it is
+/// one that NTS is used with: the three AES-SIV-CMAC (RFC 5297) and the two AES-GCM-SIV (RFC 8452).
 #[must_use]
 pub const fn key_len(algorithm: u16) -> Option<usize> {
     match algorithm {

@@ -244,8 +244,8 @@ impl Exchange {
     }
 }
 
-/// A server that agrees to AES-128-GCM-SIV without a word about the exporter is taken for chrony 4.4
-/// to 4.6, as chrony itself takes it.
+/// A server that agrees to AES-128-GCM-SIV without a word about the exporter is taken for chrony
+/// 4.4 to 4.6, as chrony itself takes it.
 fn exporter(grant: &Grant) -> Agreed {
     let algorithm = grant.algorithm;
     let odd = algorithm == AES_128_GCM_SIV && !grant.exact_exporter;

@@ -121,7 +121,7 @@ pub enum KeError {
         /// The error's number.
         code: u16,
     },
-    /// The server does not serve NTPv4.
+    /// The server does not serve `NTPv4`.
     #[error("the NTS-KE server offers no keys for NTPv4")]
     NoProtocol,
     /// The server has none of the algorithms, or chose one that was not offered.

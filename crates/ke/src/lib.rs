@@ -25,3 +25,6 @@ pub const PORT: u16 = 4460;
 
 /// What both sides name in the application-layer negotiation of TLS (RFC 8915, section 4).
 const ALPN: &[u8] = b"ntske/1";
+
+#[cfg(test)]
+mod testing;

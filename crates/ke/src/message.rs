@@ -11,7 +11,7 @@ pub const RESPONSE_LEN_MAX: usize = 16 * 1024;
 /// Longest name of a server that is sent or taken, in bytes: that of a domain name.
 pub const SERVER_LEN_MAX: usize = 255;
 
-/// The number of NTPv4 among the next protocols (RFC 8915, section 7.7).
+/// The number of `NTPv4` among the next protocols (RFC 8915, section 7.7).
 const NTPV4: u16 = 0;
 
 /// Why a server refuses a request (RFC 8915, section 7.8).
@@ -29,12 +29,12 @@ pub enum RequestError {
 /// What a client asks for.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Request {
-    /// Whether keys for NTPv4 are asked for. Nothing else can be had here.
+    /// Whether keys for `NTPv4` are asked for. Nothing else can be had here.
     pub ntpv4: bool,
     /// Numbers of AEAD algorithms, the most wanted first.
     pub algorithms: Vec<u16>,
-    /// Whether the client is known to name AES-128-GCM-SIV in the exporter's context as the standard
-    /// demands. chrony from 4.4 on does not, unless both sides send record
+    /// Whether the client is known to name AES-128-GCM-SIV in the exporter's context as the
+    /// standard demands. chrony from 4.4 on does not, unless both sides send record
     /// [`kind::EXACT_EXPORTER`], as chrony has done since 4.6.1.
     pub exact_exporter: bool,
 }
@@ -123,7 +123,7 @@ impl Request {
 /// says so by an empty list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Disagreement {
-    /// The client does not want NTPv4.
+    /// The client does not want `NTPv4`.
     Protocol,
     /// There is no common AEAD algorithm.
     Algorithm,

@@ -1,6 +1,6 @@
-//! The records of NTS key establishment (RFC 8915, section 4.1): two bytes of critical bit and type,
-//! two of length, then the body. Only their form is known here; what a message as a whole may hold
-//! is for [`crate::message`].
+//! The records of NTS key establishment (RFC 8915, section 4.1): two bytes of critical bit and
+//! type, two of length, then the body. Only their form is known here; what a message as a whole may
+//! hold is for [`crate::message`].
 
 /// Bytes before the body.
 pub const RECORD_HEADER_LEN: usize = 4;

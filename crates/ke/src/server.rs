@@ -228,6 +228,9 @@ impl fmt::Debug for KeServer {
     }
 }
 
+#[cfg(test)]
+mod tests;
+
 fn load(config: &KeConfig, provider: &CryptoProvider) -> Result<Pair, KeError> {
     Pair::load(&config.certificate, &config.key, provider, SystemTime::now())
 }
@@ -247,14 +250,15 @@ fn tls_config(
     Ok(tls)
 }
 
-/// A socket for each address; one that listens there already is taken over.
+/// A socket for each address; one that listens there already is taken over, once.
 fn listen(
     addresses: &[SocketAddr],
     present: &[Arc<Listener>],
 ) -> Result<Vec<Arc<Listener>>, KeError> {
+    let mut present = present.to_vec();
     let open = |&asked: &SocketAddr| {
-        if let Some(kept) = present.iter().find(|one| one.asked == asked) {
-            return Ok(Arc::clone(kept));
+        if let Some(kept) = present.iter().position(|one| one.asked == asked) {
+            return Ok(present.swap_remove(kept));
         }
         let bound = |socket: TcpListener| socket.local_addr().map(|bound| (socket, bound));
         let (socket, bound) = horolog_sys::listen::tcp(asked, BACKLOG)

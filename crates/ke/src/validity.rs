@@ -94,8 +94,8 @@ fn date(year: i64, [month, day, hour, minute, second]: [i64; 5]) -> Option<Syste
     Some(UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar. The year is taken to begin in March, so
-/// that a leap day ends it.
+/// Days from 1970-01-01 to a date of the Gregorian calendar. The year is taken to begin in March,
+/// so that a leap day ends it.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
@@ -138,8 +138,7 @@ mod tests {
 
     #[test]
     fn both_forms_of_time() {
-        let (time, rest) = instant(&utc("261122012251Z")).unwrap();
-        assert_eq!((time, rest), (at("2026-11-22T01:22:51Z"), &[][..]));
+        assert_eq!(instant(&utc("261122012251Z")), Some((at("2026-11-22T01:22:51Z"), &[][..])));
         let general = [&[GENERALIZED_TIME, 15], &b"20500101000000Z"[..]].concat();
         assert_eq!(instant(&general).unwrap().0, at("2050-01-01T00:00:00Z"));
         // 50 is 1950, before the epoch.
@@ -154,8 +153,8 @@ mod tests {
         fn dates_as_another_library_counts_them(day in 0u64..100_000) {
             let time = UNIX_EPOCH + Duration::from_secs(day * 86_400);
             let text = humantime::format_rfc3339_seconds(time).to_string();
-            let number = |range| text.get(range).unwrap().parse::<i64>().unwrap();
-            prop_assert_eq!(days(number(0..4), number(5..7), number(8..10)), day as i64);
+            let number = |from: usize, to: usize| text[from..to].parse().unwrap();
+            prop_assert_eq!(days(number(0, 4), number(5, 7), number(8, 10)), day as i64);
         }
     }
 }

@@ -91,7 +91,7 @@ pub fn seal_request(
     if write_fields(&mut fields, header, unique_id, cookie, placeholders).is_none() {
         return 0;
     }
-    let key = AeadKey::client_to_server(keys);
+    let key = AeadKey::once(keys.algorithm(), keys.c2s());
     write_authenticator(fields, &key, keys.algorithm(), nonce).unwrap_or(0)
 }
 
@@ -115,7 +115,7 @@ fn write_fields(
 
 fn write_authenticator(
     mut out: Writer<'_>,
-    key: &AeadKey,
+    key: &AeadKey<'_>,
     algorithm: Algorithm,
     nonce: &[u8; COOKIE_NONCE_LEN],
 ) -> Option<usize> {
@@ -139,11 +139,11 @@ pub fn open_reply<'t>(
     unique_id: &[u8],
     text: &'t mut [u8],
 ) -> Result<Reply<'t>, ReplyFault> {
-    open(|| AeadKey::server_to_client(keys), packet, unique_id, text)
+    open(&AeadKey::once(keys.algorithm(), keys.s2c()), packet, unique_id, text)
 }
 
-fn open<'t, K: core::borrow::Borrow<AeadKey>>(
-    key: impl FnOnce() -> K,
+fn open<'t>(
+    key: &AeadKey<'_>,
     packet: &[u8],
     unique_id: &[u8],
     text: &'t mut [u8],
@@ -156,8 +156,7 @@ fn open<'t, K: core::borrow::Borrow<AeadKey>>(
         let kiss = packet.get(1) == Some(&0) && packet.get(12..16) == Some(b"NTSN");
         return Err(if kiss { ReplyFault::Refused } else { ReplyFault::Malformed });
     };
-    let key = key();
-    let len = key.borrow().open(sealed.nonce, covered, sealed.sealed, text);
+    let len = key.open(sealed.nonce, covered, sealed.ciphertext, text);
     Ok(Reply { text: &text[..len.ok_or(ReplyFault::Forged)?] })
 }
 
@@ -165,8 +164,8 @@ fn open<'t, K: core::borrow::Borrow<AeadKey>>(
 /// which is used once.
 pub struct ClientSession {
     algorithm: Algorithm,
-    c2s: AeadKey,
-    s2c: AeadKey,
+    c2s: AeadKey<'static>,
+    s2c: AeadKey<'static>,
     cookies: Vec<Box<[u8]>>,
 }
 
@@ -176,8 +175,8 @@ impl ClientSession {
     pub fn new<'c>(keys: &SessionKeys, cookies: impl IntoIterator<Item = &'c [u8]>) -> Self {
         let mut session = Self {
             algorithm: keys.algorithm(),
-            c2s: AeadKey::client_to_server(keys),
-            s2c: AeadKey::server_to_client(keys),
+            c2s: AeadKey::new(keys.algorithm(), keys.c2s()),
+            s2c: AeadKey::new(keys.algorithm(), keys.s2c()),
             cookies: Vec::with_capacity(COOKIES_MAX),
         };
         for cookie in cookies {
@@ -216,7 +215,7 @@ impl ClientSession {
     /// Returns how many it brought.
     pub fn open_reply(&mut self, packet: &[u8], unique_id: &[u8]) -> Result<usize, ReplyFault> {
         let mut text = [0; REPLY_TEXT_MAX];
-        let reply = open(|| &self.s2c, packet, unique_id, &mut text)?;
+        let reply = open(&self.s2c, packet, unique_id, &mut text)?;
         Ok(reply.cookies().map(|cookie| self.keep(cookie)).count())
     }
 

@@ -63,7 +63,7 @@ pub(crate) fn prefix(kind: u16, len: usize) -> [u8; PREFIX_LEN] {
 pub(crate) struct Sealed<'a> {
     pub(crate) nonce: &'a [u8],
     /// Tag and encrypted fields.
-    pub(crate) sealed: &'a [u8],
+    pub(crate) ciphertext: &'a [u8],
     /// Nonce, its padding and the additional padding, in bytes.
     pub(crate) nonce_room: usize,
 }
@@ -81,7 +81,7 @@ impl<'a> Sealed<'a> {
         }
         Ok(Self {
             nonce: &padded[..nonce_len],
-            sealed: &sealed[..sealed_len],
+            ciphertext: &sealed[..sealed_len],
             nonce_room: padded.len() + additional.len(),
         })
     }
@@ -175,8 +175,9 @@ pub(crate) const fn authenticator_len(nonce_len: usize, text_len: usize) -> usiz
 
 /// The front of an authenticator: prefix and lengths.
 pub(crate) fn authenticator_front(nonce_len: usize, text_len: usize, len: usize) -> [u8; 8] {
-    let [a, b, c, d] = prefix(AUTHENTICATOR, len);
-    let [e, f] = (nonce_len as u16).to_be_bytes();
-    let [g, h] = ((text_len + TAG_LEN) as u16).to_be_bytes();
-    [a, b, c, d, e, f, g, h]
+    let lengths = [nonce_len as u16, (text_len + TAG_LEN) as u16].map(u16::to_be_bytes);
+    let [[a, b], [c, d]] = lengths;
+    let mut front = [0, 0, 0, 0, a, b, c, d];
+    front[..PREFIX_LEN].copy_from_slice(&prefix(AUTHENTICATOR, len));
+    front
 }

@@ -7,6 +7,9 @@ use zeroize::Zeroizing;
 
 use crate::aead::cmac::Block;
 
+/// Blocks that are computed together: entering the cipher costs more than a block.
+const TOGETHER: usize = 9;
+
 /// A stream of unpredictable bytes that never repeats a block of 16. Each thread has its own.
 pub struct Nonces {
     cipher: Aes128Enc,
@@ -27,11 +30,17 @@ impl Nonces {
 
     /// Fills `bytes`.
     pub fn fill(&mut self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(16) {
-            let mut block = Block::from(self.counter.to_ne_bytes());
-            self.counter = self.counter.wrapping_add(1);
-            self.cipher.encrypt_block(&mut block);
-            chunk.copy_from_slice(&block[..chunk.len()]);
+        let mut blocks = [Block::default(); TOGETHER];
+        for group in bytes.chunks_mut(16 * TOGETHER) {
+            let blocks = &mut blocks[..group.len().div_ceil(16)];
+            for block in blocks.iter_mut() {
+                *block = self.counter.to_ne_bytes().into();
+                self.counter = self.counter.wrapping_add(1);
+            }
+            self.cipher.encrypt_blocks(blocks);
+            for (chunk, block) in group.chunks_mut(16).zip(blocks) {
+                chunk.copy_from_slice(&block[..chunk.len()]);
+            }
         }
     }
 }

@@ -121,7 +121,7 @@ pub fn open_request<'a>(keys: &CookieKeys, packet: &'a [u8]) -> Result<Opened<'a
     if parts.sealed.nonce_room < algorithm.nonce_room() || !algorithm.takes_nonce(nonce.len()) {
         return Err(Refusal::Malformed);
     }
-    let key = AeadKey::client_to_server(&session);
+    let key = AeadKey::once(algorithm, session.c2s());
     if !authentic(&key, &parts) {
         return Err(Refusal::Forged { unique_id });
     }
@@ -133,10 +133,10 @@ pub fn open_request<'a>(keys: &CookieKeys, packet: &'a [u8]) -> Result<Opened<'a
     Ok(opened)
 }
 
-fn authentic(key: &AeadKey, parts: &Parts<'_>) -> bool {
-    let sealed = parts.sealed.sealed;
-    if sealed.len() == TAG_LEN {
-        return key.open(parts.sealed.nonce, parts.covered, sealed, &mut []).is_some();
+fn authentic(key: &AeadKey<'_>, parts: &Parts<'_>) -> bool {
+    let ciphertext = parts.sealed.ciphertext;
+    if ciphertext.len() == TAG_LEN {
+        return key.open(parts.sealed.nonce, parts.covered, ciphertext, &mut []).is_some();
     }
     authentic_with_text(key, parts)
 }
@@ -144,9 +144,9 @@ fn authentic(key: &AeadKey, parts: &Parts<'_>) -> bool {
 /// A request whose authenticator encrypts fields as well. None that a client may send there means
 /// anything to a server.
 #[cold]
-fn authentic_with_text(key: &AeadKey, parts: &Parts<'_>) -> bool {
+fn authentic_with_text(key: &AeadKey<'_>, parts: &Parts<'_>) -> bool {
     let mut text = [0; REQUEST_TEXT_MAX];
-    key.open(parts.sealed.nonce, parts.covered, parts.sealed.sealed, &mut text).is_some()
+    key.open(parts.sealed.nonce, parts.covered, parts.sealed.ciphertext, &mut text).is_some()
 }
 
 /// Writes the reply to the front of `out`: `header`, the unique identifier, and an authenticator
@@ -199,7 +199,8 @@ fn write_reply(
         front.copy_from_slice(&prefix(COOKIE, PREFIX_LEN + cookie_len));
         keys.seal(&opened.session, *nonce, body);
     }
-    AeadKey::server_to_client(&opened.session).seal(nonce, &before[..covered], sealed)?;
+    let key = AeadKey::once(algorithm, opened.session.s2c());
+    key.seal(nonce, &before[..covered], sealed)?;
     Some(reply.len())
 }
 

@@ -73,8 +73,8 @@ impl Epoll {
         .map(drop)
     }
 
-    /// As [`Epoll::wait`], in steps of a millisecond, rounded up, and for ever without a `wait`; one
-    /// system call instead of three.
+    /// As [`Epoll::wait`], in steps of a millisecond, rounded up, and for ever without a `wait`;
+    /// one system call instead of three.
     pub fn wait_coarsely(
         &mut self,
         wait: Option<Duration>,

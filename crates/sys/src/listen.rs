@@ -7,8 +7,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use crate::descriptor::{check, set_option};
 use crate::socket::Socket;
 
-/// A TCP socket that listens at `address` and never blocks, with up to `backlog` connections waiting
-/// to be accepted, or as many as the system allows if that is less. One of IPv6 leaves IPv4 alone.
+/// A TCP socket that listens at `address` and never blocks, with up to `backlog` connections
+/// waiting to be accepted, or as many as the system allows if that is less. One of IPv6 leaves IPv4
+/// alone.
 ///
 /// # Errors
 ///

@@ -4,7 +4,7 @@ use super::*;
 use crate::records::message_len;
 use proptest::prelude::*;
 
-/// Next protocol NTPv4.
+/// Next protocol `NTPv4`.
 const NEXT: &[u8] = &[0x80, 1, 0, 2, 0, 0];
 /// AES-SIV-CMAC-256.
 const AEAD: &[u8] = &[0x80, 4, 0, 2, 0, 15];

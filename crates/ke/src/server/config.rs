@@ -1,4 +1,5 @@
-//! What a listener is told: where, with which certificate, and how much of this machine it may take.
+//! What a listener is told: where, with which certificate, and how much of this machine it may
+//! take.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,7 +18,8 @@ pub struct KeConfig {
     pub certificate: PathBuf,
     /// PEM file of the certificate's key.
     pub key: PathBuf,
-    /// The host that clients are to ask for the time, if it is not the one that they asked for keys.
+    /// The host that clients are to ask for the time, if it is not the one that they asked for
+    /// keys.
     pub ntp_server: Option<String>,
     /// The UDP port that clients are to ask for the time, if it is not 123.
     pub ntp_port: Option<u16>,
@@ -73,8 +75,8 @@ impl KeConfig {
 /// More cookies than clients keep.
 const COOKIES_MAX: usize = 16;
 
-/// What clients may take of a listener. A prefix is an IPv4 address or the 64 leading bits of an IPv6
-/// address: about one customer of a provider.
+/// What clients may take of a listener. A prefix is an IPv4 address or the 64 leading bits of an
+/// IPv6 address: about one customer of a provider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeLimits {
     /// Connections at a time in all. One takes about 20 kB, half of it in the kernel.
@@ -93,8 +95,8 @@ pub struct KeLimits {
 }
 
 impl Default for KeLimits {
-    /// Rooms for 1024 connections, 64 of one prefix, of which 20 a second come after a burst of 100:
-    /// an office behind one address may start all at once. Five seconds for each.
+    /// Rooms for 1024 connections, 64 of one prefix, of which 20 a second come after a burst of
+    /// 100: an office behind one address may start all at once. Five seconds for each.
     fn default() -> Self {
         Self {
             connections: 1024,

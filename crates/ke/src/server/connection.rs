@@ -1,5 +1,5 @@
-//! One client's connection: TLS, the request, the response, the end. It reads when it is told that it
-//! can, never waits, and does not know of others.
+//! One client's connection: TLS, the request, the response, the end. It reads when it is told that
+//! it can, never waits, and does not know of others.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -18,8 +18,8 @@ use crate::algorithm::{AES_128_GCM_SIV, Agreed, Keys};
 use crate::message::{Grant, REQUEST_LEN_MAX, Request, RequestError, Response};
 use crate::records::message_len;
 
-/// Most bytes that are read from one connection, TLS and all. A handshake takes about 2 kB, with keys
-/// against quantum computers; the rest is for the request.
+/// Most bytes that are read from one connection, TLS and all. A handshake takes about 2 kB, with
+/// keys against quantum computers; the rest is for the request.
 const READ_MAX: usize = 16 * 1024;
 /// What is thrown away at a time from a client that has been answered.
 const DISCARDED_AT_A_TIME: usize = 2048;

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::config::KeLimits;
 
-/// More than the connections of some seconds. When this many are known, those at rest are forgotten.
+/// More than the connections of some seconds. When this many are known, those at rest are
+/// forgotten.
 const KNOWN_MAX: usize = 1 << 16;
 const IPV6_PREFIX: u32 = 64;
 
@@ -168,7 +169,7 @@ mod tests {
         assert_eq!(admitted(start), 3);
         assert_eq!(admitted(start + Duration::from_millis(99)), 0);
         assert_eq!(admitted(start + Duration::from_millis(200)), 2);
-        assert_eq!(admitted(start + Duration::from_secs(60)), 3);
+        assert_eq!(admitted(start + Duration::from_mins(1)), 3);
     }
 
     #[test]

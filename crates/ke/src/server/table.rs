@@ -1,5 +1,5 @@
-//! The open connections of one thread, each in a slot whose number is its token, and in the order of
-//! their age.
+//! The open connections of one thread, each in a slot whose number is its token, and in the order
+//! of their age.
 
 use std::collections::BTreeSet;
 use std::time::Instant;

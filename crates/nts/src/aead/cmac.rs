@@ -47,44 +47,55 @@ impl Subkeys {
         &self.whole
     }
 
-    /// The last block of a message, masked with the subkey that its length asks for.
-    /// `tail` has at most one block.
+    /// The last block of `message`, padded if need be, after `sum` was added to the bytes that it
+    /// has (left-aligned), and masked with the subkey that its length asks for.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "it must become part of the cipher's backend")]
-    pub(crate) fn last(&self, tail: &[u8]) -> Block {
-        if let Ok(whole) = <[u8; BLOCK_LEN]>::try_from(tail) {
-            let mut block = Array(whole);
-            xor(&mut block, &self.whole);
-            return block;
+    pub(crate) fn last(&self, message: &[u8], sum: u128) -> Block {
+        let (tail, len) = tail(message);
+        if len == BLOCK_LEN {
+            return mask(tail ^ sum, &self.whole);
         }
-        let mut block = pad(tail);
-        xor(&mut block, &self.padded);
-        block
+        let used = 8 * len as u32;
+        mask((tail ^ sum) & !(u128::MAX >> used) | 1 << 127 >> used, &self.padded)
     }
 }
 
-/// `tail`, of fewer than 16 bytes, with a one bit and zeros after it.
 #[inline(always)]
 #[allow(clippy::inline_always, reason = "it must become part of the cipher's backend")]
-pub(crate) fn pad(tail: &[u8]) -> Block {
-    let mut block = Block::default();
-    for (to, from) in block.iter_mut().zip(tail) {
-        *to = *from;
-    }
-    if let Some(marker) = block.get_mut(tail.len()) {
-        *marker = 0x80;
-    }
+fn mask(block: u128, with: &[u8; BLOCK_LEN]) -> Block {
+    let mut block = Array(block.to_be_bytes());
+    xor(&mut block, with);
     block
 }
 
-/// Splits a message into the blocks of the chain and the last one, which has 1 to 16 bytes, or none
-/// when the message is empty.
+/// The last block of `message`, left-aligned, and how many of its bytes are the message's: 1 to 16,
+/// or none of an empty message. Shifts, because a copy of a length that is not known would be a
+/// call in the midst of the chain.
 #[inline(always)]
 #[allow(clippy::inline_always, reason = "it must become part of the cipher's backend")]
-pub(crate) fn split_last(message: &[u8]) -> (&[[u8; BLOCK_LEN]], &[u8]) {
+pub(crate) fn tail(message: &[u8]) -> (u128, usize) {
+    let Some(last) = message.last_chunk::<BLOCK_LEN>() else {
+        return (short(message), message.len());
+    };
+    let len = (message.len() - 1) % BLOCK_LEN + 1;
+    (u128::from_be_bytes(*last) << (128 - 8 * len as u32), len)
+}
+
+/// Fewer than 16 bytes, left-aligned.
+#[cold]
+fn short(message: &[u8]) -> u128 {
+    let mut block = [0; BLOCK_LEN];
+    block[..message.len()].copy_from_slice(message);
+    u128::from_be_bytes(block)
+}
+
+/// The blocks before the last one, which may be a part of one.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "it must become part of the cipher's backend")]
+pub(crate) fn blocks_before_last(message: &[u8]) -> &[[u8; BLOCK_LEN]] {
     let whole = message.len().saturating_sub(1) / BLOCK_LEN;
-    let (head, tail) = message.split_at(whole * BLOCK_LEN);
-    (head.as_chunks().0, tail)
+    message.as_chunks().0.get(..whole).unwrap_or_default()
 }
 
 /// Runs the chain over `message` and returns its MAC.
@@ -95,13 +106,12 @@ pub(crate) fn chain<B: BlockCipherEncBackend<BlockSize = U16>>(
     subkeys: &Subkeys,
     message: &[u8],
 ) -> Block {
-    let (blocks, tail) = split_last(message);
     let mut state = Block::default();
-    for block in blocks {
+    for block in blocks_before_last(message) {
         xor(&mut state, block);
         backend.encrypt_block_inplace(&mut state);
     }
-    xor(&mut state, &subkeys.last(tail).0);
+    xor(&mut state, &subkeys.last(message, 0).0);
     backend.encrypt_block_inplace(&mut state);
     state
 }

@@ -2,13 +2,13 @@
 //! associated data and text come from the caller, and so does the buffer that is sealed in place.
 
 pub(crate) mod cmac;
+mod schedule;
 pub(crate) mod siv;
 
-use aes::Aes128Enc;
 use aes_gcm_siv::{AeadInOut, AesGcmSiv, KeyInit, Nonce, Tag};
 
-use crate::SessionKeys;
-use siv::SivKey;
+use schedule::Schedule;
+use siv::{SivKey, SivKeyOnce};
 
 /// Bytes by which sealing lengthens a text.
 pub(crate) const TAG_LEN: usize = 16;
@@ -89,44 +89,46 @@ impl Algorithm {
 }
 
 /// A key made ready for use.
-pub(crate) enum AeadKey {
-    Siv(SivKey),
-    GcmSiv(AesGcmSiv<Aes128Enc>),
+pub(crate) enum AeadKey<'a> {
+    Siv(Box<SivKey>),
+    SivOnce(SivKeyOnce<'a>),
+    GcmSiv(AesGcmSiv<Schedule>),
 }
 
-impl AeadKey {
-    /// A key of `algorithm`. Bytes that are missing count as zero; `SessionKeys` has checked them.
+impl<'a> AeadKey<'a> {
+    /// A key that is used for many packets.
     pub(crate) fn new(algorithm: Algorithm, key: &[u8]) -> Self {
         match algorithm {
-            Algorithm::AesSivCmac256 => Self::Siv(SivKey::new(key)),
+            Algorithm::AesSivCmac256 => Self::Siv(Box::new(SivKey::new(key))),
             Algorithm::Aes128GcmSiv => Self::GcmSiv(gcm_siv(key)),
         }
     }
 
-    pub(crate) fn client_to_server(keys: &SessionKeys) -> Self {
-        Self::new(keys.algorithm(), keys.c2s())
-    }
-
-    pub(crate) fn server_to_client(keys: &SessionKeys) -> Self {
-        Self::new(keys.algorithm(), keys.s2c())
+    /// A key that is used for one packet.
+    #[inline]
+    pub(crate) fn once(algorithm: Algorithm, key: &'a [u8]) -> Self {
+        match algorithm {
+            Algorithm::AesSivCmac256 => Self::SivOnce(SivKeyOnce::new(key)),
+            Algorithm::Aes128GcmSiv => Self::GcmSiv(gcm_siv(key)),
+        }
     }
 
     /// Seals `buffer` in place, where the text stands at [`Algorithm::text_at`] and [`TAG_LEN`]
     /// bytes are the tag's. Nothing when the nonce's length does not fit.
     pub(crate) fn seal(&self, nonce: &[u8], data: &[u8], buffer: &mut [u8]) -> Option<()> {
-        match self {
-            Self::Siv(key) => {
-                let (tag, text) = buffer.split_first_chunk_mut::<TAG_LEN>()?;
-                key.seal(&[data, nonce], tag, text);
-                Some(())
-            }
-            Self::GcmSiv(key) => {
-                let (text, tag) = buffer.split_last_chunk_mut::<TAG_LEN>()?;
-                let nonce = Nonce::try_from(nonce).ok()?;
-                *tag = key.encrypt_inout_detached(&nonce, data, text.into()).ok()?.0;
-                Some(())
-            }
+        if let Self::GcmSiv(key) = self {
+            let (text, tag) = buffer.split_last_chunk_mut::<TAG_LEN>()?;
+            let nonce = Nonce::try_from(nonce).ok()?;
+            *tag = key.encrypt_inout_detached(&nonce, data, text.into()).ok()?.0;
+            return Some(());
         }
+        let (tag, text) = buffer.split_first_chunk_mut::<TAG_LEN>()?;
+        match self {
+            Self::Siv(key) => key.seal(&[data, nonce], tag, text),
+            Self::SivOnce(key) => key.seal(&[data, nonce], tag, text),
+            Self::GcmSiv(_) => return None,
+        }
+        Some(())
     }
 
     /// Authenticates `sealed` and writes its text to the front of `text`; returns how long it is.
@@ -139,30 +141,30 @@ impl AeadKey {
         text: &mut [u8],
     ) -> Option<usize> {
         let text = text.get_mut(..sealed.len().checked_sub(TAG_LEN)?)?;
-        match self {
-            Self::Siv(key) => {
-                let (tag, body) = sealed.split_first_chunk::<TAG_LEN>()?;
-                text.copy_from_slice(body);
-                key.open(&[data, nonce], tag, text).then_some(text.len())
-            }
-            Self::GcmSiv(key) => {
-                let (body, tag) = sealed.split_last_chunk::<TAG_LEN>()?;
-                let nonce = Nonce::try_from(nonce).ok()?;
-                text.copy_from_slice(body);
-                let tag = Tag::from(*tag);
-                key.decrypt_inout_detached(&nonce, data, (&mut *text).into(), &tag).ok()?;
-                Some(text.len())
-            }
+        if let Self::GcmSiv(key) = self {
+            let (body, tag) = sealed.split_last_chunk::<TAG_LEN>()?;
+            let nonce = Nonce::try_from(nonce).ok()?;
+            text.copy_from_slice(body);
+            let tag = Tag::from(*tag);
+            key.decrypt_inout_detached(&nonce, data, (&mut *text).into(), &tag).ok()?;
+            return Some(text.len());
         }
+        let (tag, body) = sealed.split_first_chunk::<TAG_LEN>()?;
+        text.copy_from_slice(body);
+        let genuine = match self {
+            Self::Siv(key) => key.open(&[data, nonce], tag, text),
+            Self::SivOnce(key) => key.open(&[data, nonce], tag, text),
+            Self::GcmSiv(_) => false,
+        };
+        genuine.then_some(text.len())
     }
 }
 
-/// Without the schedule for decryption, which this mode never uses.
-fn gcm_siv(key: &[u8]) -> AesGcmSiv<Aes128Enc> {
-    let mut bytes = zeroize::Zeroizing::new([0; 16]);
-    let len = key.len().min(16);
-    bytes[..len].copy_from_slice(&key[..len]);
-    AesGcmSiv::new((&*bytes).into())
+/// Without the schedule for decryption, which this mode never uses. `SessionKeys` has checked the
+/// key's length.
+fn gcm_siv(key: &[u8]) -> AesGcmSiv<Schedule> {
+    let key = key.first_chunk::<16>().unwrap_or(&[0; 16]);
+    AesGcmSiv::new(key.into())
 }
 
 #[cfg(test)]

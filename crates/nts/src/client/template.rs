@@ -14,7 +14,7 @@ const UNIQUE_ID_AT: usize = HEADER_LEN + PREFIX_LEN;
 /// A request but for its header, its unique identifier and its authenticator.
 pub struct RequestTemplate {
     algorithm: Algorithm,
-    key: AeadKey,
+    key: AeadKey<'static>,
     /// Everything that the authenticator covers.
     covered: Box<[u8]>,
 }
@@ -31,7 +31,7 @@ impl RequestTemplate {
         debug_assert!(written.is_some(), "`covered` is as long as the whole request");
         let len = fields.len();
         covered.truncate(len);
-        Self { algorithm, key: AeadKey::client_to_server(keys), covered: covered.into() }
+        Self { algorithm, key: AeadKey::new(algorithm, keys.c2s()), covered: covered.into() }
     }
 
     /// Length of the requests, in bytes.

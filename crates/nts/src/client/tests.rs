@@ -1,1 +1,121 @@
+//! The client against what a server may send, right and wrong.
+
+use core::time::Duration;
+
+use horolog_time::Timestamp;
+
 use super::*;
+use crate::{CookieKeys, MasterSecret, REPLY_LEN_MAX, nak, open_request, seal_reply};
+
+const HEADER: [u8; HEADER_LEN] = [0x23; HEADER_LEN];
+const ID: [u8; UNIQUE_ID_LEN] = [0x77; UNIQUE_ID_LEN];
+
+struct Fixture {
+    server: CookieKeys,
+    keys: SessionKeys,
+    cookie: Vec<u8>,
+}
+
+fn fixture(algorithm: Algorithm) -> Fixture {
+    let secret = MasterSecret::from_bytes([3; 32]);
+    let now = Timestamp::from_timespec(1_700_000_000, 0);
+    let server = CookieKeys::new(&secret, Duration::from_hours(24), 2, now);
+    let len = algorithm.key_len();
+    let keys = SessionKeys::new(algorithm, &[8; 32][..len], &[9; 32][..len]).unwrap();
+    let mut cookie = vec![0; crate::cookie_len(algorithm)];
+    server.seal(&keys, [1; 16], &mut cookie);
+    Fixture { server, keys, cookie }
+}
+
+fn answer(fixture: &Fixture, request: &[u8]) -> Vec<u8> {
+    let opened = open_request(&fixture.server, request).unwrap();
+    let mut out = [0; REPLY_LEN_MAX];
+    let mut byte = 0;
+    let mut random = |bytes: &mut [u8]| {
+        byte += 1;
+        bytes.fill(byte);
+    };
+    let len = seal_reply(&fixture.server, &opened, &HEADER, &mut random, &mut out);
+    assert!(len <= request.len());
+    out[..len].to_vec()
+}
+
+#[test]
+fn a_session_fills_its_store_and_keeps_it_full() {
+    for algorithm in Algorithm::ALL {
+        let fixture = fixture(algorithm);
+        let mut session = ClientSession::new(&fixture.keys, [&fixture.cookie[..]]);
+        let mut out = [0; 1400];
+        for expected in [8, 1, 1] {
+            let len = session.seal_request(&HEADER, &ID, &[4; 16], &mut out);
+            assert_eq!(len, request_len(algorithm, fixture.cookie.len(), expected - 1));
+            let reply = answer(&fixture, &out[..len]);
+            assert_eq!(session.open_reply(&reply, &ID), Ok(expected));
+            assert_eq!(session.cookies(), COOKIES_MAX);
+        }
+    }
+}
+
+#[test]
+fn a_short_buffer_takes_fewer_placeholders() {
+    let fixture = fixture(Algorithm::AesSivCmac256);
+    let mut session = ClientSession::new(&fixture.keys, [&fixture.cookie[..]; 2]);
+    let mut out = [0; 500];
+    let len = session.seal_request(&HEADER, &ID, &[4; 16], &mut out);
+    assert_eq!(len, request_len(Algorithm::AesSivCmac256, 100, 2));
+    assert_eq!(session.seal_request(&HEADER, &ID, &[4; 16], &mut out[..200]), 0);
+    assert_eq!(session.cookies(), 0);
+    assert_eq!(session.seal_request(&HEADER, &ID, &[4; 16], &mut out), 0);
+}
+
+#[test]
+fn the_store_holds_eight() {
+    let fixture = fixture(Algorithm::Aes128GcmSiv);
+    let many = [&fixture.cookie[..]; 20];
+    assert_eq!(ClientSession::new(&fixture.keys, many).cookies(), COOKIES_MAX);
+    let unusable = [&[][..], &[0; FOREIGN_COOKIE_LEN_MAX + 1]];
+    assert_eq!(ClientSession::new(&fixture.keys, unusable).cookies(), 0);
+}
+
+#[test]
+fn a_template_gives_what_sealing_gives() {
+    for algorithm in Algorithm::ALL {
+        let Fixture { server, keys, cookie } = fixture(algorithm);
+        for placeholders in [0, 3] {
+            let template = RequestTemplate::new(&keys, &cookie, placeholders);
+            let (mut a, mut b) = ([0; 1400], [0; 1400]);
+            let len = template.seal(&HEADER, &ID, &[6; 16], &mut a);
+            assert_eq!(len, template.request_len());
+            let slow = seal_request(&keys, &HEADER, &ID, &cookie, placeholders, &[6; 16], &mut b);
+            assert_eq!(a[..len], b[..slow]);
+            assert!(open_request(&server, &a[..len]).is_ok());
+            assert_eq!(template.seal(&HEADER, &ID, &[6; 16], &mut a[..len - 1]), 0);
+        }
+    }
+}
+
+#[test]
+fn what_is_no_reply_is_told_apart() {
+    let fixture = fixture(Algorithm::AesSivCmac256);
+    let mut session = ClientSession::new(&fixture.keys, [&fixture.cookie[..]]);
+    let mut out = [0; 1400];
+    let len = session.seal_request(&HEADER, &ID, &[4; 16], &mut out);
+    let reply = answer(&fixture, &out[..len]);
+    assert_eq!(session.open_reply(&reply, &[0; 32]), Err(ReplyFault::OtherRequest));
+    assert_eq!(session.open_reply(&HEADER, &ID), Err(ReplyFault::OtherRequest));
+    assert_eq!(session.open_reply(&reply[..reply.len() - 4], &ID), Err(ReplyFault::Malformed));
+    assert_eq!(session.open_reply(&[], &ID), Err(ReplyFault::Malformed));
+    let mut kiss = [0; 200];
+    let kiss_len = nak(&ID, &HEADER, &mut kiss);
+    assert_eq!(kiss_len, HEADER_LEN + PREFIX_LEN + UNIQUE_ID_LEN);
+    assert_eq!(session.open_reply(&kiss[..kiss_len], &ID), Err(ReplyFault::Refused));
+    kiss[1] = 1;
+    assert_eq!(session.open_reply(&kiss[..kiss_len], &ID), Err(ReplyFault::Malformed));
+    for at in 0..reply.len() {
+        let mut broken = reply.clone();
+        broken[at] ^= 0x10;
+        assert!(session.open_reply(&broken, &ID).is_err(), "byte {at}");
+        assert_eq!(session.cookies(), 0);
+    }
+    assert_eq!(session.open_reply(&reply, &ID), Ok(8));
+}

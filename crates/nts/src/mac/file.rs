@@ -99,7 +99,9 @@ fn parse_line(line: &str) -> Result<Option<Key>, KeyFileFault> {
 /// chrony reads a line of two words as a key of type MD5.
 fn word_count(words: &[&str]) -> KeyFileFault {
     match words {
-        [id, _] if id.parse::<u32>().is_ok() => KeyFileFault::Md5,
+        [id, key] if id.parse::<u32>().is_ok() && MacAlgorithm::from_name(key).is_none() => {
+            KeyFileFault::Md5
+        }
         _ => KeyFileFault::WordCount(words.len()),
     }
 }

@@ -1,0 +1,86 @@
+//! Counts NTS-KE sessions a second: `handshakes serve CERT KEY ADDRESS THREADS` runs this crate's
+//! listener with cookies of the usual length and no limits, until its standard input ends, and
+//! `handshakes ask CA HOST ADDRESS THREADS SECONDS` asks any NTS-KE server, one full handshake
+//! after the other on each thread. It measures; it is no test.
+
+use std::error::Error;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use horolog_ke::{AES_SIV_CMAC_256, KeClient, KeConfig, KeServer, Keeper, Trust};
+
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Cookies as long as chronyd's, without what is in them.
+struct Blank;
+
+impl Keeper for Blank {
+    fn algorithms(&self) -> Vec<u16> {
+        vec![AES_SIV_CMAC_256]
+    }
+
+    fn cookies(&self, _: u16, _: &[u8], _: &[u8], count: usize) -> Vec<Vec<u8>> {
+        vec![vec![0; 100]; count]
+    }
+}
+
+fn serve(certificate: &str, key: &str, address: &str, threads: &str) -> Result<(), Box<dyn Error>> {
+    let mut config =
+        KeConfig::new(address.parse()?, PathBuf::from(certificate), PathBuf::from(key));
+    config.threads = threads.parse()?;
+    config.limits.connections_per_prefix = 0;
+    config.limits.rate_per_prefix = 0;
+    let server = KeServer::start(config, Arc::new(Blank))?;
+    println!("listening at {:?}", server.listen());
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    println!("{:?}", server.counters());
+    Ok(())
+}
+
+fn ask(
+    authority: &str,
+    host: &str,
+    address: &str,
+    threads: &str,
+    seconds: &str,
+) -> Result<(), Box<dyn Error>> {
+    let trust = Trust::from_pem_file(Some(Path::new(authority)))?;
+    let client = KeClient::new(&trust, &[AES_SIV_CMAC_256])?;
+    let (address, threads, seconds) =
+        (address.parse()?, threads.parse::<usize>()?, seconds.parse::<f64>()?);
+    let (done, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let started = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while started.elapsed().as_secs_f64() < seconds {
+                    let got = client.establish(host, address, TIMEOUT);
+                    if got.is_ok() { &done } else { &failed }.fetch_add(1, Relaxed);
+                    if let Err(error) = got {
+                        eprintln!("{error}");
+                    }
+                }
+            });
+        }
+    });
+    let elapsed = started.elapsed().as_secs_f64();
+    let rate = done.load(Relaxed) as f64 / elapsed;
+    println!("{rate:.0} sessions/s, {} failed", failed.load(Relaxed));
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<_> = std::env::args().collect();
+    let words: Vec<&str> = arguments.iter().skip(1).map(String::as_str).collect();
+    match words[..] {
+        ["serve", certificate, key, address, threads] => serve(certificate, key, address, threads),
+        ["ask", authority, host, address, threads, seconds] => {
+            ask(authority, host, address, threads, seconds)
+        }
+        _ => Err("usage: handshakes serve CERT KEY ADDRESS THREADS | ask CA HOST ADDRESS THREADS SECONDS".into()),
+    }
+}

@@ -1,0 +1,162 @@
+//! The listener on loopback, asked by this crate's own client and by clients that misbehave.
+
+mod certificates;
+mod limits;
+mod misbehaviour;
+
+use super::*;
+use crate::testing::{Glass, Identity, PATIENCE, cookie, loopback};
+use crate::{Established, KeClient, establish};
+
+const BOTH: [u16; 2] = [crate::AES_SIV_CMAC_256, crate::AES_128_GCM_SIV];
+
+fn ask(server: &KeServer, identity: &Identity) -> Result<Established, KeError> {
+    establish("localhost", server.listen()[0], &identity.trust(), &BOTH, PATIENCE)
+}
+
+/// Waits until the counters are as they should become.
+fn await_counters(server: &KeServer, ready: impl Fn(&KeCounters) -> bool) -> KeCounters {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let counters = server.counters();
+        if ready(&counters) {
+            return counters;
+        }
+        assert!(Instant::now() < deadline, "{counters:?}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn both_sides_have_the_same_keys() {
+    let identity = Identity::new();
+    let mut config = identity.config();
+    config.ntp_server = Some("time.example".into());
+    config.ntp_port = Some(1123);
+    let server = KeServer::start(config, Arc::new(Glass)).unwrap();
+    for algorithm in BOTH {
+        let client = KeClient::new(&identity.trust(), &[algorithm]).unwrap();
+        let got = client.establish("localhost", server.listen()[0], PATIENCE).unwrap();
+        assert_eq!(got.algorithm, algorithm);
+        assert_eq!(Some(got.c2s.len()), crate::key_len(algorithm));
+        assert_ne!(got.c2s, got.s2c);
+        let expected: Vec<_> =
+            (0..8).map(|number| cookie(algorithm, &got.c2s, &got.s2c, number)).collect();
+        assert_eq!(got.cookies, expected);
+        assert_eq!((got.server.as_deref(), got.port), (Some("time.example"), Some(1123)));
+        assert!(!format!("{got:?}").contains("c2s"), "a key is shown");
+    }
+    let counters = await_counters(&server, |counters| counters.open == 0);
+    assert_eq!(counters, KeCounters { accepted: 2, established: 2, ..KeCounters::default() });
+}
+
+#[test]
+fn each_session_has_keys_of_its_own() {
+    let identity = Identity::new();
+    let server = identity.serve();
+    let client = KeClient::new(&identity.trust(), &BOTH).unwrap();
+    let mut keys: Vec<_> = (0..4)
+        .map(|_| client.establish("127.0.0.1", server.listen()[0], PATIENCE).unwrap())
+        .flat_map(|got| [got.c2s.to_vec(), got.s2c.to_vec()])
+        .collect();
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), 8);
+}
+
+#[test]
+fn the_server_must_be_who_it_should_be() {
+    let identity = Identity::new();
+    let server = identity.serve();
+    let at = server.listen()[0];
+    let ask = |target: &str, trust| establish(target, at, &trust, &BOTH, PATIENCE);
+    assert!(matches!(ask("other.example", identity.trust()), Err(KeError::Tls(_))));
+    assert!(matches!(ask("127.0.0.2", identity.trust()), Err(KeError::Tls(_))));
+    assert!(matches!(ask("localhost", Identity::new().trust()), Err(KeError::Tls(_))));
+    assert!(matches!(ask("not a name", identity.trust()), Err(KeError::BadName(_))));
+    let counters = await_counters(&server, |counters| counters.open == 0);
+    assert_eq!(counters, KeCounters { accepted: 3, handshake_failed: 3, ..KeCounters::default() });
+}
+
+#[test]
+fn nothing_in_common_is_told() {
+    let identity = Identity::new();
+    let server = identity.serve();
+    let got = establish("localhost", server.listen()[0], &identity.trust(), &[17], PATIENCE);
+    assert!(matches!(got, Err(KeError::NoAlgorithm)), "{got:?}");
+    await_counters(&server, |counters| counters.nothing_in_common == 1);
+    let none = KeClient::new(&identity.trust(), &[]);
+    assert!(matches!(none, Err(KeError::Configuration(_))));
+}
+
+#[test]
+fn a_keeper_without_cookies_is_an_internal_error() {
+    struct Bare;
+    impl Keeper for Bare {
+        fn algorithms(&self) -> Vec<u16> {
+            BOTH.to_vec()
+        }
+        fn cookies(&self, _: u16, _: &[u8], _: &[u8], _: usize) -> Vec<Vec<u8>> {
+            Vec::new()
+        }
+    }
+    let identity = Identity::new();
+    let server = KeServer::start(identity.config(), Arc::new(Bare)).unwrap();
+    let got = ask(&server, &identity);
+    assert!(matches!(got, Err(KeError::Refused { code: 2 })), "{got:?}");
+    await_counters(&server, |counters| counters.internal_error == 1);
+}
+
+#[test]
+fn another_configuration_loses_no_connection() {
+    let identity = Identity::new();
+    let server = identity.serve();
+    let client = KeClient::new(&identity.trust(), &BOTH).unwrap();
+    let first = server.listen()[0];
+    let mut waiting = std::net::TcpStream::connect(first).unwrap();
+    await_counters(&server, |counters| counters.open == 1);
+
+    let mut config = identity.config();
+    config.listen = vec![loopback(), loopback()];
+    config.ntp_port = Some(1123);
+    server.reconfigure(config).unwrap();
+    assert_eq!(server.listen()[0], first, "the socket is kept");
+
+    let mut exchange = client.begin("localhost").unwrap();
+    let got = loop {
+        if let crate::Progress::Done(got) = exchange.advance(&mut waiting).unwrap() {
+            break got;
+        }
+    };
+    assert_eq!(got.port, Some(1123));
+    let second = server.listen()[1];
+    assert_eq!(client.establish("localhost", second, PATIENCE).unwrap().port, Some(1123));
+
+    let mut config = identity.config();
+    config.listen = vec!["127.0.0.2:0".parse().unwrap()];
+    server.reconfigure(config).unwrap();
+    let refused = client.establish("localhost", first, PATIENCE);
+    assert!(matches!(refused, Err(KeError::Connection { .. })), "{refused:?}");
+    assert!(client.establish("localhost", server.listen()[0], PATIENCE).is_ok());
+}
+
+#[test]
+fn what_cannot_be_had_changes_nothing() {
+    let identity = Identity::new();
+    let server = identity.serve();
+    let (before, taken) = (server.listen(), TcpListener::bind(loopback()).unwrap());
+    let mut config = identity.config();
+    config.listen.push(taken.local_addr().unwrap());
+    let refused = server.reconfigure(config.clone());
+    assert!(matches!(refused, Err(KeError::Listen { .. })), "{refused:?}");
+    assert_eq!(server.listen(), before);
+    assert!(matches!(
+        KeServer::start(config, Arc::new(Glass)),
+        Err(KeError::Listen { address, .. }) if address == taken.local_addr().unwrap()
+    ));
+    for wrong in ["", "two words", "ümlaut"] {
+        let config = KeConfig { ntp_server: Some(wrong.into()), ..identity.config() };
+        assert!(matches!(server.reconfigure(config), Err(KeError::Configuration(_))));
+    }
+    assert!(ask(&server, &identity).is_ok());
+}

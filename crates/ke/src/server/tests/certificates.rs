@@ -1,0 +1,134 @@
+//! Certificates that cannot be used, and those that are exchanged under way.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rcgen::{KeyPair, date_time_ymd};
+
+use super::*;
+use crate::testing::parameters;
+
+/// Why a server does not start with what the files hold.
+fn refusal(identity: &Identity) -> KeError {
+    KeServer::start(identity.config(), Arc::new(Glass)).unwrap_err()
+}
+
+fn spoil(path: &Path, content: &str) {
+    fs::write(path, content).unwrap();
+}
+
+#[test]
+fn files_that_are_not_there_or_hold_nothing() {
+    let identity = Identity::new();
+    fs::remove_file(identity.key()).unwrap();
+    let said = refusal(&identity).to_string();
+    assert!(said.starts_with("cannot read key") && said.contains("key.pem"), "{said}");
+    fs::create_dir(identity.key()).unwrap();
+    assert!(matches!(refusal(&identity), KeError::Unreadable { what: "private key", .. }));
+    fs::remove_dir(identity.key()).unwrap();
+    spoil(&identity.key(), "no key\n");
+    assert!(matches!(refusal(&identity), KeError::Empty { what: "private key", .. }));
+    spoil(&identity.certificate(), "no certificate\n");
+    assert!(matches!(refusal(&identity), KeError::Empty { what: "certificate", .. }));
+    fs::remove_file(identity.certificate()).unwrap();
+    assert!(matches!(refusal(&identity), KeError::Unreadable { what: "certificate", .. }));
+}
+
+#[test]
+fn files_that_are_damaged() {
+    let identity = Identity::new();
+    let (certificate, key) = (identity.certificate(), identity.key());
+    let sound = fs::read_to_string(&certificate).unwrap();
+    spoil(&certificate, "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n");
+    assert!(matches!(refusal(&identity), KeError::Damaged { what: "certificate", .. }));
+    spoil(&certificate, &sound[..sound.len() / 2]);
+    assert!(matches!(refusal(&identity), KeError::Damaged { what: "certificate", .. }));
+    spoil(&certificate, &sound);
+    spoil(&key, "-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n");
+    assert!(matches!(refusal(&identity), KeError::Damaged { what: "private key", .. }));
+}
+
+#[test]
+fn a_key_of_another_certificate() {
+    let identity = Identity::new();
+    spoil(&identity.key(), &KeyPair::generate().unwrap().serialize_pem());
+    let said = refusal(&identity);
+    assert!(matches!(said, KeError::KeyDoesNotFit { .. }), "{said}");
+}
+
+#[test]
+fn an_expired_certificate_is_refused_and_one_of_tomorrow_is_not() {
+    let identity = Identity::new();
+    let key = KeyPair::generate().unwrap();
+    let mut expired = parameters();
+    expired.not_before = date_time_ymd(2001, 1, 1);
+    expired.not_after = date_time_ymd(2002, 1, 1);
+    identity.write(&expired, &key);
+    let said = refusal(&identity).to_string();
+    assert!(said.contains("expired at 2002-01-01T00:00:00Z"), "{said}");
+
+    let mut early = parameters();
+    early.not_before = date_time_ymd(2999, 1, 1);
+    early.not_after = date_time_ymd(3000, 1, 1);
+    identity.write(&early, &key);
+    let server = identity.serve();
+    assert!(server.certificate().not_before > SystemTime::now());
+}
+
+#[test]
+fn another_certificate_under_traffic_disturbs_nobody() {
+    let (identity, kept) = (Identity::new(), Identity::new());
+    fs::copy(identity.certificate(), kept.certificate()).unwrap();
+    let server = identity.serve();
+    let mut chain = fs::read_to_string(identity.certificate()).unwrap();
+    identity.renew();
+    chain += &fs::read_to_string(identity.certificate()).unwrap();
+    spoil(&kept.certificate(), &chain);
+    // Both the certificate that is served and the one to come.
+    let client = KeClient::new(&kept.trust(), &BOTH).unwrap();
+    let at = server.listen()[0];
+    let (stop, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    client.establish("localhost", at, PATIENCE).unwrap();
+                    asked.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        let await_some_more = || {
+            let target = asked.load(Relaxed) + 10;
+            let deadline = Instant::now() + PATIENCE;
+            while asked.load(Relaxed) < target && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        await_some_more();
+        server.reload_certificate().unwrap();
+        await_some_more();
+        stop.store(true, Relaxed);
+    });
+    assert!(asked.load(Relaxed) >= 20);
+    assert!(ask(&server, &identity).is_ok(), "the new one is served");
+}
+
+#[test]
+fn a_reload_that_fails_keeps_the_last_good_one() {
+    let identity = Identity::new();
+    let server = identity.serve();
+    let trust = identity.trust();
+    let facts = server.certificate();
+    spoil(&identity.certificate(), "");
+    assert!(matches!(server.reload_certificate(), Err(KeError::Empty { .. })));
+    assert!(matches!(server.reconfigure(identity.config()), Err(KeError::Empty { .. })));
+    assert_eq!(server.certificate(), facts);
+    assert!(establish("localhost", server.listen()[0], &trust, &BOTH, PATIENCE).is_ok());
+}
+
+#[test]
+fn without_an_authority_the_message_tells_to_give_one() {
+    let said = crate::Trust::from_pem_file(None).unwrap_err().to_string();
+    assert!(said.contains("--ca"), "{said}");
+}

@@ -1,0 +1,103 @@
+//! Prints what the operations on one packet cost on this machine, in nanoseconds each: the best of
+//! several rounds, so that what else runs here counts little. It proves nothing and is no test.
+//!
+//! `cargo run --release -p horolog-nts --example nanoseconds`
+
+use core::hint::black_box;
+use core::time::Duration;
+use std::time::Instant;
+
+use aes_siv::KeyInit as _;
+use aes_siv::siv::Aes128Siv;
+use horolog_nts::{
+    Algorithm, CookieKeys, MasterSecret, Nonces, RequestTemplate, SessionKeys, cookie_len,
+    open_request, seal_reply,
+};
+use horolog_time::Timestamp;
+
+const ROUNDS: usize = 400;
+const REPEATS: u32 = 500;
+
+fn measure(name: &str, mut work: impl FnMut()) {
+    let mut best = Duration::MAX;
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        for _ in 0..REPEATS {
+            work();
+        }
+        best = best.min(start.elapsed());
+    }
+    println!("{:8.1} ns  {name}", best.as_nanos() as f64 / f64::from(REPEATS));
+}
+
+fn main() -> Result<(), Box<dyn core::error::Error>> {
+    let secret = MasterSecret::generate()?;
+    let now = Timestamp::from_timespec(1_700_000_000, 0);
+    let keys = CookieKeys::new(&secret, Duration::from_hours(24), 7, now);
+    for algorithm in Algorithm::ALL {
+        session(&keys, algorithm)?;
+    }
+    oracle();
+    Ok(())
+}
+
+fn session(keys: &CookieKeys, algorithm: Algorithm) -> Result<(), Box<dyn core::error::Error>> {
+    println!("{algorithm:?}, one cookie out, one in:");
+    let mut nonces = Nonces::new()?;
+    let (mut c2s, mut s2c) = ([0; 32], [0; 32]);
+    nonces.fill(&mut c2s);
+    nonces.fill(&mut s2c);
+    let len = algorithm.key_len();
+    let session = SessionKeys::new(algorithm, &c2s[..len], &s2c[..len])?;
+    let mut cookie = vec![0; cookie_len(algorithm)];
+    keys.seal(&session, [1; 16], &mut cookie);
+    measure("cookie sealed", || {
+        black_box(keys.seal(black_box(&session), [1; 16], &mut cookie));
+    });
+    measure("cookie opened", || {
+        black_box(keys.open(black_box(&cookie)));
+    });
+    let template = RequestTemplate::new(&session, &cookie, 0);
+    let mut request = vec![0; template.request_len()];
+    measure("request sealed from a template", || {
+        black_box(template.seal(black_box(&[0x23; 48]), &[1; 32], &[2; 16], &mut request));
+    });
+    let opened = open_request(keys, &request).map_err(|refusal| refusal.to_string())?;
+    let mut out = vec![0; request.len()];
+    measure("open_request", || {
+        let _ = black_box(open_request(keys, black_box(&request)));
+    });
+    measure("seal_reply", || {
+        let mut random = |bytes: &mut [u8]| nonces.fill(bytes);
+        black_box(seal_reply(keys, black_box(&opened), &[0x24; 48], &mut random, &mut out));
+    });
+    measure("open_request and seal_reply", || {
+        let Ok(opened) = open_request(keys, black_box(&request)) else { return };
+        let mut random = |bytes: &mut [u8]| nonces.fill(bytes);
+        black_box(seal_reply(keys, &opened, &[0x24; 48], &mut random, &mut out));
+    });
+    Ok(())
+}
+
+/// The `aes-siv` crate at what a request and its reply need: one key made ready and one
+/// authentication of 188 bytes, one of 84 bytes with 104 bytes encrypted; twice 64 bytes of a cookie.
+fn oracle() {
+    println!("the aes-siv crate:");
+    let key = [7; 32];
+    let mut text = [0; 104];
+    measure("key made ready, request of 188 bytes authenticated", || {
+        let mut siv = Aes128Siv::new(black_box(&key).into());
+        let _ = black_box(
+            siv.encrypt_inout_detached([&[1; 188][..], &[2; 16]], (&mut text[..0]).into()),
+        );
+    });
+    measure("key made ready, reply of 84 bytes with 104 encrypted", || {
+        let mut siv = Aes128Siv::new(black_box(&key).into());
+        let _ =
+            black_box(siv.encrypt_inout_detached([&[1; 84][..], &[2; 16]], (&mut text[..]).into()));
+    });
+    let mut siv = Aes128Siv::new(&key.into());
+    measure("64 bytes of a cookie encrypted under a key that is ready", || {
+        let _ = black_box(siv.encrypt_inout_detached([&[1; 20][..]], (&mut text[..64]).into()));
+    });
+}

@@ -1,0 +1,48 @@
+//! Any bytes as messages of NTS key establishment, and as a certificate whose dates are looked for.
+//! Reading them never panics; what was understood is written to a message that is understood alike;
+//! and a request is agreed upon only with what it offers.
+#![no_main]
+
+use horolog_ke::message::{Request, Response};
+use horolog_ke::records::{Record, message_len};
+use horolog_ke::validity::Validity;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    record(bytes);
+    if let Some(length) = message_len(bytes) {
+        request(&bytes[..length]);
+        response(&bytes[..length]);
+    }
+    // What is no message as a whole must not be taken for one.
+    if message_len(bytes) != Some(bytes.len()) {
+        assert!(Request::parse(bytes).is_err() && Response::parse(bytes).is_err());
+    }
+    let _ = Validity::parse(bytes);
+});
+
+fn record(bytes: &[u8]) {
+    if let Some((record, rest)) = Record::parse(bytes) {
+        let mut written = Vec::new();
+        record.emit(&mut written);
+        assert_eq!(written, bytes[..bytes.len() - rest.len()]);
+    }
+}
+
+fn request(message: &[u8]) {
+    let Ok(request) = Request::parse(message) else { return };
+    if request.ntpv4 {
+        assert_eq!(Request::parse(&request.to_bytes()).as_ref(), Ok(&request));
+    }
+    if let Ok(agreed) = request.agree(&[30, 15]) {
+        assert!(request.ntpv4 && request.algorithms.contains(&agreed.algorithm));
+    }
+}
+
+fn response(message: &[u8]) {
+    if let Ok(response) = Response::parse(message) {
+        let written = response.to_bytes();
+        assert_eq!(message_len(&written), Some(written.len()));
+        assert_eq!(Response::parse(&written), Ok(response));
+    }
+}
