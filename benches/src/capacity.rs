@@ -20,7 +20,8 @@ const LOSS: f64 = 1e-4;
 
 const SERVERS: [Server; 4] = [Server::Chronyd, Server::Sockets, Server::Xdp, Server::Reflector];
 
-struct Silent;
+/// Nobody who follows a run.
+pub(crate) struct Silent;
 
 impl Observer for Silent {
     fn ended(&mut self, _: usize, _: &Trial) -> ControlFlow<()> {

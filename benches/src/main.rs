@@ -3,13 +3,15 @@
 //! fails only when it could not measure: a figure depends on the machine, so no test asserts it.
 //!
 //! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generator] [footprint] [flood]
-//! [interleaved]`.
+//! [interleaved] [nts] [key-establishment]`.
 
 mod capacity;
 mod figure;
 mod footprint;
 mod generator;
 mod interleaved;
+mod key_establishment;
+mod nts;
 mod servers;
 
 use std::path::PathBuf;
@@ -35,7 +37,8 @@ struct Options {
     parts: Vec<String>,
 }
 
-const PARTS: [&str; 5] = ["footprint", "generator", "flood", "capacity", "interleaved"];
+const PARTS: [&str; 7] =
+    ["footprint", "generator", "flood", "capacity", "interleaved", "nts", "key-establishment"];
 
 impl Options {
     fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self> {
@@ -78,6 +81,8 @@ fn main() -> Result<()> {
             "footprint" => footprint::measure(&binary, options.rounds)?,
             "generator" => generator::measure(&binary, options.rounds)?,
             "interleaved" => interleaved::measure(&binary, options.rounds)?,
+            "nts" => nts::measure(&binary, options.rounds)?,
+            "key-establishment" => key_establishment::measure(&binary, options.rounds)?,
             "flood" => capacity::flood(&binary, options.rounds)?,
             _ => capacity::measure(&binary, options.rounds)?,
         });
