@@ -117,9 +117,10 @@ fn check_request(
     (question, origin): (Question, u64),
 ) -> Result<()> {
     let transmit = world.token.encode(question);
-    let stamps = match world.interleaved {
-        true => Stamps::interleaved(origin, transmit),
-        false => Stamps::basic(transmit),
+    let stamps = if world.interleaved {
+        Stamps::interleaved(origin, transmit)
+    } else {
+        Stamps::basic(transmit)
     };
     let client = world.lane_clients(LANE).client(question.sequence);
     let mut expected = template.bytes().to_vec();

@@ -220,9 +220,10 @@ impl Account {
     /// where a template and the timestamps are all of it.
     pub fn payload(&mut self, next: &Next) -> Option<&[u8]> {
         let nts = self.nts.as_mut()?;
-        Some(match next.authenticated {
-            true => nts.seal(next.client, next.stamps),
-            false => nts.plain(next.stamps),
+        Some(if next.authenticated {
+            nts.seal(next.client, next.stamps)
+        } else {
+            nts.plain(next.stamps)
         })
     }
 

@@ -27,6 +27,7 @@ pub enum Job {
 }
 
 /// A run as it is asked for. [`LoadOptions::new`] gives defaults to change where needed.
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct LoadOptions {
     /// What to load.
     pub target: TargetName,

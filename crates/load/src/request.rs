@@ -250,9 +250,10 @@ mod tests {
             let template = FrameTemplate::new(&plan);
             let mut frame = template.bytes().to_vec();
             for ((client, transmit), origin) in clients.into_iter().zip(transmits).zip(origins) {
-                let stamps = match interleaved {
-                    true => Stamps::interleaved(origin, transmit),
-                    false => Stamps::basic(transmit),
+                let stamps = if interleaved {
+                    Stamps::interleaved(origin, transmit)
+                } else {
+                    Stamps::basic(transmit)
                 };
                 let client = u32::from(client) % plan.network.room();
                 let low = plan.network.base() + 1 + client;
