@@ -1,5 +1,5 @@
-//! What authenticated replies cost: how many a second each server gives, by the same search, and how
-//! much processor time one takes at a rate that both hold.
+//! What authenticated replies cost: how many a second each server gives, by the same search, and
+//! how much processor time one takes at a rate that both hold.
 //!
 //! The generator seals and opens in user space on one core of the two, so the servers share that
 //! core with it; both meet the same.

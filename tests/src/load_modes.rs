@@ -191,9 +191,9 @@ fn run(lab: &Lab, engine: Engine, ipv6: bool) -> Result<LoadResult> {
     Ok(result)
 }
 
-/// Each client's first two requests are answered in basic mode, since chronyd keeps nothing of those
-/// that refer to no reply; and, but for what is lost, all that follow in interleaved mode. By every
-/// engine and over both IP versions.
+/// Each client's first two requests are answered in basic mode, since chronyd keeps nothing of
+/// those that refer to no reply; and, but for what is lost, all that follow in interleaved mode. By
+/// every engine and over both IP versions.
 fn chronyd_answers_in_interleaved_mode() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let _chronyd = Chronyd::start(lab.server(), &[])?;

@@ -369,7 +369,7 @@ impl Account {
     }
 }
 
-/// What follows the header of a reply: nothing, or proof that it is authentic where the request was.
+/// What follows a reply's header: nothing, or proof that it is authentic where the request was.
 fn authenticate(
     nts: &mut LaneSessions,
     expected: &Expected,

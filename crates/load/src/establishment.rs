@@ -1,6 +1,6 @@
 //! Load on a server for NTS key establishment: clients that each open a connection, shake hands in
-//! full, take keys and cookies, and begin again. Nothing is resumed and nothing is retried; how fast
-//! it goes is up to the server, so no rate is planned and none is missed.
+//! full, take keys and cookies, and begin again. Nothing is resumed and nothing is retried; how
+//! fast it goes is up to the server, so no rate is planned and none is missed.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

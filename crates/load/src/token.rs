@@ -3,9 +3,9 @@
 //! the generator keeps no state for each request. RFC 5905 lets a client put any value there; the
 //! key makes it look like noise to the server, and replies to another run look like noise to us.
 //!
-//! A request in interleaved mode carries the same bits a second time, as its receive timestamp, with
-//! the lowest one flipped: a basic reply echoes the one and an interleaved reply the other (RFC
-//! 9769, section 2), so the reply alone tells which it is.
+//! A request in interleaved mode carries the same bits a second time, as its receive timestamp,
+//! with the lowest one flipped: a basic reply echoes the one and an interleaved reply the other
+//! (RFC 9769, section 2), so the reply alone tells which it is.
 //!
 //! The in-kernel engine computes the same expressions in BPF.
 

@@ -32,7 +32,7 @@ pub struct EstablishmentResult {
 /// Some clients that ask for some time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EstablishmentTrial {
-    /// Completed establishments over the time from the first one's beginning to the last one's end.
+    /// Completed establishments over the time from the first one's start to the last one's end.
     pub achieved_rate: f64,
     /// That time, in seconds.
     pub duration_s: f64,
@@ -46,7 +46,7 @@ pub struct EstablishmentTrial {
     pub lost: u64,
     /// The others by reason; the counts add up to `lost`.
     pub failures: BTreeMap<FailureReason, u64>,
-    /// From the beginning of the connection to the end of the server's response, where it gave keys.
+    /// From the beginning of the connection to the end of the response, where it gave keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshake_ns: Option<Distribution>,
 }

@@ -17,6 +17,7 @@
  */
 #include "net.h"
 #include "abi.h"
+#include "histogram.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -71,43 +72,6 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } exponential SEC(".maps");
-
-/* Index of the bucket of a value of at most HISTOGRAM_MAX, as horolog_stats::buckets has it: with
- * s = floor(log2(value | 128)) - 7, the index is s * 128 + (value >> s). */
-static __always_inline __u32 bucket_of(__u64 value)
-{
-	__u32 shift = 0;
-	__u64 wide = value >> 8;	/* shift is the number of bits of this */
-
-	/* BPF has no instruction that counts leading zeroes. */
-	if (wide >> 16) { shift += 16; wide >>= 16; }
-	if (wide >> 8) { shift += 8; wide >>= 8; }
-	if (wide >> 4) { shift += 4; wide >>= 4; }
-	if (wide >> 2) { shift += 2; wide >>= 2; }
-	if (wide >> 1) { shift += 1; wide >>= 1; }
-	shift += wide;
-	return shift * 128 + (value >> shift);
-}
-
-static __always_inline void record(struct histogram *histogram, __u64 value)
-{
-	__u32 bucket;
-
-	if (value > HISTOGRAM_MAX)
-		value = HISTOGRAM_MAX;
-	bucket = bucket_of(value);
-	/* The bound must be seen on the very register that indexes. */
-	barrier_var(bucket);
-	if (bucket >= HISTOGRAM_BUCKETS)
-		return;
-	histogram->buckets[bucket]++;
-	histogram->count++;
-	histogram->sum += value;
-	if (value < histogram->min)
-		histogram->min = value;
-	if (value > histogram->max)
-		histogram->max = value;
-}
 
 /* A number drawn from the sequence number, so that the reply's check can draw it again. */
 static __always_inline __u32 mix32(__u32 sequence, __u32 key)

@@ -150,9 +150,9 @@ pub(super) fn server_unsynchronised(trials: &[Observed<'_>]) -> Option<Finding> 
     )
 }
 
-/// Trials that began when every client had been answered twice, as servers want it that keep nothing
-/// of a client's first request, and that lost next to nothing: who misses a reply refers to one
-/// that the server may have forgotten.
+/// Trials that began when every client had been answered twice, as servers want it that keep
+/// nothing of a client's first request, and that lost next to nothing: who misses a reply refers
+/// to one that the server may have forgotten.
 pub(super) fn basic_replies(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Option<Finding> {
     if !about.interleaved {
         return None;
