@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
  *
- * Counting a value in the histogram that abi.h lays out. What a value means is its caller's business.
+ * Counting a value in the histogram that abi.h lays out. What it means is its caller's business.
  */
 #ifndef HOROLOG_HISTOGRAM_H
 #define HOROLOG_HISTOGRAM_H
