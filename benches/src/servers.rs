@@ -1,6 +1,7 @@
 //! The servers that are compared, each started in the lab's server host and ended with its value.
 
 use std::fs;
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -109,7 +110,10 @@ pub(crate) fn start(server: Server, host: &Host, binary: &Path) -> Result<Starte
                     )
                 }
             };
-            let process = chronyd(host, directory.path(), &directives)?;
+            let mut process = chronyd(host, directory.path(), &directives)?;
+            if server == Server::ChronydNts {
+                process.await_ready(PATIENCE, || gives_keys(host))?;
+            }
             return Ok(started(Some(process), None, Duration::ZERO, directory));
         }
         Server::Reflector => {
@@ -136,6 +140,12 @@ pub(crate) fn start(server: Server, host: &Host, binary: &Path) -> Result<Starte
     let mut process = Running::start(&mut command)?;
     let ready_after = process.await_ready(PATIENCE, || status::ask(&socket).is_ok())?;
     Ok(started(Some(process), None, ready_after, directory))
+}
+
+/// Whether somebody listens for key establishment.
+fn gives_keys(host: &Host) -> bool {
+    let address = (host.port().ipv4, 4460);
+    host.run(|| TcpStream::connect(address).is_ok()).unwrap_or(false)
 }
 
 /// Writes a certificate for [`NAME`] that vouches for itself, and its key.

@@ -2,6 +2,7 @@
 //! and that a server which does not know the mode is told from one that does. Nothing is timed.
 
 use std::fs::{self, Permissions};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -38,7 +39,7 @@ pub(crate) fn all() -> Vec<Trial> {
 
 /// A chronyd that answers everybody; it leaves this machine's clock alone (`-x`).
 struct Chronyd {
-    _process: Running,
+    process: Running,
     _directory: TempDir,
 }
 
@@ -58,7 +59,7 @@ impl Chronyd {
         command.args(["-x", "-d", "-u", "root", "-f"]).arg(&configuration);
         let mut process = Running::start(&mut command)?;
         process.await_ready(PATIENCE, || pidfile.exists())?;
-        Ok(Self { _process: process, _directory: directory })
+        Ok(Self { process, _directory: directory })
     }
 }
 
@@ -83,7 +84,11 @@ fn nts_chronyd(host: &Host) -> Result<(Chronyd, TempDir, String)> {
         format!("ntsserverkey {}", key.display()),
         "noclientlog".to_owned(),
     ];
-    let chronyd = Chronyd::start(host, &directives.each_ref().map(String::as_str))?;
+    let mut chronyd = Chronyd::start(host, &directives.each_ref().map(String::as_str))?;
+    // Its helper listens some time after it serves.
+    let address = (host.port().ipv4, 4460);
+    let listens = || host.run(|| TcpStream::connect(address).is_ok()).unwrap_or(false);
+    chronyd.process.await_ready(PATIENCE, listens)?;
     Ok((chronyd, directory, certificate))
 }
 
