@@ -20,7 +20,8 @@ const LOSS: f64 = 1e-4;
 
 const SERVERS: [Server; 4] = [Server::Chronyd, Server::Sockets, Server::Xdp, Server::Reflector];
 
-struct Silent;
+/// Nobody who follows a run.
+pub(crate) struct Silent;
 
 impl Observer for Silent {
     fn ended(&mut self, _: usize, _: &Trial) -> ControlFlow<()> {
@@ -67,11 +68,16 @@ pub(crate) fn flood(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     Ok(vec![xdp, reflector, ratio])
 }
 
-fn capacity(server: Server, binary: &Path) -> Result<f64> {
+/// The search that every server is put to.
+pub(crate) fn search() -> Result<Job> {
     let mut config = SearchConfig::new(LossGoal::new(LOSS)?, 1e3, 20e6);
     config.final_duration = Duration::from_millis(500);
     config.duration_sum = Duration::from_millis(1500);
-    let result = load(server, binary, Job::Search { kind: SearchKind::Ndr, config })?;
+    Ok(Job::Search { kind: SearchKind::Ndr, config })
+}
+
+fn capacity(server: Server, binary: &Path) -> Result<f64> {
+    let result = load(server, binary, search()?, |_| ())?;
     let search = result.search.context("the search did not end")?;
     Ok(search.rate)
 }
@@ -80,12 +86,18 @@ fn flooded(server: Server, binary: &Path) -> Result<f64> {
     // More than any processor sends, so that the generator never waits.
     let (min, duration) = (20e6, Duration::from_millis(500));
     let ramp = Ramp { min, max: min, multiplier: 2.0, duration };
-    let result = load(server, binary, Job::Ramp(ramp))?;
+    let result = load(server, binary, Job::Ramp(ramp), |_| ())?;
     let trial = result.trials.first().context("there was no trial")?;
     Ok(trial.achieved_rate * (1.0 - trial.loss_ratio()))
 }
 
-fn load(server: Server, binary: &Path, job: Job) -> Result<LoadResult> {
+/// Loads a server in a lab of its own by the in-kernel engine; `change` has the last word on how.
+pub(crate) fn load(
+    server: Server,
+    binary: &Path,
+    job: Job,
+    change: impl FnOnce(&mut LoadOptions),
+) -> Result<LoadResult> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     let _started = servers::start(server, lab.server(), binary)?;
     let target = format!("{}:123", lab.server().port().ipv4).parse()?;
@@ -93,5 +105,6 @@ fn load(server: Server, binary: &Path, job: Job) -> Result<LoadResult> {
     options.engine = Some(Engine::Xdp);
     options.echo = server == Server::Reflector;
     options.namespaces = vec![lab.server().netns.clone()];
+    change(&mut options);
     Ok(lab.client().run(|| Load::prepare(options)?.run(&mut Silent))??)
 }

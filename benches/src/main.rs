@@ -2,12 +2,16 @@
 //! alternating, with medians of several runs. It says what was reached and what was missed, and
 //! fails only when it could not measure: a figure depends on the machine, so no test asserts it.
 //!
-//! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generator] [footprint] [flood]`.
+//! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generator] [footprint] [flood]
+//! [interleaved] [nts] [key-establishment]`.
 
 mod capacity;
 mod figure;
 mod footprint;
 mod generator;
+mod interleaved;
+mod key_establishment;
+mod nts;
 mod servers;
 
 use std::path::PathBuf;
@@ -33,7 +37,8 @@ struct Options {
     parts: Vec<String>,
 }
 
-const PARTS: [&str; 4] = ["footprint", "generator", "flood", "capacity"];
+const PARTS: [&str; 7] =
+    ["footprint", "generator", "flood", "capacity", "interleaved", "nts", "key-establishment"];
 
 impl Options {
     fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self> {
@@ -75,6 +80,9 @@ fn main() -> Result<()> {
         figures.extend(match part.as_str() {
             "footprint" => footprint::measure(&binary, options.rounds)?,
             "generator" => generator::measure(&binary, options.rounds)?,
+            "interleaved" => interleaved::measure(&binary, options.rounds)?,
+            "nts" => nts::measure(&binary, options.rounds)?,
+            "key-establishment" => key_establishment::measure(&binary, options.rounds)?,
             "flood" => capacity::flood(&binary, options.rounds)?,
             _ => capacity::measure(&binary, options.rounds)?,
         });

@@ -1,6 +1,8 @@
 //! The servers that are compared, each started in the lab's server host and ended with its value.
 
 use std::fs;
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,8 +19,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) enum Server {
     /// Debian's chronyd, one process; it never touches the clock.
     Chronyd,
+    /// The same with memory for its clients, without which it knows no interleaved mode.
+    ChronydInterleaved,
+    /// The same as a server of NTS, with a process for each core to establish keys.
+    ChronydNts,
     /// Sockets with two threads.
     Sockets,
+    /// The same as a server of NTS.
+    SocketsNts,
     /// XDP.
     Xdp,
     /// Addresses swapped and sent back: the limit of the link.
@@ -28,13 +36,16 @@ pub(crate) enum Server {
 impl Server {
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Chronyd => "chronyd",
-            Self::Sockets => "sockets, 2 threads",
+            Self::Chronyd | Self::ChronydInterleaved | Self::ChronydNts => "chronyd",
+            Self::Sockets | Self::SocketsNts => "sockets, 2 threads",
             Self::Xdp => "XDP",
             Self::Reflector => "bare XDP reflector",
         }
     }
 }
+
+/// What servers are called in their certificates.
+pub(crate) const NAME: &str = "time.example";
 
 /// A server that runs; dropping it ends it.
 pub(crate) struct Started {
@@ -42,10 +53,28 @@ pub(crate) struct Started {
     _reflector: Option<Reflector>,
     /// From the start of the process to the first answer to 'status', where it is ours.
     pub(crate) ready_after: Duration,
+    /// The certificate of a server of NTS, which vouches for itself.
+    pub(crate) certificate: PathBuf,
     _directory: TempDir,
 }
 
 impl Started {
+    /// Time that the process and the helpers that it has ended have spent on processors, of user
+    /// and system, in seconds (proc(5), /proc/pid/stat, fields 14 and 15).
+    pub(crate) fn processor_s(&self) -> Result<f64> {
+        // The kernel counts for user space in hundredths of a second, on every architecture.
+        const TICKS: f64 = 100.0;
+        let pid = self.process.as_ref().context("it is no process")?.pid();
+        let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        // The second field, the name, may hold anything but ends at the last parenthesis.
+        let (_, rest) = text.rsplit_once(')').context("no name in it")?;
+        let fields: Vec<_> = rest.split_whitespace().collect();
+        let ticks = |field: usize| -> Result<f64> {
+            Ok(fields.get(field - 3).context("too short")?.parse()?)
+        };
+        Ok((ticks(14)? + ticks(15)?) / TICKS)
+    }
+
     /// Memory that the process has resident, in bytes.
     pub(crate) fn resident_bytes(&self) -> Result<u64> {
         let pid = self.process.as_ref().context("it is no process")?.pid();
@@ -59,15 +88,32 @@ impl Started {
 /// Starts `server` in `host`.
 pub(crate) fn start(server: Server, host: &Host, binary: &Path) -> Result<Started> {
     let directory = tempfile::Builder::new().prefix("horolog-bench-").tempdir()?;
+    let [certificate, key] = ["cert.pem", "key.pem"].map(|name| directory.path().join(name));
     let started = |process, reflector, ready_after, directory| Started {
         process,
         _reflector: reflector,
         ready_after,
+        certificate: certificate.clone(),
         _directory: directory,
     };
     let arguments: &[&str] = match server {
-        Server::Chronyd => {
-            let process = chronyd(host, directory.path())?;
+        Server::Chronyd | Server::ChronydInterleaved | Server::ChronydNts => {
+            let directives = match server {
+                Server::Chronyd => "noclientlog".to_owned(),
+                Server::ChronydInterleaved => "clientloglimit 100000000".to_owned(),
+                _ => {
+                    make_certificate(&certificate, &key)?;
+                    let (certificate, key) = (certificate.display(), key.display());
+                    format!(
+                        "noclientlog\nntsservercert {certificate}\nntsserverkey {key}\n\
+                         ntsprocesses 2\nmaxntsconnections 1000"
+                    )
+                }
+            };
+            let mut process = chronyd(host, directory.path(), &directives)?;
+            if server == Server::ChronydNts {
+                process.await_ready(PATIENCE, || gives_keys(host))?;
+            }
             return Ok(started(Some(process), None, Duration::ZERO, directory));
         }
         Server::Reflector => {
@@ -76,7 +122,7 @@ pub(crate) fn start(server: Server, host: &Host, binary: &Path) -> Result<Starte
             let reflector = host.run(|| Reflector::attach(&interface, 123))??;
             return Ok(started(None, Some(reflector), Duration::ZERO, directory));
         }
-        Server::Sockets => &["--engine", "socket", "--threads", "2"],
+        Server::Sockets | Server::SocketsNts => &["--engine", "socket", "--threads", "2"],
         Server::Xdp => &["--engine", "xdp", "--xdp-reply", "transmit", "--threads", "1"],
     };
     let socket = directory.path().join("status.sock");
@@ -84,16 +130,39 @@ pub(crate) fn start(server: Server, host: &Host, binary: &Path) -> Result<Starte
     command.args(["serve", "--local", "--stratum", "1", "--listen"]);
     command.arg(format!("{}:123", host.port().ipv4)).args(arguments);
     command.arg("--status-socket").arg(&socket);
+    if server == Server::SocketsNts {
+        make_certificate(&certificate, &key)?;
+        command.arg("--nts-cert").arg(&certificate).arg("--nts-key").arg(&key);
+        command.arg("--nts-ke-listen").arg(format!("{}:4460", host.port().ipv4));
+        // All clients of the benchmark come from one address.
+        command.args(["--nts-ke-rate-per-prefix", "0", "--nts-ke-connections-per-prefix", "0"]);
+    }
     let mut process = Running::start(&mut command)?;
     let ready_after = process.await_ready(PATIENCE, || status::ask(&socket).is_ok())?;
     Ok(started(Some(process), None, ready_after, directory))
 }
 
-fn chronyd(host: &Host, directory: &Path) -> Result<Running> {
+/// Whether somebody listens for key establishment.
+fn gives_keys(host: &Host) -> bool {
+    let address = (host.port().ipv4, 4460);
+    host.run(|| TcpStream::connect(address).is_ok()).unwrap_or(false)
+}
+
+/// Writes a certificate for [`NAME`] that vouches for itself, and its key.
+fn make_certificate(certificate: &Path, key: &Path) -> Result<()> {
+    let signed = rcgen::generate_simple_self_signed([NAME.to_owned()])?;
+    fs::write(certificate, signed.cert.pem())?;
+    fs::write(key, signed.signing_key.serialize_pem())?;
+    // chronyd takes no key that others may read.
+    Ok(fs::set_permissions(key, fs::Permissions::from_mode(0o600))?)
+}
+
+/// Starts chronyd with further directives.
+fn chronyd(host: &Host, directory: &Path, directives: &str) -> Result<Running> {
     let path = |name: &str| -> PathBuf { directory.join(name) };
     let configuration = path("chrony.conf");
     let text = format!(
-        "local stratum 1\nallow all\nbindaddress {}\nnoclientlog\ncmdport 0\nbindcmdaddress /\npidfile {}\n",
+        "local stratum 1\nallow all\nbindaddress {}\n{directives}\ncmdport 0\nbindcmdaddress /\npidfile {}\n",
         host.port().ipv4,
         path("chronyd.pid").display()
     );

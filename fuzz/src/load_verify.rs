@@ -5,7 +5,7 @@
 #![no_main]
 
 use horolog_load::token::{Question, SEQUENCE_BITS, TIME_BITS, Token};
-use horolog_load::verify::{Expected, Reply};
+use horolog_load::verify::{Answer, Expected, Reply};
 use horolog_record::InvalidReason;
 use horolog_time::{Monotonic, Span, Timestamp};
 use horolog_wire::ntp::HEADER_LEN;
@@ -24,18 +24,25 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((age, datagram)) = bytes.split_first_chunk() else { return };
     let age = (u64::from_be_bytes(*age) % AGE_MAX).cast_signed();
     let now = START + Span::from_ns(age);
-    check(datagram, now, verify(datagram, now));
+    check(datagram, now, verify(datagram, now, true));
 
     // Chance does not find tokens: the same datagram as an answer to the latest question.
     let mut answer = datagram.to_vec();
-    let Some(origin) = answer.get_mut(ORIGIN) else { return };
     let latest = question(age / INTERVAL);
-    origin.copy_from_slice(&TOKEN.encode(latest).to_be_bytes());
-    let verdict = verify(&answer, now);
-    check(&answer, now, verdict);
-    assert!(!matches!(verdict, Err(InvalidReason::Origin | InvalidReason::Client)));
-    if let Ok(reply) = verdict {
-        assert_eq!(reply.question, latest);
+    let transmit = TOKEN.encode(latest);
+    for (token, is_interleaved) in [(transmit, false), (Token::receive_of(transmit), true)] {
+        let Some(origin) = answer.get_mut(ORIGIN) else { return };
+        origin.copy_from_slice(&token.to_be_bytes());
+        let verdict = verify(&answer, now, true);
+        check(&answer, now, verdict);
+        assert!(!matches!(verdict, Err(InvalidReason::Origin | InvalidReason::Client)));
+        if let Ok(reply) = verdict {
+            assert_eq!(reply.question, latest);
+            assert_eq!(reply.answer == Answer::Interleaved, is_interleaved);
+        }
+        // Who did not ask in interleaved mode takes no such answer.
+        let basic = verify(&answer, now, false);
+        assert!(if is_interleaved { basic.is_err() } else { basic == verdict });
     }
 });
 
@@ -45,8 +52,12 @@ fn question(n: i64) -> Question {
     Question { intended: START + Span::from_ns(n * INTERVAL), sequence }
 }
 
-fn verify(datagram: &[u8], now: Timestamp<Monotonic>) -> Result<Reply, InvalidReason> {
-    let expected = Expected { token: TOKEN, version: 4 };
+fn verify(
+    datagram: &[u8],
+    now: Timestamp<Monotonic>,
+    interleaved: bool,
+) -> Result<Reply, InvalidReason> {
+    let expected = Expected { token: TOKEN, version: 4, interleaved, extended: false };
     expected.verify(datagram, now, |question| {
         if was_asked(question) { Ok(()) } else { Err(InvalidReason::Client) }
     })
@@ -67,7 +78,14 @@ fn check(datagram: &[u8], now: Timestamp<Monotonic>, verdict: Result<Reply, Inva
     assert_eq!(is_unsynchronised, (reply.unsynchronised, reply.unsynchronised));
     assert_ne!(datagram[40..48], [0; 8], "a reply without a transmit timestamp");
 
-    assert_eq!(datagram[ORIGIN], TOKEN.encode(reply.question).to_be_bytes(), "no token of ours");
+    let transmit = TOKEN.encode(reply.question);
+    let token = match reply.answer {
+        Answer::Basic { response_ns } => {
+            assert!(response_ns < 1 << TIME_BITS);
+            transmit
+        }
+        Answer::Interleaved => Token::receive_of(transmit),
+    };
+    assert_eq!(datagram[ORIGIN], token.to_be_bytes(), "no token of ours");
     assert!(was_asked(reply.question) && reply.question.intended <= now, "never asked");
-    assert!(reply.response_ns < 1 << TIME_BITS);
 }

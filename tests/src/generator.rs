@@ -40,10 +40,13 @@ pub(crate) struct World {
     pub(crate) version: u8,
     /// Clients are drawn from the whole network instead of taking turns.
     pub(crate) random_sources: bool,
+    /// Requests are in interleaved mode.
+    pub(crate) interleaved: bool,
 }
 
 impl World {
-    /// Runs over both IP versions, with clients in turn and drawn at random.
+    /// Runs over both IP versions, with clients in turn, also in interleaved mode, and drawn at
+    /// random.
     pub(crate) fn all(random: &mut Random) -> Result<Vec<Self>> {
         let targets: [IpAddr; 2] = [
             Ipv4Addr::new(192, 0, 2, 2).into(),
@@ -51,13 +54,14 @@ impl World {
         ];
         let mut worlds = Vec::new();
         for target in targets {
-            for random_sources in [false, true] {
+            for (random_sources, interleaved) in [(false, false), (false, true), (true, false)] {
                 worlds.push(Self {
                     target: SocketAddr::new(target, PORT),
                     network: SourceNetwork::find(target, &[])?,
                     token: Token::new(random.next(), MonotonicClock.now() - RUN_AGE),
                     version: if random_sources { 3 } else { 4 },
                     random_sources,
+                    interleaved,
                 });
             }
         }
@@ -115,6 +119,8 @@ impl World {
             version: self.version,
             lanes: LANES as u32,
             echo: false,
+            interleaved: self.interleaved,
+            clients: CLIENTS,
             key: self.token.key(),
             run_start_ns: self.token.run_start().as_ns() as u64,
             reply_timeout_ns: TIMEOUT.as_ns() as u64,

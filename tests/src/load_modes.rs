@@ -1,8 +1,232 @@
-//! Scenarios of the generator's modes.
+//! Scenarios of the generator's modes against real servers: which replies come in interleaved mode,
+//! and that a server which does not know the mode is told from one that does. Nothing is timed.
 
+use std::fs::{self, Permissions};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Host, Lab, LabConfig, Running};
+use horolog_record::{Engine, EstablishmentResult, FailureReason, LoadResult, Mode};
 use libtest_mimic::Trial;
+use tempfile::TempDir;
+
+use crate::load_command::{ENGINES, check_sums, load, only_trial, parse, result_of};
+use crate::process::{binary, run_to_end, server_address};
+use crate::scenario::Need;
+use crate::{load_modes, scenarios};
+
+/// What the server is called in its certificate; no resolver is asked.
+const NAME: &str = "time.example";
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Few enough that each asks several times, and enough that no client asks before it was answered.
+const CLIENTS: u64 = 200;
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
-    Vec::new()
+    const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd")];
+    scenarios!(CHRONYD, load_modes:
+        chronyd_answers_in_interleaved_mode,
+        without_memory_chronyd_answers_in_basic_mode,
+        chronyd_answers_authenticated_requests,
+        what_nts_cannot_do_is_refused,
+        chronyd_establishes_keys,
+    )
+    .into()
+}
+
+/// A chronyd that answers everybody; it leaves this machine's clock alone (`-x`).
+struct Chronyd {
+    process: Running,
+    _directory: TempDir,
+}
+
+impl Chronyd {
+    /// Starts it with further directives, and waits until it serves.
+    fn start(host: &Host, directives: &[&str]) -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let pidfile = directory.path().join("chronyd.pid");
+        let configuration = directory.path().join("chrony.conf");
+        let text = format!(
+            "local stratum 1\nallow all\ncmdport 0\nbindcmdaddress /\npidfile {}\n{}\n",
+            pidfile.display(),
+            directives.join("\n")
+        );
+        fs::write(&configuration, text)?;
+        let mut command = host.command("chronyd");
+        command.args(["-x", "-d", "-u", "root", "-f"]).arg(&configuration);
+        let mut process = Running::start(&mut command)?;
+        process.await_ready(PATIENCE, || pidfile.exists())?;
+        Ok(Self { process, _directory: directory })
+    }
+}
+
+/// Writes a certificate for the lab's server that vouches for itself, and its key.
+fn certificate(directory: &Path) -> Result<[PathBuf; 2]> {
+    let signed = rcgen::generate_simple_self_signed([NAME.to_owned()])?;
+    let [certificate, key] = ["cert.pem", "key.pem"].map(|name| directory.join(name));
+    fs::write(&certificate, signed.cert.pem())?;
+    fs::write(&key, signed.signing_key.serialize_pem())?;
+    // chronyd takes no key that others may read.
+    fs::set_permissions(&key, Permissions::from_mode(0o600))?;
+    Ok([certificate, key])
+}
+
+/// A chronyd that serves NTS, with its certificate.
+fn nts_chronyd(host: &Host) -> Result<(Chronyd, TempDir, String)> {
+    let directory = tempfile::tempdir()?;
+    let [certificate, key] = certificate(directory.path())?;
+    let certificate = certificate.display().to_string();
+    let directives = [
+        format!("ntsservercert {certificate}"),
+        format!("ntsserverkey {}", key.display()),
+        "noclientlog".to_owned(),
+    ];
+    let mut chronyd = Chronyd::start(host, &directives.each_ref().map(String::as_str))?;
+    // Its helper listens some time after it serves.
+    let address = (host.port().ipv4, 4460);
+    let listens = || host.run(|| TcpStream::connect(address).is_ok()).unwrap_or(false);
+    chronyd.process.await_ready(PATIENCE, listens)?;
+    Ok((chronyd, directory, certificate))
+}
+
+/// Every authenticated request is answered authentically and every plain one plainly, whatever the
+/// share, by both engines that have a cipher.
+fn chronyd_answers_authenticated_requests() -> Result<()> {
+    const REQUESTS: u64 = 500;
+    let lab = Lab::new(&LabConfig::default())?;
+    let (_chronyd, _directory, certificate) = nts_chronyd(lab.server())?;
+    for engine in [Engine::Udp, Engine::Packet] {
+        for (share, ipv6) in [(0, false), (10, true), (50, false), (100, true), (100, false)] {
+            let target = server_address(&lab, ipv6)?.ip().to_string();
+            let percent = share.to_string();
+            let arguments = ["--nts", "--ca", &certificate, "--nts-name", NAME, "--nts-sessions"];
+            let mut all = vec![&*target, "-r", "2000", "-t", "0.25", "--engine", engine.name()];
+            all.extend(arguments);
+            all.extend(["3", "--nts-share", &percent]);
+            let result = result_of(lab.client(), &all)?;
+            let trial = only_trial(&result)?;
+            check_sums(trial)?;
+            ensure!(result.mode == Mode::NtpNts && trial.invalid.is_empty(), "{trial:?}");
+            let class = trial.authenticated.context("no counts of the authenticated ones")?;
+            ensure!(trial.responses.nts == class.received, "{trial:?}");
+            ensure!(class.lost == class.sent - class.received, "{class:?}");
+            ensure!(trial.responses.basic + class.received == trial.received, "{trial:?}");
+            let expected = REQUESTS * share / 100;
+            ensure!(trial.sent < REQUESTS || class.sent == expected, "{share}%: {trial:?}");
+            ensure!(trial.received * 10 >= trial.sent * 9, "{engine:?}, {share}%: {trial:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Each with one line that says what to do.
+fn what_nts_cannot_do_is_refused() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let (_chronyd, directory, certificate) = nts_chronyd(lab.server())?;
+    let target = server_address(&lab, false)?.ip().to_string();
+    let empty = directory.path().join("empty.pem").display().to_string();
+    fs::write(&empty, "")?;
+    let ca: &[&str] = &["--nts", "--nts-name", NAME, "--ca"];
+    let cases: [(&[&str], i32, &str); 7] = [
+        (&[&certificate, "--engine", "xdp"], 3, "use --engine packet or udp"),
+        (&[&certificate, "--interleaved"], 2, "--interleaved"),
+        (&[&certificate, "--ntp-version", "3"], 2, "version 4 only"),
+        (&[&certificate, "--nts-sessions", "0"], 2, "from 1 to"),
+        (&[&certificate, "--nts-ke", "127.0.0.1:9"], 3, "127.0.0.1:9"),
+        (&[&empty], 2, "empty.pem"),
+        (&["/nonexistent.pem"], 2, "nonexistent.pem"),
+    ];
+    for (arguments, status, words) in cases {
+        let all = [&[&*target], ca, arguments].concat();
+        let output = run_to_end(&mut load(lab.client(), &all)?, PATIENCE)?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(status), "{arguments:?}: {told}");
+        ensure!(told.contains(words) && told.trim_end().lines().count() == 1, "{told}");
+    }
+    Ok(())
+}
+
+/// Clients that establish keys all succeed, and a certificate that is not trusted gives none.
+fn chronyd_establishes_keys() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let (_chronyd, directory, certificate) = nts_chronyd(lab.server())?;
+    let other = tempfile::tempdir_in(directory.path())?;
+    let [stranger, _] = crate::load_modes::certificate(other.path())?;
+    let target = server_address(&lab, false)?.ip().to_string();
+    let run = |ca: &str| -> Result<(Option<i32>, EstablishmentResult)> {
+        let mut command = lab.client().command(binary()?);
+        command.args(["load", "nts-ke", &target, "--nts-name", NAME, "--ca", ca]);
+        let output = run_to_end(command.args(["-c", "3", "-d", "0.5", "--json", "-"]), PATIENCE)?;
+        Ok((output.status.code(), parse(&output.stdout)?))
+    };
+    let (status, result) = run(&certificate)?;
+    let trial = result.trials.first().context("no trial")?;
+    ensure!(status == Some(0) && result.mode == Mode::NtsKe, "{status:?}, {result:?}");
+    ensure!(trial.received > 3 && trial.lost == 0 && result.findings.is_empty(), "{result:?}");
+    let timed = trial.handshake_ns.as_ref().map_or(0, |times| times.count);
+    ensure!(timed == trial.received && trial.achieved_rate > 0.0, "{trial:?}");
+    let (status, result) = run(&stranger.display().to_string())?;
+    let trial = result.trials.first().context("no trial")?;
+    let untrusted = trial.failures.get(&FailureReason::Tls).copied();
+    ensure!(status == Some(1) && trial.received == 0, "{status:?}, {trial:?}");
+    ensure!(untrusted == Some(trial.lost) && trial.lost == trial.sent, "{trial:?}");
+    Ok(())
+}
+
+/// Runs an engine in interleaved mode for two trials.
+fn run(lab: &Lab, engine: Engine, ipv6: bool) -> Result<LoadResult> {
+    let target = server_address(lab, ipv6)?.ip().to_string();
+    let clients = CLIENTS.to_string();
+    let arguments = ["-r", "4000-8000", "-x", "2", "-t", "0.25", "-c", &clients];
+    let mut all = vec![&*target, "--interleaved", "--engine", engine.name()];
+    all.extend(arguments);
+    let result = result_of(lab.client(), &all)?;
+    ensure!(result.mode == Mode::NtpInterleaved && result.trials.len() == 2, "{result:?}");
+    for trial in &result.trials {
+        check_sums(trial)?;
+        ensure!(trial.received > 0 && trial.invalid.is_empty(), "{trial:?}");
+        let responses = trial.responses;
+        ensure!(responses.basic + responses.interleaved == trial.received, "{trial:?}");
+        let timed = trial.response_time_ns.as_ref().map_or(0, |times| times.count);
+        ensure!(timed == responses.basic, "{timed} response times of {responses:?}");
+    }
+    Ok(result)
+}
+
+/// Each client's first two requests are answered in basic mode, since chronyd keeps nothing of
+/// those that refer to no reply; and, but for what is lost, all that follow in interleaved mode. By
+/// every engine and over both IP versions.
+fn chronyd_answers_in_interleaved_mode() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let _chronyd = Chronyd::start(lab.server(), &[])?;
+    for engine in ENGINES {
+        for ipv6 in [false, true] {
+            let context = || format!("{engine:?}, IPv6: {ipv6}");
+            let result = run(&lab, engine, ipv6).with_context(context)?;
+            for (trial, basic) in result.trials.iter().zip([2 * CLIENTS, 0]) {
+                // A client that asks again before it was answered, on a busy machine, refers to an
+                // older reply, which the server may have forgotten.
+                let rest = trial.received.saturating_sub(basic);
+                ensure!(rest > 0 && trial.responses.basic >= basic, "{}: {trial:?}", context());
+                ensure!(trial.responses.interleaved * 10 >= rest * 9, "{}: {trial:?}", context());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A chronyd that keeps nothing of its clients answers all of them in basic mode.
+fn without_memory_chronyd_answers_in_basic_mode() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let _chronyd = Chronyd::start(lab.server(), &["noclientlog"])?;
+    for engine in ENGINES {
+        let result = run(&lab, engine, false).with_context(|| format!("{engine:?}"))?;
+        for trial in &result.trials {
+            ensure!(trial.responses.interleaved == 0, "{trial:?}");
+        }
+    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Replies for both bodies of the generator to judge: valid ones, and ones with each fault that a
 //! reply can have. Only the target's datagrams to simulated clients are made here.
 
-use horolog_load::token::Question;
+use horolog_load::token::{Question, Token};
 use horolog_record::InvalidReason;
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, NtpTimestamp, Span};
@@ -21,6 +21,11 @@ pub(crate) enum Expected {
     Late,
     /// The first too late, the same again a duplicate.
     LateAndDuplicate,
+    /// A valid reply in time where interleaved mode was asked for, and else an answer to nothing
+    /// that was asked.
+    ReceivedInterleaved,
+    /// Invalid for this reason where interleaved mode was asked for, and else as above.
+    InvalidInterleaved(InvalidReason),
     /// Invalid for this reason.
     Invalid(InvalidReason),
     /// Whatever it is.
@@ -50,7 +55,7 @@ const fn invalid(reason: InvalidReason) -> Expected {
 }
 
 /// All kinds.
-pub(crate) const KINDS: [Kind; 15] = [
+pub(crate) const KINDS: [Kind; 17] = [
     kind("valid", Expected::Received, |asker| vec![asker.valid(Age::InTime)]),
     kind("unsynchronised", Expected::Received, |asker| vec![asker.changed(unsynchronise)]),
     kind("twice", Expected::ReceivedAndDuplicate, |asker| vec![asker.valid(Age::InTime); 2]),
@@ -82,6 +87,18 @@ pub(crate) const KINDS: [Kind; 15] = [
     kind("wrong timestamps", invalid(InvalidReason::Timestamp), |asker| {
         vec![asker.changed(wrong_timestamps)]
     }),
+    kind("interleaved", Expected::ReceivedInterleaved, |asker| vec![asker.changed(interleave)]),
+    kind(
+        "interleaved from the future",
+        Expected::InvalidInterleaved(InvalidReason::Timestamp),
+        |asker| {
+            let mut reply = asker.changed(interleave);
+            let later = asker.random.within(1..=i64::MAX as u64);
+            let transmit = reply.header.receive.to_bits().wrapping_add(later);
+            reply.header.transmit = NtpTimestamp::from_bits(transmit);
+            vec![reply]
+        },
+    ),
     kind("several of these at once", Expected::Anything, several),
 ];
 
@@ -225,9 +242,19 @@ fn wrong_timestamps(reply: &mut Reply, random: &mut Random) {
     reply.header.transmit = NtpTimestamp::from_bits(transmit);
 }
 
+/// Answers with what the request carried as its receive timestamp, and with when an earlier reply
+/// left.
+fn interleave(reply: &mut Reply, random: &mut Random) {
+    let origin = Token::receive_of(reply.header.origin.to_bits());
+    let earlier = random.within(0..=i64::MAX as u64);
+    let transmit = reply.header.receive.to_bits().wrapping_sub(earlier);
+    reply.header.origin = NtpTimestamp::from_bits(origin);
+    reply.header.transmit = NtpTimestamp::from_bits(transmit.max(1));
+}
+
 /// Some faults together: the order of the checks decides.
 fn several(asker: &mut Asker<'_>) -> Vec<Reply> {
-    const CHANGES: [Change; 7] = [
+    const CHANGES: [Change; 8] = [
         unsynchronise,
         wrong_length,
         wrong_mode,
@@ -235,6 +262,7 @@ fn several(asker: &mut Asker<'_>) -> Vec<Reply> {
         wrong_stratum,
         contradiction,
         wrong_timestamps,
+        interleave,
     ];
     let ages = [Age::InTime, Age::Late, Age::EarlierTrial, Age::EarlierRun, Age::Future];
     let age = asker.random.pick(&ages);

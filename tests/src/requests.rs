@@ -6,9 +6,9 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use horolog_load::clients::{LaneClients, port};
-use horolog_load::request::FrameTemplate;
+use horolog_load::request::{FrameTemplate, Stamps};
 use horolog_load::schedule::{FRACTION_BITS, exponential_quantiles, scale};
-use horolog_load::token::Question;
+use horolog_load::token::{Echoed, Question};
 use horolog_stats::buckets::{MAX_VALUE, VECTORS, index};
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::clock::MonotonicClock;
@@ -83,6 +83,9 @@ fn make_all(world: &World, generator: &Generator, core: u32, random: &mut Random
     let begun = lane(clients, now);
     generator.set_lane(core, &begun);
     let template = world.template(port(LANE));
+    if world.interleaved {
+        (0..world.clients()).for_each(|client| generator.set_origin(client, random.next()));
+    }
     for number in 0..REQUESTS {
         let sequence = (begun.sequence + number) % clients.wrap();
         let behind = Span::from_ns((u64::from(number) * INTERVAL_NS).cast_signed());
@@ -91,7 +94,9 @@ fn make_all(world: &World, generator: &Generator, core: u32, random: &mut Random
         let outcome = generator.test_run(&random.bytes(frame))?;
         ensure!(outcome.verdict == Verdict::Redirect, "{number}: {:?}", outcome.verdict);
         let question = Question { intended, sequence };
-        check_request(world, &template, &outcome.frame, question)
+        let client = clients.client(sequence);
+        let origin = if world.interleaved { generator.origin(client) } else { 0 };
+        check_request(world, &template, &outcome.frame, (question, origin))
             .with_context(|| format!("request {number}: {:02x?}", outcome.frame))?;
     }
     let ended = generator.lane(core);
@@ -109,21 +114,35 @@ fn check_request(
     world: &World,
     template: &FrameTemplate,
     frame: &[u8],
-    question: Question,
+    (question, origin): (Question, u64),
 ) -> Result<()> {
+    let transmit = world.token.encode(question);
+    let stamps = if world.interleaved {
+        Stamps::interleaved(origin, transmit)
+    } else {
+        Stamps::basic(transmit)
+    };
     let client = world.lane_clients(LANE).client(question.sequence);
     let mut expected = template.bytes().to_vec();
     let source_low = world.network.base().wrapping_add(1).wrapping_add(client);
-    template.complete(&mut expected, source_low, world.token.encode(question));
+    template.complete(&mut expected, source_low, stamps);
     ensure!(frame == expected, "it should be {expected:02x?}");
     let parsed = UdpFrame::parse(frame).map_err(|error| anyhow!("no UDP: {error:?}"))?;
     ensure!(parsed.checksum_fits() && parsed.trailer_len == 0, "{parsed:?}");
     ensure!(parsed.source.ip() == world.network.address(client), "{parsed:?}");
     ensure!(parsed.source.port() == port(LANE) && parsed.destination == world.target);
     let (header, rest) = Header::parse(parsed.payload)?;
-    ensure!(rest.is_empty() && header == Header::request(world.version, header.transmit));
-    let read = world.token.decode(header.transmit.to_bits(), MonotonicClock.now());
-    ensure!(read == Some(question), "it asks {read:?} instead of {question:?}");
+    let (origin, receive) = (header.origin, header.receive);
+    let plain = Header { origin, receive, ..Header::request(world.version, header.transmit) };
+    ensure!(rest.is_empty() && header == plain);
+    let now = MonotonicClock.now();
+    let read = world.token.decode(header.transmit.to_bits(), now);
+    let asked = Some((question, Echoed::Transmit));
+    ensure!(read == asked, "it asks {read:?} instead of {question:?}");
+    if world.interleaved {
+        let read = world.token.decode(header.receive.to_bits(), now);
+        ensure!(read == Some((question, Echoed::Receive)), "interleaved, it asks {read:?}");
+    }
     Ok(())
 }
 

@@ -2,8 +2,10 @@
 //! the kernel and for the one in Rust. The program runs in the kernel without being attached
 //! anywhere; what a real server answers is for the scenarios of whole runs.
 
+use std::mem;
+
 use anyhow::{Context, Result, ensure};
-use horolog_load::account::{Account, AccountPlan, TrialCounts};
+use horolog_load::account::{Account, AccountPlan, Carried, Origins, TrialCounts};
 use horolog_load::verify::Expected as Judge;
 use horolog_record::InvalidReason;
 use horolog_stats::Recorder;
@@ -25,6 +27,7 @@ const SEED: u64 = 0x7665_7264_6963_7473;
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct Tallied {
     received: u64,
+    interleaved: u64,
     duplicate: u64,
     late: u64,
     unsynchronised: u64,
@@ -35,6 +38,7 @@ struct Tallied {
 impl Tallied {
     fn add(&mut self, other: &Self) {
         self.received += other.received;
+        self.interleaved += other.interleaved;
         self.duplicate += other.duplicate;
         self.late += other.late;
         self.unsynchronised += other.unsynchronised;
@@ -48,16 +52,25 @@ impl Tallied {
         self.received + self.duplicate + self.late + self.invalid.iter().sum::<u64>()
     }
 
-    fn is(&self, expected: Expected) -> bool {
+    /// Whether it all is what was expected, where requests were in interleaved mode or not.
+    fn is(&self, expected: Expected, interleaved: bool) -> bool {
         let all = self.total();
         match expected {
+            Expected::ReceivedInterleaved if interleaved => self.interleaved == all,
+            Expected::InvalidInterleaved(reason) if interleaved => {
+                self.invalid[reason as usize] == all
+            }
+            Expected::ReceivedInterleaved | Expected::InvalidInterleaved(_) => {
+                self.invalid[InvalidReason::Origin as usize] == all
+            }
             Expected::Received => self.received == all,
             Expected::ReceivedAndDuplicate => (self.received, self.duplicate) == (all / 2, all / 2),
             Expected::Late => self.late == all,
             Expected::LateAndDuplicate => (self.late, self.duplicate) == (all / 2, all / 2),
             Expected::Invalid(reason) => self.invalid[reason as usize] == all,
             Expected::Anything => {
-                let all_met = self.invalid.iter().all(|&count| count > 0);
+                let known = &self.invalid[..InvalidReason::Nts as usize];
+                let all_met = known.iter().all(|&count| count > 0);
                 all_met && self.received > 0 && self.duplicate > 0 && self.late > 0
             }
         }
@@ -68,12 +81,15 @@ impl Tallied {
 struct Bench {
     generator: Generator,
     accounts: Vec<Account>,
+    /// What each lane has been answered.
+    origins: [Origins; LANES],
     judged: u64,
 }
 
 impl Bench {
     fn new(world: &World) -> Result<Self> {
-        Ok(Self { generator: world.load(LOOPBACK)?, accounts: Vec::new(), judged: 0 })
+        let origins = Default::default();
+        Ok(Self { generator: world.load(LOOPBACK)?, accounts: Vec::new(), origins, judged: 0 })
     }
 
     /// Begins a trial in which each lane asks [`GROUP`] questions, from the `before`-th on.
@@ -82,14 +98,16 @@ impl Bench {
         self.generator.set_trial(&world.trial(start));
         self.accounts.clear();
         for lane in 0..LANES {
-            let mut account = Account::open(&AccountPlan {
-                expected: Judge { token: world.token, version: world.version },
+            let (version, interleaved) = (world.version, world.interleaved);
+            let plan = AccountPlan {
+                expected: Judge { token: world.token, version, interleaved, extended: false },
                 clients: world.lane_clients(lane),
                 start,
                 timeout: TIMEOUT,
                 rate: 1_000.0,
-                before,
-            })?;
+            };
+            let origins = mem::take(&mut self.origins[lane]);
+            let mut account = Account::open(&plan, Carried { asked: before, origins, nts: None })?;
             (0..GROUP).for_each(|_| account.ask());
             self.accounts.push(account);
         }
@@ -110,14 +128,18 @@ impl Bench {
     }
 
     /// Ends the trial and returns what both counted, if that is the same.
-    fn end(&mut self) -> Result<Tallied> {
+    fn end(&mut self, world: &World) -> Result<Tallied> {
         let (program, program_response) = self.program();
         let mut counts = TrialCounts::default();
-        for account in self.accounts.drain(..) {
-            counts.merge(&account.close(GROUP).0);
+        for (account, origins) in self.accounts.drain(..).zip(&mut self.origins) {
+            let (lane, carried) = account.close(GROUP);
+            counts.merge(&lane);
+            *origins = carried.origins;
         }
+        self.compare_origins(world)?;
         let model = Tallied {
             received: counts.received,
+            interleaved: counts.interleaved,
             duplicate: counts.duplicate,
             late: counts.late,
             unsynchronised: counts.server_unsynchronised,
@@ -130,16 +152,35 @@ impl Bench {
         Ok(program)
     }
 
+    /// What each client's next request would refer to is the same for both.
+    fn compare_origins(&self, world: &World) -> Result<()> {
+        if !world.interleaved {
+            return Ok(());
+        }
+        for (lane, origins) in self.origins.iter().enumerate() {
+            let clients = world.lane_clients(lane);
+            for client in 0..clients.count() {
+                let program = self.generator.origin(clients.first() + client);
+                let model = origins.of(client);
+                ensure!(program == model, "client {client}: {program:#x} and {model:#x}");
+            }
+        }
+        Ok(())
+    }
+
     fn program(&self) -> (Tallied, Recorder) {
         let (mut sum, mut response) = (Tallied::default(), Recorder::new());
         for processor in 0..self.generator.processors() {
             let tally = self.generator.tally(processor);
+            let mut invalid = [0; InvalidReason::ALL.len()];
+            invalid[..tally.invalid.len()].copy_from_slice(&tally.invalid);
             sum.add(&Tallied {
                 received: tally.received,
+                interleaved: tally.interleaved,
                 duplicate: tally.duplicate,
                 late: tally.late + tally.late_earlier,
                 unsynchronised: tally.unsynchronised,
-                invalid: tally.invalid,
+                invalid,
                 round_trips: tally.rtt_ns.count,
             });
             let raw = &tally.response_ns;
@@ -169,9 +210,10 @@ fn compare_kind(
                 bench.judge(world, &reply)?;
             }
         }
-        total.add(&bench.end().with_context(|| format!("{}, group {group}", kind.name))?);
+        total.add(&bench.end(world).with_context(|| format!("{}, group {group}", kind.name))?);
     }
-    ensure!(total.is(kind.expected), "{} should be {:?}: {total:?}", kind.name, kind.expected);
+    let right = total.is(kind.expected, world.interleaved);
+    ensure!(right, "{} should be {:?}: {total:?}", kind.name, kind.expected);
     Ok(total)
 }
 
@@ -206,8 +248,11 @@ pub(crate) fn a_reply_before_the_trial_is_of_an_earlier_one() -> Result<()> {
             let reply = asker.valid(Age::InTime);
             bench.judge(&world, &reply)?;
         }
-        let counts = bench.end()?;
-        ensure!(counts.is(Expected::Late) && counts.late == GROUP / 2, "{counts:?}");
+        let counts = bench.end(&world)?;
+        ensure!(
+            counts.is(Expected::Late, world.interleaved) && counts.late == GROUP / 2,
+            "{counts:?}"
+        );
     }
     Ok(())
 }
@@ -229,7 +274,8 @@ pub(crate) fn what_is_no_reply_passes() -> Result<()> {
         }
         ensure!(bench.program().0.total() == 0, "counted: {:?}", bench.program().0);
         bench.judge(&world, &reply)?;
-        ensure!(bench.end()?.is(Expected::Received), "the good one is not good");
+        let counts = bench.end(&world)?;
+        ensure!(counts.is(Expected::Received, world.interleaved), "the good one is not good");
     }
     Ok(())
 }

@@ -4,11 +4,13 @@
 use horolog_record::InvalidReason;
 use horolog_stats::window::WindowTooLarge;
 use horolog_stats::{Mark, Recorder, SeenWindow};
-use horolog_time::{Monotonic, Span, Timestamp};
+use horolog_time::{Monotonic, NtpTimestamp, Span, Timestamp};
 
 use crate::clients::LaneClients;
+use crate::nts::{Fault, LaneSessions};
+use crate::request::Stamps;
 use crate::token::Question;
-use crate::verify::Expected;
+use crate::verify::{Answer, Expected, PAYLOAD_LEN, Reply};
 
 /// What became of the requests of one trial.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +27,12 @@ pub struct TrialCounts {
     pub last_sent: Option<Timestamp<Monotonic>>,
     /// Valid first replies in time.
     pub received: u64,
+    /// Those of them that were in interleaved mode.
+    pub interleaved: u64,
+    /// Requests that left and were authenticated.
+    pub nts_sent: u64,
+    /// Valid first replies in time to these.
+    pub nts_received: u64,
     /// Further valid replies to an answered request.
     pub duplicate: u64,
     /// Valid replies that came after the time allowed, and all to requests of an earlier trial.
@@ -40,7 +48,7 @@ pub struct TrialCounts {
     pub server_unsynchronised: u64,
     /// From the intended send instant to the receipt of the reply, in ns.
     pub rtt: Recorder,
-    /// The server's transmit less its receive timestamp, in ns.
+    /// The server's transmit less its receive timestamp in basic replies, in ns.
     pub response: Recorder,
     /// From the intended to the real send instant, in ns.
     pub lateness: Recorder,
@@ -61,6 +69,9 @@ impl TrialCounts {
         self.first_sent = earliest(self.first_sent, other.first_sent);
         self.last_sent = self.last_sent.max(other.last_sent);
         self.received += other.received;
+        self.interleaved += other.interleaved;
+        self.nts_sent += other.nts_sent;
+        self.nts_received += other.nts_received;
         self.duplicate += other.duplicate;
         self.late += other.late;
         for (mine, theirs) in self.invalid.iter_mut().zip(other.invalid) {
@@ -100,6 +111,50 @@ pub struct Account {
     asked: u64,
     /// Valid first replies, late ones included.
     answered: u64,
+    origins: Origins,
+    nts: Option<Box<LaneSessions>>,
+}
+
+/// A request that is to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Next {
+    /// Who asks.
+    pub client: u32,
+    /// The timestamps that it carries.
+    pub stamps: Stamps,
+    /// Whether it is authenticated.
+    pub authenticated: bool,
+}
+
+/// When the server received what it last answered to each client of a lane, as NTP's 64 bits: what
+/// a request in interleaved mode refers to. 0 where nothing was answered yet. It is all that is
+/// kept of a client, and nothing is kept in basic mode.
+#[derive(Debug, Default)]
+pub struct Origins(Vec<u64>);
+
+impl Origins {
+    /// What the lane's `client`-th client was answered.
+    #[must_use]
+    pub fn of(&self, client: u32) -> u64 {
+        self.0.get(client as usize).copied().unwrap_or(0)
+    }
+
+    fn remember(&mut self, client: u32, receive: NtpTimestamp) {
+        if let Some(origin) = self.0.get_mut(client as usize) {
+            *origin = receive.to_bits();
+        }
+    }
+}
+
+/// What a lane takes from one trial to the next.
+#[derive(Debug, Default)]
+pub struct Carried {
+    /// Requests that it has asked so far.
+    pub asked: u64,
+    /// What its clients were answered; of no use to other clients.
+    pub origins: Origins,
+    /// What requests are authenticated with, where any are.
+    pub nts: Option<Box<LaneSessions>>,
 }
 
 /// What an [`Account`] is opened for.
@@ -115,17 +170,19 @@ pub struct AccountPlan {
     pub timeout: Span,
     /// The lane's share of the rate, in requests per second.
     pub rate: f64,
-    /// Requests that this lane sent in earlier trials.
-    pub before: u64,
 }
 
 impl Account {
     /// Opens the books. Fails where telling duplicates apart until the timeout takes more memory
     /// than there should be.
-    pub fn open(plan: &AccountPlan) -> Result<Self, WindowTooLarge> {
+    pub fn open(plan: &AccountPlan, carried: Carried) -> Result<Self, WindowTooLarge> {
         // Twice what is in flight at most, since a sender that was held up sends in bursts.
         let in_flight = plan.rate * plan.timeout.as_seconds();
         let window = SeenWindow::new(((2.0 * in_flight) as u64).saturating_add(REACH_MIN))?;
+        let mut origins = carried.origins;
+        if plan.expected.interleaved {
+            origins.0.resize(plan.clients.count() as usize, 0);
+        }
         Ok(Self {
             counts: TrialCounts::default(),
             expected: plan.expected,
@@ -133,21 +190,41 @@ impl Account {
             window,
             start: plan.start,
             timeout: plan.timeout,
-            before: plan.before,
+            before: carried.asked,
             asked: 0,
             answered: 0,
+            origins,
+            nts: carried.nts,
         })
     }
 
-    /// The client and the transmit timestamp of the next request, to be sent at `intended`. Asking
-    /// again gives the same until [`Account::ask`].
+    /// The next request, to be sent at `intended`. Asking again gives the same until
+    /// [`Account::ask`].
     #[inline]
     #[must_use]
-    pub fn next(&self, intended: Timestamp<Monotonic>) -> (u32, u64) {
+    pub fn next(&self, intended: Timestamp<Monotonic>) -> Next {
         let total = self.before + self.asked;
         let sequence = (total % u64::from(self.clients.wrap())) as u32;
-        let bits = self.expected.token.encode(Question { intended, sequence });
-        (self.clients.client(sequence), bits)
+        let transmit = self.expected.token.encode(Question { intended, sequence });
+        let client = self.clients.client(sequence);
+        let stamps = if self.expected.interleaved {
+            Stamps::interleaved(self.origins.of(client - self.clients.first()), transmit)
+        } else {
+            Stamps::basic(transmit)
+        };
+        let authenticated = self.nts.as_ref().is_some_and(|nts| nts.has(sequence));
+        Next { client, stamps, authenticated }
+    }
+
+    /// The payload of a request of a run in which some are authenticated; `None` in other runs,
+    /// where a template and the timestamps are all of it.
+    pub fn payload(&mut self, next: &Next) -> Option<&[u8]> {
+        let nts = self.nts.as_mut()?;
+        Some(if next.authenticated {
+            nts.seal(next.client, next.stamps)
+        } else {
+            nts.plain(next.stamps)
+        })
     }
 
     /// Counts the next request as asked, so that its reply will be known.
@@ -157,9 +234,15 @@ impl Account {
         self.asked += 1;
     }
 
-    /// Counts a request that left at `sent`.
+    /// Counts a request that left at `sent`, and whether it was authenticated.
     #[inline]
-    pub fn sent(&mut self, intended: Timestamp<Monotonic>, sent: Timestamp<Monotonic>) {
+    pub fn sent(
+        &mut self,
+        intended: Timestamp<Monotonic>,
+        sent: Timestamp<Monotonic>,
+        authenticated: bool,
+    ) {
+        self.counts.nts_sent += u64::from(authenticated);
         self.counts.sent += 1;
         self.counts.first_sent = self.counts.first_sent.or(Some(sent));
         self.counts.last_sent = Some(sent);
@@ -182,6 +265,7 @@ impl Account {
         now: Timestamp<Monotonic>,
     ) {
         let mut is_of_earlier_trial = false;
+        let mut nts = self.nts.take();
         let verified = self.expected.verify(payload, now, |question| {
             is_of_earlier_trial = question.intended < self.start;
             if is_of_earlier_trial {
@@ -190,10 +274,13 @@ impl Account {
                 Err(InvalidReason::Origin)
             } else if client != Some(self.clients.client(question.sequence)) {
                 Err(InvalidReason::Client)
+            } else if let Some(nts) = &mut nts {
+                authenticate(nts, &self.expected, question, (client, payload))
             } else {
                 Ok(())
             }
         });
+        self.nts = nts;
         // Whatever else is wrong with it is no fault of this trial's.
         if is_of_earlier_trial {
             self.counts.late += 1;
@@ -216,12 +303,26 @@ impl Account {
                 if rtt > self.timeout {
                     self.counts.late += 1;
                 } else {
-                    self.counts.received += 1;
                     self.counts.rtt.record(nonnegative(rtt));
-                    self.counts.response.record(reply.response_ns);
-                    self.counts.server_unsynchronised += u64::from(reply.unsynchronised);
+                    self.received(&reply);
                 }
             }
+        }
+    }
+
+    /// Counts a valid first reply in time.
+    fn received(&mut self, reply: &Reply) {
+        self.counts.received += 1;
+        self.counts.server_unsynchronised += u64::from(reply.unsynchronised);
+        match reply.answer {
+            Answer::Basic { response_ns } => self.counts.response.record(response_ns),
+            Answer::Interleaved => self.counts.interleaved += 1,
+        }
+        let sequence = reply.question.sequence;
+        self.counts.nts_received += u64::from(self.nts.as_ref().is_some_and(|n| n.has(sequence)));
+        if self.expected.interleaved {
+            let client = self.clients.client(reply.question.sequence);
+            self.origins.remember(client - self.clients.first(), reply.receive);
         }
     }
 
@@ -249,12 +350,13 @@ impl Account {
         self.counts.last_sent.unwrap_or(self.start)
     }
 
-    /// Closes the books on a schedule of `planned` requests; also gives the number of requests of
-    /// this lane in this and earlier trials.
+    /// Closes the books on a schedule of `planned` requests; also gives what the lane takes to its
+    /// next trial.
     #[must_use]
-    pub fn close(mut self, planned: u64) -> (TrialCounts, u64) {
+    pub fn close(mut self, planned: u64) -> (TrialCounts, Carried) {
         self.counts.planned = planned;
-        (self.counts, self.before + self.asked)
+        let asked = self.before + self.asked;
+        (self.counts, Carried { asked, origins: self.origins, nts: self.nts })
     }
 
     /// Which request of this trial has this sequence number; the latest one where several have.
@@ -265,6 +367,24 @@ impl Account {
         let back = (latest % wrap + wrap).checked_sub(sequence)? % wrap;
         (sequence < wrap).then(|| (self.asked.checked_sub(1)?).checked_sub(back)).flatten()
     }
+}
+
+/// What follows a reply's header: nothing, or proof that it is authentic where the request was.
+fn authenticate(
+    nts: &mut LaneSessions,
+    expected: &Expected,
+    question: Question,
+    (client, payload): (Option<u32>, &[u8]),
+) -> Result<(), InvalidReason> {
+    if !nts.has(question.sequence) {
+        return if payload.len() == PAYLOAD_LEN { Ok(()) } else { Err(InvalidReason::Length) };
+    }
+    let client = client.ok_or(InvalidReason::Client)?;
+    let transmit = expected.token.encode(question);
+    nts.open(client, transmit, payload).map_err(|fault| match fault {
+        Fault::Longer => InvalidReason::Length,
+        Fault::Reply(_) => InvalidReason::Nts,
+    })
 }
 
 /// The least reach of the duplicate window, in requests: 8 KiB.

@@ -8,6 +8,8 @@ use thiserror::Error;
 
 use crate::clients::{ClientsError, LANES_MAX};
 use crate::engine::EngineError;
+use crate::establishment::CONNECTIONS_MAX;
+use crate::nts::NtsError;
 use crate::ramp::RampError;
 use crate::target::TargetError;
 
@@ -29,12 +31,23 @@ pub enum LoadError {
     /// The search cannot be.
     #[error(transparent)]
     Search(#[from] ConfigError),
+    /// Requests cannot be authenticated.
+    #[error(transparent)]
+    Nts(#[from] NtsError),
     /// A version of NTP that has no such requests.
     #[error("NTP version {0} cannot be asked for; give 1 to 4")]
     Version(u8),
+    /// A number of clients for key establishment that cannot be.
+    #[error("the number of connections must be from 1 to {CONNECTIONS_MAX}, not {0}")]
+    Connections(usize),
     /// A number of threads that cannot be.
     #[error("the number of threads must be from 1 to {LANES_MAX}, not {0}")]
     Threads(usize),
+    /// Clients that never come back, or a target that keeps nothing.
+    #[error(
+        "interleaved mode takes clients that ask again and a time server; leave out random sources"
+    )]
+    Interleaved,
     /// A reply timeout that cannot be.
     #[error("a reply timeout must be from 1 ms to 60 s, not {0:?}")]
     ReplyTimeout(Duration),
@@ -73,7 +86,10 @@ impl LoadError {
             | Self::Search(_)
             | Self::Version(_)
             | Self::Threads(_)
+            | Self::Connections(_)
+            | Self::Interleaved
             | Self::ReplyTimeout(_) => true,
+            Self::Nts(error) => error.is_usage(),
             Self::NoSimulation(_) | Self::System { .. } => false,
         }
     }

@@ -60,6 +60,8 @@ pub struct Circumstances<'a> {
     pub engine: Engine,
     /// How requests were spaced.
     pub spacing: Spacing,
+    /// Requests were in interleaved mode.
+    pub interleaved: bool,
     /// Where the server has to route replies to, where it has to: network and gateway.
     pub return_route: Option<(String, String)>,
     /// The server runs on this machine.
@@ -87,6 +89,7 @@ pub fn all(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Vec<Finding> {
     findings.extend(trials::invalid_replies(trials));
     findings.extend(trials::duplicate_replies(trials));
     findings.extend(trials::server_unsynchronised(trials));
+    findings.extend(trials::basic_replies(trials, about));
     findings.extend(trials::unexplained(trials, about));
     findings.extend(trials::few_samples(trials));
     findings.extend(about.search.and_then(|search| noisy(trials, search)));

@@ -7,6 +7,7 @@ use horolog_stats::SearchConfig;
 use horolog_sys::namespace::NetNs;
 use horolog_sys::netlink::Prefix;
 
+use crate::nts::NtsOptions;
 use crate::ramp::Ramp;
 use crate::target::{Family, Hints, TargetName};
 use crate::watch::AskServer;
@@ -26,6 +27,7 @@ pub enum Job {
 }
 
 /// A run as it is asked for. [`LoadOptions::new`] gives defaults to change where needed.
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct LoadOptions {
     /// What to load.
     pub target: TargetName,
@@ -54,6 +56,10 @@ pub struct LoadOptions {
     /// The target is no time server but a reflector, which sends requests back as they are: what
     /// the way to it can carry at most. Only the in-kernel engine knows such replies.
     pub echo: bool,
+    /// Ask in interleaved mode (RFC 9769).
+    pub interleaved: bool,
+    /// Authenticate requests.
+    pub nts: Option<NtsOptions>,
     /// What to do.
     pub job: Job,
     /// The command line, for the record.
@@ -82,6 +88,8 @@ impl LoadOptions {
             spacing: Spacing::Constant,
             reply_timeout: Duration::from_secs(1),
             echo: false,
+            interleaved: false,
+            nts: None,
             job,
             command: Vec::new(),
             namespaces: Vec::new(),

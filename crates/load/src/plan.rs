@@ -2,13 +2,16 @@
 //! engine is built from. Nothing here is optional or by name any more.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use horolog_record::Spacing;
 
 use crate::clients::{LaneClients, SourceNetwork};
+use crate::nts::Sessions;
 use crate::target::Route;
 use crate::token::Token;
+use crate::verify::Expected;
 
 /// One run against one target.
 #[derive(Clone, Debug)]
@@ -25,6 +28,8 @@ pub struct RunPlan {
     pub cores: Vec<usize>,
     /// Where simulated clients come from; `None` for an engine that has only real ones.
     pub network: Option<SourceNetwork>,
+    /// Clients of every trial, all lanes together; with random sources how many there can be.
+    pub clients: u32,
     /// Sources are picked at random from the whole network.
     pub random_sources: bool,
     /// Tells the run's own questions from others.
@@ -33,9 +38,24 @@ pub struct RunPlan {
     pub reply_timeout: Duration,
     /// The target is no time server but sends requests back as they are.
     pub echo: bool,
+    /// Requests are in interleaved mode.
+    pub interleaved: bool,
+    /// What requests are authenticated with.
+    pub sessions: Option<Arc<Sessions>>,
 }
 
 impl RunPlan {
+    /// What replies are held against.
+    #[must_use]
+    pub const fn expected(&self) -> Expected {
+        Expected {
+            token: self.token,
+            version: self.version,
+            interleaved: self.interleaved,
+            extended: self.sessions.is_some(),
+        }
+    }
+
     /// The clients of lane `lane` of `lanes` in a trial with `clients` of them, each with `run`
     /// requests in a row.
     #[must_use]
@@ -71,4 +91,6 @@ pub struct TrialPlan {
     pub spacing: Spacing,
     /// Clients, at least as many as lanes.
     pub clients: u32,
+    /// Whether requests, or a share of them, are authenticated.
+    pub nts: bool,
 }

@@ -3,6 +3,7 @@
 //! that was left open falls back, and says so.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use horolog_record::{Engine as Kind, Spacing};
@@ -14,6 +15,7 @@ use horolog_time::Clock;
 use crate::clients::{CLIENTS_MAX, ClientsError, LANES_MAX, SourceNetwork};
 use crate::engine::{self, Engine, EngineError};
 use crate::error::LoadError;
+use crate::nts::{NtsError, Sessions};
 use crate::options::{Job, LoadOptions};
 use crate::plan::{RunPlan, TrialPlan};
 use crate::random;
@@ -37,6 +39,7 @@ const PROBE: TrialPlan = TrialPlan {
     duration: Duration::from_millis(20),
     spacing: Spacing::Constant,
     clients: 0,
+    nts: false,
 };
 
 /// An engine that is ready, and what it is ready for.
@@ -54,6 +57,7 @@ struct Facts {
     own_addresses: Vec<IpAddr>,
     cores: Vec<usize>,
     token: Token,
+    sessions: Option<Arc<Sessions>>,
 }
 
 /// Finds out and checks everything, and opens the engine.
@@ -74,6 +78,7 @@ pub(crate) fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
         cores: affinity::allowed_cores()
             .map_err(|source| LoadError::System { action: "list the processor's cores", source })?,
         token: Token::new(key, MonotonicClock.now()),
+        sessions: sessions(options)?,
     };
     plannable(options, facts.cores.len())?;
     let mut opener = Opener { options, facts, netlink, plain: route, full: None };
@@ -92,6 +97,9 @@ fn check(options: &LoadOptions) -> Result<(), LoadError> {
     {
         return Err(LoadError::Threads(threads));
     }
+    if options.interleaved && (options.random_sources || options.echo) {
+        return Err(LoadError::Interleaved);
+    }
     let timeout = options.reply_timeout;
     // A token reaches back 68 s.
     let longest = Duration::from_mins(1);
@@ -100,6 +108,18 @@ fn check(options: &LoadOptions) -> Result<(), LoadError> {
         return Err(LoadError::ReplyTimeout(timeout));
     }
     Ok(())
+}
+
+/// Establishes what requests are to be authenticated with.
+fn sessions(options: &LoadOptions) -> Result<Option<Arc<Sessions>>, NtsError> {
+    let Some(nts) = &options.nts else { return Ok(None) };
+    if options.version != 4 {
+        return Err(NtsError::Version(options.version));
+    }
+    if options.interleaved {
+        return Err(NtsError::Interleaved);
+    }
+    Ok(Some(Arc::new(Sessions::establish(nts, options.family)?)))
 }
 
 /// Refuses rates that no schedule has, however many lanes share them.
@@ -160,6 +180,10 @@ impl Opener<'_> {
     }
 
     fn plan(&mut self, kind: Kind) -> Result<(RunPlan, u32), LoadError> {
+        if kind == Kind::Xdp && self.facts.sessions.is_some() {
+            let reason = "the kernel has no cipher for authenticated requests".to_owned();
+            return Err(engine::unfit(kind, reason, "use --engine packet or udp with --nts").into());
+        }
         let route = self.route(kind)?;
         let network = self.network(kind, &route)?;
         let (lanes, clients) = self.lanes_and_clients(network, &route)?;
@@ -170,10 +194,13 @@ impl Opener<'_> {
             lanes,
             cores: self.facts.cores.clone(),
             network,
+            clients,
             random_sources: self.options.random_sources,
             token: self.facts.token,
             reply_timeout: self.options.reply_timeout,
             echo: self.options.echo,
+            interleaved: self.options.interleaved,
+            sessions: self.facts.sessions.clone(),
         };
         Ok((plan, clients))
     }
@@ -316,6 +343,8 @@ mod tests {
             LoadOptions { reply_timeout: Duration::ZERO, ..local() },
             LoadOptions { reply_timeout: Duration::from_secs(61), ..local() },
             LoadOptions { clients: Some(1), threads: Some(2), ..local() },
+            LoadOptions { interleaved: true, random_sources: true, ..local() },
+            LoadOptions { interleaved: true, echo: true, ..local() },
             LoadOptions { clients: Some(2_000_000), ..local() },
             options("8.8.8.8"),
             options("224.0.1.1"),

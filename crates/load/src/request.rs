@@ -6,10 +6,11 @@ use std::net::SocketAddr;
 use horolog_time::NtpTimestamp;
 use horolog_wire::ethernet::{self, MacAddress};
 use horolog_wire::frame::Builder;
-use horolog_wire::ntp::{HEADER_LEN, Header, TRANSMIT_OFFSET};
+use horolog_wire::ntp::{HEADER_LEN, Header};
 use horolog_wire::{ipv4, ipv6, udp};
 
 use crate::clients::SourceNetwork;
+use crate::token::Token;
 
 /// Where the checksum stands in an IPv4 header (RFC 791, section 3.1) and in a
 /// UDP header (RFC 768).
@@ -19,29 +20,74 @@ const UDP_CHECKSUM_OFFSET: usize = 6;
 const IPV4_SOURCE_OFFSET: usize = 12;
 const IPV6_SOURCE_LOW_OFFSET: usize = 20;
 
-/// The UDP payload of a request in basic mode: everything 0 but version, mode 3 and `transmit`.
+/// Where the timestamps of a request begin that change with it: origin, receive and transmit (RFC
+/// 5905, figure 8).
+const STAMPS_OFFSET: usize = 24;
+const STAMPS_LEN: usize = HEADER_LEN - STAMPS_OFFSET;
+
+/// The timestamps that a request carries, as NTP's 64 bits each.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Stamps {
+    /// 0 in basic mode; in interleaved mode the receive timestamp of the client's last reply.
+    pub origin: u64,
+    /// 0 in basic mode; in interleaved mode what an interleaved reply brings back.
+    pub receive: u64,
+    /// What a basic reply brings back.
+    pub transmit: u64,
+}
+
+impl Stamps {
+    /// Those of a request in basic mode.
+    #[must_use]
+    pub const fn basic(transmit: u64) -> Self {
+        Self { origin: 0, receive: 0, transmit }
+    }
+
+    /// Those of a request in interleaved mode (RFC 9769, section 2) of a client whose last reply
+    /// was received by the server at `origin`; 0 where it had none, which makes it a basic request.
+    #[must_use]
+    pub const fn interleaved(origin: u64, transmit: u64) -> Self {
+        Self { origin, receive: Token::receive_of(transmit), transmit }
+    }
+
+    fn to_bytes(self) -> [u8; STAMPS_LEN] {
+        let mut bytes = [0; STAMPS_LEN];
+        bytes[..8].copy_from_slice(&self.origin.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.receive.to_be_bytes());
+        bytes[16..].copy_from_slice(&self.transmit.to_be_bytes());
+        bytes
+    }
+
+    /// The sum of their 16-bit halves.
+    const fn sum(self) -> u64 {
+        words(self.origin) + words(self.receive) + words(self.transmit)
+    }
+}
+
+/// The UDP payload of a request: everything 0 but version, mode 3 and timestamps.
 #[must_use]
-pub fn payload(version: u8, transmit: u64) -> [u8; HEADER_LEN] {
+pub fn payload(version: u8, stamps: Stamps) -> [u8; HEADER_LEN] {
     let mut bytes = [0; HEADER_LEN];
-    Header::request(version, NtpTimestamp::from_bits(transmit)).emit(&mut bytes);
+    Header::request(version, NtpTimestamp::UNKNOWN).emit(&mut bytes);
+    set_stamps(&mut bytes, stamps);
     bytes
 }
 
-/// Puts another transmit timestamp into a payload.
+/// Puts other timestamps into a payload.
 ///
 /// # Panics
 /// When `payload` is shorter than a request.
-pub fn set_transmit(payload: &mut [u8], transmit: u64) {
-    payload[TRANSMIT_OFFSET..HEADER_LEN].copy_from_slice(&transmit.to_be_bytes());
+pub fn set_stamps(payload: &mut [u8], stamps: Stamps) {
+    payload[STAMPS_OFFSET..HEADER_LEN].copy_from_slice(&stamps.to_bytes());
 }
 
 /// The whole frame of a simulated client's request, with the low 32 bits of the source address and
-/// the transmit timestamp still 0, and the sums that make its checksums cheap to complete.
+/// the timestamps still 0, and the sums that make its checksums cheap to complete.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FrameTemplate {
     bytes: Box<[u8]>,
     source_at: usize,
-    transmit_at: usize,
+    stamps_at: usize,
     ipv4_checksum_at: Option<usize>,
     udp_checksum_at: usize,
     /// The folded sums of everything under the two checksums.
@@ -80,7 +126,7 @@ impl FrameTemplate {
         };
         let headers_len = builder.headers_len();
         let mut bytes = vec![0; headers_len + HEADER_LEN].into_boxed_slice();
-        builder.emit(&payload(plan.version, 0), &mut bytes);
+        builder.emit(&payload(plan.version, Stamps::default()), &mut bytes);
         let network_at = ethernet::HEADER_LEN;
         let (source_at, ipv4_checksum_at, udp_at) = if plan.target.is_ipv4() {
             let udp_at = network_at + ipv4::HEADER_LEN;
@@ -98,8 +144,8 @@ impl FrameTemplate {
         };
         let (ipv4_sum, udp_sum) = (ipv4_checksum_at.map_or(0, sum_at), sum_at(udp_checksum_at));
         bytes[source_at..source_at + 4].fill(0);
-        let transmit_at = headers_len + TRANSMIT_OFFSET;
-        Self { bytes, source_at, transmit_at, ipv4_checksum_at, udp_checksum_at, ipv4_sum, udp_sum }
+        let stamps_at = headers_len + STAMPS_OFFSET;
+        Self { bytes, source_at, stamps_at, ipv4_checksum_at, udp_checksum_at, ipv4_sum, udp_sum }
     }
 
     /// The bytes of the template; a frame to be completed starts as a copy of them.
@@ -118,22 +164,21 @@ impl FrameTemplate {
     }
 
     /// Completes a frame that was copied from [`FrameTemplate::bytes`], or completed before: sets
-    /// the low 32 bits of the source address, the transmit timestamp and both checksums.
+    /// the low 32 bits of the source address, the timestamps and both checksums.
     ///
     /// # Panics
     /// When `frame` is shorter than the template.
     #[inline]
-    pub fn complete(&self, frame: &mut [u8], source_low: u32, transmit: u64) {
+    pub fn complete(&self, frame: &mut [u8], source_low: u32, stamps: Stamps) {
         let frame = &mut frame[..self.bytes.len()];
         let source = halves(source_low);
         frame[self.source_at..self.source_at + 4].copy_from_slice(&source_low.to_be_bytes());
-        frame[self.transmit_at..self.transmit_at + 8].copy_from_slice(&transmit.to_be_bytes());
+        frame[self.stamps_at..self.stamps_at + STAMPS_LEN].copy_from_slice(&stamps.to_bytes());
         if let Some(at) = self.ipv4_checksum_at {
             let checksum = !fold(u64::from(self.ipv4_sum) + source);
             frame[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
         }
-        let transmit = halves(transmit as u32) + halves((transmit >> 32) as u32);
-        let checksum = match !fold(u64::from(self.udp_sum) + source + transmit) {
+        let checksum = match !fold(u64::from(self.udp_sum) + source + stamps.sum()) {
             0 => u16::MAX, // 0 would say that there is no checksum (RFC 768)
             checksum => checksum,
         };
@@ -145,6 +190,11 @@ impl FrameTemplate {
 /// The two 16-bit halves, added.
 const fn halves(word: u32) -> u64 {
     (word >> 16) as u64 + (word & 0xffff) as u64
+}
+
+/// The four 16-bit quarters, added.
+const fn words(word: u64) -> u64 {
+    halves(word as u32) + halves((word >> 32) as u32)
 }
 
 /// Folds the carries of a one's-complement sum of 16-bit words into 16 bits (RFC 1071).
@@ -179,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_payload_is_a_plain_client_request() {
-        let bytes = payload(3, 0x0102_0304_0506_0708);
+        let bytes = payload(3, Stamps::basic(0x0102_0304_0506_0708));
         let (header, _) = Header::parse(&bytes).unwrap();
         assert_eq!((header.version, header.mode), (3, Mode::Client));
         assert_eq!(header.transmit.to_bits(), 0x0102_0304_0506_0708);
@@ -189,20 +239,35 @@ mod tests {
     proptest! {
         /// Also when a frame is used again for another client.
         #[test]
-        fn completed_frames_are_whole(ipv4: bool, clients: [u16; 2], transmits: [u64; 2]) {
+        fn completed_frames_are_whole(
+            ipv4: bool,
+            clients: [u16; 2],
+            transmits: [u64; 2],
+            origins: [u64; 2],
+            interleaved: bool,
+        ) {
             let plan = plan(ipv4);
             let template = FrameTemplate::new(&plan);
             let mut frame = template.bytes().to_vec();
-            for (client, transmit) in clients.into_iter().zip(transmits) {
+            for ((client, transmit), origin) in clients.into_iter().zip(transmits).zip(origins) {
+                let stamps = if interleaved {
+                    Stamps::interleaved(origin, transmit)
+                } else {
+                    Stamps::basic(transmit)
+                };
                 let client = u32::from(client) % plan.network.room();
                 let low = plan.network.base() + 1 + client;
-                template.complete(&mut frame, low, transmit);
+                template.complete(&mut frame, low, stamps);
                 let parsed = UdpFrame::parse(&frame).unwrap();
                 prop_assert!(parsed.checksum_fits());
                 prop_assert_eq!(parsed.source.ip(), plan.network.address(client));
                 prop_assert_eq!(parsed.source.port(), plan.source_port);
                 prop_assert_eq!(parsed.destination, plan.target);
-                prop_assert_eq!(parsed.payload, &payload(4, transmit)[..]);
+                prop_assert_eq!(parsed.payload, &payload(4, stamps)[..]);
+                let (header, _) = Header::parse(parsed.payload).unwrap();
+                prop_assert_eq!(header.transmit.to_bits(), transmit);
+                prop_assert_eq!(header.origin.to_bits(), stamps.origin);
+                prop_assert_eq!(header.receive.to_bits(), stamps.receive);
             }
         }
     }

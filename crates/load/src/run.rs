@@ -67,6 +67,21 @@ impl Load {
         self.prepared.engine.kind()
     }
 
+    /// What is asked of the target.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        let plan = &self.prepared.plan;
+        if plan.echo {
+            Mode::Echo
+        } else if plan.sessions.is_some() {
+            Mode::NtpNts
+        } else if plan.interleaved {
+            Mode::NtpInterleaved
+        } else {
+            Mode::NtpBasic
+        }
+    }
+
     /// What is loaded, and by which way.
     #[must_use]
     pub fn target(&self) -> Target {
@@ -139,7 +154,8 @@ impl Load {
         observer.begins(rate, duration);
         let begun = Instant::now();
         let (spacing, clients) = (self.options.spacing, self.prepared.clients);
-        let plan = TrialPlan { rate, duration, spacing, clients };
+        let nts = self.prepared.plan.sessions.is_some();
+        let plan = TrialPlan { rate, duration, spacing, clients, nts };
         let before = self.watch.read();
         let counts = self.prepared.engine.trial(&plan)?;
         let after = self.watch.read();
@@ -177,6 +193,7 @@ impl Load {
             &Circumstances {
                 engine: self.engine(),
                 spacing: self.options.spacing,
+                interleaved: plan.interleaved,
                 return_route,
                 shared_machine: self.watch.sees_server(),
                 clock_synchronised: adjtimex::kernel_clock().ok().map(|clock| clock.synchronised),
@@ -192,7 +209,7 @@ impl Load {
             command: self.options.command.clone(),
             host: Host::read(),
             target: self.target(),
-            mode: if plan.echo { Mode::Echo } else { Mode::NtpBasic },
+            mode: self.mode(),
             engine: self.engine(),
             threads: plan.lanes,
             spacing: self.options.spacing,

@@ -78,11 +78,18 @@ impl FromStr for TargetName {
     /// `ADDRESS`, `ADDRESS:PORT`, `[IPV6]:PORT`, `NAME` or `NAME:PORT`; the port is 123 unless
     /// given.
     fn from_str(text: &str) -> Result<Self, TargetError> {
+        Self::parse(text, ntp::PORT)
+    }
+}
+
+impl TargetName {
+    /// Reads a target whose port is `port` unless given.
+    pub fn parse(text: &str, port: u16) -> Result<Self, TargetError> {
         let syntax = || TargetError::Syntax(text.to_owned());
         let name = |host: &str, port| Self { host: host.to_owned(), port };
         let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
         if bare.parse::<IpAddr>().is_ok() {
-            return Ok(name(bare, ntp::PORT));
+            return Ok(name(bare, port));
         }
         if let Ok(address) = text.parse::<SocketAddr>() {
             return nonzero(address.port())
@@ -90,7 +97,7 @@ impl FromStr for TargetName {
                 .ok_or_else(syntax);
         }
         let (host, port) = match text.split_once(':') {
-            None => (text, ntp::PORT),
+            None => (text, port),
             Some((host, port)) => (host, port.parse().ok().and_then(nonzero).ok_or_else(syntax)?),
         };
         let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
@@ -116,6 +123,18 @@ impl fmt::Display for TargetName {
 }
 
 impl TargetName {
+    /// The same host with another port.
+    #[must_use]
+    pub fn with_port(&self, port: u16) -> Self {
+        Self { host: self.host.clone(), port }
+    }
+
+    /// The name or the address.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
     /// The name, where it is not an address already.
     #[must_use]
     pub fn name(&self) -> Option<&str> {

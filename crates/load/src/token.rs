@@ -3,6 +3,10 @@
 //! the generator keeps no state for each request. RFC 5905 lets a client put any value there; the
 //! key makes it look like noise to the server, and replies to another run look like noise to us.
 //!
+//! A request in interleaved mode carries the same bits a second time, as its receive timestamp,
+//! with the lowest one flipped: a basic reply echoes the one and an interleaved reply the other
+//! (RFC 9769, section 2), so the reply alone tells which it is.
+//!
 //! The in-kernel engine computes the same expressions in BPF.
 
 use horolog_time::{Monotonic, Span, Timestamp};
@@ -11,7 +15,11 @@ use horolog_time::{Monotonic, Span, Timestamp};
 pub const TIME_BITS: u32 = 36;
 
 /// Bits of the sequence number that a token holds.
-pub const SEQUENCE_BITS: u32 = 28;
+pub const SEQUENCE_BITS: u32 = 27;
+
+/// Where the time begins in a token: above the sequence number and the lowest bit, which says which
+/// of a request's two timestamps it is.
+const TIME_SHIFT: u32 = SEQUENCE_BITS + 1;
 
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
@@ -23,6 +31,15 @@ pub struct Question {
     pub intended: Timestamp<Monotonic>,
     /// The sequence number within its lane, below 2^[`SEQUENCE_BITS`].
     pub sequence: u32,
+}
+
+/// Which of a request's timestamps a reply brought back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Echoed {
+    /// The transmit timestamp: a reply in basic mode.
+    Transmit,
+    /// The receive timestamp: a reply in interleaved mode.
+    Receive,
 }
 
 /// Turns questions into transmit timestamps and origin timestamps back into questions.
@@ -55,19 +72,27 @@ impl Token {
     #[must_use]
     pub const fn encode(&self, question: Question) -> u64 {
         let time = question.intended.as_ns() as u64 & TIME_MASK;
-        self.key ^ (time << SEQUENCE_BITS) ^ (question.sequence as u64 & SEQUENCE_MASK)
+        self.key ^ (time << TIME_SHIFT) ^ ((question.sequence as u64 & SEQUENCE_MASK) << 1)
     }
 
-    /// The question behind an origin timestamp that came at `now`: the latest intended instant not
-    /// after `now` whose low bits match. `None` where that lies before the start of the run, so
-    /// that it is not one of ours.
+    /// The 64 bits of the receive timestamp of a request in interleaved mode whose transmit
+    /// timestamp has these: never the same ones, as the mode demands.
     #[must_use]
-    pub fn decode(&self, bits: u64, now: Timestamp<Monotonic>) -> Option<Question> {
+    pub const fn receive_of(transmit: u64) -> u64 {
+        transmit ^ 1
+    }
+
+    /// The question behind an origin timestamp that came at `now`, and which timestamp of the
+    /// request it was: the latest intended instant not after `now` whose low bits match. `None`
+    /// where that lies before the start of the run, so that it is not one of ours.
+    #[must_use]
+    pub fn decode(&self, bits: u64, now: Timestamp<Monotonic>) -> Option<(Question, Echoed)> {
         let plain = bits ^ self.key;
-        let age = (now.as_ns() as u64).wrapping_sub(plain >> SEQUENCE_BITS) & TIME_MASK;
+        let age = (now.as_ns() as u64).wrapping_sub(plain >> TIME_SHIFT) & TIME_MASK;
         let intended = now - Span::from_ns(age.cast_signed());
-        let sequence = (plain & SEQUENCE_MASK) as u32;
-        (intended >= self.run_start).then_some(Question { intended, sequence })
+        let sequence = (plain >> 1 & SEQUENCE_MASK) as u32;
+        let echoed = if plain & 1 == 0 { Echoed::Transmit } else { Echoed::Receive };
+        (intended >= self.run_start).then_some((Question { intended, sequence }, echoed))
     }
 }
 
@@ -84,7 +109,7 @@ mod tests {
         let now = START + Span::from_ns(900_000);
         let earlier = Token::new(0x1234_5678_9abc_def0, START);
         let bits = earlier.encode(question);
-        assert_eq!(earlier.decode(bits, now), Some(question));
+        assert_eq!(earlier.decode(bits, now), Some((question, Echoed::Transmit)));
         assert_eq!(Token::new(0xfedc_ba98_7654_3210, START).decode(bits, now), None);
     }
 
@@ -102,7 +127,7 @@ mod tests {
         let intended = START;
         let reach = 1_i64 << TIME_BITS;
         let bits = token.encode(Question { intended, sequence: 1 });
-        let at = |age| token.decode(bits, intended + Span::from_ns(age)).unwrap().intended;
+        let at = |age| token.decode(bits, intended + Span::from_ns(age)).unwrap().0.intended;
         assert_eq!(at(reach - 1), intended);
         assert_eq!(at(reach), intended + Span::from_ns(reach));
     }
@@ -120,7 +145,11 @@ mod tests {
             let token = Token::new(key, START);
             let question = Question { intended: Timestamp::from_ns(intended), sequence };
             let now = question.intended + Span::from_ns(age);
-            prop_assert_eq!(token.decode(token.encode(question), now), Some(question));
+            let transmit = token.encode(question);
+            let receive = Token::receive_of(transmit);
+            prop_assert_ne!(transmit, receive);
+            prop_assert_eq!(token.decode(transmit, now), Some((question, Echoed::Transmit)));
+            prop_assert_eq!(token.decode(receive, now), Some((question, Echoed::Receive)));
         }
     }
 }

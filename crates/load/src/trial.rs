@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use horolog_record::{Distribution, InvalidReason, Place, Responses, Trial};
+use horolog_record::{ClassCounts, Distribution, InvalidReason, Place, Responses, Trial};
 use horolog_stats::Recorder;
 use horolog_stats::loss::Rate;
 
@@ -25,7 +25,16 @@ pub fn record(plan: &TrialPlan, counts: &TrialCounts, lost_at: BTreeMap<Place, u
         duplicate: counts.duplicate,
         late: counts.late,
         invalid: invalid.filter(|&(_, count)| count > 0).collect(),
-        responses: Responses { basic: counts.received },
+        responses: Responses {
+            basic: counts.received - counts.interleaved - counts.nts_received,
+            interleaved: counts.interleaved,
+            nts: counts.nts_received,
+        },
+        authenticated: plan.nts.then(|| ClassCounts {
+            sent: counts.nts_sent,
+            received: counts.nts_received,
+            lost: counts.nts_sent.saturating_sub(counts.nts_received),
+        }),
         rtt_ns: distribution(&counts.rtt),
         response_time_ns: distribution(&counts.response),
         lateness_ns: distribution(&counts.lateness),
@@ -86,6 +95,7 @@ mod tests {
             duration: Duration::from_secs(1),
             spacing: Spacing::Constant,
             clients: 4,
+            nts: false,
         }
     }
 
@@ -94,6 +104,7 @@ mod tests {
             planned: 1000,
             sent: 1000,
             received: 990,
+            interleaved: 40,
             first_sent: Some(Timestamp::from_ns(5_000)),
             last_sent: Some(Timestamp::from_ns(999_005_000)),
             ..TrialCounts::default()
@@ -108,7 +119,8 @@ mod tests {
         let trial = record(&plan(), &counts(), BTreeMap::from([(Place::Unknown, 10)]));
         assert!((trial.achieved_rate - 1000.0).abs() < 1e-6, "{}", trial.achieved_rate);
         assert!((trial.duration_s - 1.0).abs() < 1e-12);
-        assert_eq!((trial.lost, trial.responses.basic), (10, 990));
+        assert_eq!(trial.lost, 10);
+        assert_eq!(trial.responses, Responses { basic: 950, interleaved: 40, nts: 0 });
         assert_eq!(trial.invalid, BTreeMap::from([(InvalidReason::Client, 3)]));
         assert_eq!(trial.rtt_ns.unwrap().max, 77);
         assert_eq!(trial.response_time_ns, None);

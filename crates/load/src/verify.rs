@@ -5,20 +5,35 @@
 //! in-kernel engine checks in the same order.
 
 use horolog_record::InvalidReason;
-use horolog_time::{Monotonic, Timestamp};
+use horolog_time::{Monotonic, NtpTimestamp, Timestamp};
 use horolog_wire::ntp::{HEADER_LEN, Header, Leap, Mode, STRATUM_UNSYNCHRONISED};
 
-use crate::token::{Question, TIME_BITS, Token};
+use crate::token::{Echoed, Question, TIME_BITS, Token};
 
 /// A reply that is right in itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reply {
     /// What it answers.
     pub question: Question,
-    /// The server's transmit less its receive timestamp, in ns.
-    pub response_ns: u64,
+    /// Which mode the server answered in.
+    pub answer: Answer,
+    /// The server's receive timestamp, by which a request in interleaved mode refers to this reply.
+    pub receive: NtpTimestamp,
     /// Whether the server says that it is not synchronised (leap 3 with stratum 16).
     pub unsynchronised: bool,
+}
+
+/// In which of NTP's modes a server answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// In basic mode: the server's transmit less its receive timestamp is its response time, in ns.
+    Basic {
+        /// That time.
+        response_ns: u64,
+    },
+    /// In interleaved mode: the transmit timestamp is that of an earlier reply, so it says nothing
+    /// of how long this one took.
+    Interleaved,
 }
 
 /// What replies are held against.
@@ -28,12 +43,16 @@ pub struct Expected {
     pub token: Token,
     /// The version of the requests, 1 to 4.
     pub version: u8,
+    /// Whether requests are in interleaved mode, so that replies may be.
+    pub interleaved: bool,
+    /// Whether extension fields may follow the header; what stands in them is for `asked` to say.
+    pub extended: bool,
 }
 
 impl Expected {
     /// Checks a UDP payload that came before `now`. `asked` says for a question whether it was
     /// really asked ([`InvalidReason::Origin`]) and by the client to which the reply came
-    /// ([`InvalidReason::Client`]).
+    /// ([`InvalidReason::Client`]), and judges what follows the header where something may.
     pub fn verify(
         &self,
         payload: &[u8],
@@ -41,7 +60,7 @@ impl Expected {
         asked: impl FnOnce(Question) -> Result<(), InvalidReason>,
     ) -> Result<Reply, InvalidReason> {
         let (header, rest) = Header::parse(payload).map_err(|_| InvalidReason::Length)?;
-        if !rest.is_empty() {
+        if !rest.is_empty() && !self.extended {
             return Err(InvalidReason::Length);
         }
         if header.mode != Mode::Server {
@@ -50,16 +69,23 @@ impl Expected {
         if header.version != self.version {
             return Err(InvalidReason::Version);
         }
-        let question =
-            self.token.decode(header.origin.to_bits(), now).ok_or(InvalidReason::Origin)?;
+        let decoded = self.token.decode(header.origin.to_bits(), now);
+        let (question, echoed) = decoded.ok_or(InvalidReason::Origin)?;
+        if echoed == Echoed::Receive && !self.interleaved {
+            return Err(InvalidReason::Origin);
+        }
         asked(question)?;
         let unsynchronised = synchronisation(&header)?;
-        let response_ns = response_time(&header).ok_or(InvalidReason::Timestamp)?;
-        Ok(Reply { question, response_ns, unsynchronised })
+        let answer = match echoed {
+            Echoed::Transmit => response_time(&header).map(|ns| Answer::Basic { response_ns: ns }),
+            Echoed::Receive => is_of_earlier_reply(&header).then_some(Answer::Interleaved),
+        };
+        let answer = answer.ok_or(InvalidReason::Timestamp)?;
+        Ok(Reply { question, answer, receive: header.receive, unsynchronised })
     }
 }
 
-/// Length of a request and of its reply in basic mode, in bytes.
+/// Length of a plain request and of its reply, in bytes.
 pub const PAYLOAD_LEN: usize = HEADER_LEN;
 
 /// Whether the server says that it is unsynchronised. Leap 3 and stratum 16 say the same thing
@@ -85,16 +111,24 @@ fn response_time(header: &Header) -> Option<u64> {
     u64::try_from(ns).ok().filter(|&ns| !backwards && ns < 1 << TIME_BITS)
 }
 
+/// Whether the transmit timestamp can be that of a reply before this request: it is known and not
+/// after the receive timestamp. How long ago it was is for the client's polling to say.
+const fn is_of_earlier_reply(header: &Header) -> bool {
+    let (receive, transmit) = (header.receive.to_bits(), header.transmit.to_bits());
+    transmit != 0 && receive.wrapping_sub(transmit) >> 63 == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use horolog_time::{NtpTimestamp, Span};
+    use horolog_time::Span;
 
     const START: Timestamp<Monotonic> = Timestamp::from_ns(1_000_000_000);
     const QUESTION: Question = Question { intended: START, sequence: 5 };
 
     fn expected() -> Expected {
-        Expected { token: Token::new(0xdead_beef_1234_5678, START), version: 4 }
+        let token = Token::new(0xdead_beef_1234_5678, START);
+        Expected { token, version: 4, interleaved: false, extended: false }
     }
 
     fn good() -> Header {
@@ -109,10 +143,21 @@ mod tests {
         }
     }
 
+    /// The reply to a request whose receive timestamp the server brought back.
+    fn interleaved() -> Header {
+        let origin = Token::receive_of(good().origin.to_bits());
+        let earlier = NtpTimestamp::from_bits(good().receive.to_bits() - (64 << 32));
+        Header { origin: NtpTimestamp::from_bits(origin), transmit: earlier, ..good() }
+    }
+
     fn verify(header: &Header) -> Result<Reply, InvalidReason> {
+        verify_as(expected(), header)
+    }
+
+    fn verify_as(expected: Expected, header: &Header) -> Result<Reply, InvalidReason> {
         let mut bytes = [0; HEADER_LEN];
         header.emit(&mut bytes);
-        expected().verify(&bytes, START + Span::from_ns(50_000), |question| {
+        expected.verify(&bytes, START + Span::from_ns(50_000), |question| {
             if question.sequence == 5 { Ok(()) } else { Err(InvalidReason::Client) }
         })
     }
@@ -121,7 +166,8 @@ mod tests {
     fn a_good_reply_is_good() {
         let reply = verify(&good()).unwrap();
         assert_eq!((reply.question, reply.unsynchronised), (QUESTION, false));
-        assert_eq!(reply.response_ns, 2_000);
+        assert_eq!(reply.answer, Answer::Basic { response_ns: 2_000 });
+        assert_eq!(reply.receive, good().receive);
     }
 
     #[test]
@@ -148,13 +194,35 @@ mod tests {
     #[test]
     fn timestamps_may_be_equal_but_not_run_backwards() {
         let same = Header { transmit: good().receive, ..good() };
-        assert_eq!(verify(&same).unwrap().response_ns, 0);
+        assert_eq!(verify(&same).unwrap().answer, Answer::Basic { response_ns: 0 });
         let one_unit = NtpTimestamp::from_bits(good().receive.to_bits() - 1);
         let backwards = Header { transmit: one_unit, ..good() };
         assert_eq!(verify(&backwards), Err(InvalidReason::Timestamp));
         let minutes = good().receive.wrapping_add(Span::from_ns(1 << TIME_BITS));
         let slow = Header { transmit: minutes, ..good() };
         assert_eq!(verify(&slow), Err(InvalidReason::Timestamp));
+    }
+
+    #[test]
+    fn an_interleaved_reply_is_one_only_where_it_was_asked_for() {
+        assert_eq!(verify(&interleaved()), Err(InvalidReason::Origin));
+        let asked = Expected { interleaved: true, ..expected() };
+        let reply = verify_as(asked, &interleaved()).unwrap();
+        assert_eq!((reply.question, reply.answer), (QUESTION, Answer::Interleaved));
+        let basic = verify_as(asked, &good()).unwrap();
+        assert_eq!(basic.answer, Answer::Basic { response_ns: 2_000 });
+    }
+
+    #[test]
+    fn an_interleaved_reply_tells_when_an_earlier_one_left() {
+        let asked = Expected { interleaved: true, ..expected() };
+        let same = Header { transmit: interleaved().receive, ..interleaved() };
+        assert!(verify_as(asked, &same).is_ok());
+        let later = same.transmit.wrapping_add(Span::from_ns(1));
+        for transmit in [later, NtpTimestamp::UNKNOWN] {
+            let header = Header { transmit, ..interleaved() };
+            assert_eq!(verify_as(asked, &header), Err(InvalidReason::Timestamp));
+        }
     }
 
     #[test]

@@ -69,4 +69,8 @@ pub enum Code {
     Interrupted,
     /// A better engine exists and was not to be had.
     EngineFallback,
+    /// Interleaved mode was asked for and many replies were in basic mode.
+    BasicReplies,
+    /// Some NTS key establishments gave no keys.
+    EstablishmentsFailed,
 }

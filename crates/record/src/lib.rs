@@ -7,6 +7,7 @@
 
 mod demo;
 mod distribution;
+mod establishment;
 mod finding;
 mod host;
 mod load;
@@ -14,10 +15,11 @@ mod rfc3339;
 
 pub use demo::{Candidate, DEMO_SCHEMA, DemoResult};
 pub use distribution::Distribution;
+pub use establishment::{EstablishmentResult, EstablishmentTrial, FailureReason};
 pub use finding::{Code, Finding, Severity};
 pub use host::Host;
 pub use load::{
-    Engine, InvalidReason, LOAD_SCHEMA, LoadResult, Mode, Place, Responses, SearchEnd, SearchKind,
-    SearchResult, Spacing, Target, Trial,
+    ClassCounts, Engine, InvalidReason, LOAD_SCHEMA, LoadResult, Mode, Place, Responses, SearchEnd,
+    SearchKind, SearchResult, Spacing, Target, Trial,
 };
 pub use rfc3339::rfc3339_now;

@@ -70,6 +70,15 @@ pub enum Mode {
     /// NTP client requests in basic mode (RFC 5905).
     #[serde(rename = "ntp-basic")]
     NtpBasic,
+    /// NTP client requests in interleaved mode (RFC 9769).
+    #[serde(rename = "ntp-interleaved")]
+    NtpInterleaved,
+    /// NTP client requests authenticated by NTS (RFC 8915), all of them or a share.
+    #[serde(rename = "ntp-nts")]
+    NtpNts,
+    /// NTS key establishment (RFC 8915, section 4); see [`crate::EstablishmentResult`].
+    #[serde(rename = "nts-ke")]
+    NtsKe,
     /// The same requests to a reflector that sends them back as they are.
     #[serde(rename = "echo")]
     Echo,
@@ -134,10 +143,13 @@ pub struct Trial {
     pub invalid: BTreeMap<InvalidReason, u64>,
     /// Valid replies by kind.
     pub responses: Responses,
+    /// Of the requests, those that were authenticated, where any were to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authenticated: Option<ClassCounts>,
     /// Round trip, from the *intended* send instant to the receipt of the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ns: Option<Distribution>,
-    /// The server's own response time, its transmit less its receive timestamp.
+    /// The server's own response time, its transmit less its receive timestamp, in basic replies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_time_ns: Option<Distribution>,
     /// How long after its intended instant each request was really sent.
@@ -166,6 +178,23 @@ impl Trial {
 pub struct Responses {
     /// Replies in NTP's basic mode.
     pub basic: u64,
+    /// Replies in interleaved mode, with the transmit timestamp of the reply before.
+    #[serde(default)]
+    pub interleaved: u64,
+    /// Authentic replies to requests that were authenticated by NTS.
+    #[serde(default)]
+    pub nts: u64,
+}
+
+/// What became of the requests of one class; they are among the trial's counts as well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassCounts {
+    /// Requests that left.
+    pub sent: u64,
+    /// Valid replies within the time allowed.
+    pub received: u64,
+    /// `sent` less `received`.
+    pub lost: u64,
 }
 
 /// Why a reply does not count.
@@ -188,11 +217,14 @@ pub enum InvalidReason {
     Leap,
     /// The transmit timestamp is 0 or lies before the receive timestamp.
     Timestamp,
+    /// It should be authentic by NTS and is not, or the server refused the cookie.
+    Nts,
 }
 
 impl InvalidReason {
-    /// All of them, in the order in which both engines number them.
-    pub const ALL: [Self; 8] = [
+    /// All of them, in the order in which engines number them; the in-kernel one, which knows no
+    /// NTS, has no number for the last.
+    pub const ALL: [Self; 9] = [
         Self::Length,
         Self::Mode,
         Self::Version,
@@ -201,6 +233,7 @@ impl InvalidReason {
         Self::Stratum,
         Self::Leap,
         Self::Timestamp,
+        Self::Nts,
     ];
 }
 

@@ -3,11 +3,13 @@
 //! terminal, how wide it is and whether it may show colour is for the caller to know.
 
 mod demo;
+mod establishment;
 mod grid;
 mod load;
 mod summary;
 
 pub use demo::demo;
+pub use establishment::establishment;
 pub use load::{header, row};
 pub use summary::summary;
 

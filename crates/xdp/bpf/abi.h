@@ -177,8 +177,12 @@ _Static_assert(sizeof(struct responder_state) == 256, "responder_state");
 
 /* ---- the generator ---- */
 
-#define TOKEN_SEQUENCE_BITS 28
+/* Time, sequence number, and which of a request's timestamps it is: TOKEN_RECEIVE or 0. */
+#define TOKEN_SEQUENCE_BITS 27
 #define TOKEN_SEQUENCE_MASK ((1ULL << TOKEN_SEQUENCE_BITS) - 1)
+#define TOKEN_SEQUENCE_SHIFT 1
+#define TOKEN_TIME_SHIFT 28
+#define TOKEN_RECEIVE 1
 #define TOKEN_TIME_MASK ((1ULL << 36) - 1)
 
 /* Bits that one lane keeps to know a second reply to the same request by. */
@@ -225,7 +229,8 @@ struct tally {
 	__u64 unsynchronised;
 	__u64 invalid[INVALID_REASONS];
 	__u64 late_earlier;	/* to requests of earlier trials */
-	__u64 reserved[3];
+	__u64 interleaved;	/* of the received ones, those in interleaved mode */
+	__u64 reserved[2];
 	struct histogram rtt_ns;
 	struct histogram response_ns;
 	struct histogram lateness_ns;
@@ -272,7 +277,8 @@ struct generator_config {
 	__be16 target_port;
 	__u8 version;
 	__u8 echo;		/* the target sends requests back as they are: a reflector */
-	__u8 reserved[4];
+	__u8 interleaved;	/* requests are in interleaved mode */
+	__u8 reserved[3];
 	__u64 ip_sum;		/* sum of the IPv4 header's words but source and checksum */
 	__u64 udp_sum;		/* sum of pseudo-header, UDP header and payload words that stay */
 	__u8 target[16];	/* server's address; IPv4 in the first 4 bytes */

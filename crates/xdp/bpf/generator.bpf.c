@@ -17,6 +17,7 @@
  */
 #include "net.h"
 #include "abi.h"
+#include "histogram.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -52,6 +53,17 @@ struct {
 	__type(value, __u64);
 } seen SEC(".maps");
 
+/* For each client the receive timestamp, in host order, of the last reply that it got, which its
+ * next request in interleaved mode refers to. The verifying side writes it and the sending side
+ * reads it, perhaps on another processor: either sees a whole word, and an old one is no error. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} origins SEC(".maps");
+
 /* Exponential quantiles of mean 1, scaled by 2^16. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -60,43 +72,6 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } exponential SEC(".maps");
-
-/* Index of the bucket of a value of at most HISTOGRAM_MAX, as horolog_stats::buckets has it: with
- * s = floor(log2(value | 128)) - 7, the index is s * 128 + (value >> s). */
-static __always_inline __u32 bucket_of(__u64 value)
-{
-	__u32 shift = 0;
-	__u64 wide = value >> 8;	/* shift is the number of bits of this */
-
-	/* BPF has no instruction that counts leading zeroes. */
-	if (wide >> 16) { shift += 16; wide >>= 16; }
-	if (wide >> 8) { shift += 8; wide >>= 8; }
-	if (wide >> 4) { shift += 4; wide >>= 4; }
-	if (wide >> 2) { shift += 2; wide >>= 2; }
-	if (wide >> 1) { shift += 1; wide >>= 1; }
-	shift += wide;
-	return shift * 128 + (value >> shift);
-}
-
-static __always_inline void record(struct histogram *histogram, __u64 value)
-{
-	__u32 bucket;
-
-	if (value > HISTOGRAM_MAX)
-		value = HISTOGRAM_MAX;
-	bucket = bucket_of(value);
-	/* The bound must be seen on the very register that indexes. */
-	barrier_var(bucket);
-	if (bucket >= HISTOGRAM_BUCKETS)
-		return;
-	histogram->buckets[bucket]++;
-	histogram->count++;
-	histogram->sum += value;
-	if (value < histogram->min)
-		histogram->min = value;
-	if (value > histogram->max)
-		histogram->max = value;
-}
 
 /* A number drawn from the sequence number, so that the reply's check can draw it again. */
 static __always_inline __u32 mix32(__u32 sequence, __u32 key)
@@ -136,8 +111,27 @@ static __always_inline void copy_request(__u8 *frame, const __u8 *request, __u32
 		*(__u16 *)(frame + i) = *(const __u16 *)(request + i);
 }
 
+/* The timestamps of a request. */
+struct stamps {
+	__be64 origin;
+	__be64 receive;
+	__be64 transmit;
+};
+
+/* Writes the timestamps and returns the sum of their words. */
+static __always_inline __u64 stamp(struct ntp *ntp, const struct generator_config *cfg,
+				   const struct stamps *stamps)
+{
+	ntp->transmit = stamps->transmit;
+	if (!cfg->interleaved)
+		return sum64(stamps->transmit);
+	ntp->origin = stamps->origin;
+	ntp->receive = stamps->receive;
+	return sum64(stamps->origin) + sum64(stamps->receive) + sum64(stamps->transmit);
+}
+
 static __always_inline int fill_ipv4(void *data, void *end, const struct generator_config *cfg,
-				     __u32 address, __be16 port, __u64 token)
+				     __u32 address, __be16 port, const struct stamps *stamps)
 {
 	struct ethernet *ethernet = data;
 	struct ipv4 *ip = (void *)(ethernet + 1);
@@ -152,13 +146,12 @@ static __always_inline int fill_ipv4(void *data, void *end, const struct generat
 	ip->source = source;
 	ip->checksum = fold(cfg->ip_sum + source);
 	udp->source = port;
-	ntp->transmit = token;
-	udp->checksum = udp_fold(cfg->udp_sum + source + port + sum64(token));
+	udp->checksum = udp_fold(cfg->udp_sum + source + port + stamp(ntp, cfg, stamps));
 	return 0;
 }
 
 static __always_inline int fill_ipv6(void *data, void *end, const struct generator_config *cfg,
-				     __u32 address, __be16 port, __u64 token)
+				     __u32 address, __be16 port, const struct stamps *stamps)
 {
 	struct ethernet *ethernet = data;
 	struct ipv6 *ip = (void *)(ethernet + 1);
@@ -172,8 +165,7 @@ static __always_inline int fill_ipv6(void *data, void *end, const struct generat
 		     sizeof(*ethernet) + sizeof(*ip) + sizeof(*udp) + sizeof(*ntp));
 	ip->source[3] = source;
 	udp->source = port;
-	ntp->transmit = token;
-	udp->checksum = udp_fold(cfg->udp_sum + source + port + sum64(token));
+	udp->checksum = udp_fold(cfg->udp_sum + source + port + stamp(ntp, cfg, stamps));
 	return 0;
 }
 
@@ -184,6 +176,30 @@ static __always_inline __u32 address_of(const struct generator_config *cfg, __u3
 		return cfg->first_client +
 		       (((__u64)mix32(sequence, cfg->key) * cfg->random_room) >> 32);
 	return cfg->first_client + client_base + client;
+}
+
+/* What a client was last answered; NULL in basic mode. */
+static __always_inline __u64 *origin_of(const struct generator_config *cfg, __u32 address)
+{
+	__u32 client = address - cfg->first_client;
+
+	return cfg->interleaved ? bpf_map_lookup_elem(&origins, &client) : NULL;
+}
+
+static __always_inline struct stamps stamps_of(const struct generator_config *cfg, __u32 address,
+					       __u64 intended_ns, __u32 sequence)
+{
+	__u64 token = (intended_ns & TOKEN_TIME_MASK) << TOKEN_TIME_SHIFT |
+		      (sequence & TOKEN_SEQUENCE_MASK) << TOKEN_SEQUENCE_SHIFT;
+	struct stamps stamps = {};
+	__u64 *origin = origin_of(cfg, address);
+
+	token ^= cfg->key;
+	stamps.transmit = bpf_cpu_to_be64(token);
+	stamps.receive = bpf_cpu_to_be64(token ^ TOKEN_RECEIVE);
+	if (origin)
+		stamps.origin = bpf_cpu_to_be64(*origin);
+	return stamps;
 }
 
 /* Opens the sequence number for its first reply: a word of 64 is cleared when its first is sent. */
@@ -224,7 +240,8 @@ static __always_inline int generate(struct xdp_md *ctx, const struct generator_c
 	struct lane *lane = bpf_map_lookup_elem(&lanes, &processor);
 	__u64 now_ns = bpf_ktime_get_ns();
 	struct tally *tally;
-	__u64 intended_ns, token;
+	struct stamps stamps;
+	__u64 intended_ns;
 	void *data, *end;
 	__u32 address;
 	__be16 port;
@@ -253,15 +270,13 @@ static __always_inline int generate(struct xdp_md *ctx, const struct generator_c
 		end = (void *)(long)ctx->data_end;
 	}
 
-	token = (intended_ns & TOKEN_TIME_MASK) << TOKEN_SEQUENCE_BITS |
-		(lane->sequence & TOKEN_SEQUENCE_MASK);
-	token = bpf_cpu_to_be64(token ^ cfg->key);
 	address = address_of(cfg, lane->client_base, lane->client, lane->sequence);
+	stamps = stamps_of(cfg, address, intended_ns, lane->sequence);
 	port = bpf_htons(LANE_PORT_BASE + lane->number);
 	if (cfg->ipv6)
-		failed = fill_ipv6(data, end, cfg, address, port, token);
+		failed = fill_ipv6(data, end, cfg, address, port, &stamps);
 	else
-		failed = fill_ipv4(data, end, cfg, address, port, token);
+		failed = fill_ipv4(data, end, cfg, address, port, &stamps);
 	if (failed)
 		return XDP_DROP;
 	open_sequence(lane->number, lane->sequence);
@@ -315,7 +330,7 @@ static __always_inline __u64 units_to_ns(__u64 units)
 }
 
 /* Checks what only a time server's reply has. Returns a reason to refuse it, or -1. */
-static __always_inline int refuse(const struct ntp *ntp)
+static __always_inline int refuse(const struct ntp *ntp, bool interleaved)
 {
 	__u8 leap = ntp->leap_version_mode >> 6;
 	__u64 receive = bpf_be64_to_cpu(ntp->receive);
@@ -325,8 +340,11 @@ static __always_inline int refuse(const struct ntp *ntp)
 		return INVALID_STRATUM;
 	if ((leap == 3) != (ntp->stratum == 16))
 		return INVALID_LEAP;
-	if (!transmit || (__s64)(transmit - receive) < 0 ||
-	    units_to_ns(transmit - receive) > HISTOGRAM_MAX)
+	if (!transmit)
+		return INVALID_TIMESTAMP;
+	if (interleaved) /* the transmit timestamp is that of an earlier reply, however long ago */
+		return (__s64)(receive - transmit) < 0 ? INVALID_TIMESTAMP : -1;
+	if ((__s64)(transmit - receive) < 0 || units_to_ns(transmit - receive) > HISTOGRAM_MAX)
 		return INVALID_TIMESTAMP;
 	return -1;
 }
@@ -337,7 +355,8 @@ static __always_inline int judge(struct tally *tally, const struct generator_con
 	const struct ntp *ntp = reply->ntp;
 	__u64 now_ns = bpf_ktime_get_ns();
 	__u32 lane = reply->port - LANE_PORT_BASE;
-	__u64 token, age_ns, response_ns = 0;
+	__u64 token, age_ns, response_ns = 0, *origin;
+	bool interleaved;
 	__u32 sequence;
 	int reason;
 
@@ -346,9 +365,10 @@ static __always_inline int judge(struct tally *tally, const struct generator_con
 	if (((ntp->leap_version_mode >> 3) & 7) != cfg->version)
 		return invalid(tally, INVALID_VERSION);
 	token = bpf_be64_to_cpu(cfg->echo ? ntp->transmit : ntp->origin) ^ cfg->key;
-	age_ns = ((now_ns & TOKEN_TIME_MASK) - (token >> TOKEN_SEQUENCE_BITS)) & TOKEN_TIME_MASK;
-	sequence = token & TOKEN_SEQUENCE_MASK;
-	if (age_ns > now_ns - cfg->run_start_ns)
+	age_ns = ((now_ns & TOKEN_TIME_MASK) - (token >> TOKEN_TIME_SHIFT)) & TOKEN_TIME_MASK;
+	sequence = token >> TOKEN_SEQUENCE_SHIFT & TOKEN_SEQUENCE_MASK;
+	interleaved = token & TOKEN_RECEIVE;
+	if (age_ns > now_ns - cfg->run_start_ns || (interleaved && !cfg->interleaved))
 		return invalid(tally, INVALID_ORIGIN);
 	/* Also while the next trial is being readied, and its start lies ahead. */
 	if (now_ns < cfg->trial_start_ns || age_ns > now_ns - cfg->trial_start_ns) {
@@ -358,11 +378,12 @@ static __always_inline int judge(struct tally *tally, const struct generator_con
 	if (lane >= cfg->lanes || reply->address != expected_address(cfg, lane, sequence))
 		return invalid(tally, INVALID_CLIENT);
 	if (!cfg->echo) {
-		reason = refuse(ntp);
+		reason = refuse(ntp, interleaved);
 		if (reason >= 0)
 			return invalid(tally, reason);
-		response_ns = units_to_ns(bpf_be64_to_cpu(ntp->transmit) -
-					  bpf_be64_to_cpu(ntp->receive));
+		if (!interleaved)
+			response_ns = units_to_ns(bpf_be64_to_cpu(ntp->transmit) -
+						  bpf_be64_to_cpu(ntp->receive));
 	}
 
 	if (was_seen(lane, sequence)) {
@@ -377,7 +398,13 @@ static __always_inline int judge(struct tally *tally, const struct generator_con
 	if (ntp->stratum == 16)
 		tally->unsynchronised++;
 	record(&tally->rtt_ns, age_ns);
-	record(&tally->response_ns, response_ns);
+	if (interleaved)
+		tally->interleaved++;
+	else
+		record(&tally->response_ns, response_ns);
+	origin = origin_of(cfg, reply->address);
+	if (origin)
+		*origin = bpf_be64_to_cpu(ntp->receive);
 	return XDP_DROP;
 }
 

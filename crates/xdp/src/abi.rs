@@ -199,7 +199,9 @@ pub struct Tally {
     pub invalid: [u64; INVALID_REASONS],
     /// Valid replies to requests of earlier trials.
     pub late_earlier: u64,
-    pub(crate) reserved: [u64; 3],
+    /// Of the valid replies in time, those in interleaved mode.
+    pub interleaved: u64,
+    pub(crate) reserved: [u64; 2],
     /// From the intended send instant to the receipt of the reply.
     pub rtt_ns: RawHistogram,
     /// The server's transmit less its receive timestamp.
@@ -268,7 +270,8 @@ pub(crate) struct GeneratorConfig {
     pub(crate) target_port: [u8; 2],
     pub(crate) version: u8,
     pub(crate) echo: u8,
-    pub(crate) reserved: [u8; 4],
+    pub(crate) interleaved: u8,
+    pub(crate) reserved: [u8; 3],
     pub(crate) ip_sum: u64,
     pub(crate) udp_sum: u64,
     pub(crate) target: [u8; 16],

@@ -35,6 +35,10 @@ pub struct GeneratorSettings {
     pub lanes: u32,
     /// Whether the target sends requests back as they are: a reflector, not a time server.
     pub echo: bool,
+    /// Whether requests are in interleaved mode; not together with [`TrialSettings::random_room`].
+    pub interleaved: bool,
+    /// The most clients that a trial has; in interleaved mode each takes 8 bytes of memory.
+    pub clients: u32,
     /// Whitens the token that every request carries.
     pub key: u64,
     /// Monotonic instant before which no request was sent, in ns.
@@ -42,7 +46,7 @@ pub struct GeneratorSettings {
     /// A reply that takes longer is late, in ns.
     pub reply_timeout_ns: u64,
     /// Frame of one request, from Ethernet to NTP, complete: simulated source address, source port
-    /// and transmit timestamp must be 0, and both checksums are taken as not there.
+    /// and timestamps must be 0, and both checksums are taken as not there.
     pub request: Vec<u8>,
     /// Sum of the 16-bit words, as they lie in memory, of the IPv4 header without its checksum, and
     /// of pseudo-header, UDP header and payload without the checksum.
@@ -77,6 +81,7 @@ pub struct Generator {
     config: SharedArray<GeneratorConfig>,
     lanes: SharedArray<Lane>,
     tallies: SharedArray<Tally>,
+    origins: SharedArray<u64>,
     frame_len: usize,
     loaded: Loaded,
 }
@@ -93,14 +98,17 @@ impl Generator {
     /// Loads the program for a run and attaches it nowhere: for tests of single frames.
     pub fn load(settings: &GeneratorSettings) -> Result<Self, XdpError> {
         let processors = possible_processors();
+        let origins = if settings.interleaved { settings.clients.max(1) } else { 1 };
         let loaded = Loaded::load(NAME, OBJECT, |open| {
             object::size_map(open, NAME, "lanes", processors)?;
             object::size_map(open, NAME, "tallies", processors)?;
+            object::size_map(open, NAME, "origins", origins)?;
             object::size_map(open, NAME, "seen", settings.lanes * SEEN_WORDS)
         })?;
         let config = SharedArray::map(loaded.map("config")?.as_fd(), 1)?;
         let lanes = SharedArray::map(loaded.map("lanes")?.as_fd(), processors)?;
         let tallies = SharedArray::map(loaded.map("tallies")?.as_fd(), processors)?;
+        let origins = SharedArray::map(loaded.map("origins")?.as_fd(), origins)?;
         let entries = EXPONENTIAL_ENTRIES as u32;
         let table = SharedArray::<u32>::map(loaded.map("exponential")?.as_fd(), entries)?;
         for (index, quantile) in (0..entries).zip(settings.exponential) {
@@ -108,7 +116,8 @@ impl Generator {
         }
         config.write(0, &config_of(settings));
         let frame_len = settings.request.len();
-        let generator = Self { _attachment: None, config, lanes, tallies, frame_len, loaded };
+        let generator =
+            Self { _attachment: None, config, lanes, tallies, origins, frame_len, loaded };
         generator.clear();
         Ok(generator)
     }
@@ -178,6 +187,18 @@ impl Generator {
         (0..self.tallies.entries()).map(one).max().unwrap_or(0)
     }
 
+    /// The receive timestamp, as NTP's 64 bits, of the last reply that a client got in interleaved
+    /// mode; 0 where it got none.
+    #[must_use]
+    pub fn origin(&self, client: u32) -> u64 {
+        self.origins.read(client)
+    }
+
+    /// Makes a client refer to a reply that was received by the server then.
+    pub fn set_origin(&self, client: u32, receive: u64) {
+        self.origins.write(client, &receive);
+    }
+
     /// Processors that there are entries for.
     #[must_use]
     pub const fn processors(&self) -> u32 {
@@ -208,6 +229,7 @@ fn config_of(settings: &GeneratorSettings) -> GeneratorConfig {
     config.target_port = settings.port.to_be_bytes();
     config.version = settings.version;
     config.echo = settings.echo.into();
+    config.interleaved = settings.interleaved.into();
     (config.ip_sum, config.udp_sum) = settings.sums;
     match settings.target {
         IpAddr::V4(target) => config.target[..4].copy_from_slice(&target.octets()),

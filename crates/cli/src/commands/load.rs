@@ -10,7 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use horolog_load::ramp::Ramp;
 use horolog_load::target::{Family, Hints, TargetName};
 use horolog_load::{Job, Load, LoadOptions, Observer};
-use horolog_record::{Engine, SearchKind, Severity, Spacing, Trial};
+use horolog_record::{Engine, Mode, SearchKind, Severity, Spacing, Trial};
 use horolog_report::table;
 use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::netlink::Prefix;
@@ -19,6 +19,12 @@ use horolog_wire::ethernet::MacAddress;
 use crate::failure::Failure;
 use crate::output::{self, Destination, Progress};
 use crate::values;
+
+mod establishment;
+mod nts;
+
+use establishment::NtsKeArgs;
+use nts::NtsArgs;
 
 /// Highest rate that a search tries unless told otherwise: more than a processor core can send.
 const SEARCH_RATE_MAX: f64 = 20e6;
@@ -33,10 +39,11 @@ pub(crate) struct LoadArgs {
 #[derive(Subcommand, Debug)]
 enum ModeArgs {
     Ntp(Box<NtpArgs>),
+    NtsKe(NtsKeArgs),
 }
 
-/// Send NTP client requests (basic mode) at rising rates, or search for the highest rate that the
-/// server answers without loss.
+/// Send NTP client requests at rising rates, or search for the highest rate that the server answers
+/// without loss.
 ///
 /// Latency is counted from the intended send instant. Engines with simulated clients need a route
 /// on the server for the clients' network that leads back to this machine; they drop the replies
@@ -96,6 +103,12 @@ pub(crate) struct NtpArgs {
     /// NTP version of the requests, 1 to 4.
     #[arg(long, value_name = "N", default_value_t = 4)]
     ntp_version: u8,
+    /// Ask in interleaved mode (RFC 9769): each client refers to the last reply that it got, and
+    /// basic and interleaved replies are counted apart.
+    #[arg(long, conflicts_with = "random_sources")]
+    interleaved: bool,
+    #[command(flatten)]
+    nts: NtsArgs,
     /// How long a reply may take, 1ms to 60s; later ones count as late, not as received.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     timeout: Duration,
@@ -161,7 +174,7 @@ impl NtpArgs {
         Ok(Job::Search { kind, config })
     }
 
-    fn resolve(self) -> Result<LoadOptions, Failure> {
+    fn resolve(mut self) -> Result<LoadOptions, Failure> {
         let job = self.job()?;
         // One of the two is there: the parser sees to it.
         let target = self.target.or(self.address).ok_or_else(|| Failure::usage("no target"))?;
@@ -170,8 +183,10 @@ impl NtpArgs {
             (_, true) => Some(Family::V6),
             _ => None,
         };
+        let nts = std::mem::take(&mut self.nts).resolve(&target)?;
         Ok(LoadOptions {
             family,
+            nts,
             hints: Hints { interface: self.interface, mac: self.mac },
             i_own_this_target: self.i_own_this_target,
             engine: match self.engine {
@@ -185,6 +200,7 @@ impl NtpArgs {
             clients: self.clients,
             threads: self.threads,
             version: self.ntp_version,
+            interleaved: self.interleaved,
             spacing: if self.exponential { Spacing::Exponential } else { Spacing::Constant },
             reply_timeout: self.timeout,
             command: output::command_line(),
@@ -196,6 +212,7 @@ impl NtpArgs {
 /// Prints each row as its trial ends.
 struct Rows {
     style: table::TableStyle,
+    mode: Mode,
     quiet: bool,
     progress: Progress,
 }
@@ -207,14 +224,20 @@ impl Observer for Rows {
 
     fn ended(&mut self, _: usize, trial: &Trial) -> ControlFlow<()> {
         if !self.quiet {
-            self.progress.print(&table::row(trial, &self.style));
+            self.progress.print(&table::row(trial, self.mode, &self.style));
         }
         output::flow()
     }
 }
 
 pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
-    let ModeArgs::Ntp(args) = args.mode;
+    match args.mode {
+        ModeArgs::Ntp(args) => run_ntp(*args),
+        ModeArgs::NtsKe(args) => establishment::run(args),
+    }
+}
+
+fn run_ntp(args: NtpArgs) -> Result<(), Failure> {
     let quiet = args.json.as_deref().is_some_and(output::is_stdout);
     let json = args.json.as_deref().map(Destination::open).transpose()?;
     let html = args.html.as_deref().map(Destination::open).transpose()?;
@@ -223,9 +246,9 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     let load = Load::prepare(options)?;
     let style = output::table_style();
     announce(&load);
-    let mut rows = Rows { style, quiet, progress: Progress::new() };
+    let mut rows = Rows { style, mode: load.mode(), quiet, progress: Progress::new() };
     if !quiet {
-        rows.progress.print(&table::header(&rows.style));
+        rows.progress.print(&table::header(rows.mode, &rows.style));
     }
     let result = load.run(&mut rows)?;
     let Rows { style, progress, .. } = rows;

@@ -12,7 +12,8 @@ use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
 use super::drain::{Drain, GRACE};
-use crate::account::{Account, TrialCounts};
+use crate::account::{Account, Carried, TrialCounts};
+use crate::request::Stamps;
 use crate::schedule::Schedule;
 
 /// The most requests that one system call sends.
@@ -62,7 +63,10 @@ pub(crate) struct Arrival<'a> {
 /// What a lane sends and receives through.
 pub(crate) trait Port: Send {
     /// Readies one more request; `false` when those that are ready have to be sent first.
-    fn push(&mut self, client: u32, transmit: u64) -> bool;
+    fn push(&mut self, client: u32, stamps: Stamps) -> bool;
+
+    /// The same with a payload that is not the template's.
+    fn push_payload(&mut self, client: u32, payload: &[u8]) -> bool;
 
     /// Sends the requests that are ready and returns how many left; the others are forgotten.
     fn send(&mut self) -> io::Result<usize>;
@@ -98,17 +102,16 @@ pub(crate) struct LaneTrial<'a, P, C> {
 }
 
 impl<P: Port, C: LaneClock> LaneTrial<'_, P, C> {
-    /// Runs it to its end and returns its counts, and the number of requests that the lane has
-    /// asked in this and earlier trials.
-    pub(crate) fn run(mut self) -> io::Result<(TrialCounts, u64)> {
+    /// Runs it to its end and returns its counts, and what the lane takes to its next trial.
+    pub(crate) fn run(mut self) -> io::Result<(TrialCounts, Carried)> {
         let (dropped, closed) = (self.port.dropped()?, self.port.port_closed());
         self.send_all()?;
         self.drain()?;
         let planned = self.schedule.exhaust();
-        let (mut counts, asked) = self.account.close(planned);
+        let (mut counts, carried) = self.account.close(planned);
         counts.ring_dropped = self.port.dropped()?.saturating_sub(dropped);
         counts.port_closed = self.port.port_closed() - closed;
-        Ok((counts, asked))
+        Ok((counts, carried))
     }
 
     fn send_all(&mut self) -> io::Result<()> {
@@ -135,28 +138,32 @@ impl<P: Port, C: LaneClock> LaneTrial<'_, P, C> {
 
     /// Sends what is due, as much of it as goes into one call.
     fn send_due(&mut self, now: Timestamp<Monotonic>) -> io::Result<()> {
-        let mut due = [now; BATCH];
+        let mut due = [(now, false); BATCH];
         let mut count = 0;
         while count < BATCH
             && let Some(intended) = self.schedule.peek()
             && intended <= now
         {
-            let (client, transmit) = self.account.next(intended);
-            if !self.port.push(client, transmit) {
+            let next = self.account.next(intended);
+            let pushed = match self.account.payload(&next) {
+                None => self.port.push(next.client, next.stamps),
+                Some(payload) => self.port.push_payload(next.client, payload),
+            };
+            if !pushed {
                 break;
             }
             self.account.ask();
             self.schedule.advance();
-            due[count] = intended;
+            due[count] = (intended, next.authenticated);
             count += 1;
         }
         let sent = self.port.send()?;
         // The call sends one after the other, so the instants lie evenly between its two ends.
         let step = (self.clock.now() - now).as_ns() / count.max(1) as i64;
         let mut at = now;
-        for intended in &due[..sent] {
+        for &(intended, authenticated) in &due[..sent] {
             at = at + Span::from_ns(step);
-            self.account.sent(*intended, at);
+            self.account.sent(intended, at, authenticated);
         }
         self.account.refused((count - sent) as u64);
         Ok(())

@@ -23,6 +23,7 @@ use horolog_xdp::XdpError;
 use thiserror::Error;
 
 use crate::account::TrialCounts;
+use crate::nts::NtsError;
 use crate::plan::{RunPlan, TrialPlan};
 
 /// Something that can send requests on schedule and account for the replies.
@@ -80,6 +81,9 @@ pub enum EngineError {
         /// Seconds.
         duration_s: f64,
     },
+    /// Requests cannot be authenticated.
+    #[error(transparent)]
+    Nts(#[from] NtsError),
     /// Duplicates could not be told apart.
     #[error(transparent)]
     Window(#[from] WindowTooLarge),

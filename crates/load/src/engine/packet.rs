@@ -11,11 +11,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use horolog_io::{
-    Batch, Device, FrameSelection, PacketDevice, PacketError, PacketOptions, UdpFilter,
-};
+use horolog_io::{Batch, Device, FrameSelection, PacketDevice, PacketOptions, UdpFilter};
 use horolog_record::Engine as Kind;
-use horolog_wire::frame::UdpFrame;
+use horolog_wire::frame::{Builder, UdpFrame};
 use horolog_xdp::{Interface, ReplyDrop, ReplyDropSettings, XdpError};
 
 use super::lane::{Arrival, BATCH, Port};
@@ -23,10 +21,12 @@ use super::threads::{self, Lane};
 use super::udp::Drops;
 use super::{Engine, EngineError, unfit};
 use crate::account::TrialCounts;
-use crate::clients::{self, SourceNetwork};
+use crate::clients;
+use crate::nts::LaneSessions;
 use crate::plan::{RunPlan, TrialPlan};
-use crate::request::{FramePlan, FrameTemplate};
+use crate::request::{FramePlan, FrameTemplate, Stamps};
 use crate::target::{Link, Route};
+use crate::verify::PAYLOAD_LEN;
 
 /// Room for any frame that is not a jumbo frame.
 const RECEIVE_LEN: usize = 2048;
@@ -45,25 +45,23 @@ impl Drops for PacketDevice {
 pub(crate) struct FramePort<D: Device<Address = ()>> {
     pub(crate) device: D,
     template: FrameTemplate,
-    network: SourceNetwork,
-    source_port: u16,
-    target: SocketAddr,
+    plan: FramePlan,
     requests: Batch<()>,
     ready: usize,
     replies: Batch<()>,
 }
 
 impl<D: Device<Address = ()>> FramePort<D> {
-    pub(crate) fn new(device: D, plan: &FramePlan) -> Self {
+    /// Requests have at most `payload_max` bytes, and templates at least those of a plain one.
+    pub(crate) fn new(device: D, plan: &FramePlan, payload_max: usize) -> Self {
         let template = FrameTemplate::new(plan);
-        let mut requests = Batch::new(BATCH, template.bytes().len());
+        let headers = template.bytes().len() - PAYLOAD_LEN;
+        let mut requests = Batch::new(BATCH, headers + payload_max.max(PAYLOAD_LEN));
         while requests.push((), template.bytes()) {}
         Self {
             device,
             template,
-            network: plan.network,
-            source_port: plan.source_port,
-            target: plan.target,
+            plan: *plan,
             requests,
             ready: 0,
             replies: Batch::new(BATCH, RECEIVE_LEN),
@@ -74,28 +72,44 @@ impl<D: Device<Address = ()>> FramePort<D> {
     /// looked at: on virtual links it is left to hardware that does not exist.
     fn arrival<'a>(&self, frame: &'a [u8]) -> Option<Arrival<'a>> {
         let frame = UdpFrame::parse(frame).ok()?;
-        let from_target =
-            frame.source.port() == self.target.port() && frame.source.ip() == self.target.ip();
-        let to_lane = frame.destination.port() == self.source_port;
+        let from_target = frame.source == self.plan.target;
+        let to_lane = frame.destination.port() == self.plan.source_port;
         (from_target && to_lane).then(|| Arrival {
             payload: frame.payload,
-            client: self.network.client(frame.destination.ip()),
+            client: self.plan.network.client(frame.destination.ip()),
             received_at: None,
         })
     }
 }
 
 impl<D: Device<Address = ()> + Drops + Send> Port for FramePort<D> {
-    fn push(&mut self, client: u32, transmit: u64) -> bool {
+    fn push(&mut self, client: u32, stamps: Stamps) -> bool {
         if self.ready == self.requests.slots() {
             return false;
         }
         self.ready += 1;
         self.requests.set_len(self.ready);
-        let source_low = self.network.base().wrapping_add(1).wrapping_add(client);
+        let source_low = self.plan.network.base().wrapping_add(1).wrapping_add(client);
         let frame = self.requests.packet_mut(self.ready - 1).bytes;
-        self.template.complete(frame, source_low, transmit);
+        self.template.complete(frame, source_low, stamps);
         true
+    }
+
+    fn push_payload(&mut self, client: u32, payload: &[u8]) -> bool {
+        if self.ready == 0 {
+            self.requests.clear();
+        }
+        let source = SocketAddr::new(self.plan.network.address(client), self.plan.source_port);
+        let builder = Builder {
+            destination_mac: self.plan.destination_mac,
+            source_mac: self.plan.source_mac,
+            vlan: None,
+            source,
+            destination: self.plan.target,
+        };
+        let pushed = self.requests.push_with((), |frame| builder.emit(payload, frame));
+        self.ready += usize::from(pushed);
+        pushed
     }
 
     fn send(&mut self) -> io::Result<usize> {
@@ -151,9 +165,11 @@ impl PacketEngine {
                 ..PacketOptions::default()
             };
             let device = PacketDevice::open(&link.interface, &options)?;
-            Ok(Lane::new(FramePort::new(device, frame)))
+            let nts = threads::sessions(plan)?;
+            let payload_max = nts.as_ref().map_or(0, LaneSessions::request_len_max);
+            Ok(Lane::new(FramePort::new(device, frame, payload_max), nts))
         });
-        let lanes = lanes.collect::<Result<_, PacketError>>()?;
+        let lanes = lanes.collect::<Result<_, EngineError>>()?;
         Ok(Self { plan: plan.clone(), lanes, guard: guard(link, &frames) })
     }
 }

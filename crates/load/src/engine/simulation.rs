@@ -1,6 +1,7 @@
 //! The engines' loop and books against a server of known faults, in simulated time: what the server
 //! and the network did is what must be counted.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use horolog_wire::ntp::{HEADER_LEN, Header, Mode};
 use super::lane::{LaneClock, LaneTrial, Port};
 use super::packet::FramePort;
 use super::udp::{Drops, SocketPort};
-use crate::account::{Account, AccountPlan, TrialCounts};
+use crate::account::{Account, AccountPlan, Carried, TrialCounts};
 use crate::clients::{LaneClients, SourceNetwork};
 use crate::request::FramePlan;
 use crate::schedule::Schedule;
@@ -101,6 +102,8 @@ struct World<A: Wrapping> {
     far: Simulated<A>,
     clock: Arc<SimulatedClock>,
     behaviour: Behaviour,
+    /// When each reply left, by when its request came, where the server knows interleaved mode.
+    departures: Option<HashMap<u64, NtpTimestamp>>,
     /// Each reply goes to the client that asked before.
     crossed: bool,
     requests: u64,
@@ -122,6 +125,7 @@ impl<A: Wrapping> World<A> {
             far,
             clock: Arc::clone(clock),
             behaviour,
+            departures: None,
             crossed: false,
             requests: 0,
             inbox: Batch::new(SLOTS, CAPACITY),
@@ -137,7 +141,7 @@ impl<A: Wrapping> World<A> {
                 let Some(payload) = A::payload(packet.bytes) else { continue };
                 let Ok((request, [])) = Header::parse(&payload) else { continue };
                 let receive = NtpTimestamp::from_utc(packet.received_at.unwrap());
-                let reply = Header {
+                let mut reply = Header {
                     mode: Mode::Server,
                     stratum: 1,
                     origin: request.transmit,
@@ -145,6 +149,12 @@ impl<A: Wrapping> World<A> {
                     transmit: receive.wrapping_add(Span::from_ns(700)),
                     ..request
                 };
+                if let Some(departures) = &mut self.departures {
+                    departures.insert(receive.to_bits(), reply.transmit);
+                    if let Some(transmit) = departures.get(&request.origin.to_bits()) {
+                        reply = Header { origin: request.receive, transmit: *transmit, ..reply };
+                    }
+                }
                 let asker = if self.crossed && self.requests > 0 {
                     self.previous.as_slice()
                 } else {
@@ -198,8 +208,9 @@ struct Scene<P> {
     clock: Arc<SimulatedClock>,
     port: P,
     token: Token,
-    asked: u64,
+    carried: Carried,
     rate: f64,
+    interleaved: bool,
     run: u32,
 }
 
@@ -216,7 +227,7 @@ impl Scene<FramePort<World<()>>> {
             target,
             version: 4,
         };
-        let port = FramePort::new(World::new(&clock, faults, behaviour), &plan);
+        let port = FramePort::new(World::new(&clock, faults, behaviour), &plan, 0);
         Self::new(clock, port, 1)
     }
 
@@ -228,7 +239,7 @@ impl Scene<FramePort<World<()>>> {
 impl Scene<SocketPort<World<Endpoints>>> {
     fn sockets(behaviour: Behaviour) -> Self {
         let clock = Arc::new(SimulatedClock::new(START_NS));
-        let mut port = SocketPort::new(4);
+        let mut port = SocketPort::new(4, 0);
         for _ in 0..CLIENTS {
             port.sockets.push(World::new(&clock, FaultPlan::default(), behaviour));
         }
@@ -239,7 +250,8 @@ impl Scene<SocketPort<World<Endpoints>>> {
 impl<P: Port> Scene<P> {
     fn new(clock: Arc<SimulatedClock>, port: P, run: u32) -> Self {
         let token = Token::new(0x0123_4567_89ab_cdef, Timestamp::from_ns(START_NS));
-        Self { clock, port, token, asked: 0, rate: 20_000.0, run }
+        let carried = Carried::default();
+        Self { clock, port, token, carried, rate: 20_000.0, interleaved: false, run }
     }
 
     /// One trial of 100 ms.
@@ -248,15 +260,15 @@ impl<P: Port> Scene<P> {
         let now: Timestamp<Monotonic> = self.clock.now();
         let start = now + Span::from_ms(1);
         let clients = LaneClients::in_turn(CLIENTS, 0, 1, self.run);
-        let account = Account::open(&AccountPlan {
-            expected: Expected { token: self.token, version: 4 },
+        let interleaved = self.interleaved;
+        let account = AccountPlan {
+            expected: Expected { token: self.token, version: 4, interleaved, extended: false },
             clients,
             start,
             timeout: TIMEOUT,
             rate: self.rate,
-            before: self.asked,
-        })
-        .unwrap();
+        };
+        let account = Account::open(&account, std::mem::take(&mut self.carried)).unwrap();
         let lane = LaneTrial {
             port: &mut self.port,
             clock: &Time(Arc::clone(&self.clock)),
@@ -267,8 +279,8 @@ impl<P: Port> Scene<P> {
             timeout: TIMEOUT,
             realtime_ahead: Span::ZERO,
         };
-        let (counts, asked) = lane.run().unwrap();
-        self.asked = asked;
+        let (counts, carried) = lane.run().unwrap();
+        self.carried = carried;
         counts
     }
 }
@@ -286,7 +298,7 @@ fn fault_counts(scene: &mut Scene<FramePort<World<()>>>) -> FaultCounts {
 fn assert_clean(counts: &TrialCounts) {
     assert_eq!((counts.planned, counts.sent, counts.received), (2000, 2000, 2000));
     assert_eq!((counts.refused, counts.duplicate, counts.late), (0, 0, 0));
-    assert_eq!(counts.invalid, [0; 8]);
+    assert_eq!(counts.invalid, [0; 9]);
     assert_eq!(counts.rtt.count(), 2000);
     assert_eq!(counts.response.min(), Some(700));
     assert_eq!(counts.response.max(), Some(700));
@@ -301,6 +313,41 @@ fn assert_clean(counts: &TrialCounts) {
 fn a_perfect_server_is_counted_as_perfect_through_frames_and_sockets() {
     assert_clean(&Scene::frames(FaultPlan::default(), answer).trial());
     assert_clean(&Scene::sockets(answer).trial());
+}
+
+/// All but each client's first request refer to a reply, in the first trial and all the more later.
+fn assert_interleaved<P: Port>(scene: &mut Scene<P>) {
+    scene.interleaved = true;
+    let first = scene.trial();
+    let clients = u64::from(CLIENTS);
+    assert_eq!((first.received, first.interleaved), (2000, 2000 - clients));
+    assert_eq!((first.response.count(), first.response.max()), (clients, Some(700)));
+    assert_eq!((first.invalid, first.rtt.count()), ([0; 9], 2000));
+    let second = scene.trial();
+    assert_eq!((second.received, second.interleaved), (2000, 2000));
+    scene.interleaved = false;
+    assert_eq!(scene.trial().interleaved, 0);
+}
+
+#[test]
+fn interleaved_replies_are_told_from_basic_ones_through_frames_and_sockets() {
+    let mut frames = Scene::frames(FaultPlan::default(), answer);
+    frames.world().departures = Some(HashMap::new());
+    assert_interleaved(&mut frames);
+    let mut sockets = Scene::sockets(answer);
+    sockets.run = 1;
+    let worlds = sockets.port.sockets.iter_mut();
+    worlds.for_each(|world| world.departures = Some(HashMap::new()));
+    assert_interleaved(&mut sockets);
+}
+
+#[test]
+fn a_server_without_interleaved_mode_answers_in_basic_mode() {
+    let mut scene = Scene::frames(FaultPlan::default(), answer);
+    scene.interleaved = true;
+    let counts = scene.trial();
+    assert_eq!((counts.received, counts.interleaved), (2000, 0));
+    assert_eq!(counts.response.count(), 2000);
 }
 
 #[test]
@@ -352,8 +399,8 @@ fn each_fault_of_the_server_is_counted_under_its_name() {
         let count = |reason: InvalidReason| counts.invalid[reason as usize];
         assert_eq!((counts.sent, counts.received, counts.duplicate), (2000, 400, 400));
         for reason in InvalidReason::ALL {
-            use InvalidReason::{Client, Length};
-            let expected = if matches!(reason, Client | Length) { 0 } else { 200 };
+            use InvalidReason::{Client, Length, Nts};
+            let expected = if matches!(reason, Client | Length | Nts) { 0 } else { 200 };
             assert_eq!(count(reason), expected, "{reason:?}");
         }
     }
@@ -392,7 +439,7 @@ fn replies_to_another_client_do_not_count() {
 #[test]
 fn sequence_numbers_wrap_without_a_loss() {
     let mut scene = Scene::frames(FaultPlan::default(), answer);
-    scene.asked = u64::from(LaneClients::in_turn(CLIENTS, 0, 1, 1).wrap()) * 3 - 1000;
+    scene.carried.asked = u64::from(LaneClients::in_turn(CLIENTS, 0, 1, 1).wrap()) * 3 - 1000;
     assert_clean(&scene.trial());
 }
 

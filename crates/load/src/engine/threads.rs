@@ -1,7 +1,7 @@
 //! Runs one trial on all lanes at once, a thread for each, and adds up what they counted.
 
-use std::io;
 use std::thread;
+use std::{io, mem};
 
 use horolog_sys::affinity;
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
@@ -10,21 +10,27 @@ use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use super::EngineError;
 use super::drain::LEAD;
 use super::lane::{LaneTrial, Port};
-use crate::account::{Account, AccountPlan, TrialCounts};
+use crate::account::{Account, AccountPlan, Carried, TrialCounts};
+use crate::nts::LaneSessions;
 use crate::plan::{RunPlan, TrialPlan};
 use crate::schedule::Schedule;
-use crate::verify::Expected;
 
-/// A port, and how many requests have gone through it.
+/// A port, and what is known of the requests that have gone through it.
 pub(crate) struct Lane<P> {
     pub(crate) port: P,
-    asked: u64,
+    carried: Carried,
 }
 
 impl<P> Lane<P> {
-    pub(crate) const fn new(port: P) -> Self {
-        Self { port, asked: 0 }
+    /// A lane that has sent nothing; `nts` is what its requests are authenticated with.
+    pub(crate) fn new(port: P, nts: Option<LaneSessions>) -> Self {
+        Self { port, carried: Carried { nts: nts.map(Box::new), ..Carried::default() } }
     }
+}
+
+/// What the requests of one more lane are authenticated with, where they are.
+pub(crate) fn sessions(plan: &RunPlan) -> Result<Option<LaneSessions>, EngineError> {
+    plan.sessions.as_ref().map(|sessions| Ok(sessions.lane(plan.version)?)).transpose()
 }
 
 /// Runs one trial on `lanes`; each client has `run` requests in a row.
@@ -40,20 +46,20 @@ pub(crate) fn run<P: Port>(
     let mut tasks = Vec::with_capacity(count);
     for (index, lane) in lanes.iter_mut().enumerate() {
         let timeout = Span::from_ns(plan.reply_timeout.as_nanos() as i64);
-        let account = Account::open(&AccountPlan {
-            expected: Expected { token: plan.token, version: plan.version },
+        let account = AccountPlan {
+            expected: plan.expected(),
             clients: plan.lane_clients(trial.clients, (index, count), run),
             start,
             timeout,
             rate: trial.rate / count as f64,
-            before: lane.asked,
-        })?;
+        };
+        let account = Account::open(&account, mem::take(&mut lane.carried))?;
         let schedule = schedule(plan, trial, start, (index, count))?;
         let end = start + Span::from_ns(trial.duration.as_nanos() as i64);
         let port = &mut lane.port;
         let clock = &MonotonicClock;
         let task = LaneTrial { port, clock, account, schedule, end, timeout, realtime_ahead };
-        tasks.push((task, plan.core(index), &mut lane.asked));
+        tasks.push((task, plan.core(index), &mut lane.carried));
     }
     let mut counts = TrialCounts::default();
     for result in on_threads(tasks) {
@@ -74,20 +80,20 @@ fn schedule(
         .ok_or(EngineError::Rate { rate: trial.rate, duration_s: trial.duration.as_secs_f64() })
 }
 
-type Task<'a, P> = (LaneTrial<'a, P, MonotonicClock>, Option<usize>, &'a mut u64);
+type Task<'a, P> = (LaneTrial<'a, P, MonotonicClock>, Option<usize>, &'a mut Carried);
 
 fn on_threads<P: Port>(tasks: Vec<Task<'_, P>>) -> Vec<io::Result<TrialCounts>> {
     thread::scope(|scope| {
         let threads: Vec<_> = tasks
             .into_iter()
-            .map(|(task, core, asked)| {
+            .map(|(task, core, carried)| {
                 scope.spawn(move || {
                     // A lane works all the same where these are refused, only less evenly; the
                     // lateness that it records shows it.
                     let _ = affinity::set_timer_slack_ns(1);
                     let _ = core.map(affinity::pin_to_core);
-                    let (counts, total) = task.run()?;
-                    *asked = total;
+                    let (counts, kept) = task.run()?;
+                    *carried = kept;
                     Ok(counts)
                 })
             })

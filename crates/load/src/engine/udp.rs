@@ -12,13 +12,14 @@ use super::lane::{Arrival, BATCH, Port};
 use super::threads::{self, Lane};
 use super::{Engine, EngineError};
 use crate::account::TrialCounts;
+use crate::nts::LaneSessions;
 use crate::plan::{RunPlan, TrialPlan};
-use crate::request;
+use crate::request::{self, Stamps};
 use crate::target::Route;
 use crate::verify::PAYLOAD_LEN;
 
-/// Room for a reply and for what shows that one is too long.
-const RECEIVE_LEN: usize = 128;
+/// Room behind a reply of the longest request's length, for what shows that one is too long.
+const EXCESS_LEN: usize = 80;
 
 /// Bytes of receive buffer asked for each socket. The kernel charges about 800 for each small
 /// datagram, so this holds some 5,000 replies; it grants less to a process without privilege.
@@ -53,16 +54,18 @@ pub(crate) struct SocketPort<D: Device<Address = Endpoints>> {
 }
 
 impl<D: Device<Address = Endpoints>> SocketPort<D> {
-    pub(crate) fn new(version: u8) -> Self {
-        let mut requests = Batch::new(BATCH, PAYLOAD_LEN);
-        while requests.push(Endpoints::default(), &request::payload(version, 0)) {}
+    /// Requests have at most `payload_max` bytes, and at least those of a plain one.
+    pub(crate) fn new(version: u8, payload_max: usize) -> Self {
+        let payload_max = payload_max.max(PAYLOAD_LEN);
+        let mut requests = Batch::new(BATCH, payload_max);
+        while requests.push(Endpoints::default(), &request::payload(version, Stamps::default())) {}
         Self {
             sockets: Vec::new(),
             first: 0,
             requests,
             ready: 0,
             sender: 0,
-            replies: Batch::new(BATCH, RECEIVE_LEN),
+            replies: Batch::new(BATCH, payload_max + EXCESS_LEN),
             receiver: 0,
             port_closed: 0,
         }
@@ -82,7 +85,7 @@ impl<D: Device<Address = Endpoints>> SocketPort<D> {
 }
 
 impl<D: Device<Address = Endpoints> + Drops + Send> Port for SocketPort<D> {
-    fn push(&mut self, client: u32, transmit: u64) -> bool {
+    fn push(&mut self, client: u32, stamps: Stamps) -> bool {
         let socket = (client - self.first) as usize;
         if self.ready == self.requests.slots() || (self.ready > 0 && socket != self.sender) {
             return false;
@@ -90,8 +93,21 @@ impl<D: Device<Address = Endpoints> + Drops + Send> Port for SocketPort<D> {
         self.sender = socket;
         self.ready += 1;
         self.requests.set_len(self.ready);
-        request::set_transmit(self.requests.packet_mut(self.ready - 1).bytes, transmit);
+        request::set_stamps(self.requests.packet_mut(self.ready - 1).bytes, stamps);
         true
+    }
+
+    fn push_payload(&mut self, client: u32, payload: &[u8]) -> bool {
+        let socket = (client - self.first) as usize;
+        if self.ready == 0 {
+            self.requests.clear();
+        } else if socket != self.sender {
+            return false;
+        }
+        self.sender = socket;
+        let pushed = self.requests.push(Endpoints::default(), payload);
+        self.ready += usize::from(pushed);
+        pushed
     }
 
     fn send(&mut self) -> io::Result<usize> {
@@ -157,16 +173,28 @@ impl UdpEngine {
             interface,
             ..UdpOptions::default()
         };
-        let lanes = (0..plan.lanes).map(|_| Lane::new(SocketPort::new(plan.version))).collect();
+        let lane = |_| {
+            let nts = threads::sessions(plan)?;
+            let payload_max = nts.as_ref().map_or(0, LaneSessions::request_len_max);
+            Ok(Lane::new(SocketPort::new(plan.version, payload_max), nts))
+        };
+        let lanes = (0..plan.lanes).map(lane).collect::<Result<_, EngineError>>()?;
         let mut engine = Self { plan: plan.clone(), lanes, options };
         engine.prepare(plan.lanes as u32)?;
         Ok(engine)
     }
 
+    /// Requests of one client in a row: as many as one call sends, but in interleaved mode, where a
+    /// client waits for its reply before it asks again.
+    const fn run(&self) -> u32 {
+        if self.plan.interleaved { 1 } else { BATCH as u32 }
+    }
+
     /// Gives each lane a socket for each of its clients.
     fn prepare(&mut self, clients: u32) -> Result<(), EngineError> {
+        let run = self.run();
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            let block = self.plan.lane_clients(clients, (index, self.plan.lanes), BATCH as u32);
+            let block = self.plan.lane_clients(clients, (index, self.plan.lanes), run);
             lane.port.first = block.first();
             while lane.port.sockets.len() < block.count() as usize {
                 let opened = UdpDevice::connect(self.plan.target, &self.options);
@@ -195,6 +223,7 @@ impl Engine for UdpEngine {
 
     fn trial(&mut self, plan: &TrialPlan) -> Result<TrialCounts, EngineError> {
         self.prepare(plan.clients)?;
-        threads::run(&mut self.lanes, &self.plan, plan, BATCH as u32)
+        let run = self.run();
+        threads::run(&mut self.lanes, &self.plan, plan, run)
     }
 }

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use horolog_record::{Engine as Kind, Spacing};
+use horolog_record::{Engine as Kind, InvalidReason, Spacing};
 use horolog_stats::Recorder;
 use horolog_sys::affinity;
 use horolog_sys::clock::{MonotonicClock, sleep_until};
@@ -78,6 +78,8 @@ impl XdpEngine {
             version: plan.version,
             lanes: plan.lanes as u32,
             echo: plan.echo,
+            interleaved: plan.interleaved,
+            clients: plan.clients,
             key: plan.token.key(),
             run_start_ns: plan.token.run_start().as_ns() as u64,
             reply_timeout_ns: plan.reply_timeout.as_nanos() as u64,
@@ -222,11 +224,14 @@ impl XdpEngine {
         }
         for processor in 0..self.generator.processors() {
             let tally = self.generator.tally(processor);
+            let mut invalid = [0; InvalidReason::ALL.len()];
+            invalid[..tally.invalid.len()].copy_from_slice(&tally.invalid);
             counts.merge(&TrialCounts {
                 received: tally.received,
+                interleaved: tally.interleaved,
                 duplicate: tally.duplicate,
                 late: tally.late + tally.late_earlier,
-                invalid: tally.invalid,
+                invalid,
                 server_unsynchronised: tally.unsynchronised,
                 rtt: recorder(&tally.rtt_ns),
                 response: recorder(&tally.response_ns),

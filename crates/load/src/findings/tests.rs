@@ -29,6 +29,7 @@ fn trial(counts: &TrialCounts, lost_at: &[(Place, u64)]) -> Trial {
         duration: Duration::from_secs(2),
         spacing: Spacing::Constant,
         clients: 16,
+        nts: false,
     };
     record(&plan, counts, lost_at.iter().copied().collect::<BTreeMap<_, _>>())
 }
@@ -37,6 +38,7 @@ fn about() -> Circumstances<'static> {
     Circumstances {
         engine: Engine::Packet,
         spacing: Spacing::Constant,
+        interleaved: false,
         return_route: Some(("10.64.0.0/10".into(), "192.0.2.2".into())),
         shared_machine: false,
         clock_synchronised: Some(true),
@@ -172,4 +174,20 @@ fn a_search_says_how_it_ended_and_how_it_wavered() {
     let circumstances = Circumstances { search: Some(&limit), ..about() };
     let codes: Vec<_> = all(&[], &circumstances).iter().map(|finding| finding.code).collect();
     assert_eq!(codes, [Code::GeneratorLimit]);
+}
+
+#[test]
+fn basic_replies_are_doubted_where_interleaved_ones_were_asked_for() {
+    let interleaved = |share: u64| TrialCounts { interleaved: 200 * share, ..counts() };
+    let about = Circumstances { interleaved: true, ..about() };
+    let codes = |shares: [u64; 2], about: &Circumstances<'_>| -> Vec<_> {
+        let counts = shares.map(interleaved);
+        let trials = counts.each_ref().map(|counts| trial(counts, &[]));
+        let observed = [0, 1].map(|index: usize| Observed::new(&trials[index], &counts[index]));
+        all(&observed, about).iter().map(|finding| (finding.code, finding.trial)).collect()
+    };
+    // The first trial is what it takes for clients to have something to refer to.
+    assert_eq!(codes([0, 95], &about), []);
+    assert_eq!(codes([0, 85], &about), [(Code::BasicReplies, Some(1))]);
+    assert_eq!(codes([0, 0], &self::about()), []);
 }

@@ -10,6 +10,12 @@ const BEHIND: f64 = 0.999;
 /// Requests late by more than this share of the round trip are seen in the latency.
 const LATENESS_SHARE: f64 = 0.25;
 
+/// The share of basic replies from which on a load in interleaved mode is none.
+const BASIC_SHARE_MAX: f64 = 0.1;
+
+/// The share of lost requests beyond which basic replies are no wonder.
+const BASIC_LOSS_MAX: f64 = 0.01;
+
 /// Values without which the 99.99th percentile rests on less than one of them.
 const SAMPLES_FOR_P99_99: u64 = 10_000;
 
@@ -141,6 +147,41 @@ pub(super) fn server_unsynchronised(trials: &[Observed<'_>]) -> Option<Finding> 
             format!("the server says in {said} of {all} replies that it is not synchronised")
         },
         "clients would not use its time; its speed may differ once it is synchronised",
+    )
+}
+
+/// Trials that began when every client had been answered twice, as servers want it that keep
+/// nothing of a client's first request, and that lost next to nothing: who misses a reply refers
+/// to one that the server may have forgotten.
+pub(super) fn basic_replies(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Option<Finding> {
+    if !about.interleaved {
+        return None;
+    }
+    let mut before = 0_u64;
+    let ready = trials.iter().map(|observed| {
+        let trial = observed.trial;
+        let warm = before >= trial.clients.saturating_mul(2);
+        before += trial.received;
+        warm && trial.loss_ratio() <= BASIC_LOSS_MAX
+    });
+    let ready: Vec<_> = ready.collect();
+    let basic = |observed: &Observed<'_>| {
+        let trial = observed.trial;
+        let share = trial.responses.basic as f64 / trial.received.max(1) as f64;
+        let index = trials.iter().position(|one| std::ptr::eq(one.trial, trial));
+        let judged = index.is_some_and(|index| ready[index]);
+        if judged && share > BASIC_SHARE_MAX { share } else { 0.0 }
+    };
+    about_worst(
+        trials,
+        basic,
+        (Code::BasicReplies, Severity::Warning),
+        |observed| {
+            let share = basic(observed) * 100.0;
+            format!("interleaved mode was asked for, and {share:.1}% of the replies were basic")
+        },
+        "the server has no such mode, no memory for so many clients, or is asked again before the \
+         client was answered: take fewer or more clients, or a larger memory",
     )
 }
 

@@ -11,7 +11,13 @@ use serde::Serialize;
 /// Each choice with its name in a file.
 pub(crate) type Choices<T, const N: usize> = [(T, &'static str); N];
 
-pub(crate) const MODES: Choices<Mode, 2> = [(Mode::NtpBasic, "ntp-basic"), (Mode::Echo, "echo")];
+pub(crate) const MODES: Choices<Mode, 5> = [
+    (Mode::NtpBasic, "ntp-basic"),
+    (Mode::NtpInterleaved, "ntp-interleaved"),
+    (Mode::NtpNts, "ntp-nts"),
+    (Mode::NtsKe, "nts-ke"),
+    (Mode::Echo, "echo"),
+];
 
 pub(crate) const ENGINES: Choices<Engine, 3> =
     [(Engine::Udp, "udp"), (Engine::Packet, "packet"), (Engine::Xdp, "xdp")];
@@ -19,7 +25,7 @@ pub(crate) const ENGINES: Choices<Engine, 3> =
 pub(crate) const SPACINGS: Choices<Spacing, 2> =
     [(Spacing::Constant, "constant"), (Spacing::Exponential, "exponential")];
 
-pub(crate) const REASONS: Choices<InvalidReason, 8> = [
+pub(crate) const REASONS: Choices<InvalidReason, 9> = [
     (InvalidReason::Length, "length"),
     (InvalidReason::Mode, "mode"),
     (InvalidReason::Version, "version"),
@@ -28,6 +34,7 @@ pub(crate) const REASONS: Choices<InvalidReason, 8> = [
     (InvalidReason::Stratum, "stratum"),
     (InvalidReason::Leap, "leap"),
     (InvalidReason::Timestamp, "timestamp"),
+    (InvalidReason::Nts, "nts"),
 ];
 
 pub(crate) const PLACES: Choices<Place, 7> = [
@@ -54,7 +61,7 @@ pub(crate) const SEARCH_ENDS: Choices<SearchEnd, 5> = [
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 17> = [
+pub(crate) const CODES: Choices<Code, 19> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -72,6 +79,8 @@ pub(crate) const CODES: Choices<Code, 17> = [
     (Code::SearchUnfinished, "search-unfinished"),
     (Code::Interrupted, "interrupted"),
     (Code::EngineFallback, "engine-fallback"),
+    (Code::BasicReplies, "basic-replies"),
+    (Code::EstablishmentsFailed, "establishments-failed"),
 ];
 
 fn check<T: Serialize + Debug, const N: usize>(choices: Choices<T, N>) {

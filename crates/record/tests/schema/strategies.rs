@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use std::net::IpAddr;
 
 use horolog_record::{
-    Candidate, DEMO_SCHEMA, DemoResult, Distribution, Finding, Host, LOAD_SCHEMA, LoadResult,
-    Responses, SearchResult, Target, Trial,
+    Candidate, ClassCounts, DEMO_SCHEMA, DemoResult, Distribution, Finding, Host, LOAD_SCHEMA,
+    LoadResult, Responses, SearchResult, Target, Trial,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::num::f64::{NEGATIVE, NORMAL, POSITIVE, SUBNORMAL, ZERO};
@@ -63,12 +63,12 @@ pub(crate) fn demo_result() -> impl Strategy<Value = DemoResult> {
 
 pub(crate) fn trial() -> impl Strategy<Value = Trial> {
     let rates = (number(), number(), number());
-    let counts: [_; 7] = std::array::from_fn(|_| any::<u64>());
+    let counts: [_; 9] = std::array::from_fn(|_| any::<u64>());
     let distributions: [_; 3] = std::array::from_fn(|_| option::of(distribution()));
     let maps = (counted(REASONS), counted(PLACES));
     (rates, counts, maps, distributions).prop_map(|(rates, counts, maps, distributions)| {
         let (offered_rate, achieved_rate, duration_s) = rates;
-        let [clients, sent, received, lost, duplicate, late, basic] = counts;
+        let [clients, sent, received, lost, duplicate, late, basic, interleaved, nts] = counts;
         let (invalid, lost_at) = maps;
         let [rtt_ns, response_time_ns, lateness_ns] = distributions;
         Trial {
@@ -82,7 +82,8 @@ pub(crate) fn trial() -> impl Strategy<Value = Trial> {
             duplicate,
             late,
             invalid,
-            responses: Responses { basic },
+            responses: Responses { basic, interleaved, nts },
+            authenticated: (nts % 2 == 0).then_some(ClassCounts { sent, received, lost }),
             rtt_ns,
             response_time_ns,
             lateness_ns,

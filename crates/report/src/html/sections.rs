@@ -147,6 +147,9 @@ pub(super) const fn mode_name(mode: Mode) -> &'static str {
     match mode {
         Mode::Echo => "requests to a reflector",
         Mode::NtpBasic => "NTP in basic mode",
+        Mode::NtsKe => "NTS key establishment",
+        Mode::NtpNts => "NTP authenticated by NTS",
+        Mode::NtpInterleaved => "NTP in interleaved mode",
     }
 }
 

@@ -13,13 +13,16 @@ type Column = (&'static str, &'static str, fn(&Trial) -> String);
 /// A figure of a distribution: its title, its cell.
 type Figure = (&'static str, fn(&Distribution) -> String);
 
-const COLUMNS: [Column; 24] = [
+const COLUMNS: [Column; 27] = [
     ("requests per second", "sent", |t| rate(t.achieved_rate)),
     ("requests per second", "planned", |t| rate(t.offered_rate)),
     ("load", "time", |t| seconds(t.duration_s)),
     ("load", "clients", |t| full_count(t.clients)),
     ("requests", "sent", |t| full_count(t.sent)),
     ("requests", "answered", |t| full_count(t.received)),
+    ("requests", "interleaved", |t| full_count(t.responses.interleaved)),
+    ("requests", "authenticated", |t| full_count(t.authenticated.map_or(0, |one| one.sent))),
+    ("requests", "of these lost", |t| full_count(t.authenticated.map_or(0, |one| one.lost))),
     ("requests", "lost", |t| full_count(t.lost)),
     ("requests", "share lost", |t| percent_of(t.lost, t.sent)),
     ("other replies", "invalid", |t| full_count(t.invalid_total())),
@@ -172,6 +175,7 @@ const fn reason_name(reason: InvalidReason) -> &'static str {
         InvalidReason::Client => "client",
         InvalidReason::Stratum => "stratum",
         InvalidReason::Leap => "leap indicator",
+        InvalidReason::Nts => "not authentic",
         InvalidReason::Timestamp => "timestamps",
     }
 }

@@ -1,7 +1,7 @@
 //! The rows of a load run. Each column is defined once, with the cell that it takes from a trial
 //! and the rank by which it goes when the terminal is narrow.
 
-use horolog_record::{Distribution, Trial};
+use horolog_record::{Distribution, Mode, Trial};
 
 use super::TableStyle;
 use super::grid::{self, Cell, Column, Group, Tone};
@@ -17,6 +17,8 @@ struct Field {
     /// 0 stays always; otherwise the highest goes first.
     rank: u8,
     cell: fn(&Trial) -> Cell,
+    /// The only mode in which it says something; `None` where it always does.
+    only: Option<Mode>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,7 +42,7 @@ impl Block {
     }
 }
 
-const FIELDS: [Field; 15] = [
+const FIELDS: [Field; 18] = [
     field(Block::Load, "rate/s", 9, 0, |trial| rate(trial.achieved_rate, Tone::Plain)),
     field(Block::Load, "planned/s", 9, 2, planned),
     field(Block::Load, "clients", 8, 6, |trial| Cell::plain(whole(trial.clients as f64))),
@@ -49,6 +51,24 @@ const FIELDS: [Field; 15] = [
         share(trial.invalid_total(), trial, Tone::Doubt)
     }),
     field(Block::Replies, "basic", 7, 3, |trial| share(trial.responses.basic, trial, Tone::Plain)),
+    Field {
+        only: Some(Mode::NtpInterleaved),
+        ..field(Block::Replies, "interl.", 7, 2, |trial| {
+            share(trial.responses.interleaved, trial, Tone::Plain)
+        })
+    },
+    Field {
+        only: Some(Mode::NtpNts),
+        ..field(Block::Replies, "nts", 7, 2, |trial| share(trial.responses.nts, trial, Tone::Plain))
+    },
+    Field {
+        only: Some(Mode::NtpNts),
+        ..field(Block::Replies, "nts lost", 8, 3, |trial| {
+            let class = trial.authenticated.unwrap_or_default();
+            let tone = if class.lost > 0 { Tone::Bad } else { Tone::Plain };
+            Cell { text: percent_of(class.lost, class.sent), tone }
+        })
+    },
     field(Block::RoundTrip, "p50", 7, 0, |trial| time(trial.rtt_ns.as_ref(), |d| d.p50)),
     field(Block::RoundTrip, "p90", 7, 7, |trial| time(trial.rtt_ns.as_ref(), |d| d.p90)),
     field(Block::RoundTrip, "p99", 7, 0, |trial| time(trial.rtt_ns.as_ref(), |d| d.p99)),
@@ -67,26 +87,27 @@ const fn field(
     rank: u8,
     cell: fn(&Trial) -> Cell,
 ) -> Field {
-    Field { group, column: Column::right(title, width), rank, cell }
+    Field { group, column: Column::right(title, width), rank, cell, only: None }
 }
 
-/// The two lines above the rows, without a newline at the end.
+/// The two lines above the rows of a run in `mode`, without a newline at the end.
 #[must_use]
-pub fn header(style: &TableStyle) -> String {
-    grid::header(&groups(&fitting(style.width)), style.colour)
+pub fn header(mode: Mode, style: &TableStyle) -> String {
+    grid::header(&groups(&fitting(mode, style.width)), style.colour)
 }
 
-/// One trial, without a newline at the end.
+/// One trial of a run in `mode`, without a newline at the end.
 #[must_use]
-pub fn row(trial: &Trial, style: &TableStyle) -> String {
-    let fields = fitting(style.width);
+pub fn row(trial: &Trial, mode: Mode, style: &TableStyle) -> String {
+    let fields = fitting(mode, style.width);
     let cells: Vec<_> = fields.iter().map(|field| (field.cell)(trial)).collect();
     grid::row(&groups(&fields), &cells, style.colour)
 }
 
-/// The columns that fit into a width, those of the lowest rank first.
-fn fitting(width: usize) -> Vec<&'static Field> {
-    let mut fields: Vec<_> = FIELDS.iter().collect();
+/// The columns of a mode that fit into a width, those of the lowest rank first.
+fn fitting(mode: Mode, width: usize) -> Vec<&'static Field> {
+    let belongs = |field: &&Field| field.only.is_none_or(|only| only == mode);
+    let mut fields: Vec<_> = FIELDS.iter().filter(belongs).collect();
     while grid::width(&groups(&fields)) > width {
         let Some(highest) = fields.iter().map(|field| field.rank).max().filter(|rank| *rank > 0)
         else {
@@ -151,8 +172,9 @@ mod tests {
     fn looks_like_this() {
         let style = TableStyle { colour: false, width: 100 };
         let result = fixture::load();
-        let rows: Vec<_> = [0, 4, 9].map(|index| row(&result.trials[index], &style)).to_vec();
-        let table = format!("{}\n{}", header(&style), rows.join("\n"));
+        let rows: Vec<_> =
+            [0, 4, 9].map(|index| row(&result.trials[index], Mode::NtpBasic, &style)).to_vec();
+        let table = format!("{}\n{}", header(Mode::NtpBasic, &style), rows.join("\n"));
         assert_eq!(table, include_str!("load_table.txt").trim_end(), "\n{table}");
     }
 
@@ -160,12 +182,14 @@ mod tests {
     fn rows_line_up_with_the_header_at_every_width() {
         let mut trials = fixture::load().trials;
         trials.extend([fixture::silent_trial(), fixture::extreme_trial()]);
-        for width in [0, 40, 60, 79, 80, 100, 120, 132, usize::MAX] {
+        let widths = [0, 40, 60, 79, 80, 100, 120, 132, usize::MAX];
+        let modes = [Mode::NtpBasic, Mode::NtpInterleaved, Mode::NtpNts];
+        for (width, mode) in widths.into_iter().flat_map(|width| modes.map(|mode| (width, mode))) {
             let style = TableStyle { colour: false, width };
-            let header = header(&style);
+            let header = header(mode, &style);
             let titles = header.lines().nth(1).unwrap();
             for trial in &trials {
-                let row = row(trial, &style);
+                let row = row(trial, mode, &style);
                 assert_eq!(bars(&row), bars(titles), "width {width}\n{header}\n{row}");
                 assert_eq!(row.chars().count(), titles.chars().count(), "{header}\n{row}");
                 assert!(width < 40 || row.chars().count() <= width);
@@ -175,8 +199,14 @@ mod tests {
     }
 
     #[test]
+    fn interleaved_replies_are_shown_where_they_were_asked_for() {
+        let shown = |mode| header(mode, &TableStyle::default()).contains("interl.");
+        assert!(shown(Mode::NtpInterleaved) && !shown(Mode::NtpBasic) && !shown(Mode::Echo));
+    }
+
+    #[test]
     fn nothing_sent_is_no_share_of_anything() {
-        let row = row(&fixture::silent_trial(), &TableStyle::default());
+        let row = row(&fixture::silent_trial(), Mode::NtpBasic, &TableStyle::default());
         assert!(!row.contains('%'));
         assert!(row.trim_start().starts_with('-'));
     }
@@ -184,8 +214,8 @@ mod tests {
     #[test]
     fn colour_changes_no_character_of_the_text() {
         let trial = &fixture::load().trials[9];
-        let plain = row(trial, &TableStyle { colour: false, width: 120 });
-        let coloured = row(trial, &TableStyle { colour: true, width: 120 });
+        let plain = row(trial, Mode::NtpBasic, &TableStyle { colour: false, width: 120 });
+        let coloured = row(trial, Mode::NtpBasic, &TableStyle { colour: true, width: 120 });
         assert!(coloured.contains("\x1b[1;31m"), "lost packets are marked");
         let stripped: String = coloured
             .split('\x1b')

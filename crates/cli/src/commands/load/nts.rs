@@ -1,0 +1,72 @@
+//! The flags of `horolog load ntp` that have requests authenticated.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use horolog_load::nts::{Algorithm, KE_PORT, NtsOptions, SESSIONS, Trust};
+use horolog_load::target::TargetName;
+
+use crate::failure::Failure;
+
+/// How requests are authenticated by NTS.
+#[derive(Args, Debug, Default)]
+pub(crate) struct NtsArgs {
+    /// Authenticate requests by NTS and verify the replies; sessions are established before the
+    /// first request and shared by all clients, and their cookies are used again and again.
+    #[arg(long, requires = "ca", conflicts_with = "interleaved")]
+    nts: bool,
+    /// The server for NTS key establishment: HOST or HOST:PORT [default: the target, port 4460].
+    #[arg(long, value_name = "HOST", requires = "nts", value_parser = establishment)]
+    nts_ke: Option<TargetName>,
+    /// PEM file of the certificates to trust in key establishment.
+    #[arg(long, value_name = "FILE", requires = "nts")]
+    ca: Option<PathBuf>,
+    /// The name that the certificate has to be for [default: the one that the server is called by].
+    #[arg(long, value_name = "NAME", requires = "nts")]
+    nts_name: Option<String>,
+    /// Sessions, each with keys of its own.
+    #[arg(long, value_name = "N", requires = "nts", default_value_t = SESSIONS)]
+    nts_sessions: usize,
+    /// How many requests in a hundred are authenticated; the rest is plain.
+    #[arg(long, value_name = "PERCENT", requires = "nts", default_value_t = 100,
+          value_parser = clap::value_parser!(u8).range(0..=100))]
+    nts_share: u8,
+    /// The AEAD algorithm to ask for [default: AES-SIV-CMAC-256, or what the server has].
+    #[arg(long, value_enum, value_name = "NAME", requires = "nts")]
+    nts_algorithm: Option<AlgorithmArg>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum AlgorithmArg {
+    #[value(name = "aes-siv-cmac-256")]
+    AesSivCmac256,
+    #[value(name = "aes-128-gcm-siv")]
+    Aes128GcmSiv,
+}
+
+pub(crate) fn establishment(text: &str) -> Result<TargetName, String> {
+    TargetName::parse(text, KE_PORT).map_err(|error| error.to_string())
+}
+
+impl NtsArgs {
+    pub(crate) fn resolve(self, target: &TargetName) -> Result<Option<NtsOptions>, Failure> {
+        if !self.nts {
+            return Ok(None);
+        }
+        let algorithms = match self.nts_algorithm {
+            None => vec![Algorithm::AesSivCmac256, Algorithm::Aes128GcmSiv],
+            Some(AlgorithmArg::AesSivCmac256) => vec![Algorithm::AesSivCmac256],
+            Some(AlgorithmArg::Aes128GcmSiv) => vec![Algorithm::Aes128GcmSiv],
+        };
+        Ok(Some(NtsOptions {
+            establishment: self.nts_ke.unwrap_or_else(|| target.with_port(KE_PORT)),
+            name: self.nts_name,
+            trust: Trust::from_pem_file(self.ca.as_deref()).map_err(Failure::usage)?,
+            algorithms,
+            sessions: self.nts_sessions,
+            share: self.nts_share,
+        }))
+    }
+}

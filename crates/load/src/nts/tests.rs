@@ -1,0 +1,146 @@
+//! A lane's books against a server in memory: what is authentic counts, and nothing else does.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use horolog_nts::{CookieKeys, MasterSecret, nak, open_request, seal_reply};
+use horolog_record::InvalidReason;
+use horolog_time::{Monotonic, NtpTimestamp, Span, Timestamp};
+use horolog_wire::ntp::{HEADER_LEN, Header, Mode};
+
+use super::*;
+use crate::account::{Account, AccountPlan, Carried, TrialCounts};
+use crate::clients::LaneClients;
+use crate::token::Token;
+use crate::verify::{Expected, PAYLOAD_LEN};
+
+const START: Timestamp<Monotonic> = Timestamp::from_ns(7_000_000_000);
+const REQUESTS: i64 = 400;
+
+fn cookie_keys() -> CookieKeys {
+    let secret = MasterSecret::generate().unwrap();
+    CookieKeys::new(&secret, Duration::from_hours(24), 1, Timestamp::from_ns(0))
+}
+
+/// Two sessions, of both algorithms.
+fn sessions(server: &CookieKeys, share: u8) -> Sessions {
+    let session = |(number, algorithm): (u8, Algorithm)| {
+        let keys = vec![number; algorithm.key_len()];
+        let keys = SessionKeys::new(algorithm, &keys, &keys).unwrap();
+        let mut cookie = vec![0; 200];
+        let len = server.seal(&keys, [number; 16], &mut cookie);
+        cookie.truncate(len);
+        (keys, vec![cookie])
+    };
+    let algorithms = [(1, Algorithm::AesSivCmac256), (2, Algorithm::Aes128GcmSiv)];
+    Sessions::of(algorithms.map(session).into(), share)
+}
+
+fn reply_header(request: &[u8]) -> [u8; HEADER_LEN] {
+    let (request, _) = Header::parse(request).unwrap();
+    let receive = NtpTimestamp::from_bits(0xe000_0000_0000_0000);
+    let reply = Header {
+        mode: Mode::Server,
+        stratum: 1,
+        origin: request.transmit,
+        receive,
+        transmit: receive.wrapping_add(Span::from_ns(900)),
+        ..request
+    };
+    let mut bytes = [0; HEADER_LEN];
+    reply.emit(&mut bytes);
+    bytes
+}
+
+/// What an honest server answers.
+fn answer(server: &CookieKeys, request: &[u8]) -> Vec<u8> {
+    let header = reply_header(request);
+    if request.len() == PAYLOAD_LEN {
+        return header.to_vec();
+    }
+    let opened = open_request(server, request).unwrap();
+    assert_eq!(opened.cookies_wanted, 1);
+    let mut reply = vec![0; 1024];
+    let len = seal_reply(server, &opened, &header, &mut |bytes| bytes.fill(9), &mut reply);
+    reply.truncate(len);
+    reply
+}
+
+/// Asks and lets `change` spoil the replies.
+fn run(share: u8, change: impl Fn(&[u8], &mut Vec<u8>)) -> TrialCounts {
+    let server = cookie_keys();
+    let plan = AccountPlan {
+        expected: Expected {
+            token: Token::new(0x0bad_cafe_dead_beef, START),
+            version: 4,
+            interleaved: false,
+            extended: true,
+        },
+        clients: LaneClients::in_turn(7, 0, 1, 1),
+        start: START,
+        timeout: Span::from_ms(1_000),
+        rate: 1_000.0,
+    };
+    let nts = Some(Box::new(sessions(&server, share).lane(4).unwrap()));
+    let mut account = Account::open(&plan, Carried { nts, ..Carried::default() }).unwrap();
+    for number in 0..REQUESTS {
+        let intended = START + Span::from_ns(number * 1_000_000);
+        let next = account.next(intended);
+        let request = account.payload(&next).unwrap().to_vec();
+        account.ask();
+        assert_eq!(next.authenticated, request.len() > PAYLOAD_LEN);
+        account.sent(intended, intended, next.authenticated);
+        let mut reply = answer(&server, &request);
+        change(&request, &mut reply);
+        let now = intended + Span::from_ns(5_000);
+        account.receive(&reply, Some(next.client), now, now);
+    }
+    account.close(REQUESTS as u64).0
+}
+
+#[test]
+fn the_share_is_exact_and_each_class_has_its_counts() {
+    for share in [0, 10, 50, 100] {
+        let counts = run(share, |_, _| ());
+        let authenticated = u64::from(share) * REQUESTS as u64 / 100;
+        assert_eq!((counts.sent, counts.received), (400, 400), "{share}");
+        assert_eq!((counts.nts_sent, counts.nts_received), (authenticated, authenticated));
+        assert_eq!(counts.invalid, [0; 9]);
+    }
+}
+
+#[test]
+fn a_reply_that_is_not_authentic_does_not_count() {
+    let reason = |counts: &TrialCounts, reason: InvalidReason| counts.invalid[reason as usize];
+    // The lowest bit of the root delay, which no check but the cipher's looks at.
+    let forged = run(50, |_, reply| reply[7] ^= 1);
+    assert_eq!((forged.received, forged.nts_received), (200, 0), "plain ones have no proof");
+    assert_eq!(reason(&forged, InvalidReason::Nts), 200);
+    let bare = run(100, |_, reply| reply.truncate(HEADER_LEN));
+    assert_eq!(reason(&bare, InvalidReason::Nts), 400);
+    let refused = run(100, |request, reply| {
+        let len = nak(&request[52..84], &reply_header(request), reply);
+        reply.truncate(len);
+    });
+    assert_eq!(reason(&refused, InvalidReason::Nts), 400);
+}
+
+#[test]
+fn a_reply_is_no_longer_than_its_request() {
+    let counts = run(50, |request, reply| reply.resize(request.len() + 4, 0));
+    assert_eq!(counts.invalid[InvalidReason::Length as usize], 400);
+}
+
+#[test]
+fn the_answer_to_another_request_does_not_count() {
+    // The header of one's own reply before the rest of another's.
+    let previous = RefCell::new(BTreeMap::new());
+    let counts = run(100, |_, reply| {
+        // Of the same session, so that its key is the right one.
+        let other = previous.borrow_mut().insert(reply.len(), reply.clone());
+        if let Some(other) = other {
+            reply[HEADER_LEN..].copy_from_slice(&other[HEADER_LEN..]);
+        }
+    });
+    assert_eq!(counts.invalid[InvalidReason::Nts as usize], 398, "all but each session's first");
+}
