@@ -10,12 +10,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Host, Lab, LabConfig};
-use horolog_server::{FrameVerdict, ListenSet, Page, decide_frame};
+use horolog_server::{
+    Arrival, FrameInterleaved, FrameServer, FrameVerdict, HashKey, InterleavedTable, ListenSet,
+    Page, decide_frame,
+};
 use horolog_sys::clock::{MonotonicClock, Realtime};
 use horolog_time::leap::{Leap as LeapSecond, LeapKind, Smear, Timeline};
 use horolog_time::{Clock, Monotonic, NS_PER_S, NtpTimestamp, Span, Timestamp, Utc};
 use horolog_wire::ntp::{HEADER_LEN, Header, Leap, Mode};
-use horolog_xdp::{ClockWriter, Responder, Verdict};
+use horolog_xdp::{ClockWriter, Responder, ResponderSettings, Verdict};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
@@ -54,7 +57,7 @@ fn the_program_steps_as_its_model_does() -> Result<()> {
     let mut random = Random::new(0x6c65_6170);
     let (mut before, mut after) = (0, 0);
     for round in 0..STEPS {
-        let (responder, mut writer) = Responder::load()?;
+        let (responder, mut writer) = Responder::load(&ResponderSettings::PLAIN)?;
         let smeared = round % 2;
         for (index, address) in LISTEN.into_iter().enumerate() {
             let timeline = if index == smeared { Timeline::Smeared } else { Timeline::Stepped };
@@ -118,7 +121,12 @@ fn compare(
 ) -> Result<()> {
     let listen = ListenSet::resolve(&LISTEN, &LISTEN.map(|at| at.ip()));
     let (receive, transmit) = timestamps(reply)?;
-    let model = decide_frame(request, &listen, &page.at(asked), receive, transmit);
+    let table = InterleavedTable::new(0, HashKey([0; 2])).context("a table without slots")?;
+    let interleaved = FrameInterleaved::Answer(&table);
+    let page_then = page.at(asked);
+    let server = FrameServer { listen: &listen, page: &page_then, limiter: None, interleaved };
+    let arrival = Arrival { now: asked, received: receive, transmit };
+    let model = decide_frame(request, &server, &arrival);
     let expected = FrameVerdict::Transmit(reply.to_vec());
     ensure!(model == expected, "program {}, model {model:?}", hexadecimal(reply));
     check_reply(request, reply)?;
