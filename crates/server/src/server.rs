@@ -329,7 +329,8 @@ fn start_xdp(
     if config.engine == Engine::Socket {
         return Ok((None, None));
     }
-    match XdpBody::start(config, listen, |_| false) {
+    let in_hardware = &config.timestamps.hardware;
+    match XdpBody::start(config, listen, |name| in_hardware.iter().any(|one| one == name)) {
         Ok((body, sink)) => {
             sinks.push(sink);
             let refusals = body.refusals();

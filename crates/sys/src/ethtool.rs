@@ -18,7 +18,7 @@ const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_SCHANNELS: u32 = 0x3d;
 const ETHTOOL_GET_TS_INFO: u32 = 0x41;
-/// Timestamps by the interface's own clock, of what is sent and as they are (linux/net_tstamp.h).
+/// Timestamps by the interface's own clock, of what is sent and as they are (`linux/net_tstamp.h`).
 const HARDWARE_TIMESTAMPS: u32 =
     libc::SOF_TIMESTAMPING_TX_HARDWARE | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
 /// The set of strings that names the counters.

@@ -1,6 +1,6 @@
 //! Timestamps by an interface's own clock: what its driver offers, and the switch for them
-//! (Documentation/networking/timestamping.rst, section 3; linux/net_tstamp.h). Interfaces are looked
-//! up in the calling thread's network namespace. Clocks are read in [`crate::phc`].
+//! (Documentation/networking/timestamping.rst, section 3; `linux/net_tstamp.h`). Interfaces are
+//! looked up in the calling thread's network namespace. Clocks are read in [`crate::phc`].
 #![allow(unsafe_code, reason = "the ioctls take raw pointers")]
 
 use std::ffi::c_char;
@@ -111,7 +111,8 @@ impl Drop for HardwareTimestamps {
 /// The setting to ask for, if the driver takes timestamps of what it sends.
 fn wanted(facts: &TimestampFacts) -> Option<Setting> {
     let offers = |set: u32, item: i32| set & (1 << item) != 0;
-    let receive = [RECEIVE_ALL, RECEIVE_NTP].into_iter().find(|f| offers(facts.receive_filters, *f));
+    let receive =
+        [RECEIVE_ALL, RECEIVE_NTP].into_iter().find(|f| offers(facts.receive_filters, *f));
     let transmit = offers(facts.transmit_types, TRANSMIT_ON) && facts.in_hardware;
     transmit.then_some(Setting {
         flags: 0,
