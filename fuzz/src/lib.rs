@@ -1,5 +1,9 @@
-//! What several fuzz targets share: the time server that they ask, and the instants at which it is
-//! asked. All fixed, so that an input does the same whenever it is run.
+//! What several fuzz targets share: the time server that they ask, the instants at which it is
+//! asked, and the keys of NTS. All fixed, so that an input does the same whenever it is run.
+
+mod nts;
+
+pub use nts::{cookie, cookie_keys, session};
 
 use horolog_server::{Page, SystemVariables};
 use horolog_time::{NOMINAL_RATE, NtpShort, NtpTimestamp, Span, Timebase, Timestamp};

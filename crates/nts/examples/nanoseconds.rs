@@ -80,7 +80,7 @@ fn session(keys: &CookieKeys, algorithm: Algorithm) -> Result<(), Box<dyn core::
 }
 
 /// The `aes-siv` crate at what a request and its reply need: one key made ready and one
-/// authentication of 188 bytes, one of 84 bytes with 104 bytes encrypted; twice 64 bytes of a cookie.
+/// authentication of 188 bytes, one of 84 bytes with 104 bytes encrypted; 64 bytes of a cookie.
 fn oracle() {
     println!("the aes-siv crate:");
     let key = [7; 32];

@@ -62,7 +62,7 @@ impl MasterSecret {
         Ok(secret)
     }
 
-    /// The secret as the text that [`MasterSecret::parse`] reads, for a tool that makes such a file.
+    /// The secret as the text that [`MasterSecret::parse`] reads, for a tool that makes the file.
     #[must_use]
     pub fn to_text(&self) -> Zeroizing<String> {
         let mut text = Zeroizing::new(String::with_capacity(2 * LEN));

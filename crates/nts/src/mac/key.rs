@@ -158,8 +158,8 @@ impl Key {
     }
 
     /// Appends a MAC with a digest of `digest_len` bytes to the packet that takes up the first
-    /// `len` bytes of `buffer`. Returns the packet's new length; 0 when `buffer` is too short or the
-    /// algorithm gives no such digest.
+    /// `len` bytes of `buffer`. Returns the packet's new length; 0 when `buffer` is too short or
+    /// the algorithm gives no such digest.
     pub fn append(&self, digest_len: usize, buffer: &mut [u8], len: usize) -> usize {
         let end = len + KEY_ID_LEN + digest_len;
         if end > buffer.len() || !self.algorithm.gives(digest_len) {

@@ -1,0 +1,39 @@
+//! A server's cookie keys and a client's session for the NTS targets. Not secret, always the same.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use horolog_nts::{Algorithm, COOKIE_LEN_MAX, CookieKeys, MasterSecret, SessionKeys};
+use horolog_time::Timestamp;
+
+static COOKIE_KEYS: LazyLock<CookieKeys> = LazyLock::new(|| {
+    let secret = MasterSecret::from_bytes([0x42; 32]);
+    let now = Timestamp::from_timespec(1_700_000_000, 0);
+    CookieKeys::new(&secret, Duration::from_hours(24), 1, now)
+});
+
+/// The server's keys.
+#[must_use]
+pub fn cookie_keys() -> &'static CookieKeys {
+    &COOKIE_KEYS
+}
+
+/// A session of one algorithm or the other, by the lowest bit of `kind`.
+///
+/// # Panics
+/// Never: the keys have the length that the algorithm takes.
+#[must_use]
+pub fn session(kind: u8) -> SessionKeys {
+    let algorithm = Algorithm::ALL[usize::from(kind & 1)];
+    let len = algorithm.key_len();
+    SessionKeys::new(algorithm, &[kind; 32][..len], &[!kind; 32][..len]).expect("lengths fit")
+}
+
+/// A cookie that holds `session`.
+#[must_use]
+pub fn cookie(session: &SessionKeys) -> Vec<u8> {
+    let mut cookie = vec![0; COOKIE_LEN_MAX];
+    let len = COOKIE_KEYS.seal(session, [9; 16], &mut cookie);
+    cookie.truncate(len);
+    cookie
+}
