@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use arc_swap::ArcSwapOption;
 use horolog_io::UdpError;
 use horolog_ke::{KeError, KeServer};
 use horolog_source::{Fault, SourceState};
@@ -27,8 +28,8 @@ use crate::status::{StatusError, StatusSocket};
 use crate::worker::Surroundings;
 use crate::xdp::{BodyError, XdpBody, XdpPlace, XdpTotals};
 use crate::{
-    ClockHealth, ConfigError, Engine, HashKey, InterleavedTable, SecretsError, ServerConfig,
-    Totals, precision, secrets,
+    ClockHealth, ConfigError, Engine, HashKey, InterleavedTable, Limiter, SecretsError,
+    ServerConfig, Totals, precision, secrets,
 };
 
 /// Why a server did not start; its text is one line for the user. Nothing is left behind.
@@ -230,11 +231,13 @@ impl Server {
             .map_err(StartError::Thread)?;
 
         let establishment = establish::start(&config.nts, &listen, secrets.cookies.as_ref())?;
+        let key = HashKey::random().map_err(StartError::Random)?;
         let surroundings = Surroundings {
             page: page.clone(),
             stop: Arc::new(AtomicBool::new(false)),
             age_max: Span::from_ns(config.page_life.as_nanos() as i64),
-            interleaved: interleaved_table(config.interleaved.clients)?,
+            interleaved: interleaved_table(config.interleaved.clients, key)?,
+            limiter: Arc::new(ArcSwapOption::from_pointee(Limiter::new(&config.limits, key))),
             transmit_stamps: config.timestamps.transmit,
             hardware: hardware.conversions(),
             secrets,
@@ -315,8 +318,7 @@ impl Server {
     }
 }
 
-fn interleaved_table(clients: usize) -> Result<Arc<InterleavedTable>, StartError> {
-    let key = HashKey::random().map_err(StartError::Random)?;
+fn interleaved_table(clients: usize, key: HashKey) -> Result<Arc<InterleavedTable>, StartError> {
     InterleavedTable::new(clients, key).map(Arc::new).ok_or(StartError::Memory(clients))
 }
 
