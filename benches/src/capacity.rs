@@ -71,27 +71,36 @@ fn capacity(server: Server, binary: &Path) -> Result<f64> {
     let mut config = SearchConfig::new(LossGoal::new(LOSS)?, 1e3, 20e6);
     config.final_duration = Duration::from_millis(500);
     config.duration_sum = Duration::from_millis(1500);
-    let result = load(server, binary, Job::Search { kind: SearchKind::Ndr, config })?;
+    let result = load(server, binary, Job::Search { kind: SearchKind::Ndr, config }, None)?;
     let search = result.search.context("the search did not end")?;
     Ok(search.rate)
 }
 
 fn flooded(server: Server, binary: &Path) -> Result<f64> {
+    flooded_by(server, binary, None)
+}
+
+/// Clients of a flood that is to meet many buckets.
+pub(crate) const CLIENTS: u32 = 65_536;
+
+/// What a server turns around when it is flooded by so many clients.
+pub(crate) fn flooded_by(server: Server, binary: &Path, clients: Option<u32>) -> Result<f64> {
     // More than any processor sends, so that the generator never waits.
     let (min, duration) = (20e6, Duration::from_millis(500));
     let ramp = Ramp { min, max: min, multiplier: 2.0, duration };
-    let result = load(server, binary, Job::Ramp(ramp))?;
+    let result = load(server, binary, Job::Ramp(ramp), clients)?;
     let trial = result.trials.first().context("there was no trial")?;
     Ok(trial.achieved_rate * (1.0 - trial.loss_ratio()))
 }
 
-fn load(server: Server, binary: &Path, job: Job) -> Result<LoadResult> {
+fn load(server: Server, binary: &Path, job: Job, clients: Option<u32>) -> Result<LoadResult> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     let _started = servers::start(server, lab.server(), binary)?;
     let target = format!("{}:123", lab.server().port().ipv4).parse()?;
     let mut options = LoadOptions::new(target, job);
     options.engine = Some(Engine::Xdp);
     options.echo = server == Server::Reflector;
+    options.clients = clients.or(options.clients);
     options.namespaces = vec![lab.server().netns.clone()];
     Ok(lab.client().run(|| Load::prepare(options)?.run(&mut Silent))??)
 }

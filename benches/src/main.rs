@@ -2,12 +2,14 @@
 //! alternating, with medians of several runs. It says what was reached and what was missed, and
 //! fails only when it could not measure: a figure depends on the machine, so no test asserts it.
 //!
-//! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generator] [footprint] [flood]`.
+//! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generator] [footprint] [flood]
+//! [limits]`.
 
 mod capacity;
 mod figure;
 mod footprint;
 mod generator;
+mod limits;
 mod servers;
 
 use std::path::PathBuf;
@@ -33,7 +35,7 @@ struct Options {
     parts: Vec<String>,
 }
 
-const PARTS: [&str; 4] = ["footprint", "generator", "flood", "capacity"];
+const PARTS: [&str; 5] = ["footprint", "generator", "flood", "limits", "capacity"];
 
 impl Options {
     fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self> {
@@ -75,6 +77,7 @@ fn main() -> Result<()> {
         figures.extend(match part.as_str() {
             "footprint" => footprint::measure(&binary, options.rounds)?,
             "generator" => generator::measure(&binary, options.rounds)?,
+            "limits" => limits::measure(&binary, options.rounds)?,
             "flood" => capacity::flood(&binary, options.rounds)?,
             _ => capacity::measure(&binary, options.rounds)?,
         });

@@ -21,6 +21,8 @@ pub(crate) enum Server {
     Sockets,
     /// XDP.
     Xdp,
+    /// XDP with a limit for each client, one for newcomers, and a list of a thousand prefixes.
+    XdpLimited,
     /// Addresses swapped and sent back: the limit of the link.
     Reflector,
 }
@@ -31,6 +33,7 @@ impl Server {
             Self::Chronyd => "chronyd",
             Self::Sockets => "sockets, 2 threads",
             Self::Xdp => "XDP",
+            Self::XdpLimited => "XDP with limits and 1,000 prefixes",
             Self::Reflector => "bare XDP reflector",
         }
     }
@@ -77,16 +80,42 @@ pub(crate) fn start(server: Server, host: &Host, binary: &Path) -> Result<Starte
             return Ok(started(None, Some(reflector), Duration::ZERO, directory));
         }
         Server::Sockets => &["--engine", "socket", "--threads", "2"],
+        Server::XdpLimited => &XDP_LIMITED,
         Server::Xdp => &["--engine", "xdp", "--xdp-reply", "transmit", "--threads", "1"],
     };
     let socket = directory.path().join("status.sock");
     let mut command = host.command(binary);
     command.args(["serve", "--local", "--stratum", "1", "--listen"]);
     command.arg(format!("{}:123", host.port().ipv4)).args(arguments);
+    if server == Server::XdpLimited {
+        command.arg("--deny-file").arg(deny_list(directory.path())?);
+    }
     command.arg("--status-socket").arg(&socket);
     let mut process = Running::start(&mut command)?;
     let ready_after = process.await_ready(PATIENCE, || status::ask(&socket).is_ok())?;
     Ok(started(Some(process), None, ready_after, directory))
+}
+
+/// Limits that no client of the benchmark reaches, so that every request is charged and answered.
+const XDP_LIMITED: [&str; 10] = [
+    "--engine",
+    "xdp",
+    "--xdp-reply",
+    "transmit",
+    "--threads",
+    "1",
+    "--limit-rate",
+    "10k",
+    "--limit-newcomers",
+    "10M",
+];
+
+/// A file of a thousand prefixes that no client of the benchmark comes from.
+fn deny_list(directory: &Path) -> Result<PathBuf> {
+    let path = directory.join("deny");
+    let prefixes = (0..1_000).map(|n| format!("11.{}.{}.0/24\n", n / 250, n % 250));
+    fs::write(&path, prefixes.collect::<String>())?;
+    Ok(path)
 }
 
 fn chronyd(host: &Host, directory: &Path) -> Result<Running> {

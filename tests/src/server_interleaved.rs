@@ -1,8 +1,62 @@
-//! Scenarios of interleaved mode.
+//! Scenarios of interleaved mode: chronyd as a client that asks for it, and is given it by XDP.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use horolog_lab::{Lab, LabConfig, Running};
 use libtest_mimic::Trial;
+
+use crate::process::{Engine, PATIENCE, Server, run_to_end, server_address};
+use crate::scenario::{Need, scenario};
+
+const NEEDS: &[Need] = &[Need::Root, Need::Ipv6, Need::Peer("chronyd"), Need::Peer("chronyc")];
+/// chronyd asks every second and needs a few samples for each step.
+const MODE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
-    Vec::new()
+    [("ipv4", false), ("ipv6", true)]
+        .map(|(name, ipv6)| {
+            let name = format!("server_interleaved::chronyd_is_interleaved_by_xdp::{name}");
+            scenario(name, NEEDS, move || chronyd_is_interleaved_by_xdp(ipv6))
+        })
+        .into()
+}
+
+/// chronyd that is told to use interleaved mode reports that it does, and the server counts it.
+fn chronyd_is_interleaved_by_xdp(ipv6: bool) -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, ipv6)?;
+    let server = Server::start(lab.server(), Engine::Xdp, &[at], &[])?;
+    // chronyd makes no socket where others may look in.
+    let private = Permissions::from_mode(0o700);
+    let directory = tempfile::Builder::new().permissions(private).tempdir()?;
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (socket, pid) = (path("chronyd.sock"), path("chronyd.pid"));
+    let mut command = lab.client().command("chronyd");
+    command.args(["-x", "-d", "-u", "root", "-f", "/dev/null", "cmdport 0"]);
+    command.arg(format!("server {} xleave minpoll 0 maxpoll 0", at.ip()));
+    command.args([&format!("bindcmdaddress {socket}"), &format!("pidfile {pid}")]);
+    let _chronyd = Running::start(&mut command)?;
+    let started = Instant::now();
+    loop {
+        let mut ask = Command::new("chronyc");
+        let output = run_to_end(ask.args(["-h", &socket, "ntpdata"]), PATIENCE)?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mode = text.lines().find(|line| line.starts_with("Interleaved"));
+        if mode.is_some_and(|line| line.ends_with("Yes")) {
+            break;
+        }
+        let status = server.status()?["xdp_counters"].clone();
+        ensure!(started.elapsed() < MODE_PATIENCE, "not interleaved: {text}\n{status}");
+        thread::sleep(Duration::from_millis(200));
+    }
+    let status = server.status()?;
+    let interleaved = status["xdp_counters"]["answered_interleaved"].as_u64();
+    ensure!(interleaved > Some(0), "no interleaved reply is counted: {status}");
+    Ok(())
 }

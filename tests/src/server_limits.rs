@@ -1,8 +1,140 @@
-//! Scenarios of rate limits and lists.
+//! Scenarios of rate limits, lists and kisses, enforced in XDP: bursts pass, excess does not, who is
+//! denied hears nothing or why, and a flood from made-up addresses shuts nobody out.
 
-use libtest_mimic::Trial;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Lab, LabConfig};
+use horolog_time::NtpTimestamp;
+use horolog_wire::ntp::Header;
+
+use crate::client;
+use crate::load_command::{only_trial, result_of};
+use crate::process::{Engine, Server, server_address};
+use crate::{ROOT, server_limits};
+
+/// Long enough for a reply that must not come to show itself, and for those that must.
+const SILENCE: Duration = Duration::from_millis(500);
+/// Memory may move by so much whatever is asked.
+const NOISE_BYTES: u64 = 1 << 20;
 
 /// All of them.
-pub(crate) fn all() -> Vec<Trial> {
-    Vec::new()
+pub(crate) fn all() -> Vec<libtest_mimic::Trial> {
+    Vec::from(crate::scenarios!(ROOT, server_limits:
+        a_burst_passes_and_its_excess_does_not,
+        denied_clients_hear_nothing_or_why,
+        a_spoofed_flood_shuts_nobody_out,
+    ))
+}
+
+/// Sends so many requests at once from one socket and returns all replies.
+fn ask_at_once(lab: &Lab, server: SocketAddr, count: u64) -> Result<Vec<Header>> {
+    let socket = client::socket(lab.client(), server, SILENCE)?;
+    for token in 1..=count {
+        socket.send_to(&client::request(4, NtpTimestamp::from_bits(token)), server)?;
+    }
+    let mut replies = Vec::new();
+    let mut buffer = [0; 1024];
+    while let Ok(length) = socket.recv(&mut buffer) {
+        replies.push(Header::parse(&buffer[..length])?.0);
+    }
+    Ok(replies)
+}
+
+fn started(arguments: &[&str]) -> Result<(Lab, Server, SocketAddr)> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let server = Server::start(lab.server(), Engine::Xdp, &[at], arguments)?;
+    Ok((lab, server, at))
+}
+
+fn count(server: &Server, pointer: &str) -> Result<u64> {
+    let status = server.status()?;
+    let number = status.pointer(pointer).and_then(serde_json::Value::as_u64);
+    number.with_context(|| format!("no {pointer} in {status}"))
+}
+
+/// Eight requests at once, as iburst sends them, are answered; what comes on top of that is not, and
+/// with RATE kisses one of them is told why.
+pub(crate) fn a_burst_passes_and_its_excess_does_not() -> Result<()> {
+    let (lab, server, at) = started(&["--limit-rate", "0.01"])?;
+    let replies = ask_at_once(&lab, at, 8)?;
+    ensure!(replies.len() == 8, "{} of 8 are answered", replies.len());
+    ensure!(replies.iter().all(|reply| reply.stratum != 0), "a kiss: {replies:?}");
+    let replies = ask_at_once(&lab, at, 8)?;
+    ensure!(replies.is_empty(), "{} of the excess are answered", replies.len());
+    let limited = count(&server, "/xdp_counters/dropped/limited")?;
+    ensure!(limited == 8, "{limited} are counted as limited");
+
+    let (lab, server, at) =
+        started(&["--limit-rate", "0.01", "--limit-burst", "2", "--kiss-rate"])?;
+    let replies = ask_at_once(&lab, at, 8)?;
+    let kisses = replies.iter().filter(|reply| &reply.reference_id == b"RATE").count();
+    ensure!((replies.len(), kisses) == (3, 1), "{replies:?}");
+    ensure!(count(&server, "/xdp_counters/kisses/rate")? == 1, "kisses are not counted");
+    Ok(())
+}
+
+/// Who is denied hears nothing, or a DENY kiss; the longest prefix decides.
+pub(crate) fn denied_clients_hear_nothing_or_why() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let (at, own) = (server_address(&lab, false)?, lab.client().port().ipv4.to_string());
+    let answers = |arguments: &[&str]| {
+        let server = Server::start(lab.server(), Engine::Xdp, &[at], arguments)?;
+        let replies = ask_at_once(&lab, at, 1)?;
+        let denied = count(&server, "/xdp_counters/dropped/denied")?;
+        Ok::<_, anyhow::Error>((replies, denied))
+    };
+    let (replies, denied) = answers(&["--deny", &own])?;
+    ensure!(replies.is_empty() && denied == 1, "denied: {replies:?}, {denied}");
+    let (replies, denied) = answers(&["--allow", "198.51.100.0/24"])?;
+    ensure!(replies.is_empty() && denied == 1, "not allowed: {replies:?}, {denied}");
+    let (replies, _) = answers(&["--deny", "0.0.0.0/0", "--allow", &own])?;
+    ensure!(replies.len() == 1 && replies[0].stratum != 0, "allowed: {replies:?}");
+    let (replies, _) = answers(&["--deny", &own, "--kiss-deny"])?;
+    let kissed = replies.len() == 1 && replies[0].stratum == 0;
+    ensure!(kissed && &replies[0].reference_id == b"DENY", "told: {replies:?}");
+    Ok(())
+}
+
+/// A flood from 16 million made-up addresses is cut down to what newcomers may have. A client that
+/// was there before has every answer meanwhile, and the server needs no more memory.
+pub(crate) fn a_spoofed_flood_shuts_nobody_out() -> Result<()> {
+    let (lab, server, at) = started(&["--limit-rate", "500", "--limit-newcomers", "100"])?;
+    let socket = client::socket(lab.client(), at, SILENCE)?;
+    client::ask(&socket, at)?;
+    let before = count(&server, "/resident_bytes")?;
+    let over = AtomicBool::new(false);
+    let (result, asked) = thread::scope(|scope| {
+        let known = scope.spawn(|| -> Result<u64> {
+            let mut asked = 0;
+            while !over.load(Ordering::Relaxed) {
+                client::ask(&socket, at).with_context(|| format!("after {asked} answers"))?;
+                asked += 1;
+                thread::sleep(Duration::from_millis(5));
+            }
+            Ok(asked)
+        });
+        let target = at.ip().to_string();
+        let flood = ["--engine", "xdp", "-r", "200k", "-t", "2", "--random-sources"];
+        let from = ["--source", "10.0.0.0/8"];
+        let arguments: Vec<&str> = [target.as_str()].into_iter().chain(flood).chain(from).collect();
+        let result = result_of(lab.client(), &arguments);
+        over.store(true, Ordering::Relaxed);
+        (result, known.join())
+    });
+    let asked = asked.map_err(|_| anyhow::anyhow!("the client panicked"))??;
+    let result = result?;
+    let trial = only_trial(&result)?;
+    ensure!(asked > 20, "the client asked only {asked} times");
+    ensure!(trial.sent > 100_000, "no flood: {trial:?}");
+    ensure!(trial.received < trial.sent / 20, "{} of {}", trial.received, trial.sent);
+    let newcomers = count(&server, "/xdp_counters/dropped/newcomers")?;
+    ensure!(newcomers > trial.sent / 2, "{newcomers} are counted as newcomers");
+    let after = count(&server, "/resident_bytes")?;
+    ensure!(after < before + NOISE_BYTES, "memory: {before}, then {after} bytes");
+    Ok(())
 }

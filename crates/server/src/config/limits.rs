@@ -18,7 +18,7 @@ pub(super) const NEWCOMER_RATES: RangeInclusive<f64> = 1.0..=100_000_000.0;
 pub(super) const LIMIT_BURSTS: RangeInclusive<u32> = 1..=10_000;
 /// How long a client may be silent and keep its place. Words tell times apart up to 104 days.
 pub(super) const LIMIT_IDLES: RangeInclusive<Duration> =
-    Duration::from_secs(1)..=Duration::from_secs(30 * 86_400);
+    Duration::from_secs(1)..=Duration::from_hours(30 * 24);
 /// The most clients that are remembered: half a gigabyte for limits, one for interleaved mode.
 pub(super) const CLIENTS_MAX: usize = 1 << 26;
 
@@ -60,7 +60,7 @@ impl Default for LimitsConfig {
             rate: None,
             burst: 8,
             newcomers: None,
-            idle: Duration::from_secs(3_600),
+            idle: Duration::from_hours(1),
             clients: 1 << 20,
             ipv4_prefix: 32,
             ipv6_prefix: 64,
