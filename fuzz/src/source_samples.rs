@@ -2,7 +2,7 @@
 //! source. Reading them never panics; a datagram written again is read as the same.
 #![no_main]
 
-use horolog_source::{SourceSpec, SockSample, parse_segment};
+use horolog_source::{SockSample, SourceSpec, parse_segment};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,14 +1,16 @@
 //! How a clock page follows from one look at the system's clocks: pure, so that it is tested with
 //! clocks that step, drift and lose their synchronisation.
 
-use horolog_source::{Guard, HOLD, Judgement, Report, UNDISCIPLINED};
+use horolog_source::Guard;
 use horolog_sys::adjtimex::{KernelClock, PendingLeap};
-use horolog_sys::clock::{ClockOffset, MonotonicClock};
-use horolog_time::{Clock, Monotonic, NtpShort, NtpTimestamp, Span, Timebase, Timestamp, Utc};
+use horolog_sys::clock::ClockOffset;
+use horolog_time::{Monotonic, NtpShort, NtpTimestamp, Span, Timebase, Timestamp, Utc};
 use horolog_wire::ntp::{Leap, STRATUM_UNSYNCHRONISED};
 
-use crate::sources::{Heard, SharedSources};
+use crate::sources::Heard;
 use crate::{Page, ServerConfig, SystemVariables, Trust};
+
+mod heard;
 
 /// One look at the system's clocks.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -65,83 +67,6 @@ impl Renewal {
         }
     }
 
-    /// Takes over what the sources say now.
-    pub(crate) fn hearing(&mut self, sources: &SharedSources) -> &mut Self {
-        if let Some(heard) = sources.heard(MonotonicClock.now()) {
-            self.heard = heard;
-        }
-        self
-    }
-
-    /// Leaves with the sources what the last page gave rise to say to the user.
-    pub(crate) fn tell(&mut self, sources: &SharedSources) {
-        if let Some(notice) = self.notice.take() {
-            sources.notify(notice);
-        }
-    }
-
-    /// True time minus the system clock.
-    fn correction(&self, now: Timestamp<Monotonic>) -> Span {
-        match &self.heard {
-            Heard::Selected(report) => report.offset_at(now),
-            Heard::Unasked | Heard::Nobody => Span::ZERO,
-        }
-    }
-
-    fn frequency_ppb(&self) -> i64 {
-        match &self.heard {
-            Heard::Selected(report) => report.frequency_ppb,
-            Heard::Unasked | Heard::Nobody => 0,
-        }
-    }
-
-    /// The variables after the sources, the kernel where none are asked; of a time that has jumped,
-    /// or that no source says, those of a clock that is not synchronised.
-    fn heard_variables(&mut self, reading: &Reading, anchor: NtpTimestamp) -> SystemVariables {
-        let variables = match self.heard {
-            Heard::Unasked => self.variables(reading.kernel, anchor),
-            Heard::Selected(report) => self.mirrored(&report, reading.now),
-            Heard::Nobody => return self.unsynchronised(),
-        };
-        let ahead = self.offset.offset + self.correction(reading.now);
-        let judgement = self.guard.judge(reading.now, ahead);
-        self.notice = notice(judgement).or(self.notice.take());
-        if judgement.is_trusted() { variables } else { self.unsynchronised() }
-    }
-
-    fn mirrored(&self, report: &Report, now: Timestamp<Monotonic>) -> SystemVariables {
-        let Self { config, .. } = self;
-        let leap = config.leap.unwrap_or(report.leap);
-        if leap == Leap::Unsynchronised {
-            return self.unsynchronised();
-        }
-        let nameless = config.source.keep_stratum && report.reference_id == UNDISCIPLINED;
-        let reference_id = if nameless { config.reference_id() } else { report.reference_id };
-        let kept_delay = config.source.keep_root_delay.then_some(config.root_delay);
-        let dispersion = config.root_dispersion.unwrap_or(report.dispersion_at(now));
-        SystemVariables {
-            leap,
-            stratum: if config.source.keep_stratum { config.stratum } else { report.stratum },
-            precision: self.precision,
-            root_delay: NtpShort::from_span(kept_delay.unwrap_or(report.root_delay)),
-            root_dispersion: NtpShort::from_span(dispersion),
-            reference_id: config.reference_id.unwrap_or(reference_id),
-            reference: NtpTimestamp::from_utc(report.reference),
-        }
-    }
-
-    fn unsynchronised(&self) -> SystemVariables {
-        SystemVariables {
-            leap: Leap::Unsynchronised,
-            stratum: STRATUM_UNSYNCHRONISED,
-            precision: self.precision,
-            root_delay: NtpShort::from_span(self.config.root_delay),
-            root_dispersion: NtpShort::from_span(Span::from_ns(i64::MAX)),
-            reference_id: [0; 4],
-            reference: NtpTimestamp::UNKNOWN,
-        }
-    }
-
     fn served_utc(&self, now: Timestamp<Monotonic>) -> Timestamp<Utc> {
         let elapsed_ns = i128::from((now - self.start).as_ns());
         let drift_ns = elapsed_ns * i128::from(self.config.test_drift_ppb) / 1_000_000_000;
@@ -171,20 +96,6 @@ impl Renewal {
             reference_id: if synchronised { config.reference_id() } else { [0; 4] },
             reference: if synchronised { anchor } else { NtpTimestamp::UNKNOWN },
         }
-    }
-}
-
-/// What a judgement gives rise to say.
-fn notice(judgement: Judgement) -> Option<String> {
-    match judgement {
-        Judgement::Jumped(by) => Some(format!(
-            "the time has jumped by {:+} s; all replies say unsynchronised until it has held still \
-             for {} s",
-            by.as_seconds().round(),
-            HOLD.as_seconds()
-        )),
-        Judgement::Settled => Some("the time that had jumped is served again".into()),
-        Judgement::Steady | Judgement::Doubted => None,
     }
 }
 

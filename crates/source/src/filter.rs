@@ -18,6 +18,8 @@ const FIT_SAMPLES_MIN: usize = 8;
 const FIT_TIME_MIN_S: f64 = 8.0;
 /// No computer's clock is wrong by more, in parts per billion: what the kernel can correct.
 const RATE_MAX_PPB: f64 = 500_000.0;
+/// How much a rate that was fitted may change, in parts per billion: an oscillator that warms up.
+const WANDER_MAX_PPB: f64 = 10_000.0;
 /// So many samples in a row, all far from the middle, are a step of the clock and no outliers.
 const STEP_SAMPLES: usize = 5;
 /// How many standard deviations from the middle make an outlier, and how many medians of absolute
@@ -51,13 +53,29 @@ pub(crate) struct Estimate {
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Filter {
     samples: VecDeque<Sample>,
+    /// The latest in a row that are far from what those before them said.
+    suspects: VecDeque<Sample>,
 }
 
 impl Filter {
-    /// Takes a sample, which must be younger than those before it; says whether it did.
+    /// Takes a sample, which must be younger than those before it and near what they said; says
+    /// whether it did. Of a row of samples that are far away the last is taken: the clock has been
+    /// set, and those before do not count any more.
     pub(crate) fn take(&mut self, sample: Sample) -> bool {
-        if self.samples.back().is_some_and(|last| sample.at <= last.at) {
+        let last = self.suspects.back().or(self.samples.back());
+        if last.is_some_and(|last| sample.at <= last.at) {
             return false;
+        }
+        self.samples.retain(|kept| sample.at - kept.at <= AGE_MAX);
+        if self.expects(&sample) {
+            self.suspects.clear();
+        } else {
+            self.suspects.push_back(sample);
+            if self.suspects.len() < STEP_SAMPLES {
+                return false;
+            }
+            self.samples = std::mem::take(&mut self.suspects);
+            return true;
         }
         if self.samples.len() == SAMPLES_MAX {
             self.samples.pop_front();
@@ -66,20 +84,24 @@ impl Filter {
         true
     }
 
+    /// Whether a sample is where those before it lead to.
+    fn expects(&self, sample: &Sample) -> bool {
+        let (Some(first), Some(last)) = (self.samples.front(), self.samples.back()) else {
+            return true;
+        };
+        let fit = Fit::of(&self.samples, last.ahead, sample.at);
+        let (since, rate_ppb) =
+            if fit.is_fitted() { (last.at, WANDER_MAX_PPB) } else { (first.at, RATE_MAX_PPB) };
+        let strayed_ns = (sample.at - since).as_seconds() * rate_ppb;
+        let reach_ns = fit.reach_ns.max(sample.uncertainty.as_ns() as f64) + strayed_ns;
+        ((sample.ahead - last.ahead).as_ns() as f64 - fit.middle_ns).abs() <= reach_ns
+    }
+
     /// What the samples say of `now`; `None` without any that is young enough.
     pub(crate) fn estimate(&mut self, now: Timestamp<Monotonic>) -> Option<Estimate> {
         self.samples.retain(|sample| now - sample.at <= AGE_MAX);
         let last = *self.samples.back()?;
-        if let Some(steps) = self.step(&Fit::of(&self.samples, last.ahead, now)) {
-            self.samples.drain(..steps);
-        }
         Some(Fit::of(&self.samples, last.ahead, now).estimate(last.ahead))
-    }
-
-    /// How many samples are of the time before a step.
-    fn step(&self, fit: &Fit) -> Option<usize> {
-        let before = self.samples.len().checked_sub(STEP_SAMPLES).filter(|before| *before > 0)?;
-        fit.points[before..].iter().all(|point| !fit.holds(point)).then_some(before)
     }
 }
 
@@ -117,6 +139,11 @@ impl Fit {
         fit
     }
 
+    /// Whether there are enough samples to tell the rate.
+    fn is_fitted(&self) -> bool {
+        is_long_enough(&self.points)
+    }
+
     fn residual(&self, point: &Point) -> f64 {
         point.ahead_ns - self.rate_ppb * point.time_s
     }
@@ -144,10 +171,14 @@ impl Fit {
     }
 }
 
+fn is_long_enough(points: &[Point]) -> bool {
+    let time_s = points.last().map_or(0.0, |last| last.time_s - points[0].time_s);
+    points.len() >= FIT_SAMPLES_MIN && time_s >= FIT_TIME_MIN_S
+}
+
 /// The median of the slopes between all pairs, in nanoseconds per second.
 fn rate(points: &[Point]) -> f64 {
-    let time = points.last().map_or(0.0, |last| last.time_s - points[0].time_s);
-    if points.len() < FIT_SAMPLES_MIN || time < FIT_TIME_MIN_S {
+    if !is_long_enough(points) {
         return 0.0;
     }
     let pairs = points.iter().enumerate().flat_map(|(index, first)| {
@@ -159,18 +190,11 @@ fn rate(points: &[Point]) -> f64 {
     median(pairs.filter(|slope| slope.is_finite()).collect()).clamp(-RATE_MAX_PPB, RATE_MAX_PPB)
 }
 
-/// The middle value; 0 of nothing.
+/// The middle value, of two the lower one; 0 of nothing. Never their mean, which between two groups
+/// of samples would be what no sample says.
 fn median(mut values: Vec<f64>) -> f64 {
-    let middle = values.len() / 2;
-    if values.is_empty() {
-        return 0.0;
-    }
-    let upper = *values.select_nth_unstable_by(middle, f64::total_cmp).1;
-    if values.len() % 2 == 1 {
-        return upper;
-    }
-    let lower = values[..middle].iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    f64::midpoint(lower, upper)
+    let Some(middle) = values.len().checked_sub(1).map(|last| last / 2) else { return 0.0 };
+    *values.select_nth_unstable_by(middle, f64::total_cmp).1
 }
 
 #[cfg(test)]
@@ -191,7 +215,9 @@ mod tests {
 
     fn estimate(ahead: impl Fn(i64) -> i64, seconds: i64) -> Estimate {
         let mut filter = Filter::default();
-        (0..seconds).for_each(|second| assert!(filter.take(sample(second, ahead(second)))));
+        for second in 0..seconds {
+            filter.take(sample(second, ahead(second)));
+        }
         filter.estimate(Timestamp::from_timespec(seconds - 1, 0)).unwrap()
     }
 
@@ -202,7 +228,7 @@ mod tests {
     #[test]
     fn medians() {
         assert!((median(vec![3.0, 1.0, 2.0]) - 2.0).abs() < f64::EPSILON);
-        assert!((median(vec![4.0, 1.0, 3.0, 2.0]) - 2.5).abs() < f64::EPSILON);
+        assert!((median(vec![4.0, 1.0, 3.0, 2.0]) - 2.0).abs() < f64::EPSILON);
         assert!(median(vec![]).abs() < f64::EPSILON);
     }
 
@@ -231,6 +257,17 @@ mod tests {
         let stepped = |second| if second < 20 { 0 } else { 5_000_000 };
         assert_eq!(error_ns(estimate(stepped, 22), 0), 0, "two samples may be wrong");
         assert_eq!(error_ns(estimate(stepped, 26), 5_000_000), 0);
+    }
+
+    #[test]
+    fn between_two_groups_of_samples_the_mean_is_nobody_s() {
+        for far in [5_000_000_000, -5_000_000_000] {
+            for seconds in 1..16 {
+                let of = |second| if second < 6 { 0 } else { far };
+                let error = error_ns(estimate(of, seconds), 0);
+                assert!(error == 0 || error == far, "{error} after {seconds}");
+            }
+        }
     }
 
     #[test]

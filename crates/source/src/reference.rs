@@ -64,10 +64,12 @@ impl ReferenceClock {
             ahead: (truth - system) + look.realtime_minus_monotonic + self.claim.offset,
             uncertainty,
         };
-        if self.filter.take(sample) {
+        self.refused = if self.filter.take(sample) {
             self.fresh = true;
-            self.refused = None;
-        }
+            None
+        } else {
+            Some("its last samples contradict those before them")
+        };
     }
 
     /// What it says of leap seconds from here on.

@@ -1,5 +1,5 @@
-//! PTP hardware clocks: `/dev/ptpN` and its requests (`linux/ptp_clock.h`), asked what the clock and
-//! the system clock show at the same moment. This module cannot set such a clock.
+//! PTP hardware clocks: `/dev/ptpN` and its requests (`linux/ptp_clock.h`), asked what the clock
+//! and the system clock show at the same moment. This module cannot set such a clock.
 
 use std::fs::File;
 use std::io;

@@ -1,0 +1,234 @@
+//! How the sources of time bear on a clock page: what is added to the system clock, what is claimed
+//! of it, and when nothing is claimed because no source says the time or the time has jumped.
+
+use horolog_source::{HOLD, Judgement, Report, UNDISCIPLINED};
+use horolog_sys::clock::MonotonicClock;
+use horolog_time::{Clock, Monotonic, NtpShort, NtpTimestamp, Span, Timestamp};
+use horolog_wire::ntp::{Leap, STRATUM_UNSYNCHRONISED};
+
+use super::{Reading, Renewal};
+use crate::SystemVariables;
+use crate::sources::{Heard, SharedSources};
+
+impl Renewal {
+    /// Takes over what the sources say now.
+    pub(crate) fn hearing(&mut self, sources: &SharedSources) -> &mut Self {
+        if let Some(heard) = sources.heard(MonotonicClock.now()) {
+            self.heard = heard;
+        }
+        self
+    }
+
+    /// Leaves with the sources what the last page gave rise to say to the user.
+    pub(crate) fn tell(&mut self, sources: &SharedSources) {
+        if let Some(notice) = self.notice.take() {
+            sources.notify(notice);
+        }
+    }
+
+    /// True time minus the system clock.
+    pub(super) fn correction(&self, now: Timestamp<Monotonic>) -> Span {
+        match &self.heard {
+            Heard::Selected(report) => report.offset_at(now),
+            Heard::Unasked | Heard::Nobody => Span::ZERO,
+        }
+    }
+
+    /// How fast that grows, in parts per billion.
+    pub(super) fn frequency_ppb(&self) -> i64 {
+        match &self.heard {
+            Heard::Selected(report) => report.frequency_ppb,
+            Heard::Unasked | Heard::Nobody => 0,
+        }
+    }
+
+    /// The variables after the sources, the kernel where none are asked; of a time that has jumped,
+    /// or that no source says, those of a clock that is not synchronised.
+    pub(super) fn heard_variables(
+        &mut self,
+        reading: &Reading,
+        anchor: NtpTimestamp,
+    ) -> SystemVariables {
+        let variables = match self.heard {
+            Heard::Unasked => self.variables(reading.kernel, anchor),
+            Heard::Selected(report) => self.mirrored(&report, reading.now),
+            Heard::Nobody => return self.unsynchronised(),
+        };
+        let ahead = self.offset.offset + self.correction(reading.now);
+        let judgement = self.guard.judge(reading.now, ahead);
+        self.notice = notice(judgement).or(self.notice.take());
+        if judgement.is_trusted() { variables } else { self.unsynchronised() }
+    }
+
+    fn mirrored(&self, report: &Report, now: Timestamp<Monotonic>) -> SystemVariables {
+        let Self { config, .. } = self;
+        let leap = config.leap.unwrap_or(report.leap);
+        if leap == Leap::Unsynchronised {
+            return self.unsynchronised();
+        }
+        let nameless = config.source.keep_stratum && report.reference_id == UNDISCIPLINED;
+        let reference_id = if nameless { config.reference_id() } else { report.reference_id };
+        let kept_delay = config.source.keep_root_delay.then_some(config.root_delay);
+        let dispersion = config.root_dispersion.unwrap_or(report.dispersion_at(now));
+        SystemVariables {
+            leap,
+            stratum: if config.source.keep_stratum { config.stratum } else { report.stratum },
+            precision: self.precision,
+            root_delay: NtpShort::from_span(kept_delay.unwrap_or(report.root_delay)),
+            root_dispersion: NtpShort::from_span(dispersion),
+            reference_id: config.reference_id.unwrap_or(reference_id),
+            reference: NtpTimestamp::from_utc(report.reference),
+        }
+    }
+
+    fn unsynchronised(&self) -> SystemVariables {
+        SystemVariables {
+            leap: Leap::Unsynchronised,
+            stratum: STRATUM_UNSYNCHRONISED,
+            precision: self.precision,
+            root_delay: NtpShort::from_span(self.config.root_delay),
+            root_dispersion: NtpShort::from_span(Span::from_ns(i64::MAX)),
+            reference_id: [0; 4],
+            reference: NtpTimestamp::UNKNOWN,
+        }
+    }
+}
+
+/// What a judgement gives rise to say.
+fn notice(judgement: Judgement) -> Option<String> {
+    match judgement {
+        Judgement::Jumped(by) => Some(format!(
+            "the time has jumped by {:+} s; all replies say unsynchronised until it has held still \
+             for {} s",
+            by.as_seconds().round(),
+            HOLD.as_seconds()
+        )),
+        Judgement::Settled => Some("the time that had jumped is served again".into()),
+        Judgement::Steady | Judgement::Doubted => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_sys::clock::ClockOffset;
+    use horolog_time::NS_PER_S;
+
+    use super::*;
+    use crate::{Page, ServerConfig, Trust};
+
+    const OFFSET_NS: i64 = 1_700_000_000 * NS_PER_S;
+
+    fn reading(now_s: i64, step: Span) -> Reading {
+        Reading {
+            now: Timestamp::from_timespec(now_s, 0),
+            offset: ClockOffset {
+                offset: Span::from_ns(OFFSET_NS) + step,
+                uncertainty: Span::from_ns(50),
+            },
+            kernel: None,
+        }
+    }
+
+    fn report() -> Report {
+        Report {
+            at: Timestamp::from_timespec(5, 0),
+            offset: Span::from_ms(20),
+            frequency_ppb: 40_000,
+            uncertainty: Span::from_ns(1_000),
+            leap: Leap::Insert,
+            stratum: 3,
+            reference_id: [192, 0, 2, 1],
+            reference: Timestamp::from_ns(OFFSET_NS),
+            root_delay: Span::from_ms(8),
+            root_dispersion: Span::from_ms(4),
+        }
+    }
+
+    fn renewal(heard: Heard, change: impl FnOnce(&mut ServerConfig)) -> Renewal {
+        let mut config = ServerConfig::default();
+        change(&mut config);
+        let first = reading(0, Span::ZERO);
+        Renewal { heard, ..Renewal::new(&config, -24, &first) }
+    }
+
+    /// Served time minus the system's before any step.
+    fn error_ns(page: &Page) -> i64 {
+        let utc = Timestamp::from_ns(page.timebase.anchor.as_ns() + OFFSET_NS);
+        page.timebase.ntp_at_anchor.since(NtpTimestamp::from_utc(utc)).as_ns()
+    }
+
+    fn is_unsynchronised(page: &Page) -> bool {
+        let SystemVariables { leap, stratum, reference_id, .. } = page.variables;
+        (leap, stratum, reference_id) == (Leap::Unsynchronised, 16, [0; 4])
+    }
+
+    #[test]
+    fn what_was_selected_is_served_and_claimed() {
+        let page = renewal(Heard::Selected(report()), |_| ()).page(&reading(7, Span::ZERO));
+        assert!((error_ns(&page) - 20_080_000).abs() <= 1, "two seconds of 40 us");
+        let later = page.timebase.anchor + Span::from_ms(500);
+        let gained = page.timebase.ntp_at(later).unwrap().since(page.timebase.ntp_at_anchor);
+        assert!((gained.as_ns() - 500_020_000).abs() <= 1, "{gained:?}");
+        let variables = page.variables;
+        assert_eq!((variables.leap, variables.stratum), (Leap::Insert, 3));
+        assert_eq!((variables.precision, variables.reference_id), (-24, [192, 0, 2, 1]));
+        assert_eq!(variables.reference, NtpTimestamp::from_utc(report().reference));
+        assert_eq!(variables.root_delay, NtpShort::from_span(Span::from_ms(8)));
+        let grown = Span::from_ns(4_000_000 + 1_000 + 30_000);
+        assert_eq!(variables.root_dispersion, NtpShort::from_span(grown));
+    }
+
+    #[test]
+    fn what_is_configured_wins_over_the_sources() {
+        let mut renewal = renewal(Heard::Selected(report()), |config| {
+            config.leap = Some(Leap::None);
+            config.stratum = 9;
+            config.source.keep_stratum = true;
+            config.source.keep_root_delay = true;
+            config.reference_id = Some(*b"TOLD");
+            config.root_dispersion = Some(Span::from_ms(77));
+        });
+        let variables = renewal.page(&reading(7, Span::ZERO)).variables;
+        assert_eq!((variables.leap, variables.stratum), (Leap::None, 9));
+        assert_eq!(&variables.reference_id, b"TOLD");
+        assert_eq!(variables.root_delay, NtpShort::from_bits(0));
+        assert_eq!(variables.root_dispersion, NtpShort::from_span(Span::from_ms(77)));
+        renewal.config.reference_id = None;
+        renewal.config.stratum = 1;
+        renewal.heard = Heard::Selected(Report { reference_id: UNDISCIPLINED, ..report() });
+        let variables = renewal.page(&reading(8, Span::ZERO)).variables;
+        assert_eq!(&variables.reference_id, b"LOCL", "a primary server has no address there");
+        renewal.config.leap = Some(Leap::Unsynchronised);
+        assert!(is_unsynchronised(&renewal.page(&reading(9, Span::ZERO))));
+    }
+
+    #[test]
+    fn without_a_choice_the_server_is_not_synchronised() {
+        let page = renewal(Heard::Nobody, |_| ()).page(&reading(7, Span::ZERO));
+        assert!(is_unsynchronised(&page));
+    }
+
+    #[test]
+    fn a_jump_by_years_of_the_system_clock_or_of_the_source_is_not_trusted() {
+        let years = Span::from_ns(5 * 31_557_600 * NS_PER_S);
+        let mut renewal = renewal(Heard::Selected(report()), |_| ());
+        assert!(!is_unsynchronised(&renewal.page(&reading(5, Span::ZERO))));
+        assert!(is_unsynchronised(&renewal.page(&reading(6, years))));
+        let notice = renewal.notice.take().unwrap();
+        assert!(notice.starts_with("the time has jumped by +157788000 s"), "{notice}");
+        assert!(is_unsynchronised(&renewal.page(&reading(7, years))));
+        assert_eq!(renewal.notice, None, "said once");
+        assert!(!is_unsynchronised(&renewal.page(&reading(8, Span::ZERO))));
+        renewal.heard = Heard::Selected(Report { offset: -years, ..report() });
+        assert!(is_unsynchronised(&renewal.page(&reading(9, Span::ZERO))));
+        assert!(!is_unsynchronised(&renewal.page(&reading(70, Span::ZERO))), "it held still");
+    }
+
+    #[test]
+    fn the_kernel_s_word_does_not_excuse_a_jump_either() {
+        let mut renewal = renewal(Heard::Unasked, |config| config.trust = Trust::Local);
+        assert!(!is_unsynchronised(&renewal.page(&reading(5, Span::ZERO))));
+        let years = Span::from_ns(31_557_600 * NS_PER_S);
+        assert!(is_unsynchronised(&renewal.page(&reading(6, years))));
+    }
+}
