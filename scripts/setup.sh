@@ -7,12 +7,13 @@
 #
 # It never touches how this machine keeps its own time. Debian's chrony package would start chronyd,
 # which sets the clock, and would remove the time service that is there (systemd-timesyncd, ntpsec).
-# So chrony is not installed: its package is fetched and unpacked into the cache, and the tests find
-# chronyd and chronyc there because the Makefile puts that directory first in PATH. That also keeps
-# it out of reach of AppArmor's profile for /usr/sbin/chronyd, which would forbid a test's own
+# So chrony is not installed, nor is ntpsec: their packages are fetched and unpacked into the cache,
+# and the tests find chronyd, chronyc and ntpd there because the Makefile puts that directory first in
+# PATH. That also keeps them out of reach of AppArmor's profiles, which would forbid a test's own
 # configuration file. Without the package there is no user _chrony: run chronyd with `-u root`, and
-# always with `-x`, which leaves the clock alone. ntpdig is a plain client without a service, so it
-# is installed as it is.
+# always with `-x`, which leaves the clock alone. ntpd has no such option: run it with `disable ntp`
+# in its configuration and without CAP_SYS_TIME (setpriv). ntpdig is a plain client without a service,
+# so it is installed as it is.
 #
 # Exit status: 0 all there, 2 wrong usage, 3 something is missing and cannot be installed from here.
 set -euo pipefail
@@ -93,6 +94,7 @@ need_system_packages() {
 	$want_peers || return 0
 	need c++ g++ "compiles libFuzzer"
 	need ip iproute2 "the tests look at interfaces with it"
+	need setpriv util-linux "takes the right to set the clock from a peer"
 	need ntpdig ntpsec-ntpdig "an SNTP client that the tests let ask our server"
 }
 
@@ -161,45 +163,56 @@ install_rust() {
 # --- Peers ---------------------------------------------------------------------------------------
 
 peers=$horolog_cache/peers
+peer_packages=(chrony ntpsec)
 
-chrony_runs() {
+peers_run() {
 	"$peers/usr/sbin/chronyd" --version >/dev/null 2>&1 &&
-		"$peers/usr/bin/chronyc" --version >/dev/null 2>&1
+		"$peers/usr/bin/chronyc" --version >/dev/null 2>&1 &&
+		"$peers/usr/sbin/ntpd" --version >/dev/null 2>&1
 }
 
-fetch_chrony() {
+fetch_peers() {
 	# As root, apt would switch to a user who cannot write here, and warn about not doing so.
-	(cd "$1" && apt-get -qq -o APT::Sandbox::User="$(id -un)" download chrony)
+	(cd "$1" && apt-get -qq -o APT::Sandbox::User="$(id -un)" download "${peer_packages[@]}")
 }
 
-install_chrony() {
-	! chrony_runs || return 0
-	say "unpacking Debian's chrony into $peers (not installed: this machine's time service stays as it is)"
-	command -v apt-get >/dev/null || die "this system has no apt-get; put chronyd and chronyc into $peers/usr/sbin and $peers/usr/bin"
+# peer_libraries DIRECTORY : the libraries that the fetched packages need. Their other dependencies
+# are for running them as services.
+peer_libraries() {
+	local package
+	for package in "$1"/*.deb; do
+		dpkg-deb --field "$package" Depends
+	done | tr ',' '\n' | sed -n 's/^ *\(lib[^ ]*\).*/\1/p' | sort -u
+}
+
+install_peers() {
+	! peers_run || return 0
+	say "unpacking Debian's ${peer_packages[*]} into $peers (not installed: this machine's time service stays as it is)"
+	command -v apt-get >/dev/null || die "this system has no apt-get; put chronyd, chronyc and ntpsec's ntpd into $peers/usr/sbin and $peers/usr/bin"
 	mkdir -p "$horolog_cache"
-	local work
+	local work package
 	work=$(mktemp -d "$horolog_cache/peers.XXXXXX")
 	# shellcheck disable=SC2064  # the directory as it is named now
 	trap "rm -rf '$work'" EXIT
-	if ! fetch_chrony "$work" 2>/dev/null; then
+	if ! fetch_peers "$work" 2>/dev/null; then
 		need_root "apt-get update"
 		apt_update_once
-		fetch_chrony "$work" || die "apt-get cannot download chrony; see its message above"
+		fetch_peers "$work" || die "apt-get cannot download ${peer_packages[*]}; see its message above"
 	fi
-	dpkg-deb --extract "$work"/chrony_*.deb "$work/tree"
+	for package in "$work"/*.deb; do
+		dpkg-deb --extract "$package" "$work/tree"
+	done
 	rm -rf "$peers"
 	mv "$work/tree" "$peers"
-	if ! chrony_runs; then
+	if ! peers_run; then
 		local libraries
-		# Only the libraries: the other dependencies are for running it as a service.
-		mapfile -t libraries < <(dpkg-deb --field "$work"/chrony_*.deb Depends |
-			tr ',' '\n' | sed -n 's/^ *\(lib[^ ]*\).*/\1/p')
-		say "installing the libraries that chronyd is linked with: ${libraries[*]}"
+		mapfile -t libraries < <(peer_libraries "$work")
+		say "installing the libraries that they are linked with: ${libraries[*]}"
 		apt_install "${libraries[@]}"
 	fi
-	chrony_runs || die "chronyd in $peers does not start; remove that directory and run this again"
+	peers_run || die "the programs in $peers do not start; remove that directory and run this again"
 }
 
 install_system_packages
 install_rust
-! $want_peers || install_chrony
+! $want_peers || install_peers

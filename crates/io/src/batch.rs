@@ -2,7 +2,7 @@
 //! never grows.
 
 use horolog_sys::message::{Control, Received};
-use horolog_time::{Timestamp, Utc};
+use horolog_time::{Monotonic, Timestamp, Utc};
 
 /// Packets to send, or as received: `slots` buffers of `capacity` bytes each, of which the first
 /// [`Batch::len`] are in use. Its memory is allocated by [`Batch::new`] and never again.
@@ -20,6 +20,7 @@ pub(crate) struct Note<A> {
     pub(crate) len: usize,
     pub(crate) truncated: bool,
     pub(crate) received_at: Option<Timestamp<Utc>>,
+    pub(crate) received_monotonic: Option<Timestamp<Monotonic>>,
     pub(crate) hardware: Option<HardwareTime>,
     pub(crate) stamp: bool,
     pub(crate) address: A,
@@ -32,6 +33,7 @@ impl<A> Note<A> {
             len: received.len,
             truncated: received.truncated,
             received_at: received.control.received_at,
+            received_monotonic: None,
             hardware: HardwareTime::of(&received.control),
             stamp: false,
             address,
@@ -40,7 +42,15 @@ impl<A> Note<A> {
 
     /// A packet to send.
     const fn outgoing(len: usize, address: A) -> Self {
-        Self { len, truncated: false, received_at: None, hardware: None, stamp: false, address }
+        Self {
+            len,
+            truncated: false,
+            received_at: None,
+            received_monotonic: None,
+            hardware: None,
+            stamp: false,
+            address,
+        }
     }
 }
 
@@ -75,6 +85,8 @@ pub struct Packet<'a, A> {
     /// When the kernel received it (software timestamp, `CLOCK_REALTIME`); `None` where the device
     /// takes no timestamps.
     pub received_at: Option<Timestamp<Utc>>,
+    /// When a BPF program saw it in the driver, on the monotonic clock; `None` where none did.
+    pub received_monotonic: Option<Timestamp<Monotonic>>,
     /// The same by the interface's own clock; `None` where hardware timestamps are off or were not
     /// taken.
     pub hardware: Option<HardwareTime>,
@@ -246,6 +258,21 @@ impl<A: Copy + Default> Batch<A> {
         }
     }
 
+    /// Appends a packet that came at `received` and is as long as a buffer at most; says whether it
+    /// was taken.
+    pub(crate) fn push_received(
+        &mut self,
+        address: A,
+        bytes: &[u8],
+        received: Timestamp<Monotonic>,
+    ) -> bool {
+        let taken = self.push(address, bytes);
+        if taken {
+            self.notes[self.len - 1].received_monotonic = Some(received);
+        }
+        taken
+    }
+
     /// Takes over a packet with everything that stands beside it, cut to the capacity; says whether
     /// there was room.
     #[must_use]
@@ -256,6 +283,7 @@ impl<A: Copy + Default> Batch<A> {
             let note = &mut self.notes[self.len - 1];
             note.truncated = packet.truncated || kept < packet.bytes.len();
             note.received_at = packet.received_at;
+            note.received_monotonic = packet.received_monotonic;
             note.hardware = packet.hardware;
         }
         taken
@@ -268,6 +296,7 @@ fn view<'a, A: Copy>(buffer: &'a [u8], note: &Note<A>) -> Packet<'a, A> {
         address: note.address,
         truncated: note.truncated,
         received_at: note.received_at,
+        received_monotonic: note.received_monotonic,
         hardware: note.hardware,
         stamp: note.stamp,
     }

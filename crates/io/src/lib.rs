@@ -1,5 +1,5 @@
-//! One packet-device trait, [`Device`], and its devices: UDP sockets, raw Ethernet frames, a pair
-//! joined in memory, and a wrapper that damages what passes.
+//! One packet-device trait, [`Device`], and its devices: UDP sockets, raw Ethernet frames,
+//! `AF_XDP` sockets, a pair joined in memory, and a wrapper that damages what passes.
 //!
 //! It knows nothing of what the packets mean, and it has no `unsafe`: system calls stand in
 //! `horolog-sys`. A hot loop receives into one [`Batch`], fills another and sends it; both are
@@ -13,6 +13,7 @@ mod packet;
 mod queue;
 mod simulated;
 mod udp;
+mod xsk;
 
 pub use batch::{Batch, HardwareTime, Packet, PacketMut};
 pub use device::Device;
@@ -21,4 +22,5 @@ pub use filter::UdpFilter;
 pub use horolog_sys::message::TransmitStamp;
 pub use packet::{FrameSelection, PacketDevice, PacketError, PacketOptions};
 pub use simulated::{Simulated, SimulatedLink};
-pub use udp::{Endpoints, UdpDevice, UdpError, UdpOptions};
+pub use udp::{Endpoints, Link, UdpDevice, UdpError, UdpOptions};
+pub use xsk::XskDevice;

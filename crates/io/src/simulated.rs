@@ -94,6 +94,7 @@ impl<A: Copy + Default> Device for Simulated<A> {
                 address: parcel.address,
                 truncated: false,
                 received_at: Some(parcel.arrives),
+                received_monotonic: None,
                 hardware: None,
                 stamp: false,
             });

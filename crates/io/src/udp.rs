@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use horolog_sys::message::{MessageTable, Outgoing, TransmitStamp};
 use horolog_sys::socket::Socket;
+use horolog_wire::ethernet::{MacAddress, VlanTag};
 
 use crate::batch::{Batch, Note, Packet};
 use crate::device::Device;
@@ -28,6 +29,22 @@ pub struct Endpoints {
     /// Index of the interface by which a datagram came in, 0 where that is not known. Sending
     /// follows the routing table instead; a link-local `remote` carries its interface as scope.
     pub interface: u32,
+    /// The link that a datagram came by and that its reply is to take, where the device works on
+    /// frames.
+    pub link: Option<Link>,
+}
+
+/// The two ends of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Link {
+    /// Where a received frame came from, or where one to send goes.
+    pub remote: MacAddress,
+    /// The other end, this host's.
+    pub local: MacAddress,
+    /// The VLAN tag, where there is one.
+    pub vlan: Option<VlanTag>,
+    /// The port of this host that the datagram was sent to.
+    pub local_port: u16,
 }
 
 impl Endpoints {
@@ -45,7 +62,7 @@ impl Endpoints {
 impl Default for Endpoints {
     fn default() -> Self {
         let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        Self { remote: SocketAddr::new(nowhere, 0), local: nowhere, interface: 0 }
+        Self { remote: SocketAddr::new(nowhere, 0), local: nowhere, interface: 0, link: None }
     }
 }
 
@@ -193,6 +210,7 @@ impl Queue<Endpoints> for UdpDevice {
                     remote: canonical(remote),
                     local: received.control.local.unwrap_or(own).to_canonical(),
                     interface: received.control.interface,
+                    link: None,
                 },
             )
         });

@@ -315,6 +315,14 @@ impl ServerConfig {
         self.test_offset != Span::ZERO || self.test_drift_ppb != 0
     }
 
+    /// Whether XDP hands requests with more than a header over to threads of this process, past the
+    /// network stack, instead of letting them go up: where there is something to do with what
+    /// follows the header.
+    #[must_use]
+    pub fn hands_over(&self) -> bool {
+        self.nts.authenticates() && !self.xdp_generic
+    }
+
     /// Finds the first rule that the configuration breaks.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_listen()?;

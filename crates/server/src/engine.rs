@@ -13,7 +13,9 @@ use horolog_nts::Nonces;
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::clock::MonotonicClock;
 use horolog_wire::ntp::HEADER_LEN;
+use horolog_xdp::XskDrops;
 
+use crate::hand_over::HandedOver;
 use crate::precedence::Precedence;
 use crate::worker::{Surroundings, Worker};
 use crate::{Counters, Dispatch, ServerConfig, Totals};
@@ -104,12 +106,14 @@ pub(crate) struct SocketEngine {
     counters: Vec<Arc<Counters>>,
     /// Second handles of the sockets, to ask how much the kernel dropped.
     sockets: Mutex<Vec<UdpDevice>>,
+    handed_over: Vec<XskDrops>,
 }
 
 impl SocketEngine {
-    /// Starts the threads.
+    /// Starts the threads: for the sockets, and for what XDP hands over.
     pub(crate) fn start(
         listeners: Listeners,
+        handed_over: Vec<HandedOver>,
         config: &ServerConfig,
         surroundings: &Surroundings,
     ) -> io::Result<Self> {
@@ -118,8 +122,14 @@ impl SocketEngine {
             threads: Mutex::default(),
             counters: Vec::new(),
             sockets: Mutex::default(),
+            handed_over: Vec::new(),
         };
         let cores = allowed_cores()?;
+        for (queue, handed) in handed_over.into_iter().enumerate() {
+            engine.handed_over.push(handed.drops);
+            let core = core_for(queue, cores.len(), &cores);
+            engine.spawn(handed.device, BATCH, core, surroundings)?;
+        }
         for listener in listeners.0 {
             let sockets = listener.devices.iter().chain(&listener.preferred);
             let sockets = sockets.map(UdpDevice::try_clone);
@@ -197,8 +207,11 @@ impl SocketEngine {
         for counters in &self.counters {
             totals += counters.totals();
         }
-        totals.dropped =
-            lock(&self.sockets).iter_mut().filter_map(|socket| socket.dropped().ok()).sum();
+        totals.dropped = lock(&self.sockets)
+            .iter_mut()
+            .filter_map(|socket| socket.dropped().ok())
+            .chain(self.handed_over.iter().filter_map(|socket| socket.count().ok()))
+            .sum();
         totals
     }
 

@@ -14,6 +14,7 @@ mod decide;
 mod engine;
 mod establish;
 mod frame;
+mod hand_over;
 mod hardware;
 mod hardware_clock;
 mod interleaved;

@@ -19,6 +19,7 @@ use serde::Serialize;
 use crate::clock::{ClockThread, look};
 use crate::engine::{Listeners, SocketEngine};
 use crate::establish::{self, KeStatus};
+use crate::hand_over::HandedOver;
 use crate::hardware::{Hardware, HardwareStartError};
 use crate::page::{self, PageReader, PageSink};
 use crate::renewal::Renewal;
@@ -26,7 +27,7 @@ use crate::secrets::CookieRenewal;
 use crate::sources::{OpenSources, SourcesThread};
 use crate::status::{StatusError, StatusSocket};
 use crate::worker::Surroundings;
-use crate::xdp::{BodyError, XdpBody, XdpPlace, XdpTotals};
+use crate::xdp::{BodyError, Started, XdpBody, XdpPlace, XdpTotals};
 use crate::{
     ClockHealth, ConfigError, Engine, HashKey, InterleavedTable, Limiter, SecretsError,
     ServerConfig, Totals, precision, secrets,
@@ -226,7 +227,7 @@ impl Server {
         if let Some(cookies) = &secrets.cookies {
             sinks.push(Box::new(CookieRenewal(Arc::clone(cookies))));
         }
-        let (xdp, without_xdp) = start_xdp(config, &listen, &mut sinks)?;
+        let (xdp, without_xdp, handed_over) = start_xdp(config, &listen, &mut sinks)?;
         let clock = ClockThread::start(renewal, Arc::clone(sources.shared()), sinks)
             .map_err(StartError::Thread)?;
 
@@ -242,8 +243,8 @@ impl Server {
             hardware: hardware.conversions(),
             secrets,
         };
-        let sockets =
-            SocketEngine::start(listeners, config, &surroundings).map_err(StartError::Thread)?;
+        let sockets = SocketEngine::start(listeners, handed_over, config, &surroundings)
+            .map_err(StartError::Thread)?;
 
         let config = config.clone();
         let status_socket = config.status_socket.clone();
@@ -322,28 +323,30 @@ fn interleaved_table(clients: usize, key: HashKey) -> Result<Arc<InterleavedTabl
     InterleavedTable::new(clients, key).map(Arc::new).ok_or(StartError::Memory(clients))
 }
 
-/// Starts the XDP body as far as it is wanted, and says why not where `auto` does without.
+/// Starts the XDP body as far as it is wanted, says why not where `auto` does without, and returns
+/// the devices that it hands requests over by.
 fn start_xdp(
     config: &ServerConfig,
     listen: &[SocketAddr],
     sinks: &mut Vec<Box<dyn PageSink>>,
-) -> Result<(Option<XdpBody>, Option<String>), BodyError> {
+) -> Result<(Option<XdpBody>, Option<String>, Vec<HandedOver>), BodyError> {
+    let without = |reason| Ok((None, reason, Vec::new()));
     if config.engine == Engine::Socket {
-        return Ok((None, None));
+        return without(None);
     }
     let in_hardware = &config.timestamps.hardware;
     match XdpBody::start(config, listen, |name| in_hardware.iter().any(|one| one == name)) {
-        Ok((body, sink)) => {
+        Ok(Started { body, sink, handed_over }) => {
             sinks.push(sink);
             let refusals = body.refusals();
-            Ok((Some(body), refusals))
+            Ok((Some(body), refusals, handed_over))
         }
         // What was named and is not there is a mistake, not a reason to do without.
         Err(BodyError::Xdp(error)) if config.engine == Engine::Auto => {
-            Ok((None, Some(error.to_string())))
+            without(Some(error.to_string()))
         }
         Err(error) if config.engine == Engine::Auto && config.interfaces.is_empty() => {
-            Ok((None, Some(error.to_string())))
+            without(Some(error.to_string()))
         }
         Err(error) => Err(error),
     }

@@ -296,12 +296,16 @@ fn judge<'a>(
     if request.truncated {
         return Judgement::Ignore(Reason::Length);
     }
-    let received = match stamp_of(request, surroundings) {
-        Some((instant, by)) => {
+    let received = match (request.received_monotonic, stamp_of(request, surroundings)) {
+        (Some(instant), _) => {
+            turn.receive_kernel_stamps += 1;
+            instant
+        }
+        (None, Some((instant, by))) => {
             *by.choose(&mut turn.receive_kernel_stamps, &mut turn.receive_hardware_stamps) += 1;
             page.monotonic_of(instant)
         }
-        None => now,
+        (None, None) => now,
     };
     let age = now - received;
     let believed = age >= Span::ZERO && age <= surroundings.age_max && now < page.timebase.expires;

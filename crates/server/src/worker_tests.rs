@@ -50,6 +50,7 @@ impl Device for Queue {
                 address: Endpoints::default(),
                 truncated: false,
                 received_at: self.left_at,
+                received_monotonic: None,
                 hardware: None,
                 stamp: false,
             };
@@ -150,6 +151,7 @@ fn judge_packet(bytes: &[u8], received_at: Option<Timestamp<Utc>>, cut: bool) ->
         address: client(),
         truncated: cut,
         received_at,
+        received_monotonic: None,
         hardware: None,
         stamp: false,
     };

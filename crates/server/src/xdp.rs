@@ -15,6 +15,7 @@ use horolog_xdp::{
 };
 use serde::Serialize;
 
+use crate::hand_over::{self, HandedOver};
 use crate::page::{Page, PageSink};
 use crate::{
     Engine, HashKey, InterleavedBody, ListenSet, ServerConfig, XdpReply, responder_settings,
@@ -73,6 +74,9 @@ pub struct XdpTotals {
     pub dropped: Dropped,
     /// Kisses sent, by code.
     pub kisses: Kisses,
+    /// Requests with more than a header that were handed over to threads of this process past the
+    /// network stack; what became of them stands among the counters of the sockets.
+    pub handed_over: u64,
     /// Frames that went on to the network stack, by reason.
     pub passed: Passed,
 }
@@ -126,11 +130,21 @@ pub struct Kisses {
     pub deny: u64,
 }
 
+/// An XDP body that has been started, with what it takes to serve it.
+pub(crate) struct Started {
+    /// The body.
+    pub(crate) body: XdpBody,
+    /// Where it gets its pages from.
+    pub(crate) sink: Box<dyn PageSink>,
+    /// The devices that it hands requests over by, to be answered from there.
+    pub(crate) handed_over: Vec<HandedOver>,
+}
+
 /// The XDP body in place; dropping it takes the program off every interface.
 pub(crate) struct XdpBody {
     attachments: Vec<Attachment>,
     responder: Arc<Responder>,
-    /// Where it could not be attached, and why.
+    /// Where it could not be attached, or hand nothing over, and why.
     refusals: Vec<XdpError>,
 }
 
@@ -149,13 +163,18 @@ impl XdpBody {
         config: &ServerConfig,
         listen: &[SocketAddr],
         hardware: impl Fn(&str) -> bool,
-    ) -> Result<(Self, Box<dyn PageSink>), BodyError> {
+    ) -> Result<Started, BodyError> {
         let mut netlink = Netlink::open()?;
         let addresses = netlink.addresses()?;
         let links = links(&mut netlink, listen, &config.interfaces, &addresses)?;
         let mode = if config.xdp_generic { AttachMode::Generic } else { AttachMode::Native };
         let key = HashKey::random().map_err(BodyError::Random)?;
-        let settings = responder_settings(key, &config.limits, &config.interleaved);
+        let mut settings = responder_settings(key, &config.limits, &config.interleaved);
+        let hands_over = config.hands_over();
+        if hands_over {
+            settings.handed_over_queues =
+                links.iter().map(|link| hand_over::queues(&link.name)).sum();
+        }
         let (responder, clock) = Responder::load(&settings)?;
         responder.limit(&config.limits.rules(), &config.limits.listed())?;
         let (mut attachments, mut refusals) = (Vec::new(), Vec::new());
@@ -173,12 +192,26 @@ impl XdpBody {
         if (all_wanted || attachments.is_empty()) && !refusals.is_empty() {
             return Err(refusals.swap_remove(0).into());
         }
+        let mut handed_over = Vec::new();
+        if hands_over {
+            for attachment in &attachments {
+                // The program may pass more up than it has to, never less.
+                match hand_over::open(&responder, attachment, handed_over.len() as u32) {
+                    Ok(devices) => handed_over.extend(devices),
+                    Err(error) => refusals.push(error),
+                }
+            }
+        }
         let responder = Arc::new(responder);
         let listeners = Listeners { listen: listen.to_vec(), known: BTreeSet::new() };
         let mut sink =
             Sink { clock, responder: Arc::clone(&responder), netlink, listeners, looked: None };
         sink.listen(&addresses)?;
-        Ok((Self { attachments, responder, refusals }, Box::new(sink)))
+        Ok(Started {
+            body: Self { attachments, responder, refusals },
+            sink: Box::new(sink),
+            handed_over,
+        })
     }
 
     /// Takes the program off every interface.
@@ -236,6 +269,7 @@ impl XdpBody {
             admitted: counts.admitted,
             dropped,
             kisses,
+            handed_over: counts.handed_over,
             passed,
         }
     }

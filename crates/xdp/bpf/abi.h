@@ -80,7 +80,8 @@ struct responder_config {
 	__u32 interleaved_mask;	/* the same of the clients remembered for interleaved mode */
 	__u8 limits;		/* whether anything is limited or listed */
 	__u8 interleaved;	/* whether clients are remembered for interleaved mode */
-	__u8 reserved[6];
+	__u8 hand_over;		/* whether requests with more than a header go to AF_XDP sockets */
+	__u8 reserved[5];
 };
 _Static_assert(sizeof(struct responder_config) == 56, "responder_config");
 
@@ -160,7 +161,8 @@ struct responder_state {
 	__u64 passed[PASSED_REASONS];
 	__u64 admitted;		/* requests that limits and lists let through */
 	__u64 refused[REFUSALS];
-	__u64 reserved[10];
+	__u64 handed_over;	/* longer requests given to AF_XDP sockets */
+	__u64 reserved[9];
 };
 _Static_assert(sizeof(struct responder_state) == 256, "responder_state");
 

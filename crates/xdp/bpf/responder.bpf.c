@@ -49,6 +49,25 @@ struct {
 	__type(value, struct interleaved_slot);
 } interleaved_slots SEC(".maps");
 
+/* The AF_XDP sockets of all interfaces, each interface's in a row, by receive queue ... */
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} queues SEC(".maps");
+
+/* ... and where an interface's row begins. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} queue_places SEC(".maps");
+
+/* A verdict beside the kernel's: the request is to be given to an AF_XDP socket. */
+#define HAND_OVER 64
+
 /* A request that passed classification: what the reply is made from. */
 struct request {
 	__u8 destination_mac[6];
@@ -210,7 +229,7 @@ static __always_inline __u64 kiss(struct ntp *ntp, enum admission code)
 
 /*
  * Judges the client and, if it is to have a reply, writes one into `ntp`. Returns the verdict for
- * the frame: XDP_TX with the sum of the reply's words in `sum`, XDP_DROP or XDP_PASS.
+ * the frame: XDP_TX with the sum of the reply's words in `sum`, XDP_DROP, XDP_PASS or HAND_OVER.
  */
 static __always_inline int serve(struct responder_state *own, const struct clock_page *page,
 				 const struct request *request, const struct client *client,
@@ -231,9 +250,9 @@ static __always_inline int serve(struct responder_state *own, const struct clock
 			if (admission < KISS_RATE)
 				return XDP_DROP;
 		}
-		if (client->is_long)
-			return pass(own, PASSED_LENGTH);
 	}
+	if (client->is_long)
+		return HAND_OVER;
 	interleaved = (config.interleaved || request->pass_interleaved) &&
 		      admission == ADMIT && looks_interleaved(ntp);
 	if (interleaved && request->pass_interleaved)
@@ -275,12 +294,17 @@ static __always_inline void answer_udp(struct udp *udp, const struct request *re
 	udp->checksum = udp_fold(sum);
 }
 
+/* Whether requests with more than a header are of any concern: to be limited, or handed over. */
+static __always_inline bool takes_longer(void)
+{
+	return config.limits || config.hand_over;
+}
+
 /* Checks what both families share. Returns a reason to pass the request up, or -1. */
 static __always_inline int refuse(const struct udp *udp, const struct ntp *ntp)
 {
-	/* Longer ones go up, but not without having been limited. */
 	if (udp->length != bpf_htons(UDP_NTP_LEN) &&
-	    (!config.limits || bpf_ntohs(udp->length) < UDP_NTP_LEN))
+	    (!takes_longer() || bpf_ntohs(udp->length) < UDP_NTP_LEN))
 		return PASSED_LENGTH;
 	if (udp->source == 0)
 		return PASSED_ADDRESS;
@@ -292,7 +316,7 @@ static __always_inline int refuse(const struct udp *udp, const struct ntp *ntp)
 /* Whether the datagram is all that is left of the frame; its NTP header was found to be there. */
 static __always_inline bool ends_with(const struct udp *udp, const void *end)
 {
-	if (!config.limits)
+	if (!takes_longer())
 		return (void *)udp + UDP_NTP_LEN == end;
 	return end - (void *)udp == bpf_ntohs(udp->length);
 }
@@ -487,11 +511,37 @@ static __always_inline int respond_ipv6(struct xdp_md *ctx, struct responder_sta
 	return XDP_TX;
 }
 
+/*
+ * Gives the request to the AF_XDP socket of the queue that it came in by, with the monotonic instant
+ * in front of it; without one, or if that cannot be, it goes up.
+ */
+static __always_inline int hand_over(struct xdp_md *ctx, struct responder_state *own)
+{
+	__u32 interface = ctx->ingress_ifindex;
+	__u32 *first;
+	__u64 *stamp;
+
+	if (!config.hand_over)
+		return pass(own, PASSED_LENGTH);
+	first = bpf_map_lookup_elem(&queue_places, &interface);
+	if (!first || bpf_xdp_adjust_meta(ctx, -(int)sizeof(*stamp)))
+		return pass(own, PASSED_LENGTH);
+	stamp = (void *)(long)ctx->data_meta;
+	if ((void *)(stamp + 1) > (void *)(long)ctx->data)
+		return XDP_ABORTED;
+	*stamp = bpf_ktime_get_ns();
+	if (bpf_redirect_map(&queues, *first + ctx->rx_queue_index, XDP_PASS) != XDP_REDIRECT)
+		return pass(own, PASSED_LENGTH);
+	own->handed_over++;
+	return XDP_REDIRECT;
+}
+
 static __always_inline int decide_ip(struct xdp_md *ctx, struct responder_state *own,
 				     const struct clock_page *page, struct request *request,
 				     __be16 type)
 {
 	struct ethernet *ethernet = (void *)(long)ctx->data;
+	int verdict;
 
 	if ((void *)(ethernet + 1) > (void *)(long)ctx->data_end)
 		return XDP_PASS;
@@ -502,8 +552,10 @@ static __always_inline int decide_ip(struct xdp_md *ctx, struct responder_state 
 	__builtin_memcpy(request->destination_mac, ethernet->destination, 6);
 	__builtin_memcpy(request->source_mac, ethernet->source, 6);
 	if (type == bpf_htons(TYPE_IPV4))
-		return respond_ipv4(ctx, own, page, request);
-	return respond_ipv6(ctx, own, page, request);
+		verdict = respond_ipv4(ctx, own, page, request);
+	else
+		verdict = respond_ipv6(ctx, own, page, request);
+	return verdict == HAND_OVER ? hand_over(ctx, own) : verdict;
 }
 
 /* Answers, or lets pass; what is answered is in the frame when this returns XDP_TX. */

@@ -69,7 +69,8 @@ pub(crate) struct ResponderConfig {
     pub(crate) interleaved_mask: u32,
     pub(crate) limits: u8,
     pub(crate) interleaved: u8,
-    pub(crate) reserved: [u8; 6],
+    pub(crate) hand_over: u8,
+    pub(crate) reserved: [u8; 5],
 }
 
 /// `struct limit_set`: four clients, a word each.
@@ -140,7 +141,8 @@ pub(crate) struct ResponderState {
     pub(crate) passed: [u64; PASSED_REASONS],
     pub(crate) admitted: u64,
     pub(crate) refused: [u64; REFUSALS],
-    pub(crate) reserved: [u64; 10],
+    pub(crate) handed_over: u64,
+    pub(crate) reserved: [u64; 9],
 }
 
 pub(crate) const SEEN_BITS_LOG2: u32 = 24;

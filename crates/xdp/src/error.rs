@@ -49,6 +49,29 @@ pub enum XdpError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// Another `AF_XDP` socket holds the queue.
+    #[error(
+        "receive queue {queue} of interface '{interface}' already has an AF_XDP socket; stop the \
+         program that holds it"
+    )]
+    QueueBusy {
+        /// Name of the interface.
+        interface: String,
+        /// Number of the queue.
+        queue: u32,
+    },
+    /// The kernel or the driver has no `AF_XDP` socket for the queue.
+    #[error(
+        "receive queue {queue} of interface '{interface}' cannot have an AF_XDP socket: {source}"
+    )]
+    Queue {
+        /// Name of the interface.
+        interface: String,
+        /// Number of the queue.
+        queue: u32,
+        /// The kernel's answer.
+        source: io::Error,
+    },
     /// The kernel has no live frames in test runs (they came with 5.18).
     #[error("this kernel cannot send from BPF (needs Linux 5.18); the packet engine works here")]
     NoLiveFrames,

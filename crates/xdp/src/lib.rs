@@ -21,6 +21,7 @@ mod reflector;
 mod reply_drop;
 mod responder;
 mod test_run;
+mod xsk;
 
 pub use abi::{
     EXPONENTIAL_ENTRIES, HISTOGRAM_BUCKETS, INVALID_REASONS, LANE_PORT_BASE, LANES_MAX,
@@ -37,3 +38,4 @@ pub use responder::{
     ResponderCounts,
 };
 pub use test_run::{Outcome, Verdict, live_frames_supported};
+pub use xsk::{XSK_FRAME_MAX, XskDrops, XskFrame, XskSocket};

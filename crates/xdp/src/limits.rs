@@ -25,6 +25,9 @@ pub struct ResponderSettings {
     pub interleaved_slots: u32,
     /// Limits and lists, where there are any.
     pub limits: Option<LimitSettings>,
+    /// Receive queues, of all interfaces together, whose requests with more than a header go to
+    /// `AF_XDP` sockets; 0 where all such requests go up.
+    pub handed_over_queues: u32,
 }
 
 /// What stays the same of the limits.
@@ -41,7 +44,8 @@ pub struct LimitSettings {
 
 impl ResponderSettings {
     /// Neither limits nor interleaved mode.
-    pub const PLAIN: Self = Self { key: [0; 2], interleaved_slots: 0, limits: None };
+    pub const PLAIN: Self =
+        Self { key: [0; 2], interleaved_slots: 0, limits: None, handed_over_queues: 0 };
 
     pub(crate) fn config(&self) -> ResponderConfig {
         let limits =
@@ -54,14 +58,21 @@ impl ResponderSettings {
             interleaved_mask: self.interleaved_slots.saturating_sub(1),
             limits: self.limits.is_some().into(),
             interleaved: (self.interleaved_slots != 0).into(),
-            reserved: [0; 6],
+            hand_over: (self.handed_over_queues != 0).into(),
+            reserved: [0; 5],
         }
     }
 
     /// Entries of the maps, by name.
-    pub(crate) fn sizes(&self) -> [(&'static str, u32); 2] {
+    pub(crate) fn sizes(&self) -> [(&'static str, u32); 4] {
         let sets = self.limits.map_or(1, |limits| limits.sets);
-        [("limit_sets", sets), ("interleaved_slots", self.interleaved_slots.max(1))]
+        let queues = self.handed_over_queues.max(1);
+        [
+            ("limit_sets", sets),
+            ("interleaved_slots", self.interleaved_slots.max(1)),
+            ("queues", queues),
+            ("queue_places", queues),
+        ]
     }
 }
 

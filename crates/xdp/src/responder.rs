@@ -3,7 +3,7 @@
 
 use std::mem::offset_of;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,7 +20,7 @@ use crate::limits::{Limits, ListedPrefix, ResponderSettings};
 use crate::map::SharedArray;
 use crate::object::{self, Loaded};
 use crate::test_run::{self, Outcome};
-use crate::{XdpError, object::possible_processors};
+use crate::{XdpError, XskSocket, object::possible_processors};
 
 const NAME: &str = "responder";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/responder.o"));
@@ -135,6 +135,8 @@ pub struct ResponderCounts {
     pub admitted: u64,
     /// Requests that they did not let through, in the order of [`Refusal::ALL`].
     pub refused: [u64; REFUSALS],
+    /// Requests with more than a header that were given to `AF_XDP` sockets.
+    pub handed_over: u64,
     /// Frames that went on to the network stack, in the order of [`PassedReason::ALL`].
     pub passed: [u64; PASSED_REASONS],
 }
@@ -200,6 +202,28 @@ impl Responder {
         Some(Timestamp::from_ns(last.cast_signed()))
     }
 
+    /// Gives requests with more than a header that come in by the interface to `sockets`, one for
+    /// each of its receive queues in order, instead of letting them go up. `first` is the number of
+    /// queues of other interfaces for which this was called before; with these they must be within
+    /// [`ResponderSettings::handed_over_queues`]. Limits and lists hold for them all the same.
+    pub fn hand_over(
+        &self,
+        interface: &Interface,
+        sockets: &[XskSocket],
+        first: u32,
+    ) -> Result<(), XdpError> {
+        let failed = |error: libbpf_rs::Error| XdpError::Map(object::to_io(&error));
+        let queues = self.loaded.map("queues")?;
+        for (number, socket) in (first..).zip(sockets) {
+            let descriptor = socket.as_fd().as_raw_fd().cast_unsigned();
+            let value = descriptor.to_ne_bytes();
+            queues.update(&number.to_ne_bytes(), &value, MapFlags::ANY).map_err(failed)?;
+        }
+        let places = self.loaded.map("queue_places")?;
+        let key = interface.index.to_ne_bytes();
+        places.update(&key, &first.to_ne_bytes(), MapFlags::ANY).map_err(failed)
+    }
+
     /// Starts to answer requests to this address and port. Unspecified addresses are not resolved
     /// here: the caller names every address.
     pub fn listen(&self, at: SocketAddr) -> Result<(), XdpError> {
@@ -240,6 +264,7 @@ impl Responder {
             total.answered_ipv6 += own.answered_ipv6;
             total.answered_interleaved += own.answered_interleaved;
             total.admitted += own.admitted;
+            total.handed_over += own.handed_over;
             for (sum, refused) in total.refused.iter_mut().zip(own.refused) {
                 *sum += refused;
             }

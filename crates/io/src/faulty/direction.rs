@@ -111,6 +111,7 @@ impl<A: Copy + Default> Direction<A> {
                 address: parcel.address,
                 truncated: parcel.truncated,
                 received_at: parcel.received_at,
+                received_monotonic: None,
                 hardware: None,
                 stamp: false,
             });

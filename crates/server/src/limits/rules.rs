@@ -73,7 +73,7 @@ impl LimitsConfig {
     }
 }
 
-/// What the XDP body is loaded with.
+/// What the XDP body is loaded with, where it hands nothing over to `AF_XDP` sockets.
 #[must_use]
 pub fn responder_settings(
     key: HashKey,
@@ -88,6 +88,7 @@ pub fn responder_settings(
         key: key.0,
         interleaved_slots: slots,
         limits: limits.is_on().then(|| limits.settings()),
+        handed_over_queues: 0,
     }
 }
 

@@ -1,0 +1,109 @@
+//! `AF_XDP` sockets as packet devices: UDP datagrams that an XDP program hands over in their frames,
+//! and whose replies leave in frames built here, both past the network stack. Which datagrams come
+//! is the program's decision.
+
+use std::io;
+use std::time::Duration;
+
+use horolog_time::Timestamp;
+use horolog_wire::ethernet::MacAddress;
+use horolog_wire::frame::{Builder, UdpFrame};
+use horolog_xdp::XskSocket;
+
+use crate::batch::{Batch, Packet};
+use crate::device::Device;
+use crate::udp::{Endpoints, Link};
+
+/// An `AF_XDP` socket. Its packets are the payloads of UDP datagrams; [`Endpoints::link`] holds what
+/// a reply's frame is built from. Payloads that are longer than the batch's buffers are passed over,
+/// and so is what carries no UDP. See [`Device`] for the rest.
+#[derive(Debug)]
+pub struct XskDevice {
+    socket: XskSocket,
+    interface: u32,
+}
+
+impl XskDevice {
+    /// A device on a socket that is bound to a queue of the interface with this index.
+    #[must_use]
+    pub const fn new(socket: XskSocket, interface: u32) -> Self {
+        Self { socket, interface }
+    }
+
+    fn take(&mut self, batch: &mut Batch<Endpoints>) -> usize {
+        let interface = self.interface;
+        let room = batch.slots() - batch.len();
+        self.socket.receive(room, |frame| {
+            if let Ok(datagram) = UdpFrame::parse(frame.bytes) {
+                let address = endpoints(&datagram, interface);
+                let received = Timestamp::from_ns(frame.received_ns as i64);
+                // One that is too long is dropped, as by a socket that truncates it.
+                let _ = batch.push_received(address, datagram.payload, received);
+            }
+        });
+        batch.len()
+    }
+}
+
+impl Device for XskDevice {
+    type Address = Endpoints;
+
+    fn receive(&mut self, batch: &mut Batch<Endpoints>, wait: Duration) -> io::Result<usize> {
+        batch.clear();
+        let mut count = self.take(batch);
+        if count == 0 && !wait.is_zero() && self.socket.wait(wait)? {
+            count = self.take(batch);
+        }
+        Ok(count)
+    }
+
+    fn send(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+        let mut sent = 0;
+        for packet in batch.iter() {
+            if let Some(builder) = builder(&packet)
+                && self.socket.push(|frame| emit(&builder, packet.bytes, frame))
+            {
+                sent += 1;
+            }
+        }
+        self.socket.flush()?;
+        Ok(sent)
+    }
+}
+
+fn endpoints(datagram: &UdpFrame<'_>, interface: u32) -> Endpoints {
+    let link = Link {
+        remote: datagram.ethernet.source,
+        local: datagram.ethernet.destination,
+        vlan: datagram.ethernet.vlan,
+        local_port: datagram.destination.port(),
+    };
+    Endpoints {
+        remote: datagram.source,
+        local: datagram.destination.ip(),
+        interface,
+        link: Some(link),
+    }
+}
+
+/// `None` for a packet that has no link to leave by.
+fn builder(packet: &Packet<'_, Endpoints>) -> Option<Builder> {
+    let Endpoints { remote, local, link, .. } = packet.address;
+    let Link { remote: to, local: from, vlan, local_port } = link?;
+    let is_whole = to != MacAddress::default() && remote.is_ipv4() == local.is_ipv4();
+    is_whole.then(|| Builder {
+        destination_mac: to,
+        source_mac: from,
+        vlan,
+        source: (local, local_port).into(),
+        destination: remote,
+    })
+}
+
+/// Writes the frame; one that has no room is of no length.
+fn emit(builder: &Builder, payload: &[u8], frame: &mut [u8]) -> usize {
+    if builder.headers_len() + payload.len() > frame.len() {
+        return 0;
+    }
+    builder.emit(payload, frame)
+}
