@@ -33,7 +33,7 @@ pub(crate) const REQUEST_CAPACITY: usize = 1_472;
 /// Room for a reply that comes back in its frame, options and VLAN tag included.
 const LOOPED_CAPACITY: usize = REQUEST_CAPACITY + 14 + 4 + 60 + 8;
 /// Replies that leave by one call. The last of them waits for the others behind its transmit
-/// timestamp, so they are few; entering the kernel costs little beside sending that many.
+/// timestamp, so they are few; the processor time for each reply is the same with 8 as with 32.
 const REPLIES: usize = 8;
 /// Calls for what came back in one turn, so that no flood of it keeps a thread from requests.
 const COLLECT_MAX: usize = 4;
