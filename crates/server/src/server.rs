@@ -323,13 +323,16 @@ fn interleaved_table(clients: usize, key: HashKey) -> Result<Arc<InterleavedTabl
     InterleavedTable::new(clients, key).map(Arc::new).ok_or(StartError::Memory(clients))
 }
 
+/// The XDP body, why it is not there or not everywhere, and what it hands to threads.
+type StartedXdp = (Option<XdpBody>, Option<String>, Vec<HandedOver>);
+
 /// Starts the XDP body as far as it is wanted, says why not where `auto` does without, and returns
 /// the devices that it hands requests over by.
 fn start_xdp(
     config: &ServerConfig,
     listen: &[SocketAddr],
     sinks: &mut Vec<Box<dyn PageSink>>,
-) -> Result<(Option<XdpBody>, Option<String>, Vec<HandedOver>), BodyError> {
+) -> Result<StartedXdp, BodyError> {
     let without = |reason| Ok((None, reason, Vec::new()));
     if config.engine == Engine::Socket {
         return without(None);
