@@ -73,15 +73,11 @@ pub(crate) fn search() -> Result<Job> {
     let mut config = SearchConfig::new(LossGoal::new(LOSS)?, 1e3, 20e6);
     config.final_duration = Duration::from_millis(500);
     config.duration_sum = Duration::from_millis(1500);
-<<<<<<< HEAD
     Ok(Job::Search { kind: SearchKind::Ndr, config })
 }
 
 fn capacity(server: Server, binary: &Path) -> Result<f64> {
     let result = load(server, binary, search()?, |_| ())?;
-=======
-    let result = load(server, binary, Job::Search { kind: SearchKind::Ndr, config }, None)?;
->>>>>>> xdp
     let search = result.search.context("the search did not end")?;
     Ok(search.rate)
 }
@@ -98,16 +94,13 @@ pub(crate) fn flooded_by(server: Server, binary: &Path, clients: Option<u32>) ->
     // More than any processor sends, so that the generator never waits.
     let (min, duration) = (20e6, Duration::from_millis(500));
     let ramp = Ramp { min, max: min, multiplier: 2.0, duration };
-<<<<<<< HEAD
-    let result = load(server, binary, Job::Ramp(ramp), |_| ())?;
-=======
-    let result = load(server, binary, Job::Ramp(ramp), clients)?;
->>>>>>> xdp
+    let result = load(server, binary, Job::Ramp(ramp), |options| {
+        options.clients = clients.or(options.clients);
+    })?;
     let trial = result.trials.first().context("there was no trial")?;
     Ok(trial.achieved_rate * (1.0 - trial.loss_ratio()))
 }
 
-<<<<<<< HEAD
 /// Loads a server in a lab of its own by the in-kernel engine; `change` has the last word on how.
 pub(crate) fn load(
     server: Server,
@@ -115,16 +108,12 @@ pub(crate) fn load(
     job: Job,
     change: impl FnOnce(&mut LoadOptions),
 ) -> Result<LoadResult> {
-=======
-fn load(server: Server, binary: &Path, job: Job, clients: Option<u32>) -> Result<LoadResult> {
->>>>>>> xdp
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     let _started = servers::start(server, lab.server(), binary)?;
     let target = format!("{}:123", lab.server().port().ipv4).parse()?;
     let mut options = LoadOptions::new(target, job);
     options.engine = Some(Engine::Xdp);
     options.echo = server == Server::Reflector;
-    options.clients = clients.or(options.clients);
     options.namespaces = vec![lab.server().netns.clone()];
     change(&mut options);
     Ok(lab.client().run(|| Load::prepare(options)?.run(&mut Silent))??)

@@ -3,23 +3,16 @@
 //! fails only when it could not measure: a figure depends on the machine, so no test asserts it.
 //!
 //! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generator] [footprint] [flood]
-<<<<<<< HEAD
-//! [interleaved] [nts] [key-establishment]`.
-=======
-//! [limits]`.
->>>>>>> xdp
+//! [limits] [interleaved] [nts] [key-establishment]`.
 
 mod capacity;
 mod figure;
 mod footprint;
 mod generator;
-<<<<<<< HEAD
 mod interleaved;
 mod key_establishment;
-mod nts;
-=======
 mod limits;
->>>>>>> xdp
+mod nts;
 mod servers;
 
 use std::path::PathBuf;
@@ -45,12 +38,16 @@ struct Options {
     parts: Vec<String>,
 }
 
-<<<<<<< HEAD
-const PARTS: [&str; 7] =
-    ["footprint", "generator", "flood", "capacity", "interleaved", "nts", "key-establishment"];
-=======
-const PARTS: [&str; 5] = ["footprint", "generator", "flood", "limits", "capacity"];
->>>>>>> xdp
+const PARTS: [&str; 8] = [
+    "footprint",
+    "generator",
+    "flood",
+    "limits",
+    "capacity",
+    "interleaved",
+    "nts",
+    "key-establishment",
+];
 
 impl Options {
     fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self> {
@@ -92,13 +89,10 @@ fn main() -> Result<()> {
         figures.extend(match part.as_str() {
             "footprint" => footprint::measure(&binary, options.rounds)?,
             "generator" => generator::measure(&binary, options.rounds)?,
-<<<<<<< HEAD
             "interleaved" => interleaved::measure(&binary, options.rounds)?,
             "nts" => nts::measure(&binary, options.rounds)?,
             "key-establishment" => key_establishment::measure(&binary, options.rounds)?,
-=======
             "limits" => limits::measure(&binary, options.rounds)?,
->>>>>>> xdp
             "flood" => capacity::flood(&binary, options.rounds)?,
             _ => capacity::measure(&binary, options.rounds)?,
         });

@@ -18,43 +18,57 @@ use crate::capacity::{self, Silent};
 use crate::figure::{Figure, Goal};
 use crate::servers::{self, NAME, Server};
 
-const SERVERS: [Server; 2] = [Server::ChronydNts, Server::SocketsNts];
+const SERVERS: [Server; 3] = [Server::ChronydNts, Server::SocketsNts, Server::XdpNts];
 
-/// The share of chronyd's capacity at which processor time is compared.
-const SHARE: f64 = 0.5;
+/// The share of a server's own capacity at which its processor time is taken: it is busy there, and
+/// loses nothing.
+const SHARE: f64 = 0.9;
 
 /// Long enough that a hundredth of a second, the unit of what the kernel tells, is little of it.
 const DURATION: Duration = Duration::from_secs(5);
 
 /// Measures `rounds` times, in turn.
 pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
-    let (mut rates, mut costs) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+    let mut rates: [Vec<f64>; 3] = Default::default();
+    let (mut busy, mut same) = (rates.clone(), rates.clone());
     for round in 1..=rounds {
-        for (server, rates) in SERVERS.into_iter().zip(&mut rates) {
+        for (place, server) in SERVERS.into_iter().enumerate() {
             let (result, _) = load(server, binary, capacity::search()?)?;
             let rate = result.search.context("the search did not end")?.rate;
-            eprintln!("round {round} of {rounds}: NTS: {}: {rate:.0}/s", server.name());
-            rates.push(rate);
-        }
-        let rate = rates[0].last().map_or(0.0, |rate| rate * SHARE);
-        for (server, costs) in SERVERS.into_iter().zip(&mut costs) {
-            let cost = cost_us(server, binary, rate)?;
-            eprintln!("round {round} of {rounds}: NTS: {}: {cost:.2} us", server.name());
-            costs.push(cost);
+            rates[place].push(rate);
+            busy[place].push(cost_us(server, binary, rate * SHARE)?);
+            let chronyds = rates[0].last().map_or(0.0, |rate| rate * SHARE);
+            same[place].push(cost_us(server, binary, chronyds)?);
+            eprintln!(
+                "round {round} of {rounds}: NTS: {}: {rate:.0}/s, {:.2} us, {:.2} us at {chronyds:.0}/s",
+                server.name(),
+                busy[place][round - 1],
+                same[place][round - 1]
+            );
         }
     }
-    let figures = |what: &str, unit, [chronyd, sockets]: [Vec<f64>; 2]| {
-        let name = |place: usize| format!("NTS, {what}: {}", SERVERS[place].name());
-        [Figure::new(name(0), unit, chronyd), Figure::new(name(1), unit, sockets)]
+    let rates = compared("authenticated replies", "/s", rates, Goal::AtLeast(3.0));
+    let busy = compared("processor time of a reply when busy", "us", busy, Goal::Below(0.2));
+    let what = "processor time of a reply at chronyd's rate";
+    let same = compared(what, "us", same, Goal::Below(0.2));
+    Ok(rates.into_iter().chain(busy).chain(same).collect())
+}
+
+/// Every server's figure, and its ratio to chronyd's.
+fn compared(what: &str, unit: &'static str, runs: [Vec<f64>; 3], goal: Goal) -> Vec<Figure> {
+    let names = SERVERS.map(Server::name);
+    let mut figures: Vec<Figure> = names
+        .iter()
+        .zip(runs)
+        .map(|(name, runs)| Figure::new(format!("NTS, {what}: {name}"), unit, runs))
+        .collect();
+    let ratio = |place: usize| {
+        let name = format!("NTS, {what}: {} to chronyd", names[place]);
+        Figure::ratio(name, &figures[place], &figures[0])
     };
-    let [chronyd, sockets] = figures("authenticated replies", "/s", rates);
-    let rate = Figure::ratio("NTS: sockets, 2 threads, to chronyd", &sockets, &chronyd)
-        .with(Goal::AtLeast(3.0));
-    let [chronyd_cost, sockets_cost] = figures("processor time of a reply", "us", costs);
-    let cost =
-        Figure::ratio("NTS: processor time, sockets to chronyd", &sockets_cost, &chronyd_cost)
-            .with(Goal::Below(0.2));
-    Ok(vec![chronyd, sockets, rate, chronyd_cost, sockets_cost, cost])
+    let ratios = [ratio(1), ratio(2).with(goal)];
+    figures.extend(ratios);
+    figures
 }
 
 /// Processor time of the server for each authentic reply, in us.

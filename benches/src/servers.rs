@@ -27,6 +27,8 @@ pub(crate) enum Server {
     Sockets,
     /// The same as a server of NTS.
     SocketsNts,
+    /// XDP, which hands requests with more than a header over to threads, as a server of NTS.
+    XdpNts,
     /// XDP.
     Xdp,
     /// XDP with a limit for each client, one for newcomers, and a list of a thousand prefixes.
@@ -41,6 +43,7 @@ impl Server {
             Self::Chronyd | Self::ChronydInterleaved | Self::ChronydNts => "chronyd",
             Self::Sockets | Self::SocketsNts => "sockets, 2 threads",
             Self::Xdp => "XDP",
+            Self::XdpNts => "XDP and threads",
             Self::XdpLimited => "XDP with limits and 1,000 prefixes",
             Self::Reflector => "bare XDP reflector",
         }
@@ -127,6 +130,7 @@ pub(crate) fn start(server: Server, host: &Host, binary: &Path) -> Result<Starte
         }
         Server::Sockets | Server::SocketsNts => &["--engine", "socket", "--threads", "2"],
         Server::XdpLimited => &XDP_LIMITED,
+        Server::XdpNts => &["--engine", "xdp", "--threads", "1"],
         Server::Xdp => &["--engine", "xdp", "--xdp-reply", "transmit", "--threads", "1"],
     };
     let socket = directory.path().join("status.sock");
@@ -137,7 +141,7 @@ pub(crate) fn start(server: Server, host: &Host, binary: &Path) -> Result<Starte
         command.arg("--deny-file").arg(deny_list(directory.path())?);
     }
     command.arg("--status-socket").arg(&socket);
-    if server == Server::SocketsNts {
+    if matches!(server, Server::SocketsNts | Server::XdpNts) {
         make_certificate(&certificate, &key)?;
         command.arg("--nts-cert").arg(&certificate).arg("--nts-key").arg(&key);
         command.arg("--nts-ke-listen").arg(format!("{}:4460", host.port().ipv4));

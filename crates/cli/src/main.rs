@@ -27,7 +27,7 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     Demo(demo::DemoArgs),
-    Serve(serve::ServeArgs),
+    Serve(Box<serve::ServeArgs>),
     Status(status::StatusArgs),
     Load(load::LoadArgs),
     Lab(lab::LabArgs),
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     };
     let result: Result<(), Failure> = match command {
         Command::Demo(args) => demo::run(&args),
-        Command::Serve(args) => serve::run(args),
+        Command::Serve(args) => serve::run(*args),
         Command::Status(args) => status::run(args),
         Command::Load(args) => load::run(args),
         Command::Lab(args) => lab::run(args),

@@ -9,7 +9,7 @@ use horolog_time::{NtpShort, NtpTimestamp};
 use horolog_wire::ntp::{HEADER_LEN, Header, Leap, Mode, PORT};
 
 use crate::interleaved::{as_receive, as_transmit, looks_interleaved};
-use crate::{KissCode, Page};
+use crate::{KissCode, Page, Why};
 
 /// The versions that have the layout of version 4: RFC 1059, RFC 1119, RFC 1305, RFC 5905.
 const VERSIONS: std::ops::RangeInclusive<u8> = 1..=4;
@@ -99,14 +99,39 @@ pub enum Reason {
     Mac,
     /// Fields of Network Time Security that are malformed or lack a cookie.
     Nts,
+    /// The client asked too often.
+    Limited,
+    /// The lists of prefixes deny the client.
+    Denied,
+    /// Too many clients that were not known before.
+    Newcomers,
+}
+
+impl From<Why> for Reason {
+    fn from(why: Why) -> Self {
+        match why {
+            Why::Limited => Self::Limited,
+            Why::Denied => Self::Denied,
+            Why::Newcomers => Self::Newcomers,
+        }
+    }
 }
 
 impl Reason {
     /// Every reason, each at the index that it has as a number.
-    pub const ALL: [Self; Self::COUNT] =
-        [Self::Length, Self::Version, Self::Mode, Self::Source, Self::Mac, Self::Nts];
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Length,
+        Self::Version,
+        Self::Mode,
+        Self::Source,
+        Self::Mac,
+        Self::Nts,
+        Self::Limited,
+        Self::Denied,
+        Self::Newcomers,
+    ];
     /// How many there are.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 9;
 
     /// Its name in counters.
     #[must_use]
@@ -118,6 +143,9 @@ impl Reason {
             Self::Source => "source",
             Self::Mac => "mac",
             Self::Nts => "nts",
+            Self::Limited => "limited",
+            Self::Denied => "denied",
+            Self::Newcomers => "newcomers",
         }
     }
 }

@@ -50,6 +50,7 @@ pub(crate) fn start(
     let config = KeConfig {
         ntp_server: config.ke_server.clone(),
         ntp_port: ntp_port.filter(|_| config.ke_server.is_none()),
+        limits: config.ke_limits,
         ..KeConfig::new(*first, certificate.clone(), key.clone())
     };
     KeServer::start(KeConfig { listen: addresses, ..config }, Arc::new(Baker::new(cookies)?))

@@ -48,6 +48,7 @@ pub use decide::{Reason, Reply, ReplyKind, Verdict, decide};
 pub use establish::KeStatus;
 pub use frame::{Arrival, FrameInterleaved, FrameServer, FrameVerdict, decide_frame};
 pub use hardware::HardwareStartError;
+pub use horolog_ke::KeLimits;
 pub use horolog_source::{SourceSpec, SourceState, Standing};
 pub use interleaved::{
     INTERLEAVED_BYTES_PER_CLIENT, InterleavedTable, as_receive, as_transmit, looks_interleaved,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use arc_swap::ArcSwapOption;
 use horolog_io::UdpError;
 use horolog_ke::{KeError, KeServer};
 use horolog_source::{Fault, SourceState};
@@ -29,7 +30,7 @@ use crate::status::{StatusError, StatusSocket};
 use crate::worker::Surroundings;
 use crate::xdp::{BodyError, Started, XdpBody, XdpPlace, XdpTotals};
 use crate::{
-    ClockHealth, ConfigError, Engine, HashKey, InterleavedTable, LeapFile, LeapFileError,
+    ClockHealth, ConfigError, Engine, HashKey, InterleavedTable, LeapFile, LeapFileError, Limiter,
     SecretsError, ServerConfig, Totals, precision, secrets,
 };
 
@@ -244,11 +245,13 @@ impl Server {
             .map_err(StartError::Thread)?;
 
         let establishment = establish::start(&config.nts, &listen, secrets.cookies.as_ref())?;
+        let key = HashKey::random().map_err(StartError::Random)?;
         let surroundings = Surroundings {
             page: page.clone(),
             stop: Arc::new(AtomicBool::new(false)),
             age_max: Span::from_ns(config.page_life.as_nanos() as i64),
-            interleaved: interleaved_table(config.interleaved.clients)?,
+            interleaved: interleaved_table(config.interleaved.clients, key)?,
+            limiter: Arc::new(ArcSwapOption::from_pointee(Limiter::new(&config.limits, key))),
             transmit_stamps: config.timestamps.transmit,
             hardware: hardware.conversions(),
             secrets,
@@ -337,10 +340,12 @@ impl Server {
     }
 }
 
-fn interleaved_table(clients: usize) -> Result<Arc<InterleavedTable>, StartError> {
-    let key = HashKey::random().map_err(StartError::Random)?;
+fn interleaved_table(clients: usize, key: HashKey) -> Result<Arc<InterleavedTable>, StartError> {
     InterleavedTable::new(clients, key).map(Arc::new).ok_or(StartError::Memory(clients))
 }
+
+/// The XDP body, why it is not there or not everywhere, and what it hands to threads.
+type StartedXdp = (Option<XdpBody>, Option<String>, Vec<HandedOver>);
 
 /// Starts the XDP body as far as it is wanted, says why not where `auto` does without, and returns
 /// the devices that it hands requests over by.
@@ -349,12 +354,13 @@ fn start_xdp(
     listen: &[SocketAddr],
     smear_listen: &[SocketAddr],
     sinks: &mut Vec<Box<dyn PageSink>>,
-) -> Result<(Option<XdpBody>, Option<String>, Vec<HandedOver>), BodyError> {
+) -> Result<StartedXdp, BodyError> {
     let without = |reason| Ok((None, reason, Vec::new()));
     if config.engine == Engine::Socket {
         return without(None);
     }
-    match XdpBody::start(config, listen, smear_listen, |_| false) {
+    let in_hardware = |name: &str| config.timestamps.hardware.iter().any(|one| one == name);
+    match XdpBody::start(config, listen, smear_listen, in_hardware) {
         Ok(Started { body, sink, handed_over }) => {
             sinks.push(sink);
             let refusals = body.refusals();

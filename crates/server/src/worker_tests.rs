@@ -12,7 +12,7 @@ use crate::page::{
     self,
     tests::{both, page},
 };
-use crate::{HashKey, as_transmit};
+use crate::{HashKey, LimitsConfig, as_transmit};
 
 /// A device that hands out what is queued and takes up to `room` packets in a call.
 #[derive(Default)]
@@ -97,6 +97,7 @@ fn worker(now_ns: i64, packets: &[Vec<u8>]) -> Worker<Queue, SimulatedClock> {
         age_max: Span::from_ms(1_000),
         interleaved: Arc::new(InterleavedTable::new(16, HashKey([1, 2])).unwrap()),
         transmit_stamps: true,
+        limiter: Arc::default(),
         hardware: Arc::default(),
         secrets: Secrets::default(),
     };
@@ -246,4 +247,27 @@ fn more_requests_than_leave_by_one_call_are_all_answered() {
     let requests = vec![request(4); REPLIES * 3 + 1];
     let mut worker = worker(100_500_000_000, &requests);
     assert_eq!(worker.turn().unwrap().answered, requests.len() as u64);
+}
+
+#[test]
+fn clients_that_ask_too_often_or_are_denied_are_not_answered() {
+    let limited = |config: LimitsConfig, class_len: usize, count: usize| {
+        let mut bytes = request(4);
+        bytes.resize(class_len, 0);
+        let mut worker = worker(100_500_000_000, &vec![bytes; count]);
+        let limiter = Limiter::new(&config, HashKey([1, 2])).expect("something is limited");
+        worker.surroundings.limiter.store(Some(Arc::new(limiter)));
+        let turn = worker.turn().unwrap();
+        assert_eq!(turn.received, turn.answered + turn.ignored.total());
+        (worker, turn)
+    };
+    let denied = LimitsConfig { deny: vec!["192.0.2.0/24".parse().unwrap()], ..Default::default() };
+    let (_, turn) = limited(denied.clone(), 48, 3);
+    assert_eq!((turn.answered, turn.ignored.of(Reason::Denied)), (0, 3));
+    let (worker, turn) = limited(LimitsConfig { kiss_deny: true, ..denied.clone() }, 48, 3);
+    assert!(turn.answered >= 1, "{turn:?}");
+    let kiss = &worker.device.outgoing[0].1;
+    assert_eq!((kiss.len(), kiss[1], &kiss[12..16]), (48, 0, &b"DENY"[..]));
+    let (_, turn) = limited(LimitsConfig { kiss_deny: true, ..denied }, 68, 3);
+    assert_eq!(turn.answered, 0, "long ones are never kissed");
 }

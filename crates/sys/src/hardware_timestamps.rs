@@ -1,6 +1,6 @@
 //! Timestamps by an interface's own clock: what its driver offers, and the switch for them
-//! (Documentation/networking/timestamping.rst, section 3; `linux/net_tstamp.h`). Interfaces are looked
-//! up in the calling thread's network namespace. Clocks are read in [`crate::phc`].
+//! (Documentation/networking/timestamping.rst, section 3; `linux/net_tstamp.h`). Interfaces are
+//! looked up in the calling thread's network namespace. Clocks are read in [`crate::phc`].
 #![allow(unsafe_code, reason = "the ioctls take raw pointers")]
 
 use std::ffi::c_char;

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use horolog_ke::KeLimits;
 use horolog_nts::ROTATION_DEFAULT;
 
 use super::ConfigError;
@@ -26,6 +27,8 @@ pub struct NtsConfig {
     pub ke_listen: Vec<SocketAddr>,
     /// The name or address of the NTP server that it sends clients to, when not to this one.
     pub ke_server: Option<String>,
+    /// How many connections the listener takes, and of whom.
+    pub ke_limits: KeLimits,
     /// The file of the secret that servers share whose cookies are to be good everywhere; a secret
     /// of this server's own, good until it ends, when not given.
     pub master_secret: Option<PathBuf>,
@@ -42,6 +45,7 @@ impl Default for NtsConfig {
             key: None,
             ke_listen: Vec::new(),
             ke_server: None,
+            ke_limits: KeLimits::default(),
             master_secret: None,
             rotation: ROTATION_DEFAULT,
             keys: None,

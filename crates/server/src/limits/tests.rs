@@ -93,7 +93,7 @@ fn newcomers_share_a_bucket_and_others_do_not_notice() {
 #[test]
 fn a_place_is_free_when_its_client_has_long_been_silent() {
     let config =
-        LimitsConfig { clients: 4, idle: std::time::Duration::from_secs(60), ..rate(1.0, 1) };
+        LimitsConfig { clients: 4, idle: std::time::Duration::from_mins(1), ..rate(1.0, 1) };
     let limiter = limiter(&config);
     let known = |n, ms| admitted(&limiter, client(n), 2, ms) == 1;
     assert!((0..4).all(|n| known(n, 0)), "four places");

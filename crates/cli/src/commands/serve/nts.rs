@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use horolog_server::NtsConfig;
+use horolog_server::{KeLimits, NtsConfig};
 
 use crate::failure::Failure;
 use crate::values;
@@ -32,6 +32,15 @@ pub(crate) struct NtsArgs {
     /// NTP server that key establishment sends clients to [default: the one that they asked].
     #[arg(long, value_name = "NAME")]
     nts_ke_server: Option<String>,
+    /// Connections for key establishment at a time.
+    #[arg(long, value_name = "N", default_value_t = KeLimits::default().connections)]
+    nts_ke_connections: usize,
+    /// Connections of one client (IPv4 address, IPv6 /64) at a time; 0 for no limit.
+    #[arg(long, value_name = "N", default_value_t = KeLimits::default().connections_per_prefix)]
+    nts_ke_connections_per_prefix: u32,
+    /// Connections of one client in a second, in the long run; 0 for no limit.
+    #[arg(long, value_name = "N", default_value_t = KeLimits::default().rate_per_prefix)]
+    nts_ke_rate_per_prefix: u32,
     /// How long a key seals cookies, 60s to 366 days; it opens them for seven times as long
     /// [default: 86400s].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
@@ -51,6 +60,12 @@ impl NtsArgs {
             key: self.nts_key,
             ke_listen: self.nts_ke_listen,
             ke_server: self.nts_ke_server,
+            ke_limits: KeLimits {
+                connections: self.nts_ke_connections,
+                connections_per_prefix: self.nts_ke_connections_per_prefix,
+                rate_per_prefix: self.nts_ke_rate_per_prefix,
+                ..KeLimits::default()
+            },
             master_secret: self.nts_master_secret,
             rotation: self.nts_rotation.unwrap_or(default.rotation),
             keys: self.keys,
