@@ -10,11 +10,16 @@ use std::fmt;
 use std::time::Duration;
 
 use horolog_ke::{KeClient, KeError};
-use horolog_nts::{ClientSession, Nonces, ReplyFault, RequestTemplate, SessionKeys, UNIQUE_ID_LEN};
+use horolog_nts::{
+    COOKIE_LEN_MAX, ClientSession, CookieKeys, KEEP_DEFAULT, Nonces, ROTATION_DEFAULT, ReplyFault,
+    RequestTemplate, SessionKeys, UNIQUE_ID_LEN,
+};
+use horolog_sys::clock::Realtime;
+use horolog_time::Clock;
 use thiserror::Error;
 
 pub use horolog_ke::{PORT as KE_PORT, Trust};
-pub use horolog_nts::Algorithm;
+pub use horolog_nts::{Algorithm, MasterSecret, SecretError};
 
 use crate::random::SplitMix64;
 use crate::request::{self, Stamps};
@@ -90,6 +95,17 @@ impl NtsError {
     }
 }
 
+fn random(error: impl fmt::Display) -> NtsError {
+    NtsError::Random(error.to_string())
+}
+
+fn check(sessions: usize, share: u8) -> Result<(), NtsError> {
+    if !(1..=SESSIONS_MAX).contains(&sessions) {
+        return Err(NtsError::Sessions(sessions));
+    }
+    if share > 100 { Err(NtsError::Share(share)) } else { Ok(()) }
+}
+
 /// The keys and cookies of a run.
 pub struct Sessions {
     established: Vec<(SessionKeys, Vec<Vec<u8>>)>,
@@ -99,12 +115,7 @@ pub struct Sessions {
 impl Sessions {
     /// Asks the server for key establishment once for each session.
     pub fn establish(options: &NtsOptions, family: Option<Family>) -> Result<Self, NtsError> {
-        if !(1..=SESSIONS_MAX).contains(&options.sessions) {
-            return Err(NtsError::Sessions(options.sessions));
-        }
-        if options.share > 100 {
-            return Err(NtsError::Share(options.share));
-        }
+        check(options.sessions, options.share)?;
         let address = options.establishment.resolve(family)?;
         let algorithms: Vec<_> = options.algorithms.iter().map(|one| one.number()).collect();
         let client = KeClient::new(&options.trust, &algorithms)?;
@@ -118,6 +129,30 @@ impl Sessions {
         };
         let established = (0..options.sessions).map(one).collect::<Result<_, NtsError>>()?;
         Ok(Self { established, share: options.share })
+    }
+
+    /// Makes up keys and seals them in cookies as a server does that was given this master secret
+    /// and changes its keys as usual: `share` requests in a hundred are authenticated by `count`
+    /// sessions, and no key establishment is needed.
+    pub fn sealed(
+        secret: &MasterSecret,
+        algorithm: Algorithm,
+        count: usize,
+        share: u8,
+    ) -> Result<Self, NtsError> {
+        check(count, share)?;
+        let server = CookieKeys::new(secret, ROTATION_DEFAULT, KEEP_DEFAULT, Realtime.now());
+        let mut nonces = Nonces::new().map_err(random)?;
+        let one = |_| {
+            let keys = SessionKeys::generate(algorithm).map_err(random)?;
+            let (mut cookie, mut nonce) = (vec![0; COOKIE_LEN_MAX], [0; 16]);
+            nonces.fill(&mut nonce);
+            let len = server.seal(&keys, nonce, &mut cookie);
+            cookie.truncate(len);
+            Ok((keys, vec![cookie]))
+        };
+        let established = (0..count).map(one).collect::<Result<_, NtsError>>()?;
+        Ok(Self { established, share })
     }
 
     /// From keys and cookies that are known already, at least one of each.
@@ -138,7 +173,7 @@ impl Sessions {
             request: vec![0; longest.unwrap_or(0)].into_boxed_slice(),
             sessions,
             share: self.share.into(),
-            nonces: Nonces::new().map_err(|error| NtsError::Random(error.to_string()))?,
+            nonces: Nonces::new().map_err(random)?,
             version,
         })
     }

@@ -1,5 +1,6 @@
 //! What a run is asked to do, as flags or a configuration say it, before anything is found out.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use horolog_record::{Engine as Kind, SearchKind, Spacing};
@@ -7,7 +8,7 @@ use horolog_stats::SearchConfig;
 use horolog_sys::namespace::NetNs;
 use horolog_sys::netlink::Prefix;
 
-use crate::nts::NtsOptions;
+use crate::nts::{NtsOptions, Sessions};
 use crate::ramp::Ramp;
 use crate::target::{Family, Hints, TargetName};
 use crate::watch::AskServer;
@@ -60,6 +61,8 @@ pub struct LoadOptions {
     pub interleaved: bool,
     /// Authenticate requests.
     pub nts: Option<NtsOptions>,
+    /// Authenticate requests by sessions that are there already, instead of those of `nts`.
+    pub sessions: Option<Arc<Sessions>>,
     /// What to do.
     pub job: Job,
     /// The command line, for the record.
@@ -90,6 +93,7 @@ impl LoadOptions {
             echo: false,
             interleaved: false,
             nts: None,
+            sessions: None,
             job,
             command: Vec::new(),
             namespaces: Vec::new(),

@@ -112,14 +112,20 @@ fn check(options: &LoadOptions) -> Result<(), LoadError> {
 
 /// Establishes what requests are to be authenticated with.
 fn sessions(options: &LoadOptions) -> Result<Option<Arc<Sessions>>, NtsError> {
-    let Some(nts) = &options.nts else { return Ok(None) };
+    if options.nts.is_none() && options.sessions.is_none() {
+        return Ok(None);
+    }
     if options.version != 4 {
         return Err(NtsError::Version(options.version));
     }
     if options.interleaved {
         return Err(NtsError::Interleaved);
     }
-    Ok(Some(Arc::new(Sessions::establish(nts, options.family)?)))
+    if let Some(sessions) = &options.sessions {
+        return Ok(Some(Arc::clone(sessions)));
+    }
+    let establish = |nts| Sessions::establish(nts, options.family).map(Arc::new);
+    options.nts.as_ref().map(establish).transpose()
 }
 
 /// Refuses rates that no schedule has, however many lanes share them.

@@ -45,6 +45,15 @@ impl SessionKeys {
         Ok(keys)
     }
 
+    /// New ones from the kernel's random bytes, for whoever seals cookies without a client that
+    /// asked for them.
+    pub fn generate(algorithm: Algorithm) -> Result<Self, getrandom::Error> {
+        let mut keys = Self { algorithm, c2s: [0; KEY_LEN_MAX], s2c: [0; KEY_LEN_MAX] };
+        getrandom::fill(&mut keys.c2s[..algorithm.key_len()])?;
+        getrandom::fill(&mut keys.s2c[..algorithm.key_len()])?;
+        Ok(keys)
+    }
+
     /// Both keys, one after the other, as a cookie holds them. Wipes what it was given.
     pub(crate) fn take(algorithm: Algorithm, both: &mut [u8]) -> Option<Self> {
         let (c2s, s2c) = both.split_at_checked(algorithm.key_len())?;

@@ -5,6 +5,7 @@
 //! what was really sent, never of what was planned. Fields that a reader does not know are to be
 //! ignored; a field changes its meaning only with the number behind the schema's name.
 
+mod bench_nts;
 mod demo;
 mod distribution;
 mod establishment;
@@ -13,6 +14,7 @@ mod host;
 mod load;
 mod rfc3339;
 
+pub use bench_nts::{BENCH_NTS_SCHEMA, BenchNtsResult, NtsCapacity};
 pub use demo::{Candidate, DEMO_SCHEMA, DemoResult};
 pub use distribution::Distribution;
 pub use establishment::{EstablishmentResult, EstablishmentTrial, FailureReason};

@@ -109,6 +109,32 @@ fn the_share_is_exact_and_each_class_has_its_counts() {
     }
 }
 
+/// Cookies that are sealed here open at a server with the same secret, and at no other.
+#[test]
+fn sessions_can_be_sealed_by_the_master_secret() {
+    let text = "5a".repeat(32);
+    for algorithm in [Algorithm::AesSivCmac256, Algorithm::Aes128GcmSiv] {
+        let secret = MasterSecret::parse(&text).unwrap();
+        let sessions = Sessions::sealed(&secret, algorithm, 3, 100).unwrap();
+        let server = CookieKeys::new(&secret, ROTATION_DEFAULT, KEEP_DEFAULT, Realtime.now());
+        let (other, now) = (MasterSecret::generate().unwrap(), Realtime.now());
+        let stranger = CookieKeys::new(&other, ROTATION_DEFAULT, KEEP_DEFAULT, now);
+        assert_eq!(sessions.established.len(), 3);
+        for (keys, cookies) in &sessions.established {
+            let opened = server.open(&cookies[0]).unwrap();
+            assert_eq!((opened.c2s(), opened.s2c()), (keys.c2s(), keys.s2c()));
+            assert_ne!(keys.c2s(), keys.s2c());
+            assert!(stranger.open(&cookies[0]).is_none());
+        }
+    }
+    let refused = |count, share| {
+        let secret = MasterSecret::parse(&text).unwrap();
+        Sessions::sealed(&secret, Algorithm::AesSivCmac256, count, share).unwrap_err()
+    };
+    assert!(matches!(refused(0, 0), NtsError::Sessions(0)));
+    assert!(matches!(refused(1, 101), NtsError::Share(101)));
+}
+
 #[test]
 fn a_reply_that_is_not_authentic_does_not_count() {
     let reason = |counts: &TrialCounts, reason: InvalidReason| counts.invalid[reason as usize];

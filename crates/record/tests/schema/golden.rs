@@ -3,16 +3,19 @@
 
 use std::collections::BTreeSet;
 
-use horolog_record::{DEMO_SCHEMA, DemoResult, LOAD_SCHEMA, LoadResult, Severity};
+use horolog_record::{
+    BENCH_NTS_SCHEMA, BenchNtsResult, DEMO_SCHEMA, DemoResult, LOAD_SCHEMA, LoadResult, Severity,
+};
 use proptest::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::strategies::{demo_result, load_result};
+use crate::strategies::{bench_nts_result, demo_result, load_result};
 
 const LOAD: &str = include_str!("load.json");
 const DEMO: &str = include_str!("demo.json");
+const BENCH_NTS: &str = include_str!("bench_nts.json");
 
 fn read<T: DeserializeOwned>(text: &str) -> T {
     serde_json::from_str(text).unwrap()
@@ -59,8 +62,10 @@ fn with_unknown_fields(value: &mut Value) {
 fn the_files_are_written_as_they_were_read() {
     assert_eq!(written(&read::<LoadResult>(LOAD)), LOAD);
     assert_eq!(written(&read::<DemoResult>(DEMO)), DEMO);
+    assert_eq!(written(&read::<BenchNtsResult>(BENCH_NTS)), BENCH_NTS);
     assert_eq!(read::<LoadResult>(LOAD).schema, LOAD_SCHEMA);
     assert_eq!(read::<DemoResult>(DEMO).schema, DEMO_SCHEMA);
+    assert_eq!(read::<BenchNtsResult>(BENCH_NTS).schema, BENCH_NTS_SCHEMA);
 }
 
 #[test]
@@ -88,6 +93,9 @@ fn fields_that_are_not_known_are_ignored() {
     let mut file: Value = read(DEMO);
     with_unknown_fields(&mut file);
     assert_eq!(serde_json::from_value::<DemoResult>(file).unwrap(), read(DEMO));
+    let mut file: Value = read(BENCH_NTS);
+    with_unknown_fields(&mut file);
+    assert_eq!(serde_json::from_value::<BenchNtsResult>(file).unwrap(), read(BENCH_NTS));
 }
 
 /// The names in a result that the file does not have.
@@ -99,10 +107,14 @@ fn new_names(result: &impl Serialize, file: &str) -> Vec<String> {
 proptest! {
     /// A field that is new is put into the golden files, and stays from then on.
     #[test]
-    fn every_name_that_can_be_written_is_in_the_files(load in load_result(), demo in demo_result()) {
+    fn every_name_that_can_be_written_is_in_the_files(
+        load in load_result(), demo in demo_result(), bench in bench_nts_result()
+    ) {
         prop_assert_eq!(new_names(&load, LOAD), Vec::<String>::new());
         let new = new_names(&demo, DEMO);
         // The results inside it are held against their own file.
         prop_assert!(new.iter().all(|name| name.starts_with(".candidates.load.")), "{:?}", new);
+        let new = new_names(&bench, BENCH_NTS);
+        prop_assert!(new.iter().all(|name| name.starts_with(".capacities.load.")), "{:?}", new);
     }
 }

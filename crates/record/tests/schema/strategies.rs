@@ -5,8 +5,9 @@ use std::fmt::Debug;
 use std::net::IpAddr;
 
 use horolog_record::{
-    Candidate, ClassCounts, DEMO_SCHEMA, DemoResult, Distribution, Finding, Host, LOAD_SCHEMA,
-    LoadResult, Responses, SearchResult, Target, Trial,
+    BENCH_NTS_SCHEMA, BenchNtsResult, Candidate, ClassCounts, DEMO_SCHEMA, DemoResult,
+    Distribution, Finding, Host, LOAD_SCHEMA, LoadResult, NtsCapacity, Responses, SearchResult,
+    Target, Trial,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::num::f64::{NEGATIVE, NORMAL, POSITIVE, SUBNORMAL, ZERO};
@@ -56,6 +57,25 @@ pub(crate) fn demo_result() -> impl Strategy<Value = DemoResult> {
             command,
             host,
             candidates,
+            findings,
+        },
+    )
+}
+
+pub(crate) fn bench_nts_result() -> impl Strategy<Value = BenchNtsResult> {
+    let server = (any::<usize>(), any::<u8>(), vec(any::<String>(), 0..3), option::of(number()));
+    let capacity = (server, load_result()).prop_map(|(server, load)| {
+        let (threads, authenticated_percent, server_command, cpu_ns_per_reply) = server;
+        NtsCapacity { threads, authenticated_percent, server_command, cpu_ns_per_reply, load }
+    });
+    let command = vec(any::<String>(), 0..3);
+    (any::<String>(), command, host(), vec(capacity, 0..3), vec(finding(), 0..3)).prop_map(
+        |(started, command, host, capacities, findings)| BenchNtsResult {
+            schema: BENCH_NTS_SCHEMA.to_owned(),
+            started,
+            command,
+            host,
+            capacities,
             findings,
         },
     )
