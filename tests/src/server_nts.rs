@@ -1,5 +1,6 @@
-//! Scenarios of interleaved mode, NTS and symmetric keys over the server's sockets, with Debian's
-//! chronyd as the client. It is always told to leave this machine's clock alone (`-x`).
+//! Scenarios of interleaved mode, NTS and symmetric keys, with Debian's chronyd and ntpsec's ntpd as
+//! the clients. Both leave this machine's clock alone: chronyd is told to (`-x`), and ntpd is told
+//! to and has no privilege for it.
 
 use std::fs::{self, Permissions};
 use std::net::{IpAddr, SocketAddr};
@@ -16,23 +17,30 @@ use tempfile::TempDir;
 
 use crate::load_command::result_of;
 use crate::process::{Engine, Server, binary, run_to_end, server_address};
-use crate::scenario::Need;
+use crate::scenario::{Need, scenario};
 use crate::scenarios;
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     const CHRONY: &[Need] = &[Need::Root, Need::Peer("chronyd"), Need::Peer("chronyc")];
     use crate::server_nts;
-    Vec::from(scenarios!(CHRONY, server_nts:
+    const NTPD: &[Need] = &[Need::Root, Need::Peer("ntpd"), Need::Peer("setpriv")];
+    let mut all = Vec::new();
+    for engine in Engine::ALL {
+        let name = |of: &str| format!("server_nts::{of}::{}", engine.name());
+        all.push(scenario(name("chronyd_uses_nts"), CHRONY, move || chronyd_uses_nts(engine)));
+        all.push(scenario(name("ntpd_uses_nts"), NTPD, move || ntpd_uses_nts(engine)));
+    }
+    all.extend(scenarios!(CHRONY, server_nts:
         chronyd_is_answered_interleaved,
-        chronyd_uses_nts,
         chronyd_uses_nts_in_interleaved_mode,
         chronyd_uses_symmetric_keys,
         a_wrong_key_gets_nothing,
         a_server_with_another_secret_gives_a_kiss_and_new_cookies,
         a_flood_of_plain_requests_leaves_room_for_nts,
         what_is_wrong_with_a_file_is_said,
-    ))
+    ));
+    all
 }
 
 /// Long enough for chronyd to start and to make up its mind.
@@ -148,11 +156,29 @@ struct WithNts {
 
 impl WithNts {
     fn start(arguments: &[&str]) -> Result<Self> {
+        Self::start_on(Engine::Socket, arguments)
+    }
+
+    fn start_on(engine: Engine, arguments: &[&str]) -> Result<Self> {
         let lab = Lab::new(&LabConfig::default())?;
         let at = server_address(&lab, false)?;
         let files = TempDir::new()?;
-        let server = start_with_nts(&lab, at, files.path(), arguments)?;
+        let server = start_with_nts(&lab, engine, at, files.path(), arguments)?;
         Ok(Self { lab, at, files, server })
+    }
+
+    /// Fails unless `least` authentic replies were given and, where XDP stands in front of the
+    /// threads, it handed their requests over to them.
+    fn has_answered(&self, engine: Engine, least: u64) -> Result<()> {
+        let status = self.server.status()?;
+        let count = |pointer: &str| status.pointer(pointer).and_then(serde_json::Value::as_u64);
+        let replies = count("/counters/nts").context("no counter of NTS replies")?;
+        ensure!(replies >= least, "{replies} authentic replies: {status}");
+        if engine == Engine::Xdp {
+            let handed_over = count("/xdp_counters/handed_over").context("no such counter")?;
+            ensure!(handed_over >= replies, "{handed_over} were handed over: {status}");
+        }
+        Ok(())
     }
 
     /// chronyd with NTS and further options for its source.
@@ -167,26 +193,32 @@ impl WithNts {
     }
 }
 
-fn start_with_nts(lab: &Lab, at: SocketAddr, files: &Path, more: &[&str]) -> Result<Server> {
+fn start_with_nts(
+    lab: &Lab,
+    engine: Engine,
+    at: SocketAddr,
+    files: &Path,
+    more: &[&str],
+) -> Result<Server> {
     let paths = certificate(at.ip(), files)?.map(|path| path.display().to_string());
     let mut arguments = vec!["--nts-cert", &paths[0], "--nts-key", &paths[1]];
     arguments.extend(more);
-    Server::start(lab.server(), Engine::Socket, &[at], &arguments)
+    Server::start(lab.server(), engine, &[at], &arguments)
 }
 
 const SELECTED: &[(&str, &str)] = &[("^*", "")];
 const FAST: &str = "iburst minpoll -2 maxpoll -2";
 
 /// chronyd establishes keys, is answered with NTS, keeps its eight cookies and takes the time.
-fn chronyd_uses_nts() -> Result<()> {
-    let nts = WithNts::start(&[])?;
+fn chronyd_uses_nts(engine: Engine) -> Result<()> {
+    let nts = WithNts::start_on(engine, &[])?;
     let client = nts.client(FAST)?;
     client.await_signs("sources", SELECTED)?;
     let address = nts.at.ip().to_string();
     // Mode NTS, AES-SIV-CMAC-256 (15) with its 256 bits, no refusals, eight cookies of 100 bytes.
     let line = client.await_signs("-n authdata", &[(&address, " 8  100")])?;
     ensure!(line.contains("NTS") && line.contains("15  256"), "{line}");
-    ensure!(counter(&nts.server, "nts")? >= 3, "{}", nts.server.status()?);
+    nts.has_answered(engine, 3)?;
     ensure!(counter(&nts.server, "nts_kisses")? == 0, "{}", nts.server.status()?);
     let status = nts.server.status()?;
     ensure!(status["nts_ke"]["counters"]["established"] == 1, "{status}");
@@ -266,7 +298,7 @@ fn a_server_with_another_secret_gives_a_kiss_and_new_cookies() -> Result<()> {
     let option = secret.display().to_string();
     let master = ["--nts-master-secret", option.as_str()];
     fs::write(&secret, "01".repeat(32))?;
-    let server = start_with_nts(&lab, at, files.path(), &master)?;
+    let server = start_with_nts(&lab, Engine::Socket, at, files.path(), &master)?;
     let nts = WithNts { lab, at, files, server };
     let client = nts.client(FAST)?;
     client.await_signs("sources", SELECTED)?;
@@ -369,5 +401,53 @@ fn what_is_wrong_with_a_file_is_said() -> Result<()> {
         ensure!(output.status.code() == Some(status), "{arguments:?}: {}: {said}", output.status);
         ensure!(said.contains(sign) && said.lines().count() == 1, "{arguments:?}: {said}");
     }
+    Ok(())
+}
+
+/// ntpsec's ntpd, as a client that never touches the clock, with its log in a directory of its own.
+struct Ntpd {
+    _process: Running,
+    directory: TempDir,
+}
+
+impl Ntpd {
+    fn start(host: &Host, server: IpAddr) -> Result<Self> {
+        let directory = TempDir::new()?;
+        let path = |name: &str| directory.path().join(name);
+        let log = path("ntpd.log");
+        // The certificate of these scenarios is nobody's, hence noval.
+        let text = format!(
+            "disable ntp\ndisable kernel\nlogfile {}\n\
+             server {server} nts noval iburst minpoll 3 maxpoll 3\n",
+            log.display()
+        );
+        fs::write(path("ntp.conf"), text)?;
+        let mut command = host.command("setpriv");
+        command.args(["--bounding-set", "-sys_time", "--inh-caps", "-sys_time"]);
+        command.args(["ntpd", "-n", "-c"]).arg(path("ntp.conf"));
+        let mut process = Running::start(&mut command)?;
+        process.await_ready(PATIENCE, || log.exists())?;
+        Ok(Self { _process: process, directory })
+    }
+
+    fn log(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.directory.path().join("ntpd.log"))?)
+    }
+}
+
+/// A second implementation of NTS: ntpd establishes keys, takes eight cookies and is answered.
+fn ntpd_uses_nts(engine: Engine) -> Result<()> {
+    let nts = WithNts::start_on(engine, &[])?;
+    let ntpd = Ntpd::start(nts.lab.client(), nts.at.ip())?;
+    await_counter(&nts.server, "nts", 4).with_context(|| ntpd.log().unwrap_or_default())?;
+    let log = ntpd.log()?;
+    for signs in [["Got 8 cookies, length 100, ", "aead=15"], ["NTS-KE req", "OK"]] {
+        let has_all = |line: &str| signs.iter().all(|sign| line.contains(sign));
+        ensure!(log.lines().any(has_all), "no {signs:?} in: {log}");
+    }
+    nts.has_answered(engine, 4)?;
+    ensure!(counter(&nts.server, "nts_kisses")? == 0, "{}", nts.server.status()?);
+    let status = nts.server.status()?;
+    ensure!(status["nts_ke"]["counters"]["established"] == 1, "{status}");
     Ok(())
 }

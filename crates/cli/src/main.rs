@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{demo, lab, load, serve, status};
+use commands::{bench, demo, lab, load, serve, status};
 use failure::Failure;
 
 /// Serve time, load it, and prove when things happen.
@@ -31,6 +31,7 @@ enum Command {
     Status(status::StatusArgs),
     Load(load::LoadArgs),
     Lab(lab::LabArgs),
+    Bench(bench::BenchArgs),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Command::Status(args) => status::run(args),
         Command::Load(args) => load::run(args),
         Command::Lab(args) => lab::run(args),
+        Command::Bench(args) => bench::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,13 +1,15 @@
 //! The table on a terminal: a load run row by row as its trials finish, what the run comes to, and
-//! the comparison of a demonstration. It looks like ntpperf's, with percentiles. Whether there is a
+//! the comparisons of a demonstration and of an experiment. It looks like ntpperf's, with percentiles. Whether there is a
 //! terminal, how wide it is and whether it may show colour is for the caller to know.
 
+mod bench_nts;
 mod demo;
 mod establishment;
 mod grid;
 mod load;
 mod summary;
 
+pub use bench_nts::bench_nts;
 pub use demo::demo;
 pub use establishment::establishment;
 pub use load::{header, row};

@@ -4,29 +4,24 @@
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use horolog_lab::{Lab, LabConfig, LabError, Running};
-use horolog_load::places::ServerCounters;
-use horolog_load::{Job, Load, LoadError, LoadOptions, Observer};
+use horolog_lab::{Lab, LabConfig, LabError};
+use horolog_load::{Job, Load, LoadError, LoadOptions};
 use horolog_record::{
     Candidate, Code, DEMO_SCHEMA, DemoResult, Engine, Finding, Host, LoadResult, SearchKind,
-    Severity, Trial, rfc3339_now,
+    Severity, rfc3339_now,
 };
 use horolog_report::{html, table, to_json, units};
-use horolog_server::status;
 use horolog_stats::{LossGoal, SearchConfig};
 
+use crate::commands::contest::{self, Follower, RunningServer};
 use crate::failure::Failure;
-use crate::output::{self, Destination, Progress};
-
-/// How long a server may take to be ready.
-const PATIENCE: Duration = Duration::from_secs(5);
+use crate::output::{self, Destination};
 
 /// The port on loopback, where an ordinary user may not take NTP's own.
 const LOOPBACK_PORT: u16 = 12_300;
@@ -201,19 +196,18 @@ fn contest(
     engine: Option<Engine>,
     time: Duration,
 ) -> Result<Candidate, Failure> {
-    let server = RunningServer::start(stage, contender)?;
-    let mut options = LoadOptions::new(target(stage.server_address())?, search(time));
+    let server = start(stage, contender)?;
+    let mut options = LoadOptions::new(contest::target(stage.server_address())?, search(time));
     options.engine = engine;
     options.command = output::command_line();
     if let Stage::Lab(lab) = stage {
         options.namespaces = vec![lab.server().netns.clone()];
     }
-    let socket = server.socket.clone();
-    options.ask_server = Some(Box::new(move || counters(&socket)));
-    let mut observer = Follower { progress: Progress::named(format!("{}: ", contender.label)) };
+    options.ask_server = Some(server.asker());
+    let mut observer = Follower::named(format!("{}: ", contender.label));
     let load: Result<LoadResult, LoadError> =
         stage.at_client(|| Load::prepare(options)?.run(&mut observer))?;
-    observer.progress.finish();
+    observer.finish();
     let server_command = server.command.clone();
     let candidate = Candidate { label: contender.label.clone(), server_command, load: load? };
     if let Some(search) = &candidate.load.search {
@@ -221,10 +215,6 @@ fn contest(
         eprintln!("horolog: {}: {rate} without loss", candidate.label);
     }
     Ok(candidate)
-}
-
-fn target(address: SocketAddr) -> Result<horolog_load::target::TargetName, Failure> {
-    address.to_string().parse().map_err(Failure::usage)
 }
 
 /// A search that sends for about `time`.
@@ -235,67 +225,15 @@ fn search(time: Duration) -> Job {
     Job::Search { kind: SearchKind::Ndr, config }
 }
 
-struct Follower {
-    progress: Progress,
-}
-
-impl Observer for Follower {
-    fn begins(&mut self, rate: f64, duration: Duration) {
-        self.progress.trial(rate, duration);
-    }
-
-    fn ended(&mut self, _: usize, _: &Trial) -> ControlFlow<()> {
-        output::flow()
-    }
-}
-
-/// What the server says that it received and answered, in both of its bodies.
-fn counters(socket: &Path) -> Option<ServerCounters> {
-    let status: serde_json::Value = serde_json::from_str(&status::ask(socket).ok()?).ok()?;
-    let count = |pointer: &str| status.pointer(pointer).and_then(serde_json::Value::as_u64);
-    let in_kernel = count("/xdp_counters/answered_ipv4").unwrap_or(0)
-        + count("/xdp_counters/answered_ipv6").unwrap_or(0);
-    Some(ServerCounters {
-        received: count("/counters/received")? + in_kernel,
-        answered: count("/counters/answered")? + in_kernel,
-    })
-}
-
-/// A server process; dropping it ends it.
-struct RunningServer {
-    _process: Running,
-    command: Vec<String>,
-    socket: PathBuf,
-    /// Holds the status socket and goes with it.
-    _directory: tempfile::TempDir,
-}
-
-impl RunningServer {
-    fn start(stage: &Stage, contender: &Contender) -> Result<Self, Failure> {
-        let failed = |error| Failure::environment(format!("cannot start a server: {error}"));
-        let directory =
-            tempfile::Builder::new().prefix("horolog-demo-").tempdir().map_err(failed)?;
-        let socket = directory.path().join("status.sock");
-        let program = std::env::current_exe().map_err(failed)?;
-        let address = stage.server_address().to_string();
-        let mut arguments: Vec<String> =
-            ["serve", "--local", "--stratum", "1", "--listen", &address].map(str::to_owned).into();
-        arguments.extend(contender.arguments.iter().cloned());
-        let mut command = match stage {
-            Stage::Lab(lab) => lab.server().command(&program),
-            Stage::Loopback(_) => Command::new(&program),
-        };
-        command.args(&arguments).arg("--status-socket").arg(&socket);
-        let mut process = Running::start(&mut command).map_err(Failure::environment)?;
-        process
-            .await_ready(PATIENCE, || status::ask(&socket).is_ok())
-            .map_err(|error| Failure::environment(without_name(&error.to_string())))?;
-        arguments.insert(0, "horolog".to_owned());
-        Ok(Self { _process: process, command: arguments, socket, _directory: directory })
-    }
-}
-
-/// A server's complaint without the name that it begins with, which stands in front of ours too.
-fn without_name(words: &str) -> &str {
-    words.strip_prefix("horolog: ").unwrap_or(words)
+fn start(stage: &Stage, contender: &Contender) -> Result<RunningServer, Failure> {
+    let address = stage.server_address().to_string();
+    let mut arguments: Vec<String> =
+        ["--local", "--stratum", "1", "--listen", &address].map(str::to_owned).into();
+    arguments.extend(contender.arguments.iter().cloned());
+    let program = RunningServer::program()?;
+    let command = match stage {
+        Stage::Lab(lab) => lab.server().command(&program),
+        Stage::Loopback(_) => Command::new(&program),
+    };
+    RunningServer::start(command, &arguments)
 }

@@ -1,5 +1,7 @@
 //! The commands, one file each: raw arguments, resolved options, one call.
 
+pub(crate) mod bench;
+mod contest;
 pub(crate) mod demo;
 pub(crate) mod lab;
 pub(crate) mod load;

@@ -1,0 +1,337 @@
+//! `horolog bench nts`: a private pair of hosts, a server with one thread, then two and so on, and
+//! the same search against each under a growing share of authenticated requests.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use std::{fs, io};
+
+use clap::{Args, ValueEnum};
+use horolog_lab::{Lab, LabConfig};
+use horolog_load::nts::{Algorithm, MasterSecret, SESSIONS, Sessions};
+use horolog_load::ramp::Ramp;
+use horolog_load::{Job, Load, LoadError, LoadOptions};
+use horolog_record::{
+    BENCH_NTS_SCHEMA, BenchNtsResult, Code, Engine, Finding, Host, LoadResult, NtsCapacity,
+    SearchEnd, SearchKind, Severity, rfc3339_now,
+};
+use horolog_report::{table, to_json, units};
+use horolog_stats::{LossGoal, SearchConfig};
+
+use crate::commands::contest::{self, Follower, RunningServer};
+use crate::failure::Failure;
+use crate::output::{self, Destination};
+
+/// A trial with at most one lost request in ten thousand counts as lossless: on a machine that the
+/// generator shares with the server, a single hiccup would decide otherwise.
+const LOSS: f64 = 1e-4;
+
+/// The share of its capacity at which a server's processor time is taken: it is busy there, and
+/// loses nothing.
+const COST_SHARE: f64 = 0.9;
+
+/// More threads than a machine has cores make no sense, and more cores are not to be had.
+const THREADS_MAX: usize = 1024;
+
+/// What authentication costs a multi-core server.
+///
+/// Makes two private hosts, starts a server in one of them with one thread, then with more, and
+/// searches from the other for the highest rate that it answers without loss while 0%, 10%, 50% and
+/// 100% of the requests are authenticated by NTS. All of them come from the same generator, which
+/// seals and opens in user space on this machine's cores as well: where the server has a thread for
+/// each core, they share some, and where the generator's limit is met first, the rate is marked so.
+/// Beside each rate stands the processor time of the server's threads for each reply, which the
+/// generator hardly touches.
+#[derive(Args, Debug)]
+pub(crate) struct NtsArgs {
+    /// Threads of the server, such as 1,2,4 [default: one, twice as many each time, and one for
+    /// each core].
+    #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = threads)]
+    threads: Vec<usize>,
+    /// How many requests in a hundred are authenticated; the first is what the others are compared
+    /// with.
+    #[arg(long, value_name = "PERCENT[,PERCENT...]", value_delimiter = ',',
+          default_values_t = [0, 10, 50, 100], value_parser = clap::value_parser!(u8).range(0..=100))]
+    shares: Vec<u8>,
+    /// About how long the server is loaded for each figure.
+    #[arg(long, value_name = "SECONDS", value_parser = crate::values::positive_duration, default_value = "5")]
+    seconds: Duration,
+    /// What answers: sockets only, XDP and threads that it hands authenticated requests over to, or
+    /// the best that can be had.
+    #[arg(long, value_enum, default_value_t = EngineArg::Auto)]
+    engine: EngineArg,
+    /// Threads of the generator [default: one for every second core].
+    #[arg(long, value_name = "N", value_parser = threads)]
+    load_threads: Option<usize>,
+    /// The AEAD algorithm of the sessions.
+    #[arg(long, value_enum, value_name = "NAME", default_value_t = AlgorithmArg::AesSivCmac256)]
+    algorithm: AlgorithmArg,
+    /// File of the master secret that the server is to use, as for 'horolog serve' [default: one
+    /// made for the experiment].
+    #[arg(long, value_name = "FILE")]
+    nts_master_secret: Option<PathBuf>,
+    /// Write the result to this file; to standard output with -, instead of the table.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum EngineArg {
+    Auto,
+    Socket,
+    Xdp,
+}
+
+impl EngineArg {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Socket => "socket",
+            Self::Xdp => "xdp",
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum AlgorithmArg {
+    #[value(name = "aes-siv-cmac-256")]
+    AesSivCmac256,
+    #[value(name = "aes-128-gcm-siv")]
+    Aes128GcmSiv,
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(threads) if (1..=THREADS_MAX).contains(&threads) => Ok(threads),
+        _ => Err(format!("write a number of threads from 1 to {THREADS_MAX}")),
+    }
+}
+
+/// Everything that the single figures share.
+struct Bench<'a> {
+    args: &'a NtsArgs,
+    lab: Lab,
+    secret: MasterSecret,
+    secret_file: PathBuf,
+    /// Holds the secret's file, where it was made here.
+    _directory: tempfile::TempDir,
+}
+
+pub(crate) fn run(args: &NtsArgs) -> Result<(), Failure> {
+    let quiet = args.json.as_deref().is_some_and(output::is_stdout);
+    let json = args.json.as_deref().map(Destination::open).transpose()?;
+    output::end_gently()?;
+    let (bench, started) = (Bench::open(args)?, rfc3339_now());
+    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = if args.threads.is_empty() { up_to(cores) } else { distinct(&args.threads) };
+    let mut capacities = Vec::new();
+    let places = threads
+        .iter()
+        .flat_map(|threads| distinct(&args.shares).into_iter().map(move |share| (*threads, share)));
+    for (threads, share) in places {
+        capacities.push(bench.measure(threads, share)?);
+        if output::flow().is_break() {
+            break;
+        }
+    }
+    let result = BenchNtsResult {
+        schema: BENCH_NTS_SCHEMA.to_owned(),
+        started,
+        command: output::command_line(),
+        host: Host::read(),
+        findings: findings(&capacities, cores),
+        capacities,
+    };
+    let written = json.map(|file| file.write(&to_json(&result)));
+    // Behind the file: a reader of the table that went away ends the command here.
+    if !quiet {
+        output::line(&table::bench_nts(&result, &output::table_style()))?;
+    }
+    written.map_or(Ok(()), |written| written)
+}
+
+/// One, twice as many each time, and all.
+fn up_to(cores: usize) -> Vec<usize> {
+    let powers = (0..).map(|power| 1 << power).take_while(|&threads| threads < cores);
+    powers.chain([cores]).collect()
+}
+
+/// Each value once, in the order in which it comes first.
+fn distinct<T: PartialEq + Copy>(values: &[T]) -> Vec<T> {
+    let is_first = |(index, value): &(usize, &T)| !values[..*index].contains(*value);
+    values.iter().enumerate().filter(is_first).map(|(_, value)| *value).collect()
+}
+
+/// Says what must be known of the experiment as a whole.
+fn findings(capacities: &[NtsCapacity], cores: usize) -> Vec<Finding> {
+    let shared = capacities.iter().any(|one| one.threads + one.load.threads > cores);
+    let is_limit = |one: &NtsCapacity| {
+        one.load.search.as_ref().is_some_and(|search| search.end == SearchEnd::GeneratorLimit)
+    };
+    let finding = |code, message: String, advice: &str| Finding {
+        code,
+        severity: Severity::Warning,
+        message,
+        advice: advice.to_owned(),
+        trial: None,
+    };
+    let of_cores = shared.then(|| {
+        let message = format!(
+            "the server's threads and the generator's were more than the {cores} cores, so the \
+             server had less than a core for each of its threads"
+        );
+        let advice = "compare the processor time of a reply, or use a machine with more cores";
+        finding(Code::SharedMachine, message, advice)
+    });
+    let of_generator = capacities.iter().any(is_limit).then(|| {
+        let message = "the generator met its limit before the server did where a rate has a ≥";
+        let advice = "give it more cores with --load-threads, or compare the processor time";
+        finding(Code::GeneratorLimit, message.to_owned(), advice)
+    });
+    of_cores.into_iter().chain(of_generator).collect()
+}
+
+impl<'a> Bench<'a> {
+    fn open(args: &'a NtsArgs) -> Result<Self, Failure> {
+        let failed = |error: io::Error| {
+            Failure::environment(format!("cannot keep the master secret: {error}"))
+        };
+        let directory =
+            tempfile::Builder::new().prefix("horolog-bench-").tempdir().map_err(failed)?;
+        let (secret, secret_file) = if let Some(path) = &args.nts_master_secret {
+            (read_secret(path)?, path.clone())
+        } else {
+            let secret = MasterSecret::generate().map_err(Failure::environment)?;
+            // The directory is closed to others.
+            let path = directory.path().join("secret");
+            fs::write(&path, secret.to_text().as_bytes()).map_err(failed)?;
+            (secret, path)
+        };
+        let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        let lab = Lab::new(&LabConfig { queues: cores, ..LabConfig::default() })?;
+        Ok(Self { args, lab, secret, secret_file, _directory: directory })
+    }
+
+    /// Finds the capacity of a server with so many threads at this share, and then its cost.
+    fn measure(&self, threads: usize, share: u8) -> Result<NtsCapacity, Failure> {
+        let server = self.start(threads)?;
+        let plural = if threads == 1 { "" } else { "s" };
+        let label = format!("{threads} thread{plural}, {share}% authenticated");
+        let load = self.load(&server, share, search(self.args.seconds)?, &label)?;
+        let held = load.search.as_ref().and_then(|search| search.lower);
+        let cpu_ns_per_reply = match held.filter(|_| output::flow().is_continue()) {
+            Some(rate) => self.cost(&server, share, rate * COST_SHARE, &label)?,
+            None => None,
+        };
+        if let Some(search) = &load.search {
+            let cost = cpu_ns_per_reply.map_or_else(String::new, |ns| {
+                format!(", {} of processor time a reply", units::human_ns(ns.round() as u64))
+            });
+            eprintln!("horolog: {label}: {}{cost}", units::human_rate(search.rate));
+        }
+        Ok(NtsCapacity {
+            threads,
+            authenticated_percent: share,
+            server_command: server.command,
+            cpu_ns_per_reply,
+            load,
+        })
+    }
+
+    fn address(&self) -> SocketAddr {
+        SocketAddr::new(self.lab.server().port().ipv4.into(), 123)
+    }
+
+    fn start(&self, threads: usize) -> Result<RunningServer, Failure> {
+        let (address, threads) = (self.address().to_string(), threads.to_string());
+        let secret = self.secret_file.display().to_string();
+        let engine = self.args.engine.name();
+        let arguments = ["--local", "--stratum", "1", "--listen", &address, "--engine", engine];
+        let more = ["--threads", &threads, "--nts-master-secret", &secret];
+        let arguments: Vec<_> = arguments.into_iter().chain(more).map(str::to_owned).collect();
+        RunningServer::start(self.lab.server().command(RunningServer::program()?), &arguments)
+    }
+
+    /// Loads a server and returns the result.
+    fn load(
+        &self,
+        server: &RunningServer,
+        share: u8,
+        job: Job,
+        label: &str,
+    ) -> Result<LoadResult, Failure> {
+        let algorithm = match self.args.algorithm {
+            AlgorithmArg::AesSivCmac256 => Algorithm::AesSivCmac256,
+            AlgorithmArg::Aes128GcmSiv => Algorithm::Aes128GcmSiv,
+        };
+        let sessions = Sessions::sealed(&self.secret, algorithm, SESSIONS, share)
+            .map_err(Failure::environment)?;
+        let mut options = LoadOptions::new(contest::target(self.address())?, job);
+        // The same one for all shares, so that their figures can be compared.
+        options.engine = Some(Engine::Packet);
+        let half = thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2));
+        options.threads = Some(self.args.load_threads.unwrap_or(half));
+        options.namespaces = vec![self.lab.server().netns.clone()];
+        options.sessions = Some(Arc::new(sessions));
+        options.ask_server = Some(server.asker());
+        options.command = output::command_line();
+        let mut observer = Follower::named(format!("{label}: "));
+        let result: Result<LoadResult, LoadError> =
+            self.lab.client().run(|| Load::prepare(options)?.run(&mut observer))?;
+        observer.finish();
+        Ok(result?)
+    }
+
+    /// Processor time of the server for each reply at a rate that it holds, in ns.
+    fn cost(
+        &self,
+        server: &RunningServer,
+        share: u8,
+        rate: f64,
+        label: &str,
+    ) -> Result<Option<f64>, Failure> {
+        let duration = self.args.seconds / 4;
+        let ramp = Ramp { min: rate, max: rate, multiplier: 2.0, duration };
+        let before = server.cpu_ns();
+        let result = self.load(server, share, Job::Ramp(ramp), label)?;
+        let spent = server.cpu_ns().zip(before).map(|(after, before)| after.saturating_sub(before));
+        let replies: u64 = result.trials.iter().map(|trial| trial.received).sum();
+        Ok(spent.filter(|_| replies > 0).map(|spent| spent as f64 / replies as f64))
+    }
+}
+
+fn read_secret(path: &Path) -> Result<MasterSecret, Failure> {
+    let text = fs::read_to_string(path).map_err(|error| {
+        Failure::environment(format!("cannot read {}: {error}", path.display()))
+    })?;
+    MasterSecret::parse(&text)
+        .map_err(|error| Failure::environment(format!("{}: {error}", path.display())))
+}
+
+/// A search that sends for about `time`.
+fn search(time: Duration) -> Result<Job, Failure> {
+    let goal = LossGoal::new(LOSS).map_err(Failure::usage)?;
+    let mut config = SearchConfig::new(goal, 1e3, 20e6);
+    // With the usual second for the decisive trials a search sends for about ten.
+    output::scale_search(&mut config, time / 10);
+    Ok(Job::Search { kind: SearchKind::Ndr, config })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_threads() {
+        assert_eq!((up_to(1), up_to(2), up_to(6)), (vec![1], vec![1, 2], vec![1, 2, 4, 6]));
+        assert_eq!(distinct(&[2, 1, 2, 1]), [2, 1]);
+        assert_eq!(threads("1024"), Ok(1024));
+        for bad in ["0", "", "-1", "two", "1025"] {
+            assert!(threads(bad).is_err(), "{bad}");
+        }
+    }
+}
