@@ -18,13 +18,15 @@ export PATH := $(CARGO_HOME_BIN):$(PEERS)/sbin:$(PEERS)/bin:$(PATH):/usr/sbin:/s
 
 # Seconds for each fuzz target.
 FUZZ_SECONDS ?= 8
+# Minutes of the long test.
+SOAK_MINUTES ?= 10
 BIN := $(CARGO_TARGET_DIR)/release
 AS_ROOT := scripts/as-root.sh
 heading = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test bench build lint fuzz clean setup setup-peers unit scenarios
+.PHONY: help demo test bench soak build lint fuzz clean setup setup-peers unit scenarios
 
 help: ## list these commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -39,6 +41,11 @@ bench: setup-peers ## speed against peers on this machine, in ratios (BENCH_FLAG
 	$(call heading,Benchmarks)
 	@cargo build --locked --release -p horolog-cli -p horolog-bench
 	@$(AS_ROOT) $(BIN)/horolog-bench $(BENCH_FLAGS)
+
+soak: setup ## a server at twice its capacity, every reply checked (SOAK_MINUTES=60)
+	$(call heading,Long test)
+	@cargo build --locked --release -p horolog-cli -p horolog-scenarios
+	@$(AS_ROOT) $(BIN)/horolog-scenarios soak --minutes $(SOAK_MINUTES)
 
 build: setup ## the horolog binary
 	$(call heading,Build)

@@ -5,6 +5,7 @@
 //! they measure and use the whole machine. Build `horolog` first; `make scenarios` does all of
 //! that. What cannot run here is reported as ignored, with the reason.
 
+mod bench;
 mod bodies;
 mod bodies_limits;
 mod client;
@@ -39,6 +40,7 @@ mod server_metrics;
 mod server_nts;
 mod server_sandbox;
 mod server_sources;
+mod soak;
 mod verdicts;
 
 use std::process::ExitCode;
@@ -55,6 +57,9 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     if arguments.get(1).is_some_and(|first| first == lab::HELPER) {
         return become_helper(&arguments[2..]);
+    }
+    if arguments.get(1).is_some_and(|first| first == soak::MODE) {
+        return soak::run(&arguments[2..]);
     }
     let mut arguments = Arguments::from_args();
     // Two at once would disturb each other's figures and leftovers.
@@ -95,6 +100,8 @@ fn all() -> Vec<Trial> {
     all.extend(server_metrics::all());
     all.extend(server_sandbox::all());
     all.extend(load_modes::all());
+    all.extend(bench::all());
+    all.extend(soak::all());
     all.extend(of_the_demonstration());
     all
 }

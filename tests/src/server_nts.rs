@@ -137,7 +137,7 @@ fn chronyd_is_answered_interleaved() -> Result<()> {
 }
 
 /// A certificate for this address that is its own authority, and its key, in PEM.
-fn certificate(host: IpAddr, directory: &Path) -> Result<[PathBuf; 2]> {
+pub(crate) fn certificate(host: IpAddr, directory: &Path) -> Result<[PathBuf; 2]> {
     let key = rcgen::KeyPair::generate()?;
     let certificate = rcgen::CertificateParams::new([host.to_string()])?.self_signed(&key)?;
     let paths = ["cert.pem", "key.pem"].map(|name| directory.join(name));

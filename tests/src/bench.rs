@@ -1,0 +1,99 @@
+//! Scenarios of `horolog bench`: what an experiment shows, and what it refuses. Its figures are for
+//! who runs it.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use horolog_record::{BENCH_NTS_SCHEMA, BenchNtsResult, Code, Mode, NtsCapacity};
+use libtest_mimic::Trial;
+
+use crate::load_command::{ForNobody, check_sums, has, parse};
+use crate::process::{binary, run_to_end};
+use crate::scenario::Need;
+use crate::scenarios;
+
+/// Much longer than four searches take that send for about half a second each.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    use crate::bench;
+    Vec::from(scenarios!(&[Need::Root], bench:
+        authentication_is_measured,
+        what_cannot_be_is_refused,
+    ))
+}
+
+/// Each mix of requests is what it was to be, every authentic reply among the valid ones.
+fn check(capacity: &NtsCapacity) -> Result<()> {
+    let load = &capacity.load;
+    ensure!(load.mode == Mode::NtpNts && load.search.is_some(), "{load:?}");
+    ensure!(!has(load, Code::InvalidReplies), "{:?}", load.findings);
+    ensure!(load.trials.iter().any(|trial| trial.received > 0), "no reply at all");
+    let threads = capacity.threads.to_string();
+    let has_all = capacity.server_command.windows(2).any(|pair| pair == ["--threads", &*threads]);
+    ensure!(has_all, "{:?}", capacity.server_command);
+    ensure!(capacity.cpu_ns_per_reply.is_some_and(|ns| ns > 0.0), "{capacity:?}");
+    for trial in &load.trials {
+        check_sums(trial)?;
+        let authenticated = trial.authenticated.unwrap_or_default();
+        ensure!(trial.responses.nts == authenticated.received, "{trial:?}");
+        let expected = trial.sent * u64::from(capacity.authenticated_percent) / 100;
+        // Each of the generator's lanes rounds for itself.
+        ensure!(authenticated.sent.abs_diff(expected) <= 64, "{trial:?}");
+    }
+    Ok(())
+}
+
+/// Two numbers of threads, two shares, both over sockets: four figures in a table and in a file.
+fn authentication_is_measured() -> Result<()> {
+    let directory = tempfile::TempDir::new()?;
+    let path = directory.path().join("result.json");
+    let mut command = Command::new(binary()?);
+    command.args(["bench", "nts", "--threads", "1,2,1", "--shares", "0,100", "--seconds", "0.5"]);
+    command.args(["--engine", "socket", "--json"]).arg(&path).env("TMPDIR", directory.path());
+    let output = run_to_end(&mut command, PATIENCE)?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{stderr}");
+    let result: BenchNtsResult = parse(&std::fs::read(&path)?)?;
+    ensure!(result.schema == BENCH_NTS_SCHEMA, "{}", result.schema);
+    let places: Vec<_> =
+        result.capacities.iter().map(|one| (one.threads, one.authenticated_percent)).collect();
+    ensure!(places == [(1, 0), (1, 100), (2, 0), (2, 100)], "{places:?}");
+    result.capacities.iter().try_for_each(check)?;
+    let table = String::from_utf8_lossy(&output.stdout);
+    for sign in ["threads", "authenticated", "100%", "lossless", "CPU per reply"] {
+        ensure!(table.contains(sign), "no '{sign}' in {table}");
+    }
+    let left: Vec<_> = std::fs::read_dir(directory.path())?.collect::<Result<_, _>>()?;
+    ensure!(left.len() == 1, "left behind: {left:?}");
+    Ok(())
+}
+
+/// One line and the status for the mistake; an ordinary user is told what is missing.
+fn what_cannot_be_is_refused() -> Result<()> {
+    for (arguments, sign) in [
+        (["--threads", "0"], "from 1 to"),
+        (["--shares", "101"], "101"),
+        (["--seconds", "0"], "longer than 0"),
+        (["--engine", "steam"], "steam"),
+    ] {
+        let mut command = Command::new(binary()?);
+        let output = run_to_end(command.args(["bench", "nts"]).args(arguments), PATIENCE)?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(2), "{arguments:?}: {}: {said}", output.status);
+        ensure!(said.contains(sign) && said.lines().count() == 1, "{arguments:?}: {said}");
+    }
+    let mut command = Command::new(binary()?);
+    let missing = ["bench", "nts", "--nts-master-secret", "/nonexistent/secret"];
+    let output = run_to_end(command.args(missing), PATIENCE)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(3) && said.contains("cannot read"), "{said}");
+    let user = ForNobody::new()?;
+    let output =
+        run_to_end(user.command(Command::new("setpriv")).args(["bench", "nts"]), PATIENCE)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(3) && said.lines().count() == 1, "{said}");
+    Ok(())
+}
