@@ -404,23 +404,20 @@ fn what_is_wrong_with_a_file_is_said() -> Result<()> {
     Ok(())
 }
 
-/// ntpsec's ntpd, as a client that never touches the clock, with its log in a directory of its own.
-struct Ntpd {
+/// ntpsec's ntpd with its log in a directory of its own. It runs without the privilege to set the
+/// clock, and its children cannot get it back, so whatever it is told the kernel refuses.
+pub(crate) struct Ntpd {
     _process: Running,
     directory: TempDir,
 }
 
 impl Ntpd {
-    fn start(host: &Host, server: IpAddr) -> Result<Self> {
+    /// Starts it with these lines of configuration.
+    pub(crate) fn start(host: &Host, lines: &str) -> Result<Self> {
         let directory = TempDir::new()?;
         let path = |name: &str| directory.path().join(name);
         let log = path("ntpd.log");
-        // The certificate of these scenarios is nobody's, hence noval.
-        let text = format!(
-            "disable ntp\ndisable kernel\nlogfile {}\n\
-             server {server} nts noval iburst minpoll 3 maxpoll 3\n",
-            log.display()
-        );
+        let text = format!("disable kernel\nlogfile {}\n{lines}\n", log.display());
         fs::write(path("ntp.conf"), text)?;
         let mut command = host.command("setpriv");
         command.args(["--bounding-set", "-sys_time", "--inh-caps", "-sys_time"]);
@@ -438,7 +435,9 @@ impl Ntpd {
 /// A second implementation of NTS: ntpd establishes keys, takes eight cookies and is answered.
 fn ntpd_uses_nts(engine: Engine) -> Result<()> {
     let nts = WithNts::start_on(engine, &[])?;
-    let ntpd = Ntpd::start(nts.lab.client(), nts.at.ip())?;
+    // The certificate of these scenarios is nobody's, hence noval.
+    let source = format!("server {} nts noval iburst minpoll 3 maxpoll 3", nts.at.ip());
+    let ntpd = Ntpd::start(nts.lab.client(), &format!("disable ntp\n{source}"))?;
     await_counter(&nts.server, "nts", 4).with_context(|| ntpd.log().unwrap_or_default())?;
     let log = ntpd.log()?;
     for signs in [["Got 8 cookies, length 100, ", "aead=15"], ["NTS-KE req", "OK"]] {

@@ -1,9 +1,10 @@
 //! Scenarios of time sources: a daemon that is mirrored, and inputs that the scenario itself feeds,
-//! with the truth and with lies. chronyd leaves this machine's clock alone (`-x`).
+//! with the truth and with lies. chronyd leaves this machine's clock alone (`-x`), and ntpd has no
+//! privilege to set it.
 
 use std::fs::Permissions;
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ use tempfile::TempDir;
 use crate::client;
 use crate::process::{Engine, PATIENCE, Server, server_address};
 use crate::scenario::{Need, scenario};
+use crate::server_nts::Ntpd;
 
 /// Longer than a source stays believed that has fallen silent, and than it takes to notice.
 const LONG_PATIENCE: Duration = Duration::from_secs(30);
@@ -40,6 +42,7 @@ const YEARS: Span = Span::from_ns(3 * 365 * 86_400 * NS_PER_S);
 const SHM_UNIT: u8 = 217;
 const ROOT: &[Need] = &[Need::Root];
 const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd"), Need::Peer("chronyc")];
+const NTPD: &[Need] = &[Need::Root, Need::Peer("ntpd"), Need::Peer("setpriv")];
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
@@ -48,6 +51,8 @@ pub(crate) fn all() -> Vec<Trial> {
     for engine in Engine::ALL {
         let name = format!("server_sources::chronyd_is_mirrored::{}", engine.name());
         all.push(scenario(name, CHRONYD, move || chronyd_is_mirrored(engine)));
+        let name = format!("server_sources::ntpd_is_mirrored::{}", engine.name());
+        all.push(scenario(name, NTPD, move || ntpd_is_mirrored(engine)));
     }
     let of_root: [(&str, Run); 3] = [
         ("a_false_source_is_voted_out", a_false_source_is_voted_out),
@@ -126,6 +131,39 @@ fn chronyd_is_mirrored(engine: Engine) -> Result<()> {
     })?;
     let ended = server.end("TERM")?;
     ensure!(ended.stderr.contains("is silent: chronyd at"), "{}", ended.stderr);
+    Ok(())
+}
+
+/// ntpd, which follows a server of ours in the other host, is asked by mode 6, and what it knows of
+/// that server is what ours says to its clients; when it is gone, so is the time.
+fn ntpd_is_mirrored(engine: Engine) -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let upstream = server_address(&lab, false)?;
+    let _upstream = Server::start(lab.server(), Engine::Socket, &[upstream], &["--stratum", "3"])?;
+    // Without the second line ntpd answers no mode 6.
+    let lines = format!("server {} iburst minpoll 3 maxpoll 3", upstream.ip());
+    let daemon = Ntpd::start(lab.client(), &format!("{lines}\nrestrict 127.0.0.1"))?;
+    let at = SocketAddr::from((lab.client().port().ipv4, 1123));
+    let source = ["--source", "system,ntpd=127.0.0.1:123"];
+    let server = Server::start_as(lab.client(), engine, &[at], &source)?;
+    wait_until("what ntpd follows is followed", || {
+        Ok(!is_unsynchronised(&client::ask_from(lab.server(), at)?.header))
+    })?;
+    let reply = client::ask_from(lab.server(), at)?;
+    let header = reply.header;
+    ensure!((header.leap, header.stratum) == (Leap::None, 4), "{header:?}");
+    ensure!(IpAddr::from(header.reference_id) == upstream.ip(), "{header:?}");
+    ensure!((Span::ZERO..ERROR_MAX).contains(&header.root_delay.to_span()), "{header:?}");
+    ensure!(header.root_dispersion.to_bits() > 0, "{header:?}");
+    ensure!((-ERROR_MAX..ERROR_MAX).contains(&reply.offset()), "{:?}", reply.offset());
+    let status = server.status()?;
+    ensure!(status["sources"][0]["state"] == "selected", "{status}");
+    drop(daemon);
+    wait_until("without ntpd the server is not synchronised", || {
+        Ok(is_unsynchronised(&client::ask_from(lab.server(), at)?.header))
+    })?;
+    let ended = server.end("TERM")?;
+    ensure!(ended.stderr.contains("ntpd at 127.0.0.1:123"), "{}", ended.stderr);
     Ok(())
 }
 
