@@ -5,16 +5,18 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
+use arc_swap::ArcSwapOption;
 use horolog_sys::adjtimex::kernel_clock;
 use horolog_sys::affinity::{Scheduling, prefer_real_time};
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
-use horolog_time::Clock;
+use horolog_time::{Clock, Span};
 use serde::Serialize;
 
+use crate::ServerConfig;
 use crate::config::RENEWAL;
 use crate::page::PageSink;
 use crate::renewal::{Reading, Renewal};
@@ -34,7 +36,14 @@ pub struct ClockHealth {
     pub gap_max_ns: u64,
     /// Whether the thread has real-time scheduling.
     pub real_time: bool,
+    /// How often the system clock was stepped: by more than [`STEP_MIN`] between two renewals.
+    pub steps: u64,
+    /// By how much it was stepped last, in nanoseconds.
+    pub last_step_ns: i64,
 }
+
+/// A change of the system clock against the monotonic one that is a step and no better measurement.
+pub const STEP_MIN: Span = Span::from_ms(1);
 
 #[derive(Debug, Default)]
 struct Health {
@@ -42,6 +51,8 @@ struct Health {
     publish_errors: AtomicU64,
     gap_max_ns: AtomicU64,
     real_time: AtomicBool,
+    steps: AtomicU64,
+    last_step_ns: AtomicI64,
 }
 
 /// Looks at the system's clocks.
@@ -55,9 +66,13 @@ pub(crate) fn look() -> Reading {
 #[derive(Debug)]
 pub(crate) struct ClockThread {
     health: Arc<Health>,
+    next: NextConfig,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
+
+/// A configuration that the thread takes over at its next renewal.
+pub(crate) type NextConfig = Arc<ArcSwapOption<ServerConfig>>;
 
 impl ClockThread {
     /// Renews at once and then every [`RENEWAL`].
@@ -68,20 +83,33 @@ impl ClockThread {
         let health = Arc::new(Health::default());
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, stopped) = (Arc::clone(&health), Arc::clone(&stop));
+        let next = NextConfig::default();
+        let taken = Arc::clone(&next);
         let renew = move || {
             let real_time = matches!(prefer_real_time(PRIORITY), Scheduling::RealTime);
             shared.real_time.store(real_time, Ordering::Relaxed);
             let mut last = Instant::now();
+            let mut offset = None;
             while !stopped.load(Ordering::Relaxed) {
                 last = shared.renewed_after(last);
+                if let Some(config) = taken.swap(None) {
+                    renewal.reconfigure(&config);
+                }
                 let page = renewal.page(&look());
+                let before = offset.replace(page.realtime_minus_monotonic);
+                shared.moved(before.map(|before| page.realtime_minus_monotonic - before));
                 let failed = sinks.iter_mut().filter_map(|sink| sink.publish(&page).err()).count();
                 shared.publish_errors.fetch_add(failed as u64, Ordering::Relaxed);
                 thread::park_timeout(RENEWAL);
             }
         };
         let thread = thread::Builder::new().name("clock".into()).spawn(renew)?;
-        Ok(Self { health, stop, thread: Some(thread) })
+        Ok(Self { health, next, stop, thread: Some(thread) })
+    }
+
+    /// Where to put a configuration that the thread is to take over.
+    pub(crate) fn next(&self) -> NextConfig {
+        Arc::clone(&self.next)
     }
 
     /// How it goes.
@@ -91,6 +119,8 @@ impl ClockThread {
             publish_errors: self.health.publish_errors.load(Ordering::Relaxed),
             gap_max_ns: self.health.gap_max_ns.load(Ordering::Relaxed),
             real_time: self.health.real_time.load(Ordering::Relaxed),
+            steps: self.health.steps.load(Ordering::Relaxed),
+            last_step_ns: self.health.last_step_ns.load(Ordering::Relaxed),
         }
     }
 
@@ -101,6 +131,16 @@ impl ClockThread {
 }
 
 impl Health {
+    /// The system clock went so much further than the monotonic one.
+    fn moved(&self, by: Option<Span>) {
+        if let Some(by) = by
+            && (by > STEP_MIN || by < -STEP_MIN)
+        {
+            self.last_step_ns.store(by.as_ns(), Ordering::Relaxed);
+            self.steps.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     fn renewed_after(&self, last: Instant) -> Instant {
         let now = Instant::now();
         self.renewals.fetch_add(1, Ordering::Relaxed);

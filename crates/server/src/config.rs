@@ -20,7 +20,7 @@ pub use interleaved::InterleavedConfig;
 pub use leap::LeapConfig;
 pub use limits::LimitsConfig;
 pub use nts::NtsConfig;
-pub use operation::OperationConfig;
+pub use operation::{OperationConfig, Sandbox};
 pub use source::SourceConfig;
 
 /// The strata that a server may claim (RFC 5905, figure 11).
@@ -254,6 +254,9 @@ pub enum ConfigError {
     #[error("a clock page cannot live {} ms; give {} to {} ms", .0.as_millis(),
             PAGE_LIVES.start().as_millis(), PAGE_LIVES.end().as_millis())]
     PageLife(Duration),
+    /// Metrics at an address that no host has.
+    #[error("{0} names no single host; --metrics takes an address of this machine")]
+    MetricsAddress(SocketAddr),
 }
 
 impl ServerConfig {

@@ -85,6 +85,8 @@ pub(crate) struct SocketEngine {
     stop: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     counters: Vec<Arc<Counters>>,
+    /// The core that each thread was given, in the order of `counters`.
+    cores: Vec<Option<usize>>,
     /// Second handles of the sockets, to ask how much the kernel dropped.
     sockets: Mutex<Vec<UdpDevice>>,
 }
@@ -100,6 +102,7 @@ impl SocketEngine {
             stop: Arc::clone(&surroundings.stop),
             threads: Mutex::default(),
             counters: Vec::new(),
+            cores: Vec::new(),
             sockets: Mutex::default(),
         };
         let cores = allowed_cores()?;
@@ -152,6 +155,7 @@ impl SocketEngine {
     ) -> io::Result<()> {
         let counters = Arc::new(Counters::default());
         self.counters.push(Arc::clone(&counters));
+        self.cores.push(core);
         let surroundings = surroundings.clone();
         let work = move || {
             // Unpinned threads answer as well, only less evenly; a core may have gone offline.
@@ -174,6 +178,11 @@ impl SocketEngine {
         totals.dropped =
             lock(&self.sockets).iter_mut().filter_map(|socket| socket.dropped().ok()).sum();
         totals
+    }
+
+    /// The core and the counters of each thread; drops are counted by socket, not here.
+    pub(crate) fn workers(&self) -> impl Iterator<Item = (Option<usize>, Totals)> {
+        self.cores.iter().copied().zip(self.counters.iter().map(|counters| counters.totals()))
     }
 
     /// Whether a thread has ended without being told to.

@@ -34,6 +34,12 @@ impl Renewal {
         Self { config: config.clone(), precision, start: first.now, offset: first.offset }
     }
 
+    /// From the next page on, says what this configuration says. What is served on purpose, the
+    /// precision and the page's life stay.
+    pub(crate) fn reconfigure(&mut self, config: &ServerConfig) {
+        adopt_reply_values(&mut self.config, config);
+    }
+
     /// The page that follows from a look at the clocks.
     pub(crate) fn page(&mut self, reading: &Reading) -> Page {
         self.offset = follow(self.offset, reading.offset);
@@ -80,6 +86,16 @@ impl Renewal {
             reference: if synchronised { anchor } else { NtpTimestamp::UNKNOWN },
         }
     }
+}
+
+/// Copies what replies say of the server, which a running server can change.
+pub(crate) fn adopt_reply_values(config: &mut ServerConfig, new: &ServerConfig) {
+    config.trust = new.trust;
+    config.stratum = new.stratum;
+    config.reference_id = new.reference_id;
+    config.leap = new.leap;
+    config.root_delay = new.root_delay;
+    config.root_dispersion = new.root_dispersion;
 }
 
 fn leap(pending: PendingLeap) -> Leap {

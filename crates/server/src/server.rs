@@ -7,19 +7,22 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use arc_swap::ArcSwap;
 use horolog_io::UdpError;
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::memory::resident_bytes;
-use horolog_time::Span;
+use horolog_time::{Clock, Span};
+use horolog_wire::ntp::Leap;
 use serde::Serialize;
 
 use crate::clock::{ClockThread, look};
-use crate::engine::{Listeners, SocketEngine};
+use crate::listening::{ListenPart, Listening, Opened, WorkerStatus};
 use crate::page::{self, PageReader, PageSink};
+use crate::reload::{Part, ReloadError, ReloadHealth, ReloadReport, Reloadable, ReplyValues};
 use crate::renewal::Renewal;
 use crate::status::{StatusError, StatusSocket};
 use crate::worker::Surroundings;
-use crate::xdp::{BodyError, XdpBody, XdpPlace, XdpTotals};
+use crate::xdp::{BodyError, SharedListen, XdpBody, XdpPlace, XdpTotals};
 use crate::{ClockHealth, ConfigError, Engine, ServerConfig, Totals, precision};
 
 /// Why a server did not start; its text is one line for the user. Nothing is left behind.
@@ -96,10 +99,23 @@ pub struct Status {
     pub test_offset_ns: i64,
     /// How fast that grows on purpose, in parts per billion.
     pub test_drift_ppb: i64,
+    /// Whether the served time may be used: the page is alive and the clock is synchronised.
+    pub synchronised: bool,
+    /// Age of the clock page, in nanoseconds.
+    pub page_age_ns: i64,
+    /// Whether the clock page has expired, and nothing is answered.
+    pub page_expired: bool,
     /// How the renewing of the clock page goes.
     pub clock: ClockHealth,
+    /// How reloading went.
+    pub reload: ReloadHealth,
     /// What the socket body counted.
     pub counters: Totals,
+    /// What each thread of the socket body counted.
+    pub workers: Vec<WorkerStatus>,
+    /// Requests that the XDP body answered, by core.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xdp_answered_by_core: Option<Vec<u64>>,
     /// What the XDP body counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xdp_counters: Option<XdpTotals>,
@@ -112,40 +128,49 @@ const SCHEMA: &str = "horolog.status/1";
 /// The parts that the status thread reads while they run.
 #[derive(Debug)]
 struct Running {
-    config: ServerConfig,
-    listen: Vec<SocketAddr>,
+    reloadable: Reloadable,
     started: Instant,
     page: PageReader,
     without_xdp: Option<String>,
     // Fields are dropped in this order: nothing answers any more when the clock ends.
     xdp: Option<XdpBody>,
-    sockets: SocketEngine,
+    sockets: Arc<Listening>,
     clock: ClockThread,
 }
 
 impl Running {
     fn status(&self) -> Status {
-        let variables = self.page.read().variables;
+        let page = self.page.read();
+        let variables = page.variables;
+        let now = MonotonicClock.now();
+        let page_expired = now >= page.timebase.expires;
+        let config = self.reloadable.config();
         Status {
             schema: SCHEMA,
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs_f64(),
-            listen: self.listen.clone(),
+            listen: self.sockets.addresses(),
             engine: if self.xdp.is_some() { "xdp" } else { "socket" },
             without_xdp: self.without_xdp.clone(),
             xdp_places: self.xdp.as_ref().map(XdpBody::places).unwrap_or_default(),
-            threads: self.config.threads,
-            dispatch: self.config.dispatch.name(),
+            threads: config.threads,
+            dispatch: config.dispatch.name(),
             leap: variables.leap as u8,
             stratum: variables.stratum,
             precision: variables.precision,
             reference_id: variables.reference_id,
             root_delay_ns: variables.root_delay.to_span().as_ns(),
             root_dispersion_ns: variables.root_dispersion.to_span().as_ns(),
-            test_offset_ns: self.config.test_offset.as_ns(),
-            test_drift_ppb: self.config.test_drift_ppb,
+            test_offset_ns: config.test_offset.as_ns(),
+            test_drift_ppb: config.test_drift_ppb,
+            synchronised: !page_expired && variables.leap != Leap::Unsynchronised,
+            page_age_ns: (now - page.timebase.anchor).as_ns(),
+            page_expired,
             clock: self.clock.health(),
+            reload: self.reloadable.health(),
             counters: self.sockets.totals(),
+            workers: self.sockets.workers(),
+            xdp_answered_by_core: self.xdp.as_ref().map(XdpBody::answered_by_core),
             xdp_counters: self.xdp.as_ref().map(XdpBody::totals),
             resident_bytes: resident_bytes().ok(),
         }
@@ -172,8 +197,8 @@ impl Server {
     pub fn start(config: &ServerConfig) -> Result<Self, StartError> {
         config.check()?;
         let started = Instant::now();
-        let listeners = Listeners::open(config)?;
-        let listen = listeners.addresses();
+        let opened = Opened::open(&config.listen, config)?;
+        let listen: SharedListen = Arc::new(ArcSwap::from_pointee(opened.addresses()));
 
         let first = look();
         let mut renewal = Renewal::new(config, precision::measure(&MonotonicClock), &first);
@@ -188,12 +213,17 @@ impl Server {
             age_max: Span::from_ns(config.page_life.as_nanos() as i64),
         };
         let sockets =
-            SocketEngine::start(listeners, config, &surroundings).map_err(StartError::Thread)?;
-
-        let config = config.clone();
+            Listening::start(opened, config, surroundings, listen).map_err(StartError::Thread)?;
+        let sockets = Arc::new(sockets);
+        let parts: Vec<Box<dyn Part>> = vec![
+            Box::new(ReplyValues::new(clock.next())),
+            // Last, see `Reloadable::new`.
+            Box::new(ListenPart(Arc::clone(&sockets))),
+        ];
+        let reloadable = Reloadable::new(config, parts);
         let status_socket = config.status_socket.clone();
         let running =
-            Arc::new(Running { config, listen, started, page, without_xdp, xdp, sockets, clock });
+            Arc::new(Running { reloadable, started, page, without_xdp, xdp, sockets, clock });
         let asked = Arc::clone(&running);
         let status = status_socket
             .map(|path| StatusSocket::start(path, move || asked.answer()))
@@ -203,8 +233,30 @@ impl Server {
 
     /// The addresses listened on, with the ports that the kernel chose where 0 was asked for.
     #[must_use]
-    pub fn listen(&self) -> &[SocketAddr] {
-        &self.running.listen
+    pub fn listen(&self) -> Vec<SocketAddr> {
+        self.running.sockets.addresses()
+    }
+
+    /// Takes over what a running server can change of this configuration, or changes nothing.
+    /// Sockets that stay are not touched.
+    pub fn reload(&self, new: &ServerConfig) -> Result<ReloadReport, ReloadError> {
+        self.running.reloadable.reload(new)
+    }
+
+    /// The options that a reload can change, by their names without hyphens in front.
+    #[must_use]
+    pub fn reloadable_keys(&self) -> Vec<&'static str> {
+        self.running.reloadable.keys()
+    }
+
+    /// Notes for the status that a new configuration could not even be read.
+    pub fn note_refused_reload(&self, reason: &str) {
+        self.running.reloadable.refused(reason);
+    }
+
+    /// Notes for the status which options were changed and wait for a restart.
+    pub fn note_restart_needed(&self, keys: Vec<String>) {
+        self.running.reloadable.restart_needed(keys);
     }
 
     /// What the socket body counted so far.
@@ -243,7 +295,7 @@ impl Server {
 /// Starts the XDP body as far as it is wanted, and says why not where `auto` does without.
 fn start_xdp(
     config: &ServerConfig,
-    listen: &[SocketAddr],
+    listen: &SharedListen,
     sinks: &mut Vec<Box<dyn PageSink>>,
 ) -> Result<(Option<XdpBody>, Option<String>), BodyError> {
     if config.engine == Engine::Socket {

@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use horolog_sys::netlink::{InterfaceAddress, Link, Netlink, NetlinkError};
 use horolog_xdp::{
     AttachMode, Attachment, ClockEdition, ClockWriter, Interface, PassedReason, ReplyPath,
@@ -111,8 +112,9 @@ impl XdpBody {
     /// with it is given pages.
     pub(crate) fn start(
         config: &ServerConfig,
-        listen: &[SocketAddr],
+        shared: &SharedListen,
     ) -> Result<(Self, Box<dyn PageSink>), BodyError> {
+        let listen = &**shared.load();
         let mut netlink = Netlink::open()?;
         let addresses = netlink.addresses()?;
         let links = links(&mut netlink, listen, &config.interfaces, &addresses)?;
@@ -133,7 +135,7 @@ impl XdpBody {
             return Err(refusals.swap_remove(0).into());
         }
         let responder = Arc::new(responder);
-        let listeners = Listeners { listen: listen.to_vec(), known: BTreeSet::new() };
+        let listeners = Listeners { listen: Arc::clone(shared), known: BTreeSet::new() };
         let mut sink =
             Sink { clock, responder: Arc::clone(&responder), netlink, listeners, looked: None };
         sink.listen(&addresses)?;
@@ -158,6 +160,11 @@ impl XdpBody {
             mode: mode_name(attachment.mode()),
         };
         self.attachments.iter().map(place).collect()
+    }
+
+    /// Requests answered on each core, by its number.
+    pub(crate) fn answered_by_core(&self) -> Vec<u64> {
+        self.responder.answered_by_core()
     }
 
     /// What was counted so far.
@@ -232,9 +239,12 @@ fn is_ethernet(link: &Link) -> bool {
     link.mac.is_some_and(|mac| mac != [0; 6])
 }
 
+/// The addresses listened on, which a reload may replace.
+pub(crate) type SharedListen = Arc<ArcSwap<Vec<SocketAddr>>>;
+
 /// What is listened on, and the concrete addresses that the program knows of.
 struct Listeners {
-    listen: Vec<SocketAddr>,
+    listen: SharedListen,
     known: BTreeSet<SocketAddr>,
 }
 
@@ -244,19 +254,21 @@ struct Sink {
     responder: Arc<Responder>,
     netlink: Netlink,
     listeners: Listeners,
-    looked: Option<Instant>,
+    /// When the addresses were looked up, and for which list.
+    looked: Option<(Instant, Arc<Vec<SocketAddr>>)>,
 }
 
 impl Sink {
     fn listen(&mut self, addresses: &[InterfaceAddress]) -> Result<(), XdpError> {
         let own: Vec<IpAddr> = addresses.iter().map(|own| own.prefix.address()).collect();
-        let set = ListenSet::resolve(&self.listeners.listen, &own);
+        let listen = self.listeners.listen.load_full();
+        let set = ListenSet::resolve(&listen, &own);
         let wanted: BTreeSet<SocketAddr> = set.addresses().iter().copied().collect();
         let known = &mut self.listeners.known;
         known.difference(&wanted).try_for_each(|&gone| self.responder.unlisten(gone))?;
         wanted.difference(known).try_for_each(|&new| self.responder.listen(new))?;
         *known = wanted;
-        self.looked = Some(Instant::now());
+        self.looked = Some((Instant::now(), listen));
         Ok(())
     }
 }
@@ -274,7 +286,9 @@ impl PageSink for Sink {
             reference_id: variables.reference_id,
             reference: variables.reference.to_bits(),
         });
-        let due = self.looked.is_none_or(|looked| looked.elapsed() >= ADDRESSES_EVERY);
+        let due = self.looked.as_ref().is_none_or(|(looked, listen)| {
+            looked.elapsed() >= ADDRESSES_EVERY || *listen != *self.listeners.listen.load()
+        });
         if due {
             let addresses = self.netlink.addresses().map_err(io::Error::other)?;
             self.listen(&addresses).map_err(io::Error::other)?;
