@@ -2,7 +2,7 @@
 //! together and stopped together.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::clock::{ClockThread, look};
 use crate::listening::{ListenPart, Listening, Opened, WorkerStatus};
+use crate::metrics::{self, MetricsError};
 use crate::page::{self, PageReader, PageSink};
 use crate::reload::{Part, ReloadError, ReloadHealth, ReloadReport, Reloadable, ReplyValues};
 use crate::renewal::Renewal;
@@ -47,6 +48,9 @@ pub enum StartError {
     /// The status socket could not be made.
     #[error(transparent)]
     Status(#[from] StatusError),
+    /// Metrics cannot be told where they were wanted.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}; see the limits on processes and memory (ulimit -a)")]
     Thread(#[source] io::Error),
@@ -189,6 +193,7 @@ impl Running {
 pub struct Server {
     // Dropped first, so that the status thread's hold on the rest is gone when the rest goes.
     status: Option<StatusSocket>,
+    metrics: Option<metrics::Responder>,
     running: Arc<Running>,
 }
 
@@ -228,7 +233,8 @@ impl Server {
         let status = status_socket
             .map(|path| StatusSocket::start(path, move || asked.answer()))
             .transpose()?;
-        Ok(Self { status, running })
+        let metrics = start_metrics(config, &running)?;
+        Ok(Self { status, metrics, running })
     }
 
     /// The addresses listened on, with the ports that the kernel chose where 0 was asked for.
@@ -281,15 +287,27 @@ impl Server {
     /// Stops answering within a second and returns the last state.
     #[allow(clippy::must_use_candidate, reason = "the state is a by-product of stopping")]
     pub fn stop(self) -> Status {
-        let Self { status, mut running } = self;
-        // The status thread's hold on what runs goes with it, so this is the only one left.
-        drop(status);
+        let Self { status, metrics, mut running } = self;
+        // These threads' hold on what runs goes with them, so this is the only one left.
+        drop((status, metrics));
         if let Some(xdp) = Arc::get_mut(&mut running).and_then(|running| running.xdp.as_mut()) {
             xdp.detach();
         }
         running.sockets.stop();
         running.status()
     }
+}
+
+fn start_metrics(
+    config: &ServerConfig,
+    running: &Arc<Running>,
+) -> Result<Option<metrics::Responder>, MetricsError> {
+    let Some(address) = config.operation.metrics else { return Ok(None) };
+    let asked = Arc::clone(running);
+    let answer = move |path: &str| metrics::answer(path, || asked.status());
+    let started =
+        TcpListener::bind(address).and_then(|listener| metrics::Responder::start(listener, answer));
+    started.map(Some).map_err(|error| MetricsError(address, error))
 }
 
 /// Starts the XDP body as far as it is wanted, and says why not where `auto` does without.
