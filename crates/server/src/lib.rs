@@ -8,6 +8,7 @@
 mod check;
 mod clock;
 mod config;
+mod confine;
 mod counters;
 mod decide;
 mod engine;
@@ -31,6 +32,7 @@ pub use config::{
     LimitsConfig, NtsConfig, OFFSET_MAX, OperationConfig, PAGE_LIVES, RENEWAL, STRATA, Sandbox,
     ServerConfig, SourceConfig, THREADS_MAX, Trust, XdpReply,
 };
+pub use confine::{ConfineError, Confinement};
 pub use counters::{Counters, Ignored, Totals};
 pub use decide::{Reason, Verdict, decide};
 pub use frame::{FrameVerdict, decide_frame};

@@ -16,15 +16,16 @@ use horolog_wire::ntp::Leap;
 use serde::Serialize;
 
 use crate::clock::{ClockThread, look};
+use crate::confine::{Confinement, confine};
 use crate::listening::{ListenPart, Listening, Opened, WorkerStatus};
 use crate::metrics::{self, MetricsError};
 use crate::page::{self, PageReader, PageSink};
 use crate::reload::{Part, ReloadError, ReloadHealth, ReloadReport, Reloadable, ReplyValues};
 use crate::renewal::Renewal;
-use crate::status::{StatusError, StatusSocket};
+use crate::status::{self, StatusError, StatusSocket};
 use crate::worker::Surroundings;
 use crate::xdp::{BodyError, SharedListen, XdpBody, XdpPlace, XdpTotals};
-use crate::{ClockHealth, ConfigError, Engine, ServerConfig, Totals, precision};
+use crate::{ClockHealth, ConfigError, ConfineError, Engine, ServerConfig, Totals, precision};
 
 /// Why a server did not start; its text is one line for the user. Nothing is left behind.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +52,9 @@ pub enum StartError {
     /// Metrics cannot be told where they were wanted.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
+    /// It cannot be confined as it has to be.
+    #[error(transparent)]
+    Confine(#[from] ConfineError),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}; see the limits on processes and memory (ulimit -a)")]
     Thread(#[source] io::Error),
@@ -111,6 +115,8 @@ pub struct Status {
     pub page_expired: bool,
     /// How the renewing of the clock page goes.
     pub clock: ClockHealth,
+    /// What it has given up.
+    pub sandbox: Confinement,
     /// How reloading went.
     pub reload: ReloadHealth,
     /// What the socket body counted.
@@ -133,6 +139,7 @@ const SCHEMA: &str = "horolog.status/1";
 #[derive(Debug)]
 struct Running {
     reloadable: Reloadable,
+    sandbox: Confinement,
     started: Instant,
     page: PageReader,
     without_xdp: Option<String>,
@@ -171,6 +178,7 @@ impl Running {
             page_age_ns: (now - page.timebase.anchor).as_ns(),
             page_expired,
             clock: self.clock.health(),
+            sandbox: self.sandbox.clone(),
             reload: self.reloadable.health(),
             counters: self.sockets.totals(),
             workers: self.sockets.workers(),
@@ -210,6 +218,11 @@ impl Server {
         let (writer, page) = page::shared(&renewal.page(&first));
         let mut sinks: Vec<Box<dyn PageSink>> = vec![Box::new(writer)];
         let (xdp, without_xdp) = start_xdp(config, &listen, &mut sinks)?;
+        if let Some(path) = &config.status_socket {
+            status::make_directory(path)?;
+        }
+        // Threads inherit it, so none may run yet.
+        let sandbox = confine(config)?;
         let clock = ClockThread::start(renewal, sinks).map_err(StartError::Thread)?;
 
         let surroundings = Surroundings {
@@ -227,8 +240,16 @@ impl Server {
         ];
         let reloadable = Reloadable::new(config, parts);
         let status_socket = config.status_socket.clone();
-        let running =
-            Arc::new(Running { reloadable, started, page, without_xdp, xdp, sockets, clock });
+        let running = Arc::new(Running {
+            reloadable,
+            sandbox,
+            started,
+            page,
+            without_xdp,
+            xdp,
+            sockets,
+            clock,
+        });
         let asked = Arc::clone(&running);
         let status = status_socket
             .map(|path| StatusSocket::start(path, move || asked.answer()))

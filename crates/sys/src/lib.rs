@@ -24,5 +24,6 @@ pub mod message;
 pub mod namespace;
 pub mod netlink;
 pub mod packet;
+pub mod sandbox;
 pub mod signal;
 pub mod socket;

@@ -34,6 +34,19 @@ pub(crate) fn start(status: &Status) -> Vec<Event> {
         let message = format!("not serving by XDP{extent}: {reason}");
         events.push(Event::new(Level::Warning, "without-xdp", message));
     }
+    let sandbox = &status.sandbox;
+    if !sandbox.in_force.is_empty() {
+        let message = format!("given up what is not needed: {}", sandbox.in_force.join(", "));
+        events.push(
+            Event::new(Level::Info, "sandbox", message)
+                .with("in_force", sandbox.in_force.clone())
+                .with("user", sandbox.user.clone()),
+        );
+    }
+    if !sandbox.missing.is_empty() {
+        let message = format!("not confined by {}", sandbox.missing.join("; "));
+        events.push(Event::new(Level::Warning, "sandbox-incomplete", message));
+    }
     if status.stratum > 15 {
         let message = "the kernel says that its clock is not synchronised, and so do all replies; \
                        --local serves it all the same";

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use horolog_server::OperationConfig;
+use horolog_server::{OperationConfig, Sandbox};
 
 use super::log::Format;
 
@@ -25,6 +25,20 @@ pub(crate) struct OperationArgs {
     /// How events are told on stderr.
     #[arg(long, value_enum, default_value_t = LogArg::Text)]
     pub(crate) log: LogArg,
+    /// Give up what is not needed once the sockets are open: capabilities, files (Landlock) and
+    /// system calls (seccomp). Auto does with what the kernel has; required ends without it.
+    #[arg(long, value_enum, default_value_t = SandboxArg::Auto)]
+    sandbox: SandboxArg,
+    /// User to become once the sockets are open [default: stay the same].
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum SandboxArg {
+    Auto,
+    Required,
+    Off,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -45,6 +59,16 @@ impl From<LogArg> for Format {
 impl OperationArgs {
     #[allow(clippy::unnecessary_wraps, reason = "all subjects resolve alike")]
     pub(crate) fn resolve(self) -> Result<OperationConfig, crate::failure::Failure> {
-        Ok(OperationConfig { metrics: self.metrics, ..OperationConfig::default() })
+        Ok(OperationConfig {
+            metrics: self.metrics,
+            sandbox: match self.sandbox {
+                SandboxArg::Auto => Sandbox::BestEffort,
+                SandboxArg::Required => Sandbox::Required,
+                SandboxArg::Off => Sandbox::Off,
+            },
+            user: self.user,
+            // Known when all options are.
+            files: Vec::new(),
+        })
     }
 }
