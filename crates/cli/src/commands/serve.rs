@@ -3,6 +3,8 @@
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 mod events;
+#[cfg(test)]
+mod example;
 mod file;
 mod interleaved;
 mod leap;
