@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, Thread};
 use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
@@ -66,13 +66,27 @@ pub(crate) fn look() -> Reading {
 #[derive(Debug)]
 pub(crate) struct ClockThread {
     health: Arc<Health>,
-    next: NextConfig,
+    next: Arc<ArcSwapOption<ServerConfig>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// A configuration that the thread takes over at its next renewal.
-pub(crate) type NextConfig = Arc<ArcSwapOption<ServerConfig>>;
+/// Where a configuration is put that the clock thread is to take over.
+#[derive(Debug)]
+pub(crate) struct NextConfig {
+    slot: Arc<ArcSwapOption<ServerConfig>>,
+    thread: Option<Thread>,
+}
+
+impl NextConfig {
+    /// Has it taken over at once.
+    pub(crate) fn put(&self, config: Arc<ServerConfig>) {
+        self.slot.store(Some(config));
+        if let Some(thread) = &self.thread {
+            thread.unpark();
+        }
+    }
+}
 
 impl ClockThread {
     /// Renews at once and then every [`RENEWAL`].
@@ -83,7 +97,7 @@ impl ClockThread {
         let health = Arc::new(Health::default());
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, stopped) = (Arc::clone(&health), Arc::clone(&stop));
-        let next = NextConfig::default();
+        let next: Arc<ArcSwapOption<ServerConfig>> = Arc::default();
         let taken = Arc::clone(&next);
         let renew = move || {
             let real_time = matches!(prefer_real_time(PRIORITY), Scheduling::RealTime);
@@ -109,7 +123,8 @@ impl ClockThread {
 
     /// Where to put a configuration that the thread is to take over.
     pub(crate) fn next(&self) -> NextConfig {
-        Arc::clone(&self.next)
+        let thread = self.thread.as_ref().map(|thread| thread.thread().clone());
+        NextConfig { slot: Arc::clone(&self.next), thread }
     }
 
     /// How it goes.

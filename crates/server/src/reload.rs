@@ -183,12 +183,12 @@ impl Reloadable {
 
 /// What replies say of the server, which the clock thread writes into its pages.
 pub(crate) struct ReplyValues {
-    next: NextConfig,
+    next: Arc<NextConfig>,
 }
 
 impl ReplyValues {
     pub(crate) fn new(next: NextConfig) -> Self {
-        Self { next }
+        Self { next: Arc::new(next) }
     }
 }
 
@@ -220,6 +220,6 @@ impl Part for ReplyValues {
             return Ok(None);
         }
         let (mailbox, config) = (Arc::clone(&self.next), Arc::new(next.clone()));
-        Ok(Some(Change { keys, apply: Box::new(move || mailbox.store(Some(config))) }))
+        Ok(Some(Change { keys, apply: Box::new(move || mailbox.put(config)) }))
     }
 }

@@ -151,6 +151,8 @@ struct Running {
 
 impl Running {
     fn status(&self) -> Status {
+        // First, so that what follows is not older than the reloads that it counts.
+        let reload = self.reloadable.health();
         let page = self.page.read();
         let variables = page.variables;
         let now = MonotonicClock.now();
@@ -179,7 +181,7 @@ impl Running {
             page_expired,
             clock: self.clock.health(),
             sandbox: self.sandbox.clone(),
-            reload: self.reloadable.health(),
+            reload,
             counters: self.sockets.totals(),
             workers: self.sockets.workers(),
             xdp_answered_by_core: self.xdp.as_ref().map(XdpBody::answered_by_core),

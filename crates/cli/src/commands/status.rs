@@ -21,6 +21,9 @@ pub(crate) struct StatusArgs {
 }
 
 pub(crate) fn run(args: StatusArgs) -> Result<(), Failure> {
+    if args.live {
+        live::needs_a_terminal()?;
+    }
     let path = args.status_socket.map_or_else(status::find, Ok)?;
     if args.live {
         return live::run(&path);

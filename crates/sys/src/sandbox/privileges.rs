@@ -38,6 +38,11 @@ pub fn keep_capabilities(keep: &[Capability]) -> io::Result<()> {
     check(unsafe {
         libc::syscall(libc::SYS_capget, &raw mut header, halves.as_mut_ptr()) as libc::c_int
     })?;
+    // Becoming another user has made them ineffective, and narrowing the bounds needs one.
+    for half in &mut halves {
+        half.effective = half.permitted;
+    }
+    set(&mut header, &halves)?;
     let wanted = keep.iter().fold(0u64, |set, capability| set | 1 << (*capability as u32));
     narrow_bounds(wanted)?;
     for (half, wanted) in halves.iter_mut().zip([wanted as u32, (wanted >> 32) as u32]) {
@@ -45,11 +50,14 @@ pub fn keep_capabilities(keep: &[Capability]) -> io::Result<()> {
         half.effective = half.permitted;
         half.inheritable = 0;
     }
-    // SAFETY: as above; the kernel only reads them.
-    check(unsafe {
-        libc::syscall(libc::SYS_capset, &raw mut header, halves.as_ptr()) as libc::c_int
-    })
-    .map(drop)
+    set(&mut header, &halves)
+}
+
+fn set(header: &mut Header, halves: &[Half; 2]) -> io::Result<()> {
+    let header = std::ptr::from_mut(header);
+    // SAFETY: a header of version 3 and two halves, alive for the call; the kernel only reads them.
+    check(unsafe { libc::syscall(libc::SYS_capset, header, halves.as_ptr()) as libc::c_int })
+        .map(drop)
 }
 
 /// What no program that is run could ever get back. Without `CAP_SETPCAP` the bounds stay, and

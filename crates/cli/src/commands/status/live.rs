@@ -20,12 +20,16 @@ use crate::failure::Failure;
 /// How often the server is asked.
 const EVERY: Duration = Duration::from_secs(1);
 
+/// Complains where there is nothing to draw on.
+pub(crate) fn needs_a_terminal() -> Result<(), Failure> {
+    if io::stdout().is_terminal() && io::stdin().is_terminal() {
+        return Ok(());
+    }
+    Err(Failure::usage("--live draws on a terminal, and this is none; leave it out for JSON"))
+}
+
 /// Shows the server at `path` until `q` is pressed.
 pub(crate) fn run(path: &Path) -> Result<(), Failure> {
-    if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-        let reason = "--live draws on a terminal, and this is none; leave it out for JSON";
-        return Err(Failure::usage(reason));
-    }
     let first = ask(path)?;
     let mut terminal = ratatui::try_init().map_err(Failure::environment)?;
     let shown = show(path, &mut terminal, first);
