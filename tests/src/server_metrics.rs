@@ -85,7 +85,7 @@ pub(crate) fn health_follows_the_clock() -> Result<()> {
     Ok(())
 }
 
-/// Ready, reloading with its instant, ready again, alive, stopping: sd_notify(3).
+/// Ready, reloading with its instant, ready again, alive, stopping: `sd_notify(3)`.
 pub(crate) fn the_service_manager_is_told() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;

@@ -12,8 +12,8 @@
 //!
 //! Only when every part has prepared are the changes made, in the order of the parts. A part keeps
 //! what it changes behind an [`arc_swap::ArcSwap`] (or an atomic) that its threads read, so nobody
-//! waits and no request is lost. It is prepared at every reload, also when its options are the same:
-//! a file may have new content under its old name.
+//! waits and no request is lost. It is prepared at every reload, also when its options are the
+//! same: a file may have new content under its old name.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -163,9 +163,10 @@ impl Reloadable {
         }
         // The new with what stays of the old is a third configuration.
         check(&next)?;
-        let prepare = |part: &Box<dyn Part>| part.prepare(&in_force, &next).transpose();
-        let changes: Vec<Change> =
-            self.parts.iter().filter_map(prepare).collect::<Result<_, _>>()?;
+        let mut changes = Vec::new();
+        for part in &self.parts {
+            changes.extend(part.prepare(&in_force, &next)?);
+        }
         let mut report = ReloadReport::default();
         for change in changes {
             (change.apply)();

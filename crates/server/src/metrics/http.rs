@@ -2,8 +2,9 @@
 //!
 //! It is written here because of its bounds: a library such as `tiny_http` has a thread for each
 //! connection and no time limit on reading, so that clients who send slowly, or nothing, take all
-//! there is. Here each connection has [`LIFE`] in all, requests end at [`REQUEST_BYTES_MAX`], and of
-//! more than [`CONNECTIONS_MAX`] connections the oldest goes; who asks and reads is served meanwhile.
+//! there is. Here each connection has [`LIFE`] in all, requests end at [`REQUEST_BYTES_MAX`], and
+//! of more than [`CONNECTIONS_MAX`] connections the oldest goes; who asks and reads is served
+//! meanwhile.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};

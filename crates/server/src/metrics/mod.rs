@@ -1,5 +1,5 @@
-//! The metrics endpoint: `GET /metrics` in the OpenMetrics text form, `GET /healthz` for those that
-//! only want to know whether to send clients here. It is off unless asked for, and takes no
+//! The metrics endpoint: `GET /metrics` in the text form of `OpenMetrics`, `GET /healthz` for those
+//! that only want to know whether to send clients here. It is off unless asked for, and takes no
 //! commands.
 
 mod http;
@@ -18,7 +18,7 @@ use crate::Status;
 pub struct MetricsError(pub SocketAddr, #[source] pub io::Error);
 
 const TEXT: &str = "text/plain; charset=utf-8";
-/// OpenMetrics 1.0.0, section "Overall structure".
+/// `OpenMetrics` 1.0.0, section "Overall structure".
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// What is answered to a request for `path` by a server in this state.

@@ -130,7 +130,7 @@ const INDEXED: [(&str, &str); 1] = [("/xdp_answered_by_core", "core")];
 /// Numbers in lists of objects that tell the objects apart.
 const DISTINGUISHING: [&str; 2] = ["thread", "core"];
 
-/// The state as OpenMetrics text.
+/// The state as `OpenMetrics` text.
 pub(super) fn text(status: &Value) -> String {
     let mut families = Families::default();
     families.walk("", status, &Vec::new());

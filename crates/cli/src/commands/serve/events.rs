@@ -129,3 +129,59 @@ pub(crate) fn refused(reason: &str) -> Event {
     let message = format!("not reloaded, everything stays as it was: {reason}");
     Event::new(Level::Error, "reload-refused", message).with("reason", reason)
 }
+
+#[cfg(test)]
+mod tests {
+    use horolog_server::{Engine, Server, ServerConfig, Trust};
+
+    use super::*;
+
+    /// The state of a server that has just been started, on the loopback interface.
+    fn status() -> Status {
+        let listen = vec!["127.0.0.1:0".parse().unwrap()];
+        let (engine, trust) = (Engine::Socket, Trust::Local);
+        let config = ServerConfig { listen, engine, trust, ..ServerConfig::default() };
+        Server::start(&config).unwrap().stop()
+    }
+
+    fn names(events: &[Event]) -> Vec<&str> {
+        events.iter().map(|event| event.name).collect()
+    }
+
+    #[test]
+    fn only_changes_are_told() {
+        let before = Status { page_expired: false, ..status() };
+        assert_eq!(changes(&before, &before), []);
+        let mut now = before.clone();
+        now.stratum = 16;
+        now.page_expired = true;
+        now.clock.steps += 1;
+        now.clock.publish_errors += 1;
+        let wanted = ["page-expired", "unsynchronised", "clock-step", "publish-error"];
+        assert_eq!(names(&changes(&before, &now)), wanted);
+        assert_eq!(names(&changes(&now, &before)), ["page-renewed", "synchronised"]);
+        let more = Status { clock: before.clock, ..now.clone() };
+        assert_eq!(changes(&more, &more), []);
+    }
+
+    #[test]
+    fn the_start_says_what_is_missing() {
+        let mut status = Status { stratum: 16, ..status() };
+        status.without_xdp = Some("no BPF".into());
+        status.sandbox.missing = vec!["landlock: none".into()];
+        let events = start(&status);
+        let wanted = ["start", "without-xdp", "sandbox-incomplete", "unsynchronised"];
+        assert_eq!(names(&events), wanted);
+        assert!(events[1].message.ends_with("not serving by XDP: no BPF"), "{:?}", events[1]);
+    }
+
+    #[test]
+    fn a_reload_says_what_waits() {
+        let report = ReloadReport { applied: vec!["listen"] };
+        assert_eq!(reloaded(&report, &[]).level, Level::Info);
+        let event = reloaded(&report, &["threads".to_owned()]);
+        assert_eq!(event.level, Level::Warning);
+        assert!(event.message.contains("listen") && event.message.contains("threads"));
+        assert!(refused("no such key").message.ends_with("no such key"));
+    }
+}

@@ -35,7 +35,9 @@ pub(crate) fn serve(command_line: CommandLine) -> Result<(), Failure> {
     })?;
     let log = Log(options.log);
     let last = server.status();
-    events::start(&last).iter().for_each(|event| log.tell(event));
+    for event in events::start(&last) {
+        log.tell(&event);
+    }
     notify(&[NotifyState::Ready]);
     let values = options.values;
     Running { server, command_line, values, log, last, summed: Instant::now() }.until_told(&signals)
@@ -81,7 +83,9 @@ impl Running {
     /// hangs or any other has ended.
     fn look(&mut self) {
         let now = self.server.status();
-        events::changes(&self.last, &now).iter().for_each(|event| self.log.tell(event));
+        for event in events::changes(&self.last, &now) {
+            self.log.tell(&event);
+        }
         if self.summed.elapsed() >= SUMMARY_EVERY {
             self.log.tell(&events::summary(&now));
             self.summed = Instant::now();
