@@ -2,6 +2,7 @@
 //! no longer reach, and that it still does its work.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Engine, PATIENCE, Server, server_address};
+use crate::process::{Engine, PATIENCE, Server, run_to_end, server_address};
 use crate::scenario::scenario;
 use crate::{ROOT, client, scenarios, server_sandbox};
 
@@ -73,16 +74,33 @@ fn is_confined(status: &Value) -> Result<()> {
     Ok(())
 }
 
-/// No thread has more than it needs; the server answers, and XDP follows new addresses.
+/// No thread has more than it needs; the server answers, and follows a new address of its host.
 fn every_thread_is_confined(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
-    let server = Server::start(lab.server(), engine, &[at], &[])?;
+    let any = SocketAddr::from(([0, 0, 0, 0], at.port()));
+    let server = Server::start(lab.server(), engine, &[any], &[])?;
     client::ask_from(lab.client(), at)?;
     is_confined(&server.status()?)?;
-    // Addresses are looked up each second.
-    thread::sleep(Duration::from_millis(1_500));
-    client::ask_from(lab.client(), at)?;
+    let new = SocketAddr::from(([192, 0, 2, 77], at.port()));
+    let address = format!("{}/32", new.ip());
+    for (host, what) in [(lab.server(), "address"), (lab.client(), "route")] {
+        let mut command = host.command("ip");
+        command.args([what, "add", &address, "dev", &host.port().interface]);
+        let output = run_to_end(&mut command, PATIENCE)?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    // Addresses are looked up each second; until then the sockets answer.
+    let started = Instant::now();
+    let by_engine = |status: &Value| match engine {
+        Engine::Socket => status["counters"]["answered"].as_u64(),
+        Engine::Xdp => status["xdp_counters"]["answered_ipv4"].as_u64(),
+    };
+    while by_engine(&server.status()?) < Some(2) {
+        client::ask_from(lab.client(), new)?;
+        ensure!(started.elapsed() < PATIENCE, "{engine:?} does not answer at {new}");
+        thread::sleep(Duration::from_millis(100));
+    }
     ensure!(server.status()?["clock"]["publish_errors"] == 0, "{}", server.status()?);
     let ended = server.end("TERM")?;
     ensure!(ended.status.success(), "{}", ended.status);
