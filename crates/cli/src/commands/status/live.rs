@@ -174,7 +174,7 @@ fn replies(view: &View<'_>) -> Vec<[String; 3]> {
     for index in 0..view.length("/workers") {
         let worker = format!("/workers/{index}");
         let core = view.text(&format!("{worker}/core"));
-        let name = format!("  {} core {core}", view.text(&format!("{worker}/listen")));
+        let name = format!("  core {core}, {}", view.text(&format!("{worker}/listen")));
         rows.push(view.row(&name, &format!("{worker}/answered")));
     }
     if view.now.get("xdp_counters").is_some() {
@@ -212,7 +212,7 @@ fn table(frame: &mut Frame<'_>, area: Rect, title: &str, rows: &[[String; 3]]) {
     let row = |[name, rate, count]: &[String; 3]| {
         Row::new([name.clone(), right(rate, 10), right(count, 14)])
     };
-    let head = Row::new([title.to_owned(), right("per s", 10), right("in all", 14)])
+    let head = Row::new([title.to_owned(), right("rate", 10), right("in all", 14)])
         .style(Style::new().add_modifier(Modifier::REVERSED));
     let table = Table::new(rows.iter().map(row), widths).header(head).block(Block::bordered());
     frame.render_widget(table, area);
@@ -265,10 +265,10 @@ mod tests {
         let sockets = line(&screen, "sockets");
         assert!(sockets.contains(&human_rate(1_000.0)) && sockets.contains("3000"), "{sockets}");
         assert!(screen.contains("synchronised, stratum 2; error within 1.500 ms + 0.500 ms"));
-        assert!(line(&screen, "192.0.2.1:123 core 1").contains("3000"));
+        assert!(line(&screen, "core 1, 192.0.2.1").contains("3000"));
         assert!(line(&screen, "ignored: mode").contains(" 3"));
         assert!(line(&screen, "XDP passed: length").contains(" 6"));
-        assert!(line(&screen, "  core 1").contains(" 6"));
+        assert!(line(&screen, "  core 1 ").contains(" 6"));
         assert!(screen.contains("q ends"));
     }
 
