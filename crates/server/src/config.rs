@@ -23,7 +23,7 @@ pub use leap::{LeapConfig, LeapSystem, SMEARS};
 use limits::CLIENTS_MAX;
 pub use limits::LimitsConfig;
 pub use nts::{NtsConfig, NtsConfigError};
-pub use operation::OperationConfig;
+pub use operation::{OperationConfig, Sandbox};
 pub use source::SourceConfig;
 pub use timestamps::{TimestampsConfig, TimestampsConfigError};
 
@@ -310,6 +310,9 @@ pub enum ConfigError {
          --listen"
     )]
     SmearedTwice(SocketAddr),
+    /// Metrics at an address that no host has.
+    #[error("{0} names no single host; --metrics takes an address of this machine")]
+    MetricsAddress(SocketAddr),
 }
 
 impl ServerConfig {
