@@ -1,6 +1,6 @@
-//! Parts of a running server that take a new configuration over, beside its addresses and the values
-//! of its replies: limits and lists, the certificate, the list of leap seconds. The pattern stands
-//! in [`crate::reload`].
+//! Parts of a running server that take a new configuration over, beside its addresses and the
+//! values of its replies: limits and lists, the certificate, the list of leap seconds. The pattern
+//! stands in [`crate::reload`].
 
 use std::sync::Arc;
 
