@@ -1,6 +1,6 @@
-//! `AF_XDP` sockets as packet devices: UDP datagrams that an XDP program hands over in their frames,
-//! and whose replies leave in frames built here, both past the network stack. Which datagrams come
-//! is the program's decision.
+//! `AF_XDP` sockets as packet devices: UDP datagrams that an XDP program hands over in their
+//! frames, and whose replies leave in frames built here, both past the network stack. Which
+//! datagrams come is the program's decision.
 
 use std::io;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::batch::{Batch, Packet};
 use crate::device::Device;
 use crate::udp::{Endpoints, Link};
 
-/// An `AF_XDP` socket. Its packets are the payloads of UDP datagrams; [`Endpoints::link`] holds what
-/// a reply's frame is built from. Payloads that are longer than the batch's buffers are passed over,
-/// and so is what carries no UDP. See [`Device`] for the rest.
+/// An `AF_XDP` socket. Its packets are the payloads of UDP datagrams; [`Endpoints::link`] holds
+/// what a reply's frame is built from. Payloads that are longer than the batch's buffers are passed
+/// over, and so is what carries no UDP. See [`Device`] for the rest.
 #[derive(Debug)]
 pub struct XskDevice {
     socket: XskSocket,

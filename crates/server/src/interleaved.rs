@@ -1,5 +1,5 @@
-//! What the server remembers for interleaved mode (RFC 9769, section 2): for each client the receive
-//! and the transmit timestamp of its last reply, so that the next one can carry a transmit
+//! What the server remembers for interleaved mode (RFC 9769, section 2): for each client the
+//! receive and the transmit timestamp of its last reply, so that the next one can carry a transmit
 //! timestamp that was taken when that reply really left. It reads no clock and sends nothing.
 //!
 //! Every receive timestamp of this server is even and every transmit timestamp odd (a unit is

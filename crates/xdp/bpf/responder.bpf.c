@@ -191,8 +191,8 @@ static __always_inline bool looks_interleaved(const struct ntp *ntp)
 }
 
 /*
- * Turns the basic reply in `ntp` into an interleaved one if it is remembered what the request refers
- * to, remembers this reply, and returns the new sum.
+ * Turns the basic reply in `ntp` into an interleaved one if it is remembered what the request
+ * refers to, remembers this reply, and returns the new sum.
  */
 static __always_inline __u64 interleave(struct responder_state *own, struct ntp *ntp,
 					const struct client *client, __be64 origin,
@@ -522,8 +522,8 @@ static __always_inline int respond_ipv6(struct xdp_md *ctx, struct responder_sta
 }
 
 /*
- * Gives the request to the AF_XDP socket of the queue that it came in by, with the monotonic instant
- * in front of it; without one, or if that cannot be, it goes up.
+ * Gives the request to the AF_XDP socket of the queue that it came in by, with the monotonic
+ * instant in front of it; without one, or if that cannot be, it goes up.
  */
 static __always_inline int hand_over(struct xdp_md *ctx, struct responder_state *own)
 {

@@ -1,5 +1,5 @@
-//! What the responder is told of limits and lists, and of whom it remembers for interleaved mode. It
-//! decides nothing: `horolog-server` says who is limited, and why.
+//! What the responder is told of limits and lists, and of whom it remembers for interleaved mode.
+//! It decides nothing: `horolog-server` says who is limited, and why.
 
 use std::net::IpAddr;
 

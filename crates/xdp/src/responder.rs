@@ -283,6 +283,13 @@ impl Responder {
         total
     }
 
+    /// Requests answered on each processor since loading, by its number.
+    #[must_use]
+    pub fn answered_by_core(&self) -> Vec<u64> {
+        let own = (0..self.states.entries()).map(|processor| self.states.read(processor));
+        own.map(|own| own.answered_ipv4 + own.answered_ipv6).collect()
+    }
+
     /// Runs the program once over a frame, as if it had arrived, without sending anything.
     pub fn test_run(&self, frame: &[u8]) -> Result<Outcome, XdpError> {
         test_run::once(self.loaded.program("respond")?, frame)

@@ -1,5 +1,6 @@
-//! `AF_XDP` sockets: what an XDP program redirects to one is handed to this process in shared memory,
-//! and what the process hands over leaves by the interface, both past the network stack (Linux,
+//! `AF_XDP` sockets: what an XDP program redirects to one is handed to this process in shared
+//! memory, and what the process hands over leaves by the interface, both past the network stack
+//! (Linux,
 //! `Documentation/networking/af_xdp.rst`). A socket serves one receive queue of one interface. What
 //! the frames hold is the caller's.
 
@@ -118,8 +119,8 @@ impl XskSocket {
         count as usize
     }
 
-    /// Waits up to `wait` until a frame has come; says whether one has. A signal ends the wait as if
-    /// the time were over.
+    /// Waits up to `wait` until a frame has come; says whether one has. A signal ends the wait as
+    /// if the time were over.
     ///
     /// # Errors
     ///
