@@ -212,6 +212,7 @@ const OLDER: &[c_long] = &[
     libc::SYS_poll,
     libc::SYS_select,
     libc::SYS_epoll_wait,
+    libc::SYS_chmod,
     libc::SYS_unlink,
     libc::SYS_mkdir,
     libc::SYS_rmdir,
