@@ -2,8 +2,9 @@
 //! model that the XDP program is held against ([`decide_frame`]), from a clock page that a thread
 //! renews.
 //!
-//! It keeps nothing about its clients, and it answers nothing that it would not bet on: from an
-//! expired page nothing is served, and an unsynchronised clock is announced as one.
+//! What it remembers of clients (their limits, their last interleaved reply) has its size from the
+//! start, however many ask. It answers nothing that it would not bet on: from an expired page
+//! nothing is served, and an unsynchronised clock is announced as one.
 
 mod address_hash;
 mod authenticate;

@@ -5,8 +5,9 @@
  *
  * It knows exactly the subset that horolog_server::frame describes, and a test drives both over the
  * same frames. Whatever is not in the subset goes up to the network stack, where the socket body
- * decides; nothing is guessed, and nothing is dropped but what limits and lists turn away. Time
- * comes from a clock page; past its expiry nothing is answered.
+ * decides, or, if it has more than a header, to an AF_XDP socket of that body; nothing is
+ * guessed, and nothing is dropped but what limits and lists turn away. Time comes from a clock
+ * page; past its expiry nothing is answered.
  */
 #include "net.h"
 #include "clock.h"
