@@ -19,6 +19,7 @@ pub use client::{Established, Exchange, KeClient, Progress, establish};
 pub use error::KeError;
 pub use server::{
     CertificateFacts, KeConfig, KeCounters, KeLimits, KeServer, Keeper, LoadedCertificate,
+    check_certificate,
 };
 pub use trust::Trust;
 

@@ -13,6 +13,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -251,6 +252,17 @@ impl fmt::Debug for KeServer {
 
 #[cfg(test)]
 mod tests;
+
+/// Reads a certificate and its key and says what is wrong with them, if anything is, as a listener
+/// would when it is started.
+///
+/// # Errors
+///
+/// If they are not right.
+pub fn check_certificate(certificate: &Path, key: &Path) -> Result<(), KeError> {
+    let provider = rustls::crypto::ring::default_provider();
+    Pair::load(certificate, key, &provider, SystemTime::now()).map(drop)
+}
 
 /// A certificate with its key that was read and is right, but not shown to anybody yet.
 pub struct LoadedCertificate(Pair);

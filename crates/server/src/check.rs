@@ -1,10 +1,10 @@
 //! What can be known of a configuration before anything is opened for serving: its own rules, and
 //! whether what it names is there. It opens no socket and changes nothing.
 
-use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::fs;
+use std::path::Path;
 
-use crate::{ConfigError, ServerConfig};
+use crate::{ConfigError, LeapFile, ServerConfig, secrets};
 
 /// What is wrong with a configuration, or with what it names; its text is one line for the user.
 #[derive(Debug, thiserror::Error)]
@@ -12,9 +12,6 @@ pub enum CheckError {
     /// The configuration is not right.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A file that is named cannot be read.
-    #[error("cannot read {1}, given by {0}: {2}")]
-    File(&'static str, PathBuf, #[source] io::Error),
     /// An interface that is not there.
     #[error("there is no interface '{0}'; `ip link` lists those that --interface may name")]
     NoInterface(String),
@@ -41,6 +38,19 @@ pub fn check(config: &ServerConfig) -> Result<(), CheckError> {
         && !user_exists(name)
     {
         return Err(CheckError::NoUser(name.clone()));
+    }
+    check_files(config)
+}
+
+/// Reads every file that a start would read, as a start would.
+fn check_files(config: &ServerConfig) -> Result<(), CheckError> {
+    let other = |error: &dyn std::fmt::Display| CheckError::Other(error.to_string());
+    if let Some(path) = &config.leap_seconds.file {
+        LeapFile::open(path).map_err(|error| other(&error))?;
+    }
+    secrets::load(&config.nts).map_err(|error| other(&error))?;
+    if let (Some(certificate), Some(key)) = (&config.nts.certificate, &config.nts.key) {
+        horolog_ke::check_certificate(certificate, key).map_err(|error| other(&error))?;
     }
     Ok(())
 }

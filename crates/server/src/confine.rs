@@ -9,8 +9,15 @@ use serde::Serialize;
 
 use crate::{Sandbox, ServerConfig, SourceSpec, status};
 
-/// What stays: ports below 1024 for a reload, and going first for the clock thread.
-const KEPT: [Capability; 2] = [Capability::NetBindService, Capability::SysNice];
+/// What stays: ports below 1024 for a reload, going first for the clock thread, and switching the
+/// timestamps of cards off again at the end.
+fn kept(config: &ServerConfig) -> Vec<Capability> {
+    let mut kept = vec![Capability::NetBindService, Capability::SysNice];
+    if !config.timestamps.hardware.is_empty() {
+        kept.push(Capability::NetAdmin);
+    }
+    kept
+}
 
 /// Where the system keeps what a server or its libraries read while they run.
 const SYSTEM: [&str; 8] =
@@ -51,13 +58,13 @@ pub(crate) fn confine(config: &ServerConfig) -> Result<Confinement, ConfineError
     if operation.sandbox == Sandbox::Off {
         if operation.user.is_some() {
             // Another user with all the rights of root would be no other user.
-            let kept = sandbox::keep_capabilities(&KEPT).map_err(|error| error.to_string());
+            let kept = sandbox::keep_capabilities(&kept(config)).map_err(|error| error.to_string());
             note(&mut confinement, "capabilities", kept);
         }
         return Ok(confinement);
     }
     let text = |error: std::io::Error| error.to_string();
-    note(&mut confinement, "capabilities", sandbox::keep_capabilities(&KEPT).map_err(text));
+    note(&mut confinement, "capabilities", sandbox::keep_capabilities(&kept(config)).map_err(text));
     note(&mut confinement, "no-new-privileges", sandbox::no_new_privileges().map_err(text));
     note(&mut confinement, "landlock", confine_files(config));
     let filtered = sandbox::filter_system_calls(Reach::Process);

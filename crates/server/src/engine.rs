@@ -127,6 +127,8 @@ impl SocketEngine {
     ) -> io::Result<Self> {
         let mut engine = Self::new(surroundings);
         let cores = allowed_cores()?;
+        // Nobody takes timestamps of what leaves by these devices.
+        let surroundings = &Surroundings { transmit_stamps: false, ..surroundings.clone() };
         for (queue, handed) in devices.into_iter().enumerate() {
             engine.handed_over.push(handed.drops);
             let core = core_for(queue, cores.len().max(1), &cores);

@@ -288,7 +288,7 @@ impl Server {
 
         let addresses = listen.load_full();
         let establishment =
-            establish::start(&config.nts, &addresses.stepped, secrets.cookies.as_ref())?
+            establish::start(&config.nts, &addresses.all(), secrets.cookies.as_ref())?
                 .map(Arc::new);
         let key = HashKey::random().map_err(StartError::Random)?;
         let surroundings = Surroundings {

@@ -358,7 +358,8 @@ pub(crate) struct Listens {
 }
 
 impl Listens {
-    fn all(&self) -> Vec<SocketAddr> {
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<SocketAddr> {
         [&self.stepped[..], &self.smeared].concat()
     }
 }

@@ -53,7 +53,7 @@ impl XskSocket {
     /// Opens a socket on receive queue `queue` of the interface. The kernel copies frames.
     pub fn open(interface: &Interface, queue: u32) -> Result<Self, XdpError> {
         Self::try_open(interface.index, queue).map_err(|source| match source.raw_os_error() {
-            Some(libc::EPERM) => XdpError::Privilege,
+            Some(libc::EPERM) => XdpError::QueuePrivilege { interface: interface.name.clone() },
             Some(libc::EBUSY) => XdpError::QueueBusy { interface: interface.name.clone(), queue },
             _ => XdpError::Queue { interface: interface.name.clone(), queue, source },
         })
