@@ -78,6 +78,12 @@ impl InterleavedTable {
         self.slots.len()
     }
 
+    /// How many slots hold a client.
+    #[must_use]
+    pub fn clients(&self) -> u64 {
+        self.slots.iter().filter(|slot| slot.transmit.load(Ordering::Relaxed) != 0).count() as u64
+    }
+
     fn slot(&self, client: IpAddr) -> Option<&Slot> {
         let mask = self.slots.len().checked_sub(1)?;
         self.slots.get(self.key.of(client) as usize & mask)

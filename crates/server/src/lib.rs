@@ -73,5 +73,5 @@ pub use metrics::MetricsError;
 pub use page::{Page, PageReader, PageSink, PageWriter, Pages, SystemVariables, shared};
 pub use reload::{ReloadError, ReloadHealth, ReloadReport};
 pub use secrets::SecretsError;
-pub use server::{Server, StartError, Status};
+pub use server::{Clients, Server, StartError, Status};
 pub use xdp::{BodyError, Dropped, Kisses, Passed, XdpPlace, XdpTotals};

@@ -168,8 +168,24 @@ pub struct Status {
     /// What the XDP body counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xdp_counters: Option<XdpTotals>,
+    /// Clients that are remembered; absent where they are not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clients: Option<Clients>,
     /// Memory resident, in bytes; absent when the system does not tell.
     pub resident_bytes: Option<u64>,
+}
+
+/// Clients that a server remembers, those that have long been silent among them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Clients {
+    /// In interleaved mode, by the threads that answer.
+    pub interleaved: u64,
+    /// Held to limits by these threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limited: Option<u64>,
+    /// Held to limits by XDP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limited_by_xdp: Option<u64>,
 }
 
 const SCHEMA: &str = "horolog.status/1";
@@ -179,6 +195,8 @@ const SCHEMA: &str = "horolog.status/1";
 struct Running {
     reloadable: Reloadable,
     sandbox: Confinement,
+    interleaved: Arc<InterleavedTable>,
+    limiter: Arc<ArcSwapOption<Limiter>>,
     started: Instant,
     page: PageReader,
     without_xdp: Option<String>,
@@ -231,13 +249,26 @@ impl Running {
             workers: self.sockets.workers(),
             xdp_answered_by_core: self.xdp.as_ref().map(XdpBody::answered_by_core),
             xdp_counters: self.xdp.as_ref().map(XdpBody::totals),
+            clients: None,
             resident_bytes: resident_bytes().ok(),
         }
     }
 
+    /// The state with the clients counted, which goes through all that is remembered of them.
+    fn whole_status(&self) -> Status {
+        let limited = self.limiter.load().as_ref().map(|limiter| limiter.clients());
+        let by_xdp = self.xdp.as_ref().filter(|_| limited.is_some());
+        let clients = Clients {
+            interleaved: self.interleaved.clients(),
+            limited,
+            limited_by_xdp: by_xdp.map(|xdp| xdp.responder().limited_clients()),
+        };
+        Status { clients: Some(clients), ..self.status() }
+    }
+
     fn answer(&self) -> String {
         // Numbers and lists of numbers under string keys always serialise.
-        let mut text = serde_json::to_string(&self.status()).unwrap_or_default();
+        let mut text = serde_json::to_string(&self.whole_status()).unwrap_or_default();
         text.push('\n');
         text
     }
@@ -306,6 +337,8 @@ impl Server {
             responder: xdp.as_ref().map(XdpBody::responder),
             notices: Arc::clone(sources.shared()),
         };
+        let interleaved = Arc::clone(&surroundings.interleaved);
+        let limiter = Arc::clone(&surroundings.limiter);
         let sockets = Listening::start(opened, handed_over, config, surroundings, listen)
             .map_err(StartError::Thread)?;
         let sockets = Arc::new(sockets);
@@ -326,6 +359,8 @@ impl Server {
         let running = Arc::new(Running {
             reloadable,
             sandbox,
+            interleaved,
+            limiter,
             started,
             page,
             without_xdp,
@@ -427,7 +462,7 @@ fn start_metrics(
 ) -> Result<Option<metrics::Responder>, MetricsError> {
     let Some(address) = config.operation.metrics else { return Ok(None) };
     let asked = Arc::clone(running);
-    let answer = move |path: &str| metrics::answer(path, || asked.status());
+    let answer = move |path: &str| metrics::answer(path, || asked.whole_status());
     let started =
         TcpListener::bind(address).and_then(|listener| metrics::Responder::start(listener, answer));
     started.map(Some).map_err(|error| MetricsError(address, error))

@@ -99,6 +99,12 @@ impl Limits {
         Self { rules, sets, listed: Vec::new() }
     }
 
+    /// Clients that are known.
+    pub(crate) fn clients(&self) -> u64 {
+        let known = |set: u32| self.sets.read(set).words.iter().filter(|word| **word != 0).count();
+        (0..self.sets.entries()).map(|set| known(set) as u64).sum()
+    }
+
     /// Puts other rules in force, and other lists in the place of those before. Until it returns,
     /// some clients may be held to the old ones and others to the new ones.
     pub(crate) fn set(

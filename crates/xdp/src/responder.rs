@@ -197,6 +197,12 @@ impl Responder {
         limits.set(&self.loaded, rules, lists)
     }
 
+    /// Clients that limits know, those that have long been silent among them.
+    #[must_use]
+    pub fn limited_clients(&self) -> u64 {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner).clients()
+    }
+
     /// When a client was last judged by limits and lists, if any was.
     #[must_use]
     pub fn judged_at(&self) -> Option<Timestamp<Monotonic>> {

@@ -146,6 +146,13 @@ impl Limiter {
         Some(Self { rules: LimitRules { epoch: 1, ..config.rules() }, lists, memory })
     }
 
+    /// Clients that are known, those that have long been silent among them.
+    #[must_use]
+    pub fn clients(&self) -> u64 {
+        let words = self.memory.sets.iter().flat_map(|set| &set.0);
+        words.filter(|word| word.load(Ordering::Relaxed) != 0).count() as u64
+    }
+
     /// The limiter that takes this one's place when the configuration has changed: it knows the
     /// same clients, and holds them to the new rules and lists. What counts as one client and how
     /// many there is room for stay as they were.

@@ -61,7 +61,45 @@ const fn labelled(
 const REPLIES: &str = "Replies sent, by the body that made them";
 const UNANSWERED: &str = "Requests that got no reply though they might have, by reason";
 
-const KNOWN: [Known; 37] = [
+const KINDS: &str = "Replies that were not plain, by kind";
+const STAMPS: &str = "Timestamps by whom took them, beside those that were wanted";
+
+const KNOWN: [Known; 52] = [
+    labelled("/counters/interleaved", "kinds", ("kind", "interleaved"), KINDS),
+    labelled("/counters/mac", "kinds", ("kind", "mac"), KINDS),
+    labelled("/counters/nts", "kinds", ("kind", "nts"), KINDS),
+    labelled("/counters/nts_kisses", "kinds", ("kind", "nts-kiss"), KINDS),
+    labelled("/xdp_counters/answered_interleaved", "kinds", ("kind", "xdp-interleaved"), KINDS),
+    known(
+        "/xdp_counters/dropped",
+        "xdp_dropped",
+        Kind::Counter,
+        "Requests dropped by limits and lists in XDP, by reason",
+    ),
+    known("/xdp_counters/kisses", "xdp_kisses", Kind::Counter, "Kisses sent by XDP, by code"),
+    known(
+        "/xdp_counters/admitted",
+        "xdp_admitted",
+        Kind::Counter,
+        "Requests let through by limits",
+    ),
+    known(
+        "/xdp_counters/handed_over",
+        "xdp_handed_over",
+        Kind::Counter,
+        "Requests that XDP gave to threads past the network stack",
+    ),
+    labelled("/counters/receive_kernel_stamps", "stamps", ("of", "receive-kernel"), STAMPS),
+    labelled("/counters/receive_hardware_stamps", "stamps", ("of", "receive-hardware"), STAMPS),
+    labelled("/counters/transmit_stamps_wanted", "stamps", ("of", "transmit-wanted"), STAMPS),
+    labelled("/counters/transmit_kernel_stamps", "stamps", ("of", "transmit-kernel"), STAMPS),
+    labelled("/counters/transmit_hardware_stamps", "stamps", ("of", "transmit-hardware"), STAMPS),
+    known(
+        "/nts_ke/counters",
+        "nts_ke",
+        Kind::Counter,
+        "Connections for key establishment, by what became of them",
+    ),
     labelled("/counters/answered", "replies", ("engine", "socket"), REPLIES),
     labelled("/xdp_counters/answered_ipv4", "replies", ("engine", "xdp-ipv4"), REPLIES),
     labelled("/xdp_counters/answered_ipv6", "replies", ("engine", "xdp-ipv6"), REPLIES),

@@ -160,7 +160,7 @@ fn head(view: &View<'_>) -> Vec<Line<'static>> {
         )),
     ];
     for index in 0..view.length("/sources") {
-        lines.push(Line::from(format!("source: {}", view.text(&format!("/sources/{index}")))));
+        lines.push(source(view, index));
     }
     let error = view.text("/reload/last_reload_error");
     if !error.is_empty() {
@@ -169,17 +169,37 @@ fn head(view: &View<'_>) -> Vec<Line<'static>> {
     lines
 }
 
+/// One source of time: what it counts for, and how far it is from the system clock.
+fn source(view: &View<'_>, index: usize) -> Line<'static> {
+    let text = |field: &str| view.text(&format!("/sources/{index}/{field}"));
+    let ms = |field: &str| view.number(&format!("/sources/{index}/{field}")) / 1e6;
+    let (name, state, reason) = (text("name"), text("state"), text("reason"));
+    if !reason.is_empty() {
+        return Line::from(format!("source {name}: {state}, {reason}"));
+    }
+    let (offset, uncertainty) = (ms("offset_ns"), ms("uncertainty_ns"));
+    Line::from(format!("source {name}: {state}, {offset:+.3} ms, within {uncertainty:.3} ms"))
+}
+
 fn replies(view: &View<'_>) -> Vec<[String; 3]> {
     let mut rows = vec![view.row("sockets", "/counters/answered")];
     for index in 0..view.length("/workers") {
         let worker = format!("/workers/{index}");
         let core = view.text(&format!("{worker}/core"));
-        let name = format!("  core {core}, {}", view.text(&format!("{worker}/listen")));
+        let listen = view.text(&format!("{worker}/listen"));
+        let listen = if listen.is_empty() { "handed over".to_owned() } else { listen };
+        let name = format!("  core {core}, {listen}");
         rows.push(view.row(&name, &format!("{worker}/answered")));
     }
     if view.now.get("xdp_counters").is_some() {
         rows.push(view.row("XDP, IPv4", "/xdp_counters/answered_ipv4"));
         rows.push(view.row("XDP, IPv6", "/xdp_counters/answered_ipv6"));
+    }
+    for kind in ["interleaved", "mac", "nts"] {
+        rows.push(view.row(&format!("{kind}, by threads"), &format!("/counters/{kind}")));
+    }
+    if view.now.get("xdp_counters").is_some() {
+        rows.push(view.row("interleaved, by XDP", "/xdp_counters/answered_interleaved"));
     }
     for core in 0..view.length("/xdp_answered_by_core") {
         rows.push(view.row(&format!("  core {core}"), &format!("/xdp_answered_by_core/{core}")));
@@ -198,6 +218,12 @@ fn unanswered(view: &View<'_>) -> Vec<[String; 3]> {
     for reason in view.keys("/counters/ignored") {
         let pointer = format!("/counters/ignored/{reason}");
         rows.push(view.row(&format!("ignored: {reason}"), &pointer));
+    }
+    for (title, of) in [("dropped", "dropped"), ("kiss", "kisses")] {
+        for reason in view.keys(&format!("/xdp_counters/{of}")) {
+            let pointer = format!("/xdp_counters/{of}/{reason}");
+            rows.push(view.row(&format!("XDP {title}: {reason}"), &pointer));
+        }
     }
     for reason in view.keys("/xdp_counters/passed") {
         let pointer = format!("/xdp_counters/passed/{reason}");
