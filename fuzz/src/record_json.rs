@@ -33,9 +33,9 @@ fn read<T: DeserializeOwned + Serialize + PartialEq + Debug>(bytes: &[u8]) -> Op
 
 fn load(result: &LoadResult) {
     for style in &STYLES {
-        let _ = table::header(style);
+        let _ = table::header(result.mode, style);
         for trial in &result.trials {
-            assert!(!table::row(trial, style).contains("NaN"));
+            assert!(!table::row(trial, result.mode, style).contains("NaN"));
         }
         let _ = table::summary(result, style);
     }

@@ -147,7 +147,9 @@ pub(crate) struct Ended {
 /// A running `horolog serve`.
 pub(crate) struct Server {
     child: Killed,
-    directory: TempDir,
+    socket: PathBuf,
+    /// Holds the socket, unless that is elsewhere.
+    _directory: TempDir,
 }
 
 impl Server {
@@ -170,15 +172,38 @@ impl Server {
         arguments: &[&str],
     ) -> Result<Self> {
         let directory = TempDir::new()?;
+        let socket = directory.path().join("status.sock");
+        Self::start_with(host, engine, listen, (directory, socket), arguments)
+    }
+
+    /// A server that trusts its clock, with its status socket here.
+    pub(crate) fn start_at(
+        host: &Host,
+        engine: Engine,
+        listen: &[SocketAddr],
+        socket: &str,
+        arguments: &[&str],
+    ) -> Result<Self> {
+        let local = ["--local"].iter().chain(arguments).copied().collect::<Vec<_>>();
+        Self::start_with(host, engine, listen, (TempDir::new()?, socket.into()), &local)
+    }
+
+    fn start_with(
+        host: &Host,
+        engine: Engine,
+        listen: &[SocketAddr],
+        (directory, socket): (TempDir, PathBuf),
+        arguments: &[&str],
+    ) -> Result<Self> {
         let mut command = host.command(binary()?);
         command.args(["serve", "--engine", engine.name(), "--status-socket"]);
-        command.arg(directory.path().join("status.sock")).args(arguments);
+        command.arg(&socket).args(arguments);
         for address in listen {
             command.args(["--listen", &address.to_string()]);
         }
         let pipes = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = Killed(die_with_parent(pipes).spawn()?);
-        let mut server = Self { child, directory };
+        let mut server = Self { child, socket, _directory: directory };
         server.wait_until_ready()?;
         Ok(server)
     }
@@ -198,7 +223,7 @@ impl Server {
     /// What `horolog status` prints.
     pub(crate) fn status(&self) -> Result<Value> {
         let mut command = Command::new(binary()?);
-        command.args(["status", "--status-socket"]).arg(self.directory.path().join("status.sock"));
+        command.args(["status", "--status-socket"]).arg(&self.socket);
         let output = run_to_end(&mut command, PATIENCE)?;
         let complaint = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "horolog status: {}", complaint.trim());

@@ -1,8 +1,226 @@
-//! Scenarios of the configuration file, checking and reloading.
+//! Scenarios of the configuration file, checking and reloading: what is wrong is named by file,
+//! line and key, and a reload loses no request at an address that stays.
 
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Lab, LabConfig};
 use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::client;
+use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address};
+use crate::scenario::scenario;
+use crate::{ROOT, scenarios, server_configuration};
+
+/// Often enough that some requests come while each reload happens.
+const REQUEST_INTERVAL: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+const RELOADS: u64 = 10;
+/// Longer than the time between two clock pages, in which a wrong change would show.
+const CLOCK_RENEWAL: Duration = Duration::from_millis(150);
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
-    Vec::new()
+    let mut all = Vec::from(scenarios!(&[], server_configuration: a_file_is_checked));
+    all.extend(scenarios!(ROOT, server_configuration:
+        what_cannot_be_reloaded_changes_nothing,
+        what_waits_for_a_restart_is_named,
+    ));
+    for engine in Engine::ALL {
+        let name = format!("server_configuration::reloads_lose_no_request::{}", engine.name());
+        all.push(scenario(name, ROOT, move || reloads_lose_no_request(engine)));
+    }
+    all
+}
+
+/// A file that is right is printed in full; one that is not is refused by line and key.
+pub(crate) fn a_file_is_checked() -> Result<()> {
+    let directory = TempDir::new()?;
+    let path = directory.path().join("horolog.toml");
+    let check = |text: &str, flags: &[&str]| {
+        fs::write(&path, text)?;
+        let mut command = std::process::Command::new(binary()?);
+        command.args(["serve", "--check", "-c"]).arg(&path).args(flags);
+        run_to_end(&mut command, PATIENCE)
+    };
+    let right = check("stratum = 3\nlisten = ['127.0.0.1:4123']\n", &["--refid", "GPS"])?;
+    let printed = String::from_utf8(right.stdout)?;
+    ensure!(right.status.success(), "{}", String::from_utf8_lossy(&right.stderr));
+    for line in ["stratum = 3", "listen = [\"127.0.0.1:4123\"]", "refid = \"GPS\""] {
+        ensure!(printed.lines().any(|printed| printed == line), "{line} is not in {printed}");
+    }
+    let again = check(&printed, &[])?;
+    ensure!(again.stdout == printed.as_bytes(), "it does not read what it prints");
+    let wrong = [
+        ("local = true\nstratun = 3\n", ":2:", "'stratum'"),
+        ("stratum = 16\n", ":1:", "--stratum"),
+        ("\n\nthreads = true\n", ":3:", "'threads'"),
+        ("listen = ['127.0.0.1']\n", ":1:", "--listen"),
+        ("stratum = \n", ":1:", "horolog.toml"),
+        ("interface = ['nosuch0']\n", ":1:", "'nosuch0'"),
+    ];
+    for (text, line, named) in wrong {
+        let refused = check(text, &[])?;
+        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+        ensure!(refused.status.code() == Some(2), "{text}: {} with {stderr}", refused.status);
+        ensure!(stderr.lines().count() == 1, "not one line: {stderr}");
+        ensure!(stderr.contains(line) && stderr.contains(named), "{text}: {stderr}");
+    }
+    Ok(())
+}
+
+fn write(path: &Path, listen: &[SocketAddr], rest: &str) -> Result<()> {
+    let listen: Vec<String> = listen.iter().map(|address| format!("'{address}'")).collect();
+    let text = format!("local = true\nlisten = [{}]\n{rest}", listen.join(", "));
+    fs::write(path, text).context("cannot write the configuration")
+}
+
+/// Has the file read again, and returns the state afterwards.
+fn reload(server: &Server) -> Result<Value> {
+    let count = |status: &Value| {
+        let of = |key: &str| status["reload"][key].as_u64().unwrap_or(0);
+        of("done") + of("failed")
+    };
+    let before = count(&server.status()?);
+    server.signal("HUP")?;
+    let started = Instant::now();
+    loop {
+        let status = server.status()?;
+        if count(&status) > before {
+            return Ok(status);
+        }
+        ensure!(started.elapsed() < PATIENCE, "it was not reloaded");
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// A client asks all the time while addresses come and go: each request is answered, and the new
+/// address as well.
+fn reloads_lose_no_request(engine: Engine) -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let second = SocketAddr::new(at.ip(), 4123);
+    let directory = TempDir::new()?;
+    let path = directory.path().join("horolog.toml");
+    write(&path, &[at], "")?;
+    let config = path.to_string_lossy().into_owned();
+    let server = Server::start_as(lab.server(), engine, &[], &["-c", &config])?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let socket = client::socket(lab.client(), at, PATIENCE)?;
+    let asking = thread::spawn(move || -> Result<u64> {
+        let mut answered = 0;
+        while !stopped.load(Ordering::Relaxed) {
+            // An error is a request without a reply.
+            client::ask(&socket, at).with_context(|| format!("after {answered} replies"))?;
+            answered += 1;
+            thread::sleep(REQUEST_INTERVAL);
+        }
+        Ok(answered)
+    });
+    let changed = change_to_and_fro(&lab, &server, &path, at, second);
+    stop.store(true, Ordering::Relaxed);
+    let answered = asking.join().map_err(|_| anyhow::anyhow!("the client panicked"))??;
+    changed?;
+    ensure!(answered >= RELOADS, "only {answered} requests were made");
+    let status = server.status()?;
+    let sum = status["counters"]["answered"].as_u64().unwrap_or(0)
+        + status["xdp_counters"]["answered_ipv4"].as_u64().unwrap_or(0);
+    ensure!(sum == answered + RELOADS / 2, "{answered} + {} asked, {sum} counted", RELOADS / 2);
+    Ok(())
+}
+
+fn change_to_and_fro(
+    lab: &Lab,
+    server: &Server,
+    path: &Path,
+    at: SocketAddr,
+    second: SocketAddr,
+) -> Result<()> {
+    for turn in 0..RELOADS {
+        let both = turn % 2 == 0;
+        let listen: &[SocketAddr] = if both { &[at, second] } else { &[at] };
+        write(path, listen, &format!("stratum = {}\n", 2 + turn % 5))?;
+        let status = reload(server)?;
+        ensure!(status["reload"]["done"] == turn + 1, "refused: {status}");
+        let listens = status["listen"].as_array().map_or(0, Vec::len);
+        ensure!(listens == listen.len(), "listens at {}", status["listen"]);
+        if both {
+            client::ask_from(lab.client(), second)?;
+        }
+    }
+    Ok(())
+}
+
+/// A port that is taken, or a file that is not right, leaves everything as it was, and says so.
+pub(crate) fn what_cannot_be_reloaded_changes_nothing() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let (free, taken) = (SocketAddr::new(at.ip(), 4123), SocketAddr::new(at.ip(), 4124));
+    let _holder = lab.server().run(|| std::net::UdpSocket::bind(taken))??;
+    let directory = TempDir::new()?;
+    let path = directory.path().join("horolog.toml");
+    write(&path, &[at], "stratum = 2\n")?;
+    let config = path.to_string_lossy().into_owned();
+    let server = Server::start_as(lab.server(), Engine::Socket, &[], &["-c", &config])?;
+    let refused = |named: &str| -> Result<()> {
+        let status = reload(&server)?;
+        let error = status["reload"]["last_reload_error"].as_str().unwrap_or_default();
+        ensure!(error.contains(named), "{named} is not named: {error}");
+        thread::sleep(CLOCK_RENEWAL);
+        ensure!(
+            server.status()?["stratum"] == 2
+                && status["listen"].as_array().map(Vec::len) == Some(1)
+        );
+        client::ask_from(lab.client(), at)?;
+        Ok(())
+    };
+    // The free one would be opened, but not without the other.
+    write(&path, &[at, free, taken], "stratum = 3\n")?;
+    refused("in use")?;
+    write(&path, &[SocketAddr::from(([0, 0, 0, 0], at.port()))], "stratum = 3\n")?;
+    refused("overlaps")?;
+    fs::write(&path, "stratum = 3\nno-such-key = 1\n")?;
+    refused(":2: there is no key 'no-such-key'")?;
+    fs::remove_file(&path)?;
+    refused("cannot read")?;
+    write(&path, &[at, free], "stratum = 3\n")?;
+    let status = reload(&server)?;
+    ensure!(status["reload"]["last_reload_error"].is_null(), "{status}");
+    client::ask_from(lab.client(), free)?;
+    Ok(())
+}
+
+/// What a running server cannot change stays as it is, and is named until it is put back.
+pub(crate) fn what_waits_for_a_restart_is_named() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let directory = TempDir::new()?;
+    let path = directory.path().join("horolog.toml");
+    write(&path, &[at], "threads = 2\n")?;
+    let config = path.to_string_lossy().into_owned();
+    let server = Server::start_as(lab.server(), Engine::Socket, &[], &["-c", &config])?;
+    write(&path, &[at], "threads = 1\nstratum = 4\n")?;
+    for _ in 0..2 {
+        let status = reload(&server)?;
+        ensure!(status["reload"]["restart_needed"][0] == "threads", "{status}");
+        ensure!(status["threads"] == 2, "{status}");
+    }
+    // The clock thread takes it over with its next page.
+    let started = Instant::now();
+    while client::ask_from(lab.client(), at)?.header.stratum != 4 {
+        ensure!(started.elapsed() < PATIENCE, "the stratum is not in force");
+    }
+    write(&path, &[at], "threads = 2\nstratum = 4\n")?;
+    let status = reload(&server)?;
+    ensure!(status["reload"]["restart_needed"].as_array().is_some_and(Vec::is_empty), "{status}");
+    Ok(())
 }

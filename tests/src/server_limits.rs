@@ -1,5 +1,5 @@
-//! Scenarios of rate limits, lists and kisses, enforced in XDP: bursts pass, excess does not, who is
-//! denied hears nothing or why, and a flood from made-up addresses shuts nobody out.
+//! Scenarios of rate limits, lists and kisses, enforced in XDP: bursts pass, excess does not, who
+//! is denied hears nothing or why, and a flood from made-up addresses shuts nobody out.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,8 +57,8 @@ fn count(server: &Server, pointer: &str) -> Result<u64> {
     number.with_context(|| format!("no {pointer} in {status}"))
 }
 
-/// Eight requests at once, as iburst sends them, are answered; what comes on top of that is not, and
-/// with RATE kisses one of them is told why.
+/// Eight requests at once, as iburst sends them, are answered; what comes on top of that is not,
+/// and with RATE kisses one of them is told why.
 pub(crate) fn a_burst_passes_and_its_excess_does_not() -> Result<()> {
     let (lab, server, at) = started(&["--limit-rate", "0.01"])?;
     let replies = ask_at_once(&lab, at, 8)?;

@@ -1,8 +1,141 @@
-//! Scenarios of metrics, logs and the live view.
+//! Scenarios of metrics, health, what the service manager is told, and the live view.
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixDatagram;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Host, Lab, LabConfig};
 use libtest_mimic::Trial;
+use tempfile::TempDir;
+
+use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address, signal};
+use crate::scenario::scenario;
+use crate::{ROOT, client, scenarios, server_metrics};
+
+const REQUESTS: u64 = 5;
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
-    Vec::new()
+    let mut all = Vec::from(scenarios!(ROOT, server_metrics:
+        health_follows_the_clock,
+        the_service_manager_is_told,
+    ));
+    all.extend(scenarios!(&[], server_metrics: the_live_view_needs_a_terminal));
+    for engine in Engine::ALL {
+        let name = format!("server_metrics::requests_are_counted::{}", engine.name());
+        all.push(scenario(name, ROOT, move || requests_are_counted(engine)));
+    }
+    all
+}
+
+fn get(host: &Host, at: SocketAddr, path: &str) -> Result<String> {
+    let mut stream = host.run(|| TcpStream::connect(at))??;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply)?;
+    Ok(reply)
+}
+
+fn metrics_at(at: SocketAddr) -> SocketAddr {
+    SocketAddr::new(at.ip(), 9123)
+}
+
+/// Both bodies' replies are in the metrics.
+fn requests_are_counted(engine: Engine) -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let metrics = metrics_at(at).to_string();
+    let _server = Server::start(lab.server(), engine, &[at], &["--metrics", &metrics])?;
+    for _ in 0..REQUESTS {
+        client::ask_from(lab.client(), at)?;
+    }
+    let label = match engine {
+        Engine::Socket => "socket",
+        Engine::Xdp => "xdp-ipv4",
+    };
+    let line = format!("horolog_replies_total{{engine=\"{label}\"}} {REQUESTS}");
+    let started = Instant::now();
+    loop {
+        let text = get(lab.client(), metrics_at(at), "/metrics")?;
+        ensure!(text.starts_with("HTTP/1.0 200 OK\r\n") && text.ends_with("# EOF\n"), "{text}");
+        // A thread counts a batch after it has sent it.
+        if text.lines().any(|found| found == line) {
+            return Ok(());
+        }
+        ensure!(started.elapsed() < PATIENCE, "{line} is not there: {text}");
+    }
+}
+
+/// A server that says of itself that it is not synchronised is not healthy.
+pub(crate) fn health_follows_the_clock() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let metrics = metrics_at(at).to_string();
+    for (leap, code) in [("none", "200"), ("unsynchronised", "503")] {
+        let arguments = ["--metrics", &metrics, "--leap", leap];
+        let _server = Server::start(lab.server(), Engine::Socket, &[at], &arguments)?;
+        let reply = get(lab.client(), metrics_at(at), "/healthz")?;
+        ensure!(reply.starts_with(&format!("HTTP/1.0 {code} ")), "{leap}: {reply}");
+    }
+    Ok(())
+}
+
+/// Ready, reloading with its instant, ready again, alive, stopping: `sd_notify(3)`.
+pub(crate) fn the_service_manager_is_told() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let directory = TempDir::new()?;
+    let path = directory.path().join("notify");
+    let manager = UnixDatagram::bind(&path)?;
+    manager.set_read_timeout(Some(PATIENCE))?;
+    let mut command = lab.server().command(binary()?);
+    command.args(["serve", "--local", "--engine", "socket", "--listen", &at.to_string()]);
+    command.arg("--status-socket").arg(directory.path().join("status.sock"));
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "10000000");
+    horolog_sys::namespace::die_with_parent(&mut command);
+    let mut child =
+        command.stderr(std::process::Stdio::null()).stdout(std::process::Stdio::null()).spawn()?;
+    let told = |wanted: &[&str]| -> Result<()> {
+        let mut buffer = [0; 512];
+        let started = Instant::now();
+        while started.elapsed() < PATIENCE {
+            let length = manager.recv(&mut buffer).context("nothing was told")?;
+            let text = String::from_utf8_lossy(&buffer[..length]);
+            if wanted.iter().all(|wanted| text.contains(wanted)) {
+                return Ok(());
+            }
+        }
+        anyhow::bail!("{wanted:?} was not told");
+    };
+    let outcome = told(&["READY=1"])
+        .and_then(|()| told(&["WATCHDOG=1"]))
+        .and_then(|()| signal(&child, "HUP"))
+        .and_then(|()| told(&["RELOADING=1", "MONOTONIC_USEC="]))
+        .and_then(|()| told(&["READY=1"]))
+        .and_then(|()| signal(&child, "TERM"))
+        .and_then(|()| told(&["STOPPING=1"]));
+    if outcome.is_err() {
+        let _ = child.kill();
+    }
+    let ended = child.wait()?;
+    outcome?;
+    ensure!(ended.success(), "{ended}");
+    thread::sleep(Duration::from_millis(10));
+    Ok(())
+}
+
+/// Into a file or a pipe there is nothing to draw.
+pub(crate) fn the_live_view_needs_a_terminal() -> Result<()> {
+    let mut command = Command::new(binary()?);
+    let output =
+        run_to_end(command.args(["status", "--live", "--status-socket", "/nowhere"]), PATIENCE)?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(2), "{} with {stderr}", output.status);
+    ensure!(stderr.lines().count() == 1 && stderr.contains("terminal"), "{stderr}");
+    Ok(())
 }

@@ -1,9 +1,10 @@
-//! `AF_XDP` sockets as packet devices: UDP datagrams that an XDP program hands over in their frames,
-//! and whose replies leave in frames built here, both past the network stack. Which datagrams come
-//! is the program's decision.
+//! `AF_XDP` sockets as packet devices: UDP datagrams that an XDP program hands over in their
+//! frames, and whose replies leave in frames built here, both past the network stack. Which
+//! datagrams come is the program's decision.
 
 use std::io;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use horolog_time::Timestamp;
 use horolog_wire::ethernet::MacAddress;
@@ -14,20 +15,29 @@ use crate::batch::{Batch, Packet};
 use crate::device::Device;
 use crate::udp::{Endpoints, Link};
 
-/// An `AF_XDP` socket. Its packets are the payloads of UDP datagrams; [`Endpoints::link`] holds what
-/// a reply's frame is built from. Payloads that are longer than the batch's buffers are passed over,
-/// and so is what carries no UDP. See [`Device`] for the rest.
+/// While datagrams come one soon after another, this long is slept when none is there, so that one
+/// awakening serves several. No timestamp suffers: a datagram carries the instant at which it came,
+/// and its reply that at which it leaves.
+const NAP: Duration = Duration::from_micros(200);
+/// How soon after another.
+const SOON: Duration = Duration::from_millis(1);
+
+/// An `AF_XDP` socket. Its packets are the payloads of UDP datagrams; [`Endpoints::link`] holds
+/// what a reply's frame is built from. Payloads that are longer than the batch's buffers are passed
+/// over, and so is what carries no UDP. See [`Device`] for the rest.
 #[derive(Debug)]
 pub struct XskDevice {
     socket: XskSocket,
     interface: u32,
+    /// When datagrams were received last.
+    last: Option<Instant>,
 }
 
 impl XskDevice {
     /// A device on a socket that is bound to a queue of the interface with this index.
     #[must_use]
     pub const fn new(socket: XskSocket, interface: u32) -> Self {
-        Self { socket, interface }
+        Self { socket, interface, last: None }
     }
 
     fn take(&mut self, batch: &mut Batch<Endpoints>) -> usize {
@@ -51,8 +61,17 @@ impl Device for XskDevice {
     fn receive(&mut self, batch: &mut Batch<Endpoints>, wait: Duration) -> io::Result<usize> {
         batch.clear();
         let mut count = self.take(batch);
-        if count == 0 && !wait.is_zero() && self.socket.wait(wait)? {
-            count = self.take(batch);
+        if count == 0 && !wait.is_zero() {
+            if self.last.is_some_and(|last| last.elapsed() < SOON) {
+                thread::sleep(NAP.min(wait));
+                count = self.take(batch);
+            }
+            if count == 0 && self.socket.wait(wait)? {
+                count = self.take(batch);
+            }
+        }
+        if count > 0 {
+            self.last = Some(Instant::now());
         }
         Ok(count)
     }

@@ -17,7 +17,10 @@ pub mod validity;
 pub use algorithm::{AES_128_GCM_SIV, AES_SIV_CMAC_256, key_len};
 pub use client::{Established, Exchange, KeClient, Progress, establish};
 pub use error::KeError;
-pub use server::{CertificateFacts, KeConfig, KeCounters, KeLimits, KeServer, Keeper};
+pub use server::{
+    CertificateFacts, KeConfig, KeCounters, KeLimits, KeServer, Keeper, LoadedCertificate,
+    check_certificate,
+};
 pub use trust::Trust;
 
 /// The TCP port of NTS key establishment (RFC 8915, section 7.1).

@@ -13,6 +13,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -152,9 +153,23 @@ impl KeServer {
     ///
     /// If they cannot be used, and then those of before are served on.
     pub fn reload_certificate(&self) -> Result<(), KeError> {
-        let settings = self.shared.settings.load_full();
-        self.shared.served.exchange(load(&settings.config, &self.provider)?);
+        self.use_certificate(self.load_certificate()?);
         Ok(())
+    }
+
+    /// Reads certificate and key anew and changes nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// If they are not right.
+    pub fn load_certificate(&self) -> Result<LoadedCertificate, KeError> {
+        let settings = self.shared.settings.load_full();
+        load(&settings.config, &self.provider).map(LoadedCertificate)
+    }
+
+    /// Shows new connections a certificate that was loaded.
+    pub fn use_certificate(&self, certificate: LoadedCertificate) {
+        self.shared.served.exchange(certificate.0);
     }
 
     /// Follows another configuration without losing a connection: a socket whose address stays is
@@ -237,6 +252,20 @@ impl fmt::Debug for KeServer {
 
 #[cfg(test)]
 mod tests;
+
+/// Reads a certificate and its key and says what is wrong with them, if anything is, as a listener
+/// would when it is started.
+///
+/// # Errors
+///
+/// If they are not right.
+pub fn check_certificate(certificate: &Path, key: &Path) -> Result<(), KeError> {
+    let provider = rustls::crypto::ring::default_provider();
+    Pair::load(certificate, key, &provider, SystemTime::now()).map(drop)
+}
+
+/// A certificate with its key that was read and is right, but not shown to anybody yet.
+pub struct LoadedCertificate(Pair);
 
 fn load(config: &KeConfig, provider: &CryptoProvider) -> Result<Pair, KeError> {
     Pair::load(&config.certificate, &config.key, provider, SystemTime::now())

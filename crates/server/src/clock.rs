@@ -5,16 +5,18 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle, Thread};
 use std::time::Instant;
 
+use arc_swap::ArcSwapOption;
 use horolog_sys::adjtimex::kernel_clock;
 use horolog_sys::affinity::{Scheduling, prefer_real_time};
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
-use horolog_time::Clock;
+use horolog_time::{Clock, Span};
 use serde::Serialize;
 
+use crate::ServerConfig;
 use crate::config::RENEWAL;
 use crate::page::PageSink;
 use crate::renewal::{Reading, Renewal};
@@ -35,7 +37,14 @@ pub struct ClockHealth {
     pub gap_max_ns: u64,
     /// Whether the thread has real-time scheduling.
     pub real_time: bool,
+    /// How often the system clock was stepped: by more than [`STEP_MIN`] between two renewals.
+    pub steps: u64,
+    /// By how much it was stepped last, in nanoseconds.
+    pub last_step_ns: i64,
 }
+
+/// A change of the system clock against the monotonic one that is a step and no better measurement.
+pub const STEP_MIN: Span = Span::from_ms(1);
 
 #[derive(Debug, Default)]
 struct Health {
@@ -43,6 +52,8 @@ struct Health {
     publish_errors: AtomicU64,
     gap_max_ns: AtomicU64,
     real_time: AtomicBool,
+    steps: AtomicU64,
+    last_step_ns: AtomicI64,
 }
 
 /// Looks at the system's clocks.
@@ -56,8 +67,26 @@ pub(crate) fn look() -> Reading {
 #[derive(Debug)]
 pub(crate) struct ClockThread {
     health: Arc<Health>,
+    next: Arc<ArcSwapOption<ServerConfig>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// Where a configuration is put that the clock thread is to take over.
+#[derive(Debug)]
+pub(crate) struct NextConfig {
+    slot: Arc<ArcSwapOption<ServerConfig>>,
+    thread: Option<Thread>,
+}
+
+impl NextConfig {
+    /// Has it taken over at once.
+    pub(crate) fn put(&self, config: Arc<ServerConfig>) {
+        self.slot.store(Some(config));
+        if let Some(thread) = &self.thread {
+            thread.unpark();
+        }
+    }
 }
 
 impl ClockThread {
@@ -70,22 +99,38 @@ impl ClockThread {
         let health = Arc::new(Health::default());
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, stopped) = (Arc::clone(&health), Arc::clone(&stop));
+        let next: Arc<ArcSwapOption<ServerConfig>> = Arc::default();
+        let taken = Arc::clone(&next);
         let renew = move || {
             let real_time = matches!(prefer_real_time(PRIORITY), Scheduling::RealTime);
             shared.real_time.store(real_time, Ordering::Relaxed);
             let mut last = Instant::now();
+            let mut offset = None;
             while !stopped.load(Ordering::Relaxed) {
                 last = shared.renewed_after(last);
+                if let Some(config) = taken.swap(None) {
+                    renewal.reconfigure(&config);
+                }
                 let pages = renewal.hearing(&sources).pages(&look());
                 renewal.tell(&sources);
+                let ahead = pages.stepped.realtime_minus_monotonic;
+                shared.moved(offset.replace(ahead).map(|before| ahead - before));
                 let failed = sinks.iter_mut().filter_map(|sink| sink.publish(&pages).err()).count();
                 shared.publish_errors.fetch_add(failed as u64, Ordering::Relaxed);
-                renewal.take_notices().iter().for_each(|notice| eprintln!("horolog: {notice}"));
+                for notice in renewal.take_notices() {
+                    sources.notify(notice.to_string());
+                }
                 thread::park_timeout(RENEWAL);
             }
         };
         let thread = thread::Builder::new().name("clock".into()).spawn(renew)?;
-        Ok(Self { health, stop, thread: Some(thread) })
+        Ok(Self { health, next, stop, thread: Some(thread) })
+    }
+
+    /// Where to put a configuration that the thread is to take over.
+    pub(crate) fn next(&self) -> NextConfig {
+        let thread = self.thread.as_ref().map(|thread| thread.thread().clone());
+        NextConfig { slot: Arc::clone(&self.next), thread }
     }
 
     /// How it goes.
@@ -95,6 +140,8 @@ impl ClockThread {
             publish_errors: self.health.publish_errors.load(Ordering::Relaxed),
             gap_max_ns: self.health.gap_max_ns.load(Ordering::Relaxed),
             real_time: self.health.real_time.load(Ordering::Relaxed),
+            steps: self.health.steps.load(Ordering::Relaxed),
+            last_step_ns: self.health.last_step_ns.load(Ordering::Relaxed),
         }
     }
 
@@ -105,6 +152,16 @@ impl ClockThread {
 }
 
 impl Health {
+    /// The system clock went so much further than the monotonic one.
+    fn moved(&self, by: Option<Span>) {
+        if let Some(by) = by
+            && (by > STEP_MIN || by < -STEP_MIN)
+        {
+            self.last_step_ns.store(by.as_ns(), Ordering::Relaxed);
+            self.steps.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     fn renewed_after(&self, last: Instant) -> Instant {
         let now = Instant::now();
         self.renewals.fetch_add(1, Ordering::Relaxed);

@@ -4,8 +4,8 @@
 //!
 //! From three seconds before a leap until five seconds after it, the leap is *being passed*: time
 //! is counted on the scale before the leap, and a step of the system clock by the second is taken
-//! off what is read. So it does not matter when that step comes; the time served steps where the page
-//! says, which is exact.
+//! off what is read. So it does not matter when that step comes; the time served steps where the
+//! page says, which is exact.
 
 use horolog_sys::adjtimex::{KernelClock, PendingLeap};
 use horolog_sys::clock::ClockOffset;

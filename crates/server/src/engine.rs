@@ -28,10 +28,11 @@ const SEND_BUFFER_BYTES: usize = 1 << 20;
 /// How long a thread waits for room in the send buffer before it gives up a reply.
 const SEND_WAIT: Duration = Duration::from_millis(1);
 
-/// The sockets of one address, one for each thread or one for all.
+/// The sockets of one address, one for each thread or one for all; open but not yet served.
 #[derive(Debug)]
-struct Listener {
+pub(crate) struct Listener {
     address: SocketAddr,
+    /// What is served there.
     timeline: Timeline,
     devices: Vec<UdpDevice>,
     /// As many again, for requests that are longer than a header; none where nothing that could
@@ -39,33 +40,19 @@ struct Listener {
     preferred: Vec<UdpDevice>,
 }
 
-/// All sockets, open but not yet served.
-#[derive(Debug)]
-pub(crate) struct Listeners(Vec<Listener>);
-
-impl Listeners {
-    /// Opens the sockets that the configuration asks for, or none.
-    pub(crate) fn open(config: &ServerConfig) -> Result<Self, UdpError> {
-        let stepped = config.listen.iter().map(|address| (*address, Timeline::Stepped));
-        let smeared = &config.leap_seconds.smear_listen;
-        let smeared = smeared.iter().map(|address| (*address, Timeline::Smeared));
-        stepped
-            .chain(smeared)
-            .map(|(address, timeline)| Listener::open(address, timeline, config))
-            .collect::<Result<_, _>>()
-            .map(Self)
-    }
-
-    /// The addresses of a timeline listened on, with the ports that the kernel chose where 0 was
-    /// asked for.
-    pub(crate) fn addresses(&self, timeline: Timeline) -> Vec<SocketAddr> {
-        let of_timeline = self.0.iter().filter(|listener| listener.timeline == timeline);
-        of_timeline.map(|listener| listener.address).collect()
-    }
-}
-
 impl Listener {
-    fn open(
+    /// The address listened on, with the port that the kernel chose where 0 was asked for.
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What is served there.
+    pub(crate) const fn timeline(&self) -> Timeline {
+        self.timeline
+    }
+
+    /// Opens the sockets as the configuration asks for them.
+    pub(crate) fn open(
         address: SocketAddr,
         timeline: Timeline,
         config: &ServerConfig,
@@ -114,57 +101,70 @@ pub(crate) struct SocketEngine {
     stop: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     counters: Vec<Arc<Counters>>,
+    /// The core that each thread was given, in the order of `counters`.
+    cores: Vec<Option<usize>>,
     /// Second handles of the sockets, to ask how much the kernel dropped.
     sockets: Mutex<Vec<UdpDevice>>,
     handed_over: Vec<XskDrops>,
 }
 
 impl SocketEngine {
-    /// Starts the threads: for the sockets, and for what XDP hands over.
-    pub(crate) fn start(
-        listeners: Listeners,
-        handed_over: Vec<HandedOver>,
-        config: &ServerConfig,
-        surroundings: &Surroundings,
-    ) -> io::Result<Self> {
-        let mut engine = Self {
+    fn new(surroundings: &Surroundings) -> Self {
+        Self {
             stop: Arc::clone(&surroundings.stop),
             threads: Mutex::default(),
             counters: Vec::new(),
+            cores: Vec::new(),
             sockets: Mutex::default(),
             handed_over: Vec::new(),
-        };
+        }
+    }
+
+    /// Starts the threads for what XDP hands over.
+    pub(crate) fn start_handed_over(
+        devices: Vec<HandedOver>,
+        surroundings: &Surroundings,
+    ) -> io::Result<Self> {
+        let mut engine = Self::new(surroundings);
         let cores = allowed_cores()?;
-        for (queue, handed) in handed_over.into_iter().enumerate() {
+        // Nobody takes timestamps of what leaves by these devices.
+        let surroundings = &Surroundings { transmit_stamps: false, ..surroundings.clone() };
+        for (queue, handed) in devices.into_iter().enumerate() {
             engine.handed_over.push(handed.drops);
-            let core = core_for(queue, cores.len(), &cores);
+            let core = core_for(queue, cores.len().max(1), &cores);
             engine.spawn(handed.device, BATCH, core, surroundings)?;
         }
-        for listener in listeners.0 {
-            let page = surroundings.page.of(listener.timeline);
-            let surroundings = &Surroundings { page, ..surroundings.clone() };
-            let sockets = listener.devices.iter().chain(&listener.preferred);
-            let sockets = sockets.map(UdpDevice::try_clone);
-            lock(&engine.sockets).extend(sockets.collect::<io::Result<Vec<_>>>()?);
-            match config.dispatch {
-                Dispatch::PerThread => {
-                    let mut preferred = listener.preferred.into_iter();
-                    for (index, device) in listener.devices.into_iter().enumerate() {
-                        let core = core_for(index, config.threads, &cores);
-                        match preferred.next() {
-                            Some(preferred) => {
-                                let pair = Precedence::new(preferred, device);
-                                engine.spawn(pair, BATCH, core, surroundings)?;
-                            }
-                            None => engine.spawn(device, BATCH, core, surroundings)?,
-                        }
-                    }
+        Ok(engine)
+    }
+
+    /// Starts the threads for the sockets of an address.
+    pub(crate) fn start(
+        listener: Listener,
+        config: &ServerConfig,
+        surroundings: &Surroundings,
+    ) -> io::Result<Self> {
+        let mut engine = Self::new(surroundings);
+        let cores = allowed_cores()?;
+        let page = surroundings.page.of(listener.timeline);
+        let surroundings = &Surroundings { page, ..surroundings.clone() };
+        let sockets = listener.devices.iter().chain(&listener.preferred);
+        let sockets = sockets.map(UdpDevice::try_clone);
+        lock(&engine.sockets).extend(sockets.collect::<io::Result<Vec<_>>>()?);
+        if config.dispatch == Dispatch::SharedLock {
+            for device in listener.devices {
+                engine.spawn_sharing(&device, config.threads, &cores, surroundings)?;
+            }
+            return Ok(engine);
+        }
+        let mut preferred = listener.preferred.into_iter();
+        for (index, device) in listener.devices.into_iter().enumerate() {
+            let core = core_for(index, config.threads, &cores);
+            match preferred.next() {
+                Some(preferred) => {
+                    let pair = Precedence::new(preferred, device);
+                    engine.spawn(pair, BATCH, core, surroundings)?;
                 }
-                Dispatch::SharedLock => {
-                    for device in listener.devices {
-                        engine.spawn_sharing(&device, config.threads, &cores, surroundings)?;
-                    }
-                }
+                None => engine.spawn(device, BATCH, core, surroundings)?,
             }
         }
         Ok(engine)
@@ -199,6 +199,7 @@ impl SocketEngine {
     ) -> io::Result<()> {
         let counters = Arc::new(Counters::default());
         self.counters.push(Arc::clone(&counters));
+        self.cores.push(core);
         let surroundings = surroundings.clone();
         let nonces = Nonces::new().map_err(io::Error::other)?;
         let work = move || {
@@ -225,6 +226,11 @@ impl SocketEngine {
             .chain(self.handed_over.iter().filter_map(|socket| socket.count().ok()))
             .sum();
         totals
+    }
+
+    /// The core and the counters of each thread; drops are counted by socket, not here.
+    pub(crate) fn workers(&self) -> impl Iterator<Item = (Option<usize>, Totals)> {
+        self.cores.iter().copied().zip(self.counters.iter().map(|counters| counters.totals()))
     }
 
     /// Whether a thread has ended without being told to.

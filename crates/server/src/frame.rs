@@ -1,6 +1,7 @@
 //! The server's decision over whole Ethernet frames: the model of the XDP program, which must
-//! return the same bytes for the same frames in the same order. It knows the fast subset only; everything else passes
-//! up to the sockets. It is written to be plainly right, not fast, and nothing serves with it.
+//! return the same bytes for the same frames in the same order. It knows the fast subset only;
+//! everything else passes up to the sockets. It is written to be plainly right, not fast, and
+//! nothing serves with it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

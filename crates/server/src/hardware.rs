@@ -73,14 +73,19 @@ pub(crate) struct Hardware {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Hardware {
-    /// Switches them on at all of these interfaces, or at none.
-    pub(crate) fn start(interfaces: &[String]) -> Result<Self, HardwareStartError> {
-        let compared: Result<Vec<_>, _> = interfaces.iter().map(|name| compare(name)).collect();
-        let mut compared = compared?;
+/// Hardware timestamps that are on, while nobody compares the clocks yet.
+pub(crate) struct OpenHardware(Vec<Compared>);
+
+impl OpenHardware {
+    /// Compares the clocks from now on.
+    pub(crate) fn start(self) -> Result<Hardware, HardwareStartError> {
+        let Self(mut compared) = self;
         let (conversions, stop) = (Arc::<Conversions>::default(), Arc::<AtomicBool>::default());
-        let mut hardware =
-            Self { conversions: Arc::clone(&conversions), stop: Arc::clone(&stop), thread: None };
+        let mut hardware = Hardware {
+            conversions: Arc::clone(&conversions),
+            stop: Arc::clone(&stop),
+            thread: None,
+        };
         publish(&conversions, &compared);
         if compared.is_empty() {
             return Ok(hardware);
@@ -100,6 +105,13 @@ impl Hardware {
         let thread = thread::Builder::new().name("hardware-clocks".into()).spawn(work);
         hardware.thread = Some(thread.map_err(HardwareStartError::Thread)?);
         Ok(hardware)
+    }
+}
+
+impl Hardware {
+    /// Switches them on at all of these interfaces, or at none.
+    pub(crate) fn open(interfaces: &[String]) -> Result<OpenHardware, HardwareStartError> {
+        interfaces.iter().map(|name| compare(name)).collect::<Result<_, _>>().map(OpenHardware)
     }
 
     /// What converts their timestamps.
@@ -165,8 +177,8 @@ mod tests {
 
     #[test]
     fn an_interface_without_is_named() {
-        let error = Hardware::start(&["lo".to_owned()]).unwrap_err().to_string();
+        let error = Hardware::open(&["lo".to_owned()]).err().unwrap().to_string();
         assert!(error.starts_with("--timestamps: 'lo' has no hardware timestamps"), "{error}");
-        assert!(Hardware::start(&[]).is_ok());
+        assert!(Hardware::open(&[]).is_ok());
     }
 }

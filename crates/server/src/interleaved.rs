@@ -1,5 +1,5 @@
-//! What the server remembers for interleaved mode (RFC 9769, section 2): for each client the receive
-//! and the transmit timestamp of its last reply, so that the next one can carry a transmit
+//! What the server remembers for interleaved mode (RFC 9769, section 2): for each client the
+//! receive and the transmit timestamp of its last reply, so that the next one can carry a transmit
 //! timestamp that was taken when that reply really left. It reads no clock and sends nothing.
 //!
 //! Every receive timestamp of this server is even and every transmit timestamp odd (a unit is
@@ -76,6 +76,12 @@ impl InterleavedTable {
     #[must_use]
     pub const fn slots(&self) -> usize {
         self.slots.len()
+    }
+
+    /// How many slots hold a client.
+    #[must_use]
+    pub fn clients(&self) -> u64 {
+        self.slots.iter().filter(|slot| slot.transmit.load(Ordering::Relaxed) != 0).count() as u64
     }
 
     fn slot(&self, client: IpAddr) -> Option<&Slot> {

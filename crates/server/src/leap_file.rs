@@ -34,10 +34,14 @@ impl LeapFile {
         Ok(Self { path: path.to_owned(), list })
     }
 
-    /// Reads the file anew. With an error the last good list stays in force.
-    pub fn reload(&self) -> Result<(), LeapFileError> {
-        self.list.store(Arc::new(read(&self.path)?));
-        Ok(())
+    /// Reads the file anew and changes nothing; the last good list stays in force.
+    pub fn read(&self) -> Result<LeapList, LeapFileError> {
+        read(&self.path)
+    }
+
+    /// Puts a list in force that was read.
+    pub fn replace(&self, list: LeapList) {
+        self.list.store(Arc::new(list));
     }
 
     /// The last good list.
@@ -87,10 +91,10 @@ mod tests {
         let shared = file.clone();
         let good = file.list();
         fs::write(&path, LIST).unwrap();
-        assert!(file.reload().is_err());
+        assert!(file.read().is_err());
         assert_eq!(shared.list(), good);
         fs::write(&path, RIGHT.replace("# old", "# new")).unwrap();
-        file.reload().unwrap();
+        file.replace(file.read().unwrap());
         assert!(!Arc::ptr_eq(&shared.list(), &good));
     }
 

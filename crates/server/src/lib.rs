@@ -2,13 +2,16 @@
 //! model that the XDP program is held against ([`decide_frame`]), from a clock page that a thread
 //! renews.
 //!
-//! It keeps nothing about its clients, and it answers nothing that it would not bet on: from an
-//! expired page nothing is served, and an unsynchronised clock is announced as one.
+//! What it remembers of clients (their limits, their last interleaved reply) has its size from the
+//! start, however many ask. It answers nothing that it would not bet on: from an expired page
+//! nothing is served, and an unsynchronised clock is announced as one.
 
 mod address_hash;
 mod authenticate;
+mod check;
 mod clock;
 mod config;
+mod confine;
 mod counters;
 mod course;
 mod decide;
@@ -23,9 +26,13 @@ mod leap_file;
 mod leap_notice;
 mod limits;
 mod listen;
+mod listening;
+mod metrics;
 mod page;
 mod precedence;
 mod precision;
+mod reload;
+mod reloads;
 mod renewal;
 mod secrets;
 mod server;
@@ -36,13 +43,15 @@ mod worker;
 mod xdp;
 
 pub use address_hash::HashKey;
-pub use clock::ClockHealth;
+pub use check::{CheckError, check};
+pub use clock::{ClockHealth, STEP_MIN};
 pub use config::{
     ConfigError, DEFAULT_STRATUM, DRIFT_MAX_PPB, Dispatch, Engine, InterleavedBody,
     InterleavedConfig, LeapConfig, LeapSystem, LimitsConfig, NtsConfig, NtsConfigError, OFFSET_MAX,
-    OperationConfig, PAGE_LIVES, RENEWAL, SMEARS, STRATA, ServerConfig, SourceConfig, THREADS_MAX,
-    TimestampsConfig, TimestampsConfigError, Trust, XdpReply,
+    OperationConfig, PAGE_LIVES, RENEWAL, SMEARS, STRATA, Sandbox, ServerConfig, SourceConfig,
+    THREADS_MAX, TimestampsConfig, TimestampsConfigError, Trust, XdpReply,
 };
+pub use confine::{ConfineError, Confinement};
 pub use counters::{Counters, Ignored, Totals};
 pub use decide::{Reason, Reply, ReplyKind, Verdict, decide};
 pub use establish::KeStatus;
@@ -59,7 +68,10 @@ pub use limits::{
     Admission, Class, KissCode, LIMIT_BYTES_PER_CLIENT, Limiter, Why, responder_settings,
 };
 pub use listen::ListenSet;
+pub use listening::WorkerStatus;
+pub use metrics::MetricsError;
 pub use page::{Page, PageReader, PageSink, PageWriter, Pages, SystemVariables, shared};
+pub use reload::{ReloadError, ReloadHealth, ReloadReport};
 pub use secrets::SecretsError;
-pub use server::{Server, StartError, Status};
+pub use server::{Clients, Server, StartError, Status};
 pub use xdp::{BodyError, Dropped, Kisses, Passed, XdpPlace, XdpTotals};

@@ -65,6 +65,12 @@ impl Renewal {
         }
     }
 
+    /// From the next page on, says what this configuration says. What is served on purpose, the
+    /// precision and the page's life stay.
+    pub(crate) fn reconfigure(&mut self, config: &ServerConfig) {
+        adopt_reply_values(&mut self.config, config);
+    }
+
     /// The same with a list of leap seconds.
     pub(crate) fn with_leap_file(self, leap_file: Option<LeapFile>) -> Self {
         Self { leap_file, ..self }
@@ -237,6 +243,18 @@ fn page(point: &Point, timebase: Timebase, variables: SystemVariables, leap_afte
         realtime_step: point.passing.map_or(Span::ZERO, |leap| leap.step()),
         leap_after,
     }
+}
+
+/// Copies what replies say of the server, which a running server can change.
+pub(crate) fn adopt_reply_values(config: &mut ServerConfig, new: &ServerConfig) {
+    config.trust = new.trust;
+    config.stratum = new.stratum;
+    config.reference_id = new.reference_id;
+    config.leap = new.leap;
+    config.root_delay = new.root_delay;
+    config.root_dispersion = new.root_dispersion;
+    config.source.keep_stratum = new.source.keep_stratum;
+    config.source.keep_root_delay = new.source.keep_root_delay;
 }
 
 /// The reference identifier of a clock that is being smeared: 254 and how far it is from UTC, in

@@ -2,36 +2,40 @@
 //! together and stopped together.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use horolog_io::UdpError;
 use horolog_ke::{KeError, KeServer};
 use horolog_source::{Fault, SourceState};
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::memory::resident_bytes;
-use horolog_time::Span;
-use horolog_time::leap::Timeline;
+use horolog_time::{Clock, Span};
+use horolog_wire::ntp::Leap;
 use serde::Serialize;
 
 use crate::clock::{ClockThread, look};
-use crate::engine::{Listeners, SocketEngine};
+use crate::confine::{Confinement, confine};
 use crate::establish::{self, KeStatus};
 use crate::hand_over::HandedOver;
 use crate::hardware::{Hardware, HardwareStartError};
+use crate::listening::{ListenPart, Listening, Opened, WorkerStatus};
+use crate::metrics::{self, MetricsError};
 use crate::page::{self, PageReader, PageSink};
+use crate::reload::{Part, ReloadError, ReloadHealth, ReloadReport, Reloadable, ReplyValues};
+use crate::reloads::{CertificatePart, LeapFilePart, LimitsPart};
 use crate::renewal::Renewal;
 use crate::secrets::CookieRenewal;
 use crate::sources::{OpenSources, SourcesThread};
-use crate::status::{StatusError, StatusSocket};
+use crate::status::{self, StatusError, StatusSocket};
 use crate::worker::Surroundings;
-use crate::xdp::{BodyError, Started, XdpBody, XdpPlace, XdpTotals};
+use crate::xdp::{BodyError, SharedListen, Started, XdpBody, XdpPlace, XdpTotals};
 use crate::{
-    ClockHealth, ConfigError, Engine, HashKey, InterleavedTable, LeapFile, LeapFileError, Limiter,
-    SecretsError, ServerConfig, Totals, precision, secrets,
+    ClockHealth, ConfigError, ConfineError, Engine, HashKey, InterleavedTable, LeapFile,
+    LeapFileError, Limiter, SecretsError, ServerConfig, Totals, precision, secrets,
 };
 
 /// Why a server did not start; its text is one line for the user. Nothing is left behind.
@@ -77,6 +81,12 @@ pub enum StartError {
     /// A source of time is not there.
     #[error("the source {0} cannot be used: {1}")]
     Source(String, Fault),
+    /// Metrics cannot be told where they were wanted.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+    /// It cannot be confined as it has to be.
+    #[error(transparent)]
+    Confine(#[from] ConfineError),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}; see the limits on processes and memory (ulimit -a)")]
     Thread(#[source] io::Error),
@@ -133,18 +143,49 @@ pub struct Status {
     pub test_drift_ppb: i64,
     /// The sources of time and what each counts for.
     pub sources: Vec<SourceState>,
+    /// Whether the served time may be used: the page is alive and the clock is synchronised.
+    pub synchronised: bool,
+    /// Age of the clock page, in nanoseconds.
+    pub page_age_ns: i64,
+    /// Whether the clock page has expired, and nothing is answered.
+    pub page_expired: bool,
     /// How the renewing of the clock page goes.
     pub clock: ClockHealth,
+    /// What it has given up.
+    pub sandbox: Confinement,
+    /// How reloading went.
+    pub reload: ReloadHealth,
     /// What the socket body counted.
     pub counters: Totals,
     /// The listener of NTS key establishment, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nts_ke: Option<KeStatus>,
+    /// What each thread of the socket body counted.
+    pub workers: Vec<WorkerStatus>,
+    /// Requests that the XDP body answered, by core.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xdp_answered_by_core: Option<Vec<u64>>,
     /// What the XDP body counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xdp_counters: Option<XdpTotals>,
+    /// Clients that are remembered; absent where they are not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clients: Option<Clients>,
     /// Memory resident, in bytes; absent when the system does not tell.
     pub resident_bytes: Option<u64>,
+}
+
+/// Clients that a server remembers, those that have long been silent among them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Clients {
+    /// In interleaved mode, by the threads that answer.
+    pub interleaved: u64,
+    /// Held to limits by these threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limited: Option<u64>,
+    /// Held to limits by XDP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limited_by_xdp: Option<u64>,
 }
 
 const SCHEMA: &str = "horolog.status/1";
@@ -152,17 +193,17 @@ const SCHEMA: &str = "horolog.status/1";
 /// The parts that the status thread reads while they run.
 #[derive(Debug)]
 struct Running {
-    config: ServerConfig,
-    listen: Vec<SocketAddr>,
-    smear_listen: Vec<SocketAddr>,
-    leap_file: Option<LeapFile>,
+    reloadable: Reloadable,
+    sandbox: Confinement,
+    interleaved: Arc<InterleavedTable>,
+    limiter: Arc<ArcSwapOption<Limiter>>,
     started: Instant,
     page: PageReader,
     without_xdp: Option<String>,
     // Fields are dropped in this order: nothing answers any more when the clock ends.
-    establishment: Option<KeServer>,
+    establishment: Option<Arc<KeServer>>,
     xdp: Option<XdpBody>,
-    sockets: SocketEngine,
+    sockets: Arc<Listening>,
     clock: ClockThread,
     sources: SourcesThread,
     hardware: Hardware,
@@ -170,38 +211,64 @@ struct Running {
 
 impl Running {
     fn status(&self) -> Status {
-        let variables = self.page.read().variables;
+        // First, so that what follows is not older than the reloads that it counts.
+        let reload = self.reloadable.health();
+        let page = self.page.read();
+        let variables = page.variables;
+        let now = MonotonicClock.now();
+        let page_expired = now >= page.timebase.expires;
+        let config = self.reloadable.config();
         Status {
             schema: SCHEMA,
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs_f64(),
-            listen: self.listen.clone(),
-            smear_listen: self.smear_listen.clone(),
+            listen: self.sockets.addresses().stepped,
+            smear_listen: self.sockets.addresses().smeared,
             engine: if self.xdp.is_some() { "xdp" } else { "socket" },
             without_xdp: self.without_xdp.clone(),
             xdp_places: self.xdp.as_ref().map(XdpBody::places).unwrap_or_default(),
-            threads: self.config.threads,
-            dispatch: self.config.dispatch.name(),
+            threads: config.threads,
+            dispatch: config.dispatch.name(),
             leap: variables.leap as u8,
             stratum: variables.stratum,
             precision: variables.precision,
             reference_id: variables.reference_id,
             root_delay_ns: variables.root_delay.to_span().as_ns(),
             root_dispersion_ns: variables.root_dispersion.to_span().as_ns(),
-            test_offset_ns: self.config.test_offset.as_ns(),
-            test_drift_ppb: self.config.test_drift_ppb,
+            test_offset_ns: config.test_offset.as_ns(),
+            test_drift_ppb: config.test_drift_ppb,
             sources: self.sources.shared().states(),
+            synchronised: !page_expired && variables.leap != Leap::Unsynchronised,
+            page_age_ns: (now - page.timebase.anchor).as_ns(),
+            page_expired,
             clock: self.clock.health(),
+            sandbox: self.sandbox.clone(),
+            reload,
             counters: self.sockets.totals(),
-            nts_ke: self.establishment.as_ref().map(KeStatus::of),
+            nts_ke: self.establishment.as_deref().map(KeStatus::of),
+            workers: self.sockets.workers(),
+            xdp_answered_by_core: self.xdp.as_ref().map(XdpBody::answered_by_core),
             xdp_counters: self.xdp.as_ref().map(XdpBody::totals),
+            clients: None,
             resident_bytes: resident_bytes().ok(),
         }
     }
 
+    /// The state with the clients counted, which goes through all that is remembered of them.
+    fn whole_status(&self) -> Status {
+        let limited = self.limiter.load().as_ref().map(|limiter| limiter.clients());
+        let by_xdp = self.xdp.as_ref().filter(|_| limited.is_some());
+        let clients = Clients {
+            interleaved: self.interleaved.clients(),
+            limited,
+            limited_by_xdp: by_xdp.map(|xdp| xdp.responder().limited_clients()),
+        };
+        Status { clients: Some(clients), ..self.status() }
+    }
+
     fn answer(&self) -> String {
         // Numbers and lists of numbers under string keys always serialise.
-        let mut text = serde_json::to_string(&self.status()).unwrap_or_default();
+        let mut text = serde_json::to_string(&self.whole_status()).unwrap_or_default();
         text.push('\n');
         text
     }
@@ -212,6 +279,7 @@ impl Running {
 pub struct Server {
     // Dropped first, so that the status thread's hold on the rest is gone when the rest goes.
     status: Option<StatusSocket>,
+    metrics: Option<metrics::Responder>,
     running: Arc<Running>,
 }
 
@@ -222,29 +290,37 @@ impl Server {
         let started = Instant::now();
         let secrets = secrets::load(&config.nts)?;
         let leap_file = config.leap_seconds.file.as_deref().map(LeapFile::open).transpose()?;
-        let hardware = Hardware::start(&config.timestamps.hardware)?;
-        let listeners = Listeners::open(config)?;
-        let listen = listeners.addresses(Timeline::Stepped);
-        let smear_listen = listeners.addresses(Timeline::Smeared);
+        let opened = Opened::open(config)?;
+        let addresses = opened.addresses();
+        let sources = OpenSources::open(&config.source.sources, &addresses.stepped)
+            .map_err(|(name, fault)| StartError::Source(name, fault))?;
+        let listen: SharedListen = Arc::new(ArcSwap::from_pointee(addresses));
 
-        let opened = OpenSources::open(&config.source.sources, &listen);
-        let opened = opened.map_err(|(name, fault)| StartError::Source(name, fault))?;
-        let sources = SourcesThread::start(opened).map_err(StartError::Thread)?;
-
+        let mut sinks: Vec<Box<dyn PageSink>> = Vec::new();
+        if let Some(cookies) = &secrets.cookies {
+            sinks.push(Box::new(CookieRenewal(Arc::clone(cookies))));
+        }
+        let (xdp, without_xdp, handed_over) = start_xdp(config, &listen, &mut sinks)?;
+        let hardware = Hardware::open(&config.timestamps.hardware)?;
+        if let Some(path) = &config.status_socket {
+            status::make_directory(path)?;
+        }
+        // Threads inherit it, so none may run yet.
+        let sandbox = confine(config)?;
+        let hardware = hardware.start()?;
+        let sources = SourcesThread::start(sources).map_err(StartError::Thread)?;
         let first = look();
         let mut renewal = Renewal::new(config, precision::measure(&MonotonicClock), &first)
             .with_leap_file(leap_file.clone());
         let (writer, page) = page::shared(&renewal.hearing(sources.shared()).pages(&first));
-        let mut sinks: Vec<Box<dyn PageSink>> = vec![Box::new(writer)];
-        if let Some(cookies) = &secrets.cookies {
-            sinks.push(Box::new(CookieRenewal(Arc::clone(cookies))));
-        }
-        let (xdp, without_xdp, handed_over) =
-            start_xdp(config, &listen, &smear_listen, &mut sinks)?;
+        sinks.push(Box::new(writer));
         let clock = ClockThread::start(renewal, Arc::clone(sources.shared()), sinks)
             .map_err(StartError::Thread)?;
 
-        let establishment = establish::start(&config.nts, &listen, secrets.cookies.as_ref())?;
+        let addresses = listen.load_full();
+        let establishment =
+            establish::start(&config.nts, &addresses.all(), secrets.cookies.as_ref())?
+                .map(Arc::new);
         let key = HashKey::random().map_err(StartError::Random)?;
         let surroundings = Surroundings {
             page: page.clone(),
@@ -256,16 +332,35 @@ impl Server {
             hardware: hardware.conversions(),
             secrets,
         };
-        let sockets = SocketEngine::start(listeners, handed_over, config, &surroundings)
+        let limits = LimitsPart {
+            limiter: Arc::clone(&surroundings.limiter),
+            responder: xdp.as_ref().map(XdpBody::responder),
+            notices: Arc::clone(sources.shared()),
+        };
+        let interleaved = Arc::clone(&surroundings.interleaved);
+        let limiter = Arc::clone(&surroundings.limiter);
+        let sockets = Listening::start(opened, handed_over, config, surroundings, listen)
             .map_err(StartError::Thread)?;
-
-        let config = config.clone();
+        let sockets = Arc::new(sockets);
+        let mut parts: Vec<Box<dyn Part>> = vec![Box::new(ReplyValues::new(clock.next()))];
+        if config.limits.is_on() {
+            parts.push(Box::new(limits));
+        }
+        if let Some(listener) = &establishment {
+            parts.push(Box::new(CertificatePart(Arc::clone(listener))));
+        }
+        if let Some(file) = leap_file {
+            parts.push(Box::new(LeapFilePart(file)));
+        }
+        // Last, see `Reloadable::new`.
+        parts.push(Box::new(ListenPart(Arc::clone(&sockets))));
+        let reloadable = Reloadable::new(config, parts);
         let status_socket = config.status_socket.clone();
         let running = Arc::new(Running {
-            config,
-            listen,
-            smear_listen,
-            leap_file,
+            reloadable,
+            sandbox,
+            interleaved,
+            limiter,
             started,
             page,
             without_xdp,
@@ -280,19 +375,36 @@ impl Server {
         let status = status_socket
             .map(|path| StatusSocket::start(path, move || asked.answer()))
             .transpose()?;
-        Ok(Self { status, running })
+        let metrics = start_metrics(config, &running)?;
+        Ok(Self { status, metrics, running })
     }
 
     /// The addresses listened on, with the ports that the kernel chose where 0 was asked for.
     #[must_use]
-    pub fn listen(&self) -> &[SocketAddr] {
-        &self.running.listen
+    pub fn listen(&self) -> Vec<SocketAddr> {
+        self.running.sockets.addresses().stepped
     }
 
-    /// Reads the leap-seconds file anew, if there is one. With an error the last good list stays in
-    /// force.
-    pub fn reload_leap_file(&self) -> Result<(), LeapFileError> {
-        self.running.leap_file.as_ref().map_or(Ok(()), LeapFile::reload)
+    /// Takes over what a running server can change of this configuration, or changes nothing.
+    /// Sockets that stay are not touched.
+    pub fn reload(&self, new: &ServerConfig) -> Result<ReloadReport, ReloadError> {
+        self.running.reloadable.reload(new)
+    }
+
+    /// The options that a reload can change, by their names without hyphens in front.
+    #[must_use]
+    pub fn reloadable_keys(&self) -> Vec<&'static str> {
+        self.running.reloadable.keys()
+    }
+
+    /// Notes for the status that a new configuration could not even be read.
+    pub fn note_refused_reload(&self, reason: &str) {
+        self.running.reloadable.refused(reason);
+    }
+
+    /// Notes for the status which options were changed and wait for a restart.
+    pub fn note_restart_needed(&self, keys: Vec<String>) {
+        self.running.reloadable.restart_needed(keys);
     }
 
     /// What the socket body counted so far.
@@ -318,7 +430,7 @@ impl Server {
     #[must_use]
     pub fn has_died(&self) -> bool {
         let Running { sockets, clock, sources, hardware, establishment, .. } = &*self.running;
-        let establishment = establishment.as_ref();
+        let establishment = establishment.as_deref();
         sockets.has_died()
             || clock.has_died()
             || sources.has_died()
@@ -329,9 +441,9 @@ impl Server {
     /// Stops answering within a second and returns the last state.
     #[allow(clippy::must_use_candidate, reason = "the state is a by-product of stopping")]
     pub fn stop(self) -> Status {
-        let Self { status, mut running } = self;
-        // The status thread's hold on what runs goes with it, so this is the only one left.
-        drop(status);
+        let Self { status, metrics, mut running } = self;
+        // These threads' hold on what runs goes with them, so this is the only one left.
+        drop((status, metrics));
         if let Some(xdp) = Arc::get_mut(&mut running).and_then(|running| running.xdp.as_mut()) {
             xdp.detach();
         }
@@ -344,6 +456,18 @@ fn interleaved_table(clients: usize, key: HashKey) -> Result<Arc<InterleavedTabl
     InterleavedTable::new(clients, key).map(Arc::new).ok_or(StartError::Memory(clients))
 }
 
+fn start_metrics(
+    config: &ServerConfig,
+    running: &Arc<Running>,
+) -> Result<Option<metrics::Responder>, MetricsError> {
+    let Some(address) = config.operation.metrics else { return Ok(None) };
+    let asked = Arc::clone(running);
+    let answer = move |path: &str| metrics::answer(path, || asked.whole_status());
+    let started =
+        TcpListener::bind(address).and_then(|listener| metrics::Responder::start(listener, answer));
+    started.map(Some).map_err(|error| MetricsError(address, error))
+}
+
 /// The XDP body, why it is not there or not everywhere, and what it hands to threads.
 type StartedXdp = (Option<XdpBody>, Option<String>, Vec<HandedOver>);
 
@@ -351,8 +475,7 @@ type StartedXdp = (Option<XdpBody>, Option<String>, Vec<HandedOver>);
 /// the devices that it hands requests over by.
 fn start_xdp(
     config: &ServerConfig,
-    listen: &[SocketAddr],
-    smear_listen: &[SocketAddr],
+    listen: &SharedListen,
     sinks: &mut Vec<Box<dyn PageSink>>,
 ) -> Result<StartedXdp, BodyError> {
     let without = |reason| Ok((None, reason, Vec::new()));
@@ -360,7 +483,7 @@ fn start_xdp(
         return without(None);
     }
     let in_hardware = |name: &str| config.timestamps.hardware.iter().any(|one| one == name);
-    match XdpBody::start(config, listen, smear_listen, in_hardware) {
+    match XdpBody::start(config, listen, in_hardware) {
         Ok(Started { body, sink, handed_over }) => {
             sinks.push(sink);
             let refusals = body.refusals();

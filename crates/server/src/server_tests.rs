@@ -52,7 +52,7 @@ fn ask(client: &UdpSocket, origin: u64) -> Header {
 
 /// Asks a hundred times from many ports, so that every thread gets its share.
 fn exercise(server: &Server) {
-    for (origin, &listen) in (1..).zip(server.listen()) {
+    for (origin, listen) in (1..).zip(server.listen()) {
         let before = NtpTimestamp::from_utc(Realtime.now());
         for port in 0..50 {
             let client = client(on_loopback(listen));

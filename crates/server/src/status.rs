@@ -166,11 +166,15 @@ impl Drop for StatusSocket {
     }
 }
 
+/// Makes the directory for a status socket.
+pub(crate) fn make_directory(path: &Path) -> Result<(), StatusError> {
+    let made = path.parent().map_or(Ok(()), fs::create_dir_all);
+    made.map_err(|error| StatusError::Bind(path.to_owned(), error))
+}
+
 fn bind(path: &Path) -> Result<UnixListener, StatusError> {
+    make_directory(path)?;
     let failed = |error| StatusError::Bind(path.to_owned(), error);
-    if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory).map_err(failed)?;
-    }
     match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
         bound => return bound.map_err(failed),

@@ -1,6 +1,6 @@
 //! Transmit timestamps of replies in interleaved mode. A reply that was to be timestamped comes
-//! back whole, as it left; what it was and to whom is read from its bytes, so that nothing has to be
-//! kept meanwhile. It does no I/O and reads no clock.
+//! back whole, as it left; what it was and to whom is read from its bytes, so that nothing has to
+//! be kept meanwhile. It does no I/O and reads no clock.
 
 use std::net::IpAddr;
 

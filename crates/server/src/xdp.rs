@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use horolog_sys::netlink::{InterfaceAddress, Link, Netlink, NetlinkError};
 use horolog_xdp::{
     AttachMode, Attachment, ClockEdition, ClockWriter, Interface, InterleavedRequests,
@@ -161,13 +162,12 @@ impl XdpBody {
     /// timestamps on the interface of this name.
     pub(crate) fn start(
         config: &ServerConfig,
-        listen: &[SocketAddr],
-        smear_listen: &[SocketAddr],
+        shared: &SharedListen,
         hardware: impl Fn(&str) -> bool,
     ) -> Result<Started, BodyError> {
         let mut netlink = Netlink::open()?;
         let addresses = netlink.addresses()?;
-        let all = [listen, smear_listen].concat();
+        let all = shared.load().all();
         let links = links(&mut netlink, &all, &config.interfaces, &addresses)?;
         let mode = if config.xdp_generic { AttachMode::Generic } else { AttachMode::Native };
         let key = HashKey::random().map_err(BodyError::Random)?;
@@ -205,8 +205,7 @@ impl XdpBody {
             }
         }
         let responder = Arc::new(responder);
-        let (listen, smear_listen) = (listen.to_vec(), smear_listen.to_vec());
-        let listeners = Listeners { listen, smear_listen, known: BTreeSet::new() };
+        let listeners = Listeners { listen: Arc::clone(shared), known: BTreeSet::new() };
         let mut sink =
             Sink { clock, responder: Arc::clone(&responder), netlink, listeners, looked: None };
         sink.listen(&addresses)?;
@@ -235,6 +234,16 @@ impl XdpBody {
             mode: mode_name(attachment.mode()),
         };
         self.attachments.iter().map(place).collect()
+    }
+
+    /// The program, to be given other limits.
+    pub(crate) fn responder(&self) -> Arc<Responder> {
+        Arc::clone(&self.responder)
+    }
+
+    /// Requests answered on each core, by its number.
+    pub(crate) fn answered_by_core(&self) -> Vec<u64> {
+        self.responder.answered_by_core()
     }
 
     /// What was counted so far.
@@ -339,10 +348,28 @@ fn is_ethernet(link: &Link) -> bool {
     link.mac.is_some_and(|mac| mac != [0; 6])
 }
 
+/// The addresses listened on, by what they serve.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Listens {
+    /// UTC, with its steps.
+    pub(crate) stepped: Vec<SocketAddr>,
+    /// Smeared time.
+    pub(crate) smeared: Vec<SocketAddr>,
+}
+
+impl Listens {
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<SocketAddr> {
+        [&self.stepped[..], &self.smeared].concat()
+    }
+}
+
+/// The addresses listened on, which a reload may replace.
+pub(crate) type SharedListen = Arc<ArcSwap<Listens>>;
+
 /// What is listened on, and the concrete addresses that the program knows of.
 struct Listeners {
-    listen: Vec<SocketAddr>,
-    smear_listen: Vec<SocketAddr>,
+    listen: SharedListen,
     known: BTreeSet<SocketAddr>,
 }
 
@@ -352,14 +379,15 @@ struct Sink {
     responder: Arc<Responder>,
     netlink: Netlink,
     listeners: Listeners,
-    looked: Option<Instant>,
+    /// When the addresses were looked up, and for which list.
+    looked: Option<(Instant, Arc<Listens>)>,
 }
 
 impl Sink {
     fn listen(&mut self, addresses: &[InterfaceAddress]) -> Result<(), XdpError> {
         let own: Vec<IpAddr> = addresses.iter().map(|own| own.prefix.address()).collect();
-        let set = ListenSet::resolve(&self.listeners.listen, &own)
-            .with_smeared(&self.listeners.smear_listen, &own);
+        let listen = self.listeners.listen.load_full();
+        let set = ListenSet::resolve(&listen.stepped, &own).with_smeared(&listen.smeared, &own);
         let wanted: BTreeSet<SocketAddr> = set.addresses().iter().copied().collect();
         let known = &mut self.listeners.known;
         known.difference(&wanted).try_for_each(|&gone| self.responder.unlisten(gone))?;
@@ -367,7 +395,7 @@ impl Sink {
             .difference(known)
             .try_for_each(|&new| self.responder.listen_on(new, set.timeline(new)))?;
         *known = wanted;
-        self.looked = Some(Instant::now());
+        self.looked = Some((Instant::now(), listen));
         Ok(())
     }
 }
@@ -375,7 +403,9 @@ impl Sink {
 impl PageSink for Sink {
     fn publish(&mut self, pages: &Pages) -> io::Result<()> {
         self.clock.publish(&edition(&pages.stepped), &edition(&pages.smeared));
-        let due = self.looked.is_none_or(|looked| looked.elapsed() >= ADDRESSES_EVERY);
+        let due = self.looked.as_ref().is_none_or(|(looked, listen)| {
+            looked.elapsed() >= ADDRESSES_EVERY || *listen != *self.listeners.listen.load()
+        });
         if due {
             let addresses = self.netlink.addresses().map_err(io::Error::other)?;
             self.listen(&addresses).map_err(io::Error::other)?;

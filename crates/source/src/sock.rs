@@ -56,7 +56,10 @@ impl SockSample {
             2 => Leap::Delete,
             _ => Leap::Unsynchronised,
         };
-        (word(36)? == MAGIC && in_range).then_some(Self {
+        if word(36)? != MAGIC || !in_range {
+            return None;
+        }
+        Some(Self {
             system: Timestamp::from_timespec(long(0)?, microseconds * 1_000),
             offset: Span::from_ns((offset_s * NS_PER_S as f64).round() as i64),
             pulse: word(24)? != 0,
@@ -152,6 +155,17 @@ mod tests {
 
     use super::*;
     use crate::reference::tests::{CLAIM, look};
+
+    #[test]
+    fn microseconds_beyond_a_second_are_refused_before_they_overflow() {
+        let mut bytes = [0; SOCK_SAMPLE_LEN];
+        bytes[36..].copy_from_slice(&MAGIC.to_ne_bytes());
+        assert!(SockSample::parse(&bytes).is_some());
+        for microseconds in [i64::MAX, i64::MIN, -1, 1_000_000] {
+            bytes[8..16].copy_from_slice(&microseconds.to_ne_bytes());
+            assert!(SockSample::parse(&bytes).is_none(), "{microseconds}");
+        }
+    }
 
     #[test]
     fn samples_come_through_the_socket_and_it_goes_with_the_source() {

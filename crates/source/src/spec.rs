@@ -2,7 +2,7 @@
 //! write it. Pure: whether the thing is there is found out when it is opened.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use horolog_time::Span;
@@ -12,7 +12,7 @@ use crate::phc::{PhcScale, PhcSource};
 use crate::reference::Claim;
 use crate::shm::Shm;
 use crate::sock::Sock;
-use crate::system::System;
+use crate::system::{CHRONYD_SOCKET, System};
 use crate::{Fault, Source};
 
 /// A source that was asked for, read but not opened.
@@ -22,6 +22,21 @@ pub struct SourceSpec {
     pub text: String,
     /// What it is.
     pub(crate) kind: Kind,
+}
+
+impl SourceSpec {
+    /// The directories that sockets are made in while it is asked, and removed from at the end.
+    #[must_use]
+    pub fn directories(&self) -> Vec<PathBuf> {
+        let socket = match &self.kind {
+            Kind::Sock(path, _) | Kind::System(Ask::Chronyd(ChronydAddress::Unix(path))) => {
+                Some(path.as_path())
+            }
+            Kind::System(Ask::Auto) => Some(Path::new(CHRONYD_SOCKET)),
+            _ => None,
+        };
+        socket.and_then(Path::parent).map(Path::to_owned).into_iter().collect()
+    }
 }
 
 /// The kinds of sources.

@@ -27,6 +27,7 @@ pub mod namespace;
 pub mod netlink;
 pub mod packet;
 pub mod phc;
+pub mod sandbox;
 pub mod shared_memory;
 pub mod signal;
 pub mod socket;

@@ -3,8 +3,9 @@
  * Who is answered: lists of prefixes, a limit for each client and one for all newcomers together.
  * The same as horolog_server::Limiter, which says why; a test holds one against the other.
  *
- * Nothing shared is written for a request that is not admitted, save once for a kiss. Two processors
- * that serve the same client at once may lose one charge between them; no lock is worth that.
+ * Nothing shared is written for a request that is not admitted, save once for a kiss. Two
+ * processors that serve the same client at once may lose one charge between them; no lock is worth
+ * that.
  */
 #ifndef HOROLOG_LIMITS_H
 #define HOROLOG_LIMITS_H

@@ -5,8 +5,9 @@
  *
  * It knows exactly the subset that horolog_server::frame describes, and a test drives both over the
  * same frames. Whatever is not in the subset goes up to the network stack, where the socket body
- * decides; nothing is guessed, and nothing is dropped but what limits and lists turn away. Time
- * comes from a clock page; past its expiry nothing is answered.
+ * decides, or, if it has more than a header, to an AF_XDP socket of that body; nothing is
+ * guessed, and nothing is dropped but what limits and lists turn away. Time comes from a clock
+ * page; past its expiry nothing is answered.
  */
 #include "net.h"
 #include "clock.h"
@@ -190,8 +191,8 @@ static __always_inline bool looks_interleaved(const struct ntp *ntp)
 }
 
 /*
- * Turns the basic reply in `ntp` into an interleaved one if it is remembered what the request refers
- * to, remembers this reply, and returns the new sum.
+ * Turns the basic reply in `ntp` into an interleaved one if it is remembered what the request
+ * refers to, remembers this reply, and returns the new sum.
  */
 static __always_inline __u64 interleave(struct responder_state *own, struct ntp *ntp,
 					const struct client *client, __be64 origin,
@@ -521,8 +522,8 @@ static __always_inline int respond_ipv6(struct xdp_md *ctx, struct responder_sta
 }
 
 /*
- * Gives the request to the AF_XDP socket of the queue that it came in by, with the monotonic instant
- * in front of it; without one, or if that cannot be, it goes up.
+ * Gives the request to the AF_XDP socket of the queue that it came in by, with the monotonic
+ * instant in front of it; without one, or if that cannot be, it goes up.
  */
 static __always_inline int hand_over(struct xdp_md *ctx, struct responder_state *own)
 {

@@ -49,6 +49,15 @@ pub enum XdpError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// `AF_XDP` sockets are not permitted.
+    #[error(
+        "an AF_XDP socket on interface '{interface}' is not permitted; run as root or with \
+         CAP_NET_RAW"
+    )]
+    QueuePrivilege {
+        /// Name of the interface.
+        interface: String,
+    },
     /// Another `AF_XDP` socket holds the queue.
     #[error(
         "receive queue {queue} of interface '{interface}' already has an AF_XDP socket; stop the \

@@ -1,5 +1,5 @@
-//! What the responder is told of limits and lists, and of whom it remembers for interleaved mode. It
-//! decides nothing: `horolog-server` says who is limited, and why.
+//! What the responder is told of limits and lists, and of whom it remembers for interleaved mode.
+//! It decides nothing: `horolog-server` says who is limited, and why.
 
 use std::net::IpAddr;
 
@@ -97,6 +97,12 @@ pub(crate) struct Limits {
 impl Limits {
     pub(crate) fn new(rules: SharedArray<LimitRules>, sets: SharedArray<LimitSet>) -> Self {
         Self { rules, sets, listed: Vec::new() }
+    }
+
+    /// Clients that are known.
+    pub(crate) fn clients(&self) -> u64 {
+        let known = |set: u32| self.sets.read(set).words.iter().filter(|word| **word != 0).count();
+        (0..self.sets.entries()).map(|set| known(set) as u64).sum()
     }
 
     /// Puts other rules in force, and other lists in the place of those before. Until it returns,

@@ -197,6 +197,12 @@ impl Responder {
         limits.set(&self.loaded, rules, lists)
     }
 
+    /// Clients that limits know, those that have long been silent among them.
+    #[must_use]
+    pub fn limited_clients(&self) -> u64 {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner).clients()
+    }
+
     /// When a client was last judged by limits and lists, if any was.
     #[must_use]
     pub fn judged_at(&self) -> Option<Timestamp<Monotonic>> {
@@ -281,6 +287,13 @@ impl Responder {
             }
         }
         total
+    }
+
+    /// Requests answered on each processor since loading, by its number.
+    #[must_use]
+    pub fn answered_by_core(&self) -> Vec<u64> {
+        let own = (0..self.states.entries()).map(|processor| self.states.read(processor));
+        own.map(|own| own.answered_ipv4 + own.answered_ipv6).collect()
     }
 
     /// Runs the program once over a frame, as if it had arrived, without sending anything.

@@ -2,31 +2,33 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
+mod events;
+#[cfg(test)]
+mod example;
+mod file;
 mod interleaved;
 mod leap;
 mod limits;
+mod log;
 mod nts;
 mod operation;
+mod options;
+mod running;
 mod source;
 mod timestamps;
 
-use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use horolog_server::{Dispatch, Engine, Server, ServerConfig, Status, Trust, XdpReply, status};
+use horolog_server::{Dispatch, Engine, ServerConfig, Trust, XdpReply, status};
 use horolog_sys::affinity;
-use horolog_sys::signal::{BlockedSignals, Signal};
 use horolog_time::Span;
 use horolog_wire::ntp::Leap;
 
 use crate::failure::Failure;
 use crate::values;
-
-/// How often the server is looked after while it runs.
-const TICK: Duration = Duration::from_millis(500);
 
 /// Serve time to NTP clients.
 ///
@@ -34,7 +36,8 @@ const TICK: Duration = Duration::from_millis(500);
 /// (--source). While no source says that the time is right, replies say so (leap 3, stratum 16),
 /// unless --local is given.
 ///
-/// SIGTERM and SIGINT end it within a second; SIGUSR1 prints its counters.
+/// SIGTERM and SIGINT end it within a second; SIGUSR1 prints its counters; SIGHUP has the options
+/// read again.
 #[derive(Args, Debug)]
 pub(crate) struct ServeArgs {
     /// Address and port to answer at; can be given more than once [default: 0.0.0.0:123 [::]:123].
@@ -171,10 +174,7 @@ impl ServeArgs {
             test_offset: Span::from_ns(self.test_offset),
             test_drift_ppb: self.test_drift,
             page_life: self.clock_expiry,
-            status_socket: self.status_socket.or_else(|| {
-                status::sweep();
-                status::default_path()
-            }),
+            status_socket: self.status_socket.or_else(status::default_path),
             limits: self.limits.resolve()?,
             interleaved: self.interleaved.resolve()?,
             leap_seconds: self.leap_seconds.resolve()?,
@@ -196,62 +196,7 @@ fn cores() -> usize {
     affinity::allowed_cores().map_or(1, |cores| cores.len().max(1))
 }
 
-/// Serves until a signal ends it.
-pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
-    let signals = [Signal::Terminate, Signal::Interrupt, Signal::User1];
-    let signals = BlockedSignals::block(&signals).map_err(Failure::environment)?;
-    let server = Server::start(&args.resolve()?)?;
-    announce(&server.status());
-    loop {
-        tell(&server);
-        match signals.wait(TICK).map_err(Failure::environment)? {
-            Some(Signal::User1) => print_status(&server.status()),
-            Some(_) => break,
-            None if server.has_died() => {
-                server.stop();
-                return Err(Failure::environment("a thread of the server has ended; see above"));
-            }
-            None => {}
-        }
-    }
-    tell(&server);
-    print_status(&server.stop());
-    Ok(())
-}
-
-/// Says on stderr what has happened to the sources of time.
-fn tell(server: &Server) {
-    server.notices().iter().for_each(|notice| eprintln!("horolog: {notice}"));
-}
-
-/// Says on stderr what serves where, and what the next better way would need.
-fn announce(status: &Status) {
-    let smeared = status.smear_listen.iter().map(|at| format!("{at} (smeared)"));
-    let listen: Vec<String> =
-        status.listen.iter().map(ToString::to_string).chain(smeared).collect();
-    eprintln!(
-        "horolog: serving at {} by sockets ({} threads each, {})",
-        listen.join(", "),
-        status.threads,
-        status.dispatch
-    );
-    for place in &status.xdp_places {
-        eprintln!("horolog: serving on {} by XDP ({} mode)", place.interface, place.mode);
-    }
-    if let Some(reason) = &status.without_xdp {
-        let extent = if status.xdp_places.is_empty() { "" } else { " everywhere" };
-        eprintln!("horolog: not serving by XDP{extent}: {reason}");
-    }
-    if status.stratum > 15 {
-        eprintln!(
-            "horolog: no source says that the time is right, and all replies say so too; --local \
-             serves the system clock all the same"
-        );
-    }
-}
-
-fn print_status(status: &Status) {
-    // Plain data under string keys always serialises; a reader that went away is no reason to stop.
-    let text = serde_json::to_string(status).unwrap_or_default();
-    let _ = writeln!(io::stdout().lock(), "{text}");
+/// Serves until a signal ends it. The options are read from the command line again at each reload.
+pub(crate) fn run(_: ServeArgs) -> Result<(), Failure> {
+    running::serve(options::CommandLine::of_this_process())
 }

@@ -1,5 +1,7 @@
 //! `horolog status`: asks a running server for its state and counters.
 
+mod live;
+
 use std::path::PathBuf;
 
 use clap::Args;
@@ -13,10 +15,19 @@ pub(crate) struct StatusArgs {
     /// Status socket of the server [default: that of the one server that runs].
     #[arg(long, value_name = "PATH")]
     status_socket: Option<PathBuf>,
+    /// Show them on the terminal, anew each second, until q is pressed.
+    #[arg(long)]
+    live: bool,
 }
 
 pub(crate) fn run(args: StatusArgs) -> Result<(), Failure> {
+    if args.live {
+        live::needs_a_terminal()?;
+    }
     let path = args.status_socket.map_or_else(status::find, Ok)?;
+    if args.live {
+        return live::run(&path);
+    }
     print!("{}", status::ask(&path)?);
     Ok(())
 }

@@ -5,10 +5,10 @@
 //!
 //! A client is an address, or a prefix of one. Each has a word in one of four places that its keyed
 //! hash chooses; the word holds a theoretical arrival time (GCRA, ITU-T I.371, annex A), which is a
-//! token bucket in one number. A client without a word is a newcomer: it is charged to a bucket that
-//! all newcomers share, so a flood from made-up addresses exhausts that and nothing else. One that
-//! is let through takes a place that is free, or whose client has been silent for long; if there is
-//! none it is served without one, and stays a newcomer.
+//! token bucket in one number. A client without a word is a newcomer: it is charged to a bucket
+//! that all newcomers share, so a flood from made-up addresses exhausts that and nothing else. One
+//! that is let through takes a place that is free, or whose client has been silent for long; if
+//! there is none it is served without one, and stays a newcomer.
 //!
 //! Requests longer than a header (those that are authenticated) have words of their own, so that a
 //! flood of plain ones from a client's address does not use up what it may ask in earnest.
@@ -131,8 +131,8 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// A limiter that knows nobody yet; `None` where nothing is limited or listed, or where there is
-    /// not so much memory.
+    /// A limiter that knows nobody yet; `None` where nothing is limited or listed, or where there
+    /// is not so much memory.
     #[must_use]
     pub fn new(config: &LimitsConfig, key: HashKey) -> Option<Self> {
         if !config.is_on() {
@@ -146,9 +146,16 @@ impl Limiter {
         Some(Self { rules: LimitRules { epoch: 1, ..config.rules() }, lists, memory })
     }
 
-    /// The limiter that takes this one's place when the configuration has changed: it knows the same
-    /// clients, and holds them to the new rules and lists. What counts as one client and how many
-    /// there is room for stay as they were.
+    /// Clients that are known, those that have long been silent among them.
+    #[must_use]
+    pub fn clients(&self) -> u64 {
+        let words = self.memory.sets.iter().flat_map(|set| &set.0);
+        words.filter(|word| word.load(Ordering::Relaxed) != 0).count() as u64
+    }
+
+    /// The limiter that takes this one's place when the configuration has changed: it knows the
+    /// same clients, and holds them to the new rules and lists. What counts as one client and how
+    /// many there is room for stay as they were.
     #[must_use]
     pub fn followed_by(&self, config: &LimitsConfig) -> Self {
         let epoch = self.rules.epoch % EPOCHS + 1;

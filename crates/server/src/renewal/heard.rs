@@ -8,6 +8,7 @@ use horolog_wire::ntp::{Leap, STRATUM_UNSYNCHRONISED};
 
 use super::Renewal;
 use crate::SystemVariables;
+use crate::config::LeapSystem;
 use crate::course::Point;
 use crate::sources::{Heard, SharedSources};
 
@@ -57,8 +58,11 @@ impl Renewal {
     /// that was passed its word is old.
     pub(super) fn heard_leap(&self, point: &Point) -> Leap {
         let is_old = point.latest.is_some_and(|leap| point.utc - leap.instant() < WORD_IS_OLD);
+        let smears = self.config.leap_seconds.system == LeapSystem::Smears;
         match self.heard {
-            Heard::Selected(report) if self.leap_file.is_none() && !is_old => report.leap,
+            Heard::Selected(report) if self.leap_file.is_none() && !is_old && !smears => {
+                report.leap
+            }
             _ => Leap::None,
         }
     }

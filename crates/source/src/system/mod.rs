@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// Polls between two searches for a daemon, where there is none.
 const SEARCH_INTERVAL: u32 = 16;
 /// Where chronyd takes commands by default.
-const CHRONYD_SOCKET: &str = "/run/chrony/chronyd.sock";
+pub(crate) const CHRONYD_SOCKET: &str = "/run/chrony/chronyd.sock";
 
 /// A daemon that disciplines the clock.
 trait Daemon: Send {

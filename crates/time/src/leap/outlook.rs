@@ -5,8 +5,9 @@ use super::{Leap, LeapList, NS_PER_DAY, Validity};
 use crate::{NS_PER_S, Span, Timestamp, Utc};
 
 /// How long before a leap second it is announced. RFC 5905 (section 7.3) would allow the whole
-/// month; a day is what the kernel's own flag stands for, what the reference clocks' formats give, and
-/// long enough for a client that polls every 36 hours at most to be told by one of several servers.
+/// month; a day is what the kernel's own flag stands for, what the reference clocks' formats give,
+/// and long enough for a client that polls every 36 hours at most to be told by one of several
+/// servers.
 pub const ANNOUNCED_AHEAD: Span = Span::from_ns(NS_PER_DAY);
 /// By how long before the leap a disciplined kernel knows of it.
 const KERNEL_KNOWS: Span = Span::from_ns(3_600 * NS_PER_S);

@@ -1,5 +1,5 @@
-//! The memory of an `AF_XDP` socket: frames of one size that kernel and process hand to one another by
-//! their offsets (UMEM; Linux, `Documentation/networking/af_xdp.rst`).
+//! The memory of an `AF_XDP` socket: frames of one size that kernel and process hand to one another
+//! by their offsets (UMEM; Linux, `Documentation/networking/af_xdp.rst`).
 
 use std::io;
 use std::ptr::NonNull;

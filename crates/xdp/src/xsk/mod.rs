@@ -1,5 +1,6 @@
-//! `AF_XDP` sockets: what an XDP program redirects to one is handed to this process in shared memory,
-//! and what the process hands over leaves by the interface, both past the network stack (Linux,
+//! `AF_XDP` sockets: what an XDP program redirects to one is handed to this process in shared
+//! memory, and what the process hands over leaves by the interface, both past the network stack
+//! (Linux,
 //! `Documentation/networking/af_xdp.rst`). A socket serves one receive queue of one interface. What
 //! the frames hold is the caller's.
 
@@ -52,7 +53,7 @@ impl XskSocket {
     /// Opens a socket on receive queue `queue` of the interface. The kernel copies frames.
     pub fn open(interface: &Interface, queue: u32) -> Result<Self, XdpError> {
         Self::try_open(interface.index, queue).map_err(|source| match source.raw_os_error() {
-            Some(libc::EPERM) => XdpError::Privilege,
+            Some(libc::EPERM) => XdpError::QueuePrivilege { interface: interface.name.clone() },
             Some(libc::EBUSY) => XdpError::QueueBusy { interface: interface.name.clone(), queue },
             _ => XdpError::Queue { interface: interface.name.clone(), queue, source },
         })
@@ -118,8 +119,8 @@ impl XskSocket {
         count as usize
     }
 
-    /// Waits up to `wait` until a frame has come; says whether one has. A signal ends the wait as if
-    /// the time were over.
+    /// Waits up to `wait` until a frame has come; says whether one has. A signal ends the wait as
+    /// if the time were over.
     ///
     /// # Errors
     ///

@@ -1,16 +1,74 @@
-//! Flags of `horolog serve` for metrics, logs, privileges.
+//! Flags of `horolog serve` for its configuration file, metrics, logs and privileges.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
-use clap::Args;
-use horolog_server::OperationConfig;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use horolog_server::{OperationConfig, Sandbox};
+
+use super::log::Format;
 
 #[derive(Args, Debug)]
-pub(crate) struct OperationArgs {}
+pub(crate) struct OperationArgs {
+    /// File of options: TOML, each key named as its flag, which wins where both are given. SIGHUP
+    /// has it read again.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Check all options and what they name, print them as a file would hold them, and end.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Address to answer GET /metrics (Prometheus) and GET /healthz at [default: none].
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
+    /// How events are told on stderr.
+    #[arg(long, value_enum, default_value_t = LogArg::Text)]
+    pub(crate) log: LogArg,
+    /// Give up what is not needed once the sockets are open: capabilities, files (Landlock) and
+    /// system calls (seccomp). Auto does with what the kernel has; required ends without it.
+    #[arg(long, value_enum, default_value_t = SandboxArg::Auto)]
+    sandbox: SandboxArg,
+    /// User to become once the sockets are open [default: stay the same].
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum SandboxArg {
+    Auto,
+    Required,
+    Off,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LogArg {
+    Text,
+    Json,
+}
+
+impl From<LogArg> for Format {
+    fn from(arg: LogArg) -> Self {
+        match arg {
+            LogArg::Text => Self::Text,
+            LogArg::Json => Self::Json,
+        }
+    }
+}
 
 impl OperationArgs {
-    #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "skeleton")]
+    #[allow(clippy::unnecessary_wraps, reason = "all subjects resolve alike")]
     pub(crate) fn resolve(self) -> Result<OperationConfig, crate::failure::Failure> {
-        Ok(OperationConfig::default())
+        Ok(OperationConfig {
+            metrics: self.metrics,
+            sandbox: match self.sandbox {
+                SandboxArg::Auto => Sandbox::BestEffort,
+                SandboxArg::Required => Sandbox::Required,
+                SandboxArg::Off => Sandbox::Off,
+            },
+            user: self.user,
+            // Known when all options are.
+            files: Vec::new(),
+        })
     }
 }

@@ -1,0 +1,189 @@
+//! Which events follow from two looks at a server's state: pure, so that every one of them can be
+//! brought about in a test.
+
+use horolog_server::{ReloadReport, Status};
+
+use super::log::{Event, Level};
+
+/// What serves where, and what the next better way would need.
+pub(crate) fn start(status: &Status) -> Vec<Event> {
+    let smeared = status.smear_listen.iter().map(|at| format!("{at} (smeared)"));
+    let listen: Vec<String> =
+        status.listen.iter().map(ToString::to_string).chain(smeared).collect();
+    let sockets = format!(
+        "serving at {} by sockets ({} threads each, {})",
+        listen.join(", "),
+        status.threads,
+        status.dispatch
+    );
+    let mut events = vec![
+        Event::new(Level::Info, "start", sockets)
+            .with("listen", listen)
+            .with("engine", status.engine)
+            .with("threads", status.threads)
+            .with("dispatch", status.dispatch),
+    ];
+    for place in &status.xdp_places {
+        let message = format!("serving on {} by XDP ({} mode)", place.interface, place.mode);
+        events.push(
+            Event::new(Level::Info, "xdp", message)
+                .with("interface", place.interface.clone())
+                .with("mode", place.mode),
+        );
+    }
+    if let Some(reason) = &status.without_xdp {
+        let extent = if status.xdp_places.is_empty() { "" } else { " everywhere" };
+        let message = format!("not serving by XDP{extent}: {reason}");
+        events.push(Event::new(Level::Warning, "without-xdp", message));
+    }
+    let sandbox = &status.sandbox;
+    if !sandbox.in_force.is_empty() {
+        let message = format!("given up what is not needed: {}", sandbox.in_force.join(", "));
+        events.push(
+            Event::new(Level::Info, "sandbox", message)
+                .with("in_force", sandbox.in_force.clone())
+                .with("user", sandbox.user.clone()),
+        );
+    }
+    if !sandbox.missing.is_empty() {
+        let message = format!("not confined by {}", sandbox.missing.join("; "));
+        events.push(Event::new(Level::Warning, "sandbox-incomplete", message));
+    }
+    if status.stratum > 15 {
+        let message = "no source says that the time is right, and all replies say so too; --local \
+                       serves the system clock all the same";
+        events.push(Event::new(Level::Warning, "unsynchronised", message));
+    }
+    events
+}
+
+/// What has changed since the last look.
+pub(crate) fn changes(before: &Status, now: &Status) -> Vec<Event> {
+    let mut events = Vec::new();
+    if before.page_expired != now.page_expired {
+        events.push(if now.page_expired {
+            let message = "the clock page has expired, so nothing is answered: the clock thread \
+                           was not given a core in time";
+            Event::new(Level::Error, "page-expired", message)
+        } else {
+            Event::new(Level::Info, "page-renewed", "the clock page is alive; answering again")
+        });
+    }
+    if (before.stratum > 15) != (now.stratum > 15) {
+        events.push(if now.stratum > 15 {
+            let message = "the clock is no longer synchronised, and all replies say so";
+            Event::new(Level::Warning, "unsynchronised", message)
+        } else {
+            let message = format!("the clock is synchronised; serving at stratum {}", now.stratum);
+            Event::new(Level::Info, "synchronised", message).with("stratum", now.stratum)
+        });
+    }
+    if now.clock.steps > before.clock.steps {
+        let seconds = now.clock.last_step_ns as f64 / 1e9;
+        let message = format!("the system clock was stepped by {seconds} s");
+        events.push(
+            Event::new(Level::Warning, "clock-step", message)
+                .with("step_ns", now.clock.last_step_ns)
+                .with("steps", now.clock.steps),
+        );
+    }
+    if now.clock.publish_errors > before.clock.publish_errors && before.clock.publish_errors == 0 {
+        let message = "the kernel did not take a clock page; it is tried again, and counted";
+        events.push(Event::new(Level::Warning, "publish-error", message));
+    }
+    events
+}
+
+/// What was counted, in one line.
+pub(crate) fn summary(status: &Status) -> Event {
+    let xdp = status.xdp_counters.map_or(0, |totals| totals.answered());
+    let counters = &status.counters;
+    let message = format!(
+        "answered {} by sockets and {xdp} by XDP; dropped {}, refused {}, expired {}",
+        counters.answered, counters.dropped, counters.refused, counters.expired
+    );
+    Event::new(Level::Info, "counters", message)
+        .with("answered_socket", counters.answered)
+        .with("answered_xdp", xdp)
+        .with("received", counters.received)
+        .with("dropped", counters.dropped)
+        .with("refused", counters.refused)
+        .with("expired", counters.expired)
+}
+
+/// What a reload did; `restart` are the options that wait for a restart.
+pub(crate) fn reloaded(report: &ReloadReport, restart: &[String]) -> Event {
+    let applied = match report.applied.as_slice() {
+        [] => "nothing to change".to_owned(),
+        applied => format!("in force: {}", applied.join(", ")),
+    };
+    let (level, rest) = match restart {
+        [] => (Level::Info, String::new()),
+        restart => (Level::Warning, format!("; restart the server for: {}", restart.join(", "))),
+    };
+    Event::new(level, "reload", format!("reloaded, {applied}{rest}"))
+        .with("applied", report.applied.clone())
+        .with("restart_needed", restart.to_vec())
+}
+
+/// A reload that was refused.
+pub(crate) fn refused(reason: &str) -> Event {
+    let message = format!("not reloaded, everything stays as it was: {reason}");
+    Event::new(Level::Error, "reload-refused", message).with("reason", reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_server::{Engine, Server, ServerConfig, Trust};
+
+    use super::*;
+
+    /// The state of a server that has just been started, on the loopback interface.
+    fn status() -> Status {
+        let listen = vec!["127.0.0.1:0".parse().unwrap()];
+        let (engine, trust) = (Engine::Socket, Trust::Local);
+        let config = ServerConfig { listen, engine, trust, ..ServerConfig::default() };
+        Server::start(&config).unwrap().stop()
+    }
+
+    fn names(events: &[Event]) -> Vec<&str> {
+        events.iter().map(|event| event.name).collect()
+    }
+
+    #[test]
+    fn only_changes_are_told() {
+        let before = Status { page_expired: false, ..status() };
+        assert_eq!(changes(&before, &before), []);
+        let mut now = before.clone();
+        now.stratum = 16;
+        now.page_expired = true;
+        now.clock.steps += 1;
+        now.clock.publish_errors += 1;
+        let wanted = ["page-expired", "unsynchronised", "clock-step", "publish-error"];
+        assert_eq!(names(&changes(&before, &now)), wanted);
+        assert_eq!(names(&changes(&now, &before)), ["page-renewed", "synchronised"]);
+        let more = Status { clock: before.clock, ..now.clone() };
+        assert_eq!(changes(&more, &more), []);
+    }
+
+    #[test]
+    fn the_start_says_what_is_missing() {
+        let mut status = Status { stratum: 16, ..status() };
+        status.without_xdp = Some("no BPF".into());
+        status.sandbox.missing = vec!["landlock: none".into()];
+        let events = start(&status);
+        let wanted = ["start", "without-xdp", "sandbox-incomplete", "unsynchronised"];
+        assert_eq!(names(&events), wanted);
+        assert!(events[1].message.ends_with("not serving by XDP: no BPF"), "{:?}", events[1]);
+    }
+
+    #[test]
+    fn a_reload_says_what_waits() {
+        let report = ReloadReport { applied: vec!["listen"] };
+        assert_eq!(reloaded(&report, &[]).level, Level::Info);
+        let event = reloaded(&report, &["threads".to_owned()]);
+        assert_eq!(event.level, Level::Warning);
+        assert!(event.message.contains("listen") && event.message.contains("threads"));
+        assert!(refused("no such key").message.ends_with("no such key"));
+    }
+}

@@ -1,0 +1,304 @@
+//! A configuration file as flags: each key of a TOML document becomes the flag of the same name,
+//! held against the command's own definition, so that no option is listed a second time. Pure: it
+//! takes the text and the definition, and neither opens files nor gives options a meaning.
+
+use std::collections::HashSet;
+
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, Command};
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+/// Flags that have no place in a file: the file itself, and what is asked of one run only.
+pub(crate) const NOT_IN_A_FILE: [&str; 4] = ["config", "check", "help", "version"];
+
+/// One key of a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Setting {
+    /// The key, which is the flag's long name.
+    pub(crate) key: String,
+    /// Where it stands, counted from 1.
+    pub(crate) line: usize,
+    /// The flag with its value, once for each element of a list; none for a switch that is off.
+    pub(crate) flags: Vec<String>,
+}
+
+/// What is wrong with a file, in one line, and where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Fault {
+    /// The line, counted from 1.
+    pub(crate) line: usize,
+    /// What is wrong there.
+    pub(crate) reason: String,
+}
+
+/// The settings of the file `text`, in the order of their lines, each one right by itself for
+/// `command`.
+pub(crate) fn settings(text: &str, command: &Command) -> Result<Vec<Setting>, Fault> {
+    let line_of = |at: usize| 1 + text.as_bytes().iter().take(at).filter(|b| **b == b'\n').count();
+    let table = DeTable::parse(text).map_err(|error| Fault {
+        line: line_of(error.span().map_or(0, |span| span.start)),
+        reason: error.message().replace('\n', ", "),
+    })?;
+    let mut settings = Vec::new();
+    for (key, value) in table.get_ref() {
+        let line = line_of(key.span().start);
+        let setting = setting(key, value, command, line);
+        settings.push(setting.map_err(|reason| Fault { line, reason })?);
+    }
+    settings.sort_by_key(|setting| setting.line);
+    Ok(settings)
+}
+
+fn setting(
+    key: &Spanned<DeString<'_>>,
+    value: &Spanned<DeValue<'_>>,
+    command: &Command,
+    line: usize,
+) -> Result<Setting, String> {
+    let key = key.get_ref().as_ref();
+    let argument = keys(command)
+        .find(|argument| argument.get_long() == Some(key))
+        .ok_or_else(|| unknown(key, command))?;
+    let flags = flags(key, value.get_ref(), argument)?;
+    for flag in &flags {
+        check(flag, command)?;
+    }
+    Ok(Setting { key: key.to_owned(), line, flags })
+}
+
+/// The flags that a file may hold.
+pub(crate) fn keys(command: &Command) -> impl Iterator<Item = &Arg> {
+    let is_key =
+        |argument: &&Arg| argument.get_long().is_some_and(|long| !NOT_IN_A_FILE.contains(&long));
+    command.get_arguments().filter(is_key)
+}
+
+/// Whether a flag stands alone, without a value.
+pub(crate) fn is_switch(argument: &Arg) -> bool {
+    matches!(argument.get_action(), ArgAction::SetTrue | ArgAction::SetFalse)
+}
+
+fn unknown(key: &str, command: &Command) -> String {
+    if NOT_IN_A_FILE.contains(&key) {
+        return format!("'{key}' has no place in a file; give --{key} on the command line");
+    }
+    let names = keys(command).filter_map(Arg::get_long);
+    let nearest = names.map(|name| (distance(key, name), name)).min();
+    match nearest {
+        Some((_, name)) => format!("there is no key '{key}'; did you mean '{name}'?"),
+        None => format!("there is no key '{key}'"),
+    }
+}
+
+fn flags(key: &str, value: &DeValue<'_>, argument: &Arg) -> Result<Vec<String>, String> {
+    let is_list = matches!(argument.get_action(), ArgAction::Append);
+    let is_switch = is_switch(argument);
+    let with_value = |text: String| format!("--{key}={text}");
+    match value {
+        DeValue::Boolean(true) if is_switch => Ok(vec![format!("--{key}")]),
+        DeValue::Boolean(false) if is_switch => Ok(Vec::new()),
+        _ if is_switch => Err(wrong_type(key, value, "true or false")),
+        DeValue::Array(elements) if is_list => {
+            let texts = elements.iter().map(|element| scalar(element.get_ref()));
+            let texts: Option<Vec<String>> = texts.collect();
+            let texts =
+                texts.ok_or_else(|| wrong_type(key, value, "a list of texts or numbers"))?;
+            Ok(texts.into_iter().map(with_value).collect())
+        }
+        value => {
+            let wanted = if is_list { "a list of texts or numbers" } else { "a text or a number" };
+            let text = scalar(value).ok_or_else(|| wrong_type(key, value, wanted))?;
+            Ok(vec![with_value(text)])
+        }
+    }
+}
+
+/// As it would be written on the command line; `None` for what has no such form.
+fn scalar(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) => {
+            i64::from_str_radix(number.as_str(), number.radix()).ok().map(|n| n.to_string())
+        }
+        DeValue::Float(number) => Some(number.as_str().to_owned()),
+        _ => None,
+    }
+}
+
+fn wrong_type(key: &str, value: &DeValue<'_>, wanted: &str) -> String {
+    let found = match value {
+        DeValue::Boolean(_) => "true or false",
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) | DeValue::Float(_) => "a number",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a section",
+    };
+    // An element of a list, or a number too large, is of the right kind itself.
+    if found == wanted || wanted.contains(found) {
+        return format!("'{key}' has a value that it cannot have; it takes {wanted}");
+    }
+    format!("'{key}' takes {wanted}, not {found}")
+}
+
+/// Whether the command takes this flag, by itself; what it needs beside it is seen later.
+fn check(flag: &str, command: &Command) -> Result<(), String> {
+    let one = command.clone().try_get_matches_from(["horolog", flag]);
+    match one {
+        Err(error) if error.kind() != ErrorKind::MissingRequiredArgument => {
+            Err(in_one_line(&error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The message of clap without its usage, in one line.
+pub(crate) fn in_one_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    // The message ends at the first empty line; behind it come the usage and where the help is.
+    let lines = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
+    let message = lines.collect::<Vec<_>>().join(" ");
+    message.trim_start_matches("error: ").to_owned()
+}
+
+/// How many characters must be put in, left out or changed to make one name of the other
+/// (Levenshtein's distance). What is longer than any name is not looked at further.
+fn distance(one: &str, other: &str) -> usize {
+    const LONGEST: usize = 64;
+    let other: Vec<char> = other.chars().take(LONGEST).collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (index, a) in one.chars().take(LONGEST).enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
+        for (column, b) in other.iter().enumerate() {
+            let change = diagonal + usize::from(a != *b);
+            diagonal = row[column + 1];
+            row[column + 1] = change.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+/// Keys that stand in more than one setting cannot be: TOML refuses them.
+pub(crate) fn flags_except(settings: &[Setting], given: &HashSet<String>) -> Vec<String> {
+    let left = settings.iter().filter(|setting| !given.contains(&setting.key));
+    left.flat_map(|setting| setting.flags.iter().cloned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::value_parser;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn command() -> Command {
+        Command::new("horolog").args([
+            Arg::new("config").long("config"),
+            Arg::new("listen")
+                .long("listen")
+                .action(ArgAction::Append)
+                .value_parser(value_parser!(std::net::SocketAddr)),
+            Arg::new("local").long("local").action(ArgAction::SetTrue),
+            Arg::new("stratum").long("stratum").value_parser(value_parser!(u8)),
+            Arg::new("drift").long("drift").value_parser(value_parser!(i64)),
+        ])
+    }
+
+    fn flags_of(text: &str) -> Vec<String> {
+        flags_except(&settings(text, &command()).unwrap(), &HashSet::new())
+    }
+
+    fn fault(text: &str) -> (usize, String) {
+        let Fault { line, reason } = settings(text, &command()).unwrap_err();
+        (line, reason)
+    }
+
+    #[test]
+    fn keys_become_the_flags_of_the_same_name() {
+        let text = "# a server\nstratum = 2\nlocal = true\n\
+                    listen = ['127.0.0.1:123', '[::1]:123']\ndrift = -5\n";
+        let expected = [
+            "--stratum=2",
+            "--local",
+            "--listen=127.0.0.1:123",
+            "--listen=[::1]:123",
+            "--drift=-5",
+        ];
+        assert_eq!(flags_of(text), expected);
+        assert_eq!(flags_of("local = false\nlisten = '127.0.0.1:1'"), ["--listen=127.0.0.1:1"]);
+        assert_eq!(flags_of("stratum = 0x1_0\nlisten = []"), ["--stratum=16"]);
+    }
+
+    #[test]
+    fn what_is_given_elsewhere_is_left_out() {
+        let settings = settings("stratum = 2\nlocal = true", &command()).unwrap();
+        let given = HashSet::from(["stratum".to_owned()]);
+        assert_eq!(flags_except(&settings, &given), ["--local"]);
+    }
+
+    #[test]
+    fn a_fault_names_line_key_and_what_to_do() {
+        assert_eq!(
+            fault("local = true\n\nstratun = 3"),
+            (3, "there is no key 'stratun'; did you mean 'stratum'?".into())
+        );
+        assert_eq!(fault("[listen]\na = 1"), (1, list_not("a section")));
+        assert_eq!(fault("listen = true"), (1, list_not("true or false")));
+        assert_eq!(fault("\nlocal = 1"), (2, "'local' takes true or false, not a number".into()));
+        assert_eq!(
+            fault("stratum = [1]"),
+            (1, "'stratum' takes a text or a number, not a list".into())
+        );
+        let (line, reason) = fault("local = true\nstratum = 'first'");
+        assert!(
+            line == 2 && reason.contains("'first'") && reason.contains("--stratum"),
+            "{reason}"
+        );
+        let (line, reason) = fault("config = 'x'");
+        assert!(line == 1 && reason.contains("no place in a file"), "{reason}");
+        for (text, line) in [("stratum = 1\nstratum = 2", 2), ("\nlocal =", 2), ("= 3", 1)] {
+            assert_eq!(fault(text).0, line, "{text}");
+            assert!(!fault(text).1.contains('\n'), "{text}");
+        }
+    }
+
+    fn list_not(found: &str) -> String {
+        format!("'listen' takes a list of texts or numbers, not {found}")
+    }
+
+    #[test]
+    fn distances() {
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("root-delay", "root_delay"), 1);
+        assert_eq!(distance("same", "same"), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_upsets_it(text in "\\PC{0,60}") {
+            let _ = settings(&text, &command());
+        }
+
+        #[test]
+        fn a_value_survives_the_way_through_a_file(stratum: u8, drift: i64, local: bool, ports: Vec<u16>) {
+            let listen: Vec<_> = ports.iter().map(|port| format!("'127.0.0.1:{port}'")).collect();
+            let text = format!(
+                "stratum = {stratum}\ndrift = {drift}\nlocal = {local}\nlisten = [{}]",
+                listen.join(", ")
+            );
+            let flags = flags_of(&text);
+            let arguments = std::iter::once("horolog".to_owned()).chain(flags);
+            let matches = command().try_get_matches_from(arguments).unwrap();
+            prop_assert_eq!(matches.get_one::<u8>("stratum"), Some(&stratum));
+            prop_assert_eq!(matches.get_one::<i64>("drift"), Some(&drift));
+            prop_assert_eq!(matches.get_flag("local"), local);
+            let read: Vec<u16> = matches
+                .get_many::<std::net::SocketAddr>("listen")
+                .map(|all| all.map(std::net::SocketAddr::port).collect())
+                .unwrap_or_default();
+            prop_assert_eq!(read, ports);
+        }
+    }
+}

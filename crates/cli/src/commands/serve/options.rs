@@ -1,0 +1,260 @@
+//! The options of one server: what stands on the command line, and in the file that it names, put
+//! together and read again at every reload. What an option means is not known here.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use horolog_server::ServerConfig;
+
+use super::ServeArgs;
+use super::file::{self, Setting, is_switch};
+use super::log::Format;
+use crate::failure::Failure;
+
+/// More than any file of options needs.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The command line as it was given; it stays while the file may change.
+#[derive(Clone, Debug)]
+pub(crate) struct CommandLine(Vec<OsString>);
+
+/// Options from both places.
+#[derive(Debug)]
+pub(crate) struct Options {
+    /// What they mean.
+    pub(crate) config: ServerConfig,
+    /// How events are told.
+    pub(crate) log: Format,
+    /// Whether to check and print them only.
+    pub(crate) check_only: bool,
+    /// Each option that has a value, as it would be written.
+    pub(crate) values: BTreeMap<String, Vec<String>>,
+    from: Option<Origin>,
+}
+
+/// The file, and where its keys stand in it.
+#[derive(Debug)]
+struct Origin {
+    path: PathBuf,
+    lines: BTreeMap<String, usize>,
+}
+
+/// The definition that both are held against.
+pub(crate) fn definition() -> Command {
+    ServeArgs::augment_args(Command::new("horolog"))
+}
+
+impl CommandLine {
+    /// That of this process.
+    pub(crate) fn of_this_process() -> Self {
+        // Nothing but the program stands before the command's name.
+        Self(std::env::args_os().skip(2).collect())
+    }
+
+    /// Reads the file that the command line names, if it names one, and puts both together: what
+    /// stands on the command line wins, a list as a whole.
+    pub(crate) fn options(&self) -> Result<Options, Failure> {
+        let given = parse(&self.0).map_err(|error| Failure::usage(file::in_one_line(&error)))?;
+        let Some(path) = given.get_one::<PathBuf>("config") else {
+            return Options::new(&given, None);
+        };
+        let at = |line, reason| Failure::usage(format!("{}:{line}: {reason}", path.display()));
+        let settings = file::settings(&read(path)?, &definition())
+            .map_err(|fault| at(fault.line, fault.reason))?;
+        let on_command_line = of_command_line(&given);
+        let flags = file::flags_except(&settings, &on_command_line);
+        let all: Vec<OsString> =
+            flags.into_iter().map(OsString::from).chain(self.0.iter().cloned()).collect();
+        let from = Origin::new(path, &settings, &on_command_line);
+        match parse(&all) {
+            Ok(matches) => Options::new(&matches, Some(from)),
+            Err(error) => Err(Failure::usage(from.locate(&file::in_one_line(&error)))),
+        }
+    }
+}
+
+impl Options {
+    fn new(matches: &ArgMatches, from: Option<Origin>) -> Result<Self, Failure> {
+        let args = ServeArgs::from_arg_matches(matches)
+            .map_err(|error| Failure::usage(file::in_one_line(&error)))?;
+        let (log, check_only) = (args.operation.log.into(), args.operation.check);
+        let mut config = args.resolve().map_err(|failure| match (failure, &from) {
+            (Failure::Usage(reason), Some(from)) => Failure::Usage(from.locate(&reason)),
+            (failure, _) => failure,
+        })?;
+        let definition = definition();
+        let files = definition.get_arguments().flat_map(|argument| files(argument, matches));
+        config.operation.files = files.collect();
+        let values = file::keys(&definition).filter_map(|argument| values(argument, matches));
+        Ok(Self { config, log, check_only, values: values.collect(), from })
+    }
+
+    /// A complaint about an option with the place where the file sets it, if it does.
+    pub(crate) fn locate(&self, complaint: &str) -> String {
+        self.from.as_ref().map_or_else(|| complaint.to_owned(), |from| from.locate(complaint))
+    }
+
+    /// All options as a file would hold them.
+    pub(crate) fn to_file(&self) -> String {
+        let definition = definition();
+        let line = |argument: &Arg| {
+            let key = argument.get_long()?;
+            let values = self.values.get(key)?;
+            Some(format!("{key} = {}\n", written(argument, values)))
+        };
+        file::keys(&definition).filter_map(line).collect()
+    }
+
+    /// The options whose values differ, by name.
+    pub(crate) fn differences(&self, other: &BTreeMap<String, Vec<String>>) -> Vec<String> {
+        let keys: std::collections::BTreeSet<_> = self.values.keys().chain(other.keys()).collect();
+        let differs = |key: &&&String| self.values.get(**key) != other.get(**key);
+        keys.iter().filter(differs).map(|key| (*key).clone()).collect()
+    }
+}
+
+impl Origin {
+    fn new(path: &Path, settings: &[Setting], overruled: &HashSet<String>) -> Self {
+        let counts = |setting: &&Setting| !overruled.contains(&setting.key);
+        let lines = settings.iter().filter(counts).map(|s| (s.key.clone(), s.line)).collect();
+        Self { path: path.to_owned(), lines }
+    }
+
+    /// Complaints name options as flags; the first one that the file sets tells the line.
+    fn locate(&self, complaint: &str) -> String {
+        let mut words = complaint
+            .split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'))
+            .filter_map(|word| word.strip_prefix("--"));
+        match words.find_map(|name| self.lines.get(name)) {
+            Some(line) => format!("{}:{line}: {complaint}", self.path.display()),
+            None => complaint.to_owned(),
+        }
+    }
+}
+
+fn parse(arguments: &[OsString]) -> Result<ArgMatches, clap::Error> {
+    let program = OsString::from("horolog");
+    definition().try_get_matches_from(std::iter::once(&program).chain(arguments))
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    let failed = |error| Failure::usage(format!("cannot read {}: {error}", path.display()));
+    let mut text = String::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        let reason = format!("{} is longer than {FILE_BYTES_MAX} bytes", path.display());
+        return Err(Failure::usage(reason));
+    }
+    Ok(text)
+}
+
+/// The long names of what stands on the command line.
+fn of_command_line(matches: &ArgMatches) -> HashSet<String> {
+    let definition = definition();
+    let is_given = |argument: &&Arg| {
+        matches.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine)
+    };
+    let given = definition.get_arguments().filter(is_given);
+    given.filter_map(Arg::get_long).map(ToOwned::to_owned).collect()
+}
+
+fn values(argument: &Arg, matches: &ArgMatches) -> Option<(String, Vec<String>)> {
+    let (key, id) = (argument.get_long()?, argument.get_id().as_str());
+    let values = if is_switch(argument) {
+        vec![matches.get_flag(id).to_string()]
+    } else {
+        matches.get_raw(id)?.map(|value| value.to_string_lossy().into_owned()).collect()
+    };
+    Some((key.to_owned(), values))
+}
+
+/// The values of options that take paths.
+fn files(argument: &Arg, matches: &ArgMatches) -> Vec<PathBuf> {
+    let id = argument.get_id().as_str();
+    // Options of other types say so by an error, which is none here.
+    let paths = matches.try_get_many::<PathBuf>(id).ok().flatten();
+    paths.map(|paths| paths.cloned().collect()).unwrap_or_default()
+}
+
+fn written(argument: &Arg, values: &[String]) -> String {
+    let written: Vec<String> = values.iter().map(|value| scalar(argument, value)).collect();
+    match argument.get_action() {
+        ArgAction::Append => format!("[{}]", written.join(", ")),
+        _ => written.join(", "),
+    }
+}
+
+/// Numbers and switches stand bare, everything else in quotation marks.
+fn scalar(argument: &Arg, value: &str) -> String {
+    let is_number = value.parse::<i64>().is_ok_and(|number| number.to_string() == value);
+    if is_switch(argument) || is_number {
+        return value.to_owned();
+    }
+    // A TOML text is written as JSON writes one, as far as values of options go.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn options(file: &str, flags: &[&str]) -> Result<Options, Failure> {
+        let mut written = tempfile::NamedTempFile::new().unwrap();
+        written.write_all(file.as_bytes()).unwrap();
+        let config = ["--config".into(), written.path().as_os_str().to_owned()];
+        let flags = flags.iter().map(OsString::from);
+        CommandLine(config.into_iter().chain(flags).collect()).options()
+    }
+
+    fn value(options: &Options, key: &str) -> Vec<String> {
+        options.values.get(key).cloned().unwrap_or_default()
+    }
+
+    #[test]
+    fn the_command_line_wins_and_lists_are_not_mixed() {
+        let file = "stratum = 3\nlisten = ['127.0.0.1:1', '127.0.0.1:2']\nlocal = true";
+        let both = options(file, &["--listen", "127.0.0.1:3", "--stratum", "4"]).unwrap();
+        assert_eq!(value(&both, "listen"), ["127.0.0.1:3"]);
+        assert_eq!(value(&both, "stratum"), ["4"]);
+        assert_eq!(value(&both, "local"), ["true"]);
+        let alone = options(file, &[]).unwrap();
+        assert_eq!(value(&alone, "listen"), ["127.0.0.1:1", "127.0.0.1:2"]);
+        assert_eq!(alone.differences(&both.values), ["listen", "stratum"]);
+    }
+
+    #[test]
+    fn what_is_printed_can_be_read_again() {
+        let file = "stratum = 3\nlisten = ['127.0.0.1:1']\nrefid = 'GPS'\ntest-offset = -5\n\
+                    root-delay = '1ms'\nlocal = false\nstatus-socket = '/tmp/a \"b\".sock'";
+        let first = options(file, &[]).unwrap();
+        let again = options(&first.to_file(), &[]).unwrap();
+        assert_eq!(again.values, first.values);
+        assert!(first.to_file().contains("listen = [\"127.0.0.1:1\"]\n"), "{}", first.to_file());
+    }
+
+    #[test]
+    fn a_complaint_names_the_line() {
+        let file = "\nstratum = 0\n";
+        let complaint = "stratum 0 cannot be claimed; --stratum takes 1 to 15";
+        let located = options(file, &[]).unwrap().locate(complaint);
+        assert!(located.ends_with(&format!(":2: {complaint}")), "{located}");
+        let overruled = options(file, &["--stratum", "0"]).unwrap();
+        assert_eq!(overruled.locate(complaint), complaint);
+        let Err(Failure::Usage(reason)) = options("a = 1", &[]) else { panic!("no refusal") };
+        assert!(reason.contains(":1: there is no key 'a'"), "{reason}");
+    }
+
+    #[test]
+    fn files_are_known_by_their_type() {
+        let known = options("status-socket = '/run/x.sock'", &[]).unwrap().config.operation.files;
+        assert!(known.contains(&PathBuf::from("/run/x.sock")) && known.len() == 2, "{known:?}");
+    }
+}

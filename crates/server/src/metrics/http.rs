@@ -1,0 +1,274 @@
+//! A small HTTP/1.0 responder for one thread: it answers GET, closes, and holds little for anyone.
+//!
+//! It is written here because of its bounds: a library such as `tiny_http` has a thread for each
+//! connection and no time limit on reading, so that clients who send slowly, or nothing, take all
+//! there is. Here each connection has [`LIFE`] in all, requests end at [`REQUEST_BYTES_MAX`], and
+//! of more than [`CONNECTIONS_MAX`] connections the oldest goes; who asks and reads is served
+//! meanwhile.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use horolog_sys::epoll::Epoll;
+
+/// How long a connection may last.
+const LIFE: Duration = Duration::from_secs(3);
+/// How many there may be at a time.
+const CONNECTIONS_MAX: usize = 32;
+/// A request with more than this before its empty line is refused.
+const REQUEST_BYTES_MAX: usize = 4_096;
+/// How often open connections are looked at; with none open, nothing happens.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+const IDLE: Duration = Duration::from_hours(1);
+const CAME: u64 = 0;
+const STOPPED: u64 = 1;
+
+/// What is answered to one request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Answer {
+    /// The status code.
+    pub(crate) code: u16,
+    /// The media type.
+    pub(crate) kind: &'static str,
+    /// What follows the header.
+    pub(crate) body: String,
+}
+
+/// A thread that answers at an address until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Responder {
+    /// Closing it stops the thread.
+    alive: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Responder {
+    /// Answers who connects to `listener` with what `answer` returns for a path.
+    pub(crate) fn start(
+        listener: TcpListener,
+        answer: impl Fn(&str) -> Answer + Send + 'static,
+    ) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let (alive, closed) = UnixStream::pair()?;
+        let mut events = Epoll::new(2)?;
+        events.add(listener.as_fd(), CAME)?;
+        events.add(closed.as_fd(), STOPPED)?;
+        let serve = move || {
+            let _closed = closed;
+            let mut open = VecDeque::new();
+            loop {
+                let wait = if open.is_empty() { IDLE } else { LOOK_EVERY };
+                match events.wait(wait).map(|mut tokens| tokens.any(|token| token == STOPPED)) {
+                    Ok(false) => turn(&listener, &mut open, &answer),
+                    _ => break,
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("metrics".into()).spawn(serve)?;
+        Ok(Self { alive: Some(alive), thread: Some(thread) })
+    }
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        drop(self.alive.take());
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so on stderr; there is nothing to add here.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn turn(listener: &TcpListener, open: &mut VecDeque<Connection>, answer: &impl Fn(&str) -> Answer) {
+    let came = match listener.accept() {
+        Ok((stream, _)) => Some(stream),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+        // Such as no descriptor left: a new look later, not at once.
+        Err(_) => {
+            thread::sleep(LOOK_EVERY);
+            None
+        }
+    };
+    if let Some(stream) = came.filter(|stream| stream.set_nonblocking(true).is_ok()) {
+        if open.len() >= CONNECTIONS_MAX {
+            open.pop_front();
+        }
+        open.push_back(Connection::new(stream));
+    }
+    open.retain_mut(|connection| connection.step(answer).is_ok());
+}
+
+struct Connection {
+    stream: TcpStream,
+    ends: Instant,
+    request: Vec<u8>,
+    reply: Option<Vec<u8>>,
+    sent: usize,
+}
+
+impl Connection {
+    fn new(stream: TcpStream) -> Self {
+        let ends = Instant::now() + LIFE;
+        Self { stream, ends, request: Vec::new(), reply: None, sent: 0 }
+    }
+
+    /// Does what can be done without waiting. An error is the end of the connection, which may as
+    /// well be a good one.
+    fn step(&mut self, answer: &impl Fn(&str) -> Answer) -> io::Result<()> {
+        if Instant::now() >= self.ends {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let done = match &self.reply {
+            None => self.read(answer),
+            Some(_) => self.write(),
+        };
+        match done {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            done => done,
+        }
+    }
+
+    fn read(&mut self, answer: &impl Fn(&str) -> Answer) -> io::Result<()> {
+        let mut buffer = [0; 1024];
+        while self.request.len() <= REQUEST_BYTES_MAX {
+            let length = self.stream.read(&mut buffer)?;
+            self.request.extend_from_slice(&buffer[..length]);
+            if length == 0 || is_whole(&self.request) {
+                break;
+            }
+        }
+        let (answer, with_body) = judge(&self.request, answer);
+        self.reply = Some(written(&answer, with_body));
+        self.write()
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        while let Some(rest) = self.reply.as_ref().map(|reply| &reply[self.sent..]) {
+            if rest.is_empty() {
+                let _ = self.stream.shutdown(Shutdown::Write);
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+            match self.stream.write(rest)? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                length => self.sent += length,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_whole(request: &[u8]) -> bool {
+    request.windows(4).any(|four| four == b"\r\n\r\n")
+        || request.windows(2).any(|two| two == b"\n\n")
+}
+
+/// The answer, and whether its body is wanted.
+fn judge(request: &[u8], answer: &impl Fn(&str) -> Answer) -> (Answer, bool) {
+    let refusal = |code, body: &str| Answer {
+        code,
+        kind: "text/plain; charset=utf-8",
+        body: body.to_owned(),
+    };
+    if !is_whole(request) {
+        return (refusal(400, "the request has no end, or is too long\n"), true);
+    }
+    let line = request.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    match words[..] {
+        [method @ ("GET" | "HEAD"), target, version] if version.starts_with("HTTP/1.") => {
+            let path = target.split('?').next().unwrap_or(target);
+            (answer(path), method == "GET")
+        }
+        [_, _, version] if version.starts_with("HTTP/1.") => {
+            (refusal(405, "there is only GET\n"), true)
+        }
+        _ => (refusal(400, "this is no HTTP/1 request\n"), true),
+    }
+}
+
+fn written(answer: &Answer, with_body: bool) -> Vec<u8> {
+    let reason = match answer.code {
+        200 => "OK",
+        400 => "Bad Request",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        503 => "Service Unavailable",
+        _ => "Internal Server Error",
+    };
+    let Answer { code, kind, body } = answer;
+    let mut text = format!(
+        "HTTP/1.0 {code} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
+         Cache-Control: no-store\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    if with_body {
+        text.push_str(body);
+    }
+    text.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+
+    fn responder() -> (Responder, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let answer = |path: &str| Answer { code: 200, kind: "text/plain", body: path.to_owned() };
+        (Responder::start(listener, answer).unwrap(), address)
+    }
+
+    fn ask(address: SocketAddr, request: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(2 * LIFE)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    }
+
+    #[test]
+    fn requests_are_answered_by_path() {
+        let (_responder, address) = responder();
+        let reply = ask(address, "GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(reply.starts_with("HTTP/1.0 200 OK\r\n"), "{reply}");
+        assert!(reply.contains("Content-Length: 8\r\n") && reply.ends_with("\r\n\r\n/metrics"));
+        assert!(ask(address, "HEAD / HTTP/1.0\r\n\r\n").ends_with("\r\n\r\n"));
+        assert!(ask(address, "POST / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.0 405"));
+        assert!(ask(address, "GET /\r\n\r\n").starts_with("HTTP/1.0 400"));
+        assert!(ask(address, &"x".repeat(5_000)).starts_with("HTTP/1.0 400"));
+    }
+
+    #[test]
+    fn slow_clients_keep_nobody_waiting() {
+        let (_responder, address) = responder();
+        let connect = |_| TcpStream::connect(address).unwrap();
+        let mut slow: Vec<TcpStream> = (0..2 * CONNECTIONS_MAX).map(connect).collect();
+        for stream in &mut slow {
+            // The oldest may be gone already.
+            let _ = stream.write_all(b"GET / HT");
+        }
+        let started = Instant::now();
+        assert!(ask(address, "GET /healthz HTTP/1.0\r\n\r\n").ends_with("/healthz"));
+        assert!(started.elapsed() < LIFE, "waited for the slow ones");
+    }
+
+    #[test]
+    fn a_connection_ends_in_time() {
+        let (_responder, address) = responder();
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(10 * LIFE)).unwrap();
+        let mut rest = Vec::new();
+        // Closed or reset, as long as it ends.
+        let _ = stream.read_to_end(&mut rest);
+        assert!(rest.is_empty());
+    }
+}

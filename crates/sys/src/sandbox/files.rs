@@ -1,0 +1,80 @@
+//! Files that a process may still reach, by Landlock
+//! (Documentation/userspace-api/landlock.rst). Files that are open stay usable.
+
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
+    path_beneath_rules,
+};
+
+/// The rights that are taken away: those of files as of Linux 6.2. Later ones are about sockets and
+/// devices, which other means bound.
+const RIGHTS: ABI = ABI::V3;
+
+/// How far Landlock is in force.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Extent {
+    /// All that was asked for.
+    Whole,
+    /// As far as this kernel knows the rights.
+    Part,
+    /// Not at all: this kernel has no Landlock, or it is switched off.
+    None,
+}
+
+/// From here on this thread, and those started from here on, may read below `readable`, read and
+/// write below `writable`, and reach no other file. Nothing can be executed. What is not there is
+/// passed over.
+///
+/// # Errors
+///
+/// When the kernel has Landlock and refuses the rules.
+pub fn confine_files(readable: &[PathBuf], writable: &[PathBuf]) -> Result<Extent, RulesetError> {
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let write = AccessFs::from_all(RIGHTS) & !AccessFs::Execute;
+    let status = Ruleset::default()
+        .handle_access(AccessFs::from_all(RIGHTS))?
+        .create()?
+        .add_rules(path_beneath_rules(readable.iter().map(Path::new), read))?
+        .add_rules(path_beneath_rules(writable.iter().map(Path::new), write))?
+        .restrict_self()?;
+    Ok(match status.ruleset {
+        RulesetStatus::FullyEnforced => Extent::Whole,
+        RulesetStatus::PartiallyEnforced => Extent::Part,
+        RulesetStatus::NotEnforced => Extent::None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_named_can_be_reached() {
+        // Landlock holds for this thread alone.
+        std::thread::spawn(|| {
+            let own = std::env::temp_dir().join(format!("horolog-files-{}", std::process::id()));
+            std::fs::create_dir_all(&own).unwrap();
+            let extent = confine_files(&["/proc".into()], std::slice::from_ref(&own)).unwrap();
+            if extent == Extent::None {
+                std::fs::remove_dir_all(&own).unwrap();
+                return;
+            }
+            std::fs::read("/proc/self/stat").unwrap();
+            std::fs::write(own.join("a"), "b").unwrap();
+            for forbidden in ["/etc/passwd", "/usr/bin/env"] {
+                let error = std::fs::read(forbidden).unwrap_err();
+                assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{forbidden}");
+            }
+            assert!(std::fs::write("/proc/self/comm", "x").is_err(), "readable is not writable");
+            assert!(std::process::Command::new("/usr/bin/env").output().is_err(), "executed");
+            std::fs::remove_file(own.join("a")).unwrap();
+            std::fs::remove_dir_all(&own).unwrap_or(());
+        })
+        .join()
+        .unwrap();
+        let own = std::env::temp_dir().join(format!("horolog-files-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(own);
+    }
+}

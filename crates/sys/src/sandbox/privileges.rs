@@ -1,0 +1,117 @@
+//! Capabilities given up, and the promise never to gain any by running a program
+//! (capabilities(7), `PR_SET_NO_NEW_PRIVS` in prctl(2)).
+
+use std::io;
+
+use crate::capability::Capability;
+use crate::descriptor::check;
+
+/// `_LINUX_CAPABILITY_VERSION_3`, which takes 64 bits in two parts.
+const VERSION: u32 = 0x2008_0522;
+
+/// `struct __user_cap_header_struct`.
+#[repr(C)]
+struct Header {
+    version: u32,
+    thread: libc::c_int,
+}
+
+/// `struct __user_cap_data_struct`, one for each half.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Half {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// Keeps of this thread's capabilities those named, as far as it has them, and gives up all others
+/// for good: from the effective, permitted, inheritable, ambient and bounding sets.
+///
+/// # Errors
+///
+/// None is known; giving up is always allowed.
+pub fn keep_capabilities(keep: &[Capability]) -> io::Result<()> {
+    let mut header = Header { version: VERSION, thread: 0 };
+    let mut halves = [Half::default(); 2];
+    // SAFETY: a header of version 3 and room for two halves, alive for the call.
+    check(unsafe {
+        libc::syscall(libc::SYS_capget, &raw mut header, halves.as_mut_ptr()) as libc::c_int
+    })?;
+    // Becoming another user has made them ineffective, and narrowing the bounds needs one.
+    for half in &mut halves {
+        half.effective = half.permitted;
+    }
+    set(&mut header, &halves)?;
+    let wanted = keep.iter().fold(0u64, |set, capability| set | 1 << (*capability as u32));
+    narrow_bounds(wanted)?;
+    for (half, wanted) in halves.iter_mut().zip([wanted as u32, (wanted >> 32) as u32]) {
+        half.permitted &= wanted;
+        half.effective = half.permitted;
+        half.inheritable = 0;
+    }
+    set(&mut header, &halves)
+}
+
+fn set(header: &mut Header, halves: &[Half; 2]) -> io::Result<()> {
+    let header = std::ptr::from_mut(header);
+    // SAFETY: a header of version 3 and two halves, alive for the call; the kernel only reads them.
+    check(unsafe { libc::syscall(libc::SYS_capset, header, halves.as_ptr()) as libc::c_int })
+        .map(drop)
+}
+
+/// What no program that is run could ever get back. Without `CAP_SETPCAP` the bounds stay, and
+/// "no new privileges" serves the same end.
+fn narrow_bounds(wanted: u64) -> io::Result<()> {
+    for number in 0..64 {
+        // SAFETY: numbers only. An unknown number is refused, which ends the list.
+        let known = unsafe { libc::prctl(libc::PR_CAPBSET_READ, number, 0, 0, 0) };
+        if known == -1 {
+            break;
+        }
+        if known == 1 && wanted >> number & 1 == 0 {
+            // SAFETY: numbers only.
+            let dropped = check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) });
+            match dropped {
+                Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Ok(()),
+                dropped => drop(dropped?),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Promises that this thread, and those started from here on, never gain privileges by running a
+/// program.
+///
+/// # Errors
+///
+/// None is known.
+pub fn no_new_privileges() -> io::Result<()> {
+    // SAFETY: numbers only.
+    check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capability::Capabilities;
+
+    #[test]
+    fn what_is_not_kept_is_gone() {
+        // A thread has capabilities of its own.
+        std::thread::spawn(|| {
+            let before = Capabilities::effective().unwrap();
+            keep_capabilities(&[Capability::NetBindService]).unwrap();
+            no_new_privileges().unwrap();
+            let after = Capabilities::effective().unwrap();
+            let has = |set: Capabilities| set.has(Capability::NetBindService);
+            assert_eq!(has(after), has(before));
+            assert!(!after.has(Capability::NetAdmin) && !after.has(Capability::SysAdmin));
+            let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+            assert!(status.contains("NoNewPrivs:\t1\n"), "{status}");
+        })
+        .join()
+        .unwrap();
+    }
+}

@@ -1,0 +1,77 @@
+//! Becoming another user for good, with the capabilities that are to be kept.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::descriptor::check;
+
+/// Why this process is still who it was.
+#[derive(Debug, thiserror::Error)]
+pub enum UserError {
+    /// There is no such user.
+    #[error("there is no user '{0}'; --user takes a name that `getent passwd` knows")]
+    Unknown(String),
+    /// The kernel refused.
+    #[error("cannot become user '{0}': {1}; that needs root")]
+    Refused(String, #[source] io::Error),
+}
+
+/// Becomes the user `name` with its groups, and gives it `own`, a directory of this process. All
+/// threads change together; permitted capabilities stay, to be given up next.
+///
+/// # Errors
+///
+/// Those of [`UserError`]; after [`UserError::Refused`] better end.
+pub fn become_user(name: &str, own: Option<&Path>) -> Result<(), UserError> {
+    let unknown = || UserError::Unknown(name.to_owned());
+    let c_name = CString::new(name).map_err(|_| unknown())?;
+    let (user, group) = look_up(&c_name).ok_or_else(unknown)?;
+    let refused = |error| UserError::Refused(name.to_owned(), error);
+    if let Some(own) = own {
+        give(own, user, group).map_err(refused)?;
+    }
+    change(&c_name, user, group).map_err(refused)
+}
+
+fn look_up(name: &CStr) -> Option<(libc::uid_t, libc::gid_t)> {
+    let mut entry = MaybeUninit::<libc::passwd>::uninit();
+    let mut texts = vec![0; 16_384];
+    let mut found = std::ptr::null_mut();
+    // SAFETY: a C string, room for the entry and its texts with its size, and room for a pointer,
+    // all alive for the call.
+    let result = unsafe {
+        libc::getpwnam_r(
+            name.as_ptr(),
+            entry.as_mut_ptr(),
+            texts.as_mut_ptr(),
+            texts.len(),
+            &raw mut found,
+        )
+    };
+    if result != 0 || found.is_null() {
+        return None;
+    }
+    // SAFETY: the call said that it has filled the entry.
+    let entry = unsafe { entry.assume_init() };
+    Some((entry.pw_uid, entry.pw_gid))
+}
+
+fn give(path: &Path, user: libc::uid_t, group: libc::gid_t) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: a C string, alive for the call, and numbers. A symbolic link itself would change.
+    check(unsafe { libc::lchown(path.as_ptr(), user, group) }).map(drop)
+}
+
+fn change(name: &CStr, user: libc::uid_t, group: libc::gid_t) -> io::Result<()> {
+    // SAFETY: numbers only.
+    check(unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0) })?;
+    // SAFETY: a C string, alive for the call, and a number.
+    check(unsafe { libc::initgroups(name.as_ptr(), group) })?;
+    // SAFETY: numbers only; the C library changes every thread.
+    check(unsafe { libc::setresgid(group, group, group) })?;
+    // SAFETY: as above.
+    check(unsafe { libc::setresuid(user, user, user) }).map(drop)
+}

@@ -1,0 +1,43 @@
+//! Any text as a configuration file: reading it never panics, a complaint is one line about a line
+//! that the text has, and what is accepted is accepted again as flags.
+#![no_main]
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use clap::{Arg, ArgAction, Command, value_parser};
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/cli/src/commands/serve/file.rs"]
+#[allow(dead_code, reason = "the command needs more of it")]
+mod file;
+
+/// One flag of each kind that a command has.
+static COMMAND: LazyLock<Command> = LazyLock::new(|| {
+    Command::new("horolog").args([
+        Arg::new("listen")
+            .long("listen")
+            .action(ArgAction::Append)
+            .value_parser(value_parser!(std::net::SocketAddr)),
+        Arg::new("user").long("user"),
+        Arg::new("local").long("local").action(ArgAction::SetTrue),
+        Arg::new("stratum").long("stratum").value_parser(value_parser!(u8)),
+        Arg::new("test-drift").long("test-drift").value_parser(value_parser!(i64)),
+        Arg::new("engine").long("engine").value_parser(["auto", "socket", "xdp"]),
+    ])
+});
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(text) = str::from_utf8(bytes) else { return };
+    match file::settings(text, &COMMAND) {
+        Ok(settings) => {
+            let flags = file::flags_except(&settings, &HashSet::new());
+            let arguments = std::iter::once("horolog".to_owned()).chain(flags);
+            COMMAND.clone().try_get_matches_from(arguments).expect("each was accepted alone");
+        }
+        Err(fault) => {
+            assert!((1..=1 + text.matches('\n').count()).contains(&fault.line), "{fault:?}");
+            assert!(!fault.reason.contains('\n'), "{fault:?}");
+        }
+    }
+});
