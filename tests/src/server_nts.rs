@@ -1,6 +1,6 @@
-//! Scenarios of interleaved mode, NTS and symmetric keys, with Debian's chronyd and ntpsec's ntpd as
-//! the clients. Both leave this machine's clock alone: chronyd is told to (`-x`), and ntpd is told
-//! to and has no privilege for it.
+//! Scenarios of interleaved mode, NTS and symmetric keys, with Debian's chronyd and ntpsec's ntpd
+//! as the clients. Both leave this machine's clock alone: chronyd is told to (`-x`), and ntpd is
+//! told to and has no privilege for it.
 
 use std::fs::{self, Permissions};
 use std::net::{IpAddr, SocketAddr};

@@ -1,7 +1,7 @@
 //! The long test: `horolog-scenarios soak --minutes N`, which `make soak` calls. A server with all
-//! that a public one has (XDP and sockets, limits, NTS, interleaved mode) runs in a private host and
-//! is loaded, round after round, at twice what it was found to hold, with plain, interleaved and
-//! authenticated requests. A slow client asks beside that all the time.
+//! that a public one has (XDP and sockets, limits, NTS, interleaved mode) runs in a private host
+//! and is loaded, round after round, at twice what it was found to hold, with plain, interleaved
+//! and authenticated requests. A slow client asks beside that all the time.
 //!
 //! After every load it checks that
 //!
@@ -14,17 +14,17 @@
 //!
 //! - the slow client was answered, and told the right time in every reply: no further off than half
 //!   the round trip and a margin, by the machine's own clock, which both ends share;
-//! - the threads of the start are all alive, and memory, open files and threads have not grown since
-//!   the first round;
+//! - the threads of the start are all alive, and memory, open files and threads have not grown
+//!   since the first round;
 //! - the clock page was never older than it may be, and no request was left alone because of it.
 //!
 //! At the end the server ends when it is told to, and nothing of it is left.
 //!
 //! It does not check how fast anything is: twice the capacity is only what was asked of the
-//! generator, which shares the machine and may send less, and the line of a round says what it sent.
-//! It does not check the time against another clock, key establishment under load, a change of keys
-//! (`--nts-rotation`), reloading, or a real network card. What a server should do when a round fails
-//! is not its business: it ends with the first fault.
+//! generator, which shares the machine and may send less, and the line of a round says what it
+//! sent. It does not check the time against another clock, key establishment under load, a change
+//! of keys (`--nts-rotation`), reloading, or a real network card. What a server should do when a
+//! round fails is not its business: it ends with the first fault.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -129,7 +129,7 @@ fn soak(
         let outcome = soak.rounds(load, &slow, goes_on, tell);
         slow.stop.store(true, Relaxed);
         let asked = asking.join().map_err(|_| anyhow!("the slow client panicked"))?;
-        outcome.and(asked.context("the slow client"))
+        asked.context("the slow client").and(outcome)
     });
     let ended = soak.server.end("TERM")?;
     outcome.with_context(|| ended.stderr.clone())?;

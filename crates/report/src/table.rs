@@ -1,6 +1,7 @@
 //! The table on a terminal: a load run row by row as its trials finish, what the run comes to, and
-//! the comparisons of a demonstration and of an experiment. It looks like ntpperf's, with percentiles. Whether there is a
-//! terminal, how wide it is and whether it may show colour is for the caller to know.
+//! the comparisons of a demonstration and of an experiment. It looks like ntpperf's, with
+//! percentiles. Whether there is a terminal, how wide it is and whether it may show colour is for
+//! the caller to know.
 
 mod bench_nts;
 mod demo;
