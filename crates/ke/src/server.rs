@@ -277,8 +277,8 @@ fn tls_config(
     provider: &Arc<CryptoProvider>,
     served: &Arc<Served>,
 ) -> Result<ServerConfig, KeError> {
-    // SHA-256 costs a fifth of SHA-384 where the processor knows it, a tenth of a handshake, and the
-    // keys that are agreed upon here are for a cipher of 128 bits.
+    // SHA-256 costs a fifth of SHA-384 where the processor knows it, a tenth of a handshake, and
+    // the keys that are agreed upon here are for a cipher of 128 bits.
     let first = TLS13_AES_128_GCM_SHA256;
     let mut cipher_suites = vec![first];
     cipher_suites.extend(provider.cipher_suites.iter().filter(|suite| **suite != first));

@@ -1,16 +1,14 @@
 //! A running server: sockets, their threads, the clock thread and the status socket, started
 //! together and stopped together.
 
-use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use horolog_io::UdpError;
-use horolog_ke::{KeError, KeServer};
-use horolog_source::{Fault, SourceState};
+use horolog_ke::KeServer;
+use horolog_source::SourceState;
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::memory::resident_bytes;
 use horolog_time::{Clock, Span};
@@ -21,7 +19,7 @@ use crate::clock::{ClockThread, look};
 use crate::confine::{Confinement, confine};
 use crate::establish::{self, KeStatus};
 use crate::hand_over::HandedOver;
-use crate::hardware::{Hardware, HardwareStartError};
+use crate::hardware::Hardware;
 use crate::listening::{ListenPart, Listening, Opened, WorkerStatus};
 use crate::metrics::{self, MetricsError};
 use crate::page::{self, PageReader, PageSink};
@@ -30,76 +28,13 @@ use crate::reloads::{CertificatePart, LeapFilePart, LimitsPart};
 use crate::renewal::Renewal;
 use crate::secrets::CookieRenewal;
 use crate::sources::{OpenSources, SourcesThread};
-use crate::status::{self, StatusError, StatusSocket};
+use crate::status::{self, StatusSocket};
 use crate::worker::Surroundings;
 use crate::xdp::{BodyError, SharedListen, Started, XdpBody, XdpPlace, XdpTotals};
 use crate::{
-    ClockHealth, ConfigError, ConfineError, Engine, HashKey, InterleavedTable, LeapFile,
-    LeapFileError, Limiter, SecretsError, ServerConfig, Totals, precision, secrets,
+    ClockHealth, Engine, HashKey, InterleavedTable, LeapFile, Limiter, ServerConfig, StartError,
+    Totals, precision, secrets,
 };
-
-/// Why a server did not start; its text is one line for the user. Nothing is left behind.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The configuration is not right.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The leap-seconds file is not right.
-    #[error(transparent)]
-    LeapFile(#[from] LeapFileError),
-    /// The port is taken.
-    #[error(
-        "address {0} is in use by another process (ss -ulpn 'sport = :{port}' names it); \
-         choose another with --listen",
-        port = .0.port()
-    )]
-    InUse(SocketAddr),
-    /// A socket could not be opened.
-    #[error(transparent)]
-    Listen(UdpError),
-    /// The kernel does not answer, and was told to.
-    #[error(transparent)]
-    Xdp(#[from] BodyError),
-    /// The status socket could not be made.
-    #[error(transparent)]
-    Status(#[from] StatusError),
-    /// There are no random numbers.
-    #[error("the kernel gives no random numbers: {0}")]
-    Random(#[source] io::Error),
-    /// There is no memory for what is to be remembered of clients.
-    #[error("there is no memory to remember {0} clients in")]
-    Memory(usize),
-    /// Hardware timestamps could not be had.
-    #[error(transparent)]
-    Hardware(#[from] HardwareStartError),
-    /// Keys or a secret could not be had.
-    #[error(transparent)]
-    Secrets(#[from] SecretsError),
-    /// The listener of NTS key establishment could not be started.
-    #[error(transparent)]
-    Establishment(#[from] KeError),
-    /// A source of time is not there.
-    #[error("the source {0} cannot be used: {1}")]
-    Source(String, Fault),
-    /// Metrics cannot be told where they were wanted.
-    #[error(transparent)]
-    Metrics(#[from] MetricsError),
-    /// It cannot be confined as it has to be.
-    #[error(transparent)]
-    Confine(#[from] ConfineError),
-    /// A thread could not be started.
-    #[error("cannot start a thread: {0}; see the limits on processes and memory (ulimit -a)")]
-    Thread(#[source] io::Error),
-}
-
-impl From<UdpError> for StartError {
-    fn from(error: UdpError) -> Self {
-        match error {
-            UdpError::InUse(address) => Self::InUse(address),
-            other => Self::Listen(other),
-        }
-    }
-}
 
 /// What a server tells about itself: the JSON object of `horolog status`.
 #[derive(Clone, PartialEq, Debug, Serialize)]

@@ -149,13 +149,13 @@ fn a_port_in_use_is_refused_even_by_a_server_that_shares_it() {
 #[test]
 fn an_address_of_another_host_is_refused() {
     let error = Server::start(&config("192.0.2.1:0")).unwrap_err();
-    assert!(matches!(error, StartError::Listen(UdpError::NotLocal(_))), "{error}");
+    assert!(matches!(error, StartError::Listen(horolog_io::UdpError::NotLocal(_))), "{error}");
 }
 
 #[test]
 fn a_wrong_configuration_is_refused() {
     let error = Server::start(&ServerConfig { stratum: 0, ..config("127.0.0.1:0") }).unwrap_err();
-    assert!(matches!(error, StartError::Config(ConfigError::Stratum(0))));
+    assert!(matches!(error, StartError::Config(crate::ConfigError::Stratum(0))));
 }
 
 #[test]
