@@ -224,6 +224,9 @@ fn from_float(float: U32) -> Span {
 
 /// Writes a number; see [`from_float`].
 fn to_float(span: Span) -> U32 {
+    if span == Span::ZERO {
+        return U32::ZERO;
+    }
     let seconds = span.as_seconds();
     let mut exponent = -38;
     while seconds.abs() * f64::from(COEFFICIENT_BITS as i32 - exponent).exp2()
