@@ -7,13 +7,13 @@
 use anyhow::{Context, Result, ensure};
 use horolog_server::{
     Arrival, FrameInterleaved, FrameServer, FrameVerdict, HashKey, InterleavedTable, ListenSet,
-    Page, SystemVariables, decide_frame,
+    Page, SystemVariables, decide_frame, edition,
 };
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, NO_STEP, NOMINAL_RATE, NtpShort, NtpTimestamp, Span, Timebase};
 use horolog_wire::frame::UdpFrame;
 use horolog_wire::ntp::{HEADER_LEN, Header, Leap, Mode};
-use horolog_xdp::{ClockEdition, ClockWriter, Responder, ResponderSettings, Verdict};
+use horolog_xdp::{ClockWriter, Responder, ResponderSettings, Verdict};
 
 use crate::frames::{Expected, KINDS, Kind, LISTEN};
 use crate::random::Random;
@@ -56,22 +56,6 @@ pub(crate) fn page(random: &mut Random) -> Page {
 pub(crate) fn publish(writer: &mut ClockWriter, page: &Page) {
     let edition = edition(page);
     writer.publish(&edition, &edition);
-}
-
-/// What the program is told by a page.
-pub(crate) fn edition(page: &Page) -> ClockEdition {
-    let variables = &page.variables;
-    ClockEdition {
-        timebase: page.timebase,
-        leap: variables.leap as u8,
-        leap_after: page.leap_after as u8,
-        stratum: variables.stratum,
-        precision: variables.precision,
-        root_delay: variables.root_delay.to_bits(),
-        root_dispersion: variables.root_dispersion.to_bits(),
-        reference_id: variables.reference_id,
-        reference: variables.reference.to_bits(),
-    }
 }
 
 fn responder() -> Result<(Responder, ClockWriter)> {

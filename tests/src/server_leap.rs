@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use horolog_lab::{Host, Lab, LabConfig};
 use horolog_server::{
     Arrival, FrameInterleaved, FrameServer, FrameVerdict, HashKey, InterleavedTable, ListenSet,
-    Page, decide_frame,
+    Page, decide_frame, edition,
 };
 use horolog_sys::clock::{MonotonicClock, Realtime};
 use horolog_time::leap::{Leap as LeapSecond, LeapKind, Smear, Timeline};
@@ -22,7 +22,7 @@ use horolog_xdp::{ClockWriter, Responder, ResponderSettings, Verdict};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::bodies::{check_reply, edition, hexadecimal, page, timestamps, valid};
+use crate::bodies::{check_reply, hexadecimal, page, timestamps, valid};
 use crate::client;
 use crate::frames::LISTEN;
 use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address};

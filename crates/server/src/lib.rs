@@ -76,4 +76,4 @@ pub use reload::{ReloadError, ReloadHealth, ReloadReport};
 pub use secrets::SecretsError;
 pub use server::{Clients, Server, Status};
 pub use start_error::StartError;
-pub use xdp::{BodyError, Dropped, Kisses, Passed, XdpPlace, XdpTotals};
+pub use xdp::{BodyError, Dropped, Kisses, Passed, XdpPlace, XdpTotals, edition};

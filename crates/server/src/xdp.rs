@@ -414,7 +414,9 @@ impl PageSink for Sink {
     }
 }
 
-fn edition(page: &Page) -> ClockEdition {
+/// What the program is told by a page.
+#[must_use]
+pub fn edition(page: &Page) -> ClockEdition {
     let variables = &page.variables;
     ClockEdition {
         timebase: page.timebase,

@@ -38,4 +38,4 @@ pub use responder::{
     ResponderCounts,
 };
 pub use test_run::{Outcome, Verdict, live_frames_supported};
-pub use xsk::{XSK_FRAME_MAX, XskDrops, XskFrame, XskSocket};
+pub use xsk::{XskDrops, XskFrame, XskSocket};

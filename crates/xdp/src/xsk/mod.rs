@@ -25,7 +25,7 @@ const RING: u32 = 512;
 /// Frames: one for each entry of the fill ring and of the transmit ring.
 const FRAMES: u32 = 2 * RING;
 /// The longest frame that can be sent or received.
-pub const XSK_FRAME_MAX: usize = FRAME_BYTES - 256;
+const FRAME_MAX: usize = FRAME_BYTES - 256;
 
 /// An `AF_XDP` socket, bound to one queue; it receives once it stands in a program's map.
 pub struct XskSocket {
@@ -151,7 +151,7 @@ impl XskSocket {
             return false;
         }
         let Some(addr) = self.free.pop() else { return false };
-        let buffer = self.memory.bytes_mut(addr, XSK_FRAME_MAX);
+        let buffer = self.memory.bytes_mut(addr, FRAME_MAX);
         let len = write(buffer).min(buffer.len()) as u32;
         if len == 0 {
             self.free.push(addr);
