@@ -6,7 +6,7 @@ use horolog_io::XskDevice;
 use horolog_sys::ethtool;
 use horolog_xdp::{Attachment, Interface, Responder, XdpError, XskDrops, XskSocket};
 
-/// The most receive queues of one interface that get a socket, 2 MB each.
+/// The most receive queues of one interface that get a socket, 5 MB each.
 const QUEUES_MAX: u32 = 128;
 
 /// A device that requests are handed over by.

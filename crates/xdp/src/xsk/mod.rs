@@ -20,10 +20,13 @@ use ring::Ring;
 
 /// Bytes that the program puts in front of a frame: the monotonic instant at which it came, in ns.
 const STAMP_BYTES: usize = 8;
-/// Entries of each ring; a power of two.
-const RING: u32 = 512;
+/// Entries of the rings by which frames come in; a power of two. At 200,000 a second they fill up in
+/// 10 ms: a few time slices, which a thread that shares its core may have to wait.
+const RECEIVE_RING: u32 = 2048;
+/// Entries of the rings by which frames leave; a power of two.
+const TRANSMIT_RING: u32 = 512;
 /// Frames: one for each entry of the fill ring and of the transmit ring.
-const FRAMES: u32 = 2 * RING;
+const FRAMES: u32 = RECEIVE_RING + TRANSMIT_RING;
 /// The longest frame that can be sent or received.
 const FRAME_MAX: usize = FRAME_BYTES - 256;
 
@@ -68,27 +71,27 @@ impl XskSocket {
         let socket = descriptor.as_fd();
         let memory = Memory::new(FRAMES)?;
         set(socket, libc::XDP_UMEM_REG, &memory.registration())?;
-        for ring in [
-            libc::XDP_UMEM_FILL_RING,
-            libc::XDP_UMEM_COMPLETION_RING,
-            libc::XDP_RX_RING,
-            libc::XDP_TX_RING,
+        for (ring, entries) in [
+            (libc::XDP_UMEM_FILL_RING, RECEIVE_RING),
+            (libc::XDP_UMEM_COMPLETION_RING, TRANSMIT_RING),
+            (libc::XDP_RX_RING, RECEIVE_RING),
+            (libc::XDP_TX_RING, TRANSMIT_RING),
         ] {
-            set(socket, ring, &RING)?;
+            set(socket, ring, &entries)?;
         }
         let offsets = offsets(socket)?;
         let fill = libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t;
         let completion = libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t;
         let mut opened = Self {
-            fill: Ring::map(socket, fill, offsets.fr, RING)?,
-            completion: Ring::map(socket, completion, offsets.cr, RING)?,
-            receive: Ring::map(socket, libc::XDP_PGOFF_RX_RING, offsets.rx, RING)?,
-            transmit: Ring::map(socket, libc::XDP_PGOFF_TX_RING, offsets.tx, RING)?,
-            free: (RING..FRAMES).map(offset_of_frame).collect(),
+            fill: Ring::map(socket, fill, offsets.fr, RECEIVE_RING)?,
+            completion: Ring::map(socket, completion, offsets.cr, TRANSMIT_RING)?,
+            receive: Ring::map(socket, libc::XDP_PGOFF_RX_RING, offsets.rx, RECEIVE_RING)?,
+            transmit: Ring::map(socket, libc::XDP_PGOFF_TX_RING, offsets.tx, TRANSMIT_RING)?,
+            free: (RECEIVE_RING..FRAMES).map(offset_of_frame).collect(),
             memory,
             descriptor,
         };
-        for frame in 0..RING {
+        for frame in 0..RECEIVE_RING {
             opened.fill.produce(offset_of_frame(frame));
         }
         opened.fill.publish();
@@ -170,8 +173,8 @@ impl XskSocket {
     pub fn flush(&mut self) -> io::Result<()> {
         self.transmit.publish();
         // Without a driver of its own each call sends a few dozen frames and says if more are left.
-        for _ in 0..RING {
-            if self.transmit.free() == RING || !self.transmit.needs_wakeup() {
+        for _ in 0..TRANSMIT_RING {
+            if self.transmit.free() == TRANSMIT_RING || !self.transmit.needs_wakeup() {
                 break;
             }
             // SAFETY: an empty message on an open descriptor: the call moves the ring along.
