@@ -195,6 +195,30 @@ impl<A: Copy + Default> Batch<A> {
         true
     }
 
+    /// Makes the packet at `index` shorter: `len` bytes, if it has so many.
+    ///
+    /// # Panics
+    ///
+    /// When the batch holds no such packet.
+    pub fn shorten(&mut self, index: usize, len: usize) {
+        assert!(index < self.len, "packet {index} of {}", self.len);
+        let note = &mut self.notes[index];
+        note.len = note.len.min(len);
+    }
+
+    /// Takes out the packet at `index`; the last one takes its place.
+    ///
+    /// # Panics
+    ///
+    /// When the batch holds no such packet.
+    pub fn swap_remove(&mut self, index: usize) {
+        assert!(index < self.len, "packet {index} of {}", self.len);
+        self.len -= 1;
+        let last = self.len * self.capacity;
+        self.bytes.copy_within(last..last + self.capacity, index * self.capacity);
+        self.notes[index] = self.notes[self.len];
+    }
+
     /// The packet at `index`.
     ///
     /// # Panics
@@ -319,6 +343,22 @@ mod tests {
         assert!(batch.is_full() && !batch.push(4, b"y"));
         assert_eq!((batch.packet(0).bytes, batch.packet(0).address), (&b"abcd"[..], 1));
         assert_eq!((batch.packet(1).bytes, batch.packet(1).address), (&b"x"[..], 3));
+    }
+
+    #[test]
+    fn what_is_taken_out_leaves_no_hole() {
+        let mut batch = Batch::<u8>::new(3, 4);
+        for (address, bytes) in [(1, b"abcd"), (2, b"efgh"), (3, b"ijkl")] {
+            assert!(batch.push(address, bytes));
+        }
+        batch.shorten(2, 3);
+        batch.shorten(2, 4);
+        batch.swap_remove(0);
+        let left: Vec<_> = batch.iter().map(|packet| (packet.address, packet.bytes)).collect();
+        assert_eq!(left, [(3, &b"ijk"[..]), (2, b"efgh")]);
+        batch.swap_remove(1);
+        batch.swap_remove(0);
+        assert!(batch.is_empty());
     }
 
     #[test]

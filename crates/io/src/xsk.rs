@@ -18,7 +18,7 @@ use crate::udp::{Endpoints, Link};
 /// While datagrams come one soon after another, this long is slept when none is there, so that one
 /// awakening serves several. No timestamp suffers: a datagram carries the instant at which it came,
 /// and its reply that at which it leaves.
-const NAP: Duration = Duration::from_micros(200);
+const NAP: Duration = Duration::from_micros(500);
 /// How soon after another.
 const SOON: Duration = Duration::from_millis(1);
 

@@ -1,7 +1,7 @@
 //! Prints what the operations on one packet cost on this machine, in nanoseconds each: the best of
 //! several rounds, so that what else runs here counts little. It proves nothing and is no test.
 //!
-//! `cargo run --release -p horolog-nts --example nanoseconds`
+//! `cargo run --release -p horolog-nts --example nanoseconds [part of an operation's name]`
 
 use core::hint::black_box;
 use core::time::Duration;
@@ -10,8 +10,8 @@ use std::time::Instant;
 use aes_siv::KeyInit as _;
 use aes_siv::siv::Aes128Siv;
 use horolog_nts::{
-    Algorithm, CookieKeys, MasterSecret, Nonces, RequestTemplate, SessionKeys, cookie_len,
-    open_request, seal_reply,
+    Algorithm, BATCH, BatchKeys, CookieKeys, MasterSecret, Nonces, Outgoing, RequestTemplate,
+    SessionKeys, cookie_len, open_request, open_requests, seal_replies, seal_reply,
 };
 use horolog_time::Timestamp;
 
@@ -19,6 +19,9 @@ const ROUNDS: usize = 400;
 const REPEATS: u32 = 500;
 
 fn measure(name: &str, mut work: impl FnMut()) {
+    if std::env::args().nth(1).is_some_and(|part| !name.contains(&part)) {
+        return;
+    }
     let mut best = Duration::MAX;
     for _ in 0..ROUNDS {
         let start = Instant::now();
@@ -51,14 +54,15 @@ fn session(keys: &CookieKeys, algorithm: Algorithm) -> Result<(), Box<dyn core::
     let session = SessionKeys::new(algorithm, &c2s[..len], &s2c[..len])?;
     let mut cookie = vec![0; cookie_len(algorithm)];
     keys.seal(&session, [1; 16], &mut cookie);
+    let template = RequestTemplate::new(&session, &cookie, 0);
+    let mut request = vec![0; template.request_len()];
+    template.seal(&[0x23; 48], &[1; 32], &[2; 16], &mut request);
     measure("cookie sealed", || {
         black_box(keys.seal(black_box(&session), [1; 16], &mut cookie));
     });
     measure("cookie opened", || {
         black_box(keys.open(black_box(&cookie)));
     });
-    let template = RequestTemplate::new(&session, &cookie, 0);
-    let mut request = vec![0; template.request_len()];
     measure("request sealed from a template", || {
         black_box(template.seal(black_box(&[0x23; 48]), &[1; 32], &[2; 16], &mut request));
     });
@@ -75,6 +79,22 @@ fn session(keys: &CookieKeys, algorithm: Algorithm) -> Result<(), Box<dyn core::
         let Ok(opened) = open_request(keys, black_box(&request)) else { return };
         let mut random = |bytes: &mut [u8]| nonces.fill(bytes);
         black_box(seal_reply(keys, &opened, &[0x24; 48], &mut random, &mut out));
+    });
+    let requests = [Some(&request[..]); BATCH];
+    let mut out = vec![0; BATCH * request.len()];
+    let mut room = BatchKeys::default();
+    measure("open_requests and seal_replies, 8 at once, all of them", || {
+        let mut opened = [const { None }; BATCH];
+        open_requests(keys, black_box(&requests), &mut room, |index, result| {
+            opened[index] = result.ok();
+        });
+        let mut buffers = out.chunks_exact_mut(request.len());
+        let mut replies = opened.each_ref().map(|opened| {
+            let (Some(opened), Some(out)) = (opened, buffers.next()) else { return None };
+            Some(Outgoing { opened, header: [0x24; 48], out, len: 0 })
+        });
+        seal_replies(keys, &mut replies, &mut room, &mut |bytes| nonces.fill(bytes));
+        black_box(&replies);
     });
     Ok(())
 }

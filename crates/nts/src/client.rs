@@ -91,7 +91,7 @@ pub fn seal_request(
     if write_fields(&mut fields, header, unique_id, cookie, placeholders).is_none() {
         return 0;
     }
-    let key = AeadKey::once(keys.algorithm(), keys.c2s());
+    let key = AeadKey::new(keys.algorithm(), keys.c2s());
     write_authenticator(fields, &key, keys.algorithm(), nonce).unwrap_or(0)
 }
 
@@ -115,7 +115,7 @@ fn write_fields(
 
 fn write_authenticator(
     mut out: Writer<'_>,
-    key: &AeadKey<'_>,
+    key: &AeadKey,
     algorithm: Algorithm,
     nonce: &[u8; COOKIE_NONCE_LEN],
 ) -> Option<usize> {
@@ -139,11 +139,11 @@ pub fn open_reply<'t>(
     unique_id: &[u8],
     text: &'t mut [u8],
 ) -> Result<Reply<'t>, ReplyFault> {
-    open(&AeadKey::once(keys.algorithm(), keys.s2c()), packet, unique_id, text)
+    open(&AeadKey::new(keys.algorithm(), keys.s2c()), packet, unique_id, text)
 }
 
 fn open<'t>(
-    key: &AeadKey<'_>,
+    key: &AeadKey,
     packet: &[u8],
     unique_id: &[u8],
     text: &'t mut [u8],
@@ -164,8 +164,8 @@ fn open<'t>(
 /// which is used once.
 pub struct ClientSession {
     algorithm: Algorithm,
-    c2s: AeadKey<'static>,
-    s2c: AeadKey<'static>,
+    c2s: AeadKey,
+    s2c: AeadKey,
     cookies: Vec<Box<[u8]>>,
 }
 

@@ -27,7 +27,7 @@ use sha2::Sha256;
 use zeroize::Zeroizing;
 
 use crate::aead::TAG_LEN;
-use crate::aead::siv::SivKey;
+use crate::aead::siv::{BATCH, SivKey, is_equal, vectors};
 use crate::{Algorithm, MasterSecret, SessionKeys};
 
 /// The longest cookie of a server, in bytes.
@@ -42,7 +42,8 @@ pub const KEEP_MAX: usize = 64;
 /// Length of the nonce that a cookie takes, in bytes.
 pub(crate) const COOKIE_NONCE_LEN: usize = 16;
 const HEADER_LEN: usize = 4;
-const TEXT_AT: usize = HEADER_LEN + COOKIE_NONCE_LEN + TAG_LEN;
+const TAG_AT: usize = HEADER_LEN + COOKIE_NONCE_LEN;
+const TEXT_AT: usize = TAG_AT + TAG_LEN;
 const LABEL: &[u8] = b"horolog nts cookie 1";
 
 /// Length of a cookie for a session of `algorithm`, in bytes.
@@ -65,6 +66,15 @@ impl PeriodKey {
         let [.., a, b, c] = period.to_be_bytes();
         Self { id: [a, b, c], key: SivKey::new(&*bytes) }
     }
+}
+
+/// The parts of a cookie, and the key that it says it is sealed with.
+struct Sealed<'a> {
+    algorithm: Algorithm,
+    key: &'a SivKey,
+    open: &'a [u8],
+    tag: &'a [u8; TAG_LEN],
+    text: &'a [u8],
 }
 
 /// The keys that seal and open a server's cookies at one time. Sealing uses the present period's
@@ -125,38 +135,107 @@ impl CookieKeys {
     /// nonce is random and never used twice.
     pub fn seal(&self, keys: &SessionKeys, nonce: [u8; 16], out: &mut [u8]) -> usize {
         let len = cookie_len(keys.algorithm());
-        let Some((open, sealed)) =
-            out.get_mut(..len).and_then(|cookie| cookie.split_at_mut_checked(TEXT_AT - TAG_LEN))
-        else {
-            return 0;
-        };
+        let Some(cookie) = out.get_mut(..len) else { return 0 };
+        self.write(keys, &nonce, cookie);
+        self.seal_written(&mut [Some(cookie)]);
+        len
+    }
+
+    /// Writes a cookie as it is before it is sealed to `cookie`, which has just its length.
+    pub(crate) fn write(
+        &self,
+        keys: &SessionKeys,
+        nonce: &[u8; COOKIE_NONCE_LEN],
+        cookie: &mut [u8],
+    ) {
+        let (open, sealed) = cookie.split_at_mut(TAG_AT);
         open[..3].copy_from_slice(&self.current.id);
         open[3] = keys.algorithm().number() as u8;
-        open[HEADER_LEN..].copy_from_slice(&nonce);
-        let Some((tag, text)) = sealed.split_first_chunk_mut::<TAG_LEN>() else { return 0 };
-        let (c2s, s2c) = text.split_at_mut(keys.algorithm().key_len());
+        open[HEADER_LEN..].copy_from_slice(nonce);
+        let (c2s, s2c) = sealed[TAG_LEN..].split_at_mut(keys.algorithm().key_len());
         c2s.copy_from_slice(keys.c2s());
         s2c.copy_from_slice(keys.s2c());
-        self.current.key.seal(&[open], tag, text);
-        len
+    }
+
+    /// Seals cookies that were written, up to [`BATCH`].
+    pub(crate) fn seal_written(&self, cookies: &mut [Option<&mut [u8]>]) {
+        let SivKey { mac, stream } = &self.current.key;
+        let mut opens = [&[][..]; BATCH];
+        for (open, cookie) in opens.iter_mut().zip(&*cookies) {
+            if let Some(cookie) = cookie {
+                *open = &cookie[..TAG_AT];
+            }
+        }
+        let mut jobs = [None; BATCH];
+        for ((job, cookie), open) in jobs.iter_mut().zip(&*cookies).zip(&opens) {
+            if let Some(cookie) = cookie {
+                let parts = core::slice::from_ref(open);
+                *job = Some(mac.job(parts, &cookie[TEXT_AT..]));
+            }
+        }
+        let mut tags = [Default::default(); BATCH];
+        vectors(&jobs[..cookies.len()], &mut tags);
+        for (cookie, tag) in cookies.iter_mut().zip(&tags) {
+            if let Some(cookie) = cookie {
+                let (front, text) = cookie.split_at_mut(TEXT_AT);
+                front[TAG_AT..].copy_from_slice(tag);
+                stream.apply(tag, text);
+            }
+        }
     }
 
     /// The keys in `cookie`, if one of these keys sealed it.
     #[must_use]
     pub fn open(&self, cookie: &[u8]) -> Option<SessionKeys> {
+        let mut keys = [None];
+        self.open_all(&[Some(cookie)], &mut keys);
+        let [keys] = keys;
+        keys
+    }
+
+    /// Puts the keys in each of the cookies that one of these keys sealed, up to [`BATCH`], in its
+    /// place in `keys`.
+    pub(crate) fn open_all(&self, cookies: &[Option<&[u8]>], keys: &mut [Option<SessionKeys>]) {
+        let mut sealed = [const { None }; BATCH];
+        let mut texts = [[0; COOKIE_LEN_MAX - TEXT_AT]; BATCH];
+        for ((cookie, sealed), text) in cookies.iter().zip(&mut sealed).zip(&mut texts) {
+            *sealed = cookie.and_then(|cookie| self.recognise(cookie));
+            if let Some(sealed) = sealed {
+                let text = &mut text[..sealed.text.len()];
+                text.copy_from_slice(sealed.text);
+                sealed.key.stream.apply(sealed.tag, text);
+            }
+        }
+        let mut jobs = [None; BATCH];
+        for ((job, sealed), text) in jobs.iter_mut().zip(&sealed).zip(&texts) {
+            if let Some(sealed) = sealed {
+                let parts = core::slice::from_ref(&sealed.open);
+                *job = Some(sealed.key.mac.job(parts, &text[..sealed.text.len()]));
+            }
+        }
+        let mut tags = [Default::default(); BATCH];
+        vectors(&jobs[..cookies.len()], &mut tags);
+        for (((keys, sealed), text), tag) in keys.iter_mut().zip(&sealed).zip(&mut texts).zip(&tags)
+        {
+            if let Some(sealed) = sealed
+                && is_equal(tag, sealed.tag)
+            {
+                *keys = SessionKeys::take(sealed.algorithm, &mut text[..sealed.text.len()]);
+            }
+        }
+    }
+
+    /// What looks like a cookie of ours.
+    fn recognise<'a>(&'a self, cookie: &'a [u8]) -> Option<Sealed<'a>> {
         let &[a, b, c, number, ..] = cookie else { return None };
         let algorithm = Algorithm::from_number(u16::from(number))?;
         if cookie.len() != cookie_len(algorithm) {
             return None;
         }
         let key = self.key([a, b, c])?;
-        let (open, sealed) = cookie.split_at(TEXT_AT - TAG_LEN);
-        let (tag, body) = sealed.split_first_chunk::<TAG_LEN>()?;
-        let mut text = [0; COOKIE_LEN_MAX - TEXT_AT];
-        let text = text.get_mut(..body.len())?;
-        text.copy_from_slice(body);
-        key.open(&[open], tag, text).then_some(())?;
-        SessionKeys::take(algorithm, text)
+        let (open, sealed) = cookie.split_at(TAG_AT);
+        let (tag, text) = sealed.split_first_chunk()?;
+        Some(Sealed { algorithm, key, open, tag, text })
     }
 
     fn key(&self, id: [u8; 3]) -> Option<&SivKey> {

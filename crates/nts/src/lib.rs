@@ -14,6 +14,7 @@ mod server;
 mod session;
 
 pub use aead::Algorithm;
+pub use aead::siv::{BATCH, BatchKeys};
 pub use client::{
     ClientSession, Reply, ReplyFault, RequestTemplate, UNIQUE_ID_LEN, open_reply, request_len,
     seal_request,
@@ -24,5 +25,8 @@ pub use cookie::{
 pub use looks::{Looks, looks};
 pub use nonce::Nonces;
 pub use secret::{MasterSecret, SecretError};
-pub use server::{COOKIES_MAX, Opened, REPLY_LEN_MAX, Refusal, nak, open_request, seal_reply};
+pub use server::{
+    COOKIES_MAX, Opened, Outgoing, REPLY_LEN_MAX, Refusal, nak, open_request, open_requests,
+    seal_replies, seal_reply,
+};
 pub use session::{SessionKeys, WrongKeyLength};

@@ -1,18 +1,12 @@
 //! Bytes for nonces and unique identifiers, without a system call for each packet: AES-128 in
 //! counter mode under a random key that never leaves this value. Not for keys.
 
-use aes::Aes128Enc;
-use aes::cipher::{BlockCipherEncrypt, KeyInit};
+use horolog_aes::{BLOCK_LEN, Block, Key, LANES};
 use zeroize::Zeroizing;
-
-use crate::aead::cmac::Block;
-
-/// Blocks that are computed together: entering the cipher costs more than a block.
-const TOGETHER: usize = 9;
 
 /// A stream of unpredictable bytes that never repeats a block of 16. Each thread has its own.
 pub struct Nonces {
-    cipher: Aes128Enc,
+    key: Key,
     counter: u128,
 }
 
@@ -21,26 +15,21 @@ impl Nonces {
     pub fn new() -> Result<Self, getrandom::Error> {
         let mut seed = Zeroizing::new([0; 32]);
         getrandom::fill(&mut *seed)?;
-        let (key, start) = seed.split_at(16);
-        let mut counter = [0; 16];
-        counter.copy_from_slice(start);
-        let cipher = Aes128Enc::new_from_slice(key).map_err(|_| getrandom::Error::UNEXPECTED)?;
-        Ok(Self { cipher, counter: u128::from_ne_bytes(counter) })
+        let (blocks, _) = seed.as_chunks::<BLOCK_LEN>();
+        Ok(Self { key: Key::new(&blocks[0]), counter: u128::from_ne_bytes(blocks[1]) })
     }
 
     /// Fills `bytes`.
     pub fn fill(&mut self, bytes: &mut [u8]) {
-        let mut blocks = [Block::default(); TOGETHER];
-        for group in bytes.chunks_mut(16 * TOGETHER) {
-            let blocks = &mut blocks[..group.len().div_ceil(16)];
-            for block in blocks.iter_mut() {
-                *block = self.counter.to_ne_bytes().into();
+        for group in bytes.chunks_mut(LANES * BLOCK_LEN) {
+            let mut blocks = [Block::default(); LANES];
+            let blocks = &mut blocks[..group.len().div_ceil(BLOCK_LEN)];
+            for block in &mut *blocks {
+                *block = self.counter.to_ne_bytes();
                 self.counter = self.counter.wrapping_add(1);
             }
-            self.cipher.encrypt_blocks(blocks);
-            for (chunk, block) in group.chunks_mut(16).zip(blocks) {
-                chunk.copy_from_slice(&block[..chunk.len()]);
-            }
+            self.key.encrypt(blocks);
+            group.copy_from_slice(&blocks.as_flattened()[..group.len()]);
         }
     }
 }

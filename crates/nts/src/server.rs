@@ -5,12 +5,16 @@
 use horolog_wire::ntp::HEADER_LEN;
 use thiserror::Error;
 
+use crate::aead::siv::{BatchKeys, is_equal, vectors};
 use crate::aead::{AeadKey, NONCE_LEN_MAX, TAG_LEN};
 use crate::cookie::{COOKIE_NONCE_LEN, cookie_len};
 use crate::field::{
-    COOKIE, PREFIX_LEN, UNIQUE_ID, Writer, authenticator_front, authenticator_len, find, prefix,
+    COOKIE, PREFIX_LEN, Sealed, UNIQUE_ID, Writer, authenticator_front, authenticator_len, find,
+    prefix,
 };
-use crate::{CookieKeys, SessionKeys};
+use crate::{Algorithm, CookieKeys, SessionKeys};
+
+use crate::aead::siv::BATCH;
 
 /// The most cookies that a reply carries (RFC 8915, section 5.7).
 pub const COOKIES_MAX: usize = 8;
@@ -77,7 +81,20 @@ pub struct Opened<'a> {
     pub request_len: usize,
 }
 
-impl Opened<'_> {
+impl<'a> Opened<'a> {
+    fn new(parts: &Parts<'a>, session: SessionKeys, request_len: usize) -> Self {
+        let unique_id = parts.unique_id;
+        let mut opened = Self { unique_id, session, cookies_wanted: 0, request_len };
+        let wanted = (1 + parts.placeholders).min(COOKIES_MAX);
+        opened.cookies_wanted = opened.cookies_for(wanted, request_len);
+        opened
+    }
+
+    /// How many cookies, `most` at most, a reply of `room` bytes has room for.
+    fn cookies_for(&self, most: usize, room: usize) -> usize {
+        (0..=most).rev().find(|&count| self.reply_len(count) <= room).unwrap_or(0)
+    }
+
     /// Length of the reply with `cookies` cookies, in bytes.
     #[must_use]
     pub fn reply_len(&self, cookies: usize) -> usize {
@@ -95,8 +112,20 @@ struct Parts<'a> {
     unique_id: &'a [u8],
     cookie: &'a [u8],
     placeholders: usize,
-    sealed: crate::field::Sealed<'a>,
+    sealed: Sealed<'a>,
     covered: &'a [u8],
+}
+
+impl Parts<'_> {
+    /// The tag of an authenticator that encrypts nothing.
+    fn tag(&self) -> Option<&[u8; TAG_LEN]> {
+        self.sealed.ciphertext.try_into().ok()
+    }
+
+    fn has_nonce_for(&self, algorithm: Algorithm) -> bool {
+        let Sealed { nonce, nonce_room, .. } = self.sealed;
+        nonce_room >= algorithm.nonce_room() && algorithm.takes_nonce(nonce.len())
+    }
 }
 
 fn parts(packet: &[u8]) -> Result<Parts<'_>, Refusal<'_>> {
@@ -113,38 +142,101 @@ fn parts(packet: &[u8]) -> Result<Parts<'_>, Refusal<'_>> {
 /// # Errors
 /// See [`Refusal`].
 pub fn open_request<'a>(keys: &CookieKeys, packet: &'a [u8]) -> Result<Opened<'a>, Refusal<'a>> {
-    let parts = parts(packet)?;
-    let unique_id = parts.unique_id;
-    let session = keys.open(parts.cookie).ok_or(Refusal::UnknownCookie { unique_id })?;
-    let algorithm = session.algorithm();
-    let nonce = parts.sealed.nonce;
-    if parts.sealed.nonce_room < algorithm.nonce_room() || !algorithm.takes_nonce(nonce.len()) {
-        return Err(Refusal::Malformed);
-    }
-    let key = AeadKey::once(algorithm, session.c2s());
-    if !authentic(&key, &parts) {
-        return Err(Refusal::Forged { unique_id });
-    }
-    let request_len = packet.len();
-    let mut opened = Opened { unique_id, session, cookies_wanted: 0, request_len };
-    let wanted = (1 + parts.placeholders).min(COOKIES_MAX);
-    let fits = |count: &usize| opened.reply_len(*count) <= request_len;
-    opened.cookies_wanted = (0..=wanted).rev().find(fits).unwrap_or(0);
-    Ok(opened)
+    let mut result = Err(Refusal::Malformed);
+    open_requests(keys, &[Some(packet)], &mut BatchKeys::default(), |_, opened| result = opened);
+    result
 }
 
-fn authentic(key: &AeadKey<'_>, parts: &Parts<'_>) -> bool {
+/// Opens up to [`BATCH`] requests as [`open_request`] does, for less time each, and hands what
+/// came of each to `take`, with its place.
+pub fn open_requests<'a>(
+    keys: &CookieKeys,
+    packets: &[Option<&'a [u8]>],
+    room: &mut BatchKeys,
+    mut take: impl FnMut(usize, Result<Opened<'a>, Refusal<'a>>),
+) {
+    let count = packets.len().min(BATCH);
+    let packets = &packets[..count];
+    let mut found = [const { None }; BATCH];
+    let mut cookies = [None; BATCH];
+    for (index, packet) in packets.iter().enumerate() {
+        match packet.map(parts) {
+            Some(Ok(parts)) => {
+                cookies[index] = Some(parts.cookie);
+                found[index] = Some(parts);
+            }
+            Some(Err(refusal)) => take(index, Err(refusal)),
+            None => {}
+        }
+    }
+    let mut sessions = [const { None }; BATCH];
+    keys.open_all(&cookies[..count], &mut sessions);
+    let mut genuine = [false; BATCH];
+    authenticate(&found[..count], &sessions, room, &mut genuine);
+    for (index, (packet, parts)) in packets.iter().zip(&found).enumerate() {
+        let (Some(packet), Some(parts)) = (packet, parts) else { continue };
+        let unique_id = parts.unique_id;
+        let opened = match sessions[index].take() {
+            None => Err(Refusal::UnknownCookie { unique_id }),
+            Some(session) if !parts.has_nonce_for(session.algorithm()) => Err(Refusal::Malformed),
+            Some(_) if !genuine[index] => Err(Refusal::Forged { unique_id }),
+            Some(session) => Ok(Opened::new(parts, session, packet.len())),
+        };
+        take(index, opened);
+    }
+}
+
+/// Says which of the requests are authentic. None is that has no keys.
+fn authenticate(
+    found: &[Option<Parts<'_>>],
+    sessions: &[Option<SessionKeys>; BATCH],
+    room: &mut BatchKeys,
+    genuine: &mut [bool; BATCH],
+) {
+    let mut tags = [None; BATCH];
+    let mut covered = [[&[][..]; 2]; BATCH];
+    for (index, (parts, session)) in found.iter().zip(sessions).enumerate() {
+        let (Some(parts), Some(session)) = (parts, session) else { continue };
+        let algorithm = session.algorithm();
+        if !parts.has_nonce_for(algorithm) {
+            continue;
+        }
+        if let (Algorithm::AesSivCmac256, Some(tag)) = (algorithm, parts.tag()) {
+            room.set_mac(index, session.c2s());
+            covered[index] = [parts.covered, parts.sealed.nonce];
+            tags[index] = Some(tag);
+        } else {
+            genuine[index] = is_authentic(&AeadKey::new(algorithm, session.c2s()), parts);
+        }
+    }
+    let mut jobs = [None; BATCH];
+    for (index, (job, parts)) in jobs.iter_mut().zip(&covered).enumerate() {
+        if tags[index].is_some() {
+            *job = Some(room.job(index, parts, &[]));
+        }
+    }
+    let mut expected = [Default::default(); BATCH];
+    vectors(&jobs[..found.len()], &mut expected);
+    room.wipe(found.len());
+    for ((genuine, tag), expected) in genuine.iter_mut().zip(tags).zip(&expected) {
+        if let Some(tag) = tag {
+            *genuine = is_equal(tag, expected);
+        }
+    }
+}
+
+fn is_authentic(key: &AeadKey, parts: &Parts<'_>) -> bool {
     let ciphertext = parts.sealed.ciphertext;
     if ciphertext.len() == TAG_LEN {
         return key.open(parts.sealed.nonce, parts.covered, ciphertext, &mut []).is_some();
     }
-    authentic_with_text(key, parts)
+    is_authentic_with_text(key, parts)
 }
 
 /// A request whose authenticator encrypts fields as well. None that a client may send there means
 /// anything to a server.
 #[cold]
-fn authentic_with_text(key: &AeadKey<'_>, parts: &Parts<'_>) -> bool {
+fn is_authentic_with_text(key: &AeadKey, parts: &Parts<'_>) -> bool {
     let mut text = [0; REQUEST_TEXT_MAX];
     key.open(parts.sealed.nonce, parts.covered, parts.sealed.ciphertext, &mut text).is_some()
 }
@@ -162,46 +254,149 @@ pub fn seal_reply(
     random: &mut impl FnMut(&mut [u8]),
     out: &mut [u8],
 ) -> usize {
-    let room = out.len().min(opened.request_len);
-    let fits = |count: &usize| opened.reply_len(*count) <= room;
-    let Some(cookies) = (0..=opened.cookies_wanted).rev().find(fits) else { return 0 };
-    write_reply(keys, opened, header, cookies, random, out).unwrap_or(0)
+    let mut replies = [Some(Outgoing { opened, header: *header, out, len: 0 })];
+    seal_replies(keys, &mut replies, &mut BatchKeys::default(), random);
+    let [reply] = replies;
+    reply.map_or(0, |reply| reply.len)
 }
 
-fn write_reply(
-    keys: &CookieKeys,
-    opened: &Opened<'_>,
-    header: &[u8; HEADER_LEN],
+/// A reply to be written and sealed.
+#[derive(Debug)]
+pub struct Outgoing<'r, 'o> {
+    /// What it answers.
+    pub opened: &'r Opened<'r>,
+    /// Its header, which is final.
+    pub header: [u8; HEADER_LEN],
+    /// Where it goes.
+    pub out: &'o mut [u8],
+    /// How long it has become, in bytes; 0 where there was no room for it.
+    pub len: usize,
+}
+
+/// Where the parts of a reply stand that are still to be sealed.
+struct Layout {
+    nonce: [u8; NONCE_LEN_MAX],
     cookies: usize,
+    covered: usize,
+    sealed: core::ops::Range<usize>,
+}
+
+/// Writes and seals up to [`BATCH`] replies as [`seal_reply`] does, for less time each.
+pub fn seal_replies(
+    keys: &CookieKeys,
+    replies: &mut [Option<Outgoing<'_, '_>>],
+    room: &mut BatchKeys,
     random: &mut impl FnMut(&mut [u8]),
-    out: &mut [u8],
-) -> Option<usize> {
+) {
+    let count = replies.len().min(BATCH);
+    let mut layouts = [const { None }; BATCH];
+    for (layout, reply) in layouts.iter_mut().zip(&mut *replies) {
+        if let Some(reply) = reply {
+            *layout = lay_out(keys, reply, random);
+            reply.len = layout.as_ref().map_or(0, |layout: &Layout| layout.sealed.end);
+        }
+    }
+    let most = layouts.iter().flatten().map(|layout| layout.cookies).max().unwrap_or(0);
+    for number in 0..most {
+        let mut cookies = [const { None }; BATCH];
+        for ((cookie, layout), reply) in cookies.iter_mut().zip(&layouts).zip(&mut *replies) {
+            if let (Some(layout), Some(reply)) = (layout, reply) {
+                *cookie = layout.cookie(reply, number);
+            }
+        }
+        keys.seal_written(&mut cookies[..count]);
+    }
+    seal_texts(&mut replies[..count], &layouts, room);
+}
+
+/// Writes all of a reply as it is before it is sealed; nothing where it has no room.
+fn lay_out(
+    keys: &CookieKeys,
+    reply: &mut Outgoing<'_, '_>,
+    random: &mut impl FnMut(&mut [u8]),
+) -> Option<Layout> {
+    let opened = reply.opened;
+    let room = reply.out.len().min(opened.request_len);
+    let cookies = opened.cookies_for(opened.cookies_wanted, room);
+    if opened.reply_len(cookies) > room {
+        return None;
+    }
     let algorithm = opened.session.algorithm();
     let (nonce_len, cookie_len) = (algorithm.nonce_len(), cookie_len(algorithm));
     let text_len = cookies * (PREFIX_LEN + cookie_len);
     let mut nonces = [0; NONCE_LEN_MAX + COOKIES_MAX * COOKIE_NONCE_LEN];
     random(nonces.get_mut(..NONCE_LEN_MAX + cookies * COOKIE_NONCE_LEN)?);
-    let (nonce, cookie_nonces) = nonces.split_at(NONCE_LEN_MAX);
-    let nonce = &nonce[..nonce_len];
+    let (nonce, cookie_nonces) = nonces.split_first_chunk()?;
 
-    let mut reply = Writer::new(out);
-    reply.put(header)?;
-    reply.field(UNIQUE_ID, opened.unique_id)?;
-    let covered = reply.len();
+    let mut writer = Writer::new(reply.out);
+    writer.put(&reply.header)?;
+    writer.field(UNIQUE_ID, opened.unique_id)?;
+    let covered = writer.len();
     let len = authenticator_len(nonce_len, text_len);
-    reply.put(&authenticator_front(nonce_len, text_len, len))?;
-    reply.put(nonce)?;
-    let (before, sealed) = reply.room(text_len + TAG_LEN)?;
+    writer.put(&authenticator_front(nonce_len, text_len, len))?;
+    writer.put(&nonce[..nonce_len])?;
+    let start = writer.len();
+    let (_, sealed) = writer.room(text_len + TAG_LEN)?;
     let text = &mut sealed[algorithm.text_at()..][..text_len];
     let fields = text.chunks_exact_mut(PREFIX_LEN + cookie_len);
     for (field, nonce) in fields.zip(cookie_nonces.as_chunks().0) {
         let (front, body) = field.split_at_mut(PREFIX_LEN);
         front.copy_from_slice(&prefix(COOKIE, PREFIX_LEN + cookie_len));
-        keys.seal(&opened.session, *nonce, body);
+        keys.write(&opened.session, nonce, body);
     }
-    let key = AeadKey::once(algorithm, opened.session.s2c());
-    key.seal(nonce, &before[..covered], sealed)?;
-    Some(reply.len())
+    Some(Layout { nonce: *nonce, cookies, covered, sealed: start..writer.len() })
+}
+
+impl Layout {
+    /// The cookie with this number, if there is one.
+    fn cookie<'c>(&self, reply: &'c mut Outgoing<'_, '_>, number: usize) -> Option<&'c mut [u8]> {
+        let algorithm = reply.opened.session.algorithm();
+        let text = reply.out.get_mut(self.sealed.clone())?.get_mut(algorithm.text_at()..)?;
+        let fields = text.chunks_exact_mut(PREFIX_LEN + cookie_len(algorithm));
+        Some(&mut fields.take(self.cookies).nth(number)?[PREFIX_LEN..])
+    }
+}
+
+/// Seals the texts of replies, in which the cookies are sealed already.
+fn seal_texts(
+    replies: &mut [Option<Outgoing<'_, '_>>],
+    layouts: &[Option<Layout>; BATCH],
+    room: &mut BatchKeys,
+) {
+    let count = replies.len();
+    let mut parts = [[&[][..]; 2]; BATCH];
+    let mut sealed = [const { None }; BATCH];
+    for (index, (reply, layout)) in replies.iter_mut().zip(layouts).enumerate() {
+        let (Some(reply), Some(layout)) = (reply, layout) else { continue };
+        let session = &reply.opened.session;
+        let algorithm = session.algorithm();
+        let (before, rest) = reply.out.split_at_mut(layout.sealed.start);
+        let (data, nonce) = (&before[..layout.covered], &layout.nonce[..algorithm.nonce_len()]);
+        let buffer = &mut rest[..layout.sealed.len()];
+        if algorithm == Algorithm::AesSivCmac256 {
+            room.set_mac(index, session.s2c());
+            room.set_stream(index, session.s2c());
+            parts[index] = [data, nonce];
+            sealed[index] = buffer.split_first_chunk_mut::<TAG_LEN>();
+        } else if AeadKey::new(algorithm, session.s2c()).seal(nonce, data, buffer).is_none() {
+            reply.len = 0;
+        }
+    }
+    let mut jobs = [None; BATCH];
+    for (index, ((job, parts), sealed)) in jobs.iter_mut().zip(&parts).zip(&sealed).enumerate() {
+        if let Some((_, text)) = sealed {
+            *job = Some(room.job(index, parts, text));
+        }
+    }
+    let mut tags = [Default::default(); BATCH];
+    vectors(&jobs[..count], &mut tags);
+    for (index, (sealed, vector)) in sealed.iter_mut().zip(&tags).enumerate() {
+        if let Some((tag, text)) = sealed {
+            **tag = *vector;
+            room.stream(index).apply(vector, text);
+        }
+    }
+    room.wipe(count);
 }
 
 /// Writes the kiss NTSN (RFC 8915, section 5.7) to the front of `out`: `header` with stratum 0 and

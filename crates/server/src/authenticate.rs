@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use horolog_nts::mac::{Authentic, KeyTable};
-use horolog_nts::{CookieKeys, Looks, Nonces, Opened, looks, nak, open_request, seal_reply};
+use horolog_nts::{
+    BATCH, BatchKeys, CookieKeys, Looks, Nonces, Opened, Outgoing, looks, nak, open_requests,
+    seal_replies,
+};
 use horolog_wire::ntp::{HEADER_LEN, Header};
 
 use crate::{Reason, Totals};
@@ -56,54 +59,97 @@ pub(crate) enum Credential<'a> {
     Kiss(&'a [u8]),
 }
 
+/// What each request of a batch has shown; nothing where none was checked.
+pub(crate) type Credentials<'a> = [Option<Result<Credential<'a>, Reason>>; BATCH];
+
 impl Present<'_> {
-    /// Checks what stands behind the header of `request`, which is at least as long as a header.
-    /// What is not looked at (a MAC without a key file, NTS without cookie keys, other extension
-    /// fields) authenticates nothing and does no harm.
-    pub(crate) fn check<'a>(&'a self, request: &'a [u8]) -> Result<Credential<'a>, Reason> {
-        let rest = &request[HEADER_LEN.min(request.len())..];
-        if rest.is_empty() {
-            return Ok(Credential::None);
+    /// Checks what stands behind the headers of `requests`, each at least as long as a header. What
+    /// is not looked at (a MAC without a key file, NTS without cookie keys, other extension fields)
+    /// authenticates nothing and does no harm.
+    pub(crate) fn check<'a>(
+        &'a self,
+        requests: &[Option<&'a [u8]>; BATCH],
+        room: &mut BatchKeys,
+    ) -> Credentials<'a> {
+        let mut credentials = [const { None }; BATCH];
+        let mut sealed = [None; BATCH];
+        for ((request, credential), sealed) in
+            requests.iter().zip(&mut credentials).zip(&mut sealed)
+        {
+            let Some(request) = *request else { continue };
+            let rest = &request[HEADER_LEN.min(request.len())..];
+            *credential = match (looks(rest), self.keys, &self.cookies) {
+                (Looks::Mac, Some(keys), _) => {
+                    Some(keys.verify(request).map(Credential::Mac).map_err(|_| Reason::Mac))
+                }
+                (Looks::Nts, _, Some(_)) => {
+                    *sealed = Some(request);
+                    None
+                }
+                _ => Some(Ok(Credential::None)),
+            };
         }
-        match (looks(rest), self.keys, &self.cookies) {
-            (Looks::Mac, Some(keys), _) => {
-                keys.verify(request).map(Credential::Mac).map_err(|_| Reason::Mac)
-            }
-            (Looks::Nts, _, Some(cookies)) => match open_request(cookies, request) {
-                Ok(opened) => Ok(Credential::Nts(opened)),
-                Err(refusal) => refusal.unique_id().map(Credential::Kiss).ok_or(Reason::Nts),
-            },
-            _ => Ok(Credential::None),
+        if let (Some(cookies), true) = (&self.cookies, sealed.iter().any(Option::is_some)) {
+            open_requests(cookies, &sealed, room, |index, opened| {
+                credentials[index] = Some(match opened {
+                    Ok(opened) => Ok(Credential::Nts(opened)),
+                    Err(refusal) => refusal.unique_id().map(Credential::Kiss).ok_or(Reason::Nts),
+                });
+            });
         }
+        credentials
     }
 
     /// Writes the reply of which `header` is final to the front of `out`, and returns its length; 0
-    /// where it has no room. `out` is as long as the request at most.
+    /// where it has no room. `out` is as long as the request at most. A reply that is to be sealed
+    /// is left to [`Present::seal`]: it takes all of `out`, and is written there.
     pub(crate) fn write(
         &self,
         credential: &Credential<'_>,
         header: &Header,
-        nonces: &mut Nonces,
         out: &mut [u8],
     ) -> usize {
-        match (credential, &self.cookies) {
-            (Credential::Mac(authentic), _) => {
+        match credential {
+            Credential::None => header.emit(out),
+            Credential::Mac(authentic) => {
                 let len = header.emit(out);
                 authentic.append(out, len)
             }
-            (Credential::Nts(opened), Some(cookies)) => {
-                let mut bytes = [0; HEADER_LEN];
-                header.emit(&mut bytes);
-                seal_reply(cookies, opened, &bytes, &mut |bytes| nonces.fill(bytes), out)
-            }
-            (Credential::Kiss(unique_id), _) => {
-                let mut bytes = [0; HEADER_LEN];
-                header.emit(&mut bytes);
-                nak(unique_id, &bytes, out)
-            }
-            _ => header.emit(out),
+            Credential::Nts(opened) if opened.reply_len(0) > out.len() => 0,
+            Credential::Nts(_) => out.len(),
+            Credential::Kiss(unique_id) => nak(unique_id, &bytes_of(header), out),
         }
     }
+
+    /// Writes and seals replies of which the headers are final, and says how long each has become;
+    /// nothing where there is none.
+    pub(crate) fn seal<'c>(
+        &self,
+        replies: impl Iterator<Item = Option<(&'c Opened<'c>, &'c Header, &'c mut [u8])>>,
+        room: &mut BatchKeys,
+        nonces: &mut Nonces,
+    ) -> [Option<usize>; BATCH] {
+        let Some(cookies) = &self.cookies else { return [None; BATCH] };
+        let mut outgoing = [const { None }; BATCH];
+        for (slot, reply) in outgoing.iter_mut().zip(replies) {
+            *slot = reply.map(|(opened, header, out)| Outgoing {
+                opened,
+                header: bytes_of(header),
+                out,
+                len: 0,
+            });
+        }
+        if outgoing.iter().any(Option::is_some) {
+            seal_replies(cookies, &mut outgoing, room, &mut |bytes| nonces.fill(bytes));
+        }
+        outgoing.each_ref().map(|reply| reply.as_ref().map(|reply| reply.len))
+    }
+}
+
+fn bytes_of(header: &Header) -> [u8; HEADER_LEN] {
+    let mut bytes = [0; HEADER_LEN];
+    header.emit(&mut bytes);
+    bytes
 }
 
 impl Credential<'_> {

@@ -16,12 +16,6 @@ fn header() -> Header {
     Header::request(4, NtpTimestamp::from_bits(42))
 }
 
-fn bytes_of(header: &Header) -> [u8; HEADER_LEN] {
-    let mut bytes = [0; HEADER_LEN];
-    header.emit(&mut bytes);
-    bytes
-}
-
 fn key(id: u32, byte: u8) -> Key {
     Key::new(id, MacAlgorithm::Aes128, &[byte; 16]).unwrap()
 }
@@ -56,15 +50,41 @@ fn nts_request(keys: &CookieKeys, placeholders: usize) -> Vec<u8> {
 
 /// The reply to a request that is answered, with what was counted.
 fn reply(secrets: &Secrets, request: &[u8]) -> Result<(Vec<u8>, Totals), Reason> {
-    let present = secrets.present();
-    let credential = present.check(request)?;
-    let mut out = vec![0; request.len()];
-    let mut nonces = Nonces::new().unwrap();
-    let len = present.write(&credential, &header(), &mut nonces, &mut out);
-    out.truncate(len);
-    let mut turn = Totals::default();
-    credential.count(&mut turn);
-    Ok((out, turn))
+    let [answer, ..] = replies(secrets, &[request]);
+    answer.expect("an answer to each request")
+}
+
+/// The same for several requests at once.
+fn replies(
+    secrets: &Secrets,
+    requests: &[&[u8]],
+) -> [Option<Result<(Vec<u8>, Totals), Reason>>; BATCH] {
+    let (present, header) = (secrets.present(), header());
+    let mut room = BatchKeys::default();
+    let requests_of = core::array::from_fn(|index| requests.get(index).copied());
+    let credentials = present.check(&requests_of, &mut room);
+    let mut outs = requests.iter().map(|request| vec![0; request.len()]).collect::<Vec<_>>();
+    for (out, credential) in outs.iter_mut().zip(&credentials) {
+        if let Some(Ok(credential)) = credential {
+            let len = present.write(credential, &header, out);
+            out.truncate(len);
+        }
+    }
+    let sealing = outs.iter_mut().zip(&credentials).map(|(out, credential)| match credential {
+        Some(Ok(Credential::Nts(opened))) => Some((opened, &header, &mut out[..])),
+        _ => None,
+    });
+    let lens = present.seal(sealing, &mut room, &mut Nonces::new().unwrap());
+    let mut outs = outs.into_iter();
+    core::array::from_fn(|index| {
+        let (credential, mut out) = (credentials[index].as_ref()?, outs.next()?);
+        Some(credential.as_ref().map_err(|reason| *reason).map(|credential| {
+            out.truncate(lens[index].unwrap_or(out.len()));
+            let mut turn = Totals::default();
+            credential.count(&mut turn);
+            (out, turn)
+        }))
+    })
 }
 
 fn mac_request(key: &Key) -> Vec<u8> {
@@ -128,6 +148,38 @@ fn broken_fields_get_nothing() {
     // Without its authenticator, and without anything but the unique identifier.
     for cut in [whole.len() - 40, HEADER_LEN + 36] {
         assert_eq!(reply(&secrets(), &whole[..cut]).unwrap_err(), Reason::Nts, "{cut} bytes");
+    }
+}
+
+#[test]
+fn each_of_a_batch_gets_what_it_would_get_alone() {
+    let (keys, plain) = (cookie_keys(1), bytes_of(&header()));
+    let mut forged = nts_request(&keys, 0);
+    forged[12] ^= 1;
+    let requests = [
+        nts_request(&keys, 0),
+        forged,
+        mac_request(&key(7, 1)),
+        nts_request(&keys, 7),
+        plain.to_vec(),
+        nts_request(&keys, 0)[..HEADER_LEN + 36].to_vec(),
+        nts_request(&cookie_keys(2), 0),
+        nts_request(&keys, 2),
+    ];
+    let together = replies(&secrets(), &requests.each_ref().map(Vec::as_slice));
+    for (request, together) in requests.iter().zip(together) {
+        match (together.expect("an answer to each"), reply(&secrets(), request)) {
+            (Ok((bytes, turn)), Ok((alone, turn_alone))) => {
+                assert_eq!((bytes.len(), turn), (alone.len(), turn_alone));
+                let cookies = turn.nts == 0 || {
+                    let mut text = [0; CAPACITY];
+                    let opened = open_reply(&session(), &bytes, &UNIQUE_ID, &mut text).unwrap();
+                    opened.cookies().all(|cookie| keys.open(cookie).is_some())
+                };
+                assert!(cookies && (turn.nts == 1 || bytes == alone));
+            }
+            (together, alone) => assert_eq!(together.err(), alone.err()),
+        }
     }
 }
 

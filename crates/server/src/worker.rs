@@ -3,6 +3,7 @@
 //! for every dispatch: what differs is the device handed in. It allocates nothing once it runs.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -10,11 +11,11 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use horolog_io::{Batch, Device, Endpoints, Packet};
-use horolog_nts::Nonces;
+use horolog_nts::{BATCH, BatchKeys, Nonces};
 use horolog_time::{Clock, Monotonic, NtpTimestamp, Span, Timestamp, Utc};
-use horolog_wire::ntp::HEADER_LEN;
+use horolog_wire::ntp::{HEADER_LEN, Header};
 
-use crate::authenticate::{Credential, Present, Secrets};
+use crate::authenticate::{Credential, Credentials, Present, Secrets};
 use crate::hardware::Conversions;
 use crate::page::PageReader;
 use crate::transmit::Looped;
@@ -32,9 +33,10 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(10);
 pub(crate) const REQUEST_CAPACITY: usize = 1_472;
 /// Room for a reply that comes back in its frame, options and VLAN tag included.
 const LOOPED_CAPACITY: usize = REQUEST_CAPACITY + 14 + 4 + 60 + 8;
-/// Replies that leave by one call. The last of them waits for the others behind its transmit
-/// timestamp, so they are few; the processor time for each reply is the same with 8 as with 32.
-const REPLIES: usize = 8;
+/// Replies that leave by one call, and bear one transmit timestamp: as many as are opened and sealed
+/// together. The last of them waits for the others behind that timestamp, so they are few; the
+/// processor time for each reply is the same with 8 as with 32.
+const REPLIES: usize = BATCH;
 /// Calls for what came back in one turn, so that no flood of it keeps a thread from requests.
 const COLLECT_MAX: usize = 4;
 
@@ -72,6 +74,7 @@ pub(crate) struct Worker<D, C> {
     /// Replies of which the timestamp has not come yet, as far as is known.
     outstanding: u64,
     nonces: Nonces,
+    room: BatchKeys,
 }
 
 impl<D: Device<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
@@ -99,6 +102,7 @@ impl<D: Device<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
             looped,
             outstanding: 0,
             nonces,
+            room: BatchKeys::default(),
         }
     }
 
@@ -133,25 +137,34 @@ impl<D: Device<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
 
     /// Answers as many requests from the `first` on as leave by one call.
     fn answer(&mut self, first: usize, page: &Page, turn: &mut Totals) {
-        let Self { device, clock, surroundings, requests, replies, nonces, .. } = self;
+        let Self { device, clock, surroundings, requests, replies, nonces, room, .. } = self;
         let present = surroundings.secrets.present();
-        let mut judged = [const { None }; REPLIES];
+        let mut asked = [const { None }; REPLIES];
+        let mut to_check = [None; REPLIES];
         let now = clock.now();
-        for (slot, request) in judged.iter_mut().zip(requests.iter().skip(first)) {
-            match judge(&request, page, now, surroundings, &present, turn) {
-                Judgement::Reply(reply, credential) => *slot = Some((request, reply, credential)),
+        for ((asked, to_check), request) in
+            asked.iter_mut().zip(&mut to_check).zip(requests.iter().skip(first))
+        {
+            match judge(&request, page, now, surroundings, turn) {
+                Judgement::Reply(reply) => {
+                    // What costs the most is done last.
+                    *to_check = Some(request.bytes);
+                    *asked = Some((request, reply));
+                }
+                Judgement::Kiss(reply) => *asked = Some((request, reply)),
                 Judgement::Ignore(reason) => turn.ignored.count(reason),
                 Judgement::Expired => turn.expired += 1,
             }
         }
+        let credentials = present.check(&to_check, room);
         replies.clear();
-        let mut writer = ReplyWriter { replies, surroundings, present: &present, nonces, turn };
-        for (request, reply, credential) in judged.iter().flatten() {
-            match page.timebase.ntp_at(clock.now()) {
-                Some(transmit) => writer.write(request, reply, credential, transmit),
-                // The page expired while the batch was being looked at.
-                None => writer.turn.expired += 1,
-            }
+        if let Some(transmit) = page.timebase.ntp_at(clock.now()) {
+            let present = &present;
+            let mut writer = ReplyWriter { replies, surroundings, present, nonces, room, turn };
+            writer.write(&asked, &credentials, transmit);
+        } else {
+            // The page expired while the batch was being looked at.
+            turn.expired += asked.iter().flatten().count() as u64;
         }
         let count = replies.len() as u64;
         if count > 0 {
@@ -191,41 +204,83 @@ struct ReplyWriter<'a> {
     surroundings: &'a Surroundings,
     present: &'a Present<'a>,
     nonces: &'a mut Nonces,
+    room: &'a mut BatchKeys,
     turn: &'a mut Totals,
 }
 
+/// A reply that stands in the batch.
+struct Written<'a> {
+    client: IpAddr,
+    header: Header,
+    kind: ReplyKind,
+    credential: &'a Credential<'a>,
+}
+
 impl ReplyWriter<'_> {
-    /// Writes a reply that leaves at `transmit`. If it is to be remembered, it is, and its
-    /// transmission is to be timestamped.
-    fn write(
+    /// Writes the replies that are due to `asked`, which leave at `transmit`, and counts them. What
+    /// is to be remembered of them is, and then their transmission is to be timestamped.
+    fn write<'a>(
         &mut self,
-        request: &Packet<'_, Endpoints>,
-        reply: &Reply,
-        credential: &Credential<'_>,
+        asked: &[Option<(Packet<'a, Endpoints>, Reply)>; REPLIES],
+        credentials: &'a Credentials<'a>,
         transmit: NtpTimestamp,
     ) {
-        let header = reply.at(transmit);
-        let (present, nonces, longest) = (self.present, &mut *self.nonces, request.bytes.len());
-        // There is a slot in this batch for every request that is looked at.
-        let _ = self.replies.push_with(request.address, |buffer| {
-            let room = longest.min(buffer.len());
-            present.write(credential, &header, nonces, &mut buffer[..room])
-        });
-        let last = self.replies.len().saturating_sub(1);
-        if self.replies.packet_mut(last).bytes.is_empty() {
-            // Every credential that is accepted leaves room for its reply; nothing is sent if not.
-            self.replies.set_len(last);
-            self.turn.refused += 1;
-            return;
-        }
-        credential.count(self.turn);
-        self.turn.interleaved += u64::from(reply.kind == ReplyKind::Interleaved);
-        if reply.kind.is_remembered() && credential.is_served() {
+        let mut written = [const { None }; REPLIES];
+        for (asked, credential) in asked.iter().zip(credentials) {
+            let Some((request, reply)) = asked else { continue };
+            let credential = match credential {
+                None => &Credential::None,
+                Some(Ok(credential)) => credential,
+                Some(Err(reason)) => {
+                    self.turn.ignored.count(*reason);
+                    continue;
+                }
+            };
+            let (present, header, longest) =
+                (self.present, reply.at(transmit), request.bytes.len());
+            let slot = self.replies.len();
+            // There is a slot in this batch for every request that is looked at.
+            let _ = self.replies.push_with(request.address, |buffer| {
+                let room = longest.min(buffer.len());
+                present.write(credential, &header, &mut buffer[..room])
+            });
             let client = request.address.remote.ip();
-            self.surroundings.interleaved.remember(client, header.receive, transmit);
-            if self.surroundings.transmit_stamps {
-                self.turn.transmit_stamps_wanted += 1;
-                *self.replies.packet_mut(last).stamp = true;
+            written[slot] = Some(Written { client, header, kind: reply.kind, credential });
+        }
+        let sealing = self.replies.iter_mut().zip(&written).map(|(reply, written)| match written {
+            Some(Written { credential: Credential::Nts(opened), header, .. }) => {
+                Some((opened, header, reply.bytes))
+            }
+            _ => None,
+        });
+        let sealed = self.present.seal(sealing, self.room, self.nonces);
+        for (slot, len) in sealed.into_iter().enumerate() {
+            if let Some(len) = len {
+                self.replies.shorten(slot, len);
+            }
+        }
+        self.count(&written, transmit);
+    }
+
+    /// Counts the replies that were written, and takes out what has become none.
+    fn count(&mut self, written: &[Option<Written<'_>>; REPLIES], transmit: NtpTimestamp) {
+        for (slot, written) in written.iter().enumerate().rev() {
+            let Some(Written { client, header, kind, credential }) = written else { continue };
+            if self.replies.packet(slot).bytes.is_empty() {
+                // Every credential that is accepted leaves room for its reply; nothing is sent if
+                // not.
+                self.replies.swap_remove(slot);
+                self.turn.refused += 1;
+                continue;
+            }
+            credential.count(self.turn);
+            self.turn.interleaved += u64::from(*kind == ReplyKind::Interleaved);
+            if kind.is_remembered() && credential.is_served() {
+                self.surroundings.interleaved.remember(*client, header.receive, transmit);
+                if self.surroundings.transmit_stamps {
+                    self.turn.transmit_stamps_wanted += 1;
+                    *self.replies.packet_mut(slot).stamp = true;
+                }
             }
         }
     }
@@ -278,8 +333,11 @@ fn stamp_of(
     }
 }
 
-enum Judgement<'a> {
-    Reply(Reply, Credential<'a>),
+enum Judgement {
+    /// If what stands behind the request's header is in order.
+    Reply(Reply),
+    /// Whatever stands there.
+    Kiss(Reply),
     Ignore(Reason),
     Expired,
 }
@@ -287,14 +345,13 @@ enum Judgement<'a> {
 /// Finds T2 and decides. A receive timestamp is not believed when it lies ahead of `now` or more
 /// than `age_max` behind: then the system clock was stepped after the page was renewed, or the
 /// request has waited longer than the page reaches back. Nothing is served from such a time.
-fn judge<'a>(
-    request: &Packet<'a, Endpoints>,
+fn judge(
+    request: &Packet<'_, Endpoints>,
     page: &Page,
     now: Timestamp<Monotonic>,
     surroundings: &Surroundings,
-    present: &'a Present<'_>,
     turn: &mut Totals,
-) -> Judgement<'a> {
+) -> Judgement {
     if request.truncated {
         return Judgement::Ignore(Reason::Length);
     }
@@ -321,12 +378,8 @@ fn judge<'a>(
         Verdict::Reply(_) if received.is_none() => Judgement::Expired,
         Verdict::Reply(reply) => match admit(request, now, surroundings) {
             Admission::Drop(why) => Judgement::Ignore(why.into()),
-            Admission::Kiss(code) => Judgement::Reply(reply.into_kiss(code), Credential::None),
-            // What costs the most is done last.
-            Admission::Admit => match present.check(request.bytes) {
-                Ok(credential) => Judgement::Reply(reply, credential),
-                Err(reason) => Judgement::Ignore(reason),
-            },
+            Admission::Kiss(code) => Judgement::Kiss(reply.into_kiss(code)),
+            Admission::Admit => Judgement::Reply(reply),
         },
     }
 }

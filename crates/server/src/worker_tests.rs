@@ -142,13 +142,14 @@ fn what_the_kernel_refuses_is_counted() {
 fn judge_received(received_at: Option<Timestamp<Utc>>) -> Option<Header> {
     let bytes = request(4);
     match judge_packet(&bytes, received_at, false) {
-        Judgement::Reply(reply, _) => Some(reply.header),
+        Judgement::Reply(reply) => Some(reply.header),
+        Judgement::Kiss(reply) => panic!("{reply:?}"),
         Judgement::Expired => None,
         Judgement::Ignore(reason) => panic!("ignored: {reason:?}"),
     }
 }
 
-fn judge_packet(bytes: &[u8], received_at: Option<Timestamp<Utc>>, cut: bool) -> Judgement<'_> {
+fn judge_packet(bytes: &[u8], received_at: Option<Timestamp<Utc>>, cut: bool) -> Judgement {
     let packet = Packet {
         bytes,
         address: client(),
@@ -160,10 +161,7 @@ fn judge_packet(bytes: &[u8], received_at: Option<Timestamp<Utc>>, cut: bool) ->
     };
     let now = Timestamp::from_ns(100_500_000_000);
     let surroundings = worker(0, &[]).surroundings;
-    // Nothing authenticates here, so nothing of the secrets is in the judgement.
-    let present = Box::leak(Box::new(Secrets::default())).present();
-    let present = Box::leak(Box::new(present));
-    judge(&packet, &page(), now, &surroundings, present, &mut Totals::default())
+    judge(&packet, &page(), now, &surroundings, &mut Totals::default())
 }
 
 #[test]

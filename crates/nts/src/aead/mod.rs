@@ -8,7 +8,7 @@ pub(crate) mod siv;
 use aes_gcm_siv::{AeadInOut, AesGcmSiv, KeyInit, Nonce, Tag};
 
 use schedule::Schedule;
-use siv::{SivKey, SivKeyOnce};
+use siv::SivKey;
 
 /// Bytes by which sealing lengthens a text.
 pub(crate) const TAG_LEN: usize = 16;
@@ -89,26 +89,16 @@ impl Algorithm {
 }
 
 /// A key made ready for use.
-pub(crate) enum AeadKey<'a> {
+pub(crate) enum AeadKey {
     Siv(Box<SivKey>),
-    SivOnce(SivKeyOnce<'a>),
     GcmSiv(AesGcmSiv<Schedule>),
 }
 
-impl<'a> AeadKey<'a> {
-    /// A key that is used for many packets.
+impl AeadKey {
+    /// From a key of the algorithm's length.
     pub(crate) fn new(algorithm: Algorithm, key: &[u8]) -> Self {
         match algorithm {
             Algorithm::AesSivCmac256 => Self::Siv(Box::new(SivKey::new(key))),
-            Algorithm::Aes128GcmSiv => Self::GcmSiv(gcm_siv(key)),
-        }
-    }
-
-    /// A key that is used for one packet.
-    #[inline]
-    pub(crate) fn once(algorithm: Algorithm, key: &'a [u8]) -> Self {
-        match algorithm {
-            Algorithm::AesSivCmac256 => Self::SivOnce(SivKeyOnce::new(key)),
             Algorithm::Aes128GcmSiv => Self::GcmSiv(gcm_siv(key)),
         }
     }
@@ -125,7 +115,6 @@ impl<'a> AeadKey<'a> {
         let (tag, text) = buffer.split_first_chunk_mut::<TAG_LEN>()?;
         match self {
             Self::Siv(key) => key.seal(&[data, nonce], tag, text),
-            Self::SivOnce(key) => key.seal(&[data, nonce], tag, text),
             Self::GcmSiv(_) => return None,
         }
         Some(())
@@ -153,7 +142,6 @@ impl<'a> AeadKey<'a> {
         text.copy_from_slice(body);
         let genuine = match self {
             Self::Siv(key) => key.open(&[data, nonce], tag, text),
-            Self::SivOnce(key) => key.open(&[data, nonce], tag, text),
             Self::GcmSiv(_) => false,
         };
         genuine.then_some(text.len())

@@ -1,166 +1,228 @@
-//! AES-SIV-CMAC-256 (RFC 5297) with AES-128 schedules that are computed once for a key. A text may
-//! be empty, as that of most NTS requests is; then only the half of the key that authenticates
-//! comes into play. Lengths of parts are the caller's concern.
+//! AES-SIV-CMAC-256 (RFC 5297), for one text or for a batch of them, whose chains then advance
+//! together. Lengths of parts are the caller's concern.
 
-use core::borrow::Borrow;
-
-use aes::cipher::consts::U16;
-use aes::cipher::{BlockCipherEncBackend, BlockCipherEncClosure, BlockCipherEncrypt};
-use aes::cipher::{BlockSizeUser, KeyInit};
+use horolog_aes::{Block, Key, LANES, Lane, chain};
 use subtle::ConstantTimeEq;
 
-use super::cmac::{BLOCK_LEN, Block, Subkeys, blocks_before_last, chain, double, tail, xor};
-use super::schedule::Schedule;
+use super::cmac::{BLOCK_LEN, Number, Subkeys, blocks_before_last, double, pad, tail};
 
-/// The half of a key that authenticates. Its subkeys are computed when it is made if it is to be
-/// used often, and together with its one use otherwise: entering the cipher's backend costs more
-/// than a block there.
+/// Packets that are sealed or opened together, for less time each than one after the other.
+pub const BATCH: usize = LANES;
+
+/// The half of a key that authenticates, made ready to be used often.
 pub(crate) struct MacHalf {
-    aes: Schedule,
-    subkeys: Option<Subkeys>,
+    key: Key,
+    ready: Ready,
+}
+
+/// The subkeys of a key, and its MAC of a block of zeros.
+#[derive(zeroize::Zeroize, zeroize::ZeroizeOnDrop)]
+struct Ready {
+    subkeys: Subkeys,
+    start: Number,
 }
 
 impl MacHalf {
-    pub(crate) fn for_one_use(key: &[u8; BLOCK_LEN]) -> Self {
-        Self { aes: Schedule::new(key.into()), subkeys: None }
+    pub(crate) fn new(key: &Block) -> Self {
+        let key = Key::new(key);
+        let mut block = [Block::default()];
+        key.encrypt(&mut block);
+        let subkeys = Subkeys::of(&block[0]);
+        block[0] = subkeys.whole(0);
+        key.encrypt(&mut block);
+        Self { key, ready: Ready { subkeys, start: Number::from_le_bytes(block[0]) } }
     }
 
-    pub(crate) fn new(key: &[u8; BLOCK_LEN]) -> Self {
-        let aes = Schedule::new(key.into());
-        let mut zero = Block::default();
-        aes.encrypt_block(&mut zero);
-        Self { aes, subkeys: Some(Subkeys::of(zero)) }
+    pub(crate) const fn job<'a>(&'a self, parts: &'a [&'a [u8]], text: &'a [u8]) -> Job<'a> {
+        Job { key: &self.key, ready: Some(&self.ready), parts, text }
     }
 
-    /// The synthetic initialisation vector of `parts` and `text` (RFC 5297, section 2.4).
-    pub(crate) fn vector(&self, parts: &[&[u8]], text: &[u8]) -> [u8; BLOCK_LEN] {
-        let mut vector = Block::default();
-        let run = S2v { subkeys: self.subkeys.as_ref(), parts, text, vector: &mut vector };
-        self.aes.encrypt_with_backend(run);
-        vector.0
+    /// The synthetic initialisation vector of `parts` and `text` (S2V; RFC 5297, section 2.4).
+    fn vector(&self, parts: &[&[u8]], text: &[u8]) -> Block {
+        let Ready { subkeys, start } = &self.ready;
+        let mut sum = *start;
+        for part in parts {
+            let last = [subkeys.last(part, 0)];
+            let mut lane = Lane::new(&self.key, blocks_before_last(part), &last);
+            lane.run();
+            sum = double(sum) ^ Number::from_le_bytes(lane.state);
+        }
+        let mut last = [Block::default(); 2];
+        let (blocks, made) = end(text, sum, subkeys, &mut last);
+        let mut lane = Lane::new(&self.key, blocks, &last[..made]);
+        lane.run();
+        lane.state
     }
 }
 
-struct S2v<'a> {
-    subkeys: Option<&'a Subkeys>,
+/// What a synthetic initialisation vector is computed of.
+#[derive(Clone, Copy)]
+pub(crate) struct Job<'a> {
+    key: &'a Key,
+    ready: Option<&'a Ready>,
+    /// What is authenticated beside the text: associated data, nonce.
     parts: &'a [&'a [u8]],
     text: &'a [u8],
-    vector: &'a mut Block,
 }
 
-impl BlockSizeUser for S2v<'_> {
-    type BlockSize = U16;
-}
-
-impl BlockCipherEncClosure for S2v<'_> {
-    #[inline(always)]
-    #[allow(clippy::inline_always, reason = "it must become part of the cipher's backend")]
-    fn call<B: BlockCipherEncBackend<BlockSize = U16>>(self, backend: &B) {
-        if let Some(subkeys) = self.subkeys {
-            *self.vector = s2v(backend, subkeys, self.parts, self.text);
-            return;
+/// The vectors of up to [`BATCH`] jobs, each in its job's place.
+///
+/// All jobs take the same steps, by the same code: it is run through once for each batch, so it
+/// counts how little of it has to be fetched.
+pub(crate) fn vectors(jobs: &[Option<Job<'_>>], out: &mut [Block]) {
+    let mut states: [State; BATCH] = Default::default();
+    let states = &mut states[..jobs.len()];
+    let (mut parts, mut are_ready) = (0, true);
+    for (job, state) in jobs.iter().zip(&mut *states) {
+        let Some(job) = job else { continue };
+        parts = parts.max(job.parts.len());
+        match job.ready {
+            Some(ready) => {
+                state.subkeys.clone_from(&ready.subkeys);
+                state.sum = ready.start;
+            }
+            None => are_ready = false,
         }
-        let mut zero = Block::default();
-        backend.encrypt_block_inplace(&mut zero);
-        *self.vector = s2v(backend, &Subkeys::of(zero), self.parts, self.text);
+    }
+    if !are_ready {
+        step(Step::Subkeys, jobs, states);
+        step(Step::Start, jobs, states);
+    }
+    for number in 0..parts {
+        step(Step::Part(number), jobs, states);
+    }
+    step(Step::End, jobs, states);
+    for (out, state) in out.iter_mut().zip(states) {
+        *out = state.sum.to_le_bytes();
     }
 }
 
-#[inline(always)]
-#[allow(clippy::inline_always, reason = "it must become part of the cipher's backend")]
-fn s2v<B: BlockCipherEncBackend<BlockSize = U16>>(
-    backend: &B,
-    subkeys: &Subkeys,
-    parts: &[&[u8]],
-    text: &[u8],
-) -> Block {
-    // The MAC of a block of zeros.
-    let mut sum = Block::from(*subkeys.whole());
-    backend.encrypt_block_inplace(&mut sum);
-    for part in parts {
-        sum = double(sum);
-        xor(&mut sum, &chain(backend, subkeys, part).0);
-    }
-    if text.len() >= BLOCK_LEN {
-        return chain_to_end(backend, subkeys, text, u128::from_be_bytes(sum.0));
-    }
-    let mut last = double(sum);
-    let padding = (1u128 << 127) >> (8 * text.len() as u32);
-    xor(&mut last, &(tail(text).0 | padding).to_be_bytes());
-    chain(backend, subkeys, &last)
+/// How far a job has come.
+#[derive(Default)]
+struct State {
+    subkeys: Subkeys,
+    sum: Number,
+    /// What a chain ends with.
+    last: [Block; 2],
 }
 
-/// The chain over `text`, to whose last 16 bytes `sum` is first added (`xorend`). The text has at
-/// least 16 bytes.
-#[inline(always)]
-#[allow(clippy::inline_always, reason = "it must become part of the cipher's backend")]
-fn chain_to_end<B: BlockCipherEncBackend<BlockSize = U16>>(
-    backend: &B,
-    subkeys: &Subkeys,
-    text: &[u8],
-    sum: u128,
-) -> Block {
-    // The last block may be a part of one, and then `sum` reaches into the block before it.
-    let reach = 8 * (BLOCK_LEN - tail(text).1) as u32;
+/// A chain that every job runs.
+#[derive(Clone, Copy)]
+enum Step {
+    /// The key's subkeys, unless it is ready.
+    Subkeys,
+    /// The MAC of a block of zeros, unless the key is ready.
+    Start,
+    /// The part with this number, where there is one.
+    Part(usize),
+    /// The text.
+    End,
+}
+
+#[inline(never)]
+fn step(step: Step, jobs: &[Option<Job<'_>>], states: &mut [State]) {
+    let Some(first) = jobs.iter().flatten().next() else { return };
+    let mut lanes = [Lane::new(first.key, &[], &[]); BATCH];
+    let lanes = &mut lanes[..jobs.len()];
+    for ((job, state), lane) in jobs.iter().zip(&mut *states).zip(&mut *lanes) {
+        if let Some(job) = job {
+            *lane = state.lane(step, job);
+        }
+    }
+    chain(lanes);
+    let mut ended = [None; BATCH];
+    for (ended, lane) in ended.iter_mut().zip(lanes) {
+        *ended = (!lane.is_empty()).then_some(lane.state);
+    }
+    for (state, ended) in states.iter_mut().zip(ended) {
+        if let Some(ended) = ended {
+            state.take(step, ended);
+        }
+    }
+}
+
+/// What a chain runs over: blocks as they stand in a message, and how many of [`State::last`]
+/// follow.
+type Message<'a> = (&'a [Block], usize);
+
+impl State {
+    /// The chain of this step; one over nothing, which changes nothing, where there is none.
+    fn lane<'a>(&'a mut self, step: Step, job: &Job<'a>) -> Lane<'a> {
+        let (blocks, made) = match step {
+            Step::Subkeys | Step::Start if job.ready.is_some() => (&[][..], 0),
+            Step::Subkeys => {
+                self.last[0] = Block::default();
+                (&[][..], 1)
+            }
+            Step::Start => {
+                self.last[0] = self.subkeys.whole(0);
+                (&[][..], 1)
+            }
+            Step::Part(number) => match job.parts.get(number) {
+                None => (&[][..], 0),
+                Some(part) => {
+                    self.last[0] = self.subkeys.last(part, 0);
+                    (blocks_before_last(part), 1)
+                }
+            },
+            Step::End => end(job.text, self.sum, &self.subkeys, &mut self.last),
+        };
+        Lane::new(job.key, blocks, &self.last[..made])
+    }
+
+    fn take(&mut self, step: Step, ended: Block) {
+        let number = Number::from_le_bytes(ended);
+        match step {
+            Step::Subkeys => self.subkeys = Subkeys::of(&ended),
+            Step::Start | Step::End => self.sum = number,
+            Step::Part(_) => self.sum = double(self.sum) ^ number,
+        }
+    }
+}
+
+/// The message whose MAC is the vector: `text` with `sum` added to its end (`xorend`), or to the
+/// only block where it is shorter than one.
+fn end<'t>(text: &'t [u8], sum: Number, subkeys: &Subkeys, last: &mut [Block; 2]) -> Message<'t> {
+    let (end, len) = tail(text, sum);
+    if text.len() < BLOCK_LEN {
+        last[0] = subkeys.whole(double(sum) ^ pad(end, len));
+        return (&[], 1);
+    }
     let blocks = blocks_before_last(text);
-    let mut state = Block::default();
-    for (left, block) in (0..blocks.len()).rev().zip(blocks) {
-        xor(&mut state, block);
-        if left == 0 && reach > 0 {
-            xor(&mut state, &(sum >> (128 - reach)).to_be_bytes());
-        }
-        backend.encrypt_block_inplace(&mut state);
+    if len < BLOCK_LEN
+        && let Some((before, blocks)) = blocks.split_last()
+    {
+        // `sum` reaches into the block before the last one.
+        let before = Number::from_le_bytes(*before) ^ sum << (8 * len as u32);
+        *last = [before.to_le_bytes(), subkeys.last(text, sum)];
+        return (blocks, 2);
     }
-    xor(&mut state, &subkeys.last(text, sum << reach).0);
-    backend.encrypt_block_inplace(&mut state);
-    state
+    last[0] = subkeys.last(text, sum);
+    (blocks, 1)
 }
 
 /// The half of a key that encrypts.
-pub(crate) struct StreamHalf(Schedule);
+pub(crate) struct StreamHalf(Key);
 
 impl StreamHalf {
-    pub(crate) fn new(key: &[u8; BLOCK_LEN]) -> Self {
-        Self(Schedule::new(key.into()))
+    pub(crate) fn new(key: &Block) -> Self {
+        Self(Key::new(key))
     }
 
     /// Encrypts or decrypts `text` in place (RFC 5297, section 2.5).
-    pub(crate) fn apply(&self, vector: &[u8; BLOCK_LEN], text: &mut [u8]) {
-        self.0.encrypt_with_backend(Stream { vector, text });
-    }
-}
-
-struct Stream<'a> {
-    vector: &'a [u8; BLOCK_LEN],
-    text: &'a mut [u8],
-}
-
-impl BlockSizeUser for Stream<'_> {
-    type BlockSize = U16;
-}
-
-impl BlockCipherEncClosure for Stream<'_> {
-    #[inline(always)]
-    #[allow(clippy::inline_always, reason = "it must become part of the cipher's backend")]
-    fn call<B: BlockCipherEncBackend<BlockSize = U16>>(self, backend: &B) {
+    pub(crate) fn apply(&self, vector: &Block, text: &mut [u8]) {
         // Bits 63 and 31 of the counter start as zero, so nothing is carried past the lowest word.
         const CLEARED: u128 = !(1 << 63 | 1 << 31);
-        let mut counter = u128::from_be_bytes(*self.vector) & CLEARED;
-        let mut next = || {
-            let mut block = Block::from(counter.to_be_bytes());
-            counter = counter.wrapping_add(1);
-            backend.encrypt_block_inplace(&mut block);
-            block
-        };
-        let (blocks, tail) = self.text.as_chunks_mut::<BLOCK_LEN>();
-        for block in blocks {
-            let stream = next();
-            for (byte, other) in block.iter_mut().zip(&stream) {
-                *byte ^= other;
+        let mut counter = u128::from_be_bytes(*vector) & CLEARED;
+        for text in text.chunks_mut(LANES * BLOCK_LEN) {
+            let mut stream = [Block::default(); LANES];
+            let stream = &mut stream[..text.len().div_ceil(BLOCK_LEN)];
+            for block in &mut *stream {
+                *block = counter.to_be_bytes();
+                counter = counter.wrapping_add(1);
             }
-        }
-        if !tail.is_empty() {
-            for (byte, other) in tail.iter_mut().zip(&next()) {
+            self.0.encrypt(stream);
+            for (byte, other) in text.iter_mut().zip(stream.as_flattened()) {
                 *byte ^= other;
             }
         }
@@ -169,8 +231,8 @@ impl BlockCipherEncClosure for Stream<'_> {
 
 /// Both halves.
 pub(crate) struct SivKey {
-    mac: MacHalf,
-    stream: StreamHalf,
+    pub(crate) mac: MacHalf,
+    pub(crate) stream: StreamHalf,
 }
 
 impl SivKey {
@@ -181,71 +243,89 @@ impl SivKey {
     }
 
     /// Encrypts `text` in place and sets its tag.
-    pub(crate) fn seal(&self, parts: &[&[u8]], tag: &mut [u8; BLOCK_LEN], text: &mut [u8]) {
-        seal(&self.mac, || &self.stream, parts, tag, text);
+    pub(crate) fn seal(&self, parts: &[&[u8]], tag: &mut Block, text: &mut [u8]) {
+        *tag = self.mac.vector(parts, text);
+        self.stream.apply(tag, text);
     }
 
     /// Decrypts `text` in place; whether it is genuine. If it is not, `text` is wiped.
-    pub(crate) fn open(&self, parts: &[&[u8]], tag: &[u8; BLOCK_LEN], text: &mut [u8]) -> bool {
-        open(&self.mac, || &self.stream, parts, tag, text)
+    pub(crate) fn open(&self, parts: &[&[u8]], tag: &Block, text: &mut [u8]) -> bool {
+        self.stream.apply(tag, text);
+        let genuine = is_equal(&self.mac.vector(parts, text), tag);
+        if !genuine {
+            text.fill(0);
+        }
+        genuine
     }
 }
 
-/// A key for one use, out of which no more is made than that use takes.
-pub(crate) struct SivKeyOnce<'a>(&'a [u8]);
+/// Whether two blocks are equal, found in a time that does not depend on them.
+pub(crate) fn is_equal(a: &Block, b: &Block) -> bool {
+    Number::from_le_bytes(*a).ct_eq(&Number::from_le_bytes(*b)).into()
+}
 
-impl<'a> SivKeyOnce<'a> {
-    pub(crate) const fn new(key: &'a [u8]) -> Self {
-        Self(key)
-    }
+/// Room for the keys that seal or open the packets of one batch. They are wiped after it; the room
+/// is used again and again.
+pub struct BatchKeys {
+    macs: [Key; BATCH],
+    streams: [StreamHalf; BATCH],
+}
 
-    pub(crate) fn seal(&self, parts: &[&[u8]], tag: &mut [u8; BLOCK_LEN], text: &mut [u8]) {
-        let (mac, stream) = halves(self.0);
-        seal(&MacHalf::for_one_use(&mac), || StreamHalf::new(&stream), parts, tag, text);
-    }
-
-    pub(crate) fn open(&self, parts: &[&[u8]], tag: &[u8; BLOCK_LEN], text: &mut [u8]) -> bool {
-        let (mac, stream) = halves(self.0);
-        open(&MacHalf::for_one_use(&mac), || StreamHalf::new(&stream), parts, tag, text)
+impl Default for BatchKeys {
+    fn default() -> Self {
+        Self {
+            macs: [(); BATCH].map(|()| Key::blank()),
+            streams: [(); BATCH].map(|()| StreamHalf(Key::blank())),
+        }
     }
 }
 
-#[inline]
-fn seal<S: Borrow<StreamHalf>>(
-    mac: &MacHalf,
-    stream: impl FnOnce() -> S,
-    parts: &[&[u8]],
-    tag: &mut [u8; BLOCK_LEN],
-    text: &mut [u8],
-) {
-    *tag = mac.vector(parts, text);
-    if !text.is_empty() {
-        stream().borrow().apply(tag, text);
+impl core::fmt::Debug for BatchKeys {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("BatchKeys").finish_non_exhaustive()
     }
 }
 
-#[inline]
-fn open<S: Borrow<StreamHalf>>(
-    mac: &MacHalf,
-    stream: impl FnOnce() -> S,
-    parts: &[&[u8]],
-    tag: &[u8; BLOCK_LEN],
-    text: &mut [u8],
-) -> bool {
-    if !text.is_empty() {
-        stream().borrow().apply(tag, text);
+impl BatchKeys {
+    /// Makes the half of `key` ready that authenticates the packet at `index`.
+    pub(crate) fn set_mac(&mut self, index: usize, key: &[u8]) {
+        self.macs[index].renew(key.first_chunk().unwrap_or(&NO_KEY));
     }
-    let genuine = bool::from(mac.vector(parts, text).ct_eq(tag));
-    if !genuine {
-        text.fill(0);
+
+    /// Makes the half of `key` ready that encrypts.
+    pub(crate) fn set_stream(&mut self, index: usize, key: &[u8]) {
+        self.streams[index].0.renew(key.last_chunk().unwrap_or(&NO_KEY));
     }
-    genuine
+
+    /// What is to be authenticated in the packet at `index`.
+    pub(crate) const fn job<'a>(
+        &'a self,
+        index: usize,
+        parts: &'a [&'a [u8]],
+        text: &'a [u8],
+    ) -> Job<'a> {
+        Job { key: &self.macs[index], ready: None, parts, text }
+    }
+
+    /// What encrypts the packet at `index`.
+    pub(crate) const fn stream(&self, index: usize) -> &StreamHalf {
+        &self.streams[index]
+    }
+
+    /// Forgets the first `count` keys.
+    pub(crate) fn wipe(&mut self, count: usize) {
+        for (mac, stream) in self.macs.iter_mut().zip(&mut self.streams).take(count) {
+            mac.wipe();
+            stream.0.wipe();
+        }
+    }
 }
+
+/// In place of a key of another length, which `SessionKeys` rules out.
+const NO_KEY: Block = [0; BLOCK_LEN];
 
 /// The two halves of a key of 32 bytes; zeros in place of any other, which `SessionKeys` rules out.
-pub(crate) fn halves(
-    key: &[u8],
-) -> (zeroize::Zeroizing<[u8; BLOCK_LEN]>, zeroize::Zeroizing<[u8; BLOCK_LEN]>) {
+pub(crate) fn halves(key: &[u8]) -> (zeroize::Zeroizing<Block>, zeroize::Zeroizing<Block>) {
     let mut halves = (zeroize::Zeroizing::new([0; 16]), zeroize::Zeroizing::new([0; 16]));
     if let Some((mac, stream)) = key.split_first_chunk() {
         *halves.0 = *mac;

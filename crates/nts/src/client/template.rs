@@ -14,7 +14,7 @@ const UNIQUE_ID_AT: usize = HEADER_LEN + PREFIX_LEN;
 /// A request but for its header, its unique identifier and its authenticator.
 pub struct RequestTemplate {
     algorithm: Algorithm,
-    key: AeadKey<'static>,
+    key: AeadKey,
     /// Everything that the authenticator covers.
     covered: Box<[u8]>,
 }
