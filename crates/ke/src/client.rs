@@ -18,6 +18,7 @@ use zeroize::Zeroizing;
 use crate::algorithm::{AES_128_GCM_SIV, AES_SIV_CMAC_256, Agreed, Keys, key_len};
 use crate::message::{Disagreement, Grant, RESPONSE_LEN_MAX, Request, Response};
 use crate::records::message_len;
+use crate::verifier::Remembering;
 use crate::{ALPN, KeError, Trust};
 
 /// What a server gave. The keys are wiped when it is dropped.
@@ -73,9 +74,12 @@ impl KeClient {
             let list = format!("{algorithms:?} is not a list of AEAD algorithms that NTS can use");
             return Err(KeError::Configuration(list));
         }
-        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let provider = Arc::new(ring::default_provider());
+        let verifier = Remembering::new(trust, &provider)?;
+        let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])?
-            .with_root_certificates(Arc::clone(&trust.roots))
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
         config.alpn_protocols = vec![ALPN.to_vec()];
         config.resumption = Resumption::disabled();
