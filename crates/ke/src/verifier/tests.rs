@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
-use rustls::crypto::ring;
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -74,7 +74,7 @@ impl Bench {
         for root in trusted {
             roots.add((*root).clone()).unwrap();
         }
-        let provider = Arc::new(ring::default_provider());
+        let provider = Arc::new(aws_lc_rs::default_provider());
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
         let verifier = verifier.build().unwrap();
         let counting = Arc::new(Counting { verifier, asked: AtomicUsize::new(0) });
@@ -202,7 +202,7 @@ fn a_server_without_the_key_is_refused_with_the_certificate_that_is_remembered()
     let client = KeClient::new(&identity.trust(), &[AES_SIV_CMAC_256]).unwrap();
     assert!(client.establish("localhost", server.listen()[0], PATIENCE).is_ok());
 
-    let provider = Arc::new(ring::default_provider());
+    let provider = Arc::new(aws_lc_rs::default_provider());
     let chain = certificates(&identity.certificate()).unwrap();
     let other = KeyPair::generate().unwrap().serialize_pem();
     let other = PrivateKeyDer::from_pem_slice(other.as_bytes()).unwrap();
