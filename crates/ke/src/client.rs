@@ -8,8 +8,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use horolog_sys::listen::hold_back;
 use rustls::client::Resumption;
-use rustls::crypto::ring;
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::ServerName;
 use rustls::version::TLS13;
 use rustls::{ClientConfig, ClientConnection};
@@ -18,6 +19,7 @@ use zeroize::Zeroizing;
 use crate::algorithm::{AES_128_GCM_SIV, AES_SIV_CMAC_256, Agreed, Keys, key_len};
 use crate::message::{Disagreement, Grant, RESPONSE_LEN_MAX, Request, Response};
 use crate::records::message_len;
+use crate::verifier::Remembering;
 use crate::{ALPN, KeError, Trust};
 
 /// What a server gave. The keys are wiped when it is dropped.
@@ -73,9 +75,12 @@ impl KeClient {
             let list = format!("{algorithms:?} is not a list of AEAD algorithms that NTS can use");
             return Err(KeError::Configuration(list));
         }
-        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let verifier = Remembering::new(trust, &provider)?;
+        let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])?
-            .with_root_certificates(Arc::clone(&trust.roots))
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
         config.alpn_protocols = vec![ALPN.to_vec()];
         config.resumption = Resumption::disabled();
@@ -124,7 +129,12 @@ impl KeClient {
             stream.set_read_timeout(Some(left)).map_err(broken)?;
             stream.set_write_timeout(Some(left)).map_err(broken)?;
             match exchange.advance(&mut stream) {
-                Ok(Progress::Done(established)) => return Ok(*established),
+                Ok(Progress::Done(established)) => {
+                    // If it cannot be had, the end takes a segment of its own.
+                    let _ = hold_back(&stream);
+                    exchange.close(&mut stream);
+                    return Ok(*established);
+                }
                 Ok(Progress::Wants { .. }) => {}
                 Err(KeError::Broken(error)) => return Err(broken(error)),
                 Err(error) => return Err(error),
@@ -147,7 +157,7 @@ pub enum Progress {
         /// Whether there is something to write.
         write: bool,
     },
-    /// It is done; the connection can be closed.
+    /// It is done: [`Exchange::close`] tells the server, and then the connection can be closed.
     Done(Box<Established>),
 }
 
@@ -189,13 +199,18 @@ impl Exchange {
                 return Err(KeError::NotNtsKe);
             }
             if let Some(length) = self.read_response()? {
-                self.tls.send_close_notify();
-                let _ = self.write(stream);
                 return self.finish(length).map(|done| Progress::Done(Box::new(done)));
             }
         }
         self.write(stream)?;
         Ok(self.wants())
+    }
+
+    /// Tells the server that nothing more will be sent (RFC 8446, section 6.1). Whether it still
+    /// listens changes nothing.
+    pub fn close(mut self, stream: &mut impl Write) {
+        self.tls.send_close_notify();
+        let _ = self.write(stream);
     }
 
     fn wants(&self) -> Progress {
@@ -254,4 +269,55 @@ fn exporter(grant: &Grant) -> Agreed {
 
 fn is_for_later(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::TimedOut)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use rustls::pki_types::PrivateKeyDer;
+    use rustls::pki_types::pem::PemObject;
+    use rustls::{ServerConfig, ServerConnection, Stream};
+
+    use super::*;
+    use crate::certificate::certificates;
+    use crate::testing::{Identity, PATIENCE};
+
+    #[test]
+    fn it_says_that_it_has_done() {
+        let identity = Identity::new();
+        let chain = certificates(&identity.certificate()).unwrap();
+        let key = PrivateKeyDer::from_pem_file(identity.key()).unwrap();
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13])
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .unwrap();
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut tls = ServerConnection::new(Arc::new(config)).unwrap();
+            let mut tls = Stream::new(&mut tls, &mut stream);
+            assert!(tls.read(&mut [0; 1024]).unwrap() > 0, "the request");
+            let response = Response::Granted(Grant {
+                algorithm: AES_SIV_CMAC_256,
+                exact_exporter: false,
+                server: None,
+                port: None,
+                cookies: vec![vec![7; 100]],
+            });
+            tls.write_all(&response.to_bytes()).unwrap();
+            // An end without close_notify is an error here.
+            tls.read(&mut [0; 1024])
+        });
+        let client = KeClient::new(&identity.trust(), &[AES_SIV_CMAC_256]).unwrap();
+        let got = client.establish("localhost", at, PATIENCE).unwrap();
+        assert_eq!(got.cookies, [[7; 100]]);
+        assert_eq!(server.join().unwrap().unwrap(), 0);
+    }
 }

@@ -13,6 +13,7 @@ pub mod records;
 mod server;
 mod trust;
 pub mod validity;
+mod verifier;
 
 pub use algorithm::{AES_128_GCM_SIV, AES_SIV_CMAC_256, key_len};
 pub use client::{Established, Exchange, KeClient, Progress, establish};

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
-use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
-use rustls::crypto::{CryptoProvider, ring};
+use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::NoServerSessionStorage;
 use rustls::version::TLS13;
 
@@ -107,7 +107,7 @@ impl KeServer {
     /// Reads the certificate, opens the sockets and starts the threads.
     pub fn start(config: KeConfig, keeper: Arc<dyn Keeper>) -> Result<Self, KeError> {
         config.check()?;
-        let provider = Arc::new(ring::default_provider());
+        let provider = Arc::new(aws_lc_rs::default_provider());
         let pair = load(&config, &provider)?;
         let served = Arc::new(Served::new(pair));
         let tls = tls_config(&provider, &served)?;
@@ -261,7 +261,7 @@ mod tests;
 ///
 /// If they are not right.
 pub fn check_certificate(certificate: &Path, key: &Path) -> Result<(), KeError> {
-    let provider = ring::default_provider();
+    let provider = aws_lc_rs::default_provider();
     Pair::load(certificate, key, &provider, SystemTime::now()).map(drop)
 }
 

@@ -1,7 +1,8 @@
-//! Sockets that take TCP connections. The connections themselves are the standard library's.
+//! Sockets that take TCP connections. The connections themselves are the standard library's, save
+//! for how their end is sent.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 
 use crate::descriptor::{check, set_option};
@@ -29,10 +30,39 @@ pub fn tcp(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     Ok(TcpListener::from(socket.into_descriptor()))
 }
 
+/// Holds back what is written from now on until a segment is full or the stream is shut down or
+/// closed (`TCP_CORK`, tcp(7)): the last words and the end of the stream leave in one segment.
+///
+/// # Errors
+///
+/// Of setsockopt(2); the stream is then as it was.
+pub fn hold_back(stream: &TcpStream) -> io::Result<()> {
+    set_option(stream.as_fd(), libc::IPPROTO_TCP, libc::TCP_CORK, &(1 as libc::c_int))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpStream;
+    use std::io::{Read, Write};
+    use std::net::Shutdown;
+    use std::time::Duration;
+
+    #[test]
+    fn what_is_held_back_comes_with_the_end() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        hold_back(&client).unwrap();
+        client.write_all(b"bye").unwrap();
+        server.set_nonblocking(true).unwrap();
+        assert_eq!(server.read(&mut [0; 8]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        client.shutdown(Shutdown::Write).unwrap();
+        server.set_nonblocking(false).unwrap();
+        server.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut all = Vec::new();
+        server.read_to_end(&mut all).unwrap();
+        assert_eq!(all, b"bye");
+    }
 
     #[test]
     fn it_takes_connections_and_does_not_wait_for_them() {

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
+use horolog_sys::listen::hold_back;
 use rustls::{Error, ServerConnection};
 
 use super::Keeper;
@@ -109,10 +110,23 @@ impl Connection {
         let length = if self.outcome.is_none() {
             self.tls.read_tls(&mut self.stream)?
         } else {
-            self.stream.read(&mut [0; DISCARDED_AT_A_TIME])?
+            self.discard()?
         };
         self.read += length;
         Ok(length == 0)
+    }
+
+    /// Throws away what came after the answer. The end of the stream mostly comes with its last
+    /// bytes, so it is looked for at once.
+    fn discard(&mut self) -> io::Result<usize> {
+        let mut room = [0; DISCARDED_AT_A_TIME];
+        let length = self.stream.read(&mut room)?;
+        match self.stream.read(&mut room) {
+            Ok(0) => Ok(0),
+            Ok(more) => Ok(length + more),
+            Err(error) if is_for_later(&error) => Ok(length),
+            Err(error) => Err(error),
+        }
     }
 
     /// Handshake and request; an outcome when there is nothing more to wait for but to write.
@@ -185,6 +199,10 @@ impl Connection {
     /// Writes what there is; when that was all, tells the client so, and waits for it to close, so
     /// that nothing that it still sends makes the system throw away what it has not read yet.
     fn flush(&mut self, tally: &Tally) -> Next {
+        if self.outcome.is_some() && self.tls.wants_write() {
+            // If it cannot be had, the end takes a segment of its own.
+            let _ = hold_back(&self.stream);
+        }
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut self.stream) {
                 Ok(_) => {}

@@ -1,5 +1,5 @@
 //! A thread that accepts connections and drives them. Every step is bounded: it never waits for one
-//! client, and it lets each do one read at a time.
+//! client, and it lets each do one read at a time, or two once it has been answered.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};

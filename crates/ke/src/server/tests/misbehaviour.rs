@@ -17,7 +17,7 @@ fn say(
     request: &[u8],
 ) -> io::Result<Vec<u8>> {
     let mut config =
-        rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        rustls::ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_protocol_versions(&[&TLS13])
             .unwrap()
             .with_root_certificates(identity.trust().roots)
