@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapOption, Guard};
 use horolog_io::{Batch, Device, Endpoints, Packet};
 use horolog_nts::Nonces;
 use horolog_time::{Clock, Monotonic, NtpTimestamp, Span, Timestamp, Utc};
@@ -57,6 +57,25 @@ pub(crate) struct Surroundings {
     pub(crate) hardware: Arc<Conversions>,
     /// What authenticates requests and replies.
     pub(crate) secrets: Secrets,
+}
+
+impl Surroundings {
+    /// What a batch is answered by that is looked at `now`.
+    fn in_force(&self, now: Timestamp<Monotonic>) -> InForce {
+        InForce {
+            page: self.page.read().at(now),
+            limiter: self.limiter.load(),
+            secrets: self.secrets.present(),
+        }
+    }
+}
+
+/// What may change while a server runs, as it holds for one batch.
+#[derive(Debug)]
+struct InForce {
+    page: Page,
+    limiter: Guard<Option<Arc<Limiter>>>,
+    secrets: Present,
 }
 
 /// A device with what it takes to answer from it.
@@ -118,9 +137,9 @@ impl<D: Device<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
         let received = self.device.receive(&mut self.requests, WAIT)?;
         let mut turn = Totals { received: received as u64, ..Totals::default() };
         if received > 0 {
-            let page = self.surroundings.page.read().at(self.clock.now());
+            let in_force = self.surroundings.in_force(self.clock.now());
             for first in (0..received).step_by(self.replies.slots()) {
-                self.answer(first, &page, &mut turn);
+                self.answer(first, &in_force, &mut turn);
             }
         }
         self.outstanding += turn.transmit_stamps_wanted;
@@ -132,20 +151,20 @@ impl<D: Device<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
     }
 
     /// Answers as many requests from the `first` on as leave by one call.
-    fn answer(&mut self, first: usize, page: &Page, turn: &mut Totals) {
+    fn answer(&mut self, first: usize, in_force: &InForce, turn: &mut Totals) {
         let Self { device, clock, surroundings, requests, replies, nonces, .. } = self;
-        let present = surroundings.secrets.present();
+        let InForce { page, secrets, .. } = in_force;
         let mut judged = [const { None }; REPLIES];
         let now = clock.now();
         for (slot, request) in judged.iter_mut().zip(requests.iter().skip(first)) {
-            match judge(&request, page, now, surroundings, &present, turn) {
+            match judge(&request, in_force, now, surroundings, turn) {
                 Judgement::Reply(reply, credential) => *slot = Some((request, reply, credential)),
                 Judgement::Ignore(reason) => turn.ignored.count(reason),
                 Judgement::Expired => turn.expired += 1,
             }
         }
         replies.clear();
-        let mut writer = ReplyWriter { replies, surroundings, present: &present, nonces, turn };
+        let mut writer = ReplyWriter { replies, surroundings, secrets, nonces, turn };
         for (request, reply, credential) in judged.iter().flatten() {
             match page.timebase.ntp_at(clock.now()) {
                 Some(transmit) => writer.write(request, reply, credential, transmit),
@@ -189,7 +208,7 @@ impl<D: Device<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
 struct ReplyWriter<'a> {
     replies: &'a mut Batch<Endpoints>,
     surroundings: &'a Surroundings,
-    present: &'a Present<'a>,
+    secrets: &'a Present,
     nonces: &'a mut Nonces,
     turn: &'a mut Totals,
 }
@@ -205,11 +224,11 @@ impl ReplyWriter<'_> {
         transmit: NtpTimestamp,
     ) {
         let header = reply.at(transmit);
-        let (present, nonces, longest) = (self.present, &mut *self.nonces, request.bytes.len());
+        let (secrets, nonces, longest) = (self.secrets, &mut *self.nonces, request.bytes.len());
         // There is a slot in this batch for every request that is looked at.
         let _ = self.replies.push_with(request.address, |buffer| {
             let room = longest.min(buffer.len());
-            present.write(credential, &header, nonces, &mut buffer[..room])
+            secrets.write(credential, &header, nonces, &mut buffer[..room])
         });
         let last = self.replies.len().saturating_sub(1);
         if self.replies.packet_mut(last).bytes.is_empty() {
@@ -289,12 +308,12 @@ enum Judgement<'a> {
 /// request has waited longer than the page reaches back. Nothing is served from such a time.
 fn judge<'a>(
     request: &Packet<'a, Endpoints>,
-    page: &Page,
+    in_force: &'a InForce,
     now: Timestamp<Monotonic>,
     surroundings: &Surroundings,
-    present: &'a Present<'_>,
     turn: &mut Totals,
 ) -> Judgement<'a> {
+    let InForce { page, limiter, secrets } = in_force;
     if request.truncated {
         return Judgement::Ignore(Reason::Length);
     }
@@ -319,11 +338,11 @@ fn judge<'a>(
     match decide(request.bytes, client, page, received_or, transmit_of) {
         Verdict::Ignore(reason) => Judgement::Ignore(reason),
         Verdict::Reply(_) if received.is_none() => Judgement::Expired,
-        Verdict::Reply(reply) => match admit(request, now, surroundings) {
+        Verdict::Reply(reply) => match admit(request, now, limiter.as_deref()) {
             Admission::Drop(why) => Judgement::Ignore(why.into()),
             Admission::Kiss(code) => Judgement::Reply(reply.into_kiss(code), Credential::None),
             // What costs the most is done last.
-            Admission::Admit => match present.check(request.bytes) {
+            Admission::Admit => match secrets.check(request.bytes) {
                 Ok(credential) => Judgement::Reply(reply, credential),
                 Err(reason) => Judgement::Ignore(reason),
             },
@@ -334,13 +353,10 @@ fn judge<'a>(
 fn admit(
     request: &Packet<'_, Endpoints>,
     now: Timestamp<Monotonic>,
-    surroundings: &Surroundings,
+    limiter: Option<&Limiter>,
 ) -> Admission {
     let class = Class::of(request.bytes.len());
-    let limiter = surroundings.limiter.load();
-    limiter
-        .as_ref()
-        .map_or(Admission::Admit, |it| it.judge(request.address.remote.ip(), class, now))
+    limiter.map_or(Admission::Admit, |it| it.judge(request.address.remote.ip(), class, now))
 }
 
 #[cfg(test)]

@@ -161,9 +161,9 @@ fn judge_packet(bytes: &[u8], received_at: Option<Timestamp<Utc>>, cut: bool) ->
     let now = Timestamp::from_ns(100_500_000_000);
     let surroundings = worker(0, &[]).surroundings;
     // Nothing authenticates here, so nothing of the secrets is in the judgement.
-    let present = Box::leak(Box::new(Secrets::default())).present();
-    let present = Box::leak(Box::new(present));
-    judge(&packet, &page(), now, &surroundings, present, &mut Totals::default())
+    let in_force = InForce { page: page(), ..surroundings.in_force(now) };
+    let in_force = Box::leak(Box::new(in_force));
+    judge(&packet, in_force, now, &surroundings, &mut Totals::default())
 }
 
 #[test]
