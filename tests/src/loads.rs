@@ -132,7 +132,7 @@ fn counters(status: &serde_json::Value) -> Option<ServerCounters> {
 }
 
 /// `horolog serve` counts the same as each engine of the generator, over both IP versions and with
-/// clients in turn as well as drawn at random.
+/// clients in turn as well as scattered.
 pub(crate) fn the_server_counts_the_same(body: process::Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let addresses = [server_address(&lab, false)?, server_address(&lab, true)?];
