@@ -27,6 +27,7 @@ mod noise;
 mod process;
 mod random;
 mod raw;
+mod refusal;
 mod refusals;
 mod replies;
 mod requests;
