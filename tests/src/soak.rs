@@ -24,9 +24,10 @@
 //! generator, which shares the machine and may send less, and the line of a round says what it
 //! sent. A generator that can send half of that is a second behind its schedule after two; from
 //! then on every reply is too late, because waiting counts from the intended instant, and a line
-//! with few answered says so. They were answered all the same, and are checked as all others. It does not check the time against another clock, key establishment under load, a change
-//! of keys (`--nts-rotation`), reloading, or a real network card. What a server should do when a
-//! round fails is not its business: it ends with the first fault.
+//! with few answered says so. They were answered all the same, and are checked as all others. It
+//! does not check the time against another clock, key establishment under load, a change of keys
+//! (`--nts-rotation`), reloading, or a real network card. What a server should do when a round
+//! fails is not its business: it ends with the first fault.
 
 use std::collections::BTreeSet;
 use std::fs;
