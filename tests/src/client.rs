@@ -85,12 +85,12 @@ pub(crate) fn ask_from(host: &Host, server: SocketAddr) -> Result<Reply> {
 /// A client that asks one request after the other until it is told to end.
 pub(crate) struct Steady {
     stop: Arc<AtomicBool>,
-    asking: Option<JoinHandle<Asked>>,
+    asking: Option<JoinHandle<Fared>>,
 }
 
 /// How a [`Steady`] client fared.
 #[derive(Default)]
-pub(crate) struct Asked {
+pub(crate) struct Fared {
     /// Requests that it made.
     pub(crate) asked: u64,
     /// Those that had a reply.
@@ -104,7 +104,7 @@ impl Steady {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let asking = thread::spawn(move || {
-            let mut all = Asked::default();
+            let mut all = Fared::default();
             while !stopped.load(Ordering::Relaxed) {
                 let reply = ask(&socket, server);
                 all.asked += 1;
@@ -119,7 +119,7 @@ impl Steady {
     }
 
     /// Ends it and tells how it fared.
-    pub(crate) fn end(mut self) -> Result<Asked> {
+    pub(crate) fn end(mut self) -> Result<Fared> {
         self.stop.store(true, Ordering::Relaxed);
         let asking = self.asking.take().context("it was ended before")?;
         asking.join().map_err(|_| anyhow!("the client panicked"))
@@ -132,7 +132,7 @@ impl Drop for Steady {
     }
 }
 
-impl Asked {
+impl Fared {
     /// How many requests were made; an error if one of them had no reply.
     pub(crate) fn all_answered(self) -> Result<u64> {
         self.first_loss.map_or(Ok(self.answered), Err)

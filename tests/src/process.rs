@@ -81,13 +81,10 @@ pub(crate) fn run_to_end(command: &mut Command, patience: Duration) -> Result<Ou
     let mut child = Killed::spawn(command)?;
     let ended = child.wait(patience)?;
     let [stdout, stderr] = child.said()?;
-    match ended {
-        Some(status) => Ok(Output { status, stdout, stderr }),
-        None => {
-            let stderr = String::from_utf8_lossy(&stderr);
-            bail!("did not end within {patience:?}; stderr: {stderr}")
-        }
-    }
+    let status = ended.with_context(|| {
+        format!("did not end within {patience:?}; stderr: {}", String::from_utf8_lossy(&stderr))
+    })?;
+    Ok(Output { status, stdout, stderr })
 }
 
 /// A program that says more than a pipe has room for is read to the end.

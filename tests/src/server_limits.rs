@@ -10,7 +10,7 @@ use horolog_lab::{Lab, LabConfig};
 use horolog_time::NtpTimestamp;
 use horolog_wire::ntp::Header;
 
-use crate::client::{self, Asked, Steady};
+use crate::client::{self, Fared, Steady};
 use crate::load_command::{only_trial, result_of};
 use crate::process::{Engine, Server, server_address};
 use crate::{ROOT, server_limits};
@@ -143,7 +143,7 @@ pub(crate) fn a_spoofed_flood_shuts_nobody_out() -> Result<()> {
             break;
         }
     }
-    let Asked { asked, answered, .. } = known.end()?;
+    let Fared { asked, answered, .. } = known.end()?;
     // What a link that is full loses, it loses of everybody. A client that were a newcomer would be
     // waiting for replies all the time.
     let lost = (asked - answered) as u32;
