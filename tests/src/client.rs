@@ -2,9 +2,12 @@
 //! every reply. It does not judge the time that it is told.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use horolog_lab::Host;
 use horolog_sys::clock::Realtime;
 use horolog_time::{Clock, NtpTimestamp, Span};
@@ -77,4 +80,61 @@ pub(crate) fn ask(socket: &UdpSocket, server: SocketAddr) -> Result<Reply> {
 /// Asks once, from a new socket in `host`.
 pub(crate) fn ask_from(host: &Host, server: SocketAddr) -> Result<Reply> {
     ask(&socket(host, server, PATIENCE)?, server)
+}
+
+/// A client that asks one request after the other until it is told to end.
+pub(crate) struct Steady {
+    stop: Arc<AtomicBool>,
+    asking: Option<JoinHandle<Fared>>,
+}
+
+/// How a [`Steady`] client fared.
+#[derive(Default)]
+pub(crate) struct Fared {
+    /// Requests that it made.
+    pub(crate) asked: u64,
+    /// Those that had a reply.
+    pub(crate) answered: u64,
+    first_loss: Option<anyhow::Error>,
+}
+
+impl Steady {
+    /// Asks from this socket, with such a pause after each reply.
+    pub(crate) fn start(socket: UdpSocket, server: SocketAddr, pause: Duration) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let asking = thread::spawn(move || {
+            let mut all = Fared::default();
+            while !stopped.load(Ordering::Relaxed) {
+                let reply = ask(&socket, server);
+                all.asked += 1;
+                all.answered += u64::from(reply.is_ok());
+                let lost = reply.err().map(|error| error.context(format!("request {}", all.asked)));
+                all.first_loss = all.first_loss.or(lost);
+                thread::sleep(pause);
+            }
+            all
+        });
+        Self { stop, asking: Some(asking) }
+    }
+
+    /// Ends it and tells how it fared.
+    pub(crate) fn end(mut self) -> Result<Fared> {
+        self.stop.store(true, Ordering::Relaxed);
+        let asking = self.asking.take().context("it was ended before")?;
+        asking.join().map_err(|_| anyhow!("the client panicked"))
+    }
+}
+
+impl Drop for Steady {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Fared {
+    /// How many requests were made; an error if one of them had no reply.
+    pub(crate) fn all_answered(self) -> Result<u64> {
+        self.first_loss.map_or(Ok(self.answered), Err)
+    }
 }

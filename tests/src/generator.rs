@@ -71,7 +71,7 @@ impl World {
     /// The clients of a lane.
     pub(crate) fn lane_clients(&self, lane: usize) -> LaneClients {
         if self.random_sources {
-            LaneClients::random(self.network.room(), self.token.key())
+            LaneClients::random(self.network.room(), self.token.key(), lane, LANES)
         } else {
             LaneClients::in_turn(CLIENTS, lane, LANES, 1)
         }
@@ -136,8 +136,8 @@ impl World {
         TrialSettings {
             start_ns: start.as_ns() as u64,
             lanes: LANES as u32,
-            clients_per_lane: CLIENTS / LANES as u32,
-            lanes_with_one_more: CLIENTS % LANES as u32,
+            clients_per_lane: self.clients() / LANES as u32,
+            lanes_with_one_more: self.clients() % LANES as u32,
             random_room: if self.random_sources { self.network.room() } else { 0 },
             exponential: false,
         }

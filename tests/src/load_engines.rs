@@ -169,7 +169,7 @@ pub(crate) fn udp_engine_counts_every_reply() -> Result<(), String> {
     expect_all_answered(&lab, v6_of(&lab)?, Engine::Udp)
 }
 
-/// Sources picked at random from a whole network are answered and recognised as well.
+/// Sources scattered over a whole network are answered and recognised as well.
 pub(crate) fn random_sources_are_recognised() -> Result<(), String> {
     let lab = new_lab()?;
     let target = lab.server().port().ipv4.into();

@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
-use std::process::Output;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -15,32 +14,14 @@ use horolog_sys::netlink::Prefix;
 use crate::leftovers::nothing_is_attached;
 use crate::load_command::{ForNobody, PATIENCE, Started, has, load, parse};
 use crate::process::{self, Server, run_to_end, server_address};
+use crate::refusal::{Case, ENVIRONMENT, USAGE, case, check, check_line, expect_all};
 
-/// Exit status where the command line is wrong.
-const USAGE: i32 = 2;
-/// Exit status where the machine lacks something.
-const ENVIRONMENT: i32 = 3;
 /// Exit status of a program that a second SIGINT ended.
 const INTERRUPTED: i32 = 130;
 /// A second SIGINT ends a run at once, in the middle of a trial that would take much longer.
 const AT_ONCE: Duration = Duration::from_secs(2);
 /// What a run says as it begins.
 const BEGINNING: &str = "horolog: loading ";
-
-/// A refusal: the arguments of `horolog load ntp`, the exit status, and what the line has to name.
-struct Case {
-    arguments: &'static [&'static str],
-    status: i32,
-    named: &'static [&'static str],
-}
-
-const fn case(
-    arguments: &'static [&'static str],
-    status: i32,
-    named: &'static [&'static str],
-) -> Case {
-    Case { arguments, status, named }
-}
 
 /// The target, which is there, and this host's own address.
 const TARGET: &str = "192.0.2.2";
@@ -101,25 +82,6 @@ const MALFORMED: [Case; 10] = [
 /// An address on the link that nobody has.
 const SILENT: &str = "198.18.7.7";
 
-/// Checks that a command was refused by one line, which names `named`.
-fn check(output: &Output, status: i32, named: &[&str]) -> Result<()> {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(status), "{} with {stderr}", output.status);
-    ensure!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
-    check_line(&stderr, named)
-}
-
-fn check_line(stderr: &str, named: &[&str]) -> Result<()> {
-    ensure!(
-        stderr.starts_with("horolog: ") && stderr.lines().count() == 1,
-        "not one line: {stderr}"
-    );
-    for name in named {
-        ensure!(stderr.contains(name), "{name} is not named: {stderr}");
-    }
-    Ok(())
-}
-
 /// Packets that a host's interface has sent (`proc_net_dev(5)`).
 fn sent_packets(host: &Host) -> Result<u64> {
     let table = host.run(|| fs::read_to_string("/proc/thread-self/net/dev"))??;
@@ -132,31 +94,24 @@ fn sent_packets(host: &Host) -> Result<u64> {
     Ok(sent.parse()?)
 }
 
-fn expect_all(cases: &[Case]) -> Result<()> {
+fn refused(cases: &[Case]) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let client = lab.client();
     let server = Some(lab.server().port().ipv4.into());
     let public = Prefix::host(IpAddr::V4(PUBLIC.parse::<Ipv4Addr>()?));
     client.netlink()?.add_route(public, server, client.port().index)?;
-    let mut failures = Vec::new();
-    for Case { arguments, status, named } in cases {
-        let output = run_to_end(&mut load(client, arguments)?, PATIENCE)?;
-        let result = check(&output, *status, named);
-        // All of them, so that one run shows every one that is wrong.
-        failures.extend(result.err().map(|error| format!("load {arguments:?}: {error:#}")));
-    }
-    ensure!(failures.is_empty(), "{}", failures.join("\n"));
+    expect_all(cases, |arguments| run_to_end(&mut load(client, arguments)?, PATIENCE))?;
     nothing_is_attached(client)
 }
 
 /// What cannot be is refused, with nothing left attached.
 pub(crate) fn what_cannot_be_is_refused() -> Result<()> {
-    expect_all(&CASES)
+    refused(&CASES)
 }
 
 /// A command line that is malformed is refused in one line as well.
 pub(crate) fn what_is_malformed_is_refused() -> Result<()> {
-    expect_all(&MALFORMED)
+    refused(&MALFORMED)
 }
 
 /// A public target that nobody calls their own is sent nothing at all. That the count would show it

@@ -121,7 +121,7 @@ fn check_clean(trial: &Trial) -> Result<()> {
 
 /// What a server says that it received and answered, in both of its bodies; `None` while it does
 /// not answer.
-fn counters(status: &serde_json::Value) -> Option<ServerCounters> {
+pub(crate) fn counters(status: &serde_json::Value) -> Option<ServerCounters> {
     let count = |pointer: &str| status.pointer(pointer).and_then(serde_json::Value::as_u64);
     let in_kernel = count("/xdp_counters/answered_ipv4").unwrap_or(0)
         + count("/xdp_counters/answered_ipv6").unwrap_or(0);
@@ -132,7 +132,7 @@ fn counters(status: &serde_json::Value) -> Option<ServerCounters> {
 }
 
 /// `horolog serve` counts the same as each engine of the generator, over both IP versions and with
-/// clients in turn as well as drawn at random.
+/// clients in turn as well as scattered.
 pub(crate) fn the_server_counts_the_same(body: process::Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let addresses = [server_address(&lab, false)?, server_address(&lab, true)?];
@@ -168,6 +168,7 @@ pub(crate) fn the_server_counts_the_same(body: process::Engine) -> Result<()> {
     Ok(())
 }
 
+/// Watches a run and says nothing.
 struct Silent;
 
 impl Observer for Silent {
@@ -183,15 +184,31 @@ fn run_with_counters(
     server: &Arc<Server>,
     target: SocketAddr,
     engine: Engine,
-    (rate, duration): (f64, Duration),
+    run: (f64, Duration),
 ) -> Result<LoadResult> {
+    run_watched(lab, server, LoadOptions { engine: Some(engine), ..at_one_rate(target, run)? })
+}
+
+/// A run at one rate for so long.
+pub(crate) fn at_one_rate(
+    target: SocketAddr,
+    (rate, duration): (f64, Duration),
+) -> Result<LoadOptions> {
     let ramp = Ramp { min: rate, max: rate, multiplier: 2.0, duration };
+    Ok(LoadOptions::new(target.to_string().parse()?, Job::Ramp(ramp)))
+}
+
+/// Does that run, in which all counters are read that there are.
+pub(crate) fn run_watched(
+    lab: &Lab,
+    server: &Arc<Server>,
+    options: LoadOptions,
+) -> Result<LoadResult> {
     let asked = Arc::clone(server);
     let options = LoadOptions {
-        engine: Some(engine),
         namespaces: vec![lab.server().netns.clone()],
         ask_server: Some(Box::new(move || counters(&asked.status().ok()?))),
-        ..LoadOptions::new(target.to_string().parse()?, Job::Ramp(ramp))
+        ..options
     };
     Ok(lab.client().run(move || Load::prepare(options)?.run(&mut Silent))??)
 }

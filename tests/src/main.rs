@@ -8,6 +8,7 @@
 mod bench;
 mod bodies;
 mod bodies_limits;
+mod chronyd;
 mod client;
 mod clients;
 mod death;
@@ -26,18 +27,21 @@ mod noise;
 mod process;
 mod random;
 mod raw;
+mod refusal;
 mod refusals;
 mod replies;
 mod requests;
 mod scenario;
 mod search;
 mod server_configuration;
+mod server_flood;
 mod server_interleaved;
 mod server_ke;
 mod server_leap;
 mod server_limits;
 mod server_metrics;
 mod server_nts;
+mod server_reload;
 mod server_sandbox;
 mod server_sources;
 mod soak;
@@ -78,7 +82,7 @@ fn become_helper(arguments: &[String]) -> ExitCode {
 }
 
 fn all() -> Vec<Trial> {
-    let mut all = Vec::new();
+    let mut all = Vec::from(scenarios!(&[], process: a_long_answer_is_read));
     all.extend(of_private_hosts());
     all.extend(of_packet_devices());
     all.extend(of_the_bodies());
@@ -97,6 +101,8 @@ fn all() -> Vec<Trial> {
     all.extend(server_ke::all());
     all.extend(server_sources::all());
     all.extend(server_configuration::all());
+    all.extend(server_reload::all());
+    all.extend(server_flood::all());
     all.extend(server_metrics::all());
     all.extend(server_sandbox::all());
     all.extend(load_modes::all());

@@ -2,14 +2,14 @@
 //! watch, signal and end it. Each dies with the thread that started it.
 
 use std::env;
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use horolog_lab::{Host, Lab};
 use horolog_sys::namespace::die_with_parent;
 use serde_json::Value;
@@ -78,27 +78,53 @@ pub(crate) fn signal(child: &Child, name: &str) -> Result<()> {
 /// Runs a program to its end and returns what it said; one that does not end is killed and an
 /// error.
 pub(crate) fn run_to_end(command: &mut Command, patience: Duration) -> Result<Output> {
-    let child = die_with_parent(command).stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = Killed(child.stderr(Stdio::piped()).spawn()?);
+    let mut child = Killed::spawn(command)?;
     let ended = child.wait(patience)?;
-    let (stdout, stderr) = child.said()?;
-    match ended {
-        Some(status) => {
-            Ok(Output { status, stdout: stdout.into_bytes(), stderr: stderr.into_bytes() })
-        }
-        None => bail!("did not end within {patience:?}; stderr: {stderr}"),
-    }
+    let [stdout, stderr] = child.said()?;
+    let status = ended.with_context(|| {
+        format!("did not end within {patience:?}; stderr: {}", String::from_utf8_lossy(&stderr))
+    })?;
+    Ok(Output { status, stdout, stderr })
 }
 
-/// A child that is killed and reaped whatever happens.
-struct Killed(Child);
+/// A program that says more than a pipe has room for is read to the end.
+pub(crate) fn a_long_answer_is_read() -> Result<()> {
+    const BYTES: usize = 1 << 20;
+    let mut command = Command::new("head");
+    command.args(["-c", &BYTES.to_string(), "/dev/zero"]);
+    let said = run_to_end(&mut command, PATIENCE)?.stdout.len();
+    ensure!(said == BYTES, "{said} bytes");
+    Ok(())
+}
+
+/// A child that is killed and reaped whatever happens. What it says is taken as it comes, so that
+/// it never waits for room in a pipe.
+struct Killed {
+    child: Child,
+    pipes: [Option<JoinHandle<io::Result<Vec<u8>>>>; 2],
+}
+
+fn drain(mut pipe: impl Read + Send + 'static) -> JoinHandle<io::Result<Vec<u8>>> {
+    thread::spawn(move || {
+        let mut said = Vec::new();
+        pipe.read_to_end(&mut said)?;
+        Ok(said)
+    })
+}
 
 impl Killed {
+    fn spawn(command: &mut Command) -> Result<Self> {
+        let pipes = die_with_parent(command).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = pipes.stderr(Stdio::piped()).spawn()?;
+        let pipes = [child.stdout.take().map(drain), child.stderr.take().map(drain)];
+        Ok(Self { child, pipes })
+    }
+
     /// Waits for the end, but not for ever.
     fn wait(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
         let started = Instant::now();
         loop {
-            if let Some(status) = self.0.try_wait()? {
+            if let Some(status) = self.child.try_wait()? {
                 return Ok(Some(status));
             }
             if started.elapsed() > patience {
@@ -108,27 +134,25 @@ impl Killed {
         }
     }
 
-    /// Ends the program and returns what stands in its pipes, which have room for what these
-    /// programs say.
-    fn said(&mut self) -> Result<(String, String)> {
+    /// Ends the program and returns what it said on its standard output and error.
+    fn said(&mut self) -> Result<[Vec<u8>; 2]> {
         // It may have ended already.
-        let _ = self.0.kill();
-        self.0.wait()?;
-        let (mut stdout, mut stderr) = (String::new(), String::new());
-        if let Some(mut pipe) = self.0.stdout.take() {
-            pipe.read_to_string(&mut stdout)?;
+        let _ = self.child.kill();
+        self.child.wait()?;
+        let mut said = [Vec::new(), Vec::new()];
+        for (said, pipe) in said.iter_mut().zip(&mut self.pipes) {
+            if let Some(pipe) = pipe.take() {
+                *said = pipe.join().map_err(|_| anyhow!("reading panicked"))??;
+            }
         }
-        if let Some(mut pipe) = self.0.stderr.take() {
-            pipe.read_to_string(&mut stderr)?;
-        }
-        Ok((stdout, stderr))
+        Ok(said)
     }
 }
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -201,8 +225,7 @@ impl Server {
         for address in listen {
             command.args(["--listen", &address.to_string()]);
         }
-        let pipes = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = Killed(die_with_parent(pipes).spawn()?);
+        let child = Killed::spawn(&mut command)?;
         let mut server = Self { child, socket, _directory: directory };
         server.wait_until_ready()?;
         Ok(server)
@@ -211,8 +234,9 @@ impl Server {
     fn wait_until_ready(&mut self) -> Result<()> {
         let started = Instant::now();
         while self.status().is_err() {
-            if let Some(status) = self.child.0.try_wait()? {
-                bail!("the server did not start: {status}; {}", self.child.said()?.1);
+            if let Some(status) = self.child.child.try_wait()? {
+                let [_, stderr] = self.child.said()?;
+                bail!("the server did not start: {status}; {}", String::from_utf8_lossy(&stderr));
             }
             ensure!(started.elapsed() < PATIENCE, "the server does not answer");
             thread::sleep(POLL_INTERVAL);
@@ -232,7 +256,7 @@ impl Server {
 
     /// Sends it a signal.
     pub(crate) fn signal(&self, name: &str) -> Result<()> {
-        signal(&self.child.0, name)
+        signal(&self.child.child, name)
     }
 
     /// Sends it a signal that ends it, and waits for that.
@@ -241,7 +265,8 @@ impl Server {
         self.signal(name)?;
         let status = self.child.wait(PATIENCE)?;
         let took = started.elapsed();
-        let (stdout, stderr) = self.child.said()?;
+        let [stdout, stderr] = self.child.said()?;
+        let (stdout, stderr) = (String::from_utf8(stdout)?, String::from_utf8(stderr)?);
         let status = status.with_context(|| format!("SIG{name} did not end it: {stderr}"))?;
         Ok(Ended { status, stdout, stderr, took })
     }

@@ -5,35 +5,17 @@ use std::ffi::OsStr;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use tempfile::TempDir;
 
 use crate::leftovers::nothing_is_attached;
 use crate::process::{Engine, Server, binary, run_to_end, server_address};
+use crate::refusal::{Case, ENVIRONMENT, USAGE, case, check, expect_all};
 
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Exit status where the command line is wrong.
-const USAGE: i32 = 2;
-/// Exit status where the machine lacks something.
-const ENVIRONMENT: i32 = 3;
 /// A user without privileges, which every system has under this number.
 const NOBODY: &str = "65534";
-
-/// A refusal: the arguments of `horolog serve`, the exit status, and what the line has to name.
-struct Case {
-    arguments: &'static [&'static str],
-    status: i32,
-    named: &'static [&'static str],
-}
-
-const fn case(
-    arguments: &'static [&'static str],
-    status: i32,
-    named: &'static [&'static str],
-) -> Case {
-    Case { arguments, status, named }
-}
 
 /// The server's own address is 192.0.2.2.
 const CASES: [Case; 16] = [
@@ -80,17 +62,6 @@ const MALFORMED: [Case; 5] = [
     case(&["--no-such-option"], USAGE, &["--no-such-option"]),
 ];
 
-fn check(output: &Output, status: i32, named: &[&str]) -> Result<()> {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(status), "{} with {stderr}", output.status);
-    ensure!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
-    ensure!(stderr.lines().count() == 1, "not one line: {stderr}");
-    for name in named {
-        ensure!(stderr.contains(name), "{name} is not named: {stderr}");
-    }
-    Ok(())
-}
-
 /// A command to serve in the lab's server host, whose status socket lies in `directory`.
 fn serve(lab: &Lab, directory: &TempDir, arguments: &[impl AsRef<OsStr>]) -> Result<Command> {
     let mut command = lab.server().command(binary()?);
@@ -101,34 +72,27 @@ fn serve(lab: &Lab, directory: &TempDir, arguments: &[impl AsRef<OsStr>]) -> Res
     Ok(command)
 }
 
-fn expect(lab: &Lab, arguments: &[&str], status: i32, named: &[&str]) -> Result<()> {
+/// Runs a command to serve, which must leave no file.
+fn run(lab: &Lab, arguments: &[&str]) -> Result<Output> {
     let directory = TempDir::new()?;
-    let output = run_to_end(&mut serve(lab, &directory, arguments)?, PATIENCE);
-    let output = output.with_context(|| format!("serve {arguments:?}"))?;
-    check(&output, status, named).with_context(|| format!("serve {arguments:?}"))?;
+    let output = run_to_end(&mut serve(lab, &directory, arguments)?, PATIENCE)?;
     ensure!(directory.path().read_dir()?.next().is_none(), "{arguments:?} left a file");
-    Ok(())
+    Ok(output)
 }
 
 /// What cannot be is refused, with nothing left attached.
 pub(crate) fn what_cannot_be_is_refused() -> Result<()> {
-    expect_all(&CASES)
+    refused(&CASES)
 }
 
 /// A command line that is malformed is refused in one line as well.
 pub(crate) fn what_is_malformed_is_refused() -> Result<()> {
-    expect_all(&MALFORMED)
+    refused(&MALFORMED)
 }
 
-fn expect_all(cases: &[Case]) -> Result<()> {
+fn refused(cases: &[Case]) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let mut failures = Vec::new();
-    for Case { arguments, status, named } in cases {
-        // All of them, so that one run shows every one that is wrong.
-        failures.extend(expect(&lab, arguments, *status, named).err());
-    }
-    let failures: Vec<_> = failures.iter().map(|error| format!("{error:#}")).collect();
-    ensure!(failures.is_empty(), "{}", failures.join("\n"));
+    expect_all(cases, |arguments| run(&lab, arguments))?;
     nothing_is_attached(lab.server())
 }
 
@@ -142,12 +106,13 @@ pub(crate) fn what_is_taken_is_named() -> Result<()> {
     for engine in ["socket", "xdp"] {
         for dispatch in ["per-thread", "shared-lock"] {
             let arguments = ["--engine", engine, "--dispatch", dispatch, "--listen", &taken];
-            expect(&lab, &arguments, ENVIRONMENT, &[&taken, "in use", "ss -ulpn", "--listen"])?;
+            let named = [&taken, "in use", "ss -ulpn", "--listen"];
+            check(&run(&lab, &arguments)?, ENVIRONMENT, &named)?;
         }
     }
     let other = format!("{}:4123", at.ip());
     let arguments = ["--engine", "xdp", "--listen", &other];
-    expect(&lab, &arguments, ENVIRONMENT, &["veth0", "already has an XDP program"])?;
+    check(&run(&lab, &arguments)?, ENVIRONMENT, &["veth0", "already has an XDP program"])?;
     crate::client::ask_from(lab.client(), at)?;
     let answered = first.status()?["xdp_counters"]["answered_ipv4"].as_u64();
     ensure!(answered == Some(1), "the first server answered {answered:?}");

@@ -63,7 +63,7 @@ fn lane(clients: LaneClients, now: Timestamp<horolog_time::Monotonic>) -> Lane {
 }
 
 /// Every request is the one that the plan says, whatever was in the frame before, over both IP
-/// versions and with clients in turn as well as drawn at random.
+/// versions and with clients in turn as well as scattered.
 pub(crate) fn requests_are_as_planned() -> Result<()> {
     on_one_core(|core| {
         let mut random = Random::new(SEED);

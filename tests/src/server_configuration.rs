@@ -4,8 +4,6 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,13 +13,13 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::client;
+use crate::client::{self, Steady};
 use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address};
 use crate::scenario::scenario;
 use crate::{ROOT, scenarios, server_configuration};
 
 /// Often enough that some requests come while each reload happens.
-const REQUEST_INTERVAL: Duration = Duration::from_millis(1);
+pub(crate) const REQUEST_PAUSE: Duration = Duration::from_millis(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const RELOADS: u64 = 10;
 /// Longer than the time between two clock pages, in which a wrong change would show.
@@ -77,14 +75,15 @@ pub(crate) fn a_file_is_checked() -> Result<()> {
     Ok(())
 }
 
-fn write(path: &Path, listen: &[SocketAddr], rest: &str) -> Result<()> {
+/// Writes the configuration of a server that trusts its clock, with these lines at its end.
+pub(crate) fn write(path: &Path, listen: &[SocketAddr], rest: &str) -> Result<()> {
     let listen: Vec<String> = listen.iter().map(|address| format!("'{address}'")).collect();
     let text = format!("local = true\nlisten = [{}]\n{rest}", listen.join(", "));
     fs::write(path, text).context("cannot write the configuration")
 }
 
 /// Has the file read again, and returns the state afterwards.
-fn reload(server: &Server) -> Result<Value> {
+pub(crate) fn reload(server: &Server) -> Result<Value> {
     let count = |status: &Value| {
         let of = |key: &str| status["reload"][key].as_u64().unwrap_or(0);
         of("done") + of("failed")
@@ -113,23 +112,10 @@ fn reloads_lose_no_request(engine: Engine) -> Result<()> {
     write(&path, &[at], "")?;
     let config = path.to_string_lossy().into_owned();
     let server = Server::start_as(lab.server(), engine, &[], &["-c", &config])?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopped = Arc::clone(&stop);
     let socket = client::socket(lab.client(), at, PATIENCE)?;
-    let asking = thread::spawn(move || -> Result<u64> {
-        let mut answered = 0;
-        while !stopped.load(Ordering::Relaxed) {
-            // An error is a request without a reply.
-            client::ask(&socket, at).with_context(|| format!("after {answered} replies"))?;
-            answered += 1;
-            thread::sleep(REQUEST_INTERVAL);
-        }
-        Ok(answered)
-    });
-    let changed = change_to_and_fro(&lab, &server, &path, at, second);
-    stop.store(true, Ordering::Relaxed);
-    let answered = asking.join().map_err(|_| anyhow::anyhow!("the client panicked"))??;
-    changed?;
+    let steady = Steady::start(socket, at, REQUEST_PAUSE);
+    change_to_and_fro(&lab, &server, &path, at, second)?;
+    let answered = steady.end()?.all_answered()?;
     ensure!(answered >= RELOADS, "only {answered} requests were made");
     let status = server.status()?;
     let sum = status["counters"]["answered"].as_u64().unwrap_or(0)

@@ -2,27 +2,28 @@
 //! as the clients. Both leave this machine's clock alone: chronyd is told to (`-x`), and ntpd is
 //! told to and has no privilege for it.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use horolog_lab::{Host, Lab, LabConfig, Running};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::load_command::result_of;
+use crate::chronyd::{Client, PATIENCE, POLL_INTERVAL};
 use crate::process::{Engine, Server, binary, run_to_end, server_address};
 use crate::scenario::{Need, scenario};
 use crate::scenarios;
 
+/// What it takes to run chronyd and ask it.
+pub(crate) const CHRONY: &[Need] = &[Need::Root, Need::Peer("chronyd"), Need::Peer("chronyc")];
+
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
-    const CHRONY: &[Need] = &[Need::Root, Need::Peer("chronyd"), Need::Peer("chronyc")];
     use crate::server_nts;
     const NTPD: &[Need] = &[Need::Root, Need::Peer("ntpd"), Need::Peer("setpriv")];
     let mut all = Vec::new();
@@ -37,83 +38,12 @@ pub(crate) fn all() -> Vec<Trial> {
         chronyd_uses_symmetric_keys,
         a_wrong_key_gets_nothing,
         a_server_with_another_secret_gives_a_kiss_and_new_cookies,
-        a_flood_of_plain_requests_leaves_room_for_nts,
         what_is_wrong_with_a_file_is_said,
     ));
     all
 }
 
-/// Long enough for chronyd to start and to make up its mind.
-const PATIENCE: Duration = Duration::from_secs(40);
-const POLL_INTERVAL: Duration = Duration::from_millis(200);
-
-/// Debian's chronyd as a client, with a socket for chronyc and nothing outside its directory.
-struct Client {
-    _process: Running,
-    directory: TempDir,
-}
-
-impl Client {
-    /// Starts it with these lines of configuration, in which `DIR` stands for its directory, which
-    /// `prepare` may put files into.
-    fn start(
-        host: &Host,
-        lines: &[String],
-        prepare: impl FnOnce(&Path) -> Result<()>,
-    ) -> Result<Self> {
-        // chronyd makes no socket where others may look in.
-        let private = Permissions::from_mode(0o700);
-        let directory = tempfile::Builder::new().permissions(private).tempdir()?;
-        prepare(directory.path())?;
-        let own = directory.path().display().to_string();
-        let common = "cmdport 0\nbindcmdaddress DIR/chronyd.sock\npidfile DIR/chronyd.pid\n";
-        let text = format!("{common}{}\n", lines.join("\n")).replace("DIR", &own);
-        let path = directory.path().join("chrony.conf");
-        fs::write(&path, text)?;
-        let mut command = host.command("chronyd");
-        command.args(["-x", "-d", "-u", "root", "-f"]).arg(path);
-        let mut process = Running::start(&mut command)?;
-        let socket = directory.path().join("chronyd.sock");
-        process.await_ready(PATIENCE, || ask(&socket, "tracking").is_ok())?;
-        Ok(Self { _process: process, directory })
-    }
-
-    /// What chronyc prints.
-    fn ask(&self, what: &str) -> Result<String> {
-        ask(&self.directory.path().join("chronyd.sock"), what)
-    }
-
-    /// Asks until the answer has all of `signs`, each on a line that begins with one text and
-    /// holds another.
-    fn await_signs(&self, what: &str, signs: &[(&str, &str)]) -> Result<String> {
-        let started = Instant::now();
-        loop {
-            let text = self.ask(what)?;
-            let shows = |(name, value): &(&str, &str)| {
-                text.lines().any(|line| line.starts_with(name) && line.contains(value))
-            };
-            if signs.iter().all(shows) {
-                return Ok(text);
-            }
-            if started.elapsed() > PATIENCE {
-                let sources = self.ask("sources")?;
-                bail!("chronyc {what} does not show {signs:?}: {text}\n{sources}");
-            }
-            thread::sleep(POLL_INTERVAL);
-        }
-    }
-}
-
-fn ask(socket: &PathBuf, what: &str) -> Result<String> {
-    let mut command = Command::new("chronyc");
-    command.arg("-h").arg(socket).args(what.split(' '));
-    let output = run_to_end(&mut command, Duration::from_secs(10))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(output.status.success(), "chronyc {what}: {text}");
-    Ok(text)
-}
-
-fn counter(server: &Server, name: &str) -> Result<u64> {
+pub(crate) fn counter(server: &Server, name: &str) -> Result<u64> {
     let status = server.status()?;
     status["counters"][name].as_u64().with_context(|| format!("no counter {name}: {status}"))
 }
@@ -147,11 +77,11 @@ pub(crate) fn certificate(host: IpAddr, directory: &Path) -> Result<[PathBuf; 2]
 }
 
 /// A server with NTS in a lab, with the directory of its certificate.
-struct WithNts {
-    lab: Lab,
-    at: SocketAddr,
+pub(crate) struct WithNts {
+    pub(crate) lab: Lab,
+    pub(crate) at: SocketAddr,
     files: TempDir,
-    server: Server,
+    pub(crate) server: Server,
 }
 
 impl WithNts {
@@ -159,7 +89,7 @@ impl WithNts {
         Self::start_on(Engine::Socket, arguments)
     }
 
-    fn start_on(engine: Engine, arguments: &[&str]) -> Result<Self> {
+    pub(crate) fn start_on(engine: Engine, arguments: &[&str]) -> Result<Self> {
         let lab = Lab::new(&LabConfig::default())?;
         let at = server_address(&lab, false)?;
         let files = TempDir::new()?;
@@ -182,7 +112,7 @@ impl WithNts {
     }
 
     /// chronyd with NTS and further options for its source.
-    fn client(&self, options: &str) -> Result<Client> {
+    pub(crate) fn client(&self, options: &str) -> Result<Client> {
         let source = format!("server {} nts {options}", self.at.ip());
         let trust = self.files.path().join("cert.pem");
         let lines = [source, "ntstrustedcerts DIR/ca.pem".to_owned()];
@@ -206,8 +136,10 @@ fn start_with_nts(
     Server::start(lab.server(), engine, &[at], &arguments)
 }
 
-const SELECTED: &[(&str, &str)] = &[("^*", "")];
-const FAST: &str = "iburst minpoll -2 maxpoll -2";
+/// What `chronyc sources` shows of the source that is taken.
+pub(crate) const SELECTED: &[(&str, &str)] = &[("^*", "")];
+/// Options of a source that is asked often.
+pub(crate) const FAST: &str = "iburst minpoll -2 maxpoll -2";
 
 /// chronyd establishes keys, is answered with NTS, keeps its eight cookies and takes the time.
 fn chronyd_uses_nts(engine: Engine) -> Result<()> {
@@ -317,50 +249,13 @@ fn a_server_with_another_secret_gives_a_kiss_and_new_cookies() -> Result<()> {
     Ok(())
 }
 
-fn await_counter(server: &Server, name: &str, least: u64) -> Result<()> {
+pub(crate) fn await_counter(server: &Server, name: &str, least: u64) -> Result<()> {
     let started = Instant::now();
     while counter(server, name)? < least {
         ensure!(started.elapsed() < PATIENCE, "{name} stays low: {}", server.status()?);
         thread::sleep(POLL_INTERVAL);
     }
     Ok(())
-}
-
-/// While plain requests come at many times what the server can answer, a slow client with NTS
-/// loses next to nothing.
-fn a_flood_of_plain_requests_leaves_room_for_nts() -> Result<()> {
-    // Beyond what one thread takes, and within what the link carries.
-    const FLOOD: &str = "600k";
-    let nts = WithNts::start(&["--threads", "1"])?;
-    let client = nts.client("iburst minpoll -4 maxpoll -4")?;
-    client.await_signs("sources", SELECTED)?;
-    let target = nts.at.ip().to_string();
-    let before = (counter(&nts.server, "nts")?, packets(&client)?);
-    let result = result_of(
-        nts.lab.client(),
-        &[&target, "--engine", "xdp", "-r", FLOOD, "-t", "6", "-x", "3"],
-    )?;
-    let after = (counter(&nts.server, "nts")?, packets(&client)?);
-    let lost: u64 = result.trials.iter().map(|trial| trial.lost).sum();
-    let sent: u64 = result.trials.iter().map(|trial| trial.sent).sum();
-    ensure!(lost > sent / 10, "no flood: {lost} of {sent} lost");
-    let ([asked, answered], [asked_before, answered_before]) = (after.1, before.1);
-    let (asked, answered) = (asked - asked_before, answered - answered_before);
-    ensure!(asked >= 20, "chronyd asked {asked} times only");
-    ensure!(answered * 10 >= asked * 9, "{answered} of {asked} were answered");
-    ensure!(after.0 - before.0 >= answered, "the server answered fewer than chronyd received");
-    Ok(())
-}
-
-/// How many requests chronyd has sent and how many valid replies it has received.
-fn packets(client: &Client) -> Result<[u64; 2]> {
-    let text = client.ask("ntpdata")?;
-    let number = |name: &str| -> Result<u64> {
-        let line = text.lines().find(|line| line.starts_with(name));
-        let value = line.and_then(|line| line.split(": ").nth(1));
-        Ok(value.with_context(|| format!("no '{name}': {text}"))?.trim().parse()?)
-    };
-    Ok([number("Total TX")?, number("Total valid RX")?])
 }
 
 /// A broken file is named in one line, with the status for what the environment lacks.

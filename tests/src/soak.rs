@@ -22,9 +22,12 @@
 //!
 //! It does not check how fast anything is: twice the capacity is only what was asked of the
 //! generator, which shares the machine and may send less, and the line of a round says what it
-//! sent. It does not check the time against another clock, key establishment under load, a change
-//! of keys (`--nts-rotation`), reloading, or a real network card. What a server should do when a
-//! round fails is not its business: it ends with the first fault.
+//! sent. A generator that can send half of that is a second behind its schedule after two; from
+//! then on every reply is too late, because waiting counts from the intended instant, and a line
+//! with few answered says so. They were answered all the same, and are checked as all others. It
+//! does not check the time against another clock, key establishment under load, a change of keys
+//! (`--nts-rotation`), reloading, or a real network card. What a server should do when a round
+//! fails is not its business: it ends with the first fault.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,13 +35,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use horolog_lab::{Host, Lab, LabConfig};
-use horolog_record::{LoadResult, Trial};
+use horolog_load::LoadOptions;
+use horolog_load::nts::{Algorithm, KE_PORT, NtsOptions, SESSIONS, Trust};
+use horolog_record::{Engine as LoadEngine, Place, Trial};
 use horolog_time::Span;
 use horolog_wire::ntp::Leap;
 use serde_json::Value;
@@ -46,8 +52,9 @@ use tempfile::TempDir;
 
 use crate::client;
 use crate::leftovers::Belongings;
-use crate::load_command::{self, check_sums, only_trial, parse};
-use crate::process::{Engine, Server, run_to_end, server_address};
+use crate::load_command::{check_sums, only_trial, result_of};
+use crate::loads::{at_one_rate, run_watched};
+use crate::process::{Engine, Server, server_address};
 use crate::scenario::Need;
 use crate::scenarios;
 
@@ -131,7 +138,8 @@ fn soak(
         let asked = asking.join().map_err(|_| anyhow!("the slow client panicked"))?;
         asked.context("the slow client").and(outcome)
     });
-    let ended = soak.server.end("TERM")?;
+    let server = Arc::into_inner(soak.server).context("a load has not let go of the server")?;
+    let ended = server.end("TERM")?;
     outcome.with_context(|| ended.stderr.clone())?;
     ensure!(ended.status.success(), "the server ended with {}: {}", ended.status, ended.stderr);
     Ok(())
@@ -254,12 +262,12 @@ impl Held {
 struct Soak {
     lab: Lab,
     at: SocketAddr,
-    server: Server,
+    server: Arc<Server>,
     pid: u32,
     threads: BTreeSet<u32>,
     certificate: String,
-    /// Holds the certificate and the result of the last load.
-    files: TempDir,
+    /// Holds the certificate.
+    _files: TempDir,
 }
 
 impl Soak {
@@ -276,7 +284,8 @@ impl Soak {
         let server = Server::start(lab.server(), Engine::Xdp, &[at], &arguments)?;
         let pid = server.status()?["pid"].as_u64().context("no pid")? as u32;
         let threads = Held::read(pid)?.threads;
-        Ok(Self { lab, at, server, pid, threads, certificate, files })
+        let server = Arc::new(server);
+        Ok(Self { lab, at, server, pid, threads, certificate, _files: files })
     }
 
     fn rounds(
@@ -301,8 +310,17 @@ impl Soak {
                 let trial = self.load(kind, 2.0 * capacity, load, slow);
                 let trial = trial.with_context(|| format!("round {round}, {}", kind.name()))?;
                 let name = kind.name();
-                let Trial { sent, received, achieved_rate, .. } = trial;
-                line.push(format!("{name} {received} of {sent} answered at {achieved_rate:.0}/s"));
+                let Trial { sent, received, achieved_rate, lost_at, .. } = trial;
+                let answered =
+                    format!("{name} {received} of {sent} answered at {achieved_rate:.0}/s");
+                let lost = lost_at.iter().filter(|(_, count)| **count > 0);
+                let lost: Vec<_> =
+                    lost.map(|(place, count)| format!("{count} {}", lost_in(*place))).collect();
+                line.push(if lost.is_empty() {
+                    answered
+                } else {
+                    format!("{answered}, lost: {}", lost.join(", "))
+                });
             }
             let held = self.check(first.as_ref()).with_context(|| format!("round {round}"))?;
             let answered = slow.answered.load(Relaxed) - answered;
@@ -321,34 +339,45 @@ impl Soak {
         Ok(())
     }
 
-    /// The result of a load, by way of a file: with many trials it is longer than a pipe has room.
-    fn result_of(&self, arguments: &[&str]) -> Result<LoadResult> {
-        let path = self.files.path().join("result.json");
-        let mut command = load_command::load(self.lab.client(), arguments)?;
-        let output = run_to_end(command.arg("--json").arg(&path), load_command::PATIENCE)?;
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "load {arguments:?}: {complaint}");
-        parse(&fs::read(path)?)
-    }
-
     /// The highest rate that the server holds.
     fn capacity(&self, kind: Kind) -> Result<f64> {
         let target = self.at.ip().to_string();
         let mut arguments = vec![target.as_str(), "--search", "ndr", "--loss-ratio", "0.01%"];
         arguments.extend(["-t", "0.1"]);
         arguments.extend(kind.arguments(&self.certificate));
-        let result = self.result_of(&arguments)?;
+        let result = result_of(self.lab.client(), &arguments)?;
         Ok(result.search.context("the search did not end")?.rate.max(1_000.0))
+    }
+
+    /// What is asked for, as the flags of [`Kind::arguments`] say it.
+    fn options(&self, kind: Kind, run: (f64, Duration)) -> Result<LoadOptions> {
+        let options = at_one_rate(self.at, run)?;
+        let nts = || -> Result<NtsOptions> {
+            Ok(NtsOptions {
+                establishment: options.target.with_port(KE_PORT),
+                name: None,
+                trust: Trust::from_pem_file(Some(Path::new(&self.certificate)))?,
+                algorithms: vec![Algorithm::AesSivCmac256],
+                sessions: SESSIONS,
+                share: 100,
+            })
+        };
+        Ok(match kind {
+            Kind::Plain => LoadOptions { engine: Some(LoadEngine::Xdp), ..options },
+            Kind::Interleaved => {
+                LoadOptions { engine: Some(LoadEngine::Xdp), interleaved: true, ..options }
+            }
+            Kind::Nts => {
+                let nts = Some(nts()?);
+                LoadOptions { engine: Some(LoadEngine::Packet), nts, ..options }
+            }
+        })
     }
 
     /// Loads the server at this rate and checks every reply.
     fn load(&self, kind: Kind, rate: f64, time: Duration, slow: &SlowClient) -> Result<Trial> {
-        let target = self.at.ip().to_string();
-        let (rate, time) = (format!("{rate:.0}"), time.as_secs_f64().to_string());
-        let mut arguments = vec![target.as_str(), "-r", &rate, "-t", &time];
-        arguments.extend(kind.arguments(&self.certificate));
         let (before, asked) = (self.server.status()?, slow.asked.load(Relaxed));
-        let result = self.result_of(&arguments)?;
+        let result = run_watched(&self.lab, &self.server, self.options(kind, (rate, time))?)?;
         let (after, asked) = (self.server.status()?, slow.asked.load(Relaxed) - asked);
         let trial = only_trial(&result)?;
         check_sums(trial)?;
@@ -396,6 +425,20 @@ impl Soak {
 fn count(status: &Value, pointer: &str) -> Result<u64> {
     let value = status.pointer(pointer).and_then(Value::as_u64);
     value.with_context(|| format!("no {pointer}: {status}"))
+}
+
+/// Where requests, or replies to them, were lost.
+const fn lost_in(place: Place) -> &'static str {
+    match place {
+        Place::Generator => "not sent",
+        Place::OwnRing => "at the generator's interface",
+        Place::Link => "on the link",
+        Place::Interface => "at the server's interface",
+        Place::Socket => "at its sockets",
+        Place::Server => "in the server",
+        Place::Late => "too late",
+        Place::Unknown => "somewhere",
+    }
 }
 
 /// Replies of both bodies.

@@ -218,7 +218,7 @@ fn compare_kind(
 }
 
 /// Replies of every kind count as the same in the kernel and in Rust, to the last response time,
-/// over both IP versions and with clients in turn as well as drawn at random.
+/// over both IP versions and with clients in turn as well as scattered.
 pub(crate) fn program_and_model_agree() -> Result<()> {
     let mut random = Random::new(SEED);
     let mut judged = 0;

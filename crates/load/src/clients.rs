@@ -199,6 +199,11 @@ fn covers((address, length): (IpAddr, u8), network: Prefix) -> bool {
         && Prefix::new(address, length).is_ok_and(|known| known.contains(network.address()))
 }
 
+/// How far apart two consecutive random sources are, before the remainder by how many there are: a
+/// prime that divides no number of a network's addresses, so that none comes twice before all have
+/// come; near 2^31 times the golden ratio's inverse, so that they are scattered.
+const SCATTER: u64 = 1_327_217_909;
+
 /// How sequence numbers name the clients of one lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LaneClients {
@@ -222,13 +227,15 @@ impl LaneClients {
         Self { first: lane * share + bonus, count, run, random: None }
     }
 
-    /// Clients picked out of `room` by a hash of the sequence number and the run's key.
+    /// Clients out of `room`, scattered by the sequence number and the run's key. All `lanes`
+    /// together have each of them once before any comes again.
     #[must_use]
-    pub const fn random(room: u32, key: u64) -> Self {
-        Self { first: 0, count: room, run: 1, random: Some(key as u32) }
+    pub const fn random(room: u32, key: u64, lane: usize, lanes: usize) -> Self {
+        let Self { first, .. } = Self::in_turn(room, lane, lanes, 1);
+        Self { first, count: room, run: 1, random: Some(key as u32) }
     }
 
-    /// The number of the lane's first client.
+    /// The number of the lane's first client; of random sources the first of their order.
     #[must_use]
     pub const fn first(&self) -> u32 {
         self.first
@@ -257,21 +264,13 @@ impl LaneClients {
     pub const fn client(&self, sequence: u32) -> u32 {
         match self.random {
             None => self.first + (sequence / self.run) % self.count,
-            // A multiplication maps 32 bits onto the range evenly, without a division.
-            Some(key) => ((mix32(sequence, key) as u64 * self.count as u64) >> 32) as u32,
+            Some(key) => {
+                // Below 2^64: a sequence number has 27 bits, and the other factors have 32 and 31.
+                let number = self.first as u64 + sequence as u64;
+                ((number * SCATTER + key as u64) % self.count as u64) as u32
+            }
         }
     }
-}
-
-/// The finaliser of `MurmurHash3` over a sequence number and a key: a one-to-one map of 32 bits.
-#[must_use]
-pub const fn mix32(sequence: u32, key: u32) -> u32 {
-    let mut hash = sequence ^ key;
-    hash ^= hash >> 16;
-    hash = hash.wrapping_mul(0x85eb_ca6b);
-    hash ^= hash >> 13;
-    hash = hash.wrapping_mul(0xc2b2_ae35);
-    hash ^ (hash >> 16)
 }
 
 #[cfg(test)]
@@ -322,11 +321,26 @@ mod tests {
     }
 
     #[test]
-    fn random_sources_stay_in_the_network_and_spread() {
-        let clients = LaneClients::random(254, 0x1234_5678_9abc_def0);
-        let seen: HashSet<_> = (0..10_000).map(|sequence| clients.client(sequence)).collect();
-        assert_eq!(seen.len(), 254);
-        assert!(seen.iter().all(|&client| client < 254));
+    fn random_sources_come_once_before_any_comes_again() {
+        const KEY: u64 = 0x1234_5678_9abc_def0;
+        for room in [2, 254, 65_534, (1 << 20) - 2] {
+            for lanes in [1, 2, 3] {
+                let of = |lane| LaneClients::random(room, KEY, lane, lanes);
+                let share = |lane| LaneClients::in_turn(room, lane, lanes, 1).count();
+                let all =
+                    (0..lanes).flat_map(|lane| (0..share(lane)).map(move |n| of(lane).client(n)));
+                let seen: HashSet<_> = all.collect();
+                assert_eq!(seen.len(), room as usize, "{lanes} lanes");
+                assert!(seen.iter().all(|&client| client < room));
+            }
+        }
+    }
+
+    #[test]
+    fn no_network_makes_random_sources_repeat() {
+        for host_bits in 2..=32 {
+            assert_ne!(((1_u64 << host_bits) - 2) % SCATTER, 0, "{host_bits} bits");
+        }
     }
 
     proptest! {

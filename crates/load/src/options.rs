@@ -42,7 +42,7 @@ pub struct LoadOptions {
     pub engine: Option<Kind>,
     /// Where simulated clients come from; `None` finds a private network that is free.
     pub source_network: Option<Prefix>,
-    /// Pick sources at random from the whole network.
+    /// Take sources from the whole network, scattered; none comes twice before all have come.
     pub random_sources: bool,
     /// Clients; `None` takes what suits the engine.
     pub clients: Option<u32>,

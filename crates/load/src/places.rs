@@ -53,13 +53,15 @@ pub struct Counters {
     pub shared_host: bool,
 }
 
-/// What an own receive ring or socket dropped, and how many replies are missing.
+/// How many replies are missing, and what the generator itself knows of them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Missing {
     /// Requests without a valid reply in time.
     pub lost: u64,
     /// Packets that the generator's own rings or sockets had no room for.
     pub ring_dropped: u64,
+    /// Valid replies that came too late, to some of the requests that are lost.
+    pub late: u64,
 }
 
 /// Assigns the missing replies of a trial to places, by what the counters gained from `before` to
@@ -111,6 +113,7 @@ fn evidence(missing: Missing, before: &Counters, after: &Counters) -> Vec<(Place
         evidence.push((Place::OwnRing, own_side));
     }
     evidence.push((Place::OwnRing, missing.ring_dropped));
+    evidence.push((Place::Late, missing.late));
     evidence
 }
 
@@ -207,21 +210,22 @@ mod tests {
 
     #[test]
     fn each_counter_has_its_place() {
-        let missing = Missing { lost: 20, ring_dropped: 5 };
+        let missing = Missing { lost: 20, ring_dropped: 5, late: 4 };
         let places = assign(missing, &after(0, 0, 0), &after(1, 2, 4));
         let expected = [
             (Place::OwnRing, 5),
             (Place::Interface, 1),
             (Place::Socket, 2),
             // Counters of a server that answered less since `before` do not run backwards.
-            (Place::Unknown, 12),
+            (Place::Late, 4),
+            (Place::Unknown, 8),
         ];
         assert_eq!(places, BTreeMap::from(expected));
     }
 
     #[test]
     fn a_counter_that_was_not_read_claims_nothing() {
-        let missing = Missing { lost: 9, ring_dropped: 0 };
+        let missing = Missing { lost: 9, ..Missing::default() };
         let places = assign(missing, &Counters::default(), &after(9, 9, 9));
         assert_eq!(places, BTreeMap::from([(Place::Unknown, 9)]));
     }
@@ -232,7 +236,7 @@ mod tests {
             own: Some(InterfaceCounters { tx_dropped, ..InterfaceCounters::default() }),
             ..Counters::default()
         };
-        let missing = Missing { lost: 3, ring_dropped: 0 };
+        let missing = Missing { lost: 3, ..Missing::default() };
         let places = assign(missing, &counters(0), &counters(3));
         assert_eq!(places, BTreeMap::from([(Place::Generator, 3)]));
     }
@@ -244,7 +248,7 @@ mod tests {
             shared_host: true,
             ..Counters::default()
         };
-        let places = assign(Missing { lost: 10, ring_dropped: 6 }, &udp(0), &udp(8));
+        let places = assign(Missing { lost: 10, ring_dropped: 6, late: 0 }, &udp(0), &udp(8));
         assert_eq!(
             places,
             BTreeMap::from([(Place::Socket, 2), (Place::OwnRing, 6), (Place::Unknown, 2)])
@@ -254,7 +258,7 @@ mod tests {
     proptest! {
         #[test]
         fn places_add_up(lost in 0u64..50, ring in 0u64..50, own in 0u64..50, udp in 0u64..50, server in 0u64..50) {
-            let places = assign(Missing { lost, ring_dropped: ring }, &after(0, 0, 0), &after(own, udp, server));
+            let places = assign(Missing { lost, ring_dropped: ring, late: lost / 3 }, &after(0, 0, 0), &after(own, udp, server));
             prop_assert_eq!(places.values().sum::<u64>(), lost);
         }
     }

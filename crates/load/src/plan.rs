@@ -30,7 +30,7 @@ pub struct RunPlan {
     pub network: Option<SourceNetwork>,
     /// Clients of every trial, all lanes together; with random sources how many there can be.
     pub clients: u32,
-    /// Sources are picked at random from the whole network.
+    /// Sources are taken from the whole network, scattered; none comes twice before all have come.
     pub random_sources: bool,
     /// Tells the run's own questions from others.
     pub token: Token,
@@ -67,7 +67,7 @@ impl RunPlan {
     ) -> LaneClients {
         match self.network {
             Some(network) if self.random_sources => {
-                LaneClients::random(network.room(), self.token.key())
+                LaneClients::random(network.room(), self.token.key(), lane, lanes)
             }
             _ => LaneClients::in_turn(clients, lane, lanes, run),
         }

@@ -159,7 +159,8 @@ impl Load {
         let before = self.watch.read();
         let counts = self.prepared.engine.trial(&plan)?;
         let after = self.watch.read();
-        let missing = Missing { lost: counts.lost(), ring_dropped: counts.ring_dropped };
+        let missing =
+            Missing { lost: counts.lost(), ring_dropped: counts.ring_dropped, late: counts.late };
         let trial = trial::record(&plan, &counts, places::assign(missing, &before, &after));
         let outcome = TrialOutcome {
             offered_rate: rate,

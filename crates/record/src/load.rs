@@ -253,6 +253,9 @@ pub enum Place {
     Socket,
     /// The server received it and did not answer, or could not send.
     Server,
+    /// Nowhere: the reply came, but after the time allowed. That is counted from the intended
+    /// instant, so a generator that falls behind by as much makes every reply late.
+    Late,
     /// None of the counters that could be read accounts for it.
     Unknown,
 }

@@ -231,6 +231,7 @@ pub(crate) const fn place_name(place: Place) -> &'static str {
         Place::Interface => "server's interface",
         Place::Socket => "server's socket",
         Place::Server => "server",
+        Place::Late => "nowhere, but too late",
         Place::Unknown => "unknown",
     }
 }

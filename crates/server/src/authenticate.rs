@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use horolog_nts::mac::{Authentic, KeyTable};
 use horolog_nts::{
     BATCH, BatchKeys, CookieKeys, Looks, Nonces, Opened, Outgoing, looks, nak, open_requests,
@@ -18,8 +18,8 @@ use crate::{Reason, Totals};
 /// The secrets of a server, shared by all of its threads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Secrets {
-    /// Symmetric keys; none where MACs are not looked at.
-    pub(crate) keys: Option<Arc<KeyTable>>,
+    /// Symmetric keys at present; none where MACs are not looked at.
+    pub(crate) keys: Option<Arc<ArcSwap<KeyTable>>>,
     /// What opens and seals cookies at present; none where NTS is off.
     pub(crate) cookies: Option<Arc<ArcSwap<CookieKeys>>>,
 }
@@ -30,19 +30,20 @@ impl Secrets {
         self.keys.is_some() || self.cookies.is_some()
     }
 
-    /// The secrets for one batch, during which cookie keys stay as they are.
-    pub(crate) fn present(&self) -> Present<'_> {
+    /// The secrets for one batch, during which they stay as they are.
+    pub(crate) fn present(&self) -> Present {
         Present {
-            keys: self.keys.as_deref(),
+            keys: self.keys.as_ref().map(|keys| keys.load()),
             cookies: self.cookies.as_ref().map(|cookies| cookies.load()),
         }
     }
 }
 
 /// [`Secrets`] as they are at present.
-pub(crate) struct Present<'a> {
-    keys: Option<&'a KeyTable>,
-    cookies: Option<arc_swap::Guard<Arc<CookieKeys>>>,
+#[derive(Debug)]
+pub(crate) struct Present {
+    keys: Option<Guard<Arc<KeyTable>>>,
+    cookies: Option<Guard<Arc<CookieKeys>>>,
 }
 
 /// What a request has shown of itself, and what its reply takes therefore.
@@ -62,7 +63,7 @@ pub(crate) enum Credential<'a> {
 /// What each request of a batch has shown; nothing where none was checked.
 pub(crate) type Credentials<'a> = [Option<Result<Credential<'a>, Reason>>; BATCH];
 
-impl Present<'_> {
+impl Present {
     /// Checks what stands behind the headers of `requests`, each at least as long as a header. What
     /// is not looked at (a MAC without a key file, NTS without cookie keys, other extension fields)
     /// authenticates nothing and does no harm.
@@ -78,7 +79,7 @@ impl Present<'_> {
         {
             let Some(request) = *request else { continue };
             let rest = &request[HEADER_LEN.min(request.len())..];
-            *credential = match (looks(rest), self.keys, &self.cookies) {
+            *credential = match (looks(rest), &self.keys, &self.cookies) {
                 (Looks::Mac, Some(keys), _) => {
                     Some(keys.verify(request).map(Credential::Mac).map_err(|_| Reason::Mac))
                 }

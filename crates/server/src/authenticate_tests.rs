@@ -27,7 +27,7 @@ fn cookie_keys(byte: u8) -> CookieKeys {
 
 fn secrets() -> Secrets {
     Secrets {
-        keys: Some(Arc::new(KeyTable::new(vec![key(7, 1)]))),
+        keys: Some(Arc::new(ArcSwap::from_pointee(KeyTable::new(vec![key(7, 1)])))),
         cookies: Some(Arc::new(ArcSwap::from_pointee(cookie_keys(1)))),
     }
 }

@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::{ConfigError, LeapFile, ServerConfig, secrets};
+use crate::secrets::FromFiles;
+use crate::{ConfigError, LeapFile, ServerConfig};
 
 /// What is wrong with a configuration, or with what it names; its text is one line for the user.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +49,7 @@ fn check_files(config: &ServerConfig) -> Result<(), CheckError> {
     if let Some(path) = &config.leap_seconds.file {
         LeapFile::open(path).map_err(|error| other(&error))?;
     }
-    secrets::load(&config.nts).map_err(|error| other(&error))?;
+    FromFiles::read(&config.nts).map_err(|error| other(&error))?;
     if let (Some(certificate), Some(key)) = (&config.nts.certificate, &config.nts.key) {
         horolog_ke::check_certificate(certificate, key).map_err(|error| other(&error))?;
     }

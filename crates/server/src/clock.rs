@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle, Thread};
+use std::thread::Thread;
 use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
@@ -19,6 +19,7 @@ use serde::Serialize;
 use crate::ServerConfig;
 use crate::config::RENEWAL;
 use crate::page::PageSink;
+use crate::periodic::Periodic;
 use crate::renewal::{Reading, Renewal};
 use crate::sources::SharedSources;
 
@@ -68,8 +69,7 @@ pub(crate) fn look() -> Reading {
 pub(crate) struct ClockThread {
     health: Arc<Health>,
     next: Arc<ArcSwapOption<ServerConfig>>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Periodic,
 }
 
 /// Where a configuration is put that the clock thread is to take over.
@@ -97,16 +97,15 @@ impl ClockThread {
         mut sinks: Vec<Box<dyn PageSink>>,
     ) -> io::Result<Self> {
         let health = Arc::new(Health::default());
-        let stop = Arc::new(AtomicBool::new(false));
-        let (shared, stopped) = (Arc::clone(&health), Arc::clone(&stop));
+        let shared = Arc::clone(&health);
         let next: Arc<ArcSwapOption<ServerConfig>> = Arc::default();
         let taken = Arc::clone(&next);
-        let renew = move || {
+        let begin = move || {
             let real_time = matches!(prefer_real_time(PRIORITY), Scheduling::RealTime);
             shared.real_time.store(real_time, Ordering::Relaxed);
             let mut last = Instant::now();
             let mut offset = None;
-            while !stopped.load(Ordering::Relaxed) {
+            let mut renew = move || {
                 last = shared.renewed_after(last);
                 if let Some(config) = taken.swap(None) {
                     renewal.reconfigure(&config);
@@ -120,17 +119,17 @@ impl ClockThread {
                 for notice in renewal.take_notices() {
                     sources.notify(notice.to_string());
                 }
-                thread::park_timeout(RENEWAL);
-            }
+            };
+            renew();
+            renew
         };
-        let thread = thread::Builder::new().name("clock".into()).spawn(renew)?;
-        Ok(Self { health, next, stop, thread: Some(thread) })
+        let thread = Periodic::start("clock", RENEWAL, begin)?;
+        Ok(Self { health, next, thread })
     }
 
     /// Where to put a configuration that the thread is to take over.
     pub(crate) fn next(&self) -> NextConfig {
-        let thread = self.thread.as_ref().map(|thread| thread.thread().clone());
-        NextConfig { slot: Arc::clone(&self.next), thread }
+        NextConfig { slot: Arc::clone(&self.next), thread: self.thread.thread() }
     }
 
     /// How it goes.
@@ -147,7 +146,7 @@ impl ClockThread {
 
     /// Whether the thread has ended without being told to.
     pub(crate) fn has_died(&self) -> bool {
-        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+        self.thread.has_died()
     }
 }
 
@@ -170,19 +169,9 @@ impl Health {
     }
 }
 
-impl Drop for ClockThread {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // A thread that panicked has said so on stderr; there is nothing to add here.
-            let _ = thread.join();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::thread;
     use std::time::Duration;
 
     use super::*;

@@ -5,8 +5,6 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -17,6 +15,7 @@ use horolog_sys::phc::{PhcDevice, PhcReading};
 use horolog_time::{Span, Timestamp, Utc};
 
 use crate::hardware_clock::{Conversion, Crossing};
+use crate::periodic::Periodic;
 
 /// How often clocks are compared. An ordinary oscillator's rate changes by far less than 10 parts
 /// per billion in that time, which is 5 ns.
@@ -69,8 +68,7 @@ struct Compared {
 #[derive(Debug)]
 pub(crate) struct Hardware {
     conversions: Arc<Conversions>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Periodic,
 }
 
 /// Hardware timestamps that are on, while nobody compares the clocks yet.
@@ -80,31 +78,23 @@ impl OpenHardware {
     /// Compares the clocks from now on.
     pub(crate) fn start(self) -> Result<Hardware, HardwareStartError> {
         let Self(mut compared) = self;
-        let (conversions, stop) = (Arc::<Conversions>::default(), Arc::<AtomicBool>::default());
-        let mut hardware = Hardware {
-            conversions: Arc::clone(&conversions),
-            stop: Arc::clone(&stop),
-            thread: None,
-        };
+        let conversions = Arc::<Conversions>::default();
         publish(&conversions, &compared);
         if compared.is_empty() {
-            return Ok(hardware);
+            return Ok(Hardware { conversions, thread: Periodic::default() });
         }
-        let work = move || {
-            while !stop.load(Ordering::Relaxed) {
-                thread::park_timeout(INTERVAL);
-                for one in &mut compared {
-                    // A clock that cannot be read is not followed, and soon not believed.
-                    if let Ok(reading) = one.device.read() {
-                        one.conversion = one.conversion.follow(crossing(&reading));
-                    }
+        let published = Arc::clone(&conversions);
+        let compare = move || {
+            for one in &mut compared {
+                // A clock that cannot be read is not followed, and soon not believed.
+                if let Ok(reading) = one.device.read() {
+                    one.conversion = one.conversion.follow(crossing(&reading));
                 }
-                publish(&conversions, &compared);
             }
+            publish(&published, &compared);
         };
-        let thread = thread::Builder::new().name("hardware-clocks".into()).spawn(work);
-        hardware.thread = Some(thread.map_err(HardwareStartError::Thread)?);
-        Ok(hardware)
+        let thread = Periodic::start("hardware-clocks", INTERVAL, move || compare);
+        Ok(Hardware { conversions, thread: thread.map_err(HardwareStartError::Thread)? })
     }
 }
 
@@ -121,18 +111,7 @@ impl Hardware {
 
     /// Whether the thread has ended without being told to.
     pub(crate) fn has_died(&self) -> bool {
-        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
-    }
-}
-
-impl Drop for Hardware {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // A thread that panicked has said so on stderr; there is nothing to add here.
-            let _ = thread.join();
-        }
+        self.thread.has_died()
     }
 }
 

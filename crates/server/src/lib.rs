@@ -29,6 +29,7 @@ mod listen;
 mod listening;
 mod metrics;
 mod page;
+mod periodic;
 mod precedence;
 mod precision;
 mod reload;

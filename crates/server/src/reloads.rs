@@ -1,6 +1,6 @@
 //! Parts of a running server that take a new configuration over, beside its addresses and the
-//! values of its replies: limits and lists, the certificate, the list of leap seconds. The pattern
-//! stands in [`crate::reload`].
+//! values of its replies: limits and lists, the certificate, keys and secrets, the list of leap
+//! seconds. The pattern stands in [`crate::reload`].
 
 use std::sync::Arc;
 
@@ -8,7 +8,9 @@ use arc_swap::ArcSwapOption;
 use horolog_ke::KeServer;
 use horolog_xdp::Responder;
 
+use crate::authenticate::Secrets;
 use crate::reload::{Change, Part, ReloadError};
+use crate::secrets::FromFiles;
 use crate::sources::SharedSources;
 use crate::{LeapFile, Limiter, ServerConfig};
 
@@ -100,6 +102,30 @@ impl Part for CertificatePart {
         let certificate = self.0.load_certificate().map_err(failed)?;
         let server = Arc::clone(&self.0);
         let apply = Box::new(move || server.use_certificate(certificate));
+        Ok(Some(Change { keys: Vec::new(), apply }))
+    }
+}
+
+/// Symmetric keys and the secret of the cookie keys, whose files may have new content. A secret of
+/// this server's own stays until it ends.
+pub(crate) struct SecretsPart(pub(crate) Secrets);
+
+impl Part for SecretsPart {
+    fn keys(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn adopt(&self, _: &mut ServerConfig, _: &ServerConfig) {}
+
+    fn prepare(
+        &self,
+        _: &ServerConfig,
+        next: &ServerConfig,
+    ) -> Result<Option<Change>, ReloadError> {
+        let failed = |error: crate::SecretsError| ReloadError::Other(error.to_string());
+        let read = FromFiles::read(&next.nts).map_err(failed)?;
+        let secrets = self.0.clone();
+        let apply = Box::new(move || read.replace(&secrets));
         Ok(Some(Change { keys: Vec::new(), apply }))
     }
 }

@@ -68,19 +68,47 @@ pub enum SecretsError {
     Random(SecretError),
 }
 
-/// Reads the secrets that the configuration names.
-pub(crate) fn load(config: &NtsConfig) -> Result<Secrets, SecretsError> {
-    let keys = config.keys.as_deref().map(load_keys).transpose()?.map(Arc::new);
-    let mut cookies = None;
-    if config.is_on() {
-        let secret = match &config.master_secret {
-            Some(path) => load_secret(path)?,
-            None => MasterSecret::generate().map_err(SecretsError::Random)?,
-        };
-        let present = CookieKeys::new(&secret, config.rotation, KEEP_DEFAULT, Realtime.now());
-        cookies = Some(Arc::new(ArcSwap::from_pointee(present)));
+/// What the files hold that the configuration names.
+#[derive(Debug)]
+pub(crate) struct FromFiles {
+    keys: Option<KeyTable>,
+    cookies: Option<CookieKeys>,
+}
+
+impl FromFiles {
+    pub(crate) fn read(config: &NtsConfig) -> Result<Self, SecretsError> {
+        let keys = config.keys.as_deref().map(load_keys).transpose()?;
+        let secret = config.master_secret.as_deref().map(load_secret).transpose()?;
+        Ok(Self { keys, cookies: secret.map(|secret| cookie_keys(&secret, config)) })
     }
-    Ok(Secrets { keys, cookies })
+
+    /// Puts it in the place of what the files held before, where that is shared with threads.
+    pub(crate) fn replace(self, secrets: &Secrets) {
+        if let (Some(shared), Some(keys)) = (&secrets.keys, self.keys) {
+            shared.store(Arc::new(keys));
+        }
+        if let (Some(shared), Some(cookies)) = (&secrets.cookies, self.cookies) {
+            shared.store(Arc::new(cookies));
+        }
+    }
+}
+
+/// Reads the secrets that the configuration names, and makes up the one that it does not.
+pub(crate) fn load(config: &NtsConfig) -> Result<Secrets, SecretsError> {
+    let FromFiles { keys, mut cookies } = FromFiles::read(config)?;
+    if cookies.is_none() && config.is_on() {
+        let secret = MasterSecret::generate().map_err(SecretsError::Random)?;
+        cookies = Some(cookie_keys(&secret, config));
+    }
+    Ok(Secrets { keys: keys.map(shared), cookies: cookies.map(shared) })
+}
+
+fn shared<T>(value: T) -> Arc<ArcSwap<T>> {
+    Arc::new(ArcSwap::from_pointee(value))
+}
+
+fn cookie_keys(secret: &MasterSecret, config: &NtsConfig) -> CookieKeys {
+    CookieKeys::new(secret, config.rotation, KEEP_DEFAULT, Realtime.now())
 }
 
 fn load_keys(path: &Path) -> Result<KeyTable, SecretsError> {
@@ -121,7 +149,8 @@ impl PageSink for CookieRenewal {
         let now = Timestamp::from_ns(anchor.saturating_add(page.realtime_minus_monotonic.as_ns()));
         let present = self.0.load();
         if present.is_due(now) {
-            self.0.store(Arc::new(present.renew(now)));
+            // A reload may have put keys of another secret there meanwhile; they stay.
+            self.0.compare_and_swap(&present, Arc::new(present.renew(now)));
         }
         Ok(())
     }

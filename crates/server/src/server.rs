@@ -24,7 +24,7 @@ use crate::listening::{ListenPart, Listening, Opened, WorkerStatus};
 use crate::metrics::{self, MetricsError};
 use crate::page::{self, PageReader, PageSink};
 use crate::reload::{Part, ReloadError, ReloadHealth, ReloadReport, Reloadable, ReplyValues};
-use crate::reloads::{CertificatePart, LeapFilePart, LimitsPart};
+use crate::reloads::{CertificatePart, LeapFilePart, LimitsPart, SecretsPart};
 use crate::renewal::Renewal;
 use crate::secrets::CookieRenewal;
 use crate::sources::{OpenSources, SourcesThread};
@@ -223,7 +223,6 @@ impl Server {
     pub fn start(config: &ServerConfig) -> Result<Self, StartError> {
         config.check()?;
         let started = Instant::now();
-        let secrets = secrets::load(&config.nts)?;
         let leap_file = config.leap_seconds.file.as_deref().map(LeapFile::open).transpose()?;
         let opened = Opened::open(config)?;
         let addresses = opened.addresses();
@@ -232,9 +231,6 @@ impl Server {
         let listen: SharedListen = Arc::new(ArcSwap::from_pointee(addresses));
 
         let mut sinks: Vec<Box<dyn PageSink>> = Vec::new();
-        if let Some(cookies) = &secrets.cookies {
-            sinks.push(Box::new(CookieRenewal(Arc::clone(cookies))));
-        }
         let (xdp, without_xdp, handed_over) = start_xdp(config, &listen, &mut sinks)?;
         let hardware = Hardware::open(&config.timestamps.hardware)?;
         if let Some(path) = &config.status_socket {
@@ -242,6 +238,11 @@ impl Server {
         }
         // Threads inherit it, so none may run yet.
         let sandbox = confine(config)?;
+        // What a reload could not read is better found missing now.
+        let secrets = secrets::load(&config.nts)?;
+        if let Some(cookies) = &secrets.cookies {
+            sinks.push(Box::new(CookieRenewal(Arc::clone(cookies))));
+        }
         let hardware = hardware.start()?;
         let sources = SourcesThread::start(sources).map_err(StartError::Thread)?;
         let first = look();
@@ -265,7 +266,7 @@ impl Server {
             limiter: Arc::new(ArcSwapOption::from_pointee(Limiter::new(&config.limits, key))),
             transmit_stamps: config.timestamps.transmit,
             hardware: hardware.conversions(),
-            secrets,
+            secrets: secrets.clone(),
         };
         let limits = LimitsPart {
             limiter: Arc::clone(&surroundings.limiter),
@@ -283,6 +284,9 @@ impl Server {
         }
         if let Some(listener) = &establishment {
             parts.push(Box::new(CertificatePart(Arc::clone(listener))));
+        }
+        if secrets.is_some() {
+            parts.push(Box::new(SecretsPart(secrets)));
         }
         if let Some(file) = leap_file {
             parts.push(Box::new(LeapFilePart(file)));

@@ -4,15 +4,14 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use horolog_source::{Fault, Look, Panel, Report, STALE, SourceSpec, SourceState};
 use horolog_time::{Monotonic, Span, Timestamp};
 
 use crate::clock::look;
+use crate::periodic::Periodic;
 
 /// How often the sources are asked.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -112,31 +111,20 @@ impl OpenSources {
 #[derive(Debug)]
 pub(crate) struct SourcesThread {
     shared: Arc<SharedSources>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Periodic,
 }
 
 impl SourcesThread {
     /// Asks the sources once before it returns, and then every [`INTERVAL`].
     pub(crate) fn start(OpenSources(mut panel): OpenSources) -> io::Result<Self> {
         let shared = Arc::new(SharedSources::default());
-        let stop = Arc::new(AtomicBool::new(false));
-        let mut started = Self { shared, stop, thread: None };
         if panel.is_empty() {
-            return Ok(started);
+            return Ok(Self { shared, thread: Periodic::default() });
         }
-        started.shared.ask(&mut panel);
-        let (shared, stopped) = (Arc::clone(&started.shared), Arc::clone(&started.stop));
-        let ask = move || {
-            while !stopped.load(Ordering::Relaxed) {
-                thread::park_timeout(INTERVAL);
-                if !stopped.load(Ordering::Relaxed) {
-                    shared.ask(&mut panel);
-                }
-            }
-        };
-        started.thread = Some(thread::Builder::new().name("sources".into()).spawn(ask)?);
-        Ok(started)
+        shared.ask(&mut panel);
+        let asking = Arc::clone(&shared);
+        let thread = Periodic::start("sources", INTERVAL, move || move || asking.ask(&mut panel))?;
+        Ok(Self { shared, thread })
     }
 
     /// What the other threads see of it.
@@ -146,18 +134,7 @@ impl SourcesThread {
 
     /// Whether the thread has ended without being told to.
     pub(crate) fn has_died(&self) -> bool {
-        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
-    }
-}
-
-impl Drop for SourcesThread {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // A thread that panicked has said so on stderr; there is nothing to add here.
-            let _ = thread.join();
-        }
+        self.thread.has_died()
     }
 }
 

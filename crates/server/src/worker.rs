@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapOption, Guard};
 use horolog_io::{Batch, Device, Endpoints, Packet};
 use horolog_nts::{BATCH, BatchKeys, Nonces};
 use horolog_time::{Clock, Monotonic, NtpTimestamp, Span, Timestamp, Utc};
@@ -59,6 +59,25 @@ pub(crate) struct Surroundings {
     pub(crate) hardware: Arc<Conversions>,
     /// What authenticates requests and replies.
     pub(crate) secrets: Secrets,
+}
+
+impl Surroundings {
+    /// What a batch is answered by that is looked at `now`.
+    fn in_force(&self, now: Timestamp<Monotonic>) -> InForce {
+        InForce {
+            page: self.page.read().at(now),
+            limiter: self.limiter.load(),
+            secrets: self.secrets.present(),
+        }
+    }
+}
+
+/// What may change while a server runs, as it holds for one batch.
+#[derive(Debug)]
+struct InForce {
+    page: Page,
+    limiter: Guard<Option<Arc<Limiter>>>,
+    secrets: Present,
 }
 
 /// A device with what it takes to answer from it.
@@ -122,9 +141,9 @@ impl<D: Device<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
         let received = self.device.receive(&mut self.requests, WAIT)?;
         let mut turn = Totals { received: received as u64, ..Totals::default() };
         if received > 0 {
-            let page = self.surroundings.page.read().at(self.clock.now());
+            let in_force = self.surroundings.in_force(self.clock.now());
             for first in (0..received).step_by(self.replies.slots()) {
-                self.answer(first, &page, &mut turn);
+                self.answer(first, &in_force, &mut turn);
             }
         }
         self.outstanding += turn.transmit_stamps_wanted;
@@ -136,16 +155,16 @@ impl<D: Device<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
     }
 
     /// Answers as many requests from the `first` on as leave by one call.
-    fn answer(&mut self, first: usize, page: &Page, turn: &mut Totals) {
+    fn answer(&mut self, first: usize, in_force: &InForce, turn: &mut Totals) {
         let Self { device, clock, surroundings, requests, replies, nonces, room, .. } = self;
-        let present = surroundings.secrets.present();
+        let InForce { page, secrets, .. } = in_force;
         let mut asked = [const { None }; REPLIES];
         let mut to_check = [None; REPLIES];
         let now = clock.now();
         for ((asked, to_check), request) in
             asked.iter_mut().zip(&mut to_check).zip(requests.iter().skip(first))
         {
-            match judge(&request, page, now, surroundings, turn) {
+            match judge(&request, in_force, now, surroundings, turn) {
                 Judgement::Reply(reply) => {
                     // What costs the most is done last.
                     *to_check = Some(request.bytes);
@@ -156,11 +175,10 @@ impl<D: Device<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
                 Judgement::Expired => turn.expired += 1,
             }
         }
-        let credentials = present.check(&to_check, room);
+        let credentials = secrets.check(&to_check, room);
         replies.clear();
         if let Some(transmit) = page.timebase.ntp_at(clock.now()) {
-            let present = &present;
-            let mut writer = ReplyWriter { replies, surroundings, present, nonces, room, turn };
+            let mut writer = ReplyWriter { replies, surroundings, secrets, nonces, room, turn };
             writer.write(&asked, &credentials, transmit);
         } else {
             // The page expired while the batch was being looked at.
@@ -202,7 +220,7 @@ impl<D: Device<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
 struct ReplyWriter<'a> {
     replies: &'a mut Batch<Endpoints>,
     surroundings: &'a Surroundings,
-    present: &'a Present<'a>,
+    secrets: &'a Present,
     nonces: &'a mut Nonces,
     room: &'a mut BatchKeys,
     turn: &'a mut Totals,
@@ -236,13 +254,13 @@ impl ReplyWriter<'_> {
                     continue;
                 }
             };
-            let (present, header, longest) =
-                (self.present, reply.at(transmit), request.bytes.len());
+            let (secrets, header, longest) =
+                (self.secrets, reply.at(transmit), request.bytes.len());
             let slot = self.replies.len();
             // There is a slot in this batch for every request that is looked at.
             let _ = self.replies.push_with(request.address, |buffer| {
                 let room = longest.min(buffer.len());
-                present.write(credential, &header, &mut buffer[..room])
+                secrets.write(credential, &header, &mut buffer[..room])
             });
             let client = request.address.remote.ip();
             written[slot] = Some(Written { client, header, kind: reply.kind, credential });
@@ -253,7 +271,7 @@ impl ReplyWriter<'_> {
             }
             _ => None,
         });
-        let sealed = self.present.seal(sealing, self.room, self.nonces);
+        let sealed = self.secrets.seal(sealing, self.room, self.nonces);
         for (slot, len) in sealed.into_iter().enumerate() {
             if let Some(len) = len {
                 self.replies.shorten(slot, len);
@@ -347,11 +365,12 @@ enum Judgement {
 /// request has waited longer than the page reaches back. Nothing is served from such a time.
 fn judge(
     request: &Packet<'_, Endpoints>,
-    page: &Page,
+    in_force: &InForce,
     now: Timestamp<Monotonic>,
     surroundings: &Surroundings,
     turn: &mut Totals,
 ) -> Judgement {
+    let InForce { page, limiter, .. } = in_force;
     if request.truncated {
         return Judgement::Ignore(Reason::Length);
     }
@@ -376,7 +395,7 @@ fn judge(
     match decide(request.bytes, client, page, received_or, transmit_of) {
         Verdict::Ignore(reason) => Judgement::Ignore(reason),
         Verdict::Reply(_) if received.is_none() => Judgement::Expired,
-        Verdict::Reply(reply) => match admit(request, now, surroundings) {
+        Verdict::Reply(reply) => match admit(request, now, limiter.as_deref()) {
             Admission::Drop(why) => Judgement::Ignore(why.into()),
             Admission::Kiss(code) => Judgement::Kiss(reply.into_kiss(code)),
             Admission::Admit => Judgement::Reply(reply),
@@ -387,13 +406,10 @@ fn judge(
 fn admit(
     request: &Packet<'_, Endpoints>,
     now: Timestamp<Monotonic>,
-    surroundings: &Surroundings,
+    limiter: Option<&Limiter>,
 ) -> Admission {
     let class = Class::of(request.bytes.len());
-    let limiter = surroundings.limiter.load();
-    limiter
-        .as_ref()
-        .map_or(Admission::Admit, |it| it.judge(request.address.remote.ip(), class, now))
+    limiter.map_or(Admission::Admit, |it| it.judge(request.address.remote.ip(), class, now))
 }
 
 #[cfg(test)]

@@ -161,7 +161,7 @@ fn judge_packet(bytes: &[u8], received_at: Option<Timestamp<Utc>>, cut: bool) ->
     };
     let now = Timestamp::from_ns(100_500_000_000);
     let surroundings = worker(0, &[]).surroundings;
-    judge(&packet, &page(), now, &surroundings, &mut Totals::default())
+    judge(&packet, &surroundings.in_force(now), now, &surroundings, &mut Totals::default())
 }
 
 #[test]

@@ -269,7 +269,7 @@ struct generator_config {
 	__u32 interface;	/* index of the interface to send by */
 	__u32 request_len;	/* bytes of the frame */
 	__u32 ipv6;
-	__u32 random_room;	/* 0: clients in turn; else they are drawn from so many */
+	__u32 random_room;	/* 0: clients in turn; else scattered over so many */
 	__u32 first_client;	/* low 32 bits of the first simulated address, host order */
 	__u32 lanes;
 	__u32 clients_per_lane;	/* every lane plays this many ... */

@@ -73,18 +73,6 @@ struct {
 	__type(value, __u32);
 } exponential SEC(".maps");
 
-/* A number drawn from the sequence number, so that the reply's check can draw it again. */
-static __always_inline __u32 mix32(__u32 sequence, __u32 key)
-{
-	__u32 hash = sequence ^ key;
-
-	hash ^= hash >> 16;
-	hash *= 0x85ebca6b;
-	hash ^= hash >> 13;
-	hash *= 0xc2b2ae35;
-	return hash ^ (hash >> 16);
-}
-
 static __always_inline __u64 next_interval(const struct generator_config *cfg, __u64 mean)
 {
 	__u32 *quantile, draw;
@@ -169,12 +157,18 @@ static __always_inline int fill_ipv6(void *data, void *end, const struct generat
 	return 0;
 }
 
+/* Between two consecutive random sources; see horolog_load::clients, which says why. */
+#define SCATTER 1327217909ULL
+
 static __always_inline __u32 address_of(const struct generator_config *cfg, __u32 client_base,
 					__u32 client, __u32 sequence)
 {
-	if (cfg->random_room)
-		return cfg->first_client +
-		       (((__u64)mix32(sequence, cfg->key) * cfg->random_room) >> 32);
+	__u64 scattered;
+
+	if (cfg->random_room) {
+		scattered = ((__u64)client_base + sequence) * SCATTER + (__u32)cfg->key;
+		return cfg->first_client + scattered % cfg->random_room;
+	}
 	return cfg->first_client + client_base + client;
 }
 

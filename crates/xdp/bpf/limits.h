@@ -45,7 +45,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, LIST_PREFIXES_MAX);
+	__uint(max_entries, 2 * LIST_PREFIXES_MAX); /* old ones go when the new ones have come */
 	__type(key, struct list_key_ipv4);
 	__type(value, __u8);
 } list_ipv4 SEC(".maps");
@@ -53,7 +53,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, LIST_PREFIXES_MAX);
+	__uint(max_entries, 2 * LIST_PREFIXES_MAX);
 	__type(key, struct list_key_ipv6);
 	__type(value, __u8);
 } list_ipv6 SEC(".maps");

@@ -10,13 +10,13 @@
  * page; past its expiry nothing is answered.
  */
 #include "net.h"
-#include "clock.h"
+#include "answer.h"
+#include "interleaved.h"
 #include "limits.h"
+#include "listening.h"
 
 #define FLAGS_OR_OFFSET 0x3fff	/* more-fragments bit and fragment offset */
 #define DONT_FRAGMENT 0x4000
-/* The lowest bit of a timestamp: 0 in every receive timestamp, 1 in every transmit timestamp. */
-#define ODD bpf_cpu_to_be64(1)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -25,30 +25,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct clock_page);
 } clock_pages SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, struct listen_key);
-	__type(value, __u8);	/* the timeline that is served there */
-} listen_set SEC(".maps");
-
-/* One entry for each processor, so that nobody else writes it; user space maps and sums them. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct responder_state);
-} states SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct interleaved_slot);
-} interleaved_slots SEC(".maps");
 
 /* The AF_XDP sockets of all interfaces, each interface's in a row, by receive queue ... */
 struct {
@@ -81,160 +57,12 @@ struct request {
 	bool pass_interleaved;	/* the sockets answer what may be of interleaved mode */
 };
 
-static __always_inline struct responder_state *own_state(void)
-{
-	__u32 processor = bpf_get_smp_processor_id();
-
-	return bpf_map_lookup_elem(&states, &processor);
-}
-
-static __always_inline int pass(struct responder_state *own, enum passed_reason reason)
-{
-	own->passed[reason]++;
-	return XDP_PASS;
-}
-
-/*
- * Whether requests to this address and port are answered here. Nearly all of them go to the same
- * one, so the last that was found is remembered; looking it up costs more than the whole reply.
- */
-static __always_inline bool is_listening(struct responder_state *own, const struct clock_page *page,
-					 const __be32 *address, bool ipv6, __be16 port)
-{
-	__u64 epoch = READ_ONCE(page->listen_epoch);
-	struct listen_key key = {};
-	const __u8 *timeline;
-
-	if (own->known_epoch == epoch && own->known_port == port && own->known_ipv6 == ipv6 &&
-	    own->known_address[0] == address[0] &&
-	    (!ipv6 || (own->known_address[1] == address[1] &&
-		       own->known_address[2] == address[2] &&
-		       own->known_address[3] == address[3])))
-		return true;
-	if (ipv6) {
-		__builtin_memcpy(key.address, address, 16);
-	} else {
-		key.address[10] = 0xff;
-		key.address[11] = 0xff;
-		__builtin_memcpy(&key.address[12], address, 4);
-	}
-	key.port = port;
-	timeline = bpf_map_lookup_elem(&listen_set, &key);
-	if (!timeline)
-		return false;
-	own->known_timeline = *timeline;
-	own->known_epoch = epoch;
-	own->known_port = port;
-	own->known_ipv6 = ipv6;
-	__builtin_memcpy(own->known_address, address, ipv6 ? 16 : 4);
-	return true;
-}
-
 static __always_inline bool is_client_request(const struct ntp *ntp)
 {
 	__u8 version = (ntp->leap_version_mode >> 3) & 7;
 	__u8 mode = ntp->leap_version_mode & 7;
 
 	return mode == 3 && version >= 1 && version <= 4;
-}
-
-/*
- * Turns the request's NTP header into the reply's and returns the sum of its words, or 0 when there
- * is no time to serve. The words are summed as they are written, each once.
- *
- * The clock is read once, and the reading stands for receipt and transmission alike. Between the
- * two lie some 50 ns, less than either is known to: the frame came in before the driver's poll
- * began and leaves when it ends. A second reading would take longer than all the rest of the reply.
- */
-static __always_inline __u64 answer(struct ntp *ntp, const struct responder_state *own,
-				    const struct clock_page *page, __u64 now_ns)
-{
-	/* The destination was found just now, so what is known is its timeline. */
-	const struct clock_slot *slot =
-		&page->slots[READ_ONCE(page->active) & 1][own->known_timeline & 1];
-	__u64 sequence = READ_ONCE(slot->sequence);
-	__u8 leap = slot->leap;
-	__be64 now;
-	__u64 sum;
-
-	if (now_ns >= slot->expires_ns)
-		return 0;
-	if (now_ns >= slot->step_at_ns)
-		leap = slot->leap_after;
-	now = bpf_cpu_to_be64(ntp_at(slot, now_ns));
-	ntp->leap_version_mode = leap << 6 | (ntp->leap_version_mode & 0x38) | 4;
-	ntp->stratum = slot->stratum;
-	ntp->precision = slot->precision;
-	ntp->root_delay = slot->root_delay;
-	ntp->root_dispersion = slot->root_dispersion;
-	ntp->reference_id = slot->reference_id;
-	ntp->reference = slot->reference;
-	ntp->origin = ntp->transmit;
-	ntp->receive = now & ~ODD;
-	ntp->transmit = now | ODD;
-	/* A slot that changed meanwhile leaves a frame that nobody answers: its checksum is off. */
-	if ((sequence & 1) || READ_ONCE(slot->sequence) != sequence)
-		return 0;
-	sum = *(__u32 *)ntp;
-	sum += slot->root_delay;
-	sum += slot->root_dispersion;
-	sum += slot->reference_id;
-	sum += sum64(slot->reference);
-	sum += sum64(ntp->origin);
-	return sum + 2 * sum64(now & ~ODD) + sum64(ODD);
-}
-
-/* Whether the request may be of interleaved mode: its origin can be a receive timestamp of ours. */
-static __always_inline bool looks_interleaved(const struct ntp *ntp)
-{
-	return ntp->origin && !(ntp->origin & ODD) && ntp->receive != ntp->transmit;
-}
-
-/*
- * Turns the basic reply in `ntp` into an interleaved one if it is remembered what the request
- * refers to, remembers this reply, and returns the new sum.
- */
-static __always_inline __u64 interleave(struct responder_state *own, struct ntp *ntp,
-					const struct client *client, __be64 origin,
-					__be64 receive, __u64 sum)
-{
-	__u64 hash = hash_words(client->high, client->low, config.key[0], config.key[1]);
-	__u32 index = hash & config.interleaved_mask;
-	struct interleaved_slot *slot = bpf_map_lookup_elem(&interleaved_slots, &index);
-	__u64 both, transmit, now = bpf_be64_to_cpu(ntp->transmit);
-	__be64 saved;
-
-	if (!slot)
-		return sum;
-	both = READ_ONCE(slot->both);
-	transmit = READ_ONCE(slot->transmit);
-	WRITE_ONCE(slot->both, 1);	/* receive and transmit differ in the lowest bit alone */
-	WRITE_ONCE(slot->transmit, now);
-	if (!transmit || (both ^ transmit) != bpf_be64_to_cpu(origin))
-		return sum;
-	saved = bpf_cpu_to_be64(transmit);
-	sum -= sum64(ntp->origin) + sum64(ntp->transmit);
-	ntp->origin = receive;
-	ntp->transmit = saved;
-	own->answered_interleaved++;
-	return sum + sum64(receive) + sum64(saved);
-}
-
-/* Turns the reply in `ntp` into a kiss (RFC 5905, section 7.4) and returns the new sum. */
-static __always_inline __u64 kiss(struct ntp *ntp, enum admission code)
-{
-	__u64 sum = 0;
-	__u32 i;
-
-	ntp->leap_version_mode |= 3 << 6;
-	ntp->stratum = 0;
-	ntp->root_delay = 0;
-	ntp->root_dispersion = 0;
-	ntp->reference_id = bpf_htonl(code == KISS_RATE ? 0x52415445 : 0x44454e59);
-	ntp->reference = 0;
-	for (i = 0; i < NTP_LEN / 4; i++)
-		sum += ((__u32 *)ntp)[i];
-	return sum;
 }
 
 /*

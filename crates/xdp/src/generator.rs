@@ -69,7 +69,7 @@ pub struct TrialSettings {
     pub clients_per_lane: u32,
     /// ... and how many lanes, from the first on, have one more.
     pub lanes_with_one_more: u32,
-    /// Where not 0, clients are drawn at random from so many.
+    /// Where not 0, clients are taken from so many, scattered.
     pub random_room: u32,
     /// Whether intervals are exponentially distributed.
     pub exponential: bool,

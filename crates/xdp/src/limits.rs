@@ -1,6 +1,7 @@
 //! What the responder is told of limits and lists, and of whom it remembers for interleaved mode.
 //! It decides nothing: `horolog-server` says who is limited, and why.
 
+use std::cmp::Reverse;
 use std::net::IpAddr;
 
 use libbpf_rs::{MapCore, MapFlags};
@@ -106,7 +107,10 @@ impl Limits {
     }
 
     /// Puts other rules in force, and other lists in the place of those before. Until it returns,
-    /// some clients may be held to the old ones and others to the new ones.
+    /// some clients may be held to the old ones and others to the new ones, but who is served by
+    /// both is served throughout: new prefixes come, the longest first, before old ones go, the
+    /// shortest first. So the longest that holds an address is at any instant the one that decides
+    /// by the old lists, or by the new ones.
     pub(crate) fn set(
         &mut self,
         loaded: &Loaded,
@@ -118,17 +122,31 @@ impl Limits {
         let before = self.rules.read(0);
         let same_lists = wanted == self.listed
             && (before.lists, before.others_denied) == (rules.lists, rules.others_denied);
-        for gone in self.listed.iter().filter(|old| wanted.binary_search(old).is_err()) {
-            with_key(gone, |map, key| match loaded.map(map)?.delete(key) {
-                Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => Err(failed(&error)),
-                _ => Ok(()),
-            })?;
-        }
-        for new in wanted.iter().filter(|new| self.listed.binary_search(new).is_err()) {
-            let verdict = if new.denied { LISTED_DENIED } else { LISTED_ALLOWED };
-            with_key(new, |map, key| {
+        let new = wanted.iter().filter(|new| self.listed.binary_search(new).is_err());
+        let mut new: Vec<_> = new.collect();
+        new.sort_unstable_by_key(|prefix| Reverse(prefix.length));
+        for prefix in new {
+            let verdict = if prefix.denied { LISTED_DENIED } else { LISTED_ALLOWED };
+            with_key(prefix, |map, key| {
                 let updated = loaded.map(map)?.update(key, &[verdict], MapFlags::ANY);
                 updated.map_err(|error| failed(&error))
+            })?;
+        }
+        if before.others_denied != 0 && rules.others_denied == 0 {
+            // Those whose prefix goes are not to be denied for a moment.
+            self.rules.write(0, &LimitRules { others_denied: 0, ..before });
+        }
+        // A prefix whose verdict changed is there under its new one.
+        let is_wanted = |old: &ListedPrefix| {
+            let other = ListedPrefix { denied: !old.denied, ..*old };
+            wanted.binary_search(old).is_ok() || wanted.binary_search(&other).is_ok()
+        };
+        let mut gone: Vec<_> = self.listed.iter().filter(|old| !is_wanted(old)).collect();
+        gone.sort_unstable_by_key(|prefix| prefix.length);
+        for prefix in gone {
+            with_key(prefix, |map, key| match loaded.map(map)?.delete(key) {
+                Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => Err(failed(&error)),
+                _ => Ok(()),
             })?;
         }
         self.listed = wanted;

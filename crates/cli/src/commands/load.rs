@@ -90,7 +90,7 @@ pub(crate) struct NtpArgs {
     /// Simulated clients, up to 1000000; sockets in the udp engine [default: 16384; 16].
     #[arg(short, long, value_name = "N")]
     clients: Option<u32>,
-    /// Pick sources at random from the whole network.
+    /// Take sources from the whole network, scattered; none comes twice before all have come.
     #[arg(long)]
     random_sources: bool,
     /// How to send and receive: in the kernel (XDP), raw frames (AF_PACKET), or ordinary sockets;

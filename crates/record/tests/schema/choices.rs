@@ -37,13 +37,14 @@ pub(crate) const REASONS: Choices<InvalidReason, 9> = [
     (InvalidReason::Nts, "nts"),
 ];
 
-pub(crate) const PLACES: Choices<Place, 7> = [
+pub(crate) const PLACES: Choices<Place, 8> = [
     (Place::Generator, "generator"),
     (Place::OwnRing, "own_ring"),
     (Place::Link, "link"),
     (Place::Interface, "interface"),
     (Place::Socket, "socket"),
     (Place::Server, "server"),
+    (Place::Late, "late"),
     (Place::Unknown, "unknown"),
 ];
 

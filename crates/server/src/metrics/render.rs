@@ -36,133 +36,182 @@ impl Kind {
     }
 }
 
-/// One number of the state: where it stands there, and what it is as a metric.
+/// A metric: what it is, and which numbers of the state it is made of.
 struct Known {
-    path: &'static str,
     name: &'static str,
     kind: Kind,
-    label: Option<(&'static str, &'static str)>,
     help: &'static str,
+    of: Of,
 }
 
-const fn known(path: &'static str, name: &'static str, kind: Kind, help: &'static str) -> Known {
-    Known { path, name, kind, label: None, help }
+/// Where the numbers of a metric stand in the state.
+enum Of {
+    /// One number, or all that stand under this.
+    Path(&'static str),
+    /// Several numbers in one object, told apart by a label: its name, the object, and each number
+    /// with its value of the label.
+    Labelled(&'static str, &'static str, &'static [(&'static str, &'static str)]),
+}
+
+impl Known {
+    /// The metric of a number of the state, and its label if it has one.
+    fn find(path: &str) -> Option<(&'static Self, Option<(&'static str, &'static str)>)> {
+        KNOWN.iter().find_map(|known| match known.of {
+            Of::Path(of) => (of == path).then_some((known, None)),
+            Of::Labelled(label, object, numbers) => {
+                let key = path.strip_prefix(object)?.strip_prefix('/')?;
+                let (_, value) = numbers.iter().find(|(number, _)| *number == key)?;
+                Some((known, Some((label, *value))))
+            }
+        })
+    }
+}
+
+const fn counter(name: &'static str, path: &'static str, help: &'static str) -> Known {
+    Known { name, kind: Kind::Counter, help, of: Of::Path(path) }
+}
+
+const fn gauge(name: &'static str, path: &'static str, help: &'static str) -> Known {
+    Known { name, kind: Kind::Gauge, help, of: Of::Path(path) }
+}
+
+const fn seconds(name: &'static str, path: &'static str, help: &'static str) -> Known {
+    Known { name, kind: Kind::Seconds, help, of: Of::Path(path) }
+}
+
+const fn left(path: &'static str) -> Known {
+    Known { name: "", kind: Kind::Left, help: "", of: Of::Path(path) }
 }
 
 const fn labelled(
-    path: &'static str,
     name: &'static str,
-    label: (&'static str, &'static str),
+    label: &'static str,
+    object: &'static str,
+    numbers: &'static [(&'static str, &'static str)],
     help: &'static str,
 ) -> Known {
-    Known { path, name, kind: Kind::Counter, label: Some(label), help }
+    Known { name, kind: Kind::Counter, help, of: Of::Labelled(label, object, numbers) }
 }
 
 const REPLIES: &str = "Replies sent, by the body that made them";
-const UNANSWERED: &str = "Requests that got no reply though they might have, by reason";
-
 const KINDS: &str = "Replies that were not plain, by kind";
-const STAMPS: &str = "Timestamps by whom took them, beside those that were wanted";
 
-const KNOWN: [Known; 52] = [
-    labelled("/counters/interleaved", "kinds", ("kind", "interleaved"), KINDS),
-    labelled("/counters/mac", "kinds", ("kind", "mac"), KINDS),
-    labelled("/counters/nts", "kinds", ("kind", "nts"), KINDS),
-    labelled("/counters/nts_kisses", "kinds", ("kind", "nts-kiss"), KINDS),
-    labelled("/xdp_counters/answered_interleaved", "kinds", ("kind", "xdp-interleaved"), KINDS),
-    known(
-        "/xdp_counters/dropped",
+const KNOWN: [Known; 43] = [
+    labelled("replies", "engine", "/counters", &[("answered", "socket")], REPLIES),
+    labelled(
+        "replies",
+        "engine",
+        "/xdp_counters",
+        &[("answered_ipv4", "xdp-ipv4"), ("answered_ipv6", "xdp-ipv6")],
+        REPLIES,
+    ),
+    labelled(
+        "kinds",
+        "kind",
+        "/counters",
+        &[
+            ("interleaved", "interleaved"),
+            ("mac", "mac"),
+            ("nts", "nts"),
+            ("nts_kisses", "nts-kiss"),
+        ],
+        KINDS,
+    ),
+    labelled(
+        "kinds",
+        "kind",
+        "/xdp_counters",
+        &[("answered_interleaved", "xdp-interleaved")],
+        KINDS,
+    ),
+    labelled(
+        "unanswered",
+        "reason",
+        "/counters",
+        &[("expired", "expired"), ("refused", "refused"), ("dropped", "dropped")],
+        "Requests that got no reply though they might have, by reason",
+    ),
+    labelled(
+        "stamps",
+        "of",
+        "/counters",
+        &[
+            ("receive_kernel_stamps", "receive-kernel"),
+            ("receive_hardware_stamps", "receive-hardware"),
+            ("transmit_stamps_wanted", "transmit-wanted"),
+            ("transmit_kernel_stamps", "transmit-kernel"),
+            ("transmit_hardware_stamps", "transmit-hardware"),
+        ],
+        "Timestamps by whom took them, beside those that were wanted",
+    ),
+    counter("received", "/counters/received", "Datagrams taken from the sockets"),
+    counter("receive_errors", "/counters/receive_errors", "Receive calls that failed"),
+    counter("ignored", "/counters/ignored", "Datagrams ignored on purpose, by reason"),
+    counter(
         "xdp_dropped",
-        Kind::Counter,
+        "/xdp_counters/dropped",
         "Requests dropped by limits and lists in XDP, by reason",
     ),
-    known("/xdp_counters/kisses", "xdp_kisses", Kind::Counter, "Kisses sent by XDP, by code"),
-    known(
-        "/xdp_counters/admitted",
-        "xdp_admitted",
-        Kind::Counter,
-        "Requests let through by limits",
-    ),
-    known(
-        "/xdp_counters/handed_over",
+    counter("xdp_kisses", "/xdp_counters/kisses", "Kisses sent by XDP, by code"),
+    counter("xdp_admitted", "/xdp_counters/admitted", "Requests let through by limits"),
+    counter(
         "xdp_handed_over",
-        Kind::Counter,
+        "/xdp_counters/handed_over",
         "Requests that XDP gave to threads past the network stack",
     ),
-    labelled("/counters/receive_kernel_stamps", "stamps", ("of", "receive-kernel"), STAMPS),
-    labelled("/counters/receive_hardware_stamps", "stamps", ("of", "receive-hardware"), STAMPS),
-    labelled("/counters/transmit_stamps_wanted", "stamps", ("of", "transmit-wanted"), STAMPS),
-    labelled("/counters/transmit_kernel_stamps", "stamps", ("of", "transmit-kernel"), STAMPS),
-    labelled("/counters/transmit_hardware_stamps", "stamps", ("of", "transmit-hardware"), STAMPS),
-    known(
-        "/nts_ke/counters",
+    counter("xdp_passed", "/xdp_counters/passed", "Frames that XDP left to the sockets, by reason"),
+    counter("thread_received", "/workers/received", "Datagrams taken by each thread"),
+    counter("thread_replies", "/workers/answered", "Replies sent by each thread"),
+    counter("xdp_core_replies", "/xdp_answered_by_core", "XDP's replies by core"),
+    counter(
         "nts_ke",
-        Kind::Counter,
+        "/nts_ke/counters",
         "Connections for key establishment, by what became of them",
     ),
-    labelled("/counters/answered", "replies", ("engine", "socket"), REPLIES),
-    labelled("/xdp_counters/answered_ipv4", "replies", ("engine", "xdp-ipv4"), REPLIES),
-    labelled("/xdp_counters/answered_ipv6", "replies", ("engine", "xdp-ipv6"), REPLIES),
-    known("/counters/received", "received", Kind::Counter, "Datagrams taken from the sockets"),
-    labelled("/counters/expired", "unanswered", ("reason", "expired"), UNANSWERED),
-    labelled("/counters/refused", "unanswered", ("reason", "refused"), UNANSWERED),
-    labelled("/counters/dropped", "unanswered", ("reason", "dropped"), UNANSWERED),
-    known("/counters/receive_errors", "receive_errors", Kind::Counter, "Receive calls that failed"),
-    known("/counters/ignored", "ignored", Kind::Counter, "Datagrams ignored on purpose, by reason"),
-    known(
-        "/xdp_counters/passed",
-        "xdp_passed",
-        Kind::Counter,
-        "Frames that XDP left to the sockets, by reason",
-    ),
-    known("/workers/received", "thread_received", Kind::Counter, "Datagrams taken by each thread"),
-    known("/workers/answered", "thread_replies", Kind::Counter, "Replies sent by each thread"),
-    known("/xdp_answered_by_core", "xdp_core_replies", Kind::Counter, "XDP's replies by core"),
-    known("/uptime_s", "uptime_seconds", Kind::Gauge, "Time since the start"),
-    known("/threads", "threads_per_address", Kind::Gauge, "Socket threads for each address"),
-    known("/leap", "leap_indicator", Kind::Gauge, "Leap indicator; 3 is unsynchronised"),
-    known("/stratum", "stratum", Kind::Gauge, "Stratum; 16 is unsynchronised"),
-    known("/precision", "precision_log2_seconds", Kind::Gauge, "Precision, log2 of seconds"),
-    known("/root_delay_ns", "root_delay_seconds", Kind::Seconds, "Delay to the reference clock"),
-    known(
-        "/root_dispersion_ns",
+    gauge("nts_ke_open", "/nts_ke/counters/open", "Connections for key establishment at present"),
+    gauge("uptime_seconds", "/uptime_s", "Time since the start"),
+    gauge("threads_per_address", "/threads", "Socket threads for each address"),
+    gauge("leap_indicator", "/leap", "Leap indicator; 3 is unsynchronised"),
+    gauge("stratum", "/stratum", "Stratum; 16 is unsynchronised"),
+    gauge("precision_log2_seconds", "/precision", "Precision, log2 of seconds"),
+    seconds("root_delay_seconds", "/root_delay_ns", "Delay to the reference clock"),
+    seconds(
         "root_dispersion_seconds",
-        Kind::Seconds,
+        "/root_dispersion_ns",
         "Dispersion to the reference clock: the bound of the clock's error",
     ),
-    known("/test_offset_ns", "test_offset_seconds", Kind::Seconds, "Offset served on purpose"),
-    known("/test_drift_ppb", "test_drift_ppb", Kind::Gauge, "Drift served on purpose"),
-    known("/synchronised", "synchronised", Kind::Gauge, "Whether the served time may be used"),
-    known("/page_age_ns", "page_age_seconds", Kind::Seconds, "Age of the clock page"),
-    known("/page_expired", "page_expired", Kind::Gauge, "Whether nothing is answered"),
-    known("/clock/renewals", "clock_renewals", Kind::Counter, "Clock pages made"),
-    known("/clock/publish_errors", "clock_publish_errors", Kind::Counter, "Pages not taken"),
-    known(
-        "/clock/gap_max_ns",
+    seconds("test_offset_seconds", "/test_offset_ns", "Offset served on purpose"),
+    gauge("test_drift_ppb", "/test_drift_ppb", "Drift served on purpose"),
+    gauge("synchronised", "/synchronised", "Whether the served time may be used"),
+    seconds("page_age_seconds", "/page_age_ns", "Age of the clock page"),
+    gauge("page_expired", "/page_expired", "Whether nothing is answered"),
+    counter("clock_renewals", "/clock/renewals", "Clock pages made"),
+    counter("clock_publish_errors", "/clock/publish_errors", "Pages not taken"),
+    seconds(
         "clock_gap_max_seconds",
-        Kind::Seconds,
+        "/clock/gap_max_ns",
         "The longest time between two clock pages",
     ),
-    known(
-        "/clock/real_time",
-        "clock_real_time",
-        Kind::Gauge,
-        "Whether the clock thread goes first",
-    ),
-    known("/clock/steps", "clock_steps", Kind::Counter, "Steps of the system clock"),
-    known("/clock/last_step_ns", "clock_last_step_seconds", Kind::Seconds, "The last step"),
-    known("/reload/done", "reloads", Kind::Counter, "Reloads that were done"),
-    known("/reload/failed", "reloads_refused", Kind::Counter, "Reloads that were refused"),
-    known("/resident_bytes", "resident_bytes", Kind::Gauge, "Memory resident"),
-    known("/pid", "", Kind::Left, ""),
+    gauge("clock_real_time", "/clock/real_time", "Whether the clock thread goes first"),
+    counter("clock_steps", "/clock/steps", "Steps of the system clock"),
+    seconds("clock_last_step_seconds", "/clock/last_step_ns", "The last step"),
+    counter("reloads", "/reload/done", "Reloads that were done"),
+    counter("reloads_refused", "/reload/failed", "Reloads that were refused"),
+    gauge("resident_bytes", "/resident_bytes", "Memory resident"),
+    left("/pid"),
     // An identifier, not a quantity.
-    known("/reference_id", "", Kind::Left, ""),
-    known("/schema", "", Kind::Left, ""),
+    left("/reference_id"),
+    left("/schema"),
 ];
 
-/// Objects whose keys are values of a label.
-const KEYED: [(&str, &str); 2] =
-    [("/counters/ignored", "reason"), ("/xdp_counters/passed", "reason")];
+/// Objects whose keys are values of a label, but for those that are a metric of their own.
+const KEYED: [(&str, &str); 5] = [
+    ("/counters/ignored", "reason"),
+    ("/xdp_counters/passed", "reason"),
+    ("/xdp_counters/dropped", "reason"),
+    ("/xdp_counters/kisses", "code"),
+    ("/nts_ke/counters", "end"),
+];
 /// Lists whose indices are values of a label with a name of its own.
 const INDEXED: [(&str, &str); 1] = [("/xdp_answered_by_core", "core")];
 /// Numbers in lists of objects that tell the objects apart.
@@ -198,9 +247,10 @@ impl Families {
             Value::Object(object) => {
                 let keyed = KEYED.iter().find(|(keyed, _)| *keyed == path);
                 for (key, value) in object {
-                    match keyed {
+                    let inner = format!("{path}/{key}");
+                    match keyed.filter(|_| Known::find(&inner).is_none()) {
                         Some((_, label)) => self.walk(path, value, &with(labels, label, key)),
-                        None => self.walk(&format!("{path}/{key}"), value, labels),
+                        None => self.walk(&inner, value, labels),
                     }
                 }
             }
@@ -233,16 +283,12 @@ impl Families {
     }
 
     fn sample(&mut self, path: &str, value: f64, labels: &Labels) {
-        let known = KNOWN.iter().find(|known| known.path == path);
-        let (name, kind, help) = match known {
-            Some(Known { kind: Kind::Left, .. }) => return,
-            Some(known) => (known.name.to_owned(), known.kind, known.help),
-            None => (of_path(path), Kind::Gauge, "See this field of horolog status"),
+        let (name, kind, help, label) = match Known::find(path) {
+            Some((Known { kind: Kind::Left, .. }, _)) => return,
+            Some((known, label)) => (known.name.to_owned(), known.kind, known.help, label),
+            None => (of_path(path), Kind::Gauge, "See this field of horolog status", None),
         };
-        let mut labels = labels.clone();
-        if let Some((key, value)) = known.and_then(|known| known.label) {
-            labels = with(&labels, key, value);
-        }
+        let labels = label.map_or_else(|| labels.clone(), |(key, value)| with(labels, key, value));
         let family = self.0.entry(name).or_insert(Family { kind, help, samples: Vec::new() });
         family.samples.push((labels, value));
     }
@@ -292,8 +338,12 @@ mod tests {
         let text = text(&json!({
             "schema": "x", "pid": 7, "stratum": 2, "synchronised": true, "root_delay_ns": 1_500_000,
             "reference_id": [1, 2, 3, 4],
-            "counters": { "answered": 5, "dropped": 1, "ignored": { "mode": 3, "length": 0 } },
-            "xdp_counters": { "answered_ipv4": 9, "answered_ipv6": 1, "passed": { "length": 4 } },
+            "counters": { "answered": 5, "dropped": 1, "nts": 3, "ignored": { "mode": 3, "length": 0 } },
+            "xdp_counters": {
+                "answered_ipv4": 9, "answered_ipv6": 1, "passed": { "length": 4 },
+                "dropped": { "newcomers": 8 }, "kisses": { "rate": 2 },
+            },
+            "nts_ke": { "counters": { "established": 6, "open": 1 } },
             "workers": [{ "listen": "1.2.3.4:123", "thread": 0, "core": 1, "answered": 5 }],
             "xdp_answered_by_core": [6, 4],
         }));
@@ -304,6 +354,11 @@ mod tests {
             "horolog_unanswered_total{reason=\"dropped\"} 1",
             "horolog_ignored_total{reason=\"mode\"} 3",
             "horolog_xdp_passed_total{reason=\"length\"} 4",
+            "horolog_xdp_dropped_total{reason=\"newcomers\"} 8",
+            "horolog_xdp_kisses_total{code=\"rate\"} 2",
+            "horolog_kinds_total{kind=\"nts\"} 3",
+            "horolog_nts_ke_total{end=\"established\"} 6",
+            "horolog_nts_ke_open 1.0",
             "horolog_thread_replies_total{core=\"1\",listen=\"1.2.3.4:123\",thread=\"0\"} 5",
             "horolog_xdp_core_replies_total{core=\"1\"} 4",
             "horolog_root_delay_seconds 0.0015",

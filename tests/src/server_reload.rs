@@ -1,0 +1,319 @@
+//! Scenarios of reloads of what a server holds clients to and shows them: limits and lists, the
+//! certificate, symmetric keys and the secret of cookies. What is new is in force afterwards and
+//! nobody's request is lost; what is broken changes nothing, and one line says so.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use horolog_ke::{AES_SIV_CMAC_256, KeClient, KeError, PORT, Trust};
+use horolog_lab::{Host, Lab, LabConfig};
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::chronyd::{Client, POLL_INTERVAL};
+use crate::client::{self, Steady};
+use crate::process::{Engine, PATIENCE, Server, run_to_end, server_address};
+use crate::scenario::scenario;
+use crate::server_configuration::{REQUEST_PAUSE, reload, write};
+use crate::server_nts::{CHRONY, FAST, await_counter, certificate, counter};
+use crate::{ROOT, scenarios, server_reload};
+
+/// Long enough for a reply that must not come to show itself, and for those that must.
+const SILENCE: Duration = Duration::from_millis(200);
+/// More reloads of lists than a client's word can tell apart.
+const LIST_CHANGES: usize = 18;
+/// Prefixes that no client has, so many that a change of lists is no matter of an instant.
+const OTHERS: u32 = 5_000;
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(ROOT, server_reload: a_new_certificate_is_shown));
+    all.extend(scenarios!(CHRONY, server_reload:
+        another_key_is_asked_for,
+        another_secret_makes_other_cookies,
+    ));
+    for engine in Engine::ALL {
+        let name = |of: &str| format!("server_reload::{of}::{}", engine.name());
+        all.push(scenario(name("lists_change"), ROOT, move || lists_change(engine)));
+        all.push(scenario(name("limits_change"), ROOT, move || limits_change(engine)));
+    }
+    all
+}
+
+/// A server with a configuration file in a lab.
+struct Configured {
+    lab: Lab,
+    at: SocketAddr,
+    directory: TempDir,
+    server: Server,
+    /// Reloads that were refused.
+    refused: usize,
+}
+
+impl Configured {
+    fn start(engine: Engine, options: &str) -> Result<Self> {
+        let lab = Lab::new(&LabConfig::default())?;
+        let at = server_address(&lab, false)?;
+        let directory = TempDir::new()?;
+        let path = directory.path().join("horolog.toml");
+        write(&path, &[at], options)?;
+        let config = path.to_string_lossy().into_owned();
+        let server = Server::start_as(lab.server(), engine, &[], &["-c", &config])?;
+        Ok(Self { lab, at, directory, server, refused: 0 })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Takes these options over.
+    fn change(&self, options: &str) -> Result<Value> {
+        write(&self.path("horolog.toml"), &[self.at], options)?;
+        let status = reload(&self.server)?;
+        ensure!(status["reload"]["last_reload_error"].is_null(), "{options}: {status}");
+        Ok(status)
+    }
+
+    /// Refuses these options, with these words in the reason.
+    fn refuse(&mut self, options: &str, words: &[&str]) -> Result<()> {
+        write(&self.path("horolog.toml"), &[self.at], options)?;
+        let status = reload(&self.server)?;
+        let reason = status["reload"]["last_reload_error"].as_str().unwrap_or_default();
+        for word in words {
+            ensure!(reason.contains(word), "{word} is not in the reason: {reason}");
+        }
+        self.refused += 1;
+        Ok(())
+    }
+
+    /// Ends it; it must have said in one line each which reloads were refused.
+    fn end(self) -> Result<()> {
+        let ended = self.server.end("TERM")?;
+        let said = ended.stderr.lines().filter(|line| line.contains("reload-refused")).count();
+        ensure!(said == self.refused, "{} were refused: {}", self.refused, ended.stderr);
+        Ok(())
+    }
+}
+
+/// Gives the host another address, and returns a socket there.
+fn socket_at(host: &Host, address: IpAddr) -> Result<UdpSocket> {
+    let mut command = host.command("ip");
+    command.args(["addr", "add", &format!("{address}/32"), "dev", &host.port().interface]);
+    let output = run_to_end(&mut command, PATIENCE)?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let socket = host.run(|| UdpSocket::bind((address, 0)))??;
+    socket.set_read_timeout(Some(SILENCE))?;
+    Ok(socket)
+}
+
+/// Lists come and go while a client asks that all of them serve: each of its requests is answered.
+/// Another client is served by some of them. Prefixes are longer than what counts as one client
+/// here, so that every request is looked up.
+fn lists_change(engine: Engine) -> Result<()> {
+    const ALWAYS: &str = "limit-ipv4-prefix = 24\n";
+    let mut running = Configured::start(engine, &format!("{ALWAYS}deny = ['198.51.100.1']\n"))?;
+    let own = running.lab.client().port().ipv4;
+    let other = IpAddr::from([10, 77, 0, 1]);
+    let others =
+        (0..OTHERS).map(|number| format!("{}\n", std::net::Ipv4Addr::from(0x0a01_0000 + number)));
+    fs::write(running.path("others"), others.collect::<String>())?;
+    let others = format!("deny-file = '{}'\n", running.path("others").display());
+    let variants = [
+        (format!("{others}deny = ['0.0.0.0/0']\nallow = ['{own}']\n"), false),
+        (others.clone(), true),
+        (format!("allow = ['0.0.0.0/0']\ndeny = ['{other}']\n"), false),
+        (format!("{others}allow = ['10.77.0.0/16', '{own}']\ndeny = ['203.0.113.0/24']\n"), true),
+    ];
+    let socket = client::socket(running.lab.client(), running.at, PATIENCE)?;
+    let steady = Steady::start(socket, running.at, REQUEST_PAUSE);
+    let socket = socket_at(running.lab.client(), other)?;
+    for (lists, is_served) in variants.iter().cycle().take(LIST_CHANGES) {
+        running.change(&format!("{ALWAYS}{lists}"))?;
+        let reply = client::ask(&socket, running.at);
+        ensure!(reply.is_ok() == *is_served, "{lists}: {reply:?}");
+    }
+    fs::write(running.path("others"), "10.0.0.0/8\n10.0.0.0/33\n")?;
+    running.refuse(&format!("{ALWAYS}{others}"), &["others, line 2", "too long"])?;
+    running.refuse(&format!("{ALWAYS}deny = ['here']\n"), &["horolog.toml:4", "here"])?;
+    // The last list that was right is in force: it denies the other one.
+    let reply = client::ask(&socket, running.at);
+    ensure!(reply.is_ok() == variants[(LIST_CHANGES - 1) % variants.len()].1, "{reply:?}");
+    steady.end()?.all_answered()?;
+    running.end()
+}
+
+/// How many of eight requests at once are answered.
+fn answered_at_once(socket: &UdpSocket, server: SocketAddr) -> Result<usize> {
+    for _ in 0..8 {
+        socket.send_to(&client::request(4, client::now()), server)?;
+    }
+    let mut buffer = [0; 1024];
+    Ok(std::iter::from_fn(|| socket.recv(&mut buffer).ok()).count())
+}
+
+/// Limits that a client keeps come and go without a request lost; one that it does not keep holds
+/// from then on, and no longer than until the next.
+fn limits_change(engine: Engine) -> Result<()> {
+    let wide = "limit-rate = 5000\nlimit-burst = 1000\n";
+    let narrow = "limit-rate = 0.01\nlimit-burst = 2\n";
+    let mut running = Configured::start(engine, wide)?;
+    let steady = client::socket(running.lab.client(), running.at, PATIENCE)?;
+    let steady = Steady::start(steady, running.at, REQUEST_PAUSE);
+    for rate in ["4000", "6000", "5000"] {
+        let status = running.change(&format!("limit-rate = {rate}\nlimit-burst = 1000\n"))?;
+        ensure!(status["reload"]["restart_needed"].as_array().is_some_and(Vec::is_empty));
+    }
+    steady.end()?.all_answered()?;
+    let socket = client::socket(running.lab.client(), running.at, SILENCE)?;
+    running.change(narrow)?;
+    let answered = answered_at_once(&socket, running.at)?;
+    ensure!(answered == 2, "{answered} are answered of a burst of two");
+    running.refuse("limit-rate = 0\n", &["horolog.toml:3", "--limit-rate"])?;
+    running.refuse("limit-rate = 'much'\n", &["horolog.toml:3", "limit-rate"])?;
+    let answered = answered_at_once(&socket, running.at)?;
+    ensure!(answered == 0, "{answered} are answered though the limit stayed");
+    running.change(wide)?;
+    let answered = answered_at_once(&socket, running.at)?;
+    ensure!(answered == 8, "{answered} are answered of those that the limit allows");
+    running.end()
+}
+
+/// Puts a pair into the place of another, whole file for whole file.
+fn put(from: &Path, to: &Path) -> Result<()> {
+    for name in ["cert.pem", "key.pem"] {
+        let new = to.join("new");
+        fs::copy(from.join(name), &new)?;
+        fs::rename(new, to.join(name))?;
+    }
+    Ok(())
+}
+
+/// After a reload the listener for key establishment shows the certificate that stands in the file
+/// by then; one that is broken or does not fit its key leaves the one before.
+pub(crate) fn a_new_certificate_is_shown() -> Result<()> {
+    let pairs: [TempDir; 2] = [TempDir::new()?, TempDir::new()?];
+    let place = TempDir::new()?;
+    let file = |name: &str| place.path().join(name).display().to_string();
+    let options = format!("nts-cert = '{}'\nnts-key = '{}'\n", file("cert.pem"), file("key.pem"));
+    let ip = server_address(&Lab::new(&LabConfig::default())?, false)?.ip();
+    for pair in &pairs {
+        certificate(ip, pair.path())?;
+    }
+    put(pairs[0].path(), place.path())?;
+    let mut running = Configured::start(Engine::Socket, &options)?;
+    let shows = |running: &Configured, number: usize| -> Result<()> {
+        let at = SocketAddr::new(running.at.ip(), PORT);
+        for (other, pair) in pairs.iter().enumerate() {
+            let trust = Trust::from_pem_file(Some(&pair.path().join("cert.pem")))?;
+            let client = KeClient::new(&trust, &[AES_SIV_CMAC_256])?;
+            let name = at.ip().to_string();
+            let got = running.lab.client().run(|| client.establish(&name, at, PATIENCE))?;
+            match got {
+                Ok(_) if other == number => {}
+                Err(KeError::Tls(_)) if other != number => {}
+                got => anyhow::bail!("certificate {other} instead of {number}: {got:?}"),
+            }
+        }
+        Ok(())
+    };
+    shows(&running, 0).context("at the start")?;
+    put(pairs[1].path(), place.path())?;
+    shows(&running, 0).context("before the reload")?;
+    running.change(&options)?;
+    shows(&running, 1).context("after the reload")?;
+    fs::copy(pairs[0].path().join("key.pem"), place.path().join("key.pem"))?;
+    running.refuse(&options, &["key.pem"])?;
+    fs::write(place.path().join("cert.pem"), "-----BEGIN CERTIFICATE-----\n")?;
+    running.refuse(&options, &["cert.pem"])?;
+    shows(&running, 1).context("after what is broken")?;
+    put(pairs[0].path(), place.path())?;
+    running.change(&options)?;
+    shows(&running, 0).context("after it was put back")?;
+    running.end()
+}
+
+/// Replies that a client has in a row where all goes well.
+const SOME: u64 = 3;
+
+/// Waits until so many more are counted, by a counter of the socket threads.
+fn await_more(running: &Configured, name: &str) -> Result<()> {
+    let before = counter(&running.server, name)?;
+    await_counter(&running.server, name, before + SOME)
+}
+
+/// Waits until so many more requests with a MAC are not answered.
+fn await_ignored(running: &Configured) -> Result<()> {
+    let ignored = || -> Result<u64> {
+        let status = running.server.status()?;
+        status["counters"]["ignored"]["mac"].as_u64().context("no such counter")
+    };
+    let (before, answered) = (ignored()?, counter(&running.server, "mac")?);
+    let started = Instant::now();
+    while ignored()? < before + SOME {
+        ensure!(started.elapsed() < PATIENCE, "none is ignored: {}", running.server.status()?);
+        thread::sleep(POLL_INTERVAL);
+    }
+    let now = counter(&running.server, "mac")?;
+    ensure!(now == answered, "{} were answered meanwhile", now - answered);
+    Ok(())
+}
+
+/// After a reload a request takes the symmetric key that stands in the file by then; a file that is
+/// broken leaves the keys before.
+pub(crate) fn another_key_is_asked_for() -> Result<()> {
+    let directory = TempDir::new()?;
+    let path = directory.path().join("ntp.keys");
+    let key = |first: &str| format!("7 AES128 HEX:{first}0102030405060708090a0b0c0d0e0f\n");
+    fs::write(&path, key("00"))?;
+    let options = format!("keys = '{}'\n", path.display());
+    let mut running = Configured::start(Engine::Socket, &options)?;
+    let lines = [format!("server {} key 7 {FAST}", running.at.ip()), "keyfile DIR/keys".to_owned()];
+    let _client = Client::start(running.lab.client(), &lines, |directory| {
+        Ok(fs::write(directory.join("keys"), key("00"))?)
+    })?;
+    await_more(&running, "mac").context("at the start")?;
+    running.change(&options)?;
+    await_more(&running, "mac").context("with the same key")?;
+    fs::write(&path, key("ff"))?;
+    running.change(&options)?;
+    await_ignored(&running).context("with another key")?;
+    fs::write(&path, format!("{}8 MD5 abc\n", key("00")))?;
+    running.refuse(&options, &["ntp.keys", "line 2", "MD5"])?;
+    await_ignored(&running).context("after what is broken")?;
+    fs::write(&path, key("00"))?;
+    running.change(&options)?;
+    await_more(&running, "mac").context("after it was put back")?;
+    running.end()
+}
+
+/// After a reload cookies of another secret are good for nothing, and clients get new ones; with
+/// the same secret, or one that is broken, they notice nothing.
+pub(crate) fn another_secret_makes_other_cookies() -> Result<()> {
+    let directory = TempDir::new()?;
+    let file = |name: &str| directory.path().join(name);
+    let ip = server_address(&Lab::new(&LabConfig::default())?, false)?.ip();
+    let [certificate, key] = certificate(ip, directory.path())?;
+    fs::write(file("secret"), "01".repeat(32))?;
+    let named = [("cert", &certificate), ("key", &key), ("master-secret", &file("secret"))];
+    let options = named.map(|(name, path)| format!("nts-{name} = '{}'\n", path.display())).concat();
+    let mut running = Configured::start(Engine::Xdp, &options)?;
+    let lines =
+        [format!("server {ip} nts {FAST}"), format!("ntstrustedcerts {}", certificate.display())];
+    let _client = Client::start(running.lab.client(), &lines, |_| Ok(()))?;
+    await_more(&running, "nts").context("at the start")?;
+    running.change(&options)?;
+    fs::write(file("secret"), "01")?;
+    running.refuse(&options, &["secret", "it takes 64"])?;
+    await_more(&running, "nts").context("with the same secret")?;
+    ensure!(counter(&running.server, "nts_kisses")? == 0, "{}", running.server.status()?);
+    fs::write(file("secret"), "02".repeat(32))?;
+    running.change(&options)?;
+    await_counter(&running.server, "nts_kisses", 1)?;
+    await_more(&running, "nts").context("with another secret")?;
+    running.end()
+}
