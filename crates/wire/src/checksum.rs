@@ -10,15 +10,14 @@ impl Sum {
     /// Adds bytes as big-endian 16-bit words; an odd last byte is padded with zero, so only the
     /// last piece may be odd.
     #[must_use]
-    pub fn bytes(mut self, bytes: &[u8]) -> Self {
-        let (words, rest) = bytes.as_chunks::<2>();
-        for word in words {
-            self.0 += u64::from(u16::from_be_bytes(*word));
-        }
-        if let [last] = rest {
-            self.0 += u64::from(*last) << 8;
-        }
-        self
+    pub fn bytes(self, bytes: &[u8]) -> Self {
+        // Two words at a time, as this machine reads them: the order of bytes is the same in the
+        // sum as in the words (RFC 1071, section 2).
+        let (pairs, rest) = bytes.as_chunks::<4>();
+        let mut last = [0; 4];
+        last[..rest.len()].copy_from_slice(rest);
+        let pairs = pairs.iter().chain([&last]).map(|pair| u64::from(u32::from_ne_bytes(*pair)));
+        Self(self.0 + u64::from(fold(pairs.sum()).to_be()))
     }
 
     /// Adds one 16-bit word.
@@ -30,12 +29,16 @@ impl Sum {
     /// The checksum: the one's complement of the folded one's-complement sum.
     #[must_use]
     pub const fn finish(self) -> u16 {
-        let mut sum = self.0;
-        while sum > 0xffff {
-            sum = (sum & 0xffff) + (sum >> 16);
-        }
-        !(sum as u16)
+        !fold(self.0)
     }
+}
+
+/// Adds carries to the lowest 16 bits until there are none.
+const fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
 }
 
 /// The sum over the pseudo-header of UDP over IPv4 (RFC 768).
@@ -71,6 +74,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn bytes_are_summed_as_words(data in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let words = data.chunks(2).map(|pair| u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
+            let sum = words.fold(Sum::default(), Sum::word);
+            prop_assert_eq!(Sum::default().bytes(&data).finish(), sum.finish());
+        }
+
         #[test]
         fn data_with_its_checksum_sums_to_zero(mut data in proptest::collection::vec(any::<u8>(), 0..200)) {
             if data.len() % 2 == 1 { data.push(0); }
