@@ -1,12 +1,14 @@
-//! Any text as a value on the command line: a target, a network, a MAC address. Reading it never
-//! panics, and what can be read means the same when it was written and read again. No target is
-//! looked up, and no network is accepted for simulated clients that could be a stranger's.
+//! Any text as a value on the command line or in a file: a target, a network, a MAC address, a
+//! master secret. Reading it never panics, and what can be read means the same when it was written
+//! and read again; but a secret is not written. No target is looked up, and no network is accepted
+//! for simulated clients that could be a stranger's.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use horolog_load::clients::SourceNetwork;
 use horolog_load::target::{TargetName, permit};
+use horolog_nts::MasterSecret;
 use horolog_sys::netlink::Prefix;
 use horolog_wire::ethernet::MacAddress;
 use libfuzzer_sys::fuzz_target;
@@ -15,6 +17,9 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = str::from_utf8(bytes) else { return };
     target(text);
     prefix(text);
+    if let Err(error) = MasterSecret::parse(text) {
+        assert!(!error.to_string().contains('\n'));
+    }
     if let Ok(address) = text.parse::<MacAddress>() {
         assert_eq!(address.to_string().parse(), Ok(address));
     }

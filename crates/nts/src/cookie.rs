@@ -215,14 +215,16 @@ impl CookieKeys {
         }
         let mut tags = [Default::default(); BATCH];
         vectors(&jobs[..cookies.len()], &mut tags);
-        for (((keys, sealed), text), tag) in keys.iter_mut().zip(&sealed).zip(&mut texts).zip(&tags)
-        {
+        for (((keys, sealed), text), tag) in keys.iter_mut().zip(&sealed).zip(&texts).zip(&tags) {
             if let Some(sealed) = sealed
                 && is_equal(tag, sealed.tag)
             {
-                *keys = SessionKeys::take(sealed.algorithm, &mut text[..sealed.text.len()]);
+                *keys = SessionKeys::of_both(sealed.algorithm, &text[..sealed.text.len()]);
             }
         }
+        // All of them: one that does not open may hold keys all the same.
+        texts.as_flattened_mut().fill(0);
+        zeroize::optimization_barrier(&texts);
     }
 
     /// What looks like a cookie of ours.

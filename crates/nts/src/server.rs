@@ -25,9 +25,12 @@ pub const REPLY_LEN_MAX: usize = HEADER_LEN
     + 32
     + authenticator_len(NONCE_LEN_MAX, COOKIES_MAX * (PREFIX_LEN + crate::COOKIE_LEN_MAX));
 
-/// Bytes at `out[STRATUM_AT]` and after: stratum, and the reference identifier with the kiss code.
+/// Where the parts of a header stand that a kiss does not take from the page (RFC 5905, figure 8).
+const LEAP_UNKNOWN: u8 = 3 << 6;
 const STRATUM_AT: usize = 1;
+const ROOT: core::ops::Range<usize> = 4..12;
 const REFERENCE_ID: core::ops::Range<usize> = 12..16;
+const REFERENCE: core::ops::Range<usize> = 16..24;
 /// The longest encrypted part of a request that is looked at, in bytes.
 const REQUEST_TEXT_MAX: usize = 1024;
 
@@ -400,12 +403,16 @@ fn seal_texts(
 }
 
 /// Writes the kiss NTSN (RFC 8915, section 5.7) to the front of `out`: `header` with stratum 0 and
-/// the kiss code, and the request's unique identifier. It is not authenticated. Returns its length,
-/// which is always less than the request's; 0 when `out` is too short.
+/// the kiss code, and the request's unique identifier. Like every kiss it says nothing of the clock:
+/// leap 3 and no root delay, root dispersion and reference time. It is not authenticated. Returns
+/// its length, which is always less than the request's; 0 when `out` is too short.
 pub fn nak(unique_id: &[u8], header: &[u8; HEADER_LEN], out: &mut [u8]) -> usize {
     let mut header = *header;
+    header[0] |= LEAP_UNKNOWN;
     header[STRATUM_AT] = 0;
+    header[ROOT].fill(0);
     header[REFERENCE_ID].copy_from_slice(b"NTSN");
+    header[REFERENCE].fill(0);
     let mut kiss = Writer::new(out);
     let written = kiss.put(&header).and_then(|()| kiss.field(UNIQUE_ID, unique_id));
     written.map_or(0, |()| kiss.len())

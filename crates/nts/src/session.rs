@@ -4,7 +4,7 @@
 use core::fmt;
 
 use thiserror::Error;
-use zeroize::{Zeroize, ZeroizeOnDrop};
+use zeroize::ZeroizeOnDrop;
 
 use crate::Algorithm;
 use crate::aead::KEY_LEN_MAX;
@@ -54,12 +54,10 @@ impl SessionKeys {
         Ok(keys)
     }
 
-    /// Both keys, one after the other, as a cookie holds them. Wipes what it was given.
-    pub(crate) fn take(algorithm: Algorithm, both: &mut [u8]) -> Option<Self> {
+    /// Both keys, one after the other, as a cookie holds them.
+    pub(crate) fn of_both(algorithm: Algorithm, both: &[u8]) -> Option<Self> {
         let (c2s, s2c) = both.split_at_checked(algorithm.key_len())?;
-        let keys = Self::new(algorithm, c2s, s2c).ok();
-        both.zeroize();
-        keys
+        Self::new(algorithm, c2s, s2c).ok()
     }
 
     /// The AEAD algorithm.

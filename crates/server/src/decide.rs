@@ -388,6 +388,33 @@ mod tests {
         assert_eq!((reply.kind, reply.header.origin.to_bits()), (ReplyKind::Basic, 22));
     }
 
+    /// The exchanges of RFC 9769, figure 1, whose timestamps stand in the packets as they do there;
+    /// only the second reply is still of basic mode, because nothing is kept for the client before
+    /// it has asked in interleaved mode.
+    #[test]
+    fn rfc_9769_figure_1() {
+        // Receive timestamps are even and transmit timestamps odd, the client's own are any.
+        let t = |n: u64| 0xe000_0000_2000_0000 + 16 * n + n % 4 / 3;
+        let kept = std::cell::Cell::new((0, NtpTimestamp::UNKNOWN));
+        let ask = |(origin, receive, transmit), received: u64, leaves: u64| {
+            let request = interleaved(origin, receive, transmit);
+            let (of, left) = kept.get();
+            let known = |origin: NtpTimestamp| (origin.to_bits() == of).then_some(left);
+            let received = NtpTimestamp::from_bits(received);
+            let verdict = decide(&request, client(), &page(), received, known);
+            let Verdict::Reply(reply) = verdict else { panic!("ignored") };
+            let header = reply.at(NtpTimestamp::from_bits(leaves));
+            if reply.kind.is_remembered() {
+                kept.set((header.receive.to_bits(), NtpTimestamp::from_bits(leaves)));
+            }
+            [header.origin, header.receive, header.transmit].map(NtpTimestamp::to_bits)
+        };
+        assert_eq!(ask((0, 0, t(1)), t(2), t(3)), [t(1), t(2), t(3)]);
+        assert_eq!(ask((t(2), t(4), t(5)), t(6), t(7)), [t(5), t(6), t(7)]);
+        assert_eq!(ask((t(6), t(8), t(9)), t(10), t(11)), [t(8), t(10), t(7)]);
+        assert_eq!(ask((t(10), t(12), t(13)), t(14), t(15)), [t(12), t(14), t(11)]);
+    }
+
     #[test]
     fn receive_timestamps_are_even_and_transmit_timestamps_odd() {
         let odd = NtpTimestamp::from_bits(RECEIVED.to_bits() | 1);

@@ -375,6 +375,8 @@ impl Server {
             || sources.has_died()
             || hardware.has_died()
             || establishment.is_some_and(KeServer::has_died)
+            || self.status.as_ref().is_some_and(StatusSocket::has_died)
+            || self.metrics.as_ref().is_some_and(metrics::Responder::has_died)
     }
 
     /// Stops answering within a second and returns the last state.

@@ -154,6 +154,13 @@ impl StatusSocket {
     }
 }
 
+impl StatusSocket {
+    /// Whether the thread has ended without being told to.
+    pub(crate) fn has_died(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+}
+
 impl Drop for StatusSocket {
     fn drop(&mut self) {
         drop(self.alive.take());

@@ -103,12 +103,13 @@ fn refusals_say_whether_a_kiss_is_due() {
 }
 
 #[test]
-fn a_kiss_is_shorter_than_any_request_and_keeps_the_header() {
+fn a_kiss_is_shorter_than_any_request_and_says_nothing_of_the_clock() {
     let mut out = [0; 200];
     let len = nak(&ID, &HEADER, &mut out);
     assert_eq!(len, HEADER_LEN + 36);
-    assert_eq!((out[0], out[1], &out[12..16]), (0x23, 0, &b"NTSN"[..]));
-    assert_eq!(out[16..HEADER_LEN], HEADER[16..]);
+    assert_eq!((out[0], out[1], &out[12..16]), (0xe3, 0, &b"NTSN"[..]));
+    assert_eq!((&out[4..12], &out[16..24]), (&[0; 8][..], &[0; 8][..]));
+    assert_eq!(out[24..HEADER_LEN], HEADER[24..]);
     assert_eq!(out[HEADER_LEN..HEADER_LEN + 4], [0x01, 0x04, 0, 36]);
     assert_eq!(nak(&ID, &HEADER, &mut out[..len - 1]), 0);
 }

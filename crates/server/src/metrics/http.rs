@@ -74,6 +74,13 @@ impl Responder {
     }
 }
 
+impl Responder {
+    /// Whether the thread has ended without being told to.
+    pub(crate) fn has_died(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+}
+
 impl Drop for Responder {
     fn drop(&mut self) {
         drop(self.alive.take());
@@ -168,7 +175,7 @@ fn is_whole(request: &[u8]) -> bool {
 }
 
 /// The answer, and whether its body is wanted.
-fn judge(request: &[u8], answer: &impl Fn(&str) -> Answer) -> (Answer, bool) {
+pub(crate) fn judge(request: &[u8], answer: &impl Fn(&str) -> Answer) -> (Answer, bool) {
     let refusal = |code, body: &str| Answer {
         code,
         kind: "text/plain; charset=utf-8",
@@ -192,7 +199,7 @@ fn judge(request: &[u8], answer: &impl Fn(&str) -> Answer) -> (Answer, bool) {
     }
 }
 
-fn written(answer: &Answer, with_body: bool) -> Vec<u8> {
+pub(crate) fn written(answer: &Answer, with_body: bool) -> Vec<u8> {
     let reason = match answer.code {
         200 => "OK",
         400 => "Bad Request",

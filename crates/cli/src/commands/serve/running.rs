@@ -2,21 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_server::{Server, Status, check, status};
+use horolog_server::{ReloadReport, Server, Status, check, status};
 use horolog_sys::signal::{BlockedSignals, Signal};
 use sd_notify::NotifyState;
 
 use super::events;
 use super::log::{Event, Level, Log};
-use super::options::CommandLine;
+use super::options::{CommandLine, Options};
 use crate::failure::Failure;
 
 /// How often the server is looked after while it runs.
 const TICK: Duration = Duration::from_millis(500);
 /// How often the counters are told.
 const SUMMARY_EVERY: Duration = Duration::from_hours(1);
+
+/// How long the watchdog is fed during a reload: one that takes longer hangs.
+const RELOAD_MAX: Duration = Duration::from_mins(1);
 
 /// Serves until a signal ends it.
 pub(crate) fn serve(command_line: CommandLine) -> Result<(), Failure> {
@@ -80,8 +85,8 @@ impl Running {
         Ok(())
     }
 
-    /// Tells what has changed. The watchdog is fed from here alone, so it barks when this thread
-    /// hangs or any other has ended.
+    /// Tells what has changed. Outside of reloads the watchdog is fed from here alone, so it barks
+    /// when this thread hangs or any other has ended.
     fn look(&mut self) {
         let now = self.server.status();
         for event in events::changes(&self.last, &now) {
@@ -106,19 +111,29 @@ impl Running {
         }
     }
 
+    /// Takes new options over. A long list may take longer than the watchdog waits, so it is fed
+    /// meanwhile, for [`RELOAD_MAX`] at most.
     fn reload(&mut self) {
         let since = NotifyState::monotonic_usec_now();
         notify(&[NotifyState::Reloading, since.unwrap_or(NotifyState::MonotonicUsec(0))]);
-        let event = match self.take_over() {
-            Ok(event) => event,
+        let (server, renewals) = (&self.server, self.last.clock.renewals);
+        let (ended, told) = mpsc::channel();
+        let taken = thread::scope(|scope| {
+            scope.spawn(move || feed_watchdog(server, renewals, &told));
+            let taken = self.prepare_and_apply();
+            let _ = ended.send(());
+            taken
+        });
+        let event = match taken {
+            Ok(taken) => self.note(taken),
             Err(reason) => events::refused(&reason),
         };
         self.log.tell(&event);
         notify(&[NotifyState::Ready]);
     }
 
-    /// Reads all options again and takes over those that a running server can change.
-    fn take_over(&mut self) -> Result<Event, String> {
+    /// Reads all options again and has the server take over those that it can change.
+    fn prepare_and_apply(&self) -> Result<(Options, ReloadReport), String> {
         let new = self.command_line.options().map_err(|failure| {
             let reason = failure.to_string();
             self.server.note_refused_reload(&reason);
@@ -126,6 +141,11 @@ impl Running {
         })?;
         let report =
             self.server.reload(&new.config).map_err(|error| new.locate(&error.to_string()))?;
+        Ok((new, report))
+    }
+
+    /// Notes what is in force now, and tells it.
+    fn note(&mut self, (new, report): (Options, ReloadReport)) -> Event {
         let live = self.server.reloadable_keys();
         let mut restart = new.differences(&self.values);
         restart.retain(|key| !live.contains(&key.as_str()));
@@ -139,7 +159,20 @@ impl Running {
         }
         self.values = values;
         self.server.note_restart_needed(restart.clone());
-        Ok(events::reloaded(&report, &restart))
+        events::reloaded(&report, &restart)
+    }
+}
+
+/// Feeds the watchdog until it is told that a reload has ended, as long as the clock thread renews
+/// its page.
+fn feed_watchdog(server: &Server, mut renewals: u64, ended: &Receiver<()>) {
+    let begun = Instant::now();
+    while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+        let now = server.status().clock.renewals;
+        if now > renewals && begun.elapsed() < RELOAD_MAX {
+            notify(&[NotifyState::Watchdog]);
+        }
+        renewals = now;
     }
 }
 
