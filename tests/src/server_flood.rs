@@ -13,7 +13,7 @@ use libtest_mimic::Trial;
 use crate::chronyd::Client;
 use crate::client;
 use crate::load_command::result_of;
-use crate::process::Engine;
+use crate::process::{Engine, PATIENCE, binary, run_to_end};
 use crate::random::Random;
 use crate::scenario::scenario;
 use crate::server_nts::{CHRONY, SELECTED, WithNts, counter};
@@ -32,6 +32,8 @@ pub(crate) fn all() -> Vec<Trial> {
         all.push(scenario(name, CHRONY, move || plain_requests_leave_room_for_nts(engine)));
         let name = format!("server_flood::forged_cookies_leave_room_for_nts::{}", engine.name());
         all.push(scenario(name, CHRONY, move || forged_cookies_leave_room_for_nts(engine)));
+        let name = format!("server_flood::handshakes_leave_room_for_nts::{}", engine.name());
+        all.push(scenario(name, CHRONY, move || handshakes_leave_room_for_nts(engine)));
     }
     all
 }
@@ -112,6 +114,30 @@ fn forged_cookies_leave_room_for_nts(engine: Engine) -> Result<()> {
     let kisses = counter(&nts.server, "nts_kisses")?;
     let may = NEWCOMERS * (FLOOD.as_secs() + 2);
     ensure!((1..=may).contains(&kisses), "{kisses} kisses");
+    Ok(())
+}
+
+/// While keys are established as fast as the cores can, without a limit for each address, a client
+/// that has its keys loses next to nothing.
+fn handshakes_leave_room_for_nts(engine: Engine) -> Result<()> {
+    let unlimited = ["--nts-ke-rate-per-prefix", "0", "--nts-ke-connections-per-prefix", "0"];
+    let nts = WithNts::start_on(engine, &unlimited)?;
+    let client = nts.client(OFTEN)?;
+    client.await_signs("sources", SELECTED)?;
+    let trust = nts.trust().display().to_string();
+    let target = nts.at.ip().to_string();
+    let share = Share::of(&client, || {
+        let mut command = nts.lab.client().command(binary()?);
+        command.args(["load", "nts-ke", &target, "--ca", &trust, "-d", "4"]);
+        let output = run_to_end(&mut command, PATIENCE)?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(())
+    })?;
+    share.check()?;
+    let status = nts.server.status()?;
+    let established = status.pointer("/nts_ke/counters/established");
+    let established = established.and_then(serde_json::Value::as_u64).context("no counter")?;
+    ensure!(established > 1_000, "no flood: {established} handshakes");
     Ok(())
 }
 

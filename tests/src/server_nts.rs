@@ -111,10 +111,15 @@ impl WithNts {
         Ok(())
     }
 
+    /// The certificate, which vouches for itself.
+    pub(crate) fn trust(&self) -> PathBuf {
+        self.files.path().join("cert.pem")
+    }
+
     /// chronyd with NTS and further options for its source.
     pub(crate) fn client(&self, options: &str) -> Result<Client> {
         let source = format!("server {} nts {options}", self.at.ip());
-        let trust = self.files.path().join("cert.pem");
+        let trust = self.trust();
         let lines = [source, "ntstrustedcerts DIR/ca.pem".to_owned()];
         Client::start(self.lab.client(), &lines, |directory| {
             fs::copy(trust, directory.join("ca.pem"))?;

@@ -178,6 +178,7 @@ const THREADS: &[c_long] = &[
     libc::SYS_sched_setscheduler,
     libc::SYS_sched_getscheduler,
     libc::SYS_sched_getparam,
+    libc::SYS_setpriority,
     libc::SYS_prctl,
     libc::SYS_prlimit64,
     libc::SYS_getrusage,
