@@ -2,6 +2,7 @@
 //! client, and it lets each do one read at a time, or two once it has been answered.
 
 use std::io::{self, ErrorKind, Read};
+use std::mem;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -16,12 +17,12 @@ use super::connection::{Connection, Desk, Next, Outcome};
 use super::counters::count;
 use super::neighbours::{Prefix, TooMuch};
 use super::table::Table;
-use super::{Settings, Shared};
+use super::{BACKLOG, Listener, Settings, Shared};
 
 /// Events that are taken at a time.
 const EVENTS: usize = 64;
 /// Connections that are accepted at a time, between the steps of those that are open.
-const ACCEPTED_AT_A_TIME: usize = 4;
+const ACCEPTED_AT_A_TIME: u32 = 4;
 /// How long nothing is accepted once the system has no descriptor or memory for it.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -106,7 +107,13 @@ impl Worker {
     fn woken(&mut self) {
         while matches!(self.wake.read(&mut [0; 64]), Ok(1..)) {}
         self.unlisten();
-        self.settings = self.shared.settings.load_full();
+        let before = mem::replace(&mut self.settings, self.shared.settings.load_full());
+        for old in &before.listeners {
+            if !self.settings.listeners.iter().any(|kept| Arc::ptr_eq(kept, old)) {
+                // The last thread that lets go of it closes it, which resets whoever waits there.
+                self.accept_from(old, BACKLOG);
+            }
+        }
         self.paused_until = None;
         if self.listen().is_err() {
             self.pause();
@@ -134,9 +141,14 @@ impl Worker {
     }
 
     fn accept(&mut self, listener: usize) {
-        let settings = Arc::clone(&self.settings);
-        let Some(listener) = settings.listeners.get(listener) else { return };
-        for _ in 0..ACCEPTED_AT_A_TIME {
+        if let Some(listener) = self.settings.listeners.get(listener).map(Arc::clone) {
+            self.accept_from(&listener, ACCEPTED_AT_A_TIME);
+        }
+    }
+
+    /// Accepts those that wait, up to so many.
+    fn accept_from(&mut self, listener: &Listener, most: u32) {
+        for _ in 0..most {
             match accept(&listener.socket) {
                 Ok((stream, peer)) => {
                     count(&self.shared.tally.accepted);

@@ -126,9 +126,8 @@ impl Running {
         })?;
         let report =
             self.server.reload(&new.config).map_err(|error| new.locate(&error.to_string()))?;
-        let live = self.server.reloadable_keys();
         let mut restart = new.differences(&self.values);
-        restart.retain(|key| !live.contains(&key.as_str()));
+        restart.retain(|key| !report.adopted.contains(&key.as_str()));
         // Of what waits for a restart the old values are in force.
         let mut values = new.values;
         for key in &restart {
