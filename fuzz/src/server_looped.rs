@@ -1,5 +1,5 @@
-//! Any bytes as a reply that came back with its transmit timestamp: reading it never panics, and what
-//! is read is what a reply in a frame of ours says.
+//! Any bytes as a reply that came back with its transmit timestamp: reading it never panics, and
+//! what is read is what a reply in a frame of ours says.
 #![no_main]
 
 use horolog_wire::frame::UdpFrame;

@@ -1,15 +1,15 @@
-//! Scenarios of reloads of what a server holds clients to and shows them: limits and lists, the
-//! certificate, symmetric keys and the secret of cookies. What is new is in force afterwards and
+//! Scenarios of reloads of what a server holds clients to and shows them: limits and lists, key
+//! establishment, symmetric keys and the secret of cookies. What is new is in force afterwards and
 //! nobody's request is lost; what is broken changes nothing, and one line says so.
 
 use std::fs;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use horolog_ke::{AES_SIV_CMAC_256, KeClient, KeError, PORT, Trust};
+use horolog_ke::{AES_SIV_CMAC_256, Established, KeClient, KeError, PORT, Progress, Trust};
 use horolog_lab::{Host, Lab, LabConfig};
 use libtest_mimic::Trial;
 use serde_json::Value;
@@ -32,7 +32,12 @@ const OTHERS: u32 = 5_000;
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
-    let mut all = Vec::from(scenarios!(ROOT, server_reload: a_new_certificate_is_shown));
+    let mut all = Vec::from(scenarios!(ROOT, server_reload:
+        a_new_certificate_is_shown,
+        key_establishment_moves,
+        key_establishment_is_told_otherwise,
+        nts_is_not_switched_off,
+    ));
     all.extend(scenarios!(CHRONY, server_reload:
         another_key_is_asked_for,
         another_secret_makes_other_cookies,
@@ -207,13 +212,8 @@ pub(crate) fn a_new_certificate_is_shown() -> Result<()> {
     put(pairs[0].path(), place.path())?;
     let mut running = Configured::start(Engine::Socket, &options)?;
     let shows = |running: &Configured, number: usize| -> Result<()> {
-        let at = SocketAddr::new(running.at.ip(), PORT);
         for (other, pair) in pairs.iter().enumerate() {
-            let trust = Trust::from_pem_file(Some(&pair.path().join("cert.pem")))?;
-            let client = KeClient::new(&trust, &[AES_SIV_CMAC_256])?;
-            let name = at.ip().to_string();
-            let got = running.lab.client().run(|| client.establish(&name, at, PATIENCE))?;
-            match got {
+            match establish(running, PORT, pair.path())? {
                 Ok(_) if other == number => {}
                 Err(KeError::Tls(_)) if other != number => {}
                 got => anyhow::bail!("certificate {other} instead of {number}: {got:?}"),
@@ -234,6 +234,144 @@ pub(crate) fn a_new_certificate_is_shown() -> Result<()> {
     put(pairs[0].path(), place.path())?;
     running.change(&options)?;
     shows(&running, 0).context("after it was put back")?;
+    running.end()
+}
+
+/// A client that believes the certificate in this directory.
+fn believer(directory: &Path) -> Result<KeClient> {
+    let trust = Trust::from_pem_file(Some(&directory.join("cert.pem")))?;
+    Ok(KeClient::new(&trust, &[AES_SIV_CMAC_256])?)
+}
+
+/// What such a client gets at a port of the server.
+fn establish(
+    running: &Configured,
+    port: u16,
+    directory: &Path,
+) -> Result<Result<Established, KeError>> {
+    let (client, at) = (believer(directory)?, SocketAddr::new(running.at.ip(), port));
+    let name = at.ip().to_string();
+    Ok(running.lab.client().run(|| client.establish(&name, at, PATIENCE))?)
+}
+
+/// A connection to a port of the server, over which nothing has been said.
+fn connect(running: &Configured, port: u16) -> Result<TcpStream> {
+    let at = SocketAddr::new(running.at.ip(), port);
+    let stream = running.lab.client().run(|| TcpStream::connect(at))??;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+/// Options of a listener with the pair in this directory, at these ports.
+fn listener(running: &Configured, pair: &Path, ports: &[u16]) -> String {
+    let file = |name: &str| pair.join(name).display().to_string();
+    let ip = running.at.ip();
+    let listen: Vec<_> = ports.iter().map(|port| format!("'{ip}:{port}'")).collect();
+    format!(
+        "nts-cert = '{}'\nnts-key = '{}'\nnts-ke-listen = [{}]\n",
+        file("cert.pem"),
+        file("key.pem"),
+        listen.join(", ")
+    )
+}
+
+/// A server with NTS at its default port, and a pair that it can read.
+fn with_nts() -> Result<(Configured, TempDir)> {
+    let pair = TempDir::new()?;
+    let ip = server_address(&Lab::new(&LabConfig::default())?, false)?.ip();
+    let named = ["cert", "key"].into_iter().zip(certificate(ip, pair.path())?);
+    let options = named.map(|(name, path)| format!("nts-{name} = '{}'\n", path.display()));
+    Ok((Configured::start(Engine::Socket, &options.collect::<String>())?, pair))
+}
+
+/// Addresses of key establishment come and go while the others serve on; a connection that was
+/// open at one that goes is served to its end. A port that is taken changes nothing.
+pub(crate) fn key_establishment_moves() -> Result<()> {
+    let [first, second, free, taken] = [PORT, 4461, 4462, 4463];
+    let (mut running, pair) = with_nts()?;
+    let serves_at = |running: &Configured, wanted: &[u16]| -> Result<()> {
+        for port in [first, second, free] {
+            match establish(running, port, pair.path())? {
+                Ok(got) if wanted.contains(&port) => {
+                    ensure!(got.server.is_none(), "clients are sent to {:?}", got.server);
+                }
+                Err(KeError::Connection { .. }) if !wanted.contains(&port) => {}
+                got => anyhow::bail!("port {port} of {wanted:?}: {got:?}"),
+            }
+        }
+        let status = running.server.status()?;
+        let ip = running.at.ip();
+        let wanted: Vec<_> = wanted.iter().map(|port| format!("{ip}:{port}")).collect();
+        ensure!(status["nts_ke"]["listen"] == Value::from(wanted), "{}", status["nts_ke"]);
+        Ok(())
+    };
+    serves_at(&running, &[first]).context("at the start")?;
+    let status = running.change(&listener(&running, pair.path(), &[first, second]))?;
+    ensure!(status["reload"]["restart_needed"].as_array().is_some_and(Vec::is_empty), "{status}");
+    serves_at(&running, &[first, second]).context("with a second one")?;
+    let mut open = connect(&running, first)?;
+    running.change(&listener(&running, pair.path(), &[second]))?;
+    serves_at(&running, &[second]).context("without the first one")?;
+    let name = running.at.ip().to_string();
+    let mut exchange = believer(pair.path())?.begin(&name)?;
+    while !matches!(exchange.advance(&mut open).context("the open one")?, Progress::Done(_)) {}
+
+    let at_taken = SocketAddr::new(running.at.ip(), taken);
+    let _holder = running.lab.server().run(|| TcpListener::bind(at_taken))??;
+    let elsewhere = "nts-ke-server = 'elsewhere.example'\n";
+    let options = listener(&running, pair.path(), &[second, free, taken]) + elsewhere;
+    running.refuse(&options, &[&at_taken.to_string(), "in use", "--nts-ke-listen"])?;
+    serves_at(&running, &[second]).context("after a taken one")?;
+    let options = listener(&running, pair.path(), &[]).replace("[]", "['0.0.0.0:4461']");
+    running.refuse(&options, &["--nts-ke-listen 0.0.0.0:4461 overlaps"])?;
+    serves_at(&running, &[second]).context("after one that overlaps")?;
+    running.end()
+}
+
+/// Other files of the certificate, another server that clients are sent to and other limits are in
+/// force after a reload.
+pub(crate) fn key_establishment_is_told_otherwise() -> Result<()> {
+    let (mut running, pair) = with_nts()?;
+    let other = TempDir::new_in(pair.path())?;
+    certificate(running.at.ip(), other.path())?;
+    let get = |running: &Configured| establish(running, PORT, other.path());
+    ensure!(matches!(get(&running)?, Err(KeError::Tls(_))), "another certificate at the start");
+    let options = listener(&running, other.path(), &[PORT]);
+    running.change(&options)?;
+    let got = get(&running)?.context("the certificate of another file")?;
+    ensure!(got.server.is_none(), "clients are sent to {:?}", got.server);
+    running.change(&format!("{options}nts-ke-server = 'time.example'\n"))?;
+    let got = get(&running)?.context("with another server")?;
+    ensure!(got.server.as_deref() == Some("time.example"), "clients are sent to {:?}", got.server);
+
+    running.change(&format!("{options}nts-ke-connections-per-prefix = 1\n"))?;
+    let guest = connect(&running, PORT)?;
+    let refused = |running: &Configured| -> Result<u64> {
+        let status = running.server.status()?;
+        let refused = status.pointer("/nts_ke/counters/refused_concurrent");
+        refused.and_then(Value::as_u64).with_context(|| format!("{status}"))
+    };
+    ensure!(refused(&running)? == 0 && get(&running)?.is_err(), "two though the limit is one");
+    ensure!(refused(&running)? == 1, "{} are refused", refused(&running)?);
+    running.refuse(&format!("{options}nts-ke-connections = 0\n"), &["connections"])?;
+    running.change(&format!("{options}nts-ke-connections-per-prefix = 2\n"))?;
+    get(&running)?.context("as the limit is two again")?;
+    drop(guest);
+    running.end()
+}
+
+/// Whether there is key establishment at all is no matter of a reload: the listener stays as it is,
+/// and what waits for a restart is named.
+pub(crate) fn nts_is_not_switched_off() -> Result<()> {
+    let (running, pair) = with_nts()?;
+    let status = running.change("")?;
+    ensure!(
+        status["reload"]["restart_needed"] == Value::from(vec!["nts-cert", "nts-key"]),
+        "{status}"
+    );
+    establish(&running, PORT, pair.path())?.context("after NTS was switched off")?;
+    let status = running.change(&listener(&running, pair.path(), &[PORT]))?;
+    ensure!(status["reload"]["restart_needed"].as_array().is_some_and(Vec::is_empty), "{status}");
     running.end()
 }
 

@@ -4,9 +4,9 @@
 //! server that authenticates batches of packets needs beside them: key schedules, chains, and
 //! single blocks.
 //!
-//! Where the processor has instructions for AES (x86-64, AES-NI), they are used; elsewhere the `aes`
-//! crate does the same work, one block after the other. Neither looks anything up in a table at a
-//! secret place. Modes of operation are the caller's.
+//! Where the processor has instructions for AES (x86-64, AES-NI), they are used; elsewhere the
+//! `aes` crate does the same work, one block after the other. Neither looks anything up in a table
+//! at a secret place. Modes of operation are the caller's.
 
 #![allow(
     unsafe_code,

@@ -1,3 +1,5 @@
+//! The standard's example, and the library as an oracle.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,4 +1,4 @@
-//! What can go wrong in starting a listener, in changing its certificate, and in asking one. Each
+//! What can go wrong in starting a listener, in changing it, and in asking one. Each
 //! message names what, where, and what to do. What single clients do wrong is counted instead:
 //! [`crate::KeCounters`].
 
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use crate::message::BadResponse;
 
-/// Why there is no listener, no new certificate or no keys.
+/// Why there is no listener, no change of one or no keys.
 #[derive(Debug, thiserror::Error)]
 pub enum KeError {
     /// A file cannot be read.
@@ -62,13 +62,22 @@ pub enum KeError {
     #[error("{0}")]
     Configuration(String),
     /// An address cannot be listened at.
-    #[error("cannot listen for NTS key establishment at {address}: {error}")]
+    #[error(
+        "cannot listen for NTS key establishment at {address}: {error}{hint}; choose another \
+         address with --nts-ke-listen",
+        hint = hint(error, address.port())
+    )]
     Listen {
         /// The address.
         address: SocketAddr,
         /// What the system says.
         error: io::Error,
     },
+    /// An address that covers one that is listened at, or is covered by it.
+    #[error(
+        "--nts-ke-listen {0} overlaps {1}, which this server listens on; to change this, restart it"
+    )]
+    Overlap(SocketAddr, SocketAddr),
     /// The system gives no thread, descriptor or random number.
     #[error("cannot {doing}: {error}")]
     System {
@@ -127,6 +136,17 @@ pub enum KeError {
     /// The server has none of the algorithms, or chose one that was not offered.
     #[error("the NTS-KE server has none of the offered AEAD algorithms")]
     NoAlgorithm,
+}
+
+/// More of why this port cannot be had, where that is known.
+fn hint(error: &io::Error, port: u16) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => format!(", as ss -tlpn 'sport = :{port}' shows"),
+        io::ErrorKind::PermissionDenied => {
+            ", as a port below 1024 needs root or CAP_NET_BIND_SERVICE".to_owned()
+        }
+        _ => String::new(),
+    }
 }
 
 fn error_name(code: u16) -> &'static str {

@@ -19,8 +19,7 @@ pub use algorithm::{AES_128_GCM_SIV, AES_SIV_CMAC_256, key_len};
 pub use client::{Established, Exchange, KeClient, Progress, establish};
 pub use error::KeError;
 pub use server::{
-    CertificateFacts, KeConfig, KeCounters, KeLimits, KeServer, Keeper, LoadedCertificate,
-    check_certificate,
+    CertificateFacts, KeConfig, KeCounters, KeLimits, KeServer, Keeper, Prepared, check_certificate,
 };
 pub use trust::Trust;
 

@@ -90,6 +90,13 @@ struct Shared {
     followed: AtomicUsize,
 }
 
+/// A configuration with everything that it needs, which nothing follows yet. Its new sockets are
+/// closed when it is dropped.
+pub struct Prepared {
+    pair: Pair,
+    settings: Settings,
+}
+
 /// What can be changed under way.
 struct Settings {
     config: KeConfig,
@@ -147,54 +154,35 @@ impl KeServer {
         Ok(Thread { handle: Some(handle), wake })
     }
 
-    /// Reads the certificate and the key again, from the same files. Handshakes from now on get
-    /// them; those in progress end as they began.
+    /// Does everything of a change to another configuration that can fail: reads the certificate
+    /// and its key, also where their names are the same, and opens the sockets of new addresses.
+    /// What runs is not changed.
     ///
     /// # Errors
     ///
-    /// If they cannot be used, and then those of before are served on.
-    pub fn reload_certificate(&self) -> Result<(), KeError> {
-        self.use_certificate(self.load_certificate()?);
-        Ok(())
-    }
-
-    /// Reads certificate and key anew and changes nothing yet.
-    ///
-    /// # Errors
-    ///
-    /// If they are not right.
-    pub fn load_certificate(&self) -> Result<LoadedCertificate, KeError> {
-        let settings = self.shared.settings.load_full();
-        load(&settings.config, &self.provider).map(LoadedCertificate)
-    }
-
-    /// Shows new connections a certificate that was loaded.
-    pub fn use_certificate(&self, certificate: LoadedCertificate) {
-        self.shared.served.exchange(certificate.0);
-    }
-
-    /// Follows another configuration without losing a connection: a socket whose address stays is
-    /// kept, with all that wait at it, and open connections go on. The number of threads stays.
-    ///
-    /// # Errors
-    ///
-    /// If anything of it cannot be had, and then all stays as it was.
-    pub fn reconfigure(&self, config: KeConfig) -> Result<(), KeError> {
+    /// If anything of it cannot be had.
+    pub fn prepare(&self, config: KeConfig) -> Result<Prepared, KeError> {
         config.check()?;
         let pair = load(&config, &self.provider)?;
-        let before = self.shared.settings.load_full();
-        let listeners = listen(&config.listen, &before.listeners)?;
+        let listeners = listen(&config.listen, &self.shared.settings.load().listeners)?;
+        Ok(Prepared { pair, settings: Settings { config, listeners } })
+    }
+
+    /// Follows a configuration that was prepared, without losing a connection: a socket whose
+    /// address stays is kept, with all that wait at it; those that wait at one whose address goes
+    /// are accepted before it is closed; and open connections go on. Handshakes from now on get the
+    /// new certificate. The number of threads stays.
+    pub fn apply(&self, prepared: Prepared) {
+        let Prepared { pair, settings } = prepared;
         self.shared.served.exchange(pair);
         let followed = self.shared.followed.load(Acquire) + self.threads.len();
-        self.shared.settings.store(Arc::new(Settings { config, listeners }));
-        drop(before);
+        self.shared.settings.store(Arc::new(settings));
         self.wake();
         // So that sockets that are no longer wanted are closed when this returns.
         let deadline = Instant::now() + PATIENCE;
         while self.shared.followed.load(Acquire) < followed && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
-        Ok(())
     }
 
     /// What became of the connections so far.
@@ -265,9 +253,6 @@ pub fn check_certificate(certificate: &Path, key: &Path) -> Result<(), KeError> 
     Pair::load(certificate, key, &provider, SystemTime::now()).map(drop)
 }
 
-/// A certificate with its key that was read and is right, but not shown to anybody yet.
-pub struct LoadedCertificate(Pair);
-
 fn load(config: &KeConfig, provider: &CryptoProvider) -> Result<Pair, KeError> {
     Pair::load(&config.certificate, &config.key, provider, SystemTime::now())
 }
@@ -302,7 +287,10 @@ fn listen(
     let mut present = present.to_vec();
     let open = |&asked: &SocketAddr| {
         if let Some(kept) = present.iter().position(|one| one.asked == asked) {
-            return Ok(present.swap_remove(kept));
+            return Ok(present.remove(kept));
+        }
+        if let Some(other) = present.iter().find(|one| overlap(one.bound, asked)) {
+            return Err(KeError::Overlap(asked, other.bound));
         }
         let bound = |socket: TcpListener| socket.local_addr().map(|bound| (socket, bound));
         let (socket, bound) = horolog_sys::listen::tcp(asked, BACKLOG)
@@ -311,4 +299,12 @@ fn listen(
         Ok(Arc::new(Listener { asked, socket, bound }))
     };
     addresses.iter().map(open).collect()
+}
+
+/// Whether one of two addresses is a wildcard that covers the other: the kernel lets only one of
+/// them listen.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    one.port() == other.port()
+        && one.is_ipv4() == other.is_ipv4()
+        && (one.ip().is_unspecified() || other.ip().is_unspecified())
 }

@@ -403,9 +403,9 @@ fn seal_texts(
 }
 
 /// Writes the kiss NTSN (RFC 8915, section 5.7) to the front of `out`: `header` with stratum 0 and
-/// the kiss code, and the request's unique identifier. Like every kiss it says nothing of the clock:
-/// leap 3 and no root delay, root dispersion and reference time. It is not authenticated. Returns
-/// its length, which is always less than the request's; 0 when `out` is too short.
+/// the kiss code, and the request's unique identifier. Like every kiss it says nothing of the
+/// clock: leap 3 and no root delay, root dispersion and reference time. It is not authenticated.
+/// Returns its length, which is always less than the request's; 0 when `out` is too short.
 pub fn nak(unique_id: &[u8], header: &[u8; HEADER_LEN], out: &mut [u8]) -> usize {
     let mut header = *header;
     header[0] |= LEAP_UNKNOWN;

@@ -101,27 +101,6 @@ impl Present {
         credentials
     }
 
-    /// Writes the reply of which `header` is final to the front of `out`, and returns its length; 0
-    /// where it has no room. `out` is as long as the request at most. A reply that is to be sealed
-    /// is left to [`Present::seal`]: it takes all of `out`, and is written there.
-    pub(crate) fn write(
-        &self,
-        credential: &Credential<'_>,
-        header: &Header,
-        out: &mut [u8],
-    ) -> usize {
-        match credential {
-            Credential::None => header.emit(out),
-            Credential::Mac(authentic) => {
-                let len = header.emit(out);
-                authentic.append(out, len)
-            }
-            Credential::Nts(opened) if opened.reply_len(0) > out.len() => 0,
-            Credential::Nts(_) => out.len(),
-            Credential::Kiss(unique_id) => nak(unique_id, &bytes_of(header), out),
-        }
-    }
-
     /// Writes and seals replies of which the headers are final, and says how long each has become;
     /// nothing where there is none.
     pub(crate) fn seal<'c>(
@@ -154,6 +133,22 @@ fn bytes_of(header: &Header) -> [u8; HEADER_LEN] {
 }
 
 impl Credential<'_> {
+    /// Writes the reply of which `header` is final to the front of `out`, and returns its length; 0
+    /// where it has no room. `out` is as long as the request at most. A reply that is to be sealed
+    /// is left to [`Present::seal`]: it takes all of `out`, and is written there.
+    pub(crate) fn write(&self, header: &Header, out: &mut [u8]) -> usize {
+        match self {
+            Self::None => header.emit(out),
+            Self::Mac(authentic) => {
+                let len = header.emit(out);
+                authentic.append(out, len)
+            }
+            Self::Nts(opened) if opened.reply_len(0) > out.len() => 0,
+            Self::Nts(_) => out.len(),
+            Self::Kiss(unique_id) => nak(unique_id, &bytes_of(header), out),
+        }
+    }
+
     /// Counts it.
     pub(crate) fn count(&self, turn: &mut Totals) {
         match self {

@@ -49,16 +49,15 @@ fn nts_request(keys: &CookieKeys, placeholders: usize) -> Vec<u8> {
 }
 
 /// The reply to a request that is answered, with what was counted.
-fn reply(secrets: &Secrets, request: &[u8]) -> Result<(Vec<u8>, Totals), Reason> {
+type Answer = Result<(Vec<u8>, Totals), Reason>;
+
+fn reply(secrets: &Secrets, request: &[u8]) -> Answer {
     let [answer, ..] = replies(secrets, &[request]);
     answer.expect("an answer to each request")
 }
 
 /// The same for several requests at once.
-fn replies(
-    secrets: &Secrets,
-    requests: &[&[u8]],
-) -> [Option<Result<(Vec<u8>, Totals), Reason>>; BATCH] {
+fn replies(secrets: &Secrets, requests: &[&[u8]]) -> [Option<Answer>; BATCH] {
     let (present, header) = (secrets.present(), header());
     let mut room = BatchKeys::default();
     let requests_of = core::array::from_fn(|index| requests.get(index).copied());
@@ -66,7 +65,7 @@ fn replies(
     let mut outs = requests.iter().map(|request| vec![0; request.len()]).collect::<Vec<_>>();
     for (out, credential) in outs.iter_mut().zip(&credentials) {
         if let Some(Ok(credential)) = credential {
-            let len = present.write(credential, &header, out);
+            let len = credential.write(&header, out);
             out.truncate(len);
         }
     }

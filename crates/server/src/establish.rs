@@ -1,5 +1,6 @@
 //! The listener of NTS key establishment as a part of the server: where it listens, what it tells,
-//! and the cookies that it gives away. Handshakes are none of this file's business.
+//! how it follows a reload, and the cookies that it gives away. Handshakes are none of this file's
+//! business.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,7 +12,9 @@ use horolog_nts::{Algorithm, COOKIE_LEN_MAX, CookieKeys, Nonces, SessionKeys};
 use horolog_wire::ntp::PORT;
 use serde::Serialize;
 
-use crate::NtsConfig;
+use crate::ServerConfig;
+use crate::listening::Listening;
+use crate::reload::{Change, Part, ReloadError, changed_keys};
 
 /// What a server tells about its listener.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -28,34 +31,99 @@ impl KeStatus {
     }
 }
 
-/// Starts the listener if there is to be one, for the server that listens at `listen`.
+/// What the listener is told, if there is to be one. `ntp_port` is that of the first address which
+/// the server listens on.
+fn told(config: &ServerConfig, ntp_port: Option<u16>) -> Option<KeConfig> {
+    let nts = &config.nts;
+    let (certificate, key) = (nts.certificate.clone()?, nts.key.clone()?);
+    let at_default = |address: &SocketAddr| SocketAddr::new(address.ip(), horolog_ke::PORT);
+    let mut listen = nts.ke_listen.clone();
+    if listen.is_empty() {
+        listen = config.all_listen().iter().map(at_default).collect();
+        listen.sort_unstable();
+        listen.dedup();
+    }
+    let first = *listen.first()?;
+    Some(KeConfig {
+        listen,
+        ntp_server: nts.ke_server.clone(),
+        ntp_port: ntp_port.filter(|port| *port != PORT && nts.ke_server.is_none()),
+        limits: nts.ke_limits,
+        ..KeConfig::new(first, certificate, key)
+    })
+}
+
+/// Starts the listener if there is to be one.
 pub(crate) fn start(
-    config: &NtsConfig,
-    listen: &[SocketAddr],
+    config: &ServerConfig,
+    ntp_port: Option<u16>,
     cookies: Option<&Arc<ArcSwap<CookieKeys>>>,
 ) -> Result<Option<KeServer>, KeError> {
-    let (Some(certificate), Some(key), Some(cookies)) = (&config.certificate, &config.key, cookies)
-    else {
-        return Ok(None);
-    };
-    let at_default = |address: &SocketAddr| SocketAddr::new(address.ip(), horolog_ke::PORT);
-    let mut addresses = config.ke_listen.clone();
-    if addresses.is_empty() {
-        addresses = listen.iter().map(at_default).collect();
-        addresses.sort_unstable();
-        addresses.dedup();
-    }
-    let Some(first) = addresses.first() else { return Ok(None) };
-    let ntp_port = listen.first().map(SocketAddr::port).filter(|port| *port != PORT);
-    let config = KeConfig {
-        ntp_server: config.ke_server.clone(),
-        ntp_port: ntp_port.filter(|_| config.ke_server.is_none()),
-        limits: config.ke_limits,
-        ..KeConfig::new(*first, certificate.clone(), key.clone())
-    };
-    KeServer::start(KeConfig { listen: addresses, ..config }, Arc::new(Baker::new(cookies)?))
-        .map(Some)
+    let (Some(told), Some(cookies)) = (told(config, ntp_port), cookies) else { return Ok(None) };
+    KeServer::start(told, Arc::new(Baker::new(cookies)?)).map(Some)
 }
+
+/// The listener of a running server: all its options, and the content of its files. Whether there
+/// is one at all stays until a restart.
+pub(crate) struct EstablishmentPart {
+    pub(crate) listener: Arc<KeServer>,
+    /// Tells the port that clients are sent to.
+    pub(crate) sockets: Arc<Listening>,
+}
+
+impl Part for EstablishmentPart {
+    fn adopt(&self, in_force: &mut ServerConfig, new: &ServerConfig) -> &'static [&'static str] {
+        if new.nts.certificate.is_none() {
+            return &[];
+        }
+        let (nts, new) = (&mut in_force.nts, new.nts.clone());
+        nts.certificate = new.certificate;
+        nts.key = new.key;
+        nts.ke_listen = new.ke_listen;
+        nts.ke_server = new.ke_server;
+        nts.ke_limits = new.ke_limits;
+        &ESTABLISHMENT_KEYS
+    }
+
+    fn prepare(
+        &self,
+        in_force: &ServerConfig,
+        next: &ServerConfig,
+    ) -> Result<Option<Change>, ReloadError> {
+        let ntp_port = self.sockets.first_port(next);
+        if ntp_port.is_none() && next.nts.ke_server.is_none() {
+            return Err(ReloadError::UnknownPort);
+        }
+        let Some(told) = told(next, ntp_port) else { return Ok(None) };
+        let failed = |error: KeError| ReloadError::Other(error.to_string());
+        let prepared = self.listener.prepare(told).map_err(failed)?;
+        let (old, new) = (&in_force.nts, &next.nts);
+        let (old_limits, new_limits) = (old.ke_limits, new.ke_limits);
+        let changed = [
+            old.certificate != new.certificate,
+            old.key != new.key,
+            old.ke_listen != new.ke_listen,
+            old.ke_server != new.ke_server,
+            old_limits.connections != new_limits.connections,
+            old_limits.connections_per_prefix != new_limits.connections_per_prefix,
+            old_limits.rate_per_prefix != new_limits.rate_per_prefix,
+        ];
+        let keys = changed_keys(&ESTABLISHMENT_KEYS, &changed);
+        let listener = Arc::clone(&self.listener);
+        Ok(Some(Change { keys, apply: Box::new(move || listener.apply(prepared)) }))
+    }
+}
+
+/// In the order in which [`EstablishmentPart`] compares them.
+const ESTABLISHMENT_KEYS: [&str; 7] = [
+    "nts-cert",
+    "nts-key",
+    "nts-ke-listen",
+    "nts-ke-server",
+    "nts-ke-connections",
+    "nts-ke-connections-per-prefix",
+    "nts-ke-rate-per-prefix",
+];
 
 /// Makes cookies under the present key.
 struct Baker {
@@ -104,6 +172,30 @@ mod tests {
     use horolog_time::Timestamp;
 
     use super::*;
+
+    #[test]
+    fn the_listener_follows_the_addresses_of_the_server_unless_it_has_its_own() {
+        let parse = |list: &[&str]| -> Vec<SocketAddr> {
+            list.iter().map(|text| text.parse().unwrap()).collect()
+        };
+        let listen = parse(&["192.0.2.2:123", "192.0.2.1:123", "192.0.2.2:4123"]);
+        let mut config = ServerConfig { listen, ..ServerConfig::default() };
+        assert_eq!(told(&config, Some(123)), None);
+        config.nts.certificate = Some("c".into());
+        config.nts.key = Some("k".into());
+        config.leap_seconds.smear_listen = parse(&["[::1]:123"]);
+        let by_default = told(&config, Some(123)).unwrap();
+        assert_eq!(by_default.listen, parse(&["192.0.2.1:4460", "192.0.2.2:4460", "[::1]:4460"]));
+        assert_eq!((by_default.ntp_server, by_default.ntp_port), (None, None));
+        assert_eq!(told(&config, Some(4123)).unwrap().ntp_port, Some(4123));
+        config.nts.ke_listen = parse(&["192.0.2.9:1"]);
+        config.nts.ke_server = Some("time.example".into());
+        config.nts.ke_limits.connections = 7;
+        let own = told(&config, Some(4123)).unwrap();
+        assert_eq!(own.listen, config.nts.ke_listen);
+        assert_eq!((own.ntp_server.as_deref(), own.ntp_port), (Some("time.example"), None));
+        assert_eq!(own.limits.connections, 7);
+    }
 
     #[test]
     fn cookies_hold_the_keys_and_differ() {

@@ -131,6 +131,16 @@ impl Listening {
         self.lock().addresses()
     }
 
+    /// The port of the first address of a configuration, if it is known before that is in force: a
+    /// new address with port 0 has none yet.
+    pub(crate) fn first_port(&self, config: &ServerConfig) -> Option<u16> {
+        let asked = *config.all_listen().first()?;
+        let state = self.lock();
+        let bound = state.listened.iter().find(|listened| listened.asked == asked);
+        let port = bound.map_or(asked, |listened| listened.address).port();
+        (port != 0).then_some(port)
+    }
+
     /// The sum over all threads that run or ran, and the drops at all sockets.
     pub(crate) fn totals(&self) -> Totals {
         let state = self.lock();
@@ -216,12 +226,9 @@ fn alone(surroundings: &Surroundings) -> Surroundings {
 pub(crate) struct ListenPart(pub(crate) Arc<Listening>);
 
 impl Part for ListenPart {
-    fn keys(&self) -> &'static [&'static str] {
-        &["listen"]
-    }
-
-    fn adopt(&self, in_force: &mut ServerConfig, new: &ServerConfig) {
+    fn adopt(&self, in_force: &mut ServerConfig, new: &ServerConfig) -> &'static [&'static str] {
         in_force.listen.clone_from(&new.listen);
+        &["listen"]
     }
 
     fn prepare(

@@ -1,12 +1,13 @@
 //! Changing a running server: the pattern that all parts follow which can take a new configuration
 //! over without a restart. It reads no file and no signal; it is told a whole new configuration.
 //!
-//! A [`Part`] of the server says which options it can change while it runs, and changes them in two
-//! phases, so that a reload happens wholly or not at all:
+//! A [`Part`] of the server changes options while it runs in two phases, so that a reload happens
+//! wholly or not at all:
 //!
-//! 1. [`Part::adopt`] copies the fields of those options from the new configuration into the one
-//!    that is to be in force. What no part adopts stays as it was until a restart. The result must
-//!    pass the same checks as a configuration at the start.
+//! 1. [`Part::adopt`] copies the fields of the options that it can change from the new
+//!    configuration into the one that is to be in force, and says which they are. What no part
+//!    adopts stays as it was until a restart. The result must pass the same checks as a
+//!    configuration at the start.
 //! 2. [`Part::prepare`] does everything that can fail (reads files, opens sockets) and changes
 //!    nothing that runs. It returns a [`Change`] that cannot fail.
 //!
@@ -37,6 +38,12 @@ pub enum ReloadError {
     /// port to one of them only.
     #[error("{0} overlaps {1}, which this server listens on; to change this, restart it")]
     Overlap(std::net::SocketAddr, std::net::SocketAddr),
+    /// Clients of key establishment are told a port that is chosen by the kernel, and only later.
+    #[error(
+        "the port that NTS clients are to ask at is not known before the first address of --listen \
+         is open; give that one a port, or restart the server"
+    )]
+    UnknownPort,
     /// A part of the server cannot change as it is told.
     #[error("{0}")]
     Other(String),
@@ -45,7 +52,10 @@ pub enum ReloadError {
 /// What a reload did.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ReloadReport {
-    /// The options that are in force anew, by their names without hyphens in front.
+    /// The options that are in force as the new configuration has them, changed or not, by their
+    /// names without hyphens in front. All others wait for a restart.
+    pub adopted: Vec<&'static str>,
+    /// Those of them that are in force anew.
     pub applied: Vec<&'static str>,
 }
 
@@ -73,11 +83,9 @@ pub(crate) struct Change {
 
 /// A part of the server that can change while it runs.
 pub(crate) trait Part: Send + Sync {
-    /// The options that it can change, by their names without hyphens in front.
-    fn keys(&self) -> &'static [&'static str];
-
-    /// Copies the fields of these options.
-    fn adopt(&self, in_force: &mut ServerConfig, new: &ServerConfig);
+    /// Copies the fields of the options that it can change to what the new configuration has, and
+    /// returns their names without hyphens in front.
+    fn adopt(&self, in_force: &mut ServerConfig, new: &ServerConfig) -> &'static [&'static str];
 
     /// Does everything that can fail and changes nothing yet; `None` when there is nothing to
     /// change.
@@ -98,7 +106,7 @@ pub(crate) struct Reloadable {
 
 impl std::fmt::Debug for Reloadable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reloadable").field("keys", &self.keys()).finish_non_exhaustive()
+        f.debug_struct("Reloadable").field("parts", &self.parts.len()).finish_non_exhaustive()
     }
 }
 
@@ -113,11 +121,6 @@ impl Reloadable {
     /// The configuration in force.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         self.in_force.load_full()
-    }
-
-    /// The options that can change without a restart.
-    pub(crate) fn keys(&self) -> Vec<&'static str> {
-        self.parts.iter().flat_map(|part| part.keys().iter().copied()).collect()
     }
 
     /// How it went so far.
@@ -158,8 +161,9 @@ impl Reloadable {
         check(new)?;
         let in_force = self.config();
         let mut next = (*in_force).clone();
+        let mut report = ReloadReport::default();
         for part in &self.parts {
-            part.adopt(&mut next, new);
+            report.adopted.extend(part.adopt(&mut next, new));
         }
         // The new with what stays of the old is a third configuration.
         check(&next)?;
@@ -167,7 +171,6 @@ impl Reloadable {
         for part in &self.parts {
             changes.extend(part.prepare(&in_force, &next)?);
         }
-        let mut report = ReloadReport::default();
         for change in changes {
             (change.apply)();
             report.applied.extend(change.keys);
@@ -182,6 +185,15 @@ impl Reloadable {
     }
 }
 
+/// The names of options that differ.
+pub(crate) fn changed_keys(keys: &[&'static str], changed: &[bool]) -> Vec<&'static str> {
+    keys.iter().zip(changed).filter(|(_, changed)| **changed).map(|(key, _)| *key).collect()
+}
+
+/// In the order in which [`ReplyValues`] compares them.
+const REPLY_KEYS: [&str; 6] =
+    ["local", "stratum", "refid", "leap", "root-delay", "root-dispersion"];
+
 /// What replies say of the server, which the clock thread writes into its pages.
 pub(crate) struct ReplyValues {
     next: Arc<NextConfig>,
@@ -194,12 +206,9 @@ impl ReplyValues {
 }
 
 impl Part for ReplyValues {
-    fn keys(&self) -> &'static [&'static str] {
-        &["local", "stratum", "refid", "leap", "root-delay", "root-dispersion"]
-    }
-
-    fn adopt(&self, in_force: &mut ServerConfig, new: &ServerConfig) {
+    fn adopt(&self, in_force: &mut ServerConfig, new: &ServerConfig) -> &'static [&'static str] {
         adopt_reply_values(in_force, new);
+        &REPLY_KEYS
     }
 
     fn prepare(
@@ -215,8 +224,7 @@ impl Part for ReplyValues {
             in_force.root_delay != next.root_delay,
             in_force.root_dispersion != next.root_dispersion,
         ];
-        let keys: Vec<_> = self.keys().iter().copied().zip(changed).collect();
-        let keys: Vec<_> = keys.into_iter().filter_map(|(key, is)| is.then_some(key)).collect();
+        let keys = changed_keys(&REPLY_KEYS, &changed);
         if keys.is_empty() {
             return Ok(None);
         }

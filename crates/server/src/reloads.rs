@@ -1,15 +1,14 @@
-//! Parts of a running server that take a new configuration over, beside its addresses and the
-//! values of its replies: limits and lists, the certificate, keys and secrets, the list of leap
-//! seconds. The pattern stands in [`crate::reload`].
+//! Parts of a running server that take a new configuration over, beside its addresses, key
+//! establishment and the values of its replies: limits and lists, keys and secrets, the list of
+//! leap seconds. The pattern stands in [`crate::reload`].
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use horolog_ke::KeServer;
 use horolog_xdp::Responder;
 
 use crate::authenticate::Secrets;
-use crate::reload::{Change, Part, ReloadError};
+use crate::reload::{Change, Part, ReloadError, changed_keys};
 use crate::secrets::FromFiles;
 use crate::sources::SharedSources;
 use crate::{LeapFile, Limiter, ServerConfig};
@@ -24,23 +23,22 @@ pub(crate) struct LimitsPart {
     pub(crate) notices: Arc<SharedSources>,
 }
 
-impl Part for LimitsPart {
-    fn keys(&self) -> &'static [&'static str] {
-        &[
-            "limit-rate",
-            "limit-burst",
-            "limit-newcomers",
-            "limit-idle",
-            "allow",
-            "allow-file",
-            "deny",
-            "deny-file",
-            "kiss-rate",
-            "kiss-deny",
-        ]
-    }
+/// In the order in which [`LimitsPart`] compares them.
+const LIMIT_KEYS: [&str; 10] = [
+    "limit-rate",
+    "limit-burst",
+    "limit-newcomers",
+    "limit-idle",
+    "allow",
+    "allow-file",
+    "deny",
+    "deny-file",
+    "kiss-rate",
+    "kiss-deny",
+];
 
-    fn adopt(&self, in_force: &mut ServerConfig, new: &ServerConfig) {
+impl Part for LimitsPart {
+    fn adopt(&self, in_force: &mut ServerConfig, new: &ServerConfig) -> &'static [&'static str] {
         let old = &in_force.limits;
         // The size of the tables and what counts as one client stay until a restart.
         let (clients, ipv4_prefix, ipv6_prefix) = (old.clients, old.ipv4_prefix, old.ipv6_prefix);
@@ -48,6 +46,7 @@ impl Part for LimitsPart {
         in_force.limits.clients = clients;
         in_force.limits.ipv4_prefix = ipv4_prefix;
         in_force.limits.ipv6_prefix = ipv6_prefix;
+        &LIMIT_KEYS
     }
 
     fn prepare(
@@ -71,8 +70,7 @@ impl Part for LimitsPart {
             old.kiss_rate != new.kiss_rate,
             old.kiss_deny != new.kiss_deny,
         ];
-        let keys = self.keys().iter().copied().zip(changed);
-        let keys = keys.filter_map(|(key, is)| is.then_some(key)).collect();
+        let keys = changed_keys(&LIMIT_KEYS, &changed);
         let limiter = Arc::clone(&self.limiter);
         let (responder, notices) = (self.responder.clone(), Arc::clone(&self.notices));
         let apply = move || {
@@ -87,35 +85,14 @@ impl Part for LimitsPart {
     }
 }
 
-/// The certificate of the listener for key establishment, whose files may have new content.
-pub(crate) struct CertificatePart(pub(crate) Arc<KeServer>);
-
-impl Part for CertificatePart {
-    fn keys(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    fn adopt(&self, _: &mut ServerConfig, _: &ServerConfig) {}
-
-    fn prepare(&self, _: &ServerConfig, _: &ServerConfig) -> Result<Option<Change>, ReloadError> {
-        let failed = |error: horolog_ke::KeError| ReloadError::Other(error.to_string());
-        let certificate = self.0.load_certificate().map_err(failed)?;
-        let server = Arc::clone(&self.0);
-        let apply = Box::new(move || server.use_certificate(certificate));
-        Ok(Some(Change { keys: Vec::new(), apply }))
-    }
-}
-
 /// Symmetric keys and the secret of the cookie keys, whose files may have new content. A secret of
 /// this server's own stays until it ends.
 pub(crate) struct SecretsPart(pub(crate) Secrets);
 
 impl Part for SecretsPart {
-    fn keys(&self) -> &'static [&'static str] {
+    fn adopt(&self, _: &mut ServerConfig, _: &ServerConfig) -> &'static [&'static str] {
         &[]
     }
-
-    fn adopt(&self, _: &mut ServerConfig, _: &ServerConfig) {}
 
     fn prepare(
         &self,
@@ -134,11 +111,9 @@ impl Part for SecretsPart {
 pub(crate) struct LeapFilePart(pub(crate) LeapFile);
 
 impl Part for LeapFilePart {
-    fn keys(&self) -> &'static [&'static str] {
+    fn adopt(&self, _: &mut ServerConfig, _: &ServerConfig) -> &'static [&'static str] {
         &[]
     }
-
-    fn adopt(&self, _: &mut ServerConfig, _: &ServerConfig) {}
 
     fn prepare(&self, _: &ServerConfig, _: &ServerConfig) -> Result<Option<Change>, ReloadError> {
         let list = self.0.read().map_err(|error| ReloadError::Other(error.to_string()))?;

@@ -17,14 +17,14 @@ use serde::Serialize;
 
 use crate::clock::{ClockThread, look};
 use crate::confine::{Confinement, confine};
-use crate::establish::{self, KeStatus};
+use crate::establish::{self, EstablishmentPart, KeStatus};
 use crate::hand_over::HandedOver;
 use crate::hardware::Hardware;
 use crate::listening::{ListenPart, Listening, Opened, WorkerStatus};
 use crate::metrics::{self, MetricsError};
 use crate::page::{self, PageReader, PageSink};
 use crate::reload::{Part, ReloadError, ReloadHealth, ReloadReport, Reloadable, ReplyValues};
-use crate::reloads::{CertificatePart, LeapFilePart, LimitsPart, SecretsPart};
+use crate::reloads::{LeapFilePart, LimitsPart, SecretsPart};
 use crate::renewal::Renewal;
 use crate::secrets::CookieRenewal;
 use crate::sources::{OpenSources, SourcesThread};
@@ -253,10 +253,9 @@ impl Server {
         let clock = ClockThread::start(renewal, Arc::clone(sources.shared()), sinks)
             .map_err(StartError::Thread)?;
 
-        let addresses = listen.load_full();
+        let ntp_port = listen.load().all().first().map(SocketAddr::port);
         let establishment =
-            establish::start(&config.nts, &addresses.all(), secrets.cookies.as_ref())?
-                .map(Arc::new);
+            establish::start(config, ntp_port, secrets.cookies.as_ref())?.map(Arc::new);
         let key = HashKey::random().map_err(StartError::Random)?;
         let surroundings = Surroundings {
             page: page.clone(),
@@ -283,7 +282,8 @@ impl Server {
             parts.push(Box::new(limits));
         }
         if let Some(listener) = &establishment {
-            parts.push(Box::new(CertificatePart(Arc::clone(listener))));
+            let (listener, sockets) = (Arc::clone(listener), Arc::clone(&sockets));
+            parts.push(Box::new(EstablishmentPart { listener, sockets }));
         }
         if secrets.is_some() {
             parts.push(Box::new(SecretsPart(secrets)));
@@ -328,12 +328,6 @@ impl Server {
     /// Sockets that stay are not touched.
     pub fn reload(&self, new: &ServerConfig) -> Result<ReloadReport, ReloadError> {
         self.running.reloadable.reload(new)
-    }
-
-    /// The options that a reload can change, by their names without hyphens in front.
-    #[must_use]
-    pub fn reloadable_keys(&self) -> Vec<&'static str> {
-        self.running.reloadable.keys()
     }
 
     /// Notes for the status that a new configuration could not even be read.

@@ -33,9 +33,9 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(10);
 pub(crate) const REQUEST_CAPACITY: usize = 1_472;
 /// Room for a reply that comes back in its frame, options and VLAN tag included.
 const LOOPED_CAPACITY: usize = REQUEST_CAPACITY + 14 + 4 + 60 + 8;
-/// Replies that leave by one call, and bear one transmit timestamp: as many as are opened and sealed
-/// together. The last of them waits for the others behind that timestamp, so they are few; the
-/// processor time for each reply is the same with 8 as with 32.
+/// Replies that leave by one call, and bear one transmit timestamp: as many as are opened and
+/// sealed together. The last of them waits for the others behind that timestamp, so they are few;
+/// the processor time for each reply is the same with 8 as with 32.
 const REPLIES: usize = BATCH;
 /// Calls for what came back in one turn, so that no flood of it keeps a thread from requests.
 const COLLECT_MAX: usize = 4;
@@ -254,13 +254,12 @@ impl ReplyWriter<'_> {
                     continue;
                 }
             };
-            let (secrets, header, longest) =
-                (self.secrets, reply.at(transmit), request.bytes.len());
+            let (header, longest) = (reply.at(transmit), request.bytes.len());
             let slot = self.replies.len();
             // There is a slot in this batch for every request that is looked at.
             let _ = self.replies.push_with(request.address, |buffer| {
                 let room = longest.min(buffer.len());
-                secrets.write(credential, &header, &mut buffer[..room])
+                credential.write(&header, &mut buffer[..room])
             });
             let client = request.address.remote.ip();
             written[slot] = Some(Written { client, header, kind: reply.kind, credential });

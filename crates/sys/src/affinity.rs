@@ -32,8 +32,8 @@ pub fn pin_to_core(core: usize) -> io::Result<()> {
     check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), set.as_ptr().cast()) }).map(drop)
 }
 
-/// Lets other threads go before this one: each step, of 19 at most, is worth a fifth of the share of
-/// a core that is competed for (`setpriority`). A thread that has a core to itself loses nothing.
+/// Lets other threads go before this one: each step, of 19 at most, is worth a fifth of the share
+/// of a core that is competed for (`setpriority`). A thread that has a core to itself loses nothing.
 pub fn stand_back(steps: u8) -> io::Result<()> {
     // SAFETY: three numbers; 0 is this thread.
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, steps.min(19).into()) }).map(drop)

@@ -2,6 +2,7 @@
 //! It decides nothing: `horolog-server` says who is limited, and why.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use libbpf_rs::{MapCore, MapFlags};
@@ -92,12 +93,52 @@ pub struct ListedPrefix {
 pub(crate) struct Limits {
     rules: SharedArray<LimitRules>,
     sets: SharedArray<LimitSet>,
-    listed: Vec<ListedPrefix>,
+    listed: Listed,
+    /// Whether the last change broke off in the middle.
+    broken_off: bool,
+}
+
+/// What the maps of lists hold: noted call by call, because any of them may fail.
+#[derive(Default)]
+struct Listed(BTreeSet<ListedPrefix>);
+
+impl Listed {
+    /// Has those put there that are wanted and missing, the longest first.
+    fn add(
+        &mut self,
+        wanted: &BTreeSet<ListedPrefix>,
+        put: impl Fn(&ListedPrefix) -> Result<(), XdpError>,
+    ) -> Result<(), XdpError> {
+        let mut new: Vec<_> = wanted.difference(&self.0).copied().collect();
+        new.sort_unstable_by_key(|prefix| Reverse(prefix.length));
+        for prefix in new {
+            put(&prefix)?;
+            // It takes the place of the other verdict.
+            self.0.remove(&ListedPrefix { denied: !prefix.denied, ..prefix });
+            self.0.insert(prefix);
+        }
+        Ok(())
+    }
+
+    /// Has those deleted that are not wanted, the shortest first.
+    fn keep(
+        &mut self,
+        wanted: &BTreeSet<ListedPrefix>,
+        delete: impl Fn(&ListedPrefix) -> Result<(), XdpError>,
+    ) -> Result<(), XdpError> {
+        let mut gone: Vec<_> = self.0.difference(wanted).copied().collect();
+        gone.sort_unstable_by_key(|prefix| prefix.length);
+        for prefix in gone {
+            delete(&prefix)?;
+            self.0.remove(&prefix);
+        }
+        Ok(())
+    }
 }
 
 impl Limits {
     pub(crate) fn new(rules: SharedArray<LimitRules>, sets: SharedArray<LimitSet>) -> Self {
-        Self { rules, sets, listed: Vec::new() }
+        Self { rules, sets, listed: Listed::default(), broken_off: false }
     }
 
     /// Clients that are known.
@@ -110,52 +151,45 @@ impl Limits {
     /// some clients may be held to the old ones and others to the new ones, but who is served by
     /// both is served throughout: new prefixes come, the longest first, before old ones go, the
     /// shortest first. So the longest that holds an address is at any instant the one that decides
-    /// by the old lists, or by the new ones.
+    /// by the old lists, or by the new ones. A change that fails leaves what it has done so far,
+    /// and the next one goes on from there.
     pub(crate) fn set(
         &mut self,
         loaded: &Loaded,
         rules: &LimitRules,
         prefixes: &[ListedPrefix],
     ) -> Result<(), XdpError> {
-        let mut wanted = prefixes.to_vec();
-        wanted.sort_unstable();
+        let wanted = prefixes.iter().copied().collect();
         let before = self.rules.read(0);
-        let same_lists = wanted == self.listed
+        // Where a change broke off, clients were judged by lists that were never whole.
+        let same_lists = !self.broken_off
+            && wanted == self.listed.0
             && (before.lists, before.others_denied) == (rules.lists, rules.others_denied);
-        let new = wanted.iter().filter(|new| self.listed.binary_search(new).is_err());
-        let mut new: Vec<_> = new.collect();
-        new.sort_unstable_by_key(|prefix| Reverse(prefix.length));
-        for prefix in new {
+        self.broken_off = true;
+        self.listed.add(&wanted, |prefix| {
             let verdict = if prefix.denied { LISTED_DENIED } else { LISTED_ALLOWED };
             with_key(prefix, |map, key| {
                 let updated = loaded.map(map)?.update(key, &[verdict], MapFlags::ANY);
                 updated.map_err(|error| failed(&error))
-            })?;
-        }
+            })
+        })?;
         if before.others_denied != 0 && rules.others_denied == 0 {
             // Those whose prefix goes are not to be denied for a moment.
             self.rules.write(0, &LimitRules { others_denied: 0, ..before });
         }
-        // A prefix whose verdict changed is there under its new one.
-        let is_wanted = |old: &ListedPrefix| {
-            let other = ListedPrefix { denied: !old.denied, ..*old };
-            wanted.binary_search(old).is_ok() || wanted.binary_search(&other).is_ok()
-        };
-        let mut gone: Vec<_> = self.listed.iter().filter(|old| !is_wanted(old)).collect();
-        gone.sort_unstable_by_key(|prefix| prefix.length);
-        for prefix in gone {
+        self.listed.keep(&wanted, |prefix| {
             with_key(prefix, |map, key| match loaded.map(map)?.delete(key) {
                 Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => Err(failed(&error)),
                 _ => Ok(()),
-            })?;
-        }
-        self.listed = wanted;
+            })
+        })?;
         let next = if same_lists { before.epoch.max(1) } else { before.epoch % EPOCHS + 1 };
         if next < before.epoch {
             // Words of this epoch may be left from the last time that it was in force.
             (0..self.sets.entries()).for_each(|set| self.sets.clear(set));
         }
         self.rules.write(0, &LimitRules { epoch: next, ..*rules });
+        self.broken_off = false;
         Ok(())
     }
 }
@@ -177,4 +211,47 @@ fn with_key(
 
 fn failed(error: &libbpf_rs::Error) -> XdpError {
     XdpError::Map(object::to_io(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::io;
+
+    use super::*;
+
+    fn prefix(address: [u8; 4], length: u8, denied: bool) -> ListedPrefix {
+        ListedPrefix { address: address.into(), length, denied }
+    }
+
+    /// The calls of a change from `listed` to `wanted`, of which only so many succeed.
+    fn change(listed: &mut Listed, wanted: &[ListedPrefix], succeed: usize) -> Vec<ListedPrefix> {
+        let calls = RefCell::new(Vec::new());
+        let call = |prefix: &ListedPrefix| {
+            let mut calls = calls.borrow_mut();
+            if calls.len() == succeed {
+                return Err(XdpError::Map(io::ErrorKind::OutOfMemory.into()));
+            }
+            calls.push(*prefix);
+            Ok(())
+        };
+        let wanted = wanted.iter().copied().collect();
+        let changed = listed.add(&wanted, call).and_then(|()| listed.keep(&wanted, call));
+        assert_eq!(changed.is_ok(), listed.0 == wanted);
+        calls.into_inner()
+    }
+
+    #[test]
+    fn a_change_goes_on_where_the_last_one_broke_off() {
+        let (old, all) = (prefix([10, 1, 0, 0], 16, true), prefix([0; 4], 0, true));
+        let (wide, narrow) = (prefix([10, 0, 0, 0], 8, false), prefix([10, 0, 0, 1], 32, false));
+        let mut listed = Listed::default();
+        assert_eq!(change(&mut listed, &[old, all], 2), [old, all]);
+        assert_eq!(change(&mut listed, &[wide, narrow], 1), [narrow]);
+        assert_eq!(change(&mut listed, &[old, all], 2), [narrow], "what was put there goes");
+        assert_eq!(change(&mut listed, &[wide, narrow], 3), [narrow, wide, all]);
+        assert_eq!(change(&mut listed, &[wide, narrow], 1), [old], "what was left goes");
+        let denied = ListedPrefix { denied: true, ..wide };
+        assert_eq!(change(&mut listed, &[denied, narrow], 1), [denied], "it takes its place");
+    }
 }

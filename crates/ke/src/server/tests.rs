@@ -1,6 +1,7 @@
 //! The listener on loopback, asked by this crate's own client and by clients that misbehave.
 
 mod certificates;
+mod changes;
 mod limits;
 mod misbehaviour;
 
@@ -12,6 +13,11 @@ const BOTH: [u16; 2] = [crate::AES_SIV_CMAC_256, crate::AES_128_GCM_SIV];
 
 fn ask(server: &KeServer, identity: &Identity) -> Result<Established, KeError> {
     establish("localhost", server.listen()[0], &identity.trust(), &BOTH, PATIENCE)
+}
+
+/// Has a server change to another configuration, or leaves it as it is.
+fn reconfigure(server: &KeServer, config: KeConfig) -> Result<(), KeError> {
+    server.prepare(config).map(|prepared| server.apply(prepared))
 }
 
 /// Waits until the counters are as they should become.
@@ -105,58 +111,4 @@ fn a_keeper_without_cookies_is_an_internal_error() {
     let got = ask(&server, &identity);
     assert!(matches!(got, Err(KeError::Refused { code: 2 })), "{got:?}");
     await_counters(&server, |counters| counters.internal_error == 1);
-}
-
-#[test]
-fn another_configuration_loses_no_connection() {
-    let identity = Identity::new();
-    let server = identity.serve();
-    let client = KeClient::new(&identity.trust(), &BOTH).unwrap();
-    let first = server.listen()[0];
-    let mut waiting = std::net::TcpStream::connect(first).unwrap();
-    await_counters(&server, |counters| counters.open == 1);
-
-    let mut config = identity.config();
-    config.listen = vec![loopback(), loopback()];
-    config.ntp_port = Some(1123);
-    server.reconfigure(config).unwrap();
-    assert_eq!(server.listen()[0], first, "the socket is kept");
-
-    let mut exchange = client.begin("localhost").unwrap();
-    let got = loop {
-        if let crate::Progress::Done(got) = exchange.advance(&mut waiting).unwrap() {
-            break got;
-        }
-    };
-    assert_eq!(got.port, Some(1123));
-    let second = server.listen()[1];
-    assert_eq!(client.establish("localhost", second, PATIENCE).unwrap().port, Some(1123));
-
-    let mut config = identity.config();
-    config.listen = vec!["127.0.0.2:0".parse().unwrap()];
-    server.reconfigure(config).unwrap();
-    let refused = client.establish("localhost", first, PATIENCE);
-    assert!(matches!(refused, Err(KeError::Connection { .. })), "{refused:?}");
-    assert!(client.establish("localhost", server.listen()[0], PATIENCE).is_ok());
-}
-
-#[test]
-fn what_cannot_be_had_changes_nothing() {
-    let identity = Identity::new();
-    let server = identity.serve();
-    let (before, taken) = (server.listen(), TcpListener::bind(loopback()).unwrap());
-    let mut config = identity.config();
-    config.listen.push(taken.local_addr().unwrap());
-    let refused = server.reconfigure(config.clone());
-    assert!(matches!(refused, Err(KeError::Listen { .. })), "{refused:?}");
-    assert_eq!(server.listen(), before);
-    assert!(matches!(
-        KeServer::start(config, Arc::new(Glass)),
-        Err(KeError::Listen { address, .. }) if address == taken.local_addr().unwrap()
-    ));
-    for wrong in ["", "two words", "ümlaut"] {
-        let config = KeConfig { ntp_server: Some(wrong.into()), ..identity.config() };
-        assert!(matches!(server.reconfigure(config), Err(KeError::Configuration(_))));
-    }
-    assert!(ask(&server, &identity).is_ok());
 }

@@ -2,6 +2,7 @@
 //! client, and it lets each do one read at a time, or two once it has been answered.
 
 use std::io::{self, ErrorKind, Read};
+use std::mem;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -17,12 +18,12 @@ use super::connection::{Connection, Desk, Next, Outcome};
 use super::counters::count;
 use super::neighbours::{Prefix, TooMuch};
 use super::table::Table;
-use super::{Settings, Shared};
+use super::{BACKLOG, Listener, Settings, Shared};
 
 /// Events that are taken at a time.
 const EVENTS: usize = 64;
 /// Connections that are accepted at a time, between the steps of those that are open.
-const ACCEPTED_AT_A_TIME: usize = 4;
+const ACCEPTED_AT_A_TIME: u32 = 4;
 /// How far these threads stand back behind those that answer: where both want a core, handshakes
 /// get a tenth of it.
 const STEPS_BACK: u8 = 10;
@@ -112,7 +113,13 @@ impl Worker {
     fn woken(&mut self) {
         while matches!(self.wake.read(&mut [0; 64]), Ok(1..)) {}
         self.unlisten();
-        self.settings = self.shared.settings.load_full();
+        let before = mem::replace(&mut self.settings, self.shared.settings.load_full());
+        for old in &before.listeners {
+            if !self.settings.listeners.iter().any(|kept| Arc::ptr_eq(kept, old)) {
+                // The last thread that lets go of it closes it, which resets whoever waits there.
+                self.accept_from(old, BACKLOG);
+            }
+        }
         self.paused_until = None;
         if self.listen().is_err() {
             self.pause();
@@ -140,9 +147,14 @@ impl Worker {
     }
 
     fn accept(&mut self, listener: usize) {
-        let settings = Arc::clone(&self.settings);
-        let Some(listener) = settings.listeners.get(listener) else { return };
-        for _ in 0..ACCEPTED_AT_A_TIME {
+        if let Some(listener) = self.settings.listeners.get(listener).map(Arc::clone) {
+            self.accept_from(&listener, ACCEPTED_AT_A_TIME);
+        }
+    }
+
+    /// Accepts those that wait, up to so many.
+    fn accept_from(&mut self, listener: &Listener, most: u32) {
+        for _ in 0..most {
             match accept(&listener.socket) {
                 Ok((stream, peer)) => {
                     count(&self.shared.tally.accepted);

@@ -20,8 +20,8 @@ use ring::Ring;
 
 /// Bytes that the program puts in front of a frame: the monotonic instant at which it came, in ns.
 const STAMP_BYTES: usize = 8;
-/// Entries of the rings by which frames come in; a power of two. At 200,000 a second they fill up in
-/// 10 ms: a few time slices, which a thread that shares its core may have to wait.
+/// Entries of the rings by which frames come in; a power of two. At 200,000 a second they fill up
+/// in 10 ms: a few time slices, which a thread that shares its core may have to wait.
 const RECEIVE_RING: u32 = 2048;
 /// Entries of the rings by which frames leave; a power of two.
 const TRANSMIT_RING: u32 = 512;

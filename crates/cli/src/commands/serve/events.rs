@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_reload_says_what_waits() {
-        let report = ReloadReport { applied: vec!["listen"] };
+        let report = ReloadReport { applied: vec!["listen"], ..ReloadReport::default() };
         assert_eq!(reloaded(&report, &[]).level, Level::Info);
         let event = reloaded(&report, &["threads".to_owned()]);
         assert_eq!(event.level, Level::Warning);

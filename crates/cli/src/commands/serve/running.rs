@@ -146,9 +146,8 @@ impl Running {
 
     /// Notes what is in force now, and tells it.
     fn note(&mut self, (new, report): (Options, ReloadReport)) -> Event {
-        let live = self.server.reloadable_keys();
         let mut restart = new.differences(&self.values);
-        restart.retain(|key| !live.contains(&key.as_str()));
+        restart.retain(|key| !report.adopted.contains(&key.as_str()));
         // Of what waits for a restart the old values are in force.
         let mut values = new.values;
         for key in &restart {

@@ -1,0 +1,155 @@
+//! Other configurations under way: what is followed, and what is refused and changes nothing.
+
+use std::net::TcpStream;
+use std::sync::Mutex;
+
+use super::*;
+
+/// More than a thread accepts at a time.
+const WAITING: usize = 16;
+
+/// A keeper that bakes while the lock can be had.
+struct Gate(Arc<Mutex<()>>);
+
+impl Keeper for Gate {
+    fn algorithms(&self) -> Vec<u16> {
+        Glass.algorithms()
+    }
+
+    fn cookies(&self, algorithm: u16, c2s: &[u8], s2c: &[u8], count: usize) -> Vec<Vec<u8>> {
+        let _open = self.0.lock().unwrap();
+        Glass.cookies(algorithm, c2s, s2c, count)
+    }
+}
+
+/// Asks over a connection that is there.
+fn ask_over(mut stream: TcpStream, client: &KeClient) -> Result<Established, KeError> {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut exchange = client.begin("localhost").unwrap();
+    loop {
+        if let crate::Progress::Done(got) = exchange.advance(&mut stream)? {
+            return Ok(*got);
+        }
+    }
+}
+
+#[test]
+fn another_configuration_loses_no_connection() {
+    let identity = Identity::new();
+    let server = identity.serve();
+    let client = KeClient::new(&identity.trust(), &BOTH).unwrap();
+    let first = server.listen()[0];
+    let waiting = TcpStream::connect(first).unwrap();
+    await_counters(&server, |counters| counters.open == 1);
+
+    let mut config = identity.config();
+    config.listen = vec![loopback(), loopback()];
+    config.ntp_port = Some(1123);
+    reconfigure(&server, config).unwrap();
+    assert_eq!(server.listen()[0], first, "the socket is kept");
+
+    assert_eq!(ask_over(waiting, &client).unwrap().port, Some(1123));
+    let second = server.listen()[1];
+    assert_eq!(client.establish("localhost", second, PATIENCE).unwrap().port, Some(1123));
+
+    let mut config = identity.config();
+    config.listen = vec!["127.0.0.2:0".parse().unwrap()];
+    reconfigure(&server, config).unwrap();
+    let refused = client.establish("localhost", first, PATIENCE);
+    assert!(matches!(refused, Err(KeError::Connection { .. })), "{refused:?}");
+    assert!(client.establish("localhost", server.listen()[0], PATIENCE).is_ok());
+}
+
+#[test]
+fn what_cannot_be_had_changes_nothing() {
+    let identity = Identity::new();
+    let server = identity.serve();
+    let (before, taken) = (server.listen(), TcpListener::bind(loopback()).unwrap());
+    let mut config = identity.config();
+    config.listen.push(taken.local_addr().unwrap());
+    let refused = reconfigure(&server, config.clone());
+    assert!(matches!(refused, Err(KeError::Listen { .. })), "{refused:?}");
+    assert_eq!(server.listen(), before);
+    assert!(matches!(
+        KeServer::start(config, Arc::new(Glass)),
+        Err(KeError::Listen { address, .. }) if address == taken.local_addr().unwrap()
+    ));
+    for wrong in ["", "two words", "ümlaut"] {
+        let config = KeConfig { ntp_server: Some(wrong.into()), ..identity.config() };
+        assert!(matches!(reconfigure(&server, config), Err(KeError::Configuration(_))));
+    }
+    let mut config = identity.config();
+    config.listen = vec![SocketAddr::new([0, 0, 0, 0].into(), before[0].port())];
+    assert!(
+        matches!(reconfigure(&server, config), Err(KeError::Overlap(_, of)) if of == before[0])
+    );
+    assert_eq!(server.listen(), before);
+    assert!(ask(&server, &identity).is_ok());
+}
+
+#[test]
+fn those_who_wait_at_an_address_that_goes_are_served() {
+    let identity = Identity::new();
+    let gate = Arc::new(Mutex::new(()));
+    let config = KeConfig { threads: 1, ..identity.config() };
+    let server = KeServer::start(config, Arc::new(Gate(Arc::clone(&gate)))).unwrap();
+    let client = KeClient::new(&identity.trust(), &BOTH).unwrap();
+    let at = server.listen()[0];
+    thread::scope(|scope| {
+        let closed = gate.lock().unwrap();
+        let first = scope.spawn(|| client.establish("localhost", at, PATIENCE));
+        await_counters(&server, |counters| counters.open == 1);
+        let waiting = [(); WAITING].map(|()| TcpStream::connect(at).unwrap());
+        let mut config = identity.config();
+        config.listen = vec!["127.0.0.2:0".parse().unwrap()];
+        let prepared = server.prepare(config).unwrap();
+        let changing = scope.spawn(|| server.apply(prepared));
+        while server.listen()[0] == at {
+            thread::sleep(Duration::from_millis(1));
+        }
+        drop(closed);
+        changing.join().unwrap();
+        for stream in waiting {
+            ask_over(stream, &client).unwrap();
+        }
+        first.join().unwrap().unwrap();
+    });
+    await_counters(&server, |counters| counters.established == WAITING as u64 + 1);
+    assert!(TcpStream::connect(at).is_err());
+}
+
+#[test]
+fn what_is_prepared_is_nothing_until_it_is_applied() {
+    let (identity, other) = (Identity::new(), Identity::new());
+    let server = identity.serve();
+    let (listens, facts) = (server.listen(), server.certificate());
+    let mut config = other.config();
+    let free = TcpListener::bind(loopback()).unwrap().local_addr().unwrap();
+    config.listen = vec![free];
+    config.limits.connections = 1;
+    drop(server.prepare(config.clone()).unwrap());
+    assert_eq!((server.listen(), server.certificate()), (listens, facts));
+    assert!(ask(&server, &identity).is_ok());
+    assert!(TcpStream::connect(free).is_err(), "the new socket is closed");
+    reconfigure(&server, config).unwrap();
+    assert!(matches!(ask(&server, &identity), Err(KeError::Tls(_))), "of another file");
+    assert!(ask(&server, &other).is_ok());
+}
+
+#[test]
+fn other_limits_hold_from_then_on() {
+    let identity = Identity::new();
+    let server = identity.serve();
+    let at = server.listen()[0];
+    let guests = [(); 2].map(|()| TcpStream::connect(at).unwrap());
+    await_counters(&server, |counters| counters.open == 2);
+    let mut config = identity.config();
+    config.limits.connections_per_prefix = 1;
+    reconfigure(&server, config).unwrap();
+    assert!(ask(&server, &identity).is_err());
+    let counters = server.counters();
+    assert_eq!((counters.refused_concurrent, counters.open), (1, 2), "the guests may stay");
+    drop(guests);
+    await_counters(&server, |counters| counters.open == 0);
+    assert!(ask(&server, &identity).is_ok());
+}
