@@ -33,7 +33,7 @@ pub fn pin_to_core(core: usize) -> io::Result<()> {
 }
 
 /// Lets other threads go before this one: each step, of 19 at most, is worth a fifth of the share
-/// of a core that is competed for (`setpriority`). A thread that has a core to itself loses nothing.
+/// of a core that is competed for (`setpriority`). A thread with a core to itself loses nothing.
 pub fn stand_back(steps: u8) -> io::Result<()> {
     // SAFETY: three numbers; 0 is this thread.
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, steps.min(19).into()) }).map(drop)
