@@ -156,6 +156,7 @@ fn of_the_bodies() -> Vec<Trial> {
     .chain(scenarios!(ROOT, bodies_limits:
         limits_agree,
         interleaved_requests_that_go_up_are_not_answered,
+        clients_keep_their_places_through_changes,
     ))
     .collect()
 }

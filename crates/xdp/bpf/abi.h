@@ -94,9 +94,10 @@ struct responder_config {
 _Static_assert(sizeof(struct responder_config) == 56, "responder_config");
 
 /*
- * One word for each client: 16 bits of the hash, 4 of the lists' epoch (1 to 15, so that no word is
- * 0), 1 that tells whether it was sent a kiss since it was last answered, and 43 of the theoretical
- * arrival time (GCRA, ITU-T I.371, annex A) in units of 1,024 ns, modulo 104 days.
+ * One word for each client, 0 where there is none: 16 bits of the hash, 4 of the lists' epoch at
+ * which the client was last looked up (1 to 15; 0 where it is to be looked up again), 1 that tells
+ * whether it was sent a kiss since it was last answered, and 43 of the theoretical arrival time
+ * (GCRA, ITU-T I.371, annex A) in units of 1,024 ns, modulo 104 days.
  */
 #define LIMIT_WAYS 4
 #define LIMIT_UNIT_SHIFT 10

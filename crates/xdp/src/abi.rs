@@ -69,6 +69,8 @@ pub(crate) const LISTED_DENIED: u8 = 2;
 #[repr(C)]
 pub(crate) struct ResponderConfig {
     pub(crate) key: [u64; 2],
+/// `LIMIT_WAYS`.
+pub(crate) const LIMIT_WAYS: usize = 4;
     pub(crate) ipv4_mask: u64,
     pub(crate) ipv6_mask: [u64; 2],
     pub(crate) limit_sets_mask: u32,
@@ -83,7 +85,7 @@ pub(crate) struct ResponderConfig {
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct LimitSet {
-    pub(crate) words: [u64; 4],
+    pub(crate) words: [u64; LIMIT_WAYS],
 }
 
 /// `struct limit_rules`: what clients are held to. A unit is 1,024 ns.

@@ -46,7 +46,7 @@ const KISSED: u64 = 1 << 43;
 const EPOCH_SHIFT: u32 = 44;
 const EPOCH: u64 = 15 << EPOCH_SHIFT;
 const TAG: u64 = 0xffff << 48;
-/// Epochs of the lists that a word can tell apart, from 1 on.
+/// Epochs of the lists that a word can tell apart, from 1 on; 0 is never in force.
 const EPOCHS: u32 = 15;
 
 /// Which of a client's buckets a request is charged to.
@@ -159,11 +159,7 @@ impl Limiter {
     #[must_use]
     pub fn followed_by(&self, config: &LimitsConfig) -> Self {
         let epoch = self.rules.epoch % EPOCHS + 1;
-        if epoch == 1 {
-            // Words of this epoch may be left from the last time that it was in force.
-            let words = self.memory.sets.iter().flat_map(|set| &set.0);
-            words.for_each(|word| word.store(0, Ordering::Relaxed));
-        }
+        self.memory.forget_verdicts_of(epoch);
         Self {
             rules: LimitRules { epoch, ..config.rules() },
             lists: PrefixLists::new(&config.allow, &config.deny),
@@ -253,6 +249,17 @@ impl Limiter {
 }
 
 impl Memory {
+    /// Takes this epoch, which is not in force yet, from words that are left from the last time
+    /// that it was, so that their clients are looked up again.
+    fn forget_verdicts_of(&self, epoch: u32) {
+        let epoch = u64::from(epoch) << EPOCH_SHIFT;
+        for word in self.sets.iter().flat_map(|set| &set.0) {
+            if word.load(Ordering::Relaxed) & EPOCH == epoch {
+                word.fetch_and(!EPOCH, Ordering::Relaxed);
+            }
+        }
+    }
+
     fn hash(&self, source: IpAddr, class: Class) -> u64 {
         let [high, low] = words(source);
         let masked = if source.to_canonical().is_ipv4() {

@@ -119,6 +119,31 @@ fn lists_are_looked_up_again_when_they_change() {
 }
 
 #[test]
+fn clients_keep_their_places_through_changes() {
+    let open = LimitsConfig {
+        newcomers: Some(1.0),
+        deny: vec!["192.0.2.0/24".parse().unwrap()],
+        ..rate(1.0, 8)
+    };
+    let closed = LimitsConfig { deny: vec!["10.0.0.0/8".parse().unwrap()], ..open.clone() };
+    let mut limiter = limiter(&open);
+    assert_eq!(admitted(&limiter, client(1), 1, 0), 1);
+    assert_eq!(admitted(&limiter, client(2), 5, 0), 5, "the last newcomer");
+    for change in 0..40 {
+        limiter = limiter.followed_by(&open);
+        assert_eq!(admitted(&limiter, client(3), 1, 0), 0, "a newcomer, change {change}");
+        assert_eq!(limiter.clients(), 2, "change {change}");
+    }
+    assert_eq!(admitted(&limiter, client(1), 8, 0), 7, "who was silent meanwhile");
+    // A verdict is not taken for one of the same epoch long ago.
+    for change in 0..40 {
+        limiter = limiter.followed_by(&closed);
+        let verdict = limiter.judge(client(2), Class::Plain, at_ms(0));
+        assert_eq!(verdict, Admission::Drop(Why::Denied), "change {change}");
+    }
+}
+
+#[test]
 fn denied_clients_are_told_at_a_bounded_rate() {
     let deny = vec!["10.0.0.0/8".parse().unwrap()];
     let limiter = limiter(&LimitsConfig { deny, kiss_deny: true, ..LimitsConfig::default() });
