@@ -25,6 +25,7 @@ mod load_refusals;
 mod loads;
 mod noise;
 mod process;
+mod queues;
 mod random;
 mod raw;
 mod refusal;
@@ -155,9 +156,10 @@ fn of_the_bodies() -> Vec<Trial> {
     .into_iter()
     .chain(scenarios!(ROOT, bodies_limits:
         limits_agree,
-        interleaved_requests_that_go_up_are_not_answered,
         clients_keep_their_places_through_changes,
+        interleaved_requests_that_go_up_are_not_answered,
     ))
+    .chain(scenarios!(ROOT, queues: a_queue_beyond_those_served_goes_up))
     .collect()
 }
 

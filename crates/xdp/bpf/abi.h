@@ -55,6 +55,13 @@ struct listen_key {
 };
 _Static_assert(sizeof(struct listen_key) == 20, "listen_key");
 
+/* The AF_XDP sockets of an interface in the map of all: the first, and how many stand in a row. */
+struct queue_row {
+	__u32 first;
+	__u32 count;
+};
+_Static_assert(sizeof(struct queue_row) == 8, "queue_row");
+
 /* Why a frame went on to the network stack. */
 enum passed_reason {
 	PASSED_NOT_NTP,		/* not UDP over IP to an address and port served here */

@@ -55,12 +55,22 @@ pub(crate) struct ListenKey {
     pub(crate) reserved: [u8; 2],
 }
 
+/// `struct queue_row`: the `AF_XDP` sockets of an interface in the map of all.
+#[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
+#[repr(C)]
+pub(crate) struct QueueRow {
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+}
+
 /// `PASSED_REASONS` of `enum passed_reason`.
 pub(crate) const PASSED_REASONS: usize = 8;
 /// `REFUSALS` of `enum admission`.
 pub(crate) const REFUSALS: usize = 5;
 /// `LIST_PREFIXES_MAX`.
 pub const LIST_PREFIXES_MAX: usize = 1 << 20;
+/// `LIMIT_WAYS`.
+pub(crate) const LIMIT_WAYS: usize = 4;
 pub(crate) const LISTED_ALLOWED: u8 = 1;
 pub(crate) const LISTED_DENIED: u8 = 2;
 
@@ -69,8 +79,6 @@ pub(crate) const LISTED_DENIED: u8 = 2;
 #[repr(C)]
 pub(crate) struct ResponderConfig {
     pub(crate) key: [u64; 2],
-/// `LIMIT_WAYS`.
-pub(crate) const LIMIT_WAYS: usize = 4;
     pub(crate) ipv4_mask: u64,
     pub(crate) ipv6_mask: [u64; 2],
     pub(crate) limit_sets_mask: u32,
@@ -285,6 +293,7 @@ const _: () = {
     assert!(size_of::<ClockSlot>() == 128);
     assert!(size_of::<ClockPage>() == 64 + 4 * 128);
     assert!(size_of::<ListenKey>() == 20);
+    assert!(size_of::<QueueRow>() == 8);
     assert!(size_of::<ResponderConfig>() == 56);
     assert!(size_of::<LimitSet>() == 32);
     assert!(size_of::<LimitRules>() == 56);
