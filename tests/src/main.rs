@@ -159,7 +159,10 @@ fn of_the_bodies() -> Vec<Trial> {
         clients_keep_their_places_through_changes,
         interleaved_requests_that_go_up_are_not_answered,
     ))
-    .chain(scenarios!(ROOT, queues: a_queue_beyond_those_served_goes_up))
+    .chain(scenarios!(ROOT, queues:
+        a_queue_beyond_those_served_goes_up,
+        what_could_not_leave_does_not_leave_later,
+    ))
     .collect()
 }
 

@@ -77,7 +77,7 @@ impl Device for XskDevice {
     }
 
     fn send(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
-        let mut sent = 0;
+        let mut sent = 0_usize;
         for packet in batch.iter() {
             if let Some(builder) = builder(&packet)
                 && self.socket.push(|frame| emit(&builder, packet.bytes, frame))
@@ -85,8 +85,7 @@ impl Device for XskDevice {
                 sent += 1;
             }
         }
-        self.socket.flush()?;
-        Ok(sent)
+        Ok(sent.saturating_sub(self.socket.flush()?))
     }
 }
 
