@@ -162,6 +162,7 @@ fn of_the_bodies() -> Vec<Trial> {
     .chain(scenarios!(ROOT, queues:
         a_queue_beyond_those_served_goes_up,
         what_could_not_leave_does_not_leave_later,
+        a_datagram_that_does_not_fit_is_told,
     ))
     .collect()
 }

@@ -1,18 +1,21 @@
 //! Scenarios of the `AF_XDP` sockets by which the server's XDP body hands requests over.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use horolog_io::{
-    Batch, Device, Endpoints, FrameSelection, Link, PacketDevice, PacketOptions, UdpFilter,
-    XskDevice,
+    Batch, Device, Endpoints, FrameSelection, Link, PacketDevice, PacketOptions, UdpDevice,
+    UdpFilter, UdpOptions, XskDevice,
 };
 use horolog_lab::{Host, Lab, LabConfig};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::{Builder, UdpFrame};
 use horolog_wire::ntp::{HEADER_LEN, PORT};
-use horolog_xdp::{Interface, Responder, ResponderSettings, Verdict, XskSocket};
+use horolog_xdp::{
+    AttachMode, Interface, InterleavedRequests, ReplyPath, Responder, ResponderSettings, Verdict,
+    XskSocket,
+};
 
 use crate::frames::{LISTEN, build};
 
@@ -153,5 +156,39 @@ pub(crate) fn what_could_not_leave_does_not_leave_later() -> Result<()> {
             ensure!(counts == [BATCH, 0], "round {round}, batch {number}: {counts:?} came");
         }
     }
+    Ok(())
+}
+
+/// A datagram that is longer than a buffer is handed on as one that was cut off, so that it can be
+/// counted.
+pub(crate) fn a_datagram_that_does_not_fit_is_told() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let server = lab.server();
+    let responder = responder(1)?;
+    let at = SocketAddr::new(IpAddr::V4(server.port().ipv4), PORT);
+    responder.listen(at)?;
+    let place = interface(server);
+    let (mode, path) = (AttachMode::Native, ReplyPath::Redirect);
+    let (socket, _attachment) = server.run(|| -> Result<_> {
+        let attachment = responder.attach(&place, mode, path, InterleavedRequests::Answer)?;
+        Ok((XskSocket::open(&place, 0)?, attachment))
+    })??;
+    responder.hand_over(&place, std::slice::from_ref(&socket), 0)?;
+    let mut receiver = XskDevice::new(socket, place.index);
+    let mut asker = lab.client().run(|| UdpDevice::connect(at, &UdpOptions::default()))??;
+    let mut requests = Batch::<Endpoints>::new(2, 256);
+    ensure!(requests.push(Endpoints::default(), &long_request(20)));
+    ensure!(requests.push(Endpoints::default(), &long_request(100)));
+    ensure!(asker.send(&mut requests)? == 2);
+    let mut batch = Batch::<Endpoints>::new(4, 100);
+    let mut seen = Vec::new();
+    while seen.len() < 2 {
+        let count = receiver.receive(&mut batch, PATIENCE)?;
+        ensure!(count > 0, "{seen:?} came");
+        seen.extend(batch.iter().map(|packet| (packet.bytes.len(), packet.truncated)));
+    }
+    ensure!(seen == [(HEADER_LEN + 20, false), (100, true)], "{seen:?}");
+    let link = batch.packet(batch.len() - 1).address.link.context("no link")?;
+    ensure!(link.local_port == PORT, "{link:?}");
     Ok(())
 }
