@@ -311,6 +311,26 @@ pub(crate) fn clients_keep_their_places_through_changes() -> Result<()> {
     Ok(())
 }
 
+/// Newcomers with long requests are let through while those with plain ones are turned away, and
+/// have the same limit.
+pub(crate) fn plain_newcomers_leave_room_for_long_ones() -> Result<()> {
+    let config = LimitsConfig { newcomers: Some(1.0), ..LimitsConfig::default() };
+    let (responder, _writer) = limited(&config, &mut Random::new(SEED))?;
+    exhaust_newcomers(&responder)?;
+    let long = [&PLAIN[..], &[0; 20]].concat();
+    let verdict = |number: u32| -> Result<Verdict> {
+        let ip = Ipv4Addr::from_bits(0x0a02_0000 + number).into();
+        Ok(responder.test_run(&frame_of(ip, 40_000, &long))?.verdict)
+    };
+    ensure!(verdict(0)? == Verdict::Pass, "a long one was turned away");
+    for number in 1..1_000 {
+        if verdict(number)? == Verdict::Drop {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("a thousand newcomers with long requests were let through")
+}
+
 /// Where the sockets answer interleaved mode, requests that may be of it pass unchanged, and others
 /// are answered.
 pub(crate) fn interleaved_requests_that_go_up_are_not_answered() -> Result<()> {

@@ -157,6 +157,7 @@ fn of_the_bodies() -> Vec<Trial> {
     .chain(scenarios!(ROOT, bodies_limits:
         limits_agree,
         clients_keep_their_places_through_changes,
+        plain_newcomers_leave_room_for_long_ones,
         interleaved_requests_that_go_up_are_not_answered,
     ))
     .chain(scenarios!(ROOT, queues:

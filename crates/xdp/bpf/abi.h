@@ -136,12 +136,14 @@ _Static_assert(sizeof(struct limit_rules) == 56, "limit_rules");
 
 /* Theoretical arrival times that all clients share, in ns, each on lines of its own. */
 struct limit_totals {
-	__u64 newcomers;
+	__u64 newcomers;	/* whose request is one header ... */
 	__u64 reserved[15];
-	__u64 denials;
+	__u64 long_newcomers;	/* ... or longer */
 	__u64 reserved2[15];
+	__u64 denials;
+	__u64 reserved3[15];
 };
-_Static_assert(sizeof(struct limit_totals) == 256, "limit_totals");
+_Static_assert(sizeof(struct limit_totals) == 384, "limit_totals");
 
 #define LIST_PREFIXES_MAX (1U << 20)
 #define LISTED_ALLOWED 1

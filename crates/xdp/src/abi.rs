@@ -108,7 +108,8 @@ pub struct LimitRules {
     pub tolerance: u64,
     /// Units after which the place of a silent client is free.
     pub idle: u64,
-    /// Nanoseconds for each request of a client that has no place; 0 leaves them unlimited.
+    /// Nanoseconds for each request of a client that has no place, reckoned apart for requests of
+    /// one header and for longer ones; 0 leaves them unlimited.
     pub newcomer_interval_ns: u64,
     /// Nanoseconds that all of them together may be ahead of their rate.
     pub newcomer_tolerance_ns: u64,

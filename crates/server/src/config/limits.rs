@@ -33,7 +33,8 @@ pub struct LimitsConfig {
     /// Requests that a client may send at once before that counts. Clients begin with several: both
     /// ntpd and chronyd send up to eight with `iburst`, so fewer would cut a good client short.
     pub burst: u32,
-    /// Requests per second of all clients together that have no place; no limit when not given.
+    /// Requests per second of all clients together that have no place, and as many again of those
+    /// that are longer than a header; no limit when not given.
     pub newcomers: Option<f64>,
     /// How long a client must be silent until its place is free for another. It is long, because
     /// clients that behave ask up to every 17 minutes (poll 10) and are not to lose their place to
