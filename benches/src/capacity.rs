@@ -13,6 +13,7 @@ use horolog_record::{Engine, LoadResult, SearchKind, Trial};
 use horolog_stats::{LossGoal, SearchConfig};
 
 use crate::figure::{Figure, Goal};
+use crate::metrics::MetricsReader;
 use crate::servers::{self, Server};
 
 /// A trial with at most one lost request in ten thousand counts as lossless.
@@ -83,16 +84,21 @@ fn capacity(server: Server, binary: &Path) -> Result<f64> {
 }
 
 fn flooded(server: Server, binary: &Path) -> Result<f64> {
-    flooded_by(server, binary, None)
+    flooded_by(server, binary, None, Duration::from_millis(500))
 }
 
 /// Clients of a flood that is to meet many buckets.
 pub(crate) const CLIENTS: u32 = 65_536;
 
-/// What a server turns around when it is flooded by so many clients.
-pub(crate) fn flooded_by(server: Server, binary: &Path, clients: Option<u32>) -> Result<f64> {
+/// What a server turns around when it is flooded by so many clients for so long.
+pub(crate) fn flooded_by(
+    server: Server,
+    binary: &Path,
+    clients: Option<u32>,
+    duration: Duration,
+) -> Result<f64> {
     // More than any processor sends, so that the generator never waits.
-    let (min, duration) = (20e6, Duration::from_millis(500));
+    let min = 20e6;
     let ramp = Ramp { min, max: min, multiplier: 2.0, duration };
     let result = load(server, binary, Job::Ramp(ramp), |options| {
         options.clients = clients.or(options.clients);
@@ -102,6 +108,7 @@ pub(crate) fn flooded_by(server: Server, binary: &Path, clients: Option<u32>) ->
 }
 
 /// Loads a server in a lab of its own by the in-kernel engine; `change` has the last word on how.
+/// Metrics that it has are read once a second meanwhile.
 pub(crate) fn load(
     server: Server,
     binary: &Path,
@@ -109,12 +116,15 @@ pub(crate) fn load(
     change: impl FnOnce(&mut LoadOptions),
 ) -> Result<LoadResult> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
-    let _started = servers::start(server, lab.server(), binary)?;
+    let started = servers::start(server, lab.server(), binary)?;
+    let reader = started.metrics.map(|at| MetricsReader::start(lab.server(), at)).transpose()?;
     let target = format!("{}:123", lab.server().port().ipv4).parse()?;
     let mut options = LoadOptions::new(target, job);
     options.engine = Some(Engine::Xdp);
     options.echo = server == Server::Reflector;
     options.namespaces = vec![lab.server().netns.clone()];
     change(&mut options);
-    Ok(lab.client().run(|| Load::prepare(options)?.run(&mut Silent))??)
+    let result = lab.client().run(|| Load::prepare(options)?.run(&mut Silent))??;
+    reader.map_or(Ok(()), MetricsReader::finish)?;
+    Ok(result)
 }

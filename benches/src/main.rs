@@ -12,6 +12,7 @@ mod generator;
 mod interleaved;
 mod key_establishment;
 mod limits;
+mod metrics;
 mod nts;
 mod servers;
 

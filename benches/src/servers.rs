@@ -1,7 +1,7 @@
 //! The servers that are compared, each started in the lab's server host and ended with its value.
 
 use std::fs;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,6 +11,8 @@ use horolog_lab::{Host, Running};
 use horolog_server::status;
 use horolog_xdp::{Interface, Reflector};
 use tempfile::TempDir;
+
+use crate::capacity::CLIENTS;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -31,8 +33,12 @@ pub(crate) enum Server {
     XdpNts,
     /// XDP.
     Xdp,
-    /// XDP with a limit for each client, one for newcomers, and a list of a thousand prefixes.
+    /// XDP with a limit for each client, one for newcomers, a list of a thousand prefixes, and
+    /// metrics.
     XdpLimited,
+    /// The same with room for as many clients as there are: with four places for each to choose
+    /// from a fifth find none, so that they stay newcomers and are looked up in the list each time.
+    XdpCrowded,
     /// Addresses swapped and sent back: the limit of the link.
     Reflector,
 }
@@ -44,7 +50,8 @@ impl Server {
             Self::Sockets | Self::SocketsNts => "sockets, 2 threads",
             Self::Xdp => "XDP",
             Self::XdpNts => "XDP and threads",
-            Self::XdpLimited => "XDP with limits and 1,000 prefixes",
+            Self::XdpLimited => "XDP with limits, 1,000 prefixes and metrics",
+            Self::XdpCrowded => "the same, a fifth of the clients newcomers",
             Self::Reflector => "bare XDP reflector",
         }
     }
@@ -59,6 +66,8 @@ pub(crate) struct Started {
     _reflector: Option<Reflector>,
     /// From the start of the process to the first answer to 'status', where it is ours.
     pub(crate) ready_after: Duration,
+    /// Where metrics are to be had, if they are.
+    pub(crate) metrics: Option<SocketAddr>,
     /// The certificate of a server of NTS, which vouches for itself.
     pub(crate) certificate: PathBuf,
     _directory: TempDir,
@@ -95,10 +104,13 @@ impl Started {
 pub(crate) fn start(server: Server, host: &Host, binary: &Path) -> Result<Started> {
     let directory = tempfile::Builder::new().prefix("horolog-bench-").tempdir()?;
     let [certificate, key] = ["cert.pem", "key.pem"].map(|name| directory.path().join(name));
+    let is_limited = matches!(server, Server::XdpLimited | Server::XdpCrowded);
+    let metrics = is_limited.then(|| SocketAddr::new(host.port().ipv4.into(), 9123));
     let started = |process, reflector, ready_after, directory| Started {
         process,
         _reflector: reflector,
         ready_after,
+        metrics,
         certificate: certificate.clone(),
         _directory: directory,
     };
@@ -118,7 +130,7 @@ pub(crate) fn start(server: Server, host: &Host, binary: &Path) -> Result<Starte
             };
             let mut process = chronyd(host, directory.path(), &directives)?;
             if server == Server::ChronydNts {
-                process.await_ready(PATIENCE, || gives_keys(host))?;
+                process.await_ready(PATIENCE, || listens(host, 4460))?;
             }
             return Ok(started(Some(process), None, Duration::ZERO, directory));
         }
@@ -129,7 +141,7 @@ pub(crate) fn start(server: Server, host: &Host, binary: &Path) -> Result<Starte
             return Ok(started(None, Some(reflector), Duration::ZERO, directory));
         }
         Server::Sockets | Server::SocketsNts => &["--engine", "socket", "--threads", "2"],
-        Server::XdpLimited => &XDP_LIMITED,
+        Server::XdpLimited | Server::XdpCrowded => &XDP_LIMITED,
         Server::XdpNts => &["--engine", "xdp", "--threads", "1"],
         Server::Xdp => &["--engine", "xdp", "--xdp-reply", "transmit", "--threads", "1"],
     };
@@ -137,8 +149,14 @@ pub(crate) fn start(server: Server, host: &Host, binary: &Path) -> Result<Starte
     let mut command = host.command(binary);
     command.args(["serve", "--local", "--stratum", "1", "--listen"]);
     command.arg(format!("{}:123", host.port().ipv4)).args(arguments);
-    if server == Server::XdpLimited {
+    if is_limited {
         command.arg("--deny-file").arg(deny_list(directory.path())?);
+    }
+    if server == Server::XdpCrowded {
+        command.arg("--limit-clients").arg(CLIENTS.to_string());
+    }
+    if let Some(address) = metrics {
+        command.arg("--metrics").arg(address.to_string());
     }
     command.arg("--status-socket").arg(&socket);
     if matches!(server, Server::SocketsNts | Server::XdpNts) {
@@ -150,6 +168,10 @@ pub(crate) fn start(server: Server, host: &Host, binary: &Path) -> Result<Starte
     }
     let mut process = Running::start(&mut command)?;
     let ready_after = process.await_ready(PATIENCE, || status::ask(&socket).is_ok())?;
+    if let Some(address) = metrics {
+        // They are there a moment later.
+        process.await_ready(PATIENCE, || listens(host, address.port()))?;
+    }
     Ok(started(Some(process), None, ready_after, directory))
 }
 
@@ -175,9 +197,9 @@ fn deny_list(directory: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Whether somebody listens for key establishment.
-fn gives_keys(host: &Host) -> bool {
-    let address = (host.port().ipv4, 4460);
+/// Whether somebody listens at this TCP port.
+fn listens(host: &Host, port: u16) -> bool {
+    let address = (host.port().ipv4, port);
     host.run(|| TcpStream::connect(address).is_ok()).unwrap_or(false)
 }
 

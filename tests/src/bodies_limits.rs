@@ -19,7 +19,7 @@ use horolog_time::{Clock, NtpTimestamp};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::Builder;
 use horolog_wire::ntp::{HEADER_LEN, Header};
-use horolog_xdp::{Outcome, Refusal, Responder, Verdict};
+use horolog_xdp::{ClockWriter, Outcome, Refusal, Responder, Verdict};
 
 use crate::bodies::{hexadecimal, page, publish, timestamps};
 use crate::frames::{LISTEN, build, request};
@@ -27,6 +27,12 @@ use crate::random::Random;
 
 const SEED: u64 = 0x6c69_6d69_7473_2121;
 const KEY: HashKey = HashKey([0x1357_9bdf_0246_8ace, 0xfdb9_7531_eca8_6420]);
+/// The shortest request of a client: version 4, mode 3.
+const PLAIN: [u8; HEADER_LEN] = {
+    let mut request = [0; HEADER_LEN];
+    request[0] = 0x23;
+    request
+};
 /// Frames of one sequence, under one set of rules and lists.
 const FRAMES: usize = 20_000;
 /// Frames between one page and the next, and between one state of the lists and the next.
@@ -97,14 +103,19 @@ fn frame(random: &mut Random, last: &BTreeMap<IpAddr, NtpTimestamp>) -> (IpAddr,
         let count = random.within(1..=30) as usize * 4;
         payload.extend(random.bytes(count));
     }
+    (ip, frame_of(ip, random.within(1..=65_535) as u16, &payload))
+}
+
+/// A frame with this payload from a client to where the server listens.
+fn frame_of(ip: IpAddr, port: u16, payload: &[u8]) -> Vec<u8> {
     let builder = Builder {
         destination_mac: MacAddress([2, 0, 192, 0, 2, 2]),
         source_mac: MacAddress([2, 0, 192, 0, 2, 1]),
         vlan: None,
-        source: SocketAddr::new(ip, random.within(1..=65_535) as u16),
+        source: SocketAddr::new(ip, port),
         destination: LISTEN[usize::from(ip.is_ipv6())],
     };
-    (ip, build(&builder, &payload))
+    build(&builder, payload)
 }
 
 impl Pair {
@@ -248,6 +259,76 @@ pub(crate) fn limits_agree() -> Result<()> {
         ensure!(count >= at_least, "only {count} {what}: too few to have tested them");
     }
     Ok(())
+}
+
+/// A program that answers where the server listens, limited like this.
+fn limited(config: &LimitsConfig, random: &mut Random) -> Result<(Responder, ClockWriter)> {
+    let settings = responder_settings(KEY, config, &InterleavedConfig::default());
+    let (responder, mut writer) = Responder::load(&settings)?;
+    LISTEN.into_iter().try_for_each(|address| responder.listen(address))?;
+    responder.limit(&config.rules(), &config.listed())?;
+    publish(&mut writer, &page(random));
+    Ok((responder, writer))
+}
+
+/// Newcomers ask until one is turned away.
+fn exhaust_newcomers(responder: &Responder) -> Result<()> {
+    for number in 0..1_000 {
+        let stranger = frame_of(Ipv4Addr::from_bits(0x0a01_0000 + number).into(), 40_000, &PLAIN);
+        if responder.test_run(&stranger)?.verdict == Verdict::Drop {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("a thousand newcomers were served")
+}
+
+/// A client that the program knows is served through more changes of the lists than it tells apart,
+/// while newcomers are turned away.
+pub(crate) fn clients_keep_their_places_through_changes() -> Result<()> {
+    let mut random = Random::new(SEED);
+    let one = LimitsConfig {
+        rate: Some(100.0),
+        newcomers: Some(1.0),
+        deny: prefixes(&["192.0.2.0/24"])?,
+        ..LimitsConfig::default()
+    };
+    let other = LimitsConfig { deny: prefixes(&["198.51.100.0/24"])?, ..one.clone() };
+    let closed = LimitsConfig { deny: prefixes(&["10.0.0.0/8"])?, ..one.clone() };
+    let (responder, _writer) = limited(&one, &mut random)?;
+    let known = frame_of(Ipv4Addr::new(10, 0, 0, 1).into(), 40_000, &PLAIN);
+    ensure!(responder.test_run(&known)?.verdict == Verdict::Transmit, "the first newcomer");
+    for config in [&other, &one].into_iter().cycle().take(31) {
+        responder.limit(&config.rules(), &config.listed())?;
+    }
+    exhaust_newcomers(&responder)?;
+    ensure!(responder.test_run(&known)?.verdict == Verdict::Transmit, "it was forgotten");
+    // A verdict is not taken for one of the same epoch long ago.
+    for config in [&other, &one].into_iter().cycle().take(14) {
+        responder.limit(&config.rules(), &config.listed())?;
+    }
+    responder.limit(&closed.rules(), &closed.listed())?;
+    ensure!(responder.test_run(&known)?.verdict == Verdict::Drop, "it is denied");
+    Ok(())
+}
+
+/// Newcomers with long requests are let through while those with plain ones are turned away, and
+/// have the same limit.
+pub(crate) fn plain_newcomers_leave_room_for_long_ones() -> Result<()> {
+    let config = LimitsConfig { newcomers: Some(1.0), ..LimitsConfig::default() };
+    let (responder, _writer) = limited(&config, &mut Random::new(SEED))?;
+    exhaust_newcomers(&responder)?;
+    let long = [&PLAIN[..], &[0; 20]].concat();
+    let verdict = |number: u32| -> Result<Verdict> {
+        let ip = Ipv4Addr::from_bits(0x0a02_0000 + number).into();
+        Ok(responder.test_run(&frame_of(ip, 40_000, &long))?.verdict)
+    };
+    ensure!(verdict(0)? == Verdict::Pass, "a long one was turned away");
+    for number in 1..1_000 {
+        if verdict(number)? == Verdict::Drop {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("a thousand newcomers with long requests were let through")
 }
 
 /// Where the sockets answer interleaved mode, requests that may be of it pass unchanged, and others

@@ -25,6 +25,7 @@ mod load_refusals;
 mod loads;
 mod noise;
 mod process;
+mod queues;
 mod random;
 mod raw;
 mod refusal;
@@ -155,7 +156,14 @@ fn of_the_bodies() -> Vec<Trial> {
     .into_iter()
     .chain(scenarios!(ROOT, bodies_limits:
         limits_agree,
+        clients_keep_their_places_through_changes,
+        plain_newcomers_leave_room_for_long_ones,
         interleaved_requests_that_go_up_are_not_answered,
+    ))
+    .chain(scenarios!(ROOT, queues:
+        a_queue_beyond_those_served_goes_up,
+        what_could_not_leave_does_not_leave_later,
+        a_datagram_that_does_not_fit_is_told,
     ))
     .collect()
 }

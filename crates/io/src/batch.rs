@@ -282,17 +282,29 @@ impl<A: Copy + Default> Batch<A> {
         }
     }
 
-    /// Appends a packet that came at `received` and is as long as a buffer at most; says whether it
-    /// was taken.
+    /// Appends a packet that came at `received`, cut to the capacity; says whether there was room.
     pub(crate) fn push_received(
         &mut self,
         address: A,
         bytes: &[u8],
         received: Timestamp<Monotonic>,
     ) -> bool {
-        let taken = self.push(address, bytes);
+        let kept = bytes.len().min(self.capacity);
+        let taken = self.push(address, &bytes[..kept]);
         if taken {
-            self.notes[self.len - 1].received_monotonic = Some(received);
+            let note = &mut self.notes[self.len - 1];
+            note.truncated = kept < bytes.len();
+            note.received_monotonic = Some(received);
+        }
+        taken
+    }
+
+    /// Appends a packet of which nothing could be read: one that is cut off at its beginning. Says
+    /// whether there was room.
+    pub(crate) fn push_unread(&mut self, address: A) -> bool {
+        let taken = self.push(address, &[]);
+        if taken {
+            self.notes[self.len - 1].truncated = true;
         }
         taken
     }
@@ -343,6 +355,18 @@ mod tests {
         assert!(batch.is_full() && !batch.push(4, b"y"));
         assert_eq!((batch.packet(0).bytes, batch.packet(0).address), (&b"abcd"[..], 1));
         assert_eq!((batch.packet(1).bytes, batch.packet(1).address), (&b"x"[..], 3));
+    }
+
+    #[test]
+    fn what_was_received_and_does_not_fit_is_told() {
+        let mut batch = Batch::<u8>::new(3, 4);
+        let received = Timestamp::from_ns(7);
+        assert!(batch.push_received(1, b"abcd", received));
+        assert!(batch.push_received(2, b"abcde", received));
+        assert!(batch.push_unread(3));
+        assert!(!batch.push_received(4, b"a", received) && !batch.push_unread(5), "it is full");
+        let seen: Vec<_> = batch.iter().map(|it| (it.address, it.bytes, it.truncated)).collect();
+        assert_eq!(seen, [(1, &b"abcd"[..], false), (2, b"abcd", true), (3, b"", true)]);
     }
 
     #[test]

@@ -23,8 +23,8 @@ const NAP: Duration = Duration::from_micros(500);
 const SOON: Duration = Duration::from_millis(1);
 
 /// An `AF_XDP` socket. Its packets are the payloads of UDP datagrams; [`Endpoints::link`] holds
-/// what a reply's frame is built from. Payloads that are longer than the batch's buffers are passed
-/// over, and so is what carries no UDP. See [`Device`] for the rest.
+/// what a reply's frame is built from. What carries no UDP counts as a packet of which all is
+/// cut off. See [`Device`] for the rest.
 #[derive(Debug)]
 pub struct XskDevice {
     socket: XskSocket,
@@ -44,12 +44,15 @@ impl XskDevice {
         let interface = self.interface;
         let room = batch.slots() - batch.len();
         self.socket.receive(room, |frame| {
-            if let Ok(datagram) = UdpFrame::parse(frame.bytes) {
-                let address = endpoints(&datagram, interface);
-                let received = Timestamp::from_ns(frame.received_ns as i64);
-                // One that is too long is dropped, as by a socket that truncates it.
-                let _ = batch.push_received(address, datagram.payload, received);
-            }
+            // There is a slot for each.
+            let _ = match UdpFrame::parse(frame.bytes) {
+                Ok(datagram) => {
+                    let address = endpoints(&datagram, interface);
+                    let received = Timestamp::from_ns(frame.received_ns as i64);
+                    batch.push_received(address, datagram.payload, received)
+                }
+                Err(_) => batch.push_unread(Endpoints { interface, ..Endpoints::default() }),
+            };
         });
         batch.len()
     }
@@ -77,7 +80,7 @@ impl Device for XskDevice {
     }
 
     fn send(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
-        let mut sent = 0;
+        let mut sent = 0_usize;
         for packet in batch.iter() {
             if let Some(builder) = builder(&packet)
                 && self.socket.push(|frame| emit(&builder, packet.bytes, frame))
@@ -85,8 +88,7 @@ impl Device for XskDevice {
                 sent += 1;
             }
         }
-        self.socket.flush()?;
-        Ok(sent)
+        Ok(sent.saturating_sub(self.socket.flush()?))
     }
 }
 

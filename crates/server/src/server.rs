@@ -397,7 +397,8 @@ fn start_metrics(
 ) -> Result<Option<metrics::Responder>, MetricsError> {
     let Some(address) = config.operation.metrics else { return Ok(None) };
     let asked = Arc::clone(running);
-    let answer = move |path: &str| metrics::answer(path, || asked.whole_status());
+    let answer =
+        move |path: &str| metrics::answer(path, || asked.status(), || asked.whole_status());
     let started =
         TcpListener::bind(address).and_then(|listener| metrics::Responder::start(listener, answer));
     started.map(Some).map_err(|error| MetricsError(address, error))

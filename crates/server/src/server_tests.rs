@@ -208,3 +208,12 @@ fn status_is_answered_over_the_socket() {
     server.stop();
     assert!(!path.exists());
 }
+
+#[test]
+fn nobody_counts_clients_to_tell_the_health() {
+    let server = Server::start(&config("127.0.0.1:0")).unwrap();
+    let whole = || -> Status { panic!("all clients were counted") };
+    let code = |path| metrics::answer(path, || server.status(), whole).code;
+    assert_eq!((code("/healthz"), code("/elsewhere")), (200, 404));
+    assert!(server.status().clients.is_none());
+}

@@ -55,6 +55,13 @@ struct listen_key {
 };
 _Static_assert(sizeof(struct listen_key) == 20, "listen_key");
 
+/* The AF_XDP sockets of an interface in the map of all: the first, and how many stand in a row. */
+struct queue_row {
+	__u32 first;
+	__u32 count;
+};
+_Static_assert(sizeof(struct queue_row) == 8, "queue_row");
+
 /* Why a frame went on to the network stack. */
 enum passed_reason {
 	PASSED_NOT_NTP,		/* not UDP over IP to an address and port served here */
@@ -94,9 +101,10 @@ struct responder_config {
 _Static_assert(sizeof(struct responder_config) == 56, "responder_config");
 
 /*
- * One word for each client: 16 bits of the hash, 4 of the lists' epoch (1 to 15, so that no word is
- * 0), 1 that tells whether it was sent a kiss since it was last answered, and 43 of the theoretical
- * arrival time (GCRA, ITU-T I.371, annex A) in units of 1,024 ns, modulo 104 days.
+ * One word for each client, 0 where there is none: 16 bits of the hash, 4 of the lists' epoch at
+ * which the client was last looked up (1 to 15; 0 where it is to be looked up again), 1 that tells
+ * whether it was sent a kiss since it was last answered, and 43 of the theoretical arrival time
+ * (GCRA, ITU-T I.371, annex A) in units of 1,024 ns, modulo 104 days.
  */
 #define LIMIT_WAYS 4
 #define LIMIT_UNIT_SHIFT 10
@@ -128,12 +136,14 @@ _Static_assert(sizeof(struct limit_rules) == 56, "limit_rules");
 
 /* Theoretical arrival times that all clients share, in ns, each on lines of its own. */
 struct limit_totals {
-	__u64 newcomers;
+	__u64 newcomers;	/* whose request is one header ... */
 	__u64 reserved[15];
-	__u64 denials;
+	__u64 long_newcomers;	/* ... or longer */
 	__u64 reserved2[15];
+	__u64 denials;
+	__u64 reserved3[15];
 };
-_Static_assert(sizeof(struct limit_totals) == 256, "limit_totals");
+_Static_assert(sizeof(struct limit_totals) == 384, "limit_totals");
 
 #define LIST_PREFIXES_MAX (1U << 20)
 #define LISTED_ALLOWED 1

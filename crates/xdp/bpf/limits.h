@@ -146,13 +146,14 @@ static __always_inline __u64 *room_in(struct limit_set *set, const struct limit_
 static __always_inline enum admission judge_newcomer(const struct limit_rules *rules,
 						     struct limit_totals *totals,
 						     struct limit_set *set, __u64 head,
-						     __u64 now_ns)
+						     bool is_long, __u64 now_ns)
 {
+	__u64 *newcomers = is_long ? &totals->long_newcomers : &totals->newcomers;
 	__u64 now = (now_ns >> LIMIT_UNIT_SHIFT) & ARRIVAL_MASK;
 	__u64 *room;
 
 	if (rules->newcomer_interval_ns &&
-	    !charge(&totals->newcomers, rules->newcomer_interval_ns,
+	    !charge(newcomers, rules->newcomer_interval_ns,
 		    rules->newcomer_tolerance_ns, now_ns))
 		return DROP_NEWCOMERS;
 	room = room_in(set, rules, now);
@@ -209,7 +210,7 @@ static __noinline enum admission judge(const struct client *client, __u64 now_ns
 	    is_denied(rules, client))
 		return deny(rules, totals, client, now_ns);
 	if (!place)
-		return judge_newcomer(rules, totals, set, head, now_ns);
+		return judge_newcomer(rules, totals, set, head, client->is_long, now_ns);
 	return judge_known(rules, place, word, head, !client->is_long, now_ns);
 }
 

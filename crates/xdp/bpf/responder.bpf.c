@@ -34,12 +34,12 @@ struct {
 	__type(value, __u32);
 } queues SEC(".maps");
 
-/* ... and where an interface's row begins. */
+/* ... and where an interface's row is. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, struct queue_row);
 } queue_places SEC(".maps");
 
 /* A verdict beside the kernel's: the request is to be given to an AF_XDP socket. */
@@ -356,20 +356,22 @@ static __always_inline int respond_ipv6(struct xdp_md *ctx, struct responder_sta
 static __always_inline int hand_over(struct xdp_md *ctx, struct responder_state *own)
 {
 	__u32 interface = ctx->ingress_ifindex;
-	__u32 *first;
+	const struct queue_row *row;
 	__u64 *stamp;
 
 	/* Whoever reads there serves UTC. */
 	if (!config.hand_over || own->known_timeline != TIMELINE_STEPPED)
 		return pass(own, PASSED_LENGTH);
-	first = bpf_map_lookup_elem(&queue_places, &interface);
-	if (!first || bpf_xdp_adjust_meta(ctx, -(int)sizeof(*stamp)))
+	row = bpf_map_lookup_elem(&queue_places, &interface);
+	/* Queues may have been added since. */
+	if (!row || ctx->rx_queue_index >= row->count ||
+	    bpf_xdp_adjust_meta(ctx, -(int)sizeof(*stamp)))
 		return pass(own, PASSED_LENGTH);
 	stamp = (void *)(long)ctx->data_meta;
 	if ((void *)(stamp + 1) > (void *)(long)ctx->data)
 		return XDP_ABORTED;
 	*stamp = bpf_ktime_get_ns();
-	if (bpf_redirect_map(&queues, *first + ctx->rx_queue_index, XDP_PASS) != XDP_REDIRECT)
+	if (bpf_redirect_map(&queues, row->first + ctx->rx_queue_index, XDP_PASS) != XDP_REDIRECT)
 		return pass(own, PASSED_LENGTH);
 	own->handed_over++;
 	return XDP_REDIRECT;

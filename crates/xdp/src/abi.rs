@@ -55,12 +55,22 @@ pub(crate) struct ListenKey {
     pub(crate) reserved: [u8; 2],
 }
 
+/// `struct queue_row`: the `AF_XDP` sockets of an interface in the map of all.
+#[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
+#[repr(C)]
+pub(crate) struct QueueRow {
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+}
+
 /// `PASSED_REASONS` of `enum passed_reason`.
 pub(crate) const PASSED_REASONS: usize = 8;
 /// `REFUSALS` of `enum admission`.
 pub(crate) const REFUSALS: usize = 5;
 /// `LIST_PREFIXES_MAX`.
 pub const LIST_PREFIXES_MAX: usize = 1 << 20;
+/// `LIMIT_WAYS`.
+pub(crate) const LIMIT_WAYS: usize = 4;
 pub(crate) const LISTED_ALLOWED: u8 = 1;
 pub(crate) const LISTED_DENIED: u8 = 2;
 
@@ -83,7 +93,7 @@ pub(crate) struct ResponderConfig {
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct LimitSet {
-    pub(crate) words: [u64; 4],
+    pub(crate) words: [u64; LIMIT_WAYS],
 }
 
 /// `struct limit_rules`: what clients are held to. A unit is 1,024 ns.
@@ -98,7 +108,8 @@ pub struct LimitRules {
     pub tolerance: u64,
     /// Units after which the place of a silent client is free.
     pub idle: u64,
-    /// Nanoseconds for each request of a client that has no place; 0 leaves them unlimited.
+    /// Nanoseconds for each request of a client that has no place, reckoned apart for requests of
+    /// one header and for longer ones; 0 leaves them unlimited.
     pub newcomer_interval_ns: u64,
     /// Nanoseconds that all of them together may be ahead of their rate.
     pub newcomer_tolerance_ns: u64,
@@ -283,6 +294,7 @@ const _: () = {
     assert!(size_of::<ClockSlot>() == 128);
     assert!(size_of::<ClockPage>() == 64 + 4 * 128);
     assert!(size_of::<ListenKey>() == 20);
+    assert!(size_of::<QueueRow>() == 8);
     assert!(size_of::<ResponderConfig>() == 56);
     assert!(size_of::<LimitSet>() == 32);
     assert!(size_of::<LimitRules>() == 56);

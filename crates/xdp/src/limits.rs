@@ -4,19 +4,24 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::atomic::Ordering;
 
 use libbpf_rs::{MapCore, MapFlags};
 use zerocopy::IntoBytes;
 
 use crate::XdpError;
 use crate::abi::{
-    LISTED_ALLOWED, LISTED_DENIED, LimitRules, LimitSet, ListKeyIpv4, ListKeyIpv6, ResponderConfig,
+    LIMIT_WAYS, LISTED_ALLOWED, LISTED_DENIED, LimitRules, LimitSet, ListKeyIpv4, ListKeyIpv6,
+    ResponderConfig,
 };
 use crate::map::SharedArray;
 use crate::object::{self, Loaded};
 
-/// Epochs of the lists that a client's word can tell apart.
+/// Epochs of the lists that a client's word can tell apart, from 1 on; 0 is never in force.
 const EPOCHS: u32 = 15;
+/// Where they stand in a word: `EPOCH_SHIFT`.
+const EPOCH_SHIFT: u32 = 44;
+const EPOCH: u64 = 15 << EPOCH_SHIFT;
 
 /// What stays the same while a responder is loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -184,13 +189,26 @@ impl Limits {
             })
         })?;
         let next = if same_lists { before.epoch.max(1) } else { before.epoch % EPOCHS + 1 };
-        if next < before.epoch {
-            // Words of this epoch may be left from the last time that it was in force.
-            (0..self.sets.entries()).for_each(|set| self.sets.clear(set));
+        if next != before.epoch {
+            self.forget_verdicts_of(next);
         }
         self.rules.write(0, &LimitRules { epoch: next, ..*rules });
         self.broken_off = false;
         Ok(())
+    }
+
+    /// Takes this epoch, which is not in force yet, from words that are left from the last time
+    /// that it was, so that their clients are looked up again.
+    fn forget_verdicts_of(&self, epoch: u32) {
+        let epoch = u64::from(epoch) << EPOCH_SHIFT;
+        for set in 0..self.sets.entries() {
+            for way in 0..LIMIT_WAYS {
+                let word = self.sets.atomic(set, way * size_of::<u64>());
+                if word.load(Ordering::Relaxed) & EPOCH == epoch {
+                    word.fetch_and(!EPOCH, Ordering::Release);
+                }
+            }
+        }
     }
 }
 

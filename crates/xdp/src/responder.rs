@@ -13,7 +13,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use zerocopy::IntoBytes;
 
 use crate::abi::{
-    ClockFields, ClockPage, ClockSlot, LimitRules, ListenKey, PASSED_REASONS, REFUSALS,
+    ClockFields, ClockPage, ClockSlot, LimitRules, ListenKey, PASSED_REASONS, QueueRow, REFUSALS,
     ResponderState, TIMELINES,
 };
 use crate::attach::{AttachMode, Attachment, Interface};
@@ -212,7 +212,8 @@ impl Responder {
     }
 
     /// Gives requests with more than a header that come in by the interface to `sockets`, one for
-    /// each of its receive queues in order, instead of letting them go up. `first` is the number of
+    /// each of its receive queues in order, instead of letting them go up; those of queues beyond
+    /// these go up. `first` is the number of
     /// queues of other interfaces for which this was called before; with these they must be within
     /// [`ResponderSettings::handed_over_queues`]. Limits and lists hold for them all the same.
     pub fn hand_over(
@@ -230,7 +231,8 @@ impl Responder {
         }
         let places = self.loaded.map("queue_places")?;
         let key = interface.index.to_ne_bytes();
-        places.update(&key, &first.to_ne_bytes(), MapFlags::ANY).map_err(failed)
+        let row = QueueRow { first, count: sockets.len() as u32 };
+        places.update(&key, row.as_bytes(), MapFlags::ANY).map_err(failed)
     }
 
     /// Starts to answer requests to this address and port with UTC. Unspecified addresses are not

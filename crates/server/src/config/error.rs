@@ -6,7 +6,7 @@ use std::time::Duration;
 use horolog_time::Span;
 use horolog_xdp::LIST_PREFIXES_MAX;
 
-use super::limits::CLIENTS_MAX;
+use super::limits::{BURST_DAYS_MAX, CLIENTS_MAX};
 use super::{
     DRIFT_MAX_PPB, NtsConfigError, PAGE_LIVES, SMEARS, THREADS_MAX, TimestampsConfigError,
 };
@@ -76,6 +76,19 @@ pub enum ConfigError {
     /// A burst that is out of range.
     #[error("a burst of {0} cannot be; --limit-burst takes 1 to 10000")]
     LimitBurst(u32),
+    /// A burst that takes too long to save up.
+    #[error(
+        "{burst} requests at {rate} in a second take {days:.0} days, and limits look back for \
+         {BURST_DAYS_MAX}; give a higher --limit-rate or a lower --limit-burst"
+    )]
+    LimitBurstTime {
+        /// Requests at once.
+        burst: u32,
+        /// Requests per second.
+        rate: f64,
+        /// Both together.
+        days: f64,
+    },
     /// An idle time that is out of range.
     #[error("{} s of silence cannot be; --limit-idle takes 1s to 2592000s (30 days)", .0.as_secs_f64())]
     LimitIdle(Duration),

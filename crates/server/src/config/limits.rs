@@ -19,6 +19,9 @@ pub(super) const LIMIT_BURSTS: RangeInclusive<u32> = 1..=10_000;
 /// How long a client may be silent and keep its place. Words tell times apart up to 104 days.
 pub(super) const LIMIT_IDLES: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_hours(30 * 24);
+/// In how many days a burst must be saved up, for the same reason.
+pub(super) const BURST_DAYS_MAX: f64 = 30.0;
+const DAY_S: f64 = 86_400.0;
 /// The most clients that are remembered: half a gigabyte for limits, one for interleaved mode.
 pub(super) const CLIENTS_MAX: usize = 1 << 26;
 
@@ -30,7 +33,8 @@ pub struct LimitsConfig {
     /// Requests that a client may send at once before that counts. Clients begin with several: both
     /// ntpd and chronyd send up to eight with `iburst`, so fewer would cut a good client short.
     pub burst: u32,
-    /// Requests per second of all clients together that have no place; no limit when not given.
+    /// Requests per second of all clients together that have no place, and as many again of those
+    /// that are longer than a header; no limit when not given.
     pub newcomers: Option<f64>,
     /// How long a client must be silent until its place is free for another. It is long, because
     /// clients that behave ask up to every 17 minutes (poll 10) and are not to lose their place to
@@ -93,6 +97,11 @@ impl LimitsConfig {
         if !LIMIT_BURSTS.contains(&self.burst) {
             return Err(ConfigError::LimitBurst(self.burst));
         }
+        let (rate, burst) = (self.rate.unwrap_or(f64::INFINITY), self.burst);
+        let days = f64::from(burst) / rate / DAY_S;
+        if days > BURST_DAYS_MAX {
+            return Err(ConfigError::LimitBurstTime { burst, rate, days });
+        }
         if !LIMIT_IDLES.contains(&self.idle) {
             return Err(ConfigError::LimitIdle(self.idle));
         }
@@ -149,5 +158,18 @@ mod tests {
             let message = check(change).unwrap_err().to_string();
             assert!(!message.contains('\n') && message.contains("--"), "{message}");
         }
+    }
+
+    #[test]
+    fn a_burst_that_takes_too_long_to_save_up_is_refused() {
+        let check = |rate, burst| {
+            LimitsConfig { rate: Some(rate), burst, ..LimitsConfig::default() }.check()
+        };
+        assert_eq!(check(0.001, 2_500), Ok(()), "29 days");
+        assert_eq!(check(1.0 / 3_600.0, 8), Ok(()));
+        let message = check(0.001, 10_000).unwrap_err().to_string();
+        let expected = "10000 requests at 0.001 in a second take 116 days, and limits look back \
+                        for 30; give a higher --limit-rate or a lower --limit-burst";
+        assert_eq!(message, expected);
     }
 }

@@ -10,8 +10,9 @@
 //! that is let through takes a place that is free, or whose client has been silent for long; if
 //! there is none it is served without one, and stays a newcomer.
 //!
-//! Requests longer than a header (those that are authenticated) have words of their own, so that a
-//! flood of plain ones from a client's address does not use up what it may ask in earnest.
+//! Requests longer than a header (those that are authenticated) have words and a bucket of
+//! newcomers of their own, so that a flood of plain ones does not use up what may be asked in
+//! earnest, whether it comes from a client's address or from made-up ones.
 //!
 //! Nothing shared is written for a request that is turned away, save once when a kiss is sent, so
 //! processors do not fight over a client that floods. Two that serve the same client at the same
@@ -46,7 +47,7 @@ const KISSED: u64 = 1 << 43;
 const EPOCH_SHIFT: u32 = 44;
 const EPOCH: u64 = 15 << EPOCH_SHIFT;
 const TAG: u64 = 0xffff << 48;
-/// Epochs of the lists that a word can tell apart, from 1 on.
+/// Epochs of the lists that a word can tell apart, from 1 on; 0 is never in force.
 const EPOCHS: u32 = 15;
 
 /// Which of a client's buckets a request is charged to.
@@ -118,7 +119,8 @@ struct Memory {
     key: HashKey,
     settings: LimitSettings,
     sets: Vec<Set>,
-    newcomers: AtomicU64,
+    /// By class.
+    newcomers: [AtomicU64; 2],
     denials: AtomicU64,
 }
 
@@ -140,7 +142,7 @@ impl Limiter {
         }
         let settings = config.settings();
         let sets = Set::new_vec_zeroed(settings.sets as usize).ok()?;
-        let (newcomers, denials) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (newcomers, denials) = (Default::default(), AtomicU64::new(0));
         let memory = Arc::new(Memory { key, settings, sets, newcomers, denials });
         let lists = PrefixLists::new(&config.allow, &config.deny);
         Some(Self { rules: LimitRules { epoch: 1, ..config.rules() }, lists, memory })
@@ -159,11 +161,7 @@ impl Limiter {
     #[must_use]
     pub fn followed_by(&self, config: &LimitsConfig) -> Self {
         let epoch = self.rules.epoch % EPOCHS + 1;
-        if epoch == 1 {
-            // Words of this epoch may be left from the last time that it was in force.
-            let words = self.memory.sets.iter().flat_map(|set| &set.0);
-            words.for_each(|word| word.store(0, Ordering::Relaxed));
-        }
+        self.memory.forget_verdicts_of(epoch);
         Self {
             rules: LimitRules { epoch, ..config.rules() },
             lists: PrefixLists::new(&config.allow, &config.deny),
@@ -191,7 +189,7 @@ impl Limiter {
             return self.deny(class, now_ns);
         }
         match known {
-            None => self.judge_newcomer(set, head, now_ns),
+            None => self.judge_newcomer(set, head, class, now_ns),
             Some((place, word)) => self.judge_known(place, word, head, class, now_ns),
         }
     }
@@ -204,9 +202,9 @@ impl Limiter {
         if is_told { Admission::Kiss(KissCode::Deny) } else { Admission::Drop(Why::Denied) }
     }
 
-    fn judge_newcomer(&self, set: &Set, head: u64, now_ns: u64) -> Admission {
+    fn judge_newcomer(&self, set: &Set, head: u64, class: Class, now_ns: u64) -> Admission {
         let LimitRules { newcomer_interval_ns, newcomer_tolerance_ns, interval, .. } = self.rules;
-        let newcomers = &self.memory.newcomers;
+        let newcomers = &self.memory.newcomers[class as usize];
         if newcomer_interval_ns != 0
             && !charge(newcomers, newcomer_interval_ns, newcomer_tolerance_ns, now_ns)
         {
@@ -253,6 +251,17 @@ impl Limiter {
 }
 
 impl Memory {
+    /// Takes this epoch, which is not in force yet, from words that are left from the last time
+    /// that it was, so that their clients are looked up again.
+    fn forget_verdicts_of(&self, epoch: u32) {
+        let epoch = u64::from(epoch) << EPOCH_SHIFT;
+        for word in self.sets.iter().flat_map(|set| &set.0) {
+            if word.load(Ordering::Relaxed) & EPOCH == epoch {
+                word.fetch_and(!EPOCH, Ordering::Relaxed);
+            }
+        }
+    }
+
     fn hash(&self, source: IpAddr, class: Class) -> u64 {
         let [high, low] = words(source);
         let masked = if source.to_canonical().is_ipv4() {

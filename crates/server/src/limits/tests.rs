@@ -91,6 +91,17 @@ fn newcomers_share_a_bucket_and_others_do_not_notice() {
 }
 
 #[test]
+fn newcomers_with_long_requests_have_a_bucket_of_their_own() {
+    let limiter = limiter(&LimitsConfig { newcomers: Some(1.0), ..rate(1.0, 8) });
+    let newcomers = |first: u32, class| {
+        let ask = |n| limiter.judge(client(first + n), class, at_ms(0));
+        (0..10).filter(|&n| ask(n) == Admission::Admit).count()
+    };
+    assert_eq!([newcomers(0, Class::Plain), newcomers(100, Class::Plain)], [2, 0]);
+    assert_eq!([newcomers(200, Class::Long), newcomers(300, Class::Long)], [2, 0]);
+}
+
+#[test]
 fn a_place_is_free_when_its_client_has_long_been_silent() {
     let config =
         LimitsConfig { clients: 4, idle: std::time::Duration::from_mins(1), ..rate(1.0, 1) };
@@ -116,6 +127,31 @@ fn lists_are_looked_up_again_when_they_change() {
         limiter = limiter.followed_by(&open);
     }
     assert!(admitted(&limiter, client(1), 9, 0) >= 5);
+}
+
+#[test]
+fn clients_keep_their_places_through_changes() {
+    let open = LimitsConfig {
+        newcomers: Some(1.0),
+        deny: vec!["192.0.2.0/24".parse().unwrap()],
+        ..rate(1.0, 8)
+    };
+    let closed = LimitsConfig { deny: vec!["10.0.0.0/8".parse().unwrap()], ..open.clone() };
+    let mut limiter = limiter(&open);
+    assert_eq!(admitted(&limiter, client(1), 1, 0), 1);
+    assert_eq!(admitted(&limiter, client(2), 5, 0), 5, "the last newcomer");
+    for change in 0..40 {
+        limiter = limiter.followed_by(&open);
+        assert_eq!(admitted(&limiter, client(3), 1, 0), 0, "a newcomer, change {change}");
+        assert_eq!(limiter.clients(), 2, "change {change}");
+    }
+    assert_eq!(admitted(&limiter, client(1), 8, 0), 7, "who was silent meanwhile");
+    // A verdict is not taken for one of the same epoch long ago.
+    for change in 0..40 {
+        limiter = limiter.followed_by(&closed);
+        let verdict = limiter.judge(client(2), Class::Plain, at_ms(0));
+        assert_eq!(verdict, Admission::Drop(Why::Denied), "change {change}");
+    }
 }
 
 #[test]
@@ -146,7 +182,7 @@ fn nothing_is_written_for_who_is_over_the_limit() {
     let limiter = limiter(&LimitsConfig { clients: 4, newcomers: Some(1.0), ..rate(1.0, 1) });
     let words = || -> Vec<u64> {
         let Memory { sets, newcomers, .. } = &*limiter.memory;
-        let all = sets.iter().flat_map(|set| &set.0).chain([newcomers]);
+        let all = sets.iter().flat_map(|set| &set.0).chain(newcomers);
         all.map(|word| word.load(Ordering::Relaxed)).collect()
     };
     let _ = admitted(&limiter, client(1), 1, 0);

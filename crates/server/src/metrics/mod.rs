@@ -21,10 +21,15 @@ const TEXT: &str = "text/plain; charset=utf-8";
 /// `OpenMetrics` 1.0.0, section "Overall structure".
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What is answered to a request for `path` by a server in this state.
-pub(crate) fn answer(path: &str, status: impl FnOnce() -> Status) -> Answer {
+/// What is answered to a request for `path` by a server in the state that `status` tells, and
+/// `whole_status` with the clients counted, which takes longer.
+pub(crate) fn answer(
+    path: &str,
+    status: impl FnOnce() -> Status,
+    whole_status: impl FnOnce() -> Status,
+) -> Answer {
     match path {
-        "/metrics" => match serde_json::to_value(status()) {
+        "/metrics" => match serde_json::to_value(whole_status()) {
             Ok(value) => Answer { code: 200, kind: OPEN_METRICS, body: render::text(&value) },
             Err(error) => Answer { code: 500, kind: TEXT, body: format!("{error}\n") },
         },

@@ -29,6 +29,8 @@ const TRANSMIT_RING: u32 = 512;
 const FRAMES: u32 = RECEIVE_RING + TRANSMIT_RING;
 /// The longest frame that can be sent or received.
 const FRAME_MAX: usize = FRAME_BYTES - 256;
+/// The length of a frame that must not leave: longer than its memory, so the kernel passes it over.
+const WITHDRAWN: u32 = 2 * FRAME_BYTES as u32;
 
 /// An `AF_XDP` socket, bound to one queue; it receives once it stands in a program's map.
 pub struct XskSocket {
@@ -41,6 +43,11 @@ pub struct XskSocket {
     memory: Memory,
     /// Frames that are neither with the kernel nor in use.
     free: Vec<u64>,
+    /// Frames that were withdrawn from the end of the transmit ring, in order. Of some at their
+    /// beginning the kernel may have been quicker; while there are any, nothing is added behind.
+    withdrawn: Vec<u64>,
+    /// Frames that the kernel has passed over, as far as was asked.
+    passed_over: u64,
 }
 
 /// What a frame was received with.
@@ -88,6 +95,8 @@ impl XskSocket {
             receive: Ring::map(socket, libc::XDP_PGOFF_RX_RING, offsets.rx, RECEIVE_RING)?,
             transmit: Ring::map(socket, libc::XDP_PGOFF_TX_RING, offsets.tx, TRANSMIT_RING)?,
             free: (RECEIVE_RING..FRAMES).map(offset_of_frame).collect(),
+            withdrawn: Vec::with_capacity(TRANSMIT_RING as usize),
+            passed_over: 0,
             memory,
             descriptor,
         };
@@ -147,6 +156,9 @@ impl XskSocket {
     /// Readies a frame that `write` puts into the buffer handed to it and returns the length of, 0
     /// for none; says whether there is one. It leaves with [`XskSocket::flush`].
     pub fn push(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
+        if !self.withdrawn.is_empty() && !self.recover() {
+            return false;
+        }
         if self.free.is_empty() {
             self.reclaim();
         }
@@ -164,17 +176,26 @@ impl XskSocket {
         true
     }
 
-    /// Sends what was readied. What the interface has no room for stays in the ring and leaves with
-    /// a later flush.
+    /// Sends what was readied and returns how many frames did not leave; with an error that is all.
+    /// They do not leave later either.
     ///
     /// # Errors
     ///
     /// What the interface itself suffers from: it is down, or gone.
-    pub fn flush(&mut self) -> io::Result<()> {
+    pub fn flush(&mut self) -> io::Result<usize> {
         self.transmit.publish();
-        // Without a driver of its own each call sends a few dozen frames and says if more are left.
-        for _ in 0..TRANSMIT_RING {
-            if self.transmit.free() == TRANSMIT_RING || !self.transmit.needs_wakeup() {
+        let moved = self.move_along();
+        let left = if self.is_drained() { 0 } else { self.withdraw() };
+        self.reclaim();
+        moved.map(|()| left)
+    }
+
+    /// Has the kernel take what is in the transmit ring, as far as the interface has room for it.
+    fn move_along(&mut self) -> io::Result<()> {
+        // Without a driver of its own each call sends a few dozen frames and says if more are left,
+        // or ends with a frame that was dropped or passed over.
+        for _ in 0..=TRANSMIT_RING {
+            if self.is_drained() || !self.transmit.needs_wakeup() {
                 break;
             }
             // SAFETY: an empty message on an open descriptor: the call moves the ring along.
@@ -193,16 +214,52 @@ impl XskSocket {
             }
             let error = io::Error::last_os_error();
             match error.raw_os_error() {
-                Some(libc::EAGAIN | libc::EINTR) => self.reclaim(),
-                Some(libc::EBUSY | libc::ENOBUFS) => {
-                    self.reclaim();
-                    break;
-                }
+                Some(libc::EAGAIN | libc::EINTR | libc::EBUSY) => self.reclaim(),
+                Some(libc::ENOBUFS) => break,
                 _ => return Err(error),
             }
         }
-        self.reclaim();
         Ok(())
+    }
+
+    /// Whether the kernel has taken all that is in the transmit ring.
+    fn is_drained(&mut self) -> bool {
+        self.transmit.free() == TRANSMIT_RING
+    }
+
+    /// Makes the kernel pass over what is left in the transmit ring, and returns how many frames
+    /// that is: an interface that comes up after minutes is not to send what was true then. The
+    /// kernel copies frames, so it reads the ring in system calls of this thread only, and the
+    /// entries can be rewritten in between. They cannot be taken back: the kernel may remember that
+    /// they are there, and may have taken the first of them without having said so.
+    fn withdraw(&mut self) -> usize {
+        let withdrawn = &mut self.withdrawn;
+        let before = withdrawn.len();
+        self.transmit.rewrite(|entry| {
+            if entry.len != WITHDRAWN {
+                withdrawn.push(entry.addr);
+            }
+            xdp_desc { len: WITHDRAWN, ..entry }
+        });
+        self.withdrawn.len() - before
+    }
+
+    /// Takes the memory of withdrawn frames back if the kernel has passed them over; says whether
+    /// it has.
+    fn recover(&mut self) -> bool {
+        if self.move_along().is_err() || !self.is_drained() {
+            return false;
+        }
+        let mut statistics = no_statistics();
+        if get(self.descriptor.as_fd(), libc::XDP_STATISTICS, &mut statistics).is_err() {
+            return false;
+        }
+        let passed_over = (statistics.tx_invalid_descs - self.passed_over) as usize;
+        self.passed_over = statistics.tx_invalid_descs;
+        // It goes through the ring in order: those before were taken, and come back as others do.
+        let taken = self.withdrawn.len().saturating_sub(passed_over);
+        self.free.extend(self.withdrawn.drain(..).skip(taken));
+        true
     }
 
     /// Takes frames back that have left.
@@ -238,8 +295,7 @@ impl XskDrops {
     ///
     /// What the kernel refused.
     pub fn count(&self) -> io::Result<u64> {
-        // SAFETY: a structure of numbers, for which all bytes zero is valid.
-        let mut statistics: libc::xdp_statistics = unsafe { std::mem::zeroed() };
+        let mut statistics = no_statistics();
         get(self.0.as_fd(), libc::XDP_STATISTICS, &mut statistics)?;
         // The three stand apart: no room in the ring, no free frame, and anything else.
         let full = statistics.rx_ring_full + statistics.rx_fill_ring_empty_descs;
@@ -257,6 +313,11 @@ impl std::fmt::Debug for XskSocket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("XskSocket").field("free", &self.free.len()).finish_non_exhaustive()
     }
+}
+
+fn no_statistics() -> libc::xdp_statistics {
+    // SAFETY: a structure of numbers, for which all bytes zero is valid.
+    unsafe { std::mem::zeroed() }
 }
 
 fn offset_of_frame(number: u32) -> u64 {

@@ -86,6 +86,21 @@ impl<T: Copy> Ring<T> {
         self.counter(self.offsets.producer).store(self.produced, Ordering::Release);
     }
 
+    /// As producer: lets `change` rewrite the entries that were published and that the other end
+    /// has not given back, in order. It may have read some of them already, and must not be reading
+    /// meanwhile.
+    pub(super) fn rewrite(&mut self, mut change: impl FnMut(T) -> T) {
+        let waiting = self.entries - self.free();
+        for index in (0..waiting).map(|ahead| self.consumed.wrapping_add(ahead)) {
+            // SAFETY: the slot lies in the mapping and was written by `produce`; the other end does
+            // not read now, as the caller sees to.
+            unsafe {
+                let slot = self.slot(index);
+                slot.write_volatile(change(slot.read_volatile()));
+            }
+        }
+    }
+
     /// As consumer: entries that can be read now.
     pub(super) fn ready(&mut self) -> u32 {
         self.produced = self.counter(self.offsets.producer).load(Ordering::Acquire);

@@ -24,7 +24,8 @@ pub(crate) struct LimitsArgs {
     #[arg(long, value_name = "N", default_value_t = 8)]
     limit_burst: u32,
     /// Requests per second of all clients together that were not known before. A flood from
-    /// made-up addresses exhausts this and leaves known clients alone [default: no limit].
+    /// made-up addresses exhausts this and leaves known clients alone. Requests longer than a
+    /// header (NTS, MAC) have as much again of their own [default: no limit].
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     limit_newcomers: Option<f64>,
     /// How long a client must be silent until it is forgotten where its place is needed.
