@@ -111,8 +111,8 @@ impl Renewal {
     }
 
     /// How fast the served time gains on the monotonic clock, smearing aside.
-    fn drift_ppb(&self) -> i64 {
-        self.config.test_drift_ppb + self.frequency_ppb()
+    fn drift_ppb(&self, now: Timestamp<Monotonic>) -> i64 {
+        self.config.test_drift_ppb + self.frequency_ppb(now)
     }
 
     fn stepped(&self, reading: &Reading, point: &Point) -> Page {
@@ -120,7 +120,7 @@ impl Renewal {
         let mut reference = timebase.ntp_at_anchor;
         if let Some(leap) = point.passing {
             let away_ns = i128::from((leap.instant() - point.utc).as_ns());
-            let rate_ppb = i128::from(NS_PER_S + self.drift_ppb());
+            let rate_ppb = i128::from(NS_PER_S + self.drift_ppb(reading.now));
             let away_ns = away_ns * i128::from(NS_PER_S) / rate_ppb;
             timebase.step_at = reading.now + Span::from_ns(away_ns as i64);
             timebase.step = (leap.step().as_ns() / NS_PER_S) << 32;
@@ -179,7 +179,7 @@ impl Renewal {
         Timebase {
             anchor: now,
             ntp_at_anchor: NtpTimestamp::from_utc(utc),
-            rate: Timebase::rate_with_drift(self.drift_ppb() + rate_ppb),
+            rate: Timebase::rate_with_drift(self.drift_ppb(now) + rate_ppb),
             expires: now + Span::from_ns(self.config.page_life.as_nanos() as i64),
             step_at: NO_STEP,
             step: 0,

@@ -17,7 +17,7 @@ mod vote;
 pub use gpsd::GpsdLine;
 pub use guard::{Guard, HOLD, JUMP_MAX, Judgement};
 pub use panel::{Panel, Round, STALE, SourceState, Standing};
-pub use report::{DRIFT_PPB, Fault, Look, Report, Source};
+pub use report::{DRIFT_PPB, Fault, Look, Report, Slew, Source};
 pub use shm::{ShmSample, parse_segment};
 pub use sock::{SOCK_SAMPLE_LEN, SockSample};
 pub use spec::{Ask, ChronydAddress, SourceSpec, SpecError};

@@ -40,9 +40,9 @@ impl Renewal {
     }
 
     /// How fast that grows, in parts per billion.
-    pub(super) fn frequency_ppb(&self) -> i64 {
+    pub(super) fn frequency_ppb(&self, now: Timestamp<Monotonic>) -> i64 {
         match &self.heard {
-            Heard::Selected(report) => report.frequency_ppb,
+            Heard::Selected(report) => report.rate_ppb_at(now),
             Heard::Unasked | Heard::Nobody => 0,
         }
     }
@@ -124,6 +124,7 @@ fn notice(judgement: Judgement) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use horolog_source::Slew;
     use horolog_sys::clock::ClockOffset;
     use horolog_time::NS_PER_S;
 
@@ -149,6 +150,7 @@ mod tests {
             at: Timestamp::from_timespec(5, 0),
             offset: Span::from_ms(20),
             frequency_ppb: 40_000,
+            slew: Slew::default(),
             uncertainty: Span::from_ns(1_000),
             leap: Leap::Insert,
             stratum: 3,
@@ -192,6 +194,23 @@ mod tests {
         assert_eq!(variables.root_delay, NtpShort::from_span(Span::from_ms(8)));
         let grown = Span::from_ns(4_000_000 + 1_000 + 30_000);
         assert_eq!(variables.root_dispersion, NtpShort::from_span(grown));
+    }
+
+    #[test]
+    fn a_system_clock_that_is_slewed_is_served_as_it_will_be() {
+        // It lags 30 ms behind and gains 60 ms a second, until it is right in half a second.
+        let slew = Slew { rate_ppb: -60_000_000, lasts: Span::from_ms(500), doubt_ppb: 60_000_000 };
+        let slewed = Report { offset: Span::from_ms(30), frequency_ppb: 0, slew, ..report() };
+        let mut renewal = renewal(Heard::Selected(slewed), |_| ());
+        let page = renewal.pages(&reading(5, Span::ZERO)).stepped;
+        let later = page.timebase.anchor + Span::from_ms(100);
+        let gained = page.timebase.ntp_at(later).unwrap().since(page.timebase.ntp_at_anchor);
+        assert!((gained.as_ns() - 94_000_000).abs() <= 10, "{gained:?}");
+        let right = renewal.pages(&reading(6, Span::ZERO)).stepped;
+        assert!(error_ns(&right).abs() <= 1);
+        let silent = renewal.pages(&reading(8, Span::ZERO)).stepped.variables.root_dispersion;
+        let growth = silent.to_bits() - right.variables.root_dispersion.to_bits();
+        assert!(growth > NtpShort::from_span(Span::from_ms(119)).to_bits(), "{growth}");
     }
 
     #[test]

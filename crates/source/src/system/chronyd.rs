@@ -12,6 +12,7 @@ use horolog_time::Span;
 use horolog_wire::chrony::{Reply, TRACKING_LEN, Tracking, tracking_request};
 use horolog_wire::ntp::{Leap, STRATUM_UNSYNCHRONISED};
 
+use super::corrections::Corrections;
 use super::{Daemon, PATIENCE, any_like, silent};
 use crate::{ChronydAddress, Fault, Look, Report};
 
@@ -25,11 +26,12 @@ pub(super) struct Chronyd {
     address: ChronydAddress,
     link: Option<Link>,
     sequence: u32,
+    corrections: Corrections,
 }
 
 impl Chronyd {
     pub(super) fn new(address: ChronydAddress) -> Self {
-        Self { address, link: None, sequence: 0 }
+        Self { address, link: None, sequence: 0, corrections: Corrections::default() }
     }
 
     fn exchange(&mut self) -> io::Result<Reply> {
@@ -66,7 +68,9 @@ impl Daemon for Chronyd {
         let unusable = |what: String| Fault::Unusable(format!("{} {what}", self.whom()));
         match reply.tracking {
             Err(status) => Err(unusable(format!("refuses to say its state (status {status})"))),
-            Ok(tracking) if is_synchronised(&tracking) => Ok(report(&tracking, look)),
+            Ok(tracking) if is_synchronised(&tracking) => {
+                Ok(report(&tracking, look, &mut self.corrections))
+            }
             Ok(_) => Err(unusable("says that it is not synchronised".into())),
         }
     }
@@ -76,12 +80,14 @@ fn is_synchronised(tracking: &Tracking) -> bool {
     tracking.leap != Leap::Unsynchronised && (1..STRATUM_UNSYNCHRONISED).contains(&tracking.stratum)
 }
 
-fn report(tracking: &Tracking, look: &Look) -> Report {
+fn report(tracking: &Tracking, look: &Look, corrections: &mut Corrections) -> Report {
+    let (slew, uncertainty) = corrections.next(look, tracking.correction);
     Report {
         at: look.monotonic,
         offset: tracking.correction,
         frequency_ppb: 0,
-        uncertainty: Span::ZERO,
+        slew,
+        uncertainty,
         leap: tracking.leap,
         stratum: tracking.stratum,
         reference_id: tracking.reference_id,

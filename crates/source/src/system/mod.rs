@@ -3,6 +3,7 @@
 //! asks; it tells no daemon to do anything.
 
 mod chronyd;
+mod corrections;
 mod ntpd;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,7 +15,7 @@ use horolog_time::{Span, Timestamp};
 use horolog_wire::ntp::Leap;
 use horolog_wire::{chrony, ntp};
 
-use crate::{Ask, ChronydAddress, Fault, Look, Report, STALE, Source};
+use crate::{Ask, ChronydAddress, Fault, Look, Report, STALE, Slew, Source};
 use chronyd::Chronyd;
 use ntpd::Ntpd;
 
@@ -140,6 +141,7 @@ fn kernel(look: &Look) -> Result<Report, Fault> {
         at: look.monotonic,
         offset: Span::ZERO,
         frequency_ppb: 0,
+        slew: Slew::default(),
         uncertainty: Span::ZERO,
         leap: match kernel.leap {
             PendingLeap::None => Leap::None,

@@ -8,7 +8,7 @@ use horolog_wire::control::{DATA_MAX, HEADER_LEN, Header, SYSTEM_VARIABLES, Syst
 use horolog_wire::ntp::{Leap, STRATUM_UNSYNCHRONISED};
 
 use super::{Daemon, PATIENCE, any_like, silent};
-use crate::{Fault, Look, Report};
+use crate::{Fault, Look, Report, Slew};
 
 /// More than the variables asked for ever take, in bytes.
 const RESPONSE_MAX: usize = 4_096;
@@ -96,6 +96,7 @@ fn report(variables: &SystemVariables, look: &Look) -> Report {
         at: look.monotonic,
         offset: Span::ZERO,
         frequency_ppb: 0,
+        slew: Slew::default(),
         uncertainty: Span::ZERO,
         leap: variables.leap,
         stratum: variables.stratum,
