@@ -244,8 +244,12 @@ fn patience(terms: &Terms<'_>, kernel: Option<Leap>) -> Span {
 /// The difference changes only when somebody sets the clock, so of two measurements that can both
 /// be true the tighter one is kept: served time does not jitter with each measurement, and gets
 /// better with time. Two that cannot both be true mean a step, and the new one holds.
-fn follow(kept: ClockOffset, new: ClockOffset) -> ClockOffset {
-    let apart = (new.offset - kept.offset).as_ns().unsigned_abs();
-    let reach = (new.uncertainty + kept.uncertainty).as_ns().unsigned_abs();
-    if apart <= reach && kept.uncertainty <= new.uncertainty { kept } else { new }
+pub(crate) fn follow(kept: ClockOffset, new: ClockOffset) -> ClockOffset {
+    if agree(kept, new) && kept.uncertainty <= new.uncertainty { kept } else { new }
+}
+
+/// Whether two measurements can both be true.
+pub(crate) fn agree(one: ClockOffset, other: ClockOffset) -> bool {
+    let apart = (other.offset - one.offset).as_ns().unsigned_abs();
+    apart <= (other.uncertainty + one.uncertainty).as_ns().unsigned_abs()
 }
