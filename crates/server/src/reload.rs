@@ -217,9 +217,6 @@ impl Part for ReplyValues {
         ];
         let keys: Vec<_> = self.keys().iter().copied().zip(changed).collect();
         let keys: Vec<_> = keys.into_iter().filter_map(|(key, is)| is.then_some(key)).collect();
-        if keys.is_empty() {
-            return Ok(None);
-        }
         let (mailbox, config) = (Arc::clone(&self.next), Arc::new(next.clone()));
         Ok(Some(Change { keys, apply: Box::new(move || mailbox.put(config)) }))
     }

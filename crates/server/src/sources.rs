@@ -37,6 +37,7 @@ pub(crate) enum Heard {
 #[derive(Debug, Default)]
 pub(crate) struct SharedSources {
     heard: Mutex<(Heard, Option<Timestamp<Monotonic>>)>,
+    confirmed: Mutex<Option<Span>>,
     states: Mutex<Vec<SourceState>>,
     notices: Mutex<VecDeque<String>>,
 }
@@ -51,6 +52,11 @@ impl SharedSources {
         };
         let is_old = when.is_some_and(|when| now - when > CHOICE_LIFE);
         Some(if is_old { Heard::Nobody } else { heard })
+    }
+
+    /// True time minus the monotonic clock, as more than one source said a moment ago.
+    pub(crate) fn confirmed(&self) -> Option<Span> {
+        self.confirmed.try_lock().ok().and_then(|confirmed| *confirmed)
     }
 
     /// Each source, for the status.
@@ -76,6 +82,7 @@ impl SharedSources {
         let round = panel.poll(clocks);
         let heard = round.selected.map_or(Heard::Nobody, Heard::Selected);
         *lock(&self.heard) = (heard, Some(clocks().monotonic));
+        *lock(&self.confirmed) = round.confirmed;
         *lock(&self.states) = round.states;
         round.notices.into_iter().for_each(|notice| self.notify(notice));
     }

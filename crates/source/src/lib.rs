@@ -15,7 +15,7 @@ mod system;
 mod vote;
 
 pub use gpsd::GpsdLine;
-pub use guard::{Guard, HOLD, JUMP_MAX, Judgement};
+pub use guard::{Guard, JUMP_MAX, Judgement, TimeClaim};
 pub use panel::{Panel, Round, STALE, SourceState, Standing};
 pub use report::{DRIFT_PPB, Fault, Look, Report, Slew, Source};
 pub use shm::{ShmSample, parse_segment};

@@ -124,6 +124,11 @@ pub trait Source: Send {
     /// What it says now. Called about once a second; may block for up to a second. `None` when
     /// there is nothing new, so that the last report still holds until it is too old.
     fn poll(&mut self, look: &Look) -> Result<Option<Report>, Fault>;
+
+    /// Whether it only repeats what the system clock shows, so that it confirms no other source.
+    fn is_mirror(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

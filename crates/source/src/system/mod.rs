@@ -111,6 +111,10 @@ impl Source for System {
             answer => answer,
         }
     }
+
+    fn is_mirror(&self) -> bool {
+        true
+    }
 }
 
 fn usual_places(own: &[SocketAddr]) -> Vec<Box<dyn Daemon>> {
