@@ -244,7 +244,8 @@ impl Server {
         // What a reload could not read is better found missing now.
         let secrets = secrets::load(&config.nts)?;
         if let Some(cookies) = &secrets.cookies {
-            sinks.push(Box::new(CookieRenewal(Arc::clone(cookies))));
+            let (keys, is_test) = (Arc::clone(cookies), config.is_test());
+            sinks.push(Box::new(CookieRenewal { keys, is_test }));
         }
         let hardware = hardware.start()?;
         let sources = SourcesThread::start(sources).map_err(StartError::Thread)?;
