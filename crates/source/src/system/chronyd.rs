@@ -7,13 +7,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use horolog_time::Span;
 use horolog_wire::chrony::{Reply, TRACKING_LEN, Tracking, tracking_request};
 use horolog_wire::ntp::{Leap, STRATUM_UNSYNCHRONISED};
 
 use super::corrections::Corrections;
-use super::{Daemon, PATIENCE, any_like, silent};
+use super::{Daemon, PATIENCE, any_like, left, silent};
 use crate::{ChronydAddress, Fault, Look, Report};
 
 /// Answers to earlier questions that are passed over before it counts as none.
@@ -41,9 +42,10 @@ impl Chronyd {
         };
         self.sequence = self.sequence.wrapping_add(1);
         link.send(&tracking_request(self.sequence))?;
+        let deadline = Instant::now() + PATIENCE;
         for _ in 0..LATE_ANSWERS_MAX {
             let mut answer = [0; TRACKING_LEN];
-            let length = link.receive(&mut answer)?;
+            let length = link.receive(&mut answer, left(deadline)?)?;
             let reply = Reply::parse(&answer[..length])
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             if reply.sequence == self.sequence {
@@ -109,7 +111,6 @@ impl Link {
             ChronydAddress::Udp(address) => {
                 let socket = UdpSocket::bind(any_like(*address))?;
                 socket.connect(address)?;
-                socket.set_read_timeout(Some(PATIENCE))?;
                 Ok(Self::Udp(socket))
             }
             ChronydAddress::Unix(path) => {
@@ -130,7 +131,8 @@ impl Link {
         let Self::Unix(socket, own) = self else { return Ok(()) };
         fs::set_permissions(own, Permissions::from_mode(0o666))?;
         socket.connect(path)?;
-        socket.set_read_timeout(Some(PATIENCE))
+        // A daemon that is stopped takes nothing more once its queue is full.
+        socket.set_write_timeout(Some(PATIENCE))
     }
 
     fn send(&self, bytes: &[u8]) -> io::Result<usize> {
@@ -140,10 +142,16 @@ impl Link {
         }
     }
 
-    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    fn receive(&self, buffer: &mut [u8], within: Duration) -> io::Result<usize> {
         match self {
-            Self::Udp(socket) => socket.recv(buffer),
-            Self::Unix(socket, _) => socket.recv(buffer),
+            Self::Udp(socket) => {
+                socket.set_read_timeout(Some(within))?;
+                socket.recv(buffer)
+            }
+            Self::Unix(socket, _) => {
+                socket.set_read_timeout(Some(within))?;
+                socket.recv(buffer)
+            }
         }
     }
 }

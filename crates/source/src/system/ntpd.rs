@@ -2,12 +2,13 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::time::Instant;
 
 use horolog_time::Span;
 use horolog_wire::control::{DATA_MAX, HEADER_LEN, Header, SYSTEM_VARIABLES, SystemVariables};
 use horolog_wire::ntp::{Leap, STRATUM_UNSYNCHRONISED};
 
-use super::{Daemon, PATIENCE, any_like, silent};
+use super::{Daemon, PATIENCE, any_like, left, silent};
 use crate::{Fault, Look, Report, Slew};
 
 /// More than the variables asked for ever take, in bytes.
@@ -33,7 +34,6 @@ impl Ntpd {
         }
         let socket = UdpSocket::bind(any_like(self.address))?;
         socket.connect(self.address)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
         Ok(socket)
     }
 
@@ -45,8 +45,9 @@ impl Ntpd {
         let mut packet = [0; HEADER_LEN + DATA_MAX];
         let length = asked.emit(SYSTEM_VARIABLES.as_bytes(), &mut packet);
         socket.send(&packet[..length])?;
-        let mut data = Vec::new();
+        let (mut data, deadline) = (Vec::new(), Instant::now() + PATIENCE);
         for _ in 0..DATAGRAMS_MAX {
+            socket.set_read_timeout(Some(left(deadline)?))?;
             let length = socket.recv(&mut packet)?;
             let Ok((header, fragment)) = Header::parse(&packet[..length]) else { continue };
             if !header.answers(&asked) {
