@@ -12,6 +12,7 @@ mod shm;
 mod sock;
 mod spec;
 mod system;
+mod tai;
 mod vote;
 
 pub use gpsd::GpsdLine;

@@ -327,7 +327,12 @@ mod tests {
             self.now.set(self.now.get() + NS_PER_S);
             let monotonic = Timestamp::from_ns(self.now.get());
             let realtime_minus_monotonic = Span::ZERO;
-            self.panel.poll(|| Look { monotonic, realtime_minus_monotonic, kernel: None })
+            self.panel.poll(|| Look {
+                monotonic,
+                realtime_minus_monotonic,
+                kernel: None,
+                leaps_s: 0,
+            })
         }
     }
 

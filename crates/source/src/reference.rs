@@ -134,6 +134,7 @@ pub(crate) mod tests {
             monotonic: Timestamp::from_ns(ms * 1_000_000),
             realtime_minus_monotonic: REALTIME_AHEAD,
             kernel: None,
+            leaps_s: 0,
         }
     }
 

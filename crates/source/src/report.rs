@@ -18,6 +18,9 @@ pub struct Look {
     pub realtime_minus_monotonic: Span,
     /// What the kernel says of its clock; `None` when it does not answer.
     pub kernel: Option<KernelClock>,
+    /// How many leap seconds the server has passed since its start; negative where there were more
+    /// deleted than inserted.
+    pub leaps_s: i32,
 }
 
 impl Look {

@@ -25,10 +25,14 @@ impl Renewal {
         self
     }
 
-    /// Leaves with the sources what the last page gave rise to say to the user.
+    /// Leaves with the sources what the last page gave rise to say to the user, and the leap
+    /// seconds that have really passed.
     pub(crate) fn tell(&mut self, sources: &SharedSources) {
         if let Some(notice) = self.jump_notice.take() {
             sources.notify(notice);
+        }
+        if !self.config.is_test() {
+            sources.passed_leaps(self.course.leaps_s());
         }
     }
 

@@ -68,6 +68,7 @@ mod tests {
             monotonic: Timestamp::from_ns(ms * 1_000_000),
             realtime_minus_monotonic: Span::from_ns(1_700_000_000 * NS_PER_S) + stepped,
             kernel: None,
+            leaps_s: 0,
         }
     }
 

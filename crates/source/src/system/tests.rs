@@ -23,6 +23,7 @@ fn look(seconds: i64, synchronised: bool) -> Look {
             tai_offset_s: 37,
             frequency_ppb: 0.0,
         }),
+        leaps_s: 0,
     }
 }
 
