@@ -325,7 +325,8 @@ fn a_false_source_is_voted_out() -> Result<()> {
     Ok(())
 }
 
-/// One source says one day that it is years later: no reply that claims to be synchronised says so.
+/// One source says one day that it is years later: no reply that claims to be synchronised says so,
+/// before the operator accepts it by a reload.
 fn a_jump_by_years_is_not_served() -> Result<()> {
     let directory = TempDir::new()?;
     let path = directory.path().join("gps.sock");
@@ -351,6 +352,11 @@ fn a_jump_by_years_is_not_served() -> Result<()> {
         let is_wrong = reply.offset() > LIE;
         ensure!(!is_wrong || is_unsynchronised(&reply.header), "a wrong time: {reply:?}");
         Ok(is_wrong)
+    })?;
+    server.signal("HUP")?;
+    wait_until("the operator is believed", || {
+        let reply = client::ask_from(lab.client(), at)?;
+        Ok(reply.offset() > LIE && !is_unsynchronised(&reply.header))
     })?;
     let ended = server.end("TERM")?;
     ensure!(

@@ -10,7 +10,7 @@
 use horolog_sys::adjtimex::{KernelClock, PendingLeap};
 use horolog_sys::clock::ClockOffset;
 use horolog_time::leap::{Leap, LeapKind, LeapList, Outlook, Sources, Validity};
-use horolog_time::{Monotonic, Span, Timestamp, Utc};
+use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 
 use crate::config::LeapSystem;
 use crate::leap_notice::LeapNotice;
@@ -80,6 +80,8 @@ pub(crate) struct Course {
     offset: ClockOffset,
     /// The step that served time has made and the system clock has not.
     owed: Span,
+    /// The steps of the leaps that were passed before the one that is being passed.
+    passed: Span,
     /// Leaps up to here are past.
     reached: Option<Timestamp<Utc>>,
     passing: Option<Passing>,
@@ -94,12 +96,21 @@ impl Course {
         Self {
             offset,
             owed: Span::ZERO,
+            passed: Span::ZERO,
             reached: None,
             passing: None,
             latest: None,
             doubted_until: None,
             kernel_is_stale: false,
         }
+    }
+
+    /// How many leap seconds have been passed since the start, the present one from its instant on.
+    pub(crate) fn leaps_s(&self) -> i32 {
+        let present = self.passing.map(|passing| passing.leap);
+        let begun = present.filter(|leap| self.reached.is_some_and(|utc| utc >= leap.instant()));
+        let steps = self.passed + begun.map_or(Span::ZERO, |leap| leap.step());
+        (-steps.as_ns() / NS_PER_S) as i32
     }
 
     /// Goes on to the instant of a reading.
@@ -147,6 +158,9 @@ impl Course {
                 offset.offset = offset.offset - step;
             } else if !is(jump, Span::ZERO) {
                 // Somebody set the clock to something else, and knew of the leap or not.
+                if utc >= leap.instant() {
+                    self.passed = self.passed + step;
+                }
                 (self.passing, self.owed, self.reached) = (None, Span::ZERO, None);
             }
         } else if !is(jump, Span::ZERO) {
@@ -193,6 +207,7 @@ impl Course {
         } else {
             self.owed = self.owed + leap.step();
         }
+        self.passed = self.passed + leap.step();
         (self.passing, self.latest, self.kernel_is_stale) = (None, Some(leap), true);
         self.reached = Some(utc + leap.step());
     }
@@ -244,8 +259,12 @@ fn patience(terms: &Terms<'_>, kernel: Option<Leap>) -> Span {
 /// The difference changes only when somebody sets the clock, so of two measurements that can both
 /// be true the tighter one is kept: served time does not jitter with each measurement, and gets
 /// better with time. Two that cannot both be true mean a step, and the new one holds.
-fn follow(kept: ClockOffset, new: ClockOffset) -> ClockOffset {
-    let apart = (new.offset - kept.offset).as_ns().unsigned_abs();
-    let reach = (new.uncertainty + kept.uncertainty).as_ns().unsigned_abs();
-    if apart <= reach && kept.uncertainty <= new.uncertainty { kept } else { new }
+pub(crate) fn follow(kept: ClockOffset, new: ClockOffset) -> ClockOffset {
+    if agree(kept, new) && kept.uncertainty <= new.uncertainty { kept } else { new }
+}
+
+/// Whether two measurements can both be true.
+pub(crate) fn agree(one: ClockOffset, other: ClockOffset) -> bool {
+    let apart = (other.offset - one.offset).as_ns().unsigned_abs();
+    apart <= (other.uncertainty + one.uncertainty).as_ns().unsigned_abs()
 }

@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use horolog_io::HardwareTime;
+use horolog_sys::clock::{ClockOffset, realtime_minus_monotonic};
 use horolog_sys::hardware_timestamps::{HardwareError, HardwareTimestamps};
 use horolog_sys::packet::interface_index;
 use horolog_sys::phc::{PhcDevice, PhcReading};
-use horolog_time::{Span, Timestamp, Utc};
+use horolog_time::{Monotonic, Span, Timestamp};
 
+use crate::course::{agree, follow};
 use crate::hardware_clock::{Conversion, Crossing};
 use crate::periodic::Periodic;
 
@@ -47,11 +49,11 @@ pub enum HardwareStartError {
 pub(crate) struct Conversions(ArcSwap<Vec<(u32, Conversion)>>);
 
 impl Conversions {
-    /// The system's time of a hardware timestamp; `None` where its clock is not known well enough.
-    pub(crate) fn utc_of(&self, time: HardwareTime) -> Option<Timestamp<Utc>> {
+    /// The instant of a hardware timestamp; `None` where its clock is not known well enough.
+    pub(crate) fn monotonic_of(&self, time: HardwareTime) -> Option<Timestamp<Monotonic>> {
         let known = self.0.load();
         let (_, conversion) = known.iter().find(|(interface, _)| *interface == time.interface)?;
-        conversion.utc_of(time.ns)
+        conversion.monotonic_of(time.ns)
     }
 }
 
@@ -60,6 +62,8 @@ struct Compared {
     index: u32,
     device: PhcDevice,
     conversion: Conversion,
+    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`, as well as it is known.
+    offset: ClockOffset,
     // Put back when this is dropped.
     _switched: HardwareTimestamps,
 }
@@ -87,8 +91,9 @@ impl OpenHardware {
         let compare = move || {
             for one in &mut compared {
                 // A clock that cannot be read is not followed, and soon not believed.
-                if let Ok(reading) = one.device.read() {
-                    one.conversion = one.conversion.follow(crossing(&reading));
+                let read = || one.device.read();
+                if let Ok((crossing, offset)) = cross(one.offset, realtime_minus_monotonic, read) {
+                    (one.conversion, one.offset) = (one.conversion.follow(crossing), offset);
                 }
             }
             publish(&published, &compared);
@@ -123,15 +128,31 @@ fn compare(name: &str) -> Result<Compared, HardwareStartError> {
     let index = interface_index(name).map_err(unreadable)?;
     let path = format!("/dev/ptp{clock}");
     let mut device = PhcDevice::open(Path::new(&path)).map_err(unreadable)?;
-    let first = device.read().map_err(unreadable)?;
-    let conversion = Conversion::new(crossing(&first));
-    Ok(Compared { index, device, conversion, _switched: switched })
+    let known = realtime_minus_monotonic();
+    let (first, offset) =
+        cross(known, realtime_minus_monotonic, || device.read()).map_err(unreadable)?;
+    let conversion = Conversion::new(first);
+    Ok(Compared { index, device, conversion, offset, _switched: switched })
 }
 
-/// The middle of the two readings of the system's clock.
-fn crossing(reading: &PhcReading) -> Crossing {
-    let width = (reading.after - reading.before).as_ns();
-    Crossing { hardware_ns: reading.phc_ns, utc: reading.before + Span::from_ns(width / 2) }
+/// Reads an interface's clock, which the kernel compares with `CLOCK_REALTIME`, and takes the
+/// middle of its two readings to the scale that nobody steps. With the better one of the offsets by
+/// which it does so; an error where the system clock was stepped meanwhile.
+fn cross(
+    known: ClockOffset,
+    measure: impl Fn() -> ClockOffset,
+    read: impl FnOnce() -> io::Result<PhcReading>,
+) -> io::Result<(Crossing, ClockOffset)> {
+    let before = measure();
+    let reading = read()?;
+    let after = measure();
+    if !agree(before, after) {
+        return Err(io::Error::other("the system clock was set meanwhile"));
+    }
+    let offset = follow(follow(known, before), after);
+    let middle = reading.before + Span::from_ns((reading.after - reading.before).as_ns() / 2);
+    let monotonic = Timestamp::from_ns(middle.as_ns() - offset.offset.as_ns());
+    Ok((Crossing { hardware_ns: reading.phc_ns, monotonic }, offset))
 }
 
 fn publish(conversions: &Conversions, compared: &[Compared]) {
@@ -145,13 +166,36 @@ mod tests {
 
     #[test]
     fn a_timestamp_is_converted_by_its_own_interface() {
-        let utc = Timestamp::from_ns(1_000);
-        let at = |hardware_ns| Conversion::new(Crossing { hardware_ns, utc });
+        let monotonic = Timestamp::from_ns(1_000);
+        let at = |hardware_ns| Conversion::new(Crossing { hardware_ns, monotonic });
         let conversions = Conversions(ArcSwap::from_pointee(vec![(3, at(50)), (7, at(90))]));
-        let time = |interface| conversions.utc_of(HardwareTime { interface, ns: 90 });
+        let time = |interface| conversions.monotonic_of(HardwareTime { interface, ns: 90 });
         assert_eq!(time(3), Some(Timestamp::from_ns(1_040)));
         assert_eq!(time(7), Some(Timestamp::from_ns(1_000)));
         assert_eq!(time(4), None);
+    }
+
+    #[test]
+    fn a_step_of_the_system_clock_does_not_move_an_instant() {
+        let offset = |s: i64| ClockOffset {
+            offset: Span::from_ns(1_700_000_000_000_000_000 + s * 1_000_000_000),
+            uncertainty: Span::from_ns(50),
+        };
+        let reading = |monotonic_ns: i64, by: ClockOffset| {
+            let middle = Timestamp::from_ns(monotonic_ns + by.offset.as_ns());
+            let half = Span::from_ns(300);
+            PhcReading { before: middle - half, phc_ns: monotonic_ns + 7, after: middle + half }
+        };
+        let at = |ns| Crossing { hardware_ns: ns + 7, monotonic: Timestamp::from_ns(ns) };
+        let mut known = offset(0);
+        for (ns, now) in [(1_000, offset(0)), (2_000, offset(-1)), (3_000, offset(400))] {
+            let (crossing, offset) = cross(known, || now, || Ok(reading(ns, now))).unwrap();
+            assert_eq!(crossing, at(ns));
+            known = offset;
+        }
+        let measured = std::cell::Cell::new(0);
+        let stepping = || offset(measured.replace(1));
+        assert!(cross(offset(0), stepping, || Ok(reading(4_000, offset(0)))).is_err());
     }
 
     #[test]

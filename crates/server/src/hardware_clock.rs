@@ -1,7 +1,7 @@
-//! The clock of an interface against the system's: from readings of both at the same moment to
-//! the system's time of a hardware timestamp. It reads no clock.
+//! The clock of an interface against the system's monotonic one, which nobody steps: from readings
+//! of both at the same moment to the instant of a hardware timestamp. It reads no clock.
 
-use horolog_time::{NS_PER_S, Span, Timestamp, Utc};
+use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 
 /// How far from the last reading a timestamp is converted: a stuck thread must not leave one
 /// running on a rate that was right long ago.
@@ -15,8 +15,8 @@ const RATE_MAX_PPB: i128 = 1_000_000;
 pub(crate) struct Crossing {
     /// The interface's clock, in nanoseconds since its zero.
     pub(crate) hardware_ns: i64,
-    /// The system's clock.
-    pub(crate) utc: Timestamp<Utc>,
+    /// The system's monotonic clock.
+    pub(crate) monotonic: Timestamp<Monotonic>,
 }
 
 /// Converts an interface's timestamps: a line through the last two crossings.
@@ -38,26 +38,26 @@ impl Conversion {
     #[must_use]
     pub(crate) fn follow(self, next: Crossing) -> Self {
         let hardware = i128::from(next.hardware_ns) - i128::from(self.anchor.hardware_ns);
-        let utc = i128::from((next.utc - self.anchor.utc).as_ns());
+        let monotonic = i128::from((next.monotonic - self.anchor.monotonic).as_ns());
         if hardware <= 0 {
             return Self::new(next);
         }
-        let gain_ppb = (utc - hardware) * i128::from(NS_PER_S) / hardware;
+        let gain_ppb = (monotonic - hardware) * i128::from(NS_PER_S) / hardware;
         if gain_ppb.abs() > RATE_MAX_PPB {
             return Self::new(next);
         }
         Self { anchor: next, gain_ppb: gain_ppb as i64 }
     }
 
-    /// The system's time of a timestamp; `None` too far from the last crossing.
-    pub(crate) fn utc_of(&self, hardware_ns: i64) -> Option<Timestamp<Utc>> {
+    /// The instant of a timestamp; `None` too far from the last crossing.
+    pub(crate) fn monotonic_of(&self, hardware_ns: i64) -> Option<Timestamp<Monotonic>> {
         let distance = hardware_ns.checked_sub(self.anchor.hardware_ns)?;
         if distance.unsigned_abs() > REACH.as_ns().unsigned_abs() {
             return None;
         }
         // Within 4 s and a thousandth, the product fits in 64 bits.
         let gained = distance * self.gain_ppb / NS_PER_S;
-        Some(self.anchor.utc + Span::from_ns(distance + gained))
+        Some(self.anchor.monotonic + Span::from_ns(distance + gained))
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
             let gained = i128::from(ns) * i128::from(self.gain_ppb) / i128::from(NS_PER_S);
             Crossing {
                 hardware_ns: ns + self.offset_ns + gained as i64,
-                utc: Timestamp::from_ns(ns),
+                monotonic: Timestamp::from_ns(ns),
             }
         }
     }
@@ -87,7 +87,7 @@ mod tests {
 
     fn error_ns(conversion: &Conversion, clock: &Simulated, ns: i64) -> i64 {
         let crossing = clock.at(ns);
-        (conversion.utc_of(crossing.hardware_ns).unwrap() - crossing.utc).as_ns()
+        (conversion.monotonic_of(crossing.hardware_ns).unwrap() - crossing.monotonic).as_ns()
     }
 
     #[test]
@@ -119,7 +119,7 @@ mod tests {
         let clock = Simulated { offset_ns: 0, gain_ppb: 0 };
         let conversion = Conversion::new(clock.at(100 * S));
         for ns in [95 * S, 105 * S, i64::MIN, i64::MAX] {
-            assert_eq!(conversion.utc_of(ns), None);
+            assert_eq!(conversion.monotonic_of(ns), None);
         }
     }
 

@@ -12,7 +12,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use horolog_time::NtpTimestamp;
+use horolog_time::{NtpTimestamp, Span};
 use horolog_wire::ntp::Header;
 use zerocopy::FromZeros;
 
@@ -104,13 +104,17 @@ impl InterleavedTable {
     }
 
     /// Puts a better transmit timestamp in the place of the one remembered, if the slot still holds
-    /// the reply whose receive timestamp this is.
-    pub fn correct(&self, client: IpAddr, receive: NtpTimestamp, transmit: NtpTimestamp) {
-        if let Some(slot) = self.slot(client)
-            && slot.transmit_of(receive).is_some()
-        {
+    /// the reply whose receive timestamp this is. A timestamp before the one remembered, which was
+    /// taken before the reply was sent, cannot be and changes nothing; then it says `false`.
+    #[must_use]
+    pub fn correct(&self, client: IpAddr, receive: NtpTimestamp, transmit: NtpTimestamp) -> bool {
+        let Some(slot) = self.slot(client) else { return true };
+        let Some(remembered) = slot.transmit_of(receive) else { return true };
+        let is_possible = as_transmit(transmit).since(remembered) >= Span::ZERO;
+        if is_possible {
             slot.write(receive, transmit);
         }
+        is_possible
     }
 }
 
@@ -180,12 +184,14 @@ mod tests {
     fn only_the_reply_that_it_is_of_is_corrected() {
         let table = table(16);
         table.remember(client(), stamp(100), stamp(201));
-        table.correct(client(), stamp(98), stamp(301));
+        assert!(table.correct(client(), stamp(98), stamp(301)));
         assert_eq!(table.transmit_of(client(), stamp(100)), Some(stamp(201)));
-        table.correct(client(), stamp(100), stamp(302));
+        assert!(table.correct(client(), stamp(100), stamp(302)));
         assert_eq!(table.transmit_of(client(), stamp(100)), Some(stamp(303)), "odd, as always");
-        table.correct(client(), stamp(100), stamp(305));
+        assert!(table.correct(client(), stamp(100), stamp(305)));
         assert_eq!(table.transmit_of(client(), stamp(100)), Some(stamp(305)), "even twice");
+        assert!(!table.correct(client(), stamp(100), stamp(305_u64.wrapping_sub(1_000))));
+        assert_eq!(table.transmit_of(client(), stamp(100)), Some(stamp(305)), "never back");
     }
 
     #[test]

@@ -225,9 +225,6 @@ impl Part for ReplyValues {
             in_force.root_dispersion != next.root_dispersion,
         ];
         let keys = changed_keys(&REPLY_KEYS, &changed);
-        if keys.is_empty() {
-            return Ok(None);
-        }
         let (mailbox, config) = (Arc::clone(&self.next), Arc::new(next.clone()));
         Ok(Some(Change { keys, apply: Box::new(move || mailbox.put(config)) }))
     }

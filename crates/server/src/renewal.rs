@@ -40,6 +40,8 @@ pub(crate) struct Renewal {
     guard: Guard,
     /// The time has jumped, and it is not known yet whether to where it should be.
     jumped: bool,
+    /// True time minus the monotonic clock where more than one source says it.
+    confirmed: Option<Span>,
     jump_notice: Option<String>,
     leap_file: Option<LeapFile>,
     course: Course,
@@ -57,6 +59,7 @@ impl Renewal {
             heard: Heard::default(),
             guard: Guard::default(),
             jumped: false,
+            confirmed: None,
             jump_notice: None,
             leap_file: None,
             course: Course::new(first.offset),
@@ -66,8 +69,10 @@ impl Renewal {
     }
 
     /// From the next page on, says what this configuration says. What is served on purpose, the
-    /// precision and the page's life stay.
+    /// precision and the page's life stay. Whoever reloads a server says as well that the time to
+    /// which it has jumped is right.
     pub(crate) fn reconfigure(&mut self, config: &ServerConfig) {
+        self.guard.accept();
         adopt_reply_values(&mut self.config, config);
     }
 
@@ -88,7 +93,7 @@ impl Renewal {
         };
         let point = self.course.advance(reading, &terms);
         self.notice(&point.notices);
-        self.beware(reading.now, point.realtime_minus_monotonic);
+        self.beware(reading, point.realtime_minus_monotonic);
         Pages { stepped: self.stepped(reading, &point), smeared: self.smeared(reading, &point) }
     }
 
@@ -111,8 +116,8 @@ impl Renewal {
     }
 
     /// How fast the served time gains on the monotonic clock, smearing aside.
-    fn drift_ppb(&self) -> i64 {
-        self.config.test_drift_ppb + self.frequency_ppb()
+    fn drift_ppb(&self, now: Timestamp<Monotonic>) -> i64 {
+        self.config.test_drift_ppb + self.frequency_ppb(now)
     }
 
     fn stepped(&self, reading: &Reading, point: &Point) -> Page {
@@ -120,7 +125,7 @@ impl Renewal {
         let mut reference = timebase.ntp_at_anchor;
         if let Some(leap) = point.passing {
             let away_ns = i128::from((leap.instant() - point.utc).as_ns());
-            let rate_ppb = i128::from(NS_PER_S + self.drift_ppb());
+            let rate_ppb = i128::from(NS_PER_S + self.drift_ppb(reading.now));
             let away_ns = away_ns * i128::from(NS_PER_S) / rate_ppb;
             timebase.step_at = reading.now + Span::from_ns(away_ns as i64);
             timebase.step = (leap.step().as_ns() / NS_PER_S) << 32;
@@ -179,7 +184,7 @@ impl Renewal {
         Timebase {
             anchor: now,
             ntp_at_anchor: NtpTimestamp::from_utc(utc),
-            rate: Timebase::rate_with_drift(self.drift_ppb() + rate_ppb),
+            rate: Timebase::rate_with_drift(self.drift_ppb(now) + rate_ppb),
             expires: now + Span::from_ns(self.config.page_life.as_nanos() as i64),
             step_at: NO_STEP,
             step: 0,
@@ -204,6 +209,14 @@ impl Renewal {
         }
     }
 
+    /// Whether the system clock is said to be right where no source is asked.
+    fn is_kernel_trusted(&self, reading: &Reading) -> bool {
+        match self.config.trust {
+            Trust::Local => true,
+            Trust::Kernel => reading.kernel.is_some_and(|kernel| kernel.synchronised),
+        }
+    }
+
     /// The variables where no source is asked: after the kernel's word, as far as it is trusted.
     fn kernels(
         &self,
@@ -213,10 +226,7 @@ impl Renewal {
         reference: NtpTimestamp,
     ) -> SystemVariables {
         let (config, kernel) = (&self.config, reading.kernel);
-        let trusted = match config.trust {
-            Trust::Local => true,
-            Trust::Kernel => kernel.is_some_and(|kernel| kernel.synchronised),
-        };
+        let trusted = self.is_kernel_trusted(reading);
         let leap = if trusted && !point.doubtful { leap } else { Leap::Unsynchronised };
         let synchronised = leap != Leap::Unsynchronised;
         let dispersion = match config.trust {

@@ -131,6 +131,12 @@ fn passes(world: World) {
     let mut last_smeared = 0;
     for pair in instants.windows(2) {
         let pages = renewal.pages(&world.reading(pair[0]));
+        let passed = match world.kind {
+            _ if pair[0] < DUE => 0,
+            LeapKind::Insert => 1,
+            LeapKind::Delete => -1,
+        };
+        assert_eq!(renewal.course.leaps_s(), passed, "{world:?} {}", pair[0] - DUE);
         for now in asked(pair[0], pair[1]) {
             let at = format!("{world:?} {} ns after the leap", now - DUE);
             let stepped = served(&pages.stepped, now, world.utc(now)).unwrap();

@@ -11,6 +11,7 @@ use horolog_nts::mac::{KeyFileError, KeyTable};
 use horolog_nts::{CookieKeys, KEEP_DEFAULT, MasterSecret, SecretError};
 use horolog_sys::clock::Realtime;
 use horolog_time::{Clock, Timestamp};
+use horolog_wire::ntp::Leap;
 use zeroize::Zeroizing;
 
 use crate::NtsConfig;
@@ -139,19 +140,80 @@ fn read(option: &'static str, path: &Path) -> Result<Zeroizing<String>, SecretsE
     fs::read_to_string(path).map(Zeroizing::new).map_err(unreadable)
 }
 
-/// Renews the cookie keys when their period is over; told the time with each clock page.
-pub(crate) struct CookieRenewal(pub(crate) Arc<ArcSwap<CookieKeys>>);
+/// Renews the cookie keys when their period is over, by the time that each clock page serves, less
+/// what it is wrong by on purpose. While a page says that nobody knows the time the keys stay: by a
+/// clock that has jumped all cookies would be lost.
+pub(crate) struct CookieRenewal {
+    pub(crate) keys: Arc<ArcSwap<CookieKeys>>,
+    /// Whether the time served is wrong on purpose; then the system clock's counts.
+    pub(crate) is_test: bool,
+}
 
 impl PageSink for CookieRenewal {
     fn publish(&mut self, pages: &Pages) -> io::Result<()> {
         let page = &pages.stepped;
+        if page.variables.leap == Leap::Unsynchronised {
+            return Ok(());
+        }
         let anchor = page.timebase.anchor.as_ns();
-        let now = Timestamp::from_ns(anchor.saturating_add(page.realtime_minus_monotonic.as_ns()));
-        let present = self.0.load();
+        let system = anchor.saturating_add(page.realtime_minus_monotonic.as_ns());
+        let now = match Timestamp::from_ns(system) {
+            system if self.is_test => system,
+            system => page.timebase.ntp_at_anchor.to_utc(system),
+        };
+        let present = self.keys.load();
         if present.is_due(now) {
             // A reload may have put keys of another secret there meanwhile; they stay.
-            self.0.compare_and_swap(&present, Arc::new(present.renew(now)));
+            self.keys.compare_and_swap(&present, Arc::new(present.renew(now)));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use horolog_time::{NtpTimestamp, Span};
+
+    use super::*;
+    use crate::page::tests::{both, page};
+
+    const DAY: i64 = 86_400;
+
+    /// A page by which it is this day, and the number of the period of the keys after it.
+    fn period_after(renewal: &mut CookieRenewal, day: i64, leap: Leap) -> u64 {
+        let utc = Timestamp::from_timespec(day * DAY, 0);
+        let mut page = page();
+        page.timebase.ntp_at_anchor = NtpTimestamp::from_utc(utc);
+        page.variables.leap = leap;
+        renewal.publish(&both(page)).unwrap();
+        renewal.keys.load().period()
+    }
+
+    fn renewal(is_test: bool) -> CookieRenewal {
+        let secret = MasterSecret::generate().unwrap();
+        let start = Timestamp::from_timespec(20_000 * DAY, 0);
+        let rotation = Duration::from_secs(DAY as u64);
+        let keys = CookieKeys::new(&secret, rotation, KEEP_DEFAULT, start);
+        CookieRenewal { keys: shared(keys), is_test }
+    }
+
+    #[test]
+    fn keys_follow_the_time_served_and_stay_while_nobody_knows_it() {
+        let mut renewal = renewal(false);
+        assert_eq!(period_after(&mut renewal, 20_001, Leap::None), 20_001);
+        for day in [0, 20_002, 30_000] {
+            assert_eq!(period_after(&mut renewal, day, Leap::Unsynchronised), 20_001);
+        }
+        assert_eq!(period_after(&mut renewal, 20_002, Leap::Insert), 20_002);
+    }
+
+    #[test]
+    fn a_time_that_is_wrong_on_purpose_does_not_move_the_keys() {
+        let mut renewal = renewal(true);
+        let system = page().realtime_minus_monotonic + Span::from_ns(100_000_000_000);
+        let day = (system.as_ns() / 1_000_000_000 / DAY) as u64;
+        assert_eq!(period_after(&mut renewal, 30_000, Leap::None), day);
     }
 }

@@ -11,7 +11,7 @@ use horolog_ke::KeServer;
 use horolog_source::SourceState;
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::memory::resident_bytes;
-use horolog_time::{Clock, Span};
+use horolog_time::{Clock, NS_PER_S, Span, Timestamp, Utc};
 use horolog_wire::ntp::Leap;
 use serde::Serialize;
 
@@ -35,6 +35,9 @@ use crate::{
     ClockHealth, Engine, HashKey, InterleavedTable, LeapFile, Limiter, ServerConfig, StartError,
     Totals, precision, secrets,
 };
+
+/// No clock that is right shows an earlier time: this program was made later, 2026-01-01.
+const MADE: Timestamp<Utc> = Timestamp::from_ns(1_767_225_600 * NS_PER_S);
 
 /// What a server tells about itself: the JSON object of `horolog status`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -241,13 +244,15 @@ impl Server {
         // What a reload could not read is better found missing now.
         let secrets = secrets::load(&config.nts)?;
         if let Some(cookies) = &secrets.cookies {
-            sinks.push(Box::new(CookieRenewal(Arc::clone(cookies))));
+            let (keys, is_test) = (Arc::clone(cookies), config.is_test());
+            sinks.push(Box::new(CookieRenewal { keys, is_test }));
         }
         let hardware = hardware.start()?;
         let sources = SourcesThread::start(sources).map_err(StartError::Thread)?;
         let first = look();
         let mut renewal = Renewal::new(config, precision::measure(&MonotonicClock), &first)
-            .with_leap_file(leap_file.clone());
+            .with_leap_file(leap_file.clone())
+            .no_earlier_than(MADE);
         let (writer, page) = page::shared(&renewal.hearing(sources.shared()).pages(&first));
         sinks.push(Box::new(writer));
         let clock = ClockThread::start(renewal, Arc::clone(sources.shared()), sinks)

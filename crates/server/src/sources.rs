@@ -4,11 +4,13 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use horolog_source::{Fault, Look, Panel, Report, STALE, SourceSpec, SourceState};
-use horolog_time::{Monotonic, Span, Timestamp};
+use horolog_sys::clock::MonotonicClock;
+use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use crate::clock::look;
 use crate::periodic::Periodic;
@@ -37,6 +39,8 @@ pub(crate) enum Heard {
 #[derive(Debug, Default)]
 pub(crate) struct SharedSources {
     heard: Mutex<(Heard, Option<Timestamp<Monotonic>>)>,
+    confirmed: Mutex<Option<Span>>,
+    leaps_s: AtomicI32,
     states: Mutex<Vec<SourceState>>,
     notices: Mutex<VecDeque<String>>,
 }
@@ -51,6 +55,16 @@ impl SharedSources {
         };
         let is_old = when.is_some_and(|when| now - when > CHOICE_LIFE);
         Some(if is_old { Heard::Nobody } else { heard })
+    }
+
+    /// True time minus the monotonic clock, as more than one source said a moment ago.
+    pub(crate) fn confirmed(&self) -> Option<Span> {
+        self.confirmed.try_lock().ok().and_then(|confirmed| *confirmed)
+    }
+
+    /// Tells the sources how many leap seconds have been passed since the start.
+    pub(crate) fn passed_leaps(&self, leaps_s: i32) {
+        self.leaps_s.store(leaps_s, Ordering::Relaxed);
     }
 
     /// Each source, for the status.
@@ -73,9 +87,10 @@ impl SharedSources {
     }
 
     fn ask(&self, panel: &mut Panel) {
-        let round = panel.poll(clocks);
+        let round = panel.poll(|| clocks(self.leaps_s.load(Ordering::Relaxed)));
         let heard = round.selected.map_or(Heard::Nobody, Heard::Selected);
-        *lock(&self.heard) = (heard, Some(clocks().monotonic));
+        *lock(&self.heard) = (heard, Some(MonotonicClock.now()));
+        *lock(&self.confirmed) = round.confirmed;
         *lock(&self.states) = round.states;
         round.notices.into_iter().for_each(|notice| self.notify(notice));
     }
@@ -86,12 +101,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn clocks() -> Look {
+fn clocks(leaps_s: i32) -> Look {
     let reading = look();
     Look {
         monotonic: reading.now,
         realtime_minus_monotonic: reading.offset.offset,
         kernel: reading.kernel,
+        leaps_s,
     }
 }
 
@@ -169,7 +185,7 @@ mod tests {
         let sources = OpenSources::open(&[spec], &[]).unwrap();
         let thread = SourcesThread::start(sources).unwrap();
         assert_eq!(thread.shared().states().len(), 1);
-        assert_ne!(thread.shared().heard(clocks().monotonic), Some(Heard::Unasked));
+        assert_ne!(thread.shared().heard(MonotonicClock.now()), Some(Heard::Unasked));
         assert!(!thread.has_died());
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwapOption, Guard};
 use horolog_io::{Batch, Device, Endpoints, Packet};
 use horolog_nts::{BATCH, BatchKeys, Nonces};
-use horolog_time::{Clock, Monotonic, NtpTimestamp, Span, Timestamp, Utc};
+use horolog_time::{Clock, Monotonic, NtpTimestamp, Span, Timestamp};
 use horolog_wire::ntp::{HEADER_LEN, Header};
 
 use crate::authenticate::{Credential, Credentials, Present, Secrets};
@@ -37,6 +37,9 @@ const LOOPED_CAPACITY: usize = REQUEST_CAPACITY + 14 + 4 + 60 + 8;
 /// sealed together. The last of them waits for the others behind that timestamp, so they are few;
 /// the processor time for each reply is the same with 8 as with 32.
 const REPLIES: usize = BATCH;
+/// How far ahead of the monotonic clock a transmission may seem to lie: both clocks are read one
+/// after the other, and a card's is compared with them to within a few microseconds.
+const READING_ORDER: Span = Span::from_ns(10_000);
 /// Calls for what came back in one turn, so that no flood of it keeps a thread from requests.
 const COLLECT_MAX: usize = 4;
 
@@ -303,7 +306,8 @@ impl ReplyWriter<'_> {
     }
 }
 
-/// Corrects what is remembered of the reply that came back.
+/// Corrects what is remembered of the reply that came back, unless it left by its timestamp before
+/// it was sent or after it came back: then one of the clocks was stepped.
 fn note_transmission(
     packet: &Packet<'_, Endpoints>,
     page: &Page,
@@ -311,13 +315,17 @@ fn note_transmission(
     surroundings: &Surroundings,
     turn: &mut Totals,
 ) {
-    let stamp = stamp_of(packet, surroundings);
+    let stamp = stamp_of(packet, page, now, surroundings);
     let (Some(looped), Some((left, by))) = (Looped::parse(packet.bytes), stamp) else {
         return;
     };
-    if let Some(transmit) = page.timebase.ntp_at(page.monotonic_of(left, now)) {
+    if left > now + READING_ORDER {
+        return;
+    }
+    if let Some(transmit) = page.timebase.ntp_at(left)
+        && surroundings.interleaved.correct(looped.client, looped.receive, transmit)
+    {
         *by.choose(&mut turn.transmit_kernel_stamps, &mut turn.transmit_hardware_stamps) += 1;
-        surroundings.interleaved.correct(looped.client, looped.receive, transmit);
     }
 }
 
@@ -337,16 +345,19 @@ impl By {
     }
 }
 
-/// The better timestamp that stands beside a packet, on the system's clock: the one by the
+/// The better timestamp that stands beside a packet that was read by `now`: the one by the
 /// interface's clock where it can be converted.
 fn stamp_of(
     packet: &Packet<'_, Endpoints>,
+    page: &Page,
+    now: Timestamp<Monotonic>,
     surroundings: &Surroundings,
-) -> Option<(Timestamp<Utc>, By)> {
-    let hardware = packet.hardware.and_then(|time| surroundings.hardware.utc_of(time));
+) -> Option<(Timestamp<Monotonic>, By)> {
+    let hardware = packet.hardware.and_then(|time| surroundings.hardware.monotonic_of(time));
+    let by_kernel = |instant| (page.monotonic_of(instant, now), By::Kernel);
     match hardware {
         Some(instant) => Some((instant, By::Hardware)),
-        None => packet.received_at.map(|instant| (instant, By::Kernel)),
+        None => packet.received_at.map(by_kernel),
     }
 }
 
@@ -373,17 +384,15 @@ fn judge(
     if request.truncated {
         return Judgement::Ignore(Reason::Length);
     }
-    let received = match (request.received_monotonic, stamp_of(request, surroundings)) {
-        (Some(instant), _) => {
-            turn.receive_kernel_stamps += 1;
-            instant
-        }
-        (None, Some((instant, by))) => {
-            *by.choose(&mut turn.receive_kernel_stamps, &mut turn.receive_hardware_stamps) += 1;
-            page.monotonic_of(instant, now)
-        }
-        (None, None) => now,
-    };
+    let stamp = || stamp_of(request, page, now, surroundings);
+    let received =
+        match request.received_monotonic.map(|instant| (instant, By::Kernel)).or_else(stamp) {
+            Some((instant, by)) => {
+                *by.choose(&mut turn.receive_kernel_stamps, &mut turn.receive_hardware_stamps) += 1;
+                instant
+            }
+            None => now,
+        };
     let age = now - received;
     let believed = age >= Span::ZERO && age <= surroundings.age_max && now < page.timebase.expires;
     let received = if believed { page.timebase.ntp_at(received) } else { None };

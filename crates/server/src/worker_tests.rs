@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use horolog_time::SimulatedClock;
+use horolog_time::{SimulatedClock, Utc};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::Builder;
 use horolog_wire::ntp::{Header, Mode};
@@ -14,6 +14,8 @@ use crate::page::{
 };
 use crate::{HashKey, LimitsConfig, as_transmit};
 
+const OFFSET_NS: i64 = 1_700_000_000_000_000_000;
+
 /// A device that hands out what is queued and takes up to `room` packets in a call.
 #[derive(Default)]
 struct Queue {
@@ -23,6 +25,8 @@ struct Queue {
     /// Frames of what was to be timestamped, and the time of their transmission.
     looped: Vec<Vec<u8>>,
     left_at: Option<Timestamp<Utc>>,
+    /// Nothing of it comes back yet.
+    late: bool,
 }
 
 impl Device for Queue {
@@ -47,6 +51,9 @@ impl Device for Queue {
 
     fn sent(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
         batch.clear();
+        if self.late {
+            return Ok(0);
+        }
         for frame in self.looped.drain(..) {
             let looped = Packet {
                 bytes: &frame,
@@ -220,16 +227,52 @@ fn an_interleaved_reply_tells_when_the_one_before_it_left() {
     let (second, turn) = ask_again(&mut worker, Some(first));
     assert_eq!((second.origin.to_bits(), second.transmit), (77, first.transmit));
     assert_eq!((turn.interleaved, turn.transmit_kernel_stamps), (1, 0));
-    // From now on the kernel says when replies left: 3 ms after the second tick.
-    worker.device.left_at = Some(Timestamp::from_ns(1_700_000_000_000_000_000 + 100_533_000_000));
-    let (third, turn) = ask_again(&mut worker, Some(second));
-    assert_eq!((turn.interleaved, turn.transmit_kernel_stamps), (1, 1));
+    // From now on the kernel says when replies left.
+    let (third, turn) = ask_and_stamp(&mut worker, second, Span::from_ms(3));
+    assert_eq!((turn.interleaved, turn.transmit_kernel_stamps), (0, 1));
     let (fourth, _) = ask_again(&mut worker, Some(third));
     let left = fourth.transmit.since(page().timebase.ntp_at_anchor);
     assert_eq!(left, Span::from_ms(533));
     // A reply that nothing is remembered of is a basic one.
     let (other, turn) = ask_again(&mut worker, Some(second));
     assert_eq!((other.origin.to_bits(), turn.interleaved), (42, 0));
+}
+
+/// Asks once more; the reply left so long after it was made, as the kernel says 10 ms later.
+fn ask_and_stamp(
+    worker: &mut Worker<Queue, SimulatedClock>,
+    last: Header,
+    after: Span,
+) -> (Header, Totals) {
+    worker.device.late = true;
+    let (reply, _) = ask_again(worker, Some(last));
+    let sent: Timestamp<Monotonic> = worker.clock.now();
+    worker.device.late = false;
+    worker.device.left_at = Some(Timestamp::from_ns(OFFSET_NS + sent.as_ns()) + after);
+    worker.clock.advance(Span::from_ms(10));
+    (reply, worker.turn().unwrap())
+}
+
+#[test]
+fn a_reply_neither_leaves_before_it_is_made_nor_after_it_came_back() {
+    for (after, is_possible) in [
+        (Span::from_ms(-1_000), false),
+        (Span::from_ns(-10), false),
+        (Span::from_ns(10), true),
+        (Span::from_ms(10), true),
+        (Span::from_ms(11), false),
+        (Span::from_ms(400), false),
+    ] {
+        let mut worker = worker(100_300_000_000, &[]);
+        let (first, _) = ask_again(&mut worker, None);
+        let (second, turn) = ask_and_stamp(&mut worker, first, after);
+        assert_eq!(turn.transmit_kernel_stamps, u64::from(is_possible), "{after:?}");
+        let (third, turn) = ask_again(&mut worker, Some(second));
+        assert_eq!(turn.interleaved, 1);
+        let left = third.transmit.since(page().timebase.ntp_at_anchor) - Span::from_ms(320);
+        let expected = if is_possible { after } else { Span::ZERO };
+        assert!((left - expected).as_ns().abs() <= 1, "{after:?}: {left:?}");
+    }
 }
 
 #[test]

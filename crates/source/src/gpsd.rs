@@ -2,8 +2,8 @@
 //! second of the receiver's, and TPV whether the receiver has a fix.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
 
 use horolog_time::{Monotonic, NS_PER_S, Timestamp, Utc};
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use crate::reference::{Claim, ReferenceClock, precision_span};
 use crate::shm::answer;
 use crate::{Fault, Look, Report, STALE, Source};
 
-/// How long a connection may take.
+/// How long connecting may take, to all addresses together.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Polls between two attempts to connect.
 const RETRY_INTERVAL: u32 = 5;
@@ -81,6 +81,8 @@ impl GpsdLine {
 pub(crate) struct Gpsd {
     name: String,
     address: String,
+    /// What the address stands for; the first one is tried first.
+    resolved: Vec<SocketAddr>,
     stream: Option<TcpStream>,
     pending: Vec<u8>,
     retry: u32,
@@ -91,10 +93,21 @@ pub(crate) struct Gpsd {
 }
 
 impl Gpsd {
-    pub(crate) fn new(name: String, address: String, claim: Claim) -> Self {
+    /// Resolves the address, which may take long and so happens only here: other sources wait while
+    /// this one is asked.
+    pub(crate) fn open(name: String, address: String, claim: Claim) -> Result<Self, Fault> {
+        let resolved = address.to_socket_addrs().map_err(|error| {
+            Fault::Unusable(format!("the address {address} cannot be resolved: {error}"))
+        })?;
+        let resolved = resolved.collect();
+        Ok(Self::new(name, address, resolved, claim))
+    }
+
+    fn new(name: String, address: String, resolved: Vec<SocketAddr>, claim: Claim) -> Self {
         Self {
             name,
             address,
+            resolved,
             stream: None,
             pending: Vec::new(),
             retry: 0,
@@ -104,10 +117,15 @@ impl Gpsd {
         }
     }
 
-    fn connect(&self) -> io::Result<TcpStream> {
+    fn connect(&mut self) -> io::Result<TcpStream> {
+        let deadline = Instant::now() + PATIENCE;
         let mut error = io::Error::from(io::ErrorKind::NotFound);
-        for address in self.address.to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, PATIENCE) {
+        for _ in 0..self.resolved.len() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            match TcpStream::connect_timeout(&self.resolved[0], left) {
                 Ok(mut stream) => {
                     stream.write_all(WATCH)?;
                     stream.set_nonblocking(true)?;
@@ -115,6 +133,8 @@ impl Gpsd {
                 }
                 Err(refused) => error = refused,
             }
+            // The next attempt begins with another one, should this one have taken all the time.
+            self.resolved.rotate_left(1);
         }
         Err(error)
     }
@@ -243,10 +263,25 @@ mod tests {
     }
 
     #[test]
+    fn an_address_is_resolved_once_and_named_when_it_cannot_be() {
+        let Err(fault) = Gpsd::open("gpsd".into(), ":2947".into(), CLAIM) else {
+            panic!("there is no host without a name");
+        };
+        assert!(fault.to_string().starts_with("the address :2947 cannot be resolved"), "{fault}");
+        // Nobody listens at the first address; what it is called is not looked up again.
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let resolved = vec![closed, listener.local_addr().unwrap()];
+        let mut gpsd = Gpsd::new("gpsd".into(), ":2947".into(), resolved, CLAIM);
+        assert_eq!(gpsd.poll(&look(1_000)), Ok(None));
+        listener.accept().unwrap();
+    }
+
+    #[test]
     fn pulses_go_before_the_rest_and_without_a_fix_nothing_counts() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let mut gpsd = Gpsd::new("gpsd".into(), address, CLAIM);
+        let mut gpsd = Gpsd::open("gpsd".into(), address, CLAIM).unwrap();
         let now = look(5_000);
         let system = now.realtime().as_ns();
         assert_eq!(gpsd.poll(&now), Ok(None));

@@ -12,12 +12,13 @@ mod shm;
 mod sock;
 mod spec;
 mod system;
+mod tai;
 mod vote;
 
 pub use gpsd::GpsdLine;
-pub use guard::{Guard, HOLD, JUMP_MAX, Judgement};
+pub use guard::{Guard, JUMP_MAX, Judgement, TimeClaim};
 pub use panel::{Panel, Round, STALE, SourceState, Standing};
-pub use report::{DRIFT_PPB, Fault, Look, Report, Source};
+pub use report::{DRIFT_PPB, Fault, Look, Report, Slew, Source};
 pub use shm::{ShmSample, parse_segment};
 pub use sock::{SOCK_SAMPLE_LEN, SockSample};
 pub use spec::{Ask, ChronydAddress, SourceSpec, SpecError};

@@ -6,7 +6,7 @@ use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 use horolog_wire::ntp::Leap;
 use serde::Serialize;
 
-use crate::{Candidate, Fault, Look, Report, Source, vote};
+use crate::{Candidate, Fault, JUMP_MAX, Look, Report, Source, vote};
 
 /// How long a report holds when no newer one comes.
 pub const STALE: Span = Span::from_ns(8 * NS_PER_S);
@@ -58,6 +58,9 @@ pub struct SourceState {
 pub struct Round {
     /// What to serve; `None` when no source, or no majority, says the time.
     pub selected: Option<Report>,
+    /// True time minus the monotonic clock as the selected source says, where another one says it
+    /// too and one of the two is no mirror of the system clock.
+    pub confirmed: Option<Span>,
     /// Each source, in the order in which they were given.
     pub states: Vec<SourceState>,
     /// What has changed, each in one line for the user.
@@ -67,6 +70,8 @@ pub struct Round {
 struct Member {
     source: Box<dyn Source>,
     report: Option<Report>,
+    /// What the last report says of true time minus the monotonic clock.
+    ahead: Span,
     fault: Option<Fault>,
     standing: Option<Standing>,
 }
@@ -87,7 +92,8 @@ impl Panel {
     /// A panel of these sources.
     #[must_use]
     pub fn new(sources: Vec<Box<dyn Source>>) -> Self {
-        let member = |source| Member { source, report: None, fault: None, standing: None };
+        let (report, ahead, fault, standing) = (None, Span::ZERO, None, None);
+        let member = |source| Member { source, report, ahead, fault: fault.clone(), standing };
         Self { members: sources.into_iter().map(member).collect(), selected: None }
     }
 
@@ -114,9 +120,20 @@ impl Panel {
         self.selected = selected.map(|member| member.source.name().to_owned());
         Round {
             selected: selected.and_then(|member| member.report),
+            confirmed: selected.filter(|member| self.confirm(member)).map(|member| member.ahead),
             states: self.members.iter().map(|member| member.state(now)).collect(),
             notices,
         }
+    }
+
+    /// Whether another source says the time that the selected one says.
+    fn confirm(&self, selected: &Member) -> bool {
+        self.members.iter().any(|member| {
+            let apart = (member.ahead - selected.ahead).as_ns().unsigned_abs();
+            member.standing == Some(Standing::Truechimer)
+                && apart <= JUMP_MAX.as_ns().unsigned_abs()
+                && !(member.source.is_mirror() && selected.source.is_mirror())
+        })
     }
 
     fn vote(&self, voters: &[usize], now: Timestamp<Monotonic>) -> Vec<Standing> {
@@ -192,6 +209,7 @@ impl Member {
                 self.fault = (report.leap == Leap::Unsynchronised)
                     .then(|| Fault::Unusable("it says that it is not synchronised".into()));
                 self.report = Some(report);
+                self.ahead = report.offset + look.realtime_minus_monotonic;
             }
             Ok(None) => {}
             Err(fault) => {
@@ -265,6 +283,7 @@ mod tests {
 
     type Script = Arc<Mutex<Result<Option<Report>, Fault>>>;
 
+    /// The first of them mirrors the system clock.
     struct Scripted(&'static str, Script);
 
     impl Source for Scripted {
@@ -275,6 +294,10 @@ mod tests {
         fn poll(&mut self, look: &Look) -> Result<Option<Report>, Fault> {
             let said = self.1.lock().unwrap().clone();
             said.map(|report| report.map(|report| Report { at: look.monotonic, ..report }))
+        }
+
+        fn is_mirror(&self) -> bool {
+            self.0 == "a"
         }
     }
 
@@ -304,7 +327,12 @@ mod tests {
             self.now.set(self.now.get() + NS_PER_S);
             let monotonic = Timestamp::from_ns(self.now.get());
             let realtime_minus_monotonic = Span::ZERO;
-            self.panel.poll(|| Look { monotonic, realtime_minus_monotonic, kernel: None })
+            self.panel.poll(|| Look {
+                monotonic,
+                realtime_minus_monotonic,
+                kernel: None,
+                leaps_s: 0,
+            })
         }
     }
 
@@ -321,6 +349,21 @@ mod tests {
         assert_eq!(round.notices.len(), 2, "{:?}", round.notices);
         assert!(round.notices[1].contains("source c is voted out"), "{:?}", round.notices);
         assert_eq!(bench.round().notices, [""; 0]);
+    }
+
+    #[test]
+    fn a_time_is_confirmed_by_another_source_that_says_it() {
+        let year = 31_557_600 * NS_PER_S;
+        let mut bench = Bench::new(&[year, year + 100]);
+        assert_eq!(bench.round().confirmed, Some(Span::from_ns(year)));
+        assert_eq!(Bench::new(&[year]).round().confirmed, None);
+        assert_eq!(Bench::new(&[year, 0]).round().confirmed, None);
+        bench.panel.members.truncate(1);
+        let mirror = Scripted("a", Arc::clone(&bench.scripts[0]));
+        bench.panel.members.extend(Panel::new(vec![Box::new(mirror)]).members);
+        let round = bench.round();
+        assert_eq!(standings(&round), [Standing::Selected, Standing::Truechimer]);
+        assert_eq!(round.confirmed, None, "both repeat the system clock");
     }
 
     #[test]

@@ -9,12 +9,13 @@ use horolog_time::{NS_PER_S, Span, Timestamp};
 
 use crate::reference::{Claim, ReferenceClock};
 use crate::shm::answer;
+use crate::tai::TaiOffset;
 use crate::{Fault, Look, Report, Source};
 
 /// The timescale that a hardware clock runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PhcScale {
-    /// TAI, so many seconds before UTC; the kernel's number when none is given.
+    /// TAI, so many seconds before UTC at the start; the kernel's number when none is given.
     Tai(Option<i32>),
     /// UTC.
     Utc,
@@ -35,7 +36,11 @@ impl Phc for PhcDevice {
 pub(crate) struct PhcSource<P> {
     name: String,
     phc: P,
-    scale: PhcScale,
+    /// On TAI.
+    tai: Option<TaiOffset>,
+    /// How far the clock's timescale was ahead of UTC when it was read last.
+    ahead: Span,
+    claim: Claim,
     clock: ReferenceClock,
 }
 
@@ -61,19 +66,11 @@ impl PhcSource<PhcDevice> {
 
 impl<P: Phc> PhcSource<P> {
     fn new(name: String, phc: P, scale: PhcScale, claim: Claim) -> Self {
-        Self { name, phc, scale, clock: ReferenceClock::new(claim) }
-    }
-
-    /// How far the clock's timescale is ahead of UTC.
-    fn ahead_of_utc(&self, look: &Look) -> Option<Span> {
-        let seconds = match self.scale {
-            PhcScale::Utc => 0,
-            PhcScale::Tai(Some(seconds)) => seconds,
-            PhcScale::Tai(None) => {
-                look.kernel.map(|kernel| kernel.tai_offset_s).filter(|seconds| *seconds != 0)?
-            }
+        let tai = match scale {
+            PhcScale::Tai(told_s) => Some(TaiOffset::new(told_s)),
+            PhcScale::Utc => None,
         };
-        Some(Span::from_ns(i64::from(seconds) * NS_PER_S))
+        Self { name, phc, tai, ahead: Span::ZERO, claim, clock: ReferenceClock::new(claim) }
     }
 }
 
@@ -83,13 +80,12 @@ impl<P: Phc> Source for PhcSource<P> {
     }
 
     fn poll(&mut self, look: &Look) -> Result<Option<Report>, Fault> {
-        let Some(ahead) = self.ahead_of_utc(look) else {
-            return Err(Fault::Unusable(
-                "the kernel does not know TAI minus UTC; give it with tai-offset=37, or say \
-                 scale=utc"
-                    .into(),
-            ));
-        };
+        let ahead_s = self.tai.as_mut().map_or(Ok(0), |tai| tai.at(look))?;
+        let ahead = Span::from_ns(i64::from(ahead_s) * NS_PER_S);
+        if ahead != self.ahead {
+            // What was measured before lies on another scale than what follows.
+            (self.ahead, self.clock) = (ahead, ReferenceClock::new(self.claim));
+        }
         let reading = self
             .phc
             .read()
@@ -106,6 +102,8 @@ impl<P: Phc> Source for PhcSource<P> {
 mod tests {
     use std::sync::atomic::{AtomicI64, Ordering};
     use std::sync::{Arc, Mutex};
+
+    use horolog_sys::adjtimex::{KernelClock, PendingLeap};
 
     use super::*;
     use crate::reference::tests::{CLAIM, look};
@@ -160,6 +158,39 @@ mod tests {
     fn tai_takes_an_offset_and_utc_none() {
         assert!(matches!(source(PhcScale::Tai(None)).0.poll(&look(0)), Err(Fault::Unusable(_))));
         assert!(source(PhcScale::Utc).0.poll(&look(0)).unwrap().is_some());
+    }
+
+    #[test]
+    fn at_a_leap_the_time_goes_on_or_ends_but_is_not_a_second_wrong() {
+        let kernel = |tai_offset_s| KernelClock {
+            synchronised: true,
+            leap: PendingLeap::None,
+            maximum_error: Span::ZERO,
+            estimated_error: Span::ZERO,
+            tai_offset_s,
+            frequency_ppb: 0.0,
+        };
+        for tells in [true, false] {
+            let (mut source, phc) = source(PhcScale::Tai(Some(37)));
+            for second in 1..=20_i32 {
+                let passed = i32::from(second > 10);
+                // The system clock makes the leap, whether the kernel's number shows it or not.
+                let mut now = look(i64::from(second) * 1_000);
+                let stepped = Span::from_ns(i64::from(passed) * NS_PER_S);
+                now.realtime_minus_monotonic = now.realtime_minus_monotonic - stepped;
+                now.kernel = Some(kernel(37 + if tells { passed } else { 0 }));
+                now.leaps_s = passed;
+                phc.ahead_ns.store(i64::from(37 + passed) * NS_PER_S, Ordering::Relaxed);
+                *phc.now.lock().unwrap() = now;
+                match source.poll(&now) {
+                    Ok(Some(report)) => assert_eq!(report.offset, CLAIM.offset, "{second}"),
+                    other => {
+                        assert!(!tells && passed == 1, "{second}: {other:?}");
+                        assert!(matches!(other, Err(Fault::Silent(_))), "{second}: {other:?}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

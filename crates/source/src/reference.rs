@@ -5,7 +5,7 @@ use horolog_time::{Monotonic, Span, Timestamp, Utc};
 use horolog_wire::ntp::Leap;
 
 use crate::filter::{Filter, Sample};
-use crate::{Look, Report, STALE};
+use crate::{Look, Report, STALE, Slew};
 
 /// A sample that may be wrong by more than this is of no use.
 const UNCERTAINTY_MAX: Span = Span::from_ms(1_000);
@@ -92,6 +92,7 @@ impl ReferenceClock {
             at: look.monotonic,
             offset: estimate.ahead - look.realtime_minus_monotonic,
             frequency_ppb: estimate.rate_ppb,
+            slew: Slew::default(),
             uncertainty: estimate.uncertainty,
             leap: self.leap,
             stratum: self.claim.stratum,
@@ -133,6 +134,7 @@ pub(crate) mod tests {
             monotonic: Timestamp::from_ns(ms * 1_000_000),
             realtime_minus_monotonic: REALTIME_AHEAD,
             kernel: None,
+            leaps_s: 0,
         }
     }
 

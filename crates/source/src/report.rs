@@ -18,6 +18,9 @@ pub struct Look {
     pub realtime_minus_monotonic: Span,
     /// What the kernel says of its clock; `None` when it does not answer.
     pub kernel: Option<KernelClock>,
+    /// How many leap seconds the server has passed since its start; negative where there were more
+    /// deleted than inserted.
+    pub leaps_s: i32,
 }
 
 impl Look {
@@ -29,6 +32,17 @@ impl Look {
     }
 }
 
+/// How somebody is slewing the system clock, which takes the offset along.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Slew {
+    /// How fast the offset grows by it, in parts per billion of the slewed clock.
+    pub rate_ppb: i64,
+    /// How long after the report that goes on.
+    pub lasts: Span,
+    /// How fast the offset becomes uncertain meanwhile, in parts per billion.
+    pub doubt_ppb: i64,
+}
+
 /// What a source says of the time, and what a server that follows it claims.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Report {
@@ -38,6 +52,8 @@ pub struct Report {
     pub offset: Span,
     /// How fast the offset grows, in parts per billion.
     pub frequency_ppb: i64,
+    /// How it changes beside that while the system clock is slewed.
+    pub slew: Slew,
     /// How far the offset may be wrong by measuring, either way, beside the root distance.
     pub uncertainty: Span,
     /// Leap indicator to claim; a report that is not synchronised takes no part in a vote.
@@ -58,14 +74,24 @@ impl Report {
     /// True time minus `CLOCK_REALTIME`, carried on to `now`.
     #[must_use]
     pub fn offset_at(&self, now: Timestamp<Monotonic>) -> Span {
-        self.offset + parts_per_billion(now - self.at, self.frequency_ppb)
+        let age = now - self.at;
+        let slewed = parts_per_billion(age.min(self.slew.lasts), self.slew.rate_ppb);
+        self.offset + parts_per_billion(age, self.frequency_ppb) + slewed
+    }
+
+    /// How fast the offset grows at `now`, in parts per billion.
+    #[must_use]
+    pub fn rate_ppb_at(&self, now: Timestamp<Monotonic>) -> i64 {
+        let slewing = now - self.at < self.slew.lasts;
+        self.frequency_ppb + if slewing { self.slew.rate_ppb } else { 0 }
     }
 
     /// Dispersion to claim at `now`: that of the report, what measuring it added, and what it grew
     /// by since.
     #[must_use]
     pub fn dispersion_at(&self, now: Timestamp<Monotonic>) -> Span {
-        self.root_dispersion + self.uncertainty + parts_per_billion(now - self.at, DRIFT_PPB)
+        let growth_ppb = DRIFT_PPB + self.slew.doubt_ppb;
+        self.root_dispersion + self.uncertainty + parts_per_billion(now - self.at, growth_ppb)
     }
 
     /// Half the width of the interval that true time lies in at `now` if the source is right
@@ -101,6 +127,11 @@ pub trait Source: Send {
     /// What it says now. Called about once a second; may block for up to a second. `None` when
     /// there is nothing new, so that the last report still holds until it is too old.
     fn poll(&mut self, look: &Look) -> Result<Option<Report>, Fault>;
+
+    /// Whether it only repeats what the system clock shows, so that it confirms no other source.
+    fn is_mirror(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]
@@ -113,6 +144,7 @@ pub(crate) mod tests {
             at: Timestamp::from_ns(0),
             offset: Span::from_ns(offset_ns),
             frequency_ppb: 0,
+            slew: Slew::default(),
             uncertainty: Span::from_ns(uncertainty_ns),
             leap: Leap::None,
             stratum: 1,
@@ -135,5 +167,16 @@ pub(crate) mod tests {
         assert_eq!(report.offset_at(later), Span::from_ns(1_000_000 - 20_000));
         assert_eq!(report.distance_at(later), Span::from_ns(100 + 30 + 7 + 150_000));
         assert_eq!(report.dispersion_at(report.at), Span::from_ns(37));
+    }
+
+    #[test]
+    fn a_slew_is_followed_to_its_end_and_doubted_as_long_as_nothing_new_comes() {
+        let slew = Slew { rate_ppb: -80_000_000, lasts: Span::from_ms(500), doubt_ppb: 80_000_000 };
+        let report = Report { slew, ..report(40_000_000, 7) };
+        let at = |ms: i64| Timestamp::from_ns(ms * 1_000_000);
+        assert_eq!(report.offset_at(at(250)), Span::from_ms(20));
+        assert_eq!(report.offset_at(at(2_000)), Span::ZERO);
+        assert_eq!((report.rate_ppb_at(at(250)), report.rate_ppb_at(at(500))), (-80_000_000, 0));
+        assert_eq!(report.dispersion_at(at(2_000)), Span::from_ns(160_000_000 + 7 + 30_000));
     }
 }

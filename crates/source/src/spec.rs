@@ -87,7 +87,7 @@ impl SourceSpec {
             }
             Kind::Shm(unit, claim) => Ok(Box::new(Shm::open(name, *unit, *claim)?)),
             Kind::Sock(path, claim) => Ok(Box::new(Sock::open(name, path, *claim)?)),
-            Kind::Gpsd(address, claim) => Ok(Box::new(Gpsd::new(name, address.clone(), *claim))),
+            Kind::Gpsd(address, claim) => Ok(Box::new(Gpsd::open(name, address.clone(), *claim)?)),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! How the sources of time bear on a clock page: what is added to the system clock, what is claimed
 //! of it, and when nothing is claimed because no source says the time or the time has jumped.
 
-use horolog_source::{HOLD, Judgement, Report, UNDISCIPLINED};
+use horolog_source::{Guard, Judgement, Report, TimeClaim, UNDISCIPLINED};
 use horolog_sys::clock::MonotonicClock;
-use horolog_time::{Clock, Monotonic, NtpShort, NtpTimestamp, Span, Timestamp};
+use horolog_time::{Clock, Monotonic, NtpShort, NtpTimestamp, Span, Timestamp, Utc};
 use horolog_wire::ntp::{Leap, STRATUM_UNSYNCHRONISED};
 
-use super::Renewal;
+use super::{Reading, Renewal};
 use crate::SystemVariables;
 use crate::config::LeapSystem;
 use crate::course::Point;
@@ -21,13 +21,18 @@ impl Renewal {
         if let Some(heard) = sources.heard(MonotonicClock.now()) {
             self.heard = heard;
         }
+        self.confirmed = sources.confirmed();
         self
     }
 
-    /// Leaves with the sources what the last page gave rise to say to the user.
+    /// Leaves with the sources what the last page gave rise to say to the user, and the leap
+    /// seconds that have really passed.
     pub(crate) fn tell(&mut self, sources: &SharedSources) {
         if let Some(notice) = self.jump_notice.take() {
             sources.notify(notice);
+        }
+        if !self.config.is_test() {
+            sources.passed_leaps(self.course.leaps_s());
         }
     }
 
@@ -40,16 +45,30 @@ impl Renewal {
     }
 
     /// How fast that grows, in parts per billion.
-    pub(super) fn frequency_ppb(&self) -> i64 {
+    pub(super) fn frequency_ppb(&self, now: Timestamp<Monotonic>) -> i64 {
         match &self.heard {
-            Heard::Selected(report) => report.frequency_ppb,
+            Heard::Selected(report) => report.rate_ppb_at(now),
             Heard::Unasked | Heard::Nobody => 0,
         }
     }
 
-    /// Judges whether the time that is to be served goes on from the last page's.
-    pub(super) fn beware(&mut self, now: Timestamp<Monotonic>, realtime_minus_monotonic: Span) {
-        let judgement = self.guard.judge(now, realtime_minus_monotonic + self.correction(now));
+    /// The same, believing no time before `earliest`.
+    pub(crate) fn no_earlier_than(self, earliest: Timestamp<Utc>) -> Self {
+        Self { guard: Guard::no_earlier_than(earliest), ..self }
+    }
+
+    /// Judges whether the time that is to be served goes on from the last page's. Where no source
+    /// says it there is none to judge.
+    pub(super) fn beware(&mut self, reading: &Reading, realtime_minus_monotonic: Span) {
+        let is_claimed = match self.heard {
+            Heard::Unasked => self.is_kernel_trusted(reading),
+            Heard::Selected(_) => true,
+            Heard::Nobody => return,
+        };
+        let now = reading.now;
+        let ahead = realtime_minus_monotonic + self.correction(now);
+        let claim = TimeClaim { now, ahead, is_claimed, confirmed: self.confirmed };
+        let judgement = self.guard.judge(claim);
         self.jump_notice = notice(judgement).or(self.jump_notice.take());
         self.jumped = !judgement.is_trusted();
     }
@@ -112,23 +131,27 @@ impl Renewal {
 fn notice(judgement: Judgement) -> Option<String> {
     match judgement {
         Judgement::Jumped(by) => Some(format!(
-            "the time has jumped by {:+} s; all replies say unsynchronised until it has held still \
-             for {} s",
+            "the time has jumped by {:+} s; all replies say unsynchronised until it is back, \
+             another source confirms it, or the server is reloaded (SIGHUP) or restarted",
             by.as_seconds().round(),
-            HOLD.as_seconds()
         )),
-        Judgement::Settled => Some("the time that had jumped is served again".into()),
+        Judgement::TooEarly(utc) => Some(format!(
+            "the time is {} s since 1970, which was before this program was made and so is wrong; \
+             all replies say unsynchronised",
+            utc.to_timespec().0
+        )),
+        Judgement::Settled => Some("the time that was doubted is served again".into()),
         Judgement::Steady | Judgement::Doubted => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use horolog_source::Slew;
     use horolog_sys::clock::ClockOffset;
     use horolog_time::NS_PER_S;
 
     use super::*;
-    use crate::renewal::Reading;
     use crate::{Page, ServerConfig, Trust};
 
     const OFFSET_NS: i64 = 1_700_000_000 * NS_PER_S;
@@ -149,6 +172,7 @@ mod tests {
             at: Timestamp::from_timespec(5, 0),
             offset: Span::from_ms(20),
             frequency_ppb: 40_000,
+            slew: Slew::default(),
             uncertainty: Span::from_ns(1_000),
             leap: Leap::Insert,
             stratum: 3,
@@ -195,6 +219,23 @@ mod tests {
     }
 
     #[test]
+    fn a_system_clock_that_is_slewed_is_served_as_it_will_be() {
+        // It lags 30 ms behind and gains 60 ms a second, until it is right in half a second.
+        let slew = Slew { rate_ppb: -60_000_000, lasts: Span::from_ms(500), doubt_ppb: 60_000_000 };
+        let slewed = Report { offset: Span::from_ms(30), frequency_ppb: 0, slew, ..report() };
+        let mut renewal = renewal(Heard::Selected(slewed), |_| ());
+        let page = renewal.pages(&reading(5, Span::ZERO)).stepped;
+        let later = page.timebase.anchor + Span::from_ms(100);
+        let gained = page.timebase.ntp_at(later).unwrap().since(page.timebase.ntp_at_anchor);
+        assert!((gained.as_ns() - 94_000_000).abs() <= 10, "{gained:?}");
+        let right = renewal.pages(&reading(6, Span::ZERO)).stepped;
+        assert!(error_ns(&right).abs() <= 1);
+        let silent = renewal.pages(&reading(8, Span::ZERO)).stepped.variables.root_dispersion;
+        let growth = silent.to_bits() - right.variables.root_dispersion.to_bits();
+        assert!(growth > NtpShort::from_span(Span::from_ms(119)).to_bits(), "{growth}");
+    }
+
+    #[test]
     fn what_is_configured_wins_over_the_sources() {
         let mut renewal = renewal(Heard::Selected(report()), |config| {
             config.leap = Some(Leap::None);
@@ -237,10 +278,38 @@ mod tests {
         assert!(!is_unsynchronised(&renewal.pages(&reading(8, Span::ZERO)).stepped));
         renewal.heard = Heard::Selected(Report { offset: -years, ..report() });
         assert!(is_unsynchronised(&renewal.pages(&reading(9, Span::ZERO)).stepped));
-        assert!(
-            !is_unsynchronised(&renewal.pages(&reading(70, Span::ZERO)).stepped),
-            "it held still"
-        );
+        for later in [70, 86_400] {
+            let page = renewal.pages(&reading(later, Span::ZERO)).stepped;
+            assert!(is_unsynchronised(&page), "that it holds still does not make it right");
+        }
+        renewal.confirmed = Some(Span::from_ns(OFFSET_NS) - years + Span::from_ms(3));
+        assert!(!is_unsynchronised(&renewal.pages(&reading(86_401, Span::ZERO)).stepped));
+        renewal.confirmed = None;
+        assert!(is_unsynchronised(&renewal.pages(&reading(86_402, years)).stepped));
+        renewal.reconfigure(&ServerConfig::default());
+        assert!(!is_unsynchronised(&renewal.pages(&reading(86_403, years)).stepped));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_before_it_is_said_to_be_right_has_not_jumped() {
+        let mut renewal = renewal(Heard::Nobody, |_| ());
+        let years = Span::from_ns(5 * 31_557_600 * NS_PER_S);
+        assert!(is_unsynchronised(&renewal.pages(&reading(5, -years)).stepped));
+        renewal.heard = Heard::Selected(report());
+        assert!(!is_unsynchronised(&renewal.pages(&reading(6, Span::ZERO)).stepped));
+        assert_eq!(renewal.jump_notice, None);
+    }
+
+    #[test]
+    fn a_time_before_the_program_was_made_is_not_served() {
+        let made = Timestamp::from_ns(OFFSET_NS);
+        let renewal = renewal(Heard::Unasked, |config| config.trust = Trust::Local);
+        let mut renewal = renewal.no_earlier_than(made);
+        let years = Span::from_ns(31_557_600 * NS_PER_S);
+        assert!(is_unsynchronised(&renewal.pages(&reading(5, -years)).stepped));
+        let notice = renewal.jump_notice.take().unwrap();
+        assert!(notice.starts_with("the time is 1668442405 s since 1970"), "{notice}");
+        assert!(!is_unsynchronised(&renewal.pages(&reading(6, Span::ZERO)).stepped));
     }
 
     #[test]

@@ -7,12 +7,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use horolog_time::Span;
 use horolog_wire::chrony::{Reply, TRACKING_LEN, Tracking, tracking_request};
 use horolog_wire::ntp::{Leap, STRATUM_UNSYNCHRONISED};
 
-use super::{Daemon, PATIENCE, any_like, silent};
+use super::corrections::Corrections;
+use super::{Daemon, PATIENCE, any_like, left, silent};
 use crate::{ChronydAddress, Fault, Look, Report};
 
 /// Answers to earlier questions that are passed over before it counts as none.
@@ -25,11 +27,12 @@ pub(super) struct Chronyd {
     address: ChronydAddress,
     link: Option<Link>,
     sequence: u32,
+    corrections: Corrections,
 }
 
 impl Chronyd {
     pub(super) fn new(address: ChronydAddress) -> Self {
-        Self { address, link: None, sequence: 0 }
+        Self { address, link: None, sequence: 0, corrections: Corrections::default() }
     }
 
     fn exchange(&mut self) -> io::Result<Reply> {
@@ -39,9 +42,10 @@ impl Chronyd {
         };
         self.sequence = self.sequence.wrapping_add(1);
         link.send(&tracking_request(self.sequence))?;
+        let deadline = Instant::now() + PATIENCE;
         for _ in 0..LATE_ANSWERS_MAX {
             let mut answer = [0; TRACKING_LEN];
-            let length = link.receive(&mut answer)?;
+            let length = link.receive(&mut answer, left(deadline)?)?;
             let reply = Reply::parse(&answer[..length])
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             if reply.sequence == self.sequence {
@@ -66,7 +70,9 @@ impl Daemon for Chronyd {
         let unusable = |what: String| Fault::Unusable(format!("{} {what}", self.whom()));
         match reply.tracking {
             Err(status) => Err(unusable(format!("refuses to say its state (status {status})"))),
-            Ok(tracking) if is_synchronised(&tracking) => Ok(report(&tracking, look)),
+            Ok(tracking) if is_synchronised(&tracking) => {
+                Ok(report(&tracking, look, &mut self.corrections))
+            }
             Ok(_) => Err(unusable("says that it is not synchronised".into())),
         }
     }
@@ -76,12 +82,14 @@ fn is_synchronised(tracking: &Tracking) -> bool {
     tracking.leap != Leap::Unsynchronised && (1..STRATUM_UNSYNCHRONISED).contains(&tracking.stratum)
 }
 
-fn report(tracking: &Tracking, look: &Look) -> Report {
+fn report(tracking: &Tracking, look: &Look, corrections: &mut Corrections) -> Report {
+    let (slew, uncertainty) = corrections.next(look, tracking.correction);
     Report {
         at: look.monotonic,
         offset: tracking.correction,
         frequency_ppb: 0,
-        uncertainty: Span::ZERO,
+        slew,
+        uncertainty,
         leap: tracking.leap,
         stratum: tracking.stratum,
         reference_id: tracking.reference_id,
@@ -103,7 +111,6 @@ impl Link {
             ChronydAddress::Udp(address) => {
                 let socket = UdpSocket::bind(any_like(*address))?;
                 socket.connect(address)?;
-                socket.set_read_timeout(Some(PATIENCE))?;
                 Ok(Self::Udp(socket))
             }
             ChronydAddress::Unix(path) => {
@@ -124,7 +131,8 @@ impl Link {
         let Self::Unix(socket, own) = self else { return Ok(()) };
         fs::set_permissions(own, Permissions::from_mode(0o666))?;
         socket.connect(path)?;
-        socket.set_read_timeout(Some(PATIENCE))
+        // A daemon that is stopped takes nothing more once its queue is full.
+        socket.set_write_timeout(Some(PATIENCE))
     }
 
     fn send(&self, bytes: &[u8]) -> io::Result<usize> {
@@ -134,10 +142,16 @@ impl Link {
         }
     }
 
-    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    fn receive(&self, buffer: &mut [u8], within: Duration) -> io::Result<usize> {
         match self {
-            Self::Udp(socket) => socket.recv(buffer),
-            Self::Unix(socket, _) => socket.recv(buffer),
+            Self::Udp(socket) => {
+                socket.set_read_timeout(Some(within))?;
+                socket.recv(buffer)
+            }
+            Self::Unix(socket, _) => {
+                socket.set_read_timeout(Some(within))?;
+                socket.recv(buffer)
+            }
         }
     }
 }

@@ -3,18 +3,20 @@
 //! asks; it tells no daemon to do anything.
 
 mod chronyd;
+mod corrections;
 mod ntpd;
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use horolog_sys::adjtimex::PendingLeap;
 use horolog_time::{Span, Timestamp};
 use horolog_wire::ntp::Leap;
 use horolog_wire::{chrony, ntp};
 
-use crate::{Ask, ChronydAddress, Fault, Look, Report, STALE, Source};
+use crate::{Ask, ChronydAddress, Fault, Look, Report, STALE, Slew, Source};
 use chronyd::Chronyd;
 use ntpd::Ntpd;
 
@@ -25,7 +27,7 @@ pub const KERNEL_STRATUM: u8 = 10;
 /// implementation names its own undisciplined clock.
 pub const UNDISCIPLINED: [u8; 4] = [127, 127, 1, 1];
 
-/// How long a daemon may take to answer.
+/// How long a daemon may take to answer, whatever else comes meanwhile: other sources wait.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// Polls between two searches for a daemon, where there is none.
 const SEARCH_INTERVAL: u32 = 16;
@@ -110,6 +112,10 @@ impl Source for System {
             answer => answer,
         }
     }
+
+    fn is_mirror(&self) -> bool {
+        true
+    }
 }
 
 fn usual_places(own: &[SocketAddr]) -> Vec<Box<dyn Daemon>> {
@@ -140,6 +146,7 @@ fn kernel(look: &Look) -> Result<Report, Fault> {
         at: look.monotonic,
         offset: Span::ZERO,
         frequency_ppb: 0,
+        slew: Slew::default(),
         uncertainty: Span::ZERO,
         leap: match kernel.leap {
             PendingLeap::None => Leap::None,
@@ -154,10 +161,16 @@ fn kernel(look: &Look) -> Result<Report, Fault> {
     })
 }
 
+/// How long to wait until `deadline`; an error when that is past.
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
 /// Turns a failure to ask into a fault that names what was asked.
-fn silent(whom: &str, error: &std::io::Error) -> Fault {
+fn silent(whom: &str, error: &io::Error) -> Fault {
     let reason = match error.kind() {
-        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => "no answer".into(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer".into(),
         _ => error.to_string(),
     };
     Fault::Silent(format!("{whom}: {reason}"))

@@ -2,13 +2,14 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::time::Instant;
 
 use horolog_time::Span;
 use horolog_wire::control::{DATA_MAX, HEADER_LEN, Header, SYSTEM_VARIABLES, SystemVariables};
 use horolog_wire::ntp::{Leap, STRATUM_UNSYNCHRONISED};
 
-use super::{Daemon, PATIENCE, any_like, silent};
-use crate::{Fault, Look, Report};
+use super::{Daemon, PATIENCE, any_like, left, silent};
+use crate::{Fault, Look, Report, Slew};
 
 /// More than the variables asked for ever take, in bytes.
 const RESPONSE_MAX: usize = 4_096;
@@ -33,7 +34,6 @@ impl Ntpd {
         }
         let socket = UdpSocket::bind(any_like(self.address))?;
         socket.connect(self.address)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
         Ok(socket)
     }
 
@@ -45,8 +45,9 @@ impl Ntpd {
         let mut packet = [0; HEADER_LEN + DATA_MAX];
         let length = asked.emit(SYSTEM_VARIABLES.as_bytes(), &mut packet);
         socket.send(&packet[..length])?;
-        let mut data = Vec::new();
+        let (mut data, deadline) = (Vec::new(), Instant::now() + PATIENCE);
         for _ in 0..DATAGRAMS_MAX {
+            socket.set_read_timeout(Some(left(deadline)?))?;
             let length = socket.recv(&mut packet)?;
             let Ok((header, fragment)) = Header::parse(&packet[..length]) else { continue };
             if !header.answers(&asked) {
@@ -96,6 +97,7 @@ fn report(variables: &SystemVariables, look: &Look) -> Report {
         at: look.monotonic,
         offset: Span::ZERO,
         frequency_ppb: 0,
+        slew: Slew::default(),
         uncertainty: Span::ZERO,
         leap: variables.leap,
         stratum: variables.stratum,

@@ -23,6 +23,7 @@ fn look(seconds: i64, synchronised: bool) -> Look {
             tai_offset_s: 37,
             frequency_ppb: 0.0,
         }),
+        leaps_s: 0,
     }
 }
 
@@ -137,6 +138,53 @@ fn ntpd_is_mirrored_from_several_fragments() {
     assert_eq!(report.root_delay, Span::from_ns(1_500_000));
     assert_eq!(report.root_dispersion, Span::from_ns(250_000));
     assert_eq!(NtpTimestamp::from_utc(report.reference).to_bits(), 0xe000_0001_8000_0000);
+}
+
+/// What a source says, and that it says it in time, whatever is sent to it again and again.
+fn in_time(ask: &Ask) -> Result<Option<Report>, Fault> {
+    let mut system = System::new("system".into(), ask, &[]);
+    let started = Instant::now();
+    let said = system.poll(&look(5, true));
+    assert!(started.elapsed() < Duration::from_millis(800), "{:?}", started.elapsed());
+    said
+}
+
+#[test]
+fn what_is_no_answer_does_not_make_others_wait() {
+    let late = Reply { sequence: u32::MAX, tracking: Ok(tracking(9)) };
+    let (mut junk, chronyds) = (vec![0; 12], late.emit().to_vec());
+    junk[0] = 0xff;
+    for (ntpd, text) in [(true, junk), (false, chronyds)] {
+        let daemon = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = daemon.local_addr().unwrap();
+        let play = thread::spawn(move || {
+            let (_, from) = daemon.recv_from(&mut [0; 512]).unwrap();
+            for _ in 0..12 {
+                // Where it came from is closed in the end.
+                let _ = daemon.send_to(&text, from);
+                thread::sleep(Duration::from_millis(120));
+            }
+        });
+        let ask = if ntpd { Ask::Ntpd(at) } else { Ask::Chronyd(ChronydAddress::Udp(at)) };
+        assert!(matches!(in_time(&ask), Err(Fault::Silent(_))));
+        play.join().unwrap();
+    }
+}
+
+#[test]
+fn a_daemon_that_takes_nothing_does_not_make_others_wait() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("chronyd.sock");
+    let _stopped = UnixDatagram::bind(&path).unwrap();
+    let filling = UnixDatagram::unbound().unwrap();
+    filling.set_nonblocking(true).unwrap();
+    while filling.send_to(&[0; 104], &path).is_ok() {}
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let ask = Ask::Chronyd(ChronydAddress::Unix(path));
+    // It would never end if it waited.
+    thread::spawn(move || sender.send(in_time(&ask)));
+    let said = receiver.recv_timeout(Duration::from_secs(2)).expect("an end");
+    assert!(matches!(said, Err(Fault::Silent(_))), "{said:?}");
 }
 
 #[test]
