@@ -5,7 +5,7 @@
 use horolog_wire::ntp::HEADER_LEN;
 use thiserror::Error;
 
-use crate::aead::siv::{BatchKeys, is_equal, vectors};
+use crate::aead::siv::{BATCH, BatchKeys, is_equal, vectors};
 use crate::aead::{AeadKey, NONCE_LEN_MAX, TAG_LEN};
 use crate::cookie::{COOKIE_NONCE_LEN, cookie_len};
 use crate::field::{
@@ -13,8 +13,6 @@ use crate::field::{
     prefix,
 };
 use crate::{Algorithm, CookieKeys, SessionKeys};
-
-use crate::aead::siv::BATCH;
 
 /// The most cookies that a reply carries (RFC 8915, section 5.7).
 pub const COOKIES_MAX: usize = 8;
@@ -174,6 +172,14 @@ pub fn open_requests<'a>(
     }
     let mut sessions = [const { None }; BATCH];
     keys.open_all(&cookies[..count], &mut sessions);
+    for (index, (found, session)) in found.iter_mut().zip(&sessions).enumerate() {
+        if let (Some(parts), Some(session)) = (&found, session)
+            && !parts.has_nonce_for(session.algorithm())
+        {
+            take(index, Err(Refusal::Malformed));
+            *found = None;
+        }
+    }
     let mut genuine = [false; BATCH];
     authenticate(&found[..count], &sessions, room, &mut genuine);
     for (index, (packet, parts)) in packets.iter().zip(&found).enumerate() {
@@ -181,7 +187,6 @@ pub fn open_requests<'a>(
         let unique_id = parts.unique_id;
         let opened = match sessions[index].take() {
             None => Err(Refusal::UnknownCookie { unique_id }),
-            Some(session) if !parts.has_nonce_for(session.algorithm()) => Err(Refusal::Malformed),
             Some(_) if !genuine[index] => Err(Refusal::Forged { unique_id }),
             Some(session) => Ok(Opened::new(parts, session, packet.len())),
         };
@@ -189,7 +194,7 @@ pub fn open_requests<'a>(
     }
 }
 
-/// Says which of the requests are authentic. None is that has no keys.
+/// Says which of the requests are authentic. None is that has no keys; the nonces fit them.
 fn authenticate(
     found: &[Option<Parts<'_>>],
     sessions: &[Option<SessionKeys>; BATCH],
@@ -201,9 +206,6 @@ fn authenticate(
     for (index, (parts, session)) in found.iter().zip(sessions).enumerate() {
         let (Some(parts), Some(session)) = (parts, session) else { continue };
         let algorithm = session.algorithm();
-        if !parts.has_nonce_for(algorithm) {
-            continue;
-        }
         if let (Algorithm::AesSivCmac256, Some(tag)) = (algorithm, parts.tag()) {
             room.set_mac(index, session.c2s());
             covered[index] = [parts.covered, parts.sealed.nonce];

@@ -34,8 +34,7 @@ pub(crate) const REQUEST_CAPACITY: usize = 1_472;
 /// Room for a reply that comes back in its frame, options and VLAN tag included.
 const LOOPED_CAPACITY: usize = REQUEST_CAPACITY + 14 + 4 + 60 + 8;
 /// Replies that leave by one call, and bear one transmit timestamp: as many as are opened and
-/// sealed together. The last of them waits for the others behind that timestamp, so they are few;
-/// the processor time for each reply is the same with 8 as with 32.
+/// sealed together. The last of them waits for the others behind that timestamp, so they are few.
 const REPLIES: usize = BATCH;
 /// How far ahead of the monotonic clock a transmission may seem to lie: both clocks are read one
 /// after the other, and a card's is compared with them to within a few microseconds.

@@ -103,10 +103,8 @@ mod tests {
     use std::sync::atomic::{AtomicI64, Ordering};
     use std::sync::{Arc, Mutex};
 
-    use horolog_sys::adjtimex::{KernelClock, PendingLeap};
-
     use super::*;
-    use crate::reference::tests::{CLAIM, look};
+    use crate::reference::tests::{CLAIM, kernel, look};
 
     /// A clock that is ahead of the simulated system clock by as much as it is told.
     #[derive(Clone)]
@@ -162,14 +160,6 @@ mod tests {
 
     #[test]
     fn at_a_leap_the_time_goes_on_or_ends_but_is_not_a_second_wrong() {
-        let kernel = |tai_offset_s| KernelClock {
-            synchronised: true,
-            leap: PendingLeap::None,
-            maximum_error: Span::ZERO,
-            estimated_error: Span::ZERO,
-            tai_offset_s,
-            frequency_ppb: 0.0,
-        };
         for tells in [true, false] {
             let (mut source, phc) = source(PhcScale::Tai(Some(37)));
             for second in 1..=20_i32 {

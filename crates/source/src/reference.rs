@@ -117,6 +117,7 @@ pub(crate) fn precision_span(precision: i32) -> Span {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use horolog_sys::adjtimex::{KernelClock, PendingLeap};
     use horolog_time::NS_PER_S;
 
     use super::*;
@@ -128,6 +129,18 @@ pub(crate) mod tests {
         uncertainty: Span::from_ns(3),
     };
     pub(crate) const REALTIME_AHEAD: Span = Span::from_ns(1_700_000_000 * NS_PER_S);
+
+    /// A kernel that says so much of TAI.
+    pub(crate) fn kernel(tai_offset_s: i32) -> KernelClock {
+        KernelClock {
+            synchronised: true,
+            leap: PendingLeap::None,
+            maximum_error: Span::ZERO,
+            estimated_error: Span::ZERO,
+            tai_offset_s,
+            frequency_ppb: 0.0,
+        }
+    }
 
     pub(crate) fn look(ms: i64) -> Look {
         Look {

@@ -77,25 +77,14 @@ fn unknown() -> Fault {
 
 #[cfg(test)]
 mod tests {
-    use horolog_sys::adjtimex::{KernelClock, PendingLeap};
-    use horolog_time::Span;
-
     use super::*;
-    use crate::reference::tests::look;
+    use crate::reference::tests::{kernel, look};
 
     /// What holds after each of these: the kernel's number, and the leaps passed.
     fn holds(told_s: Option<i32>, course: &[(i32, i32)]) -> Vec<Option<i32>> {
         let mut offset = TaiOffset::new(told_s);
         let at = |&(tai_offset_s, leaps_s)| {
-            let kernel = KernelClock {
-                synchronised: true,
-                leap: PendingLeap::None,
-                maximum_error: Span::ZERO,
-                estimated_error: Span::ZERO,
-                tai_offset_s,
-                frequency_ppb: 0.0,
-            };
-            offset.at(&Look { kernel: Some(kernel), leaps_s, ..look(0) }).ok()
+            offset.at(&Look { kernel: Some(kernel(tai_offset_s)), leaps_s, ..look(0) }).ok()
         };
         course.iter().map(at).collect()
     }

@@ -89,8 +89,9 @@ impl Algorithm {
 }
 
 /// A key made ready for use.
+#[allow(clippy::large_enum_variant, reason = "a box would be an allocation for a packet")]
 pub(crate) enum AeadKey {
-    Siv(Box<SivKey>),
+    Siv(SivKey),
     GcmSiv(AesGcmSiv<Schedule>),
 }
 
@@ -98,7 +99,7 @@ impl AeadKey {
     /// From a key of the algorithm's length.
     pub(crate) fn new(algorithm: Algorithm, key: &[u8]) -> Self {
         match algorithm {
-            Algorithm::AesSivCmac256 => Self::Siv(Box::new(SivKey::new(key))),
+            Algorithm::AesSivCmac256 => Self::Siv(SivKey::new(key)),
             Algorithm::Aes128GcmSiv => Self::GcmSiv(gcm_siv(key)),
         }
     }

@@ -242,7 +242,7 @@ impl SivKey {
     /// From 32 bytes: first the half that authenticates.
     pub(crate) fn new(key: &[u8]) -> Self {
         let (mac, stream) = halves(key);
-        Self { mac: MacHalf::new(&mac), stream: StreamHalf::new(&stream) }
+        Self { mac: MacHalf::new(mac), stream: StreamHalf::new(stream) }
     }
 
     /// Encrypts `text` in place and sets its tag.
@@ -292,12 +292,12 @@ impl core::fmt::Debug for BatchKeys {
 impl BatchKeys {
     /// Makes the half of `key` ready that authenticates the packet at `index`.
     pub(crate) fn set_mac(&mut self, index: usize, key: &[u8]) {
-        self.macs[index].renew(key.first_chunk().unwrap_or(&NO_KEY));
+        self.macs[index].renew(halves(key).0);
     }
 
     /// Makes the half of `key` ready that encrypts.
     pub(crate) fn set_stream(&mut self, index: usize, key: &[u8]) {
-        self.streams[index].0.renew(key.last_chunk().unwrap_or(&NO_KEY));
+        self.streams[index].0.renew(halves(key).1);
     }
 
     /// What is to be authenticated in the packet at `index`.
@@ -324,17 +324,11 @@ impl BatchKeys {
     }
 }
 
-/// In place of a key of another length, which `SessionKeys` rules out.
-const NO_KEY: Block = [0; BLOCK_LEN];
-
 /// The two halves of a key of 32 bytes; zeros in place of any other, which `SessionKeys` rules out.
-pub(crate) fn halves(key: &[u8]) -> (zeroize::Zeroizing<Block>, zeroize::Zeroizing<Block>) {
-    let mut halves = (zeroize::Zeroizing::new([0; 16]), zeroize::Zeroizing::new([0; 16]));
-    if let Some((mac, stream)) = key.split_first_chunk() {
-        *halves.0 = *mac;
-        if let Ok(stream) = stream.try_into() {
-            *halves.1 = stream;
-        }
+fn halves(key: &[u8]) -> (&Block, &Block) {
+    const NONE: (&Block, &Block) = (&[0; BLOCK_LEN], &[0; BLOCK_LEN]);
+    match key.as_chunks() {
+        ([mac, stream], []) => (mac, stream),
+        _ => NONE,
     }
-    halves
 }
