@@ -132,7 +132,10 @@ fn what_is_prepared_is_nothing_until_it_is_applied() {
     assert!(ask(&server, &identity).is_ok());
     assert!(TcpStream::connect(free).is_err(), "the new socket is closed");
     reconfigure(&server, config).unwrap();
+    // The limit is one connection, and the server learns of a client's end later than the client.
+    await_counters(&server, |counters| counters.open == 0);
     assert!(matches!(ask(&server, &identity), Err(KeError::Tls(_))), "of another file");
+    await_counters(&server, |counters| counters.open == 0);
     assert!(ask(&server, &other).is_ok());
 }
 
