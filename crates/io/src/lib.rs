@@ -1,5 +1,6 @@
 //! One packet-device trait, [`Device`], and its devices: UDP sockets, raw Ethernet frames,
-//! `AF_XDP` sockets, a pair joined in memory, and a wrapper that damages what passes.
+//! `AF_XDP` sockets, a pair joined in memory, and a wrapper that damages what passes. Also whom they
+//! are to reach, as a person writes it ([`target`]).
 //!
 //! It knows nothing of what the packets mean, and it has no `unsafe`: system calls stand in
 //! `horolog-sys`. A hot loop receives into one [`Batch`], fills another and sends it; both are
@@ -9,9 +10,12 @@ mod batch;
 mod device;
 mod faulty;
 mod filter;
+mod hardware_clock;
+mod interface_clock;
 mod packet;
 mod queue;
 mod simulated;
+pub mod target;
 mod udp;
 mod xsk;
 
@@ -19,7 +23,9 @@ pub use batch::{Batch, HardwareTime, Packet, PacketMut};
 pub use device::Device;
 pub use faulty::{FaultCounts, FaultPlan, Faulty};
 pub use filter::UdpFilter;
+pub use hardware_clock::{Conversion, Crossing};
 pub use horolog_sys::message::TransmitStamp;
+pub use interface_clock::{InterfaceClock, InterfaceClockError};
 pub use packet::{FrameSelection, PacketDevice, PacketError, PacketOptions};
 pub use simulated::{Simulated, SimulatedLink};
 pub use udp::{Endpoints, Link, UdpDevice, UdpError, UdpOptions};

@@ -11,7 +11,7 @@ use crate::engine::EngineError;
 use crate::establishment::CONNECTIONS_MAX;
 use crate::nts::NtsError;
 use crate::ramp::RampError;
-use crate::target::TargetError;
+use crate::target::{TargetError, TargetNameError};
 
 /// Why a run cannot begin or go on.
 #[derive(Debug, Error)]
@@ -66,6 +66,12 @@ pub enum LoadError {
     },
 }
 
+impl From<TargetNameError> for LoadError {
+    fn from(error: TargetNameError) -> Self {
+        Self::Target(error.into())
+    }
+}
+
 impl LoadError {
     /// Whether other options would help, rather than another environment.
     #[must_use]
@@ -73,8 +79,7 @@ impl LoadError {
         match self {
             Self::Target(error) => matches!(
                 error,
-                TargetError::Syntax(_)
-                    | TargetError::NotUnicast(_)
+                TargetError::Name(TargetNameError::Syntax(_) | TargetNameError::NotUnicast(_))
                     | TargetError::Public(_)
                     | TargetError::NeedsInterface(_)
             ),

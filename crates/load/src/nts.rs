@@ -23,7 +23,7 @@ pub use horolog_nts::{Algorithm, MasterSecret, SecretError};
 
 use crate::random::SplitMix64;
 use crate::request::{self, Stamps};
-use crate::target::{Family, TargetError, TargetName};
+use crate::target::{Family, TargetName, TargetNameError};
 
 /// Sessions unless a number is asked for: enough that a server which works on several packets at
 /// once meets several keys, and few enough that establishing them takes no time to speak of.
@@ -57,7 +57,7 @@ pub struct NtsOptions {
 pub enum NtsError {
     /// The server for key establishment has no address.
     #[error(transparent)]
-    Target(#[from] TargetError),
+    Target(#[from] TargetNameError),
     /// It gave no keys.
     #[error(transparent)]
     Establishment(#[from] KeError),

@@ -167,7 +167,7 @@ impl Course {
             // The step that was owed has come, or another one that makes up for it as well.
             (self.owed, self.doubted_until, self.reached) = (Span::ZERO, None, None);
         }
-        self.offset = follow(self.offset, offset);
+        self.offset = self.offset.follow(offset);
     }
 
     fn utc(&self, now: Timestamp<Monotonic>, terms: &Terms<'_>) -> Timestamp<Utc> {
@@ -254,17 +254,4 @@ fn patience(terms: &Terms<'_>, kernel: Option<Leap>) -> Span {
         _ if kernel.is_some() => PATIENCE_WITH_KERNEL,
         _ => PATIENCE_WITH_DAEMON,
     }
-}
-
-/// The difference changes only when somebody sets the clock, so of two measurements that can both
-/// be true the tighter one is kept: served time does not jitter with each measurement, and gets
-/// better with time. Two that cannot both be true mean a step, and the new one holds.
-pub(crate) fn follow(kept: ClockOffset, new: ClockOffset) -> ClockOffset {
-    if agree(kept, new) && kept.uncertainty <= new.uncertainty { kept } else { new }
-}
-
-/// Whether two measurements can both be true.
-pub(crate) fn agree(one: ClockOffset, other: ClockOffset) -> bool {
-    let apart = (other.offset - one.offset).as_ns().unsigned_abs();
-    apart <= (other.uncertainty + one.uncertainty).as_ns().unsigned_abs()
 }

@@ -11,7 +11,7 @@ use horolog_ke::KeServer;
 use horolog_source::SourceState;
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::memory::resident_bytes;
-use horolog_time::{Clock, NS_PER_S, Span, Timestamp, Utc};
+use horolog_time::{Clock, NS_PER_S, Span, Timestamp, Utc, measure_precision};
 use horolog_wire::ntp::Leap;
 use serde::Serialize;
 
@@ -33,7 +33,7 @@ use crate::worker::Surroundings;
 use crate::xdp::{BodyError, SharedListen, Started, XdpBody, XdpPlace, XdpTotals};
 use crate::{
     ClockHealth, Engine, HashKey, InterleavedTable, LeapFile, Limiter, ServerConfig, StartError,
-    Totals, precision, secrets,
+    Totals, secrets,
 };
 
 /// No clock that is right shows an earlier time: this program was made later, 2026-01-01.
@@ -250,7 +250,7 @@ impl Server {
         let hardware = hardware.start()?;
         let sources = SourcesThread::start(sources).map_err(StartError::Thread)?;
         let first = look();
-        let mut renewal = Renewal::new(config, precision::measure(&MonotonicClock), &first)
+        let mut renewal = Renewal::new(config, measure_precision(&MonotonicClock), &first)
             .with_leap_file(leap_file.clone())
             .no_earlier_than(MADE);
         let (writer, page) = page::shared(&renewal.hearing(sources.shared()).pages(&first));

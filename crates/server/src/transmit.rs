@@ -5,9 +5,8 @@
 use std::net::IpAddr;
 
 use horolog_time::NtpTimestamp;
-use horolog_wire::frame::UdpFrame;
+use horolog_wire::frame::looped;
 use horolog_wire::ntp::{Header, Mode};
-use horolog_wire::{ipv4, ipv6, udp};
 
 /// A reply of this server that came back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,33 +21,10 @@ impl Looped {
     /// Reads a packet as it left: an Ethernet frame, or an IP packet from a device without link
     /// headers. `None` where it is no reply of NTP.
     pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
-        let (client, payload) = match UdpFrame::parse(packet) {
-            Ok(frame) => (frame.destination.ip(), frame.payload),
-            Err(_) => bare(packet)?,
-        };
+        let (client, payload) = looped(packet)?;
         let (header, _) = Header::parse(payload).ok()?;
         (header.mode == Mode::Server).then_some(Self { client, receive: header.receive })
     }
-}
-
-/// Destination and UDP payload of an IP packet.
-fn bare(packet: &[u8]) -> Option<(IpAddr, &[u8])> {
-    let (destination, protocol, rest): (IpAddr, _, _) = match packet.first()? >> 4 {
-        4 => {
-            let packet = ipv4::Header::parse(packet).ok()?;
-            if packet.is_fragment {
-                return None;
-            }
-            (packet.header.destination.into(), packet.header.protocol, packet.payload)
-        }
-        6 => {
-            let packet = ipv6::Header::parse(packet).ok()?;
-            (packet.header.destination.into(), packet.header.next_header, packet.payload)
-        }
-        _ => return None,
-    };
-    let datagram = udp::Header::parse(rest).ok()?;
-    (protocol == ipv4::PROTOCOL_UDP).then_some((destination, datagram.payload))
 }
 
 #[cfg(test)]

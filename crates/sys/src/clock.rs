@@ -39,6 +39,24 @@ pub struct ClockOffset {
     pub uncertainty: Span,
 }
 
+impl ClockOffset {
+    /// Whether two measurements can both be true.
+    #[must_use]
+    pub fn agrees(self, other: Self) -> bool {
+        let apart = (other.offset - self.offset).as_ns().unsigned_abs();
+        apart <= (other.uncertainty + self.uncertainty).as_ns().unsigned_abs()
+    }
+
+    /// What to hold after a further measurement. The difference changes only when somebody sets a
+    /// clock, so of two that can both be true the tighter one is kept: what follows from it does not
+    /// jitter with each measurement, and gets better with time. Two that cannot both be true mean a
+    /// step, and the new one holds.
+    #[must_use]
+    pub fn follow(self, new: Self) -> Self {
+        if self.agrees(new) && self.uncertainty <= new.uncertainty { self } else { new }
+    }
+}
+
 /// How far `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC`. It is constant but for steps of the
 /// former, for both are slewed alike.
 ///

@@ -112,6 +112,36 @@ fn pseudo_header(source: IpAddr, destination: IpAddr, udp_length: u16) -> checks
     }
 }
 
+/// Destination and UDP payload of a packet that came back from the socket's error queue, as it left:
+/// an Ethernet frame, or an IP packet from a device without link headers.
+#[must_use]
+pub fn looped(packet: &[u8]) -> Option<(IpAddr, &[u8])> {
+    match UdpFrame::parse(packet) {
+        Ok(frame) => Some((frame.destination.ip(), frame.payload)),
+        Err(_) => bare(packet),
+    }
+}
+
+/// Destination and UDP payload of an IP packet.
+fn bare(packet: &[u8]) -> Option<(IpAddr, &[u8])> {
+    let (destination, protocol, rest): (IpAddr, _, _) = match packet.first()? >> 4 {
+        4 => {
+            let packet = ipv4::Header::parse(packet).ok()?;
+            if packet.is_fragment {
+                return None;
+            }
+            (packet.header.destination.into(), packet.header.protocol, packet.payload)
+        }
+        6 => {
+            let packet = ipv6::Header::parse(packet).ok()?;
+            (packet.header.destination.into(), packet.header.next_header, packet.payload)
+        }
+        _ => return None,
+    };
+    let datagram = udp::Header::parse(rest).ok()?;
+    (protocol == ipv4::PROTOCOL_UDP).then_some((destination, datagram.payload))
+}
+
 /// What it takes to build a frame around a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Builder {

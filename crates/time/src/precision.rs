@@ -1,7 +1,7 @@
-//! The precision that the server states: the smallest step that reading its clock shows, in log2
-//! seconds (RFC 5905, section 7.3). Measured once, at start; it says nothing about accuracy.
+//! The precision that NTP states of a clock: the smallest step that reading it shows, in log2
+//! seconds (RFC 5905, section 7.3). It says nothing about accuracy.
 
-use horolog_time::{Clock, NS_PER_S, Timescale};
+use crate::{Clock, NS_PER_S, Timescale};
 
 /// Pairs of readings to take. Enough that at least one runs without an interrupt or a cold cache.
 const READINGS: usize = 1_000;
@@ -10,7 +10,7 @@ const READINGS: usize = 1_000;
 /// seconds, rounded up. A clock whose readings never differ is stated as -30, a nanosecond, which
 /// is the unit that it is read in.
 #[must_use]
-pub(crate) fn measure<S: Timescale>(clock: &impl Clock<S>) -> i8 {
+pub fn measure_precision<S: Timescale>(clock: &impl Clock<S>) -> i8 {
     let mut smallest_ns = i64::MAX;
     let mut last = clock.now();
     for _ in 0..READINGS {
@@ -38,7 +38,7 @@ fn log2_seconds(step_ns: i64) -> i8 {
 mod tests {
     use std::cell::Cell;
 
-    use horolog_time::{Monotonic, Span, Timestamp};
+    use crate::{Monotonic, Span, Timestamp};
 
     use super::*;
 
@@ -66,11 +66,11 @@ mod tests {
 
     #[test]
     fn takes_the_smallest_step() {
-        assert_eq!(measure(&Stepping(Cell::new(0))), log2_seconds(40));
+        assert_eq!(measure_precision(&Stepping(Cell::new(0))), log2_seconds(40));
     }
 
     #[test]
     fn a_clock_that_stands_still_does_not_hang() {
-        assert_eq!(measure::<Monotonic>(&horolog_time::SimulatedClock::new(7)), -29);
+        assert_eq!(measure_precision::<Monotonic>(&crate::SimulatedClock::new(7)), -29);
     }
 }

@@ -12,16 +12,16 @@ const RATE_MAX_PPB: i128 = 1_000_000;
 
 /// Both clocks at the same moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Crossing {
+pub struct Crossing {
     /// The interface's clock, in nanoseconds since its zero.
-    pub(crate) hardware_ns: i64,
+    pub hardware_ns: i64,
     /// The system's monotonic clock.
-    pub(crate) monotonic: Timestamp<Monotonic>,
+    pub monotonic: Timestamp<Monotonic>,
 }
 
-/// Converts an interface's timestamps: a line through the last two crossings.
+/// Converts an interface's timestamps: a line through the last two readings of both clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Conversion {
+pub struct Conversion {
     anchor: Crossing,
     /// How much the system's clock gains on the interface's, in parts per billion.
     gain_ppb: i64,
@@ -29,14 +29,15 @@ pub(crate) struct Conversion {
 
 impl Conversion {
     /// From a first crossing: both clocks are taken to run alike.
-    pub(crate) const fn new(first: Crossing) -> Self {
+    #[must_use]
+    pub const fn new(first: Crossing) -> Self {
         Self { anchor: first, gain_ppb: 0 }
     }
 
     /// After a further crossing. Where it does not fit the one before, for one of the clocks was
     /// set, the conversion begins anew with it.
     #[must_use]
-    pub(crate) fn follow(self, next: Crossing) -> Self {
+    pub fn follow(self, next: Crossing) -> Self {
         let hardware = i128::from(next.hardware_ns) - i128::from(self.anchor.hardware_ns);
         let monotonic = i128::from((next.monotonic - self.anchor.monotonic).as_ns());
         if hardware <= 0 {
@@ -49,8 +50,9 @@ impl Conversion {
         Self { anchor: next, gain_ppb: gain_ppb as i64 }
     }
 
-    /// The instant of a timestamp; `None` too far from the last crossing.
-    pub(crate) fn monotonic_of(&self, hardware_ns: i64) -> Option<Timestamp<Monotonic>> {
+    /// The instant of a timestamp; `None` too far from the last reading.
+    #[must_use]
+    pub fn monotonic_of(&self, hardware_ns: i64) -> Option<Timestamp<Monotonic>> {
         let distance = hardware_ns.checked_sub(self.anchor.hardware_ns)?;
         if distance.unsigned_abs() > REACH.as_ns().unsigned_abs() {
             return None;
