@@ -94,6 +94,8 @@ pub(crate) fn silent_trial() -> Trial {
         authenticated: None,
         rtt_ns: None,
         response_time_ns: None,
+        tx_offset_ns: None,
+        stamped: None,
         lateness_ns: None,
         lost_at: BTreeMap::new(),
     }
@@ -117,6 +119,8 @@ pub(crate) fn extreme_trial() -> Trial {
         authenticated: None,
         rtt_ns: distribution.clone(),
         response_time_ns: distribution.clone(),
+        tx_offset_ns: None,
+        stamped: None,
         lateness_ns: distribution,
         lost_at: BTreeMap::from([(Place::Unknown, u64::MAX)]),
     }
@@ -169,6 +173,7 @@ fn server(capacity: f64, base_ns: f64, rates: &[f64]) -> LoadResult {
         threads: 2,
         spacing: Spacing::Constant,
         reply_timeout_ns: 1_000_000_000,
+        offset: None,
         search: Some(SearchResult {
             kind: SearchKind::Ndr,
             goal_loss_ratio: 0.0001,
@@ -227,6 +232,8 @@ fn trial(offered_rate: f64, capacity: f64, base_ns: f64) -> Trial {
         authenticated: None,
         rtt_ns: distribution(base_ns * queue, 0.3 + load.min(1.0)),
         response_time_ns: distribution(base_ns / 40.0, 0.2),
+        tx_offset_ns: None,
+        stamped: None,
         lateness_ns: distribution(400.0, 0.4),
         lost_at,
     }
