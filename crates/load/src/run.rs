@@ -201,6 +201,7 @@ impl Load {
                 fallbacks: &self.prepared.fallbacks,
                 shortfall: self.prepared.engine.shortfall(),
                 interrupted: self.interrupted,
+                offsets: plan.offset.is_some(),
                 search: self.search.as_ref(),
             },
         );
@@ -215,6 +216,7 @@ impl Load {
             threads: plan.lanes,
             spacing: self.options.spacing,
             reply_timeout_ns: plan.reply_timeout.as_nanos() as u64,
+            offset: plan.offset.map(|offset| offset.method()),
             trials: self.trials.into_iter().map(|(trial, _)| trial).collect(),
             search: self.search,
             findings,

@@ -73,4 +73,8 @@ pub enum Code {
     BasicReplies,
     /// Some NTS key establishments gave no keys.
     EstablishmentsFailed,
+    /// Some replies had no receive timestamp to take an offset by.
+    RepliesUnstamped,
+    /// Offsets were larger than can be told.
+    OffsetsTooLarge,
 }
