@@ -82,6 +82,12 @@ impl Load {
         }
     }
 
+    /// Whether offsets of the server's transmit timestamps are taken.
+    #[must_use]
+    pub const fn takes_offsets(&self) -> bool {
+        self.prepared.plan.offset.is_some()
+    }
+
     /// What is loaded, and by which way.
     #[must_use]
     pub fn target(&self) -> Target {

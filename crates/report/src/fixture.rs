@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use horolog_record::{
     Candidate, Code, DEMO_SCHEMA, DemoResult, Distribution, Engine, Finding, Host, InvalidReason,
     LOAD_SCHEMA, LoadResult, Mode, Place, Responses, SearchEnd, SearchKind, SearchResult, Severity,
-    Spacing, Target, Trial,
+    SignedDistribution, Spacing, Target, Trial,
 };
 use horolog_stats::Histogram;
 
@@ -119,10 +119,27 @@ pub(crate) fn extreme_trial() -> Trial {
         authenticated: None,
         rtt_ns: distribution.clone(),
         response_time_ns: distribution.clone(),
-        tx_offset_ns: None,
-        stamped: None,
+        tx_offset_ns: Some(extreme_offsets()),
+        stamped: Some(u64::MAX),
         lateness_ns: distribution,
         lost_at: BTreeMap::from([(Place::Unknown, u64::MAX)]),
+    }
+}
+
+fn extreme_offsets() -> SignedDistribution {
+    SignedDistribution {
+        count: u64::MAX,
+        min: i64::MIN,
+        mean: f64::MIN,
+        stddev: f64::INFINITY,
+        p50: i64::MIN,
+        p90: 0,
+        p99: i64::MAX,
+        p99_9: i64::MAX,
+        p99_99: i64::MAX,
+        max: i64::MAX,
+        histogram: String::new(),
+        histogram_negative: String::new(),
     }
 }
 
