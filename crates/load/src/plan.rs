@@ -9,6 +9,7 @@ use horolog_record::Spacing;
 
 use crate::clients::{LaneClients, SourceNetwork};
 use crate::nts::Sessions;
+use crate::offset::OffsetOptions;
 use crate::target::Route;
 use crate::token::Token;
 use crate::verify::Expected;
@@ -42,6 +43,8 @@ pub struct RunPlan {
     pub interleaved: bool,
     /// What requests are authenticated with.
     pub sessions: Option<Arc<Sessions>>,
+    /// How offsets of the server's transmit timestamps are taken.
+    pub offset: Option<OffsetOptions>,
 }
 
 impl RunPlan {

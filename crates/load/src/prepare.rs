@@ -190,6 +190,12 @@ impl Opener<'_> {
             let reason = "the kernel has no cipher for authenticated requests".to_owned();
             return Err(engine::unfit(kind, reason, "use --engine packet or udp with --nts").into());
         }
+        if kind == Kind::Xdp && self.options.offset.is_some() {
+            let reason = "it keeps no receive timestamps to take offsets by".to_owned();
+            return Err(
+                engine::unfit(kind, reason, "use --engine packet or udp with --offset").into()
+            );
+        }
         let route = self.route(kind)?;
         let network = self.network(kind, &route)?;
         let (lanes, clients) = self.lanes_and_clients(network, &route)?;
@@ -207,6 +213,7 @@ impl Opener<'_> {
             echo: self.options.echo,
             interleaved: self.options.interleaved,
             sessions: self.facts.sessions.clone(),
+            offset: self.options.offset,
         };
         Ok((plan, clients))
     }

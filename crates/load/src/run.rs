@@ -82,6 +82,12 @@ impl Load {
         }
     }
 
+    /// Whether offsets of the server's transmit timestamps are taken.
+    #[must_use]
+    pub const fn takes_offsets(&self) -> bool {
+        self.prepared.plan.offset.is_some()
+    }
+
     /// What is loaded, and by which way.
     #[must_use]
     pub fn target(&self) -> Target {
@@ -201,6 +207,7 @@ impl Load {
                 fallbacks: &self.prepared.fallbacks,
                 shortfall: self.prepared.engine.shortfall(),
                 interrupted: self.interrupted,
+                offsets: plan.offset.is_some(),
                 search: self.search.as_ref(),
             },
         );
@@ -215,6 +222,7 @@ impl Load {
             threads: plan.lanes,
             spacing: self.options.spacing,
             reply_timeout_ns: plan.reply_timeout.as_nanos() as u64,
+            offset: plan.offset.map(|offset| offset.method()),
             trials: self.trials.into_iter().map(|(trial, _)| trial).collect(),
             search: self.search,
             findings,

@@ -75,4 +75,8 @@ pub enum Code {
     EstablishmentsFailed,
     /// What the generator counted and what a capture saw are not the same.
     CountsDisagree,
+    /// Some replies had no receive timestamp to take an offset by.
+    RepliesUnstamped,
+    /// Offsets were larger than can be told.
+    OffsetsTooLarge,
 }

@@ -15,7 +15,7 @@ pub use bench_cores::bench_cores;
 pub use bench_nts::bench_nts;
 pub use demo::demo;
 pub use establishment::establishment;
-pub use load::{header, row};
+pub use load::{Shown, header, row};
 pub use summary::summary;
 
 /// How a table may look.

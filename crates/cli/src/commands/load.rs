@@ -10,7 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use horolog_load::ramp::Ramp;
 use horolog_load::target::{Family, Hints, TargetName};
 use horolog_load::{Job, Load, LoadOptions, Observer};
-use horolog_record::{Engine, Mode, SearchKind, Severity, Spacing, Trial};
+use horolog_record::{Engine, SearchKind, Severity, Spacing, Trial};
 use horolog_report::table;
 use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::netlink::Prefix;
@@ -22,9 +22,11 @@ use crate::values;
 
 mod establishment;
 mod nts;
+mod offset;
 
 use establishment::NtsKeArgs;
 use nts::NtsArgs;
+use offset::OffsetArgs;
 
 /// Highest rate that a search tries unless told otherwise: more than a processor core can send.
 const SEARCH_RATE_MAX: f64 = 20e6;
@@ -109,6 +111,8 @@ pub(crate) struct NtpArgs {
     interleaved: bool,
     #[command(flatten)]
     nts: NtsArgs,
+    #[command(flatten)]
+    offset: OffsetArgs,
     /// How long a reply may take, 1ms to 60s; later ones count as late, not as received.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     timeout: Duration,
@@ -187,6 +191,7 @@ impl NtpArgs {
         Ok(LoadOptions {
             family,
             nts,
+            offset: self.offset.resolve(),
             hints: Hints { interface: self.interface, mac: self.mac },
             i_own_this_target: self.i_own_this_target,
             engine: match self.engine {
@@ -212,7 +217,7 @@ impl NtpArgs {
 /// Prints each row as its trial ends.
 struct Rows {
     style: table::TableStyle,
-    mode: Mode,
+    shown: table::Shown,
     quiet: bool,
     progress: Progress,
 }
@@ -224,7 +229,7 @@ impl Observer for Rows {
 
     fn ended(&mut self, _: usize, trial: &Trial) -> ControlFlow<()> {
         if !self.quiet {
-            self.progress.print(&table::row(trial, self.mode, &self.style));
+            self.progress.print(&table::row(trial, self.shown, &self.style));
         }
         output::flow()
     }
@@ -246,9 +251,10 @@ fn run_ntp(args: NtpArgs) -> Result<(), Failure> {
     let load = Load::prepare(options)?;
     let style = output::table_style();
     announce(&load);
-    let mut rows = Rows { style, mode: load.mode(), quiet, progress: Progress::new() };
+    let shown = table::Shown { mode: load.mode(), offsets: load.takes_offsets() };
+    let mut rows = Rows { style, shown, quiet, progress: Progress::new() };
     if !quiet {
-        rows.progress.print(&table::header(rows.mode, &rows.style));
+        rows.progress.print(&table::header(rows.shown, &rows.style));
     }
     let result = load.run(&mut rows)?;
     let Rows { style, progress, .. } = rows;

@@ -16,6 +16,7 @@ use horolog_record::Engine as Kind;
 use horolog_wire::frame::{Builder, UdpFrame};
 use horolog_xdp::{Interface, ReplyDrop, ReplyDropSettings, XdpError};
 
+use super::card::{self, Card};
 use super::lane::{Arrival, BATCH, Port};
 use super::threads::{self, Lane};
 use super::udp::Drops;
@@ -78,6 +79,7 @@ impl<D: Device<Address = ()>> FramePort<D> {
             payload: frame.payload,
             client: self.plan.network.client(frame.destination.ip()),
             received_at: None,
+            card_ns: None,
         })
     }
 }
@@ -128,7 +130,8 @@ impl<D: Device<Address = ()> + Drops + Send> Port for FramePort<D> {
     fn arrivals(&self) -> impl Iterator<Item = Arrival<'_>> {
         self.replies.iter().filter_map(|packet| {
             let arrival = self.arrival(packet.bytes)?;
-            Some(Arrival { received_at: packet.received_at, ..arrival })
+            let (received_at, card) = (packet.received_at, packet.hardware);
+            Some(Arrival { received_at, card_ns: card.map(|time| time.ns), ..arrival })
         })
     }
 
@@ -145,6 +148,8 @@ impl<D: Device<Address = ()> + Drops + Send> Port for FramePort<D> {
 pub struct PacketEngine {
     plan: RunPlan,
     lanes: Vec<Lane<FramePort<PacketDevice>>>,
+    /// Its clock stamps replies, where that was asked for.
+    card: Option<Card>,
     /// Keeps the replies from this host's stack while the engine lives.
     guard: Result<ReplyDrop, XdpError>,
 }
@@ -153,6 +158,7 @@ impl PacketEngine {
     /// Opens a packet socket for each lane.
     pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
         let (link, frames) = frame_plans(plan, Kind::Packet)?;
+        let card = Card::open(plan, Kind::Packet)?;
         let lanes = frames.iter().map(|frame| {
             let options = PacketOptions {
                 slots: BATCH,
@@ -162,6 +168,7 @@ impl PacketEngine {
                     destination_port: Some(frame.source_port),
                 }),
                 receive_buffer: Some(RECEIVE_BUFFER),
+                hardware_timestamps: card.is_some(),
                 ..PacketOptions::default()
             };
             let device = PacketDevice::open(&link.interface, &options)?;
@@ -170,7 +177,7 @@ impl PacketEngine {
             Ok(Lane::new(FramePort::new(device, frame, payload_max), nts))
         });
         let lanes = lanes.collect::<Result<_, EngineError>>()?;
-        Ok(Self { plan: plan.clone(), lanes, guard: guard(link, &frames) })
+        Ok(Self { plan: plan.clone(), lanes, card, guard: guard(link, &frames) })
     }
 }
 
@@ -227,6 +234,7 @@ impl Engine for PacketEngine {
     }
 
     fn trial(&mut self, plan: &TrialPlan) -> Result<TrialCounts, EngineError> {
-        threads::run(&mut self.lanes, &self.plan, plan, 1)
+        let offset = card::offset_plan(&self.plan, self.card.as_mut())?;
+        threads::run(&mut self.lanes, &self.plan, plan, 1, offset)
     }
 }

@@ -11,6 +11,7 @@ use horolog_wire::ntp::{HEADER_LEN, Header, Mode};
 use super::*;
 use crate::account::{Account, AccountPlan, Carried, TrialCounts};
 use crate::clients::LaneClients;
+use crate::offset::ReceiveStamps;
 use crate::token::Token;
 use crate::verify::{Expected, PAYLOAD_LEN};
 
@@ -80,6 +81,7 @@ fn run(share: u8, change: impl Fn(&[u8], &mut Vec<u8>)) -> TrialCounts {
         start: START,
         timeout: Span::from_ms(1_000),
         rate: 1_000.0,
+        offset: None,
     };
     let nts = Some(Box::new(sessions(&server, share).lane(4).unwrap()));
     let mut account = Account::open(&plan, Carried { nts, ..Carried::default() }).unwrap();
@@ -93,7 +95,7 @@ fn run(share: u8, change: impl Fn(&[u8], &mut Vec<u8>)) -> TrialCounts {
         let mut reply = answer(&server, &request);
         change(&request, &mut reply);
         let now = intended + Span::from_ns(5_000);
-        account.receive(&reply, Some(next.client), now, now);
+        account.receive(&reply, Some(next.client), now, now, ReceiveStamps::default());
     }
     account.close(REQUESTS as u64).0
 }

@@ -62,7 +62,7 @@ pub(crate) const SEARCH_ENDS: Choices<SearchEnd, 5> = [
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 20> = [
+pub(crate) const CODES: Choices<Code, 22> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -83,6 +83,8 @@ pub(crate) const CODES: Choices<Code, 20> = [
     (Code::BasicReplies, "basic-replies"),
     (Code::EstablishmentsFailed, "establishments-failed"),
     (Code::CountsDisagree, "counts-disagree"),
+    (Code::RepliesUnstamped, "replies-unstamped"),
+    (Code::OffsetsTooLarge, "offsets-too-large"),
 ];
 
 fn check<T: Serialize + Debug, const N: usize>(choices: Choices<T, N>) {
