@@ -59,6 +59,7 @@ impl World {
                     target: SocketAddr::new(target, PORT),
                     network: SourceNetwork::find(target, &[])?,
                     token: Token::new(random.next(), MonotonicClock.now() - RUN_AGE),
+                    ptp: None,
                     version: if random_sources { 3 } else { 4 },
                     random_sources,
                     interleaved,
@@ -90,6 +91,7 @@ impl World {
             network: self.network,
             source_port,
             target: self.target,
+            ptp: None,
             version: self.version,
         })
     }
@@ -116,6 +118,7 @@ impl World {
             interface: Interface { index: interface, name: String::new() },
             target: self.target.ip(),
             port: self.target.port(),
+            ptp: None,
             version: self.version,
             lanes: LANES as u32,
             echo: false,
