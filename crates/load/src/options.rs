@@ -8,6 +8,7 @@ use horolog_stats::SearchConfig;
 use horolog_sys::namespace::NetNs;
 use horolog_sys::netlink::Prefix;
 
+use crate::limit::Limit;
 use crate::nts::{NtsOptions, Sessions};
 use crate::ramp::Ramp;
 use crate::target::{Family, Hints, TargetName};
@@ -65,6 +66,8 @@ pub struct LoadOptions {
     pub sessions: Option<Arc<Sessions>>,
     /// What to do.
     pub job: Job,
+    /// What the run is held against.
+    pub limits: Vec<Limit>,
     /// The command line, for the record.
     pub command: Vec<String>,
     /// Namespaces without a name that the server may be in.
@@ -95,6 +98,7 @@ impl LoadOptions {
             nts: None,
             sessions: None,
             job,
+            limits: Vec::new(),
             command: Vec::new(),
             namespaces: Vec::new(),
             ask_server: None,

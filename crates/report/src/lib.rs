@@ -8,6 +8,7 @@
 mod findings;
 pub mod html;
 mod json;
+mod limits;
 pub mod table;
 pub mod units;
 mod verdict;
@@ -16,3 +17,4 @@ mod verdict;
 mod fixture;
 
 pub use json::to_json;
+pub use limits::broken as broken_limits;

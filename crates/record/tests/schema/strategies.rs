@@ -6,8 +6,8 @@ use std::net::IpAddr;
 
 use horolog_record::{
     BENCH_NTS_SCHEMA, BenchNtsResult, Candidate, ClassCounts, DEMO_SCHEMA, DemoResult,
-    Distribution, Finding, Host, LOAD_SCHEMA, LoadResult, NtsCapacity, Responses, SearchResult,
-    Target, Trial,
+    Distribution, Finding, Host, LOAD_SCHEMA, LimitResult, LoadResult, NtsCapacity, Responses,
+    SearchResult, Target, Trial,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::num::f64::{NEGATIVE, NORMAL, POSITIVE, SUBNORMAL, ZERO};
@@ -16,18 +16,19 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::choices::{
-    CODES, Choices, ENGINES, MODES, PLACES, REASONS, SEARCH_ENDS, SEARCH_KINDS, SEVERITIES,
-    SPACINGS,
+    CODES, Choices, ENGINES, LIMIT_UNITS, MODES, PLACES, REASONS, SEARCH_ENDS, SEARCH_KINDS,
+    SEVERITIES, SPACINGS,
 };
 
 pub(crate) fn load_result() -> impl Strategy<Value = LoadResult> {
     let facts = (any::<String>(), vec(any::<String>(), 0..3), host(), target());
     let settings = (chosen(MODES), chosen(ENGINES), any::<usize>(), chosen(SPACINGS), any::<u64>());
-    let outcome = (vec(trial(), 0..3), option::of(search()), vec(finding(), 0..3));
+    let outcome =
+        (vec(trial(), 0..3), option::of(search()), vec(limit(), 0..3), vec(finding(), 0..3));
     (facts, settings, outcome).prop_map(|(facts, settings, outcome)| {
         let (started, command, host, target) = facts;
         let (mode, engine, threads, spacing, reply_timeout_ns) = settings;
-        let (trials, search, findings) = outcome;
+        let (trials, search, limits, findings) = outcome;
         LoadResult {
             schema: LOAD_SCHEMA.to_owned(),
             started,
@@ -41,6 +42,7 @@ pub(crate) fn load_result() -> impl Strategy<Value = LoadResult> {
             reply_timeout_ns,
             trials,
             search,
+            limits,
             findings,
         }
     })
@@ -139,6 +141,21 @@ fn search() -> impl Strategy<Value = SearchResult> {
             upper,
             loss_ratio,
             end,
+        },
+    )
+}
+
+fn limit() -> impl Strategy<Value = LimitResult> {
+    let figures = (number(), option::of(number()));
+    let verdict = (option::of(any::<usize>()), any::<bool>());
+    (any::<String>(), chosen(LIMIT_UNITS), figures, verdict).prop_map(
+        |(expression, unit, (bound, value), (trial, failed))| LimitResult {
+            expression,
+            unit,
+            bound,
+            value,
+            trial,
+            failed,
         },
     )
 }
