@@ -53,6 +53,7 @@ fn establish(server: Server, binary: &Path) -> Result<f64> {
         connections: CLIENTS,
         duration: DURATION,
         timeout: Duration::from_secs(5),
+        limits: Vec::new(),
         command: Vec::new(),
     };
     let result = lab.client().run(|| establishment::run(&options, &|| false))??;

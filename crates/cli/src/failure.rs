@@ -12,7 +12,7 @@ use horolog_server::status::StatusError;
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// What was measured is not what it should be: nothing answered.
+    /// What was measured is not what it should be: nothing answered, or a limit was broken.
     Limit(String),
     /// It was asked for something that cannot be.
     Usage(String),

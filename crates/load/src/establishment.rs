@@ -15,6 +15,7 @@ use horolog_record::{
 use horolog_stats::Recorder;
 
 use crate::error::LoadError;
+use crate::limit::Limit;
 use crate::nts::{Algorithm, NtsError, Trust};
 use crate::target::{self, Family, TargetName};
 use crate::trial::distribution;
@@ -51,6 +52,8 @@ pub struct EstablishmentOptions {
     pub duration: Duration,
     /// How long one may take.
     pub timeout: Duration,
+    /// What the run is held against.
+    pub limits: Vec<Limit>,
     /// The command line, for the record.
     pub command: Vec<String>,
 }
@@ -109,6 +112,9 @@ pub fn run(
     let counts = all_clients(options, address, &client, stop)?;
     let trial = record(options.connections, counts.0, begun.elapsed());
     let findings = findings(&trial, counts.1);
+    let trials = vec![trial];
+    let judge = |limit: &Limit| limit.judge_establishments(&trials);
+    let limits = options.limits.iter().map(judge).collect();
     Ok(EstablishmentResult {
         schema: LOAD_SCHEMA.to_owned(),
         started,
@@ -123,7 +129,8 @@ pub fn run(
             source_network: None,
         },
         mode: Mode::NtsKe,
-        trials: vec![trial],
+        trials,
+        limits,
         findings,
     })
 }

@@ -11,6 +11,7 @@ pub mod engine;
 mod error;
 pub mod establishment;
 pub mod findings;
+pub mod limit;
 pub mod nts;
 pub mod offset;
 pub mod options;

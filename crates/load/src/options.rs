@@ -8,6 +8,7 @@ use horolog_stats::SearchConfig;
 use horolog_sys::namespace::NetNs;
 use horolog_sys::netlink::Prefix;
 
+use crate::limit::Limit;
 use crate::nts::{NtsOptions, Sessions};
 use crate::offset::OffsetOptions;
 use crate::ptp::PtpPlan;
@@ -71,6 +72,8 @@ pub struct LoadOptions {
     pub ptp: Option<PtpPlan>,
     /// What to do.
     pub job: Job,
+    /// What the run is held against.
+    pub limits: Vec<Limit>,
     /// The command line, for the record.
     pub command: Vec<String>,
     /// Namespaces without a name that the server may be in.
@@ -103,6 +106,7 @@ impl LoadOptions {
             offset: None,
             ptp: None,
             job,
+            limits: Vec::new(),
             command: Vec::new(),
             namespaces: Vec::new(),
             ask_server: None,

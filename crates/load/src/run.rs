@@ -15,6 +15,7 @@ use horolog_sys::adjtimex;
 use crate::account::TrialCounts;
 use crate::error::LoadError;
 use crate::findings::{self, Circumstances, Observed};
+use crate::limit::Limit;
 use crate::options::{Job, LoadOptions};
 use crate::places::{self, Missing};
 use crate::plan::TrialPlan;
@@ -213,20 +214,28 @@ impl Load {
                 search: self.search.as_ref(),
             },
         );
+        let (target, mode, engine) = (self.target(), self.mode(), self.engine());
+        let threads = plan.lanes;
+        let reply_timeout_ns = plan.reply_timeout.as_nanos() as u64;
+        let offset = plan.offset.map(|offset| offset.method());
+        let trials: Vec<_> = self.trials.into_iter().map(|(trial, _)| trial).collect();
+        let judge = |limit: &Limit| limit.judge(&trials, self.search.as_ref());
+        let limits = self.options.limits.iter().map(judge).collect();
         LoadResult {
             schema: LOAD_SCHEMA.to_owned(),
             started,
             command: self.options.command.clone(),
             host: Host::read(),
-            target: self.target(),
-            mode: self.mode(),
-            engine: self.engine(),
-            threads: plan.lanes,
+            target,
+            mode,
+            engine,
+            threads,
             spacing: self.options.spacing,
-            reply_timeout_ns: plan.reply_timeout.as_nanos() as u64,
-            offset: plan.offset.map(|offset| offset.method()),
-            trials: self.trials.into_iter().map(|(trial, _)| trial).collect(),
+            reply_timeout_ns,
+            offset,
+            trials,
             search: self.search,
+            limits,
             findings,
         }
     }

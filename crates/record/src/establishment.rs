@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Distribution, Finding, Host, Mode, Target};
+use crate::{Distribution, Finding, Host, LimitResult, Mode, Target};
 
 /// A whole run against one server for NTS key establishment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +25,9 @@ pub struct EstablishmentResult {
     pub mode: Mode,
     /// The trials, in the order in which they ran.
     pub trials: Vec<EstablishmentTrial>,
+    /// What the run was held against, where it was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<LimitResult>,
     /// Doubts about the numbers.
     pub findings: Vec<Finding>,
 }

@@ -12,6 +12,7 @@ mod distribution;
 mod establishment;
 mod finding;
 mod host;
+mod limit;
 mod load;
 mod offset;
 mod rfc3339;
@@ -25,6 +26,7 @@ pub use distribution::Distribution;
 pub use establishment::{EstablishmentResult, EstablishmentTrial, FailureReason};
 pub use finding::{Code, Finding, Severity};
 pub use host::Host;
+pub use limit::{LimitResult, LimitUnit};
 pub use load::{
     ClassCounts, Engine, InvalidReason, LOAD_SCHEMA, LoadResult, Mode, Place, Responses, SearchEnd,
     SearchKind, SearchResult, Spacing, Target, Trial,

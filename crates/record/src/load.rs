@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Distribution, Finding, Host, OffsetMethod, SignedDistribution};
+use crate::{Distribution, Finding, Host, LimitResult, OffsetMethod, SignedDistribution};
 
 /// The schema's name and version.
 pub const LOAD_SCHEMA: &str = "horolog.load/1";
@@ -42,6 +42,9 @@ pub struct LoadResult {
     /// What the search found, where one was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchResult>,
+    /// What the run was held against, where it was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<LimitResult>,
     /// Doubts about the numbers.
     pub findings: Vec<Finding>,
 }

@@ -249,6 +249,7 @@ fn server(capacity: f64, base_ns: f64, rates: &[f64]) -> LoadResult {
             loss_ratio: 0.0,
             end: SearchEnd::Converged,
         }),
+        limits: Vec::new(),
         findings: vec![
             finding(
                 Code::SharedMachine,

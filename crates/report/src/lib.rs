@@ -9,6 +9,7 @@ mod cores;
 mod findings;
 pub mod html;
 mod json;
+mod limits;
 pub mod table;
 pub mod units;
 mod verdict;
@@ -17,3 +18,4 @@ mod verdict;
 mod fixture;
 
 pub use json::to_json;
+pub use limits::broken as broken_limits;

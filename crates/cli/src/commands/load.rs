@@ -10,7 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use horolog_load::ramp::Ramp;
 use horolog_load::target::{Family, Hints, TargetName};
 use horolog_load::{Job, Load, LoadOptions, Observer};
-use horolog_record::{Engine, SearchKind, Severity, Spacing, Trial};
+use horolog_record::{Engine, SearchKind, Spacing, Trial};
 use horolog_report::table;
 use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::netlink::Prefix;
@@ -21,10 +21,12 @@ use crate::output::{self, Destination, Progress};
 use crate::values;
 
 mod establishment;
+mod limits;
 mod nts;
 mod offset;
 
 use establishment::NtsKeArgs;
+use limits::LimitArgs;
 use nts::NtsArgs;
 use offset::OffsetArgs;
 
@@ -122,6 +124,8 @@ pub(crate) struct NtpArgs {
     /// Loss that a search allows, such as 0.01% [default: 0 for ndr, 0.5% for pdr].
     #[arg(long, value_name = "SHARE", value_parser = values::ratio, requires = "search")]
     loss_ratio: Option<f64>,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// Only IPv4 addresses of a name.
     #[arg(short = '4', conflicts_with = "ipv6")]
     ipv4: bool,
@@ -188,10 +192,16 @@ impl NtpArgs {
             _ => None,
         };
         let nts = std::mem::take(&mut self.nts).resolve(&target)?;
+        let search = match &job {
+            Job::Search { kind, .. } => Some(*kind),
+            Job::Ramp(_) => None,
+        };
+        let limits = std::mem::take(&mut self.limits).resolve(search)?;
         Ok(LoadOptions {
             family,
             nts,
             offset: self.offset.resolve(),
+            limits,
             hints: Hints { interface: self.interface, mac: self.mac },
             i_own_this_target: self.i_own_this_target,
             engine: match self.engine {
@@ -267,10 +277,7 @@ fn run_ntp(args: NtpArgs) -> Result<(), Failure> {
         output::line(&table::summary(&result, &style))?;
     }
     json.into_iter().chain(html).collect::<Result<(), _>>()?;
-    match result.findings.iter().find(|finding| finding.severity == Severity::Error) {
-        Some(finding) => Err(Failure::Limit(finding.message.clone())),
-        None => Ok(()),
-    }
+    limits::verdict(&result.findings, &result.limits)
 }
 
 fn announce(load: &Load) {

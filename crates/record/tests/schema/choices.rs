@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 
 use horolog_record::{
-    Code, Engine, InvalidReason, Mode, Place, SearchEnd, SearchKind, Severity, Spacing,
+    Code, Engine, InvalidReason, LimitUnit, Mode, Place, SearchEnd, SearchKind, Severity, Spacing,
 };
 use serde::Serialize;
 
@@ -66,6 +66,9 @@ pub(crate) const SEARCH_ENDS: Choices<SearchEnd, 5> = [
     (SearchEnd::BudgetSpent, "budget-spent"),
 ];
 
+pub(crate) const LIMIT_UNITS: Choices<LimitUnit, 3> =
+    [(LimitUnit::Ratio, "ratio"), (LimitUnit::Ns, "ns"), (LimitUnit::PerSecond, "per-second")];
+
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
@@ -109,6 +112,7 @@ fn each_choice_keeps_its_name() {
     check(PLACES);
     check(SEARCH_KINDS);
     check(SEARCH_ENDS);
+    check(LIMIT_UNITS);
     check(SEVERITIES);
     check(CODES);
 }

@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use horolog_record::{
     BENCH_CORES_SCHEMA, BENCH_NTS_SCHEMA, BenchCoresResult, BenchNtsResult, Candidate,
     CaptureCheck, ClassCounts, CoresColumn, CoresPoint, CoresRun, DEMO_SCHEMA, DemoResult,
-    Distribution, Finding, Host, LOAD_SCHEMA, LoadResult, NtsCapacity, OffsetMethod, Responses,
-    SearchResult, SignedDistribution, Target, Trial,
+    Distribution, Finding, Host, LOAD_SCHEMA, LimitResult, LoadResult, NtsCapacity, OffsetMethod,
+    Responses, SearchResult, SignedDistribution, Target, Trial,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::num::f64::{NEGATIVE, NORMAL, POSITIVE, SUBNORMAL, ZERO};
@@ -17,19 +17,19 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::choices::{
-    CODES, Choices, ENGINES, MODES, PLACES, REASONS, SEARCH_ENDS, SEARCH_KINDS, SEVERITIES,
-    SPACINGS,
+    CODES, Choices, ENGINES, LIMIT_UNITS, MODES, PLACES, REASONS, SEARCH_ENDS, SEARCH_KINDS,
+    SEVERITIES, SPACINGS,
 };
 
 pub(crate) fn load_result() -> impl Strategy<Value = LoadResult> {
     let facts = (any::<String>(), vec(any::<String>(), 0..3), host(), target());
     let settings = (chosen(MODES), chosen(ENGINES), any::<usize>(), chosen(SPACINGS), any::<u64>());
-    let outcome =
-        (option::of(offset()), vec(trial(), 0..3), option::of(search()), vec(finding(), 0..3));
+    let outcome = (option::of(search()), vec(limit(), 0..3), vec(finding(), 0..3));
+    let outcome = (option::of(offset()), vec(trial(), 0..3), outcome);
     (facts, settings, outcome).prop_map(|(facts, settings, outcome)| {
         let (started, command, host, target) = facts;
         let (mode, engine, threads, spacing, reply_timeout_ns) = settings;
-        let (offset, trials, search, findings) = outcome;
+        let (offset, trials, (search, limits, findings)) = outcome;
         LoadResult {
             schema: LOAD_SCHEMA.to_owned(),
             started,
@@ -44,6 +44,7 @@ pub(crate) fn load_result() -> impl Strategy<Value = LoadResult> {
             offset,
             trials,
             search,
+            limits,
             findings,
         }
     })
@@ -217,6 +218,21 @@ fn search() -> impl Strategy<Value = SearchResult> {
             upper,
             loss_ratio,
             end,
+        },
+    )
+}
+
+fn limit() -> impl Strategy<Value = LimitResult> {
+    let figures = (number(), option::of(number()));
+    let verdict = (option::of(any::<usize>()), any::<bool>());
+    (any::<String>(), chosen(LIMIT_UNITS), figures, verdict).prop_map(
+        |(expression, unit, (bound, value), (trial, failed))| LimitResult {
+            expression,
+            unit,
+            bound,
+            value,
+            trial,
+            failed,
         },
     )
 }

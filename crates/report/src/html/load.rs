@@ -4,8 +4,8 @@ use horolog_record::{Distribution, LoadResult};
 
 use super::losses::losses;
 use super::sections::{
-    drawn, findings, host_facts, mode_name, run_facts, section, target_name, times_at_lower_bound,
-    verdict,
+    drawn, findings, host_facts, limits, mode_name, run_facts, section, target_name,
+    times_at_lower_bound, verdict,
 };
 use super::{Page, offsets, series, trials};
 use crate::units::human_rate;
@@ -38,6 +38,7 @@ pub fn load(result: &LoadResult) -> String {
     let (figures, plots) = drawn(plots);
     let main = [
         top(result),
+        section("Limits", &limits(&result.limits)),
         section("Findings", &findings(&result.findings)),
         section("Rate, loss and latency", &figures),
         section("Where requests were lost", &losses(result)),

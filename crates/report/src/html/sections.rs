@@ -1,10 +1,11 @@
 //! The parts that both pages share: verdict, findings, facts. Texts go in raw and are escaped here.
 
-use horolog_record::{Finding, Host, LoadResult, Mode, Spacing};
+use horolog_record::{Finding, Host, LimitResult, LoadResult, Mode, Spacing};
 
 use super::escape::{each, text};
 use super::plot::Plot;
 use crate::findings::{Group, grouped, severity_name, trial_label};
+use crate::limits::measured;
 use crate::units::human_ns;
 use crate::verdict::lower_bound_trial;
 
@@ -55,6 +56,22 @@ pub(super) fn section(heading: &str, markup: &str) -> String {
     } else {
         format!("<section>\n<h2>{}</h2>\n{markup}</section>\n", text(heading))
     }
+}
+
+/// The limits that the run was held against, in the order in which they were given.
+pub(super) fn limits(limits: &[LimitResult]) -> String {
+    if limits.is_empty() {
+        return String::new();
+    }
+    let items = each(limits, |limit| {
+        let (class, verdict) = if limit.failed { ("error", "broken") } else { ("note", "kept") };
+        format!(
+            "<li class=\"{class}\"><span class=\"severity\">{verdict}</span><p>{}: {}</p></li>\n",
+            text(&limit.expression),
+            text(&measured(limit)),
+        )
+    });
+    format!("<ul class=\"findings\">\n{items}</ul>\n")
 }
 
 /// The findings as a list, the worst first.

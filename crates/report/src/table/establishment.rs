@@ -4,7 +4,7 @@ use horolog_record::EstablishmentResult;
 
 use super::TableStyle;
 use super::grid::Tone;
-use super::summary::finding_lines;
+use super::summary::{finding_lines, limit_lines};
 use crate::units::{full_count, human_ns, human_rate};
 
 /// A line for each trial, a line for its times, and the findings; no newline at the end.
@@ -28,6 +28,7 @@ pub fn establishment(result: &EstablishmentResult, style: &TableStyle) -> String
             format!("Failed for {}: {}.", format!("{reason:?}").to_lowercase(), full_count(*count))
         }));
     }
+    lines.extend(limit_lines(&result.limits, style));
     lines.extend(finding_lines(&result.findings, style));
     lines.join("\n")
 }
@@ -61,6 +62,7 @@ mod tests {
                 failures: BTreeMap::from([(FailureReason::Timeout, 6)]),
                 handshake_ns: None,
             }],
+            limits: Vec::new(),
             findings: Vec::new(),
         };
         let text = establishment(&result, &TableStyle::default());

@@ -1,10 +1,11 @@
 //! What a load run comes to, below its table: the verdict, where the losses were, and the doubts.
 
-use horolog_record::{Finding, LoadResult, Severity};
+use horolog_record::{Finding, LimitResult, LoadResult, Severity};
 
 use super::TableStyle;
 use super::grid::Tone;
 use crate::findings::{Group, grouped, severity_name, trial_label};
+use crate::limits;
 use crate::units::{full_count, percent_of};
 use crate::verdict::{Losses, place_name, sentence};
 
@@ -21,6 +22,7 @@ pub fn summary(result: &LoadResult, style: &TableStyle) -> String {
     if let Some(line) = losses_line(result) {
         lines.extend(wrapped(&line, "", "  ", style));
     }
+    lines.extend(limit_lines(&result.limits, style));
     lines.extend(finding_lines(&result.findings, style));
     lines.join("\n")
 }
@@ -47,6 +49,13 @@ fn losses_line(result: &LoadResult) -> Option<String> {
     } else {
         format!("{line}, of these: {}.", places.join(", "))
     })
+}
+
+/// The limits that the run was held against, in the order in which they were given.
+pub(super) fn limit_lines(limits: &[LimitResult], style: &TableStyle) -> Vec<String> {
+    let tone = |limit: &LimitResult| if limit.failed { Tone::Bad } else { Tone::Plain };
+    let painted = |limit| tone(limit).paint(&limits::line(limit), style.colour);
+    limits.iter().map(painted).collect()
 }
 
 /// The findings, the worst first.

@@ -9,7 +9,6 @@ use clap::Args;
 use horolog_load::establishment::{self, CONNECTIONS, EstablishmentOptions};
 use horolog_load::nts::Trust;
 use horolog_load::target::TargetName;
-use horolog_record::Severity;
 use horolog_report::table;
 
 use crate::failure::Failure;
@@ -41,6 +40,8 @@ pub(crate) struct NtsKeArgs {
     /// How long one key establishment may take.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "5s")]
     timeout: Duration,
+    #[command(flatten)]
+    limits: super::LimitArgs,
     /// The target has a public address and is yours.
     #[arg(long)]
     i_own_this_target: bool,
@@ -61,6 +62,7 @@ pub(super) fn run(args: NtsKeArgs) -> Result<(), Failure> {
         connections: args.connections,
         duration: args.duration,
         timeout: args.timeout,
+        limits: args.limits.resolve_for_establishments()?,
         command: output::command_line(),
     };
     output::end_gently()?;
@@ -75,8 +77,5 @@ pub(super) fn run(args: NtsKeArgs) -> Result<(), Failure> {
     if !quiet {
         output::line(&table::establishment(&result, &output::table_style()))?;
     }
-    match result.findings.iter().find(|finding| finding.severity == Severity::Error) {
-        Some(finding) => Err(Failure::Limit(finding.message.clone())),
-        None => Ok(()),
-    }
+    super::limits::verdict(&result.findings, &result.limits)
 }

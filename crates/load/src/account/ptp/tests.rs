@@ -3,6 +3,7 @@
 use super::*;
 use crate::account::{AccountPlan, Carried, TrialCounts};
 use crate::clients::LaneClients;
+use crate::offset::ReceiveStamps;
 use crate::ptp::{PtpPlan, port_number};
 use crate::token::Token;
 use crate::verify;
@@ -34,6 +35,7 @@ fn plan(kind: PtpKind, clients: u32) -> AccountPlan {
         start: START,
         timeout: TIMEOUT,
         rate: 1000.0,
+        offset: None,
         ptp: Some(ptp),
     }
 }
@@ -77,7 +79,13 @@ impl Scene {
         let mut bytes = [0; 256];
         let length = message.emit(&mut bytes);
         let at = asked.intended + Span::from_ms(ms);
-        self.account.receive(&bytes[..length], Some(asked.client), at, at);
+        self.account.receive(
+            &bytes[..length],
+            Some(asked.client),
+            at,
+            at,
+            ReceiveStamps::default(),
+        );
     }
 
     fn header(&self, asked: &Asked) -> Header {

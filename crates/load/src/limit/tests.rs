@@ -1,0 +1,148 @@
+//! Limits as text, and trials held against them.
+
+use std::time::Duration;
+
+use horolog_record::{SearchEnd, Spacing};
+use horolog_time::Timestamp;
+use proptest::prelude::*;
+
+use super::*;
+use crate::account::TrialCounts;
+use crate::plan::TrialPlan;
+use crate::trial;
+
+fn limit(text: &str) -> Limit {
+    text.parse().unwrap()
+}
+
+/// A trial of 1000 requests at `rate`, with so many lost and all round trips of `rtt_ns`.
+fn trial(rate: f64, lost: u64, rtt_ns: u64) -> Trial {
+    let plan = TrialPlan {
+        rate,
+        duration: Duration::from_secs(1),
+        spacing: Spacing::Constant,
+        clients: 1,
+        nts: false,
+    };
+    let mut counts = TrialCounts {
+        planned: 1000,
+        sent: 1000,
+        received: 1000 - lost,
+        late: 5,
+        first_sent: Some(Timestamp::from_ns(0)),
+        last_sent: Some(Timestamp::from_ns((999e9 / rate) as i64)),
+        ..TrialCounts::default()
+    };
+    (0..1000 - lost).for_each(|_| counts.rtt.record(rtt_ns));
+    trial::record(&plan, &counts, std::collections::BTreeMap::new())
+}
+
+fn search(lower: f64) -> SearchResult {
+    SearchResult {
+        kind: SearchKind::Ndr,
+        goal_loss_ratio: 0.0,
+        rate: lower,
+        lower: Some(lower),
+        upper: None,
+        loss_ratio: 0.0,
+        end: SearchEnd::Converged,
+    }
+}
+
+#[test]
+fn figures_have_the_unit_of_their_metric() {
+    for (text, bound) in [
+        ("loss>0.1%", 0.001),
+        ("late >= 0.25", 0.25),
+        ("p99>200us", 200e3),
+        ("response-p99.99 > 1.5ms", 1.5e6),
+        ("lateness-max<=7ns", 7.0),
+        ("max>1s", 1e9),
+        ("rate<1.2M", 1.2e6),
+        ("rate<45k/s", 45e3),
+        ("ndr<950", 950.0),
+    ] {
+        assert!((limit(text).bound - bound).abs() <= bound * 1e-12, "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_limit_is_told_what_would_be() {
+    let refusal = |text: &str| text.parse::<Limit>().unwrap_err().to_string();
+    for (text, told) in [
+        ("", "METRIC>FIGURE"),
+        ("loss", "METRIC>FIGURE"),
+        ("loss=1", "METRIC>FIGURE"),
+        ("lost>1%", "no metric 'lost'; there are loss, late"),
+        ("response-loss>1%", "no metric 'response-loss'"),
+        ("p95>1ms", "lateness-"),
+        ("loss>", "'' is no share"),
+        ("loss>101%", "'101%' is no share"),
+        ("loss>-1", "no share"),
+        ("loss>nan", "no share"),
+        ("p99>200", "'200' is no time; write one with its unit"),
+        ("p99>infs", "no time"),
+        ("rate<1G", "'1G' is no rate"),
+        ("rate<<1", "'<1' is no rate"),
+    ] {
+        assert!(refusal(text).contains(told), "{text}: {}", refusal(text));
+    }
+}
+
+#[test]
+fn the_worst_trial_is_the_one_that_is_judged() {
+    let trials = [trial(1e3, 0, 100), trial(2e3, 30, 900), trial(4e3, 10, 300)];
+    let result = limit("loss>2%").judge(&trials, None);
+    assert_eq!((result.value, result.trial, result.failed), (Some(0.03), Some(1), true));
+    assert!(!limit("loss>3%").judge(&trials, None).failed);
+    assert!(limit("loss>=3%").judge(&trials, None).failed);
+    assert!(limit("p99>899ns").judge(&trials, None).failed);
+    assert!(!limit("p99>900ns").judge(&trials, None).failed);
+    let slowest = limit("rate<1.5k").judge(&trials, None);
+    assert_eq!((slowest.trial, slowest.failed), (Some(0), true));
+    assert!(limit("late>0.4%").judge(&trials, None).failed);
+}
+
+#[test]
+fn what_was_not_measured_breaks_its_limit() {
+    let trials = [trial(1e3, 0, 100), trial(2e3, 1000, 0)];
+    let result = limit("p99>1s").judge(&trials, None);
+    assert_eq!((result.value, result.trial, result.failed), (None, Some(1), true));
+    assert!(limit("response-p50>1s").judge(&trials[..1], None).failed);
+    assert!(limit("loss>1%").judge(&[], None).failed);
+}
+
+#[test]
+fn a_search_is_judged_by_what_it_found() {
+    let trials = [trial(1e3, 0, 100), trial(2e3, 30, 900)];
+    let found = search(1e3);
+    assert!(!limit("loss>0%").judge(&trials, Some(&found)).failed);
+    assert!(limit("ndr<1.1k").judge(&trials, Some(&found)).failed);
+    assert!(!limit("ndr<1k").judge(&trials, Some(&found)).failed);
+    assert!(limit("pdr<1").judge(&trials, Some(&found)).failed, "another search");
+    assert_eq!(limit("ndr<1").search(), Some(SearchKind::Ndr));
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused_in_one_line(text in "\\PC{0,40}|[a-z0-9.<>=% -]{0,20}") {
+        match text.parse::<Limit>() {
+            Ok(limit) => prop_assert_eq!(limit.text().parse::<Limit>(), Ok(limit)),
+            Err(error) => prop_assert!(!error.to_string().contains('\n')),
+        }
+    }
+
+    #[test]
+    fn a_limit_is_broken_on_one_side_of_its_figure(percent in 0u32..=1000, lost in 0u64..=1000) {
+        let trials = [trial(1e3, lost, 100)];
+        let bound = f64::from(percent) / 1000.0;
+        let failed = |comparison: &str| {
+            limit(&format!("loss{comparison}{bound}")).judge(&trials, None).failed
+        };
+        let share = lost as f64 / 1000.0;
+        prop_assert_eq!(failed(">"), share > bound);
+        prop_assert_eq!(failed("<"), share < bound);
+        prop_assert_eq!(failed(">="), !failed("<"));
+        prop_assert_eq!(failed("<="), !failed(">"));
+    }
+}

@@ -1,0 +1,95 @@
+//! The limits that a run was held against, as text: which were broken, by what, and where. The
+//! table, the page and the last line of a command that fails say it with these words.
+
+use std::cmp::Ordering;
+
+use horolog_record::{LimitResult, LimitUnit};
+
+use crate::units::{ABSENT, human_ns, human_rate};
+
+/// What a figure of a limit is to a reader.
+fn figure(value: f64, unit: LimitUnit) -> String {
+    match unit {
+        // More digits than elsewhere: the figure stands beside one that it just missed.
+        LimitUnit::Ratio if value.is_finite() => format!("{:.4}%", value * 100.0),
+        LimitUnit::Ratio => ABSENT.to_owned(),
+        LimitUnit::Ns => human_ns(value.max(0.0) as u64),
+        LimitUnit::PerSecond => human_rate(value),
+    }
+}
+
+/// What was measured, and in which trial.
+pub(crate) fn measured(limit: &LimitResult) -> String {
+    let value =
+        limit.value.map_or_else(|| "not measured".to_owned(), |value| figure(value, limit.unit));
+    match limit.trial {
+        Some(trial) => format!("{value} in trial {}", trial.saturating_add(1)),
+        None => value,
+    }
+}
+
+/// One limit in a line.
+pub(crate) fn line(limit: &LimitResult) -> String {
+    let verdict = if limit.failed { "broken" } else { "kept" };
+    format!("limit '{}' {verdict}: {}", limit.expression, measured(limit))
+}
+
+/// How far beyond its bound a figure lies, as a ratio; one that is missing lies beyond all others.
+fn excess(limit: &LimitResult) -> f64 {
+    let Some(value) = limit.value else { return f64::INFINITY };
+    let (value, bound) = (value.max(f64::MIN_POSITIVE), limit.bound.max(f64::MIN_POSITIVE));
+    (value / bound).max(bound / value)
+}
+
+/// The worst broken limit, and how many others are broken, in one line; `None` where all were kept.
+#[must_use]
+pub fn broken(limits: &[LimitResult]) -> Option<String> {
+    let broken = || limits.iter().filter(|limit| limit.failed);
+    let by_excess = |one: &&LimitResult, other: &&LimitResult| {
+        // The first of those that are alike.
+        excess(one).total_cmp(&excess(other)).then(Ordering::Greater)
+    };
+    let worst = line(broken().max_by(by_excess)?);
+    Some(match broken().count() {
+        1 => worst,
+        count => format!("{worst}; {count} of {} limits are broken", limits.len()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(expression: &str, unit: LimitUnit, bound: f64, value: Option<f64>) -> LimitResult {
+        let expression = expression.to_owned();
+        LimitResult { expression, unit, bound, value, trial: Some(2), failed: true }
+    }
+
+    #[test]
+    fn the_worst_is_named_and_the_others_counted() {
+        let kept = LimitResult { failed: false, ..limit("late>1%", LimitUnit::Ratio, 0.01, None) };
+        let slow = limit("p99>200us", LimitUnit::Ns, 200e3, Some(1_234_567.0));
+        let lossy = limit("loss>0.1%", LimitUnit::Ratio, 0.001, Some(0.001_04));
+        let text = broken(&[kept.clone(), lossy.clone(), slow]).unwrap();
+        let expected = "limit 'p99>200us' broken: 1.23 ms in trial 3; 2 of 3 limits are broken";
+        assert_eq!(text, expected);
+        assert_eq!(broken(&[lossy]).unwrap(), "limit 'loss>0.1%' broken: 0.1040% in trial 3");
+        assert_eq!(broken(&[kept]), None);
+    }
+
+    #[test]
+    fn a_missing_figure_is_the_worst() {
+        let slow = limit("p99>1ns", LimitUnit::Ns, 1.0, Some(1e9));
+        let missing = limit("ndr<1M", LimitUnit::PerSecond, 1e6, None);
+        let missing = LimitResult { trial: None, ..missing };
+        let text = broken(&[slow, missing]).unwrap();
+        assert!(text.starts_with("limit 'ndr<1M' broken: not measured; "), "{text}");
+    }
+
+    #[test]
+    fn a_rate_below_its_limit_is_worse_the_lower_it_is() {
+        let near = limit("rate<10k", LimitUnit::PerSecond, 10e3, Some(9e3));
+        let far = limit("rate<10k/s", LimitUnit::PerSecond, 10e3, Some(1e3));
+        assert!(broken(&[near, far]).unwrap().contains("'rate<10k/s'"));
+    }
+}
