@@ -145,7 +145,7 @@ pub struct PacketEngine {
     plan: RunPlan,
     lanes: Vec<Lane<FramePort<PacketDevice>>>,
     /// Keeps the replies from this host's stack while the engine lives.
-    guard: Result<Vec<ReplyDrop>, XdpError>,
+    guard: Result<ReplyDrop, XdpError>,
     /// Keeps this host in the group that replies go to.
     _membership: Option<Membership>,
 }
@@ -186,23 +186,21 @@ fn selection(frame: &FramePlan) -> FrameSelection {
     })
 }
 
-/// A guard for each port that replies come from. A plan has at least one lane, and all have the same
-/// target and network, those of `frame`.
-fn guard(link: &Link, plan: &RunPlan, frame: &FramePlan) -> Result<Vec<ReplyDrop>, XdpError> {
+/// Keeps replies away from this host's stack. A plan has at least one lane, and all have the same
+/// network, that of `frame`.
+fn guard(link: &Link, plan: &RunPlan, frame: &FramePlan) -> Result<ReplyDrop, XdpError> {
     let interface = Interface { index: link.index, name: link.interface.clone() };
     let network = frame.network.prefix();
-    let settings = |port| ReplyDropSettings {
-        interface: interface.clone(),
+    ReplyDrop::attach(&ReplyDropSettings {
+        interface,
         target: plan.target.ip(),
-        port,
+        ports: match plan.ptp {
+            None => plan.target.port()..=plan.target.port(),
+            Some(_) => EVENT_PORT..=GENERAL_PORT,
+        },
         network: network.address(),
         prefix_len: network.length(),
-    };
-    let attach = |port: &u16| ReplyDrop::attach(&settings(*port));
-    match plan.ptp {
-        None => [plan.target.port()].iter().map(attach).collect(),
-        Some(_) => [EVENT_PORT, GENERAL_PORT].iter().map(attach).collect(),
-    }
+    })
 }
 
 /// What an engine that builds frames needs: the link, and what each lane's frames look like.
