@@ -8,11 +8,11 @@ use horolog_time::{Monotonic, NtpTimestamp, Span, Timestamp};
 use horolog_wire::ptp::PortIdentity;
 
 use crate::clients::LaneClients;
-use crate::nts::{Fault, LaneSessions};
 use crate::offset::{LastReceived, OffsetCounts, OffsetPlan, Offsets, ReceiveStamps};
 use crate::request::Stamps;
+use crate::tail::{Asked, Tail};
 use crate::token::Question;
-use crate::verify::{Answer, Expected, PAYLOAD_LEN, Reply};
+use crate::verify::{Answer, Expected, Reply};
 
 mod ptp;
 
@@ -127,7 +127,7 @@ pub struct Account {
     answered: u64,
     origins: Origins,
     offsets: Option<Box<Offsets>>,
-    nts: Option<Box<LaneSessions>>,
+    tail: Option<Box<Tail>>,
     ptp: Option<Box<ptp::Books>>,
 }
 
@@ -175,8 +175,8 @@ pub struct Carried {
     pub origins: Origins,
     /// When they were, where offsets are taken in interleaved mode.
     pub last_received: LastReceived,
-    /// What requests are authenticated with, where any are.
-    pub nts: Option<Box<LaneSessions>>,
+    /// What follows the header of requests, where anything does.
+    pub tail: Option<Box<Tail>>,
     /// The PTP port that answers it.
     pub master: Option<PortIdentity>,
 }
@@ -231,7 +231,7 @@ impl Account {
             answered: 0,
             origins,
             offsets: offsets.map(Box::new),
-            nts: carried.nts,
+            tail: carried.tail,
         })
     }
 
@@ -249,22 +249,18 @@ impl Account {
         } else {
             Stamps::basic(transmit)
         };
-        let authenticated = self.nts.as_ref().is_some_and(|nts| nts.has(sequence));
+        let authenticated = self.tail.as_ref().is_some_and(|tail| tail.has_nts(sequence));
         Next { intended, client, stamps, authenticated }
     }
 
-    /// The payload of a request of a run in which some are authenticated, or of PTP; `None` in other
-    /// runs, where a template and the timestamps are all of it.
+    /// The payload of a request of a run in which something follows some header, or of PTP; `None`
+    /// in other runs, where a template and the timestamps are all of it.
     pub fn payload(&mut self, next: &Next) -> Option<&[u8]> {
         if let Some(books) = &mut self.ptp {
             return Some(books.request(self.asked, next));
         }
-        let nts = self.nts.as_mut()?;
-        Some(if next.authenticated {
-            nts.seal(next.client, next.stamps)
-        } else {
-            nts.plain(next.stamps)
-        })
+        let tail = self.tail.as_mut()?;
+        Some(tail.request(next.client, next.stamps, next.authenticated))
     }
 
     /// Counts the next request as asked, so that its reply will be known.
@@ -311,7 +307,7 @@ impl Account {
             return;
         }
         let mut is_of_earlier_trial = false;
-        let mut nts = self.nts.take();
+        let mut tail = self.tail.take();
         let verified = self.expected.verify(payload, now, |question| {
             is_of_earlier_trial = question.intended < self.start;
             if is_of_earlier_trial {
@@ -320,13 +316,14 @@ impl Account {
                 Err(InvalidReason::Origin)
             } else if client != Some(self.clients.client(question.sequence)) {
                 Err(InvalidReason::Client)
-            } else if let Some(nts) = &mut nts {
-                authenticate(nts, &self.expected, question, (client, payload))
+            } else if let (Some(tail), Some(client)) = (&mut tail, client) {
+                let transmit = self.expected.token.encode(question);
+                tail.judge(Asked { client, sequence: question.sequence, transmit }, payload)
             } else {
                 Ok(())
             }
         });
-        self.nts = nts;
+        self.tail = tail;
         // Whatever else is wrong with it is no fault of this trial's.
         if is_of_earlier_trial {
             self.counts.late += 1;
@@ -365,7 +362,8 @@ impl Account {
             Answer::Interleaved => self.counts.interleaved += 1,
         }
         let sequence = reply.question.sequence;
-        self.counts.nts_received += u64::from(self.nts.as_ref().is_some_and(|n| n.has(sequence)));
+        let authenticated = self.tail.as_ref().is_some_and(|tail| tail.has_nts(sequence));
+        self.counts.nts_received += u64::from(authenticated);
         let client = self.clients.client(sequence).wrapping_sub(self.clients.first());
         if let Some(offsets) = &mut self.offsets {
             offsets.record(reply, stamps, (client, self.origins.of(client)));
@@ -410,7 +408,7 @@ impl Account {
             first_client: self.clients.first(),
             origins: self.origins,
             last_received: LastReceived::default(),
-            nts: self.nts,
+            tail: self.tail,
             master: self.ptp.and_then(|books| books.master()),
         };
         if let Some(offsets) = self.offsets {
@@ -428,24 +426,6 @@ impl Account {
         let back = (latest % wrap + wrap).checked_sub(sequence)? % wrap;
         (sequence < wrap).then(|| (self.asked.checked_sub(1)?).checked_sub(back)).flatten()
     }
-}
-
-/// What follows a reply's header: nothing, or proof that it is authentic where the request was.
-fn authenticate(
-    nts: &mut LaneSessions,
-    expected: &Expected,
-    question: Question,
-    (client, payload): (Option<u32>, &[u8]),
-) -> Result<(), InvalidReason> {
-    if !nts.has(question.sequence) {
-        return if payload.len() == PAYLOAD_LEN { Ok(()) } else { Err(InvalidReason::Length) };
-    }
-    let client = client.ok_or(InvalidReason::Client)?;
-    let transmit = expected.token.encode(question);
-    nts.open(client, transmit, payload).map_err(|fault| match fault {
-        Fault::Longer => InvalidReason::Length,
-        Fault::Reply(_) => InvalidReason::Nts,
-    })
 }
 
 /// The least reach of the duplicate window, in requests: 8 KiB.

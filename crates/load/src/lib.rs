@@ -24,6 +24,7 @@ pub mod random;
 pub mod request;
 mod run;
 pub mod schedule;
+pub mod tail;
 pub mod target;
 pub mod token;
 pub mod trial;

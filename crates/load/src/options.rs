@@ -13,6 +13,7 @@ use crate::nts::{NtsOptions, Sessions};
 use crate::offset::OffsetOptions;
 use crate::ptp::PtpPlan;
 use crate::ramp::Ramp;
+use crate::tail::Additions;
 use crate::target::{Family, Hints, TargetName};
 use crate::watch::AskServer;
 
@@ -66,6 +67,8 @@ pub struct LoadOptions {
     pub nts: Option<NtsOptions>,
     /// Authenticate requests by sessions that are there already, instead of those of `nts`.
     pub sessions: Option<Arc<Sessions>>,
+    /// Put these behind the header of every request.
+    pub additions: Additions,
     /// Take offsets of the server's transmit timestamps.
     pub offset: Option<OffsetOptions>,
     /// Ask a PTP master instead of an NTP server.
@@ -103,6 +106,7 @@ impl LoadOptions {
             interleaved: false,
             nts: None,
             sessions: None,
+            additions: Additions::default(),
             offset: None,
             ptp: None,
             job,

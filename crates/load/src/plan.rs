@@ -11,6 +11,7 @@ use crate::clients::{LaneClients, SourceNetwork};
 use crate::nts::Sessions;
 use crate::offset::OffsetOptions;
 use crate::ptp::{self, PtpPlan};
+use crate::tail::Additions;
 use crate::target::Route;
 use crate::token::Token;
 use crate::verify::Expected;
@@ -42,8 +43,10 @@ pub struct RunPlan {
     pub echo: bool,
     /// Requests are in interleaved mode.
     pub interleaved: bool,
-    /// What requests are authenticated with.
+    /// What requests are authenticated with by NTS.
     pub sessions: Option<Arc<Sessions>>,
+    /// What follows the header of requests that are not.
+    pub additions: Additions,
     /// How offsets of the server's transmit timestamps are taken.
     pub offset: Option<OffsetOptions>,
     /// Asks a PTP master instead of an NTP server: then `version`, `echo`, `interleaved` and
@@ -59,7 +62,7 @@ impl RunPlan {
             token: self.token,
             version: self.version,
             interleaved: self.interleaved,
-            extended: self.sessions.is_some(),
+            extended: self.sessions.is_some() || !self.additions.is_empty(),
         }
     }
 

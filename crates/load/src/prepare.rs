@@ -219,6 +219,11 @@ impl Opener<'_> {
             let reason = "the kernel has no cipher for authenticated requests".to_owned();
             return Err(engine::unfit(kind, reason, "use --engine packet or udp with --nts").into());
         }
+        if kind == Kind::Xdp && !self.options.additions.is_empty() {
+            let reason = "its requests are one header".to_owned();
+            let remedy = "use --engine packet or udp with --key or --extension";
+            return Err(engine::unfit(kind, reason, remedy).into());
+        }
         if kind == Kind::Xdp && self.options.offset.is_some() {
             let reason = "it keeps no receive timestamps to take offsets by".to_owned();
             return Err(
@@ -242,6 +247,7 @@ impl Opener<'_> {
             echo: self.options.echo,
             interleaved: self.options.interleaved,
             sessions: self.facts.sessions.clone(),
+            additions: self.options.additions.clone(),
             offset: self.options.offset,
             ptp: self.options.ptp,
         };

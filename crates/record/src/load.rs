@@ -256,12 +256,14 @@ pub enum InvalidReason {
     Monitor,
     /// It should be authentic by NTS and is not, or the server refused the cookie.
     Nts,
+    /// It has no MAC of the request's key, or a wrong one.
+    Mac,
 }
 
 impl InvalidReason {
     /// All of them, in the order in which engines number them; the in-kernel one, which knows no
     /// NTS, has no number for the last.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Length,
         Self::Mode,
         Self::Version,
@@ -276,6 +278,7 @@ impl InvalidReason {
         Self::Source,
         Self::Monitor,
         Self::Nts,
+        Self::Mac,
     ];
 }
 

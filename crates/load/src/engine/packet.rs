@@ -26,9 +26,9 @@ use super::udp::Drops;
 use super::{Engine, EngineError, unfit};
 use crate::account::TrialCounts;
 use crate::clients;
-use crate::nts::LaneSessions;
 use crate::plan::{RunPlan, TrialPlan};
 use crate::request::{FramePlan, FrameTemplate, PtpFrames, Stamps};
+use crate::tail::Tail;
 use crate::target::{Link, Route};
 
 /// Room for any frame that is not a jumbo frame.
@@ -150,7 +150,7 @@ pub struct PacketEngine {
     /// Its clock stamps replies, where that was asked for.
     card: Option<Card>,
     /// Keeps the replies from this host's stack while the engine lives.
-    guard: Result<Vec<ReplyDrop>, XdpError>,
+    guard: Result<ReplyDrop, XdpError>,
     /// Keeps this host in the group that replies go to.
     _membership: Option<Membership>,
 }
@@ -169,9 +169,9 @@ impl PacketEngine {
                 ..PacketOptions::default()
             };
             let device = PacketDevice::open(&link.interface, &options)?;
-            let nts = threads::sessions(plan)?;
-            let payload_max = nts.as_ref().map_or(0, LaneSessions::request_len_max);
-            Ok(Lane::new(FramePort::new(device, frame, payload_max), nts))
+            let tail = threads::tail(plan)?;
+            let payload_max = tail.as_ref().map_or(0, Tail::request_len_max);
+            Ok(Lane::new(FramePort::new(device, frame, payload_max), tail))
         });
         let lanes = lanes.collect::<Result<_, EngineError>>()?;
         let membership = Membership::of(plan)?;
@@ -193,23 +193,21 @@ fn selection(frame: &FramePlan) -> FrameSelection {
     })
 }
 
-/// A guard for each port that replies come from. A plan has at least one lane, and all have the same
-/// target and network, those of `frame`.
-fn guard(link: &Link, plan: &RunPlan, frame: &FramePlan) -> Result<Vec<ReplyDrop>, XdpError> {
+/// Keeps replies away from this host's stack. A plan has at least one lane, and all have the same
+/// network, that of `frame`.
+fn guard(link: &Link, plan: &RunPlan, frame: &FramePlan) -> Result<ReplyDrop, XdpError> {
     let interface = Interface { index: link.index, name: link.interface.clone() };
     let network = frame.network.prefix();
-    let settings = |port| ReplyDropSettings {
-        interface: interface.clone(),
+    ReplyDrop::attach(&ReplyDropSettings {
+        interface,
         target: plan.target.ip(),
-        port,
+        ports: match plan.ptp {
+            None => plan.target.port()..=plan.target.port(),
+            Some(_) => EVENT_PORT..=GENERAL_PORT,
+        },
         network: network.address(),
         prefix_len: network.length(),
-    };
-    let attach = |port: &u16| ReplyDrop::attach(&settings(*port));
-    match plan.ptp {
-        None => [plan.target.port()].iter().map(attach).collect(),
-        Some(_) => [EVENT_PORT, GENERAL_PORT].iter().map(attach).collect(),
-    }
+    })
 }
 
 /// What an engine that builds frames needs: the link, and what each lane's frames look like.

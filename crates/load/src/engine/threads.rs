@@ -11,10 +11,10 @@ use super::EngineError;
 use super::drain::LEAD;
 use super::lane::{LaneTrial, Port};
 use crate::account::{Account, AccountPlan, Carried, TrialCounts};
-use crate::nts::LaneSessions;
 use crate::offset::OffsetPlan;
 use crate::plan::{RunPlan, TrialPlan};
 use crate::schedule::Schedule;
+use crate::tail::{Added, Tail};
 
 /// A port, and what is known of the requests that have gone through it.
 pub(crate) struct Lane<P> {
@@ -23,15 +23,19 @@ pub(crate) struct Lane<P> {
 }
 
 impl<P> Lane<P> {
-    /// A lane that has sent nothing; `nts` is what its requests are authenticated with.
-    pub(crate) fn new(port: P, nts: Option<LaneSessions>) -> Self {
-        Self { port, carried: Carried { nts: nts.map(Box::new), ..Carried::default() } }
+    /// A lane that has sent nothing; `tail` follows its requests' headers.
+    pub(crate) fn new(port: P, tail: Option<Tail>) -> Self {
+        Self { port, carried: Carried { tail: tail.map(Box::new), ..Carried::default() } }
     }
 }
 
-/// What the requests of one more lane are authenticated with, where they are.
-pub(crate) fn sessions(plan: &RunPlan) -> Result<Option<LaneSessions>, EngineError> {
-    plan.sessions.as_ref().map(|sessions| Ok(sessions.lane(plan.version)?)).transpose()
+/// What follows the headers of one more lane's requests, where anything does.
+pub(crate) fn tail(plan: &RunPlan) -> Result<Option<Tail>, EngineError> {
+    Ok(match &plan.sessions {
+        Some(sessions) => Some(Tail::Nts(sessions.lane(plan.version)?)),
+        None if plan.additions.is_empty() => None,
+        None => Some(Tail::Added(Added::new(&plan.additions, plan.version))),
+    })
 }
 
 /// Runs one trial on `lanes`; each client has `run` requests in a row, and offsets are taken as

@@ -13,9 +13,9 @@ use super::lane::{Arrival, BATCH, Port};
 use super::threads::{self, Lane};
 use super::{Engine, EngineError};
 use crate::account::TrialCounts;
-use crate::nts::LaneSessions;
 use crate::plan::{RunPlan, TrialPlan};
 use crate::request::{self, Stamps};
+use crate::tail::Tail;
 use crate::target::Route;
 use crate::verify::PAYLOAD_LEN;
 
@@ -179,9 +179,9 @@ impl UdpEngine {
             ..UdpOptions::default()
         };
         let lane = |_| {
-            let nts = threads::sessions(plan)?;
-            let payload_max = nts.as_ref().map_or(0, LaneSessions::request_len_max);
-            Ok(Lane::new(SocketPort::new(plan.version, payload_max), nts))
+            let tail = threads::tail(plan)?;
+            let payload_max = tail.as_ref().map_or(0, Tail::request_len_max);
+            Ok(Lane::new(SocketPort::new(plan.version, payload_max), tail))
         };
         let lanes = (0..plan.lanes).map(lane).collect::<Result<_, EngineError>>()?;
         let mut engine = Self { plan: plan.clone(), lanes, card, options };

@@ -12,6 +12,7 @@ use super::*;
 use crate::account::{Account, AccountPlan, Carried, TrialCounts};
 use crate::clients::LaneClients;
 use crate::offset::ReceiveStamps;
+use crate::tail::Tail;
 use crate::token::Token;
 use crate::verify::{Expected, PAYLOAD_LEN};
 
@@ -84,8 +85,8 @@ fn run(share: u8, change: impl Fn(&[u8], &mut Vec<u8>)) -> TrialCounts {
         rate: 1_000.0,
         offset: None,
     };
-    let nts = Some(Box::new(sessions(&server, share).lane(4).unwrap()));
-    let mut account = Account::open(&plan, Carried { nts, ..Carried::default() }).unwrap();
+    let tail = Some(Box::new(Tail::Nts(sessions(&server, share).lane(4).unwrap())));
+    let mut account = Account::open(&plan, Carried { tail, ..Carried::default() }).unwrap();
     for number in 0..REQUESTS {
         let intended = START + Span::from_ns(number * 1_000_000);
         let next = account.next(intended);

@@ -27,7 +27,7 @@ pub(crate) const ENGINES: Choices<Engine, 3> =
 pub(crate) const SPACINGS: Choices<Spacing, 2> =
     [(Spacing::Constant, "constant"), (Spacing::Exponential, "exponential")];
 
-pub(crate) const REASONS: Choices<InvalidReason, 14> = [
+pub(crate) const REASONS: Choices<InvalidReason, 15> = [
     (InvalidReason::Length, "length"),
     (InvalidReason::Mode, "mode"),
     (InvalidReason::Version, "version"),
@@ -42,6 +42,7 @@ pub(crate) const REASONS: Choices<InvalidReason, 14> = [
     (InvalidReason::Source, "source"),
     (InvalidReason::Monitor, "monitor"),
     (InvalidReason::Nts, "nts"),
+    (InvalidReason::Mac, "mac"),
 ];
 
 pub(crate) const PLACES: Choices<Place, 8> = [

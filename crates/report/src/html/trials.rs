@@ -178,6 +178,7 @@ const fn reason_name(reason: InvalidReason) -> &'static str {
         InvalidReason::Stratum => "stratum",
         InvalidReason::Leap => "leap indicator",
         InvalidReason::Nts => "not authentic",
+        InvalidReason::Mac => "wrong MAC",
         InvalidReason::Timestamp => "timestamps",
         InvalidReason::Domain => "domain",
         InvalidReason::Flags => "flags",

@@ -1,0 +1,171 @@
+//! What follows the header of a lane's requests, and what may follow that of their replies: NTS
+//! fields, or extension fields and a MAC that the user asked for. Requests without any of it never
+//! come here: a template and a few bytes are all of them.
+
+use std::sync::Arc;
+
+use horolog_nts::mac::{KEY_ID_LEN, Key};
+use horolog_record::InvalidReason;
+use horolog_wire::ntp::HEADER_LEN;
+
+use crate::nts::{Fault, LaneSessions};
+use crate::request::{self, Stamps};
+use crate::verify::PAYLOAD_LEN;
+
+mod field;
+
+pub use field::{ExtensionField, FieldFault};
+pub use horolog_nts::mac::KeyTable;
+
+/// The longest digest behind a packet of version 4, in bytes (RFC 7822, section 3).
+const DIGEST_LEN_V4: usize = 20;
+
+/// Extension fields and a MAC behind the header of every request.
+#[derive(Clone, Default, Debug)]
+pub struct Additions {
+    /// Extension fields, in this order (RFC 7822).
+    pub fields: Vec<ExtensionField>,
+    /// Keys, and the one that requests are authenticated with (RFC 5905, section 7.3).
+    pub mac: Option<(Arc<KeyTable>, u32)>,
+}
+
+impl Additions {
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.fields.is_empty() && self.mac.is_none()
+    }
+
+    fn key(&self) -> Option<&Key> {
+        let (keys, id) = self.mac.as_ref()?;
+        keys.get(*id)
+    }
+}
+
+/// What follows the header of a lane's requests.
+#[derive(Debug)]
+pub enum Tail {
+    /// Proof of authenticity by NTS, behind all of them or some.
+    Nts(LaneSessions),
+    /// The same additions behind each.
+    Added(Added),
+}
+
+/// Whose reply it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) client: u32,
+    pub(crate) sequence: u32,
+    /// The transmit timestamp of the request.
+    pub(crate) transmit: u64,
+}
+
+impl Tail {
+    /// Length of the longest request, in bytes.
+    pub(crate) const fn request_len_max(&self) -> usize {
+        match self {
+            Self::Nts(sessions) => sessions.request_len_max(),
+            Self::Added(added) => added.request.len(),
+        }
+    }
+
+    /// Whether the request with this sequence number is authenticated by NTS.
+    pub(crate) const fn has_nts(&self, sequence: u32) -> bool {
+        match self {
+            Self::Nts(sessions) => sessions.has(sequence),
+            Self::Added(_) => false,
+        }
+    }
+
+    /// The payload of a client's request; `nts` is what [`Tail::has_nts`] says of it.
+    pub(crate) fn request(&mut self, client: u32, stamps: Stamps, nts: bool) -> &[u8] {
+        match self {
+            Self::Nts(sessions) => {
+                if nts {
+                    sessions.seal(client, stamps)
+                } else {
+                    sessions.plain(stamps)
+                }
+            }
+            Self::Added(added) => added.request(stamps),
+        }
+    }
+
+    /// Judges what follows the header of a reply.
+    pub(crate) fn judge(&mut self, asked: Asked, reply: &[u8]) -> Result<(), InvalidReason> {
+        match self {
+            Self::Nts(sessions) if sessions.has(asked.sequence) => {
+                sessions.open(asked.client, asked.transmit, reply).map_err(|fault| match fault {
+                    Fault::Longer => InvalidReason::Length,
+                    Fault::Reply(_) => InvalidReason::Nts,
+                })
+            }
+            Self::Nts(_) if reply.len() == PAYLOAD_LEN => Ok(()),
+            Self::Nts(_) => Err(InvalidReason::Length),
+            Self::Added(added) => added.judge(reply),
+        }
+    }
+}
+
+/// Requests with the same additions behind each header, ready to be completed without allocation.
+pub struct Added {
+    keys: Option<(Arc<KeyTable>, u32)>,
+    digest_len: usize,
+    /// Header, fields and room for the MAC.
+    request: Box<[u8]>,
+    covered: usize,
+}
+
+impl Added {
+    /// For a lane whose requests have this version.
+    pub(crate) fn new(additions: &Additions, version: u8) -> Self {
+        let mut request = request::payload(version, Stamps::default()).to_vec();
+        let last = additions.fields.len().checked_sub(1);
+        for (index, field) in additions.fields.iter().enumerate() {
+            field.write(Some(index) == last && additions.mac.is_none(), &mut request);
+        }
+        let covered = request.len();
+        let digest_len = additions.key().map_or(0, |key| digest_len(key, version));
+        request.resize(covered + if digest_len > 0 { KEY_ID_LEN + digest_len } else { 0 }, 0);
+        Self { keys: additions.mac.clone(), digest_len, request: request.into(), covered }
+    }
+
+    fn request(&mut self, stamps: Stamps) -> &[u8] {
+        request::set_stamps(&mut self.request, stamps);
+        if let Some(key) = self.keys.as_ref().and_then(|(keys, id)| keys.get(*id)) {
+            // There is room for it, and the algorithm gives such a digest.
+            key.append(self.digest_len, &mut self.request, self.covered);
+        }
+        &self.request
+    }
+
+    /// A reply has the MAC of the same key where the request had one. Extension fields are the
+    /// server's to answer or not.
+    fn judge(&self, reply: &[u8]) -> Result<(), InvalidReason> {
+        if reply.len() > self.request.len() {
+            return Err(InvalidReason::Length);
+        }
+        let Some((keys, id)) = &self.keys else {
+            let rest = reply.get(HEADER_LEN..).unwrap_or_default();
+            return if field::are_fields(rest) { Ok(()) } else { Err(InvalidReason::Length) };
+        };
+        match keys.verify(reply) {
+            Ok(authentic) if authentic.key.id() == *id => Ok(()),
+            _ => Err(InvalidReason::Mac),
+        }
+    }
+}
+
+impl std::fmt::Debug for Added {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Added").field("len", &self.request.len()).finish_non_exhaustive()
+    }
+}
+
+fn digest_len(key: &Key, version: u8) -> usize {
+    let whole = key.algorithm().digest_len();
+    if version == 4 { whole.min(DIGEST_LEN_V4) } else { whole }
+}
+
+#[cfg(test)]
+mod tests;
