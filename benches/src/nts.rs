@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_load::nts::{Algorithm, KE_PORT, NtsOptions, SESSIONS, Trust};
+use horolog_load::nts::{Algorithm, KE_PORT, NtsOptions, SESSIONS, SessionCount, Trust};
 use horolog_load::ramp::Ramp;
 use horolog_load::{Job, Load, LoadOptions};
 use horolog_record::{Engine, LoadResult};
@@ -105,7 +105,7 @@ fn load(server: Server, binary: &Path, job: Job, threads: usize) -> Result<(Load
         name: Some(NAME.to_owned()),
         trust: Trust::from_pem_file(Some(&started.certificate))?,
         algorithms: vec![Algorithm::AesSivCmac256],
-        sessions: SESSIONS,
+        sessions: SessionCount::Shared(SESSIONS),
         share: 100,
     });
     lab.client().run(|| {

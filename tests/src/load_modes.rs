@@ -31,6 +31,8 @@ pub(crate) fn all() -> Vec<Trial> {
         chronyd_answers_in_interleaved_mode,
         without_memory_chronyd_answers_in_basic_mode,
         chronyd_answers_authenticated_requests,
+        chronyd_renews_the_cookies_of_each_client,
+        chronyd_answers_requests_with_additions,
         what_nts_cannot_do_is_refused,
         chronyd_establishes_keys,
     )
@@ -118,6 +120,85 @@ fn chronyd_answers_authenticated_requests() -> Result<()> {
             ensure!(trial.sent < REQUESTS || class.sent == expected, "{share}%: {trial:?}");
             ensure!(trial.received * 10 >= trial.sent * 9, "{engine:?}, {share}%: {trial:?}");
         }
+    }
+    Ok(())
+}
+
+/// Clients with a session each use every cookie once, as long as they are answered.
+fn chronyd_renews_the_cookies_of_each_client() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let (_chronyd, _directory, certificate) = nts_chronyd(lab.server())?;
+    let target = server_address(&lab, false)?.ip().to_string();
+    for engine in [Engine::Udp, Engine::Packet] {
+        let arguments = ["--nts", "--ca", &certificate, "--nts-name", NAME, "--nts-sessions"];
+        let mut all = vec![&*target, "-r", "200", "-t", "2", "--engine", engine.name()];
+        all.extend(arguments);
+        all.extend(["each", "-c", "20"]);
+        let result = result_of(lab.client(), &all)?;
+        let trial = only_trial(&result)?;
+        check_sums(trial)?;
+        ensure!(trial.clients == 20 && trial.invalid.is_empty(), "{trial:?}");
+        // Twenty requests of each client, with eight cookies at the start.
+        ensure!(trial.sent == 400 && trial.received * 10 >= trial.sent * 9, "{trial:?}");
+        let reused = trial.cookies_reused.context("reused cookies are not counted")?;
+        ensure!(reused <= trial.lost, "{engine:?}: {trial:?}");
+    }
+    Ok(())
+}
+
+/// Extension fields that it does not know and a MAC of a key that it has; with another key it is
+/// silent.
+fn chronyd_answers_requests_with_additions() -> Result<()> {
+    const KEYS: &str = "1 SHA256 HEX:00112233445566778899aabbccddeeff\n\
+                        2 AES128 HEX:000102030405060708090a0b0c0d0e0f\n";
+    let lab = Lab::new(&LabConfig::default())?;
+    let directory = tempfile::tempdir()?;
+    let [right, wrong] = ["right.keys", "wrong.keys"].map(|name| directory.path().join(name));
+    fs::write(&right, KEYS)?;
+    fs::write(&wrong, KEYS.replace("0011", "1100"))?;
+    fs::set_permissions(&right, Permissions::from_mode(0o600))?;
+    let keyfile = format!("keyfile {}", right.display());
+    let _chronyd = Chronyd::start(lab.server(), &[&keyfile])?;
+    let [right, wrong] = [right, wrong].map(|path| path.display().to_string());
+    let cases: [(&[&str], bool); 6] = [
+        (&["--key", "1", "--keys", &right], true),
+        (&["--key", "2", "--keys", &right, "--ntp-version", "3"], true),
+        (&["--key", "2", "--keys", &right, "--interleaved", "-c", "20"], true),
+        (&["--extension", "0x2005:0102", "--extension", "0x2006"], true),
+        (&["--key", "1", "--keys", &right, "--extension", "0x2005:0102"], true),
+        (&["--key", "1", "--keys", &wrong], false),
+    ];
+    for engine in [Engine::Udp, Engine::Packet] {
+        for (arguments, answered) in cases {
+            let target = server_address(&lab, false)?.ip().to_string();
+            let mut all = vec![&*target, "-r", "1000", "-t", "0.2", "--engine", engine.name()];
+            all.extend(["--timeout", "200ms"]);
+            all.extend(arguments);
+            let output = run_to_end(load(lab.client(), &all)?.args(["--json", "-"]), PATIENCE)?;
+            let result: LoadResult = parse(&output.stdout)?;
+            let trial = only_trial(&result)?;
+            let context = || format!("{engine:?}, {arguments:?}: {trial:?}");
+            ensure!(trial.invalid.is_empty() && trial.sent > 0, "{}", context());
+            if answered {
+                ensure!(trial.received * 10 >= trial.sent * 9, "{}", context());
+            } else {
+                ensure!(trial.received == 0 && output.status.code() == Some(1), "{}", context());
+            }
+        }
+    }
+    let target = server_address(&lab, false)?.ip().to_string();
+    for (arguments, status, words) in [
+        (&["--key", "7", "--keys", &right][..], 2, "no key 7"),
+        (&["--key", "1"], 2, "--keys"),
+        (&["--key", "1", "--keys", "/nonexistent"], 3, "nonexistent"),
+        (&["--extension", "0x2005:0"], 2, "hexadecimal"),
+        (&["--extension", "1", "--engine", "xdp"], 3, "use --engine packet or udp"),
+    ] {
+        let all = [&[&*target], arguments].concat();
+        let output = run_to_end(&mut load(lab.client(), &all)?, PATIENCE)?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(status), "{arguments:?}: {told}");
+        ensure!(told.contains(words) && told.trim_end().lines().count() == 1, "{told}");
     }
     Ok(())
 }

@@ -44,7 +44,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use horolog_lab::{Host, Lab, LabConfig};
 use horolog_load::LoadOptions;
-use horolog_load::nts::{Algorithm, KE_PORT, NtsOptions, SESSIONS, Trust};
+use horolog_load::nts::{Algorithm, KE_PORT, NtsOptions, SESSIONS, SessionCount, Trust};
 use horolog_record::{Engine as LoadEngine, Place, Trial};
 use horolog_time::Span;
 use horolog_wire::ntp::Leap;
@@ -359,7 +359,7 @@ impl Soak {
                 name: None,
                 trust: Trust::from_pem_file(Some(Path::new(&self.certificate)))?,
                 algorithms: vec![Algorithm::AesSivCmac256],
-                sessions: SESSIONS,
+                sessions: SessionCount::Shared(SESSIONS),
                 share: 100,
             })
         };

@@ -39,6 +39,8 @@ pub struct TrialCounts {
     pub nts_sent: u64,
     /// Valid first replies in time to these.
     pub nts_received: u64,
+    /// Requests with a cookie that was used before, of clients with a session of their own.
+    pub cookies_reused: Option<u64>,
     /// What only PTP counts, where it was asked for.
     pub ptp: Option<PtpCounts>,
     /// Further valid replies to an answered request.
@@ -82,6 +84,10 @@ impl TrialCounts {
         self.interleaved += other.interleaved;
         self.nts_sent += other.nts_sent;
         self.nts_received += other.nts_received;
+        self.cookies_reused = match (self.cookies_reused, other.cookies_reused) {
+            (Some(mine), Some(theirs)) => Some(mine + theirs),
+            (mine, theirs) => mine.or(theirs),
+        };
         PtpCounts::merge(&mut self.ptp, other.ptp);
         self.duplicate += other.duplicate;
         self.late += other.late;
@@ -402,6 +408,9 @@ impl Account {
     #[must_use]
     pub fn close(mut self, planned: u64) -> (TrialCounts, Carried) {
         self.counts.planned = planned;
+        if let Some(Tail::Nts(sessions)) = self.tail.as_deref_mut() {
+            self.counts.cookies_reused = sessions.take_reused();
+        }
         let asked = self.before + self.asked;
         let mut carried = Carried {
             asked,

@@ -1,18 +1,23 @@
-//! Authenticated requests (NTS, RFC 8915): sessions from key establishment, shared by all simulated
-//! clients, requests sealed as they are sent, replies opened as they come.
+//! Authenticated requests (NTS, RFC 8915): sessions from key establishment, requests sealed as they
+//! are sent, replies opened as they come.
 //!
 //! A request carries its token inside what is sealed, so it cannot be sealed before its instant.
-//! Its unique identifier follows from the token, so nothing is kept of it until the reply. A cookie
-//! is used again and again, which no client with a user would do: the server spends as much on it
-//! as on a fresh one, and a lost reply costs the generator nothing.
+//! Its unique identifier follows from the token, so nothing is kept of it until the reply.
+//!
+//! A few sessions are shared by all simulated clients, or each client has its own. Clients that
+//! share one use its cookie again and again, which no client with a user would do: the server spends
+//! as much on it as on a fresh one, and a lost reply costs the generator nothing. A client with a
+//! session of its own uses each cookie once, takes new ones out of replies, and asks for as many as
+//! it lost (RFC 8915, section 5.7); only one that has none left uses the last one again.
 
 use std::fmt;
+use std::thread;
 use std::time::Duration;
 
 use horolog_ke::{KeClient, KeError};
 use horolog_nts::{
-    COOKIE_LEN_MAX, ClientSession, CookieKeys, KEEP_DEFAULT, Nonces, ROTATION_DEFAULT, ReplyFault,
-    RequestTemplate, SessionKeys, UNIQUE_ID_LEN,
+    COOKIE_LEN_MAX, COOKIES_MAX, ClientSession, CookieKeys, KEEP_DEFAULT, Nonces, ROTATION_DEFAULT,
+    ReplyFault, RequestTemplate, SessionKeys, UNIQUE_ID_LEN, request_len,
 };
 use horolog_sys::clock::Realtime;
 use horolog_time::Clock;
@@ -30,7 +35,16 @@ use crate::target::{Family, TargetName, TargetNameError};
 pub const SESSIONS: usize = 16;
 
 /// The most sessions: each takes a TLS handshake of its own before the run.
-pub const SESSIONS_MAX: usize = 4096;
+pub const SESSIONS_MAX: usize = 65_536;
+
+/// Clients that have a session each, unless a number is asked for.
+pub const CLIENTS_WITH_SESSIONS: u32 = 1000;
+
+/// Handshakes at the same time, where many sessions are established.
+const ESTABLISHING: usize = 16;
+
+/// The longest request with placeholders, in bytes: it has to pass wherever others do.
+const REQUEST_LEN_MAX: usize = 1280;
 
 /// How long one key establishment may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -46,10 +60,19 @@ pub struct NtsOptions {
     pub trust: Trust,
     /// The AEAD algorithms to offer, the most wanted first.
     pub algorithms: Vec<Algorithm>,
-    /// Sessions, from 1 to [`SESSIONS_MAX`].
-    pub sessions: usize,
+    /// Sessions.
+    pub sessions: SessionCount,
     /// How many requests in a hundred are authenticated, from 0 to 100.
     pub share: u8,
+}
+
+/// How many sessions there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SessionCount {
+    /// So many, from 1 to [`SESSIONS_MAX`], shared by all clients.
+    Shared(usize),
+    /// One for each client.
+    Each,
 }
 
 /// Why there are no sessions.
@@ -76,6 +99,9 @@ pub enum NtsError {
     /// NTS is for version 4.
     #[error("NTS is defined for NTP version 4 only, not for version {0}")]
     Version(u8),
+    /// Clients without number cannot have a session each.
+    #[error("random sources are too many for a session each; let them share some")]
+    RandomSources,
     /// Modes that are not had together.
     #[error("NTS and interleaved mode cannot be loaded together; leave one of them out")]
     Interleaved,
@@ -90,6 +116,7 @@ impl NtsError {
                 | Self::Share(_)
                 | Self::Version(_)
                 | Self::Interleaved
+                | Self::RandomSources
                 | Self::Establishment(KeError::NoTrust | KeError::BadName(_))
         )
     }
@@ -108,27 +135,40 @@ fn check(sessions: usize, share: u8) -> Result<(), NtsError> {
 
 /// The keys and cookies of a run.
 pub struct Sessions {
-    established: Vec<(SessionKeys, Vec<Vec<u8>>)>,
+    established: Vec<Established>,
     share: u8,
+    /// Whether each client has one to itself.
+    each: bool,
 }
 
+/// A session's keys and cookies.
+type Established = (SessionKeys, Vec<Vec<u8>>);
+
 impl Sessions {
-    /// Asks the server for key establishment once for each session.
-    pub fn establish(options: &NtsOptions, family: Option<Family>) -> Result<Self, NtsError> {
-        check(options.sessions, options.share)?;
+    /// Asks the server for key establishment once for each session; `clients` is how many clients
+    /// there are.
+    pub fn establish(
+        options: &NtsOptions,
+        family: Option<Family>,
+        clients: u32,
+    ) -> Result<Self, NtsError> {
+        let (count, each) = match options.sessions {
+            SessionCount::Shared(count) => (count, false),
+            SessionCount::Each => (clients as usize, true),
+        };
+        check(count, options.share)?;
         let address = options.establishment.resolve(family)?;
         let algorithms: Vec<_> = options.algorithms.iter().map(|one| one.number()).collect();
         let client = KeClient::new(&options.trust, &algorithms)?;
         let name = options.name.as_deref().unwrap_or(options.establishment.host());
-        let one = |_| {
+        let one = || {
             let given = client.establish(name, address, PATIENCE)?;
             let keys = Algorithm::from_number(given.algorithm)
                 .and_then(|algorithm| SessionKeys::new(algorithm, &given.c2s, &given.s2c).ok())
                 .ok_or(NtsError::Keys(given.algorithm))?;
             Ok((keys, given.cookies))
         };
-        let established = (0..options.sessions).map(one).collect::<Result<_, NtsError>>()?;
-        Ok(Self { established, share: options.share })
+        Ok(Self { established: all(count, &one)?, share: options.share, each })
     }
 
     /// Makes up keys and seals them in cookies as a server does that was given this master secret
@@ -152,29 +192,39 @@ impl Sessions {
             Ok((keys, vec![cookie]))
         };
         let established = (0..count).map(one).collect::<Result<_, NtsError>>()?;
-        Ok(Self { established, share })
+        Ok(Self { established, share, each: false })
+    }
+
+    /// How many there are, where each client has its own.
+    #[must_use]
+    pub const fn clients(&self) -> Option<u32> {
+        if self.each { Some(self.established.len() as u32) } else { None }
     }
 
     /// From keys and cookies that are known already, at least one of each.
     #[cfg(test)]
-    pub(crate) const fn of(established: Vec<(SessionKeys, Vec<Vec<u8>>)>, share: u8) -> Self {
-        Self { established, share }
+    pub(crate) const fn of(established: Vec<Established>, share: u8, each: bool) -> Self {
+        Self { established, share, each }
     }
 
-    /// The sessions as one lane uses them.
-    pub(crate) fn lane(&self, version: u8) -> Result<LaneSessions, NtsError> {
-        let session = |(keys, cookies): &(SessionKeys, Vec<Vec<u8>>)| Session {
-            template: RequestTemplate::new(keys, cookies.first().map_or(&[], |one| one), 0),
-            client: ClientSession::new(keys, cookies.iter().map(Vec::as_slice)),
-        };
-        let sessions: Vec<_> = self.established.iter().map(session).collect();
-        let longest = sessions.iter().map(|session| session.template.request_len()).max();
+    /// The sessions as lane `lane` of `lanes` uses them: all of them, or those of its own clients.
+    pub(crate) fn lane(
+        &self,
+        version: u8,
+        (lane, lanes): (usize, usize),
+    ) -> Result<LaneSessions, NtsError> {
+        // As many as a block of clients has; which of them does not matter.
+        let (first, step) = if self.each { (lane, lanes) } else { (0, 1) };
+        let own = self.established.iter().skip(first).step_by(step);
+        let sessions: Vec<_> = own.map(|one| Session::new(one, self.each)).collect();
+        let longest = sessions.iter().map(Session::request_len_max).max();
         Ok(LaneSessions {
             request: vec![0; longest.unwrap_or(0)].into_boxed_slice(),
             sessions,
             share: self.share.into(),
             nonces: Nonces::new().map_err(random)?,
             version,
+            reused: self.each.then_some(0),
         })
     }
 }
@@ -186,9 +236,62 @@ impl fmt::Debug for Sessions {
     }
 }
 
+/// Calls `one` so many times, from several threads where it is many.
+fn all(
+    count: usize,
+    one: &(dyn Fn() -> Result<Established, NtsError> + Sync),
+) -> Result<Vec<Established>, NtsError> {
+    let threads = count.div_ceil(ESTABLISHING).min(ESTABLISHING);
+    thread::scope(|scope| {
+        let share = |thread: usize| (thread..count).step_by(threads).map(|_| one());
+        let tasks: Vec<_> =
+            (0..threads).map(|thread| scope.spawn(move || share(thread).collect())).collect();
+        let results = tasks
+            .into_iter()
+            .map(|task| task.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let parts: Result<Vec<Vec<_>>, NtsError> = results.collect();
+        Ok(parts?.into_iter().flatten().collect())
+    })
+}
+
 struct Session {
     template: RequestTemplate,
     client: ClientSession,
+    /// Placeholders that a request may have; `None` where cookies are not used up.
+    placeholders_max: Option<usize>,
+}
+
+impl Session {
+    fn new((keys, cookies): &Established, each: bool) -> Self {
+        let cookie = cookies.first().map_or(&[][..], |one| one);
+        let fits = |placeholders: &usize| {
+            request_len(keys.algorithm(), cookie.len(), *placeholders) <= REQUEST_LEN_MAX
+        };
+        let placeholders_max = each.then(|| (0..COOKIES_MAX).rev().find(fits).unwrap_or_default());
+        Self {
+            template: RequestTemplate::new(keys, cookie, placeholders_max.unwrap_or_default()),
+            client: ClientSession::new(keys, cookies.iter().map(Vec::as_slice)),
+            placeholders_max,
+        }
+    }
+
+    const fn request_len_max(&self) -> usize {
+        let placeholders = match self.placeholders_max {
+            Some(placeholders) => placeholders,
+            None => 0,
+        };
+        self.template.request_len(placeholders)
+    }
+
+    /// Readies the template for the next request: returns how many placeholders it is to have, and
+    /// whether its cookie was used before.
+    fn next(&mut self) -> (usize, bool) {
+        let Some(most) = self.placeholders_max else { return (0, false) };
+        let cookie = self.client.take_cookie();
+        let fresh = cookie.is_some_and(|cookie| self.template.renew(&cookie));
+        let missing = (COOKIES_MAX - 1).saturating_sub(self.client.cookies());
+        (missing.min(most), !fresh)
+    }
 }
 
 /// A lane's own copy of the sessions, ready to seal and to open without allocation.
@@ -198,6 +301,8 @@ pub struct LaneSessions {
     nonces: Nonces,
     version: u8,
     request: Box<[u8]>,
+    /// Requests with a cookie that was used before, where none should be.
+    reused: Option<u64>,
 }
 
 impl LaneSessions {
@@ -218,10 +323,24 @@ impl LaneSessions {
         let mut nonce = [0; 16];
         self.nonces.fill(&mut nonce);
         let header = request::payload(self.version, stamps);
-        let session = &self.sessions[client as usize % self.sessions.len()];
+        let index = client as usize % self.sessions.len();
+        let session = &mut self.sessions[index];
+        let (placeholders, reused) = session.next();
+        if let Some(count) = &mut self.reused {
+            *count += u64::from(reused);
+        }
         let id = unique_id(stamps.transmit);
-        let len = session.template.seal(&header, &id, &nonce, &mut self.request);
+        let len = session.template.seal(&header, &id, &nonce, placeholders, &mut self.request);
         &self.request[..len]
+    }
+
+    /// Requests since the last call with a cookie that was used before, where each client has a
+    /// session of its own.
+    pub(crate) const fn take_reused(&mut self) -> Option<u64> {
+        match &mut self.reused {
+            Some(reused) => Some(std::mem::replace(reused, 0)),
+            None => None,
+        }
     }
 
     /// The payload of a plain request.
@@ -236,10 +355,11 @@ impl LaneSessions {
     pub(crate) fn open(&mut self, client: u32, transmit: u64, reply: &[u8]) -> Result<(), Fault> {
         let index = client as usize % self.sessions.len();
         let session = &mut self.sessions[index];
-        if reply.len() > session.template.request_len() {
+        // Which of several requests under way had how many placeholders is not kept.
+        if reply.len() > session.request_len_max() {
             return Err(Fault::Longer);
         }
-        // The session keeps as many cookies as it may have, so it takes no more of them.
+        // It keeps no more cookies than it may have.
         session.client.open_reply(reply, &unique_id(transmit)).map(drop).map_err(Fault::Reply)
     }
 }

@@ -16,7 +16,7 @@ use horolog_wire::ptp::EVENT_PORT;
 use crate::clients::{CLIENTS_MAX, ClientsError, LANES_MAX, SourceNetwork};
 use crate::engine::{self, Engine, EngineError};
 use crate::error::LoadError;
-use crate::nts::{NtsError, Sessions};
+use crate::nts::{CLIENTS_WITH_SESSIONS, NtsError, SessionCount, Sessions};
 use crate::options::{Job, LoadOptions};
 use crate::plan::{RunPlan, TrialPlan};
 use crate::ptp::{PtpKind, PtpPlan};
@@ -153,7 +153,12 @@ fn sessions(options: &LoadOptions) -> Result<Option<Arc<Sessions>>, NtsError> {
     if let Some(sessions) = &options.sessions {
         return Ok(Some(Arc::clone(sessions)));
     }
-    let establish = |nts| Sessions::establish(nts, options.family).map(Arc::new);
+    let each = options.nts.as_ref().is_some_and(|nts| nts.sessions == SessionCount::Each);
+    if each && options.random_sources {
+        return Err(NtsError::RandomSources);
+    }
+    let clients = options.clients.unwrap_or(CLIENTS_WITH_SESSIONS);
+    let establish = |nts| Sessions::establish(nts, options.family, clients).map(Arc::new);
     options.nts.as_ref().map(establish).transpose()
 }
 
@@ -328,7 +333,8 @@ impl Opener<'_> {
             Route::Link(_) => self.facts.cores.len(),
         };
         let cores = cores.clamp(1, LANES_MAX);
-        let asked = self.options.clients;
+        let with_sessions = self.facts.sessions.as_ref().and_then(|sessions| sessions.clients());
+        let asked = self.options.clients.or(with_sessions);
         let lanes = self.options.threads.unwrap_or_else(|| {
             // Fewer clients than cores leave some cores idle.
             cores.min(asked.unwrap_or(usual).max(1) as usize)

@@ -41,6 +41,7 @@ pub fn record(plan: &TrialPlan, counts: &TrialCounts, lost_at: BTreeMap<Place, u
             received: counts.nts_received,
             lost: counts.nts_sent.saturating_sub(counts.nts_received),
         }),
+        cookies_reused: counts.cookies_reused,
         rtt_ns: distribution(&counts.rtt),
         response_time_ns: distribution(&counts.response),
         tx_offset_ns: counts

@@ -55,8 +55,8 @@ fn session(keys: &CookieKeys, algorithm: Algorithm) -> Result<(), Box<dyn core::
     let mut cookie = vec![0; cookie_len(algorithm)];
     keys.seal(&session, [1; 16], &mut cookie);
     let template = RequestTemplate::new(&session, &cookie, 0);
-    let mut request = vec![0; template.request_len()];
-    template.seal(&[0x23; 48], &[1; 32], &[2; 16], &mut request);
+    let mut request = vec![0; template.request_len(0)];
+    template.seal(&[0x23; 48], &[1; 32], &[2; 16], 0, &mut request);
     measure("cookie sealed", || {
         black_box(keys.seal(black_box(&session), [1; 16], &mut cookie));
     });
@@ -64,7 +64,7 @@ fn session(keys: &CookieKeys, algorithm: Algorithm) -> Result<(), Box<dyn core::
         black_box(keys.open(black_box(&cookie)));
     });
     measure("request sealed from a template", || {
-        black_box(template.seal(black_box(&[0x23; 48]), &[1; 32], &[2; 16], &mut request));
+        black_box(template.seal(black_box(&[0x23; 48]), &[1; 32], &[2; 16], 0, &mut request));
     });
     let opened = open_request(keys, &request).map_err(|refusal| refusal.to_string())?;
     let mut out = vec![0; request.len()];

@@ -191,6 +191,11 @@ impl ClientSession {
         self.cookies.len()
     }
 
+    /// Takes one of the cookies, which is used up by this.
+    pub fn take_cookie(&mut self) -> Option<Box<[u8]>> {
+        self.cookies.pop()
+    }
+
     /// Writes a request to the front of `out` with one of the cookies, which is used up by this,
     /// and with as many placeholders as cookies are missing and fit into `out`. Returns its length;
     /// 0 when no cookie is left or `out` is too short. `nonce` is random.
@@ -201,7 +206,7 @@ impl ClientSession {
         nonce: &[u8; COOKIE_NONCE_LEN],
         out: &mut [u8],
     ) -> usize {
-        let Some(cookie) = self.cookies.pop() else { return 0 };
+        let Some(cookie) = self.take_cookie() else { return 0 };
         let missing = COOKIES_MAX - 1 - self.cookies.len();
         let fits = |n: &usize| request_len(self.algorithm, cookie.len(), *n) <= out.len();
         let Some(placeholders) = (0..=missing).rev().find(fits) else { return 0 };

@@ -158,6 +158,10 @@ pub struct Trial {
     /// Of the requests, those that were authenticated, where any were to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authenticated: Option<ClassCounts>,
+    /// Of the authenticated requests, those with a cookie that was used before, where each client
+    /// has a session of its own and should use every cookie once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cookies_reused: Option<u64>,
     /// Round trip, from the *intended* send instant to the receipt of the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ns: Option<Distribution>,

@@ -160,7 +160,7 @@ impl PacketEngine {
     pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
         let (link, frames) = frame_plans(plan, Kind::Packet)?;
         let card = Card::open(plan, Kind::Packet)?;
-        let lanes = frames.iter().map(|frame| {
+        let lanes = frames.iter().enumerate().map(|(lane, frame)| {
             let options = PacketOptions {
                 slots: BATCH,
                 selection: selection(frame),
@@ -169,7 +169,7 @@ impl PacketEngine {
                 ..PacketOptions::default()
             };
             let device = PacketDevice::open(&link.interface, &options)?;
-            let tail = threads::tail(plan)?;
+            let tail = threads::tail(plan, lane)?;
             let payload_max = tail.as_ref().map_or(0, Tail::request_len_max);
             Ok(Lane::new(FramePort::new(device, frame, payload_max), tail))
         });

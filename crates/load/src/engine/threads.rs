@@ -29,10 +29,10 @@ impl<P> Lane<P> {
     }
 }
 
-/// What follows the headers of one more lane's requests, where anything does.
-pub(crate) fn tail(plan: &RunPlan) -> Result<Option<Tail>, EngineError> {
+/// What follows the headers of a lane's requests, where anything does.
+pub(crate) fn tail(plan: &RunPlan, lane: usize) -> Result<Option<Tail>, EngineError> {
     Ok(match &plan.sessions {
-        Some(sessions) => Some(Tail::Nts(sessions.lane(plan.version)?)),
+        Some(sessions) => Some(Tail::Nts(sessions.lane(plan.version, (lane, plan.lanes))?)),
         None if plan.additions.is_empty() => None,
         None => Some(Tail::Added(Added::new(&plan.additions, plan.version))),
     })

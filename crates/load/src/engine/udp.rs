@@ -178,8 +178,8 @@ impl UdpEngine {
             hardware_timestamps: card.is_some(),
             ..UdpOptions::default()
         };
-        let lane = |_| {
-            let tail = threads::tail(plan)?;
+        let lane = |lane| {
+            let tail = threads::tail(plan, lane)?;
             let payload_max = tail.as_ref().map_or(0, Tail::request_len_max);
             Ok(Lane::new(SocketPort::new(plan.version, payload_max), tail))
         };
@@ -189,10 +189,12 @@ impl UdpEngine {
         Ok(engine)
     }
 
-    /// Requests of one client in a row: as many as one call sends, but in interleaved mode, where a
-    /// client waits for its reply before it asks again.
-    const fn run(&self) -> u32 {
-        if self.plan.interleaved { 1 } else { BATCH as u32 }
+    /// Requests of one client in a row: as many as one call sends, but in interleaved mode and with
+    /// a session of its own, where a client takes something from one reply to its next request.
+    fn run(&self) -> u32 {
+        let sessions = self.plan.sessions.as_ref();
+        let has_own = sessions.is_some_and(|sessions| sessions.clients().is_some());
+        if self.plan.interleaved || has_own { 1 } else { BATCH as u32 }
     }
 
     /// Gives each lane a socket for each of its clients.

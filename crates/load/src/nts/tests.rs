@@ -35,7 +35,7 @@ fn sessions(server: &CookieKeys, share: u8) -> Sessions {
         (keys, vec![cookie])
     };
     let algorithms = [(1, Algorithm::AesSivCmac256), (2, Algorithm::Aes128GcmSiv)];
-    Sessions::of(algorithms.map(session).into(), share)
+    Sessions::of(algorithms.map(session).into(), share, false)
 }
 
 fn reply_header(request: &[u8]) -> [u8; HEADER_LEN] {
@@ -85,7 +85,7 @@ fn run(share: u8, change: impl Fn(&[u8], &mut Vec<u8>)) -> TrialCounts {
         rate: 1_000.0,
         offset: None,
     };
-    let tail = Some(Box::new(Tail::Nts(sessions(&server, share).lane(4).unwrap())));
+    let tail = Some(Box::new(Tail::Nts(sessions(&server, share).lane(4, (0, 1)).unwrap())));
     let mut account = Account::open(&plan, Carried { tail, ..Carried::default() }).unwrap();
     for number in 0..REQUESTS {
         let intended = START + Span::from_ns(number * 1_000_000);
@@ -173,4 +173,65 @@ fn the_answer_to_another_request_does_not_count() {
         }
     });
     assert_eq!(counts.invalid[InvalidReason::Nts as usize], 398, "all but each session's first");
+}
+
+/// A client with a session of its own: what it sends while replies come, and while they do not.
+#[test]
+fn a_client_of_its_own_session_uses_each_cookie_once() {
+    let server = cookie_keys();
+    let algorithm = Algorithm::AesSivCmac256;
+    let keys = SessionKeys::new(algorithm, &[1; 32], &[2; 32]).unwrap();
+    let cookies: Vec<_> = (0..COOKIES_MAX as u8)
+        .map(|number| {
+            let mut cookie = vec![0; 200];
+            let len = server.seal(&keys, [number; 16], &mut cookie);
+            cookie.truncate(len);
+            cookie
+        })
+        .collect();
+    let mut seen: std::collections::BTreeSet<Vec<u8>> = std::collections::BTreeSet::new();
+    let mut lane = Sessions::of(vec![(keys, cookies)], 100, true).lane(4, (0, 1)).unwrap();
+    let mut random = SplitMix64::new(5);
+    let mut ask = |lane: &mut LaneSessions, transmit: u64, answered: bool| {
+        let request = lane.seal(3, Stamps::basic(transmit)).to_vec();
+        let fresh = seen.insert(request[88..188].to_vec());
+        let opened = open_request(&server, &request).unwrap();
+        let wanted = opened.cookies_wanted;
+        if answered {
+            let mut reply = vec![0; 2048];
+            let header = reply_header(&request);
+            let mut fill = |bytes: &mut [u8]| {
+                bytes.iter_mut().for_each(|byte| *byte = random.next_u64() as u8);
+            };
+            let len = seal_reply(&server, &opened, &header, &mut fill, &mut reply);
+            assert!(len <= request.len());
+            lane.open(3, transmit, &reply[..len]).unwrap();
+        }
+        (wanted, fresh)
+    };
+    for transmit in 0..20 {
+        assert_eq!(ask(&mut lane, transmit, true), (1, true));
+    }
+    // One more is missing with every reply that does not come.
+    for transmit in 0..COOKIES_MAX {
+        assert_eq!(ask(&mut lane, 100 + transmit as u64, false), (transmit + 1, true));
+    }
+    assert_eq!(lane.take_reused(), Some(0));
+    assert_eq!(ask(&mut lane, 200, true), (COOKIES_MAX, false), "none is left");
+    assert_eq!(ask(&mut lane, 201, true), (1, true), "and now all are back");
+    assert_eq!(lane.take_reused(), Some(1));
+}
+
+#[test]
+fn lanes_share_the_sessions_of_each_client_among_them() {
+    let one = || (SessionKeys::generate(Algorithm::AesSivCmac256).unwrap(), vec![vec![0; 100]; 2]);
+    let sessions = Sessions::of((0..7).map(|_| one()).collect(), 100, true);
+    assert_eq!(sessions.clients(), Some(7));
+    let lens: Vec<_> =
+        (0..3).map(|lane| sessions.lane(4, (lane, 3)).unwrap().sessions.len()).collect();
+    let blocks: Vec<_> =
+        (0..3).map(|lane| LaneClients::in_turn(7, lane, 3, 1).count() as usize).collect();
+    assert_eq!(lens, blocks);
+    let shared = Sessions::of((0..7).map(|_| one()).collect(), 100, false);
+    assert_eq!(shared.lane(4, (1, 3)).unwrap().sessions.len(), 7);
 }

@@ -1,6 +1,5 @@
-//! Requests of one session that differ in the header and the unique identifier alone, for a
-//! generator of load: written once, then copied and sealed without allocation. It keeps no
-//! cookies: the same cookie goes out each time, which a client with a user would not do.
+//! Requests of one session that differ in the header, the unique identifier and at most the cookie,
+//! for a generator of load: written once, then copied and sealed without allocation.
 
 use horolog_wire::ntp::HEADER_LEN;
 
@@ -10,17 +9,19 @@ use crate::field::PREFIX_LEN;
 use crate::{Algorithm, SessionKeys};
 
 const UNIQUE_ID_AT: usize = HEADER_LEN + PREFIX_LEN;
+const COOKIE_AT: usize = UNIQUE_ID_AT + UNIQUE_ID_LEN + PREFIX_LEN;
 
 /// A request but for its header, its unique identifier and its authenticator.
 pub struct RequestTemplate {
     algorithm: Algorithm,
     key: AeadKey,
-    /// Everything that the authenticator covers.
+    cookie_len: usize,
+    /// Everything that the authenticator covers of a request with all placeholders.
     covered: Box<[u8]>,
 }
 
 impl RequestTemplate {
-    /// For a session with `keys`, with `cookie` and `placeholders` fields as long as it.
+    /// For a session with `keys`, with `cookie` and at most `placeholders` fields as long as it.
     #[must_use]
     pub fn new(keys: &SessionKeys, cookie: &[u8], placeholders: usize) -> Self {
         let algorithm = keys.algorithm();
@@ -31,27 +32,43 @@ impl RequestTemplate {
         debug_assert!(written.is_some(), "`covered` is as long as the whole request");
         let len = fields.len();
         covered.truncate(len);
-        Self { algorithm, key: AeadKey::new(algorithm, keys.c2s()), covered: covered.into() }
+        let key = AeadKey::new(algorithm, keys.c2s());
+        Self { algorithm, key, cookie_len: cookie.len(), covered: covered.into() }
     }
 
-    /// Length of the requests, in bytes.
+    /// Length of a request with so many placeholders, in bytes.
     #[must_use]
-    pub fn request_len(&self) -> usize {
-        self.covered.len() + crate::field::authenticator_len(self.algorithm.nonce_len(), 0)
+    pub const fn request_len(&self, placeholders: usize) -> usize {
+        request_len(self.algorithm, self.cookie_len, placeholders)
     }
 
-    /// Writes a request to the front of `out` and returns its length; 0 when `out` is too short.
-    /// `nonce` is random.
+    /// Puts another cookie in. `false` when it has another length: then the old one stays.
+    pub fn renew(&mut self, cookie: &[u8]) -> bool {
+        let fits = cookie.len() == self.cookie_len;
+        if fits {
+            self.covered[COOKIE_AT..COOKIE_AT + cookie.len()].copy_from_slice(cookie);
+        }
+        fits
+    }
+
+    /// Writes a request with so many placeholders to the front of `out` and returns its length; 0
+    /// when `out` is too short, or the template has no room for so many. `nonce` is random.
     pub fn seal(
         &self,
         header: &[u8; HEADER_LEN],
         unique_id: &[u8; UNIQUE_ID_LEN],
         nonce: &[u8; 16],
+        placeholders: usize,
         out: &mut [u8],
     ) -> usize {
+        let field_len = PREFIX_LEN + self.cookie_len.next_multiple_of(4);
+        let len = COOKIE_AT - PREFIX_LEN + (1 + placeholders) * field_len;
         let mut request = Writer::new(out);
-        let Some((_, covered)) = request.room(self.covered.len()) else { return 0 };
-        covered.copy_from_slice(&self.covered);
+        let (Some(template), Some((_, covered))) = (self.covered.get(..len), request.room(len))
+        else {
+            return 0;
+        };
+        covered.copy_from_slice(template);
         covered[..HEADER_LEN].copy_from_slice(header);
         covered[UNIQUE_ID_AT..UNIQUE_ID_AT + UNIQUE_ID_LEN].copy_from_slice(unique_id);
         write_authenticator(request, &self.key, self.algorithm, nonce).unwrap_or(0)
@@ -60,6 +77,7 @@ impl RequestTemplate {
 
 impl core::fmt::Debug for RequestTemplate {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("RequestTemplate").field("len", &self.request_len()).finish_non_exhaustive()
+        let len = self.request_len(0);
+        f.debug_struct("RequestTemplate").field("len", &len).finish_non_exhaustive()
     }
 }

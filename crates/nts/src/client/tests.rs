@@ -81,16 +81,18 @@ fn the_store_holds_eight() {
 fn a_template_gives_what_sealing_gives() {
     for algorithm in Algorithm::ALL {
         let Fixture { server, keys, cookie } = fixture(algorithm);
+        let mut template = RequestTemplate::new(&keys, &vec![0; cookie.len()], 3);
+        assert!(template.renew(&cookie) && !template.renew(&cookie[1..]));
         for placeholders in [0, 3] {
-            let template = RequestTemplate::new(&keys, &cookie, placeholders);
             let (mut a, mut b) = ([0; 1400], [0; 1400]);
-            let len = template.seal(&HEADER, &ID, &[6; 16], &mut a);
-            assert_eq!(len, template.request_len());
+            let len = template.seal(&HEADER, &ID, &[6; 16], placeholders, &mut a);
+            assert_eq!(len, template.request_len(placeholders));
             let slow = seal_request(&keys, &HEADER, &ID, &cookie, placeholders, &[6; 16], &mut b);
             assert_eq!(a[..len], b[..slow]);
             assert!(open_request(&server, &a[..len]).is_ok());
-            assert_eq!(template.seal(&HEADER, &ID, &[6; 16], &mut a[..len - 1]), 0);
+            assert_eq!(template.seal(&HEADER, &ID, &[6; 16], placeholders, &mut a[..len - 1]), 0);
         }
+        assert_eq!(template.seal(&HEADER, &ID, &[6; 16], 4, &mut [0; 1400]), 0);
     }
 }
 

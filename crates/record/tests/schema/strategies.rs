@@ -148,6 +148,7 @@ pub(crate) fn trial() -> impl Strategy<Value = Trial> {
             invalid,
             responses: Responses { basic, interleaved, nts, delay, sync_follow_up },
             authenticated: (nts % 2 == 0).then_some(ClassCounts { sent, received, lost }),
+            cookies_reused: (late % 2 == 0).then_some(late),
             rtt_ns,
             response_time_ns,
             tx_offset_ns,

@@ -5,7 +5,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use horolog_load::nts::{Algorithm, KE_PORT, NtsOptions, SESSIONS, Trust};
+use horolog_load::nts::{
+    Algorithm, KE_PORT, NtsOptions, SESSIONS, SESSIONS_MAX, SessionCount, Trust,
+};
 use horolog_load::target::TargetName;
 
 use crate::failure::Failure;
@@ -14,7 +16,7 @@ use crate::failure::Failure;
 #[derive(Args, Debug, Default)]
 pub(crate) struct NtsArgs {
     /// Authenticate requests by NTS and verify the replies; sessions are established before the
-    /// first request and shared by all clients, and their cookies are used again and again.
+    /// first request.
     #[arg(long, requires = "ca", conflicts_with = "interleaved")]
     nts: bool,
     /// The server for NTS key establishment: HOST or HOST:PORT [default: the target, port 4460].
@@ -26,9 +28,11 @@ pub(crate) struct NtsArgs {
     /// The name that the certificate has to be for [default: the one that the server is called by].
     #[arg(long, value_name = "NAME", requires = "nts")]
     nts_name: Option<String>,
-    /// Sessions, each with keys of its own.
-    #[arg(long, value_name = "N", requires = "nts", default_value_t = SESSIONS)]
-    nts_sessions: usize,
+    /// Sessions, each with keys of its own: a number, shared by all clients, whose cookies are used
+    /// again and again; or 'each' for one of its own for each client, which uses a cookie once and
+    /// takes new ones out of replies [default: 16].
+    #[arg(long, value_name = "N|each", requires = "nts", value_parser = sessions)]
+    nts_sessions: Option<SessionCount>,
     /// How many requests in a hundred are authenticated; the rest is plain.
     #[arg(long, value_name = "PERCENT", requires = "nts", default_value_t = 100,
           value_parser = clap::value_parser!(u8).range(0..=100))]
@@ -50,6 +54,14 @@ pub(crate) fn establishment(text: &str) -> Result<TargetName, String> {
     TargetName::parse(text, KE_PORT).map_err(|error| error.to_string())
 }
 
+fn sessions(text: &str) -> Result<SessionCount, String> {
+    match text.parse() {
+        _ if text == "each" => Ok(SessionCount::Each),
+        Ok(count) if (1..=SESSIONS_MAX).contains(&count) => Ok(SessionCount::Shared(count)),
+        _ => Err(format!("write a number of sessions from 1 to {SESSIONS_MAX}, or 'each'")),
+    }
+}
+
 impl NtsArgs {
     pub(crate) fn resolve(self, target: &TargetName) -> Result<Option<NtsOptions>, Failure> {
         if !self.nts {
@@ -65,7 +77,7 @@ impl NtsArgs {
             name: self.nts_name,
             trust: Trust::from_pem_file(self.ca.as_deref()).map_err(Failure::usage)?,
             algorithms,
-            sessions: self.nts_sessions,
+            sessions: self.nts_sessions.unwrap_or(SessionCount::Shared(SESSIONS)),
             share: self.nts_share,
         }))
     }
