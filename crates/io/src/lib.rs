@@ -22,7 +22,7 @@ mod xsk;
 pub use batch::{Batch, HardwareTime, Packet, PacketMut};
 pub use device::Device;
 pub use faulty::{FaultCounts, FaultPlan, Faulty};
-pub use filter::UdpFilter;
+pub use filter::{LaneMark, UdpFilter};
 pub use hardware_clock::{Conversion, Crossing};
 pub use horolog_sys::message::TransmitStamp;
 pub use interface_clock::{InterfaceClock, InterfaceClockError};
