@@ -21,6 +21,7 @@ mod leftovers;
 mod load_command;
 mod load_engines;
 mod load_modes;
+mod load_offsets;
 mod load_refusals;
 mod loads;
 mod noise;
@@ -107,6 +108,7 @@ fn all() -> Vec<Trial> {
     all.extend(server_metrics::all());
     all.extend(server_sandbox::all());
     all.extend(load_modes::all());
+    all.extend(load_offsets::all());
     all.extend(bench::all());
     all.extend(soak::all());
     all.extend(of_the_demonstration());
