@@ -90,6 +90,7 @@ impl World {
             network: self.network,
             source_port,
             target: self.target,
+            ptp: None,
             version: self.version,
         })
     }

@@ -5,6 +5,7 @@ use horolog_record::InvalidReason;
 use horolog_stats::window::WindowTooLarge;
 use horolog_stats::{Mark, Recorder, SeenWindow};
 use horolog_time::{Monotonic, NtpTimestamp, Span, Timestamp};
+use horolog_wire::ptp::PortIdentity;
 
 use crate::clients::LaneClients;
 use crate::nts::{Fault, LaneSessions};
@@ -12,6 +13,10 @@ use crate::offset::{LastReceived, OffsetCounts, OffsetPlan, Offsets, ReceiveStam
 use crate::request::Stamps;
 use crate::token::Question;
 use crate::verify::{Answer, Expected, PAYLOAD_LEN, Reply};
+
+mod ptp;
+
+pub use ptp::PtpCounts;
 
 /// What became of the requests of one trial.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +39,8 @@ pub struct TrialCounts {
     pub nts_sent: u64,
     /// Valid first replies in time to these.
     pub nts_received: u64,
+    /// What only PTP counts, where it was asked for.
+    pub ptp: Option<PtpCounts>,
     /// Further valid replies to an answered request.
     pub duplicate: u64,
     /// Valid replies that came after the time allowed, and all to requests of an earlier trial.
@@ -75,6 +82,7 @@ impl TrialCounts {
         self.interleaved += other.interleaved;
         self.nts_sent += other.nts_sent;
         self.nts_received += other.nts_received;
+        PtpCounts::merge(&mut self.ptp, other.ptp);
         self.duplicate += other.duplicate;
         self.late += other.late;
         for (mine, theirs) in self.invalid.iter_mut().zip(other.invalid) {
@@ -120,11 +128,14 @@ pub struct Account {
     origins: Origins,
     offsets: Option<Box<Offsets>>,
     nts: Option<Box<LaneSessions>>,
+    ptp: Option<Box<ptp::Books>>,
 }
 
 /// A request that is to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Next {
+    /// When.
+    pub intended: Timestamp<Monotonic>,
     /// Who asks.
     pub client: u32,
     /// The timestamps that it carries.
@@ -166,6 +177,8 @@ pub struct Carried {
     pub last_received: LastReceived,
     /// What requests are authenticated with, where any are.
     pub nts: Option<Box<LaneSessions>>,
+    /// The PTP port that answers it.
+    pub master: Option<PortIdentity>,
 }
 
 /// What an [`Account`] is opened for.
@@ -183,6 +196,8 @@ pub struct AccountPlan {
     pub rate: f64,
     /// How offsets of the server's transmit timestamps are taken, where they are.
     pub offset: Option<OffsetPlan>,
+    /// Asks for PTP instead: then `expected` says no more than the token.
+    pub ptp: Option<crate::ptp::Expected>,
 }
 
 impl Account {
@@ -191,15 +206,21 @@ impl Account {
     pub fn open(plan: &AccountPlan, carried: Carried) -> Result<Self, WindowTooLarge> {
         // Twice what is in flight at most, since a sender that was held up sends in bursts.
         let in_flight = plan.rate * plan.timeout.as_seconds();
-        let window = SeenWindow::new(((2.0 * in_flight) as u64).saturating_add(REACH_MIN))?;
+        let reach = ((2.0 * in_flight) as u64).saturating_add(REACH_MIN);
+        let window = SeenWindow::new(reach)?;
         let same = carried.first_client == plan.clients.first();
         let (mut origins, last_received) =
             if same { (carried.origins, carried.last_received) } else { Default::default() };
         let remembered = if plan.expected.interleaved { plan.clients.count() as usize } else { 0 };
         origins.0.resize(remembered, 0);
         let offsets = plan.offset.map(|offset| Offsets::new(offset, last_received, remembered));
+        let books = |expected| ptp::Books::new(expected, reach, carried.master);
         Ok(Self {
-            counts: TrialCounts::default(),
+            ptp: plan.ptp.map(books),
+            counts: TrialCounts {
+                ptp: plan.ptp.map(|_| PtpCounts::default()),
+                ..TrialCounts::default()
+            },
             expected: plan.expected,
             clients: plan.clients,
             window,
@@ -229,12 +250,15 @@ impl Account {
             Stamps::basic(transmit)
         };
         let authenticated = self.nts.as_ref().is_some_and(|nts| nts.has(sequence));
-        Next { client, stamps, authenticated }
+        Next { intended, client, stamps, authenticated }
     }
 
-    /// The payload of a request of a run in which some are authenticated; `None` in other runs,
-    /// where a template and the timestamps are all of it.
+    /// The payload of a request of a run in which some are authenticated, or of PTP; `None` in other
+    /// runs, where a template and the timestamps are all of it.
     pub fn payload(&mut self, next: &Next) -> Option<&[u8]> {
+        if let Some(books) = &mut self.ptp {
+            return Some(books.request(self.asked, next));
+        }
         let nts = self.nts.as_mut()?;
         Some(if next.authenticated {
             nts.seal(next.client, next.stamps)
@@ -281,6 +305,11 @@ impl Account {
         now: Timestamp<Monotonic>,
         stamps: ReceiveStamps,
     ) {
+        if let Some(mut books) = self.ptp.take() {
+            self.receive_ptp(&mut books, payload, client, (received, now, stamps));
+            self.ptp = Some(books);
+            return;
+        }
         let mut is_of_earlier_trial = false;
         let mut nts = self.nts.take();
         let verified = self.expected.verify(payload, now, |question| {
@@ -382,6 +411,7 @@ impl Account {
             origins: self.origins,
             last_received: LastReceived::default(),
             nts: self.nts,
+            master: self.ptp.and_then(|books| books.master()),
         };
         if let Some(offsets) = self.offsets {
             let (counts, last_received) = offsets.close();

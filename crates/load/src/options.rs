@@ -10,6 +10,7 @@ use horolog_sys::netlink::Prefix;
 
 use crate::nts::{NtsOptions, Sessions};
 use crate::offset::OffsetOptions;
+use crate::ptp::PtpPlan;
 use crate::ramp::Ramp;
 use crate::target::{Family, Hints, TargetName};
 use crate::watch::AskServer;
@@ -70,6 +71,8 @@ pub struct LoadOptions {
     pub sessions: Option<Arc<Sessions>>,
     /// Take offsets of the server's transmit timestamps.
     pub offset: Option<OffsetOptions>,
+    /// Ask a PTP master instead of an NTP server.
+    pub ptp: Option<PtpPlan>,
     /// What to do.
     pub job: Job,
     /// The command line, for the record.
@@ -104,6 +107,7 @@ impl LoadOptions {
             nts: None,
             sessions: None,
             offset: None,
+            ptp: None,
             job,
             command: Vec::new(),
             namespaces: Vec::new(),

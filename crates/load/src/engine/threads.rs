@@ -56,6 +56,7 @@ pub(crate) fn run<P: Port>(
             timeout,
             rate: trial.rate / count as f64,
             offset,
+            ptp: plan.expected_ptp(trial.clients, (index, count)),
         };
         let account = Account::open(&account, mem::take(&mut lane.carried))?;
         let schedule = schedule(plan, trial, start, (index, count))?;

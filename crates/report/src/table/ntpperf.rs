@@ -140,7 +140,7 @@ mod tests {
             sent: SENT,
             lost,
             invalid: [(InvalidReason::Origin, invalid)].into(),
-            responses: Responses { basic, interleaved, nts: 0 },
+            responses: Responses { basic, interleaved, ..Responses::default() },
             ..fixture::silent_trial()
         };
         match panel {
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn authenticated_replies_are_basic_ones() {
-        let responses = Responses { basic: 1, interleaved: 0, nts: 3 };
+        let responses = Responses { basic: 1, nts: 3, ..Responses::default() };
         let trial = Trial { sent: 8, lost: 4, responses, ..fixture::silent_trial() };
         let row = ntpperf_row(&trial, NtpperfPanel::ResponseTime);
         assert_eq!(
