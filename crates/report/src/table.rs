@@ -15,7 +15,7 @@ pub use bench_nts::bench_nts;
 pub use demo::demo;
 pub use establishment::establishment;
 pub use load::{Shown, header, row};
-pub use ntpperf::{NtpperfPanel, ntpperf_header, ntpperf_row};
+pub use ntpperf::{NtpperfPanel, NtpperfTable};
 pub use summary::summary;
 
 /// How a table may look.
