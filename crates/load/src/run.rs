@@ -233,6 +233,7 @@ impl Load {
                 fallbacks: &self.prepared.fallbacks,
                 shortfall: self.prepared.engine.shortfall(),
                 interrupted: self.interrupted,
+                unopened: plan.sessions.as_ref().is_some_and(|sessions| !sessions.opens()),
                 offsets: plan.offset.is_some(),
                 search: self.search.as_ref(),
             },
