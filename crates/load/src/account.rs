@@ -308,7 +308,7 @@ impl Account {
         stamps: ReceiveStamps,
     ) {
         if let Some(mut books) = self.ptp.take() {
-            self.receive_ptp(&mut books, payload, client, (received, now));
+            self.receive_ptp(&mut books, payload, client, (received, now, stamps));
             self.ptp = Some(books);
             return;
         }

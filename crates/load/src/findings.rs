@@ -75,6 +75,8 @@ pub struct Circumstances<'a> {
     pub shortfall: Option<String>,
     /// The run was ended before it was through.
     pub interrupted: bool,
+    /// Replies that should be authentic were not opened, for want of the server's key.
+    pub unopened: bool,
     /// Offsets of the server's transmit timestamps were taken.
     pub offsets: bool,
     /// What a search found.
@@ -206,6 +208,16 @@ fn circumstances(about: &Circumstances<'_>) -> Vec<Finding> {
     }
     if about.clock_synchronised == Some(false) {
         findings.push(clock_unsynchronised(about.offsets));
+    }
+    if about.unopened {
+        findings.push(finding(
+            Code::RepliesUnopened,
+            Severity::Warning,
+            "the server's NTS key is not known, so replies were judged by what stands in the \
+             clear: fields, unique identifier, length"
+                .to_owned(),
+            "give the key S2C behind the cookie, or use --nts, to have them opened",
+        ));
     }
     for (engine, reason) in about.fallbacks {
         findings.push(finding(

@@ -17,14 +17,14 @@ use std::time::Duration;
 use horolog_ke::{KeClient, KeError};
 use horolog_nts::{
     COOKIE_LEN_MAX, COOKIES_MAX, ClientSession, CookieKeys, KEEP_DEFAULT, Nonces, ROTATION_DEFAULT,
-    ReplyFault, RequestTemplate, SessionKeys, UNIQUE_ID_LEN, request_len,
+    ReplyFault, RequestTemplate, SessionKeys, UNIQUE_ID_LEN, examine_reply, request_len,
 };
 use horolog_sys::clock::Realtime;
 use horolog_time::Clock;
 use thiserror::Error;
 
 pub use horolog_ke::{PORT as KE_PORT, Trust};
-pub use horolog_nts::{Algorithm, MasterSecret, SecretError};
+pub use horolog_nts::{Algorithm, GivenError, GivenSession, MasterSecret, SecretError};
 
 use crate::random::SplitMix64;
 use crate::request::{self, Stamps};
@@ -139,6 +139,8 @@ pub struct Sessions {
     share: u8,
     /// Whether each client has one to itself.
     each: bool,
+    /// The servers' keys are known.
+    opens: bool,
 }
 
 /// A session's keys and cookies.
@@ -168,7 +170,8 @@ impl Sessions {
                 .ok_or(NtsError::Keys(given.algorithm))?;
             Ok((keys, given.cookies))
         };
-        Ok(Self { established: all(count, &one)?, share: options.share, each })
+        let established = all(count, &one)?;
+        Ok(Self { established, share: options.share, each, opens: true })
     }
 
     /// Makes up keys and seals them in cookies as a server does that was given this master secret
@@ -192,7 +195,15 @@ impl Sessions {
             Ok((keys, vec![cookie]))
         };
         let established = (0..count).map(one).collect::<Result<_, NtsError>>()?;
-        Ok(Self { established, share, each: false })
+        Ok(Self { established, share, each: false, opens: true })
+    }
+
+    /// The one session that was handed over authenticates all requests.
+    #[must_use]
+    pub fn given(session: &GivenSession) -> Self {
+        let cookies = vec![session.cookie().to_vec()];
+        let established = vec![(session.keys().clone(), cookies)];
+        Self { established, share: 100, each: false, opens: session.opens() }
     }
 
     /// How many there are, where each client has its own.
@@ -201,10 +212,16 @@ impl Sessions {
         if self.each { Some(self.established.len() as u32) } else { None }
     }
 
+    /// Whether replies are opened, so that what is counted as authentic is.
+    #[must_use]
+    pub const fn opens(&self) -> bool {
+        self.opens
+    }
+
     /// From keys and cookies that are known already, at least one of each.
     #[cfg(test)]
     pub(crate) const fn of(established: Vec<Established>, share: u8, each: bool) -> Self {
-        Self { established, share, each }
+        Self { established, share, each, opens: true }
     }
 
     /// The sessions as lane `lane` of `lanes` uses them: all of them, or those of its own clients.
@@ -216,7 +233,7 @@ impl Sessions {
         // As many as a block of clients has; which of them does not matter.
         let (first, step) = if self.each { (lane, lanes) } else { (0, 1) };
         let own = self.established.iter().skip(first).step_by(step);
-        let sessions: Vec<_> = own.map(|one| Session::new(one, self.each)).collect();
+        let sessions: Vec<_> = own.map(|one| Session::new(one, self.each, self.opens)).collect();
         let longest = sessions.iter().map(Session::request_len_max).max();
         Ok(LaneSessions {
             request: vec![0; longest.unwrap_or(0)].into_boxed_slice(),
@@ -256,13 +273,14 @@ fn all(
 
 struct Session {
     template: RequestTemplate,
-    client: ClientSession,
+    /// Keeps cookies and opens replies, where the server's key is known.
+    client: Option<ClientSession>,
     /// Placeholders that a request may have; `None` where cookies are not used up.
     placeholders_max: Option<usize>,
 }
 
 impl Session {
-    fn new((keys, cookies): &Established, each: bool) -> Self {
+    fn new((keys, cookies): &Established, each: bool, opens: bool) -> Self {
         let cookie = cookies.first().map_or(&[][..], |one| one);
         let fits = |placeholders: &usize| {
             request_len(keys.algorithm(), cookie.len(), *placeholders) <= REQUEST_LEN_MAX
@@ -270,7 +288,7 @@ impl Session {
         let placeholders_max = each.then(|| (0..COOKIES_MAX).rev().find(fits).unwrap_or_default());
         Self {
             template: RequestTemplate::new(keys, cookie, placeholders_max.unwrap_or_default()),
-            client: ClientSession::new(keys, cookies.iter().map(Vec::as_slice)),
+            client: opens.then(|| ClientSession::new(keys, cookies.iter().map(Vec::as_slice))),
             placeholders_max,
         }
     }
@@ -286,10 +304,12 @@ impl Session {
     /// Readies the template for the next request: returns how many placeholders it is to have, and
     /// whether its cookie was used before.
     fn next(&mut self) -> (usize, bool) {
-        let Some(most) = self.placeholders_max else { return (0, false) };
-        let cookie = self.client.take_cookie();
+        let (Some(most), Some(client)) = (self.placeholders_max, &mut self.client) else {
+            return (0, false);
+        };
+        let cookie = client.take_cookie();
         let fresh = cookie.is_some_and(|cookie| self.template.renew(&cookie));
-        let missing = (COOKIES_MAX - 1).saturating_sub(self.client.cookies());
+        let missing = (COOKIES_MAX - 1).saturating_sub(client.cookies());
         (missing.min(most), !fresh)
     }
 }
@@ -350,8 +370,8 @@ impl LaneSessions {
         &self.request[..payload.len()]
     }
 
-    /// Whether a reply to a client's request with this transmit timestamp is authentic, and no
-    /// longer than the request was.
+    /// Whether a reply to a client's request with this transmit timestamp is authentic, as far as
+    /// can be told, and no longer than the request was.
     pub(crate) fn open(&mut self, client: u32, transmit: u64, reply: &[u8]) -> Result<(), Fault> {
         let index = client as usize % self.sessions.len();
         let session = &mut self.sessions[index];
@@ -359,8 +379,13 @@ impl LaneSessions {
         if reply.len() > session.request_len_max() {
             return Err(Fault::Longer);
         }
-        // It keeps no more cookies than it may have.
-        session.client.open_reply(reply, &unique_id(transmit)).map(drop).map_err(Fault::Reply)
+        let id = unique_id(transmit);
+        let judged = match &mut session.client {
+            // It keeps no more cookies than it may have.
+            Some(client) => client.open_reply(reply, &id).map(drop),
+            None => examine_reply(reply, &id),
+        };
+        judged.map_err(Fault::Reply)
     }
 }
 

@@ -7,7 +7,7 @@
 
 use horolog_record::{OffsetMethod, SignedDistribution};
 use horolog_stats::SignedRecorder;
-use horolog_time::{NtpTimestamp, Span, Timestamp, Utc};
+use horolog_time::{NS_PER_S, NtpTimestamp, Span, Timestamp, Utc};
 
 use crate::verify::{Answer, Reply};
 
@@ -103,6 +103,8 @@ pub(crate) struct Offsets {
     plan: OffsetPlan,
     counts: OffsetCounts,
     last: LastReceived,
+    /// What a PTP master's timescale is ahead of UTC by, in whole seconds, once it was heard.
+    master_ahead: Option<i64>,
 }
 
 impl Offsets {
@@ -110,7 +112,7 @@ impl Offsets {
     /// basic mode.
     pub(crate) fn new(plan: OffsetPlan, mut last: LastReceived, clients: usize) -> Self {
         last.0.resize(clients, UNKNOWN);
-        Self { plan, counts: OffsetCounts::default(), last }
+        Self { plan, counts: OffsetCounts::default(), last, master_ahead: None }
     }
 
     /// Counts a valid first reply to the lane's `client`-th client. `referred` is when the server
@@ -142,10 +144,37 @@ impl Offsets {
         }
     }
 
+    /// The instant that counts for what was received so.
+    pub(crate) fn instant(&self, stamps: ReceiveStamps) -> Option<Timestamp<Utc>> {
+        self.plan.instant(stamps)
+    }
+
+    /// Counts a PTP Sync that was received at `at` here, where that is known. By the master's clock
+    /// it left at `transmit_ns` and its request came at `receive_ns`; the whole seconds between that
+    /// clock's timescale, which is its own affair, and UTC are taken off.
+    pub(crate) fn record_sync(
+        &mut self,
+        at: Option<Timestamp<Utc>>,
+        (receive_ns, transmit_ns): (i64, i64),
+    ) {
+        let Some(at) = at else { return };
+        self.counts.stamped += 1;
+        let earlier =
+            if self.plan.options.mean_of_server { (transmit_ns - receive_ns) / 2 } else { 0 };
+        let raw = at.as_ns() - (transmit_ns - earlier);
+        let ahead = self.master_ahead.get_or_insert_with(|| whole_seconds(-raw));
+        self.counts.offsets.record(raw + *ahead - self.plan.options.correction.as_ns());
+    }
+
     /// What was found, and what the lane takes to its next trial.
     pub(crate) fn close(self) -> (OffsetCounts, LastReceived) {
         (self.counts, self.last)
     }
+}
+
+/// The nearest number of whole seconds, in ns.
+pub(crate) const fn whole_seconds(ns: i64) -> i64 {
+    ns.saturating_add(NS_PER_S / 2).div_euclid(NS_PER_S).saturating_mul(NS_PER_S)
 }
 
 /// What was found, as data; `None` where it is nothing.
@@ -264,6 +293,21 @@ mod tests {
         let referred = ntp(SERVER_RECEIVE).to_bits();
         offsets.record(&next, kernel(SERVER_RECEIVE + 2_000), (0, referred));
         assert_eq!((offsets.counts.offsets.count(), offsets.counts.stamped), (0, 1));
+    }
+
+    #[test]
+    fn a_master_on_tai_is_read_in_utc() {
+        let correction = Span::from_ns(100);
+        for (mean_of_server, expected) in [(false, 12_300), (true, 42_300)] {
+            let options = OffsetOptions { correction, mean_of_server, hardware: false };
+            let mut offsets = offsets(options, 0);
+            let transmit = SERVER_RECEIVE + 37 * NS_PER_S;
+            let at = Timestamp::from_ns(SERVER_RECEIVE + 12_400);
+            offsets.record_sync(Some(at), (transmit - 60_000, transmit));
+            offsets.record_sync(None, (transmit, transmit));
+            assert_eq!(only(&offsets) as i64, expected);
+            assert_eq!(offsets.counts.stamped, 1);
+        }
     }
 
     #[test]

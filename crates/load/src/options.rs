@@ -50,6 +50,10 @@ pub struct LoadOptions {
     pub random_sources: bool,
     /// Clients; `None` takes what suits the engine.
     pub clients: Option<u32>,
+    /// Requests per second of each client: `clients` are the most then, and fewer ask at low rates.
+    pub rate_per_client: Option<f64>,
+    /// How many times each client asks before the counting of a trial begins.
+    pub warm_up: u32,
     /// Sending threads; `None` takes one for each core.
     pub threads: Option<usize>,
     /// NTP version of the requests, 1 to 4.
@@ -98,6 +102,8 @@ impl LoadOptions {
             source_network: None,
             random_sources: false,
             clients: None,
+            rate_per_client: None,
+            warm_up: 0,
             threads: None,
             version: 4,
             spacing: Spacing::Constant,

@@ -133,6 +133,11 @@ fn check_ptp(options: &LoadOptions, ptp: &PtpPlan) -> Result<(), LoadError> {
             "NetSync Monitor takes clients that can be told apart; leave out random sources",
         ));
     }
+    if ptp.kind == PtpKind::Delay && options.offset.is_some() {
+        return Err(LoadError::Ptp(
+            "delay responses tell of no transmission, so take offsets by 'ptp nsm'",
+        ));
+    }
     if options.interleaved || options.echo || options.nts.is_some() || options.sessions.is_some() {
         return Err(LoadError::Ptp("PTP has neither interleaved mode, nor NTS, nor reflectors"));
     }

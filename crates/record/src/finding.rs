@@ -75,6 +75,8 @@ pub enum Code {
     EstablishmentsFailed,
     /// What the generator counted and what a capture saw are not the same.
     CountsDisagree,
+    /// Replies authenticated by NTS were not opened, for want of the key.
+    RepliesUnopened,
     /// Some replies had no receive timestamp to take an offset by.
     RepliesUnstamped,
     /// Offsets were larger than can be told.

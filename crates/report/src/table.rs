@@ -9,6 +9,7 @@ mod demo;
 mod establishment;
 mod grid;
 mod load;
+mod ntpperf;
 mod summary;
 
 pub use bench_cores::bench_cores;
@@ -16,6 +17,7 @@ pub use bench_nts::bench_nts;
 pub use demo::demo;
 pub use establishment::establishment;
 pub use load::{Shown, header, row};
+pub use ntpperf::{NtpperfPanel, NtpperfTable};
 pub use summary::summary;
 
 /// How a table may look.

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use horolog_load::ramp::Ramp;
 use horolog_load::target::{Family, Hints, TargetName};
 use horolog_load::{Job, Load, LoadOptions, Observer};
-use horolog_record::{Engine, SearchKind, Spacing, Trial};
+use horolog_record::{Engine, LoadResult, SearchKind, Spacing, Trial};
 use horolog_report::table;
 use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::netlink::Prefix;
@@ -23,6 +23,7 @@ use crate::values;
 mod additions;
 mod establishment;
 mod limits;
+pub(crate) mod ntpperf;
 mod nts;
 mod offset;
 mod ptp;
@@ -72,8 +73,6 @@ pub(crate) struct NtpArgs {
     nts: NtsArgs,
     #[command(flatten)]
     additions: AdditionsArgs,
-    #[command(flatten)]
-    offset: OffsetArgs,
 }
 
 // What all kinds of requests have in common. No doc comment: it would be a help text.
@@ -129,6 +128,8 @@ pub(crate) struct RunArgs {
     /// Sending threads [default: one for each core].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    #[command(flatten)]
+    offset: OffsetArgs,
     /// How long a reply may take, 1ms to 60s; later ones count as late, not as received.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     timeout: Duration,
@@ -165,6 +166,18 @@ enum EngineArg {
     Xdp,
 }
 
+impl EngineArg {
+    /// The engine, where one was named.
+    const fn kind(self) -> Option<Engine> {
+        match self {
+            Self::Auto => None,
+            Self::Udp => Some(Engine::Udp),
+            Self::Packet => Some(Engine::Packet),
+            Self::Xdp => Some(Engine::Xdp),
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum SearchArg {
     Ndr,
@@ -179,11 +192,13 @@ fn mac(text: &str) -> Result<MacAddress, String> {
 impl NtpArgs {
     fn resolve(self) -> Result<(LoadOptions, Outputs), Failure> {
         let (version, interleaved) = (self.ntp_version, self.interleaved);
+        let nts = self.nts;
         let additions = self.additions.resolve()?;
-        let offset = self.offset.resolve();
-        let (options, outputs) = self.run.resolve()?;
-        let nts = self.nts.resolve(&options.target)?;
-        Ok((LoadOptions { nts, version, interleaved, additions, offset, ..options }, outputs))
+        let sessions = nts.given()?;
+        let (mut options, outputs) = self.run.resolve()?;
+        options.command = nts.hide(options.command);
+        let nts = nts.resolve(&options.target)?;
+        Ok((LoadOptions { nts, sessions, version, interleaved, additions, ..options }, outputs))
     }
 }
 
@@ -225,14 +240,10 @@ impl RunArgs {
         let options = LoadOptions {
             family,
             limits,
+            offset: self.offset.resolve(),
             hints: Hints { interface: self.interface, mac: self.mac },
             i_own_this_target: self.i_own_this_target,
-            engine: match self.engine {
-                EngineArg::Auto => None,
-                EngineArg::Udp => Some(Engine::Udp),
-                EngineArg::Packet => Some(Engine::Packet),
-                EngineArg::Xdp => Some(Engine::Xdp),
-            },
+            engine: self.engine.kind(),
             source_network: self.source,
             random_sources: self.random_sources,
             clients: self.clients,
@@ -261,6 +272,13 @@ impl Outputs {
             json: json.map(Destination::open).transpose()?,
             html: html.map(Destination::open).transpose()?,
         })
+    }
+
+    /// Writes the files, all of them though one cannot be written.
+    fn write(self, result: &LoadResult) -> Result<(), Failure> {
+        let json = self.json.map(|file| file.write(&horolog_report::to_json(result)));
+        let html = self.html.map(|file| file.write(&horolog_report::html::load(result)));
+        json.into_iter().chain(html).collect()
     }
 }
 
@@ -300,7 +318,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
 }
 
 fn run_load(options: LoadOptions, outputs: Outputs) -> Result<(), Failure> {
-    let Outputs { quiet, json, html } = outputs;
+    let quiet = outputs.quiet;
     output::end_gently()?;
     let load = Load::prepare(options)?;
     let style = output::table_style();
@@ -313,14 +331,13 @@ fn run_load(options: LoadOptions, outputs: Outputs) -> Result<(), Failure> {
     let result = load.run(&mut rows)?;
     let Rows { style, progress, .. } = rows;
     progress.finish();
-    let json = json.map(|file| file.write(&horolog_report::to_json(&result)));
-    let html = html.map(|file| file.write(&horolog_report::html::load(&result)));
+    let written = outputs.write(&result);
     // Behind the files: a reader of the table that went away ends the command here, and a file that
     // could not be written takes nothing from the table.
     if !quiet {
         output::line(&table::summary(&result, &style))?;
     }
-    json.into_iter().chain(html).collect::<Result<(), _>>()?;
+    written?;
     limits::verdict(&result.findings, &result.limits)
 }
 

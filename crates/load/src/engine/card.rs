@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use horolog_record::Engine as Kind;
 use horolog_sys::hardware_timestamps::HardwareTimestamps;
 use horolog_sys::phc::{PhcDevice, PhcReading};
-use horolog_time::{NS_PER_S, Span};
+use horolog_time::Span;
 
 use super::{EngineError, unfit};
-use crate::offset::OffsetPlan;
+use crate::offset::{self, OffsetPlan};
 use crate::plan::RunPlan;
 use crate::target::Route;
 
@@ -47,7 +47,7 @@ impl Card {
     }
 
     fn ahead(&mut self) -> io::Result<Span> {
-        self.clock.read().map(|reading| whole_seconds(&reading))
+        self.clock.read().map(|reading| seconds_ahead(&reading))
     }
 }
 
@@ -69,17 +69,16 @@ pub(crate) fn offset_plan(
 
 /// What the card's clock is ahead of the system's, to the nearest second: the difference of their
 /// timescales, since what is left is for the offsets to tell.
-fn whole_seconds(reading: &PhcReading) -> Span {
+fn seconds_ahead(reading: &PhcReading) -> Span {
     let half = Span::from_ns((reading.after - reading.before).as_ns() / 2);
     let ahead = reading.phc_ns.saturating_sub((reading.before + half).as_ns());
-    let seconds = ahead.saturating_add(NS_PER_S / 2).div_euclid(NS_PER_S);
-    Span::from_ns(seconds.saturating_mul(NS_PER_S))
+    Span::from_ns(offset::whole_seconds(ahead))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use horolog_time::Timestamp;
+    use horolog_time::{NS_PER_S, Timestamp};
 
     #[test]
     fn only_the_timescale_is_taken_off() {
@@ -97,7 +96,7 @@ mod tests {
             (0, -1_700_000_000),
         ];
         for (phc_ns, seconds) in cases {
-            assert_eq!(whole_seconds(&reading(phc_ns)), Span::from_ns(seconds * NS_PER_S));
+            assert_eq!(seconds_ahead(&reading(phc_ns)), Span::from_ns(seconds * NS_PER_S));
         }
     }
 }

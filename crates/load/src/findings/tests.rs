@@ -45,6 +45,7 @@ fn about() -> Circumstances<'static> {
         fallbacks: &[],
         shortfall: None,
         interrupted: false,
+        unopened: false,
         offsets: false,
         search: None,
     }

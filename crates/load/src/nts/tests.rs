@@ -235,3 +235,27 @@ fn lanes_share_the_sessions_of_each_client_among_them() {
     let shared = Sessions::of((0..7).map(|_| one()).collect(), 100, false);
     assert_eq!(shared.lane(4, (1, 3)).unwrap().sessions.len(), 7);
 }
+
+/// Without the server's key, what is forged cannot be told from what is authentic; with it, it can.
+#[test]
+fn a_given_session_opens_what_it_has_the_key_for() {
+    let server = cookie_keys();
+    let keys = SessionKeys::generate(Algorithm::AesSivCmac256).unwrap();
+    let mut cookie = vec![0; 200];
+    let len = server.seal(&keys, [3; 16], &mut cookie);
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let blind = format!("{},{}", hex(keys.c2s()), hex(&cookie[..len]));
+    let seeing = format!("{blind},{}", hex(keys.s2c()));
+    for (text, forged) in [(blind, Ok(())), (seeing, Err(Fault::Reply(ReplyFault::Forged)))] {
+        let given = GivenSession::parse(&text).unwrap();
+        let sessions = Sessions::given(&given);
+        assert_eq!(sessions.opens(), given.opens());
+        let mut lane = sessions.lane(4, (0, 1)).unwrap();
+        let stamps = Stamps::basic(0x0123_4567_89ab_cdef);
+        let mut reply = answer(&server, &lane.seal(5, stamps).to_vec());
+        assert_eq!(lane.open(5, stamps.transmit, &reply), Ok(()));
+        assert!(lane.open(5, stamps.transmit ^ 2, &reply).is_err());
+        *reply.last_mut().unwrap() ^= 1;
+        assert_eq!(lane.open(5, stamps.transmit, &reply), forged);
+    }
+}

@@ -73,7 +73,7 @@ pub(crate) const LIMIT_UNITS: Choices<LimitUnit, 3> =
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 22> = [
+pub(crate) const CODES: Choices<Code, 23> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -94,6 +94,7 @@ pub(crate) const CODES: Choices<Code, 22> = [
     (Code::BasicReplies, "basic-replies"),
     (Code::EstablishmentsFailed, "establishments-failed"),
     (Code::CountsDisagree, "counts-disagree"),
+    (Code::RepliesUnopened, "replies-unopened"),
     (Code::RepliesUnstamped, "replies-unstamped"),
     (Code::OffsetsTooLarge, "offsets-too-large"),
 ];
