@@ -7,11 +7,11 @@
 
 #include <linux/pkt_cls.h>
 
-const volatile bool ipv6;
-const volatile __be16 port;		/* the target's */
-const volatile __be32 target[4];	/* its address; IPv4 in the first word */
+const volatile __be32 target[4];	/* the target's address; IPv4 in the first word */
 const volatile __be32 network[4];	/* the simulated clients' network, likewise */
 const volatile __be32 mask[4];
+const volatile __u16 ports[2];		/* the target's first and last */
+const volatile bool ipv6;
 
 static __always_inline bool is_simulated(const __be32 *address, int words)
 {
@@ -47,6 +47,7 @@ int drop_replies(struct __sk_buff *skb)
 	__be32 source[4] = {}, destination[4] = {};
 	struct udp udp;
 	__u8 protocol;
+	__u16 port;
 
 	if (skb->protocol != (ipv6 ? bpf_htons(TYPE_IPV6) : bpf_htons(TYPE_IPV4)))
 		return TC_ACT_UNSPEC;
@@ -68,8 +69,10 @@ int drop_replies(struct __sk_buff *skb)
 	if (protocol != PROTOCOL_UDP || !is_target(source, ipv6 ? 4 : 1) ||
 	    !is_simulated(destination, ipv6 ? 4 : 1))
 		return TC_ACT_UNSPEC;
-	if (bpf_skb_load_bytes(skb, sizeof(head.ethernet) + header_len, &udp, sizeof(udp)) ||
-	    udp.source != port)
+	if (bpf_skb_load_bytes(skb, sizeof(head.ethernet) + header_len, &udp, sizeof(udp)))
+		return TC_ACT_UNSPEC;
+	port = bpf_ntohs(udp.source);
+	if (port < ports[0] || port > ports[1])
 		return TC_ACT_UNSPEC;
 	return TC_ACT_SHOT;
 }

@@ -3,6 +3,7 @@
 //! because their addresses are not this host's, at a higher cost.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 
 use libbpf_sys::BPF_TCX_INGRESS;
@@ -22,8 +23,8 @@ pub struct ReplyDropSettings {
     pub interface: Interface,
     /// Address of the target, which sends them.
     pub target: IpAddr,
-    /// Its port.
-    pub port: u16,
+    /// Its ports: the one of NTP, or both of PTP.
+    pub ports: RangeInclusive<u16>,
     /// Lowest address of the simulated clients' network, of the same family.
     pub network: IpAddr,
     /// Length of the network's prefix, in bits.
@@ -40,24 +41,22 @@ pub struct ReplyDrop {
 #[derive(IntoBytes, Immutable)]
 #[repr(C)]
 struct Constants {
-    ipv6: u8,
-    padding: u8,
-    port: [u8; 2],
     target: [u8; 16],
     network: [u8; 16],
     mask: [u8; 16],
+    ports: [[u8; 2]; 2],
+    ipv6: u8,
 }
 
 impl ReplyDrop {
     /// Loads the program and puts it in place.
     pub fn attach(settings: &ReplyDropSettings) -> Result<Self, XdpError> {
         let constants = Constants {
-            ipv6: u8::from(settings.target.is_ipv6()),
-            padding: 0,
-            port: settings.port.to_be_bytes(),
             target: widen(settings.target),
             network: widen(settings.network),
             mask: mask(settings.prefix_len),
+            ports: [settings.ports.start(), settings.ports.end()].map(|port| port.to_ne_bytes()),
+            ipv6: u8::from(settings.target.is_ipv6()),
         };
         let loaded = Loaded::load(NAME, OBJECT, |open| {
             object::set_constants(open, NAME, constants.as_bytes())

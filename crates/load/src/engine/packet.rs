@@ -182,7 +182,7 @@ fn guard(link: &Link, frames: &[FramePlan]) -> Result<ReplyDrop, XdpError> {
     ReplyDrop::attach(&ReplyDropSettings {
         interface,
         target: frame.target.ip(),
-        port: frame.target.port(),
+        ports: frame.target.port()..=frame.target.port(),
         network: network.address(),
         prefix_len: network.length(),
     })
