@@ -12,7 +12,7 @@ use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::ntp::PORT;
-use horolog_xdp::{Generator, GeneratorSettings, Interface, TrialSettings};
+use horolog_xdp::{Generator, GeneratorSettings, Interface, Protocol, TrialSettings};
 
 use crate::random::Random;
 
@@ -113,6 +113,8 @@ impl World {
     pub(crate) fn load(&self, interface: u32) -> Result<Generator> {
         let template = self.template(0);
         Ok(Generator::load(&GeneratorSettings {
+            protocol: Protocol::Ntp,
+            multicast: false,
             interface: Interface { index: interface, name: String::new() },
             target: self.target.ip(),
             port: self.target.port(),

@@ -187,6 +187,13 @@ _Static_assert(sizeof(struct responder_state) == 256, "responder_state");
 
 /* ---- the generator ---- */
 
+/* What the target is asked for. */
+enum protocol {
+	PROTOCOL_NTP,
+	PROTOCOL_PTP_DELAY,	/* the delay request-response mechanism */
+	PROTOCOL_PTP_MONITOR,	/* the same with linuxptp's NetSync Monitor */
+};
+
 /* Time, sequence number, and which of a request's timestamps it is: TOKEN_RECEIVE or 0. */
 #define TOKEN_SEQUENCE_BITS 27
 #define TOKEN_SEQUENCE_MASK ((1ULL << TOKEN_SEQUENCE_BITS) - 1)
@@ -208,7 +215,7 @@ _Static_assert(sizeof(struct responder_state) == 256, "responder_state");
 
 #define EXPONENTIAL_ENTRIES 65536
 
-/* Ethernet, IPv6, UDP and NTP: the longest request. */
+/* Ethernet, IPv6, UDP and NTP, or a request of NetSync Monitor, which is shorter by 2. */
 #define REQUEST_MAX 112
 
 struct histogram {

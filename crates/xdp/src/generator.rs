@@ -20,9 +20,25 @@ use crate::test_run::{self, Outcome};
 const NAME: &str = "generator";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/generator.o"));
 
+/// What the target is asked for: `enum protocol`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Protocol {
+    /// The time, by NTP.
+    Ntp = 0,
+    /// The delay, by PTP.
+    PtpDelay = 1,
+    /// The same with linuxptp's `NetSync` Monitor.
+    PtpMonitor = 2,
+}
+
 /// What stays the same through a run.
 #[derive(Clone, Debug)]
 pub struct GeneratorSettings {
+    /// What the target is asked for.
+    pub protocol: Protocol,
+    /// Whether requests go to a group of hosts, where replies to all of them may come too.
+    pub multicast: bool,
     /// The interface to send by; replies are expected there too.
     pub interface: Interface,
     /// The server's address.
@@ -99,7 +115,9 @@ impl Generator {
     pub fn load(settings: &GeneratorSettings) -> Result<Self, XdpError> {
         let processors = possible_processors();
         let origins = if settings.interleaved { settings.clients.max(1) } else { 1 };
+        let constants = [settings.protocol as u8, settings.multicast.into()];
         let loaded = Loaded::load(NAME, OBJECT, |open| {
+            object::set_constants(open, NAME, &constants)?;
             object::size_map(open, NAME, "lanes", processors)?;
             object::size_map(open, NAME, "tallies", processors)?;
             object::size_map(open, NAME, "origins", origins)?;

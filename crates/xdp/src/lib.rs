@@ -29,7 +29,7 @@ pub use abi::{
 };
 pub use attach::{AttachMode, Attachment, Interface};
 pub use error::XdpError;
-pub use generator::{Generator, GeneratorSettings, TrialSettings};
+pub use generator::{Generator, GeneratorSettings, Protocol, TrialSettings};
 pub use limits::{LimitSettings, ListedPrefix, ResponderSettings};
 pub use reflector::Reflector;
 pub use reply_drop::{ReplyDrop, ReplyDropSettings};

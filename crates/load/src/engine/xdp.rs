@@ -16,7 +16,7 @@ use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_sys::signal::InterruptibleThread;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use horolog_xdp::{
-    Generator, GeneratorSettings, Interface, LANES_MAX, Lane, RawHistogram, TrialSettings, XdpError,
+    Generator, GeneratorSettings, Interface, LANES_MAX, Lane, Protocol, RawHistogram, TrialSettings, XdpError,
 };
 
 use super::drain::{Drain, GRACE, LEAD};
@@ -72,6 +72,8 @@ impl XdpEngine {
         // The program fills the lane's port in.
         let template = FrameTemplate::new(&FramePlan { source_port: 0, ..*frame });
         let generator = Generator::attach(&GeneratorSettings {
+            protocol: Protocol::Ntp,
+            multicast: false,
             interface: Interface { index: link.index, name: link.interface.clone() },
             target: plan.target.ip(),
             port: plan.target.port(),
