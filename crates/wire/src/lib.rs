@@ -14,6 +14,7 @@ pub mod frame;
 pub mod ipv4;
 pub mod ipv6;
 pub mod ntp;
+pub mod ptp;
 pub mod udp;
 
 /// Why bytes are not a value of the format that they were read as.

@@ -1,0 +1,401 @@
+//! The Precision Time Protocol, version 2 (IEEE 1588-2019, clause 13): its common header, and the
+//! values that stand in all of its messages. The messages themselves are in [`message`], what may
+//! follow them in [`tlv`], and the extension by which a client asks a master for its Sync in
+//! [`monitor`]. Management messages are read no further than their header.
+
+use zerocopy::byteorder::network_endian::{I64, U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::Malformed;
+use crate::ethernet::MacAddress;
+
+pub mod message;
+pub mod monitor;
+pub mod tlv;
+
+pub use message::{Announce, Body, Message};
+
+/// The UDP port of messages that are timestamped: Sync, Delay_Req and the like (annex C.2).
+pub const EVENT_PORT: u16 = 319;
+/// The UDP port of all other messages.
+pub const GENERAL_PORT: u16 = 320;
+/// The multicast address of all messages but those that measure the delay to a peer, over IPv4
+/// (annex C.3).
+pub const MULTICAST_IPV4: core::net::Ipv4Addr = core::net::Ipv4Addr::new(224, 0, 1, 129);
+/// The same over IPv6, of global scope (annex D.3).
+pub const MULTICAST_IPV6: core::net::Ipv6Addr =
+    core::net::Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 0x181);
+/// The Ethernet type of messages without IP (annex E.2).
+pub const ETHER_TYPE: u16 = 0x88f7;
+/// The group that they go to (annex E.4).
+pub const MULTICAST_MAC: MacAddress = MacAddress([0x01, 0x1b, 0x19, 0, 0, 0]);
+/// Length of the common header, in bytes.
+pub const HEADER_LEN: usize = 34;
+/// The major version that is spoken here.
+pub const VERSION: u8 = 2;
+/// Bytes that a message over IPv6 has behind its end, so that one who changes it on the way can
+/// keep the checksum right (annex D.5).
+pub const IPV6_PADDING_LEN: usize = 2;
+
+/// The messages, by their number (table 36).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum MessageType {
+    /// The master's time, or the announcement that it follows.
+    Sync = 0x0,
+    /// A client's question for the delay to the master.
+    DelayReq = 0x1,
+    /// The same between neighbours.
+    PdelayReq = 0x2,
+    /// The answer between neighbours.
+    PdelayResp = 0x3,
+    /// The precise time of a Sync.
+    FollowUp = 0x8,
+    /// When the master received a `Delay_Req`.
+    DelayResp = 0x9,
+    /// The precise time of an answer between neighbours.
+    PdelayRespFollowUp = 0xa,
+    /// What kind of clock the master has.
+    Announce = 0xb,
+    /// Negotiations.
+    Signaling = 0xc,
+    /// Configuration.
+    Management = 0xd,
+}
+
+impl MessageType {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Sync,
+        Self::DelayReq,
+        Self::PdelayReq,
+        Self::PdelayResp,
+        Self::FollowUp,
+        Self::DelayResp,
+        Self::PdelayRespFollowUp,
+        Self::Announce,
+        Self::Signaling,
+        Self::Management,
+    ];
+
+    /// From the low four bits of `bits`; `None` where they are reserved.
+    #[must_use]
+    pub fn from_bits(bits: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|&kind| kind as u8 == bits & 0xf)
+    }
+
+    /// Whether it is timestamped, and so goes to [`EVENT_PORT`].
+    #[must_use]
+    pub const fn is_event(self) -> bool {
+        (self as u8) < 0x8
+    }
+
+    /// What the field is set to that version 1 told messages apart by (table 42).
+    const fn control(self) -> u8 {
+        match self {
+            Self::Sync => 0,
+            Self::DelayReq => 1,
+            Self::FollowUp => 2,
+            Self::DelayResp => 3,
+            Self::Management => 4,
+            _ => 5,
+        }
+    }
+}
+
+/// The flags of the header (table 37), the first byte in the high eight bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Flags(pub u16);
+
+impl Flags {
+    /// Of a master that is not in use.
+    pub const ALTERNATE_MASTER: Self = Self(0x0100);
+    /// A `Follow_Up` tells the time of this Sync.
+    pub const TWO_STEP: Self = Self(0x0200);
+    /// To one address only.
+    pub const UNICAST: Self = Self(0x0400);
+    /// The last minute of the day has 61 seconds.
+    pub const LEAP_61: Self = Self(0x0001);
+    /// The last minute of the day has 59 seconds.
+    pub const LEAP_59: Self = Self(0x0002);
+    /// The offset to UTC is right.
+    pub const UTC_OFFSET_VALID: Self = Self(0x0004);
+    /// The time is TAI.
+    pub const PTP_TIMESCALE: Self = Self(0x0008);
+    /// The time can be traced to a primary reference.
+    pub const TIME_TRACEABLE: Self = Self(0x0010);
+    /// The frequency can be.
+    pub const FREQUENCY_TRACEABLE: Self = Self(0x0020);
+
+    /// Whether all of `flags` are set.
+    #[must_use]
+    pub const fn has(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// These and `flags`.
+    #[must_use]
+    pub const fn with(self, flags: Self) -> Self {
+        Self(self.0 | flags.0)
+    }
+}
+
+/// Who sent a message: a clock, and one of its ports (clause 7.5.2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct PortIdentity {
+    /// The clock's eight bytes.
+    pub clock: u64,
+    /// The port, from 1.
+    pub port: u16,
+}
+
+impl PortIdentity {
+    /// All ports of all clocks (clause 13.12.1).
+    pub const ALL: Self = Self { clock: u64::MAX, port: u16::MAX };
+}
+
+/// Seconds and nanoseconds since the epoch of the master's timescale (clause 5.3.3).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct PtpTimestamp {
+    seconds: u64,
+    nanoseconds: u32,
+}
+
+impl PtpTimestamp {
+    /// The timestamp that says nothing.
+    pub const ZERO: Self = Self { seconds: 0, nanoseconds: 0 };
+
+    /// So many seconds, of which the low 48 bits stand in a message, and nanoseconds.
+    #[must_use]
+    pub const fn new(seconds: u64, nanoseconds: u32) -> Self {
+        Self { seconds: seconds & SECONDS_MASK, nanoseconds }
+    }
+
+    /// The seconds, below 2^48.
+    #[must_use]
+    pub const fn seconds(self) -> u64 {
+        self.seconds
+    }
+
+    /// The nanoseconds as they were received; see [`PtpTimestamp::is_normal`].
+    #[must_use]
+    pub const fn nanoseconds(self) -> u32 {
+        self.nanoseconds
+    }
+
+    /// Whether its nanoseconds are less than a second, as they have to be.
+    #[must_use]
+    pub const fn is_normal(self) -> bool {
+        self.nanoseconds < 1_000_000_000
+    }
+
+    /// What it is ahead of `earlier`, in ns; `None` where that is more than 292 years.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Option<i64> {
+        let seconds = self.seconds.cast_signed() - earlier.seconds.cast_signed();
+        let nanoseconds = i64::from(self.nanoseconds) - i64::from(earlier.nanoseconds);
+        seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds)
+    }
+}
+
+const SECONDS_MASK: u64 = (1 << 48) - 1;
+
+/// A span in 2^-16 ns: the correction that a message gathers on its way, and other intervals
+/// (clauses 5.3.2 and 13.3.2.9).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct TimeInterval(pub i64);
+
+impl TimeInterval {
+    /// Of whole nanoseconds; saturates.
+    #[must_use]
+    pub const fn from_ns(ns: i64) -> Self {
+        Self(ns.saturating_mul(1 << 16))
+    }
+
+    /// To the nearest nanosecond, halves upwards.
+    #[must_use]
+    pub const fn to_ns(self) -> i64 {
+        (self.0 >> 16) + ((self.0 >> 15) & 1)
+    }
+}
+
+/// What stands in front of every message (clause 13.3), but for its type and its length, which
+/// follow from the message.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Header {
+    /// Whose profile this is, 12 bits: 0 for IEEE 1588, 0x100 for IEEE 802.1AS.
+    pub sdo_id: u16,
+    /// The minor version: 0 in 2008, 1 in 2019.
+    pub minor_version: u8,
+    /// The domain.
+    pub domain: u8,
+    /// Flags.
+    pub flags: Flags,
+    /// What the message gathered on its way.
+    pub correction: TimeInterval,
+    /// Who sent it.
+    pub source: PortIdentity,
+    /// Its number; an answer has that of the question.
+    pub sequence_id: u16,
+    /// The interval of such messages, log2 of seconds; 0x7f where there is none.
+    pub log_interval: i8,
+}
+
+/// No interval between messages: what a client's `Delay_Req` and unicast messages have (table 43).
+pub const NO_INTERVAL: i8 = 0x7f;
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct HeaderLayout {
+    sdo_id_type: u8,
+    version: u8,
+    length: U16,
+    domain: u8,
+    minor_sdo_id: u8,
+    flags: U16,
+    correction: I64,
+    type_specific: U32,
+    source: PortLayout,
+    sequence_id: U16,
+    control: u8,
+    log_interval: i8,
+}
+
+const _: () = assert!(size_of::<HeaderLayout>() == HEADER_LEN);
+
+/// A [`PortIdentity`] as bytes.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct PortLayout {
+    clock: U64,
+    port: U16,
+}
+
+impl From<PortIdentity> for PortLayout {
+    fn from(identity: PortIdentity) -> Self {
+        Self { clock: U64::new(identity.clock), port: U16::new(identity.port) }
+    }
+}
+
+impl From<PortLayout> for PortIdentity {
+    fn from(layout: PortLayout) -> Self {
+        Self { clock: layout.clock.get(), port: layout.port.get() }
+    }
+}
+
+/// A [`PtpTimestamp`] as bytes.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct TimestampLayout {
+    seconds_high: U16,
+    seconds_low: U32,
+    nanoseconds: U32,
+}
+
+impl From<PtpTimestamp> for TimestampLayout {
+    fn from(timestamp: PtpTimestamp) -> Self {
+        Self {
+            seconds_high: U16::new((timestamp.seconds >> 32) as u16),
+            seconds_low: U32::new(timestamp.seconds as u32),
+            nanoseconds: U32::new(timestamp.nanoseconds),
+        }
+    }
+}
+
+impl From<TimestampLayout> for PtpTimestamp {
+    fn from(layout: TimestampLayout) -> Self {
+        let seconds =
+            u64::from(layout.seconds_high.get()) << 32 | u64::from(layout.seconds_low.get());
+        Self::new(seconds, layout.nanoseconds.get())
+    }
+}
+
+impl Header {
+    /// Reads a header, the number of its message type, what belongs to the message behind it, and
+    /// what does not.
+    fn parse(bytes: &[u8]) -> Result<(Self, u8, &[u8], &[u8]), Malformed> {
+        let (layout, _) = HeaderLayout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
+        if layout.version & 0xf != VERSION {
+            return Err(Malformed::Version);
+        }
+        let length = usize::from(layout.length.get());
+        if length < HEADER_LEN {
+            return Err(Malformed::Length);
+        }
+        let (message, trailer) = bytes.split_at_checked(length).ok_or(Malformed::Truncated)?;
+        let header = Self {
+            sdo_id: u16::from(layout.sdo_id_type >> 4) << 8 | u16::from(layout.minor_sdo_id),
+            minor_version: layout.version >> 4,
+            domain: layout.domain,
+            flags: Flags(layout.flags.get()),
+            correction: TimeInterval(layout.correction.get()),
+            source: layout.source.into(),
+            sequence_id: layout.sequence_id.get(),
+            log_interval: layout.log_interval,
+        };
+        Ok((header, layout.sdo_id_type & 0xf, &message[HEADER_LEN..], trailer))
+    }
+
+    /// Writes it for a message of a type and a length.
+    fn emit(&self, kind: u8, length: usize, buffer: &mut [u8]) {
+        let layout = HeaderLayout {
+            sdo_id_type: ((self.sdo_id >> 8) as u8) << 4 | kind & 0xf,
+            version: self.minor_version << 4 | VERSION,
+            length: U16::new(length as u16),
+            domain: self.domain,
+            minor_sdo_id: self.sdo_id as u8,
+            flags: U16::new(self.flags.0),
+            correction: I64::new(self.correction.0),
+            type_specific: U32::ZERO,
+            source: self.source.into(),
+            sequence_id: U16::new(self.sequence_id),
+            control: MessageType::from_bits(kind).map_or(5, MessageType::control),
+            log_interval: self.log_interval,
+        };
+        buffer[..HEADER_LEN].copy_from_slice(layout.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_message_type_has_its_number() {
+        for kind in MessageType::ALL {
+            assert_eq!(MessageType::from_bits(kind as u8 | 0xf0), Some(kind));
+        }
+        assert_eq!(MessageType::from_bits(4), None);
+        assert!(MessageType::DelayReq.is_event() && !MessageType::FollowUp.is_event());
+    }
+
+    #[test]
+    fn intervals_are_rounded_to_the_nearest_nanosecond() {
+        for (bits, ns) in
+            [(0x8000, 1), (0x7fff, 0), (-0x8000, 0), (-0x8001, -1), (i64::MIN, -1 << 47)]
+        {
+            assert_eq!(TimeInterval(bits).to_ns(), ns, "{bits:x}");
+        }
+        assert_eq!(TimeInterval::from_ns(i64::MAX).0, i64::MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn differences_are_antisymmetric(a in 0u64..1 << 33, b in 0u64..1 << 33, m: u32, n: u32) {
+            let (a, b) = (PtpTimestamp::new(a, m), PtpTimestamp::new(b, n));
+            let difference = a.since(b).unwrap();
+            prop_assert_eq!(b.since(a), Some(-difference));
+        }
+
+        #[test]
+        fn timestamps_that_are_too_far_apart_have_no_difference(seconds in 1u64 << 34..1 << 48, n: u32) {
+            prop_assert_eq!(PtpTimestamp::new(seconds, n).since(PtpTimestamp::ZERO), None);
+        }
+
+        #[test]
+        fn intervals_of_nanoseconds_round_trip(ns in -(1i64 << 47) + 1..1 << 47) {
+            prop_assert_eq!(TimeInterval::from_ns(ns).to_ns(), ns);
+        }
+    }
+}

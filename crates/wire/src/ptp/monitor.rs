@@ -1,0 +1,244 @@
+//! NetSync Monitor, an extension by which a client measures a master without being its slave: a
+//! unicast `Delay_Req` with an empty TLV asks for a `Delay_Resp` that carries the master's data sets
+//! in another, and for a Sync (with its `Follow_Up`) to the same client with the same number.
+//!
+//! It has no public standard. The numbers and the layout are those that linuxptp's master and client
+//! exchange.
+
+use zerocopy::byteorder::network_endian::{I16, I64, U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::message::{Grandmaster, GrandmasterLayout};
+use super::tlv::{HEAD_LEN, Tlv};
+use super::{PortIdentity, PortLayout, PtpTimestamp, TimeInterval, TimestampLayout};
+use crate::Malformed;
+
+/// The number of the TLV that asks; it has no value.
+pub const REQUEST: u16 = 0x21fe;
+/// The number of the TLV that answers.
+pub const RESPONSE: u16 = 0x21ff;
+
+/// The TLV that asks, in full.
+pub const REQUEST_TLV: [u8; HEAD_LEN] = [0x21, 0xfe, 0, 0];
+
+/// What a master says of itself and of its own master.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Response<'a> {
+    /// The state of its port, 6 for a master (IEEE 1588-2019, table 20).
+    pub port_state: u8,
+    /// By which protocol it is reached by its master, or itself (clause 7.4.1).
+    pub protocol: u16,
+    /// That one's address.
+    pub address: &'a [u8],
+    /// Its master, or itself (clause 8.2.3).
+    pub parent: Parent,
+    /// How it stands to that (clause 8.2.2).
+    pub current: Current,
+    /// TAI less UTC, in seconds (clause 8.2.4).
+    pub utc_offset: i16,
+    /// The low eight bits of [`super::Flags`].
+    pub time_flags: u8,
+    /// Where the grandmaster's time is from.
+    pub time_source: u8,
+    /// When it last received a Sync.
+    pub last_sync: PtpTimestamp,
+}
+
+/// The parent data set.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Parent {
+    /// The master's port.
+    pub port: PortIdentity,
+    /// Whether the two that follow are measured.
+    pub has_statistics: bool,
+    /// Stability of the master, as seen.
+    pub variance: u16,
+    /// Rate of the master, as seen.
+    pub phase_change_rate: u32,
+    /// The grandmaster.
+    pub grandmaster: Grandmaster,
+}
+
+/// The current data set.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Current {
+    /// How many clocks are between it and the grandmaster.
+    pub steps_removed: u16,
+    /// What it is ahead of its master.
+    pub offset: TimeInterval,
+    /// The delay to its master.
+    pub delay: TimeInterval,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct HeadLayout {
+    port_state: u8,
+    reserved: u8,
+    protocol: U16,
+    address_len: U16,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FootLayout {
+    parent: PortLayout,
+    has_statistics: u8,
+    reserved: u8,
+    variance: U16,
+    phase_change_rate: U32,
+    grandmaster: GrandmasterLayout,
+    steps_removed: U16,
+    offset: I64,
+    delay: I64,
+    utc_offset: I16,
+    time_flags: u8,
+    time_source: u8,
+    last_sync: TimestampLayout,
+}
+
+const _: () = assert!(size_of::<FootLayout>() == 64);
+
+impl<'a> Response<'a> {
+    /// Length of the TLV with an address of `address_len` bytes.
+    #[must_use]
+    pub const fn tlv_len(address_len: usize) -> usize {
+        HEAD_LEN + size_of::<HeadLayout>() + address_len + size_of::<FootLayout>()
+    }
+
+    /// Reads it from a TLV; `None` where that is another one.
+    #[must_use]
+    pub fn from_tlv(tlv: &Tlv<'a>) -> Option<Result<Self, Malformed>> {
+        (tlv.number == RESPONSE).then(|| Self::parse(tlv.value))
+    }
+
+    fn parse(value: &'a [u8]) -> Result<Self, Malformed> {
+        let (head, rest) = HeadLayout::ref_from_prefix(value).map_err(|_| Malformed::Truncated)?;
+        let address_len = usize::from(head.address_len.get());
+        let (address, rest) = rest.split_at_checked(address_len).ok_or(Malformed::Length)?;
+        let foot = FootLayout::ref_from_bytes(rest).map_err(|_| Malformed::Length)?;
+        Ok(Self {
+            port_state: head.port_state,
+            protocol: head.protocol.get(),
+            address,
+            parent: Parent {
+                port: foot.parent.into(),
+                has_statistics: foot.has_statistics != 0,
+                variance: foot.variance.get(),
+                phase_change_rate: foot.phase_change_rate.get(),
+                grandmaster: foot.grandmaster.into(),
+            },
+            current: Current {
+                steps_removed: foot.steps_removed.get(),
+                offset: TimeInterval(foot.offset.get()),
+                delay: TimeInterval(foot.delay.get()),
+            },
+            utc_offset: foot.utc_offset.get(),
+            time_flags: foot.time_flags,
+            time_source: foot.time_source,
+            last_sync: foot.last_sync.into(),
+        })
+    }
+
+    /// Writes it as a TLV to the front of `buffer` and returns its length.
+    ///
+    /// # Panics
+    /// When `buffer` is shorter than that; see [`Response::tlv_len`].
+    pub fn emit(&self, buffer: &mut [u8]) -> usize {
+        let length = Self::tlv_len(self.address.len());
+        let (tlv_head, value) = buffer[..length].split_at_mut(HEAD_LEN);
+        Tlv { number: RESPONSE, value: &[] }.emit(tlv_head);
+        tlv_head[2..].copy_from_slice(&(value.len() as u16).to_be_bytes());
+        let (head, rest) = value.split_at_mut(size_of::<HeadLayout>());
+        let (address, foot) = rest.split_at_mut(self.address.len());
+        let layout = HeadLayout {
+            port_state: self.port_state,
+            reserved: 0,
+            protocol: U16::new(self.protocol),
+            address_len: U16::new(self.address.len() as u16),
+        };
+        head.copy_from_slice(layout.as_bytes());
+        address.copy_from_slice(self.address);
+        foot.copy_from_slice(self.foot().as_bytes());
+        length
+    }
+
+    fn foot(&self) -> FootLayout {
+        FootLayout {
+            parent: self.parent.port.into(),
+            has_statistics: u8::from(self.parent.has_statistics),
+            reserved: 0,
+            variance: U16::new(self.parent.variance),
+            phase_change_rate: U32::new(self.parent.phase_change_rate),
+            grandmaster: self.parent.grandmaster.into(),
+            steps_removed: U16::new(self.current.steps_removed),
+            offset: I64::new(self.current.offset.0),
+            delay: I64::new(self.current.delay.0),
+            utc_offset: I16::new(self.utc_offset),
+            time_flags: self.time_flags,
+            time_source: self.time_source,
+            last_sync: self.last_sync.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_request_is_an_empty_tlv() {
+        let (tlv, rest) = Tlv::parse(&REQUEST_TLV).unwrap();
+        assert_eq!((tlv, rest.len()), (Tlv { number: REQUEST, value: &[] }, 0));
+        assert_eq!(Response::from_tlv(&tlv), None);
+    }
+
+    #[test]
+    fn another_length_than_the_address_leaves_is_malformed() {
+        let mut value = [0; 70];
+        assert!(Response::parse(&value).is_ok());
+        assert_eq!(Response::parse(&value[..69]), Err(Malformed::Length));
+        assert_eq!(Response::parse(&value[..5]), Err(Malformed::Truncated));
+        value[5] = 1;
+        assert_eq!(Response::parse(&value), Err(Malformed::Length));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            numbers: (u8, u16, i16, u8, u8, u16, i64, i64),
+            parent: (u64, u16, bool, u16, u32),
+            address in proptest::collection::vec(any::<u8>(), 0..10).prop_map(|half| [&*half, &*half].concat()),
+            priority1: u8,
+            seconds in 0u64..1 << 48,
+        ) {
+            let response = Response {
+                port_state: numbers.0,
+                protocol: numbers.1,
+                address: &address,
+                parent: Parent {
+                    port: PortIdentity { clock: parent.0, port: parent.1 },
+                    has_statistics: parent.2,
+                    variance: parent.3,
+                    phase_change_rate: parent.4,
+                    grandmaster: Grandmaster { priority1, ..Grandmaster::default() },
+                },
+                current: Current {
+                    steps_removed: numbers.5,
+                    offset: TimeInterval(numbers.6),
+                    delay: TimeInterval(numbers.7),
+                },
+                utc_offset: numbers.2,
+                time_flags: numbers.3,
+                time_source: numbers.4,
+                last_sync: PtpTimestamp::new(seconds, 7),
+            };
+            let mut bytes = vec![0; Response::tlv_len(address.len())];
+            prop_assert_eq!(response.emit(&mut bytes), bytes.len());
+            let (tlv, rest) = Tlv::parse(&bytes).unwrap();
+            prop_assert!(rest.is_empty());
+            prop_assert_eq!(Response::from_tlv(&tlv), Some(Ok(response)));
+        }
+    }
+}
