@@ -304,4 +304,13 @@ struct generator_config {
 };
 _Static_assert(sizeof(struct generator_config) == 96 + 32 + REQUEST_MAX, "generator_config");
 
+/* ---- the counting sink ---- */
+
+/* What one processor counted, on a line of its own. */
+struct sink_count {
+	__u64 frames;
+	__u64 reserved[7];
+};
+_Static_assert(sizeof(struct sink_count) == 64, "sink_count");
+
 #endif

@@ -75,9 +75,9 @@ static __always_inline int ask(struct ethernet *ethernet, void *end, __u32 ip_le
 {
 	switch (protocol) {
 	case PROTOCOL_PTP_DELAY:
-		return ask_ptp(ethernet, end, ip_len, PTP_REQUEST_LEN, cfg, request);
+		return ask_ptp(ethernet, end, ip_len, 0, cfg, request);
 	case PROTOCOL_PTP_MONITOR:
-		return ask_ptp(ethernet, end, ip_len, PTP_MONITOR_REQUEST_LEN, cfg, request);
+		return ask_ptp(ethernet, end, ip_len, PTP_EXTENSION_LEN, cfg, request);
 	default:
 		return ask_ntp(ethernet, end, ip_len, cfg, request);
 	}

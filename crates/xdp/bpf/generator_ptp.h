@@ -9,14 +9,18 @@
 
 #include "generator.h"
 
-/* A request for the delay, and the same with an extension without content (14.1) at its end. */
+/* A request for the delay, what NetSync Monitor's has behind it, an extension without content
+ * (14.1), and what every message has over IPv6 (D.5). */
 #define PTP_REQUEST_LEN (sizeof(struct ptp) + sizeof(struct ptp_timestamp))
-#define PTP_MONITOR_REQUEST_LEN (PTP_REQUEST_LEN + 4)
+#define PTP_EXTENSION_LEN 4
+#define PTP_IPV6_PADDING_LEN 2
 
 static __always_inline int ask_ptp(struct ethernet *ethernet, void *end, __u32 ip_len,
-				   __u32 payload_len, const struct generator_config *cfg,
+				   __u32 extension_len, const struct generator_config *cfg,
 				   const struct request *request)
 {
+	__u32 padding_len = ip_len == sizeof(struct ipv6) ? PTP_IPV6_PADDING_LEN : 0;
+	__u32 payload_len = PTP_REQUEST_LEN + extension_len + padding_len;
 	struct udp *udp = (void *)(ethernet + 1) + ip_len;
 	struct ptp *ptp = (void *)(udp + 1);
 	__be64 clock = bpf_cpu_to_be64(request->token);

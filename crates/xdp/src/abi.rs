@@ -290,6 +290,14 @@ pub(crate) struct GeneratorConfig {
     pub(crate) request: [u8; REQUEST_MAX],
 }
 
+/// `struct sink_count`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct SinkCount {
+    pub(crate) frames: u64,
+    pub(crate) reserved: [u64; 7],
+}
+
 const _: () = {
     assert!(size_of::<ClockSlot>() == 128);
     assert!(size_of::<ClockPage>() == 64 + 4 * 128);
@@ -301,5 +309,6 @@ const _: () = {
     assert!(size_of::<ResponderState>() == 256);
     assert!(size_of::<Tally>() == 128 + 3 * (32 + 8 * HISTOGRAM_BUCKETS));
     assert!(size_of::<Lane>() == 128);
+    assert!(size_of::<SinkCount>() == 64);
     assert!(size_of::<GeneratorConfig>() == 96 + 32 + REQUEST_MAX);
 };

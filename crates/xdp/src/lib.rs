@@ -20,6 +20,7 @@ mod object;
 mod reflector;
 mod reply_drop;
 mod responder;
+mod sink;
 mod test_run;
 mod xsk;
 
@@ -37,5 +38,6 @@ pub use responder::{
     ClockEdition, ClockWriter, InterleavedRequests, PassedReason, Refusal, ReplyPath, Responder,
     ResponderCounts,
 };
+pub use sink::Sink;
 pub use test_run::{Outcome, Verdict, live_frames_supported};
 pub use xsk::{XskDrops, XskFrame, XskSocket};

@@ -16,7 +16,8 @@ use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_sys::signal::InterruptibleThread;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use horolog_xdp::{
-    Generator, GeneratorSettings, Interface, LANES_MAX, Lane, Protocol, RawHistogram, TrialSettings, XdpError,
+    Generator, GeneratorSettings, Interface, LANES_MAX, Lane, Protocol, RawHistogram,
+    TrialSettings, XdpError,
 };
 
 use super::drain::{Drain, GRACE, LEAD};
