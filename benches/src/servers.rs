@@ -93,11 +93,16 @@ impl Started {
     /// Memory that the process has resident, in bytes.
     pub(crate) fn resident_bytes(&self) -> Result<u64> {
         let pid = self.process.as_ref().context("it is no process")?.pid();
-        let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|line| line.split_whitespace().next()).context("no VmRSS")?;
-        Ok(kib.parse::<u64>()? * 1024)
+        Ok(memory_kib(pid, "VmRSS:")? * 1024)
     }
+}
+
+/// A field of /proc/pid/status that is a number of KiB (proc(5)).
+pub(crate) fn memory_kib(pid: u32, field: &str) -> Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(field));
+    let kib = line.and_then(|line| line.split_whitespace().next());
+    Ok(kib.with_context(|| format!("no {field}"))?.parse()?)
 }
 
 /// Starts `server` in `host`.
