@@ -115,6 +115,7 @@ impl World {
         Ok(Generator::load(&GeneratorSettings {
             protocol: Protocol::Ntp,
             multicast: false,
+            domain: 0,
             interface: Interface { index: interface, name: String::new() },
             target: self.target.ip(),
             port: self.target.port(),

@@ -127,10 +127,52 @@ static __always_inline int generate(struct xdp_md *ctx, const struct generator_c
 		failed = ask(data, end, sizeof(struct ipv4), cfg, &request);
 	if (failed)
 		return XDP_DROP;
-	open_sequence(lane->number, lane->sequence);
+	if (protocol == PROTOCOL_PTP_MONITOR)
+		open_exchange(cfg, &request, intended_ns);
+	else
+		open_sequence(lane->number, lane->sequence);
 	advance(lane, cfg, now_ns);
 	record(&tally->lateness_ns, now_ns - intended_ns);
 	return bpf_redirect(cfg->interface, 0);
+}
+
+/* Whether an IPv4 packet goes from the target to a simulated client, or to the group. */
+static __always_inline bool is_reply_ipv4(const struct generator_config *cfg,
+					  const struct ipv4 *ip)
+{
+	const struct ipv4 *request = (const void *)cfg->request + sizeof(struct ethernet);
+
+	return ip->version_and_length == 0x45 && ip->protocol == PROTOCOL_UDP &&
+	       ip->source == *(const __be32 *)cfg->target &&
+	       (multicast ? ip->destination == request->destination :
+			    is_simulated(cfg, bpf_ntohl(ip->destination)));
+}
+
+/* The same of an IPv6 packet. */
+static __always_inline bool is_reply_ipv6(const struct generator_config *cfg,
+					  const struct ipv6 *ip)
+{
+	const struct ipv6 *request = (const void *)cfg->request + sizeof(struct ethernet);
+	const __be32 *target = (const __be32 *)cfg->target;
+	const __be32 *prefix = multicast ? request->destination : (const __be32 *)cfg->prefix;
+
+	return ip->next_header == PROTOCOL_UDP &&
+	       ip->source[0] == target[0] && ip->source[1] == target[1] &&
+	       ip->source[2] == target[2] && ip->source[3] == target[3] &&
+	       ip->destination[0] == prefix[0] && ip->destination[1] == prefix[1] &&
+	       ip->destination[2] == prefix[2] &&
+	       (multicast ? ip->destination[3] == prefix[3] :
+			    is_simulated(cfg, bpf_ntohl(ip->destination[3])));
+}
+
+/* Whether a datagram between these ports can be a reply. */
+static __always_inline bool is_reply_udp(const struct generator_config *cfg,
+					 const struct udp *udp)
+{
+	if (protocol == PROTOCOL_NTP)
+		return udp->source == cfg->target_port;
+	return udp->source == udp->destination && (udp->source == bpf_htons(PTP_EVENT_PORT) ||
+						   udp->source == bpf_htons(PTP_GENERAL_PORT));
 }
 
 static __always_inline int verify(struct xdp_md *ctx, const struct generator_config *cfg)
@@ -146,16 +188,10 @@ static __always_inline int verify(struct xdp_md *ctx, const struct generator_con
 		return XDP_PASS;
 	if (cfg->ipv6) {
 		struct ipv6 *ip = (void *)(ethernet + 1);
-		const __be32 *target = (const __be32 *)cfg->target;
-		const __be32 *prefix = (const __be32 *)cfg->prefix;
 
 		udp = (void *)(ip + 1);
 		if (ethernet->type != bpf_htons(TYPE_IPV6) || (void *)(udp + 1) > end ||
-		    ip->next_header != PROTOCOL_UDP ||
-		    ip->source[0] != target[0] || ip->source[1] != target[1] ||
-		    ip->source[2] != target[2] || ip->source[3] != target[3] ||
-		    ip->destination[0] != prefix[0] || ip->destination[1] != prefix[1] ||
-		    ip->destination[2] != prefix[2])
+		    !is_reply_ipv6(cfg, ip))
 			return XDP_PASS;
 		reply.address = bpf_ntohl(ip->destination[3]);
 	} else {
@@ -163,22 +199,20 @@ static __always_inline int verify(struct xdp_md *ctx, const struct generator_con
 
 		udp = (void *)(ip + 1);
 		if (ethernet->type != bpf_htons(TYPE_IPV4) || (void *)(udp + 1) > end ||
-		    ip->version_and_length != 0x45 || ip->protocol != PROTOCOL_UDP ||
-		    ip->source != *(const __be32 *)cfg->target)
+		    !is_reply_ipv4(cfg, ip))
 			return XDP_PASS;
 		reply.address = bpf_ntohl(ip->destination);
 	}
-	if (udp->source != cfg->target_port || !is_simulated(cfg, reply.address))
-		return XDP_PASS;
 	tally = bpf_map_lookup_elem(&tallies, &processor);
-	if (!tally)
+	if (!tally || !is_reply_udp(cfg, udp))
 		return XDP_PASS;
 	reply.payload = udp + 1;
 	reply.end = end;
-	reply.source_port = bpf_ntohs(udp->source);
 	reply.port = bpf_ntohs(udp->destination);
 	reply.udp_len = bpf_ntohs(udp->length);
-	return judge_ntp(tally, cfg, &reply);
+	if (protocol == PROTOCOL_NTP)
+		return judge_ntp(tally, cfg, &reply);
+	return judge_ptp(tally, cfg, &reply);
 }
 
 SEC("xdp")

@@ -54,10 +54,8 @@ struct reply {
 	void *payload;
 	void *end;		/* of the frame */
 	__u32 address;		/* low 32 bits of where it went, host order */
-	__u16 source_port;
 	__u16 port;
 	__u16 udp_len;
-	bool group;		/* it went to the group, hence to everybody */
 };
 
 /* What a token asked. */
@@ -168,6 +166,7 @@ static __always_inline bool is_received(struct tally *tally, const struct genera
 		tally->duplicate++;
 		return false;
 	}
+	tally->answered++;
 	if (question->age_ns > cfg->reply_timeout_ns) {
 		tally->late++;
 		return false;

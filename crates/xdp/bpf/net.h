@@ -81,6 +81,16 @@ struct ntp {
 #define PTP_EVENT_PORT 319
 #define PTP_GENERAL_PORT 320
 
+#define PTP_VERSION 2
+#define PTP_SYNC 0x0
+#define PTP_DELAY_REQUEST 0x1
+#define PTP_FOLLOW_UP 0x8
+#define PTP_DELAY_RESPONSE 0x9
+#define PTP_ANNOUNCE 0xb
+#define PTP_SIGNALING 0xc
+#define PTP_TWO_STEP 0x02	/* in the first byte of flags */
+#define PTP_UNICAST 0x04
+
 /* IEEE 1588-2019, 13.3: the common header. Its length is no multiple of 4, so that larger fields
  * stand here in halves; whoever reads one takes all of it at once. */
 struct ptp {

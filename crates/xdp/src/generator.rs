@@ -37,23 +37,28 @@ pub enum Protocol {
 pub struct GeneratorSettings {
     /// What the target is asked for.
     pub protocol: Protocol,
-    /// Whether requests go to a group of hosts, where replies to all of them may come too.
+    /// Whether requests go to a group of hosts, where replies to all of them may come too; not
+    /// together with [`Protocol::PtpMonitor`].
     pub multicast: bool,
+    /// PTP's domain.
+    pub domain: u8,
     /// The interface to send by; replies are expected there too.
     pub interface: Interface,
     /// The server's address.
     pub target: IpAddr,
-    /// The server's port.
+    /// The server's port, of NTP.
     pub port: u16,
-    /// NTP version of the requests.
+    /// Version of the requests, of NTP.
     pub version: u8,
-    /// The most lanes that a trial has, 1 to [`crate::LANES_MAX`]; each takes 2 MiB of memory.
+    /// The most lanes that a trial has, 1 to [`crate::LANES_MAX`]; each takes 2 MiB of memory, and
+    /// with [`Protocol::PtpMonitor`] up to 32 MiB, but all together no more than 128 MiB.
     pub lanes: u32,
     /// Whether the target sends requests back as they are: a reflector, not a time server.
     pub echo: bool,
     /// Whether requests are in interleaved mode; not together with [`TrialSettings::random_room`].
     pub interleaved: bool,
-    /// The most clients that a trial has; in interleaved mode each takes 8 bytes of memory.
+    /// The most clients that a trial has; in interleaved mode each takes 8 bytes of memory, with
+    /// [`Protocol::PtpMonitor`] 4.
     pub clients: u32,
     /// Whitens the token that every request carries.
     pub key: u64,
@@ -61,8 +66,9 @@ pub struct GeneratorSettings {
     pub run_start_ns: u64,
     /// A reply that takes longer is late, in ns.
     pub reply_timeout_ns: u64,
-    /// Frame of one request, from Ethernet to NTP, complete: simulated source address, source port
-    /// and timestamps must be 0, and both checksums are taken as not there.
+    /// Frame of one request, from Ethernet to NTP or PTP, complete: simulated source address, what
+    /// the program fills in behind it (NTP's source port and timestamps, or PTP's source port
+    /// identity and number) must be 0, and both checksums are taken as not there.
     pub request: Vec<u8>,
     /// Sum of the 16-bit words, as they lie in memory, of the IPv4 header without its checksum, and
     /// of pseudo-header, UDP header and payload without the checksum.
@@ -121,7 +127,9 @@ impl Generator {
             object::size_map(open, NAME, "lanes", processors)?;
             object::size_map(open, NAME, "tallies", processors)?;
             object::size_map(open, NAME, "origins", origins)?;
-            object::size_map(open, NAME, "seen", settings.lanes * SEEN_WORDS)
+            object::size_map(open, NAME, "seen", settings.lanes * SEEN_WORDS)?;
+            object::size_map(open, NAME, "exchanges", settings.exchanges() * settings.lanes)?;
+            object::size_map(open, NAME, "latest", settings.latest())
         })?;
         let config = SharedArray::map(loaded.map("config")?.as_fd(), 1)?;
         let lanes = SharedArray::map(loaded.map("lanes")?.as_fd(), processors)?;
@@ -185,16 +193,12 @@ impl Generator {
         self.tallies.read_boxed(processor)
     }
 
-    /// Valid first replies to requests of this trial so far, late ones included.
+    /// Requests of this trial that got all replies that they are owed so far, late ones included.
     #[must_use]
     pub fn answered(&self) -> u64 {
         let count = |processor, offset| self.tallies.atomic(processor, offset).load(Relaxed);
-        (0..self.tallies.entries())
-            .map(|processor| {
-                count(processor, offset_of!(Tally, received))
-                    + count(processor, offset_of!(Tally, late))
-            })
-            .sum()
+        let answered = offset_of!(Tally, answered);
+        (0..self.tallies.entries()).map(|processor| count(processor, answered)).sum()
     }
 
     /// The longest round trip so far, in ns.
@@ -237,6 +241,29 @@ impl Generator {
     }
 }
 
+/// How many requests of a lane are kept until all their replies are there, at most ...
+const EXCHANGES_OF_A_LANE: u32 = 1 << 20;
+/// ... and of all lanes together.
+const EXCHANGES_OF_ALL: u32 = 1 << 22;
+
+impl GeneratorSettings {
+    /// Exchanges of each lane, a power of two.
+    const fn exchanges(&self) -> u32 {
+        match self.protocol {
+            Protocol::PtpMonitor => {
+                let share = EXCHANGES_OF_ALL / self.lanes.next_power_of_two();
+                if share < EXCHANGES_OF_A_LANE { share } else { EXCHANGES_OF_A_LANE }
+            }
+            _ => 1,
+        }
+    }
+
+    /// Clients whose latest request is kept.
+    fn latest(&self) -> u32 {
+        if self.protocol == Protocol::PtpMonitor { self.clients.max(1) } else { 1 }
+    }
+}
+
 fn config_of(settings: &GeneratorSettings) -> GeneratorConfig {
     let mut config = GeneratorConfig::new_zeroed();
     config.key = settings.key;
@@ -248,6 +275,8 @@ fn config_of(settings: &GeneratorSettings) -> GeneratorConfig {
     config.version = settings.version;
     config.echo = settings.echo.into();
     config.interleaved = settings.interleaved.into();
+    config.domain = settings.domain;
+    config.exchange_mask = settings.exchanges() - 1;
     (config.ip_sum, config.udp_sum) = settings.sums;
     match settings.target {
         IpAddr::V4(target) => config.target[..4].copy_from_slice(&target.octets()),

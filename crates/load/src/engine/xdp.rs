@@ -75,6 +75,7 @@ impl XdpEngine {
         let generator = Generator::attach(&GeneratorSettings {
             protocol: Protocol::Ntp,
             multicast: false,
+            domain: 0,
             interface: Interface { index: link.index, name: link.interface.clone() },
             target: plan.target.ip(),
             port: plan.target.port(),
