@@ -69,7 +69,7 @@ impl Tallied {
             Expected::LateAndDuplicate => (self.late, self.duplicate) == (all / 2, all / 2),
             Expected::Invalid(reason) => self.invalid[reason as usize] == all,
             Expected::Anything => {
-                let known = &self.invalid[..InvalidReason::Nts as usize];
+                let known = &self.invalid[..=InvalidReason::Timestamp as usize];
                 let all_met = known.iter().all(|&count| count > 0);
                 all_met && self.received > 0 && self.duplicate > 0 && self.late > 0
             }
@@ -105,9 +105,11 @@ impl Bench {
                 start,
                 timeout: TIMEOUT,
                 rate: 1_000.0,
+                ptp: None,
             };
             let origins = mem::take(&mut self.origins[lane]);
-            let mut account = Account::open(&plan, Carried { asked: before, origins, nts: None })?;
+            let mut account =
+                Account::open(&plan, Carried { asked: before, origins, ..Carried::default() })?;
             (0..GROUP).for_each(|_| account.ask());
             self.accounts.push(account);
         }

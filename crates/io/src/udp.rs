@@ -121,7 +121,21 @@ impl UdpDevice {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
         };
-        let mut device = Self::bind(any, options)?;
+        Self::connect_from(any, remote, options)
+    }
+
+    /// Opens a socket that talks to `remote` alone, from `local`. A group as `local` receives what
+    /// `remote` sends to the group.
+    ///
+    /// # Errors
+    ///
+    /// See [`UdpError`].
+    pub fn connect_from(
+        local: SocketAddr,
+        remote: SocketAddr,
+        options: &UdpOptions,
+    ) -> Result<Self, UdpError> {
+        let mut device = Self::bind(local, options)?;
         device.socket.connect(remote).map_err(|error| UdpError::Unreachable(remote, error))?;
         device.local =
             device.socket.local_address().map_err(|error| UdpError::Other(remote, error))?;

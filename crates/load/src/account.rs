@@ -5,12 +5,17 @@ use horolog_record::InvalidReason;
 use horolog_stats::window::WindowTooLarge;
 use horolog_stats::{Mark, Recorder, SeenWindow};
 use horolog_time::{Monotonic, NtpTimestamp, Span, Timestamp};
+use horolog_wire::ptp::PortIdentity;
 
 use crate::clients::LaneClients;
 use crate::nts::{Fault, LaneSessions};
 use crate::request::Stamps;
 use crate::token::Question;
 use crate::verify::{Answer, Expected, PAYLOAD_LEN, Reply};
+
+mod ptp;
+
+pub use ptp::PtpCounts;
 
 /// What became of the requests of one trial.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +38,8 @@ pub struct TrialCounts {
     pub nts_sent: u64,
     /// Valid first replies in time to these.
     pub nts_received: u64,
+    /// What only PTP counts, where it was asked for.
+    pub ptp: Option<PtpCounts>,
     /// Further valid replies to an answered request.
     pub duplicate: u64,
     /// Valid replies that came after the time allowed, and all to requests of an earlier trial.
@@ -72,6 +79,7 @@ impl TrialCounts {
         self.interleaved += other.interleaved;
         self.nts_sent += other.nts_sent;
         self.nts_received += other.nts_received;
+        PtpCounts::merge(&mut self.ptp, other.ptp);
         self.duplicate += other.duplicate;
         self.late += other.late;
         for (mine, theirs) in self.invalid.iter_mut().zip(other.invalid) {
@@ -113,11 +121,14 @@ pub struct Account {
     answered: u64,
     origins: Origins,
     nts: Option<Box<LaneSessions>>,
+    ptp: Option<Box<ptp::Books>>,
 }
 
 /// A request that is to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Next {
+    /// When.
+    pub intended: Timestamp<Monotonic>,
     /// Who asks.
     pub client: u32,
     /// The timestamps that it carries.
@@ -155,6 +166,8 @@ pub struct Carried {
     pub origins: Origins,
     /// What requests are authenticated with, where any are.
     pub nts: Option<Box<LaneSessions>>,
+    /// The PTP port that answers it.
+    pub master: Option<PortIdentity>,
 }
 
 /// What an [`Account`] is opened for.
@@ -170,6 +183,8 @@ pub struct AccountPlan {
     pub timeout: Span,
     /// The lane's share of the rate, in requests per second.
     pub rate: f64,
+    /// Asks for PTP instead: then `expected` says no more than the token.
+    pub ptp: Option<crate::ptp::Expected>,
 }
 
 impl Account {
@@ -178,13 +193,19 @@ impl Account {
     pub fn open(plan: &AccountPlan, carried: Carried) -> Result<Self, WindowTooLarge> {
         // Twice what is in flight at most, since a sender that was held up sends in bursts.
         let in_flight = plan.rate * plan.timeout.as_seconds();
-        let window = SeenWindow::new(((2.0 * in_flight) as u64).saturating_add(REACH_MIN))?;
+        let reach = ((2.0 * in_flight) as u64).saturating_add(REACH_MIN);
+        let window = SeenWindow::new(reach)?;
         let mut origins = carried.origins;
         if plan.expected.interleaved {
             origins.0.resize(plan.clients.count() as usize, 0);
         }
+        let books = |expected| ptp::Books::new(expected, reach, carried.master);
         Ok(Self {
-            counts: TrialCounts::default(),
+            ptp: plan.ptp.map(books),
+            counts: TrialCounts {
+                ptp: plan.ptp.map(|_| PtpCounts::default()),
+                ..TrialCounts::default()
+            },
             expected: plan.expected,
             clients: plan.clients,
             window,
@@ -213,12 +234,15 @@ impl Account {
             Stamps::basic(transmit)
         };
         let authenticated = self.nts.as_ref().is_some_and(|nts| nts.has(sequence));
-        Next { client, stamps, authenticated }
+        Next { intended, client, stamps, authenticated }
     }
 
-    /// The payload of a request of a run in which some are authenticated; `None` in other runs,
-    /// where a template and the timestamps are all of it.
+    /// The payload of a request of a run in which some are authenticated, or of PTP; `None` in other
+    /// runs, where a template and the timestamps are all of it.
     pub fn payload(&mut self, next: &Next) -> Option<&[u8]> {
+        if let Some(books) = &mut self.ptp {
+            return Some(books.request(self.asked, next));
+        }
         let nts = self.nts.as_mut()?;
         Some(if next.authenticated {
             nts.seal(next.client, next.stamps)
@@ -264,6 +288,11 @@ impl Account {
         received: Timestamp<Monotonic>,
         now: Timestamp<Monotonic>,
     ) {
+        if let Some(mut books) = self.ptp.take() {
+            self.receive_ptp(&mut books, payload, client, (received, now));
+            self.ptp = Some(books);
+            return;
+        }
         let mut is_of_earlier_trial = false;
         let mut nts = self.nts.take();
         let verified = self.expected.verify(payload, now, |question| {
@@ -356,7 +385,8 @@ impl Account {
     pub fn close(mut self, planned: u64) -> (TrialCounts, Carried) {
         self.counts.planned = planned;
         let asked = self.before + self.asked;
-        (self.counts, Carried { asked, origins: self.origins, nts: self.nts })
+        let master = self.ptp.and_then(|books| books.master());
+        (self.counts, Carried { asked, origins: self.origins, nts: self.nts, master })
     }
 
     /// Which request of this trial has this sequence number; the latest one where several have.

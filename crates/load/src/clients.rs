@@ -247,6 +247,12 @@ impl LaneClients {
         self.count
     }
 
+    /// Whether a client is one of the lane's; of random sources, every one is every lane's.
+    #[must_use]
+    pub const fn has(&self, client: u32) -> bool {
+        self.random.is_some() || (client >= self.first && client - self.first < self.count)
+    }
+
     /// Where sequence numbers start again at 0: the largest number of whole rounds over all clients
     /// that the token has room for.
     #[must_use]

@@ -48,6 +48,12 @@ pub enum LoadError {
         "interleaved mode takes clients that ask again and a time server; leave out random sources"
     )]
     Interleaved,
+    /// PTP's ports are what they are.
+    #[error("PTP has the ports 319 and 320; leave out the target's port")]
+    PtpPort,
+    /// What PTP has no messages for.
+    #[error("{0}")]
+    Ptp(&'static str),
     /// A reply timeout that cannot be.
     #[error("a reply timeout must be from 1 ms to 60 s, not {0:?}")]
     ReplyTimeout(Duration),
@@ -88,6 +94,8 @@ impl LoadError {
             | Self::Threads(_)
             | Self::Connections(_)
             | Self::Interleaved
+            | Self::PtpPort
+            | Self::Ptp(_)
             | Self::ReplyTimeout(_) => true,
             Self::Nts(error) => error.is_usage(),
             Self::NoSimulation(_) | Self::System { .. } => false,

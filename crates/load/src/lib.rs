@@ -16,6 +16,7 @@ pub mod options;
 pub mod places;
 pub mod plan;
 mod prepare;
+pub mod ptp;
 pub mod ramp;
 pub mod random;
 pub mod request;

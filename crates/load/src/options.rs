@@ -9,6 +9,7 @@ use horolog_sys::namespace::NetNs;
 use horolog_sys::netlink::Prefix;
 
 use crate::nts::{NtsOptions, Sessions};
+use crate::ptp::PtpPlan;
 use crate::ramp::Ramp;
 use crate::target::{Family, Hints, TargetName};
 use crate::watch::AskServer;
@@ -63,6 +64,8 @@ pub struct LoadOptions {
     pub nts: Option<NtsOptions>,
     /// Authenticate requests by sessions that are there already, instead of those of `nts`.
     pub sessions: Option<Arc<Sessions>>,
+    /// Ask a PTP master instead of an NTP server.
+    pub ptp: Option<PtpPlan>,
     /// What to do.
     pub job: Job,
     /// The command line, for the record.
@@ -94,6 +97,7 @@ impl LoadOptions {
             interleaved: false,
             nts: None,
             sessions: None,
+            ptp: None,
             job,
             command: Vec::new(),
             namespaces: Vec::new(),

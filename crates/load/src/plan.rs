@@ -9,6 +9,7 @@ use horolog_record::Spacing;
 
 use crate::clients::{LaneClients, SourceNetwork};
 use crate::nts::Sessions;
+use crate::ptp::{self, PtpPlan};
 use crate::target::Route;
 use crate::token::Token;
 use crate::verify::Expected;
@@ -42,6 +43,9 @@ pub struct RunPlan {
     pub interleaved: bool,
     /// What requests are authenticated with.
     pub sessions: Option<Arc<Sessions>>,
+    /// Asks a PTP master instead of an NTP server: then `version`, `echo`, `interleaved` and
+    /// `sessions` say nothing.
+    pub ptp: Option<PtpPlan>,
 }
 
 impl RunPlan {
@@ -54,6 +58,20 @@ impl RunPlan {
             interleaved: self.interleaved,
             extended: self.sessions.is_some(),
         }
+    }
+
+    /// What PTP messages to lane `lane` of `lanes` are held against, in a trial with `clients`
+    /// clients; `None` in a run that asks for NTP.
+    #[must_use]
+    pub fn expected_ptp(
+        &self,
+        clients: u32,
+        (lane, lanes): (usize, usize),
+    ) -> Option<ptp::Expected> {
+        let plan = self.ptp?;
+        let clients = if self.random_sources { 0 } else { clients };
+        let ipv6 = self.target.is_ipv6();
+        Some(ptp::Expected { plan, token: self.token, lane, lanes, clients, ipv6 })
     }
 
     /// The clients of lane `lane` of `lanes` in a trial with `clients` of them, each with `run`

@@ -11,6 +11,7 @@ use horolog_sys::affinity;
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::netlink::Netlink;
 use horolog_time::Clock;
+use horolog_wire::ptp::EVENT_PORT;
 
 use crate::clients::{CLIENTS_MAX, ClientsError, LANES_MAX, SourceNetwork};
 use crate::engine::{self, Engine, EngineError};
@@ -18,6 +19,7 @@ use crate::error::LoadError;
 use crate::nts::{NtsError, Sessions};
 use crate::options::{Job, LoadOptions};
 use crate::plan::{RunPlan, TrialPlan};
+use crate::ptp::{PtpKind, PtpPlan};
 use crate::random;
 use crate::schedule;
 use crate::target::{self, Route, TargetError};
@@ -64,7 +66,10 @@ struct Facts {
 pub(crate) fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     check(options)?;
     let mut netlink = Netlink::open().map_err(TargetError::from)?;
-    let target = options.target.resolve(options.family)?;
+    let target = match options.ptp {
+        None => options.target.resolve(options.family)?,
+        Some(_) => options.target.with_port(EVENT_PORT).resolve(options.family)?,
+    };
     target::permit(target.ip(), options.i_own_this_target)?;
     let target = target::scoped(&mut netlink, target, &options.hints)?;
     // Says at once when there is no way at all.
@@ -100,12 +105,36 @@ fn check(options: &LoadOptions) -> Result<(), LoadError> {
     if options.interleaved && (options.random_sources || options.echo) {
         return Err(LoadError::Interleaved);
     }
+    if let Some(ptp) = &options.ptp {
+        check_ptp(options, ptp)?;
+    }
     let timeout = options.reply_timeout;
     // A token reaches back 68 s.
     let longest = Duration::from_mins(1);
     debug_assert!(longest.as_nanos() < 1 << TIME_BITS);
     if timeout < Duration::from_millis(1) || timeout > longest {
         return Err(LoadError::ReplyTimeout(timeout));
+    }
+    Ok(())
+}
+
+fn check_ptp(options: &LoadOptions, ptp: &PtpPlan) -> Result<(), LoadError> {
+    if options.target.has_port() {
+        return Err(LoadError::PtpPort);
+    }
+    if ptp.minor_version > 1 {
+        return Err(LoadError::Ptp("there is PTP version 2.0 and 2.1; give 0 or 1"));
+    }
+    if ptp.kind == PtpKind::Nsm && ptp.multicast {
+        return Err(LoadError::Ptp("NetSync Monitor is for one address; leave out multicast"));
+    }
+    if ptp.kind == PtpKind::Nsm && options.random_sources {
+        return Err(LoadError::Ptp(
+            "NetSync Monitor takes clients that can be told apart; leave out random sources",
+        ));
+    }
+    if options.interleaved || options.echo || options.nts.is_some() || options.sessions.is_some() {
+        return Err(LoadError::Ptp("PTP has neither interleaved mode, nor NTS, nor reflectors"));
     }
     Ok(())
 }
@@ -207,6 +236,7 @@ impl Opener<'_> {
             echo: self.options.echo,
             interleaved: self.options.interleaved,
             sessions: self.facts.sessions.clone(),
+            ptp: self.options.ptp,
         };
         Ok((plan, clients))
     }
@@ -255,11 +285,25 @@ impl Opener<'_> {
         Ok(Some(network))
     }
 
+    /// Sockets of PTP have their ports by number, so this host is one client.
+    fn one_client(&self) -> Result<(usize, u32), LoadError> {
+        let (clients, threads) = (self.options.clients, self.options.threads);
+        if clients.unwrap_or(1) == 1 && threads.unwrap_or(1) == 1 {
+            return Ok((1, 1));
+        }
+        let reason = "PTP has one client and one thread for each host".to_owned();
+        let remedy = "leave out their numbers, or use --engine packet as root";
+        Err(engine::unfit(Kind::Udp, reason, remedy).into())
+    }
+
     fn lanes_and_clients(
         &self,
         network: Option<SourceNetwork>,
         route: &Route,
-    ) -> Result<(usize, u32), ClientsError> {
+    ) -> Result<(usize, u32), LoadError> {
+        if network.is_none() && self.options.ptp.is_some() {
+            return self.one_client();
+        }
         let most = network.map_or(CLIENTS_MAX, |network| network.room());
         let usual = match network {
             Some(_) => SIMULATED_CLIENTS.min(most),
@@ -279,13 +323,13 @@ impl Opener<'_> {
         let clients = asked.unwrap_or_else(|| usual.max(lanes as u32));
         if let (Some(network), true) = (network, clients > most) {
             let network = network.prefix();
-            return Err(ClientsError::NoRoom { network, room: most, asked: clients });
+            return Err(ClientsError::NoRoom { network, room: most, asked: clients }.into());
         }
         if self.options.random_sources {
             return Ok((lanes, most));
         }
         if clients > CLIENTS_MAX || (clients as usize) < lanes {
-            return Err(ClientsError::Count { asked: clients, lanes, max: CLIENTS_MAX });
+            return Err(ClientsError::Count { asked: clients, lanes, max: CLIENTS_MAX }.into());
         }
         Ok((lanes, clients))
     }

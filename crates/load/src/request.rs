@@ -1,7 +1,7 @@
 //! What a request looks like: a template once for each lane, and the few bytes that change with
 //! each request. Nothing is built anew on the hot path.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use horolog_time::NtpTimestamp;
 use horolog_wire::ethernet::{self, MacAddress};
@@ -10,6 +10,7 @@ use horolog_wire::ntp::{HEADER_LEN, Header};
 use horolog_wire::{ipv4, ipv6, udp};
 
 use crate::clients::SourceNetwork;
+use crate::ptp::{PtpPlan, Template};
 use crate::token::Token;
 
 /// Where the checksum stands in an IPv4 header (RFC 791, section 3.1) and in a
@@ -110,6 +111,38 @@ pub struct FramePlan {
     pub target: SocketAddr,
     /// NTP version, 1 to 4.
     pub version: u8,
+    /// Asks for PTP instead.
+    pub ptp: Option<PtpFrames>,
+}
+
+/// How a lane asks a PTP master in frames.
+#[derive(Clone, Copy, Debug)]
+pub struct PtpFrames {
+    /// How the master is asked.
+    pub plan: PtpPlan,
+    /// Its address, which is not where requests to a group go.
+    pub master: IpAddr,
+    /// The lane.
+    pub lane: usize,
+}
+
+impl FramePlan {
+    /// The UDP payload of a lane's request, with 0 in what changes with each of them.
+    fn payload(&self) -> Vec<u8> {
+        match &self.ptp {
+            None => payload(self.version, Stamps::default()).to_vec(),
+            Some(ptp) => Template::new(&ptp.plan, ptp.lane, self.target.is_ipv6()).bytes().to_vec(),
+        }
+    }
+
+    /// Whether a datagram between these ends can be a reply to the lane.
+    #[must_use]
+    pub fn is_reply(&self, from: SocketAddr, to: SocketAddr) -> bool {
+        match &self.ptp {
+            None => from == self.target && to.port() == self.source_port,
+            Some(ptp) => ptp.plan.is_answer(ptp.master, from, to),
+        }
+    }
 }
 
 impl FrameTemplate {
@@ -125,8 +158,9 @@ impl FrameTemplate {
             destination: plan.target,
         };
         let headers_len = builder.headers_len();
-        let mut bytes = vec![0; headers_len + HEADER_LEN].into_boxed_slice();
-        builder.emit(&payload(plan.version, Stamps::default()), &mut bytes);
+        let payload = plan.payload();
+        let mut bytes = vec![0; headers_len + payload.len()].into_boxed_slice();
+        builder.emit(&payload, &mut bytes);
         let network_at = ethernet::HEADER_LEN;
         let (source_at, ipv4_checksum_at, udp_at) = if plan.target.is_ipv4() {
             let udp_at = network_at + ipv4::HEADER_LEN;
@@ -163,11 +197,11 @@ impl FrameTemplate {
         (native(self.ipv4_sum), native(self.udp_sum))
     }
 
-    /// Completes a frame that was copied from [`FrameTemplate::bytes`], or completed before: sets
+    /// Completes a frame of NTP that was copied from [`FrameTemplate::bytes`], or completed before: sets
     /// the low 32 bits of the source address, the timestamps and both checksums.
     ///
     /// # Panics
-    /// When `frame` is shorter than the template.
+    /// When `frame` is shorter than the template, or the template is one of PTP.
     #[inline]
     pub fn complete(&self, frame: &mut [u8], source_low: u32, stamps: Stamps) {
         let frame = &mut frame[..self.bytes.len()];
@@ -224,6 +258,7 @@ mod tests {
             source_port: 32_769,
             target: SocketAddr::new(target, 123),
             version: 4,
+            ptp: None,
         }
     }
 

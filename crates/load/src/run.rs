@@ -71,7 +71,9 @@ impl Load {
     #[must_use]
     pub fn mode(&self) -> Mode {
         let plan = &self.prepared.plan;
-        if plan.echo {
+        if let Some(ptp) = plan.ptp {
+            ptp.mode()
+        } else if plan.echo {
             Mode::Echo
         } else if plan.sessions.is_some() {
             Mode::NtpNts

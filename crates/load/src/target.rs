@@ -70,6 +70,8 @@ pub enum Family {
 pub struct TargetName {
     host: String,
     port: u16,
+    /// The port was written as well.
+    has_port: bool,
 }
 
 impl FromStr for TargetName {
@@ -86,25 +88,31 @@ impl TargetName {
     /// Reads a target whose port is `port` unless given.
     pub fn parse(text: &str, port: u16) -> Result<Self, TargetError> {
         let syntax = || TargetError::Syntax(text.to_owned());
-        let name = |host: &str, port| Self { host: host.to_owned(), port };
+        let named = |host: &str, port, has_port| Self { host: host.to_owned(), port, has_port };
+        let name = |host: &str, port| named(host, port, true);
         let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
         if bare.parse::<IpAddr>().is_ok() {
-            return Ok(name(bare, port));
+            return Ok(named(bare, port, false));
         }
         if let Ok(address) = text.parse::<SocketAddr>() {
             return nonzero(address.port())
                 .map(|port| name(&address.ip().to_string(), port))
                 .ok_or_else(syntax);
         }
-        let (host, port) = match text.split_once(':') {
-            None => (text, port),
-            Some((host, port)) => (host, port.parse().ok().and_then(nonzero).ok_or_else(syntax)?),
+        let (host, given) = match text.split_once(':') {
+            None => (text, None),
+            Some((host, port)) => {
+                (host, Some(port.parse().ok().and_then(nonzero).ok_or_else(syntax)?))
+            }
         };
         let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         let is_name = !host.is_empty() && host.bytes().all(is_name_byte);
         // What looks like an IPv4 address and is none would be read in surprising ways.
         let is_number = host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-        if is_name && !is_number { Ok(name(host, port)) } else { Err(syntax()) }
+        if !is_name || is_number {
+            return Err(syntax());
+        }
+        Ok(named(host, given.unwrap_or(port), given.is_some()))
     }
 }
 
@@ -126,7 +134,13 @@ impl TargetName {
     /// The same host with another port.
     #[must_use]
     pub fn with_port(&self, port: u16) -> Self {
-        Self { host: self.host.clone(), port }
+        Self { host: self.host.clone(), port, has_port: true }
+    }
+
+    /// Whether the port was written, and is not the one that is taken otherwise.
+    #[must_use]
+    pub const fn has_port(&self) -> bool {
+        self.has_port
     }
 
     /// The name or the address.

@@ -82,6 +82,12 @@ impl Token {
         transmit ^ 1
     }
 
+    /// The sequence number in a token's bits.
+    #[must_use]
+    pub const fn sequence(&self, bits: u64) -> u32 {
+        ((bits ^ self.key) >> 1 & SEQUENCE_MASK) as u32
+    }
+
     /// The question behind an origin timestamp that came at `now`, and which timestamp of the
     /// request it was: the latest intended instant not after `now` whose low bits match. `None`
     /// where that lies before the start of the run, so that it is not one of ours.

@@ -26,9 +26,14 @@ pub fn record(plan: &TrialPlan, counts: &TrialCounts, lost_at: BTreeMap<Place, u
         late: counts.late,
         invalid: invalid.filter(|&(_, count)| count > 0).collect(),
         responses: Responses {
-            basic: counts.received - counts.interleaved - counts.nts_received,
+            basic: match counts.ptp {
+                Some(_) => 0,
+                None => counts.received - counts.interleaved - counts.nts_received,
+            },
             interleaved: counts.interleaved,
             nts: counts.nts_received,
+            delay: counts.ptp.unwrap_or_default().delay,
+            sync_follow_up: counts.ptp.unwrap_or_default().sync_follow_up,
         },
         authenticated: plan.nts.then(|| ClassCounts {
             sent: counts.nts_sent,
@@ -120,7 +125,10 @@ mod tests {
         assert!((trial.achieved_rate - 1000.0).abs() < 1e-6, "{}", trial.achieved_rate);
         assert!((trial.duration_s - 1.0).abs() < 1e-12);
         assert_eq!(trial.lost, 10);
-        assert_eq!(trial.responses, Responses { basic: 950, interleaved: 40, nts: 0 });
+        assert_eq!(
+            trial.responses,
+            Responses { basic: 950, interleaved: 40, ..Responses::default() }
+        );
         assert_eq!(trial.invalid, BTreeMap::from([(InvalidReason::Client, 3)]));
         assert_eq!(trial.rtt_ns.unwrap().max, 77);
         assert_eq!(trial.response_time_ns, None);

@@ -79,6 +79,12 @@ pub enum Mode {
     /// NTS key establishment (RFC 8915, section 4); see [`crate::EstablishmentResult`].
     #[serde(rename = "nts-ke")]
     NtsKe,
+    /// PTP delay requests (IEEE 1588-2019, clause 11.3).
+    #[serde(rename = "ptp-delay")]
+    PtpDelay,
+    /// PTP delay requests that ask for a Sync as well, by NetSync Monitor.
+    #[serde(rename = "ptp-nsm")]
+    PtpNsm,
     /// The same requests to a reflector that sends them back as they are.
     #[serde(rename = "echo")]
     Echo,
@@ -184,6 +190,13 @@ pub struct Responses {
     /// Authentic replies to requests that were authenticated by NTS.
     #[serde(default)]
     pub nts: u64,
+    /// Answers to PTP delay requests.
+    #[serde(default)]
+    pub delay: u64,
+    /// Syncs of NetSync Monitor, each with its follow-up where it has one. Such a request is owed
+    /// one of these and a delay response, and counts as received when both are there.
+    #[serde(default)]
+    pub sync_follow_up: u64,
 }
 
 /// What became of the requests of one class; they are among the trial's counts as well.
@@ -201,13 +214,13 @@ pub struct ClassCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InvalidReason {
-    /// Shorter than an NTP header or longer than the request.
+    /// Shorter than an NTP header or longer than the request; not as long as a PTP message says.
     Length,
-    /// Not mode 4 (server).
+    /// Not mode 4 (server); in PTP not a message that answers.
     Mode,
     /// Another version than the request's.
     Version,
-    /// The origin timestamp is not one that was sent.
+    /// The origin timestamp, or the port that a PTP message says had asked, is not one of ours.
     Origin,
     /// It came to another client than the one that asked.
     Client,
@@ -215,8 +228,20 @@ pub enum InvalidReason {
     Stratum,
     /// The leap indicator and the stratum contradict one another.
     Leap,
-    /// The transmit timestamp is 0 or lies before the receive timestamp.
+    /// The transmit timestamp is 0 or lies before the receive timestamp; in PTP also a timestamp
+    /// that is none.
     Timestamp,
+    /// Of another PTP domain.
+    Domain,
+    /// The flags of a PTP message say that it goes to one address only where it does not, or the
+    /// other way round.
+    Flags,
+    /// A PTP message has the number of no request that waits for one.
+    Sequence,
+    /// Another PTP port than the one that answered first.
+    Source,
+    /// NetSync Monitor was asked for and the reply says nothing of it.
+    Monitor,
     /// It should be authentic by NTS and is not, or the server refused the cookie.
     Nts,
 }
@@ -224,7 +249,7 @@ pub enum InvalidReason {
 impl InvalidReason {
     /// All of them, in the order in which engines number them; the in-kernel one, which knows no
     /// NTS, has no number for the last.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 14] = [
         Self::Length,
         Self::Mode,
         Self::Version,
@@ -233,6 +258,11 @@ impl InvalidReason {
         Self::Stratum,
         Self::Leap,
         Self::Timestamp,
+        Self::Domain,
+        Self::Flags,
+        Self::Sequence,
+        Self::Source,
+        Self::Monitor,
         Self::Nts,
     ];
 }

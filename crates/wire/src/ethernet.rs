@@ -1,6 +1,8 @@
 //! Ethernet II with at most one VLAN tag (IEEE 802.3, IEEE 802.1Q clause 9). Jumbo, LLC and stacked
 //! tags are not interpreted: their type is handed on as it stands.
 
+use core::net::IpAddr;
+
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -25,6 +27,21 @@ pub const VLAN_TAG_LEN: usize = 4;
 pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {
+    /// The one that an IP group's frames go to (RFC 1112, section 6.4; RFC 2464, section 7).
+    #[must_use]
+    pub const fn of_group(group: IpAddr) -> Self {
+        match group {
+            IpAddr::V4(group) => {
+                let [_, b, c, d] = group.octets();
+                Self([0x01, 0x00, 0x5e, b & 0x7f, c, d])
+            }
+            IpAddr::V6(group) => {
+                let [.., a, b, c, d] = group.octets();
+                Self([0x33, 0x33, a, b, c, d])
+            }
+        }
+    }
+
     /// Whether it names a group: multicast or broadcast (IEEE 802, clause 8.2).
     #[must_use]
     pub const fn is_group(self) -> bool {
@@ -168,6 +185,14 @@ mod tests {
         let mut frame = [0; 16];
         frame[12..14].copy_from_slice(&TYPE_VLAN.to_be_bytes());
         assert_eq!(Header::parse(&frame), Err(Malformed::Truncated));
+    }
+
+    #[test]
+    fn groups_of_ip_have_groups_of_ethernet() {
+        let mac = |group: &str| MacAddress::of_group(group.parse().unwrap()).to_string();
+        assert_eq!(mac("224.0.1.129"), "01:00:5e:00:01:81");
+        assert_eq!(mac("239.129.2.3"), "01:00:5e:01:02:03");
+        assert_eq!(mac("ff0e::1:0181"), "33:33:00:01:01:81");
     }
 
     proptest! {

@@ -31,6 +31,10 @@ pub const ETHER_TYPE: u16 = 0x88f7;
 pub const MULTICAST_MAC: MacAddress = MacAddress([0x01, 0x1b, 0x19, 0, 0, 0]);
 /// Length of the common header, in bytes.
 pub const HEADER_LEN: usize = 34;
+/// Where the port identity of the sender stands in the header, in bytes from its start.
+pub const SOURCE_OFFSET: usize = 20;
+/// Where the number of the message stands in the header.
+pub const SEQUENCE_ID_OFFSET: usize = 30;
 /// The major version that is spoken here.
 pub const VERSION: u8 = 2;
 /// Bytes that a message over IPv6 has behind its end, so that one who changes it on the way can
@@ -262,6 +266,8 @@ struct HeaderLayout {
 }
 
 const _: () = assert!(size_of::<HeaderLayout>() == HEADER_LEN);
+const _: () = assert!(core::mem::offset_of!(HeaderLayout, source) == SOURCE_OFFSET);
+const _: () = assert!(core::mem::offset_of!(HeaderLayout, sequence_id) == SEQUENCE_ID_OFFSET);
 
 /// A [`PortIdentity`] as bytes.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]

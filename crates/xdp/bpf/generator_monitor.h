@@ -94,24 +94,14 @@ static __always_inline struct player player_of(const struct generator_config *cf
 	return player;
 }
 
-/* How many of its lane's requests lie between a client's latest one, at `last`, and its latest one
- * with this number; -1 where it has none. A number comes again after 2^16 requests, so that it is
- * looked for among the last of the client's that cover as many. */
+/* How many of its lane's requests came after the latest one of a client with this number, up to
+ * its very latest, at `last`; -1 where none of its last ones has it. A number comes again after
+ * 2^16 requests, so that no more are looked at. */
 static __always_inline long back_to(__u32 last, __u16 number, __u32 clients)
 {
 	__u32 back = (last - number) & 0xffff;
-	__u32 reach = clients ? (65536 / clients + 1) * clients : 0;
 
-	if (back == 0)
-		return 0;
-	if (!clients)
-		return -1;
-	if (clients > 65536)
-		return ((clients - back) & 0xffff) == 0 ? clients : -1;
-	if (back % clients == 0 && back <= reach)
-		return back;
-	back += 65536;
-	return back % clients == 0 && back <= reach ? back : -1;
+	return back == 0 || (clients && back % clients == 0) ? back : -1;
 }
 
 /* Counts one of the answers that a request is owed. */

@@ -59,7 +59,9 @@ static __always_inline int ask_ptp(struct ethernet *ethernet, void *end, __u32 i
 	*(__be64 *)ptp->clock = clock;
 	ptp->port = port;
 	ptp->sequence = sequence;
-	complete(ethernet, ip_len, cfg, request->address, sum64(clock) + port + sequence);
+	/* The template is that of lane 0, port 1. */
+	complete(ethernet, ip_len, cfg, request->address,
+		 sum64(clock) + bpf_htons(request->lane) + sequence);
 	return 0;
 }
 
@@ -248,14 +250,19 @@ static __always_inline int judge_sync(struct tally *tally, const struct generato
 		return invalid(tally, INVALID_SEQUENCE);
 	sequence = *last - 1;
 	back = back_to(sequence, bpf_ntohs(ptp->sequence), player.clients);
-	if (back < 0 || back > sequence)
+	if (back < 0)
 		return invalid(tally, INVALID_SEQUENCE);
+	if (!is_from_master(ptp, player.lane))
+		return invalid(tally, INVALID_SOURCE);
+	/* Sequence numbers have started again since; it has waited long. */
+	if (back > sequence) {
+		tally->late++;
+		return XDP_DROP;
+	}
 	sequence -= back;
 	exchange = exchange_of(cfg, player.lane, sequence);
 	if (!exchange)
 		return XDP_DROP;
-	if (!is_from_master(ptp, player.lane))
-		return invalid(tally, INVALID_SOURCE);
 	if (exchange->intended_ns < cfg->trial_start_ns) {
 		tally->late_earlier++;
 		return XDP_DROP;

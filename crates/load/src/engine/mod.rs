@@ -7,11 +7,13 @@
 
 mod drain;
 mod lane;
+mod membership;
 pub mod packet;
 #[cfg(test)]
 mod simulation;
 mod threads;
 pub mod udp;
+pub mod udp_ptp;
 pub mod xdp;
 
 use std::io;
@@ -116,6 +118,7 @@ pub fn open(kind: Kind, plan: &RunPlan) -> Result<Box<dyn Engine>, EngineError> 
         return Err(unfit(kind, reason, "use --engine xdp for a reflector"));
     }
     match kind {
+        Kind::Udp if plan.ptp.is_some() => Ok(Box::new(udp_ptp::PtpUdpEngine::open(plan)?)),
         Kind::Udp => Ok(Box::new(udp::UdpEngine::open(plan)?)),
         Kind::Packet => Ok(Box::new(packet::PacketEngine::open(plan)?)),
         Kind::Xdp => Ok(Box::new(xdp::XdpEngine::open(plan)?)),

@@ -13,10 +13,13 @@ use std::time::Duration;
 
 use horolog_io::{Batch, Device, FrameSelection, PacketDevice, PacketOptions, UdpFilter};
 use horolog_record::Engine as Kind;
+use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::{Builder, UdpFrame};
+use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
 use horolog_xdp::{Interface, ReplyDrop, ReplyDropSettings, XdpError};
 
 use super::lane::{Arrival, BATCH, Port};
+use super::membership::Membership;
 use super::threads::{self, Lane};
 use super::udp::Drops;
 use super::{Engine, EngineError, unfit};
@@ -24,9 +27,8 @@ use crate::account::TrialCounts;
 use crate::clients;
 use crate::nts::LaneSessions;
 use crate::plan::{RunPlan, TrialPlan};
-use crate::request::{FramePlan, FrameTemplate, Stamps};
+use crate::request::{FramePlan, FrameTemplate, PtpFrames, Stamps};
 use crate::target::{Link, Route};
-use crate::verify::PAYLOAD_LEN;
 
 /// Room for any frame that is not a jumbo frame.
 const RECEIVE_LEN: usize = 2048;
@@ -52,11 +54,10 @@ pub(crate) struct FramePort<D: Device<Address = ()>> {
 }
 
 impl<D: Device<Address = ()>> FramePort<D> {
-    /// Requests have at most `payload_max` bytes, and templates at least those of a plain one.
+    /// Requests have at most `payload_max` bytes, or those of a plain one.
     pub(crate) fn new(device: D, plan: &FramePlan, payload_max: usize) -> Self {
         let template = FrameTemplate::new(plan);
-        let headers = template.bytes().len() - PAYLOAD_LEN;
-        let mut requests = Batch::new(BATCH, headers + payload_max.max(PAYLOAD_LEN));
+        let mut requests = Batch::new(BATCH, template.bytes().len() + payload_max);
         while requests.push((), template.bytes()) {}
         Self {
             device,
@@ -72,9 +73,7 @@ impl<D: Device<Address = ()>> FramePort<D> {
     /// looked at: on virtual links it is left to hardware that does not exist.
     fn arrival<'a>(&self, frame: &'a [u8]) -> Option<Arrival<'a>> {
         let frame = UdpFrame::parse(frame).ok()?;
-        let from_target = frame.source == self.plan.target;
-        let to_lane = frame.destination.port() == self.plan.source_port;
-        (from_target && to_lane).then(|| Arrival {
+        self.plan.is_reply(frame.source, frame.destination).then(|| Arrival {
             payload: frame.payload,
             client: self.plan.network.client(frame.destination.ip()),
             received_at: None,
@@ -147,6 +146,8 @@ pub struct PacketEngine {
     lanes: Vec<Lane<FramePort<PacketDevice>>>,
     /// Keeps the replies from this host's stack while the engine lives.
     guard: Result<ReplyDrop, XdpError>,
+    /// Keeps this host in the group that replies go to.
+    _membership: Option<Membership>,
 }
 
 impl PacketEngine {
@@ -156,11 +157,7 @@ impl PacketEngine {
         let lanes = frames.iter().map(|frame| {
             let options = PacketOptions {
                 slots: BATCH,
-                selection: FrameSelection::Udp(UdpFilter {
-                    source: frame.target.ip(),
-                    source_port: Some(frame.target.port()),
-                    destination_port: Some(frame.source_port),
-                }),
+                selection: selection(frame),
                 receive_buffer: Some(RECEIVE_BUFFER),
                 ..PacketOptions::default()
             };
@@ -170,19 +167,36 @@ impl PacketEngine {
             Ok(Lane::new(FramePort::new(device, frame, payload_max), nts))
         });
         let lanes = lanes.collect::<Result<_, EngineError>>()?;
-        Ok(Self { plan: plan.clone(), lanes, guard: guard(link, &frames) })
+        let membership = Membership::of(plan)?;
+        let guard = guard(link, plan, &frames[0]);
+        Ok(Self { plan: plan.clone(), lanes, guard, _membership: membership })
     }
 }
 
-fn guard(link: &Link, frames: &[FramePlan]) -> Result<ReplyDrop, XdpError> {
-    let interface = Interface { index: link.index, name: link.interface.clone() };
-    // A plan has at least one lane, and all have the same target and network.
-    let frame = &frames[0];
+/// What of the interface's traffic a lane has to see.
+fn selection(frame: &FramePlan) -> FrameSelection {
+    let ports = match frame.ptp {
+        None => (Some(frame.target.port()), Some(frame.source_port)),
+        Some(_) => (None, None),
+    };
+    FrameSelection::Udp(UdpFilter {
+        source: frame.ptp.map_or(frame.target.ip(), |ptp| ptp.master),
+        source_port: ports.0,
+        destination_port: ports.1,
+    })
+}
+
+/// What keeps replies from the stack. A plan has at least one lane, and all have the same target and
+/// network, those of `frame`.
+fn guard(link: &Link, plan: &RunPlan, frame: &FramePlan) -> Result<ReplyDrop, XdpError> {
     let network = frame.network.prefix();
     ReplyDrop::attach(&ReplyDropSettings {
-        interface,
-        target: frame.target.ip(),
-        ports: frame.target.port()..=frame.target.port(),
+        interface: Interface { index: link.index, name: link.interface.clone() },
+        target: plan.target.ip(),
+        ports: match plan.ptp {
+            None => plan.target.port()..=plan.target.port(),
+            Some(_) => EVENT_PORT..=GENERAL_PORT,
+        },
         network: network.address(),
         prefix_len: network.length(),
     })
@@ -202,13 +216,16 @@ pub fn frame_plans(plan: &RunPlan, engine: Kind) -> Result<(&Link, Vec<FramePlan
         let reason = format!("no frames can be built for interface '{}'", link.interface);
         return Err(unfit(engine, reason, "use --engine udp"));
     };
+    let master = plan.target.ip();
+    let group = plan.ptp.and_then(|ptp| ptp.group(master));
     let frame = |lane| FramePlan {
         source_mac: macs.source,
-        destination_mac: macs.destination,
+        destination_mac: group.map_or(macs.destination, MacAddress::of_group),
         network,
-        source_port: clients::port(lane),
-        target: plan.target,
+        source_port: plan.ptp.map_or_else(|| clients::port(lane), |_| EVENT_PORT),
+        target: plan.ptp.map_or(plan.target, |ptp| ptp.destination(master)),
         version: plan.version,
+        ptp: plan.ptp.map(|plan| PtpFrames { plan, master, lane }),
     };
     Ok((link, (0..plan.lanes).map(frame).collect()))
 }

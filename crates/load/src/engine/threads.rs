@@ -52,6 +52,7 @@ pub(crate) fn run<P: Port>(
             start,
             timeout,
             rate: trial.rate / count as f64,
+            ptp: plan.expected_ptp(trial.clients, (index, count)),
         };
         let account = Account::open(&account, mem::take(&mut lane.carried))?;
         let schedule = schedule(plan, trial, start, (index, count))?;

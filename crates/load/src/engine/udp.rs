@@ -19,11 +19,11 @@ use crate::target::Route;
 use crate::verify::PAYLOAD_LEN;
 
 /// Room behind a reply of the longest request's length, for what shows that one is too long.
-const EXCESS_LEN: usize = 80;
+pub(super) const EXCESS_LEN: usize = 80;
 
 /// Bytes of receive buffer asked for each socket. The kernel charges about 800 for each small
 /// datagram, so this holds some 5,000 replies; it grants less to a process without privilege.
-const RECEIVE_BUFFER: usize = 4 << 20;
+pub(super) const RECEIVE_BUFFER: usize = 4 << 20;
 
 /// The kernel's error number for "too many open files" (errno(3), EMFILE).
 const TOO_MANY_FILES: i32 = 24;

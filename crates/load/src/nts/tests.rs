@@ -77,6 +77,7 @@ fn run(share: u8, change: impl Fn(&[u8], &mut Vec<u8>)) -> TrialCounts {
             extended: true,
         },
         clients: LaneClients::in_turn(7, 0, 1, 1),
+        ptp: None,
         start: START,
         timeout: Span::from_ms(1_000),
         rate: 1_000.0,
@@ -105,7 +106,7 @@ fn the_share_is_exact_and_each_class_has_its_counts() {
         let authenticated = u64::from(share) * REQUESTS as u64 / 100;
         assert_eq!((counts.sent, counts.received), (400, 400), "{share}");
         assert_eq!((counts.nts_sent, counts.nts_received), (authenticated, authenticated));
-        assert_eq!(counts.invalid, [0; 9]);
+        assert_eq!(counts.invalid, [0; InvalidReason::ALL.len()]);
     }
 }
 

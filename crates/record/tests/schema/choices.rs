@@ -11,11 +11,13 @@ use serde::Serialize;
 /// Each choice with its name in a file.
 pub(crate) type Choices<T, const N: usize> = [(T, &'static str); N];
 
-pub(crate) const MODES: Choices<Mode, 5> = [
+pub(crate) const MODES: Choices<Mode, 7> = [
     (Mode::NtpBasic, "ntp-basic"),
     (Mode::NtpInterleaved, "ntp-interleaved"),
     (Mode::NtpNts, "ntp-nts"),
     (Mode::NtsKe, "nts-ke"),
+    (Mode::PtpDelay, "ptp-delay"),
+    (Mode::PtpNsm, "ptp-nsm"),
     (Mode::Echo, "echo"),
 ];
 
@@ -25,7 +27,7 @@ pub(crate) const ENGINES: Choices<Engine, 3> =
 pub(crate) const SPACINGS: Choices<Spacing, 2> =
     [(Spacing::Constant, "constant"), (Spacing::Exponential, "exponential")];
 
-pub(crate) const REASONS: Choices<InvalidReason, 9> = [
+pub(crate) const REASONS: Choices<InvalidReason, 14> = [
     (InvalidReason::Length, "length"),
     (InvalidReason::Mode, "mode"),
     (InvalidReason::Version, "version"),
@@ -34,6 +36,11 @@ pub(crate) const REASONS: Choices<InvalidReason, 9> = [
     (InvalidReason::Stratum, "stratum"),
     (InvalidReason::Leap, "leap"),
     (InvalidReason::Timestamp, "timestamp"),
+    (InvalidReason::Domain, "domain"),
+    (InvalidReason::Flags, "flags"),
+    (InvalidReason::Sequence, "sequence"),
+    (InvalidReason::Source, "source"),
+    (InvalidReason::Monitor, "monitor"),
     (InvalidReason::Nts, "nts"),
 ];
 

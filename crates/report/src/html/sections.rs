@@ -149,6 +149,8 @@ pub(super) const fn mode_name(mode: Mode) -> &'static str {
         Mode::NtpBasic => "NTP in basic mode",
         Mode::NtsKe => "NTS key establishment",
         Mode::NtpNts => "NTP authenticated by NTS",
+        Mode::PtpDelay => "PTP delay requests",
+        Mode::PtpNsm => "PTP NetSync Monitor",
         Mode::NtpInterleaved => "NTP in interleaved mode",
     }
 }

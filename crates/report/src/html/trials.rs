@@ -13,7 +13,7 @@ type Column = (&'static str, &'static str, fn(&Trial) -> String);
 /// A figure of a distribution: its title, its cell.
 type Figure = (&'static str, fn(&Distribution) -> String);
 
-const COLUMNS: [Column; 27] = [
+const COLUMNS: [Column; 29] = [
     ("requests per second", "sent", |t| rate(t.achieved_rate)),
     ("requests per second", "planned", |t| rate(t.offered_rate)),
     ("load", "time", |t| seconds(t.duration_s)),
@@ -21,6 +21,8 @@ const COLUMNS: [Column; 27] = [
     ("requests", "sent", |t| full_count(t.sent)),
     ("requests", "answered", |t| full_count(t.received)),
     ("requests", "interleaved", |t| full_count(t.responses.interleaved)),
+    ("requests", "delay", |t| full_count(t.responses.delay)),
+    ("requests", "sync", |t| full_count(t.responses.sync_follow_up)),
     ("requests", "authenticated", |t| full_count(t.authenticated.map_or(0, |one| one.sent))),
     ("requests", "of these lost", |t| full_count(t.authenticated.map_or(0, |one| one.lost))),
     ("requests", "lost", |t| full_count(t.lost)),
@@ -177,6 +179,11 @@ const fn reason_name(reason: InvalidReason) -> &'static str {
         InvalidReason::Leap => "leap indicator",
         InvalidReason::Nts => "not authentic",
         InvalidReason::Timestamp => "timestamps",
+        InvalidReason::Domain => "domain",
+        InvalidReason::Flags => "flags",
+        InvalidReason::Sequence => "sequence number",
+        InvalidReason::Source => "answering port",
+        InvalidReason::Monitor => "no NetSync Monitor",
     }
 }
 

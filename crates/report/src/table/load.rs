@@ -17,8 +17,8 @@ struct Field {
     /// 0 stays always; otherwise the highest goes first.
     rank: u8,
     cell: fn(&Trial) -> Cell,
-    /// The only mode in which it says something; `None` where it always does.
-    only: Option<Mode>,
+    /// The only modes in which it says something; none where it always does.
+    only: &'static [Mode],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,10 @@ impl Block {
     }
 }
 
-const FIELDS: [Field; 18] = [
+/// The modes in which NTP is asked for.
+const NTP: [Mode; 4] = [Mode::NtpBasic, Mode::NtpInterleaved, Mode::NtpNts, Mode::Echo];
+
+const FIELDS: [Field; 20] = [
     field(Block::Load, "rate/s", 9, 0, |trial| rate(trial.achieved_rate, Tone::Plain)),
     field(Block::Load, "planned/s", 9, 2, planned),
     field(Block::Load, "clients", 8, 6, |trial| Cell::plain(whole(trial.clients as f64))),
@@ -50,19 +53,36 @@ const FIELDS: [Field; 18] = [
     field(Block::Replies, "invalid", 7, 1, |trial| {
         share(trial.invalid_total(), trial, Tone::Doubt)
     }),
-    field(Block::Replies, "basic", 7, 3, |trial| share(trial.responses.basic, trial, Tone::Plain)),
     Field {
-        only: Some(Mode::NtpInterleaved),
+        only: &NTP,
+        ..field(Block::Replies, "basic", 7, 3, |trial| {
+            share(trial.responses.basic, trial, Tone::Plain)
+        })
+    },
+    Field {
+        only: &[Mode::PtpDelay, Mode::PtpNsm],
+        ..field(Block::Replies, "delay", 7, 3, |trial| {
+            share(trial.responses.delay, trial, Tone::Plain)
+        })
+    },
+    Field {
+        only: &[Mode::PtpDelay, Mode::PtpNsm],
+        ..field(Block::Replies, "sync/fw", 7, 3, |trial| {
+            share(trial.responses.sync_follow_up, trial, Tone::Plain)
+        })
+    },
+    Field {
+        only: &[Mode::NtpInterleaved],
         ..field(Block::Replies, "interl.", 7, 2, |trial| {
             share(trial.responses.interleaved, trial, Tone::Plain)
         })
     },
     Field {
-        only: Some(Mode::NtpNts),
+        only: &[Mode::NtpNts],
         ..field(Block::Replies, "nts", 7, 2, |trial| share(trial.responses.nts, trial, Tone::Plain))
     },
     Field {
-        only: Some(Mode::NtpNts),
+        only: &[Mode::NtpNts],
         ..field(Block::Replies, "nts lost", 8, 3, |trial| {
             let class = trial.authenticated.unwrap_or_default();
             let tone = if class.lost > 0 { Tone::Bad } else { Tone::Plain };
@@ -87,7 +107,7 @@ const fn field(
     rank: u8,
     cell: fn(&Trial) -> Cell,
 ) -> Field {
-    Field { group, column: Column::right(title, width), rank, cell, only: None }
+    Field { group, column: Column::right(title, width), rank, cell, only: &[] }
 }
 
 /// The two lines above the rows of a run in `mode`, without a newline at the end.
@@ -106,7 +126,7 @@ pub fn row(trial: &Trial, mode: Mode, style: &TableStyle) -> String {
 
 /// The columns of a mode that fit into a width, those of the lowest rank first.
 fn fitting(mode: Mode, width: usize) -> Vec<&'static Field> {
-    let belongs = |field: &&Field| field.only.is_none_or(|only| only == mode);
+    let belongs = |field: &&Field| field.only.is_empty() || field.only.contains(&mode);
     let mut fields: Vec<_> = FIELDS.iter().filter(belongs).collect();
     while grid::width(&groups(&fields)) > width {
         let Some(highest) = fields.iter().map(|field| field.rank).max().filter(|rank| *rank > 0)
@@ -183,7 +203,7 @@ mod tests {
         let mut trials = fixture::load().trials;
         trials.extend([fixture::silent_trial(), fixture::extreme_trial()]);
         let widths = [0, 40, 60, 79, 80, 100, 120, 132, usize::MAX];
-        let modes = [Mode::NtpBasic, Mode::NtpInterleaved, Mode::NtpNts];
+        let modes = [Mode::NtpBasic, Mode::NtpInterleaved, Mode::NtpNts, Mode::PtpNsm];
         for (width, mode) in widths.into_iter().flat_map(|width| modes.map(|mode| (width, mode))) {
             let style = TableStyle { colour: false, width };
             let header = header(mode, &style);
@@ -202,6 +222,15 @@ mod tests {
     fn interleaved_replies_are_shown_where_they_were_asked_for() {
         let shown = |mode| header(mode, &TableStyle::default()).contains("interl.");
         assert!(shown(Mode::NtpInterleaved) && !shown(Mode::NtpBasic) && !shown(Mode::Echo));
+    }
+
+    #[test]
+    fn ptp_has_columns_of_its_own() {
+        let titles = |mode| header(mode, &TableStyle::default());
+        for (title, of_ptp) in [("delay", true), ("sync/fw", true), ("basic", false)] {
+            assert_eq!(titles(Mode::PtpDelay).contains(title), of_ptp, "{title}");
+            assert_eq!(titles(Mode::NtpBasic).contains(title), !of_ptp, "{title}");
+        }
     }
 
     #[test]

@@ -1,0 +1,325 @@
+//! The books of PTP requests. A delay request is answered once, and is counted as an NTP request is.
+//! With NetSync Monitor a request is owed a `Delay_Resp` and a Sync, with a `Follow_Up` unless the
+//! Sync tells its own time; it counts as received when all of them are there, so its round trip ends
+//! with the last of them. Sync and `Follow_Up` carry no token: they are matched by the client that
+//! they came to and the number that they carry, against what is kept of the latest requests.
+
+use horolog_record::InvalidReason;
+use horolog_stats::Mark;
+use horolog_time::{Monotonic, Span, Timestamp};
+use horolog_wire::ptp::{Header, PortIdentity};
+
+use super::{Account, Next, nonnegative};
+use crate::ptp::{Answer, Expected, PtpKind, Template};
+use crate::token::{Echoed, TIME_BITS};
+
+/// What only PTP counts.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct PtpCounts {
+    /// Valid first `Delay_Resp`s in time.
+    pub delay: u64,
+    /// Requests whose Sync came in time, and its `Follow_Up` where it has one.
+    pub sync_follow_up: u64,
+}
+
+impl PtpCounts {
+    /// Adds what another lane counted.
+    pub(super) fn merge(this: &mut Option<Self>, other: Option<Self>) {
+        let Some(other) = other else { return };
+        let sum = this.get_or_insert_default();
+        sum.delay += other.delay;
+        sum.sync_follow_up += other.sync_follow_up;
+    }
+}
+
+/// What a lane needs to ask a PTP master and to know its answers.
+#[derive(Debug)]
+pub(super) struct Books {
+    expected: Expected,
+    template: Template,
+    /// The port that answered first.
+    master: Option<PortIdentity>,
+    /// What came of the latest requests, by their place modulo how many are kept; none where a
+    /// request has but one answer.
+    pending: Vec<Pending>,
+}
+
+/// What came of a request that is owed several answers.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    /// When it should have been sent.
+    intended: Timestamp<Monotonic>,
+    /// When the master received it, in ns since its epoch; 0 until it said so.
+    receive_ns: i64,
+    /// When the master sent the Sync; 0 until it said so.
+    transmit_ns: i64,
+    /// The longest time that an answer took.
+    rtt: Span,
+    has_sync: bool,
+}
+
+impl Pending {
+    /// Nothing yet of a request for that instant.
+    const fn new(intended: Timestamp<Monotonic>) -> Self {
+        Self { intended, receive_ns: 0, transmit_ns: 0, rtt: Span::ZERO, has_sync: false }
+    }
+
+    /// The Sync is there, and all that belongs to it.
+    const fn has_sync_follow_up(&self) -> bool {
+        self.has_sync && self.transmit_ns != 0
+    }
+
+    const fn is_complete(&self) -> bool {
+        self.receive_ns != 0 && self.has_sync_follow_up()
+    }
+}
+
+/// One message, as it came.
+#[derive(Clone, Copy)]
+struct Arrived {
+    client: Option<u32>,
+    received: Timestamp<Monotonic>,
+    now: Timestamp<Monotonic>,
+}
+
+impl Books {
+    /// `reach` requests are told apart; `master` is the port that answered in earlier trials.
+    pub(super) fn new(expected: Expected, reach: u64, master: Option<PortIdentity>) -> Box<Self> {
+        let kept = match expected.plan.kind {
+            PtpKind::Delay => 0,
+            PtpKind::Nsm => reach as usize,
+        };
+        let template = Template::new(&expected.plan, expected.lane, expected.ipv6);
+        Box::new(Self {
+            expected,
+            template,
+            master,
+            pending: vec![Pending::new(Timestamp::from_ns(0)); kept],
+        })
+    }
+
+    /// The port that answered first.
+    pub(super) const fn master(&self) -> Option<PortIdentity> {
+        self.master
+    }
+
+    /// The payload of the request at `place`.
+    pub(super) fn request(&mut self, place: u64, next: &Next) -> &[u8] {
+        if let Some(pending) = self.at(place) {
+            *pending = Pending::new(next.intended);
+        }
+        let token = next.stamps.transmit;
+        self.template.ask(token, self.expected.token.sequence(token) as u16)
+    }
+
+    fn at(&mut self, place: u64) -> Option<&mut Pending> {
+        let kept = self.pending.len() as u64;
+        (kept > 0).then(|| &mut self.pending[(place % kept) as usize])
+    }
+
+    /// Whether a message is from the port that answers; the first one that is right is.
+    fn is_from_master(&mut self, header: &Header) -> Result<(), InvalidReason> {
+        match self.master {
+            Some(master) if master != header.source => Err(InvalidReason::Source),
+            _ => {
+                self.master = Some(header.source);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Account {
+    /// Counts a message from the master.
+    pub(super) fn receive_ptp(
+        &mut self,
+        books: &mut Books,
+        payload: &[u8],
+        client: Option<u32>,
+        (received, now): (Timestamp<Monotonic>, Timestamp<Monotonic>),
+    ) {
+        let Some(read) = books.expected.read(payload, client, &self.clients) else { return };
+        let arrived = Arrived { client, received, now };
+        let result = read.and_then(|(header, answer)| match answer {
+            Answer::Delay { token, .. } => {
+                self.take_delay(books, &header, answer, (token, arrived))
+            }
+            Answer::Sync { .. } | Answer::FollowUp { .. } => {
+                self.take_sync(books, &header, answer, arrived)
+            }
+        });
+        if let Err(reason) = result {
+            self.counts.invalid[reason as usize] += 1;
+        }
+    }
+
+    /// A `Delay_Resp` tells by its token which request it answers.
+    fn take_delay(
+        &mut self,
+        books: &mut Books,
+        header: &Header,
+        answer: Answer,
+        (token, arrived): (u64, Arrived),
+    ) -> Result<(), InvalidReason> {
+        let multicast = books.expected.plan.multicast;
+        let question = match books.expected.token.decode(token, arrived.now) {
+            Some((question, Echoed::Transmit)) => question,
+            // In a group it answers somebody else.
+            _ if multicast => return Ok(()),
+            _ => return Err(InvalidReason::Origin),
+        };
+        if question.intended < self.start {
+            self.counts.late += 1;
+            return Ok(());
+        }
+        let place = match self.place(question) {
+            Some(place) => place,
+            None if multicast => return Ok(()),
+            None => return Err(InvalidReason::Origin),
+        };
+        if !multicast && arrived.client != Some(self.clients.client(question.sequence)) {
+            return Err(InvalidReason::Client);
+        }
+        if header.sequence_id != question.sequence as u16 {
+            return Err(InvalidReason::Sequence);
+        }
+        books.is_from_master(header)?;
+        match books.expected.plan.kind {
+            PtpKind::Delay => {
+                self.take_only(place, arrived.received - question.intended);
+                Ok(())
+            }
+            PtpKind::Nsm => self.take_part(books, place, answer, arrived.received),
+        }
+    }
+
+    /// The only answer to a request.
+    fn take_only(&mut self, place: u64, rtt: Span) {
+        match self.window.mark(place) {
+            Mark::Duplicate => self.counts.duplicate += 1,
+            Mark::Outside => self.counts.late += 1,
+            Mark::First => {
+                self.answered += 1;
+                if rtt > self.timeout {
+                    self.counts.late += 1;
+                } else {
+                    self.counts.rtt.record(nonnegative(rtt));
+                    self.counts.received += 1;
+                    self.counts.ptp.get_or_insert_default().delay += 1;
+                }
+            }
+        }
+    }
+
+    /// Sync and `Follow_Up` tell by the client and their number which request they answer.
+    fn take_sync(
+        &mut self,
+        books: &mut Books,
+        header: &Header,
+        answer: Answer,
+        arrived: Arrived,
+    ) -> Result<(), InvalidReason> {
+        let client = arrived.client.filter(|&client| self.clients.has(client));
+        let client = client.ok_or(InvalidReason::Client)?;
+        let total = self.latest_of(client, header.sequence_id).ok_or(InvalidReason::Sequence)?;
+        books.is_from_master(header)?;
+        match total.checked_sub(self.before) {
+            None => {
+                self.counts.late += 1;
+                Ok(())
+            }
+            Some(place) => self.take_part(books, place, answer, arrived.received),
+        }
+    }
+
+    /// The latest request of a client with this number, counted from the lane's very first one.
+    fn latest_of(&self, client: u32, sequence_id: u16) -> Option<u64> {
+        let (count, wrap) = (u64::from(self.clients.count()), u64::from(self.clients.wrap()));
+        let turn = u64::from(client - self.clients.first());
+        let latest = (self.before + self.asked).checked_sub(1)?;
+        let latest = latest.checked_sub((latest + count - turn) % count)?;
+        let mut sequence = latest % wrap;
+        // A number comes again after 2^16 requests of the lane.
+        for step in 0..=(1 << 16) / count {
+            let total = latest.checked_sub(step * count)?;
+            if sequence as u16 == sequence_id {
+                return Some(total);
+            }
+            sequence = if sequence < count { sequence + wrap - count } else { sequence - count };
+        }
+        None
+    }
+
+    /// One of several answers to a request.
+    fn take_part(
+        &mut self,
+        books: &mut Books,
+        place: u64,
+        answer: Answer,
+        received: Timestamp<Monotonic>,
+    ) -> Result<(), InvalidReason> {
+        let kept = books.pending.len() as u64;
+        let Some(pending) = books.at(place).filter(|_| place + kept >= self.asked) else {
+            self.counts.late += 1;
+            return Ok(());
+        };
+        let had = *pending;
+        let mut has = had;
+        match answer {
+            Answer::Delay { receive_ns, .. } => has.receive_ns = receive_ns,
+            Answer::FollowUp { transmit_ns } => has.transmit_ns = transmit_ns,
+            Answer::Sync { transmit_ns } => {
+                has.has_sync = true;
+                has.transmit_ns = transmit_ns.unwrap_or(had.transmit_ns);
+            }
+        }
+        let is_known = match answer {
+            Answer::Delay { .. } => had.receive_ns != 0,
+            Answer::FollowUp { .. } => had.transmit_ns != 0,
+            Answer::Sync { .. } => had.has_sync,
+        };
+        if is_known {
+            self.counts.duplicate += 1;
+            return Ok(());
+        }
+        let response = response_ns(&has)?;
+        let rtt = received - had.intended;
+        has.rtt = has.rtt.max(rtt);
+        *pending = has;
+        if rtt > self.timeout {
+            self.counts.late += 1;
+        }
+        self.answered += u64::from(has.is_complete());
+        if has.rtt > self.timeout {
+            return Ok(());
+        }
+        if let Answer::Delay { untraceable, .. } = answer {
+            self.counts.server_unsynchronised += u64::from(untraceable);
+        }
+        let ptp = self.counts.ptp.get_or_insert_default();
+        ptp.delay += u64::from(matches!(answer, Answer::Delay { .. }));
+        ptp.sync_follow_up += u64::from(has.has_sync_follow_up() && !had.has_sync_follow_up());
+        if has.is_complete() {
+            self.counts.received += 1;
+            self.counts.rtt.record(nonnegative(has.rtt));
+            response.into_iter().for_each(|ns| self.counts.response.record(ns));
+        }
+        Ok(())
+    }
+}
+
+/// From the receipt of the request until the Sync left, where both are known; refuses a time that no
+/// master takes.
+fn response_ns(pending: &Pending) -> Result<Option<u64>, InvalidReason> {
+    if pending.receive_ns == 0 || pending.transmit_ns == 0 {
+        return Ok(None);
+    }
+    u64::try_from(pending.transmit_ns - pending.receive_ns)
+        .ok()
+        .filter(|&ns| ns < 1 << TIME_BITS)
+        .map(Some)
+        .ok_or(InvalidReason::Timestamp)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! PTP for anyone who may use its ports: the two sockets of one real client, with the kernel's
+//! software receive timestamps. PTP has its ports by number, 319 and 320, at both ends; so there is
+//! one such client on each host, and it needs root or `CAP_NET_BIND_SERVICE`.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use horolog_io::{Batch, Device, Endpoints, UdpDevice, UdpError, UdpOptions};
+use horolog_record::Engine as Kind;
+use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
+
+use super::lane::{Arrival, BATCH, Port};
+use super::membership::Membership;
+use super::threads::{self, Lane};
+use super::udp::{Drops, EXCESS_LEN, RECEIVE_BUFFER};
+use super::{Engine, EngineError, unfit};
+use crate::account::TrialCounts;
+use crate::plan::{RunPlan, TrialPlan};
+use crate::ptp::REQUEST_LEN_MAX;
+use crate::request::Stamps;
+use crate::target::Route;
+
+/// Room for the longest answer, a `Delay_Resp` with NetSync Monitor's TLV, and more.
+const ANSWER_LEN_MAX: usize = 256;
+
+/// The two sockets of a client.
+struct ClientPort {
+    /// Sends requests, and receives Sync.
+    event: UdpDevice,
+    /// Receives `Delay_Resp` and `Follow_Up`.
+    general: UdpDevice,
+    requests: Batch<Endpoints>,
+    answers: Batch<Endpoints>,
+    /// Which of the two is to be received from.
+    from_general: bool,
+    port_closed: u64,
+}
+
+impl ClientPort {
+    /// Counts and hides the news that the master's port is closed; see [`super::udp`].
+    fn unless_closed(&mut self, result: io::Result<usize>) -> io::Result<Option<usize>> {
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                self.port_closed += 1;
+                Ok(None)
+            }
+            result => result.map(Some),
+        }
+    }
+}
+
+impl Port for ClientPort {
+    fn push(&mut self, _: u32, _: Stamps) -> bool {
+        false // no template: each request is a payload of its own
+    }
+
+    fn push_payload(&mut self, _: u32, payload: &[u8]) -> bool {
+        self.requests.push(Endpoints::default(), payload)
+    }
+
+    fn send(&mut self) -> io::Result<usize> {
+        let mut sent = self.event.send(&mut self.requests);
+        if let Some(sent) = self.unless_closed(sent)? {
+            self.requests.clear();
+            return Ok(sent);
+        }
+        // The error took the place of sending, and is gone now.
+        sent = self.event.send(&mut self.requests);
+        self.requests.clear();
+        Ok(self.unless_closed(sent)?.unwrap_or(0))
+    }
+
+    fn receive(&mut self) -> io::Result<usize> {
+        self.from_general = !self.from_general;
+        let socket = if self.from_general { &mut self.general } else { &mut self.event };
+        let result = socket.receive(&mut self.answers, Duration::ZERO);
+        let count = self.unless_closed(result)?;
+        if count.is_none() {
+            self.answers.clear();
+        }
+        Ok(count.unwrap_or(0))
+    }
+
+    fn receive_calls(&self) -> usize {
+        2
+    }
+
+    fn arrivals(&self) -> impl Iterator<Item = Arrival<'_>> {
+        self.answers.iter().map(|packet| Arrival {
+            payload: packet.bytes,
+            client: Some(0),
+            received_at: packet.received_at,
+        })
+    }
+
+    fn dropped(&mut self) -> io::Result<u64> {
+        Ok(Drops::dropped(&mut self.event)? + Drops::dropped(&mut self.general)?)
+    }
+
+    fn port_closed(&self) -> u64 {
+        self.port_closed
+    }
+}
+
+/// The engine over the two sockets of one client.
+pub struct PtpUdpEngine {
+    plan: RunPlan,
+    lanes: [Lane<ClientPort>; 1],
+    /// Keeps this host in the group that answers go to.
+    _membership: Option<Membership>,
+}
+
+impl PtpUdpEngine {
+    /// Opens the sockets.
+    pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
+        let Some(ptp) = plan.ptp else {
+            return Err(unfit(Kind::Udp, "it asks for PTP".to_owned(), "ask for it"));
+        };
+        let master = plan.target.ip();
+        let group = ptp.group(master);
+        let interface = match &plan.route {
+            Route::Link(link) if link.asked_for || group.is_some() => Some(link.interface.clone()),
+            _ => None,
+        };
+        let options = UdpOptions {
+            slots: BATCH,
+            receive_buffer: Some(RECEIVE_BUFFER),
+            interface,
+            ..UdpOptions::default()
+        };
+        let any = |port| match master {
+            IpAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
+            IpAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
+        };
+        let at = |port| {
+            let mut address = plan.target;
+            address.set_port(port);
+            address
+        };
+        let open =
+            |local, remote| UdpDevice::connect_from(local, remote, &options).map_err(explain);
+        let (event, general) = match group {
+            None => {
+                (open(any(EVENT_PORT), at(EVENT_PORT))?, open(any(GENERAL_PORT), at(GENERAL_PORT))?)
+            }
+            Some(group) => (
+                open(any(EVENT_PORT), ptp.destination(master))?,
+                open(SocketAddr::new(group, GENERAL_PORT), at(GENERAL_PORT))?,
+            ),
+        };
+        let port = ClientPort {
+            event,
+            general,
+            requests: Batch::new(BATCH, REQUEST_LEN_MAX),
+            answers: Batch::new(BATCH, ANSWER_LEN_MAX + EXCESS_LEN),
+            from_general: false,
+            port_closed: 0,
+        };
+        let lanes = [Lane::new(port, None)];
+        Ok(Self { plan: plan.clone(), lanes, _membership: Membership::of(plan)? })
+    }
+}
+
+/// The ports cannot be other ones, so what helps is different.
+fn explain(error: UdpError) -> EngineError {
+    let (reason, remedy) = match &error {
+        UdpError::Privilege(address) => (
+            format!("PTP's port {} needs root or CAP_NET_BIND_SERVICE", address.port()),
+            "run as root",
+        ),
+        UdpError::InUse(address) => (
+            format!("another program uses PTP's port {} on this machine", address.port()),
+            "stop it, use --engine packet, or load from another machine",
+        ),
+        _ => return error.into(),
+    };
+    unfit(Kind::Udp, reason, remedy)
+}
+
+impl Engine for PtpUdpEngine {
+    fn kind(&self) -> Kind {
+        Kind::Udp
+    }
+
+    fn trial(&mut self, plan: &TrialPlan) -> Result<TrialCounts, EngineError> {
+        threads::run(&mut self.lanes, &self.plan, plan, 1)
+    }
+}

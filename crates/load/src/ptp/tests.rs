@@ -1,0 +1,241 @@
+//! Requests as a master reads them, and each fault of an answer with its reason.
+
+use super::*;
+use horolog_time::Timestamp;
+use horolog_wire::ptp::monitor::{Current, Parent, REQUEST};
+use proptest::prelude::*;
+
+const TOKEN: u64 = 0x0123_4567_89ab_cdef;
+const RECEIVE: PtpTimestamp = PtpTimestamp::new(1_700_000_000, 5);
+const LANES: usize = 2;
+const CLIENTS: u32 = 10;
+
+fn plan(kind: PtpKind, multicast: bool) -> PtpPlan {
+    PtpPlan { kind, domain: 7, minor_version: 1, multicast }
+}
+
+fn expected(plan: PtpPlan, lane: usize) -> Expected {
+    let token = Token::new(99, Timestamp::from_ns(1));
+    Expected { plan, token, lane, lanes: LANES, clients: CLIENTS, ipv6: false }
+}
+
+fn block(lane: usize) -> LaneClients {
+    LaneClients::in_turn(CLIENTS, lane, LANES, 1)
+}
+
+/// What a lane makes of a message to a client.
+fn read(
+    plan: PtpPlan,
+    lane: usize,
+    message: &Message<'_>,
+    client: Option<u32>,
+) -> Option<Result<Answer, InvalidReason>> {
+    let mut bytes = [0; 256];
+    let length = message.emit(&mut bytes);
+    let read = expected(plan, lane).read(&bytes[..length], client, &block(lane));
+    read.map(|read| read.map(|(_, answer)| answer))
+}
+
+fn header(plan: PtpPlan) -> Header {
+    Header {
+        domain: plan.domain,
+        flags: if plan.multicast { Flags::default() } else { Flags::UNICAST },
+        source: PortIdentity { clock: 1, port: 1 },
+        ..Header::default()
+    }
+}
+
+fn delay_resp(plan: PtpPlan, lane: usize) -> Message<'static> {
+    let requesting = PortIdentity { clock: TOKEN, port: port_number(lane) };
+    Message::new(header(plan), Body::DelayResp { receive: RECEIVE, requesting })
+}
+
+fn response(time_flags: Flags) -> Response<'static> {
+    Response {
+        port_state: 6,
+        protocol: 1,
+        address: &[192, 0, 2, 1],
+        parent: Parent::default(),
+        current: Current::default(),
+        utc_offset: 37,
+        time_flags: time_flags.0 as u8,
+        time_source: 0xa0,
+        last_sync: PtpTimestamp::ZERO,
+    }
+}
+
+#[test]
+fn a_good_answer_is_good() {
+    for multicast in [false, true] {
+        let plan = plan(PtpKind::Delay, multicast);
+        let client = (!multicast).then_some(3);
+        let answer = read(plan, 0, &delay_resp(plan, 0), client);
+        let receive_ns = 1_700_000_000_000_000_005;
+        let untraceable = false;
+        assert_eq!(answer, Some(Ok(Answer::Delay { token: TOKEN, receive_ns, untraceable })));
+    }
+}
+
+#[test]
+fn each_fault_has_its_reason() {
+    let plan = plan(PtpKind::Delay, false);
+    let good = delay_resp(plan, 0);
+    let Body::DelayResp { requesting, .. } = good.body else { unreachable!() };
+    let with = |header: Header| Message { header, ..good };
+    let at = |receive| Message { body: Body::DelayResp { receive, requesting }, ..good };
+    let stranger = PortIdentity { port: 77, ..requesting };
+    let to_stranger = Body::DelayResp { receive: RECEIVE, requesting: stranger };
+    let cases = [
+        (Message { body: Body::Sync(RECEIVE), ..good }, InvalidReason::Mode),
+        (Message { body: Body::Other(0xf, &[0; 20]), ..good }, InvalidReason::Mode),
+        (with(Header { domain: 8, ..good.header }), InvalidReason::Domain),
+        (with(Header { flags: Flags::default(), ..good.header }), InvalidReason::Flags),
+        (Message { body: to_stranger, ..good }, InvalidReason::Origin),
+        (at(PtpTimestamp::ZERO), InvalidReason::Timestamp),
+        (at(PtpTimestamp::new(5, 1_000_000_000)), InvalidReason::Timestamp),
+        (at(PtpTimestamp::new(1 << 47, 0)), InvalidReason::Timestamp),
+    ];
+    for (message, reason) in cases {
+        assert_eq!(read(plan, 0, &message, Some(0)), Some(Err(reason)), "{message:?}");
+    }
+    let mut bytes = [0; 60];
+    let length = good.emit(&mut bytes);
+    let judge = |bytes: &[u8]| expected(plan, 0).read(bytes, Some(0), &block(0));
+    for wrong in [0, 33, length - 1, length + 2] {
+        let judged = judge(&bytes[..wrong]);
+        assert_eq!(judged, Some(Err(InvalidReason::Length)), "{wrong} bytes");
+    }
+    bytes[1] = 0x11;
+    assert_eq!(judge(&bytes[..length]), Some(Err(InvalidReason::Version)));
+}
+
+#[test]
+fn over_ipv6_two_bytes_may_follow() {
+    let plan = plan(PtpKind::Delay, false);
+    let mut bytes = [0; 60];
+    let length = delay_resp(plan, 0).emit(&mut bytes);
+    let judge = Expected { ipv6: true, ..expected(plan, 0) };
+    for (more, valid) in [(0, true), (2, true), (3, false)] {
+        let judged = judge.read(&bytes[..length + more], Some(0), &block(0)).unwrap();
+        assert_eq!(judged.is_ok(), valid, "{more} bytes");
+    }
+}
+
+#[test]
+fn every_message_is_one_lane_s() {
+    let unicast = plan(PtpKind::Nsm, false);
+    let sync = Message::new(header(unicast), Body::Sync(RECEIVE));
+    let wrong = Message::new(header(unicast), Body::Announce(ptp::Announce::default()));
+    for client in [None, Some(0), Some(4), Some(5), Some(9), Some(10)] {
+        let of_lane = usize::from(client.is_some_and(|client| (5..10).contains(&client)));
+        for message in [sync, wrong] {
+            for lane in 0..LANES {
+                let read = read(unicast, lane, &message, client);
+                assert_eq!(read.is_some(), lane == of_lane, "{client:?} {message:?}");
+            }
+        }
+        // A delay response says itself which lane asked, whatever address it came to.
+        for asked in 0..LANES {
+            let message = delay_resp(unicast, asked);
+            for lane in 0..LANES {
+                assert_eq!(read(unicast, lane, &message, client).is_some(), lane == asked);
+            }
+        }
+    }
+}
+
+#[test]
+fn in_a_group_others_messages_are_not_judged() {
+    let plan = plan(PtpKind::Delay, true);
+    let Message { header, .. } = delay_resp(plan, 0);
+    for body in [Body::Sync(RECEIVE), Body::FollowUp(RECEIVE), Body::Signaling(PortIdentity::ALL)] {
+        assert_eq!(read(plan, 0, &Message::new(header, body), None), None);
+    }
+    let requesting = PortIdentity { clock: 1, port: 77 };
+    let to_other = Body::DelayResp { receive: RECEIVE, requesting };
+    assert_eq!(read(plan, 0, &Message::new(header, to_other), None), None);
+    assert_eq!(expected(plan, 0).read(&[1, 2, 3], None, &block(0)), None);
+}
+
+#[test]
+fn netsync_monitor_says_whether_time_can_be_traced() {
+    let plan = plan(PtpKind::Nsm, false);
+    for (flags, traceable) in [
+        (Flags::default(), false),
+        (Flags::TIME_TRACEABLE, true),
+        (Flags::FREQUENCY_TRACEABLE, true),
+        (Flags::PTP_TIMESCALE, false),
+    ] {
+        let mut suffix = [0; Response::tlv_len(4)];
+        response(flags).emit(&mut suffix);
+        let message = Message { suffix: &suffix, ..delay_resp(plan, 0) };
+        let Some(Ok(Answer::Delay { untraceable, .. })) = read(plan, 0, &message, Some(0)) else {
+            panic!("{flags:?}")
+        };
+        assert_eq!(untraceable, !traceable, "{flags:?}");
+    }
+    let without = read(plan, 0, &delay_resp(plan, 0), Some(0));
+    assert_eq!(without, Some(Err(InvalidReason::Monitor)));
+}
+
+#[test]
+fn a_sync_tells_its_time_or_leaves_it_to_the_follow_up() {
+    let plan = plan(PtpKind::Nsm, false);
+    let one_step = header(plan);
+    let two_step = Header { flags: one_step.flags.with(Flags::TWO_STEP), ..one_step };
+    let sync = |header, origin| read(plan, 0, &Message::new(header, Body::Sync(origin)), Some(0));
+    let transmit_ns = Some(1_700_000_000_000_000_005);
+    assert_eq!(sync(one_step, RECEIVE), Some(Ok(Answer::Sync { transmit_ns })));
+    let untold = sync(two_step, PtpTimestamp::ZERO);
+    assert_eq!(untold, Some(Ok(Answer::Sync { transmit_ns: None })));
+    assert_eq!(sync(one_step, PtpTimestamp::ZERO), Some(Err(InvalidReason::Timestamp)));
+}
+
+#[test]
+fn answers_come_from_the_master_s_two_ports() {
+    let master: IpAddr = "192.0.2.1".parse().unwrap();
+    let is_answer = |multicast, from: &str, to: &str| {
+        let plan = plan(PtpKind::Delay, multicast);
+        plan.is_answer(master, from.parse().unwrap(), to.parse().unwrap())
+    };
+    assert!(is_answer(false, "192.0.2.1:320", "10.0.0.1:320"));
+    assert!(is_answer(false, "192.0.2.1:319", "10.0.0.1:319"));
+    assert!(is_answer(true, "192.0.2.1:320", "224.0.1.129:320"));
+    assert!(!is_answer(false, "192.0.2.1:320", "224.0.1.129:320"));
+    assert!(!is_answer(true, "192.0.2.1:320", "10.0.0.1:320"));
+    assert!(!is_answer(false, "192.0.2.2:320", "10.0.0.1:320"));
+    assert!(!is_answer(false, "192.0.2.1:320", "10.0.0.1:319"));
+    assert!(!is_answer(false, "192.0.2.1:123", "10.0.0.1:123"));
+}
+
+proptest! {
+    #[test]
+    fn requests_are_what_was_asked_for(
+        nsm: bool, multicast: bool, ipv6: bool, domain: u8, minor_version in 0u8..2,
+        lane in 0usize..32_768, token: u64, sequence_id: u16,
+    ) {
+        let kind = if nsm { PtpKind::Nsm } else { PtpKind::Delay };
+        let plan = PtpPlan { kind, domain, minor_version, multicast };
+        let mut template = Template::new(&plan, lane, ipv6);
+        let bytes = template.ask(token, sequence_id);
+        let (message, padding) = Message::parse(bytes).unwrap();
+        prop_assert_eq!(padding, if ipv6 { &[0_u8, 0][..] } else { &[] });
+        prop_assert_eq!(message.body, Body::DelayReq(PtpTimestamp::ZERO));
+        let header = message.header;
+        prop_assert_eq!(header.source, PortIdentity { clock: token, port: lane as u16 + 1 });
+        prop_assert_eq!((header.sequence_id, header.domain), (sequence_id, domain));
+        prop_assert_eq!((header.minor_version, header.log_interval), (minor_version, NO_INTERVAL));
+        prop_assert_eq!(header.flags.has(Flags::UNICAST), !multicast);
+        let tlvs: Vec<_> = message.tlvs().map(|tlv| tlv.unwrap().number).collect();
+        prop_assert_eq!(tlvs, if nsm { vec![REQUEST] } else { vec![] });
+    }
+
+    #[test]
+    fn never_panics(
+        bytes in proptest::collection::vec(any::<u8>(), 0..140),
+        nsm: bool, multicast: bool, client: Option<u32>,
+    ) {
+        let kind = if nsm { PtpKind::Nsm } else { PtpKind::Delay };
+        let _ = expected(plan(kind, multicast), 0).read(&bytes, client, &block(0));
+    }
+}
