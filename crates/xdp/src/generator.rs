@@ -177,6 +177,12 @@ impl Generator {
         self.config.write(0, &config);
     }
 
+    /// Expects replies by the interface with this index, and sends by it, instead of the run's:
+    /// frames of a test run come in by the loopback interface only.
+    pub fn set_interface(&self, index: u32) {
+        self.config.write(0, &GeneratorConfig { interface: index, ..self.config.read(0) });
+    }
+
     /// Gives a processor its lane.
     pub fn set_lane(&self, processor: u32, lane: &Lane) {
         self.lanes.write(processor, lane);
