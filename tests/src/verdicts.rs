@@ -35,7 +35,9 @@ fn is(tallied: &Tallied, expected: Expected, interleaved: bool) -> bool {
             tallied.invalid[InvalidReason::Origin as usize] == all
         }
         Expected::Received => tallied.received == all,
-        Expected::ReceivedAndDuplicate => (tallied.received, tallied.duplicate) == (all / 2, all / 2),
+        Expected::ReceivedAndDuplicate => {
+            (tallied.received, tallied.duplicate) == (all / 2, all / 2)
+        }
         Expected::Late => tallied.late == all,
         Expected::LateAndDuplicate => (tallied.late, tallied.duplicate) == (all / 2, all / 2),
         Expected::Invalid(reason) => tallied.invalid[reason as usize] == all,
@@ -213,7 +215,11 @@ pub(crate) fn what_is_no_reply_passes() -> Result<()> {
             ensure!(outcome.verdict == Verdict::Pass, "{:?} for {frame:02x?}", outcome.verdict);
             ensure!(outcome.frame == frame, "the program changed what it passed");
         }
-        ensure!(Tallied::of_program(&bench.generator).0.total() == 0, "counted: {:?}", Tallied::of_program(&bench.generator).0);
+        ensure!(
+            Tallied::of_program(&bench.generator).0.total() == 0,
+            "counted: {:?}",
+            Tallied::of_program(&bench.generator).0
+        );
         bench.judge(&world, &reply)?;
         let counts = bench.end(&world)?;
         ensure!(is(&counts, Expected::Received, world.interleaved), "the good one is not good");

@@ -73,7 +73,7 @@ static __always_inline void advance(struct lane *lane, const struct generator_co
 static __always_inline int ask(struct ethernet *ethernet, void *end, __u32 ip_len,
 			       const struct generator_config *cfg, const struct request *request)
 {
-	switch (protocol) {
+	switch (asked.protocol) {
 	case PROTOCOL_PTP_DELAY:
 		return ask_ptp(ethernet, end, ip_len, 0, cfg, request);
 	case PROTOCOL_PTP_MONITOR:
@@ -127,7 +127,7 @@ static __always_inline int generate(struct xdp_md *ctx, const struct generator_c
 		failed = ask(data, end, sizeof(struct ipv4), cfg, &request);
 	if (failed)
 		return XDP_DROP;
-	if (protocol == PROTOCOL_PTP_MONITOR)
+	if (asked.protocol == PROTOCOL_PTP_MONITOR)
 		open_exchange(cfg, &request, intended_ns);
 	else
 		open_sequence(lane->number, lane->sequence);
@@ -144,7 +144,7 @@ static __always_inline bool is_reply_ipv4(const struct generator_config *cfg,
 
 	return ip->version_and_length == 0x45 && ip->protocol == PROTOCOL_UDP &&
 	       ip->source == *(const __be32 *)cfg->target &&
-	       (multicast ? ip->destination == request->destination :
+	       (asked.multicast ? ip->destination == request->destination :
 			    is_simulated(cfg, bpf_ntohl(ip->destination)));
 }
 
@@ -154,14 +154,14 @@ static __always_inline bool is_reply_ipv6(const struct generator_config *cfg,
 {
 	const struct ipv6 *request = (const void *)cfg->request + sizeof(struct ethernet);
 	const __be32 *target = (const __be32 *)cfg->target;
-	const __be32 *prefix = multicast ? request->destination : (const __be32 *)cfg->prefix;
+	const __be32 *prefix = asked.multicast ? request->destination : (const __be32 *)cfg->prefix;
 
 	return ip->next_header == PROTOCOL_UDP &&
 	       ip->source[0] == target[0] && ip->source[1] == target[1] &&
 	       ip->source[2] == target[2] && ip->source[3] == target[3] &&
 	       ip->destination[0] == prefix[0] && ip->destination[1] == prefix[1] &&
 	       ip->destination[2] == prefix[2] &&
-	       (multicast ? ip->destination[3] == prefix[3] :
+	       (asked.multicast ? ip->destination[3] == prefix[3] :
 			    is_simulated(cfg, bpf_ntohl(ip->destination[3])));
 }
 
@@ -169,7 +169,7 @@ static __always_inline bool is_reply_ipv6(const struct generator_config *cfg,
 static __always_inline bool is_reply_udp(const struct generator_config *cfg,
 					 const struct udp *udp)
 {
-	if (protocol == PROTOCOL_NTP)
+	if (asked.protocol == PROTOCOL_NTP)
 		return udp->source == cfg->target_port;
 	return udp->source == udp->destination && (udp->source == bpf_htons(PTP_EVENT_PORT) ||
 						   udp->source == bpf_htons(PTP_GENERAL_PORT));
@@ -210,7 +210,7 @@ static __always_inline int verify(struct xdp_md *ctx, const struct generator_con
 	reply.end = end;
 	reply.port = bpf_ntohs(udp->destination);
 	reply.udp_len = bpf_ntohs(udp->length);
-	if (protocol == PROTOCOL_NTP)
+	if (asked.protocol == PROTOCOL_NTP)
 		return judge_ntp(tally, cfg, &reply);
 	return judge_ptp(tally, cfg, &reply);
 }

@@ -10,11 +10,12 @@
 #include "abi.h"
 #include "histogram.h"
 
-/* One of enum protocol. It is known before loading, so that the kernel leaves out of the program
- * what another protocol takes. */
-const volatile __u8 protocol;
-/* Whether requests go to a group of hosts, where replies to all of them may come too. */
-const volatile bool multicast;
+/* What is asked. It is known before loading, so that the kernel leaves out of the program what
+ * another protocol takes. One object, because the compiler lays out several as it likes. */
+const volatile struct {
+	__u8 protocol;		/* one of enum protocol */
+	bool multicast;		/* to a group of hosts, where replies to all of them come too */
+} asked;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -96,7 +96,8 @@ static __always_inline struct player player_of(const struct generator_config *cf
 
 /* How many of its lane's requests came after the latest one of a client with this number, up to
  * its very latest, at `last`; -1 where none of its last ones has it. A number comes again after
- * 2^16 requests, so that no more are looked at. */
+ * 2^16 requests, so that no more are looked at. What was asked before the lane's sequence numbers
+ * started again at 0, every 2^27 requests, is not found once the client has asked again. */
 static __always_inline long back_to(__u32 last, __u16 number, __u32 clients)
 {
 	__u32 back = (last - number) & 0xffff;

@@ -68,7 +68,7 @@ static __always_inline int ask_ptp(struct ethernet *ethernet, void *end, __u32 i
 /* In a group everybody's messages are seen, and what cannot be told from others' is not judged. */
 static __always_inline int strange(struct tally *tally, enum invalid_reason reason)
 {
-	return multicast ? XDP_PASS : invalid(tally, reason);
+	return asked.multicast ? XDP_PASS : invalid(tally, reason);
 }
 
 /* Length of a message of this type without what may follow it. */
@@ -107,7 +107,7 @@ static __always_inline int refuse_ptp(const struct ptp *ptp, const struct genera
 {
 	if (ptp->domain != cfg->domain)
 		return INVALID_DOMAIN;
-	if (!(ptp->flags[0] & PTP_UNICAST) != multicast)
+	if (!(ptp->flags[0] & PTP_UNICAST) != asked.multicast)
 		return INVALID_FLAGS;
 	return -1;
 }
@@ -176,7 +176,7 @@ static __always_inline int judge_delay(struct tally *tally, const struct generat
 	if ((void *)(response + 1) > reply->end)
 		return strange(tally, INVALID_LENGTH);
 	lane = bpf_ntohs(response->port) - 1;
-	if (multicast && lane >= cfg->lanes)
+	if (asked.multicast && lane >= cfg->lanes)
 		return XDP_PASS;
 	reason = refuse_ptp(&response->header, cfg);
 	if (reason >= 0)
@@ -186,7 +186,7 @@ static __always_inline int judge_delay(struct tally *tally, const struct generat
 	part.ns = instant(&response->receive);
 	if (!part.ns)
 		return invalid(tally, INVALID_TIMESTAMP);
-	if (protocol == PROTOCOL_PTP_MONITOR) {
+	if (asked.protocol == PROTOCOL_PTP_MONITOR) {
 		int told = traceable(response, length, reply->end);
 
 		if (told < 0)
@@ -197,19 +197,19 @@ static __always_inline int judge_delay(struct tally *tally, const struct generat
 	has_number = bpf_ntohs(response->header.sequence) == (__u16)question.sequence;
 	/* Another one's clock may look like a token, but hardly with the same number. */
 	if (question.age_ns > now_ns - cfg->run_start_ns || question.receive ||
-	    (multicast && !has_number))
+	    (asked.multicast && !has_number))
 		return strange(tally, INVALID_ORIGIN);
 	if (is_of_earlier_trial(cfg, &question, now_ns)) {
 		tally->late_earlier++;
 		return XDP_DROP;
 	}
-	if (!multicast && reply->address != expected_address(cfg, lane, question.sequence))
+	if (!asked.multicast && reply->address != expected_address(cfg, lane, question.sequence))
 		return invalid(tally, INVALID_CLIENT);
 	if (!has_number)
 		return invalid(tally, INVALID_SEQUENCE);
 	if (!is_from_master(&response->header, lane))
 		return invalid(tally, INVALID_SOURCE);
-	if (protocol == PROTOCOL_PTP_MONITOR) {
+	if (asked.protocol == PROTOCOL_PTP_MONITOR) {
 		exchange = exchange_of(cfg, lane, question.sequence);
 		if (!exchange)
 			return XDP_DROP;
@@ -250,15 +250,10 @@ static __always_inline int judge_sync(struct tally *tally, const struct generato
 		return invalid(tally, INVALID_SEQUENCE);
 	sequence = *last - 1;
 	back = back_to(sequence, bpf_ntohs(ptp->sequence), player.clients);
-	if (back < 0)
+	if (back < 0 || back > sequence)
 		return invalid(tally, INVALID_SEQUENCE);
 	if (!is_from_master(ptp, player.lane))
 		return invalid(tally, INVALID_SOURCE);
-	/* Sequence numbers have started again since; it has waited long. */
-	if (back > sequence) {
-		tally->late++;
-		return XDP_DROP;
-	}
 	sequence -= back;
 	exchange = exchange_of(cfg, player.lane, sequence);
 	if (!exchange)
@@ -288,7 +283,7 @@ static __always_inline int judge_ptp(struct tally *tally, const struct generator
 		return strange(tally, INVALID_LENGTH);
 	if (type == PTP_DELAY_RESPONSE)
 		return judge_delay(tally, cfg, reply, length);
-	if (protocol == PROTOCOL_PTP_MONITOR && (type == PTP_SYNC || type == PTP_FOLLOW_UP))
+	if (asked.protocol == PROTOCOL_PTP_MONITOR && (type == PTP_SYNC || type == PTP_FOLLOW_UP))
 		return judge_sync(tally, cfg, reply, type);
 	return strange(tally, INVALID_MODE);
 }

@@ -37,7 +37,7 @@ pub struct ReplyDrop {
     _link: OwnedFd,
 }
 
-/// The constants of `reply_drop.bpf.c`, in its order.
+/// The settings of `reply_drop.bpf.c`.
 #[derive(IntoBytes, Immutable)]
 #[repr(C)]
 struct Constants {
@@ -45,7 +45,7 @@ struct Constants {
     network: [u8; 16],
     mask: [u8; 16],
     ports: [[u8; 2]; 2],
-    ipv6: u8,
+    ipv6: u32,
 }
 
 impl ReplyDrop {
@@ -56,7 +56,7 @@ impl ReplyDrop {
             network: widen(settings.network),
             mask: mask(settings.prefix_len),
             ports: [settings.ports.start(), settings.ports.end()].map(|port| port.to_ne_bytes()),
-            ipv6: u8::from(settings.target.is_ipv6()),
+            ipv6: u32::from(settings.target.is_ipv6()),
         };
         let loaded = Loaded::load(NAME, OBJECT, |open| {
             object::set_constants(open, NAME, constants.as_bytes())

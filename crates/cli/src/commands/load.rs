@@ -3,7 +3,7 @@
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -22,9 +22,11 @@ use crate::values;
 
 mod establishment;
 mod nts;
+mod ptp;
 
 use establishment::NtsKeArgs;
 use nts::NtsArgs;
+use ptp::PtpArgs;
 
 /// Highest rate that a search tries unless told otherwise: more than a processor core can send.
 const SEARCH_RATE_MAX: f64 = 20e6;
@@ -39,6 +41,7 @@ pub(crate) struct LoadArgs {
 #[derive(Subcommand, Debug)]
 enum ModeArgs {
     Ntp(Box<NtpArgs>),
+    Ptp(PtpArgs),
     NtsKe(NtsKeArgs),
 }
 
@@ -49,8 +52,24 @@ enum ModeArgs {
 /// on the server for the clients' network that leads back to this machine; they drop the replies
 /// themselves.
 #[derive(Args, Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct NtpArgs {
+    #[command(flatten)]
+    run: RunArgs,
+    /// NTP version of the requests, 1 to 4.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    ntp_version: u8,
+    /// Ask in interleaved mode (RFC 9769): each client refers to the last reply that it got, and
+    /// basic and interleaved replies are counted apart.
+    #[arg(long, conflicts_with = "random_sources")]
+    interleaved: bool,
+    #[command(flatten)]
+    nts: NtsArgs,
+}
+
+// What all kinds of requests have in common. No doc comment: it would be a help text.
+#[derive(Args, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(crate) struct RunArgs {
     /// The server: ADDRESS, ADDRESS:PORT, [IPV6]:PORT, NAME or NAME:PORT.
     #[arg(required_unless_present = "address")]
     target: Option<TargetName>,
@@ -100,15 +119,6 @@ pub(crate) struct NtpArgs {
     /// Sending threads [default: one for each core].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// NTP version of the requests, 1 to 4.
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    ntp_version: u8,
-    /// Ask in interleaved mode (RFC 9769): each client refers to the last reply that it got, and
-    /// basic and interleaved replies are counted apart.
-    #[arg(long, conflicts_with = "random_sources")]
-    interleaved: bool,
-    #[command(flatten)]
-    nts: NtsArgs,
     /// How long a reply may take, 1ms to 60s; later ones count as late, not as received.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     timeout: Duration,
@@ -155,6 +165,16 @@ fn mac(text: &str) -> Result<MacAddress, String> {
 }
 
 impl NtpArgs {
+    fn resolve(mut self) -> Result<(LoadOptions, Outputs), Failure> {
+        let nts = std::mem::take(&mut self.nts);
+        let (version, interleaved) = (self.ntp_version, self.interleaved);
+        let (options, outputs) = self.run.resolve()?;
+        let nts = nts.resolve(&options.target)?;
+        Ok((LoadOptions { nts, version, interleaved, ..options }, outputs))
+    }
+}
+
+impl RunArgs {
     fn job(&self) -> Result<Job, Failure> {
         let Some(search) = self.search else {
             let (min, max) = self.rate.unwrap_or((1e3, 1e6));
@@ -174,7 +194,7 @@ impl NtpArgs {
         Ok(Job::Search { kind, config })
     }
 
-    fn resolve(mut self) -> Result<LoadOptions, Failure> {
+    fn resolve(self) -> Result<(LoadOptions, Outputs), Failure> {
         let job = self.job()?;
         // One of the two is there: the parser sees to it.
         let target = self.target.or(self.address).ok_or_else(|| Failure::usage("no target"))?;
@@ -183,10 +203,9 @@ impl NtpArgs {
             (_, true) => Some(Family::V6),
             _ => None,
         };
-        let nts = std::mem::take(&mut self.nts).resolve(&target)?;
-        Ok(LoadOptions {
+        let outputs = Outputs::open(self.json.as_deref(), self.html.as_deref())?;
+        let options = LoadOptions {
             family,
-            nts,
             hints: Hints { interface: self.interface, mac: self.mac },
             i_own_this_target: self.i_own_this_target,
             engine: match self.engine {
@@ -199,12 +218,29 @@ impl NtpArgs {
             random_sources: self.random_sources,
             clients: self.clients,
             threads: self.threads,
-            version: self.ntp_version,
-            interleaved: self.interleaved,
             spacing: if self.exponential { Spacing::Exponential } else { Spacing::Constant },
             reply_timeout: self.timeout,
             command: output::command_line(),
             ..LoadOptions::new(target, job)
+        };
+        Ok((options, outputs))
+    }
+}
+
+/// Where a result goes besides the table.
+struct Outputs {
+    /// The result itself takes the table's place on standard output.
+    quiet: bool,
+    json: Option<Destination>,
+    html: Option<Destination>,
+}
+
+impl Outputs {
+    fn open(json: Option<&Path>, html: Option<&Path>) -> Result<Self, Failure> {
+        Ok(Self {
+            quiet: json.is_some_and(output::is_stdout),
+            json: json.map(Destination::open).transpose()?,
+            html: html.map(Destination::open).transpose()?,
         })
     }
 }
@@ -232,16 +268,20 @@ impl Observer for Rows {
 
 pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     match args.mode {
-        ModeArgs::Ntp(args) => run_ntp(*args),
+        ModeArgs::Ntp(args) => {
+            let (options, outputs) = args.resolve()?;
+            run_load(options, outputs)
+        }
+        ModeArgs::Ptp(args) => {
+            let (options, outputs) = args.resolve()?;
+            run_load(options, outputs)
+        }
         ModeArgs::NtsKe(args) => establishment::run(args),
     }
 }
 
-fn run_ntp(args: NtpArgs) -> Result<(), Failure> {
-    let quiet = args.json.as_deref().is_some_and(output::is_stdout);
-    let json = args.json.as_deref().map(Destination::open).transpose()?;
-    let html = args.html.as_deref().map(Destination::open).transpose()?;
-    let options = args.resolve()?;
+fn run_load(options: LoadOptions, outputs: Outputs) -> Result<(), Failure> {
+    let Outputs { quiet, json, html } = outputs;
     output::end_gently()?;
     let load = Load::prepare(options)?;
     let style = output::table_style();

@@ -186,12 +186,13 @@ fn selection(frame: &FramePlan) -> FrameSelection {
     })
 }
 
-/// What keeps replies from the stack. A plan has at least one lane, and all have the same target and
-/// network, those of `frame`.
+/// Keeps replies away from this host's stack. A plan has at least one lane, and all have the same
+/// network, that of `frame`.
 fn guard(link: &Link, plan: &RunPlan, frame: &FramePlan) -> Result<ReplyDrop, XdpError> {
+    let interface = Interface { index: link.index, name: link.interface.clone() };
     let network = frame.network.prefix();
     ReplyDrop::attach(&ReplyDropSettings {
-        interface: Interface { index: link.index, name: link.interface.clone() },
+        interface,
         target: plan.target.ip(),
         ports: match plan.ptp {
             None => plan.target.port()..=plan.target.port(),

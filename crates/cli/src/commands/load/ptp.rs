@@ -1,0 +1,103 @@
+//! `horolog load ptp`: what is asked of a PTP master.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use clap::{Args, Subcommand, ValueEnum};
+use horolog_load::LoadOptions;
+use horolog_load::ptp::{PtpKind, PtpPlan};
+
+use super::{Outputs, RunArgs};
+use crate::failure::Failure;
+
+/// Load a PTP master over UDP, and verify every answer.
+///
+/// PTP has the ports 319 and 320 at both ends. Engines with simulated clients tell them apart by
+/// their addresses; the udp engine is one client and needs root or CAP_NET_BIND_SERVICE.
+#[derive(Args, Debug)]
+pub(crate) struct PtpArgs {
+    #[command(subcommand)]
+    mode: PtpModeArgs,
+}
+
+#[derive(Subcommand, Debug)]
+enum PtpModeArgs {
+    Delay(Box<DelayArgs>),
+    Nsm(Box<NsmArgs>),
+}
+
+/// Send delay requests: each is answered by one delay response.
+///
+/// To the master's own address (as slaves do in unicast and hybrid mode), or with --multicast to the
+/// group of all PTP ports, where the master's answers go as well. Others' messages there are not
+/// counted.
+#[derive(Args, Debug)]
+struct DelayArgs {
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Send to the group 224.0.1.129 or ff0e::181; TARGET is the master whose answers count.
+    #[arg(long)]
+    multicast: bool,
+}
+
+/// Send NetSync Monitor requests: delay requests that ask for a Sync as well.
+///
+/// A request is owed a delay response and a Sync, with a follow-up unless the Sync tells its own
+/// time. It counts as received when all of them came in time, and as lost otherwise, whichever is
+/// missing; its round trip ends with the last of them. The columns "delay" and "sync/fw" count each
+/// kind. The response time is from the receipt of the request to the sending of the Sync, by the
+/// master's own timestamps.
+#[derive(Args, Debug)]
+struct NsmArgs {
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+// What both have in common. No doc comment: it would be a help text.
+#[derive(Args, Debug)]
+struct CommonArgs {
+    /// PTP domain of the requests.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    domain: u8,
+    /// PTP version of the requests; answers may be of either.
+    #[arg(long, value_enum, value_name = "VERSION", default_value = "2.0")]
+    ptp_version: VersionArg,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum VersionArg {
+    #[value(name = "2.0")]
+    V2_0,
+    #[value(name = "2.1")]
+    V2_1,
+}
+
+impl CommonArgs {
+    fn plan(&self, kind: PtpKind, multicast: bool) -> PtpPlan {
+        let minor_version = match self.ptp_version {
+            VersionArg::V2_0 => 0,
+            VersionArg::V2_1 => 1,
+        };
+        PtpPlan { kind, domain: self.domain, minor_version, multicast }
+    }
+}
+
+impl PtpArgs {
+    pub(super) fn resolve(self) -> Result<(LoadOptions, Outputs), Failure> {
+        let (run, plan) = match self.mode {
+            PtpModeArgs::Delay(args) => {
+                let plan = args.common.plan(PtpKind::Delay, args.multicast);
+                (args.run, plan)
+            }
+            PtpModeArgs::Nsm(args) => {
+                let plan = args.common.plan(PtpKind::Nsm, false);
+                (args.run, plan)
+            }
+        };
+        let (options, outputs) = run.resolve()?;
+        Ok((LoadOptions { ptp: Some(plan), ..options }, outputs))
+    }
+}
