@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use horolog_lab::{Lab, LabConfig};
+use horolog_load::ptp::{PtpKind, PtpPlan};
 use horolog_load::ramp::Ramp;
 use horolog_load::{Job, Load, LoadOptions};
 use horolog_record::Engine;
+use horolog_wire::ntp;
+use horolog_wire::ptp::EVENT_PORT;
 use horolog_xdp::{Interface, Sink};
 
 use crate::capacity::Silent;
@@ -23,10 +26,16 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const GAIN: f64 = 10.0;
 
 /// What is asked, how it is called, and the port that it goes to.
-const MODES: [(&str, u16, fn(&mut LoadOptions)); 2] = [
-    ("basic", horolog_wire::ntp::PORT, |_| ()),
-    ("interleaved", horolog_wire::ntp::PORT, |options| options.interleaved = true),
+const MODES: [(&str, u16, fn(&mut LoadOptions)); 4] = [
+    ("basic", ntp::PORT, |_| ()),
+    ("interleaved", ntp::PORT, |options| options.interleaved = true),
+    ("PTP delay", EVENT_PORT, |options| options.ptp = Some(ptp(PtpKind::Delay))),
+    ("PTP NetSync Monitor", EVENT_PORT, |options| options.ptp = Some(ptp(PtpKind::Nsm))),
 ];
+
+const fn ptp(kind: PtpKind) -> PtpPlan {
+    PtpPlan { kind, domain: 0, minor_version: 0, multicast: false }
+}
 
 /// Measures `rounds` times.
 pub(crate) fn measure(rounds: usize) -> Result<Vec<Figure>> {
@@ -64,7 +73,7 @@ fn sent(lab: &Lab, port: u16, change: impl FnOnce(&mut LoadOptions) + Send) -> R
     let server = lab.server().port();
     let interface = Interface { index: server.index, name: server.interface.clone() };
     let sink = lab.server().run(|| Sink::attach(&interface, port))??;
-    let target = format!("{}:{port}", server.ipv4).parse()?;
+    let target = server.ipv4.to_string().parse()?;
     let ramp = Ramp { min: RATE, max: RATE, multiplier: 2.0, duration: DURATION };
     let mut options = LoadOptions::new(target, Job::Ramp(ramp));
     options.reply_timeout = PATIENCE;

@@ -73,10 +73,10 @@ impl World {
                     target: SocketAddr::new(target, PORT),
                     network: SourceNetwork::find(target, &[])?,
                     token: Token::new(random.next(), MonotonicClock.now() - RUN_AGE),
-                    ptp: None,
                     version: if random_sources { 3 } else { 4 },
                     random_sources,
                     interleaved,
+                    ptp: None,
                 });
             }
         }
