@@ -17,9 +17,11 @@ use crate::servers::{self, Server};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What loads are given besides the target: those that keep something of every client.
-const LOADS: [(&str, Engine, &[&str]); 2] = [
+const LOADS: [(&str, Engine, &[&str]); 4] = [
     ("packet engine, interleaved", Engine::Packet, &["ntp", "--interleaved"]),
+    ("packet engine, PTP NetSync Monitor", Engine::Packet, &["ptp", "nsm"]),
     ("xdp engine, interleaved", Engine::Xdp, &["ntp", "--interleaved"]),
+    ("xdp engine, PTP NetSync Monitor", Engine::Xdp, &["ptp", "nsm"]),
 ];
 
 /// Starts servers and loads `rounds` times.

@@ -14,7 +14,7 @@ use horolog_wire::ntp;
 use horolog_wire::ptp::EVENT_PORT;
 use horolog_xdp::{Interface, Sink};
 
-use crate::capacity::Silent;
+use crate::capacity::{PTP_DELAY, Silent};
 use crate::figure::{Figure, Goal};
 
 /// More than any processor sends, so that the generator never waits.
@@ -29,13 +29,11 @@ const GAIN: f64 = 10.0;
 const MODES: [(&str, u16, fn(&mut LoadOptions)); 4] = [
     ("basic", ntp::PORT, |_| ()),
     ("interleaved", ntp::PORT, |options| options.interleaved = true),
-    ("PTP delay", EVENT_PORT, |options| options.ptp = Some(ptp(PtpKind::Delay))),
-    ("PTP NetSync Monitor", EVENT_PORT, |options| options.ptp = Some(ptp(PtpKind::Nsm))),
+    ("PTP delay", EVENT_PORT, |options| options.ptp = Some(PTP_DELAY)),
+    ("PTP NetSync Monitor", EVENT_PORT, |options| {
+        options.ptp = Some(PtpPlan { kind: PtpKind::Nsm, ..PTP_DELAY });
+    }),
 ];
-
-const fn ptp(kind: PtpKind) -> PtpPlan {
-    PtpPlan { kind, domain: 0, minor_version: 0, multicast: false }
-}
 
 /// Measures `rounds` times.
 pub(crate) fn measure(rounds: usize) -> Result<Vec<Figure>> {

@@ -41,6 +41,8 @@ pub(crate) enum Server {
     XdpCrowded,
     /// Addresses swapped and sent back: the limit of the link.
     Reflector,
+    /// The same with the least that answers a request for PTP's delay.
+    PtpReflector,
 }
 
 impl Server {
@@ -53,6 +55,7 @@ impl Server {
             Self::XdpLimited => "XDP with limits, 1,000 prefixes and metrics",
             Self::XdpCrowded => "the same, a fifth of the clients newcomers",
             Self::Reflector => "bare XDP reflector",
+            Self::PtpReflector => "bare XDP reflector of PTP",
         }
     }
 }
@@ -139,10 +142,13 @@ pub(crate) fn start(server: Server, host: &Host, binary: &Path) -> Result<Starte
             }
             return Ok(started(Some(process), None, Duration::ZERO, directory));
         }
-        Server::Reflector => {
+        Server::Reflector | Server::PtpReflector => {
             let port = host.port();
             let interface = Interface { index: port.index, name: port.interface.clone() };
-            let reflector = host.run(|| Reflector::attach(&interface, 123))??;
+            let reflector = host.run(|| match server {
+                Server::PtpReflector => Reflector::attach_ptp(&interface),
+                _ => Reflector::attach(&interface, 123),
+            })??;
             return Ok(started(None, Some(reflector), Duration::ZERO, directory));
         }
         Server::Sockets | Server::SocketsNts => &["--engine", "socket", "--threads", "2"],

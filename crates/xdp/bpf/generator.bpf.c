@@ -107,7 +107,8 @@ static __always_inline int generate(struct xdp_md *ctx, const struct generator_c
 	if (!tally)
 		return XDP_DROP;
 
-	/* A peer may have changed the frame's length on its way. */
+	/* A peer may have changed the frame's length on its way, and the kernel takes the one that the
+	 * frame began with for the right one until the program changes it. */
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
 	if (end - data != cfg->request_len) {

@@ -18,6 +18,8 @@ use crate::object::{self, Loaded, possible_processors};
 use crate::test_run::{self, Outcome};
 
 const NAME: &str = "generator";
+/// Bytes that the program cuts off every frame of a peer that changes their length.
+const FRAME_EXCESS: usize = 2;
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/generator.o"));
 
 /// What the target is asked for: `enum protocol`.
@@ -142,7 +144,12 @@ impl Generator {
             table.write(index, quantile);
         }
         config.write(0, &config_of(settings));
-        let frame_len = settings.request.len();
+        // A peer that changes a frame's length changes it for good: the kernel sets it right again
+        // only where the program has changed it as well. PTP's answers are longer.
+        let frame_len = match settings.protocol {
+            Protocol::Ntp => settings.request.len(),
+            Protocol::PtpDelay | Protocol::PtpMonitor => settings.request.len() + FRAME_EXCESS,
+        };
         let generator =
             Self { _attachment: None, config, lanes, tallies, origins, frame_len, loaded };
         generator.clear();
