@@ -21,6 +21,7 @@ mod leftovers;
 mod load_command;
 mod load_engines;
 mod load_modes;
+mod load_offsets;
 mod load_ptp;
 mod load_refusals;
 mod loads;
@@ -112,6 +113,7 @@ fn all() -> Vec<Trial> {
     all.extend(server_metrics::all());
     all.extend(server_sandbox::all());
     all.extend(load_modes::all());
+    all.extend(load_offsets::all());
     all.extend(load_ptp::all());
     all.extend(bench::all());
     all.extend(soak::all());

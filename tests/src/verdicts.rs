@@ -6,6 +6,7 @@ use std::mem;
 
 use anyhow::{Context, Result, ensure};
 use horolog_load::account::{Account, AccountPlan, Carried, Origins, TrialCounts};
+use horolog_load::offset::ReceiveStamps;
 use horolog_load::verify::Expected as Judge;
 use horolog_record::InvalidReason;
 use horolog_sys::clock::MonotonicClock;
@@ -77,11 +78,19 @@ impl Bench {
                 start,
                 timeout: TIMEOUT,
                 rate: 1_000.0,
+                offset: None,
                 ptp: None,
             };
             let origins = mem::take(&mut self.origins[lane]);
-            let mut account =
-                Account::open(&plan, Carried { asked: before, origins, ..Carried::default() })?;
+            let mut account = Account::open(
+                &plan,
+                Carried {
+                    asked: before,
+                    first_client: plan.clients.first(),
+                    origins,
+                    ..Default::default()
+                },
+            )?;
             (0..GROUP).for_each(|_| account.ask());
             self.accounts.push(account);
         }
@@ -96,7 +105,13 @@ impl Bench {
         ensure!(outcome.verdict == Verdict::Drop, "the program says {:?}", outcome.verdict);
         ensure!(outcome.frame == frame, "the program changed the reply");
         let now = MonotonicClock.now();
-        self.accounts[reply.lane].receive(&payload, Some(reply.client), now, now);
+        self.accounts[reply.lane].receive(
+            &payload,
+            Some(reply.client),
+            now,
+            now,
+            ReceiveStamps::default(),
+        );
         self.judged += 1;
         Ok(())
     }

@@ -57,6 +57,14 @@ pub(crate) fn span(text: &str) -> Result<Span, String> {
         .map_err(|_| format!("longer than {} years", i64::MAX / NS_PER_S / 31_557_600))
 }
 
+/// The same of either sign.
+pub(crate) fn signed_span(text: &str) -> Result<Span, String> {
+    match text.strip_prefix('-') {
+        None => span(text.strip_prefix('+').unwrap_or(text)),
+        Some(magnitude) => span(magnitude).map(|span| Span::from_ns(-span.as_ns())),
+    }
+}
+
 /// A share from 0 to below 1, as a number or in percent: `0.0001`, `0.01%`.
 pub(crate) fn ratio(text: &str) -> Result<f64, String> {
     let ratio = match text.strip_suffix('%') {
@@ -116,6 +124,10 @@ mod tests {
         assert_eq!(duration("1.5ms"), Ok(Duration::from_micros(1500)));
         assert_eq!(duration("50us"), Ok(Duration::from_micros(50)));
         assert_eq!(span("3ns"), Ok(Span::from_ns(3)));
+        assert_eq!(signed_span("1.95e-6"), Ok(Span::from_ns(1_950)));
+        assert_eq!(signed_span("-1.45us"), Ok(Span::from_ns(-1_450)));
+        assert_eq!(signed_span("+0"), Ok(Span::ZERO));
+        assert!(signed_span("--1").is_err() && signed_span("1e300").is_err());
         for bad in ["", "-1", "1h", "s", "nan", "1e300"] {
             assert!(duration(bad).is_err(), "{bad}");
         }

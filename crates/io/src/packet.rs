@@ -35,6 +35,8 @@ pub struct PacketOptions {
     pub selection: FrameSelection,
     /// Take a kernel timestamp of each received frame.
     pub receive_timestamps: bool,
+    /// Tell the timestamps that the interface's own clock takes of them, where it does.
+    pub hardware_timestamps: bool,
     /// Hand frames straight to the driver. They are refused when it has no room, for there is no
     /// queue; traffic control does not see them.
     pub bypass_queueing: bool,
@@ -53,6 +55,7 @@ impl Default for PacketOptions {
             slots: 32,
             selection: FrameSelection::Nothing,
             receive_timestamps: true,
+            hardware_timestamps: false,
             bypass_queueing: true,
             receive_buffer: None,
             send_buffer: None,
@@ -181,8 +184,8 @@ fn open_socket(interface: u32, options: &PacketOptions) -> io::Result<Socket> {
     };
     if ether_type.is_some() {
         packet::ignore_outgoing(&socket)?;
-        if options.receive_timestamps {
-            socket.tell_receive_time()?;
+        if options.receive_timestamps || options.hardware_timestamps {
+            socket.tell_receive_time(options.hardware_timestamps)?;
         }
     }
     if !program.is_empty() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use horolog_time::{Clock, SimulatedClock, Span, Timestamp, Utc};
 
-use crate::batch::{Batch, Packet};
+use crate::batch::{Batch, HardwareTime, Packet};
 use crate::device::Device;
 
 /// What joins two simulated devices.
@@ -21,6 +21,9 @@ pub struct SimulatedLink {
     pub delay: Span,
     /// Packets on their way or waiting to be received, for each direction; more are dropped.
     pub queue_packets: usize,
+    /// What the clock of the interface at either end is ahead of `clock`, where it stamps what it
+    /// receives.
+    pub card_ahead: Option<Span>,
 }
 
 /// One end of a [`SimulatedLink`]. See [`Device`] for what it does.
@@ -95,7 +98,10 @@ impl<A: Copy + Default> Device for Simulated<A> {
                 truncated: false,
                 received_at: Some(parcel.arrives),
                 received_monotonic: None,
-                hardware: None,
+                hardware: self.link.card_ahead.map(|ahead| HardwareTime {
+                    interface: 1,
+                    ns: (parcel.arrives + ahead).as_ns(),
+                }),
                 stamp: false,
             });
         }
@@ -130,7 +136,12 @@ mod tests {
 
     fn pair(queue_packets: usize) -> (Arc<SimulatedClock>, [Simulated<u8>; 2]) {
         let clock = Arc::new(SimulatedClock::new(1_000));
-        let link = SimulatedLink { clock: Arc::clone(&clock), delay: DELAY, queue_packets };
+        let link = SimulatedLink {
+            clock: Arc::clone(&clock),
+            delay: DELAY,
+            queue_packets,
+            card_ahead: None,
+        };
         (clock, Simulated::pair(&link, [1, 2]))
     }
 

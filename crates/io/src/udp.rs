@@ -281,8 +281,8 @@ fn prepare(socket: &Socket, local: SocketAddr, options: &UdpOptions) -> io::Resu
     }
     if let Some(stamp) = options.transmit_timestamps {
         socket.tell_times(local, stamp == TransmitStamp::Hardware)?;
-    } else if options.receive_timestamps {
-        socket.tell_receive_time()?;
+    } else if options.receive_timestamps || options.hardware_timestamps {
+        socket.tell_receive_time(options.hardware_timestamps)?;
     }
     if local.ip().is_unspecified() {
         socket.tell_local_address(local)?;

@@ -9,6 +9,7 @@ use horolog_wire::ptp::PortIdentity;
 
 use crate::clients::LaneClients;
 use crate::nts::{Fault, LaneSessions};
+use crate::offset::{LastReceived, OffsetCounts, OffsetPlan, Offsets, ReceiveStamps};
 use crate::request::Stamps;
 use crate::token::Question;
 use crate::verify::{Answer, Expected, PAYLOAD_LEN, Reply};
@@ -59,6 +60,8 @@ pub struct TrialCounts {
     pub response: Recorder,
     /// From the intended to the real send instant, in ns.
     pub lateness: Recorder,
+    /// Offsets of the server's transmit timestamps, where they were asked for.
+    pub offsets: Option<OffsetCounts>,
 }
 
 impl TrialCounts {
@@ -91,6 +94,9 @@ impl TrialCounts {
         self.rtt.merge(&other.rtt);
         self.response.merge(&other.response);
         self.lateness.merge(&other.lateness);
+        if let Some(theirs) = &other.offsets {
+            self.offsets.get_or_insert_default().merge(theirs);
+        }
     }
 }
 
@@ -120,6 +126,7 @@ pub struct Account {
     /// Valid first replies, late ones included.
     answered: u64,
     origins: Origins,
+    offsets: Option<Box<Offsets>>,
     nts: Option<Box<LaneSessions>>,
     ptp: Option<Box<ptp::Books>>,
 }
@@ -162,8 +169,12 @@ impl Origins {
 pub struct Carried {
     /// Requests that it has asked so far.
     pub asked: u64,
+    /// The first of the clients that the rest is about.
+    pub first_client: u32,
     /// What its clients were answered; of no use to other clients.
     pub origins: Origins,
+    /// When they were, where offsets are taken in interleaved mode.
+    pub last_received: LastReceived,
     /// What requests are authenticated with, where any are.
     pub nts: Option<Box<LaneSessions>>,
     /// The PTP port that answers it.
@@ -183,6 +194,8 @@ pub struct AccountPlan {
     pub timeout: Span,
     /// The lane's share of the rate, in requests per second.
     pub rate: f64,
+    /// How offsets of the server's transmit timestamps are taken, where they are.
+    pub offset: Option<OffsetPlan>,
     /// Asks for PTP instead: then `expected` says no more than the token.
     pub ptp: Option<crate::ptp::Expected>,
 }
@@ -195,10 +208,12 @@ impl Account {
         let in_flight = plan.rate * plan.timeout.as_seconds();
         let reach = ((2.0 * in_flight) as u64).saturating_add(REACH_MIN);
         let window = SeenWindow::new(reach)?;
-        let mut origins = carried.origins;
-        if plan.expected.interleaved {
-            origins.0.resize(plan.clients.count() as usize, 0);
-        }
+        let same = carried.first_client == plan.clients.first();
+        let (mut origins, last_received) =
+            if same { (carried.origins, carried.last_received) } else { Default::default() };
+        let remembered = if plan.expected.interleaved { plan.clients.count() as usize } else { 0 };
+        origins.0.resize(remembered, 0);
+        let offsets = plan.offset.map(|offset| Offsets::new(offset, last_received, remembered));
         let books = |expected| ptp::Books::new(expected, reach, carried.master);
         Ok(Self {
             ptp: plan.ptp.map(books),
@@ -215,6 +230,7 @@ impl Account {
             asked: 0,
             answered: 0,
             origins,
+            offsets: offsets.map(Box::new),
             nts: carried.nts,
         })
     }
@@ -279,7 +295,7 @@ impl Account {
     }
 
     /// Counts a datagram from the target. `client` is to which it came (`None`: to none of ours),
-    /// `received` when it came, and `now` is not before that.
+    /// `received` when it came, and `now` is not before that; `stamps` is what stamped it.
     #[inline]
     pub fn receive(
         &mut self,
@@ -287,9 +303,10 @@ impl Account {
         client: Option<u32>,
         received: Timestamp<Monotonic>,
         now: Timestamp<Monotonic>,
+        stamps: ReceiveStamps,
     ) {
         if let Some(mut books) = self.ptp.take() {
-            self.receive_ptp(&mut books, payload, client, (received, now));
+            self.receive_ptp(&mut books, payload, client, (received, now, stamps));
             self.ptp = Some(books);
             return;
         }
@@ -333,14 +350,14 @@ impl Account {
                     self.counts.late += 1;
                 } else {
                     self.counts.rtt.record(nonnegative(rtt));
-                    self.received(&reply);
+                    self.received(&reply, stamps);
                 }
             }
         }
     }
 
     /// Counts a valid first reply in time.
-    fn received(&mut self, reply: &Reply) {
+    fn received(&mut self, reply: &Reply, stamps: ReceiveStamps) {
         self.counts.received += 1;
         self.counts.server_unsynchronised += u64::from(reply.unsynchronised);
         match reply.answer {
@@ -349,9 +366,12 @@ impl Account {
         }
         let sequence = reply.question.sequence;
         self.counts.nts_received += u64::from(self.nts.as_ref().is_some_and(|n| n.has(sequence)));
+        let client = self.clients.client(sequence).wrapping_sub(self.clients.first());
+        if let Some(offsets) = &mut self.offsets {
+            offsets.record(reply, stamps, (client, self.origins.of(client)));
+        }
         if self.expected.interleaved {
-            let client = self.clients.client(reply.question.sequence);
-            self.origins.remember(client - self.clients.first(), reply.receive);
+            self.origins.remember(client, reply.receive);
         }
     }
 
@@ -385,8 +405,19 @@ impl Account {
     pub fn close(mut self, planned: u64) -> (TrialCounts, Carried) {
         self.counts.planned = planned;
         let asked = self.before + self.asked;
-        let master = self.ptp.and_then(|books| books.master());
-        (self.counts, Carried { asked, origins: self.origins, nts: self.nts, master })
+        let mut carried = Carried {
+            asked,
+            first_client: self.clients.first(),
+            origins: self.origins,
+            last_received: LastReceived::default(),
+            nts: self.nts,
+            master: self.ptp.and_then(|books| books.master()),
+        };
+        if let Some(offsets) = self.offsets {
+            let (counts, last_received) = offsets.close();
+            (self.counts.offsets, carried.last_received) = (Some(counts), last_received);
+        }
+        (self.counts, carried)
     }
 
     /// Which request of this trial has this sequence number; the latest one where several have.

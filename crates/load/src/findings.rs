@@ -1,6 +1,7 @@
 //! The doubts about a run, from its counts alone. One finding for each kind: it names the worst
 //! trial and says how many trials it is about, so that a long search does not repeat itself.
 
+mod offsets;
 #[cfg(test)]
 mod tests;
 mod trials;
@@ -74,6 +75,10 @@ pub struct Circumstances<'a> {
     pub shortfall: Option<String>,
     /// The run was ended before it was through.
     pub interrupted: bool,
+    /// Replies that should be authentic were not opened, for want of the server's key.
+    pub unopened: bool,
+    /// Offsets of the server's transmit timestamps were taken.
+    pub offsets: bool,
     /// What a search found.
     pub search: Option<&'a SearchResult>,
 }
@@ -92,6 +97,8 @@ pub fn all(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Vec<Finding> {
     findings.extend(trials::basic_replies(trials, about));
     findings.extend(trials::unexplained(trials, about));
     findings.extend(trials::few_samples(trials));
+    findings.extend(offsets::unstamped(trials));
+    findings.extend(offsets::out_of_range(trials));
     findings.extend(about.search.and_then(|search| noisy(trials, search)));
     findings.extend(about.search.and_then(unfinished));
     findings.extend(circumstances(about));
@@ -175,6 +182,20 @@ fn unfinished(search: &SearchResult) -> Option<Finding> {
     }
 }
 
+fn clock_unsynchronised(offsets: bool) -> Finding {
+    let (severity, rest, advice) = if offsets {
+        let advice = "read them as differences between trials, or against a server on this \
+                      machine; synchronise this clock for more";
+        (Severity::Warning, ", and the offsets are against this clock", advice)
+    } else {
+        let advice = "rates and round trips stand; do not compare its timestamps with other \
+                      machines'";
+        (Severity::Note, "", advice)
+    };
+    let message = format!("this machine's clock is not synchronised{rest}");
+    finding(Code::ClockUnsynchronised, severity, message, advice)
+}
+
 fn circumstances(about: &Circumstances<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     if about.shared_machine {
@@ -186,11 +207,16 @@ fn circumstances(about: &Circumstances<'_>) -> Vec<Finding> {
         ));
     }
     if about.clock_synchronised == Some(false) {
+        findings.push(clock_unsynchronised(about.offsets));
+    }
+    if about.unopened {
         findings.push(finding(
-            Code::ClockUnsynchronised,
-            Severity::Note,
-            "this machine's clock is not synchronised".to_owned(),
-            "rates and round trips stand; do not compare its timestamps with other machines'",
+            Code::RepliesUnopened,
+            Severity::Warning,
+            "the server's NTS key is not known, so replies were judged by what stands in the \
+             clear: fields, unique identifier, length"
+                .to_owned(),
+            "give the key S2C behind the cookie, or use --nts, to have them opened",
         ));
     }
     for (engine, reason) in about.fallbacks {

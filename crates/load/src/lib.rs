@@ -12,6 +12,7 @@ mod error;
 pub mod establishment;
 pub mod findings;
 pub mod nts;
+pub mod offset;
 pub mod options;
 pub mod places;
 pub mod plan;

@@ -12,14 +12,14 @@ use std::time::Duration;
 use horolog_ke::{KeClient, KeError};
 use horolog_nts::{
     COOKIE_LEN_MAX, ClientSession, CookieKeys, KEEP_DEFAULT, Nonces, ROTATION_DEFAULT, ReplyFault,
-    RequestTemplate, SessionKeys, UNIQUE_ID_LEN,
+    RequestTemplate, SessionKeys, UNIQUE_ID_LEN, examine_reply,
 };
 use horolog_sys::clock::Realtime;
 use horolog_time::Clock;
 use thiserror::Error;
 
 pub use horolog_ke::{PORT as KE_PORT, Trust};
-pub use horolog_nts::{Algorithm, MasterSecret, SecretError};
+pub use horolog_nts::{Algorithm, GivenError, GivenSession, MasterSecret, SecretError};
 
 use crate::random::SplitMix64;
 use crate::request::{self, Stamps};
@@ -110,6 +110,8 @@ fn check(sessions: usize, share: u8) -> Result<(), NtsError> {
 pub struct Sessions {
     established: Vec<(SessionKeys, Vec<Vec<u8>>)>,
     share: u8,
+    /// The servers' keys are known.
+    opens: bool,
 }
 
 impl Sessions {
@@ -128,7 +130,7 @@ impl Sessions {
             Ok((keys, given.cookies))
         };
         let established = (0..options.sessions).map(one).collect::<Result<_, NtsError>>()?;
-        Ok(Self { established, share: options.share })
+        Ok(Self { established, share: options.share, opens: true })
     }
 
     /// Makes up keys and seals them in cookies as a server does that was given this master secret
@@ -152,20 +154,34 @@ impl Sessions {
             Ok((keys, vec![cookie]))
         };
         let established = (0..count).map(one).collect::<Result<_, NtsError>>()?;
-        Ok(Self { established, share })
+        Ok(Self { established, share, opens: true })
+    }
+
+    /// The one session that was handed over authenticates all requests.
+    #[must_use]
+    pub fn given(session: &GivenSession) -> Self {
+        let cookies = vec![session.cookie().to_vec()];
+        let established = vec![(session.keys().clone(), cookies)];
+        Self { established, share: 100, opens: session.opens() }
+    }
+
+    /// Whether replies are opened, so that what is counted as authentic is.
+    #[must_use]
+    pub const fn opens(&self) -> bool {
+        self.opens
     }
 
     /// From keys and cookies that are known already, at least one of each.
     #[cfg(test)]
     pub(crate) const fn of(established: Vec<(SessionKeys, Vec<Vec<u8>>)>, share: u8) -> Self {
-        Self { established, share }
+        Self { established, share, opens: true }
     }
 
     /// The sessions as one lane uses them.
     pub(crate) fn lane(&self, version: u8) -> Result<LaneSessions, NtsError> {
         let session = |(keys, cookies): &(SessionKeys, Vec<Vec<u8>>)| Session {
             template: RequestTemplate::new(keys, cookies.first().map_or(&[], |one| one), 0),
-            client: ClientSession::new(keys, cookies.iter().map(Vec::as_slice)),
+            client: self.opens.then(|| ClientSession::new(keys, cookies.iter().map(Vec::as_slice))),
         };
         let sessions: Vec<_> = self.established.iter().map(session).collect();
         let longest = sessions.iter().map(|session| session.template.request_len()).max();
@@ -188,7 +204,8 @@ impl fmt::Debug for Sessions {
 
 struct Session {
     template: RequestTemplate,
-    client: ClientSession,
+    /// Opens replies, where the server's key is known.
+    client: Option<ClientSession>,
 }
 
 /// A lane's own copy of the sessions, ready to seal and to open without allocation.
@@ -231,16 +248,21 @@ impl LaneSessions {
         &self.request[..payload.len()]
     }
 
-    /// Whether a reply to a client's request with this transmit timestamp is authentic, and no
-    /// longer than the request was.
+    /// Whether a reply to a client's request with this transmit timestamp is authentic, as far as
+    /// can be told, and no longer than the request was.
     pub(crate) fn open(&mut self, client: u32, transmit: u64, reply: &[u8]) -> Result<(), Fault> {
         let index = client as usize % self.sessions.len();
         let session = &mut self.sessions[index];
         if reply.len() > session.template.request_len() {
             return Err(Fault::Longer);
         }
-        // The session keeps as many cookies as it may have, so it takes no more of them.
-        session.client.open_reply(reply, &unique_id(transmit)).map(drop).map_err(Fault::Reply)
+        let id = unique_id(transmit);
+        let judged = match &mut session.client {
+            // The session keeps as many cookies as it may have, so it takes no more of them.
+            Some(client) => client.open_reply(reply, &id).map(drop),
+            None => examine_reply(reply, &id),
+        };
+        judged.map_err(Fault::Reply)
     }
 }
 

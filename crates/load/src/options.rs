@@ -9,6 +9,7 @@ use horolog_sys::namespace::NetNs;
 use horolog_sys::netlink::Prefix;
 
 use crate::nts::{NtsOptions, Sessions};
+use crate::offset::OffsetOptions;
 use crate::ptp::PtpPlan;
 use crate::ramp::Ramp;
 use crate::target::{Family, Hints, TargetName};
@@ -47,6 +48,10 @@ pub struct LoadOptions {
     pub random_sources: bool,
     /// Clients; `None` takes what suits the engine.
     pub clients: Option<u32>,
+    /// Requests per second of each client: `clients` are the most then, and fewer ask at low rates.
+    pub rate_per_client: Option<f64>,
+    /// How many times each client asks before the counting of a trial begins.
+    pub warm_up: u32,
     /// Sending threads; `None` takes one for each core.
     pub threads: Option<usize>,
     /// NTP version of the requests, 1 to 4.
@@ -64,6 +69,8 @@ pub struct LoadOptions {
     pub nts: Option<NtsOptions>,
     /// Authenticate requests by sessions that are there already, instead of those of `nts`.
     pub sessions: Option<Arc<Sessions>>,
+    /// Take offsets of the server's transmit timestamps.
+    pub offset: Option<OffsetOptions>,
     /// Ask a PTP master instead of an NTP server.
     pub ptp: Option<PtpPlan>,
     /// What to do.
@@ -89,6 +96,8 @@ impl LoadOptions {
             source_network: None,
             random_sources: false,
             clients: None,
+            rate_per_client: None,
+            warm_up: 0,
             threads: None,
             version: 4,
             spacing: Spacing::Constant,
@@ -97,6 +106,7 @@ impl LoadOptions {
             interleaved: false,
             nts: None,
             sessions: None,
+            offset: None,
             ptp: None,
             job,
             command: Vec::new(),

@@ -9,6 +9,7 @@ use horolog_record::Spacing;
 
 use crate::clients::{LaneClients, SourceNetwork};
 use crate::nts::Sessions;
+use crate::offset::OffsetOptions;
 use crate::ptp::{self, PtpPlan};
 use crate::target::Route;
 use crate::token::Token;
@@ -43,6 +44,8 @@ pub struct RunPlan {
     pub interleaved: bool,
     /// What requests are authenticated with.
     pub sessions: Option<Arc<Sessions>>,
+    /// How offsets of the server's transmit timestamps are taken.
+    pub offset: Option<OffsetOptions>,
     /// Asks a PTP master instead of an NTP server: then `version`, `echo`, `interleaved` and
     /// `sessions` say nothing.
     pub ptp: Option<PtpPlan>,

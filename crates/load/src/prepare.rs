@@ -133,6 +133,11 @@ fn check_ptp(options: &LoadOptions, ptp: &PtpPlan) -> Result<(), LoadError> {
             "NetSync Monitor takes clients that can be told apart; leave out random sources",
         ));
     }
+    if ptp.kind == PtpKind::Delay && options.offset.is_some() {
+        return Err(LoadError::Ptp(
+            "delay responses tell of no transmission, so take offsets by 'ptp nsm'",
+        ));
+    }
     if options.interleaved || options.echo || options.nts.is_some() || options.sessions.is_some() {
         return Err(LoadError::Ptp("PTP has neither interleaved mode, nor NTS, nor reflectors"));
     }
@@ -219,6 +224,12 @@ impl Opener<'_> {
             let reason = "the kernel has no cipher for authenticated requests".to_owned();
             return Err(engine::unfit(kind, reason, "use --engine packet or udp with --nts").into());
         }
+        if kind == Kind::Xdp && self.options.offset.is_some() {
+            let reason = "it keeps no receive timestamps to take offsets by".to_owned();
+            return Err(
+                engine::unfit(kind, reason, "use --engine packet or udp with --offset").into()
+            );
+        }
         let route = self.route(kind)?;
         let network = self.network(kind, &route)?;
         let (lanes, clients) = self.lanes_and_clients(network, &route)?;
@@ -236,6 +247,7 @@ impl Opener<'_> {
             echo: self.options.echo,
             interleaved: self.options.interleaved,
             sessions: self.facts.sessions.clone(),
+            offset: self.options.offset,
             ptp: self.options.ptp,
         };
         Ok((plan, clients))

@@ -47,8 +47,9 @@ pub struct Ramp {
 }
 
 impl Ramp {
-    /// The rates in order, each rounded to a whole number of requests per second where it is above
-    /// 1, or why there are none.
+    /// The rates in order, or why there are none. Each is a whole number of requests per second
+    /// where it is above 1: the fraction is dropped before the next is worked out, as in ntpperf's
+    /// tables.
     pub fn rates(&self) -> Result<Vec<f64>, RampError> {
         let Self { min, max, multiplier, duration } = *self;
         // Written so that NaN fails as well.
@@ -62,19 +63,19 @@ impl Ramp {
             return Err(RampError::Multiplier(multiplier));
         }
         let mut rates = Vec::new();
-        let mut rate = min;
+        let mut rate = if min > 1.0 { min.round() } else { min };
         // Half a request in a million forgives what multiplying lost to rounding.
-        while rate <= max * (1.0 + 5e-7) {
+        let last = if max > 1.0 { max.round() } else { max };
+        while rate <= last * (1.0 + 5e-7) {
             if rates.len() == STEPS_MAX {
                 return Err(RampError::TooMany);
             }
-            rates.push(if rate > 1.0 { rate.round() } else { rate });
+            rates.push(rate);
             if min >= max {
                 break;
             }
-            rate *= multiplier;
+            rate = next(rate, multiplier);
         }
-        rates.dedup();
         Ok(rates)
     }
 
@@ -83,6 +84,17 @@ impl Ramp {
     pub fn ends_after(loss_ratio: f64) -> bool {
         loss_ratio > LOSS_LIMIT
     }
+}
+
+/// The rate after this one; a multiplier that adds less than one request per second adds one.
+fn next(rate: f64, multiplier: f64) -> f64 {
+    let product = rate * multiplier;
+    if product <= 1.0 {
+        return product;
+    }
+    // What multiplying lost to rounding is not a fraction.
+    let whole = (product * (1.0 + 1e-12)).floor();
+    if whole > rate { whole } else { rate.floor() + 1.0 }
 }
 
 #[cfg(test)]
@@ -98,6 +110,19 @@ mod tests {
     fn rates_rise_by_the_multiplier() {
         assert_eq!(ramp(1000.0, 5000.0, 1.5).rates().unwrap(), [1000.0, 1500.0, 2250.0, 3375.0]);
         assert_eq!(ramp(1000.0, 4000.0, 2.0).rates().unwrap(), [1000.0, 2000.0, 4000.0]);
+    }
+
+    /// The rates of ntpperf's own tables.
+    #[test]
+    fn fractions_are_dropped_as_they_arise() {
+        let rates = [
+            1000.0, 1500.0, 2250.0, 3375.0, 5062.0, 7593.0, 11389.0, 17083.0, 25624.0, 38436.0,
+            57654.0, 86481.0, 129_721.0, 194_581.0, 291_871.0, 437_806.0, 656_709.0, 985_063.0,
+        ];
+        assert_eq!(ramp(1000.0, 1e6, 1.5).rates().unwrap(), rates);
+        assert_eq!(ramp(1000.0, 1200.0, 1.15).rates().unwrap(), [1000.0, 1150.0]);
+        assert_eq!(ramp(7.0, 9.0, 1.01).rates().unwrap(), [7.0, 8.0, 9.0]);
+        assert_eq!(ramp(0.5, 2.5, 2.0).rates().unwrap(), [0.5, 1.0, 2.0]);
     }
 
     #[test]

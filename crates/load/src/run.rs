@@ -27,6 +27,9 @@ use crate::watch::Watch;
 /// Time between two trials, for the server to work off what the last one left.
 const REST: Duration = Duration::from_millis(10);
 
+/// The longest that clients ask without being counted, in seconds.
+const WARM_UP_S_MAX: f64 = 10.0;
+
 /// Who follows a run while it goes on.
 pub trait Observer {
     /// A trial begins, at this rate in requests per second.
@@ -82,6 +85,12 @@ impl Load {
         } else {
             Mode::NtpBasic
         }
+    }
+
+    /// Whether offsets of the server's transmit timestamps are taken.
+    #[must_use]
+    pub const fn takes_offsets(&self) -> bool {
+        self.prepared.plan.offset.is_some()
     }
 
     /// What is loaded, and by which way.
@@ -155,9 +164,10 @@ impl Load {
     ) -> Result<(TrialOutcome, ControlFlow<()>), LoadError> {
         observer.begins(rate, duration);
         let begun = Instant::now();
-        let (spacing, clients) = (self.options.spacing, self.prepared.clients);
+        let (spacing, clients) = (self.options.spacing, self.clients(rate));
         let nts = self.prepared.plan.sessions.is_some();
         let plan = TrialPlan { rate, duration, spacing, clients, nts };
+        self.warm_up(&plan)?;
         let before = self.watch.read();
         let counts = self.prepared.engine.trial(&plan)?;
         let after = self.watch.read();
@@ -179,6 +189,26 @@ impl Load {
             std::thread::sleep(REST);
         }
         Ok((outcome, flow))
+    }
+
+    /// How many clients ask at this rate.
+    fn clients(&self, rate: f64) -> u32 {
+        let most = self.prepared.clients;
+        let each = self.options.rate_per_client.filter(|_| !self.options.random_sources);
+        each.map_or(most, |each| {
+            // At least one for each thread, of which there are never more than clients.
+            ((rate / each) as u32).clamp(self.prepared.plan.lanes as u32, most)
+        })
+    }
+
+    /// Lets all clients ask, and the server come to know them, without counting.
+    fn warm_up(&mut self, plan: &TrialPlan) -> Result<(), LoadError> {
+        if self.options.warm_up > 0 {
+            let requests = f64::from(self.options.warm_up) * f64::from(plan.clients);
+            let duration = Duration::from_secs_f64((requests / plan.rate).min(WARM_UP_S_MAX));
+            self.prepared.engine.trial(&TrialPlan { duration, ..*plan })?;
+        }
+        Ok(())
     }
 
     fn into_result(self, started: String) -> LoadResult {
@@ -203,6 +233,8 @@ impl Load {
                 fallbacks: &self.prepared.fallbacks,
                 shortfall: self.prepared.engine.shortfall(),
                 interrupted: self.interrupted,
+                unopened: plan.sessions.as_ref().is_some_and(|sessions| !sessions.opens()),
+                offsets: plan.offset.is_some(),
                 search: self.search.as_ref(),
             },
         );
@@ -217,6 +249,7 @@ impl Load {
             threads: plan.lanes,
             spacing: self.options.spacing,
             reply_timeout_ns: plan.reply_timeout.as_nanos() as u64,
+            offset: plan.offset.map(|offset| offset.method()),
             trials: self.trials.into_iter().map(|(trial, _)| trial).collect(),
             search: self.search,
             findings,

@@ -8,6 +8,7 @@ use horolog_stats::Recorder;
 use horolog_stats::loss::Rate;
 
 use crate::account::TrialCounts;
+use crate::offset;
 use crate::plan::TrialPlan;
 
 /// The record of a trial.
@@ -42,6 +43,11 @@ pub fn record(plan: &TrialPlan, counts: &TrialCounts, lost_at: BTreeMap<Place, u
         }),
         rtt_ns: distribution(&counts.rtt),
         response_time_ns: distribution(&counts.response),
+        tx_offset_ns: counts
+            .offsets
+            .as_ref()
+            .and_then(|found| offset::distribution(&found.offsets)),
+        stamped: counts.offsets.as_ref().map(|found| found.stamped),
         lateness_ns: distribution(&counts.lateness),
         lost_at,
     }

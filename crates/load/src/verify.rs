@@ -19,6 +19,8 @@ pub struct Reply {
     pub answer: Answer,
     /// The server's receive timestamp, by which a request in interleaved mode refers to this reply.
     pub receive: NtpTimestamp,
+    /// The server's transmit timestamp: of this reply in basic mode, else of the one before.
+    pub transmit: NtpTimestamp,
     /// Whether the server says that it is not synchronised (leap 3 with stratum 16).
     pub unsynchronised: bool,
 }
@@ -81,7 +83,8 @@ impl Expected {
             Echoed::Receive => is_of_earlier_reply(&header).then_some(Answer::Interleaved),
         };
         let answer = answer.ok_or(InvalidReason::Timestamp)?;
-        Ok(Reply { question, answer, receive: header.receive, unsynchronised })
+        let Header { receive, transmit, .. } = header;
+        Ok(Reply { question, answer, receive, transmit, unsynchronised })
     }
 }
 

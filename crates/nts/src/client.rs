@@ -10,8 +10,8 @@ use thiserror::Error;
 use crate::aead::{AeadKey, TAG_LEN};
 use crate::cookie::COOKIE_NONCE_LEN;
 use crate::field::{
-    COOKIE, PLACEHOLDER, PREFIX_LEN, UNIQUE_ID, Writer, authenticator_front, authenticator_len,
-    find, split_inner,
+    COOKIE, PLACEHOLDER, PREFIX_LEN, Sealed, UNIQUE_ID, Writer, authenticator_front,
+    authenticator_len, find, split_inner,
 };
 use crate::{Algorithm, COOKIES_MAX, SessionKeys};
 
@@ -21,7 +21,7 @@ pub use template::RequestTemplate;
 /// Length of the unique identifiers that are made here, in bytes.
 pub const UNIQUE_ID_LEN: usize = 32;
 /// The longest cookie of any server that is kept, in bytes.
-const FOREIGN_COOKIE_LEN_MAX: usize = 1024;
+pub(crate) const FOREIGN_COOKIE_LEN_MAX: usize = 1024;
 /// The longest encrypted part of a reply, in bytes: a packet that leaves no room for more.
 const REPLY_TEXT_MAX: usize = 2048;
 
@@ -142,20 +142,35 @@ pub fn open_reply<'t>(
     open(&AeadKey::new(keys.algorithm(), keys.s2c()), packet, unique_id, text)
 }
 
+/// Judges the reply `packet` to the request that bore `unique_id` without the server's key: by its
+/// fields, by that identifier, and by whether there is something to open. A reply that passes may be
+/// forged all the same.
+pub fn examine_reply(packet: &[u8], unique_id: &[u8]) -> Result<(), ReplyFault> {
+    sealed_part(packet, unique_id).map(drop)
+}
+
+/// The encrypted part of a reply to that request, and what its authenticator covers.
+fn sealed_part<'p>(
+    packet: &'p [u8],
+    unique_id: &[u8],
+) -> Result<(Sealed<'p>, &'p [u8]), ReplyFault> {
+    let found = find(packet).map_err(|_| ReplyFault::Malformed)?;
+    if found.unique_id != Some(unique_id) {
+        return Err(ReplyFault::OtherRequest);
+    }
+    found.sealed.ok_or_else(|| {
+        let kiss = packet.get(1) == Some(&0) && packet.get(12..16) == Some(b"NTSN");
+        if kiss { ReplyFault::Refused } else { ReplyFault::Malformed }
+    })
+}
+
 fn open<'t>(
     key: &AeadKey,
     packet: &[u8],
     unique_id: &[u8],
     text: &'t mut [u8],
 ) -> Result<Reply<'t>, ReplyFault> {
-    let found = find(packet).map_err(|_| ReplyFault::Malformed)?;
-    if found.unique_id != Some(unique_id) {
-        return Err(ReplyFault::OtherRequest);
-    }
-    let Some((sealed, covered)) = found.sealed else {
-        let kiss = packet.get(1) == Some(&0) && packet.get(12..16) == Some(b"NTSN");
-        return Err(if kiss { ReplyFault::Refused } else { ReplyFault::Malformed });
-    };
+    let (sealed, covered) = sealed_part(packet, unique_id)?;
     let len = key.open(sealed.nonce, covered, sealed.ciphertext, text);
     Ok(Reply { text: &text[..len.ok_or(ReplyFault::Forged)?] })
 }

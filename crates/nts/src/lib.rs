@@ -6,6 +6,7 @@ mod aead;
 mod client;
 mod cookie;
 mod field;
+mod given;
 mod looks;
 pub mod mac;
 mod nonce;
@@ -16,12 +17,13 @@ mod session;
 pub use aead::Algorithm;
 pub use aead::siv::{BATCH, BatchKeys};
 pub use client::{
-    ClientSession, Reply, ReplyFault, RequestTemplate, UNIQUE_ID_LEN, open_reply, request_len,
-    seal_request,
+    ClientSession, Reply, ReplyFault, RequestTemplate, UNIQUE_ID_LEN, examine_reply, open_reply,
+    request_len, seal_request,
 };
 pub use cookie::{
     COOKIE_LEN_MAX, CookieKeys, KEEP_DEFAULT, KEEP_MAX, ROTATION_DEFAULT, cookie_len,
 };
+pub use given::{GivenError, GivenSession};
 pub use looks::{Looks, looks};
 pub use nonce::Nonces;
 pub use secret::{MasterSecret, SecretError};

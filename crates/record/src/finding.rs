@@ -73,4 +73,10 @@ pub enum Code {
     BasicReplies,
     /// Some NTS key establishments gave no keys.
     EstablishmentsFailed,
+    /// Replies authenticated by NTS were not opened, for want of the key.
+    RepliesUnopened,
+    /// Some replies had no receive timestamp to take an offset by.
+    RepliesUnstamped,
+    /// Offsets were larger than can be told.
+    OffsetsTooLarge,
 }

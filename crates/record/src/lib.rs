@@ -12,6 +12,7 @@ mod establishment;
 mod finding;
 mod host;
 mod load;
+mod offset;
 mod rfc3339;
 
 pub use bench_nts::{BENCH_NTS_SCHEMA, BenchNtsResult, NtsCapacity};
@@ -24,4 +25,5 @@ pub use load::{
     ClassCounts, Engine, InvalidReason, LOAD_SCHEMA, LoadResult, Mode, Place, Responses, SearchEnd,
     SearchKind, SearchResult, Spacing, Target, Trial,
 };
+pub use offset::{OffsetMethod, SignedDistribution};
 pub use rfc3339::rfc3339_now;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Distribution, Finding, Host};
+use crate::{Distribution, Finding, Host, OffsetMethod, SignedDistribution};
 
 /// The schema's name and version.
 pub const LOAD_SCHEMA: &str = "horolog.load/1";
@@ -34,6 +34,9 @@ pub struct LoadResult {
     pub spacing: Spacing,
     /// A reply that takes longer than this counts as late, not as received, in ns.
     pub reply_timeout_ns: u64,
+    /// How offsets of the server's timestamps were taken, where they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<OffsetMethod>,
     /// The trials, in the order in which they ran.
     pub trials: Vec<Trial>,
     /// What the search found, where one was asked for.
@@ -158,6 +161,12 @@ pub struct Trial {
     /// The server's own response time, its transmit less its receive timestamp, in basic replies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_time_ns: Option<Distribution>,
+    /// Offset of the server's transmit timestamps, as [`LoadResult::offset`] says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tx_offset_ns: Option<SignedDistribution>,
+    /// Of the replies received, those that had a receive timestamp for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stamped: Option<u64>,
     /// How long after its intended instant each request was really sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lateness_ns: Option<Distribution>,

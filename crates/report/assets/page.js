@@ -17,7 +17,7 @@
   const digits = (value) => String(Number(value.toPrecision(3)));
   const scaled = (value, units) => {
     let power = 0;
-    while (value >= 999.5 && power < units.length - 1) {
+    while (Math.abs(value) >= 999.5 && power < units.length - 1) {
       value /= 1000;
       power += 1;
     }

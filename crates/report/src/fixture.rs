@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use horolog_record::{
     Candidate, Code, DEMO_SCHEMA, DemoResult, Distribution, Engine, Finding, Host, InvalidReason,
     LOAD_SCHEMA, LoadResult, Mode, Place, Responses, SearchEnd, SearchKind, SearchResult, Severity,
-    Spacing, Target, Trial,
+    SignedDistribution, Spacing, Target, Trial,
 };
 use horolog_stats::Histogram;
 
@@ -94,6 +94,8 @@ pub(crate) fn silent_trial() -> Trial {
         authenticated: None,
         rtt_ns: None,
         response_time_ns: None,
+        tx_offset_ns: None,
+        stamped: None,
         lateness_ns: None,
         lost_at: BTreeMap::new(),
     }
@@ -123,8 +125,27 @@ pub(crate) fn extreme_trial() -> Trial {
         authenticated: None,
         rtt_ns: distribution.clone(),
         response_time_ns: distribution.clone(),
+        tx_offset_ns: Some(extreme_offsets()),
+        stamped: Some(u64::MAX),
         lateness_ns: distribution,
         lost_at: BTreeMap::from([(Place::Unknown, u64::MAX)]),
+    }
+}
+
+fn extreme_offsets() -> SignedDistribution {
+    SignedDistribution {
+        count: u64::MAX,
+        min: i64::MIN,
+        mean: f64::MIN,
+        stddev: f64::INFINITY,
+        p50: i64::MIN,
+        p90: 0,
+        p99: i64::MAX,
+        p99_9: i64::MAX,
+        p99_99: i64::MAX,
+        max: i64::MAX,
+        histogram: String::new(),
+        histogram_negative: String::new(),
     }
 }
 
@@ -175,6 +196,7 @@ fn server(capacity: f64, base_ns: f64, rates: &[f64]) -> LoadResult {
         threads: 2,
         spacing: Spacing::Constant,
         reply_timeout_ns: 1_000_000_000,
+        offset: None,
         search: Some(SearchResult {
             kind: SearchKind::Ndr,
             goal_loss_ratio: 0.0001,
@@ -233,6 +255,8 @@ fn trial(offered_rate: f64, capacity: f64, base_ns: f64) -> Trial {
         authenticated: None,
         rtt_ns: distribution(base_ns * queue, 0.3 + load.min(1.0)),
         response_time_ns: distribution(base_ns / 40.0, 0.2),
+        tx_offset_ns: None,
+        stamped: None,
         lateness_ns: distribution(400.0, 0.4),
         lost_at,
     }

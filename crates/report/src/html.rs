@@ -8,6 +8,7 @@ mod demo;
 mod escape;
 mod load;
 mod losses;
+mod offsets;
 mod plot;
 mod sections;
 mod series;

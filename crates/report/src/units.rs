@@ -22,6 +22,12 @@ pub fn human_ns(ns: u64) -> String {
     }
 }
 
+/// A time of either sign like [`human_ns`], with its sign.
+#[must_use]
+pub fn human_signed_ns(ns: i64) -> String {
+    format!("{}{}", if ns < 0 { '-' } else { '+' }, human_ns(ns.unsigned_abs()))
+}
+
 /// A rate per second with three significant digits: `950/s`, `45.0 k/s`, `3.98 M/s`; [`ABSENT`]
 /// where it is negative or not a number.
 #[must_use]
@@ -140,6 +146,14 @@ mod tests {
         for (ns, text) in shown {
             assert_eq!(human_ns(ns), text, "{ns}");
         }
+    }
+
+    #[test]
+    fn times_of_either_sign_show_it() {
+        assert_eq!(human_signed_ns(0), "+0 ns");
+        assert_eq!(human_signed_ns(12_047), "+12.0 µs");
+        assert_eq!(human_signed_ns(-42), "-42 ns");
+        assert_eq!(human_signed_ns(i64::MIN), "->999 s");
     }
 
     #[test]

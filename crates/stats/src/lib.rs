@@ -10,9 +10,11 @@ pub mod histogram;
 pub mod loss;
 pub mod recorder;
 pub mod search;
+pub mod signed;
 pub mod window;
 
 pub use histogram::{Histogram, Summary};
 pub use recorder::Recorder;
 pub use search::{LossGoal, Search, SearchConfig, SearchOutcome, Step, TrialOutcome};
+pub use signed::{SignedRecorder, SignedSummary};
 pub use window::{Mark, SeenWindow};

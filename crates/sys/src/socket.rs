@@ -96,9 +96,13 @@ impl Socket {
     }
 
     /// Asks for a software receive timestamp with each datagram (`SO_TIMESTAMPING`,
-    /// Documentation/networking/timestamping.rst).
-    pub fn tell_receive_time(&self) -> io::Result<()> {
-        let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+    /// Documentation/networking/timestamping.rst); with `hardware` also for the one that an
+    /// interface's own clock took, where it did.
+    pub fn tell_receive_time(&self, hardware: bool) -> io::Result<()> {
+        let mut flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+        if hardware {
+            flags |= libc::SOF_TIMESTAMPING_RX_HARDWARE | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
+        }
         set_option(self.as_fd(), SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
     }
 

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use horolog_load::ramp::Ramp;
 use horolog_load::target::{Family, Hints, TargetName};
 use horolog_load::{Job, Load, LoadOptions, Observer};
-use horolog_record::{Engine, Mode, SearchKind, Severity, Spacing, Trial};
+use horolog_record::{Engine, SearchKind, Severity, Spacing, Trial};
 use horolog_report::table;
 use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::netlink::Prefix;
@@ -22,10 +22,12 @@ use crate::values;
 
 mod establishment;
 mod nts;
+mod offset;
 mod ptp;
 
 use establishment::NtsKeArgs;
 use nts::NtsArgs;
+use offset::OffsetArgs;
 use ptp::PtpArgs;
 
 /// Highest rate that a search tries unless told otherwise: more than a processor core can send.
@@ -119,6 +121,8 @@ pub(crate) struct RunArgs {
     /// Sending threads [default: one for each core].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    #[command(flatten)]
+    offset: OffsetArgs,
     /// How long a reply may take, 1ms to 60s; later ones count as late, not as received.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     timeout: Duration,
@@ -206,6 +210,7 @@ impl RunArgs {
         let outputs = Outputs::open(self.json.as_deref(), self.html.as_deref())?;
         let options = LoadOptions {
             family,
+            offset: self.offset.resolve(),
             hints: Hints { interface: self.interface, mac: self.mac },
             i_own_this_target: self.i_own_this_target,
             engine: match self.engine {
@@ -248,7 +253,7 @@ impl Outputs {
 /// Prints each row as its trial ends.
 struct Rows {
     style: table::TableStyle,
-    mode: Mode,
+    shown: table::Shown,
     quiet: bool,
     progress: Progress,
 }
@@ -260,7 +265,7 @@ impl Observer for Rows {
 
     fn ended(&mut self, _: usize, trial: &Trial) -> ControlFlow<()> {
         if !self.quiet {
-            self.progress.print(&table::row(trial, self.mode, &self.style));
+            self.progress.print(&table::row(trial, self.shown, &self.style));
         }
         output::flow()
     }
@@ -286,9 +291,10 @@ fn run_load(options: LoadOptions, outputs: Outputs) -> Result<(), Failure> {
     let load = Load::prepare(options)?;
     let style = output::table_style();
     announce(&load);
-    let mut rows = Rows { style, mode: load.mode(), quiet, progress: Progress::new() };
+    let shown = table::Shown { mode: load.mode(), offsets: load.takes_offsets() };
+    let mut rows = Rows { style, shown, quiet, progress: Progress::new() };
     if !quiet {
-        rows.progress.print(&table::header(rows.mode, &rows.style));
+        rows.progress.print(&table::header(rows.shown, &rows.style));
     }
     let result = load.run(&mut rows)?;
     let Rows { style, progress, .. } = rows;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use horolog_time::{Monotonic, Timestamp, Utc};
 
 use super::Fate;
-use crate::batch::{Batch, Packet};
+use crate::batch::{Batch, HardwareTime, Packet};
 
 #[derive(Clone, Debug)]
 struct Parcel<A> {
@@ -15,6 +15,7 @@ struct Parcel<A> {
     address: A,
     truncated: bool,
     received_at: Option<Timestamp<Utc>>,
+    hardware: Option<HardwareTime>,
 }
 
 /// The packets on their way through.
@@ -52,6 +53,7 @@ impl<A: Copy + Default> Direction<A> {
             address: packet.address,
             truncated: packet.truncated,
             received_at: packet.received_at,
+            hardware: packet.hardware,
         };
         fate.damage(&mut parcel.bytes);
         if fate.strikes(|plan| plan.duplication) {
@@ -66,6 +68,9 @@ impl<A: Copy + Default> Direction<A> {
             fate.counts.delayed += 1;
             let delay = fate.plan.delay_by;
             parcel.received_at = parcel.received_at.map(|instant| instant + delay);
+            if let Some(time) = &mut parcel.hardware {
+                time.ns = time.ns.saturating_add(delay.as_ns());
+            }
             self.late.push_back((now + delay, parcel));
         } else if self.held.is_none() && fate.strikes(|plan| plan.reordering) {
             fate.counts.reordered += 1;
@@ -112,7 +117,7 @@ impl<A: Copy + Default> Direction<A> {
                 truncated: parcel.truncated,
                 received_at: parcel.received_at,
                 received_monotonic: None,
-                hardware: None,
+                hardware: parcel.hardware,
                 stamp: false,
             });
         }

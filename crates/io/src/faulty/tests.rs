@@ -14,7 +14,12 @@ const PACKETS: u32 = 2_000;
 /// the account.
 fn run(plan: FaultPlan) -> (Vec<Vec<u8>>, FaultCounts) {
     let clock = Arc::new(SimulatedClock::new(0));
-    let link = SimulatedLink { clock: Arc::clone(&clock), delay: Span::ZERO, queue_packets: 9_999 };
+    let link = SimulatedLink {
+        clock: Arc::clone(&clock),
+        delay: Span::ZERO,
+        queue_packets: 9_999,
+        card_ahead: None,
+    };
     let [left, mut right] = Simulated::<()>::pair(&link, [(), ()]);
     let mut sender = Faulty::new(left, plan, clock, 16, 8);
     let mut batch = Batch::new(10, 8);
@@ -96,8 +101,12 @@ fn delayed_packets_come_when_their_time_has_come() {
 #[test]
 fn a_received_packet_that_is_late_bears_a_later_timestamp() {
     let clock = Arc::new(SimulatedClock::new(0));
-    let link =
-        SimulatedLink { clock: Arc::clone(&clock), delay: Span::from_ms(1), queue_packets: 8 };
+    let link = SimulatedLink {
+        clock: Arc::clone(&clock),
+        delay: Span::from_ms(1),
+        queue_packets: 8,
+        card_ahead: None,
+    };
     let [mut left, right] = Simulated::<()>::pair(&link, [(), ()]);
     let delay_by = Span::from_ms(20);
     let plan = FaultPlan { delay: 1.0, delay_by, ..FaultPlan::default() };

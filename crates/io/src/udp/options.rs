@@ -15,6 +15,8 @@ pub struct UdpOptions {
     pub share_port: bool,
     /// Take a kernel timestamp of each received datagram.
     pub receive_timestamps: bool,
+    /// Tell the timestamps that an interface's own clock takes of them, where it does.
+    pub hardware_timestamps: bool,
     /// Whether packets can be timestamped on their way out, and by what. With the hardware's
     /// timestamps come those of received datagrams as well.
     pub transmit_timestamps: Option<TransmitStamp>,
@@ -37,6 +39,7 @@ impl Default for UdpOptions {
             slots: 32,
             share_port: false,
             receive_timestamps: true,
+            hardware_timestamps: false,
             transmit_timestamps: None,
             v6_only: true,
             receive_buffer: None,

@@ -60,10 +60,24 @@ fn a_listener_for_both_families_shows_each_as_its_own() {
     }
 }
 
+/// Sends until what comes has a timestamp: the kernel begins to take them a moment after the first
+/// socket on the machine asked.
+fn await_timestamps(client: &mut UdpDevice, listener: &mut UdpDevice) {
+    let mut received = Batch::new(1, 9);
+    let stamped = (0..1_000).any(|_| {
+        client.send(&mut batch_of(Endpoints::default(), &[b"probe"])).unwrap();
+        assert_eq!(listener.receive(&mut received, SECOND).unwrap(), 1);
+        std::thread::sleep(Duration::from_millis(1));
+        received.packet(0).received_at.is_some()
+    });
+    assert!(stamped, "asked for timestamps");
+}
+
 #[test]
 fn packets_arrive_in_order_with_length_truncation_and_time() {
     let mut listener = bind("127.0.0.1:0", &UdpOptions { slots: 4, ..defaults() });
     let mut client = UdpDevice::connect(listener.local_address(), &defaults()).unwrap();
+    await_timestamps(&mut client, &mut listener);
     let before = Realtime.now();
     let mut batch = batch_of(Endpoints::default(), &[b"short", b"just long", b"too long a", b""]);
     assert_eq!(client.send(&mut batch).unwrap(), 4);

@@ -6,10 +6,11 @@
 
 use horolog_record::InvalidReason;
 use horolog_stats::Mark;
-use horolog_time::{Monotonic, Span, Timestamp};
+use horolog_time::{Monotonic, Span, Timestamp, Utc};
 use horolog_wire::ptp::{Header, PortIdentity};
 
 use super::{Account, Next, nonnegative};
+use crate::offset::ReceiveStamps;
 use crate::ptp::{Answer, Expected, PtpKind, Template};
 use crate::token::{Echoed, TIME_BITS};
 
@@ -53,6 +54,8 @@ struct Pending {
     receive_ns: i64,
     /// When the master sent the Sync; 0 until it said so.
     transmit_ns: i64,
+    /// When the Sync came, by the clock that stamps packets.
+    sync_at: Option<Timestamp<Utc>>,
     /// The longest time that an answer took.
     rtt: Span,
     has_sync: bool,
@@ -61,7 +64,8 @@ struct Pending {
 impl Pending {
     /// Nothing yet of a request for that instant.
     const fn new(intended: Timestamp<Monotonic>) -> Self {
-        Self { intended, receive_ns: 0, transmit_ns: 0, rtt: Span::ZERO, has_sync: false }
+        let (sync_at, rtt) = (None, Span::ZERO);
+        Self { intended, receive_ns: 0, transmit_ns: 0, sync_at, rtt, has_sync: false }
     }
 
     /// The Sync is there, and all that belongs to it.
@@ -80,6 +84,7 @@ struct Arrived {
     client: Option<u32>,
     received: Timestamp<Monotonic>,
     now: Timestamp<Monotonic>,
+    stamps: ReceiveStamps,
 }
 
 impl Books {
@@ -136,10 +141,10 @@ impl Account {
         books: &mut Books,
         payload: &[u8],
         client: Option<u32>,
-        (received, now): (Timestamp<Monotonic>, Timestamp<Monotonic>),
+        (received, now, stamps): (Timestamp<Monotonic>, Timestamp<Monotonic>, ReceiveStamps),
     ) {
         let Some(read) = books.expected.read(payload, client, &self.clients) else { return };
-        let arrived = Arrived { client, received, now };
+        let arrived = Arrived { client, received, now, stamps };
         let result = read.and_then(|(header, answer)| match answer {
             Answer::Delay { token, .. } => {
                 self.take_delay(books, &header, answer, (token, arrived))
@@ -194,7 +199,7 @@ impl Account {
                 self.take_only(place, arrived.received - question.intended);
                 Ok(())
             }
-            PtpKind::Nsm => self.take_part(books, place, answer, arrived.received),
+            PtpKind::Nsm => self.take_part(books, place, answer, arrived),
         }
     }
 
@@ -233,7 +238,7 @@ impl Account {
                 self.counts.late += 1;
                 Ok(())
             }
-            Some(place) => self.take_part(books, place, answer, arrived.received),
+            Some(place) => self.take_part(books, place, answer, arrived),
         }
     }
 
@@ -261,7 +266,7 @@ impl Account {
         books: &mut Books,
         place: u64,
         answer: Answer,
-        received: Timestamp<Monotonic>,
+        arrived: Arrived,
     ) -> Result<(), InvalidReason> {
         let kept = books.pending.len() as u64;
         let Some(pending) = books.at(place).filter(|_| place + kept >= self.asked) else {
@@ -275,6 +280,7 @@ impl Account {
             Answer::FollowUp { transmit_ns } => has.transmit_ns = transmit_ns,
             Answer::Sync { transmit_ns } => {
                 has.has_sync = true;
+                has.sync_at = self.offsets.as_ref().and_then(|it| it.instant(arrived.stamps));
                 has.transmit_ns = transmit_ns.unwrap_or(had.transmit_ns);
             }
         }
@@ -288,7 +294,7 @@ impl Account {
             return Ok(());
         }
         let response = response_ns(&has)?;
-        let rtt = received - had.intended;
+        let rtt = arrived.received - had.intended;
         has.rtt = has.rtt.max(rtt);
         *pending = has;
         if rtt > self.timeout {
@@ -308,6 +314,9 @@ impl Account {
             self.counts.received += 1;
             self.counts.rtt.record(nonnegative(has.rtt));
             response.into_iter().for_each(|ns| self.counts.response.record(ns));
+            if let Some(offsets) = &mut self.offsets {
+                offsets.record_sync(has.sync_at, (has.receive_ns, has.transmit_ns));
+            }
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
 use super::drain::{Drain, GRACE};
 use crate::account::{Account, Carried, TrialCounts};
+use crate::offset::ReceiveStamps;
 use crate::request::Stamps;
 use crate::schedule::Schedule;
 
@@ -58,6 +59,8 @@ pub(crate) struct Arrival<'a> {
     pub(crate) client: Option<u32>,
     /// When the kernel received it, where the device says so.
     pub(crate) received_at: Option<Timestamp<Utc>>,
+    /// The same by the card's own clock, in ns.
+    pub(crate) card_ns: Option<i64>,
 }
 
 /// What a lane sends and receives through.
@@ -178,7 +181,9 @@ impl<P: Port, C: LaneClock> LaneTrial<'_, P, C> {
                 let received = arrival.received_at.map_or(now, |utc| {
                     Timestamp::from_ns(utc.as_ns() - self.realtime_ahead.as_ns()).min(now)
                 });
-                self.account.receive(arrival.payload, arrival.client, received, now);
+                let stamps =
+                    ReceiveStamps { kernel: arrival.received_at, card_ns: arrival.card_ns };
+                self.account.receive(arrival.payload, arrival.client, received, now, stamps);
             }
         }
         Ok(count)

@@ -5,6 +5,7 @@
 //! An engine is opened from a [`RunPlan`] and runs one trial after another. It judges nothing and
 //! prints nothing.
 
+mod card;
 mod drain;
 mod lane;
 mod membership;

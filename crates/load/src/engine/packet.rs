@@ -18,6 +18,7 @@ use horolog_wire::frame::{Builder, UdpFrame};
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
 use horolog_xdp::{Interface, ReplyDrop, ReplyDropSettings, XdpError};
 
+use super::card::{self, Card};
 use super::lane::{Arrival, BATCH, Port};
 use super::membership::Membership;
 use super::threads::{self, Lane};
@@ -77,6 +78,7 @@ impl<D: Device<Address = ()>> FramePort<D> {
             payload: frame.payload,
             client: self.plan.network.client(frame.destination.ip()),
             received_at: None,
+            card_ns: None,
         })
     }
 }
@@ -127,7 +129,8 @@ impl<D: Device<Address = ()> + Drops + Send> Port for FramePort<D> {
     fn arrivals(&self) -> impl Iterator<Item = Arrival<'_>> {
         self.replies.iter().filter_map(|packet| {
             let arrival = self.arrival(packet.bytes)?;
-            Some(Arrival { received_at: packet.received_at, ..arrival })
+            let (received_at, card) = (packet.received_at, packet.hardware);
+            Some(Arrival { received_at, card_ns: card.map(|time| time.ns), ..arrival })
         })
     }
 
@@ -144,6 +147,8 @@ impl<D: Device<Address = ()> + Drops + Send> Port for FramePort<D> {
 pub struct PacketEngine {
     plan: RunPlan,
     lanes: Vec<Lane<FramePort<PacketDevice>>>,
+    /// Its clock stamps replies, where that was asked for.
+    card: Option<Card>,
     /// Keeps the replies from this host's stack while the engine lives.
     guard: Result<ReplyDrop, XdpError>,
     /// Keeps this host in the group that replies go to.
@@ -154,11 +159,13 @@ impl PacketEngine {
     /// Opens a packet socket for each lane.
     pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
         let (link, frames) = frame_plans(plan, Kind::Packet)?;
+        let card = Card::open(plan, Kind::Packet)?;
         let lanes = frames.iter().map(|frame| {
             let options = PacketOptions {
                 slots: BATCH,
                 selection: selection(frame),
                 receive_buffer: Some(RECEIVE_BUFFER),
+                hardware_timestamps: card.is_some(),
                 ..PacketOptions::default()
             };
             let device = PacketDevice::open(&link.interface, &options)?;
@@ -169,7 +176,7 @@ impl PacketEngine {
         let lanes = lanes.collect::<Result<_, EngineError>>()?;
         let membership = Membership::of(plan)?;
         let guard = guard(link, plan, &frames[0]);
-        Ok(Self { plan: plan.clone(), lanes, guard, _membership: membership })
+        Ok(Self { plan: plan.clone(), lanes, card, guard, _membership: membership })
     }
 }
 
@@ -245,6 +252,7 @@ impl Engine for PacketEngine {
     }
 
     fn trial(&mut self, plan: &TrialPlan) -> Result<TrialCounts, EngineError> {
-        threads::run(&mut self.lanes, &self.plan, plan, 1)
+        let offset = card::offset_plan(&self.plan, self.card.as_mut())?;
+        threads::run(&mut self.lanes, &self.plan, plan, 1, offset)
     }
 }

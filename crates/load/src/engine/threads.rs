@@ -12,6 +12,7 @@ use super::drain::LEAD;
 use super::lane::{LaneTrial, Port};
 use crate::account::{Account, AccountPlan, Carried, TrialCounts};
 use crate::nts::LaneSessions;
+use crate::offset::OffsetPlan;
 use crate::plan::{RunPlan, TrialPlan};
 use crate::schedule::Schedule;
 
@@ -33,12 +34,14 @@ pub(crate) fn sessions(plan: &RunPlan) -> Result<Option<LaneSessions>, EngineErr
     plan.sessions.as_ref().map(|sessions| Ok(sessions.lane(plan.version)?)).transpose()
 }
 
-/// Runs one trial on `lanes`; each client has `run` requests in a row.
+/// Runs one trial on `lanes`; each client has `run` requests in a row, and offsets are taken as
+/// `offset` says.
 pub(crate) fn run<P: Port>(
     lanes: &mut [Lane<P>],
     plan: &RunPlan,
     trial: &TrialPlan,
     run: u32,
+    offset: Option<OffsetPlan>,
 ) -> Result<TrialCounts, EngineError> {
     let realtime_ahead = realtime_minus_monotonic().offset;
     let start = MonotonicClock.now() + LEAD;
@@ -52,6 +55,7 @@ pub(crate) fn run<P: Port>(
             start,
             timeout,
             rate: trial.rate / count as f64,
+            offset,
             ptp: plan.expected_ptp(trial.clients, (index, count)),
         };
         let account = Account::open(&account, mem::take(&mut lane.carried))?;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use horolog_io::{Batch, Device, Endpoints, UdpDevice, UdpError, UdpOptions};
 use horolog_record::Engine as Kind;
 
+use super::card::{self, Card};
 use super::lane::{Arrival, BATCH, Port};
 use super::threads::{self, Lane};
 use super::{Engine, EngineError};
@@ -141,6 +142,7 @@ impl<D: Device<Address = Endpoints> + Drops + Send> Port for SocketPort<D> {
             payload: packet.bytes,
             client,
             received_at: packet.received_at,
+            card_ns: packet.hardware.map(|time| time.ns),
         })
     }
 
@@ -157,6 +159,7 @@ impl<D: Device<Address = Endpoints> + Drops + Send> Port for SocketPort<D> {
 pub struct UdpEngine {
     plan: RunPlan,
     lanes: Vec<Lane<SocketPort<UdpDevice>>>,
+    card: Option<Card>,
     options: UdpOptions,
 }
 
@@ -167,10 +170,12 @@ impl UdpEngine {
             Route::Link(link) if link.asked_for => Some(link.interface.clone()),
             _ => None,
         };
+        let card = Card::open(plan, Kind::Udp)?;
         let options = UdpOptions {
             slots: BATCH,
             receive_buffer: Some(RECEIVE_BUFFER),
             interface,
+            hardware_timestamps: card.is_some(),
             ..UdpOptions::default()
         };
         let lane = |_| {
@@ -179,7 +184,7 @@ impl UdpEngine {
             Ok(Lane::new(SocketPort::new(plan.version, payload_max), nts))
         };
         let lanes = (0..plan.lanes).map(lane).collect::<Result<_, EngineError>>()?;
-        let mut engine = Self { plan: plan.clone(), lanes, options };
+        let mut engine = Self { plan: plan.clone(), lanes, card, options };
         engine.prepare(plan.lanes as u32)?;
         Ok(engine)
     }
@@ -224,6 +229,7 @@ impl Engine for UdpEngine {
     fn trial(&mut self, plan: &TrialPlan) -> Result<TrialCounts, EngineError> {
         self.prepare(plan.clients)?;
         let run = self.run();
-        threads::run(&mut self.lanes, &self.plan, plan, run)
+        let offset = card::offset_plan(&self.plan, self.card.as_mut())?;
+        threads::run(&mut self.lanes, &self.plan, plan, run, offset)
     }
 }

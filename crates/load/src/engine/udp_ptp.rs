@@ -10,6 +10,7 @@ use horolog_io::{Batch, Device, Endpoints, UdpDevice, UdpError, UdpOptions};
 use horolog_record::Engine as Kind;
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
 
+use super::card::{self, Card};
 use super::lane::{Arrival, BATCH, Port};
 use super::membership::Membership;
 use super::threads::{self, Lane};
@@ -91,6 +92,7 @@ impl Port for ClientPort {
             payload: packet.bytes,
             client: Some(0),
             received_at: packet.received_at,
+            card_ns: packet.hardware.map(|time| time.ns),
         })
     }
 
@@ -107,6 +109,7 @@ impl Port for ClientPort {
 pub struct PtpUdpEngine {
     plan: RunPlan,
     lanes: [Lane<ClientPort>; 1],
+    card: Option<Card>,
     /// Keeps this host in the group that answers go to.
     _membership: Option<Membership>,
 }
@@ -123,10 +126,12 @@ impl PtpUdpEngine {
             Route::Link(link) if link.asked_for || group.is_some() => Some(link.interface.clone()),
             _ => None,
         };
+        let card = Card::open(plan, Kind::Udp)?;
         let options = UdpOptions {
             slots: BATCH,
             receive_buffer: Some(RECEIVE_BUFFER),
             interface,
+            hardware_timestamps: card.is_some(),
             ..UdpOptions::default()
         };
         let any = |port| match master {
@@ -158,7 +163,7 @@ impl PtpUdpEngine {
             port_closed: 0,
         };
         let lanes = [Lane::new(port, None)];
-        Ok(Self { plan: plan.clone(), lanes, _membership: Membership::of(plan)? })
+        Ok(Self { plan: plan.clone(), lanes, card, _membership: Membership::of(plan)? })
     }
 }
 
@@ -184,6 +189,7 @@ impl Engine for PtpUdpEngine {
     }
 
     fn trial(&mut self, plan: &TrialPlan) -> Result<TrialCounts, EngineError> {
-        threads::run(&mut self.lanes, &self.plan, plan, 1)
+        let offset = card::offset_plan(&self.plan, self.card.as_mut())?;
+        threads::run(&mut self.lanes, &self.plan, plan, 1, offset)
     }
 }

@@ -45,6 +45,8 @@ fn about() -> Circumstances<'static> {
         fallbacks: &[],
         shortfall: None,
         interrupted: false,
+        unopened: false,
+        offsets: false,
         search: None,
     }
 }
@@ -190,4 +192,34 @@ fn basic_replies_are_doubted_where_interleaved_ones_were_asked_for() {
     assert_eq!(codes([0, 95], &about), []);
     assert_eq!(codes([0, 85], &about), [(Code::BasicReplies, Some(1))]);
     assert_eq!(codes([0, 0], &self::about()), []);
+}
+
+#[test]
+fn replies_without_a_timestamp_are_counted() {
+    let mut offsets = crate::offset::OffsetCounts { stamped: 19_990, ..Default::default() };
+    offsets.offsets.record(3_000);
+    let some = TrialCounts { offsets: Some(offsets.clone()), ..counts() };
+    let findings = found(&some, &[]);
+    let message = &only(&findings, Code::RepliesUnstamped).message;
+    assert!(message.starts_with("10 of 20000 replies"), "{message}");
+    offsets.stamped = 20_000;
+    let all = TrialCounts { offsets: Some(offsets.clone()), ..counts() };
+    assert_eq!(found(&all, &[]), []);
+    offsets.offsets.record(i64::MIN);
+    let far = TrialCounts { offsets: Some(offsets), ..counts() };
+    only(&found(&far, &[]), Code::OffsetsTooLarge);
+}
+
+#[test]
+fn offsets_are_against_a_clock_that_somebody_has_to_keep() {
+    let counts = counts();
+    let trial = trial(&counts, &[]);
+    let found = |offsets| {
+        let about = Circumstances { clock_synchronised: Some(false), offsets, ..about() };
+        let findings = all(&[Observed::new(&trial, &counts)], &about);
+        let finding = only(&findings, Code::ClockUnsynchronised);
+        (finding.severity, finding.message.contains("offsets are against this clock"))
+    };
+    assert_eq!(found(false), (Severity::Note, false));
+    assert_eq!(found(true), (Severity::Warning, true));
 }

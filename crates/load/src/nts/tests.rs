@@ -11,6 +11,7 @@ use horolog_wire::ntp::{HEADER_LEN, Header, Mode};
 use super::*;
 use crate::account::{Account, AccountPlan, Carried, TrialCounts};
 use crate::clients::LaneClients;
+use crate::offset::ReceiveStamps;
 use crate::token::Token;
 use crate::verify::{Expected, PAYLOAD_LEN};
 
@@ -81,6 +82,7 @@ fn run(share: u8, change: impl Fn(&[u8], &mut Vec<u8>)) -> TrialCounts {
         start: START,
         timeout: Span::from_ms(1_000),
         rate: 1_000.0,
+        offset: None,
     };
     let nts = Some(Box::new(sessions(&server, share).lane(4).unwrap()));
     let mut account = Account::open(&plan, Carried { nts, ..Carried::default() }).unwrap();
@@ -94,7 +96,7 @@ fn run(share: u8, change: impl Fn(&[u8], &mut Vec<u8>)) -> TrialCounts {
         let mut reply = answer(&server, &request);
         change(&request, &mut reply);
         let now = intended + Span::from_ns(5_000);
-        account.receive(&reply, Some(next.client), now, now);
+        account.receive(&reply, Some(next.client), now, now, ReceiveStamps::default());
     }
     account.close(REQUESTS as u64).0
 }
@@ -170,4 +172,28 @@ fn the_answer_to_another_request_does_not_count() {
         }
     });
     assert_eq!(counts.invalid[InvalidReason::Nts as usize], 398, "all but each session's first");
+}
+
+/// Without the server's key, what is forged cannot be told from what is authentic; with it, it can.
+#[test]
+fn a_given_session_opens_what_it_has_the_key_for() {
+    let server = cookie_keys();
+    let keys = SessionKeys::generate(Algorithm::AesSivCmac256).unwrap();
+    let mut cookie = vec![0; 200];
+    let len = server.seal(&keys, [3; 16], &mut cookie);
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let blind = format!("{},{}", hex(keys.c2s()), hex(&cookie[..len]));
+    let seeing = format!("{blind},{}", hex(keys.s2c()));
+    for (text, forged) in [(blind, Ok(())), (seeing, Err(Fault::Reply(ReplyFault::Forged)))] {
+        let given = GivenSession::parse(&text).unwrap();
+        let sessions = Sessions::given(&given);
+        assert_eq!(sessions.opens(), given.opens());
+        let mut lane = sessions.lane(4).unwrap();
+        let stamps = Stamps::basic(0x0123_4567_89ab_cdef);
+        let mut reply = answer(&server, &lane.seal(5, stamps).to_vec());
+        assert_eq!(lane.open(5, stamps.transmit, &reply), Ok(()));
+        assert!(lane.open(5, stamps.transmit ^ 2, &reply).is_err());
+        *reply.last_mut().unwrap() ^= 1;
+        assert_eq!(lane.open(5, stamps.transmit, &reply), forged);
+    }
 }

@@ -119,3 +119,21 @@ fn what_is_no_reply_is_told_apart() {
     }
     assert_eq!(session.open_reply(&reply, &ID), Ok(8));
 }
+
+/// What stands in the clear is judged, and what is sealed is not.
+#[test]
+fn a_reply_is_examined_without_a_key() {
+    let fixture = fixture(Algorithm::AesSivCmac256);
+    let mut request = [0; 500];
+    let len = seal_request(&fixture.keys, &HEADER, &ID, &fixture.cookie, 0, &[4; 16], &mut request);
+    let reply = answer(&fixture, &request[..len]);
+    assert_eq!(examine_reply(&reply, &ID), Ok(()));
+    assert_eq!(examine_reply(&reply, &[0x78; UNIQUE_ID_LEN]), Err(ReplyFault::OtherRequest));
+    assert_eq!(examine_reply(&reply[..HEADER_LEN], &ID), Err(ReplyFault::OtherRequest));
+    let mut forged = reply.clone();
+    *forged.last_mut().unwrap() ^= 1;
+    assert_eq!(examine_reply(&forged, &ID), Ok(()));
+    let mut text = [0; 1024];
+    let opened = open_reply(&fixture.keys, &forged, &ID, &mut text);
+    assert_eq!(opened.err(), Some(ReplyFault::Forged));
+}

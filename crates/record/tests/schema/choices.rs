@@ -69,7 +69,7 @@ pub(crate) const SEARCH_ENDS: Choices<SearchEnd, 5> = [
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 19> = [
+pub(crate) const CODES: Choices<Code, 22> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -89,6 +89,9 @@ pub(crate) const CODES: Choices<Code, 19> = [
     (Code::EngineFallback, "engine-fallback"),
     (Code::BasicReplies, "basic-replies"),
     (Code::EstablishmentsFailed, "establishments-failed"),
+    (Code::RepliesUnopened, "replies-unopened"),
+    (Code::RepliesUnstamped, "replies-unstamped"),
+    (Code::OffsetsTooLarge, "offsets-too-large"),
 ];
 
 fn check<T: Serialize + Debug, const N: usize>(choices: Choices<T, N>) {

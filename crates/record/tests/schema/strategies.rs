@@ -6,8 +6,8 @@ use std::net::IpAddr;
 
 use horolog_record::{
     BENCH_NTS_SCHEMA, BenchNtsResult, Candidate, ClassCounts, DEMO_SCHEMA, DemoResult,
-    Distribution, Finding, Host, LOAD_SCHEMA, LoadResult, NtsCapacity, Responses, SearchResult,
-    Target, Trial,
+    Distribution, Finding, Host, LOAD_SCHEMA, LoadResult, NtsCapacity, OffsetMethod, Responses,
+    SearchResult, SignedDistribution, Target, Trial,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::num::f64::{NEGATIVE, NORMAL, POSITIVE, SUBNORMAL, ZERO};
@@ -23,11 +23,12 @@ use crate::choices::{
 pub(crate) fn load_result() -> impl Strategy<Value = LoadResult> {
     let facts = (any::<String>(), vec(any::<String>(), 0..3), host(), target());
     let settings = (chosen(MODES), chosen(ENGINES), any::<usize>(), chosen(SPACINGS), any::<u64>());
-    let outcome = (vec(trial(), 0..3), option::of(search()), vec(finding(), 0..3));
+    let outcome =
+        (option::of(offset()), vec(trial(), 0..3), option::of(search()), vec(finding(), 0..3));
     (facts, settings, outcome).prop_map(|(facts, settings, outcome)| {
         let (started, command, host, target) = facts;
         let (mode, engine, threads, spacing, reply_timeout_ns) = settings;
-        let (trials, search, findings) = outcome;
+        let (offset, trials, search, findings) = outcome;
         LoadResult {
             schema: LOAD_SCHEMA.to_owned(),
             started,
@@ -39,6 +40,7 @@ pub(crate) fn load_result() -> impl Strategy<Value = LoadResult> {
             threads,
             spacing,
             reply_timeout_ns,
+            offset,
             trials,
             search,
             findings,
@@ -85,13 +87,14 @@ pub(crate) fn trial() -> impl Strategy<Value = Trial> {
     let rates = (number(), number(), number());
     let counts: [_; 11] = std::array::from_fn(|_| any::<u64>());
     let distributions: [_; 3] = std::array::from_fn(|_| option::of(distribution()));
+    let distributions = (distributions, option::of(signed()), option::of(any::<u64>()));
     let maps = (counted(REASONS), counted(PLACES));
     (rates, counts, maps, distributions).prop_map(|(rates, counts, maps, distributions)| {
         let (offered_rate, achieved_rate, duration_s) = rates;
         let [clients, sent, received, lost, duplicate, late, basic, interleaved, nts, ..] = counts;
         let [.., delay, sync_follow_up] = counts;
         let (invalid, lost_at) = maps;
-        let [rtt_ns, response_time_ns, lateness_ns] = distributions;
+        let ([rtt_ns, response_time_ns, lateness_ns], tx_offset_ns, stamped) = distributions;
         Trial {
             offered_rate,
             achieved_rate,
@@ -107,6 +110,8 @@ pub(crate) fn trial() -> impl Strategy<Value = Trial> {
             authenticated: (nts % 2 == 0).then_some(ClassCounts { sent, received, lost }),
             rtt_ns,
             response_time_ns,
+            tx_offset_ns,
+            stamped,
             lateness_ns,
             lost_at,
         }
@@ -119,6 +124,39 @@ fn distribution() -> impl Strategy<Value = Distribution> {
         let [count, min, p50, p90, p99, p99_9, p99_99, max] = numbers;
         Distribution { count, min, mean, stddev, p50, p90, p99, p99_9, p99_99, max, histogram }
     })
+}
+
+fn signed() -> impl Strategy<Value = SignedDistribution> {
+    let numbers: [_; 7] = std::array::from_fn(|_| any::<i64>());
+    let rest = (any::<u64>(), number(), number(), any::<String>(), any::<String>());
+    (numbers, rest).prop_map(|(numbers, rest)| {
+        let [min, p50, p90, p99, p99_9, p99_99, max] = numbers;
+        let (count, mean, stddev, histogram, histogram_negative) = rest;
+        SignedDistribution {
+            count,
+            min,
+            mean,
+            stddev,
+            p50,
+            p90,
+            p99,
+            p99_9,
+            p99_99,
+            max,
+            histogram,
+            histogram_negative,
+        }
+    })
+}
+
+fn offset() -> impl Strategy<Value = OffsetMethod> {
+    (any::<i64>(), any::<bool>(), any::<bool>()).prop_map(
+        |(correction_ns, mean_of_server, hardware)| OffsetMethod {
+            correction_ns,
+            mean_of_server,
+            hardware,
+        },
+    )
 }
 
 /// A count for some of the choices.

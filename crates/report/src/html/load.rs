@@ -7,7 +7,7 @@ use super::sections::{
     drawn, findings, host_facts, mode_name, run_facts, section, target_name, times_at_lower_bound,
     verdict,
 };
-use super::{Page, series, trials};
+use super::{Page, offsets, series, trials};
 use crate::units::human_rate;
 use crate::verdict::{Highest, goal_name, lower_bound_trial, sentence};
 
@@ -33,6 +33,7 @@ pub fn load(result: &LoadResult) -> String {
             ),
             trials::distributions(&response, "response-figures"),
         ),
+        (offsets::plot(result), offsets::table(result)),
     ];
     let (figures, plots) = drawn(plots);
     let main = [

@@ -166,7 +166,7 @@ fn time_axis() -> Axis {
     Axis { label: "time", short: "time", unit: Unit::Ns, scale: Scale::Log }
 }
 
-fn rate_axis(runs: &[Named<'_>]) -> Axis {
+pub(super) fn rate_axis(runs: &[Named<'_>]) -> Axis {
     let rates = || {
         let trials = runs.iter().flat_map(|(_, run)| &run.trials);
         trials.map(|trial| trial.achieved_rate).filter(|rate| rate.is_finite())

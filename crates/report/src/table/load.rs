@@ -1,14 +1,29 @@
 //! The rows of a load run. Each column is defined once, with the cell that it takes from a trial
 //! and the rank by which it goes when the terminal is narrow.
 
-use horolog_record::{Distribution, Mode, Trial};
+use horolog_record::{Distribution, Mode, SignedDistribution, Trial};
 
 use super::TableStyle;
 use super::grid::{self, Cell, Column, Group, Tone};
-use crate::units::{ABSENT, amount, human_ns, percent_of};
+use crate::units::{ABSENT, amount, human_ns, human_signed_ns, percent_of};
 
 /// Share by which the rate sent may differ from the planned one before both are shown.
 const RATE_TOLERANCE: f64 = 0.001;
+
+/// What a run's table shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shown {
+    /// What was asked of the server.
+    pub mode: Mode,
+    /// Whether offsets of its transmit timestamps were taken.
+    pub offsets: bool,
+}
+
+impl From<Mode> for Shown {
+    fn from(mode: Mode) -> Self {
+        Self { mode, offsets: false }
+    }
+}
 
 /// A column of the load table.
 struct Field {
@@ -27,10 +42,12 @@ enum Block {
     Replies,
     RoundTrip,
     ResponseTime,
+    TxOffset,
 }
 
 impl Block {
-    const ALL: [Self; 4] = [Self::Load, Self::Replies, Self::RoundTrip, Self::ResponseTime];
+    const ALL: [Self; 5] =
+        [Self::Load, Self::Replies, Self::RoundTrip, Self::ResponseTime, Self::TxOffset];
 
     const fn title(self) -> &'static str {
         match self {
@@ -38,6 +55,7 @@ impl Block {
             Self::Replies => "share of requests",
             Self::RoundTrip => "round trip",
             Self::ResponseTime => "response time",
+            Self::TxOffset => "transmit timestamp offset",
         }
     }
 }
@@ -100,6 +118,24 @@ const FIELDS: [Field; 20] = [
     field(Block::ResponseTime, "max", 7, 10, |t| time(t.response_time_ns.as_ref(), |d| d.max)),
 ];
 
+/// Shown where offsets were taken, which is what the run is about then.
+const OFFSET_FIELDS: [Field; 7] = [
+    field(Block::TxOffset, "min", 8, 0, |trial| offset(trial, |d| d.min)),
+    field(Block::TxOffset, "mean", 8, 0, |trial| offset(trial, |d| d.mean.round() as i64)),
+    field(Block::TxOffset, "max", 8, 0, |trial| offset(trial, |d| d.max)),
+    field(Block::TxOffset, "stddev", 7, 1, |trial| {
+        let stddev = trial.tx_offset_ns.as_ref().and_then(|d| amount(d.stddev));
+        Cell::plain(stddev.map_or_else(|| ABSENT.to_owned(), |ns| human_ns(ns.round() as u64)))
+    }),
+    field(Block::TxOffset, "p50", 8, 2, |trial| offset(trial, |d| d.p50)),
+    field(Block::TxOffset, "p99", 8, 2, |trial| offset(trial, |d| d.p99)),
+    field(Block::TxOffset, "stamped", 7, 3, |trial| {
+        let stamped = trial.stamped.unwrap_or_default();
+        let tone = if stamped < trial.received { Tone::Doubt } else { Tone::Plain };
+        Cell { text: percent_of(stamped, trial.received), tone }
+    }),
+];
+
 const fn field(
     group: Block,
     title: &'static str,
@@ -110,24 +146,25 @@ const fn field(
     Field { group, column: Column::right(title, width), rank, cell, only: &[] }
 }
 
-/// The two lines above the rows of a run in `mode`, without a newline at the end.
+/// The two lines above the rows of a run, without a newline at the end.
 #[must_use]
-pub fn header(mode: Mode, style: &TableStyle) -> String {
-    grid::header(&groups(&fitting(mode, style.width)), style.colour)
+pub fn header(shown: impl Into<Shown>, style: &TableStyle) -> String {
+    grid::header(&groups(&fitting(shown.into(), style.width)), style.colour)
 }
 
-/// One trial of a run in `mode`, without a newline at the end.
+/// One trial of a run, without a newline at the end.
 #[must_use]
-pub fn row(trial: &Trial, mode: Mode, style: &TableStyle) -> String {
-    let fields = fitting(mode, style.width);
+pub fn row(trial: &Trial, shown: impl Into<Shown>, style: &TableStyle) -> String {
+    let fields = fitting(shown.into(), style.width);
     let cells: Vec<_> = fields.iter().map(|field| (field.cell)(trial)).collect();
     grid::row(&groups(&fields), &cells, style.colour)
 }
 
-/// The columns of a mode that fit into a width, those of the lowest rank first.
-fn fitting(mode: Mode, width: usize) -> Vec<&'static Field> {
-    let belongs = |field: &&Field| field.only.is_empty() || field.only.contains(&mode);
-    let mut fields: Vec<_> = FIELDS.iter().filter(belongs).collect();
+/// The columns that fit into a width, those of the lowest rank first.
+fn fitting(shown: Shown, width: usize) -> Vec<&'static Field> {
+    let belongs = |field: &&Field| field.only.is_empty() || field.only.contains(&shown.mode);
+    let offsets: &[Field] = if shown.offsets { &OFFSET_FIELDS } else { &[] };
+    let mut fields: Vec<_> = FIELDS.iter().filter(belongs).chain(offsets).collect();
     while grid::width(&groups(&fields)) > width {
         let Some(highest) = fields.iter().map(|field| field.rank).max().filter(|rank| *rank > 0)
         else {
@@ -179,6 +216,11 @@ fn time(distribution: Option<&Distribution>, figure: fn(&Distribution) -> u64) -
     Cell::plain(distribution.map_or_else(|| ABSENT.to_owned(), |d| human_ns(figure(d))))
 }
 
+fn offset(trial: &Trial, figure: fn(&SignedDistribution) -> i64) -> Cell {
+    let offset = trial.tx_offset_ns.as_ref();
+    Cell::plain(offset.map_or_else(|| ABSENT.to_owned(), |d| human_signed_ns(figure(d))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,7 +246,13 @@ mod tests {
         trials.extend([fixture::silent_trial(), fixture::extreme_trial()]);
         let widths = [0, 40, 60, 79, 80, 100, 120, 132, usize::MAX];
         let modes = [Mode::NtpBasic, Mode::NtpInterleaved, Mode::NtpNts, Mode::PtpNsm];
-        for (width, mode) in widths.into_iter().flat_map(|width| modes.map(|mode| (width, mode))) {
+        let shown = modes.map(Shown::from).into_iter().chain(modes.map(|mode| {
+            // What a narrow terminal is left with is wider then.
+            Shown { mode, offsets: true }
+        }));
+        let shown: Vec<_> = shown.collect();
+        let all = widths.into_iter().flat_map(|width| shown.iter().map(move |it| (width, *it)));
+        for (width, mode) in all {
             let style = TableStyle { colour: false, width };
             let header = header(mode, &style);
             let titles = header.lines().nth(1).unwrap();
@@ -212,7 +260,8 @@ mod tests {
                 let row = row(trial, mode, &style);
                 assert_eq!(bars(&row), bars(titles), "width {width}\n{header}\n{row}");
                 assert_eq!(row.chars().count(), titles.chars().count(), "{header}\n{row}");
-                assert!(width < 40 || row.chars().count() <= width);
+                let least = if mode.offsets { 79 } else { 40 };
+                assert!(width < least || row.chars().count() <= width);
                 assert!(!row.contains("NaN") && !row.contains("inf"), "{row}");
             }
         }

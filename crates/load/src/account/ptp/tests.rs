@@ -3,6 +3,7 @@
 use super::*;
 use crate::account::{AccountPlan, Carried, TrialCounts};
 use crate::clients::LaneClients;
+use crate::offset::OffsetPlan;
 use crate::ptp::{PtpPlan, port_number};
 use crate::token::Token;
 use crate::verify;
@@ -35,6 +36,7 @@ fn plan(kind: PtpKind, clients: u32) -> AccountPlan {
         timeout: TIMEOUT,
         rate: 1000.0,
         ptp: Some(ptp),
+        offset: None,
     }
 }
 
@@ -42,6 +44,7 @@ fn plan(kind: PtpKind, clients: u32) -> AccountPlan {
 struct Scene {
     account: Account,
     source: PortIdentity,
+    stamps: ReceiveStamps,
 }
 
 /// A request, as the master sees it.
@@ -59,7 +62,12 @@ impl Scene {
     }
 
     fn carrying(kind: PtpKind, clients: u32, carried: Carried) -> Self {
-        Self { account: Account::open(&plan(kind, clients), carried).unwrap(), source: MASTER }
+        Self::with(&plan(kind, clients), carried)
+    }
+
+    fn with(plan: &AccountPlan, carried: Carried) -> Self {
+        let stamps = ReceiveStamps::default();
+        Self { account: Account::open(plan, carried).unwrap(), source: MASTER, stamps }
     }
 
     fn ask(&mut self, ms: i64) -> Asked {
@@ -77,7 +85,7 @@ impl Scene {
         let mut bytes = [0; 256];
         let length = message.emit(&mut bytes);
         let at = asked.intended + Span::from_ms(ms);
-        self.account.receive(&bytes[..length], Some(asked.client), at, at);
+        self.account.receive(&bytes[..length], Some(asked.client), at, at, self.stamps);
     }
 
     fn header(&self, asked: &Asked) -> Header {
@@ -270,7 +278,7 @@ fn answers_to_an_earlier_trial_are_late() {
     let mut next = plan(PtpKind::Nsm, 2);
     next.start = START + Span::from_ms(100);
     let account = Account::open(&next, carried).unwrap();
-    let mut scene = Scene { account, source: MASTER };
+    let mut scene = Scene { account, source: MASTER, stamps: ReceiveStamps::default() };
     let own = scene.ask(100);
     scene.delay(&asked[2], 101);
     scene.sync(&asked[1], 101);
@@ -325,4 +333,30 @@ proptest! {
         prop_assert!(delay.max(sync_follow_up) <= counts.sent);
         prop_assert_eq!(counts.rtt.count(), counts.received);
     }
+}
+
+/// The master's clock keeps TAI; the Sync comes 9 µs after it left, and not when it is read.
+#[test]
+fn a_sync_is_held_against_its_own_receipt() {
+    let offset = Some(OffsetPlan::default());
+    let plan = AccountPlan { offset, ..plan(PtpKind::Nsm, 2) };
+    let mut scene = Scene::with(&plan, Carried::default());
+    let at = |ns: i64| {
+        let utc = (EPOCH as i64 - 37) * 1_000_000_000 + ns;
+        ReceiveStamps { kernel: Some(Timestamp::from_ns(utc)), card_ns: None }
+    };
+    for first in [true, false] {
+        let asked = scene.ask(i64::from(!first));
+        scene.stamps = at(500_000);
+        scene.delay(&asked, 1);
+        scene.stamps = if first { at(10_000) } else { ReceiveStamps::default() };
+        scene.sync(&asked, 2);
+        scene.stamps = at(900_000);
+        scene.follow_up(&asked, 3, 1_000);
+    }
+    let counts = scene.counts();
+    let found = counts.offsets.unwrap();
+    assert_eq!((counts.received, found.stamped), (2, 1));
+    let summary = found.offsets.summary().unwrap();
+    assert_eq!((summary.count, summary.min, summary.max), (1, 9_000, 9_000));
 }

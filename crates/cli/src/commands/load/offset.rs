@@ -1,0 +1,35 @@
+//! The flags of `horolog load` by which offsets of the server's transmit timestamps are taken.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use clap::Args;
+use horolog_load::offset::OffsetOptions;
+use horolog_time::Span;
+
+use crate::values;
+
+/// How offsets are taken.
+#[derive(Args, Debug, Default)]
+pub(crate) struct OffsetArgs {
+    /// Measure how far the server's transmit timestamps are off: the instant at which this
+    /// machine's kernel received the reply, less the timestamp, less this correction for the way
+    /// and for receiving, in seconds or with a unit, such as 0, 1.95e-6 or 2us. Both clocks have to
+    /// be right; the engines packet and udp can do it.
+    #[arg(long, value_name = "CORRECTION", value_parser = values::signed_span,
+          allow_hyphen_values = true)]
+    offset: Option<Span>,
+    /// Take the mean of the server's receive and transmit timestamps instead of the latter.
+    #[arg(long, requires = "offset")]
+    offset_mean: bool,
+    /// Take offsets by the timestamps of the network card's own clock instead of the kernel's; the
+    /// whole seconds that its timescale is ahead of UTC are taken off.
+    #[arg(long, requires = "offset")]
+    hardware_timestamps: bool,
+}
+
+impl OffsetArgs {
+    pub(crate) fn resolve(self) -> Option<OffsetOptions> {
+        let (mean_of_server, hardware) = (self.offset_mean, self.hardware_timestamps);
+        self.offset.map(|correction| OffsetOptions { correction, mean_of_server, hardware })
+    }
+}

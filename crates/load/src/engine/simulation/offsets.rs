@@ -1,0 +1,82 @@
+//! Offsets against a server whose transmit timestamps are wrong by a known time.
+
+use super::*;
+use crate::offset::OffsetCounts;
+
+/// Taken so long before the reply leaves.
+const EARLY: Span = Span::from_ns(12_345);
+
+/// Puts the instant at which a reply left into it, which is where the packet ends, or keeps it for
+/// the reply after it where that is how this one was answered.
+pub(super) fn stamp(
+    packet: &mut [u8],
+    left: NtpTimestamp,
+    departures: Option<&mut HashMap<u64, NtpTimestamp>>,
+) {
+    let (_, stamps) = packet.split_last_chunk_mut::<16>().unwrap();
+    let [receive, transmit] =
+        [0, 8].map(|at| u64::from_be_bytes(stamps[at..at + 8].try_into().unwrap()));
+    if transmit >= receive {
+        stamps[8..].copy_from_slice(&left.to_bits().to_be_bytes());
+    }
+    if let Some(departures) = departures {
+        departures.insert(receive, left);
+    }
+}
+
+/// Each reply takes a while, so that it is not stamped before its request came.
+fn later(_: u64, reply: Header) -> Vec<(Span, Header)> {
+    vec![(Span::from_ns(20_000), reply)]
+}
+
+fn options() -> OffsetOptions {
+    OffsetOptions { correction: LINK_DELAY, ..OffsetOptions::default() }
+}
+
+fn measured(options: OffsetOptions, interleaved: bool) -> (TrialCounts, OffsetCounts) {
+    let mut scene = Scene::frames(FaultPlan::default(), later);
+    scene.offset = Some(OffsetPlan { options, card_ahead: CARD_AHEAD.unwrap() });
+    scene.interleaved = interleaved;
+    scene.world().early = Some(EARLY);
+    scene.world().departures = interleaved.then(HashMap::new);
+    let mut counts = scene.trial();
+    let offsets = counts.offsets.take().unwrap();
+    (counts, offsets)
+}
+
+/// Every one of them, to the last nanosecond or two.
+fn assert_error(offsets: &OffsetCounts, expected: i64) {
+    let summary = offsets.offsets.summary().unwrap();
+    assert_eq!((summary.count, offsets.stamped), (2000, 2000));
+    assert!(summary.min >= expected - 2 && summary.max <= expected + 2, "{summary:?}");
+}
+
+#[test]
+fn the_error_of_the_server_is_found_by_kernel_and_by_card() {
+    for hardware in [false, true] {
+        let (_, offsets) = measured(OffsetOptions { hardware, ..options() }, false);
+        assert_error(&offsets, EARLY.as_ns());
+    }
+}
+
+/// Also those of the basic replies with which a client begins.
+#[test]
+fn it_is_found_in_interleaved_mode() {
+    let (counts, offsets) = measured(options(), true);
+    assert_eq!(counts.interleaved, 2000 - u64::from(CLIENTS));
+    assert_error(&offsets, EARLY.as_ns());
+}
+
+#[test]
+fn the_mean_of_the_server_s_timestamps_lies_before_the_transmit_timestamp() {
+    let (counts, offsets) = measured(OffsetOptions { mean_of_server: true, ..options() }, false);
+    let response = counts.response.to_histogram().mean().unwrap();
+    let found = offsets.offsets.summary().unwrap().mean;
+    assert!((found - (EARLY.as_ns() as f64 + response / 2.0)).abs() < 2.0, "{found}, {response}");
+}
+
+#[test]
+fn nothing_is_counted_unasked() {
+    let mut scene = Scene::frames(FaultPlan::default(), answer);
+    assert!(scene.trial().offsets.is_none());
+}

@@ -1,0 +1,117 @@
+//! The accuracy of a server's transmit timestamps over the rate: a plot and a table, for runs that
+//! measured it.
+
+use horolog_record::{LoadResult, OffsetMethod, SignedDistribution, Trial};
+
+use super::escape::{each, text};
+use super::plot::{Axis, Plot, Scale, Series, Unit, View};
+use super::series;
+use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, human_signed_ns, percent_of};
+
+/// A figure of the table: its title, its cell.
+type Figure = (&'static str, fn(&SignedDistribution) -> String);
+
+/// A line of the plot: its name, its figure.
+type Line = (&'static str, fn(&SignedDistribution) -> f64);
+
+/// Extremes would leave the rest no room, so they are in the table alone.
+const LINES: [Line; 3] =
+    [("mean", |d| d.mean), ("p50", |d| d.p50 as f64), ("p99", |d| d.p99 as f64)];
+
+/// The `id` of the table.
+pub(super) const TABLE: &str = "offset-figures";
+
+/// How offsets were taken, in words.
+pub(super) fn method(method: OffsetMethod) -> String {
+    let stamp = if method.hardware { "card" } else { "kernel" };
+    let of = if method.mean_of_server {
+        "the mean of the server's receive and transmit timestamps"
+    } else {
+        "the server's transmit timestamp"
+    };
+    let correction = human_signed_ns(method.correction_ns);
+    format!("receive timestamp of the {stamp}, less {of}, less {correction}")
+}
+
+/// Offsets over the rate.
+pub(super) fn plot(run: &LoadResult) -> Plot {
+    let series = LINES.map(|(label, figure)| {
+        let point =
+            |trial: &Trial| Some((trial.achieved_rate, figure(trial.tx_offset_ns.as_ref()?)));
+        Series::new(label.to_owned(), run.trials.iter().filter_map(point).collect())
+    });
+    Plot {
+        id: "offset",
+        title: "Offset of transmit timestamps by rate",
+        hint: "Positive where a timestamp was taken before its reply left, or the server's clock is \
+               behind this machine's.",
+        described_by: TABLE,
+        x: series::rate_axis(&[("", run)]),
+        y: Axis { label: "offset", short: "offset", unit: Unit::Ns, scale: Scale::Linear },
+        points: true,
+        marks: Vec::new(),
+        chooser: "",
+        view: 0,
+        views: vec![View { label: "", series: series.into() }],
+    }
+}
+
+/// All figures of all trials; nothing for a run without any.
+pub(super) fn table(run: &LoadResult) -> String {
+    const FIGURES: [Figure; 10] = [
+        ("offsets", |d| full_count(d.count)),
+        ("min", |d| human_signed_ns(d.min)),
+        ("mean", |d| human_signed_ns(d.mean.round() as i64)),
+        ("max", |d| human_signed_ns(d.max)),
+        ("deviation", |d| {
+            amount(d.stddev).map_or_else(|| ABSENT.to_owned(), |ns| human_ns(ns.round() as u64))
+        }),
+        ("p50", |d| human_signed_ns(d.p50)),
+        ("p90", |d| human_signed_ns(d.p90)),
+        ("p99", |d| human_signed_ns(d.p99)),
+        ("p99.9", |d| human_signed_ns(d.p99_9)),
+        ("p99.99", |d| human_signed_ns(d.p99_99)),
+    ];
+    let Some(how) = run.offset else { return String::new() };
+    let titles = each(FIGURES, |(title, _)| format!("<th scope=\"col\">{title}</th>"));
+    let body = each(&run.trials, |trial| {
+        let cells = each(FIGURES, |(_, figure)| {
+            let shown = trial.tx_offset_ns.as_ref().map_or_else(|| ABSENT.to_owned(), figure);
+            format!("<td>{}</td>", text(&shown))
+        });
+        let rate = text(&human_rate(trial.achieved_rate));
+        let stamped = text(&percent_of(trial.stamped.unwrap_or_default(), trial.received));
+        format!("<tr><th scope=\"row\" class=\"words\">{rate}</th><td>{stamped}</td>{cells}</tr>\n")
+    });
+    format!(
+        "<p>{}.</p>\n<div class=\"scroll\" id=\"{TABLE}\" tabindex=\"0\" role=\"region\" \
+         aria-label=\"Offsets\">\n<table class=\"data\">\n<thead><tr><td></td><th scope=\"col\">\
+         stamped</th>{titles}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>\n</div>\n",
+        text(&method(how))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn a_run_without_offsets_shows_none() {
+        let run = fixture::load();
+        assert!(table(&run).is_empty() && plot(&run).is_empty());
+    }
+
+    #[test]
+    fn every_trial_has_a_row_whether_or_not_it_has_offsets() {
+        let method = OffsetMethod { correction_ns: 1_450, mean_of_server: false, hardware: true };
+        let mut run = LoadResult { offset: Some(method), ..fixture::load() };
+        run.trials.push(fixture::extreme_trial());
+        let markup = table(&run);
+        let rows: Vec<_> = markup.lines().filter(|line| line.contains("scope=\"row\"")).collect();
+        assert_eq!(rows.len(), run.trials.len());
+        assert!(rows.iter().all(|row| row.matches("<td").count() == 11));
+        assert!(markup.contains("of the card") && markup.contains("+1.45 µs"), "{markup}");
+        assert!(!markup.contains("NaN"));
+    }
+}

@@ -1,0 +1,246 @@
+//! Values of either sign, such as offsets of clocks: two [`Recorder`]s, one below zero and one from
+//! zero on, with the exact mean and deviation beside them. Buckets are narrow near zero and wide
+//! far from it, so a deviation that is small beside the mean could not be had from them.
+
+use crate::buckets::MAX_VALUE;
+use crate::recorder::Recorder;
+
+/// Counts values of either sign. Magnitudes above [`MAX_VALUE`] count as that magnitude.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SignedRecorder {
+    /// Magnitudes of the values below zero.
+    negative: Recorder,
+    /// Values from zero on.
+    positive: Recorder,
+    /// Sum of the squares: below 2^125 for as many values as a histogram may hold.
+    squares: u128,
+    /// Values that were clamped.
+    clamped: u64,
+}
+
+/// The figures that describe signed values in one line, in the unit that was recorded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SignedSummary {
+    /// Number of values.
+    pub count: u64,
+    /// Smallest value, exact.
+    pub min: i64,
+    /// Arithmetic mean, exact.
+    pub mean: f64,
+    /// Standard deviation of the whole population, exact.
+    pub stddev: f64,
+    /// Median.
+    pub p50: i64,
+    /// 90th percentile.
+    pub p90: i64,
+    /// 99th percentile.
+    pub p99: i64,
+    /// 99.9th percentile.
+    pub p99_9: i64,
+    /// 99.99th percentile.
+    pub p99_99: i64,
+    /// Largest value, exact.
+    pub max: i64,
+}
+
+impl SignedRecorder {
+    /// An empty recorder: two allocations of 30 KiB.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Counts one value.
+    #[inline]
+    pub fn record(&mut self, value: i64) {
+        let magnitude = value.unsigned_abs();
+        let half = if value < 0 { &mut self.negative } else { &mut self.positive };
+        half.record(magnitude);
+        let kept = u128::from(magnitude.min(MAX_VALUE));
+        self.squares += kept * kept;
+        self.clamped += u64::from(magnitude > MAX_VALUE);
+    }
+
+    /// Adds everything that `other` counted.
+    pub fn merge(&mut self, other: &Self) {
+        self.negative.merge(&other.negative);
+        self.positive.merge(&other.positive);
+        self.squares += other.squares;
+        self.clamped += other.clamped;
+    }
+
+    /// Number of values.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.negative.count() + self.positive.count()
+    }
+
+    /// Number of values whose magnitude was too large to keep.
+    #[must_use]
+    pub const fn clamped(&self) -> u64 {
+        self.clamped
+    }
+
+    /// The magnitudes of the values below zero.
+    #[must_use]
+    pub const fn negative(&self) -> &Recorder {
+        &self.negative
+    }
+
+    /// The values from zero on.
+    #[must_use]
+    pub const fn positive(&self) -> &Recorder {
+        &self.positive
+    }
+
+    /// The usual figures at once; `None` where nothing was recorded. Percentiles are those of
+    /// [`crate::Histogram::value_at_quantile`]: less than 1% from the true value, on its far side
+    /// from zero where it is positive and on its near side where it is negative, so never below it.
+    #[must_use]
+    pub fn summary(&self) -> Option<SignedSummary> {
+        let count = self.count();
+        if count == 0 {
+            return None;
+        }
+        let below = self.negative.min().zip(self.negative.max());
+        let above = self.positive.min().zip(self.positive.max());
+        let signed = |magnitude: u64| -(magnitude.cast_signed());
+        let min = below
+            .map_or_else(|| above.map_or(0, |(min, _)| min.cast_signed()), |(_, max)| signed(max));
+        let max = above
+            .map_or_else(|| below.map_or(0, |(min, _)| signed(min)), |(_, max)| max.cast_signed());
+        let sum = self.positive.sum().cast_signed() - self.negative.sum().cast_signed();
+        let mean = sum as f64 / count as f64;
+        let at = |quantile| self.value_at(quantile, count).clamp(min, max);
+        Some(SignedSummary {
+            count,
+            min,
+            mean,
+            stddev: self.variance(sum, count).sqrt(),
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p99_9: at(0.999),
+            p99_99: at(0.9999),
+            max,
+        })
+    }
+
+    /// The mean of the squares less the square of the mean, taken about a whole number near the
+    /// mean, so that nothing is lost where the deviation is small beside it.
+    fn variance(&self, sum: i128, count: u64) -> f64 {
+        let n = i128::from(count);
+        let near = sum / n;
+        // Σ(v − near)² = Σv² − 2·near·Σv + n·near², all in whole numbers.
+        let about = self.squares.cast_signed() - 2 * near * sum + n * near * near;
+        let rest = (sum - n * near) as f64 / count as f64;
+        (about as f64 / count as f64 - rest * rest).max(0.0)
+    }
+
+    /// The upper edge of the bucket in which the value of this rank lies.
+    fn value_at(&self, quantile: f64, count: u64) -> i64 {
+        let rank = ((quantile * count as f64).ceil() as u64).clamp(1, count);
+        let below = self.negative.count();
+        // Walking up through the negative half is walking down through its magnitudes.
+        if rank <= below {
+            -(lower_at(&self.negative, below - rank + 1).cast_signed())
+        } else {
+            upper_at(&self.positive, rank - below).cast_signed()
+        }
+    }
+}
+
+/// The bucket that holds the value of this rank, counted from 1 for the smallest.
+fn bucket_of(recorder: &Recorder, rank: u64) -> usize {
+    let mut seen = 0;
+    let holds = |count: &u64| {
+        seen += count;
+        seen >= rank
+    };
+    recorder.counts().iter().position(holds).unwrap_or(crate::buckets::COUNTS - 1)
+}
+
+fn lower_at(recorder: &Recorder, rank: u64) -> u64 {
+    crate::buckets::lower(bucket_of(recorder, rank))
+}
+
+fn upper_at(recorder: &Recorder, rank: u64) -> u64 {
+    crate::buckets::upper(bucket_of(recorder, rank))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn recorded(values: &[i64]) -> SignedRecorder {
+        let mut recorder = SignedRecorder::new();
+        values.iter().for_each(|&value| recorder.record(value));
+        recorder
+    }
+
+    #[test]
+    fn nothing_is_not_zero() {
+        assert_eq!(SignedRecorder::new().summary(), None);
+    }
+
+    #[test]
+    fn signs_are_kept() {
+        let summary = recorded(&[-90, -40, 10, 53]).summary().unwrap();
+        assert_eq!((summary.min, summary.max, summary.count), (-90, 53, 4));
+        assert!((summary.mean + 16.75).abs() < 1e-12);
+        assert_eq!((summary.p50, summary.p90), (-40, 53));
+    }
+
+    /// Ten microseconds beside five seconds: no bucket is so narrow there.
+    #[test]
+    fn a_deviation_that_is_small_beside_the_mean_is_exact() {
+        let values: Vec<_> = (0..1000).map(|n| -5_000_000_000 + (n % 2) * 20_000).collect();
+        let summary = recorded(&values).summary().unwrap();
+        assert!((summary.stddev - 10_000.0).abs() < 1e-6, "{}", summary.stddev);
+        assert!((summary.mean + 4_999_990_000.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn what_is_too_large_is_counted_as_such() {
+        let recorder = recorded(&[i64::MIN, i64::MAX, 1]);
+        assert_eq!(recorder.clamped(), 2);
+        let summary = recorder.summary().unwrap();
+        assert_eq!((summary.min, summary.max), (-(MAX_VALUE as i64), MAX_VALUE as i64));
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_the_sorted_values(
+            values in prop::collection::vec((-(1_i64 << 35)..1 << 35, 0_u32..35), 1..300),
+        ) {
+            let mut values: Vec<i64> = values.iter().map(|(value, shift)| value >> shift).collect();
+            let summary = recorded(&values).summary().unwrap();
+            values.sort_unstable();
+            let n = values.len() as f64;
+            let mean = values.iter().map(|v| *v as f64).sum::<f64>() / n;
+            let variance = values.iter().map(|v| (*v as f64 - mean).powi(2)).sum::<f64>() / n;
+            prop_assert_eq!((summary.min, summary.max), (values[0], values[values.len() - 1]));
+            let scale = values.iter().map(|v| v.unsigned_abs()).max().unwrap() as f64 + 1.0;
+            prop_assert!((summary.mean - mean).abs() <= scale * 1e-9);
+            prop_assert!((summary.stddev - variance.sqrt()).abs() <= scale * 1e-6);
+            for (quantile, found) in [(0.5, summary.p50), (0.9, summary.p90), (0.99, summary.p99)] {
+                let rank = ((quantile * n).ceil() as usize).clamp(1, values.len());
+                let exact = values[rank - 1];
+                let within = exact.unsigned_abs() / 100 + 1;
+                prop_assert!(found >= exact && found.abs_diff(exact) <= within, "{found} {exact}");
+            }
+        }
+
+        #[test]
+        fn merging_is_recording_together(
+            a in prop::collection::vec(any::<i64>(), 0..50),
+            b in prop::collection::vec(-100_000_i64..100_000, 0..50),
+        ) {
+            let mut merged = recorded(&a);
+            merged.merge(&recorded(&b));
+            prop_assert_eq!(merged, recorded(&[a, b].concat()));
+        }
+    }
+}
