@@ -13,6 +13,7 @@ pub mod establishment;
 pub mod findings;
 pub mod nts;
 pub mod options;
+pub mod page;
 pub mod places;
 pub mod plan;
 mod prepare;

@@ -9,6 +9,7 @@ use horolog_sys::namespace::NetNs;
 use horolog_sys::netlink::Prefix;
 
 use crate::nts::{NtsOptions, Sessions};
+use crate::page::PageOptions;
 use crate::ramp::Ramp;
 use crate::target::{Family, Hints, TargetName};
 use crate::watch::AskServer;
@@ -71,6 +72,8 @@ pub struct LoadOptions {
     pub namespaces: Vec<NetNs>,
     /// Asks the server for its own counters.
     pub ask_server: Option<AskServer>,
+    /// The page of counters on the server's machine, which then tells all that is known of it.
+    pub counters: Option<PageOptions>,
 }
 
 impl LoadOptions {
@@ -98,6 +101,7 @@ impl LoadOptions {
             command: Vec::new(),
             namespaces: Vec::new(),
             ask_server: None,
+            counters: None,
         }
     }
 }

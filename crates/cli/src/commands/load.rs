@@ -20,9 +20,11 @@ use crate::failure::Failure;
 use crate::output::{self, Destination, Progress};
 use crate::values;
 
+mod counters;
 mod establishment;
 mod nts;
 
+use counters::PageArgs;
 use establishment::NtsKeArgs;
 use nts::NtsArgs;
 
@@ -109,6 +111,8 @@ pub(crate) struct NtpArgs {
     interleaved: bool,
     #[command(flatten)]
     nts: NtsArgs,
+    #[command(flatten)]
+    page: PageArgs,
     /// How long a reply may take, 1ms to 60s; later ones count as late, not as received.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     timeout: Duration,
@@ -184,9 +188,11 @@ impl NtpArgs {
             _ => None,
         };
         let nts = std::mem::take(&mut self.nts).resolve(&target)?;
+        let counters = std::mem::take(&mut self.page).resolve()?;
         Ok(LoadOptions {
             family,
             nts,
+            counters,
             hints: Hints { interface: self.interface, mac: self.mac },
             i_own_this_target: self.i_own_this_target,
             engine: match self.engine {
