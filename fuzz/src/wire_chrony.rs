@@ -1,11 +1,14 @@
-//! Any bytes as a reply of chronyd. Reading them never panics, and what was read is read again from
-//! what it is written as.
+//! Any bytes as a reply of chronyd, to either question. Reading them never panics, and what was
+//! read of its synchronisation is read again from what it is written as.
 #![no_main]
 
-use horolog_wire::chrony::Reply;
+use horolog_wire::chrony::{Reply, statistics};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
+    if let Ok(statistics::Reply { statistics: Ok(counted), .. }) = statistics::Reply::parse(bytes) {
+        assert!(bytes.len() >= 48 || counted.ntp_authenticated == 0);
+    }
     let Ok(reply) = Reply::parse(bytes) else { return };
     let again = Reply::parse(&reply.emit()).expect("what was written is read");
     assert_eq!(again.sequence, reply.sequence);

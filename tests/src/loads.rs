@@ -6,7 +6,7 @@ use std::fs::{self, Permissions};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::thread;
@@ -31,13 +31,13 @@ const REQUESTS: u64 = 1_000;
 
 /// Debian's chronyd as a server, with a socket for chronyc and nothing outside its directory. It
 /// leaves this machine's clock alone (`-x`).
-struct Chronyd {
-    _process: Running,
+pub(crate) struct Chronyd {
+    process: Running,
     directory: TempDir,
 }
 
 impl Chronyd {
-    fn start(host: &Host) -> Result<Self> {
+    pub(crate) fn start(host: &Host) -> Result<Self> {
         // chronyd makes no socket where others may look in.
         let private = Permissions::from_mode(0o700);
         let directory = tempfile::Builder::new().permissions(private).tempdir()?;
@@ -47,15 +47,29 @@ impl Chronyd {
         command.args(["-x", "-d", "-u", "root", "-f", "/dev/null", "allow all", "local stratum 1"]);
         command.args(["cmdport 0", &format!("bindcmdaddress {socket}"), &format!("pidfile {pid}")]);
         let mut process = Running::start(&mut command)?;
-        let ready = || Self::statistics(directory.path()).is_ok();
+        let ready = || statistics(directory.path()).is_ok();
         process.await_ready(PATIENCE, ready)?;
-        Ok(Self { _process: process, directory })
+        Ok(Self { process, directory })
+    }
+
+    /// Where it takes commands.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directory.path().join("chronyd.sock")
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// What chronyc says of NTP packets: received, and dropped of these.
+    pub(crate) fn statistics(&self) -> Result<(u64, u64)> {
+        statistics(self.directory.path())
     }
 
     /// What has become of requests: received by chronyd, dropped of these, and not received because
     /// its socket was full, which the kernel counts.
     fn counters(&self, host: &Host, ipv6: bool) -> Result<[u64; 3]> {
-        let (received, dropped) = Self::statistics(self.directory.path())?;
+        let (received, dropped) = self.statistics()?;
         let name = if ipv6 { "snmp6" } else { "snmp" };
         let path = format!("/proc/thread-self/net/{name}");
         let text = host.run(|| fs::read_to_string(path))??;
@@ -63,21 +77,21 @@ impl Chronyd {
         let udp = parse(&text).with_context(|| format!("no counters of UDP in {text}"))?;
         Ok([received, dropped, udp.receive_buffer_errors])
     }
+}
 
-    /// What `chronyc serverstats` says of NTP packets: received, and dropped of these.
-    fn statistics(directory: &Path) -> Result<(u64, u64)> {
-        let mut command = Command::new("chronyc");
-        command.arg("-h").arg(directory.join("chronyd.sock")).arg("serverstats");
-        let output = run_to_end(&mut command, PATIENCE)?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let number = |name: &str| -> Result<u64> {
-            let line = text.lines().find(|line| line.starts_with(name));
-            let number = line.and_then(|line| line.rsplit(' ').next());
-            let number = number.with_context(|| format!("chronyc tells no '{name}': {text}"))?;
-            Ok(number.parse()?)
-        };
-        Ok((number("NTP packets received")?, number("NTP packets dropped")?))
-    }
+/// What `chronyc serverstats` says of NTP packets: received, and dropped of these.
+fn statistics(directory: &Path) -> Result<(u64, u64)> {
+    let mut command = Command::new("chronyc");
+    command.arg("-h").arg(directory.join("chronyd.sock")).arg("serverstats");
+    let output = run_to_end(&mut command, PATIENCE)?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let number = |name: &str| -> Result<u64> {
+        let line = text.lines().find(|line| line.starts_with(name));
+        let number = line.and_then(|line| line.rsplit(' ').next());
+        let number = number.with_context(|| format!("chronyc tells no '{name}': {text}"))?;
+        Ok(number.parse()?)
+    };
+    Ok((number("NTP packets received")?, number("NTP packets dropped")?))
 }
 
 /// chronyd counts as many requests as each engine says that it sent, and each engine as many
@@ -213,7 +227,7 @@ pub(crate) fn run_watched(
     Ok(lab.client().run(move || Load::prepare(options)?.run(&mut Silent))??)
 }
 
-fn lost_at(trial: &Trial, place: Place) -> u64 {
+pub(crate) fn lost_at(trial: &Trial, place: Place) -> u64 {
     trial.lost_at.get(&place).copied().unwrap_or(0)
 }
 

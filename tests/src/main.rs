@@ -11,6 +11,7 @@ mod bodies_limits;
 mod chronyd;
 mod client;
 mod clients;
+mod counters;
 mod death;
 mod demo;
 mod devices;
@@ -113,6 +114,7 @@ fn all() -> Vec<Trial> {
     all.extend(server_flood::all());
     all.extend(server_metrics::all());
     all.extend(server_sandbox::all());
+    all.extend(counters::all());
     all.extend(load_modes::all());
     all.extend(qualification::all());
     all.extend(load_ptp::all());

@@ -4,7 +4,7 @@
 use std::env;
 use std::io::{self, Read};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -68,9 +68,13 @@ pub(crate) fn server_address(lab: &Lab, ipv6: bool) -> Result<SocketAddr> {
 
 /// Sends a signal, by its name without SIG, to a child that has not been waited for.
 pub(crate) fn signal(child: &Child, name: &str) -> Result<()> {
+    signal_to(child.id(), name)
+}
+
+/// The same to such a child's process identifier.
+pub(crate) fn signal_to(pid: u32, name: &str) -> Result<()> {
     // The shell has a kill of its own, so that no package has to provide one.
-    let status =
-        Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status()?;
+    let status = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status()?;
     ensure!(status.success(), "kill -{name} failed");
     Ok(())
 }
@@ -252,6 +256,11 @@ impl Server {
         let complaint = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "horolog status: {}", complaint.trim());
         serde_json::from_slice(&output.stdout).context("horolog status prints no JSON")
+    }
+
+    /// Its status socket.
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
     }
 
     /// Sends it a signal.

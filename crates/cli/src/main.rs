@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{bench, demo, lab, load, serve, status};
+use commands::{bench, counters, demo, lab, load, serve, status};
 use failure::Failure;
 
 /// Serve time, load it, and prove when things happen.
@@ -32,6 +32,7 @@ enum Command {
     Status(status::StatusArgs),
     Load(load::LoadArgs),
     Ntpperf(Box<load::ntpperf::NtpperfArgs>),
+    Counters(counters::CountersArgs),
     Lab(lab::LabArgs),
     Bench(bench::BenchArgs),
 }
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Command::Status(args) => status::run(args),
         Command::Load(args) => load::run(args),
         Command::Ntpperf(args) => load::ntpperf::run(*args),
+        Command::Counters(args) => counters::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Bench(args) => bench::run(&args),
     };

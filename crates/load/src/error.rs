@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use horolog_counters::RemoteError;
 use horolog_stats::search::ConfigError;
 use thiserror::Error;
 
@@ -34,6 +35,9 @@ pub enum LoadError {
     /// Requests cannot be authenticated.
     #[error(transparent)]
     Nts(#[from] NtsError),
+    /// The page of counters cannot be read.
+    #[error(transparent)]
+    Counters(#[from] RemoteError),
     /// A version of NTP that has no such requests.
     #[error("NTP version {0} cannot be asked for; give 1 to 4")]
     Version(u8),
@@ -103,6 +107,7 @@ impl LoadError {
             | Self::Ptp(_)
             | Self::ReplyTimeout(_) => true,
             Self::Nts(error) => error.is_usage(),
+            Self::Counters(error) => error.is_usage(),
             Self::NoSimulation(_) | Self::System { .. } => false,
         }
     }

@@ -9,6 +9,7 @@ mod trials;
 use horolog_record::{Code, Engine, Finding, SearchEnd, SearchResult, Severity, Spacing, Trial};
 
 use crate::account::TrialCounts;
+use crate::page::PageDoubts;
 
 /// A trial with what its record does not hold.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +68,8 @@ pub struct Circumstances<'a> {
     pub return_route: Option<(String, String)>,
     /// The server runs on this machine.
     pub shared_machine: bool,
+    /// What the page of counters on the server's machine did not tell, where there is one.
+    pub page: Option<&'a PageDoubts>,
     /// The kernel says that this machine's clock is synchronised; `None` where it does not say.
     pub clock_synchronised: Option<bool>,
     /// Better engines that could not be used, and why.
@@ -101,6 +104,7 @@ pub fn all(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Vec<Finding> {
     findings.extend(offsets::out_of_range(trials));
     findings.extend(about.search.and_then(|search| noisy(trials, search)));
     findings.extend(about.search.and_then(unfinished));
+    findings.extend(about.page.into_iter().flat_map(counters_unread));
     findings.extend(circumstances(about));
     findings
 }
@@ -194,6 +198,28 @@ fn clock_unsynchronised(offsets: bool) -> Finding {
     };
     let message = format!("this machine's clock is not synchronised{rest}");
     finding(Code::ClockUnsynchronised, severity, message, advice)
+}
+
+/// What a page of counters did not tell.
+fn counters_unread(page: &PageDoubts) -> Vec<Finding> {
+    let failed = page.reason.as_ref().map(|reason| {
+        let (failed, readings) = (page.failed, page.readings);
+        finding(
+            Code::CountersUnread,
+            Severity::Warning,
+            format!("{failed} of {readings} readings of the server's counters failed: {reason}"),
+            "losses of the trials around them are assigned by what the generator knows alone",
+        )
+    });
+    let unread = page.unread.iter().map(|what| {
+        finding(
+            Code::CountersUnread,
+            Severity::Note,
+            format!("the page of counters could not read {what}"),
+            "losses that only these counters would explain stay unknown",
+        )
+    });
+    failed.into_iter().chain(unread).collect()
 }
 
 fn circumstances(about: &Circumstances<'_>) -> Vec<Finding> {

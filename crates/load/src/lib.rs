@@ -15,6 +15,7 @@ pub mod limit;
 pub mod nts;
 pub mod offset;
 pub mod options;
+pub mod page;
 pub mod places;
 pub mod plan;
 mod prepare;

@@ -11,6 +11,7 @@ use horolog_sys::netlink::Prefix;
 use crate::limit::Limit;
 use crate::nts::{NtsOptions, Sessions};
 use crate::offset::OffsetOptions;
+use crate::page::PageOptions;
 use crate::ptp::PtpPlan;
 use crate::ramp::Ramp;
 use crate::tail::Additions;
@@ -87,6 +88,8 @@ pub struct LoadOptions {
     pub namespaces: Vec<NetNs>,
     /// Asks the server for its own counters.
     pub ask_server: Option<AskServer>,
+    /// The page of counters on the server's machine, which then tells all that is known of it.
+    pub counters: Option<PageOptions>,
 }
 
 impl LoadOptions {
@@ -120,6 +123,7 @@ impl LoadOptions {
             command: Vec::new(),
             namespaces: Vec::new(),
             ask_server: None,
+            counters: None,
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::error::LoadError;
 use crate::findings::{self, Circumstances, Observed};
 use crate::limit::Limit;
 use crate::options::{Job, LoadOptions};
+use crate::page::PageWatch;
 use crate::places::{self, Missing};
 use crate::plan::TrialPlan;
 use crate::prepare::{Prepared, prepare};
@@ -62,6 +63,9 @@ impl Load {
         let (target, route) = (prepared.plan.target.ip(), &prepared.plan.route);
         let watch =
             Watch::new(target, route, &options.namespaces).with_server(options.ask_server.take());
+        let page = options.counters.take();
+        let page = page.map(|page| PageWatch::open(page, prepared.plan.target)).transpose()?;
+        let watch = watch.with_page(page);
         Ok(Self { options, prepared, watch, trials: Vec::new(), search: None, interrupted: false })
     }
 
@@ -172,8 +176,13 @@ impl Load {
         let before = self.watch.read();
         let counts = self.prepared.engine.trial(&plan)?;
         let after = self.watch.read();
-        let missing =
-            Missing { lost: counts.lost(), ring_dropped: counts.ring_dropped, late: counts.late };
+        let missing = Missing {
+            sent: counts.sent,
+            received: counts.received,
+            lost: counts.lost(),
+            ring_dropped: counts.ring_dropped,
+            late: counts.late,
+        };
         let trial = trial::record(&plan, &counts, places::assign(missing, &before, &after));
         let outcome = TrialOutcome {
             offered_rate: rate,
@@ -230,6 +239,7 @@ impl Load {
                 interleaved: plan.interleaved,
                 return_route,
                 shared_machine: self.watch.sees_server(),
+                page: self.watch.page_doubts(),
                 clock_synchronised: adjtimex::kernel_clock().ok().map(|clock| clock.synchronised),
                 fallbacks: &self.prepared.fallbacks,
                 shortfall: self.prepared.engine.shortfall(),

@@ -1,6 +1,7 @@
 //! Reads the counters that tell where packets were lost: on the interface that requests leave by
 //! and, where the server is on this machine, on its side too. It finds the other end of a veth pair
-//! among the network namespaces that it may look into; what it cannot read it leaves out.
+//! among the network namespaces that it may look into; what it cannot read it leaves out. Where the
+//! server's machine has a page of counters, that page tells of its side and nothing else does.
 
 use std::fs;
 use std::net::IpAddr;
@@ -10,6 +11,7 @@ use horolog_sys::ethtool;
 use horolog_sys::namespace::{NetNs, list_named};
 use horolog_sys::netlink::{self, Netlink};
 
+use crate::page::{PageDoubts, PageWatch};
 use crate::places::{Counters, InterfaceCounters, ServerCounters, UdpCounters};
 use crate::target::Route;
 
@@ -21,6 +23,7 @@ pub type AskServer = Box<dyn FnMut() -> Option<ServerCounters> + Send>;
 pub struct Watch {
     own: Option<Interface>,
     peer: Option<Peer>,
+    page: Option<PageWatch>,
     /// The target is an address of this host.
     shared_host: bool,
     ipv4: bool,
@@ -32,6 +35,7 @@ struct Interface {
     netlink: Netlink,
     index: u32,
     name: String,
+    is_veth: bool,
 }
 
 /// The other end of the own interface.
@@ -53,11 +57,14 @@ impl Watch {
         };
         let own = link.and_then(|link| {
             let (index, name) = (link.index, link.interface.clone());
-            Some(Interface { netlink: Netlink::open().ok()?, index, name })
+            let mut netlink = Netlink::open().ok()?;
+            let is_veth = netlink.link_by_index(index).is_ok_and(|link| is_veth(&link));
+            Some(Interface { netlink, index, name, is_veth })
         });
         let mut watch = Self {
             own,
             peer: None,
+            page: None,
             shared_host: link.is_none(),
             ipv4: target.is_ipv4(),
             ask_server: None,
@@ -71,6 +78,18 @@ impl Watch {
     pub fn with_server(mut self, ask: Option<AskServer>) -> Self {
         self.ask_server = ask;
         self
+    }
+
+    /// Lets the page of the server's machine tell what was counted there.
+    #[must_use]
+    pub(crate) fn with_page(mut self, page: Option<PageWatch>) -> Self {
+        self.page = page;
+        self
+    }
+
+    /// What the page did not tell, where there is one.
+    pub(crate) fn page_doubts(&self) -> Option<&PageDoubts> {
+        self.page.as_ref().map(PageWatch::doubts)
     }
 
     /// Whether the server was seen to run on this machine.
@@ -87,13 +106,21 @@ impl Watch {
         let mut own = self.own.as_mut().and_then(Interface::counters);
         let mut counters = Counters {
             shared_host: self.shared_host,
+            own_is_veth: self.own.as_ref().is_some_and(|own| own.is_veth),
             server: self.ask_server.as_mut().and_then(|ask| ask()),
             ..Counters::default()
         };
         if self.shared_host {
             counters.udp = udp_counters(ipv4);
         }
-        if let Some(peer) = &mut self.peer {
+        if let Some(page) = &mut self.page {
+            let told = page.read();
+            (counters.peer, counters.udp) = (told.interface, told.udp);
+            counters.server = told.server;
+            if let (Some(own), true) = (&mut own, counters.own_is_veth) {
+                own.rx_dropped_at_peer = told.xdp_tx_errors;
+            }
+        } else if let Some(peer) = &mut self.peer {
             let (name, has_target) = (peer.interface.name.clone(), peer.has_target);
             let there = peer.namespace.run(|| {
                 let udp = if has_target { udp_counters(ipv4) } else { None };
@@ -106,9 +133,10 @@ impl Watch {
             if let (Some(own), Some(tx_errors)) = (&mut own, tx_errors) {
                 own.rx_dropped_at_peer = tx_errors;
             }
-            if let (Some(peer), Some(own)) = (&mut counters.peer, &self.own) {
-                peer.rx_dropped_at_peer = sum_of(&own.name, XDP_XMIT_ERRORS).unwrap_or(0);
-            }
+        }
+        // Only a veth counts so, and its other end then counts the same drops.
+        if let (Some(peer), Some(own)) = (&mut counters.peer, &self.own) {
+            peer.rx_dropped_at_peer = sum_of(&own.name, XDP_XMIT_ERRORS).unwrap_or(0);
         }
         counters.own = own;
         counters
@@ -136,10 +164,16 @@ fn udp_counters(ipv4: bool) -> Option<UdpCounters> {
     }
 }
 
+fn is_veth(link: &netlink::Link) -> bool {
+    link.kind.as_deref() == Some("veth")
+}
+
 impl Interface {
     fn counters(&mut self) -> Option<InterfaceCounters> {
         let counters = self.netlink.link_by_index(self.index).ok()?.counters;
         Some(InterfaceCounters {
+            rx_packets: counters.rx_packets,
+            tx_packets: counters.tx_packets,
             tx_dropped: counters.tx_dropped,
             rx_dropped: counters.rx_dropped,
             rx_dropped_at_peer: 0,
@@ -150,7 +184,7 @@ impl Interface {
     fn find_peer(&mut self, target: IpAddr, namespaces: &[NetNs]) -> Option<Peer> {
         let link = self.netlink.link_by_index(self.index).ok()?;
         let (peer_index, nsid) = (link.peer_index?, link.peer_nsid?);
-        if link.kind.as_deref() != Some("veth") {
+        if !self.is_veth {
             return None;
         }
         let named = list_named().unwrap_or_default();
@@ -162,7 +196,7 @@ impl Interface {
         let peer: netlink::Link = netlink.link_by_index(peer_index).ok()?;
         let addresses = netlink.addresses().ok()?;
         let has_target = addresses.iter().any(|own| own.prefix.address() == target);
-        let interface = Interface { netlink, index: peer_index, name: peer.name };
+        let interface = Interface { netlink, index: peer_index, name: peer.name, is_veth: true };
         Some(Peer { namespace, interface, has_target })
     }
 }

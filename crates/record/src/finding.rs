@@ -71,6 +71,8 @@ pub enum Code {
     EngineFallback,
     /// Interleaved mode was asked for and many replies were in basic mode.
     BasicReplies,
+    /// Counters of the server's machine could not be read, all or some of them.
+    CountersUnread,
     /// Some NTS key establishments gave no keys.
     EstablishmentsFailed,
     /// What the generator counted and what a capture saw are not the same.

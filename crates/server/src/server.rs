@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use horolog_http::{Request, Responder};
 use horolog_ke::KeServer;
 use horolog_source::SourceState;
 use horolog_sys::clock::MonotonicClock;
@@ -217,7 +218,7 @@ impl Running {
 pub struct Server {
     // Dropped first, so that the status thread's hold on the rest is gone when the rest goes.
     status: Option<StatusSocket>,
-    metrics: Option<metrics::Responder>,
+    metrics: Option<Responder>,
     running: Arc<Running>,
 }
 
@@ -375,7 +376,7 @@ impl Server {
             || hardware.has_died()
             || establishment.is_some_and(KeServer::has_died)
             || self.status.as_ref().is_some_and(StatusSocket::has_died)
-            || self.metrics.as_ref().is_some_and(metrics::Responder::has_died)
+            || self.metrics.as_ref().is_some_and(Responder::has_died)
     }
 
     /// Stops answering within a second and returns the last state.
@@ -399,13 +400,14 @@ fn interleaved_table(clients: usize, key: HashKey) -> Result<Arc<InterleavedTabl
 fn start_metrics(
     config: &ServerConfig,
     running: &Arc<Running>,
-) -> Result<Option<metrics::Responder>, MetricsError> {
+) -> Result<Option<Responder>, MetricsError> {
     let Some(address) = config.operation.metrics else { return Ok(None) };
     let asked = Arc::clone(running);
-    let answer =
-        move |path: &str| metrics::answer(path, || asked.status(), || asked.whole_status());
-    let started =
-        TcpListener::bind(address).and_then(|listener| metrics::Responder::start(listener, answer));
+    let answer = move |request: &Request<'_>| {
+        metrics::answer(request.path, || asked.status(), || asked.whole_status())
+    };
+    let started = TcpListener::bind(address)
+        .and_then(|listener| Responder::start("metrics", listener, answer));
     started.map(Some).map_err(|error| MetricsError(address, error))
 }
 

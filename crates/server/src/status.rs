@@ -106,9 +106,14 @@ fn sockets_in(directories: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
 
 /// Asks the server at `path` and returns its JSON object as text.
 pub fn ask(path: &Path) -> Result<String, StatusError> {
+    ask_within(path, PATIENCE)
+}
+
+/// The same with less or more patience for a server that is stopped.
+pub fn ask_within(path: &Path, patience: Duration) -> Result<String, StatusError> {
     let ask = || {
         let mut stream = UnixStream::connect(path)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(patience))?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         Ok(answer)

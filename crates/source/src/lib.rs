@@ -1,6 +1,7 @@
 //! Where the time comes from: what other daemons and devices say of it, behind one trait, and the
 //! vote over several of them. Nothing here sets a clock.
 
+mod command;
 mod filter;
 mod gpsd;
 mod guard;
@@ -15,6 +16,7 @@ mod system;
 mod tai;
 mod vote;
 
+pub use command::CommandSocket;
 pub use gpsd::GpsdLine;
 pub use guard::{Guard, JUMP_MAX, Judgement, TimeClaim};
 pub use panel::{Panel, Round, STALE, SourceState, Standing};
@@ -22,5 +24,5 @@ pub use report::{DRIFT_PPB, Fault, Look, Report, Slew, Source};
 pub use shm::{ShmSample, parse_segment};
 pub use sock::{SOCK_SAMPLE_LEN, SockSample};
 pub use spec::{Ask, ChronydAddress, SourceSpec, SpecError};
-pub use system::{KERNEL_STRATUM, UNDISCIPLINED};
+pub use system::{CHRONYD_SOCKET, KERNEL_STRATUM, UNDISCIPLINED};
 pub use vote::{Candidate, Vote, vote};

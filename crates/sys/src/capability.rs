@@ -7,6 +7,8 @@ use std::{fs, io};
 /// `linux/capability.h`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Capability {
+    /// Files and directories of other users.
+    DacOverride = 1,
     /// Ports below 1024.
     NetBindService = 10,
     /// Interfaces, routes, attaching XDP programs, large socket buffers.
@@ -28,6 +30,7 @@ impl Capability {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::DacOverride => "CAP_DAC_OVERRIDE",
             Self::NetBindService => "CAP_NET_BIND_SERVICE",
             Self::NetAdmin => "CAP_NET_ADMIN",
             Self::NetRaw => "CAP_NET_RAW",

@@ -1,9 +1,11 @@
-//! The command protocol of chronyd, version 6, as far as the question "tracking" goes: what the
-//! daemon says of its own synchronisation. No other command is known here, least of all one that
-//! changes anything.
+//! The command protocol of chronyd, version 6, as far as two questions go: "tracking", what the
+//! daemon says of its own synchronisation, and "serverstats" ([`statistics`]), what it counts as a
+//! server. No other command is known here, least of all one that changes anything.
 //!
 //! The protocol has no standard; the layout is that of chrony 4's own client, checked against the
 //! running daemon. A request is padded to the length of its reply.
+
+pub mod statistics;
 
 use horolog_time::{NS_PER_S, Span, Timestamp, Utc};
 use zerocopy::byteorder::network_endian::{U16, U32};
@@ -105,29 +107,40 @@ const _: () = assert!(TRACKING_LEN == 104);
 /// Writes the request "tracking".
 #[must_use]
 pub fn tracking_request(sequence: u32) -> [u8; TRACKING_LEN] {
+    request(COMMAND_TRACKING, sequence)
+}
+
+/// Writes a request without arguments, with the padding that makes it so long.
+fn request<const LEN: usize>(command: u16, sequence: u32) -> [u8; LEN] {
     let layout = RequestLayout {
         version: VERSION,
         kind: REQUEST,
         reserved: U16::ZERO,
-        command: U16::new(COMMAND_TRACKING),
+        command: U16::new(command),
         attempt: U16::ZERO,
         sequence: U32::new(sequence),
     };
-    let mut request = [0; TRACKING_LEN];
+    let mut request = [0; LEN];
     request[..size_of::<RequestLayout>()].copy_from_slice(layout.as_bytes());
     request
+}
+
+/// The header of a reply to a command, and what follows it.
+fn reply_to(command: u16, bytes: &[u8]) -> Result<(&ReplyHeader, &[u8]), Malformed> {
+    let (header, rest) = ReplyHeader::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
+    if header.version != VERSION || header.kind != REPLY {
+        return Err(Malformed::Version);
+    }
+    if header.command.get() != command {
+        return Err(Malformed::Length);
+    }
+    Ok((header, rest))
 }
 
 impl Reply {
     /// Reads a reply to the request "tracking".
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
-        let (header, _) = ReplyHeader::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
-        if header.version != VERSION || header.kind != REPLY {
-            return Err(Malformed::Version);
-        }
-        if header.command.get() != COMMAND_TRACKING {
-            return Err(Malformed::Length);
-        }
+        let (header, _) = reply_to(COMMAND_TRACKING, bytes)?;
         let sequence = header.sequence.get();
         if header.status.get() != 0 {
             return Ok(Self { sequence, tracking: Err(header.status.get()) });

@@ -21,6 +21,7 @@ use crate::output::{self, Destination, Progress};
 use crate::values;
 
 mod additions;
+mod counters;
 mod establishment;
 mod limits;
 pub(crate) mod ntpperf;
@@ -29,6 +30,7 @@ mod offset;
 mod ptp;
 
 use additions::AdditionsArgs;
+use counters::PageArgs;
 use establishment::NtsKeArgs;
 use limits::LimitArgs;
 use nts::NtsArgs;
@@ -130,6 +132,8 @@ pub(crate) struct RunArgs {
     threads: Option<usize>,
     #[command(flatten)]
     offset: OffsetArgs,
+    #[command(flatten)]
+    page: PageArgs,
     /// How long a reply may take, 1ms to 60s; later ones count as late, not as received.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     timeout: Duration,
@@ -236,10 +240,12 @@ impl RunArgs {
             Job::Ramp(_) => None,
         };
         let limits = self.limits.resolve(search)?;
+        let counters = self.page.resolve()?;
         let outputs = Outputs::open(self.json.as_deref(), self.html.as_deref())?;
         let options = LoadOptions {
             family,
             limits,
+            counters,
             offset: self.offset.resolve(),
             hints: Hints { interface: self.interface, mac: self.mac },
             i_own_this_target: self.i_own_this_target,

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 mod contest;
+pub(crate) mod counters;
 pub(crate) mod demo;
 pub(crate) mod lab;
 pub(crate) mod load;

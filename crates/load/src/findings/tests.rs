@@ -41,6 +41,7 @@ fn about() -> Circumstances<'static> {
         interleaved: false,
         return_route: Some(("10.64.0.0/10".into(), "192.0.2.2".into())),
         shared_machine: false,
+        page: None,
         clock_synchronised: Some(true),
         fallbacks: &[],
         shortfall: None,
@@ -84,6 +85,20 @@ fn random_spacing_is_held_against_what_it_planned() {
     let trial = trial(&counts, &[]);
     let circumstances = Circumstances { spacing: Spacing::Exponential, ..about() };
     assert_eq!(all(&[Observed::new(&trial, &counts)], &circumstances), []);
+}
+
+#[test]
+fn a_page_that_could_not_be_read_is_a_doubt() {
+    let mut page = PageDoubts { readings: 8, ..PageDoubts::default() };
+    let of = |page: &PageDoubts| all(&[], &Circumstances { page: Some(page), ..about() });
+    assert_eq!(of(&page), []);
+    page.unread.insert("chronyd: it refuses".to_owned());
+    only(&of(&page), Code::CountersUnread);
+    page.failed = 3;
+    page.reason = Some("no counters from http://192.0.2.1:80".to_owned());
+    let findings = of(&page);
+    assert_eq!(findings.len(), 2);
+    assert!(findings[0].message.starts_with("3 of 8 readings"), "{}", findings[0].message);
 }
 
 #[test]

@@ -2,13 +2,12 @@
 //! that only want to know whether to send clients here. It is off unless asked for, and takes no
 //! commands.
 
-mod http;
 mod render;
 
 use std::io;
 use std::net::SocketAddr;
 
-pub(crate) use http::{Answer, Responder};
+use horolog_http::Answer;
 
 use crate::Status;
 
@@ -17,7 +16,6 @@ use crate::Status;
 #[error("cannot answer at {0} for metrics: {1}; choose another with --metrics ADDR:PORT")]
 pub struct MetricsError(pub SocketAddr, #[source] pub io::Error);
 
-const TEXT: &str = "text/plain; charset=utf-8";
 /// `OpenMetrics` 1.0.0, section "Overall structure".
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -31,10 +29,10 @@ pub(crate) fn answer(
     match path {
         "/metrics" => match serde_json::to_value(whole_status()) {
             Ok(value) => Answer { code: 200, kind: OPEN_METRICS, body: render::text(&value) },
-            Err(error) => Answer { code: 500, kind: TEXT, body: format!("{error}\n") },
+            Err(error) => Answer::text(500, format!("{error}\n")),
         },
         "/healthz" => health(&status()),
-        _ => Answer { code: 404, kind: TEXT, body: "there are /metrics and /healthz\n".into() },
+        _ => Answer::text(404, "there are /metrics and /healthz\n"),
     }
 }
 
@@ -42,9 +40,9 @@ fn health(status: &Status) -> Answer {
     let reason = if status.page_expired {
         "the clock page has expired; nothing is answered"
     } else if status.synchronised {
-        return Answer { code: 200, kind: TEXT, body: "ok\n".into() };
+        return Answer::text(200, "ok\n");
     } else {
         "the clock is not synchronised, and all replies say so"
     };
-    Answer { code: 503, kind: TEXT, body: format!("{reason}\n") }
+    Answer::text(503, format!("{reason}\n"))
 }

@@ -28,11 +28,11 @@ pub const KERNEL_STRATUM: u8 = 10;
 pub const UNDISCIPLINED: [u8; 4] = [127, 127, 1, 1];
 
 /// How long a daemon may take to answer, whatever else comes meanwhile: other sources wait.
-const PATIENCE: Duration = Duration::from_millis(200);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(200);
 /// Polls between two searches for a daemon, where there is none.
 const SEARCH_INTERVAL: u32 = 16;
 /// Where chronyd takes commands by default.
-pub(crate) const CHRONYD_SOCKET: &str = "/run/chrony/chronyd.sock";
+pub const CHRONYD_SOCKET: &str = "/run/chrony/chronyd.sock";
 
 /// A daemon that disciplines the clock.
 trait Daemon: Send {
@@ -162,7 +162,7 @@ fn kernel(look: &Look) -> Result<Report, Fault> {
 }
 
 /// How long to wait until `deadline`; an error when that is past.
-fn left(deadline: Instant) -> io::Result<Duration> {
+pub(crate) fn left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
@@ -177,7 +177,7 @@ fn silent(whom: &str, error: &io::Error) -> Fault {
 }
 
 /// An address of the family of `peer` from which it is asked.
-fn any_like(peer: SocketAddr) -> SocketAddr {
+pub(crate) fn any_like(peer: SocketAddr) -> SocketAddr {
     let any: IpAddr = if peer.is_ipv4() {
         Ipv4Addr::UNSPECIFIED.into()
     } else {

@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 
 use horolog_sys::epoll::Epoll;
 
+use crate::request::is_whole;
+use crate::{Answer, Request};
+
 /// How long a connection may last.
 const LIFE: Duration = Duration::from_secs(3);
 /// How many there may be at a time.
@@ -28,30 +31,21 @@ const IDLE: Duration = Duration::from_hours(1);
 const CAME: u64 = 0;
 const STOPPED: u64 = 1;
 
-/// What is answered to one request.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Answer {
-    /// The status code.
-    pub(crate) code: u16,
-    /// The media type.
-    pub(crate) kind: &'static str,
-    /// What follows the header.
-    pub(crate) body: String,
-}
-
 /// A thread that answers at an address until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Responder {
+pub struct Responder {
     /// Closing it stops the thread.
     alive: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Responder {
-    /// Answers who connects to `listener` with what `answer` returns for a path.
-    pub(crate) fn start(
+    /// Answers who connects to `listener` with what `answer` returns for a request, in a thread of
+    /// this name.
+    pub fn start(
+        name: &str,
         listener: TcpListener,
-        answer: impl Fn(&str) -> Answer + Send + 'static,
+        answer: impl Fn(&Request<'_>) -> Answer + Send + 'static,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let (alive, closed) = UnixStream::pair()?;
@@ -69,14 +63,15 @@ impl Responder {
                 }
             }
         };
-        let thread = thread::Builder::new().name("metrics".into()).spawn(serve)?;
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(serve)?;
         Ok(Self { alive: Some(alive), thread: Some(thread) })
     }
 }
 
 impl Responder {
     /// Whether the thread has ended without being told to.
-    pub(crate) fn has_died(&self) -> bool {
+    #[must_use]
+    pub fn has_died(&self) -> bool {
         self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
 }
@@ -91,7 +86,11 @@ impl Drop for Responder {
     }
 }
 
-fn turn(listener: &TcpListener, open: &mut VecDeque<Connection>, answer: &impl Fn(&str) -> Answer) {
+fn turn(
+    listener: &TcpListener,
+    open: &mut VecDeque<Connection>,
+    answer: &impl Fn(&Request<'_>) -> Answer,
+) {
     let came = match listener.accept() {
         Ok((stream, _)) => Some(stream),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
@@ -126,7 +125,7 @@ impl Connection {
 
     /// Does what can be done without waiting. An error is the end of the connection, which may as
     /// well be a good one.
-    fn step(&mut self, answer: &impl Fn(&str) -> Answer) -> io::Result<()> {
+    fn step(&mut self, answer: &impl Fn(&Request<'_>) -> Answer) -> io::Result<()> {
         if Instant::now() >= self.ends {
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -140,7 +139,7 @@ impl Connection {
         }
     }
 
-    fn read(&mut self, answer: &impl Fn(&str) -> Answer) -> io::Result<()> {
+    fn read(&mut self, answer: &impl Fn(&Request<'_>) -> Answer) -> io::Result<()> {
         let mut buffer = [0; 1024];
         while self.request.len() <= REQUEST_BYTES_MAX {
             let length = self.stream.read(&mut buffer)?;
@@ -149,8 +148,7 @@ impl Connection {
                 break;
             }
         }
-        let (answer, with_body) = judge(&self.request, answer);
-        self.reply = Some(written(&answer, with_body));
+        self.reply = Some(respond(&self.request, answer));
         self.write()
     }
 
@@ -169,55 +167,14 @@ impl Connection {
     }
 }
 
-fn is_whole(request: &[u8]) -> bool {
-    request.windows(4).any(|four| four == b"\r\n\r\n")
-        || request.windows(2).any(|two| two == b"\n\n")
-}
-
-/// The answer, and whether its body is wanted.
-pub(crate) fn judge(request: &[u8], answer: &impl Fn(&str) -> Answer) -> (Answer, bool) {
-    let refusal = |code, body: &str| Answer {
-        code,
-        kind: "text/plain; charset=utf-8",
-        body: body.to_owned(),
-    };
-    if !is_whole(request) {
-        return (refusal(400, "the request has no end, or is too long\n"), true);
+/// The bytes that are sent for the bytes of a request: what `answer` returns where it is for a
+/// page, and a refusal else.
+#[must_use]
+pub fn respond(request: &[u8], answer: &impl Fn(&Request<'_>) -> Answer) -> Vec<u8> {
+    match Request::parse(request) {
+        Ok(request) => answer(&request).to_bytes(!request.head),
+        Err(refusal) => refusal.to_bytes(true),
     }
-    let line = request.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let line = String::from_utf8_lossy(line);
-    let words: Vec<&str> = line.split_ascii_whitespace().collect();
-    match words[..] {
-        [method @ ("GET" | "HEAD"), target, version] if version.starts_with("HTTP/1.") => {
-            let path = target.split('?').next().unwrap_or(target);
-            (answer(path), method == "GET")
-        }
-        [_, _, version] if version.starts_with("HTTP/1.") => {
-            (refusal(405, "there is only GET\n"), true)
-        }
-        _ => (refusal(400, "this is no HTTP/1 request\n"), true),
-    }
-}
-
-pub(crate) fn written(answer: &Answer, with_body: bool) -> Vec<u8> {
-    let reason = match answer.code {
-        200 => "OK",
-        400 => "Bad Request",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        503 => "Service Unavailable",
-        _ => "Internal Server Error",
-    };
-    let Answer { code, kind, body } = answer;
-    let mut text = format!(
-        "HTTP/1.0 {code} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
-         Cache-Control: no-store\r\nConnection: close\r\n\r\n",
-        body.len()
-    );
-    if with_body {
-        text.push_str(body);
-    }
-    text.into_bytes()
 }
 
 #[cfg(test)]
@@ -229,8 +186,8 @@ mod tests {
     fn responder() -> (Responder, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let answer = |path: &str| Answer { code: 200, kind: "text/plain", body: path.to_owned() };
-        (Responder::start(listener, answer).unwrap(), address)
+        let answer = |request: &Request<'_>| Answer::text(200, request.path);
+        (Responder::start("pages", listener, answer).unwrap(), address)
     }
 
     fn ask(address: SocketAddr, request: &str) -> String {

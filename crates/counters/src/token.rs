@@ -1,0 +1,135 @@
+//! The token that proves that one may read the page: one line of a file that others may not read.
+//! It is wiped on drop, and nothing prints it.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+/// Shorter ones could be guessed.
+const LEN_MIN: usize = 16;
+const LEN_MAX: usize = 1_024;
+/// Others may neither read nor write it.
+const FOR_OTHERS: u32 = 0o007;
+
+/// A secret text.
+#[derive(Clone)]
+pub struct Token(Zeroizing<String>);
+
+/// Why there is no token; one line for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// The file cannot be read.
+    #[error("cannot read the token file {0}: {1}; check the path and its permissions")]
+    Unreadable(PathBuf, #[source] io::Error),
+    /// Anyone on the machine may read or change it.
+    #[error("the token file {0} is open to every user (mode {1:o}); run 'chmod 600' on it")]
+    Open(PathBuf, u32),
+    /// It holds something else.
+    #[error(
+        "the token file {0} takes one line of {LEN_MIN} to {LEN_MAX} printable characters without \
+         spaces; make one with `openssl rand -hex 32`"
+    )]
+    Form(PathBuf),
+}
+
+impl Token {
+    /// Reads the token in a file.
+    pub fn load(path: &Path) -> Result<Self, TokenError> {
+        let unreadable = |error| TokenError::Unreadable(path.to_owned(), error);
+        let mut file = File::open(path).map_err(unreadable)?;
+        let facts = file.metadata().map_err(unreadable)?;
+        if !facts.is_file() {
+            return Err(unreadable(io::Error::other("it is not a regular file")));
+        }
+        if facts.mode() & FOR_OTHERS != 0 {
+            return Err(TokenError::Open(path.to_owned(), facts.mode() & 0o7777));
+        }
+        let mut text = Zeroizing::new(String::with_capacity(2 * LEN_MAX));
+        let limit = 2 * LEN_MAX as u64;
+        let read = Read::by_ref(&mut file).take(limit).read_to_string(&mut text);
+        match read {
+            Err(error) if error.kind() != io::ErrorKind::InvalidData => Err(unreadable(error)),
+            Ok(_) => Self::parse(&text).ok_or_else(|| TokenError::Form(path.to_owned())),
+            Err(_) => Err(TokenError::Form(path.to_owned())),
+        }
+    }
+
+    /// The token in a text, white space around it allowed.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let is_fit = (LEN_MIN..=LEN_MAX).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_graphic());
+        is_fit.then(|| Self(Zeroizing::new(text.to_owned())))
+    }
+
+    /// Whether this was presented, in a time that tells nothing of how much of it is right, nor of
+    /// how long it is.
+    #[must_use]
+    pub fn is(&self, presented: &[u8]) -> bool {
+        let (own, other) = (Sha256::digest(self.0.as_bytes()), Sha256::digest(presented));
+        own.ct_eq(&other).into()
+    }
+
+    /// The secret text, to be sent.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const TEXT: &str = "0123456789abcdef";
+
+    fn load(text: &[u8], mode: u32) -> Result<Token, TokenError> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        Token::load(&path)
+    }
+
+    #[test]
+    fn a_file_holds_one_token() {
+        let token = load(b" 0123456789abcdef\n", 0o600).unwrap();
+        assert!(token.is(TEXT.as_bytes()) && !token.is(b"") && !token.is(&TEXT.as_bytes()[..15]));
+        assert!(!token.is(b"0123456789abcdeg") && !token.is(b"0123456789abcdef0"));
+        assert!(!format!("{token:?}").contains("0123"));
+        assert!(load(TEXT.as_bytes(), 0o640).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_is_none_is_refused_without_repeating_it() {
+        for (text, mode, expected) in [
+            (&b"0123456789abcde"[..], 0o600, "16 to 1024"),
+            (b"0123456789 abcdef", 0o600, "16 to 1024"),
+            (b"0123456789abcdef\n0123456789abcdef", 0o600, "16 to 1024"),
+            (b"\xff\xff0123456789abcdef", 0o600, "16 to 1024"),
+            (&[b'a'; 3_000], 0o600, "16 to 1024"),
+            (TEXT.as_bytes(), 0o644, "mode 644"),
+            (TEXT.as_bytes(), 0o602, "chmod 600"),
+        ] {
+            let message = load(text, mode).unwrap_err().to_string();
+            assert!(message.contains(expected) && !message.contains("0123"), "{message}");
+        }
+        let directory = Token::load(Path::new("/")).unwrap_err().to_string();
+        assert!(directory.contains("not a regular file"), "{directory}");
+    }
+}

@@ -1,0 +1,48 @@
+//! What is answered to a request, and the bytes of it.
+
+/// The media type of plain text.
+pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
+
+/// What is answered to one request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// The status code (RFC 9110, section 15).
+    pub code: u16,
+    /// The media type.
+    pub kind: &'static str,
+    /// What follows the header.
+    pub body: String,
+}
+
+impl Answer {
+    /// A refusal, or another page of plain text.
+    #[must_use]
+    pub fn text(code: u16, body: impl Into<String>) -> Self {
+        Self { code, kind: TEXT, body: body.into() }
+    }
+
+    /// The answer as it is sent. Who asks by HEAD gets the header alone.
+    pub(crate) fn to_bytes(&self, with_body: bool) -> Vec<u8> {
+        let Self { code, kind, body } = self;
+        let reason = match code {
+            200 => "OK",
+            400 => "Bad Request",
+            401 => "Unauthorized",
+            404 => "Not Found",
+            405 => "Method Not Allowed",
+            503 => "Service Unavailable",
+            _ => "Internal Server Error",
+        };
+        // RFC 9110, section 11.6.1: who is turned away is told what is wanted.
+        let challenge = if *code == 401 { "WWW-Authenticate: Bearer\r\n" } else { "" };
+        let mut text = format!(
+            "HTTP/1.0 {code} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{challenge}\
+             Cache-Control: no-store\r\nConnection: close\r\n\r\n",
+            body.len()
+        );
+        if with_body {
+            text.push_str(body);
+        }
+        text.into_bytes()
+    }
+}

@@ -1,0 +1,159 @@
+//! Losses are assigned on the evidence of counters alone, whatever those say.
+
+use super::*;
+use proptest::prelude::*;
+
+fn after(own: u64, udp: u64, unanswered: u64) -> Counters {
+    Counters {
+        own: Some(InterfaceCounters { tx_dropped: own, ..InterfaceCounters::default() }),
+        own_is_veth: true,
+        peer: Some(InterfaceCounters::default()),
+        udp: Some(UdpCounters { receive_buffer_errors: udp, ..UdpCounters::default() }),
+        server: Some(ServerCounters { received: 100, answered: 100 - unanswered }),
+        shared_host: false,
+    }
+}
+
+fn lost(lost: u64) -> Missing {
+    Missing { lost, ..Missing::default() }
+}
+
+#[test]
+fn each_counter_has_its_place() {
+    let missing = Missing { ring_dropped: 5, late: 4, ..lost(20) };
+    let places = assign(missing, &after(0, 0, 0), &after(1, 2, 4));
+    let expected = [
+        (Place::OwnRing, 5),
+        (Place::Interface, 1),
+        (Place::Socket, 2),
+        // Counters of a server that answered less since `before` do not run backwards.
+        (Place::Late, 4),
+        (Place::Unknown, 8),
+    ];
+    assert_eq!(places, BTreeMap::from(expected));
+}
+
+#[test]
+fn a_counter_that_was_not_read_claims_nothing() {
+    let places = assign(lost(9), &Counters::default(), &after(9, 9, 9));
+    assert_eq!(places, BTreeMap::from([(Place::Unknown, 9)]));
+}
+
+#[test]
+fn what_an_interface_of_its_own_kind_drops_is_the_generator_s() {
+    let counters = |tx_dropped| Counters {
+        own: Some(InterfaceCounters { tx_dropped, ..InterfaceCounters::default() }),
+        ..Counters::default()
+    };
+    let places = assign(lost(3), &counters(0), &counters(3));
+    assert_eq!(places, BTreeMap::from([(Place::Generator, 3)]));
+}
+
+#[test]
+fn own_sockets_on_a_shared_host_are_not_the_server_s() {
+    let udp = |errors| Counters {
+        udp: Some(UdpCounters { receive_buffer_errors: errors, ..UdpCounters::default() }),
+        shared_host: true,
+        ..Counters::default()
+    };
+    let places = assign(Missing { ring_dropped: 6, ..lost(10) }, &udp(0), &udp(8));
+    assert_eq!(
+        places,
+        BTreeMap::from([(Place::Socket, 2), (Place::OwnRing, 6), (Place::Unknown, 2)])
+    );
+}
+
+/// Both ends of a way over cards and switches, which count so many packets each.
+fn far(own_rx: u64, peer: (u64, u64), server: (u64, u64)) -> Counters {
+    Counters {
+        own: Some(InterfaceCounters { rx_packets: own_rx, ..InterfaceCounters::default() }),
+        peer: Some(InterfaceCounters {
+            rx_packets: peer.0,
+            tx_packets: peer.1,
+            ..InterfaceCounters::default()
+        }),
+        server: Some(ServerCounters { received: server.0, answered: server.1 }),
+        ..Counters::default()
+    }
+}
+
+#[test]
+fn what_left_one_interface_and_came_to_no_other_is_lost_on_the_link() {
+    let missing = Missing { sent: 100, received: 70, ..lost(30) };
+    // 12 requests and 8 replies did not arrive; the server left 10 unanswered.
+    let places = assign(missing, &far(0, (0, 0), (0, 0)), &far(70, (88, 78), (88, 78)));
+    assert_eq!(places, BTreeMap::from([(Place::Link, 20), (Place::Server, 10)]));
+}
+
+#[test]
+fn an_interface_that_does_not_count_what_came_proves_nothing() {
+    let missing = Missing { sent: 100, received: 70, ..lost(30) };
+    let places = assign(missing, &far(0, (0, 0), (0, 0)), &far(0, (0, 70), (100, 70)));
+    assert_eq!(places, BTreeMap::from([(Place::Server, 30)]));
+}
+
+#[test]
+fn of_a_server_that_tells_nothing_udp_tells() {
+    let udp = |in_datagrams, out_datagrams, shared_host| Counters {
+        udp: Some(UdpCounters { in_datagrams, out_datagrams, ..UdpCounters::default() }),
+        shared_host,
+        ..Counters::default()
+    };
+    let places = assign(lost(9), &udp(10, 10, false), &udp(110, 105, false));
+    assert_eq!(places, BTreeMap::from([(Place::Server, 5), (Place::Unknown, 4)]));
+    let places = assign(lost(9), &udp(10, 10, true), &udp(110, 105, true));
+    assert_eq!(places, BTreeMap::from([(Place::Unknown, 9)]), "the generator's own are among them");
+}
+
+fn counters() -> impl Strategy<Value = Counters> {
+    let number = || prop_oneof![0_u64..100, Just(u64::MAX)];
+    let interface = || {
+        prop::option::of([number(), number(), number(), number(), number(), number()]).prop_map(
+            |numbers| {
+                let [rx_packets, tx_packets, tx_dropped, rx_dropped, rx_dropped_at_peer, rx_missed] =
+                    numbers?;
+                Some(InterfaceCounters {
+                    rx_packets,
+                    tx_packets,
+                    tx_dropped,
+                    rx_dropped,
+                    rx_dropped_at_peer,
+                    rx_missed,
+                })
+            },
+        )
+    };
+    let pair = || prop::option::of((number(), number()));
+    (interface(), interface(), pair(), pair(), any::<(bool, bool)>()).prop_map(
+        |(own, peer, udp, server, (own_is_veth, shared_host))| Counters {
+            own,
+            own_is_veth,
+            peer,
+            udp: udp.map(|(receive_buffer_errors, no_ports)| UdpCounters {
+                receive_buffer_errors,
+                no_ports,
+                ..UdpCounters::default()
+            }),
+            server: server.map(|(received, answered)| ServerCounters { received, answered }),
+            shared_host,
+        },
+    )
+}
+
+proptest! {
+    /// Whatever counters say, and however they contradict one another.
+    #[test]
+    fn places_add_up(
+        lost in 0_u64..50,
+        received in 0_u64..50,
+        ring in 0_u64..50,
+        before in counters(),
+        after in counters(),
+    ) {
+        let missing =
+            Missing { sent: lost + received, received, lost, ring_dropped: ring, late: lost / 3 };
+        let places = assign(missing, &before, &after);
+        prop_assert_eq!(places.values().sum::<u64>(), lost);
+        prop_assert!(places.values().all(|&count| count > 0));
+    }
+}

@@ -1,0 +1,360 @@
+//! Scenarios of the page of counters: that it tells what was counted to who has the token and to
+//! nobody else, and that a load run on another host says by it alone where its losses were. The
+//! hosts have no names, so nothing but the page leads from one to the other.
+
+use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Output;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_counters::Page;
+use horolog_lab::{Host, Lab, LabConfig};
+use horolog_record::{Code, LoadResult, Place};
+use horolog_sys::netlink::Prefix;
+use libtest_mimic::Trial;
+use tempfile::TempDir;
+
+use crate::load_command::{
+    ForNobody, PATIENCE, Started, check_sums, load, only_trial, parse, result_of,
+};
+use crate::loads::{Chronyd, lost_at};
+use crate::process::{Engine, Server, binary, run_to_end, server_address, signal_to};
+use crate::refusal::{ENVIRONMENT, USAGE, check};
+use crate::scenario::{Need, scenario};
+use crate::{ROOT, counters, scenarios};
+
+const PORT: u16 = 9323;
+const TOKEN: &str = "0123456789abcdef";
+const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd"), Need::Peer("chronyc")];
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(CHRONYD, counters:
+        a_stopped_chronyd_s_losses_are_found_by_the_page,
+        the_page_tells_what_chronyd_tells,
+    ));
+    all.extend(scenarios!(ROOT, counters:
+        a_page_that_goes_away_is_a_doubt,
+        who_has_no_token_learns_nothing,
+        a_load_without_a_page_does_not_begin,
+        what_an_ordinary_user_cannot_read_is_named,
+        what_a_router_drops_is_lost_on_the_link,
+    ));
+    for engine in Engine::ALL {
+        let name = format!("counters::a_stopped_server_s_losses_are_found::{}", engine.name());
+        all.push(scenario(name, ROOT, move || a_stopped_server_s_losses_are_found(engine)));
+    }
+    all
+}
+
+/// A file with a token that nobody else may read.
+struct TokenFile(TempDir);
+
+impl TokenFile {
+    fn new(token: &str) -> Result<Self> {
+        let file = Self(TempDir::new()?);
+        fs::write(file.path(), format!("{token}\n"))?;
+        fs::set_permissions(file.path(), Permissions::from_mode(0o600))?;
+        Ok(file)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("token")
+    }
+
+    fn text(&self) -> String {
+        self.path().display().to_string()
+    }
+}
+
+/// `horolog counters` in a host.
+struct Counters {
+    started: Started,
+    at: SocketAddr,
+    token: TokenFile,
+}
+
+impl Counters {
+    fn start(host: &Host, arguments: &[&str]) -> Result<Self> {
+        let token = TokenFile::new(TOKEN)?;
+        let at = SocketAddr::from((host.port().ipv4, PORT));
+        let mut command = host.command(binary()?);
+        command.args(["counters", "--listen", &at.to_string(), "--token-file"]);
+        command.arg(token.path()).args(arguments);
+        let mut started = Started::start(&mut command)?;
+        started.wait_until(|_, stderr| stderr.contains("counters at http://"))?;
+        Ok(Self { started, at, token })
+    }
+
+    /// The flags by which a load run reads it.
+    fn flags(&self) -> [String; 4] {
+        let url = format!("http://{}", self.at);
+        ["--counters".into(), url, "--counters-token-file".into(), self.token.text()]
+    }
+
+    /// The page, read from a host.
+    fn page(&self, host: &Host, query: &str) -> Result<Page> {
+        let reply = ask(host, self.at, &get(&format!("/counters{query}"), Some(TOKEN)))?;
+        let body = reply.split_once("\r\n\r\n").with_context(|| reply.clone())?.1;
+        Page::parse(body.as_bytes()).map_err(anyhow::Error::msg)
+    }
+}
+
+fn get(target: &str, token: Option<&str>) -> String {
+    let field =
+        token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
+    format!("GET {target} HTTP/1.1\r\nHost: x\r\n{field}\r\n")
+}
+
+fn ask(host: &Host, at: SocketAddr, request: &str) -> Result<String> {
+    let mut stream = host.run(|| TcpStream::connect(at))??;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(request.as_bytes())?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply)?;
+    Ok(reply)
+}
+
+/// Loads a server that stops in the middle of a trial, without and with the page, and checks that
+/// the page alone makes the difference.
+fn stopped_midway(
+    lab: &Lab,
+    target: &str,
+    counters: &Counters,
+    signal: impl Fn(&str) -> Result<()> + Sync,
+) -> Result<LoadResult> {
+    let run = [target, "--engine", "packet", "-r", "50k", "-t", "1.2"];
+    let stopped = |arguments: &[&str]| {
+        let result = thread::scope(|scope| {
+            let stop = scope.spawn(|| {
+                thread::sleep(Duration::from_millis(400));
+                signal("STOP")
+            });
+            let result = result_of(lab.client(), arguments);
+            stop.join().map_err(|_| anyhow::anyhow!("panicked"))??;
+            signal("CONT")?;
+            result
+        })?;
+        let trial = only_trial(&result)?;
+        check_sums(trial)?;
+        ensure!(trial.received > 0 && trial.lost > trial.sent / 10, "{trial:?}");
+        Ok::<_, anyhow::Error>(result)
+    };
+    let without = stopped(&run)?;
+    let places = &only_trial(&without)?.lost_at;
+    ensure!(!places.contains_key(&Place::Socket), "without the page: {places:?}");
+    let flags = counters.flags();
+    let with = stopped(&[&run[..], &flags.each_ref().map(String::as_str)].concat())?;
+    let trial = only_trial(&with)?;
+    ensure!(lost_at(trial, Place::Socket) > 0, "with the page: {:?}", trial.lost_at);
+    Ok(with)
+}
+
+/// A chronyd that is stopped takes nothing from its socket, and what that has no room for is found.
+/// Nor does it tell what it counted, which is said.
+pub(crate) fn a_stopped_chronyd_s_losses_are_found_by_the_page() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let chronyd = Chronyd::start(lab.server())?;
+    let socket = chronyd.socket().display().to_string();
+    let counters = Counters::start(lab.server(), &["--chronyd", &socket])?;
+    let target = server_address(&lab, false)?.ip().to_string();
+    let pid = chronyd.pid();
+    let result = stopped_midway(&lab, &target, &counters, |name| signal_to(pid, name))?;
+    // Little lies in its small buffer unanswered, which no counter tells.
+    let trial = only_trial(&result)?;
+    ensure!(lost_at(trial, Place::Socket) > trial.lost / 2, "{:?}", trial.lost_at);
+    let unread: Vec<_> =
+        result.findings.iter().filter(|finding| finding.code == Code::CountersUnread).collect();
+    ensure!(unread.iter().any(|one| one.message.contains("chronyd: no answer")), "{unread:?}");
+    Ok(())
+}
+
+fn a_stopped_server_s_losses_are_found(engine: Engine) -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let server = Server::start(lab.server(), engine, &[at], &["--clock-expiry", "200ms"])?;
+    let socket = server.socket().display().to_string();
+    let counters = Counters::start(lab.server(), &["--status-socket", &socket])?;
+    stopped_midway(&lab, &at.ip().to_string(), &counters, |name| server.signal(name)).map(drop)
+}
+
+/// The page has chronyd's own numbers, of the interface and port that were asked for alone.
+pub(crate) fn the_page_tells_what_chronyd_tells() -> Result<()> {
+    const REQUESTS: u64 = 400;
+    let lab = Lab::new(&LabConfig::default())?;
+    let chronyd = Chronyd::start(lab.server())?;
+    let socket = chronyd.socket().display().to_string();
+    let counters = Counters::start(lab.server(), &["--chronyd", &socket])?;
+    let target = lab.server().port().ipv4;
+    let query = format!("?address={target}&port=123");
+    let read = || counters.page(lab.client(), &query);
+    let before = read()?;
+    let target = target.to_string();
+    let run = [&target, "--engine", "udp", "-r", "2000", "-t", "0.2"];
+    let trial_sent = only_trial(&result_of(lab.client(), &run)?)?.sent;
+    let after = read()?;
+    ensure!(trial_sent == REQUESTS, "{trial_sent}");
+    let [of_before, of_after] = [&before, &after].map(|page| page.servers.first());
+    let (of_before, of_after) = (of_before.context("no chronyd")?, of_after.context("no chronyd")?);
+    ensure!(of_after.program == "chronyd" && of_after.received - of_before.received == REQUESTS);
+    ensure!(of_after.answered == of_after.received && after.unread.is_empty(), "{after:?}");
+    let [interface] = &after.interfaces[..] else { anyhow::bail!("{:?}", after.interfaces) };
+    ensure!(interface.name == lab.server().port().interface, "{interface:?}");
+    ensure!(interface.rx_packets - before.interfaces[0].rx_packets >= REQUESTS, "{interface:?}");
+    ensure!(!after.sockets.is_empty() && after.sockets.iter().all(|one| one.port == 123));
+    let by_chronyc = chronyd.statistics()?.0;
+    ensure!(of_after.received == by_chronyc, "chronyc: {by_chronyc}, page: {of_after:?}");
+    Ok(())
+}
+
+/// A page that goes away in the middle of a run ends neither the run nor its sums, and is named.
+pub(crate) fn a_page_that_goes_away_is_a_doubt() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
+    let socket = server.socket().display().to_string();
+    let mut counters = Counters::start(lab.server(), &["--status-socket", &socket])?;
+    let flags = counters.flags();
+    let (target, out) = (at.ip().to_string(), "result.json");
+    let mut command = load(lab.client(), &[&target, "-r", "1k-2k", "-x", "1.4", "-t", "0.5"])?;
+    command.args(["--engine", "udp", "--json", out]).args(&flags);
+    let mut run = Started::start(&mut command)?;
+    // A trial has its row below the header when it is over.
+    let rows = |text: &str| text.lines().filter(|line| line.contains("1000")).count();
+    run.wait_until(|stdout, _| rows(stdout) > 0)?;
+    counters.started.child.kill()?;
+    let (status, _) = run.end()?;
+    ensure!(status.success(), "{status}: {}", run.read("stderr")?);
+    let result: LoadResult = parse(run.read(out)?.as_bytes())?;
+    ensure!(result.trials.len() > 2, "{} trials", result.trials.len());
+    result.trials.iter().try_for_each(check_sums)?;
+    let doubt = result.findings.iter().find(|finding| finding.code == Code::CountersUnread);
+    let doubt = doubt.context("no doubt")?;
+    ensure!(doubt.message.contains(&counters.at.to_string()), "{}", doubt.message);
+    Ok(())
+}
+
+/// Neither what is there nor what is wrong is told to who does not show the token, and nothing
+/// takes anything but a question.
+pub(crate) fn who_has_no_token_learns_nothing() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let mut counters = Counters::start(lab.server(), &[])?;
+    let ask = |request: &str| ask(lab.client(), counters.at, request);
+    let wrong = [None, Some(""), Some("0123456789abcdee"), Some("0123456789abcdef0")];
+    for (target, token) in ["/counters", "/counters.txt", "/nothing", "/counters?x"]
+        .into_iter()
+        .flat_map(|target| wrong.map(|token| (target, token)))
+    {
+        let reply = ask(&get(target, token))?;
+        ensure!(reply.starts_with("HTTP/1.0 401 "), "{target} {token:?}: {reply}");
+        ensure!(!reply.contains("interface") && reply.contains("Bearer"), "{reply}");
+    }
+    for (request, code) in [
+        (get("/counters", Some(TOKEN)), "200"),
+        (get("/counters.txt", Some(TOKEN)), "200"),
+        (get("/counters?port=x", Some(TOKEN)), "400"),
+        (get("/", Some(TOKEN)), "404"),
+        (get("/counters", Some(TOKEN)).replace("GET", "POST"), "405"),
+        ("x".repeat(5_000), "400"),
+    ] {
+        let reply = ask(&request)?;
+        ensure!(reply.starts_with(&format!("HTTP/1.0 {code} ")), "{request}: {reply}");
+    }
+    counters.started.signal("TERM")?;
+    let (status, _) = counters.started.end()?;
+    let said = counters.started.read("stderr")?;
+    ensure!(status.success() && !said.contains(TOKEN), "{status}: {said}");
+    Ok(())
+}
+
+/// A wrong place or token is said at once, by one line that does not hold the token.
+pub(crate) fn a_load_without_a_page_does_not_begin() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let metrics = SocketAddr::new(at.ip(), 9123).to_string();
+    let _server = Server::start(lab.server(), Engine::Socket, &[at], &["--metrics", &metrics])?;
+    let counters = Counters::start(lab.server(), &[])?;
+    let (right, wrong) = (counters.token.text(), TokenFile::new("fedcba9876543210")?);
+    let open = TokenFile::new(TOKEN)?;
+    fs::set_permissions(open.path(), Permissions::from_mode(0o644))?;
+    let (page, host) = (format!("http://{}", counters.at), counters.at.ip());
+    let (wrong, open) = (wrong.text(), open.text());
+    let (silent, other) = (format!("http://{host}:9"), format!("http://{metrics}"));
+    let cases: [(&str, &str, i32, &[&str]); 7] = [
+        (&page, &wrong, USAGE, &["refuses the token"]),
+        (&page, &open, USAGE, &["mode 644", "chmod 600"]),
+        (&page, "/nothing", USAGE, &["/nothing", "token file"]),
+        (&silent, &right, ENVIRONMENT, &["horolog counters", ":9"]),
+        (&other, &right, USAGE, &["no page of counters", "404"]),
+        ("https://192.0.2.2", &right, USAGE, &["--counters", "tunnel"]),
+        ("192.0.2.2:9323", &right, USAGE, &["--counters", "http://HOST:PORT"]),
+    ];
+    let target = at.ip().to_string();
+    for (url, token, status, named) in cases {
+        let flags = [&target, "--engine", "udp", "--counters", url, "--counters-token-file", token];
+        let output = run_to_end(&mut load(lab.client(), &flags)?, PATIENCE)?;
+        check(&output, status, named).with_context(|| format!("{url} {token}"))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(!said.contains("0123456789") && !said.contains("fedcba98"), "{said}");
+    }
+    Ok(())
+}
+
+/// Who is not root sees the kernel's counters, and what else would take it.
+pub(crate) fn what_an_ordinary_user_cannot_read_is_named() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let user = ForNobody::new()?;
+    let closed = tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir()?;
+    let socket = closed.path().join("chronyd.sock");
+    let run = |more: &[&str]| -> Result<Output> {
+        let mut command = user.command(lab.server().command("setpriv"));
+        command.args(["counters", "--once"]).args(more).arg("--chronyd").arg(&socket);
+        run_to_end(&mut command, PATIENCE)
+    };
+    let output = run(&["--json"])?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let page = Page::parse(&output.stdout).map_err(anyhow::Error::msg)?;
+    ensure!(page.udp_ipv4.is_some() && page.softnet.is_some(), "{page:?}");
+    ensure!(page.interfaces.iter().any(|one| one.name == lab.server().port().interface));
+    let [unread] = &page.unread[..] else { anyhow::bail!("{:?}", page.unread) };
+    ensure!(unread.what == "chronyd" && unread.why.contains("root"), "{unread:?}");
+    let output = run(&[])?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(text.contains("not read: chronyd") && text.contains("UDP over IPv4"), "{text}");
+    check(&run(&["--interface", "nosuch0"])?, USAGE, &["'nosuch0'"])
+}
+
+/// A router between the two has no way back to half of the clients; both ends count, and neither
+/// has lost those replies.
+pub(crate) fn what_a_router_drops_is_lost_on_the_link() -> Result<()> {
+    let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
+    let (router, generator, far) = (lab.host(0), lab.host(1), lab.host(2));
+    let [near_address, far_address] = [generator, far].map(|host| IpAddr::from(host.port().ipv4));
+    let routers = [0, 1].map(|port| IpAddr::from(router.ports[port].ipv4));
+    let route = |host: &Host, to: Prefix, gateway: IpAddr, port: usize| -> Result<()> {
+        Ok(host.netlink()?.add_route(to, Some(gateway), host.ports[port].index)?)
+    };
+    router.run(|| fs::write("/proc/sys/net/ipv4/ip_forward", "1"))??;
+    route(generator, Prefix::host(far_address), routers[0], 0)?;
+    route(far, Prefix::host(near_address), routers[1], 0)?;
+    route(router, "10.77.0.0/17".parse()?, near_address, 0)?;
+    let at = SocketAddr::from((far_address, 123));
+    let server = Server::start(far, Engine::Socket, &[at], &[])?;
+    let socket = server.socket().display().to_string();
+    let counters = Counters::start(far, &["--status-socket", &socket])?;
+    let (flags, target) = (counters.flags(), far_address.to_string());
+    let run = [&target, "--engine", "packet", "-r", "2000", "-t", "0.5", "-s", "10.77.0.0/16"];
+    let flags = flags.each_ref().map(String::as_str);
+    let result = result_of(generator, &[&run[..], &["--random-sources"], &flags].concat())?;
+    let trial = only_trial(&result)?;
+    check_sums(trial)?;
+    ensure!(trial.lost > trial.sent / 4 && trial.received > trial.sent / 4, "{trial:?}");
+    // Other packets that came to the generator hide as many.
+    ensure!(lost_at(trial, Place::Link) + 20 >= trial.lost, "{:?}", trial.lost_at);
+    Ok(())
+}
