@@ -73,4 +73,10 @@ pub enum Code {
     BasicReplies,
     /// Some NTS key establishments gave no keys.
     EstablishmentsFailed,
+    /// A server demanded by a kiss of death to be asked less often, or not at all.
+    KissOfDeath,
+    /// Timestamps were taken by a less exact means than was asked for.
+    StampsMissing,
+    /// Two servers cannot both be right.
+    ServersDisagree,
 }

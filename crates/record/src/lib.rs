@@ -12,6 +12,7 @@ mod establishment;
 mod finding;
 mod host;
 mod load;
+mod query;
 mod rfc3339;
 
 pub use bench_nts::{BENCH_NTS_SCHEMA, BenchNtsResult, NtsCapacity};
@@ -23,5 +24,10 @@ pub use host::Host;
 pub use load::{
     ClassCounts, Engine, InvalidReason, LOAD_SCHEMA, LoadResult, Mode, Place, Responses, SearchEnd,
     SearchKind, SearchResult, Spacing, Target, Trial,
+};
+pub use query::{
+    AllanDeviation, Best, Difference, Drift, Figures, HardwareClock, LeapState, NtsUse,
+    QUERY_SCHEMA, QueryCounts, QueryEnd, QueryEndReason, QueryResult, Sample, ServerResult,
+    ServerState, StampCounts, StampKind,
 };
 pub use rfc3339::rfc3339_now;

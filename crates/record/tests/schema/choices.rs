@@ -62,7 +62,7 @@ pub(crate) const SEARCH_ENDS: Choices<SearchEnd, 5> = [
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 19> = [
+pub(crate) const CODES: Choices<Code, 22> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -82,6 +82,9 @@ pub(crate) const CODES: Choices<Code, 19> = [
     (Code::EngineFallback, "engine-fallback"),
     (Code::BasicReplies, "basic-replies"),
     (Code::EstablishmentsFailed, "establishments-failed"),
+    (Code::KissOfDeath, "kiss-of-death"),
+    (Code::StampsMissing, "stamps-missing"),
+    (Code::ServersDisagree, "servers-disagree"),
 ];
 
 fn check<T: Serialize + Debug, const N: usize>(choices: Choices<T, N>) {
