@@ -101,6 +101,12 @@ impl TargetName {
         Self { host: self.host.clone(), port }
     }
 
+    /// The port.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
     /// The name or the address.
     #[must_use]
     pub fn host(&self) -> &str {
