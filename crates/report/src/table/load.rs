@@ -107,15 +107,8 @@ pub fn row(trial: &Trial, mode: Mode, style: &TableStyle) -> String {
 /// The columns of a mode that fit into a width, those of the lowest rank first.
 fn fitting(mode: Mode, width: usize) -> Vec<&'static Field> {
     let belongs = |field: &&Field| field.only.is_none_or(|only| only == mode);
-    let mut fields: Vec<_> = FIELDS.iter().filter(belongs).collect();
-    while grid::width(&groups(&fields)) > width {
-        let Some(highest) = fields.iter().map(|field| field.rank).max().filter(|rank| *rank > 0)
-        else {
-            break;
-        };
-        fields.retain(|field| field.rank != highest);
-    }
-    fields
+    let fields = FIELDS.iter().filter(belongs).collect();
+    grid::fitting(fields, |fields| grid::width(&groups(fields)), |field| field.rank, width)
 }
 
 fn groups(fields: &[&Field]) -> Vec<Group> {
