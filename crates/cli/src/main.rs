@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{bench, demo, lab, load, serve, status};
+use commands::{bench, demo, lab, load, query, serve, status};
 use failure::Failure;
 
 /// Serve time, load it, and prove when things happen.
@@ -30,6 +30,7 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     Status(status::StatusArgs),
     Load(load::LoadArgs),
+    Query(query::QueryArgs),
     Lab(lab::LabArgs),
     Bench(bench::BenchArgs),
 }
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(*args),
         Command::Status(args) => status::run(args),
         Command::Load(args) => load::run(args),
+        Command::Query(args) => query::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Bench(args) => bench::run(&args),
     };

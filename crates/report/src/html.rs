@@ -9,6 +9,7 @@ mod escape;
 mod load;
 mod losses;
 mod plot;
+mod query;
 mod sections;
 mod series;
 mod trials;
@@ -19,6 +20,7 @@ use crate::json::to_compact_json;
 
 pub use demo::demo;
 pub use load::load;
+pub use query::query;
 
 const TEMPLATE: &str = include_str!("../assets/page.html");
 const PAGE_CSS: &str = include_str!("../assets/page.css");
@@ -35,10 +37,16 @@ struct Page<'a, R> {
     heading: String,
     lead: String,
     main: String,
+    /// How the figures on the page came about.
+    note: &'static str,
     schema: &'a str,
     plots: Vec<plot::Plot>,
     result: &'a R,
 }
+
+/// How the figures of a load came about.
+const LOAD_NOTE: &str = "Percentiles come from a histogram of under 1% relative error; times are \
+                         counted from the instant at which a request was meant to be sent.";
 
 impl<R: Serialize> Page<'_, R> {
     fn render(&self) -> String {
@@ -51,6 +59,7 @@ impl<R: Serialize> Page<'_, R> {
                 ("heading", &escape::text(&self.heading)),
                 ("lead", &escape::text(&self.lead)),
                 ("main", &self.main),
+                ("note", &escape::text(self.note)),
                 ("schema", &escape::text(self.schema)),
                 ("plots", &escape::json(&to_compact_json(&self.plots))),
                 ("result", &escape::json(&to_compact_json(self.result))),
@@ -83,7 +92,7 @@ fn fill(template: &str, values: &[(&str, &str)]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::{DemoResult, LoadResult};
+    use horolog_record::{DemoResult, LoadResult, QueryResult};
     use serde::de::DeserializeOwned;
 
     use super::*;
@@ -120,6 +129,19 @@ mod tests {
         result
     }
 
+    fn hostile_query() -> QueryResult {
+        let mut result = fixture::query(20);
+        result.command.push(HOSTILE.to_owned());
+        result.started = HOSTILE.to_owned();
+        result.findings[0].message = HOSTILE.to_owned();
+        let server = &mut result.servers[0];
+        server.name = HOSTILE.to_owned();
+        server.says.as_mut().unwrap().reference_id = HOSTILE.to_owned();
+        server.counts.kisses.insert(HOSTILE.to_owned(), 1);
+        result.servers[2].ended.as_mut().unwrap().message = HOSTILE.to_owned();
+        result
+    }
+
     #[test]
     fn a_template_is_filled_once() {
         let values = [("a", "{{b}}"), ("b", "two")];
@@ -142,8 +164,8 @@ mod tests {
 
     #[test]
     fn no_text_of_a_result_becomes_markup() {
-        let harmless = [load(&fixture::load()), demo(&fixture::demo())];
-        let hostile = [load(&hostile_load()), demo(&hostile_demo())];
+        let harmless = [load(&fixture::load()), demo(&fixture::demo()), query(&fixture::query(20))];
+        let hostile = [load(&hostile_load()), demo(&hostile_demo()), query(&hostile_query())];
         for (page, usual) in hostile.iter().zip(&harmless) {
             assert!(!page.contains("<img"));
             assert!(!page.contains("<script>alert"));
@@ -151,13 +173,14 @@ mod tests {
             assert_eq!(page.matches("<!--").count(), 0);
         }
         assert_eq!(embedded::<LoadResult>(&hostile[0], "result"), hostile_load());
+        assert_eq!(embedded::<QueryResult>(&hostile[2], "result"), hostile_query());
         let shown: DemoResult = embedded(&hostile[1], "result");
         assert_eq!(shown, demo::without_most_histograms(&hostile_demo()));
     }
 
     #[test]
     fn nothing_is_left_to_fill_in_and_nothing_is_fetched() {
-        for page in [load(&fixture::load()), demo(&fixture::demo())] {
+        for page in [load(&fixture::load()), demo(&fixture::demo()), query(&fixture::query(20))] {
             assert!(!page.contains("{{"));
             assert!(!page.contains("src=") && !page.contains("<link") && !page.contains("url("));
         }
@@ -165,14 +188,14 @@ mod tests {
 
     #[test]
     fn usual_pages_are_below_one_megabyte() {
-        for page in [load(&fixture::load()), demo(&fixture::demo())] {
+        for page in [load(&fixture::load()), demo(&fixture::demo()), query(&fixture::query(100))] {
             assert!(page.len() < 1_000_000, "{}", page.len());
         }
     }
 
     #[test]
     fn every_plot_has_its_place_and_a_text_alternative() {
-        for page in [load(&fixture::load()), demo(&fixture::demo())] {
+        for page in [load(&fixture::load()), demo(&fixture::demo()), query(&fixture::query(20))] {
             let plots: serde_json::Value = embedded(&page, "plots");
             let plots = plots.as_array().unwrap();
             assert!(plots.len() >= 3);

@@ -8,7 +8,7 @@ mod demo;
 mod establishment;
 mod grid;
 mod load;
-mod query;
+pub(crate) mod query;
 mod summary;
 
 pub use bench_nts::bench_nts;

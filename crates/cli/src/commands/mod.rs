@@ -5,5 +5,6 @@ mod contest;
 pub(crate) mod demo;
 pub(crate) mod lab;
 pub(crate) mod load;
+pub(crate) mod query;
 pub(crate) mod serve;
 pub(crate) mod status;

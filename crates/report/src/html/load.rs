@@ -7,7 +7,7 @@ use super::sections::{
     drawn, findings, host_facts, mode_name, run_facts, section, target_name, times_at_lower_bound,
     verdict,
 };
-use super::{Page, series, trials};
+use super::{LOAD_NOTE, Page, series, trials};
 use crate::units::human_rate;
 use crate::verdict::{Highest, goal_name, lower_bound_trial, sentence};
 
@@ -54,6 +54,7 @@ pub fn load(result: &LoadResult) -> String {
             result.started
         ),
         main: main.concat(),
+        note: LOAD_NOTE,
         schema: &result.schema,
         plots,
         result,
