@@ -48,12 +48,12 @@ pub struct QueryResult {
 /// One server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerResult {
-    /// The server as it was named, without the port.
+    /// The server as it was named, with the port where that is not 123.
     pub name: String,
     /// Its address, where the name has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
-    /// The UDP port.
+    /// The UDP port; after key establishment it may be another than was named.
     pub port: u16,
     /// How exchanges were authenticated, where they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]

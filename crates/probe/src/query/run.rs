@@ -16,6 +16,7 @@ use horolog_record::{
 use horolog_sys::adjtimex;
 use horolog_sys::clock::Realtime;
 use horolog_time::{Span, measure_precision};
+use horolog_wire::ntp;
 
 use super::asker::{Asker, Done, Manner, Plan};
 use super::card::{Card, Cards};
@@ -232,7 +233,9 @@ impl Query {
             }
             Err(end) => Done::nothing(end),
         };
-        let name = target.name.host().to_owned();
+        let name = &target.name;
+        let plain = name.port() == ntp::PORT;
+        let name = if plain { name.host().to_owned() } else { name.to_string() };
         (server_result((name, way.address, way.port), done, self.interval), way.no_card)
     }
 

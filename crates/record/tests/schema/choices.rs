@@ -4,7 +4,8 @@
 use std::fmt::Debug;
 
 use horolog_record::{
-    Code, Engine, InvalidReason, Mode, Place, SearchEnd, SearchKind, Severity, Spacing,
+    Code, Engine, InvalidReason, LeapState, Mode, Place, QueryEndReason, SearchEnd, SearchKind,
+    Severity, Spacing, StampKind,
 };
 use serde::Serialize;
 
@@ -87,6 +88,24 @@ pub(crate) const CODES: Choices<Code, 22> = [
     (Code::ServersDisagree, "servers-disagree"),
 ];
 
+pub(crate) const LEAP_STATES: Choices<LeapState, 4> = [
+    (LeapState::None, "none"),
+    (LeapState::Insert, "insert"),
+    (LeapState::Delete, "delete"),
+    (LeapState::Unsynchronised, "unsynchronised"),
+];
+
+pub(crate) const QUERY_ENDS: Choices<QueryEndReason, 5> = [
+    (QueryEndReason::Interrupted, "interrupted"),
+    (QueryEndReason::Kiss, "kiss"),
+    (QueryEndReason::Unresolved, "unresolved"),
+    (QueryEndReason::Unreachable, "unreachable"),
+    (QueryEndReason::NoKeys, "no-keys"),
+];
+
+pub(crate) const STAMP_KINDS: Choices<StampKind, 3> =
+    [(StampKind::Hardware, "hardware"), (StampKind::Kernel, "kernel"), (StampKind::User, "user")];
+
 fn check<T: Serialize + Debug, const N: usize>(choices: Choices<T, N>) {
     for (choice, name) in choices {
         assert_eq!(serde_json::to_value(&choice).unwrap(), name, "{choice:?}");
@@ -104,4 +123,7 @@ fn each_choice_keeps_its_name() {
     check(SEARCH_ENDS);
     check(SEVERITIES);
     check(CODES);
+    check(LEAP_STATES);
+    check(QUERY_ENDS);
+    check(STAMP_KINDS);
 }

@@ -1,6 +1,8 @@
 //! What a query found: a line for each server, statistics where there are enough samples for them,
 //! and how far the servers are apart.
 
+use std::net::{IpAddr, SocketAddr};
+
 use horolog_record::{
     Difference, Figures, LeapState, QueryResult, ServerResult, ServerState, StampCounts,
 };
@@ -85,12 +87,13 @@ fn known<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
     value.map_or_else(|| ABSENT.to_owned(), text)
 }
 
-/// The server's name, with its address where that is another text.
+/// The server's name, with its address where the name is none itself.
 pub(crate) fn full_name(server: &ServerResult) -> String {
-    let address = server.address.map(|address| address.to_string());
-    match address.filter(|address| *address != server.name) {
-        Some(address) => format!("{} ({address})", server.name),
-        None => server.name.clone(),
+    let name = &server.name;
+    let is_address = name.parse::<IpAddr>().is_ok() || name.parse::<SocketAddr>().is_ok();
+    match server.address.filter(|_| !is_address) {
+        Some(address) => format!("{name} ({address})"),
+        None => name.clone(),
     }
 }
 
