@@ -25,6 +25,7 @@ mod load_refusals;
 mod loads;
 mod noise;
 mod process;
+mod query;
 mod queues;
 mod random;
 mod raw;
@@ -107,6 +108,7 @@ fn all() -> Vec<Trial> {
     all.extend(server_metrics::all());
     all.extend(server_sandbox::all());
     all.extend(load_modes::all());
+    all.extend(query::all());
     all.extend(bench::all());
     all.extend(soak::all());
     all.extend(of_the_demonstration());

@@ -1,6 +1,7 @@
 //! Asks one server, exchange after exchange, over a packet device: sends, waits, timestamps, and
 //! keeps the books. What a reply means is for [`super::client`] to say.
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
@@ -98,6 +99,9 @@ pub(crate) struct Asker<'a, D> {
     account: Account,
     request: Batch<Endpoints>,
     batch: Batch<Endpoints>,
+    /// Datagrams that nobody has looked at yet, in the order in which they came: their bytes, unless
+    /// they are cut off, and when they came.
+    waiting: VecDeque<(Option<Vec<u8>>, Stamp)>,
 }
 
 /// What a datagram did to the open exchange.
@@ -130,6 +134,7 @@ impl<'a, D: Device<Address = Endpoints>> Asker<'a, D> {
             account: Account::default(),
             request: Batch::new(1, CAPACITY),
             batch: Batch::new(SLOTS, CAPACITY),
+            waiting: VecDeque::new(),
         }
     }
 
@@ -233,39 +238,34 @@ impl<'a, D: Device<Address = Endpoints>> Asker<'a, D> {
     ) -> Option<(Reply, Stamp, Stamp)> {
         let mut t1 = asked;
         loop {
-            let wait = left(deadline, self.pace.monotonic());
-            if wait.is_zero() {
-                return None;
-            }
-            if let Err(error) = self.device.receive(&mut self.batch, wait.min(NAP)) {
-                self.fail(&error);
-                return None;
-            }
-            let came = Stamp::user(self.pace.utc());
-            let received: Vec<_> =
-                self.batch.iter().map(|packet| self.received(&packet, came)).collect();
-            t1 = self.left_at(t1, transmit);
-            for (bytes, t4) in received {
+            while let Some((bytes, t4)) = self.waiting.pop_front() {
                 match self.take(bytes.as_deref()) {
                     Step::Reply(reply) => return Some((reply, t1, t4)),
                     Step::Over => return None,
                     Step::Nothing => {}
                 }
             }
+            let wait = left(deadline, self.pace.monotonic());
+            if wait.is_zero() {
+                return None;
+            }
+            if let Err(error) = self.receive(wait.min(NAP)) {
+                self.fail(&error);
+                return None;
+            }
+            t1 = self.left_at(t1, transmit);
         }
     }
 
-    /// A datagram's bytes, unless they are cut off, and when it came.
-    fn received(&self, packet: &Packet<'_, Endpoints>, came: Stamp) -> (Option<Vec<u8>>, Stamp) {
-        let bytes = (!packet.truncated).then(|| packet.bytes.to_vec());
-        (bytes, self.stamp_of(packet, came))
-    }
-
-    /// The best timestamp of a packet, where `own` is what this program read.
-    fn stamp_of(&self, packet: &Packet<'_, Endpoints>, own: Stamp) -> Stamp {
-        let by_card = |time: HardwareTime| self.card.as_ref()?.stamp(time);
-        own.or_better(packet.received_at.map(Stamp::kernel))
-            .or_better(packet.hardware.and_then(by_card))
+    /// Receives what comes within this time; returns how much that is.
+    fn receive(&mut self, wait: Duration) -> io::Result<usize> {
+        let count = self.device.receive(&mut self.batch, wait)?;
+        let came = Stamp::user(self.pace.utc());
+        for packet in self.batch.iter() {
+            let bytes = (!packet.truncated).then(|| packet.bytes.to_vec());
+            self.waiting.push_back((bytes, stamp_of(self.card.as_deref(), &packet, came)));
+        }
+        Ok(count)
     }
 
     /// When the request with this transmit timestamp left, as far as that came back by now.
@@ -273,7 +273,7 @@ impl<'a, D: Device<Address = Endpoints>> Asker<'a, D> {
         let mut best = own;
         while self.device.sent(&mut self.batch).is_ok_and(|count| count > 0) {
             let ours = self.batch.iter().filter(|packet| is_request(packet.bytes, transmit));
-            best = ours.fold(best, |best, packet| self.stamp_of(&packet, best));
+            best = ours.fold(best, |best, packet| stamp_of(self.card.as_deref(), &packet, best));
         }
         best
     }
@@ -341,15 +341,18 @@ impl<'a, D: Device<Address = Endpoints>> Asker<'a, D> {
 
     /// Counts what came after the last reply that was waited for.
     fn drain(&mut self) {
-        while self.device.receive(&mut self.batch, Duration::ZERO).is_ok_and(|count| count > 0) {
-            let came = Stamp::user(self.pace.utc());
-            let received: Vec<_> =
-                self.batch.iter().map(|packet| self.received(&packet, came)).collect();
-            for (bytes, _) in received {
-                self.take(bytes.as_deref());
-            }
+        while self.receive(Duration::ZERO).is_ok_and(|count| count > 0) {}
+        while let Some((bytes, _)) = self.waiting.pop_front() {
+            self.take(bytes.as_deref());
         }
     }
+}
+
+/// The best timestamp of a packet, where `own` is what this program read.
+fn stamp_of(card: Option<&dyn Card>, packet: &Packet<'_, Endpoints>, own: Stamp) -> Stamp {
+    let by_card = |time: HardwareTime| card?.stamp(time);
+    own.or_better(packet.received_at.map(Stamp::kernel))
+        .or_better(packet.hardware.and_then(by_card))
 }
 
 /// Whether a packet that came back from the error queue is the request with this timestamp.

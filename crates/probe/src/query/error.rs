@@ -39,6 +39,12 @@ pub enum QueryError {
          with --i-own-this-target"
     )]
     Impolite(IpAddr),
+    /// A link-local address means nothing without an interface.
+    #[error("{0} is a link-local address; say on which interface with -i")]
+    NeedsInterface(IpAddr),
+    /// The interface does not exist.
+    #[error("there is no interface '{0}'; 'ip link' shows which there are")]
+    NoInterface(String),
     /// Whoever has to be asked for keys cannot be.
     #[error("cannot ask for NTS keys: {0}")]
     Nts(String),
@@ -53,7 +59,7 @@ impl QueryError {
     pub const fn is_usage(&self) -> bool {
         match self {
             Self::Target(error) => !matches!(error, TargetNameError::Unresolved { .. }),
-            Self::Random(_) => false,
+            Self::NoInterface(_) | Self::Random(_) => false,
             _ => true,
         }
     }

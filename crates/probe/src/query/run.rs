@@ -15,6 +15,7 @@ use horolog_record::{
 };
 use horolog_sys::adjtimex;
 use horolog_sys::clock::Realtime;
+use horolog_sys::packet::interface_index;
 use horolog_time::{Span, measure_precision};
 use horolog_wire::ntp;
 
@@ -80,6 +81,10 @@ impl Query {
             targets.iter().filter_map(|target| target.address.as_ref().ok()).collect();
         for address in &addresses {
             require_unicast(address.ip())?;
+            let link_local = matches!(address.ip(), IpAddr::V6(v6) if v6.is_unicast_link_local());
+            if link_local && options.interface.is_none() {
+                return Err(QueryError::NeedsInterface(address.ip()));
+            }
         }
         let public = addresses.iter().map(|address| address.ip()).find(|ip| is_public(*ip));
         let public = public.filter(|_| !options.i_own_this_target);
@@ -317,7 +322,10 @@ const fn polite_interval(count: u64) -> Duration {
 }
 
 fn check(options: &QueryOptions) -> Result<(), QueryError> {
-    let QueryOptions { targets, count, interval, timeout, version, .. } = options;
+    let QueryOptions { targets, count, interval, timeout, version, interface, .. } = options;
+    if let Some(name) = interface.as_ref().filter(|name| interface_index(name).is_err()) {
+        return Err(QueryError::NoInterface(name.clone()));
+    }
     if !(1..=TARGETS_MAX).contains(&targets.len()) {
         return Err(QueryError::Targets(targets.len()));
     }

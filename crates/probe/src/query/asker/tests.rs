@@ -69,6 +69,8 @@ struct Wire {
     card_stamps: bool,
     /// The server forgets its clients at once.
     forgetful: bool,
+    /// The network doubles replies.
+    twice: bool,
     /// Datagrams on their way back, by when they reach the card.
     coming: VecDeque<(i64, Vec<u8>)>,
     looped: VecDeque<(i64, Vec<u8>)>,
@@ -84,6 +86,7 @@ impl Wire {
             kernel_stamps: true,
             card_stamps: false,
             forgetful: false,
+            twice: false,
             coming: VecDeque::new(),
             looped: VecDeque::new(),
             memory: None,
@@ -125,7 +128,9 @@ impl Wire {
         (self.humour)(&mut bytes, self.asked);
         self.asked += 1;
         if !bytes.is_empty() {
-            self.coming.push_back((at_ns + AT_SERVER_NS + BACK_NS, bytes));
+            let copies = if self.twice { 2 } else { 1 };
+            let parcel = (at_ns + AT_SERVER_NS + BACK_NS, bytes);
+            self.coming.extend(std::iter::repeat_n(parcel, copies));
         }
     }
 
@@ -162,19 +167,18 @@ impl Device for Wire {
     fn receive(&mut self, batch: &mut Batch<Endpoints>, wait: Duration) -> io::Result<usize> {
         batch.clear();
         let until = self.now_ns() + wait.as_nanos() as i64;
-        let Some((at_ns, bytes)) = self.coming.front().cloned() else {
-            self.advance(until - self.now_ns());
-            return Ok(0);
-        };
-        let seen_ns = at_ns + TO_CARD_NS + TO_KERNEL_NS;
-        if seen_ns > until {
-            self.advance(until - self.now_ns());
-            return Ok(0);
+        let seen_ns = |at_ns: i64| at_ns + TO_CARD_NS + TO_KERNEL_NS;
+        let next = self.coming.front().map(|(at_ns, _)| seen_ns(*at_ns));
+        let wakes = next.filter(|next| *next <= until).unwrap_or(until);
+        self.advance((wakes - self.now_ns()).max(0));
+        let now_ns = self.now_ns();
+        while !batch.is_full()
+            && let Some((at_ns, bytes)) =
+                self.coming.pop_front_if(|(at_ns, _)| seen_ns(*at_ns) <= now_ns)
+        {
+            assert!(batch.push_packet(&self.packet(&bytes, at_ns, at_ns + TO_CARD_NS)));
         }
-        self.coming.pop_front();
-        self.advance((seen_ns - self.now_ns()).max(0));
-        assert!(batch.push_packet(&self.packet(&bytes, at_ns, at_ns + TO_CARD_NS)));
-        Ok(1)
+        Ok(batch.len())
     }
 
     fn send(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
@@ -326,6 +330,15 @@ fn a_server_of_lies_gives_no_sample() {
     let expected = expected.into_iter().chain([(Leap, 1), (Timestamp, 1)]);
     assert_eq!(account.counts.invalid, expected.collect::<BTreeMap<_, _>>());
     assert_eq!((account.counts.lost, account.samples.len()), (8, 0));
+}
+
+#[test]
+fn a_second_reply_at_the_same_time_is_a_duplicate() {
+    let mut wire = Wire::new(faithful);
+    wire.twice = true;
+    let account = asked(wire, false, &plan(6, false)).account;
+    assert_eq!((account.counts.received, account.counts.duplicate), (6, 6));
+    assert_eq!(account.samples.len(), 6);
 }
 
 #[test]

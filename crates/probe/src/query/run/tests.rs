@@ -99,7 +99,10 @@ fn two_servers_side_by_side_are_as_far_apart_as_they_are() {
     let interval = Some(Duration::from_millis(20));
     let query = Query::prepare(QueryOptions { count: 5, interval, ..options(&names) }).unwrap();
     let progress = AtomicU64::new(0);
-    let result = query.run(&|| drop(progress.fetch_add(1, Ordering::Relaxed)), &|| false);
+    let one_more = || {
+        progress.fetch_add(1, Ordering::Relaxed);
+    };
+    let result = query.run(&one_more, &|| false);
     one.join().unwrap();
     other.join().unwrap();
     assert_eq!(progress.load(Ordering::Relaxed), 15, "the unknown name is not asked");
