@@ -32,6 +32,7 @@ mod ptp4l;
 mod ptp_replies;
 mod ptp_verdicts;
 mod qualification;
+mod query;
 mod queues;
 mod random;
 mod raw;
@@ -119,6 +120,7 @@ fn all() -> Vec<Trial> {
     all.extend(qualification::all());
     all.extend(load_ptp::all());
     all.extend(load_offsets::all());
+    all.extend(query::all());
     all.extend(bench::all());
     all.extend(soak::all());
     all.extend(of_the_demonstration());

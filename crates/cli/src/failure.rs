@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use horolog_lab::LabError;
 use horolog_load::LoadError;
+use horolog_probe::query::QueryError;
 use horolog_server::StartError;
 use horolog_server::status::StatusError;
 
@@ -80,6 +81,12 @@ impl From<StatusError> for Failure {
 
 impl From<LoadError> for Failure {
     fn from(error: LoadError) -> Self {
+        if error.is_usage() { Self::usage(error) } else { Self::environment(error) }
+    }
+}
+
+impl From<QueryError> for Failure {
+    fn from(error: QueryError) -> Self {
         if error.is_usage() { Self::usage(error) } else { Self::environment(error) }
     }
 }

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{bench, counters, demo, lab, load, serve, status};
+use commands::{bench, counters, demo, lab, load, query, serve, status};
 use failure::Failure;
 
 /// Serve time, load it, and prove when things happen.
@@ -33,6 +33,7 @@ enum Command {
     Load(load::LoadArgs),
     Ntpperf(Box<load::ntpperf::NtpperfArgs>),
     Counters(counters::CountersArgs),
+    Query(query::QueryArgs),
     Lab(lab::LabArgs),
     Bench(bench::BenchArgs),
 }
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         Command::Load(args) => load::run(args),
         Command::Ntpperf(args) => load::ntpperf::run(*args),
         Command::Counters(args) => counters::run(args),
+        Command::Query(args) => query::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Bench(args) => bench::run(&args),
     };

@@ -179,6 +179,11 @@ impl Progress {
         ));
     }
 
+    /// So many exchanges of all are done.
+    pub(crate) fn exchanges(&self, done: u64, total: u64) {
+        self.bar.set_message(format!("{}{done} of {total} exchanges", self.prefix));
+    }
+
     /// Prints a line of the result above the progress.
     pub(crate) fn print(&self, text: &str) {
         // What a reader that went away no longer sees is not worth ending a measurement for: the

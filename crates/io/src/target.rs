@@ -115,6 +115,12 @@ impl TargetName {
         self.has_port
     }
 
+    /// The port.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
     /// The name or the address.
     #[must_use]
     pub fn host(&self) -> &str {

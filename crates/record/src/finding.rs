@@ -83,4 +83,10 @@ pub enum Code {
     RepliesUnstamped,
     /// Offsets were larger than can be told.
     OffsetsTooLarge,
+    /// A server demanded by a kiss of death to be asked less often, or not at all.
+    KissOfDeath,
+    /// Timestamps were taken by a less exact means than was asked for.
+    StampsMissing,
+    /// Two servers cannot both be right.
+    ServersDisagree,
 }

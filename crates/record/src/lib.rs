@@ -15,6 +15,7 @@ mod host;
 mod limit;
 mod load;
 mod offset;
+mod query;
 mod rfc3339;
 
 pub use bench_cores::{
@@ -32,4 +33,9 @@ pub use load::{
     SearchKind, SearchResult, Spacing, Target, Trial,
 };
 pub use offset::{OffsetMethod, SignedDistribution};
+pub use query::{
+    AllanDeviation, Best, Difference, Drift, Figures, HardwareClock, LeapState, NtsUse,
+    QUERY_SCHEMA, QueryCounts, QueryEnd, QueryEndReason, QueryResult, Sample, ServerResult,
+    ServerState, StampCounts, StampKind,
+};
 pub use rfc3339::rfc3339_now;

@@ -27,6 +27,15 @@
     count: (value) => `${value}`,
     rate: (value) => `${scaled(value, PREFIXES)}/s`.replace(" /", "/"),
     ns: (value) => scaled(value, ["ns", "µs", "ms", "s"]),
+    // Offsets may differ by little from a large one, so more digits than elsewhere.
+    signed: (value) => {
+      const size = Math.abs(value);
+      const power = Math.min(3, Math.max(0, Math.floor(Math.log10(size || 1) / 3)));
+      const shown = Number((size / 1000 ** power).toPrecision(7));
+      return `${value < 0 ? "−" : value > 0 ? "+" : ""}${shown} ${["ns", "µs", "ms", "s"][power]}`;
+    },
+    seconds: (value) => `${Number(value.toPrecision(6))} s`,
+    scientific: (value) => value.toExponential(1),
     share: (value) => (value > 0 && value < 1e-6 ? "<0.0001%" : `${digits(value * 100)}%`),
     // One in `value` requests took longer; as many decimals as tell it from its neighbours.
     tail: (value) => `${Number((100 - 100 / value).toFixed(Math.ceil(Math.log10(value))))}%`,

@@ -2,6 +2,8 @@
 //! it, latencies with a long tail. All figures follow from the formulas here, so no test depends on
 //! chance.
 
+mod query;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -12,6 +14,8 @@ use horolog_record::{
     SignedDistribution, Spacing, Target, Trial,
 };
 use horolog_stats::Histogram;
+
+pub(crate) use query::query;
 
 const DURATION_S: f64 = 2.0;
 

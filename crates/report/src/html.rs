@@ -11,6 +11,7 @@ mod load;
 mod losses;
 mod offsets;
 mod plot;
+mod query;
 mod sections;
 mod series;
 mod trials;
@@ -22,6 +23,7 @@ use crate::json::to_compact_json;
 pub use bench_cores::bench_cores;
 pub use demo::demo;
 pub use load::load;
+pub use query::query;
 
 const TEMPLATE: &str = include_str!("../assets/page.html");
 const PAGE_CSS: &str = include_str!("../assets/page.css");
@@ -38,10 +40,16 @@ struct Page<'a, R> {
     heading: String,
     lead: String,
     main: String,
+    /// How the figures on the page came about.
+    note: &'static str,
     schema: &'a str,
     plots: Vec<plot::Plot>,
     result: &'a R,
 }
+
+/// How the figures of a load came about.
+const LOAD_NOTE: &str = "Percentiles come from a histogram of under 1% relative error; times are \
+                         counted from the instant at which a request was meant to be sent.";
 
 impl<R: Serialize> Page<'_, R> {
     fn render(&self) -> String {
@@ -54,6 +62,7 @@ impl<R: Serialize> Page<'_, R> {
                 ("heading", &escape::text(&self.heading)),
                 ("lead", &escape::text(&self.lead)),
                 ("main", &self.main),
+                ("note", &escape::text(self.note)),
                 ("schema", &escape::text(self.schema)),
                 ("plots", &escape::json(&to_compact_json(&self.plots))),
                 ("result", &escape::json(&to_compact_json(self.result))),
@@ -86,7 +95,7 @@ fn fill(template: &str, values: &[(&str, &str)]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::{DemoResult, LoadResult};
+    use horolog_record::{DemoResult, LoadResult, QueryResult};
     use serde::de::DeserializeOwned;
 
     use super::*;
@@ -102,8 +111,13 @@ mod tests {
         serde_json::from_str(json).unwrap()
     }
 
-    fn pages() -> [String; 3] {
-        [load(&fixture::load()), demo(&fixture::demo()), bench_cores(&fixture::cores())]
+    fn pages() -> [String; 4] {
+        [
+            load(&fixture::load()),
+            demo(&fixture::demo()),
+            bench_cores(&fixture::cores()),
+            query(&fixture::query(100)),
+        ]
     }
 
     fn hostile_load() -> LoadResult {
@@ -124,6 +138,19 @@ mod tests {
         result.candidates[0].label = HOSTILE.to_owned();
         result.candidates[1].server_command = vec![HOSTILE.to_owned()];
         result.candidates[2].load = hostile_load();
+        result
+    }
+
+    fn hostile_query() -> QueryResult {
+        let mut result = fixture::query(20);
+        result.command.push(HOSTILE.to_owned());
+        result.started = HOSTILE.to_owned();
+        result.findings[0].message = HOSTILE.to_owned();
+        let server = &mut result.servers[0];
+        server.name = HOSTILE.to_owned();
+        server.says.as_mut().unwrap().reference_id = HOSTILE.to_owned();
+        server.counts.kisses.insert(HOSTILE.to_owned(), 1);
+        result.servers[2].ended.as_mut().unwrap().message = HOSTILE.to_owned();
         result
     }
 
@@ -149,8 +176,8 @@ mod tests {
 
     #[test]
     fn no_text_of_a_result_becomes_markup() {
-        let harmless = [load(&fixture::load()), demo(&fixture::demo())];
-        let hostile = [load(&hostile_load()), demo(&hostile_demo())];
+        let harmless = [load(&fixture::load()), demo(&fixture::demo()), query(&fixture::query(20))];
+        let hostile = [load(&hostile_load()), demo(&hostile_demo()), query(&hostile_query())];
         for (page, usual) in hostile.iter().zip(&harmless) {
             assert!(!page.contains("<img"));
             assert!(!page.contains("<script>alert"));
@@ -158,6 +185,7 @@ mod tests {
             assert_eq!(page.matches("<!--").count(), 0);
         }
         assert_eq!(embedded::<LoadResult>(&hostile[0], "result"), hostile_load());
+        assert_eq!(embedded::<QueryResult>(&hostile[2], "result"), hostile_query());
         let shown: DemoResult = embedded(&hostile[1], "result");
         assert_eq!(shown, demo::without_most_histograms(&hostile_demo()));
     }

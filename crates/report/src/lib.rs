@@ -6,6 +6,7 @@
 //! is shown as `-`, never as a NaN or a negative number.
 
 mod cores;
+pub mod csv;
 mod findings;
 pub mod html;
 mod json;

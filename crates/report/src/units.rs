@@ -22,10 +22,34 @@ pub fn human_ns(ns: u64) -> String {
     }
 }
 
-/// A time of either sign like [`human_ns`], with its sign.
+/// A signed time with its sign, as [`human_ns`] has it: `+250 µs`, `-3.00 ms`. From a thousand
+/// seconds on, in whole seconds.
 #[must_use]
-pub fn human_signed_ns(ns: i64) -> String {
-    format!("{}{}", if ns < 0 { '-' } else { '+' }, human_ns(ns.unsigned_abs()))
+pub fn signed_ns(ns: i64) -> String {
+    const SECONDS_NS: u64 = 1_000_000_000;
+    let sign = match ns {
+        0 => "",
+        1.. => "+",
+        _ => "-",
+    };
+    let size = ns.unsigned_abs();
+    if size < 999_500_000_000 {
+        format!("{sign}{}", human_ns(size))
+    } else {
+        format!("{sign}{} s", full_count(size / SECONDS_NS))
+    }
+}
+
+/// A signed time that is worked out, to the nearest ns; [`ABSENT`] where it is no number.
+#[must_use]
+pub fn signed_mean_ns(ns: f64) -> String {
+    if ns.is_finite() { signed_ns(ns.round() as i64) } else { ABSENT.to_owned() }
+}
+
+/// A time that is worked out and has no sign, to the nearest ns; [`ABSENT`] where it is none.
+#[must_use]
+pub fn mean_ns(ns: f64) -> String {
+    amount(ns).map_or_else(|| ABSENT.to_owned(), |ns| human_ns(ns.round() as u64))
 }
 
 /// A rate per second with three significant digits: `950/s`, `45.0 k/s`, `3.98 M/s`; [`ABSENT`]
@@ -149,11 +173,20 @@ mod tests {
     }
 
     #[test]
-    fn times_of_either_sign_show_it() {
-        assert_eq!(human_signed_ns(0), "+0 ns");
-        assert_eq!(human_signed_ns(12_047), "+12.0 µs");
-        assert_eq!(human_signed_ns(-42), "-42 ns");
-        assert_eq!(human_signed_ns(i64::MIN), "->999 s");
+    fn signed_times_have_a_sign_and_whole_seconds_where_they_are_many() {
+        let shown = [
+            (0, "0 ns"),
+            (250_000, "+250 µs"),
+            (-3_000_000, "-3.00 ms"),
+            (999_499_999_999, "+999 s"),
+            (-1_000_000_000_000, "-1,000 s"),
+            (i64::MIN, "-9,223,372,036 s"),
+        ];
+        for (ns, text) in shown {
+            assert_eq!(signed_ns(ns), text, "{ns}");
+        }
+        assert_eq!((signed_mean_ns(-0.4), signed_mean_ns(f64::NAN)), ("0 ns".into(), "-".into()));
+        assert_eq!((mean_ns(1_500.4), mean_ns(-1.0)), ("1.50 µs".into(), "-".into()));
     }
 
     #[test]

@@ -6,5 +6,6 @@ pub(crate) mod counters;
 pub(crate) mod demo;
 pub(crate) mod lab;
 pub(crate) mod load;
+pub(crate) mod query;
 pub(crate) mod serve;
 pub(crate) mod status;

@@ -4,7 +4,8 @@
 use std::fmt::Debug;
 
 use horolog_record::{
-    Code, Engine, InvalidReason, LimitUnit, Mode, Place, SearchEnd, SearchKind, Severity, Spacing,
+    Code, Engine, InvalidReason, LeapState, LimitUnit, Mode, Place, QueryEndReason, SearchEnd,
+    SearchKind, Severity, Spacing, StampKind,
 };
 use serde::Serialize;
 
@@ -73,7 +74,7 @@ pub(crate) const LIMIT_UNITS: Choices<LimitUnit, 3> =
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 24> = [
+pub(crate) const CODES: Choices<Code, 27> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -98,7 +99,28 @@ pub(crate) const CODES: Choices<Code, 24> = [
     (Code::RepliesUnopened, "replies-unopened"),
     (Code::RepliesUnstamped, "replies-unstamped"),
     (Code::OffsetsTooLarge, "offsets-too-large"),
+    (Code::KissOfDeath, "kiss-of-death"),
+    (Code::StampsMissing, "stamps-missing"),
+    (Code::ServersDisagree, "servers-disagree"),
 ];
+
+pub(crate) const LEAP_STATES: Choices<LeapState, 4> = [
+    (LeapState::None, "none"),
+    (LeapState::Insert, "insert"),
+    (LeapState::Delete, "delete"),
+    (LeapState::Unsynchronised, "unsynchronised"),
+];
+
+pub(crate) const QUERY_ENDS: Choices<QueryEndReason, 5> = [
+    (QueryEndReason::Interrupted, "interrupted"),
+    (QueryEndReason::Kiss, "kiss"),
+    (QueryEndReason::Unresolved, "unresolved"),
+    (QueryEndReason::Unreachable, "unreachable"),
+    (QueryEndReason::NoKeys, "no-keys"),
+];
+
+pub(crate) const STAMP_KINDS: Choices<StampKind, 3> =
+    [(StampKind::Hardware, "hardware"), (StampKind::Kernel, "kernel"), (StampKind::User, "user")];
 
 fn check<T: Serialize + Debug, const N: usize>(choices: Choices<T, N>) {
     for (choice, name) in choices {
@@ -118,4 +140,7 @@ fn each_choice_keeps_its_name() {
     check(LIMIT_UNITS);
     check(SEVERITIES);
     check(CODES);
+    check(LEAP_STATES);
+    check(QUERY_ENDS);
+    check(STAMP_KINDS);
 }

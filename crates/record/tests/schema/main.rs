@@ -5,5 +5,6 @@
 
 mod choices;
 mod golden;
+mod query;
 mod round_trip;
 mod strategies;

@@ -201,7 +201,7 @@ fn offset() -> impl Strategy<Value = OffsetMethod> {
 }
 
 /// A count for some of the choices.
-fn counted<T: Ord + Clone + Debug + 'static, const N: usize>(
+pub(crate) fn counted<T: Ord + Clone + Debug + 'static, const N: usize>(
     choices: Choices<T, N>,
 ) -> impl Strategy<Value = BTreeMap<T, u64>> {
     btree_map(chosen(choices), any::<u64>(), 0..=N)
@@ -238,7 +238,7 @@ fn limit() -> impl Strategy<Value = LimitResult> {
     )
 }
 
-fn finding() -> impl Strategy<Value = Finding> {
+pub(crate) fn finding() -> impl Strategy<Value = Finding> {
     (
         chosen(CODES),
         chosen(SEVERITIES),
@@ -255,7 +255,7 @@ fn finding() -> impl Strategy<Value = Finding> {
         })
 }
 
-fn host() -> impl Strategy<Value = Host> {
+pub(crate) fn host() -> impl Strategy<Value = Host> {
     let texts: [_; 4] = std::array::from_fn(|_| option::of(any::<String>()));
     (texts, any::<usize>(), option::of(any::<bool>())).prop_map(|(texts, cores, virtualised)| {
         let [kernel, cpu, clocksource, governor] = texts;
@@ -271,12 +271,12 @@ fn target() -> impl Strategy<Value = Target> {
     })
 }
 
-fn number() -> impl Strategy<Value = f64> {
+pub(crate) fn number() -> impl Strategy<Value = f64> {
     POSITIVE | NEGATIVE | NORMAL | SUBNORMAL | ZERO
 }
 
 /// Any of the choices.
-fn chosen<T: Clone + Debug + 'static, const N: usize>(
+pub(crate) fn chosen<T: Clone + Debug + 'static, const N: usize>(
     choices: Choices<T, N>,
 ) -> impl Strategy<Value = T> {
     select(choices.map(|(choice, _)| choice).to_vec())

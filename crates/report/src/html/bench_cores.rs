@@ -30,6 +30,7 @@ pub fn bench_cores(result: &BenchCoresResult) -> String {
         lead: format!("{} numbers of cores, started {}", result.columns.len(), result.started),
         main: main.concat(),
         schema: &result.schema,
+        note: "Responses are valid replies in time, per second of sending.",
         plots,
         result,
     }

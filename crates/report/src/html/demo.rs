@@ -8,7 +8,7 @@ use super::losses::{candidates, losses};
 use super::sections::{
     command_line, drawn, facts, findings, host_facts, section, times_at_lower_bound, verdict,
 };
-use super::{Page, series, trials};
+use super::{LOAD_NOTE, Page, series, trials};
 use crate::verdict::{Highest, lower_bound_trial, sentence};
 
 /// The page as HTML. It holds the result as JSON in the element `result`, with the histograms of
@@ -60,6 +60,7 @@ pub fn demo(result: &DemoResult) -> String {
             result.started
         ),
         main: main.concat(),
+        note: LOAD_NOTE,
         schema: &result.schema,
         plots,
         result: &without_most_histograms(result),

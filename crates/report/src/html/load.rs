@@ -7,7 +7,7 @@ use super::sections::{
     drawn, findings, host_facts, limits, mode_name, run_facts, section, target_name,
     times_at_lower_bound, verdict,
 };
-use super::{Page, offsets, series, trials};
+use super::{LOAD_NOTE, Page, offsets, series, trials};
 use crate::units::human_rate;
 use crate::verdict::{Highest, goal_name, lower_bound_trial, sentence};
 
@@ -56,6 +56,7 @@ pub fn load(result: &LoadResult) -> String {
             result.started
         ),
         main: main.concat(),
+        note: LOAD_NOTE,
         schema: &result.schema,
         plots,
         result,

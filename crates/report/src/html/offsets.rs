@@ -6,7 +6,7 @@ use horolog_record::{LoadResult, OffsetMethod, SignedDistribution, Trial};
 use super::escape::{each, text};
 use super::plot::{Axis, Plot, Scale, Series, Unit, View};
 use super::series;
-use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, human_signed_ns, percent_of};
+use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, percent_of, signed_ns};
 
 /// A figure of the table: its title, its cell.
 type Figure = (&'static str, fn(&SignedDistribution) -> String);
@@ -29,7 +29,7 @@ pub(super) fn method(method: OffsetMethod) -> String {
     } else {
         "the server's transmit timestamp"
     };
-    let correction = human_signed_ns(method.correction_ns);
+    let correction = signed_ns(method.correction_ns);
     format!("receive timestamp of the {stamp}, less {of}, less {correction}")
 }
 
@@ -60,17 +60,17 @@ pub(super) fn plot(run: &LoadResult) -> Plot {
 pub(super) fn table(run: &LoadResult) -> String {
     const FIGURES: [Figure; 10] = [
         ("offsets", |d| full_count(d.count)),
-        ("min", |d| human_signed_ns(d.min)),
-        ("mean", |d| human_signed_ns(d.mean.round() as i64)),
-        ("max", |d| human_signed_ns(d.max)),
+        ("min", |d| signed_ns(d.min)),
+        ("mean", |d| signed_ns(d.mean.round() as i64)),
+        ("max", |d| signed_ns(d.max)),
         ("deviation", |d| {
             amount(d.stddev).map_or_else(|| ABSENT.to_owned(), |ns| human_ns(ns.round() as u64))
         }),
-        ("p50", |d| human_signed_ns(d.p50)),
-        ("p90", |d| human_signed_ns(d.p90)),
-        ("p99", |d| human_signed_ns(d.p99)),
-        ("p99.9", |d| human_signed_ns(d.p99_9)),
-        ("p99.99", |d| human_signed_ns(d.p99_99)),
+        ("p50", |d| signed_ns(d.p50)),
+        ("p90", |d| signed_ns(d.p90)),
+        ("p99", |d| signed_ns(d.p99)),
+        ("p99.9", |d| signed_ns(d.p99_9)),
+        ("p99.99", |d| signed_ns(d.p99_99)),
     ];
     let Some(how) = run.offset else { return String::new() };
     let titles = each(FIGURES, |(title, _)| format!("<th scope=\"col\">{title}</th>"));

@@ -52,6 +52,12 @@ pub(super) enum Unit {
     Ns,
     /// One in this many is beyond.
     Tail,
+    /// Nanoseconds with a sign.
+    Signed,
+    /// Seconds.
+    Seconds,
+    /// A number without a unit, far from 1.
+    Scientific,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]

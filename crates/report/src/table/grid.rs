@@ -86,6 +86,21 @@ pub(crate) fn width(groups: &[Group]) -> usize {
     groups_width + RULE.len() * groups.len().saturating_sub(1)
 }
 
+/// The fields that fit into a width: those of the highest rank are left out first, and those of rank
+/// 0 never.
+pub(crate) fn fitting<F>(
+    mut fields: Vec<F>,
+    width_of: impl Fn(&[F]) -> usize,
+    rank: impl Fn(&F) -> u8,
+    width: usize,
+) -> Vec<F> {
+    while width_of(&fields) > width {
+        let Some(highest) = fields.iter().map(&rank).max().filter(|rank| *rank > 0) else { break };
+        fields.retain(|field| rank(field) != highest);
+    }
+    fields
+}
+
 /// The groups' titles above the columns' titles.
 pub(crate) fn header(groups: &[Group], colour: bool) -> String {
     let above: Vec<_> =

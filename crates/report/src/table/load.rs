@@ -5,7 +5,7 @@ use horolog_record::{Distribution, Mode, SignedDistribution, Trial};
 
 use super::TableStyle;
 use super::grid::{self, Cell, Column, Group, Tone};
-use crate::units::{ABSENT, amount, human_ns, human_signed_ns, percent_of};
+use crate::units::{ABSENT, amount, human_ns, percent_of, signed_ns};
 
 /// Share by which the rate sent may differ from the planned one before both are shown.
 const RATE_TOLERANCE: f64 = 0.001;
@@ -164,15 +164,8 @@ pub fn row(trial: &Trial, shown: impl Into<Shown>, style: &TableStyle) -> String
 fn fitting(shown: Shown, width: usize) -> Vec<&'static Field> {
     let belongs = |field: &&Field| field.only.is_empty() || field.only.contains(&shown.mode);
     let offsets: &[Field] = if shown.offsets { &OFFSET_FIELDS } else { &[] };
-    let mut fields: Vec<_> = FIELDS.iter().filter(belongs).chain(offsets).collect();
-    while grid::width(&groups(&fields)) > width {
-        let Some(highest) = fields.iter().map(|field| field.rank).max().filter(|rank| *rank > 0)
-        else {
-            break;
-        };
-        fields.retain(|field| field.rank != highest);
-    }
-    fields
+    let fields = FIELDS.iter().filter(belongs).chain(offsets).collect();
+    grid::fitting(fields, |fields| grid::width(&groups(fields)), |field| field.rank, width)
 }
 
 fn groups(fields: &[&Field]) -> Vec<Group> {
@@ -218,7 +211,7 @@ fn time(distribution: Option<&Distribution>, figure: fn(&Distribution) -> u64) -
 
 fn offset(trial: &Trial, figure: fn(&SignedDistribution) -> i64) -> Cell {
     let offset = trial.tx_offset_ns.as_ref();
-    Cell::plain(offset.map_or_else(|| ABSENT.to_owned(), |d| human_signed_ns(figure(d))))
+    Cell::plain(offset.map_or_else(|| ABSENT.to_owned(), |d| signed_ns(figure(d))))
 }
 
 #[cfg(test)]

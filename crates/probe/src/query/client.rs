@@ -1,0 +1,391 @@
+//! What a client asks and what it makes of the replies, in basic and in interleaved mode (RFC 9769,
+//! section 2). It reads no clock, draws no random number and opens nothing.
+//!
+//! A reply in interleaved mode tells when the one before it really left. So an exchange whose reply
+//! was the last one is held until the next reply has come.
+
+use std::collections::VecDeque;
+
+use horolog_record::InvalidReason;
+use horolog_time::NtpTimestamp;
+use horolog_wire::ntp::Header;
+
+use super::reply::{Asked, Judged, Reply, is_before, judge};
+use super::stamp::Stamp;
+
+/// Requests that are remembered, to know a late or a second reply as one.
+const REMEMBERED: usize = 16;
+
+/// The four timestamps of an exchange, and what belongs to them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Exchange {
+    /// The place on the time grid that was given when it was asked.
+    pub slot: u64,
+    /// When the request left.
+    pub t1: Stamp,
+    /// When the server received it.
+    pub t2: NtpTimestamp,
+    /// When its reply left.
+    pub t3: NtpTimestamp,
+    /// When the reply came.
+    pub t4: Stamp,
+    /// The precision that the server states, log2 of seconds.
+    pub precision: i8,
+    /// Whether T3 came with the next reply, in interleaved mode.
+    pub interleaved: bool,
+}
+
+/// What a datagram is to this client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taken {
+    /// The first reply to the open request.
+    Reply(Reply),
+    /// A kiss of death in answer to it.
+    Kiss([u8; 4]),
+    /// A further reply to a request that has one.
+    Duplicate,
+    /// A reply to a request that was given up.
+    Late,
+    /// Nothing that is valid.
+    Invalid(InvalidReason),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Past {
+    asked: Asked,
+    answered: bool,
+}
+
+/// An exchange that may still learn its true T3; without one of its own if its reply was
+/// interleaved.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    exchange: Exchange,
+    has_t3: bool,
+}
+
+impl Held {
+    fn known(self) -> Option<Exchange> {
+        self.has_t3.then_some(self.exchange)
+    }
+}
+
+/// A client of one server.
+#[derive(Debug)]
+pub struct Client {
+    version: u8,
+    interleaved: bool,
+    extended: bool,
+    open: Option<(u64, Asked)>,
+    past: VecDeque<Past>,
+    held: Option<Held>,
+}
+
+impl Client {
+    /// A client that has asked nothing yet. With `extended`, extension fields may follow headers.
+    #[must_use]
+    pub fn new(version: u8, interleaved: bool, extended: bool) -> Self {
+        Self {
+            version,
+            interleaved,
+            extended,
+            open: None,
+            past: VecDeque::with_capacity(REMEMBERED),
+            held: None,
+        }
+    }
+
+    /// The header of the next request. Nothing in it tells the server or others of this machine's
+    /// clock: what stands for timestamps is `random`.
+    pub fn ask(&mut self, slot: u64, random: [u64; 2]) -> Header {
+        self.give_up();
+        // Different from one another and from 0, which stands for an unknown time.
+        let transmit = NtpTimestamp::from_bits(random[0] | 1);
+        let receive = NtpTimestamp::from_bits((random[1] & !1).max(2));
+        let earlier = self.held.filter(|_| self.interleaved).map(|held| held.exchange.t2);
+        self.open = Some((
+            slot,
+            Asked {
+                version: self.version,
+                transmit,
+                receive: earlier.map(|_| receive),
+                extended: self.extended,
+            },
+        ));
+        let request = Header::request(self.version, transmit);
+        match earlier {
+            Some(origin) => Header { origin, receive, ..request },
+            None => request,
+        }
+    }
+
+    /// What a datagram is.
+    #[must_use]
+    pub fn judge(&self, payload: &[u8]) -> Taken {
+        let judged = self.open.map(|(_, asked)| judge(&asked, payload));
+        match judged {
+            Some(Judged::Reply(reply)) if self.is_consistent(&reply) => Taken::Reply(reply),
+            Some(Judged::Reply(_)) => Taken::Invalid(InvalidReason::Timestamp),
+            Some(Judged::Kiss(code)) => Taken::Kiss(code),
+            None | Some(Judged::Invalid(InvalidReason::Origin)) => self.of_the_past(payload),
+            Some(Judged::Invalid(reason)) => Taken::Invalid(reason),
+        }
+    }
+
+    /// Whether the T3 that an interleaved reply brings can be that of the reply before.
+    fn is_consistent(&self, reply: &Reply) -> bool {
+        let fits = |held: Held| !is_before(reply.header.transmit, held.exchange.t2);
+        !reply.interleaved || self.held.is_some_and(fits)
+    }
+
+    fn of_the_past(&self, payload: &[u8]) -> Taken {
+        let mut reason = InvalidReason::Origin;
+        for past in self.past.iter().rev() {
+            match judge(&past.asked, payload) {
+                Judged::Invalid(InvalidReason::Origin) => {}
+                Judged::Invalid(other) => reason = other,
+                _ if past.answered => return Taken::Duplicate,
+                _ => return Taken::Late,
+            }
+        }
+        Taken::Invalid(reason)
+    }
+
+    /// Takes the reply to the open request, with when that left and the reply came. Returns the
+    /// exchange that it completes: this one, or in interleaved mode the one before.
+    pub fn accept(&mut self, reply: &Reply, t1: Stamp, t4: Stamp) -> Option<Exchange> {
+        let (slot, _) = self.open?;
+        self.close(true);
+        let header = &reply.header;
+        let exchange = Exchange {
+            slot,
+            t1,
+            t2: header.receive,
+            t3: header.transmit,
+            t4,
+            precision: header.precision,
+            interleaved: false,
+        };
+        let next = Held { exchange, has_t3: !reply.interleaved };
+        if !self.interleaved {
+            return next.known();
+        }
+        let before = self.held.replace(next)?;
+        if reply.interleaved {
+            Some(Exchange { t3: header.transmit, interleaved: true, ..before.exchange })
+        } else {
+            before.known()
+        }
+    }
+
+    /// Waits no longer for the reply to the open request.
+    pub fn give_up(&mut self) {
+        self.close(false);
+    }
+
+    fn close(&mut self, answered: bool) {
+        if let Some((_, asked)) = self.open.take() {
+            if self.past.len() == REMEMBERED {
+                self.past.pop_front();
+            }
+            self.past.push_back(Past { asked, answered });
+        }
+    }
+
+    /// The exchange that is still held, when nothing more will be asked.
+    pub fn finish(&mut self) -> Option<Exchange> {
+        self.held.take()?.known()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_time::{Span, Timestamp};
+    use horolog_wire::ntp::Mode;
+    use proptest::prelude::*;
+
+    use super::super::reply::tests::bytes;
+    use super::*;
+
+    fn at(ns: i64) -> NtpTimestamp {
+        NtpTimestamp::from_utc(Timestamp::from_ns(1_700_000_000_000_000_000 + ns))
+    }
+
+    fn stamp(ns: i64) -> Stamp {
+        Stamp::user(Timestamp::from_ns(1_700_000_000_000_000_000 + ns))
+    }
+
+    /// A server as RFC 9769 has it, for one client: it remembers its last reply.
+    #[derive(Default)]
+    struct Server {
+        last: Option<(NtpTimestamp, NtpTimestamp)>,
+    }
+
+    impl Server {
+        /// A reply that is received at `receive` and really leaves 7 ns after it says so.
+        fn reply(&mut self, request: &Header, receive: NtpTimestamp) -> Header {
+            let says = receive.wrapping_add(Span::from_ns(1_000));
+            let leaves = says.wrapping_add(Span::from_ns(7_000));
+            let reply = Header {
+                mode: Mode::Server,
+                stratum: 1,
+                origin: request.transmit,
+                receive,
+                transmit: says,
+                ..*request
+            };
+            let known = self.last.replace((receive, leaves));
+            match known {
+                Some((key, left)) if request.origin == key => {
+                    Header { origin: request.receive, transmit: left, ..reply }
+                }
+                _ => reply,
+            }
+        }
+    }
+
+    fn reply_of(client: &Client, header: &Header) -> Reply {
+        match client.judge(&bytes(header)) {
+            Taken::Reply(reply) => reply,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_basic_exchange_is_complete_at_once() {
+        let (mut client, mut server) = (Client::new(4, false, false), Server::default());
+        for slot in 0..3 {
+            let request = client.ask(slot, [slot * 100, 7]);
+            assert_eq!((request.origin, request.receive), Default::default());
+            let header = server.reply(&request, at(slot as i64 * 1_000_000));
+            let reply = reply_of(&client, &header);
+            let exchange = client.accept(&reply, stamp(1), stamp(9)).unwrap();
+            assert_eq!((exchange.slot, exchange.interleaved), (slot, false));
+            assert_eq!((exchange.t2, exchange.t3), (header.receive, header.transmit));
+            assert_eq!(client.judge(&bytes(&header)), Taken::Duplicate);
+        }
+        assert_eq!(client.finish(), None);
+    }
+
+    #[test]
+    fn an_interleaved_reply_completes_the_exchange_before() {
+        let (mut client, mut server) = (Client::new(4, true, false), Server::default());
+        let mut done = Vec::new();
+        for slot in 0..4 {
+            let ns = slot as i64 * 1_000_000;
+            let request = client.ask(slot, [slot * 100, slot * 90]);
+            let header = server.reply(&request, at(ns));
+            let reply = reply_of(&client, &header);
+            assert_eq!(reply.interleaved, slot > 0);
+            done.extend(client.accept(&reply, stamp(ns - 5), stamp(ns + 9_000)));
+        }
+        // The last one never learns when its reply left.
+        assert_eq!(client.finish(), None);
+        assert_eq!(done.iter().map(|one| one.slot).collect::<Vec<_>>(), [0, 1, 2]);
+        for exchange in done {
+            let ns = exchange.slot as i64 * 1_000_000;
+            assert!(exchange.interleaved);
+            assert_eq!((exchange.t1, exchange.t4), (stamp(ns - 5), stamp(ns + 9_000)));
+            assert_eq!(exchange.t2, at(ns));
+            assert!((exchange.t3.since(exchange.t2).as_ns() - 8_000).abs() <= 1);
+        }
+    }
+
+    #[test]
+    fn a_server_that_forgets_is_measured_in_basic_mode() {
+        let (mut client, mut server) = (Client::new(4, true, false), Server::default());
+        let mut modes = Vec::new();
+        for slot in 0..5 {
+            let request = client.ask(slot, [slot * 100, slot * 90]);
+            if slot == 3 {
+                server.last = None;
+            }
+            let reply = reply_of(&client, &server.reply(&request, at(slot as i64 * 1_000_000)));
+            modes.extend(
+                client.accept(&reply, stamp(0), stamp(9)).map(|one| (one.slot, one.interleaved)),
+            );
+        }
+        // 2 was interleaved and never learnt its T3; 3 was basic and learns it from 4.
+        assert_eq!(modes, [(0, true), (1, true), (3, true)]);
+        let mut forgetful = Client::new(4, true, false);
+        for slot in 0..2 {
+            let request = forgetful.ask(slot, [slot * 100, 4]);
+            let header = Server::default().reply(&request, at(slot as i64));
+            let reply = reply_of(&forgetful, &header);
+            let done = forgetful.accept(&reply, stamp(0), stamp(9));
+            assert_eq!(
+                done.map(|one| (one.slot, one.interleaved)),
+                (slot == 1).then_some((0, false))
+            );
+        }
+        assert_eq!(forgetful.finish().map(|one| one.slot), Some(1));
+    }
+
+    #[test]
+    fn an_interleaved_reply_must_fit_the_one_before() {
+        let (mut client, mut server) = (Client::new(4, true, false), Server::default());
+        let request = client.ask(0, [1, 2]);
+        let reply = reply_of(&client, &server.reply(&request, at(1_000_000)));
+        client.accept(&reply, stamp(0), stamp(9));
+        let request = client.ask(1, [3, 4]);
+        let header = server.reply(&request, at(2_000_000));
+        let too_early = Header { transmit: at(999_999), ..header };
+        assert_eq!(
+            client.judge(&bytes(&too_early)),
+            Taken::Invalid(InvalidReason::Timestamp),
+            "it left before its request had come"
+        );
+        assert!(matches!(client.judge(&bytes(&header)), Taken::Reply(_)));
+    }
+
+    #[test]
+    fn a_reply_after_its_time_is_late_and_then_a_duplicate_of_nothing() {
+        let (mut client, mut server) = (Client::new(4, false, false), Server::default());
+        let request = client.ask(0, [1, 2]);
+        let late = server.reply(&request, at(0));
+        client.give_up();
+        assert_eq!(client.judge(&bytes(&late)), Taken::Late);
+        let _ = client.ask(1, [3, 4]);
+        assert_eq!(client.judge(&bytes(&late)), Taken::Late);
+        for slot in 2..2 + REMEMBERED as u64 {
+            let _ = client.ask(slot, [slot * 100, 5]);
+        }
+        assert_eq!(client.judge(&bytes(&late)), Taken::Invalid(InvalidReason::Origin));
+    }
+
+    proptest! {
+        /// Whatever is lost, forgotten or comes twice: every exchange has the timestamps of its own.
+        #[test]
+        fn exchanges_are_never_mixed_up(
+            fates in prop::collection::vec(0_u8..5, 1..60), interleaved: bool,
+        ) {
+            let (mut client, mut server) = (Client::new(4, interleaved, false), Server::default());
+            let mut done = Vec::new();
+            for (slot, fate) in (0..).zip(fates) {
+                let ns = slot as i64 * 1_000_000;
+                let request = client.ask(slot, [slot.wrapping_mul(0x9e37_79b9_7f4a_7c15), !slot]);
+                match fate {
+                    0 => {} // The request is lost.
+                    1 => drop(server.reply(&request, at(ns))), // The reply is.
+                    2 => server.last = None,
+                    _ => {
+                        let header = server.reply(&request, at(ns));
+                        let reply = reply_of(&client, &header);
+                        done.extend(client.accept(&reply, stamp(ns - 50), stamp(ns + 9_000)));
+                        prop_assert_eq!(client.judge(&bytes(&header)), Taken::Duplicate);
+                    }
+                }
+            }
+            done.extend(client.finish());
+            prop_assert!(done.is_sorted_by(|a, b| a.slot < b.slot));
+            for exchange in done {
+                let ns = exchange.slot as i64 * 1_000_000;
+                prop_assert_eq!((exchange.t1, exchange.t4), (stamp(ns - 50), stamp(ns + 9_000)));
+                prop_assert_eq!(exchange.t2, at(ns));
+                let response = exchange.t3.since(exchange.t2).as_ns();
+                let expected = if exchange.interleaved { 8_000 } else { 1_000 };
+                prop_assert!((response - expected).abs() <= 1, "{:?}", exchange);
+            }
+        }
+    }
+}

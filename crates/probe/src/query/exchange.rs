@@ -1,0 +1,164 @@
+//! What the four timestamps of an exchange say (RFC 5905, section 8). Pure.
+//!
+//! Offset and delay are equations (6) and (7) of Liu, Wu and Wang 2020
+//! (doi:10.13875/j.issn.1674-0637.2020-01-0018-11):
+//!
+//! ```text
+//! θ = ((T2 − T1) + (T3 − T4)) / 2        (6)
+//! δ = (T4 − T1) − (T3 − T2)              (7)
+//! ```
+//!
+//! Both ways are taken to be as long as one another. Where they are not, the offset is off by at most
+//! half the delay, whatever the share of each.
+
+use horolog_time::{NtpTimestamp, Span, Timestamp, Utc};
+
+/// What a clock may gain on another, in parts per million (RFC 5905, section 7.2, PHI).
+pub(super) const FREQUENCY_TOLERANCE_PPM: u64 = 15;
+
+/// What an exchange says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Measured {
+    /// T2 on the scale of the asking clock.
+    pub t2: Timestamp<Utc>,
+    /// T3 on the same.
+    pub t3: Timestamp<Utc>,
+    /// How far the server's clock is ahead: equation (6).
+    pub offset: Span,
+    /// How long the packets were under way: equation (7). Negative where a clock was set meanwhile or
+    /// the server's timestamps are made up.
+    pub delay: Span,
+    /// How far the timestamps themselves may be off.
+    pub dispersion_ns: u64,
+}
+
+/// How exactly the timestamps of an exchange are known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Precision {
+    /// The server's, log2 of seconds, as it states it.
+    pub server: i8,
+    /// This machine's, log2 of seconds.
+    pub own: i8,
+    /// What converting this machine's timestamps from another clock adds.
+    pub conversion: Span,
+}
+
+/// Works out an exchange: T1 and T4 are of the asking clock, T2 and T3 of the server's. The server's
+/// era is the one that is nearest to T1.
+#[must_use]
+pub fn measure(
+    t1: Timestamp<Utc>,
+    [t2, t3]: [NtpTimestamp; 2],
+    t4: Timestamp<Utc>,
+    precision: &Precision,
+) -> Measured {
+    let (t2, t3) = (t2.to_utc(t1), t3.to_utc(t1));
+    let under_way = t4 - t1;
+    Measured {
+        t2,
+        t3,
+        offset: Span::from_ns(i64::midpoint((t2 - t1).as_ns(), (t3 - t4).as_ns())),
+        delay: under_way - (t3 - t2),
+        dispersion_ns: dispersion_ns(under_way, precision),
+    }
+}
+
+/// The two precisions, and what one clock may gain on the other while the packets are under way (RFC
+/// 5905, section 8, ε).
+fn dispersion_ns(under_way: Span, precision: &Precision) -> u64 {
+    let gained = under_way.as_ns().unsigned_abs() / 1_000_000 * FREQUENCY_TOLERANCE_PPM
+        + under_way.as_ns().unsigned_abs() % 1_000_000 * FREQUENCY_TOLERANCE_PPM / 1_000_000;
+    [step_ns(precision.server), step_ns(precision.own), precision.conversion.as_ns().unsigned_abs()]
+        .into_iter()
+        .fold(gained, u64::saturating_add)
+}
+
+/// 2 to the power of this many seconds in ns, rounded up; a server may state anything.
+fn step_ns(log2_seconds: i8) -> u64 {
+    (f64::from(log2_seconds).exp2() * 1e9).ceil() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const EXACT: Precision = Precision { server: -30, own: -30, conversion: Span::ZERO };
+    const NOON: i64 = 1_700_000_000_000_000_000;
+
+    fn utc(ns: i64) -> Timestamp<Utc> {
+        Timestamp::from_ns(NOON + ns)
+    }
+
+    fn ntp(ns: i64) -> NtpTimestamp {
+        // In the middle of its unit, so that the conversion back rounds to the same nanosecond.
+        NtpTimestamp::from_bits(NtpTimestamp::from_utc(utc(ns)).to_bits() + 2)
+    }
+
+    #[test]
+    fn an_exchange_by_hand() {
+        // 40 µs there, 5 µs at the server, 40 µs back; the server is 250 µs ahead.
+        let measured = measure(utc(0), [ntp(290_000), ntp(295_000)], utc(85_000), &EXACT);
+        assert_eq!(measured.offset, Span::from_ns(250_000));
+        assert_eq!(measured.delay, Span::from_ns(80_000));
+        // Two precisions of a nanosecond, and 15 ppm of 85 µs.
+        assert_eq!(measured.dispersion_ns, 1 + 1 + 1);
+        assert_eq!((measured.t3 - measured.t2).as_ns(), 5_000);
+    }
+
+    #[test]
+    fn a_server_of_another_era_is_near() {
+        let before = Timestamp::from_ns(2_085_978_495_999_999_000);
+        let [t2, t3] = [500, 1_500].map(|ns| NtpTimestamp::from_utc(before + Span::from_ns(ns)));
+        assert!(t2.to_bits() > t3.to_bits(), "the era ends between them");
+        let measured = measure(before, [t2, t3], before + Span::from_ns(2_000), &EXACT);
+        assert!(measured.offset.as_ns().abs() <= 1, "{measured:?}");
+        assert!((measured.delay.as_ns() - 1_000).abs() <= 1, "{measured:?}");
+    }
+
+    #[test]
+    fn dispersion_is_what_rfc_5905_adds_up() {
+        let precision = Precision { server: -20, own: -25, conversion: Span::from_ns(100) };
+        // 954 ns (2^-20 s), 30 ns (2^-25 s), 100 ns, and 15 ppm of a second.
+        assert_eq!(dispersion_ns(Span::from_ms(1_000), &precision), 954 + 30 + 100 + 15_000);
+    }
+
+    #[test]
+    fn whatever_a_server_states_is_taken() {
+        for server in [i8::MIN, -1, 0, 62, i8::MAX] {
+            let precision = Precision { server, ..EXACT };
+            let far = [NtpTimestamp::from_bits(u64::MAX / 2), NtpTimestamp::UNKNOWN];
+            let _ = measure(utc(i64::MIN / 2 - NOON), far, utc(0), &precision);
+            assert!(dispersion_ns(Span::from_ns(i64::MIN), &precision) > 0);
+        }
+    }
+
+    proptest! {
+        /// The truth lies within half the delay, however unequal the ways are.
+        #[test]
+        fn the_offset_is_off_by_half_the_delay_at_most(
+            ahead in -1_000_000_000_000_i64..1_000_000_000_000, there in 0_i64..1_000_000_000,
+            at_server in 0_i64..1_000_000, back in 0_i64..1_000_000_000,
+        ) {
+            let t2 = there + ahead;
+            let t4 = there + at_server + back;
+            let measured = measure(utc(0), [ntp(t2), ntp(t2 + at_server)], utc(t4), &EXACT);
+            prop_assert!((measured.delay.as_ns() - there - back).abs() <= 2, "{:?}", measured);
+            let off = (measured.offset.as_ns() - ahead).unsigned_abs();
+            let bound = measured.delay.as_ns().unsigned_abs() / 2 + measured.dispersion_ns;
+            prop_assert!(off <= bound + 1, "{} off, bound {}", off, bound);
+            // It is half the difference of the two ways.
+            prop_assert!(off.abs_diff((there - back).unsigned_abs() / 2) <= 2);
+        }
+
+        #[test]
+        fn any_timestamps_are_measured(
+            t1: i64, t2: u64, t3: u64, t4: i64, server: i8, own: i8, conversion: i64,
+        ) {
+            let precision = Precision { server, own, conversion: Span::from_ns(conversion) };
+            let server = [t2, t3].map(NtpTimestamp::from_bits);
+            let _ = measure(Timestamp::from_ns(t1), server, Timestamp::from_ns(t4), &precision);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What the samples of one server come to. Pure.
+
+use std::time::Duration;
+
+use horolog_record::{AllanDeviation, Best, Drift, Figures, Sample};
+use horolog_stats::{Spread, allan, line};
+
+/// Places on the time grid for which an Allan deviation is worked out at most.
+const PLACES_MAX: u64 = 4_000_000;
+/// A line through two points fits whatever they are.
+const DRIFT_SAMPLES_MIN: usize = 3;
+
+/// Figures of one quantity.
+pub(crate) fn figures(samples: &[Sample], of: fn(&Sample) -> i64) -> Option<Figures> {
+    let spread = Spread::of(samples.iter().map(of))?;
+    let Spread { count, mean, stddev, rms, min, p1, p5, p50, p95, p99, max } = spread;
+    Some(Figures { count: count as u64, mean, stddev, rms, min, p1, p5, p50, p95, p99, max })
+}
+
+/// The sample of the least delay (RFC 5905, section 10); of several the tightest.
+pub(crate) fn best(samples: &[Sample]) -> Option<Best> {
+    let best = samples.iter().min_by_key(|sample| (sample.delay_ns, sample.bound_ns()))?;
+    Some(Best {
+        offset_ns: best.offset_ns,
+        delay_ns: best.delay_ns,
+        dispersion_ns: best.dispersion_ns,
+        bound_ns: best.bound_ns(),
+    })
+}
+
+/// Root mean square of the other samples' distance from this offset (RFC 5905, section 10, ψ).
+pub(crate) fn jitter_ns(samples: &[Sample], offset_ns: i64) -> Option<f64> {
+    let others = samples.len().checked_sub(1).filter(|others| *others > 0)?;
+    let square = |sample: &Sample| (sample.offset_ns.abs_diff(offset_ns) as f64).powi(2);
+    Some((samples.iter().map(square).sum::<f64>() / others as f64).sqrt())
+}
+
+/// The line through the offsets.
+pub(crate) fn drift(samples: &[Sample]) -> Option<Drift> {
+    let first = samples.first().filter(|_| samples.len() >= DRIFT_SAMPLES_MIN)?;
+    let point = |sample: &Sample| {
+        let seconds = sample.t1_ns.saturating_sub(first.t1_ns) as f64 / 1e9;
+        // An offset is small beside the time since 1970, so little is lost.
+        (seconds, sample.offset_ns.saturating_sub(first.offset_ns) as f64)
+    };
+    let line = line::fit(&samples.iter().map(point).collect::<Vec<_>>())?;
+    // A nanosecond in a second is a thousandth of a part per million.
+    Some(Drift {
+        ppm: line.slope / 1e3,
+        error_ppm: line.slope_error / 1e3,
+        residual_ns: line.residual,
+    })
+}
+
+/// The Allan deviation of the offsets, at octaves of the interval.
+pub(crate) fn allan(samples: &[Sample], interval: Duration) -> Vec<AllanDeviation> {
+    let places = samples.last().map_or(0, |last| last.sequence.saturating_add(1));
+    if places > PLACES_MAX {
+        return Vec::new();
+    }
+    let mut phase_s = vec![None; places as usize];
+    for sample in samples {
+        phase_s[sample.sequence as usize] = Some(sample.offset_ns as f64 / 1e9);
+    }
+    let interval_s = interval.as_secs_f64();
+    allan::octaves(&phase_s)
+        .into_iter()
+        .map(|point| AllanDeviation {
+            tau_s: point.samples as f64 * interval_s,
+            deviation: point.deviation / interval_s,
+            terms: point.terms as u64,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use horolog_record::StampKind;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    pub(crate) fn sample(sequence: u64, offset_ns: i64, delay_ns: i64) -> Sample {
+        let t1_ns = 1_700_000_000_000_000_000 + sequence as i64 * 100_000_000;
+        Sample {
+            sequence,
+            t1_ns,
+            t2_ns: t1_ns + delay_ns / 2 + offset_ns,
+            t3_ns: t1_ns + delay_ns / 2 + offset_ns,
+            t4_ns: t1_ns + delay_ns,
+            offset_ns,
+            delay_ns,
+            dispersion_ns: 10,
+            transmit: StampKind::Kernel,
+            receive: StampKind::Kernel,
+            interleaved: false,
+        }
+    }
+
+    const INTERVAL: Duration = Duration::from_millis(100);
+
+    #[test]
+    fn the_least_delay_is_the_best() {
+        let samples = [sample(0, 900, 400), sample(1, 100, 80), sample(2, -300, 90)];
+        let best = best(&samples).unwrap();
+        assert_eq!((best.offset_ns, best.delay_ns, best.bound_ns), (100, 80, 50));
+        let jitter = jitter_ns(&samples, best.offset_ns).unwrap();
+        assert!((jitter - (f64::from(800 * 800 + 400 * 400) / 2.0).sqrt()).abs() < 1e-9);
+        assert_eq!(jitter_ns(&samples[..1], 0), None);
+    }
+
+    #[test]
+    fn a_drift_is_a_slope() {
+        // 5 µs in each tenth of a second are 50 ppm.
+        let samples: Vec<_> = (0..50).map(|at| sample(at, at as i64 * 5_000, 100)).collect();
+        let drift = drift(&samples).unwrap();
+        assert!((drift.ppm - 50.0).abs() < 1e-9, "{drift:?}");
+        assert!(drift.error_ppm < 1e-6 && drift.residual_ns < 1e-3, "{drift:?}");
+        // A constant drift has no Allan deviation.
+        assert!(allan(&samples, INTERVAL).iter().all(|point| point.deviation < 1e-12));
+        assert_eq!(super::drift(&samples[..2]), None);
+    }
+
+    #[test]
+    fn white_noise_falls_with_the_averaging_time() {
+        let noise = |at: u64| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as i64 - 512;
+        let samples: Vec<_> = (0..4_096).map(|at| sample(at, noise(at), 100)).collect();
+        let points = allan(&samples, INTERVAL);
+        assert!((points[0].tau_s - 0.1).abs() < 1e-12);
+        // √3 times the deviation of the noise, some 296 ns, over τ.
+        let expected = 3_f64.sqrt() * 296e-9 / 0.1;
+        assert!((points[0].deviation / expected - 1.0).abs() < 0.3, "{:?}", points[0]);
+        assert!(points[6].deviation < points[0].deviation / 32.0, "{points:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_samples_have_figures(
+            values in prop::collection::vec((any::<i64>(), any::<i64>(), 1_u64..9), 0..40),
+        ) {
+            let mut sequence = 0;
+            let samples: Vec<_> = values.into_iter().map(|(offset_ns, delay_ns, step)| {
+                sequence += step;
+                Sample { offset_ns, delay_ns, ..sample(sequence, 0, 0) }
+            }).collect();
+            let best = best(&samples);
+            prop_assert_eq!(best.is_some(), !samples.is_empty());
+            prop_assert_eq!(figures(&samples, |s| s.offset_ns).is_some(), !samples.is_empty());
+            let _ = (drift(&samples), jitter_ns(&samples, best.map_or(0, |best| best.offset_ns)));
+            let finite = |point: &AllanDeviation| point.deviation.is_finite();
+            prop_assert!(allan(&samples, INTERVAL).iter().all(finite));
+        }
+    }
+}

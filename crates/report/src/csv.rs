@@ -1,0 +1,81 @@
+//! Tables for other programs (RFC 4180): one line for each thing that was measured, with the unit in
+//! the column's name.
+
+use std::fmt::Write;
+
+use horolog_record::{QueryResult, StampKind};
+
+/// The titles of a query's columns.
+const QUERY: &str = "server,address,port,sequence,t1_ns,t2_ns,t3_ns,t4_ns,offset_ns,delay_ns,\
+                     dispersion_ns,bound_ns,transmit_stamp,receive_stamp,interleaved";
+
+/// Every sample of a query, server by server.
+#[must_use]
+pub fn query(result: &QueryResult) -> String {
+    let mut text = format!("{QUERY}\n");
+    for server in &result.servers {
+        let address = server.address.map_or_else(String::new, |address| address.to_string());
+        let server_fields = format!("{},{address},{}", quoted(&server.name), server.port);
+        for s in &server.samples {
+            let times = [s.t1_ns, s.t2_ns, s.t3_ns, s.t4_ns].map(|ns| ns.to_string()).join(",");
+            let figures = format!("{},{},{}", s.offset_ns, s.delay_ns, s.dispersion_ns);
+            let stamps = [s.transmit, s.receive].map(stamp_name).join(",");
+            // Writing to memory cannot fail.
+            let _ = writeln!(
+                text,
+                "{server_fields},{},{times},{figures},{},{stamps},{}",
+                s.sequence,
+                s.bound_ns(),
+                s.interleaved
+            );
+        }
+    }
+    text
+}
+
+/// Who took a timestamp, in a word.
+pub(crate) const fn stamp_name(kind: StampKind) -> &'static str {
+    match kind {
+        StampKind::Hardware => "hardware",
+        StampKind::Kernel => "kernel",
+        StampKind::User => "user",
+    }
+}
+
+/// A field with quotes around it where it needs them.
+fn quoted(field: &str) -> String {
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn a_line_for_each_sample_with_as_many_fields_as_titles() {
+        let text = query(&fixture::query(5));
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 1 + 2 * 5);
+        for line in &lines {
+            assert_eq!(line.split(',').count(), QUERY.split(',').count(), "{line}");
+        }
+        let fields: Vec<_> = lines[6].split(',').collect();
+        assert_eq!(fields[..4], ["time.example", "2001:db8::2", "123", "0"]);
+        let [t1, t2, t3, t4] = [4, 5, 6, 7].map(|at| fields[at].parse::<i64>().unwrap());
+        let [offset, delay] = [8, 9].map(|at| fields[at].parse::<i64>().unwrap());
+        // Equations (6) and (7), to half a nanosecond.
+        assert!((i64::midpoint(t2 - t1, t3 - t4) - offset).abs() <= 1);
+        assert!(((t4 - t1) - (t3 - t2) - delay).abs() <= 1);
+    }
+
+    #[test]
+    fn a_name_with_a_comma_stays_one_field() {
+        assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
+        assert_eq!(quoted("time.example"), "time.example");
+    }
+}

@@ -1,0 +1,331 @@
+//! The page of a query: what each server's clock is off by, offset and delay over time, and the Allan
+//! deviation.
+
+use horolog_record::{Figures, QueryResult, Sample, ServerResult};
+
+use super::Page;
+use super::escape::{each, text};
+use super::plot::{Axis, Plot, Scale, Series, Unit, View};
+use super::sections::{command_line, drawn, facts, findings, host_facts, section};
+use crate::table::query::{
+    difference_line, figure_texts, full_name, leap_name, odd_replies, scientific, seconds, stamps,
+};
+use crate::units::{ABSENT, full_count, human_ns, mean_ns, signed_ns};
+
+/// Points of a line in a plot: more than a screen can show apart.
+const POINTS_MAX: usize = 2_000;
+/// Samples of a server that are kept in the page's copy of the result.
+const SAMPLES_MAX: usize = 1_000;
+
+const NOTE: &str = "Figures are exact, from all samples. Offset is equation (6), ((T2 − T1) + (T3 − \
+                    T4)) / 2, and delay equation (7), (T4 − T1) − (T3 − T2), of Liu, Wu and Wang 2020 \
+                    (RFC 5905, section 8); all are against the clock of the machine that asked.";
+
+/// The page as HTML. It holds the result as JSON in the element `result`, without the samples of
+/// servers that have more than a thousand: those are in the result file.
+#[must_use]
+pub fn query(result: &QueryResult) -> String {
+    let plots = vec![
+        over_time(result, "offset", "Offset over time", OFFSET_HINT, |sample| sample.offset_ns),
+        over_time(result, "delay", "Delay over time", DELAY_HINT, |sample| sample.delay_ns),
+        allan(result),
+    ];
+    let (figures, plots) = drawn(plots.into_iter().map(|plot| (plot, String::new())).collect());
+    let main = [
+        section("Servers", &servers(result)),
+        section("Findings", &findings(&result.findings)),
+        section("Between servers", &differences(result)),
+        section("Offset, delay and stability", &figures),
+        section("Figures", &statistics(result)),
+        section("Allan deviation", &allan_table(result)),
+        section("Run and machine", &machine(result)),
+    ];
+    let names: Vec<_> = result.servers.iter().map(|server| server.name.as_str()).collect();
+    Page {
+        kind: "query",
+        heading: names.join(", "),
+        lead: format!(
+            "{} exchanges with each, one every {}, started {}",
+            full_count(result.count),
+            human_ns(result.interval_ns),
+            result.started
+        ),
+        main: main.concat(),
+        note: NOTE,
+        schema: &result.schema,
+        plots,
+        result: &without_many_samples(result),
+    }
+    .render()
+}
+
+const OFFSET_HINT: &str = "How far the server's clock is ahead of the one that asked. Of many samples \
+                           the lowest and the highest of each stretch are drawn.";
+const DELAY_HINT: &str = "There and back, without the server's own time. Of many samples the lowest \
+                          and the highest of each stretch are drawn.";
+
+fn without_many_samples(result: &QueryResult) -> QueryResult {
+    let mut result = result.clone();
+    for server in &mut result.servers {
+        if server.samples.len() > SAMPLES_MAX {
+            server.samples.clear();
+        }
+    }
+    result
+}
+
+/// A quantity of all servers over the time since the first sample.
+fn over_time(
+    result: &QueryResult,
+    id: &'static str,
+    title: &'static str,
+    hint: &'static str,
+    of: fn(&Sample) -> i64,
+) -> Plot {
+    let first = result.servers.iter().flat_map(|server| server.samples.first());
+    let start_ns = first.map(|sample| sample.t1_ns).min().unwrap_or(0);
+    let series = |server: &ServerResult| {
+        let point = |sample: &Sample| {
+            (sample.t1_ns.saturating_sub(start_ns) as f64 / 1e9, of(sample) as f64)
+        };
+        let points = thinned(server.samples.iter().map(point).collect());
+        Series::new(server.name.clone(), points)
+    };
+    let many = result.servers.iter().any(|server| server.samples.len() > 100);
+    Plot {
+        id,
+        title,
+        hint,
+        described_by: "figures",
+        x: Axis { label: "time", short: "time", unit: Unit::Seconds, scale: Scale::Linear },
+        y: Axis { label: title, short: id, unit: Unit::Signed, scale: Scale::Linear },
+        points: !many,
+        marks: Vec::new(),
+        chooser: "",
+        view: 0,
+        views: vec![View { label: "", series: result.servers.iter().map(series).collect() }],
+    }
+}
+
+/// The lowest and the highest point of each stretch, where there are too many.
+fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    if points.len() <= POINTS_MAX {
+        return points;
+    }
+    let stretch = points.len().div_ceil(POINTS_MAX / 2);
+    let extremes = |points: &[(f64, f64)]| {
+        let lowest = points.iter().min_by(|a, b| a.1.total_cmp(&b.1)).copied();
+        let highest = points.iter().max_by(|a, b| a.1.total_cmp(&b.1)).copied();
+        [lowest, highest]
+    };
+    points.chunks(stretch).flat_map(extremes).flatten().collect()
+}
+
+fn allan(result: &QueryResult) -> Plot {
+    let series = |server: &ServerResult| {
+        let points = server.allan.iter().map(|point| (point.tau_s, point.deviation));
+        // A logarithmic axis has no place for what is not positive.
+        let points = points.filter(|(tau, deviation)| *tau > 0.0 && *deviation > 0.0).collect();
+        Series::new(server.name.clone(), points)
+    };
+    Plot {
+        id: "allan",
+        title: "Allan deviation",
+        hint: "Overlapping, of the fractional frequency. It falls with slope −1 where it is the noise of \
+               the measurement, and rises where a clock wanders.",
+        described_by: "allan",
+        x: Axis { label: "averaging time", short: "τ", unit: Unit::Seconds, scale: Scale::Log },
+        y: Axis {
+            label: "Allan deviation",
+            short: "deviation",
+            unit: Unit::Scientific,
+            scale: Scale::Log,
+        },
+        points: true,
+        marks: Vec::new(),
+        chooser: "",
+        view: 0,
+        views: vec![View { label: "", series: result.servers.iter().map(series).collect() }],
+    }
+}
+
+/// A table with a name in the first column of every row.
+fn table(id: &str, label: &str, titles: &[&str], rows: &str) -> String {
+    let titles = each(titles, |title| format!("<th scope=\"col\">{}</th>", text(title)));
+    format!(
+        "<div class=\"scroll\" id=\"{id}\" tabindex=\"0\" role=\"region\" aria-label=\"{label}\">\n\
+         <table class=\"data\">\n<thead><tr><td></td>{titles}</tr></thead>\n<tbody>\n{rows}</tbody>\n\
+         </table>\n</div>\n"
+    )
+}
+
+fn row(name: &str, cells: impl IntoIterator<Item = String>) -> String {
+    let cells = each(cells, |cell| format!("<td>{}</td>", text(&cell)));
+    format!("<tr><th scope=\"row\" class=\"words\">{}</th>{cells}</tr>\n", text(name))
+}
+
+fn servers(result: &QueryResult) -> String {
+    const TITLES: [&str; 11] = [
+        "stratum",
+        "reference",
+        "leap",
+        "root delay",
+        "root dispersion",
+        "offset",
+        "± bound",
+        "delay",
+        "jitter",
+        "replies",
+        "otherwise",
+    ];
+    let rows = each(&result.servers, |server| {
+        let says = |of: fn(&horolog_record::ServerState) -> String| {
+            server.says.as_ref().map_or_else(|| ABSENT.to_owned(), of)
+        };
+        let best = |of: fn(&horolog_record::Best) -> String| {
+            server.best.as_ref().map_or_else(|| ABSENT.to_owned(), of)
+        };
+        let ended = server.ended.as_ref().map(|end| end.message.clone());
+        let otherwise: Vec<_> = odd_replies(server)
+            .map(|odd| odd.trim_start_matches("otherwise: ").to_owned())
+            .into_iter()
+            .chain(ended)
+            .collect();
+        row(
+            &full_name(server),
+            [
+                says(|says| says.stratum.to_string()),
+                says(|says| says.reference_id.clone()),
+                says(|says| leap_name(says.leap).to_owned()),
+                says(|says| human_ns(says.root_delay_ns)),
+                says(|says| human_ns(says.root_dispersion_ns)),
+                best(|best| signed_ns(best.offset_ns)),
+                best(|best| human_ns(best.bound_ns)),
+                best(|best| signed_ns(best.delay_ns)),
+                server.jitter_ns.map_or_else(|| ABSENT.to_owned(), mean_ns),
+                format!(
+                    "{} of {}",
+                    full_count(server.counts.received),
+                    full_count(server.counts.sent)
+                ),
+                otherwise.join("; "),
+            ],
+        )
+    });
+    table("servers", "Servers", &TITLES, &rows)
+}
+
+fn differences(result: &QueryResult) -> String {
+    if result.differences.is_empty() {
+        return String::new();
+    }
+    let lines = each(&result.differences, |difference| {
+        format!("<li>{}</li>\n", text(&difference_line(difference, result)))
+    });
+    format!("<ul>\n{lines}</ul>\n")
+}
+
+fn statistics(result: &QueryResult) -> String {
+    const TITLES: [&str; 11] =
+        ["samples", "mean", "deviation", "RMS", "min", "p1", "p5", "p50", "p95", "p99", "max"];
+    let rows = each(&result.servers, |server| {
+        let figures = |name: &str, figures: Option<Figures>, signed| {
+            figures.map_or_else(String::new, |figures| {
+                let count = std::iter::once(full_count(figures.count));
+                row(
+                    &format!("{}: {name}", server.name),
+                    count.chain(figure_texts(&figures, signed)),
+                )
+            })
+        };
+        [
+            figures("offset", server.offset_ns, true),
+            figures("delay", server.delay_ns, false),
+            figures("dispersion", server.dispersion_ns, false),
+        ]
+        .concat()
+    });
+    table("figures", "Figures of all samples", &TITLES, &rows)
+}
+
+fn allan_table(result: &QueryResult) -> String {
+    let rows = each(&result.servers, |server| {
+        each(&server.allan, |point| {
+            row(
+                &server.name,
+                [seconds(point.tau_s), scientific(point.deviation), full_count(point.terms)],
+            )
+        })
+    });
+    let titles = ["averaging time", "deviation", "second differences"];
+    table("allan", "Allan deviation", &titles, &rows)
+}
+
+fn machine(result: &QueryResult) -> String {
+    let mode = if result.interleaved { "interleaved" } else { "basic" };
+    let run = facts(&[
+        ("Command", Some(command_line(&result.command))),
+        ("Started", Some(result.started.clone())),
+        ("NTP version", Some(result.ntp_version.to_string())),
+        ("Mode", Some(mode.to_owned())),
+        ("Reply timeout", Some(human_ns(result.reply_timeout_ns))),
+    ]);
+    let servers = each(&result.servers, |server| {
+        let nts = server.nts.as_ref();
+        let clock = server.hardware_clock.as_ref();
+        facts(&[
+            ("Server", Some(full_name(server))),
+            ("Port", Some(server.port.to_string())),
+            ("Timestamps of requests", Some(stamps(server.transmit_stamps))),
+            ("Timestamps of replies", Some(stamps(server.receive_stamps))),
+            ("Card's clock", clock.map(|one| format!("{}, /dev/ptp{}", one.interface, one.clock))),
+            (
+                "Its conversion",
+                clock.map(|one| format!("± {}", human_ns(one.conversion_uncertainty_ns))),
+            ),
+            ("Authenticated by", nts.map(|nts| format!("NTS, {}", nts.algorithm))),
+            ("Keys of", nts.map(|nts| nts.establishment.clone())),
+            (
+                "Drift",
+                server.drift.map(|drift| format!("{:+.4} ± {:.4} ppm", drift.ppm, drift.error_ppm)),
+            ),
+        ])
+    });
+    format!("<div class=\"columns\">\n{run}{}{servers}</div>\n", host_facts(&result.host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn every_server_has_its_figures() {
+        let page = query(&fixture::query(100));
+        assert!(page.contains("192.0.2.1: offset") && page.contains("time.example: dispersion"));
+        assert!(page.contains("they cannot both be right"));
+        assert!(page.contains("cannot resolve &#39;nowhere.example&#39;"), "why it is silent");
+    }
+
+    #[test]
+    fn a_long_run_is_thinned_and_keeps_its_extremes() {
+        let mut points: Vec<_> = (0..100_000).map(|at| (f64::from(at), 0.0)).collect();
+        points[54_321].1 = 9.0;
+        points[12_345].1 = -9.0;
+        let thinned = thinned(points);
+        assert!(thinned.len() <= POINTS_MAX, "{}", thinned.len());
+        assert!(thinned.contains(&(54_321.0, 9.0)) && thinned.contains(&(12_345.0, -9.0)));
+        assert!(query(&fixture::query(10_000)).len() < 1_000_000);
+    }
+
+    #[test]
+    fn a_silent_query_still_makes_a_page() {
+        let page = query(&fixture::query(0));
+        let (_, rest) = page.split_once("<main>").unwrap();
+        let (main, _) = rest.split_once("</main>").unwrap();
+        assert!(
+            !main.contains("NaN") && !main.contains(">inf") && !main.contains("plot-"),
+            "{main}"
+        );
+    }
+}

@@ -1,0 +1,352 @@
+//! What a query found: a line for each server, statistics where there are enough samples for them,
+//! and how far the servers are apart.
+
+use std::net::{IpAddr, SocketAddr};
+
+use horolog_record::{
+    Difference, Figures, LeapState, QueryResult, ServerResult, ServerState, StampCounts,
+};
+
+use super::TableStyle;
+use super::grid::{self, Cell, Column, Group, Tone};
+use super::summary::{finding_lines, wrapped};
+use crate::units::{ABSENT, full_count, human_ns, mean_ns, signed_mean_ns, signed_ns};
+
+/// Samples that a line for each server says enough of.
+const FEW: usize = 8;
+/// The longest name that is shown in full beside other columns.
+const NAME_MAX: usize = 46;
+
+/// A column of the table of servers.
+struct Field {
+    group: &'static str,
+    column: Column,
+    /// 0 stays always; otherwise the highest goes first.
+    rank: u8,
+    cell: fn(&ServerResult) -> String,
+}
+
+/// The lines for the terminal, without a newline at the end.
+#[must_use]
+pub fn query(result: &QueryResult, style: &TableStyle) -> String {
+    let mut lines = servers(result, style);
+    for server in result.servers.iter().filter(|server| server.samples.len() > FEW) {
+        lines.push(String::new());
+        lines.extend(statistics(server, result, style));
+    }
+    if !result.differences.is_empty() {
+        lines.push(String::new());
+        let line = |difference: &Difference| {
+            let tone = if difference.contradiction { Tone::Doubt } else { Tone::Plain };
+            tone.paint(&difference_line(difference, result), style.colour)
+        };
+        lines.extend(result.differences.iter().map(line));
+    }
+    if !result.findings.is_empty() {
+        lines.push(String::new());
+        lines.extend(finding_lines(&result.findings, style));
+    }
+    lines.join("\n")
+}
+
+fn fields(name_width: usize) -> Vec<Field> {
+    let field = |group, title, width, rank, cell| Field {
+        group,
+        column: Column::right(title, width),
+        rank,
+        cell,
+    };
+    let says = "the server says";
+    let measured = "measured here";
+    vec![
+        Field { column: Column::left("server", name_width), ..field("", "", 0, 0, full_name) },
+        field(says, "stratum", 7, 6, |one| said(one, |says| says.stratum.to_string())),
+        field(says, "reference", 15, 5, |one| said(one, |says| says.reference_id.clone())),
+        field(says, "leap", 7, 7, |one| said(one, |says| short_leap(says.leap).to_owned())),
+        field(says, "delay", 7, 8, |one| said(one, |says| human_ns(says.root_delay_ns))),
+        field(says, "disp.", 7, 9, |one| said(one, |says| human_ns(says.root_dispersion_ns))),
+        field(measured, "offset", 10, 0, |one| known(one.best, |best| signed_ns(best.offset_ns))),
+        field(measured, "bound", 9, 0, |one| {
+            known(one.best, |best| format!("± {}", human_ns(best.bound_ns)))
+        }),
+        field(measured, "delay", 8, 2, |one| {
+            known(one.best, |best| signed_ns(best.delay_ns).trim_start_matches('+').to_owned())
+        }),
+        field(measured, "jitter", 7, 3, |one| known(one.jitter_ns, mean_ns)),
+        field(measured, "replies", 13, 1, |one| {
+            format!("{}/{}", full_count(one.counts.received), full_count(one.counts.sent))
+        }),
+    ]
+}
+
+fn said(server: &ServerResult, what: impl Fn(&ServerState) -> String) -> String {
+    server.says.as_ref().map_or_else(|| ABSENT.to_owned(), what)
+}
+
+fn known<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
+    value.map_or_else(|| ABSENT.to_owned(), text)
+}
+
+/// The server's name, with its address where the name is none itself.
+pub(crate) fn full_name(server: &ServerResult) -> String {
+    let name = &server.name;
+    let is_address = name.parse::<IpAddr>().is_ok() || name.parse::<SocketAddr>().is_ok();
+    match server.address.filter(|_| !is_address) {
+        Some(address) => format!("{name} ({address})"),
+        None => name.clone(),
+    }
+}
+
+/// A leap indicator in words.
+pub(crate) const fn leap_name(leap: LeapState) -> &'static str {
+    match leap {
+        LeapState::None => "none",
+        LeapState::Insert => "insert",
+        LeapState::Delete => "delete",
+        LeapState::Unsynchronised => "unsynchronised",
+    }
+}
+
+/// The same in a narrow column.
+const fn short_leap(leap: LeapState) -> &'static str {
+    match leap {
+        LeapState::Unsynchronised => "unsync.",
+        other => leap_name(other),
+    }
+}
+
+/// The header and a line for each server.
+fn servers(result: &QueryResult, style: &TableStyle) -> Vec<String> {
+    let longest = result.servers.iter().map(|one| full_name(one).chars().count()).max();
+    let name_width = longest.unwrap_or(0).clamp("server".len(), NAME_MAX);
+    let width = |fields: &[Field]| grid::width(&groups(fields));
+    let fields = grid::fitting(fields(name_width), width, |field| field.rank, style.width);
+    let groups = groups(&fields);
+    let mut lines: Vec<_> =
+        grid::header(&groups, style.colour).lines().map(str::to_owned).collect();
+    for server in &result.servers {
+        let tone = if server.best.is_none() { Tone::Bad } else { Tone::Plain };
+        let cell = |field: &Field| Cell { text: (field.cell)(server), tone };
+        let cells: Vec<_> = fields.iter().map(cell).collect();
+        lines.push(grid::row(&groups, &cells, style.colour));
+    }
+    lines
+}
+
+fn groups(fields: &[Field]) -> Vec<Group> {
+    fields
+        .chunk_by(|a, b| a.group == b.group)
+        .map(|fields| Group {
+            title: fields[0].group,
+            columns: fields.iter().map(|field| field.column.clone()).collect(),
+        })
+        .collect()
+}
+
+/// The statistics of one server.
+fn statistics(server: &ServerResult, result: &QueryResult, style: &TableStyle) -> Vec<String> {
+    let counts = &server.counts;
+    let title = format!(
+        "{}: {} samples of {} requests, one every {}",
+        full_name(server),
+        full_count(server.samples.len() as u64),
+        full_count(counts.sent),
+        human_ns(result.interval_ns),
+    );
+    let mut lines = vec![Tone::Strong.paint(&title, style.colour)];
+    lines.extend(figures_table(server, style));
+    let mut facts = Vec::new();
+    facts.extend(server.best.as_ref().map(|best| {
+        let (offset, bound) = (signed_ns(best.offset_ns), human_ns(best.bound_ns));
+        format!("best: {offset} ± {bound}, the sample of the least delay")
+    }));
+    facts.extend(server.drift.as_ref().map(|drift| {
+        let residual = mean_ns(drift.residual_ns);
+        format!("drift: {:+.4} ± {:.4} ppm, {residual} left over", drift.ppm, drift.error_ppm)
+    }));
+    facts.push(format!(
+        "timestamps: requests {}; replies {}",
+        stamps(server.transmit_stamps),
+        stamps(server.receive_stamps)
+    ));
+    facts.extend(odd_replies(server));
+    facts.extend(allan(server));
+    for fact in facts {
+        lines.extend(wrapped(&fact, "  ", "    ", style));
+    }
+    lines
+}
+
+fn figures_table(server: &ServerResult, style: &TableStyle) -> Vec<String> {
+    const TITLES: [&str; 10] =
+        ["mean", "deviation", "RMS", "min", "p1", "p5", "p50", "p95", "p99", "max"];
+    let columns = TITLES.map(|title| Column::right(title, 9));
+    let mut all = vec![Column::left("", 11)];
+    // The extremes go last where the terminal is narrow: the percentiles say nearly as much.
+    let fits = |columns: &[Column]| columns.iter().map(|one| one.width + 1).sum::<usize>();
+    let shown = if fits(&columns) + 12 <= style.width { TITLES.len() } else { 4 };
+    all.extend(columns.into_iter().take(shown));
+    let group = [Group { title: "", columns: all }];
+    let header = grid::header(&group, style.colour);
+    let mut lines: Vec<_> = header.lines().skip(1).map(str::to_owned).collect();
+    let quantities = [
+        ("offset", server.offset_ns),
+        ("delay", server.delay_ns),
+        ("dispersion", server.dispersion_ns),
+    ];
+    for (name, figures) in quantities {
+        let Some(figures) = figures else { continue };
+        let mut cells = vec![Cell::plain(format!("  {name}"))];
+        cells.extend(
+            figure_texts(&figures, name == "offset").map(Cell::plain).into_iter().take(shown),
+        );
+        lines.push(grid::row(&group, &cells, style.colour));
+    }
+    lines
+}
+
+/// The figures of one quantity: mean, deviation, root mean square, extremes and percentiles.
+pub(crate) fn figure_texts(figures: &Figures, signed: bool) -> [String; 10] {
+    let with_sign = |ns: i64| {
+        let text = signed_ns(ns);
+        if signed { text } else { text.trim_start_matches('+').to_owned() }
+    };
+    let Figures { mean, stddev, rms, min, p1, p5, p50, p95, p99, max, .. } = *figures;
+    let [min, p1, p5, p50, p95, p99, max] = [min, p1, p5, p50, p95, p99, max].map(with_sign);
+    let mean = signed_mean_ns(mean);
+    let mean = if signed { mean } else { mean.trim_start_matches('+').to_owned() };
+    [mean, mean_ns(stddev), mean_ns(rms), min, p1, p5, p50, p95, p99, max]
+}
+
+/// Who took timestamps, and how many.
+pub(crate) fn stamps(counts: StampCounts) -> String {
+    let StampCounts { hardware, kernel, user } = counts;
+    let all = [("hardware", hardware), ("kernel", kernel), ("this program", user)];
+    let some = all.into_iter().filter(|(_, count)| *count > 0);
+    let texts: Vec<_> = some.map(|(who, count)| format!("{who} {}", full_count(count))).collect();
+    if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
+}
+
+/// What was lost or came that was no sample; `None` where there is nothing to tell.
+pub(crate) fn odd_replies(server: &ServerResult) -> Option<String> {
+    let counts = &server.counts;
+    let invalid = counts.invalid.iter();
+    let invalid =
+        invalid.map(|(reason, count)| (format!("invalid for {reason:?}").to_lowercase(), *count));
+    let kisses = counts.kisses.iter().map(|(code, count)| (format!("kisses {code}"), *count));
+    let plain = [
+        ("lost", counts.lost),
+        ("late", counts.late),
+        ("duplicate", counts.duplicate),
+        ("unreachable", counts.unreachable),
+        ("not sent", counts.refused),
+    ];
+    let plain = plain.into_iter().map(|(name, count)| (name.to_owned(), count));
+    let told: Vec<_> = plain
+        .chain(invalid)
+        .chain(kisses)
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| format!("{name} {}", full_count(count)))
+        .collect();
+    (!told.is_empty()).then(|| format!("otherwise: {}", told.join(", ")))
+}
+
+fn allan(server: &ServerResult) -> Option<String> {
+    let point = |point: &horolog_record::AllanDeviation| {
+        format!("{} at {}", scientific(point.deviation), seconds(point.tau_s))
+    };
+    let points: Vec<_> = server.allan.iter().map(point).collect();
+    (!points.is_empty()).then(|| format!("Allan deviation: {}", points.join(", ")))
+}
+
+/// A number without a unit, as a clock's deviation is written.
+pub(crate) fn scientific(value: f64) -> String {
+    if value.is_finite() { format!("{value:.2e}") } else { ABSENT.to_owned() }
+}
+
+/// An averaging time.
+pub(crate) fn seconds(seconds: f64) -> String {
+    if (0.0..1e9).contains(&seconds) {
+        format!("{} s", (seconds * 1e6).round() / 1e6)
+    } else {
+        ABSENT.to_owned()
+    }
+}
+
+/// How far two servers are apart, in a sentence.
+pub(crate) fn difference_line(difference: &Difference, result: &QueryResult) -> String {
+    let name = |index: usize| result.servers.get(index).map_or("?", |server| server.name.as_str());
+    let verdict = if difference.contradiction { "; they cannot both be right" } else { "" };
+    format!(
+        "{} is ahead of {} by {} ± {} (mean of {} pairs {}){verdict}",
+        name(difference.first),
+        name(difference.second),
+        signed_ns(difference.offset_ns),
+        human_ns(difference.bound_ns),
+        full_count(difference.pairs),
+        signed_mean_ns(difference.mean_ns),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    const STYLE: TableStyle = TableStyle { colour: false, width: 120 };
+
+    #[test]
+    fn looks_like_this() {
+        let text = query(&fixture::query(5), &STYLE);
+        assert_eq!(text, include_str!("query.txt").trim_end(), "\n{text}");
+        let text = query(&fixture::query(1_000), &STYLE);
+        assert_eq!(text, include_str!("query_long.txt").trim_end(), "\n{text}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_keeps_the_offset() {
+        for width in [0, 40, 80, 100, 120, usize::MAX] {
+            let style = TableStyle { colour: false, width };
+            let lines = servers(&fixture::query(5), &style);
+            assert!(lines[1].contains("offset") && lines[1].contains("bound"), "{lines:?}");
+            let fits = lines.iter().all(|line| line.chars().count() <= width.max(66));
+            assert!(fits, "{width}: {lines:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_a_dash() {
+        let text = query(&fixture::query(0), &STYLE);
+        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+        let line = text.lines().find(|line| line.starts_with("nowhere.example")).unwrap();
+        assert!(line.contains(" - "), "{line}");
+    }
+
+    #[test]
+    fn a_file_may_claim_anything() {
+        let mut result = fixture::query(20);
+        let server = &mut result.servers[0];
+        server.jitter_ns = Some(f64::NAN);
+        server.drift.as_mut().unwrap().residual_ns = -1.0;
+        server.allan[0].deviation = f64::INFINITY;
+        server.allan[1].tau_s = -1.0;
+        server.offset_ns.as_mut().unwrap().mean = f64::NAN;
+        server.best.as_mut().unwrap().offset_ns = i64::MIN;
+        result.differences[0].first = 99;
+        let text = query(&result, &STYLE);
+        assert!(text.contains("? is ahead of time.example"), "{text}");
+        assert!(!text.contains("NaN"), "{text}");
+    }
+
+    #[test]
+    fn colour_changes_no_character_of_the_text() {
+        let result = fixture::query(20);
+        let coloured = query(&result, &TableStyle { colour: true, width: 120 });
+        let stripped: String = coloured
+            .split('\x1b')
+            .enumerate()
+            .map(|(index, part)| if index == 0 { part } else { part.split_once('m').unwrap().1 })
+            .collect();
+        assert_eq!(stripped, query(&result, &STYLE));
+    }
+}

@@ -1,0 +1,483 @@
+//! Scenarios of `horolog query`: the truth is known, because the server is told what to be off by or
+//! is one of the scenario's own; and both ends have to count the same.
+
+use std::fs;
+use std::net::{SocketAddr, UdpSocket};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Host, Lab, LabConfig};
+use horolog_record::{Code, InvalidReason, QueryEndReason, QueryResult, ServerResult, StampCounts};
+use horolog_wire::ntp::{HEADER_LEN, Header, Leap, Mode};
+use libtest_mimic::Trial;
+
+use crate::chronyd;
+use crate::client;
+use crate::load_command::{ForNobody, Started, parse};
+use crate::loads::counters;
+use crate::process::{Engine, Server, binary, run_to_end, server_address};
+use crate::refusal::{Case, ENVIRONMENT, USAGE, case, check_line, expect_all};
+use crate::scenario::{Need, scenario};
+use crate::scenarios;
+use crate::server_nts::{CHRONY, WithNts, certificate, counter};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const OFFSET_NS: i64 = 250_000;
+/// How far the server's own reading of the clock may be off from this program's: it is carried from
+/// one look at the clocks to the next.
+const READING_NS: u64 = 500;
+const TARGET: &str = "192.0.2.2";
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    use crate::query;
+    const ROOT: &[Need] = &[Need::Root];
+    const ROOT_AND_IPV6: &[Need] = &[Need::Root, Need::Ipv6];
+    let mut all = Vec::new();
+    for engine in Engine::ALL {
+        let name = |of: &str| format!("query::{of}::{}", engine.name());
+        all.push(scenario(name("a_known_offset_is_found"), ROOT_AND_IPV6, move || {
+            a_known_offset_is_found(engine)
+        }));
+        all.push(scenario(name("a_known_drift_is_found"), ROOT, move || {
+            a_known_drift_is_found(engine)
+        }));
+    }
+    all.extend(scenarios!(CHRONY, query: chronyd_counts_the_same));
+    all.extend(scenarios!(ROOT, query:
+        interleaved_replies_tell_when_they_left,
+        authenticated_exchanges_are_verified,
+        keys_that_cannot_be_had_are_named,
+        a_faulty_server_is_found_out,
+        a_kiss_is_honoured,
+        an_interrupted_query_keeps_its_result,
+        nobody_answers_and_that_is_said,
+        an_ordinary_user_measures_as_well,
+        what_cannot_be_is_refused,
+    ));
+    all
+}
+
+fn query(host: &Host, arguments: &[&str]) -> Result<Command> {
+    let mut command = host.command(binary()?);
+    command.arg("query").args(arguments);
+    Ok(command)
+}
+
+fn output_of(host: &Host, arguments: &[&str]) -> Result<Output> {
+    run_to_end(&mut query(host, arguments)?, PATIENCE)
+}
+
+/// The result of a query that succeeds.
+fn result_of(host: &Host, arguments: &[&str]) -> Result<QueryResult> {
+    let arguments = [arguments, &["--json", "-"]].concat();
+    let output = output_of(host, &arguments)?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "query {arguments:?}: {complaint}");
+    parse(&output.stdout).with_context(|| format!("query {arguments:?}"))
+}
+
+fn has(result: &QueryResult, code: Code) -> bool {
+    result.findings.iter().any(|finding| finding.code == code)
+}
+
+/// Every request was answered, and timestamped by the kernel on both ways.
+fn check_clean(server: &ServerResult, count: u64) -> Result<()> {
+    let counts = &server.counts;
+    ensure!((counts.sent, counts.received, counts.lost) == (count, count, 0), "{counts:?}");
+    ensure!(counts.invalid.is_empty() && counts.kisses.is_empty(), "{counts:?}");
+    ensure!(server.ended.is_none(), "{:?}", server.ended);
+    let by_kernel = StampCounts { kernel: server.samples.len() as u64, ..StampCounts::default() };
+    ensure!(server.transmit_stamps == by_kernel, "T1: {:?}", server.transmit_stamps);
+    ensure!(server.receive_stamps == by_kernel, "T4: {:?}", server.receive_stamps);
+    Ok(())
+}
+
+/// A server that is told to be ahead is ahead by so much, within the bound of every single sample,
+/// over both IP versions at the same time; and it counts as many requests as were sent.
+fn a_known_offset_is_found(engine: Engine) -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = [server_address(&lab, false)?, server_address(&lab, true)?];
+    let arguments = ["--test-offset", &OFFSET_NS.to_string(), "--stratum", "2", "--refid", "GPS"];
+    let server = Server::start(lab.server(), engine, &at, &arguments)?;
+    let names = at.map(|address| address.ip().to_string());
+    let arguments = [&names[0], &names[1], "--count", "100", "--interval", "5ms"];
+    let result = result_of(lab.client(), &arguments)?;
+    ensure!(result.servers.len() == 2, "{} servers", result.servers.len());
+    for server in &result.servers {
+        check_clean(server, 100)?;
+        let says = server.says.as_ref().context("it said nothing")?;
+        ensure!((says.stratum, says.reference_id.as_str()) == (2, "71.80.83.0"), "{says:?}");
+        for sample in &server.samples {
+            let off = sample.offset_ns.abs_diff(OFFSET_NS);
+            ensure!(off <= sample.bound_ns() + READING_NS, "{off} ns off: {sample:?}");
+            ensure!(sample.delay_ns > -(READING_NS as i64), "{sample:?}");
+        }
+        let best = server.best.context("no best sample")?;
+        ensure!(best.bound_ns < 1_000_000, "{best:?}");
+    }
+    let difference = result.differences.first().context("no difference")?;
+    // A place of the grid may pass while the machine does something else.
+    ensure!(!difference.contradiction && difference.pairs > 20, "{difference:?}");
+    let told = counters(&server.status()?).context("the server tells no counters")?;
+    ensure!((told.received, told.answered) == (200, 200), "{told:?}");
+    Ok(())
+}
+
+/// A server that is told to gain on this clock gains as much.
+fn a_known_drift_is_found(engine: Engine) -> Result<()> {
+    const DRIFT_PPM: f64 = 1_000.0;
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let _server = Server::start(lab.server(), engine, &[at], &["--test-drift", "1000000"])?;
+    let result = result_of(lab.client(), &[TARGET, "--count", "100", "--interval", "10ms"])?;
+    let server = &result.servers[0];
+    check_clean(server, 100)?;
+    let drift = server.drift.context("no drift")?;
+    // Within a hundredth, whatever else the machine does; that is 10 µs in the whole second.
+    ensure!((drift.ppm - DRIFT_PPM).abs() < DRIFT_PPM / 100.0, "{drift:?}");
+    let octaves: Vec<_> = server.allan.iter().map(|point| point.tau_s).collect();
+    ensure!(octaves == [0.01, 0.02, 0.04, 0.08, 0.16, 0.32], "{octaves:?}");
+    Ok(())
+}
+
+/// chronyd, whose clock is this machine's, is found to be right, and it counts the same requests.
+fn chronyd_counts_the_same() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let lines = ["allow all", "local stratum 1"].map(str::to_owned);
+    let chronyd = chronyd::Client::start(lab.server(), &lines, |_| Ok(()))?;
+    let mut asked = 0;
+    for (mode, more) in [("basic", 0), ("interleaved", 1)] {
+        let mut arguments = vec![TARGET, "--count", "50", "--interval", "5ms"];
+        arguments.extend((more == 1).then_some("--interleaved"));
+        let result = result_of(lab.client(), &arguments).context(mode)?;
+        let server = &result.servers[0];
+        check_clean(server, 50 + more).context(mode)?;
+        // chronyd remembers a client once it has asked in this mode.
+        ensure!(server.counts.interleaved == 49 * more, "{mode}: {:?}", server.counts);
+        for sample in &server.samples {
+            let off = sample.offset_ns.unsigned_abs();
+            ensure!(off <= sample.bound_ns() + READING_NS, "{mode}: {off} ns off: {sample:?}");
+        }
+        asked += 50 + more;
+        let expected = asked.to_string();
+        chronyd.await_signs("serverstats", &[("NTP packets received", &expected)])?;
+    }
+    Ok(())
+}
+
+/// In interleaved mode T3 is when a reply left and not when it was made, so the delay is no longer.
+fn interleaved_replies_tell_when_they_left() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let offset = OFFSET_NS.to_string();
+    let server = Server::start(lab.server(), Engine::Socket, &[at], &["--test-offset", &offset])?;
+    let arguments = [TARGET, "--count", "100", "--interval", "5ms"];
+    let basic = result_of(lab.client(), &arguments)?;
+    let arguments = [arguments.as_slice(), &["--interleaved"]].concat();
+    let result = result_of(lab.client(), &arguments)?;
+    let one = &result.servers[0];
+    check_clean(one, 101)?;
+    // The server remembers a client once it has asked in this mode.
+    ensure!((one.samples.len(), one.counts.interleaved) == (100, 99), "{:?}", one.counts);
+    ensure!(counter(&server, "interleaved")? == 99, "{}", server.status()?);
+    ensure!(one.samples[1..].iter().all(|sample| sample.interleaved), "a basic one");
+    ensure!(!has(&result, Code::BasicReplies), "{:?}", result.findings);
+    for sample in &one.samples {
+        let off = sample.offset_ns.abs_diff(OFFSET_NS);
+        ensure!(off <= sample.bound_ns() + READING_NS, "{off} ns off: {sample:?}");
+    }
+    let median = |result: &QueryResult| result.servers[0].delay_ns.map(|figures| figures.p50);
+    ensure!(median(&result) < median(&basic), "{:?}, {:?}", median(&result), median(&basic));
+    Ok(())
+}
+
+/// Keys are established once, every request has a fresh cookie, and every reply is opened; in
+/// interleaved mode as well.
+fn authenticated_exchanges_are_verified() -> Result<()> {
+    let nts = WithNts::start_on(Engine::Socket, &["--test-offset", &OFFSET_NS.to_string()])?;
+    let trust = nts.trust().display().to_string();
+    let mut sent = 0;
+    for (mode, more) in [("basic", 0), ("interleaved", 1)] {
+        let mut arguments = vec![TARGET, "--nts", "--ca", &trust, "-n", "50", "--interval", "5ms"];
+        arguments.extend((more == 1).then_some("--interleaved"));
+        let result = result_of(nts.lab.client(), &arguments).context(mode)?;
+        let server = &result.servers[0];
+        check_clean(server, 50 + more).context(mode)?;
+        sent += 50 + more;
+        let used = server.nts.as_ref().context("no word of NTS")?;
+        ensure!(used.establishments == 1, "{used:?}");
+        ensure!(used.establishment == format!("{TARGET}:4460"), "{used:?}");
+        ensure!(counter(&nts.server, "nts")? == sent, "{}", nts.server.status()?);
+        let best = server.best.context("no best sample")?;
+        let off = best.offset_ns.abs_diff(OFFSET_NS);
+        ensure!(off <= best.bound_ns + READING_NS, "{mode}: {off} ns off: {best:?}");
+    }
+    ensure!(counter(&nts.server, "nts_kisses")? == 0, "{}", nts.server.status()?);
+    Ok(())
+}
+
+/// A certificate that is not trusted, a server without key establishment, and a file that is none.
+fn keys_that_cannot_be_had_are_named() -> Result<()> {
+    let nts = WithNts::start_on(Engine::Socket, &[])?;
+    let files = tempfile::TempDir::new()?;
+    let [other, _] = certificate(TARGET.parse()?, files.path())?;
+    let other = other.display().to_string();
+    let trust = nts.trust().display().to_string();
+    let run = |arguments: &[&str]| {
+        let arguments = [&[TARGET, "--nts"], arguments].concat();
+        output_of(nts.lab.client(), &arguments)
+    };
+    for (arguments, named) in [
+        (["--ca", &other, "--nts-ke", TARGET], "TLS"),
+        (["--ca", &trust, "--nts-ke", "192.0.2.2:4461"], "4461"),
+        (["--ca", &trust, "--nts-name", "other.example"], "other.example"),
+    ] {
+        let output = run(&arguments)?;
+        let (stdout, stderr) =
+            [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text)).into();
+        ensure!(output.status.code() == Some(1), "{arguments:?}: {}: {stderr}", output.status);
+        check_line(&stderr, &["No valid reply", TARGET])?;
+        ensure!(stdout.contains("No NTS keys") && stdout.contains("--ca"), "{stdout}");
+        ensure!(stdout.contains(named), "{arguments:?}: {stdout}");
+    }
+    ensure!(counter(&nts.server, "received")? == 0, "{}", nts.server.status()?);
+    Ok(())
+}
+
+/// What a server of the scenario's own sends for its n-th request: as many replies as it likes.
+type Answers = fn(u64, Header) -> Vec<Vec<u8>>;
+
+/// A server with a will of its own.
+struct Own {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<u64>>>,
+}
+
+impl Own {
+    fn start(host: &Host, at: SocketAddr, answers: Answers) -> Result<Self> {
+        let socket = host.run(|| UdpSocket::bind(at))??;
+        socket.set_read_timeout(Some(Duration::from_millis(20)))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = thread::spawn(move || {
+            let (mut buffer, mut asked) = ([0; 1024], 0);
+            while !stopped.load(Ordering::Relaxed) {
+                let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
+                let now = client::now();
+                let (request, _) = Header::parse(&buffer[..length])?;
+                let reply = Header {
+                    mode: Mode::Server,
+                    stratum: 1,
+                    precision: -25,
+                    origin: request.transmit,
+                    receive: now,
+                    transmit: client::now(),
+                    ..request
+                };
+                for answer in answers(asked, reply) {
+                    socket.send_to(&answer, from)?;
+                }
+                asked += 1;
+            }
+            Ok(asked)
+        });
+        Ok(Self { stop, thread: Some(thread) })
+    }
+
+    /// How many requests it had.
+    fn end(mut self) -> Result<u64> {
+        self.stop.store(true, Ordering::Relaxed);
+        let thread = self.thread.take().context("it was ended before")?;
+        thread.join().map_err(|_| anyhow::anyhow!("the server panicked"))?
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn bytes(header: &Header) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_LEN];
+    header.emit(&mut bytes);
+    bytes
+}
+
+/// Each kind of fault in turn, then good replies: the faults are counted by name, and cost the good
+/// ones nothing.
+fn a_faulty_server_is_found_out() -> Result<()> {
+    let answers: Answers = |asked, reply| match asked {
+        0 => vec![],
+        1 => vec![bytes(&Header { mode: Mode::Client, ..reply })],
+        2 => vec![bytes(&Header { version: 3, ..reply })],
+        3 => vec![bytes(&Header { origin: reply.receive, ..reply })],
+        4 => vec![bytes(&Header { stratum: 17, ..reply })],
+        5 => vec![bytes(&Header { leap: Leap::Unsynchronised, ..reply })],
+        6 => vec![bytes(&Header { transmit: reply.reference, ..reply })],
+        7 => vec![bytes(&reply)[..40].to_vec(), vec![0xff; 1000]],
+        // Somebody else's first, then the right one, and then that once more.
+        8 => vec![bytes(&Header { origin: reply.receive, ..reply }), bytes(&reply), bytes(&reply)],
+        _ => vec![bytes(&reply)],
+    };
+    let lab = Lab::new(&LabConfig::default())?;
+    let own = Own::start(lab.server(), server_address(&lab, false)?, answers)?;
+    let arguments = [TARGET, "-n", "40", "--interval", "5ms", "--timeout", "50ms"];
+    let result = result_of(lab.client(), &arguments)?;
+    let asked = own.end()?;
+    let server = &result.servers[0];
+    let counts = &server.counts;
+    ensure!((counts.sent, asked) == (40, 40), "{asked} came: {counts:?}");
+    ensure!((counts.received, counts.lost, counts.duplicate) == (32, 8, 1), "{counts:?}");
+    use InvalidReason::{Leap as BadLeap, Length, Mode as BadMode, Origin, Stratum, Timestamp};
+    let wanted =
+        [(Length, 2), (BadMode, 1), (InvalidReason::Version, 1), (Origin, 2), (Stratum, 1)];
+    let wanted = wanted.into_iter().chain([(BadLeap, 1), (Timestamp, 1)]).collect();
+    ensure!(counts.invalid == wanted, "{:?}", counts.invalid);
+    ensure!(server.samples.len() == 32, "{} samples", server.samples.len());
+    for sample in &server.samples {
+        let off = sample.offset_ns.unsigned_abs();
+        ensure!(off <= sample.bound_ns(), "{off} ns off: {sample:?}");
+    }
+    ensure!(has(&result, Code::InvalidReplies) && has(&result, Code::DuplicateReplies));
+    Ok(())
+}
+
+/// RATE halves the rate, DENY ends it; both are named.
+fn a_kiss_is_honoured() -> Result<()> {
+    fn kiss(code: [u8; 4], reply: Header) -> Vec<Vec<u8>> {
+        let leap = Leap::Unsynchronised;
+        vec![bytes(&Header { stratum: 0, leap, reference_id: code, ..reply })]
+    }
+    let answers: Answers = |asked, reply| match asked {
+        2 => kiss(*b"RATE", reply),
+        6 => kiss(*b"DENY", reply),
+        _ => vec![bytes(&reply)],
+    };
+    let lab = Lab::new(&LabConfig::default())?;
+    let own = Own::start(lab.server(), server_address(&lab, false)?, answers)?;
+    let arguments = [TARGET, "-n", "100", "--interval", "20ms"];
+    let result = result_of(lab.client(), &arguments)?;
+    ensure!(own.end()? == 7, "it was asked on");
+    let server = &result.servers[0];
+    let kisses: Vec<_> = server.counts.kisses.iter().map(|(code, n)| (code.as_str(), *n)).collect();
+    ensure!(kisses == [("DENY", 1), ("RATE", 1)], "{kisses:?}");
+    let reason = server.ended.as_ref().map(|end| end.reason);
+    ensure!(reason == Some(QueryEndReason::Kiss), "{:?}", server.ended);
+    let sequence: Vec<_> = server.samples.iter().map(|sample| sample.sequence).collect();
+    let doubled = sequence[2..].windows(2).all(|pair| pair[1] - pair[0] >= 2);
+    ensure!(sequence.len() == 5 && doubled, "{sequence:?}");
+    ensure!(has(&result, Code::KissOfDeath), "{:?}", result.findings);
+    Ok(())
+}
+
+/// SIGINT in the middle: the result is written whole, in all its forms, and says so.
+fn an_interrupted_query_keeps_its_result() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
+    let arguments = [TARGET, "-n", "10000", "--interval", "10ms"];
+    let files = ["--json", "r.json", "--html", "r.html", "--csv", "r.csv"];
+    let arguments = [arguments.as_slice(), &files].concat();
+    let mut run = Started::start(&mut query(lab.client(), &arguments)?)?;
+    while counter(&server, "answered")? < 20 {
+        run.wait_until(|_, _| true)?;
+    }
+    run.signal("INT")?;
+    let (status, _) = run.end()?;
+    ensure!(status.success(), "{status}: {}", run.read("stderr")?);
+    let result: QueryResult = parse(run.read("r.json")?.as_bytes())?;
+    let one = &result.servers[0];
+    let samples = one.samples.len();
+    ensure!((20..9_000).contains(&samples), "{samples} samples");
+    ensure!(one.counts.received as usize == samples && one.counts.lost == 0, "{:?}", one.counts);
+    ensure!(has(&result, Code::Interrupted), "{:?}", result.findings);
+    ensure!(run.read("r.csv")?.lines().count() == samples + 1, "lines of the table");
+    ensure!(run.read("r.html")?.trim_end().ends_with("</html>"), "the page is cut off");
+    ensure!(run.read("stdout")?.contains("The run was ended after"), "the text says nothing of it");
+    Ok(())
+}
+
+/// A closed port, and a server that is silent: exit status 1, and one line that names them. A server
+/// that answers beside them makes a success of it.
+fn nobody_answers_and_that_is_said() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let _silent = lab.server().run(|| UdpSocket::bind("192.0.2.2:5000"))??;
+    let both = ["192.0.2.2:5001", "192.0.2.2:5000"];
+    let rest = ["-n", "2", "--interval", "10ms", "--timeout", "100ms"];
+    let output = output_of(lab.client(), &[&both[..], &rest].concat())?;
+    ensure!(output.status.code() == Some(1), "{}", output.status);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let closed = "192.0.2.2:5001: the network says that it cannot be reached";
+    let silent = "192.0.2.2:5000: none of 2 requests was answered";
+    check_line(&stderr, &[closed, silent])?;
+    let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
+    let three = [&[TARGET, "no-such-host.invalid"], &both[..], &rest].concat();
+    let result = result_of(lab.client(), &three)?;
+    let answered: Vec<_> = result.servers.iter().map(|one| one.counts.received).collect();
+    ensure!(answered == [2, 0, 0, 0], "{answered:?}");
+    let reason = result.servers[1].ended.as_ref().map(|end| end.reason);
+    ensure!(reason == Some(QueryEndReason::Unresolved), "{:?}", result.servers[1]);
+    ensure!(result.servers[2].counts.unreachable > 0, "{:?}", result.servers[2]);
+    ensure!(has(&result, Code::NoReplies), "{:?}", result.findings);
+    Ok(())
+}
+
+/// Without privileges the kernel's timestamps are there all the same; hardware's are not on such a
+/// link, and that is said.
+fn an_ordinary_user_measures_as_well() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
+    let nobody = ForNobody::new()?;
+    let mut command = nobody.command(lab.client().command("setpriv"));
+    command.args(["query", TARGET, "--interval", "10ms", "--hardware-timestamps"]);
+    let output = run_to_end(command.args(["--json", "r.json"]), PATIENCE)?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{stderr}");
+    let result: QueryResult = parse(&fs::read(nobody.path("r.json"))?)?;
+    check_clean(&result.servers[0], 8)?;
+    let missing = result.findings.iter().find(|finding| finding.code == Code::StampsMissing);
+    let missing = missing.context("no word of the hardware's timestamps")?;
+    ensure!(missing.message.contains("veth0"), "{missing:?}");
+    Ok(())
+}
+
+const CASES: [Case; 20] = [
+    case(&[], USAGE, &["SERVER"]),
+    case(&["no/such/name"], USAGE, &["no/such/name", "ADDRESS"]),
+    case(&["192.0.2.2:0"], USAGE, &["192.0.2.2:0", "ADDRESS"]),
+    case(&["224.0.1.1"], USAGE, &["224.0.1.1", "unicast"]),
+    case(&["fe80::1"], USAGE, &["fe80::1", "-i"]),
+    case(&["8.8.8.8", "--interval", "0.5"], USAGE, &["8.8.8.8", "--i-own-this-target"]),
+    case(&["8.8.8.8", "-n", "100", "--interval", "15"], USAGE, &["8.8.8.8", "16s"]),
+    case(&[TARGET, "-n", "0"], USAGE, &["1 to 1000000", "0"]),
+    case(&[TARGET, "-n", "1000001"], USAGE, &["1 to 1000000", "1000001"]),
+    case(&[TARGET, "--interval", "1us"], USAGE, &["interval", "1µs"]),
+    case(&[TARGET, "--interval", "2h"], USAGE, &["2h", "seconds"]),
+    case(&[TARGET, "--timeout", "61"], USAGE, &["61", "1 ms to 60 s"]),
+    case(&[TARGET, "--ntp-version", "5"], USAGE, &["5", "1 to 4"]),
+    case(&[TARGET, "--nts"], USAGE, &["--ca"]),
+    case(&[TARGET, "--nts-ke", TARGET], USAGE, &["--nts"]),
+    case(&[TARGET, "--nts", "--ca", "/nonexistent"], USAGE, &["/nonexistent"]),
+    case(&[TARGET, "--json", "-", "--csv", "-"], USAGE, &["standard output"]),
+    case(&[TARGET, "--csv", "/proc/nowhere/r"], ENVIRONMENT, &["cannot write", "/proc/nowhere"]),
+    case(&[TARGET, "-i", "nosuch0"], ENVIRONMENT, &["'nosuch0'", "ip link"]),
+    case(&["no-such-host.invalid"], ENVIRONMENT, &["no-such-host.invalid", "check the name"]),
+];
+
+/// What makes no sense is refused by one line, and nobody is asked.
+fn what_cannot_be_is_refused() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
+    expect_all(&CASES, |arguments| output_of(lab.client(), arguments))?;
+    ensure!(counter(&server, "received")? == 0, "{}", server.status()?);
+    Ok(())
+}
