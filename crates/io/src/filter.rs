@@ -10,7 +10,9 @@ const ETHERTYPE_IPV4: u32 = 0x0800;
 const ETHERTYPE_IPV6: u32 = 0x86dd;
 /// Where the IP header starts. The kernel takes a VLAN tag off before packet sockets see the frame.
 const IP_OFFSET: u32 = 14;
+const IPV4_HEADER_BYTES: u32 = 20;
 const IPV6_HEADER_BYTES: u32 = 40;
+const UDP_HEADER_BYTES: u32 = 8;
 const PROTOCOL_UDP: u32 = 17;
 /// The fragment offset and the "more fragments" flag of IPv4 (RFC 791 section 3.1).
 const FRAGMENT_BITS: u32 = 0x3fff;
@@ -29,6 +31,80 @@ pub struct UdpFilter {
     pub destination_port: Option<u16>,
 }
 
+/// Which datagrams name another lane of several that share addresses and ports: those whose payload
+/// begins with certain bits and has a number of another lane at a certain place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LaneMark {
+    /// The low four bits of the first byte.
+    pub kind: u8,
+    /// Where the number stands in the payload, in bytes; shorter datagrams name no lane.
+    pub offset: u32,
+    /// The number of this lane.
+    pub number: u16,
+    /// The lanes have the numbers from 1 to this one; others name no lane.
+    pub last: u16,
+}
+
+impl LaneMark {
+    /// Tests that come when all others held: each ends at the instruction that keeps the packet
+    /// (`Some` of what holds for that) or goes on; behind the last one it is dropped.
+    fn tests(&self, payload: Payload) -> [Mark; 9] {
+        let number = Mark::Just(payload.half(self.offset));
+        [
+            Mark::Just(payload.byte(0)),
+            Mark::Just(Instruction::and(0xf)),
+            Mark::KeepUnlessEqual(self.kind.into()),
+            Mark::Just(Instruction::load_length()),
+            Mark::KeepUnlessGreater(payload.shortest() + self.offset + 1),
+            number,
+            Mark::KeepIfEqual(self.number.into()),
+            Mark::KeepIfEqual(0),
+            Mark::KeepIfGreater(self.last.into()),
+        ]
+    }
+}
+
+/// Where the payload of a datagram that passed all tests begins.
+#[derive(Clone, Copy)]
+enum Payload {
+    /// At an offset past the index register, which holds the length of the IPv4 header.
+    Indexed(u32),
+    /// At an offset.
+    At(u32),
+}
+
+impl Payload {
+    const fn byte(self, at: u32) -> Instruction {
+        match self {
+            Self::Indexed(offset) => Instruction::load_byte_indexed(offset + at),
+            Self::At(offset) => Instruction::load_byte(offset + at),
+        }
+    }
+
+    const fn half(self, at: u32) -> Instruction {
+        match self {
+            Self::Indexed(offset) => Instruction::load_half_indexed(offset + at),
+            Self::At(offset) => Instruction::load_half(offset + at),
+        }
+    }
+
+    /// Bytes in front of it in the shortest frame.
+    const fn shortest(self) -> u32 {
+        match self {
+            Self::Indexed(offset) => offset + IPV4_HEADER_BYTES,
+            Self::At(offset) => offset,
+        }
+    }
+}
+
+enum Mark {
+    Just(Instruction),
+    KeepIfEqual(u32),
+    KeepUnlessEqual(u32),
+    KeepIfGreater(u32),
+    KeepUnlessGreater(u32),
+}
+
 impl UdpFilter {
     /// The `EtherType` of the frames that can pass, for [`crate::FrameSelection`].
     #[must_use]
@@ -39,6 +115,44 @@ impl UdpFilter {
     /// The filter as a classic BPF program over Ethernet frames.
     #[must_use]
     pub fn program(&self) -> Vec<Instruction> {
+        self.tests().0.finish()
+    }
+
+    /// The same without the datagrams that name another lane.
+    #[must_use]
+    pub fn program_of_lane(&self, mark: &LaneMark) -> Vec<Instruction> {
+        let (tests, payload) = self.tests();
+        let marks = mark.tests(payload);
+        let mut program = tests.finish();
+        // Behind the last test stand "keep" and "drop"; the marks take the place of "keep", so what
+        // jumps to "drop" has to jump on to the new one, past the marks and the two of their own.
+        let keep_at = program.len() - 2;
+        let more = marks.len() as u8 + 1;
+        for (at, instruction) in program[..keep_at].iter_mut().enumerate() {
+            let to_drop = (keep_at - at) as u8;
+            for jump in [&mut instruction.jump_true, &mut instruction.jump_false] {
+                *jump += if *jump == to_drop { more } else { 0 };
+            }
+        }
+        let last = program.split_off(keep_at);
+        let count = marks.len();
+        program.extend(marks.into_iter().enumerate().map(|(at, mark)| {
+            // "drop" comes right behind the marks, "keep" after it.
+            let keep = (count - at) as u8;
+            match mark {
+                Mark::Just(instruction) => instruction,
+                Mark::KeepIfEqual(value) => Instruction::jump_if_equal(value, keep, 0),
+                Mark::KeepUnlessEqual(value) => Instruction::jump_if_equal(value, 0, keep),
+                Mark::KeepIfGreater(value) => Instruction::jump_if_greater(value, keep, 0),
+                Mark::KeepUnlessGreater(value) => Instruction::jump_if_greater(value, 0, keep),
+            }
+        }));
+        program.push(Instruction::finish(DROP));
+        program.extend(last);
+        program
+    }
+
+    fn tests(&self) -> (Tests, Payload) {
         let mut tests = Tests(Vec::new());
         tests.require(Instruction::load_half(ETHERTYPE_OFFSET), self.ether_type().into());
         match self.source {
@@ -48,6 +162,7 @@ impl UdpFilter {
                 tests.require(Instruction::load_word(IP_OFFSET + 12), source.to_bits());
                 tests.just(Instruction::load_index_ipv4_length(IP_OFFSET));
                 self.require_ports(&mut tests, |at| Instruction::load_half_indexed(IP_OFFSET + at));
+                (tests, Payload::Indexed(IP_OFFSET + UDP_HEADER_BYTES))
             }
             IpAddr::V6(source) => {
                 tests.require(Instruction::load_byte(IP_OFFSET + 6), PROTOCOL_UDP);
@@ -56,9 +171,9 @@ impl UdpFilter {
                 }
                 let udp = IP_OFFSET + IPV6_HEADER_BYTES;
                 self.require_ports(&mut tests, |at| Instruction::load_half(udp + at));
+                (tests, Payload::At(udp + UDP_HEADER_BYTES))
             }
         }
-        tests.finish()
     }
 
     fn require_ports(&self, tests: &mut Tests, load: impl Fn(u32) -> Instruction) {
@@ -117,6 +232,9 @@ fn words(octets: [u8; 16]) -> [u32; 4] {
         u32::from_be_bytes(std::array::from_fn(|byte| octets[index * 4 + byte]))
     })
 }
+
+#[cfg(test)]
+mod lanes;
 
 #[cfg(test)]
 mod tests {

@@ -18,7 +18,7 @@ mod xsk;
 pub use batch::{Batch, HardwareTime, Packet, PacketMut};
 pub use device::Device;
 pub use faulty::{FaultCounts, FaultPlan, Faulty};
-pub use filter::UdpFilter;
+pub use filter::{LaneMark, UdpFilter};
 pub use horolog_sys::message::TransmitStamp;
 pub use packet::{FrameSelection, PacketDevice, PacketError, PacketOptions};
 pub use simulated::{Simulated, SimulatedLink};

@@ -12,7 +12,7 @@ use horolog_sys::socket::Socket;
 
 use crate::batch::{Batch, Note};
 use crate::device::Device;
-use crate::filter::UdpFilter;
+use crate::filter::{LaneMark, UdpFilter};
 use crate::queue::{self, Queue, send_all};
 
 /// Which of the frames that come in by the interface a device receives.
@@ -22,6 +22,8 @@ pub enum FrameSelection {
     Nothing,
     /// UDP datagrams.
     Udp(UdpFilter),
+    /// UDP datagrams that name no other lane than this one.
+    UdpOfLane(UdpFilter, LaneMark),
     /// What a classic BPF program returns a number other than 0 for; all frames if it is empty.
     Program(Vec<Instruction>),
 }
@@ -180,6 +182,9 @@ fn open_socket(interface: u32, options: &PacketOptions) -> io::Result<Socket> {
     let (ether_type, program) = match &options.selection {
         FrameSelection::Nothing => (None, Vec::new()),
         FrameSelection::Udp(filter) => (Some(packet::ANY_PROTOCOL), filter.program()),
+        FrameSelection::UdpOfLane(filter, mark) => {
+            (Some(packet::ANY_PROTOCOL), filter.program_of_lane(mark))
+        }
         FrameSelection::Program(program) => (Some(packet::ANY_PROTOCOL), program.clone()),
     };
     if ether_type.is_some() {

@@ -51,6 +51,24 @@ impl Instruction {
         Self::new(libc::BPF_LD | libc::BPF_H | libc::BPF_IND, offset)
     }
 
+    /// Loads the byte at `offset` past the index register.
+    #[must_use]
+    pub const fn load_byte_indexed(offset: u32) -> Self {
+        Self::new(libc::BPF_LD | libc::BPF_B | libc::BPF_IND, offset)
+    }
+
+    /// Loads the packet's length.
+    #[must_use]
+    pub const fn load_length() -> Self {
+        Self::new(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0)
+    }
+
+    /// Leaves of what was loaded the bits of `mask`.
+    #[must_use]
+    pub const fn and(mask: u32) -> Self {
+        Self::new(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, mask)
+    }
+
     /// Sets the index register to four times the low four bits of the byte at `offset`: the length
     /// of an IPv4 header.
     #[must_use]
@@ -77,6 +95,15 @@ impl Instruction {
         instruction
     }
 
+    /// Compares what was loaded with `value`; skips so many instructions if greater, if not.
+    #[must_use]
+    pub const fn jump_if_greater(value: u32, greater: u8, other: u8) -> Self {
+        let mut instruction = Self::new(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, value);
+        instruction.jump_true = greater;
+        instruction.jump_false = other;
+        instruction
+    }
+
     /// Ends the program with a constant: for a packet filter, how many bytes to keep.
     #[must_use]
     pub const fn finish(value: u32) -> Self {
@@ -97,11 +124,9 @@ pub(crate) fn cpu_modulo(count: u32) -> [Instruction; 3] {
 /// `half` where the packet is longer than `len_max` bytes.
 pub(crate) fn longer_in_second_half(half: u32, len_max: u32, by_cpu: bool) -> [Instruction; 9] {
     let chooser = if by_cpu { KERNEL_DATA_CPU } else { KERNEL_DATA_RANDOM };
-    let mut is_longer = Instruction::new(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, len_max);
-    is_longer.jump_false = 4;
     [
-        Instruction::new(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0),
-        is_longer,
+        Instruction::load_length(),
+        Instruction::jump_if_greater(len_max, 0, 4),
         Instruction::load_word(KERNEL_DATA + chooser),
         Instruction::new(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, half),
         Instruction::new(libc::BPF_ALU | libc::BPF_ADD | libc::BPF_K, half),

@@ -11,11 +11,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use horolog_io::{Batch, Device, FrameSelection, PacketDevice, PacketOptions, UdpFilter};
+use horolog_io::{Batch, Device, FrameSelection, LaneMark, PacketDevice, PacketOptions, UdpFilter};
 use horolog_record::Engine as Kind;
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::{Builder, UdpFrame};
-use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
+use horolog_wire::ptp::message::REQUESTING_PORT_OFFSET;
+use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT, MessageType};
 use horolog_xdp::{Interface, ReplyDrop, ReplyDropSettings, XdpError};
 
 use super::card::{self, Card};
@@ -28,6 +29,7 @@ use crate::account::TrialCounts;
 use crate::clients;
 use crate::nts::LaneSessions;
 use crate::plan::{RunPlan, TrialPlan};
+use crate::ptp::port_number;
 use crate::request::{FramePlan, FrameTemplate, PtpFrames, Stamps};
 use crate::target::{Link, Route};
 
@@ -163,7 +165,7 @@ impl PacketEngine {
         let lanes = frames.iter().map(|frame| {
             let options = PacketOptions {
                 slots: BATCH,
-                selection: selection(frame),
+                selection: selection(frame, frames.len()),
                 receive_buffer: Some(RECEIVE_BUFFER),
                 hardware_timestamps: card.is_some(),
                 ..PacketOptions::default()
@@ -181,16 +183,22 @@ impl PacketEngine {
 }
 
 /// What of the interface's traffic a lane has to see.
-fn selection(frame: &FramePlan) -> FrameSelection {
-    let ports = match frame.ptp {
-        None => (Some(frame.target.port()), Some(frame.source_port)),
-        Some(_) => (None, None),
+fn selection(frame: &FramePlan, lanes: usize) -> FrameSelection {
+    let Some(ptp) = frame.ptp else {
+        return FrameSelection::Udp(UdpFilter {
+            source: frame.target.ip(),
+            source_port: Some(frame.target.port()),
+            destination_port: Some(frame.source_port),
+        });
     };
-    FrameSelection::Udp(UdpFilter {
-        source: frame.ptp.map_or(frame.target.ip(), |ptp| ptp.master),
-        source_port: ports.0,
-        destination_port: ports.1,
-    })
+    let filter = UdpFilter { source: ptp.master, source_port: None, destination_port: None };
+    let mark = LaneMark {
+        kind: MessageType::DelayResp as u8,
+        offset: REQUESTING_PORT_OFFSET as u32,
+        number: port_number(ptp.lane),
+        last: port_number(lanes - 1),
+    };
+    FrameSelection::UdpOfLane(filter, mark)
 }
 
 /// Keeps replies away from this host's stack. A plan has at least one lane, and all have the same

@@ -14,6 +14,8 @@ use crate::Malformed;
 pub const STAMP_LEN: usize = HEADER_LEN + size_of::<TimestampLayout>();
 /// Length of `Delay_Resp` without a suffix.
 pub const DELAY_RESP_LEN: usize = STAMP_LEN + size_of::<PortLayout>();
+/// Where the port number of who had asked stands in `Delay_Resp`, in bytes from its start.
+pub const REQUESTING_PORT_OFFSET: usize = DELAY_RESP_LEN - 2;
 /// Length of Announce without a suffix.
 pub const ANNOUNCE_LEN: usize = HEADER_LEN + size_of::<AnnounceLayout>();
 /// Length of Signaling without its TLVs.

@@ -1,0 +1,125 @@
+//! Programs with a lane mark, run by a small interpreter of the instructions that they are made of.
+
+use super::*;
+use proptest::prelude::*;
+
+const MARK: LaneMark = LaneMark { kind: 9, offset: 52, number: 2, last: 3 };
+
+fn filter(ipv4: bool) -> UdpFilter {
+    let source = if ipv4 { "192.0.2.1" } else { "2001:db8::1" };
+    UdpFilter { source: source.parse().unwrap(), source_port: None, destination_port: None }
+}
+
+/// A frame from the filter's source with this payload.
+fn frame(ipv4: bool, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0; 12];
+    let udp_len = (payload.len() + 8) as u16;
+    if ipv4 {
+        frame.extend([0x08, 0x00, 0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0]);
+        frame.extend([192, 0, 2, 1, 10, 0, 0, 1]);
+    } else {
+        frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, 17, 64]);
+        frame.extend("2001:db8::1".parse::<std::net::Ipv6Addr>().unwrap().octets());
+        frame.extend([0xfd; 16]);
+    }
+    frame.extend([1, 64, 1, 64]);
+    frame.extend(udp_len.to_be_bytes());
+    frame.extend([0, 0]);
+    frame.extend(payload);
+    frame
+}
+
+/// What a program returns for a frame; loading past its end drops it, as in the kernel.
+fn run(program: &[Instruction], frame: &[u8]) -> u32 {
+    let same = |code: u16, like: Instruction| code == like.code;
+    let load = |at: u32, count: usize| -> Option<u32> {
+        let bytes = frame.get(at as usize..)?.get(..count)?;
+        Some(bytes.iter().fold(0, |value, &byte| value << 8 | u32::from(byte)))
+    };
+    let (mut value, mut index, mut at) = (0, 0, 0);
+    loop {
+        let Instruction { code, operand, .. } = program[at];
+        let mut holds = None;
+        let loaded = if same(code, Instruction::load_word(0)) {
+            load(operand, 4)
+        } else if same(code, Instruction::load_half(0)) {
+            load(operand, 2)
+        } else if same(code, Instruction::load_byte(0)) {
+            load(operand, 1)
+        } else if same(code, Instruction::load_half_indexed(0)) {
+            load(operand + index, 2)
+        } else if same(code, Instruction::load_byte_indexed(0)) {
+            load(operand + index, 1)
+        } else if same(code, Instruction::load_index_ipv4_length(0)) {
+            index = load(operand, 1).unwrap_or(0) % 16 * 4;
+            Some(value)
+        } else if same(code, Instruction::load_length()) {
+            Some(frame.len() as u32)
+        } else if same(code, Instruction::and(0)) {
+            Some(value & operand)
+        } else if same(code, Instruction::finish(0)) {
+            return operand;
+        } else {
+            holds = Some(if same(code, Instruction::jump_if_equal(0, 0, 0)) {
+                value == operand
+            } else if same(code, Instruction::jump_if_greater(0, 0, 0)) {
+                value > operand
+            } else {
+                assert!(same(code, Instruction::jump_if_any_set(0, 0, 0)), "{code:x}");
+                value & operand != 0
+            });
+            Some(value)
+        };
+        let Some(new) = loaded else { return DROP };
+        value = new;
+        let jump = match holds {
+            None => 0,
+            Some(true) => program[at].jump_true,
+            Some(false) => program[at].jump_false,
+        };
+        at += 1 + usize::from(jump);
+    }
+}
+
+fn payload(kind: u8, number: u16, len: usize) -> Vec<u8> {
+    let mut payload = vec![0; 60];
+    payload[0] = 0x10 | kind;
+    payload[52..54].copy_from_slice(&number.to_be_bytes());
+    payload.truncate(len);
+    payload
+}
+
+#[test]
+fn only_what_names_another_lane_is_dropped() {
+    for ipv4 in [false, true] {
+        let program = filter(ipv4).program_of_lane(&MARK);
+        let keeps = |payload: &[u8]| run(&program, &frame(ipv4, payload)) == KEEP;
+        for (number, kept) in [(0, true), (1, false), (2, true), (3, false), (4, true)] {
+            assert_eq!(keeps(&payload(9, number, 60)), kept, "IPv4: {ipv4}, {number}");
+            assert_eq!(keeps(&payload(9, number, 54)), kept, "IPv4: {ipv4}, {number}");
+            assert!(keeps(&payload(9, number, 53)), "too short to name a lane");
+            assert!(keeps(&payload(8, number, 60)), "of another kind");
+        }
+    }
+}
+
+#[test]
+fn what_the_filter_refuses_stays_refused() {
+    for ipv4 in [false, true] {
+        let program = filter(ipv4).program_of_lane(&MARK);
+        let own = frame(ipv4, &payload(9, 2, 60));
+        assert_eq!(run(&program, &own), KEEP);
+        for at in [12, if ipv4 { 23 } else { 20 }, if ipv4 { 29 } else { 37 }] {
+            let mut other = own.clone();
+            other[at] ^= 1;
+            assert_eq!(run(&program, &other), DROP, "IPv4: {ipv4}, byte {at}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn without_a_mark_all_lanes_are_kept(ipv4: bool, bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        prop_assert_eq!(run(&filter(ipv4).program(), &frame(ipv4, &bytes)), KEEP);
+    }
+}

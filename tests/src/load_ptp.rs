@@ -1,0 +1,158 @@
+//! Scenarios of loads on a PTP master: what the generator counts is what the master counts, in every
+//! mode, by every engine and over both versions of IP. Nothing is timed.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Host, Lab, LabConfig};
+use horolog_record::{Code, Engine, LoadResult, Mode, Responses};
+use libtest_mimic::Trial;
+
+use crate::load_command::{ForNobody, check_sums, has, only_trial, parse};
+use crate::process::{binary, run_to_end, server_address};
+use crate::ptp4l::{Ptp4l, Transport, gained};
+use crate::scenario::Need;
+use crate::{load_ptp, scenarios};
+
+const PATIENCE: Duration = Duration::from_mins(1);
+const ENGINES: [Engine; 2] = [Engine::Udp, Engine::Packet];
+const RATE: &str = "1000";
+const TIME: &str = "0.5";
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    const PTP4L: &[Need] =
+        &[Need::Root, Need::Ipv6, Need::Peer("ptp4l"), Need::Peer("pmc"), Need::Peer("setpriv")];
+    scenarios!(PTP4L, load_ptp:
+        ptp4l_answers_delay_requests,
+        ptp4l_answers_netsync_monitor,
+        a_master_of_another_domain_is_silent,
+        what_ptp_cannot_do_is_refused,
+    )
+    .into()
+}
+
+/// Runs `horolog load ptp` and returns its exit status, its result and its words.
+fn load(host: &Host, arguments: &[&str]) -> Result<(Option<i32>, LoadResult, String)> {
+    let mut command = host.command(binary()?);
+    command.args(["load", "ptp"]).args(arguments).args(["--json", "-"]);
+    let output = run_to_end(&mut command, PATIENCE)?;
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let result = parse(&output.stdout).with_context(|| format!("{arguments:?}: {told}"))?;
+    Ok((output.status.code(), result, told))
+}
+
+/// Loads a master with further arguments, and holds the counts against its own.
+fn compare(lab: &Lab, ptp4l: &Ptp4l, target: &str, arguments: &[&str]) -> Result<()> {
+    let before = ptp4l.counts()?;
+    let all = [&[arguments[0], target, "-r", RATE, "-t", TIME], &arguments[1..]].concat();
+    let (status, result, told) = load(lab.client(), &all)?;
+    ensure!(status == Some(0), "status {status:?}: {told}");
+    let after = ptp4l.counts()?;
+    let trial = only_trial(&result)?;
+    check_sums(trial)?;
+    let Responses { delay, sync_follow_up, .. } = trial.responses;
+    let is_nsm = result.mode == Mode::PtpNsm;
+    ensure!(trial.invalid.is_empty() && trial.duplicate == 0, "{trial:?}");
+    ensure!(trial.received * 10 >= trial.sent * 9, "{trial:?}");
+    ensure!(trial.received <= delay && delay <= trial.sent, "{trial:?}");
+    let counted = |name| gained(&before, &after, name);
+    let (asked, answered) = (counted("rx_Delay_Req")?, counted("tx_Delay_Resp")?);
+    ensure!(asked <= trial.sent && answered <= asked, "{asked}, {answered} of {trial:?}");
+    let exact = trial.lost == 0;
+    ensure!(!exact || (asked, answered) == (trial.sent, delay), "{asked}, {answered}: {trial:?}");
+    ensure!(delay <= answered, "{answered}: {trial:?}");
+    if is_nsm {
+        // The master sends one of its own now and then.
+        let [syncs, follow_ups] = [counted("tx_Sync")?, counted("tx_Follow_Up")?];
+        ensure!(sync_follow_up <= follow_ups.min(syncs), "{syncs}, {follow_ups}: {trial:?}");
+        ensure!(!exact || syncs <= sync_follow_up + 2, "{syncs}: {trial:?}");
+        ensure!(trial.received <= sync_follow_up, "{trial:?}");
+        let timed = trial.response_time_ns.as_ref().map_or(0, |times| times.count);
+        ensure!(timed == trial.received, "{timed} response times: {trial:?}");
+        // It runs free, and says so.
+        ensure!(has(&result, Code::ServerUnsynchronised), "{:?}", result.findings);
+    } else {
+        ensure!((delay, sync_follow_up) == (trial.received, 0), "{trial:?}");
+        ensure!(trial.response_time_ns.is_none(), "{trial:?}");
+    }
+    Ok(())
+}
+
+/// Compares in each of some modes, by every engine and over both versions of IP.
+fn compare_all(modes: &[&[&str]]) -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    for transport in [Transport::Ipv4, Transport::Ipv6] {
+        let ptp4l = Ptp4l::start(lab.server(), transport, 0)?;
+        let target = server_address(&lab, transport == Transport::Ipv6)?.ip().to_string();
+        for engine in ENGINES {
+            for mode in modes {
+                let arguments = [*mode, &["--engine", engine.name()]].concat();
+                compare(&lab, &ptp4l, &target, &arguments)
+                    .with_context(|| format!("{transport:?} {arguments:?}"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// To its own address and to the group.
+fn ptp4l_answers_delay_requests() -> Result<()> {
+    compare_all(&[&["delay"], &["delay", "--multicast"], &["delay", "--ptp-version", "2.1"]])
+}
+
+/// Each request by a delay response and a Sync with its follow-up.
+fn ptp4l_answers_netsync_monitor() -> Result<()> {
+    compare_all(&[&["nsm"]])
+}
+
+/// Requests of another domain than the master's are not answered, and a run without replies fails.
+fn a_master_of_another_domain_is_silent() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let _ptp4l = Ptp4l::start(lab.server(), Transport::Ipv4, 9)?;
+    let target = server_address(&lab, false)?.ip().to_string();
+    for engine in ENGINES {
+        for (domain, expected) in [("9", 0), ("8", 1)] {
+            let arguments = ["delay", &target, "-r", RATE, "-t", "0.1", "--timeout", "100ms"];
+            let more = ["--engine", engine.name(), "--domain", domain];
+            let (status, result, told) = load(lab.client(), &[&arguments[..], &more].concat())?;
+            let context = format!("{engine:?}, domain {domain}: {told}");
+            ensure!(status == Some(expected), "{status:?}, {context}");
+            ensure!(has(&result, Code::NoReplies) == (expected == 1), "{context}");
+        }
+    }
+    Ok(())
+}
+
+/// Each with one line that says what to do.
+fn what_ptp_cannot_do_is_refused() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let target = server_address(&lab, false)?.ip().to_string();
+    let with_port = format!("{target}:319");
+    let cases: [(&[&str], i32, &str); 7] = [
+        (&["delay", &with_port], 2, "leave out the target's port"),
+        (&["delay", "224.0.1.129"], 2, "unicast"),
+        (&["delay", &target, "--domain", "256"], 2, "'256'"),
+        (&["nsm", &target, "--random-sources"], 2, "leave out random sources"),
+        (&["nsm", &target, "--multicast"], 2, "--multicast"),
+        (&["delay", &target, "--engine", "udp", "-c", "2"], 3, "use --engine packet"),
+        (&["delay", &target, "--engine", "udp", "--threads", "2"], 3, "use --engine packet"),
+    ];
+    for (arguments, status, words) in cases {
+        let mut command = lab.client().command(binary()?);
+        let output = run_to_end(command.args(["load", "ptp"]).args(arguments), PATIENCE)?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(status), "{arguments:?}: {told}");
+        ensure!(told.contains(words), "{arguments:?}: {told}");
+    }
+    let nobody = ForNobody::new()?;
+    let mut command = nobody.command(lab.client().command("setpriv"));
+    let output = run_to_end(command.args(["load", "ptp", "delay", &target]), PATIENCE)?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(3), "{told}");
+    ensure!(
+        told.contains("CAP_NET_BIND_SERVICE") && told.trim_end().lines().count() == 1,
+        "{told}"
+    );
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! linuxptp's ptp4l as a PTP master of scenarios. It takes software timestamps, so it needs no PTP
+//! clock, and it never touches this machine's: it runs free, and without the right to set a clock.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Host, Running};
+use tempfile::TempDir;
+
+use crate::process::run_to_end;
+
+/// Long enough to become master, which takes half a second.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What all masters have. Announce messages come four times a second, so that it becomes master
+/// soon; its own Syncs next to never, so that they do not mix with those that are asked for.
+const COMMON: &str = "\
+free_running 1
+time_stamping software
+masterOnly 1
+hybrid_e2e 1
+net_sync_monitor 1
+tx_timestamp_timeout 50
+fault_reset_interval ASAP
+logAnnounceInterval -2
+announceReceiptTimeout 2
+logSyncInterval 7
+use_syslog 0
+";
+
+/// Over what messages go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Transport {
+    Ipv4,
+    Ipv6,
+}
+
+impl Transport {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Ipv4 => "UDPv4",
+            Self::Ipv6 => "UDPv6",
+        }
+    }
+}
+
+/// A master that answers everybody.
+pub(crate) struct Ptp4l {
+    process: Running,
+    directory: TempDir,
+    domain: u8,
+}
+
+impl Ptp4l {
+    /// Starts it in a domain, and waits until it is master.
+    pub(crate) fn start(host: &Host, transport: Transport, domain: u8) -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("ptp4l.conf");
+        let text = format!(
+            "[global]\n{COMMON}network_transport {}\ndomainNumber {domain}\nuds_address {}\n[{}]\n",
+            transport.name(),
+            directory.path().join("ptp4l.sock").display(),
+            host.port().interface,
+        );
+        fs::write(&path, text)?;
+        let mut command = host.command("setpriv");
+        command.args(["--bounding-set", "-sys_time", "--inh-caps", "-sys_time"]);
+        command.args(["ptp4l", "-f"]).arg(path);
+        let process = Running::start(&mut command)?;
+        let mut this = Self { process, directory, domain };
+        this.await_master()?;
+        Ok(this)
+    }
+
+    fn await_master(&mut self) -> Result<()> {
+        let Self { process, directory, domain } = self;
+        let is_master = |told: String| told.contains("MASTER");
+        process.await_ready(PATIENCE, || {
+            ask(directory, *domain, "PORT_DATA_SET").is_ok_and(is_master)
+        })?;
+        Ok(())
+    }
+
+    /// Messages that it received and sent, by the names that pmc has for them.
+    pub(crate) fn counts(&self) -> Result<BTreeMap<String, u64>> {
+        let told = ask(&self.directory, self.domain, "PORT_STATS_NP")?;
+        let counts: BTreeMap<_, _> = told
+            .lines()
+            .filter_map(|line| {
+                let (name, count) = line.trim().split_once(char::is_whitespace)?;
+                let is_count = name.starts_with("rx_") || name.starts_with("tx_");
+                Some((name.to_owned(), count.trim().parse().ok()?)).filter(|_| is_count)
+            })
+            .collect();
+        ensure!(!counts.is_empty(), "no counts: {told}");
+        Ok(counts)
+    }
+}
+
+/// What `after` has more of than `before`.
+pub(crate) fn gained(
+    before: &BTreeMap<String, u64>,
+    after: &BTreeMap<String, u64>,
+    name: &str,
+) -> Result<u64> {
+    let of = |counts: &BTreeMap<String, u64>| counts.get(name).copied().context("no such count");
+    Ok(of(after)? - of(before)?)
+}
+
+/// What pmc prints. It talks over sockets in the directory, so it may run in any host.
+fn ask(directory: &TempDir, domain: u8, what: &str) -> Result<String> {
+    let socket = |name| directory.path().join(name);
+    let mut command = Command::new("pmc");
+    command.args(["-u", "-b", "0", "-d", &domain.to_string(), "-i"]).arg(socket("pmc.sock"));
+    command.arg("-s").arg(socket("ptp4l.sock")).arg(format!("GET {what}"));
+    let output = run_to_end(&mut command, Duration::from_secs(10))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success(), "pmc {what}: {text}");
+    Ok(text)
+}
