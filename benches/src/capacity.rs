@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use horolog_lab::{Lab, LabConfig};
+use horolog_load::ptp::{PtpKind, PtpPlan};
 use horolog_load::ramp::Ramp;
 use horolog_load::{Job, Load, LoadOptions, Observer};
 use horolog_record::{Engine, LoadResult, SearchKind, Trial};
@@ -15,6 +16,10 @@ use horolog_stats::{LossGoal, SearchConfig};
 use crate::figure::{Figure, Goal};
 use crate::metrics::MetricsReader;
 use crate::servers::{self, Server};
+
+/// Requests for the delay of a PTP master.
+pub(crate) const PTP_DELAY: PtpPlan =
+    PtpPlan { kind: PtpKind::Delay, domain: 0, minor_version: 0, multicast: false };
 
 /// A trial with at most one lost request in ten thousand counts as lossless.
 const LOSS: f64 = 1e-4;
@@ -54,19 +59,22 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     Ok([chronyd, sockets, xdp, reflector].into_iter().chain(ratios).collect())
 }
 
-/// What XDP and the bare reflector turn around when they are flooded, in turn. It takes less than a
-/// search, and shows what a packet costs.
+/// What XDP and the bare reflectors turn around when they are flooded, in turn. It takes less than a
+/// search, and shows what a packet costs, also of PTP.
 pub(crate) fn flood(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
-    let (mut xdp, mut reflector) = (Vec::new(), Vec::new());
+    let (mut xdp, mut reflector, mut ptp) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
         xdp.push(flooded(Server::Xdp, binary)?);
         reflector.push(flooded(Server::Reflector, binary)?);
+        ptp.push(flooded(Server::PtpReflector, binary)?);
     }
     let figure = |name: &str, runs| Figure::new(format!("flooded: {name}"), "/s", runs);
     let xdp = figure(Server::Xdp.name(), xdp);
     let reflector = figure(Server::Reflector.name(), reflector);
+    let ptp = figure(Server::PtpReflector.name(), ptp);
     let ratio = Figure::ratio("flooded: XDP to bare XDP reflector", &xdp, &reflector);
-    Ok(vec![xdp, reflector, ratio])
+    let ptp_ratio = Figure::ratio("flooded: reflector of PTP to that of NTP", &ptp, &reflector);
+    Ok(vec![xdp, reflector, ptp, ratio, ptp_ratio])
 }
 
 /// The search that every server is put to.
@@ -118,10 +126,11 @@ pub(crate) fn load(
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     let started = servers::start(server, lab.server(), binary)?;
     let reader = started.metrics.map(|at| MetricsReader::start(lab.server(), at)).transpose()?;
-    let target = format!("{}:123", lab.server().port().ipv4).parse()?;
+    let target = lab.server().port().ipv4.to_string().parse()?;
     let mut options = LoadOptions::new(target, job);
     options.engine = Some(Engine::Xdp);
     options.echo = server == Server::Reflector;
+    options.ptp = (server == Server::PtpReflector).then_some(PTP_DELAY);
     options.namespaces = vec![lab.server().netns.clone()];
     change(&mut options);
     let result = lab.client().run(|| Load::prepare(options)?.run(&mut Silent))??;

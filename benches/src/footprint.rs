@@ -1,14 +1,30 @@
-//! What a server needs before it has done anything: memory, and time until it answers.
+//! What takes up memory and time before anything is measured: a server that has done nothing yet,
+//! and a load by as many simulated clients as there can be.
 
+use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
-use anyhow::Result;
-use horolog_lab::{Lab, LabConfig};
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Lab, LabConfig, Running, RunningError};
+use horolog_load::clients::CLIENTS_MAX;
+use horolog_record::{Engine, LoadResult};
 
 use crate::figure::{Figure, Goal};
 use crate::servers::{self, Server};
 
-/// Starts servers `rounds` times.
+/// Longer than a load takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What loads are given besides the target: those that keep something of every client.
+const LOADS: [(&str, Engine, &[&str]); 4] = [
+    ("packet engine, interleaved", Engine::Packet, &["ntp", "--interleaved"]),
+    ("packet engine, PTP NetSync Monitor", Engine::Packet, &["ptp", "nsm"]),
+    ("xdp engine, interleaved", Engine::Xdp, &["ntp", "--interleaved"]),
+    ("xdp engine, PTP NetSync Monitor", Engine::Xdp, &["ptp", "nsm"]),
+];
+
+/// Starts servers and loads `rounds` times.
 pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for server in [Server::Sockets, Server::Xdp] {
@@ -27,5 +43,57 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
             Figure::new(format!("{name}: ready after"), "ms", ready).with(Goal::Below(200.0)),
         );
     }
+    for (name, engine, arguments) in LOADS {
+        let memory = (0..rounds).map(|_| memory_of_load(binary, engine, arguments));
+        let memory = memory.collect::<Result<_>>()?;
+        figures.push(
+            Figure::new(format!("{CLIENTS_MAX} clients: {name}"), "MB", memory)
+                .with(Goal::Below(200.0)),
+        );
+    }
     Ok(figures)
+}
+
+/// The most memory that a load by [`CLIENTS_MAX`] clients takes, of the process and of the maps that
+/// it has in the kernel, in MB. Maps that the process sees in its own memory count twice.
+fn memory_of_load(binary: &Path, engine: Engine, arguments: &[&str]) -> Result<f64> {
+    let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
+    let _server = servers::start(Server::Xdp, lab.server(), binary)?;
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("result.json");
+    let mut command = lab.client().command(binary);
+    command.arg("load").args(arguments).arg(lab.server().port().ipv4.to_string());
+    command.args(["-r", "500k", "-t", "3", "--engine", engine.name(), "--clients"]);
+    command.arg(CLIENTS_MAX.to_string()).arg("--json").arg(&file);
+    let mut load = Running::start(&mut command)?;
+    let pid = load.pid();
+    let (mut resident, mut in_maps) = (0, 0);
+    let ended = load.await_ready(PATIENCE, || {
+        // A process that is ending has neither.
+        resident = resident.max(servers::memory_kib(pid, "VmHWM:").unwrap_or(0));
+        in_maps = in_maps.max(map_bytes(pid).unwrap_or(0));
+        false
+    });
+    if let Err(error @ (RunningError::NotReady { .. } | RunningError::System { .. })) = ended {
+        return Err(error.into());
+    }
+    let json = fs::read(&file).context("the load left no result")?;
+    let result: LoadResult = serde_json::from_slice(&json)?;
+    let clients = result.trials.first().map(|trial| trial.clients.min(trial.sent));
+    ensure!(clients == Some(CLIENTS_MAX.into()), "only {clients:?} clients asked");
+    Ok((resident * 1024 + in_maps) as f64 / 1e6)
+}
+
+/// What the BPF maps of a process take in the kernel, in bytes (kernel documentation,
+/// filesystems/proc, "fdinfo").
+fn map_bytes(pid: u32) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
+        let text = fs::read_to_string(entry?.path())?;
+        let field = |name| text.lines().find_map(|line| line.strip_prefix(name));
+        if field("map_id:").is_some() {
+            bytes += field("memlock:").context("no memlock")?.trim().parse::<u64>()?;
+        }
+    }
+    Ok(bytes)
 }

@@ -2,12 +2,13 @@
 //! alternating, with medians of several runs. It says what was reached and what was missed, and
 //! fails only when it could not measure: a figure depends on the machine, so no test asserts it.
 //!
-//! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generator] [footprint] [flood]
+//! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generation] [generator] [footprint] [flood]
 //! [limits] [interleaved] [nts] [key-establishment]`.
 
 mod capacity;
 mod figure;
 mod footprint;
+mod generation;
 mod generator;
 mod interleaved;
 mod key_establishment;
@@ -39,8 +40,9 @@ struct Options {
     parts: Vec<String>,
 }
 
-const PARTS: [&str; 8] = [
+const PARTS: [&str; 9] = [
     "footprint",
+    "generation",
     "generator",
     "flood",
     "limits",
@@ -89,6 +91,7 @@ fn main() -> Result<()> {
     for part in &options.parts {
         figures.extend(match part.as_str() {
             "footprint" => footprint::measure(&binary, options.rounds)?,
+            "generation" => generation::measure(options.rounds)?,
             "generator" => generator::measure(&binary, options.rounds)?,
             "interleaved" => interleaved::measure(&binary, options.rounds)?,
             "nts" => nts::measure(&binary, options.rounds)?,

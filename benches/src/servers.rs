@@ -41,6 +41,8 @@ pub(crate) enum Server {
     XdpCrowded,
     /// Addresses swapped and sent back: the limit of the link.
     Reflector,
+    /// The same with the least that answers a request for PTP's delay.
+    PtpReflector,
 }
 
 impl Server {
@@ -53,6 +55,7 @@ impl Server {
             Self::XdpLimited => "XDP with limits, 1,000 prefixes and metrics",
             Self::XdpCrowded => "the same, a fifth of the clients newcomers",
             Self::Reflector => "bare XDP reflector",
+            Self::PtpReflector => "bare XDP reflector of PTP",
         }
     }
 }
@@ -93,11 +96,16 @@ impl Started {
     /// Memory that the process has resident, in bytes.
     pub(crate) fn resident_bytes(&self) -> Result<u64> {
         let pid = self.process.as_ref().context("it is no process")?.pid();
-        let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|line| line.split_whitespace().next()).context("no VmRSS")?;
-        Ok(kib.parse::<u64>()? * 1024)
+        Ok(memory_kib(pid, "VmRSS:")? * 1024)
     }
+}
+
+/// A field of /proc/pid/status that is a number of KiB (proc(5)).
+pub(crate) fn memory_kib(pid: u32, field: &str) -> Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(field));
+    let kib = line.and_then(|line| line.split_whitespace().next());
+    Ok(kib.with_context(|| format!("no {field}"))?.parse()?)
 }
 
 /// Starts `server` in `host`.
@@ -134,10 +142,13 @@ pub(crate) fn start(server: Server, host: &Host, binary: &Path) -> Result<Starte
             }
             return Ok(started(Some(process), None, Duration::ZERO, directory));
         }
-        Server::Reflector => {
+        Server::Reflector | Server::PtpReflector => {
             let port = host.port();
             let interface = Interface { index: port.index, name: port.interface.clone() };
-            let reflector = host.run(|| Reflector::attach(&interface, 123))??;
+            let reflector = host.run(|| match server {
+                Server::PtpReflector => Reflector::attach_ptp(&interface),
+                _ => Reflector::attach(&interface, 123),
+            })??;
             return Ok(started(None, Some(reflector), Duration::ZERO, directory));
         }
         Server::Sockets | Server::SocketsNts => &["--engine", "socket", "--threads", "2"],

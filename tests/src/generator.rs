@@ -5,14 +5,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anyhow::Result;
 use horolog_load::clients::{self, LaneClients, SourceNetwork};
-use horolog_load::request::{FramePlan, FrameTemplate};
+use horolog_load::ptp::{PtpKind, PtpPlan};
+use horolog_load::request::{FramePlan, FrameTemplate, PtpFrames};
 use horolog_load::schedule;
 use horolog_load::token::Token;
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::ntp::PORT;
-use horolog_xdp::{Generator, GeneratorSettings, Interface, TrialSettings};
+use horolog_wire::ptp::EVENT_PORT;
+use horolog_xdp::{Generator, GeneratorSettings, Interface, Protocol, TrialSettings};
 
 use crate::random::Random;
 
@@ -31,6 +33,12 @@ const TARGET_MAC: MacAddress = MacAddress([2, 0, 192, 0, 2, 2]);
 /// No multiple of the lanes, so that one of them has a client more.
 const CLIENTS: u32 = 1_001;
 
+/// Servers over both IP versions.
+const TARGETS: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2)),
+];
+
 /// A run as both bodies of the generator are told of it.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
@@ -42,18 +50,24 @@ pub(crate) struct World {
     pub(crate) random_sources: bool,
     /// Requests are in interleaved mode.
     pub(crate) interleaved: bool,
+    /// PTP is asked for instead.
+    pub(crate) ptp: Option<PtpPlan>,
 }
+
+/// The ways to ask a PTP master: what, whether by the group, and with clients drawn at random.
+const PTP: [(PtpKind, bool, bool); 4] = [
+    (PtpKind::Delay, false, false),
+    (PtpKind::Delay, false, true),
+    (PtpKind::Delay, true, false),
+    (PtpKind::Nsm, false, false),
+];
 
 impl World {
     /// Runs over both IP versions, with clients in turn, also in interleaved mode, and drawn at
     /// random.
     pub(crate) fn all(random: &mut Random) -> Result<Vec<Self>> {
-        let targets: [IpAddr; 2] = [
-            Ipv4Addr::new(192, 0, 2, 2).into(),
-            Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2).into(),
-        ];
         let mut worlds = Vec::new();
-        for target in targets {
+        for target in TARGETS {
             for (random_sources, interleaved) in [(false, false), (false, true), (true, false)] {
                 worlds.push(Self {
                     target: SocketAddr::new(target, PORT),
@@ -62,6 +76,27 @@ impl World {
                     version: if random_sources { 3 } else { 4 },
                     random_sources,
                     interleaved,
+                    ptp: None,
+                });
+            }
+        }
+        Ok(worlds)
+    }
+
+    /// Runs that ask for PTP, over both IP versions and in all ways.
+    pub(crate) fn all_ptp(random: &mut Random) -> Result<Vec<Self>> {
+        let mut worlds = Vec::new();
+        for target in TARGETS {
+            for (kind, multicast, random_sources) in PTP {
+                let (domain, minor_version) = (random.next() as u8, random.within(0..=1) as u8);
+                worlds.push(Self {
+                    target: SocketAddr::new(target, EVENT_PORT),
+                    network: SourceNetwork::find(target, &[])?,
+                    token: Token::new(random.next(), MonotonicClock.now() - RUN_AGE),
+                    ptp: Some(PtpPlan { kind, domain, minor_version, multicast }),
+                    version: 0,
+                    random_sources,
+                    interleaved: false,
                 });
             }
         }
@@ -82,27 +117,35 @@ impl World {
         if self.random_sources { self.network.room() } else { CLIENTS }
     }
 
-    /// What the requests of a lane look like.
-    pub(crate) fn template(&self, source_port: u16) -> FrameTemplate {
-        FrameTemplate::new(&FramePlan {
+    /// How the requests of a lane are framed.
+    pub(crate) fn frames(&self, lane: usize) -> FramePlan {
+        let master = self.target.ip();
+        let group = self.ptp.and_then(|ptp| ptp.group(master));
+        FramePlan {
             source_mac: OWN_MAC,
-            destination_mac: TARGET_MAC,
+            destination_mac: group.map_or(TARGET_MAC, MacAddress::of_group),
             network: self.network,
-            source_port,
-            target: self.target,
-            ptp: None,
+            source_port: self.ptp.map_or_else(|| clients::port(lane), |_| EVENT_PORT),
+            target: self.ptp.map_or(self.target, |ptp| ptp.destination(master)),
             version: self.version,
-        })
+            ptp: self.ptp.map(|plan| PtpFrames { plan, master, lane }),
+        }
     }
 
     /// A frame from the target to a lane of a client.
     pub(crate) fn frame_to(&self, client: u32, lane: usize, payload: &[u8]) -> Vec<u8> {
+        let to = SocketAddr::new(self.network.address(client), clients::port(lane));
+        Self::frame(self.target, to, payload)
+    }
+
+    /// A frame between these ends.
+    pub(crate) fn frame(source: SocketAddr, destination: SocketAddr, payload: &[u8]) -> Vec<u8> {
         let builder = horolog_wire::frame::Builder {
             destination_mac: OWN_MAC,
             source_mac: TARGET_MAC,
             vlan: None,
-            source: self.target,
-            destination: SocketAddr::new(self.network.address(client), clients::port(lane)),
+            source,
+            destination,
         };
         let mut frame = vec![0; builder.headers_len() + payload.len()];
         builder.emit(payload, &mut frame);
@@ -112,8 +155,18 @@ impl World {
     /// Loads the program, which takes frames from `interface` for replies and makes requests of all
     /// others.
     pub(crate) fn load(&self, interface: u32) -> Result<Generator> {
-        let template = self.template(0);
+        let template = FrameTemplate::new(&match self.ptp {
+            None => FramePlan { source_port: 0, ..self.frames(0) },
+            Some(_) => self.frames(0),
+        });
         Ok(Generator::load(&GeneratorSettings {
+            protocol: match self.ptp.map(|ptp| ptp.kind) {
+                None => Protocol::Ntp,
+                Some(PtpKind::Delay) => Protocol::PtpDelay,
+                Some(PtpKind::Nsm) => Protocol::PtpMonitor,
+            },
+            multicast: self.ptp.is_some_and(|ptp| ptp.multicast),
+            domain: self.ptp.map_or(0, |ptp| ptp.domain),
             interface: Interface { index: interface, name: String::new() },
             target: self.target.ip(),
             port: self.target.port(),

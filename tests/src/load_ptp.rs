@@ -5,17 +5,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Host, Lab, LabConfig};
-use horolog_record::{Code, Engine, LoadResult, Mode, Responses};
+use horolog_record::{Code, LoadResult, Mode, Responses};
 use libtest_mimic::Trial;
 
-use crate::load_command::{ForNobody, check_sums, has, only_trial, parse};
+use crate::load_command::{ENGINES, ForNobody, check_sums, has, only_trial, parse};
 use crate::process::{binary, run_to_end, server_address};
 use crate::ptp4l::{Ptp4l, Transport, gained};
 use crate::scenario::Need;
 use crate::{load_ptp, scenarios};
 
 const PATIENCE: Duration = Duration::from_mins(1);
-const ENGINES: [Engine; 2] = [Engine::Udp, Engine::Packet];
 const RATE: &str = "1000";
 const TIME: &str = "0.5";
 

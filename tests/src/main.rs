@@ -28,6 +28,8 @@ mod loads;
 mod noise;
 mod process;
 mod ptp4l;
+mod ptp_replies;
+mod ptp_verdicts;
 mod queues;
 mod random;
 mod raw;
@@ -49,6 +51,7 @@ mod server_reload;
 mod server_sandbox;
 mod server_sources;
 mod soak;
+mod tallied;
 mod verdicts;
 
 use std::process::ExitCode;
@@ -252,6 +255,11 @@ fn of_the_generators_bodies() -> Vec<Trial> {
         program_and_model_agree,
         a_reply_before_the_trial_is_of_an_earlier_one,
         what_is_no_reply_passes,
+    ));
+    all.extend(scenarios!(ROOT, ptp_verdicts:
+        program_and_model_agree,
+        what_an_earlier_trial_is_owed_is_late,
+        what_is_no_answer_passes,
     ));
     all.extend(scenarios!(ROOT, requests:
         requests_are_as_planned,

@@ -2,10 +2,12 @@
 //! what the plan in Rust says, at their instants and not before; and the histograms have the layout
 //! that the rest of the project reads. The program runs in the kernel without sending anything.
 
+use std::net::SocketAddr;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use horolog_load::clients::{LaneClients, port};
+use horolog_load::ptp::{self, PtpKind, PtpPlan};
 use horolog_load::request::{FrameTemplate, Stamps};
 use horolog_load::schedule::{FRACTION_BITS, exponential_quantiles, scale};
 use horolog_load::token::{Echoed, Question};
@@ -13,8 +15,9 @@ use horolog_stats::buckets::{MAX_VALUE, VECTORS, index};
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, NtpTimestamp, Span, Timestamp};
-use horolog_wire::frame::UdpFrame;
+use horolog_wire::frame::{Builder, UdpFrame};
 use horolog_wire::ntp::{HEADER_LEN, Header};
+use horolog_wire::ptp::{EVENT_PORT, Message, PortIdentity, monitor};
 use horolog_xdp::{Generator, Lane, TrialSettings, Verdict};
 
 use crate::generator::{ELSEWHERE, LOOPBACK, World};
@@ -62,15 +65,22 @@ fn lane(clients: LaneClients, now: Timestamp<horolog_time::Monotonic>) -> Lane {
     }
 }
 
-/// Every request is the one that the plan says, whatever was in the frame before, over both IP
-/// versions and with clients in turn as well as scattered.
+/// Runs of NTP and of PTP.
+fn worlds(random: &mut Random) -> Result<Vec<World>> {
+    let mut worlds = World::all(random)?;
+    worlds.extend(World::all_ptp(random)?);
+    Ok(worlds)
+}
+
+/// Every request of NTP and PTP is the one that the plan says, whatever was in the frame before,
+/// over both IP versions and with clients in turn as well as scattered.
 pub(crate) fn requests_are_as_planned() -> Result<()> {
     on_one_core(|core| {
         let mut random = Random::new(SEED);
-        for world in World::all(&mut random)? {
+        for world in worlds(&mut random)? {
             let generator = world.load(ELSEWHERE)?;
             make_all(&world, &generator, core, &mut random)
-                .with_context(|| format!("{} {}", world.target, world.random_sources))?;
+                .with_context(|| format!("{} {:?}", world.target, world.ptp))?;
         }
         Ok(())
     })
@@ -82,7 +92,7 @@ fn make_all(world: &World, generator: &Generator, core: u32, random: &mut Random
     let clients = world.lane_clients(LANE);
     let begun = lane(clients, now);
     generator.set_lane(core, &begun);
-    let template = world.template(port(LANE));
+    let template = FrameTemplate::new(&world.frames(LANE));
     if world.interleaved {
         (0..world.clients()).for_each(|client| generator.set_origin(client, random.next()));
     }
@@ -96,8 +106,11 @@ fn make_all(world: &World, generator: &Generator, core: u32, random: &mut Random
         let question = Question { intended, sequence };
         let client = clients.client(sequence);
         let origin = if world.interleaved { generator.origin(client) } else { 0 };
-        check_request(world, &template, &outcome.frame, (question, origin))
-            .with_context(|| format!("request {number}: {:02x?}", outcome.frame))?;
+        let check = match world.ptp {
+            None => check_request(world, &template, &outcome.frame, (question, origin)),
+            Some(plan) => check_ptp_request(world, &plan, &outcome.frame, question),
+        };
+        check.with_context(|| format!("request {number}: {:02x?}", outcome.frame))?;
     }
     let ended = generator.lane(core);
     let lateness = generator.tally(core).lateness_ns.count;
@@ -146,12 +159,43 @@ fn check_request(
     Ok(())
 }
 
+/// The same of a request for PTP.
+fn check_ptp_request(
+    world: &World,
+    plan: &PtpPlan,
+    frame: &[u8],
+    question: Question,
+) -> Result<()> {
+    let token = world.token.encode(question);
+    let client = world.lane_clients(LANE).client(question.sequence);
+    let frames = world.frames(LANE);
+    let builder = Builder {
+        destination_mac: frames.destination_mac,
+        source_mac: frames.source_mac,
+        vlan: None,
+        source: SocketAddr::new(world.network.address(client), EVENT_PORT),
+        destination: plan.destination(world.target.ip()),
+    };
+    let mut template = ptp::Template::new(plan, LANE, world.target.is_ipv6());
+    let payload = template.ask(token, question.sequence as u16);
+    let mut expected = vec![0; builder.headers_len() + payload.len()];
+    builder.emit(payload, &mut expected);
+    ensure!(frame == expected, "it should be {expected:02x?}");
+    let parsed = UdpFrame::parse(frame).map_err(|error| anyhow!("no UDP: {error:?}"))?;
+    let (message, _) = Message::parse(parsed.payload)?;
+    let source = PortIdentity { clock: token, port: LANE as u16 + 1 };
+    ensure!(message.header.source == source && message.header.domain == plan.domain);
+    let asks = message.tlvs().flatten().any(|tlv| tlv.number == monitor::REQUEST);
+    ensure!(asks == (plan.kind == PtpKind::Nsm), "{message:?}");
+    Ok(())
+}
+
 /// Nothing leaves before its instant, behind the end, after the sender gave up, or from a processor
 /// without a lane.
 pub(crate) fn requests_keep_their_instants() -> Result<()> {
     on_one_core(|core| {
         let mut random = Random::new(SEED);
-        for world in World::all(&mut random)? {
+        for world in worlds(&mut random)? {
             let generator = world.load(ELSEWHERE)?;
             let now = MonotonicClock.now();
             generator.set_trial(&world.trial(now));

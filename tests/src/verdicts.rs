@@ -9,7 +9,6 @@ use horolog_load::account::{Account, AccountPlan, Carried, Origins, TrialCounts}
 use horolog_load::offset::ReceiveStamps;
 use horolog_load::verify::Expected as Judge;
 use horolog_record::InvalidReason;
-use horolog_stats::Recorder;
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use horolog_xdp::{Generator, Verdict};
@@ -17,6 +16,7 @@ use horolog_xdp::{Generator, Verdict};
 use crate::generator::{LANES, LOOPBACK, TIMEOUT, World};
 use crate::random::Random;
 use crate::replies::{Age, Asker, Expected, KINDS, Kind, Reply, TRIAL_AGE};
+use crate::tallied::Tallied;
 
 /// Questions of each lane between two comparisons.
 const GROUP: u64 = 64;
@@ -24,56 +24,28 @@ const GROUP: u64 = 64;
 const GROUPS_OF_A_KIND: u64 = 16;
 const SEED: u64 = 0x7665_7264_6963_7473;
 
-/// What became of some replies, as either body counts them.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-struct Tallied {
-    received: u64,
-    interleaved: u64,
-    duplicate: u64,
-    late: u64,
-    unsynchronised: u64,
-    invalid: [u64; InvalidReason::ALL.len()],
-    round_trips: u64,
-}
-
-impl Tallied {
-    fn add(&mut self, other: &Self) {
-        self.received += other.received;
-        self.interleaved += other.interleaved;
-        self.duplicate += other.duplicate;
-        self.late += other.late;
-        self.unsynchronised += other.unsynchronised;
-        for (sum, count) in self.invalid.iter_mut().zip(other.invalid) {
-            *sum += count;
+/// Whether it all is what was expected, where requests were in interleaved mode or not.
+fn is(tallied: &Tallied, expected: Expected, interleaved: bool) -> bool {
+    let all = tallied.total();
+    match expected {
+        Expected::ReceivedInterleaved if interleaved => tallied.interleaved == all,
+        Expected::InvalidInterleaved(reason) if interleaved => {
+            tallied.invalid[reason as usize] == all
         }
-        self.round_trips += other.round_trips;
-    }
-
-    fn total(&self) -> u64 {
-        self.received + self.duplicate + self.late + self.invalid.iter().sum::<u64>()
-    }
-
-    /// Whether it all is what was expected, where requests were in interleaved mode or not.
-    fn is(&self, expected: Expected, interleaved: bool) -> bool {
-        let all = self.total();
-        match expected {
-            Expected::ReceivedInterleaved if interleaved => self.interleaved == all,
-            Expected::InvalidInterleaved(reason) if interleaved => {
-                self.invalid[reason as usize] == all
-            }
-            Expected::ReceivedInterleaved | Expected::InvalidInterleaved(_) => {
-                self.invalid[InvalidReason::Origin as usize] == all
-            }
-            Expected::Received => self.received == all,
-            Expected::ReceivedAndDuplicate => (self.received, self.duplicate) == (all / 2, all / 2),
-            Expected::Late => self.late == all,
-            Expected::LateAndDuplicate => (self.late, self.duplicate) == (all / 2, all / 2),
-            Expected::Invalid(reason) => self.invalid[reason as usize] == all,
-            Expected::Anything => {
-                let known = &self.invalid[..=InvalidReason::Timestamp as usize];
-                let all_met = known.iter().all(|&count| count > 0);
-                all_met && self.received > 0 && self.duplicate > 0 && self.late > 0
-            }
+        Expected::ReceivedInterleaved | Expected::InvalidInterleaved(_) => {
+            tallied.invalid[InvalidReason::Origin as usize] == all
+        }
+        Expected::Received => tallied.received == all,
+        Expected::ReceivedAndDuplicate => {
+            (tallied.received, tallied.duplicate) == (all / 2, all / 2)
+        }
+        Expected::Late => tallied.late == all,
+        Expected::LateAndDuplicate => (tallied.late, tallied.duplicate) == (all / 2, all / 2),
+        Expected::Invalid(reason) => tallied.invalid[reason as usize] == all,
+        Expected::Anything => {
+            let known = &tallied.invalid[..=InvalidReason::Timestamp as usize];
+            let all_met = known.iter().all(|&count| count > 0);
+            all_met && tallied.received > 0 && tallied.duplicate > 0 && tallied.late > 0
         }
     }
 }
@@ -146,7 +118,7 @@ impl Bench {
 
     /// Ends the trial and returns what both counted, if that is the same.
     fn end(&mut self, world: &World) -> Result<Tallied> {
-        let (program, program_response) = self.program();
+        let (program, program_response) = Tallied::of_program(&self.generator);
         let mut counts = TrialCounts::default();
         for (account, origins) in self.accounts.drain(..).zip(&mut self.origins) {
             let (lane, carried) = account.close(GROUP);
@@ -154,15 +126,7 @@ impl Bench {
             *origins = carried.origins;
         }
         self.compare_origins(world)?;
-        let model = Tallied {
-            received: counts.received,
-            interleaved: counts.interleaved,
-            duplicate: counts.duplicate,
-            late: counts.late,
-            unsynchronised: counts.server_unsynchronised,
-            invalid: counts.invalid,
-            round_trips: counts.rtt.count(),
-        };
+        let model = Tallied::of_model(&counts);
         ensure!(program == model, "program {program:?}\nmodel   {model:?}");
         let responses = (program_response.sum(), counts.response.sum());
         ensure!(program_response == counts.response, "response times differ: sums {responses:?}");
@@ -183,29 +147,6 @@ impl Bench {
             }
         }
         Ok(())
-    }
-
-    fn program(&self) -> (Tallied, Recorder) {
-        let (mut sum, mut response) = (Tallied::default(), Recorder::new());
-        for processor in 0..self.generator.processors() {
-            let tally = self.generator.tally(processor);
-            let mut invalid = [0; InvalidReason::ALL.len()];
-            invalid[..tally.invalid.len()].copy_from_slice(&tally.invalid);
-            sum.add(&Tallied {
-                received: tally.received,
-                interleaved: tally.interleaved,
-                duplicate: tally.duplicate,
-                late: tally.late + tally.late_earlier,
-                unsynchronised: tally.unsynchronised,
-                invalid,
-                round_trips: tally.rtt_ns.count,
-            });
-            let raw = &tally.response_ns;
-            // Empty where the layout were another one, which the comparison would show.
-            let one = Recorder::from_raw(&raw.buckets, raw.sum.into(), raw.min, raw.max);
-            response.merge(&one.unwrap_or_default());
-        }
-        (sum, response)
     }
 }
 
@@ -229,7 +170,7 @@ fn compare_kind(
         }
         total.add(&bench.end(world).with_context(|| format!("{}, group {group}", kind.name))?);
     }
-    let right = total.is(kind.expected, world.interleaved);
+    let right = is(&total, kind.expected, world.interleaved);
     ensure!(right, "{} should be {:?}: {total:?}", kind.name, kind.expected);
     Ok(total)
 }
@@ -267,7 +208,7 @@ pub(crate) fn a_reply_before_the_trial_is_of_an_earlier_one() -> Result<()> {
         }
         let counts = bench.end(&world)?;
         ensure!(
-            counts.is(Expected::Late, world.interleaved) && counts.late == GROUP / 2,
+            is(&counts, Expected::Late, world.interleaved) && counts.late == GROUP / 2,
             "{counts:?}"
         );
     }
@@ -289,10 +230,14 @@ pub(crate) fn what_is_no_reply_passes() -> Result<()> {
             ensure!(outcome.verdict == Verdict::Pass, "{:?} for {frame:02x?}", outcome.verdict);
             ensure!(outcome.frame == frame, "the program changed what it passed");
         }
-        ensure!(bench.program().0.total() == 0, "counted: {:?}", bench.program().0);
+        ensure!(
+            Tallied::of_program(&bench.generator).0.total() == 0,
+            "counted: {:?}",
+            Tallied::of_program(&bench.generator).0
+        );
         bench.judge(&world, &reply)?;
         let counts = bench.end(&world)?;
-        ensure!(counts.is(Expected::Received, world.interleaved), "the good one is not good");
+        ensure!(is(&counts, Expected::Received, world.interleaved), "the good one is not good");
     }
     Ok(())
 }

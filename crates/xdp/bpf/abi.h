@@ -187,6 +187,13 @@ _Static_assert(sizeof(struct responder_state) == 256, "responder_state");
 
 /* ---- the generator ---- */
 
+/* What the target is asked for. */
+enum protocol {
+	PROTOCOL_NTP,
+	PROTOCOL_PTP_DELAY,	/* the delay request-response mechanism */
+	PROTOCOL_PTP_MONITOR,	/* the same with linuxptp's NetSync Monitor */
+};
+
 /* Time, sequence number, and which of a request's timestamps it is: TOKEN_RECEIVE or 0. */
 #define TOKEN_SEQUENCE_BITS 27
 #define TOKEN_SEQUENCE_MASK ((1ULL << TOKEN_SEQUENCE_BITS) - 1)
@@ -208,7 +215,7 @@ _Static_assert(sizeof(struct responder_state) == 256, "responder_state");
 
 #define EXPONENTIAL_ENTRIES 65536
 
-/* Ethernet, IPv6, UDP and NTP: the longest request. */
+/* Ethernet, IPv6, UDP and NTP, or a request of NetSync Monitor, which is shorter by 2. */
 #define REQUEST_MAX 112
 
 struct histogram {
@@ -228,6 +235,11 @@ enum invalid_reason {
 	INVALID_STRATUM,
 	INVALID_LEAP,
 	INVALID_TIMESTAMP,
+	INVALID_DOMAIN,
+	INVALID_FLAGS,
+	INVALID_SEQUENCE,
+	INVALID_SOURCE,
+	INVALID_MONITOR,
 	INVALID_REASONS,
 };
 
@@ -240,12 +252,15 @@ struct tally {
 	__u64 invalid[INVALID_REASONS];
 	__u64 late_earlier;	/* to requests of earlier trials */
 	__u64 interleaved;	/* of the received ones, those in interleaved mode */
+	__u64 answered;		/* requests that got all that they are owed, in time or late */
+	__u64 delay;		/* first answers in time to requests for the delay */
+	__u64 sync_follow_up;	/* requests whose Sync, and what belongs to it, came in time */
 	__u64 reserved[2];
 	struct histogram rtt_ns;
 	struct histogram response_ns;
 	struct histogram lateness_ns;
 };
-_Static_assert(sizeof(struct tally) == 128 + 3 * (32 + 8 * HISTOGRAM_BUCKETS), "tally");
+_Static_assert(sizeof(struct tally) == 192 + 3 * (32 + 8 * HISTOGRAM_BUCKETS), "tally");
 
 /* A sending processor: where it stands in its schedule. */
 struct lane {
@@ -288,13 +303,25 @@ struct generator_config {
 	__u8 version;
 	__u8 echo;		/* the target sends requests back as they are: a reflector */
 	__u8 interleaved;	/* requests are in interleaved mode */
-	__u8 reserved[3];
+	__u8 domain;		/* PTP's */
+	__u8 reserved[2];
+	__u32 exchange_mask;	/* number of exchanges kept for each lane less 1; a power of two */
+	__u32 reserved2;
 	__u64 ip_sum;		/* sum of the IPv4 header's words but source and checksum */
 	__u64 udp_sum;		/* sum of pseudo-header, UDP header and payload words that stay */
 	__u8 target[16];	/* server's address; IPv4 in the first 4 bytes */
 	__u8 prefix[16];	/* IPv6 prefix of the clients; the low 32 bits are replaced */
 	__u8 request[REQUEST_MAX]; /* the frame, complete but for what changes */
 };
-_Static_assert(sizeof(struct generator_config) == 96 + 32 + REQUEST_MAX, "generator_config");
+_Static_assert(sizeof(struct generator_config) == 104 + 32 + REQUEST_MAX, "generator_config");
+
+/* ---- the counting sink ---- */
+
+/* What one processor counted, on a line of its own. */
+struct sink_count {
+	__u64 frames;
+	__u64 reserved[7];
+};
+_Static_assert(sizeof(struct sink_count) == 64, "sink_count");
 
 #endif

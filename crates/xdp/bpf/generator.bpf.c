@@ -15,17 +15,9 @@
  * kernel some 20 ms to set up for each call. Frames to be made show the loopback interface, where
  * the test run puts them, as the one that they came in by.
  */
-#include "net.h"
-#include "abi.h"
-#include "histogram.h"
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct generator_config);
-} config SEC(".maps");
+#include "generator.h"
+#include "generator_ntp.h"
+#include "generator_ptp.h"
 
 /* One entry for each processor: the lane that sends there. */
 struct {
@@ -35,34 +27,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct lane);
 } lanes SEC(".maps");
-
-/* One entry for each processor, so that nobody else writes it. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct tally);
-} tallies SEC(".maps");
-
-/* SEEN_WORDS for each lane: a bit for every sequence number that has been answered. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SEEN_WORDS);
-	__type(key, __u32);
-	__type(value, __u64);
-} seen SEC(".maps");
-
-/* For each client the receive timestamp, in host order, of the last reply that it got, which its
- * next request in interleaved mode refers to. The verifying side writes it and the sending side
- * reads it, perhaps on another processor: either sees a whole word, and an old one is no error. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} origins SEC(".maps");
 
 /* Exponential quantiles of mean 1, scaled by 2^16. */
 struct {
@@ -86,129 +50,6 @@ static __always_inline __u64 next_interval(const struct generator_config *cfg, _
 	return (mean >> 16) * *quantile + (((mean & 0xffff) * *quantile) >> 16);
 }
 
-/* Copies the request into the frame by 8 bytes; its length is one of the two that NTP gives. */
-static __always_inline void copy_request(__u8 *frame, const __u8 *request, __u32 length)
-{
-	__u32 i;
-
-#pragma unroll
-	for (i = 0; i + 8 <= length; i += 8)
-		*(__u64 *)(frame + i) = *(const __u64 *)(request + i);
-#pragma unroll
-	for (i = length & ~7U; i + 2 <= length; i += 2)
-		*(__u16 *)(frame + i) = *(const __u16 *)(request + i);
-}
-
-/* The timestamps of a request. */
-struct stamps {
-	__be64 origin;
-	__be64 receive;
-	__be64 transmit;
-};
-
-/* Writes the timestamps and returns the sum of their words. */
-static __always_inline __u64 stamp(struct ntp *ntp, const struct generator_config *cfg,
-				   const struct stamps *stamps)
-{
-	ntp->transmit = stamps->transmit;
-	if (!cfg->interleaved)
-		return sum64(stamps->transmit);
-	ntp->origin = stamps->origin;
-	ntp->receive = stamps->receive;
-	return sum64(stamps->origin) + sum64(stamps->receive) + sum64(stamps->transmit);
-}
-
-static __always_inline int fill_ipv4(void *data, void *end, const struct generator_config *cfg,
-				     __u32 address, __be16 port, const struct stamps *stamps)
-{
-	struct ethernet *ethernet = data;
-	struct ipv4 *ip = (void *)(ethernet + 1);
-	struct udp *udp = (void *)(ip + 1);
-	struct ntp *ntp = (void *)(udp + 1);
-	__be32 source = bpf_htonl(address);
-
-	if ((void *)(ntp + 1) > end)
-		return -1;
-	copy_request(data, cfg->request,
-		     sizeof(*ethernet) + sizeof(*ip) + sizeof(*udp) + sizeof(*ntp));
-	ip->source = source;
-	ip->checksum = fold(cfg->ip_sum + source);
-	udp->source = port;
-	udp->checksum = udp_fold(cfg->udp_sum + source + port + stamp(ntp, cfg, stamps));
-	return 0;
-}
-
-static __always_inline int fill_ipv6(void *data, void *end, const struct generator_config *cfg,
-				     __u32 address, __be16 port, const struct stamps *stamps)
-{
-	struct ethernet *ethernet = data;
-	struct ipv6 *ip = (void *)(ethernet + 1);
-	struct udp *udp = (void *)(ip + 1);
-	struct ntp *ntp = (void *)(udp + 1);
-	__be32 source = bpf_htonl(address);
-
-	if ((void *)(ntp + 1) > end)
-		return -1;
-	copy_request(data, cfg->request,
-		     sizeof(*ethernet) + sizeof(*ip) + sizeof(*udp) + sizeof(*ntp));
-	ip->source[3] = source;
-	udp->source = port;
-	udp->checksum = udp_fold(cfg->udp_sum + source + port + stamp(ntp, cfg, stamps));
-	return 0;
-}
-
-/* Between two consecutive random sources; see horolog_load::clients, which says why. */
-#define SCATTER 1327217909ULL
-
-static __always_inline __u32 address_of(const struct generator_config *cfg, __u32 client_base,
-					__u32 client, __u32 sequence)
-{
-	__u64 scattered;
-
-	if (cfg->random_room) {
-		scattered = ((__u64)client_base + sequence) * SCATTER + (__u32)cfg->key;
-		return cfg->first_client + scattered % cfg->random_room;
-	}
-	return cfg->first_client + client_base + client;
-}
-
-/* What a client was last answered; NULL in basic mode. */
-static __always_inline __u64 *origin_of(const struct generator_config *cfg, __u32 address)
-{
-	__u32 client = address - cfg->first_client;
-
-	return cfg->interleaved ? bpf_map_lookup_elem(&origins, &client) : NULL;
-}
-
-static __always_inline struct stamps stamps_of(const struct generator_config *cfg, __u32 address,
-					       __u64 intended_ns, __u32 sequence)
-{
-	__u64 token = (intended_ns & TOKEN_TIME_MASK) << TOKEN_TIME_SHIFT |
-		      (sequence & TOKEN_SEQUENCE_MASK) << TOKEN_SEQUENCE_SHIFT;
-	struct stamps stamps = {};
-	__u64 *origin = origin_of(cfg, address);
-
-	token ^= cfg->key;
-	stamps.transmit = bpf_cpu_to_be64(token);
-	stamps.receive = bpf_cpu_to_be64(token ^ TOKEN_RECEIVE);
-	if (origin)
-		stamps.origin = bpf_cpu_to_be64(*origin);
-	return stamps;
-}
-
-/* Opens the sequence number for its first reply: a word of 64 is cleared when its first is sent. */
-static __always_inline void open_sequence(__u32 lane, __u32 sequence)
-{
-	__u32 index = (lane & (LANES_MAX - 1)) * SEEN_WORDS + ((sequence >> 6) & (SEEN_WORDS - 1));
-	__u64 *word;
-
-	if (sequence & 63)
-		return;
-	word = bpf_map_lookup_elem(&seen, &index);
-	if (word)
-		*word = 0;
-}
-
 /* Moves the lane to its next request. */
 static __always_inline void advance(struct lane *lane, const struct generator_config *cfg,
 				    __u64 now_ns)
@@ -228,17 +69,29 @@ static __always_inline void advance(struct lane *lane, const struct generator_co
 	}
 }
 
+/* Makes a request of a frame of the right length, whose IP header has ip_len bytes. */
+static __always_inline int ask(struct ethernet *ethernet, void *end, __u32 ip_len,
+			       const struct generator_config *cfg, const struct request *request)
+{
+	switch (asked.protocol) {
+	case PROTOCOL_PTP_DELAY:
+		return ask_ptp(ethernet, end, ip_len, 0, cfg, request);
+	case PROTOCOL_PTP_MONITOR:
+		return ask_ptp(ethernet, end, ip_len, PTP_EXTENSION_LEN, cfg, request);
+	default:
+		return ask_ntp(ethernet, end, ip_len, cfg, request);
+	}
+}
+
 static __always_inline int generate(struct xdp_md *ctx, const struct generator_config *cfg)
 {
 	__u32 processor = bpf_get_smp_processor_id();
 	struct lane *lane = bpf_map_lookup_elem(&lanes, &processor);
 	__u64 now_ns = bpf_ktime_get_ns();
+	struct request request;
 	struct tally *tally;
-	struct stamps stamps;
 	__u64 intended_ns;
 	void *data, *end;
-	__u32 address;
-	__be16 port;
 	int failed;
 
 	if (!lane || !lane->active || lane->done)
@@ -254,7 +107,8 @@ static __always_inline int generate(struct xdp_md *ctx, const struct generator_c
 	if (!tally)
 		return XDP_DROP;
 
-	/* A peer may have changed the frame's length on its way. */
+	/* A peer may have changed the frame's length on its way, and the kernel takes the one that the
+	 * frame began with for the right one until the program changes it. */
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
 	if (end - data != cfg->request_len) {
@@ -264,150 +118,62 @@ static __always_inline int generate(struct xdp_md *ctx, const struct generator_c
 		end = (void *)(long)ctx->data_end;
 	}
 
-	address = address_of(cfg, lane->client_base, lane->client, lane->sequence);
-	stamps = stamps_of(cfg, address, intended_ns, lane->sequence);
-	port = bpf_htons(LANE_PORT_BASE + lane->number);
+	request.address = address_of(cfg, lane->client_base, lane->client, lane->sequence);
+	request.token = token_of(cfg, intended_ns, lane->sequence);
+	request.lane = lane->number;
+	request.sequence = lane->sequence;
 	if (cfg->ipv6)
-		failed = fill_ipv6(data, end, cfg, address, port, &stamps);
+		failed = ask(data, end, sizeof(struct ipv6), cfg, &request);
 	else
-		failed = fill_ipv4(data, end, cfg, address, port, &stamps);
+		failed = ask(data, end, sizeof(struct ipv4), cfg, &request);
 	if (failed)
 		return XDP_DROP;
-	open_sequence(lane->number, lane->sequence);
+	if (asked.protocol == PROTOCOL_PTP_MONITOR)
+		open_exchange(cfg, &request, intended_ns);
+	else
+		open_sequence(lane->number, lane->sequence);
 	advance(lane, cfg, now_ns);
 	record(&tally->lateness_ns, now_ns - intended_ns);
 	return bpf_redirect(cfg->interface, 0);
 }
 
-/* A reply as the checks need it, whichever family it came in. */
-struct reply {
-	struct ntp *ntp;
-	__u32 address;		/* low 32 bits of where it went, host order */
-	__u16 port;
-	__u32 payload_len;
-};
-
-static __always_inline int invalid(struct tally *tally, enum invalid_reason reason)
+/* Whether an IPv4 packet goes from the target to a simulated client, or to the group. */
+static __always_inline bool is_reply_ipv4(const struct generator_config *cfg,
+					  const struct ipv4 *ip)
 {
-	tally->invalid[reason]++;
-	return XDP_DROP;
+	const struct ipv4 *request = (const void *)cfg->request + sizeof(struct ethernet);
+
+	return ip->version_and_length == 0x45 && ip->protocol == PROTOCOL_UDP &&
+	       ip->source == *(const __be32 *)cfg->target &&
+	       (asked.multicast ? ip->destination == request->destination :
+			    is_simulated(cfg, bpf_ntohl(ip->destination)));
 }
 
-/* Whether the request with this sequence number had an answer before; marks that it has one now. */
-static __always_inline bool was_seen(__u32 lane, __u32 sequence)
+/* The same of an IPv6 packet. */
+static __always_inline bool is_reply_ipv6(const struct generator_config *cfg,
+					  const struct ipv6 *ip)
 {
-	__u32 index = (lane & (LANES_MAX - 1)) * SEEN_WORDS + ((sequence >> 6) & (SEEN_WORDS - 1));
-	__u64 bit = 1ULL << (sequence & 63);
-	__u64 *word = bpf_map_lookup_elem(&seen, &index);
+	const struct ipv6 *request = (const void *)cfg->request + sizeof(struct ethernet);
+	const __be32 *target = (const __be32 *)cfg->target;
+	const __be32 *prefix = asked.multicast ? request->destination : (const __be32 *)cfg->prefix;
 
-	return word && (__sync_fetch_and_or(word, bit) & bit);
+	return ip->next_header == PROTOCOL_UDP &&
+	       ip->source[0] == target[0] && ip->source[1] == target[1] &&
+	       ip->source[2] == target[2] && ip->source[3] == target[3] &&
+	       ip->destination[0] == prefix[0] && ip->destination[1] == prefix[1] &&
+	       ip->destination[2] == prefix[2] &&
+	       (asked.multicast ? ip->destination[3] == prefix[3] :
+			    is_simulated(cfg, bpf_ntohl(ip->destination[3])));
 }
 
-/* The address that the request with this sequence number came from. */
-static __always_inline __u32 expected_address(const struct generator_config *cfg, __u32 lane,
-					      __u32 sequence)
+/* Whether a datagram between these ports can be a reply. */
+static __always_inline bool is_reply_udp(const struct generator_config *cfg,
+					 const struct udp *udp)
 {
-	__u32 more = cfg->lanes_with_one_more;
-	__u32 clients = cfg->clients_per_lane + (lane < more ? 1 : 0);
-	__u32 base = lane * cfg->clients_per_lane + (lane < more ? lane : more);
-
-	if (!clients)
-		return 0;
-	return address_of(cfg, base, sequence % clients, sequence);
-}
-
-/* Units of 2^-32 s, less than 2^63, to the nearest ns. */
-static __always_inline __u64 units_to_ns(__u64 units)
-{
-	return (units >> 32) * 1000000000 +
-	       (((units & 0xffffffff) * 1000000000 + (1ULL << 31)) >> 32);
-}
-
-/* Checks what only a time server's reply has. Returns a reason to refuse it, or -1. */
-static __always_inline int refuse(const struct ntp *ntp, bool interleaved)
-{
-	__u8 leap = ntp->leap_version_mode >> 6;
-	__u64 receive = bpf_be64_to_cpu(ntp->receive);
-	__u64 transmit = bpf_be64_to_cpu(ntp->transmit);
-
-	if (ntp->stratum == 0 || ntp->stratum > 16)
-		return INVALID_STRATUM;
-	if ((leap == 3) != (ntp->stratum == 16))
-		return INVALID_LEAP;
-	if (!transmit)
-		return INVALID_TIMESTAMP;
-	if (interleaved) /* the transmit timestamp is that of an earlier reply, however long ago */
-		return (__s64)(receive - transmit) < 0 ? INVALID_TIMESTAMP : -1;
-	if ((__s64)(transmit - receive) < 0 || units_to_ns(transmit - receive) > HISTOGRAM_MAX)
-		return INVALID_TIMESTAMP;
-	return -1;
-}
-
-static __always_inline int judge(struct tally *tally, const struct generator_config *cfg,
-				 const struct reply *reply)
-{
-	const struct ntp *ntp = reply->ntp;
-	__u64 now_ns = bpf_ktime_get_ns();
-	__u32 lane = reply->port - LANE_PORT_BASE;
-	__u64 token, age_ns, response_ns = 0, *origin;
-	bool interleaved;
-	__u32 sequence;
-	int reason;
-
-	if ((ntp->leap_version_mode & 7) != (cfg->echo ? 3 : 4))
-		return invalid(tally, INVALID_MODE);
-	if (((ntp->leap_version_mode >> 3) & 7) != cfg->version)
-		return invalid(tally, INVALID_VERSION);
-	token = bpf_be64_to_cpu(cfg->echo ? ntp->transmit : ntp->origin) ^ cfg->key;
-	age_ns = ((now_ns & TOKEN_TIME_MASK) - (token >> TOKEN_TIME_SHIFT)) & TOKEN_TIME_MASK;
-	sequence = token >> TOKEN_SEQUENCE_SHIFT & TOKEN_SEQUENCE_MASK;
-	interleaved = token & TOKEN_RECEIVE;
-	if (age_ns > now_ns - cfg->run_start_ns || (interleaved && !cfg->interleaved))
-		return invalid(tally, INVALID_ORIGIN);
-	/* Also while the next trial is being readied, and its start lies ahead. */
-	if (now_ns < cfg->trial_start_ns || age_ns > now_ns - cfg->trial_start_ns) {
-		tally->late_earlier++;
-		return XDP_DROP;
-	}
-	if (lane >= cfg->lanes || reply->address != expected_address(cfg, lane, sequence))
-		return invalid(tally, INVALID_CLIENT);
-	if (!cfg->echo) {
-		reason = refuse(ntp, interleaved);
-		if (reason >= 0)
-			return invalid(tally, reason);
-		if (!interleaved)
-			response_ns = units_to_ns(bpf_be64_to_cpu(ntp->transmit) -
-						  bpf_be64_to_cpu(ntp->receive));
-	}
-
-	if (was_seen(lane, sequence)) {
-		tally->duplicate++;
-		return XDP_DROP;
-	}
-	if (age_ns > cfg->reply_timeout_ns) {
-		tally->late++;
-		return XDP_DROP;
-	}
-	tally->received++;
-	if (ntp->stratum == 16)
-		tally->unsynchronised++;
-	record(&tally->rtt_ns, age_ns);
-	if (interleaved)
-		tally->interleaved++;
-	else
-		record(&tally->response_ns, response_ns);
-	origin = origin_of(cfg, reply->address);
-	if (origin)
-		*origin = bpf_be64_to_cpu(ntp->receive);
-	return XDP_DROP;
-}
-
-/* Whether an address is one of the simulated clients'. */
-static __always_inline bool is_simulated(const struct generator_config *cfg, __u32 address)
-{
-	__u32 clients = cfg->lanes * cfg->clients_per_lane + cfg->lanes_with_one_more;
-
-	return address - cfg->first_client < (cfg->random_room ? cfg->random_room : clients);
+	if (asked.protocol == PROTOCOL_NTP)
+		return udp->source == cfg->target_port;
+	return udp->source == udp->destination && (udp->source == bpf_htons(PTP_EVENT_PORT) ||
+						   udp->source == bpf_htons(PTP_GENERAL_PORT));
 }
 
 static __always_inline int verify(struct xdp_md *ctx, const struct generator_config *cfg)
@@ -423,16 +189,10 @@ static __always_inline int verify(struct xdp_md *ctx, const struct generator_con
 		return XDP_PASS;
 	if (cfg->ipv6) {
 		struct ipv6 *ip = (void *)(ethernet + 1);
-		const __be32 *target = (const __be32 *)cfg->target;
-		const __be32 *prefix = (const __be32 *)cfg->prefix;
 
 		udp = (void *)(ip + 1);
 		if (ethernet->type != bpf_htons(TYPE_IPV6) || (void *)(udp + 1) > end ||
-		    ip->next_header != PROTOCOL_UDP ||
-		    ip->source[0] != target[0] || ip->source[1] != target[1] ||
-		    ip->source[2] != target[2] || ip->source[3] != target[3] ||
-		    ip->destination[0] != prefix[0] || ip->destination[1] != prefix[1] ||
-		    ip->destination[2] != prefix[2])
+		    !is_reply_ipv6(cfg, ip))
 			return XDP_PASS;
 		reply.address = bpf_ntohl(ip->destination[3]);
 	} else {
@@ -440,21 +200,20 @@ static __always_inline int verify(struct xdp_md *ctx, const struct generator_con
 
 		udp = (void *)(ip + 1);
 		if (ethernet->type != bpf_htons(TYPE_IPV4) || (void *)(udp + 1) > end ||
-		    ip->version_and_length != 0x45 || ip->protocol != PROTOCOL_UDP ||
-		    ip->source != *(const __be32 *)cfg->target)
+		    !is_reply_ipv4(cfg, ip))
 			return XDP_PASS;
 		reply.address = bpf_ntohl(ip->destination);
 	}
-	if (udp->source != cfg->target_port || !is_simulated(cfg, reply.address))
-		return XDP_PASS;
 	tally = bpf_map_lookup_elem(&tallies, &processor);
-	if (!tally)
+	if (!tally || !is_reply_udp(cfg, udp))
 		return XDP_PASS;
+	reply.payload = udp + 1;
+	reply.end = end;
 	reply.port = bpf_ntohs(udp->destination);
-	reply.ntp = (void *)(udp + 1);
-	if ((void *)(reply.ntp + 1) > end || udp->length != bpf_htons(UDP_NTP_LEN))
-		return invalid(tally, INVALID_LENGTH);
-	return judge(tally, cfg, &reply);
+	reply.udp_len = bpf_ntohs(udp->length);
+	if (asked.protocol == PROTOCOL_NTP)
+		return judge_ntp(tally, cfg, &reply);
+	return judge_ptp(tally, cfg, &reply);
 }
 
 SEC("xdp")

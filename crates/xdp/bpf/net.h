@@ -78,6 +78,50 @@ struct ntp {
 	__be64 transmit;
 };
 
+#define PTP_EVENT_PORT 319
+#define PTP_GENERAL_PORT 320
+
+#define PTP_VERSION 2
+#define PTP_SYNC 0x0
+#define PTP_DELAY_REQUEST 0x1
+#define PTP_FOLLOW_UP 0x8
+#define PTP_DELAY_RESPONSE 0x9
+#define PTP_ANNOUNCE 0xb
+#define PTP_SIGNALING 0xc
+#define PTP_TWO_STEP 0x02	/* in the first byte of flags */
+#define PTP_UNICAST 0x04
+
+/* IEEE 1588-2019, 13.3: the common header. Its length is no multiple of 4, so that larger fields
+ * stand here in halves; whoever reads one takes all of it at once. */
+struct ptp {
+	__u8 sdo_and_type;
+	__u8 version;		/* the minor one in the upper half */
+	__be16 length;		/* of the message, in bytes */
+	__u8 domain;
+	__u8 minor_sdo;
+	__u8 flags[2];
+	__be16 correction[4];
+	__be16 type_specific[2];
+	__be16 clock[4];	/* of the source port: the clock's identity ... */
+	__be16 port;		/* ... and the port's number */
+	__be16 sequence;
+	__u8 control;
+	__s8 interval;
+};
+
+struct ptp_timestamp {
+	__be16 seconds[3];
+	__be16 nanoseconds[2];
+};
+
+/* 13.8: what answers a request for the delay. */
+struct ptp_delay_response {
+	struct ptp header;
+	struct ptp_timestamp receive;
+	__be16 clock[4];	/* of the port that asked */
+	__be16 port;
+};
+
 /* Both halves of a 64-bit value as summands (RFC 1071: any width, any byte order, folded last). */
 static __always_inline __u64 sum64(__u64 value)
 {

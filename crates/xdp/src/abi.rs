@@ -176,7 +176,7 @@ pub const HISTOGRAM_BUCKETS: usize = 3840;
 pub const EXPONENTIAL_ENTRIES: usize = 65536;
 pub(crate) const REQUEST_MAX: usize = 112;
 /// `INVALID_REASONS` of `enum invalid_reason`.
-pub const INVALID_REASONS: usize = 8;
+pub const INVALID_REASONS: usize = 13;
 
 /// `struct histogram`: values in ns in buckets, with what the buckets lose.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -212,6 +212,12 @@ pub struct Tally {
     pub late_earlier: u64,
     /// Of the valid replies in time, those in interleaved mode.
     pub interleaved: u64,
+    /// Requests that got all replies that they are owed, in time or late.
+    pub answered: u64,
+    /// First PTP delay responses in time.
+    pub delay: u64,
+    /// Requests whose PTP Sync came in time, and its follow-up where it has one.
+    pub sync_follow_up: u64,
     pub(crate) reserved: [u64; 2],
     /// From the intended send instant to the receipt of the reply.
     pub rtt_ns: RawHistogram,
@@ -282,12 +288,23 @@ pub(crate) struct GeneratorConfig {
     pub(crate) version: u8,
     pub(crate) echo: u8,
     pub(crate) interleaved: u8,
-    pub(crate) reserved: [u8; 3],
+    pub(crate) domain: u8,
+    pub(crate) reserved: [u8; 2],
+    pub(crate) exchange_mask: u32,
+    pub(crate) reserved2: u32,
     pub(crate) ip_sum: u64,
     pub(crate) udp_sum: u64,
     pub(crate) target: [u8; 16],
     pub(crate) prefix: [u8; 16],
     pub(crate) request: [u8; REQUEST_MAX],
+}
+
+/// `struct sink_count`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct SinkCount {
+    pub(crate) frames: u64,
+    pub(crate) reserved: [u64; 7],
 }
 
 const _: () = {
@@ -299,7 +316,8 @@ const _: () = {
     assert!(size_of::<LimitSet>() == 32);
     assert!(size_of::<LimitRules>() == 56);
     assert!(size_of::<ResponderState>() == 256);
-    assert!(size_of::<Tally>() == 128 + 3 * (32 + 8 * HISTOGRAM_BUCKETS));
+    assert!(size_of::<Tally>() == 192 + 3 * (32 + 8 * HISTOGRAM_BUCKETS));
     assert!(size_of::<Lane>() == 128);
-    assert!(size_of::<GeneratorConfig>() == 96 + 32 + REQUEST_MAX);
+    assert!(size_of::<SinkCount>() == 64);
+    assert!(size_of::<GeneratorConfig>() == 104 + 32 + REQUEST_MAX);
 };

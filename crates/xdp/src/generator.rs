@@ -18,26 +18,49 @@ use crate::object::{self, Loaded, possible_processors};
 use crate::test_run::{self, Outcome};
 
 const NAME: &str = "generator";
+/// Bytes that the program cuts off every frame of a peer that changes their length.
+const FRAME_EXCESS: usize = 2;
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/generator.o"));
+
+/// What the target is asked for: `enum protocol`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Protocol {
+    /// The time, by NTP.
+    Ntp = 0,
+    /// The delay, by PTP.
+    PtpDelay = 1,
+    /// The same with linuxptp's `NetSync` Monitor.
+    PtpMonitor = 2,
+}
 
 /// What stays the same through a run.
 #[derive(Clone, Debug)]
 pub struct GeneratorSettings {
+    /// What the target is asked for.
+    pub protocol: Protocol,
+    /// Whether requests go to a group of hosts, where replies to all of them may come too; not
+    /// together with [`Protocol::PtpMonitor`].
+    pub multicast: bool,
+    /// PTP's domain.
+    pub domain: u8,
     /// The interface to send by; replies are expected there too.
     pub interface: Interface,
     /// The server's address.
     pub target: IpAddr,
-    /// The server's port.
+    /// The server's port, of NTP.
     pub port: u16,
-    /// NTP version of the requests.
+    /// Version of the requests, of NTP.
     pub version: u8,
-    /// The most lanes that a trial has, 1 to [`crate::LANES_MAX`]; each takes 2 MiB of memory.
+    /// The most lanes that a trial has, 1 to [`crate::LANES_MAX`]; each takes 2 MiB of memory, and
+    /// with [`Protocol::PtpMonitor`] up to 32 MiB, but all together no more than 128 MiB.
     pub lanes: u32,
     /// Whether the target sends requests back as they are: a reflector, not a time server.
     pub echo: bool,
     /// Whether requests are in interleaved mode; not together with [`TrialSettings::random_room`].
     pub interleaved: bool,
-    /// The most clients that a trial has; in interleaved mode each takes 8 bytes of memory.
+    /// The most clients that a trial has; in interleaved mode each takes 8 bytes of memory, with
+    /// [`Protocol::PtpMonitor`] 4.
     pub clients: u32,
     /// Whitens the token that every request carries.
     pub key: u64,
@@ -45,8 +68,10 @@ pub struct GeneratorSettings {
     pub run_start_ns: u64,
     /// A reply that takes longer is late, in ns.
     pub reply_timeout_ns: u64,
-    /// Frame of one request, from Ethernet to NTP, complete: simulated source address, source port
-    /// and timestamps must be 0, and both checksums are taken as not there.
+    /// Frame of one request, from Ethernet to NTP or PTP, complete: the simulated source address and
+    /// what the program fills in behind it must be 0, which is NTP's source port and timestamps, or
+    /// PTP's clock identity and number. PTP's port number is that of lane 0. Both checksums are
+    /// taken as not there.
     pub request: Vec<u8>,
     /// Sum of the 16-bit words, as they lie in memory, of the IPv4 header without its checksum, and
     /// of pseudo-header, UDP header and payload without the checksum.
@@ -99,11 +124,15 @@ impl Generator {
     pub fn load(settings: &GeneratorSettings) -> Result<Self, XdpError> {
         let processors = possible_processors();
         let origins = if settings.interleaved { settings.clients.max(1) } else { 1 };
+        let constants = [settings.protocol as u8, settings.multicast.into()];
         let loaded = Loaded::load(NAME, OBJECT, |open| {
+            object::set_constants(open, NAME, &constants)?;
             object::size_map(open, NAME, "lanes", processors)?;
             object::size_map(open, NAME, "tallies", processors)?;
             object::size_map(open, NAME, "origins", origins)?;
-            object::size_map(open, NAME, "seen", settings.lanes * SEEN_WORDS)
+            object::size_map(open, NAME, "seen", settings.lanes * SEEN_WORDS)?;
+            object::size_map(open, NAME, "exchanges", settings.exchanges() * settings.lanes)?;
+            object::size_map(open, NAME, "latest", settings.latest())
         })?;
         let config = SharedArray::map(loaded.map("config")?.as_fd(), 1)?;
         let lanes = SharedArray::map(loaded.map("lanes")?.as_fd(), processors)?;
@@ -115,7 +144,12 @@ impl Generator {
             table.write(index, quantile);
         }
         config.write(0, &config_of(settings));
-        let frame_len = settings.request.len();
+        // A peer that changes a frame's length changes it for good: the kernel sets it right again
+        // only where the program has changed it as well. PTP's answers are longer.
+        let frame_len = match settings.protocol {
+            Protocol::Ntp => settings.request.len(),
+            Protocol::PtpDelay | Protocol::PtpMonitor => settings.request.len() + FRAME_EXCESS,
+        };
         let generator =
             Self { _attachment: None, config, lanes, tallies, origins, frame_len, loaded };
         generator.clear();
@@ -150,6 +184,12 @@ impl Generator {
         self.config.write(0, &config);
     }
 
+    /// Expects replies by the interface with this index, and sends by it, instead of the run's:
+    /// frames of a test run come in by the loopback interface only.
+    pub fn set_interface(&self, index: u32) {
+        self.config.write(0, &GeneratorConfig { interface: index, ..self.config.read(0) });
+    }
+
     /// Gives a processor its lane.
     pub fn set_lane(&self, processor: u32, lane: &Lane) {
         self.lanes.write(processor, lane);
@@ -167,16 +207,12 @@ impl Generator {
         self.tallies.read_boxed(processor)
     }
 
-    /// Valid first replies to requests of this trial so far, late ones included.
+    /// Requests of this trial that got all replies that they are owed so far, late ones included.
     #[must_use]
     pub fn answered(&self) -> u64 {
         let count = |processor, offset| self.tallies.atomic(processor, offset).load(Relaxed);
-        (0..self.tallies.entries())
-            .map(|processor| {
-                count(processor, offset_of!(Tally, received))
-                    + count(processor, offset_of!(Tally, late))
-            })
-            .sum()
+        let answered = offset_of!(Tally, answered);
+        (0..self.tallies.entries()).map(|processor| count(processor, answered)).sum()
     }
 
     /// The longest round trip so far, in ns.
@@ -219,6 +255,29 @@ impl Generator {
     }
 }
 
+/// How many requests of a lane are kept until all their replies are there, at most ...
+const EXCHANGES_OF_A_LANE: u32 = 1 << 20;
+/// ... and of all lanes together.
+const EXCHANGES_OF_ALL: u32 = 1 << 22;
+
+impl GeneratorSettings {
+    /// Exchanges of each lane, a power of two.
+    const fn exchanges(&self) -> u32 {
+        match self.protocol {
+            Protocol::PtpMonitor => {
+                let share = EXCHANGES_OF_ALL / self.lanes.next_power_of_two();
+                if share < EXCHANGES_OF_A_LANE { share } else { EXCHANGES_OF_A_LANE }
+            }
+            _ => 1,
+        }
+    }
+
+    /// Clients whose latest request is kept.
+    fn latest(&self) -> u32 {
+        if self.protocol == Protocol::PtpMonitor { self.clients.max(1) } else { 1 }
+    }
+}
+
 fn config_of(settings: &GeneratorSettings) -> GeneratorConfig {
     let mut config = GeneratorConfig::new_zeroed();
     config.key = settings.key;
@@ -230,6 +289,8 @@ fn config_of(settings: &GeneratorSettings) -> GeneratorConfig {
     config.version = settings.version;
     config.echo = settings.echo.into();
     config.interleaved = settings.interleaved.into();
+    config.domain = settings.domain;
+    config.exchange_mask = settings.exchanges() - 1;
     (config.ip_sum, config.udp_sum) = settings.sums;
     match settings.target {
         IpAddr::V4(target) => config.target[..4].copy_from_slice(&target.octets()),

@@ -20,6 +20,7 @@ mod object;
 mod reflector;
 mod reply_drop;
 mod responder;
+mod sink;
 mod test_run;
 mod xsk;
 
@@ -29,7 +30,7 @@ pub use abi::{
 };
 pub use attach::{AttachMode, Attachment, Interface};
 pub use error::XdpError;
-pub use generator::{Generator, GeneratorSettings, TrialSettings};
+pub use generator::{Generator, GeneratorSettings, Protocol, TrialSettings};
 pub use limits::{LimitSettings, ListedPrefix, ResponderSettings};
 pub use reflector::Reflector;
 pub use reply_drop::{ReplyDrop, ReplyDropSettings};
@@ -37,5 +38,6 @@ pub use responder::{
     ClockEdition, ClockWriter, InterleavedRequests, PassedReason, Refusal, ReplyPath, Responder,
     ResponderCounts,
 };
+pub use sink::Sink;
 pub use test_run::{Outcome, Verdict, live_frames_supported};
 pub use xsk::{XskDrops, XskFrame, XskSocket};

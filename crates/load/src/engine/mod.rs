@@ -118,10 +118,6 @@ pub fn open(kind: Kind, plan: &RunPlan) -> Result<Box<dyn Engine>, EngineError> 
         let reason = "it takes time servers' replies only".to_owned();
         return Err(unfit(kind, reason, "use --engine xdp for a reflector"));
     }
-    if plan.ptp.is_some() && kind == Kind::Xdp {
-        let reason = "it has no PTP requests".to_owned();
-        return Err(unfit(kind, reason, "use --engine packet or udp"));
-    }
     match kind {
         Kind::Udp if plan.ptp.is_some() => Ok(Box::new(udp_ptp::PtpUdpEngine::open(plan)?)),
         Kind::Udp => Ok(Box::new(udp::UdpEngine::open(plan)?)),

@@ -16,15 +16,18 @@ use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_sys::signal::InterruptibleThread;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use horolog_xdp::{
-    Generator, GeneratorSettings, Interface, LANES_MAX, Lane, RawHistogram, TrialSettings, XdpError,
+    Generator, GeneratorSettings, Interface, LANES_MAX, Lane, Protocol, RawHistogram,
+    TrialSettings, XdpError,
 };
 
 use super::drain::{Drain, GRACE, LEAD};
+use super::membership::Membership;
 use super::packet::frame_plans;
 use super::{Engine, EngineError, unfit};
-use crate::account::TrialCounts;
+use crate::account::{PtpCounts, TrialCounts};
 use crate::clients::LaneClients;
 use crate::plan::{RunPlan, TrialPlan};
+use crate::ptp::PtpKind;
 use crate::request::{FramePlan, FrameTemplate};
 use crate::schedule::{self, FRACTION_BITS};
 
@@ -48,6 +51,8 @@ pub struct XdpEngine {
     plan: RunPlan,
     /// Sequence number at which each lane goes on.
     sequences: Vec<u32>,
+    /// Keeps this host in the group that replies go to.
+    _membership: Option<Membership>,
 }
 
 impl XdpEngine {
@@ -69,9 +74,19 @@ impl XdpEngine {
         if !horolog_xdp::live_frames_supported()? {
             return Err(XdpError::NoLiveFrames.into());
         }
-        // The program fills the lane's port in.
-        let template = FrameTemplate::new(&FramePlan { source_port: 0, ..*frame });
+        let template = FrameTemplate::new(&match frame.ptp {
+            // The program fills the lane's port in.
+            None => FramePlan { source_port: 0, ..*frame },
+            Some(_) => *frame,
+        });
         let generator = Generator::attach(&GeneratorSettings {
+            protocol: match plan.ptp.map(|ptp| ptp.kind) {
+                None => Protocol::Ntp,
+                Some(PtpKind::Delay) => Protocol::PtpDelay,
+                Some(PtpKind::Nsm) => Protocol::PtpMonitor,
+            },
+            multicast: plan.ptp.is_some_and(|ptp| ptp.multicast),
+            domain: plan.ptp.map_or(0, |ptp| ptp.domain),
             interface: Interface { index: link.index, name: link.interface.clone() },
             target: plan.target.ip(),
             port: plan.target.port(),
@@ -91,7 +106,9 @@ impl XdpEngine {
         // The last cores first: the first one takes most interrupts, and what is pinned elsewhere.
         let cores = plan.cores.iter().rev().copied().collect();
         let plan = RunPlan { cores, ..plan.clone() };
-        Ok(Self { generator, sequences: vec![0; plan.lanes], plan })
+        let membership = Membership::of(&plan)?;
+        let sequences = vec![0; plan.lanes];
+        Ok(Self { generator, plan, sequences, _membership: membership })
     }
 
     /// The cores of a trial's lanes: as many as the rate takes, so that the others are left to a
@@ -229,6 +246,10 @@ impl XdpEngine {
             counts.merge(&TrialCounts {
                 received: tally.received,
                 interleaved: tally.interleaved,
+                ptp: self.plan.ptp.map(|_| PtpCounts {
+                    delay: tally.delay,
+                    sync_follow_up: tally.sync_follow_up,
+                }),
                 duplicate: tally.duplicate,
                 late: tally.late + tally.late_earlier,
                 invalid,

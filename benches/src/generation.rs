@@ -1,0 +1,82 @@
+//! What the generator sends when nobody answers: counted at the other end of the link by a program
+//! that drops every request, for the packet engine on one core, which sends as ntpperf does, and for
+//! the in-kernel engine in each of its modes, in turn.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use horolog_lab::{Lab, LabConfig};
+use horolog_load::ptp::{PtpKind, PtpPlan};
+use horolog_load::ramp::Ramp;
+use horolog_load::{Job, Load, LoadOptions};
+use horolog_record::Engine;
+use horolog_wire::ntp;
+use horolog_wire::ptp::EVENT_PORT;
+use horolog_xdp::{Interface, Sink};
+
+use crate::capacity::{PTP_DELAY, Silent};
+use crate::figure::{Figure, Goal};
+
+/// More than any processor sends, so that the generator never waits.
+const RATE: f64 = 20e6;
+const DURATION: Duration = Duration::from_millis(500);
+/// How long a reply is waited for, of which there are none.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// What the in-kernel engine is to send, compared with the packet engine on one core.
+const GAIN: f64 = 10.0;
+
+/// What is asked, how it is called, and the port that it goes to.
+const MODES: [(&str, u16, fn(&mut LoadOptions)); 4] = [
+    ("basic", ntp::PORT, |_| ()),
+    ("interleaved", ntp::PORT, |options| options.interleaved = true),
+    ("PTP delay", EVENT_PORT, |options| options.ptp = Some(PTP_DELAY)),
+    ("PTP NetSync Monitor", EVENT_PORT, |options| {
+        options.ptp = Some(PtpPlan { kind: PtpKind::Nsm, ..PTP_DELAY });
+    }),
+];
+
+/// Measures `rounds` times.
+pub(crate) fn measure(rounds: usize) -> Result<Vec<Figure>> {
+    let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
+    let mut packet = Vec::new();
+    let mut runs = MODES.map(|_| Vec::new());
+    for round in 1..=rounds {
+        let (_, port, _) = MODES[0];
+        packet.push(sent(&lab, port, |options| {
+            options.engine = Some(Engine::Packet);
+            options.threads = Some(1);
+        })?);
+        for ((name, port, mode), runs) in MODES.iter().zip(&mut runs) {
+            let rate = sent(&lab, *port, |options| {
+                options.engine = Some(Engine::Xdp);
+                mode(options);
+            })?;
+            eprintln!("round {round} of {rounds}: {name}: {rate:.0}/s");
+            runs.push(rate);
+        }
+    }
+    let packet = Figure::new("generation alone: packet engine, 1 core", "/s", packet);
+    let mut figures = vec![packet.clone()];
+    for ((name, ..), runs) in MODES.iter().zip(runs) {
+        let figure = Figure::new(format!("generation alone: xdp engine, {name}"), "/s", runs);
+        let ratio =
+            Figure::ratio(format!("the same to the packet engine, {name}"), &figure, &packet);
+        figures.extend([figure, ratio.with(Goal::AtLeast(GAIN))]);
+    }
+    Ok(figures)
+}
+
+/// Requests that arrive in a second of sending.
+fn sent(lab: &Lab, port: u16, change: impl FnOnce(&mut LoadOptions) + Send) -> Result<f64> {
+    let server = lab.server().port();
+    let interface = Interface { index: server.index, name: server.interface.clone() };
+    let sink = lab.server().run(|| Sink::attach(&interface, port))??;
+    let target = server.ipv4.to_string().parse()?;
+    let ramp = Ramp { min: RATE, max: RATE, multiplier: 2.0, duration: DURATION };
+    let mut options = LoadOptions::new(target, Job::Ramp(ramp));
+    options.reply_timeout = PATIENCE;
+    change(&mut options);
+    let result = lab.client().run(|| Load::prepare(options)?.run(&mut Silent))??;
+    let trial = result.trials.first().context("there was no trial")?;
+    Ok(trial.achieved_rate * sink.frames() as f64 / trial.sent.max(1) as f64)
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+ *
+ * PTP's part of the load generator: requests for the delay, with and without NetSync Monitor's
+ * extension, and what the answers are held against, in the order of horolog_load::ptp. The token
+ * stands in the identity of the clock that asks, the lane in the number of its port.
+ */
+#ifndef HOROLOG_GENERATOR_PTP_H
+#define HOROLOG_GENERATOR_PTP_H
+
+#include "generator.h"
+#include "generator_monitor.h"
+
+/* A request for the delay, what NetSync Monitor's has behind it, an extension without content
+ * (14.1), and what every message has over IPv6 (D.5). */
+#define PTP_REQUEST_LEN (sizeof(struct ptp) + sizeof(struct ptp_timestamp))
+#define PTP_EXTENSION_LEN 4
+#define PTP_IPV6_PADDING_LEN 2
+
+/* NetSync Monitor's answer: the number of its extension, what stands before and behind the address
+ * in it, and where, from its end, the flags of the time are. */
+#define MONITOR_RESPONSE 0x21ff
+#define MONITOR_HEAD_LEN 6
+#define MONITOR_FOOT_LEN 64
+#define MONITOR_FLAGS_FROM_END 12
+#define MONITOR_TRACEABLE 0x30
+/* More extensions are not looked through. */
+#define EXTENSIONS_MAX 8
+
+/* The port that answers each lane: the one whose answer was the first that is right. */
+struct master {
+	__be64 clock;
+	__u32 port;
+	__u32 is_known;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, LANES_MAX);
+	__type(key, __u32);
+	__type(value, struct master);
+} masters SEC(".maps");
+
+static __always_inline int ask_ptp(struct ethernet *ethernet, void *end, __u32 ip_len,
+				   __u32 extension_len, const struct generator_config *cfg,
+				   const struct request *request)
+{
+	__u32 padding_len = ip_len == sizeof(struct ipv6) ? PTP_IPV6_PADDING_LEN : 0;
+	__u32 payload_len = PTP_REQUEST_LEN + extension_len + padding_len;
+	struct udp *udp = (void *)(ethernet + 1) + ip_len;
+	struct ptp *ptp = (void *)(udp + 1);
+	__be64 clock = bpf_cpu_to_be64(request->token);
+	__be16 port = bpf_htons(request->lane + 1);
+	__be16 sequence = bpf_htons(request->sequence);
+
+	if ((void *)ptp + payload_len > end)
+		return -1;
+	copy_request((void *)ethernet, cfg->request,
+		     sizeof(*ethernet) + ip_len + sizeof(*udp) + payload_len);
+	*(__be64 *)ptp->clock = clock;
+	ptp->port = port;
+	ptp->sequence = sequence;
+	/* The template is that of lane 0, port 1. */
+	complete(ethernet, ip_len, cfg, request->address,
+		 sum64(clock) + bpf_htons(request->lane) + sequence);
+	return 0;
+}
+
+/* In a group everybody's messages are seen, and what cannot be told from others' is not judged. */
+static __always_inline int strange(struct tally *tally, enum invalid_reason reason)
+{
+	return asked.multicast ? XDP_PASS : invalid(tally, reason);
+}
+
+/* Length of a message of this type without what may follow it. */
+static __always_inline __u16 ptp_len(__u8 type)
+{
+	switch (type) {
+	case PTP_SYNC:
+	case PTP_DELAY_REQUEST:
+	case PTP_FOLLOW_UP:
+	case PTP_SIGNALING:
+		return 44;
+	case PTP_DELAY_RESPONSE:
+		return sizeof(struct ptp_delay_response);
+	case PTP_ANNOUNCE:
+		return 64;
+	default:
+		return sizeof(struct ptp);
+	}
+}
+
+/* Nanoseconds since the epoch; 0 where the timestamp is none, or lies behind the year 2262. */
+static __always_inline __u64 instant(const struct ptp_timestamp *timestamp)
+{
+	__u64 seconds = (__u64)bpf_ntohs(timestamp->seconds[0]) << 32 |
+			bpf_ntohl(*(__be32 *)&timestamp->seconds[1]);
+	__u32 nanoseconds = bpf_ntohl(*(__be32 *)timestamp->nanoseconds);
+	__u64 ns = seconds * 1000000000 + nanoseconds;
+
+	if (nanoseconds >= 1000000000 || seconds > (1ULL << 63) / 1000000000 || ns >> 63)
+		return 0;
+	return ns;
+}
+
+/* Checks what all answers have to have. Returns a reason to refuse it, or -1. */
+static __always_inline int refuse_ptp(const struct ptp *ptp, const struct generator_config *cfg)
+{
+	if (ptp->domain != cfg->domain)
+		return INVALID_DOMAIN;
+	if (!(ptp->flags[0] & PTP_UNICAST) != asked.multicast)
+		return INVALID_FLAGS;
+	return -1;
+}
+
+static __always_inline bool is_from_master(const struct ptp *ptp, __u32 lane)
+{
+	struct master *master = bpf_map_lookup_elem(&masters, &lane);
+	__be64 clock = *(__be64 *)ptp->clock;
+
+	if (!master)
+		return false;
+	if (master->is_known)
+		return master->clock == clock && master->port == ptp->port;
+	master->clock = clock;
+	master->port = ptp->port;
+	master->is_known = 1;
+	return true;
+}
+
+/* What NetSync Monitor's extension says of the time: whether it is traceable; -1 where there is no
+ * such extension in the message, which has `length` bytes. */
+static __always_inline int traceable(void *message, __u16 length, void *end)
+{
+	__u32 at = sizeof(struct ptp_delay_response);
+	__u32 value_len, flags_at, i;
+	__be16 *extension;
+	__u8 *flags;
+
+#pragma unroll
+	for (i = 0; i < EXTENSIONS_MAX; i++) {
+		at &= 0x7ff;
+		extension = message + at;
+		if (at + PTP_EXTENSION_LEN > length ||
+		    (void *)extension + MONITOR_HEAD_LEN + PTP_EXTENSION_LEN > end)
+			return -1;
+		value_len = bpf_ntohs(extension[1]);
+		at += PTP_EXTENSION_LEN + value_len;
+		if (at > length || value_len & 1)
+			return -1;
+		if (extension[0] != bpf_htons(MONITOR_RESPONSE))
+			continue;
+		if (value_len < MONITOR_HEAD_LEN + MONITOR_FOOT_LEN ||
+		    value_len != MONITOR_HEAD_LEN + bpf_ntohs(extension[4]) + MONITOR_FOOT_LEN)
+			return -1;
+		flags_at = (at - MONITOR_FLAGS_FROM_END) & 0x7ff;
+		flags = message + flags_at;
+		if ((void *)(flags + 1) > end)
+			return -1;
+		return (*flags & MONITOR_TRACEABLE) != 0;
+	}
+	return -1;
+}
+
+static __always_inline int judge_delay(struct tally *tally, const struct generator_config *cfg,
+				       const struct reply *reply, __u16 length)
+{
+	struct ptp_delay_response *response = reply->payload;
+	__u64 now_ns = bpf_ktime_get_ns();
+	struct part part = { .kind = PART_DELAY };
+	struct exchange *exchange;
+	struct question question;
+	bool has_number;
+	__u32 lane;
+	int reason;
+
+	if ((void *)(response + 1) > reply->end)
+		return strange(tally, INVALID_LENGTH);
+	lane = bpf_ntohs(response->port) - 1;
+	if (asked.multicast && lane >= cfg->lanes)
+		return XDP_PASS;
+	reason = refuse_ptp(&response->header, cfg);
+	if (reason >= 0)
+		return invalid(tally, reason);
+	if (lane >= cfg->lanes)
+		return invalid(tally, INVALID_ORIGIN);
+	part.ns = instant(&response->receive);
+	if (!part.ns)
+		return invalid(tally, INVALID_TIMESTAMP);
+	if (asked.protocol == PROTOCOL_PTP_MONITOR) {
+		int told = traceable(response, length, reply->end);
+
+		if (told < 0)
+			return invalid(tally, INVALID_MONITOR);
+		part.untraceable = !told;
+	}
+	question = question_of(cfg, bpf_be64_to_cpu(*(__be64 *)response->clock), now_ns);
+	has_number = bpf_ntohs(response->header.sequence) == (__u16)question.sequence;
+	/* Another one's clock may look like a token, but hardly with the same number. */
+	if (question.age_ns > now_ns - cfg->run_start_ns || question.receive ||
+	    (asked.multicast && !has_number))
+		return strange(tally, INVALID_ORIGIN);
+	if (is_of_earlier_trial(cfg, &question, now_ns)) {
+		tally->late_earlier++;
+		return XDP_DROP;
+	}
+	if (!asked.multicast && reply->address != expected_address(cfg, lane, question.sequence))
+		return invalid(tally, INVALID_CLIENT);
+	if (!has_number)
+		return invalid(tally, INVALID_SEQUENCE);
+	if (!is_from_master(&response->header, lane))
+		return invalid(tally, INVALID_SOURCE);
+	if (asked.protocol == PROTOCOL_PTP_MONITOR) {
+		exchange = exchange_of(cfg, lane, question.sequence);
+		if (!exchange)
+			return XDP_DROP;
+		return take_part(tally, cfg, exchange, question.sequence, &part, now_ns);
+	}
+	if (is_received(tally, cfg, lane, &question))
+		tally->delay++;
+	return XDP_DROP;
+}
+
+/* A Sync, or what follows it. */
+static __always_inline int judge_sync(struct tally *tally, const struct generator_config *cfg,
+				      const struct reply *reply, __u8 type)
+{
+	struct ptp *ptp = reply->payload;
+	struct ptp_timestamp *timestamp = (void *)(ptp + 1);
+	__u32 client = reply->address - cfg->first_client;
+	struct player player = player_of(cfg, client);
+	__u64 now_ns = bpf_ktime_get_ns();
+	struct part part = { .kind = type == PTP_SYNC ? PART_SYNC : PART_FOLLOW_UP };
+	struct exchange *exchange;
+	__u32 *last, sequence;
+	long back;
+	int reason;
+
+	if ((void *)(timestamp + 1) > reply->end)
+		return invalid(tally, INVALID_LENGTH);
+	reason = refuse_ptp(ptp, cfg);
+	if (reason >= 0)
+		return invalid(tally, reason);
+	if (type == PTP_FOLLOW_UP || !(ptp->flags[0] & PTP_TWO_STEP)) {
+		part.ns = instant(timestamp);
+		if (!part.ns)
+			return invalid(tally, INVALID_TIMESTAMP);
+	}
+	last = bpf_map_lookup_elem(&latest, &client);
+	if (!last || !*last)
+		return invalid(tally, INVALID_SEQUENCE);
+	sequence = *last - 1;
+	back = back_to(sequence, bpf_ntohs(ptp->sequence), player.clients);
+	if (back < 0 || back > sequence)
+		return invalid(tally, INVALID_SEQUENCE);
+	if (!is_from_master(ptp, player.lane))
+		return invalid(tally, INVALID_SOURCE);
+	sequence -= back;
+	exchange = exchange_of(cfg, player.lane, sequence);
+	if (!exchange)
+		return XDP_DROP;
+	if (exchange->intended_ns < cfg->trial_start_ns) {
+		tally->late_earlier++;
+		return XDP_DROP;
+	}
+	return take_part(tally, cfg, exchange, sequence, &part, now_ns);
+}
+
+static __always_inline int judge_ptp(struct tally *tally, const struct generator_config *cfg,
+				     const struct reply *reply)
+{
+	struct ptp *ptp = reply->payload;
+	__u16 payload_len = reply->udp_len - sizeof(struct udp);
+	__u16 length, padding_max = cfg->ipv6 ? PTP_IPV6_PADDING_LEN : 0;
+	__u8 type;
+
+	if (reply->udp_len < sizeof(struct udp) + sizeof(*ptp) || (void *)(ptp + 1) > reply->end)
+		return strange(tally, INVALID_LENGTH);
+	if ((ptp->version & 0xf) != PTP_VERSION)
+		return strange(tally, INVALID_VERSION);
+	length = bpf_ntohs(ptp->length);
+	type = ptp->sdo_and_type & 0xf;
+	if (length < ptp_len(type) || length > payload_len || payload_len - length > padding_max)
+		return strange(tally, INVALID_LENGTH);
+	if (type == PTP_DELAY_RESPONSE)
+		return judge_delay(tally, cfg, reply, length);
+	if (asked.protocol == PROTOCOL_PTP_MONITOR && (type == PTP_SYNC || type == PTP_FOLLOW_UP))
+		return judge_sync(tally, cfg, reply, type);
+	return strange(tally, INVALID_MODE);
+}
+
+#endif

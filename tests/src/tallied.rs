@@ -1,0 +1,87 @@
+//! What became of replies, as either body of the generator counts it, so that the two can be
+//! compared.
+
+use horolog_load::account::TrialCounts;
+use horolog_record::InvalidReason;
+use horolog_stats::Recorder;
+use horolog_xdp::Generator;
+
+/// What became of some replies.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Tallied {
+    pub(crate) received: u64,
+    pub(crate) interleaved: u64,
+    pub(crate) delay: u64,
+    pub(crate) sync_follow_up: u64,
+    pub(crate) duplicate: u64,
+    pub(crate) late: u64,
+    pub(crate) unsynchronised: u64,
+    pub(crate) invalid: [u64; InvalidReason::ALL.len()],
+    pub(crate) round_trips: u64,
+}
+
+impl Tallied {
+    /// As the books in Rust have it.
+    pub(crate) fn of_model(counts: &TrialCounts) -> Self {
+        let ptp = counts.ptp.unwrap_or_default();
+        Self {
+            received: counts.received,
+            interleaved: counts.interleaved,
+            delay: ptp.delay,
+            sync_follow_up: ptp.sync_follow_up,
+            duplicate: counts.duplicate,
+            late: counts.late,
+            unsynchronised: counts.server_unsynchronised,
+            invalid: counts.invalid,
+            round_trips: counts.rtt.count(),
+        }
+    }
+
+    /// As the program has it, with the response times.
+    pub(crate) fn of_program(generator: &Generator) -> (Self, Recorder) {
+        let (mut sum, mut response) = (Self::default(), Recorder::new());
+        for processor in 0..generator.processors() {
+            let tally = generator.tally(processor);
+            let mut invalid = [0; InvalidReason::ALL.len()];
+            invalid[..tally.invalid.len()].copy_from_slice(&tally.invalid);
+            sum.add(&Self {
+                received: tally.received,
+                interleaved: tally.interleaved,
+                delay: tally.delay,
+                sync_follow_up: tally.sync_follow_up,
+                duplicate: tally.duplicate,
+                late: tally.late + tally.late_earlier,
+                unsynchronised: tally.unsynchronised,
+                invalid,
+                round_trips: tally.rtt_ns.count,
+            });
+            let raw = &tally.response_ns;
+            // Empty where the layout were another one, which the comparison would show.
+            let one = Recorder::from_raw(&raw.buckets, raw.sum.into(), raw.min, raw.max);
+            response.merge(&one.unwrap_or_default());
+        }
+        (sum, response)
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.received += other.received;
+        self.interleaved += other.interleaved;
+        self.delay += other.delay;
+        self.sync_follow_up += other.sync_follow_up;
+        self.duplicate += other.duplicate;
+        self.late += other.late;
+        self.unsynchronised += other.unsynchronised;
+        for (sum, count) in self.invalid.iter_mut().zip(other.invalid) {
+            *sum += count;
+        }
+        self.round_trips += other.round_trips;
+    }
+
+    pub(crate) fn invalid_total(&self) -> u64 {
+        self.invalid.iter().sum()
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.received + self.duplicate + self.late + self.invalid_total()
+    }
+}
