@@ -7,6 +7,7 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use horolog_load::account::{Account, AccountPlan, Carried, TrialCounts};
+use horolog_load::offset::ReceiveStamps;
 use horolog_load::ptp::{self, PtpKind};
 use horolog_load::token::Question;
 use horolog_load::verify;
@@ -97,6 +98,7 @@ impl Bench {
                 start,
                 timeout: TIMEOUT,
                 rate: 1_000.0,
+                offset: None,
                 ptp: Some(ptp::Expected { plan, token, lane, lanes: LANES, clients, ipv6 }),
             };
             self.accounts.push(Account::open(&plan, carried)?);
@@ -167,7 +169,7 @@ impl Bench {
         let now = MonotonicClock.now();
         let client = world.network.client(to.ip());
         for account in &mut self.accounts {
-            account.receive(&answer.bytes, client, now, now);
+            account.receive(&answer.bytes, client, now, now, ReceiveStamps::default());
         }
         self.judged += 1;
         Ok(passed)
