@@ -27,6 +27,7 @@ mod load_ptp;
 mod load_refusals;
 mod loads;
 mod noise;
+mod ntpperf;
 mod process;
 mod ptp4l;
 mod ptp_replies;
@@ -118,6 +119,7 @@ fn all() -> Vec<Trial> {
     all.extend(counters::all());
     all.extend(load_modes::all());
     all.extend(qualification::all());
+    all.extend(ntpperf::all());
     all.extend(load_ptp::all());
     all.extend(load_offsets::all());
     all.extend(query::all());

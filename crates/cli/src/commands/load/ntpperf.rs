@@ -157,7 +157,8 @@ pub(crate) fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> 
     let mut arguments: Vec<_> = given.collect();
     let called = arguments.first().and_then(|path| Path::new(path).file_name());
     if called.is_some_and(|name| name == NAME) {
-        arguments.insert(1, NAME.into());
+        // What the help calls it by.
+        arguments.splice(..1, ["horolog".into(), NAME.into()]);
     }
     arguments
 }

@@ -118,7 +118,7 @@ fn the_name_that_it_is_called_by_is_the_command() {
         let all = arguments(given.iter().map(OsString::from));
         all.into_iter().map(|argument| argument.into_string().unwrap()).collect()
     };
-    assert_eq!(of(&["/usr/bin/ntpperf", "-B"]), ["/usr/bin/ntpperf", "ntpperf", "-B"]);
+    assert_eq!(of(&["/usr/bin/ntpperf", "-B"]), ["horolog", "ntpperf", "-B"]);
     assert_eq!(of(&["./horolog", "ntpperf", "-B"]), ["./horolog", "ntpperf", "-B"]);
     assert!(of(&[]).is_empty());
 }
