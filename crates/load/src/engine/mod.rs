@@ -6,6 +6,7 @@
 //! prints nothing.
 
 mod drain;
+pub mod ethernet;
 mod lane;
 mod membership;
 pub mod packet;
@@ -27,6 +28,7 @@ use thiserror::Error;
 use crate::account::TrialCounts;
 use crate::nts::NtsError;
 use crate::plan::{RunPlan, TrialPlan};
+use crate::ptp::Transport;
 
 /// Something that can send requests on schedule and account for the replies.
 pub trait Engine {
@@ -116,6 +118,13 @@ pub fn open(kind: Kind, plan: &RunPlan) -> Result<Box<dyn Engine>, EngineError> 
     if plan.echo && kind != Kind::Xdp {
         let reason = "it takes time servers' replies only".to_owned();
         return Err(unfit(kind, reason, "use --engine xdp for a reflector"));
+    }
+    if plan.ptp.is_some_and(|ptp| ptp.transport == Transport::Ethernet) {
+        if kind == Kind::Packet {
+            return Ok(Box::new(ethernet::EthernetEngine::open(plan)?));
+        }
+        let reason = "it sends no frames without IP".to_owned();
+        return Err(unfit(kind, reason, "use --engine packet over Ethernet"));
     }
     if plan.ptp.is_some() && kind == Kind::Xdp {
         let reason = "it has no PTP requests".to_owned();
