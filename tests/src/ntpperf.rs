@@ -145,8 +145,8 @@ const TIMES: &str = "        response time (ns)";
 const OFFSETS: &str = "     TX timestamp offset (ns)";
 const FIGURES: &str = "    min    mean     max stddev";
 
-/// Basic and interleaved mode, with response times and with offsets. Clients are known to the server
-/// when counting begins, so that hardly any reply of interleaved mode is in basic mode.
+/// Basic and interleaved mode, with response times and with offsets. Clients are known to the
+/// server when counting begins, so that hardly any reply of interleaved mode is in basic mode.
 fn ask_in_both_modes(scene: &Scene) -> Result<()> {
     let columns = format!("{NTP}{FIGURES}");
     let times = format!("{LEFT}{TIMES}");
