@@ -60,10 +60,27 @@ fn a_listener_for_both_families_shows_each_as_its_own() {
     }
 }
 
+/// Sends packets until one is timestamped: the kernel begins with that a moment after the first
+/// socket of the system asks for it.
+fn await_timestamps(client: &mut UdpDevice, listener: &mut UdpDevice) {
+    let started = Instant::now();
+    let mut batch = batch_of(Endpoints::default(), &[b"early"]);
+    while started.elapsed() < SECOND {
+        assert_eq!(client.send(&mut batch).unwrap(), 1);
+        let mut received = Batch::new(1, 9);
+        assert_eq!(listener.receive(&mut received, SECOND).unwrap(), 1);
+        if received.packet(0).received_at.is_some() {
+            return;
+        }
+    }
+    panic!("no timestamps");
+}
+
 #[test]
 fn packets_arrive_in_order_with_length_truncation_and_time() {
     let mut listener = bind("127.0.0.1:0", &UdpOptions { slots: 4, ..defaults() });
     let mut client = UdpDevice::connect(listener.local_address(), &defaults()).unwrap();
+    await_timestamps(&mut client, &mut listener);
     let before = Realtime.now();
     let mut batch = batch_of(Endpoints::default(), &[b"short", b"just long", b"too long a", b""]);
     assert_eq!(client.send(&mut batch).unwrap(), 4);

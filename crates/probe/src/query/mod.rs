@@ -20,7 +20,7 @@ mod run;
 mod session;
 mod stamp;
 
-pub use client::Client;
+pub use client::{Client, Exchange, Taken};
 pub use error::QueryError;
 pub use exchange::{Measured, Precision, measure};
 pub use options::{
@@ -28,6 +28,7 @@ pub use options::{
 };
 pub use reply::{Asked, Judged, Reply, judge};
 pub use run::Query;
+pub use stamp::Stamp;
 
 pub use horolog_ke::{PORT as KE_PORT, Trust};
 pub use horolog_nts::Algorithm;
