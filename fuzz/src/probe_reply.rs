@@ -1,5 +1,5 @@
-//! Any bytes as replies to the requests of a query. Judging them never panics, what is accepted is a
-//! reply to the request that is open, and what it is measured to be follows from its timestamps.
+//! Any bytes as replies to the requests of a query. Judging them never panics, what is accepted is
+//! a reply to the request that is open, and what it is measured to be follows from its timestamps.
 //!
 //! An input is a datagram; it is judged as it is, and as an answer to requests in either mode.
 #![no_main]

@@ -1,8 +1,8 @@
 //! How far servers' clocks are from this machine's, once or over a long run, several side by side.
 //!
-//! What an exchange says is pure arithmetic ([`measure`]); what to ask and whether a reply is one is
-//! decided by a [`Client`] that reads no clock and opens nothing; sockets, timestamps and the clock
-//! of a network card stand behind both.
+//! What an exchange says is pure arithmetic ([`measure`]); what to ask and whether a reply is one
+//! is decided by a [`Client`] that reads no clock and opens nothing; sockets, timestamps and the
+//! clock of a network card stand behind both.
 
 mod account;
 mod asker;
