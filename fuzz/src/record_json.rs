@@ -4,9 +4,9 @@
 
 use std::fmt::Debug;
 
-use horolog_record::{DemoResult, LoadResult};
+use horolog_record::{DemoResult, LoadResult, QueryResult};
 use horolog_report::table::{self, TableStyle};
-use horolog_report::{html, to_json};
+use horolog_report::{csv, html, to_json};
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,6 +21,9 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if let Some(result) = read::<DemoResult>(bytes) {
         demo(&result);
+    }
+    if let Some(result) = read::<QueryResult>(bytes) {
+        query(&result);
     }
 });
 
@@ -47,6 +50,14 @@ fn demo(result: &DemoResult) {
         let _ = table::demo(result, style);
     }
     page(&html::demo(result));
+}
+
+fn query(result: &QueryResult) {
+    for style in &STYLES {
+        let _ = table::query(result, style);
+    }
+    assert!(csv::query(result).starts_with("server,"));
+    page(&html::query(result));
 }
 
 /// A page that is whole, and runs no script but the ones that every page has.

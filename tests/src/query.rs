@@ -1,5 +1,5 @@
-//! Scenarios of `horolog query`: the truth is known, because the server is told what to be off by or
-//! is one of the scenario's own; and both ends have to count the same.
+//! Scenarios of `horolog query`: the truth is known, because the server is told what to be off by
+//! or is one of the scenario's own; and both ends have to count the same.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -141,7 +141,8 @@ fn a_known_drift_is_found(engine: Engine) -> Result<()> {
     // Within a hundredth, whatever else the machine does; that is 10 µs in the whole second.
     ensure!((drift.ppm - DRIFT_PPM).abs() < DRIFT_PPM / 100.0, "{drift:?}");
     let octaves: Vec<_> = server.allan.iter().map(|point| point.tau_s).collect();
-    ensure!(octaves == [0.01, 0.02, 0.04, 0.08, 0.16, 0.32], "{octaves:?}");
+    // Where the machine let places of the time grid pass, the run took longer.
+    ensure!(octaves.starts_with(&[0.01, 0.02, 0.04, 0.08, 0.16, 0.32]), "{octaves:?}");
     Ok(())
 }
 
@@ -312,6 +313,7 @@ fn bytes(header: &Header) -> Vec<u8> {
 /// Each kind of fault in turn, then good replies: the faults are counted by name, and cost the good
 /// ones nothing.
 fn a_faulty_server_is_found_out() -> Result<()> {
+    use InvalidReason::{Leap as BadLeap, Length, Mode as BadMode, Origin, Stratum, Timestamp};
     let answers: Answers = |asked, reply| match asked {
         0 => vec![],
         1 => vec![bytes(&Header { mode: Mode::Client, ..reply })],
@@ -334,7 +336,6 @@ fn a_faulty_server_is_found_out() -> Result<()> {
     let counts = &server.counts;
     ensure!((counts.sent, asked) == (40, 40), "{asked} came: {counts:?}");
     ensure!((counts.received, counts.lost, counts.duplicate) == (32, 8, 1), "{counts:?}");
-    use InvalidReason::{Leap as BadLeap, Length, Mode as BadMode, Origin, Stratum, Timestamp};
     let wanted =
         [(Length, 2), (BadMode, 1), (InvalidReason::Version, 1), (Origin, 2), (Stratum, 1)];
     let wanted = wanted.into_iter().chain([(BadLeap, 1), (Timestamp, 1)]).collect();
@@ -403,8 +404,8 @@ fn an_interrupted_query_keeps_its_result() -> Result<()> {
     Ok(())
 }
 
-/// A closed port, and a server that is silent: exit status 1, and one line that names them. A server
-/// that answers beside them makes a success of it.
+/// A closed port, and a server that is silent: exit status 1, and one line that names them. A
+/// server that answers beside them makes a success of it.
 fn nobody_answers_and_that_is_said() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;

@@ -2,9 +2,9 @@
 //! were asked, and what that says of them.
 //!
 //! Of the four timestamps of an exchange, T1 and T4 are this machine's and T2 and T3 the server's.
-//! Offset and delay are worked out from them as RFC 5905, section 8, has it; these are equations (6)
-//! and (7) of Liu, Wu and Wang, "Design of NTP server based on multi-core processor" (Journal of
-//! Time and Frequency, 2020, doi:10.13875/j.issn.1674-0637.2020-01-0018-11).
+//! Offset and delay are worked out from them as RFC 5905, section 8, has it; these are equations
+//! (6) and (7) of Liu, Wu and Wang, "Design of NTP server based on multi-core processor" (Journal
+//! of Time and Frequency, 2020, doi:10.13875/j.issn.1674-0637.2020-01-0018-11).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

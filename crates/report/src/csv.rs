@@ -1,5 +1,5 @@
-//! Tables for other programs (RFC 4180): one line for each thing that was measured, with the unit in
-//! the column's name.
+//! Tables for other programs (RFC 4180): one line for each thing that was measured, with the unit
+//! in the column's name.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! Allan deviation: how much a clock's mean frequency over a time τ differs from that over the next,
-//! by which the noise of a measurement is told from the wander of a clock.
+//! Allan deviation: how much a clock's mean frequency over a time τ differs from that over the
+//! next, by which the noise of a measurement is told from the wander of a clock.
 //!
 //! From phase, in its overlapping form (NIST Special Publication 1065, section 5.2.4),
 //! which uses every sample. Samples that are missing are left out, never made up.

@@ -1,6 +1,6 @@
-//! What a measurement adds up to: latency histograms, loss and rate arithmetic, duplicate detection,
-//! the search for the highest rate that a server sustains, and what a series of offsets says of a
-//! clock.
+//! What a measurement adds up to: latency histograms, loss and rate arithmetic, duplicate
+//! detection, the search for the highest rate that a server sustains, and what a series of offsets
+//! says of a clock.
 //!
 //! Everything here is a pure function or a plain data structure. It opens nothing, reads no clock
 //! and starts no thread: instants come in as arguments, trials are run by the caller, and a result

@@ -21,17 +21,17 @@ use crate::values;
 ///
 /// An exchange has four timestamps: T1 when the request left and T4 when the reply came, by this
 /// machine's clock; T2 when the request came and T3 when the reply left, by the server's. They give
-/// the offset θ = ((T2 − T1) + (T3 − T4)) / 2 and the round-trip delay δ = (T4 − T1) − (T3 − T2) (RFC
-/// 5905, section 8; equations (6) and (7) of Liu, Wu and Wang 2020,
-/// doi:10.13875/j.issn.1674-0637.2020-01-0018-11). The offset is off by at most half the delay and the
-/// dispersion, which is shown as its bound; what is shown of each server is the exchange of the least
-/// delay. Jitter is the root mean square of the others' distance from it.
+/// the offset θ = ((T2 − T1) + (T3 − T4)) / 2 and the round-trip delay δ = (T4 − T1) − (T3 − T2)
+/// (RFC 5905, section 8; equations (6) and (7) of Liu, Wu and Wang 2020,
+/// doi:10.13875/j.issn.1674-0637.2020-01-0018-11). The offset is off by at most half the delay and
+/// the dispersion, which is shown as its bound; what is shown of each server is the exchange of the
+/// least delay. Jitter is the root mean square of the others' distance from it.
 ///
 /// More than 8 exchanges are described by mean, standard deviation, root mean square, extremes and
-/// percentiles of offset, delay and dispersion, by the drift (the straight line through the offsets)
-/// and by the overlapping Allan deviation of the offsets at octaves of the interval. All of them are
-/// against this machine's clock, so they include what that clock does; differences between servers do
-/// not. For the accuracy test of the paper: --count 10000 --interval 1s.
+/// percentiles of offset, delay and dispersion, by the drift (the straight line through the
+/// offsets) and by the overlapping Allan deviation of the offsets at octaves of the interval. All
+/// of them are against this machine's clock, so they include what that clock does; differences
+/// between servers do not. For the accuracy test of the paper: --count 10000 --interval 1s.
 ///
 /// T1 and T4 are taken by the kernel where it can, else by this program; the result says which.
 #[derive(Args, Debug)]
@@ -43,8 +43,8 @@ pub(crate) struct QueryArgs {
     /// Exchanges with each server, up to 1000000; one whose reply is lost counts too.
     #[arg(short = 'n', long, value_name = "N", default_value_t = COUNT)]
     count: u64,
-    /// Time from one exchange to the next [default: 200ms; for public addresses 1s, and 16s for more
-    /// than 8 exchanges, which are the least there].
+    /// Time from one exchange to the next [default: 200ms; for public addresses 1s, and 16s for
+    /// more than 8 exchanges, which are the least there].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     interval: Option<Duration>,
     /// How long a reply may take, 1ms to 60s; later ones count as late. The next exchange waits for

@@ -106,8 +106,8 @@ fn state(header: &Header) -> ServerState {
     }
 }
 
-/// A primary server's is text, padded with zeros; a secondary's is an IPv4 address, or four bytes of
-/// a hash of an IPv6 address, which look like one (RFC 5905, section 7.3).
+/// A primary server's is text, padded with zeros; a secondary's is an IPv4 address, or four bytes
+/// of a hash of an IPv6 address, which look like one (RFC 5905, section 7.3).
 fn reference_id(stratum: u8, id: [u8; 4]) -> String {
     let text = id.split(|byte| *byte == 0).next().unwrap_or_default();
     let is_text = !text.is_empty()

@@ -99,8 +99,8 @@ pub(crate) struct Asker<'a, D> {
     account: Account,
     request: Batch<Endpoints>,
     batch: Batch<Endpoints>,
-    /// Datagrams that nobody has looked at yet, in the order in which they came: their bytes, unless
-    /// they are cut off, and when they came.
+    /// Datagrams that nobody has looked at yet, in the order in which they came: their bytes,
+    /// unless they are cut off, and when they came.
     waiting: VecDeque<(Option<Vec<u8>>, Stamp)>,
 }
 

@@ -354,7 +354,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is lost, forgotten or comes twice: every exchange has the timestamps of its own.
+        /// Whatever is lost, forgotten or comes twice: every exchange has the timestamps of its
+        /// own.
         #[test]
         fn exchanges_are_never_mixed_up(
             fates in prop::collection::vec(0_u8..5, 1..60), interleaved: bool,

@@ -1,5 +1,5 @@
-//! How far servers are apart, from exchanges with them at the same time. Pure. The asking clock falls
-//! out of a difference, so that this is known even where that clock is wrong.
+//! How far servers are apart, from exchanges with them at the same time. Pure. The asking clock
+//! falls out of a difference, so that this is known even where that clock is wrong.
 
 use horolog_record::{Difference, Sample};
 

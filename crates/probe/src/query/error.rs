@@ -1,4 +1,5 @@
-//! Why a query cannot begin, and whose fault it is. What happens to single servers is in the result.
+//! Why a query cannot begin, and whose fault it is. What happens to single servers is in the
+//! result.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -8,8 +8,8 @@
 //! δ = (T4 − T1) − (T3 − T2)              (7)
 //! ```
 //!
-//! Both ways are taken to be as long as one another. Where they are not, the offset is off by at most
-//! half the delay, whatever the share of each.
+//! Both ways are taken to be as long as one another. Where they are not, the offset is off by at
+//! most half the delay, whatever the share of each.
 
 use horolog_time::{NtpTimestamp, Span, Timestamp, Utc};
 
@@ -25,8 +25,8 @@ pub struct Measured {
     pub t3: Timestamp<Utc>,
     /// How far the server's clock is ahead: equation (6).
     pub offset: Span,
-    /// How long the packets were under way: equation (7). Negative where a clock was set meanwhile or
-    /// the server's timestamps are made up.
+    /// How long the packets were under way: equation (7). Negative where a clock was set meanwhile
+    /// or the server's timestamps are made up.
     pub delay: Span,
     /// How far the timestamps themselves may be off.
     pub dispersion_ns: u64,
@@ -43,8 +43,8 @@ pub struct Precision {
     pub conversion: Span,
 }
 
-/// Works out an exchange: T1 and T4 are of the asking clock, T2 and T3 of the server's. The server's
-/// era is the one that is nearest to T1.
+/// Works out an exchange: T1 and T4 are of the asking clock, T2 and T3 of the server's. The
+/// server's era is the one that is nearest to T1.
 #[must_use]
 pub fn measure(
     t1: Timestamp<Utc>,
@@ -63,8 +63,8 @@ pub fn measure(
     }
 }
 
-/// The two precisions, and what one clock may gain on the other while the packets are under way (RFC
-/// 5905, section 8, ε).
+/// The two precisions, and what one clock may gain on the other while the packets are under way
+/// (RFC 5905, section 8, ε).
 fn dispersion_ns(under_way: Span, precision: &Precision) -> u64 {
     let gained = under_way.as_ns().unsigned_abs() / 1_000_000 * FREQUENCY_TOLERANCE_PPM
         + under_way.as_ns().unsigned_abs() % 1_000_000 * FREQUENCY_TOLERANCE_PPM / 1_000_000;

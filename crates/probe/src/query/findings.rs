@@ -1,5 +1,5 @@
-//! The doubts about a query, from its record alone and what little stands beside it. Each kind is told
-//! once, with the servers that it is about. Pure.
+//! The doubts about a query, from its record alone and what little stands beside it. Each kind is
+//! told once, with the servers that it is about. Pure.
 
 use horolog_record::{
     Code, Finding, LeapState, QueryCounts, QueryEndReason, QueryResult, ServerResult, Severity,

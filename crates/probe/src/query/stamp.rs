@@ -74,7 +74,9 @@ mod tests {
         assert_eq!(user.or_better(Some(kernel)).or_better(Some(hardware)), hardware);
         assert_eq!(hardware.or_better(Some(kernel)), hardware);
         let mut counts = StampCounts::default();
-        [user, kernel, kernel].into_iter().for_each(|one| count(&mut counts, one.kind));
+        for one in [user, kernel, kernel] {
+            count(&mut counts, one.kind);
+        }
         assert_eq!(counts, StampCounts { hardware: 0, kernel: 2, user: 1 });
     }
 }

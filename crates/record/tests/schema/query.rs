@@ -45,7 +45,7 @@ fn query_result() -> impl Strategy<Value = QueryResult> {
 fn server() -> impl Strategy<Value = ServerResult> {
     let named = (any::<String>(), option::of(any::<IpAddr>()), any::<u16>());
     let ways = (option::of(nts()), option::of(clock()), option::of(state()), option::of(end()));
-    let counts = (counts(), any::<[u64; 6]>());
+    let counts = (counts(), stamps(), stamps());
     let figures = (option::of(figures()), option::of(figures()), option::of(figures()));
     let rest = (
         option::of(best()),
@@ -57,7 +57,7 @@ fn server() -> impl Strategy<Value = ServerResult> {
     (named, ways, counts, figures, rest).prop_map(|(named, ways, counts, figures, rest)| {
         let (name, address, port) = named;
         let (nts, hardware_clock, says, ended) = ways;
-        let (counts, [a, b, c, d, e, f]) = counts;
+        let (counts, transmit_stamps, receive_stamps) = counts;
         let (offset_ns, delay_ns, dispersion_ns) = figures;
         let (best, jitter_ns, drift, allan, samples) = rest;
         ServerResult {
@@ -69,8 +69,8 @@ fn server() -> impl Strategy<Value = ServerResult> {
             says,
             counts,
             ended,
-            transmit_stamps: StampCounts { hardware: a, kernel: b, user: c },
-            receive_stamps: StampCounts { hardware: d, kernel: e, user: f },
+            transmit_stamps,
+            receive_stamps,
             offset_ns,
             delay_ns,
             dispersion_ns,
@@ -81,6 +81,10 @@ fn server() -> impl Strategy<Value = ServerResult> {
             samples,
         }
     })
+}
+
+fn stamps() -> impl Strategy<Value = StampCounts> {
+    any::<[u64; 3]>().prop_map(|[hardware, kernel, user]| StampCounts { hardware, kernel, user })
 }
 
 fn nts() -> impl Strategy<Value = NtsUse> {
@@ -245,7 +249,7 @@ fn the_values_stand_where_their_names_say() {
     assert_eq!((sample.t1_ns, sample.t2_ns), (1_000, 1_300));
     assert_eq!((sample.t3_ns, sample.t4_ns), (1_310, 1_100));
     // Equations (6) and (7).
-    assert_eq!(sample.offset_ns, (300 + 210) / 2);
+    assert_eq!(sample.offset_ns, i64::midpoint(300, 210));
     assert_eq!((sample.delay_ns, sample.bound_ns()), (90, 51));
     let offset = server.offset_ns.unwrap();
     assert_eq!((offset.min, offset.p1, offset.p5, offset.p50), (240, 241, 243, 255));

@@ -1,5 +1,5 @@
-//! The page of a query: what each server's clock is off by, offset and delay over time, and the Allan
-//! deviation.
+//! The page of a query: what each server's clock is off by, offset and delay over time, and the
+//! Allan deviation.
 
 use horolog_record::{Figures, QueryResult, Sample, ServerResult};
 
@@ -82,7 +82,7 @@ fn over_time(
     hint: &'static str,
     of: fn(&Sample) -> i64,
 ) -> Plot {
-    let first = result.servers.iter().flat_map(|server| server.samples.first());
+    let first = result.servers.iter().filter_map(|server| server.samples.first());
     let start_ns = first.map(|sample| sample.t1_ns).min().unwrap_or(0);
     let series = |server: &ServerResult| {
         let point = |sample: &Sample| {

@@ -86,8 +86,8 @@ pub(crate) fn width(groups: &[Group]) -> usize {
     groups_width + RULE.len() * groups.len().saturating_sub(1)
 }
 
-/// The fields that fit into a width: those of the highest rank are left out first, and those of rank
-/// 0 never.
+/// The fields that fit into a width: those of the highest rank are left out first, and those of
+/// rank 0 never.
 pub(crate) fn fitting<F>(
     mut fields: Vec<F>,
     width_of: impl Fn(&[F]) -> usize,

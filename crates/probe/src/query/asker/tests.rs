@@ -65,8 +65,8 @@ struct Wire {
     clock: Arc<SimulatedClock>,
     humour: Humour,
     asked: u64,
-    kernel_stamps: bool,
-    card_stamps: bool,
+    /// The best that timestamps are taken by.
+    stamps: StampKind,
     /// The server forgets its clients at once.
     forgetful: bool,
     /// The network doubles replies.
@@ -83,8 +83,7 @@ impl Wire {
             clock: Arc::new(SimulatedClock::new(START)),
             humour,
             asked: 0,
-            kernel_stamps: true,
-            card_stamps: false,
+            stamps: StampKind::Kernel,
             forgetful: false,
             twice: false,
             coming: VecDeque::new(),
@@ -140,9 +139,9 @@ impl Wire {
             bytes,
             address: Endpoints::default(),
             truncated: false,
-            received_at: self.kernel_stamps.then(|| Timestamp::from_ns(kernel_ns)),
+            received_at: (self.stamps != StampKind::User).then(|| Timestamp::from_ns(kernel_ns)),
             received_monotonic: None,
-            hardware: self.card_stamps.then_some(hardware),
+            hardware: (self.stamps == StampKind::Hardware).then_some(hardware),
             stamp: false,
         }
     }
@@ -268,7 +267,7 @@ fn a_card_sees_less_delay_than_the_kernel_and_this_program_more() {
     let by = |hardware, kernel, user| StampCounts { hardware, kernel, user };
 
     let (ns, transmit, receive, clock) =
-        delay(Wire { card_stamps: true, ..Wire::new(faithful) }, true);
+        delay(Wire { stamps: StampKind::Hardware, ..Wire::new(faithful) }, true);
     assert!((ns - path).abs() <= 2, "{ns}");
     assert_eq!((transmit, receive), (by(5, 0, 0), by(5, 0, 0)));
     assert_eq!(clock.unwrap().clock, 3);
@@ -279,7 +278,7 @@ fn a_card_sees_less_delay_than_the_kernel_and_this_program_more() {
     assert_eq!(transmit, by(0, 5, 0));
 
     let (ns, transmit, receive, clock) =
-        delay(Wire { kernel_stamps: false, ..Wire::new(faithful) }, false);
+        delay(Wire { stamps: StampKind::User, ..Wire::new(faithful) }, false);
     assert!((ns - path - 2 * TO_CARD_NS - 2 * TO_KERNEL_NS).abs() <= 2, "{ns}");
     assert_eq!((transmit, receive, clock), (by(0, 0, 5), by(0, 0, 5), None));
 }
@@ -287,7 +286,7 @@ fn a_card_sees_less_delay_than_the_kernel_and_this_program_more() {
 #[test]
 fn what_the_card_s_conversion_is_off_by_is_dispersion() {
     let dispersion = |card| {
-        let wire = Wire { card_stamps: true, ..Wire::new(faithful) };
+        let wire = Wire { stamps: StampKind::Hardware, ..Wire::new(faithful) };
         asked(wire, card, &plan(1, false)).account.samples[0].dispersion_ns
     };
     assert_eq!(dispersion(true), dispersion(false) + 80);
@@ -314,6 +313,7 @@ fn a_server_that_knows_no_interleaved_mode_is_measured_all_the_same() {
 
 #[test]
 fn a_server_of_lies_gives_no_sample() {
+    use InvalidReason::{Leap, Length, Mode as BadMode, Origin, Stratum, Timestamp, Version};
     let humour: Humour = |reply, asked| match asked {
         0 => reply[24] ^= 1,        // Another origin.
         1 => reply[0] = 0x23,       // Mode 3.
@@ -325,7 +325,6 @@ fn a_server_of_lies_gives_no_sample() {
         _ => reply[0] = 0x1c,       // Version 3.
     };
     let account = asked(Wire::new(humour), false, &plan(8, false)).account;
-    use InvalidReason::{Leap, Length, Mode as BadMode, Origin, Stratum, Timestamp, Version};
     let expected = [(Length, 2), (BadMode, 1), (Version, 1), (Origin, 1), (Stratum, 1)];
     let expected = expected.into_iter().chain([(Leap, 1), (Timestamp, 1)]);
     assert_eq!(account.counts.invalid, expected.collect::<BTreeMap<_, _>>());
@@ -416,8 +415,8 @@ fn stopping_keeps_what_there_is() {
 }
 
 proptest! {
-    /// Whatever the network does to packets short of forging them, what is measured is right and the
-    /// counts add up.
+    /// Whatever the network does to packets short of forging them, what is measured is right and
+    /// the counts add up.
     #[test]
     fn a_bad_network_costs_samples_and_not_the_truth(
         seed: u64, interleaved: bool, loss in 0.0_f64..0.4, duplication in 0.0_f64..0.4,
