@@ -4,6 +4,7 @@
 mod commands;
 mod failure;
 mod output;
+mod secret;
 mod values;
 
 use std::process::ExitCode;
@@ -30,12 +31,13 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     Status(status::StatusArgs),
     Load(load::LoadArgs),
+    Ntpperf(Box<load::ntpperf::NtpperfArgs>),
     Lab(lab::LabArgs),
     Bench(bench::BenchArgs),
 }
 
 fn main() -> ExitCode {
-    let command = match Cli::try_parse() {
+    let command = match Cli::try_parse_from(load::ntpperf::arguments(std::env::args_os())) {
         Ok(cli) => cli.command,
         // Help and version were asked for.
         Err(text) if !text.use_stderr() => text.exit(),
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(*args),
         Command::Status(args) => status::run(args),
         Command::Load(args) => load::run(args),
+        Command::Ntpperf(args) => load::ntpperf::run(*args),
         Command::Lab(args) => lab::run(args),
         Command::Bench(args) => bench::run(&args),
     };

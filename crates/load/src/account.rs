@@ -12,7 +12,7 @@ use crate::nts::{Fault, LaneSessions};
 use crate::offset::{LastReceived, OffsetCounts, OffsetPlan, Offsets, ReceiveStamps};
 use crate::request::Stamps;
 use crate::token::Question;
-use crate::verify::{Answer, Expected, PAYLOAD_LEN, Reply};
+use crate::verify::{self, Answer, Expected, PAYLOAD_LEN, Reply};
 
 mod ptp;
 
@@ -56,7 +56,8 @@ pub struct TrialCounts {
     pub server_unsynchronised: u64,
     /// From the intended send instant to the receipt of the reply, in ns.
     pub rtt: Recorder,
-    /// The server's transmit less its receive timestamp in basic replies, in ns.
+    /// The server's transmit less its receive timestamp, in ns: of each basic reply, and of the
+    /// reply before each interleaved one.
     pub response: Recorder,
     /// From the intended to the real send instant, in ns.
     pub lateness: Recorder,
@@ -360,15 +361,21 @@ impl Account {
     fn received(&mut self, reply: &Reply, stamps: ReceiveStamps) {
         self.counts.received += 1;
         self.counts.server_unsynchronised += u64::from(reply.unsynchronised);
-        match reply.answer {
-            Answer::Basic { response_ns } => self.counts.response.record(response_ns),
-            Answer::Interleaved => self.counts.interleaved += 1,
-        }
         let sequence = reply.question.sequence;
-        self.counts.nts_received += u64::from(self.nts.as_ref().is_some_and(|n| n.has(sequence)));
         let client = self.clients.client(sequence).wrapping_sub(self.clients.first());
+        let referred = self.origins.of(client);
+        let response_ns = match reply.answer {
+            Answer::Basic { response_ns } => Some(response_ns),
+            Answer::Interleaved => {
+                self.counts.interleaved += 1;
+                let known = (referred != 0).then(|| NtpTimestamp::from_bits(referred));
+                known.and_then(|receive| verify::response_ns(receive, reply.transmit))
+            }
+        };
+        response_ns.into_iter().for_each(|ns| self.counts.response.record(ns));
+        self.counts.nts_received += u64::from(self.nts.as_ref().is_some_and(|n| n.has(sequence)));
         if let Some(offsets) = &mut self.offsets {
-            offsets.record(reply, stamps, (client, self.origins.of(client)));
+            offsets.record(reply, stamps, (client, referred));
         }
         if self.expected.interleaved {
             self.origins.remember(client, reply.receive);

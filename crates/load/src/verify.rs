@@ -79,7 +79,8 @@ impl Expected {
         asked(question)?;
         let unsynchronised = synchronisation(&header)?;
         let answer = match echoed {
-            Echoed::Transmit => response_time(&header).map(|ns| Answer::Basic { response_ns: ns }),
+            Echoed::Transmit => response_ns(header.receive, header.transmit)
+                .map(|response_ns| Answer::Basic { response_ns }),
             Echoed::Receive => is_of_earlier_reply(&header).then_some(Answer::Interleaved),
         };
         let answer = answer.ok_or(InvalidReason::Timestamp)?;
@@ -102,15 +103,15 @@ fn synchronisation(header: &Header) -> Result<bool, InvalidReason> {
     if by_leap == by_stratum { Ok(by_leap) } else { Err(InvalidReason::Leap) }
 }
 
-/// Transmit less receive timestamp, to the nearest ns, where that is a time that a server can have
-/// taken.
-fn response_time(header: &Header) -> Option<u64> {
-    if header.transmit.to_bits() == 0 {
+/// Transmit less receive timestamp of one reply, to the nearest ns, where both are known and that is
+/// a time that a server can have taken.
+pub(crate) fn response_ns(receive: NtpTimestamp, transmit: NtpTimestamp) -> Option<u64> {
+    if transmit == NtpTimestamp::UNKNOWN {
         return None;
     }
     // Rounding to nanoseconds must not hide a timestamp that runs backwards by less than one.
-    let backwards = header.transmit.to_bits().wrapping_sub(header.receive.to_bits()) >> 63 == 1;
-    let ns = header.transmit.since(header.receive).as_ns();
+    let backwards = transmit.to_bits().wrapping_sub(receive.to_bits()) >> 63 == 1;
+    let ns = transmit.since(receive).as_ns();
     u64::try_from(ns).ok().filter(|&ns| !backwards && ns < 1 << TIME_BITS)
 }
 

@@ -158,7 +158,8 @@ pub struct Trial {
     /// Round trip, from the *intended* send instant to the receipt of the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ns: Option<Distribution>,
-    /// The server's own response time, its transmit less its receive timestamp, in basic replies.
+    /// The server's own response time, its transmit less its receive timestamp: of basic replies,
+    /// and by interleaved ones of the reply before each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_time_ns: Option<Distribution>,
     /// Offset of the server's transmit timestamps, as [`LoadResult::offset`] says.

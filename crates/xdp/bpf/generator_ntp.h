@@ -91,6 +91,18 @@ static __always_inline int refuse_ntp(const struct ntp *ntp, bool interleaved)
 	return -1;
 }
 
+/* An interleaved reply tells when the one before left; when that one's request came is known, unless
+ * the client has none, or its replies overtook each other.
+ */
+static __always_inline void record_earlier_response(struct tally *tally, __u64 receive,
+						    __u64 transmit)
+{
+	__u64 units = transmit - receive;
+
+	if (receive && transmit && (__s64)units >= 0 && units_to_ns(units) <= HISTOGRAM_MAX)
+		record(&tally->response_ns, units_to_ns(units));
+}
+
 static __always_inline int judge_ntp(struct tally *tally, const struct generator_config *cfg,
 				     const struct reply *reply)
 {
@@ -130,14 +142,17 @@ static __always_inline int judge_ntp(struct tally *tally, const struct generator
 		return XDP_DROP;
 	if (ntp->stratum == 16)
 		tally->unsynchronised++;
-	if (question.receive)
-		tally->interleaved++;
-	else
-		record(&tally->response_ns, response_ns);
 	origin = origin_of(cfg, reply->address);
 	if (asked.offsets)
 		take_offset_ntp(cfg, reply->address - cfg->first_client, ntp, question.receive,
 				origin ? *origin : 0, now_ns);
+	if (question.receive) {
+		tally->interleaved++;
+		if (origin)
+			record_earlier_response(tally, *origin, bpf_be64_to_cpu(ntp->transmit));
+	} else {
+		record(&tally->response_ns, response_ns);
+	}
 	if (origin)
 		*origin = bpf_be64_to_cpu(ntp->receive);
 	return XDP_DROP;

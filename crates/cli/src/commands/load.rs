@@ -10,7 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use horolog_load::ramp::Ramp;
 use horolog_load::target::{Family, Hints, TargetName};
 use horolog_load::{Job, Load, LoadOptions, Observer};
-use horolog_record::{Engine, SearchKind, Severity, Spacing, Trial};
+use horolog_record::{Engine, LoadResult, SearchKind, Severity, Spacing, Trial};
 use horolog_report::table;
 use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::netlink::Prefix;
@@ -21,6 +21,7 @@ use crate::output::{self, Destination, Progress};
 use crate::values;
 
 mod establishment;
+pub(crate) mod ntpperf;
 mod nts;
 mod offset;
 mod ptp;
@@ -157,6 +158,18 @@ enum EngineArg {
     Xdp,
 }
 
+impl EngineArg {
+    /// The engine, where one was named.
+    const fn kind(self) -> Option<Engine> {
+        match self {
+            Self::Auto => None,
+            Self::Udp => Some(Engine::Udp),
+            Self::Packet => Some(Engine::Packet),
+            Self::Xdp => Some(Engine::Xdp),
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum SearchArg {
     Ndr,
@@ -172,9 +185,11 @@ impl NtpArgs {
     fn resolve(mut self) -> Result<(LoadOptions, Outputs), Failure> {
         let nts = std::mem::take(&mut self.nts);
         let (version, interleaved) = (self.ntp_version, self.interleaved);
-        let (options, outputs) = self.run.resolve()?;
+        let sessions = nts.given()?;
+        let (mut options, outputs) = self.run.resolve()?;
+        options.command = nts.hide(options.command);
         let nts = nts.resolve(&options.target)?;
-        Ok((LoadOptions { nts, version, interleaved, ..options }, outputs))
+        Ok((LoadOptions { nts, sessions, version, interleaved, ..options }, outputs))
     }
 }
 
@@ -213,12 +228,7 @@ impl RunArgs {
             offset: self.offset.resolve(),
             hints: Hints { interface: self.interface, mac: self.mac },
             i_own_this_target: self.i_own_this_target,
-            engine: match self.engine {
-                EngineArg::Auto => None,
-                EngineArg::Udp => Some(Engine::Udp),
-                EngineArg::Packet => Some(Engine::Packet),
-                EngineArg::Xdp => Some(Engine::Xdp),
-            },
+            engine: self.engine.kind(),
             source_network: self.source,
             random_sources: self.random_sources,
             clients: self.clients,
@@ -247,6 +257,13 @@ impl Outputs {
             json: json.map(Destination::open).transpose()?,
             html: html.map(Destination::open).transpose()?,
         })
+    }
+
+    /// Writes the files, all of them though one cannot be written.
+    fn write(self, result: &LoadResult) -> Result<(), Failure> {
+        let json = self.json.map(|file| file.write(&horolog_report::to_json(result)));
+        let html = self.html.map(|file| file.write(&horolog_report::html::load(result)));
+        json.into_iter().chain(html).collect()
     }
 }
 
@@ -286,7 +303,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
 }
 
 fn run_load(options: LoadOptions, outputs: Outputs) -> Result<(), Failure> {
-    let Outputs { quiet, json, html } = outputs;
+    let quiet = outputs.quiet;
     output::end_gently()?;
     let load = Load::prepare(options)?;
     let style = output::table_style();
@@ -299,14 +316,13 @@ fn run_load(options: LoadOptions, outputs: Outputs) -> Result<(), Failure> {
     let result = load.run(&mut rows)?;
     let Rows { style, progress, .. } = rows;
     progress.finish();
-    let json = json.map(|file| file.write(&horolog_report::to_json(&result)));
-    let html = html.map(|file| file.write(&horolog_report::html::load(&result)));
+    let written = outputs.write(&result);
     // Behind the files: a reader of the table that went away ends the command here, and a file that
     // could not be written takes nothing from the table.
     if !quiet {
         output::line(&table::summary(&result, &style))?;
     }
-    json.into_iter().chain(html).collect::<Result<(), _>>()?;
+    written?;
     match result.findings.iter().find(|finding| finding.severity == Severity::Error) {
         Some(finding) => Err(Failure::Limit(finding.message.clone())),
         None => Ok(()),

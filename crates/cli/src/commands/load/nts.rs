@@ -3,12 +3,14 @@
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use horolog_load::nts::{Algorithm, KE_PORT, NtsOptions, SESSIONS, Trust};
+use horolog_load::nts::{Algorithm, KE_PORT, NtsOptions, SESSIONS, Sessions, Trust};
 use horolog_load::target::TargetName;
 
 use crate::failure::Failure;
+use crate::secret::SecretText;
 
 /// How requests are authenticated by NTS.
 #[derive(Args, Debug, Default)]
@@ -36,6 +38,12 @@ pub(crate) struct NtsArgs {
     /// The AEAD algorithm to ask for [default: AES-SIV-CMAC-256, or what the server has].
     #[arg(long, value_enum, value_name = "NAME", requires = "nts")]
     nts_algorithm: Option<AlgorithmArg>,
+    /// Authenticate requests by this session of AEAD_AES_SIV_CMAC_256 instead: the client's key and
+    /// a cookie in hexadecimal digits, and the server's key to open the replies with; without that
+    /// they are judged by what stands in the clear.
+    #[arg(long, value_name = "C2S,COOKIE[,S2C]", value_parser = SecretText::read,
+          conflicts_with_all = ["nts", "interleaved"])]
+    nts_cookie: Option<SecretText>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -51,6 +59,21 @@ pub(crate) fn establishment(text: &str) -> Result<TargetName, String> {
 }
 
 impl NtsArgs {
+    /// The session that was handed over.
+    pub(crate) fn given(&self) -> Result<Option<Arc<Sessions>>, Failure> {
+        let given =
+            self.nts_cookie.as_ref().map(|text| text.session("--nts-cookie")).transpose()?;
+        Ok(given.map(|session| Arc::new(Sessions::given(&session))))
+    }
+
+    /// A command without what is secret of these arguments.
+    pub(crate) fn hide(&self, command: Vec<String>) -> Vec<String> {
+        match &self.nts_cookie {
+            None => command,
+            Some(secret) => secret.hide(command),
+        }
+    }
+
     pub(crate) fn resolve(self, target: &TargetName) -> Result<Option<NtsOptions>, Failure> {
         if !self.nts {
             return Ok(None);

@@ -1,0 +1,317 @@
+//! `horolog ntpperf`, and the binary where it is called so: the options of ntpperf mapped to a load,
+//! and its table on standard output for the scripts that read it. What is wrong with a result is
+//! said on standard error, once the table is complete.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use std::ffi::OsString;
+use std::ops::{ControlFlow, RangeInclusive};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{ArgAction, ArgGroup, Args};
+use horolog_load::nts::Sessions;
+use horolog_load::offset::OffsetOptions;
+use horolog_load::ptp::{PtpKind, PtpPlan};
+use horolog_load::ramp::Ramp;
+use horolog_load::target::{Hints, TargetName};
+use horolog_load::{Job, Load, LoadOptions, Observer};
+use horolog_record::{Code, Finding, LoadResult, Severity, Spacing, Trial};
+use horolog_report::table::{NtpperfPanel, NtpperfTable};
+use horolog_sys::netlink::Prefix;
+use horolog_time::Span;
+use horolog_wire::ethernet::MacAddress;
+
+use super::{EngineArg, Outputs, announce, mac};
+use crate::failure::Failure;
+use crate::output::{self, Progress};
+use crate::secret::SecretText;
+use crate::values;
+
+/// What it is called by.
+const NAME: &str = "ntpperf";
+
+/// The rates that it takes, in requests per second.
+const RATES: RangeInclusive<u32> = 1_000..=1_000_000;
+
+/// Requests per second of each simulated client, of which there are 16,384 at most.
+const RATE_PER_CLIENT: f64 = 10.0;
+
+/// How many times each client asks before it is counted in interleaved mode: a server answers in
+/// that mode from the second or third request on.
+const WARM_UP: u32 = 3;
+
+/// The share by which the rate sent may miss the planned one: 20 ms in two seconds.
+const BEHIND: f64 = 0.01;
+
+/// Random intervals make a trial longer or shorter by fewer standard deviations than this.
+const DEVIATIONS: f64 = 5.0;
+
+const MODE: &str = "Mode (one of them)";
+const NETWORK: &str = "Network options";
+const OTHER: &str = "Other options";
+const BEYOND: &str = "Beyond ntpperf";
+
+/// Load a time server in the way of ntpperf, with its options and its table.
+///
+/// Clients are simulated: one for each 10 requests per second, up to 16384. The rate rises until
+/// the highest is reached, more than half of the requests are lost, or they cannot be sent in time.
+///
+/// The table is on standard output; which engine sends, and what there is to doubt about the
+/// figures, on standard error. Shares are of the requests that really left. Lost are those without
+/// a complete, valid answer in time: never less than none, and never more than all, also where two
+/// messages are owed to each (-N). Behind the shares stand the server's response times, or with -o
+/// the offsets of its transmit timestamps; neither is known of delay requests.
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true, disable_version_flag = true, args_override_self = true)]
+#[command(group(ArgGroup::new("mode").required(true)))]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(crate) struct NtpperfArgs {
+    /// NTP requests of clients in basic mode.
+    #[arg(short = 'B', group = "mode", help_heading = MODE)]
+    basic: bool,
+    /// NTP requests of clients in interleaved mode; each asks a few times before it is counted.
+    #[arg(short = 'I', group = "mode", help_heading = MODE)]
+    interleaved: bool,
+    /// PTP delay requests in this domain.
+    #[arg(short = 'D', value_name = "DOMAIN", group = "mode", help_heading = MODE)]
+    delay: Option<u8>,
+    /// PTP NetSync Monitor requests in this domain.
+    #[arg(short = 'N', value_name = "DOMAIN", group = "mode", help_heading = MODE)]
+    monitor: Option<u8>,
+
+    /// Interface to send by.
+    #[arg(short, value_name = "INTERFACE", help_heading = NETWORK)]
+    interface: String,
+    /// Network that the simulated clients are from; the server routes it back to this machine.
+    #[arg(short, value_name = "NETWORK/BITS", help_heading = NETWORK)]
+    source: Prefix,
+    /// Address of the server.
+    #[arg(short, value_name = "IP-ADDRESS", help_heading = NETWORK)]
+    destination: TargetName,
+    /// MAC address of the server or its router [default: from the neighbour table].
+    #[arg(short, value_name = "MAC", value_parser = mac, help_heading = NETWORK)]
+    mac: Option<MacAddress>,
+
+    /// Delay requests go to the group of all PTP ports, 224.0.1.129.
+    #[arg(short = 'M', conflicts_with_all = ["basic", "interleaved", "monitor"],
+          help_heading = OTHER)]
+    multicast: bool,
+    /// Lowest and highest rate in requests per second, 1000 to 1000000.
+    #[arg(short, value_name = "RATE[-RATE]", default_value = "1000-1000000",
+          value_parser = rates, help_heading = OTHER)]
+    rate: (u32, u32),
+    /// Sending threads, each with a core of its own.
+    #[arg(short = 'p', value_name = "NUMBER", default_value_t = 1, help_heading = OTHER)]
+    threads: usize,
+    /// Intervals between requests are distributed exponentially.
+    #[arg(short, help_heading = OTHER)]
+    exponential: bool,
+    /// Requests may leave late, and a rate that is missed does not end the run.
+    #[arg(short, help_heading = OTHER)]
+    late: bool,
+    /// Each rate is the one before, times this.
+    #[arg(short = 'x', value_name = "MULT", default_value_t = 1.5, help_heading = OTHER)]
+    multiplier: f64,
+    /// How long each rate is held, in seconds.
+    #[arg(short = 't', value_name = "INTERVAL", default_value = "2.0",
+          value_parser = values::positive_duration, help_heading = OTHER)]
+    time: Duration,
+    /// Print offsets: the local receive timestamp of a reply, less the server's transmit timestamp,
+    /// less this correction in seconds (for the network and for receiving).
+    #[arg(short = 'o', value_name = "CORRECTION", value_parser = values::signed_span,
+          allow_hyphen_values = true, help_heading = OTHER)]
+    offset: Option<Span>,
+    /// With -o, the mean of the server's receive and transmit timestamps instead of the latter.
+    #[arg(short = 'O', help_heading = OTHER)]
+    offset_mean: bool,
+    /// With -o, timestamps of the network card instead of the kernel's.
+    #[arg(short = 'H', help_heading = OTHER)]
+    hardware: bool,
+    /// Authenticate NTP requests by NTS with this key and cookie, in hexadecimal digits; S2C behind
+    /// them has the replies opened.
+    #[arg(short = 'S', value_name = "C2S,COOKIE[,S2C]", value_parser = SecretText::read,
+          conflicts_with_all = ["delay", "monitor", "interleaved"], help_heading = OTHER)]
+    session: Option<SecretText>,
+    /// Print this help; --help has more.
+    #[arg(short, long, action = ArgAction::Help, help_heading = OTHER)]
+    help: Option<bool>,
+
+    /// How to send and receive; auto takes xdp, or else packet.
+    #[arg(long, value_enum, default_value_t = EngineArg::Auto, help_heading = BEYOND)]
+    engine: EngineArg,
+    /// The server has a public address and is yours.
+    #[arg(long, help_heading = BEYOND)]
+    i_own_this_target: bool,
+    /// Write the whole result to this file.
+    #[arg(long, value_name = "FILE", help_heading = BEYOND)]
+    json: Option<PathBuf>,
+    /// Write the whole result as a page to this file.
+    #[arg(long, value_name = "FILE", help_heading = BEYOND)]
+    html: Option<PathBuf>,
+}
+
+/// The arguments of this process, with the command in front where it is called by its name.
+pub(crate) fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<_> = given.collect();
+    let called = arguments.first().and_then(|path| Path::new(path).file_name());
+    if called.is_some_and(|name| name == NAME) {
+        // What the help calls it by.
+        arguments.splice(..1, ["horolog".into(), NAME.into()]);
+    }
+    arguments
+}
+
+fn rates(text: &str) -> Result<(u32, u32), String> {
+    let (low, high) = text.split_once('-').unwrap_or((text, text));
+    let rate = |text: &str| text.parse().ok().filter(|rate| RATES.contains(rate));
+    match (rate(low), rate(high)) {
+        (Some(low), Some(high)) if low <= high => Ok((low, high)),
+        (Some(_), Some(_)) => Err("the lower rate comes first".to_owned()),
+        _ => Err("write whole numbers from 1000 to 1000000, such as 1000-200000".to_owned()),
+    }
+}
+
+impl NtpperfArgs {
+    const fn ptp(&self) -> Option<PtpPlan> {
+        let (kind, domain) = match (self.delay, self.monitor) {
+            (Some(domain), _) => (PtpKind::Delay, domain),
+            (_, Some(domain)) => (PtpKind::Nsm, domain),
+            (None, None) => return None,
+        };
+        Some(PtpPlan { kind, domain, minor_version: 0, multicast: self.multicast })
+    }
+
+    /// Delay responses tell of no transmission.
+    fn offset(&self) -> Option<OffsetOptions> {
+        let (mean_of_server, hardware) = (self.offset_mean, self.hardware);
+        let correction = self.offset.filter(|_| self.delay.is_none())?;
+        Some(OffsetOptions { correction, mean_of_server, hardware })
+    }
+
+    fn table(&self) -> NtpperfTable {
+        let panel = match self.offset() {
+            Some(_) => Some(NtpperfPanel::Offset),
+            None if self.delay.is_some() => None,
+            None => Some(NtpperfPanel::ResponseTime),
+        };
+        NtpperfTable { ptp: self.ptp().is_some(), panel }
+    }
+
+    fn spacing(&self) -> Spacing {
+        if self.exponential { Spacing::Exponential } else { Spacing::Constant }
+    }
+
+    fn resolve(self) -> Result<LoadOptions, Failure> {
+        let given = self.session.as_ref().map(|text| text.session("-S")).transpose()?;
+        let command = output::command_line();
+        let command = self.session.as_ref().map_or(command.clone(), |secret| secret.hide(command));
+        let (min, max) = (self.rate.0.into(), self.rate.1.into());
+        let ramp = Ramp { min, max, multiplier: self.multiplier, duration: self.time };
+        let (spacing, ptp, offset) = (self.spacing(), self.ptp(), self.offset());
+        Ok(LoadOptions {
+            hints: Hints { interface: Some(self.interface), mac: self.mac },
+            i_own_this_target: self.i_own_this_target,
+            engine: self.engine.kind(),
+            source_network: Some(self.source),
+            rate_per_client: Some(RATE_PER_CLIENT),
+            warm_up: if self.interleaved { WARM_UP } else { 0 },
+            threads: Some(self.threads),
+            spacing,
+            interleaved: self.interleaved,
+            sessions: given.map(|session| Arc::new(Sessions::given(&session))),
+            ptp,
+            offset,
+            command,
+            ..LoadOptions::new(self.destination, Job::Ramp(ramp))
+        })
+    }
+}
+
+/// Prints each row as its trial ends, and ends the run at a rate that could not be sent.
+struct Rows {
+    table: NtpperfTable,
+    progress: Progress,
+    /// How long each rate is held, in seconds.
+    duration_s: f64,
+    spacing: Spacing,
+    late_allowed: bool,
+    gave_up: bool,
+}
+
+impl Rows {
+    /// Whether the generator sent noticeably less than was planned.
+    fn is_behind(&self, trial: &Trial) -> bool {
+        let planned = trial.offered_rate * self.duration_s;
+        let chance = match self.spacing {
+            Spacing::Constant => 0.0,
+            Spacing::Exponential => DEVIATIONS / planned.max(1.0).sqrt(),
+        };
+        let least = 1.0 - BEHIND.max(chance);
+        (trial.sent as f64) < planned * least || trial.achieved_rate < trial.offered_rate * least
+    }
+}
+
+impl Observer for Rows {
+    fn begins(&mut self, rate: f64, duration: Duration) {
+        self.progress.trial(rate, duration);
+    }
+
+    fn ended(&mut self, _: usize, trial: &Trial) -> ControlFlow<()> {
+        if !self.late_allowed && self.is_behind(trial) {
+            self.gave_up = true;
+            return ControlFlow::Break(());
+        }
+        self.progress.print(&self.table.row(trial));
+        output::flow()
+    }
+}
+
+pub(crate) fn run(args: NtpperfArgs) -> Result<(), Failure> {
+    if args.offset.is_some() && args.offset().is_none() {
+        eprintln!("horolog: delay responses tell of no transmission, so -o has no effect");
+    }
+    let (table, spacing) = (args.table(), args.spacing());
+    let (late_allowed, duration_s) = (args.late, args.time.as_secs_f64());
+    let outputs = Outputs::open(args.json.as_deref(), args.html.as_deref())?;
+    if outputs.quiet {
+        return Err(Failure::usage("--json: the table is on standard output; give a file"));
+    }
+    let options = args.resolve()?;
+    output::end_gently()?;
+    let load = Load::prepare(options)?;
+    announce(&load);
+    let progress = Progress::new();
+    progress.print(&table.header());
+    let gave_up = false;
+    let mut rows = Rows { table, progress, duration_s, spacing, late_allowed, gave_up };
+    let result = load.run(&mut rows)?;
+    let Rows { progress, gave_up, .. } = rows;
+    progress.finish();
+    if let (true, Some(trial)) = (gave_up, result.trials.last()) {
+        eprintln!("Could not send requests at rate {:.0}", trial.offered_rate);
+    }
+    outputs.write(&result)?;
+    doubts(&result, gave_up)
+}
+
+/// Says what there is to doubt, a line for each; an error ends the command with its status.
+fn doubts(result: &LoadResult, gave_up: bool) -> Result<(), Failure> {
+    let is_told = |finding: &&Finding| match finding.code {
+        // Both were said already.
+        Code::Interrupted | Code::GeneratorBehind => !gave_up,
+        Code::EngineFallback => true,
+        _ => finding.severity == Severity::Warning,
+    };
+    for finding in result.findings.iter().filter(is_told) {
+        eprintln!("horolog: {}; {}", finding.message, finding.advice);
+    }
+    match result.findings.iter().find(|finding| finding.severity == Severity::Error) {
+        Some(finding) => Err(Failure::Limit(finding.message.clone())),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! The options as ntpperf's own page has them, and what they mean.
+
+use super::*;
+use clap::Parser;
+
+#[derive(Parser, Debug)]
+struct Command {
+    #[command(flatten)]
+    args: NtpperfArgs,
+}
+
+const NETWORK: [&str; 6] = ["-i", "eth0", "-s", "172.18.0.0/16", "-d", "192.168.123.1"];
+
+fn parsed(more: &[&str]) -> Result<NtpperfArgs, clap::Error> {
+    let arguments = ["ntpperf"].iter().chain(&NETWORK).chain(more);
+    Command::try_parse_from(arguments).map(|command| command.args)
+}
+
+fn options(more: &[&str]) -> LoadOptions {
+    parsed(more).unwrap().resolve().unwrap()
+}
+
+fn ramp(options: &LoadOptions) -> Ramp {
+    match options.job {
+        Job::Ramp(ramp) => ramp,
+        Job::Search { .. } => panic!("a search"),
+    }
+}
+
+#[test]
+fn what_is_not_said_is_as_in_ntpperf() {
+    let options = options(&["-B"]);
+    let ramp = ramp(&options);
+    assert_eq!((ramp.min, ramp.max, ramp.multiplier), (1e3, 1e6, 1.5));
+    assert_eq!(ramp.duration, Duration::from_secs(2));
+    assert_eq!((options.threads, options.rate_per_client), (Some(1), Some(10.0)));
+    assert_eq!((options.clients, options.spacing), (None, Spacing::Constant));
+    assert!(options.offset.is_none() && options.sessions.is_none() && options.ptp.is_none());
+    assert!(!options.interleaved && options.warm_up == 0);
+    assert_eq!(options.hints.interface.as_deref(), Some("eth0"));
+    assert_eq!(options.source_network, Some("172.18.0.0/16".parse().unwrap()));
+}
+
+/// The commands of its examples.
+#[test]
+fn the_examples_are_understood() {
+    let mac = ["-m", "AA:BB:CC:DD:EE:FF"];
+    let basic = options(&[&mac[..], &["-B", "-o", "1.95e-6", "-H"]].concat());
+    let method =
+        OffsetOptions { correction: Span::from_ns(1_950), mean_of_server: false, hardware: true };
+    assert_eq!(basic.offset, Some(method));
+    assert_eq!(basic.hints.mac, Some("aa:bb:cc:dd:ee:ff".parse().unwrap()));
+    assert!(options(&["-I", "-o", "1.95e-6", "-H"]).interleaved);
+    let key = "44508CC523BD3FF2334A3B73E70969BF69BC4753EB745FD8EC054FF083DF788C";
+    let nts = options(&["-B", "-S", &format!("{key},2D1FF1538B637C3D")]);
+    assert!(nts.sessions.is_some_and(|sessions| !sessions.opens()));
+    let plan = |kind, multicast| PtpPlan { kind, domain: 0, minor_version: 0, multicast };
+    assert_eq!(options(&["-D", "0"]).ptp, Some(plan(PtpKind::Delay, false)));
+    let monitor = options(&["-N", "0", "-o", "1.95e-6", "-H"]);
+    assert_eq!((monitor.ptp, monitor.offset), (Some(plan(PtpKind::Nsm, false)), Some(method)));
+}
+
+#[test]
+fn options_are_written_as_getopt_has_them() {
+    let options =
+        options(&["-Bler2000-4000", "-x2", "-t.5", "-p", "2", "-o-1e-6", "-O", "-r", "3000"]);
+    let ramp = ramp(&options);
+    assert_eq!((ramp.min, ramp.max, ramp.multiplier), (3e3, 3e3, 2.0));
+    assert_eq!((ramp.duration, options.threads), (Duration::from_millis(500), Some(2)));
+    assert_eq!(options.spacing, Spacing::Exponential);
+    let offset = options.offset.unwrap();
+    assert_eq!((offset.correction, offset.mean_of_server), (Span::from_ns(-1_000), true));
+    assert!(parsed(&["-B", "-l"]).unwrap().late);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let cases: [&[&str]; 16] = [
+        &[],
+        &["-B", "-I"],
+        &["-B", "-D", "0"],
+        &["-D", "256"],
+        &["-N"],
+        &["-B", "-M"],
+        &["-N", "0", "-M"],
+        &["-B", "-r", "999"],
+        &["-B", "-r", "1000-1000001"],
+        &["-B", "-r", "2000-1000"],
+        &["-B", "-r", "1k"],
+        &["-B", "-t", "0"],
+        &["-B", "-o", "soon"],
+        &["-B", "-m", "AA:BB"],
+        &["-D", "0", "-S", "aa,bb"],
+        &["-I", "-S", "aa,bb"],
+    ];
+    for case in cases {
+        assert!(parsed(case).is_err(), "{case:?}");
+    }
+    let secret = parsed(&["-B", "-S", "c0ffee"]).unwrap().resolve().err().unwrap();
+    assert!(!secret.to_string().contains("c0ffee"), "{secret}");
+}
+
+#[test]
+fn the_panel_follows_from_the_options() {
+    let table = |more: &[&str]| parsed(more).unwrap().table();
+    let (response, offset) = (Some(NtpperfPanel::ResponseTime), Some(NtpperfPanel::Offset));
+    assert_eq!(table(&["-B"]), NtpperfTable { ptp: false, panel: response });
+    assert_eq!(table(&["-I", "-o0"]), NtpperfTable { ptp: false, panel: offset });
+    assert_eq!(table(&["-D", "1"]), NtpperfTable { ptp: true, panel: None });
+    assert_eq!(table(&["-D", "1", "-o0"]), NtpperfTable { ptp: true, panel: None });
+    assert_eq!(table(&["-N", "1"]), NtpperfTable { ptp: true, panel: response });
+    assert_eq!(table(&["-N", "1", "-o0"]), NtpperfTable { ptp: true, panel: offset });
+}
+
+#[test]
+fn the_name_that_it_is_called_by_is_the_command() {
+    let of = |given: &[&str]| -> Vec<String> {
+        let all = arguments(given.iter().map(OsString::from));
+        all.into_iter().map(|argument| argument.into_string().unwrap()).collect()
+    };
+    assert_eq!(of(&["/usr/bin/ntpperf", "-B"]), ["horolog", "ntpperf", "-B"]);
+    assert_eq!(of(&["./horolog", "ntpperf", "-B"]), ["./horolog", "ntpperf", "-B"]);
+    assert!(of(&[]).is_empty());
+}
+
+/// In the order of its page, and each of them once.
+#[test]
+fn the_help_names_every_option_in_order() {
+    use clap::CommandFactory;
+    let help = Command::command().render_help().to_string();
+    let mut rest = help.as_str();
+    for option in "BIDNisdmMrpelxtoOHSh".chars() {
+        let name = format!("\n  -{option}");
+        let at = rest.find(&name).unwrap_or_else(|| panic!("-{option} is not in {rest}"));
+        rest = &rest[at + name.len()..];
+    }
+    assert!(!help.contains("Options:\n  -"), "{help}");
+}

@@ -1,0 +1,85 @@
+//! Any bytes as messages from the target of a load on a PTP master. Counting them never panics, and
+//! whatever comes, no request is received twice or without all that it is owed.
+//!
+//! An input is a byte that says what is asked for, and messages: the request that one answers, what
+//! is made right in it, its length and its bytes.
+#![no_main]
+
+use horolog_load::account::{Account, AccountPlan, Carried};
+use horolog_load::clients::LaneClients;
+use horolog_load::ptp::{Expected, PtpKind, PtpPlan};
+use horolog_load::token::Token;
+use horolog_load::verify;
+use horolog_time::{Monotonic, Span, Timestamp};
+use horolog_wire::ptp::message::DELAY_RESP_LEN;
+use horolog_wire::ptp::{SEQUENCE_ID_OFFSET, SOURCE_OFFSET};
+use libfuzzer_sys::fuzz_target;
+
+const START: Timestamp<Monotonic> = Timestamp::from_ns(5_000_000_000_000);
+const CLIENTS: u32 = 3;
+const REQUESTS: usize = 8;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&asked_for, mut rest)) = bytes.split_first() else { return };
+    let mut account = Account::open(&plan(asked_for), Carried::default()).expect("few requests");
+    let requests: Vec<_> = (0..REQUESTS).map(|number| ask(&mut account, number)).collect();
+    while let Some((&[which, repairs, length], more)) = rest.split_first_chunk() {
+        let (message, more) = more.split_at(more.len().min(length.into()));
+        rest = more;
+        let (client, request) = &requests[usize::from(which) % REQUESTS];
+        let mut message = message.to_vec();
+        repair(&mut message, request, repairs);
+        let at = START + Span::from_ms(i64::from(which));
+        account.receive(&message, Some(*client), at, at);
+    }
+    let (counts, _) = account.close(REQUESTS as u64);
+    let parts = counts.ptp.expect("PTP was asked for");
+    assert!(counts.received <= parts.delay && parts.delay <= counts.sent);
+    assert!(parts.sync_follow_up <= counts.sent);
+    if asked_for & 1 == 1 {
+        assert!(counts.received <= parts.sync_follow_up);
+    }
+    assert_eq!(counts.rtt.count(), counts.received);
+});
+
+fn plan(asked_for: u8) -> AccountPlan {
+    let kind = if asked_for & 1 == 1 { PtpKind::Nsm } else { PtpKind::Delay };
+    let plan = PtpPlan { kind, domain: 0, minor_version: 0, multicast: asked_for & 3 == 2 };
+    let token = Token::new(0xdead_beef_1234_5678, START);
+    let ipv6 = asked_for & 4 != 0;
+    AccountPlan {
+        expected: verify::Expected { token, version: 4, interleaved: false, extended: false },
+        clients: LaneClients::in_turn(CLIENTS, 0, 1, 1),
+        start: START,
+        timeout: Span::from_ms(100),
+        rate: 1000.0,
+        ptp: Some(Expected { plan, token, lane: 0, lanes: 1, clients: CLIENTS, ipv6 }),
+    }
+}
+
+/// Sends a request, and returns who asked and what.
+fn ask(account: &mut Account, number: usize) -> (u32, Vec<u8>) {
+    let intended = START + Span::from_ns(number as i64);
+    let next = account.next(intended);
+    let request = account.payload(&next).expect("a payload of its own").to_vec();
+    account.ask();
+    account.sent(intended, intended, false);
+    (next.client, request)
+}
+
+/// Chance does not find tokens, nor lengths: sets those of a request.
+fn repair(message: &mut [u8], request: &[u8], repairs: u8) {
+    let length = (message.len() as u16).to_be_bytes();
+    let number = SEQUENCE_ID_OFFSET..SEQUENCE_ID_OFFSET + 2;
+    let requesting = DELAY_RESP_LEN - 10..DELAY_RESP_LEN;
+    let sources = [
+        (2..4, &length[..]),
+        (number.clone(), &request[number]),
+        (requesting, &request[SOURCE_OFFSET..SOURCE_OFFSET + 10]),
+    ];
+    for (bit, (range, bytes)) in sources.into_iter().enumerate() {
+        if let (true, Some(place)) = (repairs >> bit & 1 == 0, message.get_mut(range)) {
+            place.copy_from_slice(bytes);
+        }
+    }
+}
