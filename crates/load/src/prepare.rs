@@ -240,11 +240,10 @@ impl Opener<'_> {
             let remedy = "use --engine packet or udp with --key or --extension";
             return Err(engine::unfit(kind, reason, remedy).into());
         }
-        if kind == Kind::Xdp && self.options.offset.is_some() {
-            let reason = "it keeps no receive timestamps to take offsets by".to_owned();
-            return Err(
-                engine::unfit(kind, reason, "use --engine packet or udp with --offset").into()
-            );
+        if kind == Kind::Xdp && self.options.offset.is_some_and(|offset| offset.hardware) {
+            let reason = "it takes its own instants, not the card's".to_owned();
+            let remedy = "use --engine packet or udp with hardware timestamps";
+            return Err(engine::unfit(kind, reason, remedy).into());
         }
         let route = self.route(kind)?;
         let network = self.network(kind, &route)?;
