@@ -5,10 +5,10 @@
 //! Its unique identifier follows from the token, so nothing is kept of it until the reply.
 //!
 //! A few sessions are shared by all simulated clients, or each client has its own. Clients that
-//! share one use its cookie again and again, which no client with a user would do: the server spends
-//! as much on it as on a fresh one, and a lost reply costs the generator nothing. A client with a
-//! session of its own uses each cookie once, takes new ones out of replies, and asks for as many as
-//! it lost (RFC 8915, section 5.7); only one that has none left uses the last one again.
+//! share one use its cookie again and again, which no client with a user would do: the server
+//! spends as much on it as on a fresh one, and a lost reply costs the generator nothing. A client
+//! with a session of its own uses each cookie once, takes new ones out of replies, and asks for as
+//! many as it lost (RFC 8915, section 5.7); only one that has none left uses the last one again.
 
 use std::fmt;
 use std::thread;
