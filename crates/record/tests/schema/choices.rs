@@ -11,13 +11,14 @@ use serde::Serialize;
 /// Each choice with its name in a file.
 pub(crate) type Choices<T, const N: usize> = [(T, &'static str); N];
 
-pub(crate) const MODES: Choices<Mode, 7> = [
+pub(crate) const MODES: Choices<Mode, 8> = [
     (Mode::NtpBasic, "ntp-basic"),
     (Mode::NtpInterleaved, "ntp-interleaved"),
     (Mode::NtpNts, "ntp-nts"),
     (Mode::NtsKe, "nts-ke"),
     (Mode::PtpDelay, "ptp-delay"),
     (Mode::PtpNsm, "ptp-nsm"),
+    (Mode::PtpUnicast, "ptp-unicast"),
     (Mode::Echo, "echo"),
 ];
 
@@ -27,7 +28,7 @@ pub(crate) const ENGINES: Choices<Engine, 3> =
 pub(crate) const SPACINGS: Choices<Spacing, 2> =
     [(Spacing::Constant, "constant"), (Spacing::Exponential, "exponential")];
 
-pub(crate) const REASONS: Choices<InvalidReason, 14> = [
+pub(crate) const REASONS: Choices<InvalidReason, 15> = [
     (InvalidReason::Length, "length"),
     (InvalidReason::Mode, "mode"),
     (InvalidReason::Version, "version"),
@@ -41,6 +42,7 @@ pub(crate) const REASONS: Choices<InvalidReason, 14> = [
     (InvalidReason::Sequence, "sequence"),
     (InvalidReason::Source, "source"),
     (InvalidReason::Monitor, "monitor"),
+    (InvalidReason::Contract, "contract"),
     (InvalidReason::Nts, "nts"),
 ];
 
