@@ -319,6 +319,7 @@ impl Expected {
     /// `client` is to whose address it came and `block` are the clients of the lane. Messages that
     /// do not tell whom they are for are the first lane's, unless they went to a group: there
     /// everybody's messages are seen, and those that cannot be told from others' are not judged.
+    #[must_use]
     pub fn read(
         &self,
         payload: &[u8],

@@ -327,7 +327,9 @@ impl Account {
         if has.is_complete() {
             self.counts.received += 1;
             self.counts.rtt.record(nonnegative(has.rtt));
-            response.into_iter().for_each(|ns| self.counts.response.record(ns));
+            if let Some(ns) = response {
+                self.counts.response.record(ns);
+            }
         }
         Ok(())
     }
