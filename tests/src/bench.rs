@@ -4,8 +4,8 @@
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use horolog_record::{BENCH_NTS_SCHEMA, BenchNtsResult, Code, Mode, NtsCapacity};
+use anyhow::{Context, Result, ensure};
+use horolog_record::{BENCH_NTS_SCHEMA, BenchCoresResult, BenchNtsResult, Code, Mode, NtsCapacity};
 use libtest_mimic::Trial;
 
 use crate::load_command::{ForNobody, check_sums, has, parse};
@@ -21,6 +21,7 @@ pub(crate) fn all() -> Vec<Trial> {
     use crate::bench;
     Vec::from(scenarios!(&[Need::Root], bench:
         authentication_is_measured,
+        responses_are_counted_by_cores,
         what_cannot_be_is_refused,
     ))
 }
@@ -95,5 +96,58 @@ fn what_cannot_be_is_refused() -> Result<()> {
         run_to_end(user.command(Command::new("setpriv")).args(["bench", "nts"]), PATIENCE)?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(3) && said.lines().count() == 1, "{said}");
+    Ok(())
+}
+
+/// Two numbers of cores, a rate that both answer, and one that nobody does.
+fn responses_are_counted_by_cores() -> Result<()> {
+    let directory = tempfile::TempDir::new()?;
+    let [json, html] = ["result.json", "page.html"].map(|name| directory.path().join(name));
+    let bench = || -> Result<Command> {
+        let mut command = Command::new(binary()?);
+        command.args(["bench", "cores", "--cores", "1,2", "--runs", "2", "-t", "0.1"]);
+        command.env("TMPDIR", directory.path());
+        Ok(command)
+    };
+    let mut command = bench()?;
+    command.args(["--rates", "1k,10k,20M", "--require", "2k", "--loss-ratio", "5%"]);
+    let output = run_to_end(command.arg("--json").arg(&json).arg("--html").arg(&html), PATIENCE)?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{stderr}");
+    let result: BenchCoresResult = parse(&std::fs::read(&json)?)?;
+    let capture = result.capture.context("no capture")?;
+    ensure!(capture.agrees() && capture.captured > 0, "{capture:?}");
+    ensure!(result.columns.iter().map(|column| column.cores).eq([1, 2]), "{:?}", result.columns);
+    for column in &result.columns {
+        let rates: Vec<_> = column.points.iter().map(|point| point.rate as u64).collect();
+        ensure!(rates == [1_000, 2_000, 10_000, 20_000_000], "{rates:?}");
+        for point in &column.points {
+            ensure!(point.runs.len() == 2 && point.runs.iter().all(|run| run.sent > 0));
+            ensure!(point.runs.iter().all(|run| run.received <= run.sent), "{point:?}");
+        }
+        let full = column.answered_in_full().unwrap_or_default();
+        ensure!((2e3..1e6).contains(&full), "{column:?}");
+    }
+    let table = String::from_utf8_lossy(&output.stdout);
+    for sign in ["Responses per second", "46,098", "46,089", "required", "agree.", "+67.9%"] {
+        ensure!(table.contains(sign), "no '{sign}' in {table}");
+    }
+    ensure!(std::fs::read_to_string(&html)?.contains("id=\"plot-runs\""), "no plot on the page");
+
+    let mut command = bench()?;
+    let output = run_to_end(command.args(["--rates", "1k", "--require", "15M"]), PATIENCE)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(1) && said.contains("15.0 M/s"), "{said}");
+    for (arguments, sign) in [
+        (["--rates", "5k..1k:5k"], "no number or range"),
+        (["--require", "none"], "positive number"),
+        (["--runs", "0"], "1..=1000"),
+    ] {
+        let mut command = Command::new(binary()?);
+        let output = run_to_end(command.args(["bench", "cores"]).args(arguments), PATIENCE)?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(2), "{arguments:?}: {}: {said}", output.status);
+        ensure!(said.contains(sign) && said.lines().count() == 1, "{arguments:?}: {said}");
+    }
     Ok(())
 }

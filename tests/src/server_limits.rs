@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
@@ -126,7 +126,6 @@ pub(crate) fn a_spoofed_flood_shuts_nobody_out() -> Result<()> {
     client::ask(&socket, at)?;
     let before = count(&server, "/resident_bytes")?;
     let maps = map_bytes(&server)?;
-    let started = Instant::now();
     let known = Steady::start(socket, at, Duration::from_millis(5));
     let target = at.ip().to_string();
     let mut addresses = 0;
@@ -144,10 +143,9 @@ pub(crate) fn a_spoofed_flood_shuts_nobody_out() -> Result<()> {
         }
     }
     let Fared { asked, answered, .. } = known.end()?;
-    // What a link that is full loses, it loses of everybody. A client that were a newcomer would be
-    // waiting for replies all the time.
-    let lost = (asked - answered) as u32;
-    ensure!(PATIENCE * lost < started.elapsed() / 4, "{answered} of {asked} were answered");
+    // What a link that is full loses, it loses of everybody. A client that were a newcomer would get
+    // next to no reply.
+    ensure!(asked > 0 && answered * 10 >= asked * 9, "{answered} of {asked} were answered");
     ensure!(addresses >= ADDRESSES, "a flood from {addresses} addresses only");
     let newcomers = count(&server, "/xdp_counters/dropped/newcomers")?;
     ensure!(newcomers > addresses / 2, "{newcomers} are counted as newcomers");

@@ -1,7 +1,11 @@
 //! How values are written on the command line: rates, times and reference identifiers, each with
 //! its units. Pure.
 
+mod list;
+
 use std::time::Duration;
+
+pub(crate) use list::numbers;
 
 use horolog_time::{NS_PER_S, Span};
 use horolog_wire::ntp::Leap;

@@ -73,4 +73,6 @@ pub enum Code {
     BasicReplies,
     /// Some NTS key establishments gave no keys.
     EstablishmentsFailed,
+    /// What the generator counted and what a capture saw are not the same.
+    CountsDisagree,
 }

@@ -5,6 +5,7 @@
 //! what was really sent, never of what was planned. Fields that a reader does not know are to be
 //! ignored; a field changes its meaning only with the number behind the schema's name.
 
+mod bench_cores;
 mod bench_nts;
 mod demo;
 mod distribution;
@@ -14,6 +15,9 @@ mod host;
 mod load;
 mod rfc3339;
 
+pub use bench_cores::{
+    BENCH_CORES_SCHEMA, BenchCoresResult, CaptureCheck, CoresColumn, CoresPoint, CoresRun, Spread,
+};
 pub use bench_nts::{BENCH_NTS_SCHEMA, BenchNtsResult, NtsCapacity};
 pub use demo::{Candidate, DEMO_SCHEMA, DemoResult};
 pub use distribution::Distribution;

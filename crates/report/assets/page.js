@@ -24,6 +24,7 @@
     return `${digits(value)} ${units[power]}`.trim();
   };
   const UNITS = {
+    count: (value) => `${value}`,
     rate: (value) => `${scaled(value, PREFIXES)}/s`.replace(" /", "/"),
     ns: (value) => scaled(value, ["ns", "µs", "ms", "s"]),
     share: (value) => (value > 0 && value < 1e-6 ? "<0.0001%" : `${digits(value * 100)}%`),

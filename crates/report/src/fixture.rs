@@ -6,13 +6,56 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use horolog_record::{
-    Candidate, Code, DEMO_SCHEMA, DemoResult, Distribution, Engine, Finding, Host, InvalidReason,
+    BENCH_CORES_SCHEMA, BenchCoresResult, Candidate, CaptureCheck, Code, CoresColumn, CoresPoint,
+    CoresRun, DEMO_SCHEMA, DemoResult, Distribution, Engine, Finding, Host, InvalidReason,
     LOAD_SCHEMA, LoadResult, Mode, Place, Responses, SearchEnd, SearchKind, SearchResult, Severity,
     Spacing, Target, Trial,
 };
 use horolog_stats::Histogram;
 
 const DURATION_S: f64 = 2.0;
+
+/// A server on one core and on two, each of the first rates answered in full.
+pub(crate) fn cores() -> BenchCoresResult {
+    let point = |(rate, responses): (f64, [f64; 3])| CoresPoint {
+        rate,
+        saturated: responses[0] < rate,
+        runs: responses
+            .map(|responses_per_s| CoresRun {
+                sent: rate as u64,
+                achieved_rate: rate,
+                received: responses_per_s as u64,
+                responses_per_s,
+            })
+            .to_vec(),
+    };
+    let column = |cores, points: [(f64, [f64; 3]); 3]| CoresColumn {
+        cores,
+        server_command: Vec::new(),
+        points: points.map(point).to_vec(),
+    };
+    let answered = |rate: f64| (rate, [rate; 3]);
+    BenchCoresResult {
+        schema: BENCH_CORES_SCHEMA.to_owned(),
+        started: "2026-01-02T03:04:05.678Z".to_owned(),
+        command: ["horolog", "bench", "cores"].map(str::to_owned).to_vec(),
+        host: host(),
+        engine: Some(Engine::Xdp),
+        required_rate: 30_000.0,
+        columns: vec![
+            column(1, [answered(5e3), answered(2.5e4), (3e4, [25_112.0, 27_259.0, 26_445.0])]),
+            column(2, [answered(5e3), answered(3e4), (3.5e4, [33_000.0, 33_200.0, 33_100.0])]),
+        ],
+        capture: Some(CaptureCheck { counted: 5_000, captured: 5_000, dropped: 0 }),
+        findings: vec![finding(
+            Code::SharedMachine,
+            Severity::Warning,
+            "generator and server shared the processors",
+            "use two machines",
+            None,
+        )],
+    }
+}
 
 /// A search against a server that takes 3.9 million requests per second.
 pub(crate) fn load() -> LoadResult {

@@ -3,6 +3,7 @@
 //! percentiles. Whether there is a terminal, how wide it is and whether it may show colour is for
 //! the caller to know.
 
+mod bench_cores;
 mod bench_nts;
 mod demo;
 mod establishment;
@@ -10,6 +11,7 @@ mod grid;
 mod load;
 mod summary;
 
+pub use bench_cores::bench_cores;
 pub use bench_nts::bench_nts;
 pub use demo::demo;
 pub use establishment::establishment;

@@ -71,7 +71,7 @@ pub(crate) const SEARCH_ENDS: Choices<SearchEnd, 5> = [
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 19> = [
+pub(crate) const CODES: Choices<Code, 20> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -91,6 +91,7 @@ pub(crate) const CODES: Choices<Code, 19> = [
     (Code::EngineFallback, "engine-fallback"),
     (Code::BasicReplies, "basic-replies"),
     (Code::EstablishmentsFailed, "establishments-failed"),
+    (Code::CountsDisagree, "counts-disagree"),
 ];
 
 fn check<T: Serialize + Debug, const N: usize>(choices: Choices<T, N>) {

@@ -4,17 +4,19 @@
 use std::collections::BTreeSet;
 
 use horolog_record::{
-    BENCH_NTS_SCHEMA, BenchNtsResult, DEMO_SCHEMA, DemoResult, LOAD_SCHEMA, LoadResult, Severity,
+    BENCH_CORES_SCHEMA, BENCH_NTS_SCHEMA, BenchCoresResult, BenchNtsResult, DEMO_SCHEMA,
+    DemoResult, LOAD_SCHEMA, LoadResult, Severity,
 };
 use proptest::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::strategies::{bench_nts_result, demo_result, load_result};
+use crate::strategies::{bench_cores_result, bench_nts_result, demo_result, load_result};
 
 const LOAD: &str = include_str!("load.json");
 const DEMO: &str = include_str!("demo.json");
+const BENCH_CORES: &str = include_str!("bench_cores.json");
 const BENCH_NTS: &str = include_str!("bench_nts.json");
 
 fn read<T: DeserializeOwned>(text: &str) -> T {
@@ -63,9 +65,11 @@ fn the_files_are_written_as_they_were_read() {
     assert_eq!(written(&read::<LoadResult>(LOAD)), LOAD);
     assert_eq!(written(&read::<DemoResult>(DEMO)), DEMO);
     assert_eq!(written(&read::<BenchNtsResult>(BENCH_NTS)), BENCH_NTS);
+    assert_eq!(written(&read::<BenchCoresResult>(BENCH_CORES)), BENCH_CORES);
     assert_eq!(read::<LoadResult>(LOAD).schema, LOAD_SCHEMA);
     assert_eq!(read::<DemoResult>(DEMO).schema, DEMO_SCHEMA);
     assert_eq!(read::<BenchNtsResult>(BENCH_NTS).schema, BENCH_NTS_SCHEMA);
+    assert_eq!(read::<BenchCoresResult>(BENCH_CORES).schema, BENCH_CORES_SCHEMA);
 }
 
 #[test]
@@ -96,6 +100,9 @@ fn fields_that_are_not_known_are_ignored() {
     let mut file: Value = read(BENCH_NTS);
     with_unknown_fields(&mut file);
     assert_eq!(serde_json::from_value::<BenchNtsResult>(file).unwrap(), read(BENCH_NTS));
+    let mut file: Value = read(BENCH_CORES);
+    with_unknown_fields(&mut file);
+    assert_eq!(serde_json::from_value::<BenchCoresResult>(file).unwrap(), read(BENCH_CORES));
 }
 
 /// The names in a result that the file does not have.
@@ -108,9 +115,11 @@ proptest! {
     /// A field that is new is put into the golden files, and stays from then on.
     #[test]
     fn every_name_that_can_be_written_is_in_the_files(
-        load in load_result(), demo in demo_result(), bench in bench_nts_result()
+        load in load_result(), demo in demo_result(), bench in bench_nts_result(),
+        cores in bench_cores_result()
     ) {
         prop_assert_eq!(new_names(&load, LOAD), Vec::<String>::new());
+        prop_assert_eq!(new_names(&cores, BENCH_CORES), Vec::<String>::new());
         let new = new_names(&demo, DEMO);
         // The results inside it are held against their own file.
         prop_assert!(new.iter().all(|name| name.starts_with(".candidates.load.")), "{:?}", new);

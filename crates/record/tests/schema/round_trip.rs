@@ -1,9 +1,9 @@
 //! Any result is the same after it was written and read, and the sums over it hold.
 
-use horolog_record::{BenchNtsResult, DemoResult, LoadResult};
+use horolog_record::{BenchCoresResult, BenchNtsResult, DemoResult, LoadResult};
 use proptest::prelude::*;
 
-use crate::strategies::{bench_nts_result, demo_result, load_result, trial};
+use crate::strategies::{bench_cores_result, bench_nts_result, demo_result, load_result, trial};
 
 proptest! {
     #[test]
@@ -22,6 +22,12 @@ proptest! {
     fn a_bench_nts_result(result in bench_nts_result()) {
         let text = serde_json::to_string(&result).unwrap();
         prop_assert_eq!(serde_json::from_str::<BenchNtsResult>(&text).unwrap(), result);
+    }
+
+    #[test]
+    fn a_bench_cores_result(result in bench_cores_result()) {
+        let text = serde_json::to_string(&result).unwrap();
+        prop_assert_eq!(serde_json::from_str::<BenchCoresResult>(&text).unwrap(), result);
     }
 
     #[test]

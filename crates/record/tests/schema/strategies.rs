@@ -5,7 +5,8 @@ use std::fmt::Debug;
 use std::net::IpAddr;
 
 use horolog_record::{
-    BENCH_NTS_SCHEMA, BenchNtsResult, Candidate, ClassCounts, DEMO_SCHEMA, DemoResult,
+    BENCH_CORES_SCHEMA, BENCH_NTS_SCHEMA, BenchCoresResult, BenchNtsResult, Candidate,
+    CaptureCheck, ClassCounts, CoresColumn, CoresPoint, CoresRun, DEMO_SCHEMA, DemoResult,
     Distribution, Finding, Host, LOAD_SCHEMA, LoadResult, NtsCapacity, Responses, SearchResult,
     Target, Trial,
 };
@@ -77,6 +78,44 @@ pub(crate) fn bench_nts_result() -> impl Strategy<Value = BenchNtsResult> {
             host,
             capacities,
             findings,
+        },
+    )
+}
+
+pub(crate) fn bench_cores_result() -> impl Strategy<Value = BenchCoresResult> {
+    let run = (any::<[u64; 2]>(), number(), number()).prop_map(
+        |([sent, received], achieved_rate, responses_per_s)| CoresRun {
+            sent,
+            achieved_rate,
+            received,
+            responses_per_s,
+        },
+    );
+    let point = (number(), any::<bool>(), vec(run, 0..3))
+        .prop_map(|(rate, saturated, runs)| CoresPoint { rate, saturated, runs });
+    let column = (any::<usize>(), vec(any::<String>(), 0..3), vec(point, 0..3))
+        .prop_map(|(cores, server_command, points)| CoresColumn { cores, server_command, points });
+    let capture =
+        option::of(any::<[u64; 3]>().prop_map(|[counted, captured, dropped]| CaptureCheck {
+            counted,
+            captured,
+            dropped,
+        }));
+    let facts = (any::<String>(), vec(any::<String>(), 0..3), host());
+    let outcome = (vec(column, 0..3), capture, vec(finding(), 0..3));
+    (facts, option::of(chosen(ENGINES)), number(), outcome).prop_map(
+        |((started, command, host), engine, required_rate, (columns, capture, findings))| {
+            BenchCoresResult {
+                schema: BENCH_CORES_SCHEMA.to_owned(),
+                started,
+                command,
+                host,
+                engine,
+                required_rate,
+                columns,
+                capture,
+                findings,
+            }
         },
     )
 }

@@ -42,7 +42,9 @@ pub(super) struct Axis {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Unit {
-    /// Requests per second.
+    /// A plain number.
+    Count,
+    /// Requests or replies per second.
     Rate,
     /// A share from 0 to 1.
     Share,

@@ -95,7 +95,7 @@ fn others(group: &Group<'_>) -> String {
 
 /// A text in lines of at most the style's width: the first begins with `first`, the others with
 /// `rest`.
-fn wrapped(text: &str, first: &str, rest: &str, style: &TableStyle) -> Vec<String> {
+pub(super) fn wrapped(text: &str, first: &str, rest: &str, style: &TableStyle) -> Vec<String> {
     let width = style.width.clamp(20, LINE_MAX);
     let mut lines = Vec::new();
     let mut line = first.to_owned();

@@ -22,6 +22,7 @@ use horolog_record::{
 use horolog_report::{table, to_json, units};
 use horolog_stats::{LossGoal, SearchConfig};
 
+use super::{distinct, threads};
 use crate::commands::contest::{self, Follower, RunningServer};
 use crate::failure::Failure;
 use crate::output::{self, Destination};
@@ -33,9 +34,6 @@ const LOSS: f64 = 1e-4;
 /// The share of its capacity at which a server's processor time is taken: it is busy there, and
 /// loses nothing.
 const COST_SHARE: f64 = 0.9;
-
-/// More threads than a machine has cores make no sense, and more cores are not to be had.
-const THREADS_MAX: usize = 1024;
 
 /// What authentication costs a multi-core server.
 ///
@@ -104,13 +102,6 @@ enum AlgorithmArg {
     Aes128GcmSiv,
 }
 
-fn threads(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(threads) if (1..=THREADS_MAX).contains(&threads) => Ok(threads),
-        _ => Err(format!("write a number of threads from 1 to {THREADS_MAX}")),
-    }
-}
-
 /// Everything that the single figures share.
 struct Bench<'a> {
     args: &'a NtsArgs,
@@ -158,12 +149,6 @@ pub(crate) fn run(args: &NtsArgs) -> Result<(), Failure> {
 fn up_to(cores: usize) -> Vec<usize> {
     let powers = (0..).map(|power| 1 << power).take_while(|&threads| threads < cores);
     powers.chain([cores]).collect()
-}
-
-/// Each value once, in the order in which it comes first.
-fn distinct<T: PartialEq + Copy>(values: &[T]) -> Vec<T> {
-    let is_first = |(index, value): &(usize, &T)| !values[..*index].contains(*value);
-    values.iter().enumerate().filter(is_first).map(|(_, value)| *value).collect()
 }
 
 /// Says what must be known of the experiment as a whole.
@@ -328,10 +313,5 @@ mod tests {
     #[test]
     fn numbers_of_threads() {
         assert_eq!((up_to(1), up_to(2), up_to(6)), (vec![1], vec![1, 2], vec![1, 2, 4, 6]));
-        assert_eq!(distinct(&[2, 1, 2, 1]), [2, 1]);
-        assert_eq!(threads("1024"), Ok(1024));
-        for bad in ["0", "", "-1", "two", "1025"] {
-            assert!(threads(bad).is_err(), "{bad}");
-        }
     }
 }

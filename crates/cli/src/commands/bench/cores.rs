@@ -1,0 +1,335 @@
+//! `horolog bench cores`: a private pair of hosts, a server on one core, then two and so on, and
+//! rising rates against each, every rate several times.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use horolog_lab::{Host as PrivateHost, Lab, LabConfig};
+use horolog_load::ramp::Ramp;
+use horolog_load::{Job, Load, LoadError, LoadOptions};
+use horolog_record::{
+    BENCH_CORES_SCHEMA, BenchCoresResult, CaptureCheck, Code, CoresColumn, CoresPoint, CoresRun,
+    Engine, Finding, Host, LoadResult, Severity, rfc3339_now,
+};
+use horolog_report::{html, table, to_json, units};
+
+use super::{distinct, threads};
+use crate::commands::contest::{self, Follower, RunningServer};
+use crate::failure::Failure;
+use crate::output::{self, Destination};
+use crate::values;
+
+mod capture;
+
+/// Up to so many cores every number is tried, and beyond only twice as many each time.
+const EVERY_NUMBER_MAX: usize = 8;
+
+/// A generator that sends less than this share of what it should has met its own limit.
+const ACHIEVED_MIN: f64 = 0.99;
+
+/// Responses of a server against the number of its cores.
+///
+/// Makes two private hosts, starts a server on one core in one of them, then on two and so on, and
+/// sends it requests from the other at rising rates, every rate several times. A server is
+/// saturated at the first rate of which it leaves more than the loss allowed unanswered; its
+/// capacity is what it answers there. The tables are those of Liu, Wu and Wang, "Design of NTP
+/// server based on multi-core processor", Journal of Time and Frequency 43 (2020), 1, 18-28, and
+/// show its figures beside the own ones. The count of replies is held against a capture once.
+///
+/// The generator runs on this machine's cores as well: where the server has a thread for each
+/// core, they share one.
+#[derive(Args, Debug)]
+pub(crate) struct CoresArgs {
+    /// Cores of the server, such as 1,2,4 [default: every number up to 8, then twice as many each
+    /// time, up to all].
+    #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = threads)]
+    cores: Vec<usize>,
+    /// Requests per second: numbers, ranges with a step or with a factor.
+    #[arg(long, value_name = "LIST", default_value = "5k..50k:5k,75k..20M:*1.5")]
+    rates: String,
+    /// How often each rate is run.
+    #[arg(long, value_name = "N", default_value_t = 20,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// How long each run sends.
+    #[arg(short = 't', long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
+    time: Duration,
+    /// Share of requests that may stay unanswered before a server counts as saturated.
+    #[arg(long, value_name = "SHARE", value_parser = values::ratio, default_value = "0.5%")]
+    loss_ratio: f64,
+    /// Requests per second that are wanted: the result says how many cores they take, and the exit
+    /// status is 1 where none of these numbers is enough.
+    #[arg(long, value_name = "RATE", value_parser = values::rate, default_value = "30000")]
+    require: f64,
+    /// What answers: a socket for each thread, one socket behind locks for all as in the document,
+    /// or XDP.
+    #[arg(long, value_enum, default_value_t = DesignArg::Socket)]
+    design: DesignArg,
+    /// Write the result to this file; to standard output with -, instead of the tables.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the result as a page to this file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum DesignArg {
+    Socket,
+    SharedLock,
+    Xdp,
+}
+
+impl DesignArg {
+    const fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Socket => &["--engine", "socket"],
+            Self::SharedLock => &["--engine", "socket", "--dispatch", "shared-lock"],
+            // The generator's own program runs at the other end of the link.
+            Self::Xdp => &["--engine", "xdp", "--xdp-reply", "transmit"],
+        }
+    }
+}
+
+/// Everything that the single figures share.
+struct Bench<'a> {
+    args: &'a CoresArgs,
+    rates: Vec<f64>,
+    lab: Lab,
+    /// How the first run was sent, and so all others.
+    engine: Option<Engine>,
+}
+
+pub(crate) fn run(args: &CoresArgs) -> Result<(), Failure> {
+    let quiet = args.json.as_deref().is_some_and(output::is_stdout);
+    let rates = rates(args)?;
+    let json = args.json.as_deref().map(Destination::open).transpose()?;
+    let page = args.html.as_deref().map(Destination::open).transpose()?;
+    output::end_gently()?;
+    let available = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let cores = if args.cores.is_empty() { up_to(available) } else { distinct(&args.cores) };
+    let (mut bench, started) = (Bench::open(args, rates)?, rfc3339_now());
+    let capture = bench.capture()?;
+    let mut columns = Vec::new();
+    for cores in cores {
+        if output::flow().is_break() {
+            break;
+        }
+        columns.push(bench.column(cores)?);
+    }
+    let result = BenchCoresResult {
+        schema: BENCH_CORES_SCHEMA.to_owned(),
+        started,
+        command: output::command_line(),
+        host: Host::read(),
+        engine: bench.engine,
+        required_rate: args.require,
+        findings: findings(&columns, capture, available),
+        columns,
+        capture: Some(capture),
+    };
+    let written = [
+        json.map(|file| file.write(&to_json(&result))),
+        page.map(|file| file.write(&html::bench_cores(&result))),
+    ];
+    // Behind the files: a reader of the table that went away ends the command here.
+    if !quiet {
+        output::line(&table::bench_cores(&result, &output::table_style()))?;
+    }
+    written.into_iter().flatten().collect::<Result<(), _>>()?;
+    if result.cores_required().is_some() {
+        return Ok(());
+    }
+    let wanted = units::human_rate(args.require);
+    Err(Failure::Limit(format!("no server answered the {wanted} that are required")))
+}
+
+/// The rates asked for, rising, with the required one among them.
+fn rates(args: &CoresArgs) -> Result<Vec<f64>, Failure> {
+    let asked = values::numbers(&args.rates)
+        .map_err(|error| Failure::usage(format!("--rates: {error}")))?;
+    let all = asked.into_iter().chain([args.require]);
+    let mut rates: Vec<_> = all.map(|rate| rate.round().max(1.0)).collect();
+    rates.sort_by(f64::total_cmp);
+    rates.dedup();
+    Ok(rates)
+}
+
+fn up_to(cores: usize) -> Vec<usize> {
+    let more = (1..).map(|power| EVERY_NUMBER_MAX << power).take_while(|&number| number < cores);
+    let last = (cores > EVERY_NUMBER_MAX).then_some(cores);
+    (1..=cores.min(EVERY_NUMBER_MAX)).chain(more).chain(last).collect()
+}
+
+impl<'a> Bench<'a> {
+    fn open(args: &'a CoresArgs, rates: Vec<f64>) -> Result<Self, Failure> {
+        let queues = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        let lab = Lab::new(&LabConfig { queues, ..LabConfig::default() })?;
+        Ok(Self { args, rates, lab, engine: None })
+    }
+
+    fn client(&self) -> &PrivateHost {
+        self.lab.client()
+    }
+
+    fn address(&self) -> SocketAddr {
+        SocketAddr::new(self.lab.server().port().ipv4.into(), 123)
+    }
+
+    fn start(&self, cores: usize) -> Result<RunningServer, Failure> {
+        let (address, threads) = (self.address().to_string(), cores.to_string());
+        let common = ["--local", "--stratum", "1", "--listen", &address, "--threads", &threads];
+        let arguments = common.iter().chain(self.args.design.arguments());
+        let arguments: Vec<_> = arguments.map(ToString::to_string).collect();
+        RunningServer::start(self.lab.server().command(RunningServer::program()?), &arguments)
+    }
+
+    /// One run at one rate.
+    fn options(&self, rate: f64) -> Result<LoadOptions, Failure> {
+        let ramp = Ramp { min: rate, max: rate, multiplier: 2.0, duration: self.args.time };
+        let mut options = LoadOptions::new(contest::target(self.address())?, Job::Ramp(ramp));
+        options.engine = self.engine;
+        options.namespaces = vec![self.lab.server().netns.clone()];
+        options.command = output::command_line();
+        Ok(options)
+    }
+
+    /// Counts the replies of one run a second time, in a way that has nothing to do with the first.
+    fn capture(&self) -> Result<CaptureCheck, Failure> {
+        let server = self.start(1)?;
+        let mut options = self.options(self.rates[0])?;
+        options.engine = Some(Engine::Packet);
+        options.ask_server = Some(server.asker());
+        capture::check(self.client(), self.address(), options)
+    }
+
+    /// Loads a server on so many cores until it is saturated or the rates are through.
+    fn column(&mut self, cores: usize) -> Result<CoresColumn, Failure> {
+        let server = self.start(cores)?;
+        let plural = if cores == 1 { "" } else { "s" };
+        let mut follower = Follower::named(format!("{cores} core{plural}: "));
+        let mut points: Vec<CoresPoint> = Vec::new();
+        for rate in self.rates.clone() {
+            let mut runs = Vec::new();
+            for _ in 0..self.args.runs {
+                let load = self.load(&server, rate, &mut follower)?;
+                self.engine = Some(load.engine);
+                runs.extend(load.trials.iter().map(|trial| CoresRun {
+                    sent: trial.sent,
+                    achieved_rate: trial.achieved_rate,
+                    received: trial.received,
+                    responses_per_s: trial.received as f64 / trial.duration_s,
+                }));
+                if output::flow().is_break() {
+                    break;
+                }
+            }
+            let saturated = is_saturated(&runs, self.args.loss_ratio);
+            let generator_limit = is_generator_limit(rate, &runs);
+            points.push(CoresPoint { rate, saturated, runs });
+            if saturated || generator_limit || output::flow().is_break() {
+                break;
+            }
+        }
+        follower.finish();
+        Ok(CoresColumn { cores, server_command: server.command, points })
+    }
+
+    fn load(
+        &self,
+        server: &RunningServer,
+        rate: f64,
+        follower: &mut Follower,
+    ) -> Result<LoadResult, Failure> {
+        let mut options = self.options(rate)?;
+        options.ask_server = Some(server.asker());
+        let result: Result<LoadResult, LoadError> =
+            self.client().run(|| Load::prepare(options)?.run(follower))?;
+        Ok(result?)
+    }
+}
+
+fn is_saturated(runs: &[CoresRun], loss_ratio: f64) -> bool {
+    let sent: u64 = runs.iter().map(|run| run.sent).sum();
+    let received: u64 = runs.iter().map(|run| run.received).sum();
+    sent.saturating_sub(received) as f64 > sent as f64 * loss_ratio
+}
+
+/// Whether most runs sent less than they should; a single one is a hiccup of the machine.
+fn is_generator_limit(rate: f64, runs: &[CoresRun]) -> bool {
+    let behind = runs.iter().filter(|run| run.achieved_rate < rate * ACHIEVED_MIN).count();
+    behind * 2 > runs.len()
+}
+
+/// Says what must be known of the experiment as a whole.
+fn findings(columns: &[CoresColumn], capture: CaptureCheck, available: usize) -> Vec<Finding> {
+    let finding = |code, message: String, advice: &str| Finding {
+        code,
+        severity: Severity::Warning,
+        message,
+        advice: advice.to_owned(),
+        trial: None,
+    };
+    let most = columns.iter().map(|column| column.cores).max().unwrap_or_default();
+    let shared = (most >= available).then(|| {
+        let message = format!(
+            "with {most} threads the server had not one of the {available} cores to itself: the \
+             generator took its share of them"
+        );
+        finding(Code::SharedMachine, message, "use a machine with more cores than are compared")
+    });
+    let points = columns.iter().flat_map(|column| &column.points);
+    let behind = points.filter(|point| is_generator_limit(point.rate, &point.runs));
+    let behind = behind.map(|point| point.rate).reduce(f64::min).map(|rate| {
+        let message = format!("the generator could not send {}", units::human_rate(rate));
+        finding(Code::GeneratorLimit, message, "take what is above that rate for its limit")
+    });
+    let disagreement = (!capture.agrees()).then(|| {
+        let message = format!(
+            "the generator counted {} replies and a capture {}, and {} it had no room for",
+            capture.counted, capture.captured, capture.dropped
+        );
+        finding(Code::CountsDisagree, message, "trust none of these figures")
+    });
+    shared.into_iter().chain(behind).chain(disagreement).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_cores() {
+        assert_eq!((up_to(1), up_to(4)), (vec![1], vec![1, 2, 3, 4]));
+        assert_eq!(up_to(8).len(), 8);
+        assert_eq!(up_to(48)[7..], [8, 16, 32, 48]);
+    }
+
+    #[test]
+    fn saturation_is_of_all_runs_together() {
+        let run = |received| CoresRun {
+            sent: 1000,
+            achieved_rate: 1000.0,
+            received,
+            responses_per_s: received as f64,
+        };
+        assert!(!is_saturated(&[run(1000), run(990)], 0.005));
+        assert!(is_saturated(&[run(1000), run(989)], 0.005));
+        assert!(!is_saturated(&[], 0.0));
+        assert!(is_generator_limit(1100.0, &[run(1000)]));
+        assert!(!is_generator_limit(1005.0, &[run(1000)]) && !is_generator_limit(1.0, &[]));
+    }
+
+    #[test]
+    fn a_capture_that_disagrees_is_told() {
+        let capture = CaptureCheck { counted: 10, captured: 9, dropped: 0 };
+        let codes: Vec<_> =
+            findings(&[], capture, 2).into_iter().map(|finding| finding.code).collect();
+        assert_eq!(codes, [Code::CountsDisagree]);
+    }
+}

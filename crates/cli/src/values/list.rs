@@ -1,0 +1,74 @@
+//! Lists of numbers as all commands take them: `64,128,1000..5000:1000,1..64k:*2` is 64, 128, then
+//! from 1,000 to 5,000 in steps of 1,000, then from 1 to 64,000, each twice the one before. Pure.
+
+use super::rate as number;
+
+/// The most numbers in a list; a step that is too small would otherwise make it endless.
+const NUMBERS_MAX: usize = 10_000;
+
+/// How far a number may lie beyond the end of its range for rounding's sake, as a share of it.
+const ROUNDING: f64 = 1e-9;
+
+/// The numbers of a list, in its order.
+pub(crate) fn numbers(text: &str) -> Result<Vec<f64>, String> {
+    let mut numbers = Vec::new();
+    for part in text.split(',') {
+        match part.split_once("..") {
+            None => numbers.push(number(part).map_err(|_| explain(part))?),
+            Some((from, rest)) => extend(&mut numbers, from, rest).ok_or_else(|| explain(part))?,
+        }
+        if numbers.len() > NUMBERS_MAX {
+            return Err(format!("these are more than {NUMBERS_MAX} numbers; take larger steps"));
+        }
+    }
+    Ok(numbers)
+}
+
+/// Adds the numbers of a range; `None` where it is not one.
+fn extend(numbers: &mut Vec<f64>, from: &str, rest: &str) -> Option<()> {
+    let (to, step) = rest.split_once(':')?;
+    let (mut next, to) = (number(from).ok()?, number(to).ok()?);
+    let (factor, step) = match step.strip_prefix('*') {
+        Some(factor) => (number(factor).ok()?, 0.0),
+        None => (1.0, number(step).ok()?),
+    };
+    if next > to || (factor <= 1.0 && step <= 0.0) {
+        return None;
+    }
+    // One more than may be: the caller sees that there are too many.
+    while next <= to * (1.0 + ROUNDING) && numbers.len() <= NUMBERS_MAX {
+        numbers.push(next);
+        next = next * factor + step;
+    }
+    Some(())
+}
+
+fn explain(part: &str) -> String {
+    format!("'{part}' is no number or range: write such as 5k, 5k..50k:5k or 1k..1M:*2")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_ranges() {
+        assert_eq!(
+            numbers("64,1.5k,1000..5000:1000").unwrap(),
+            [64.0, 1500.0, 1e3, 2e3, 3e3, 4e3, 5e3]
+        );
+        assert_eq!(numbers("1..10:*2").unwrap(), [1.0, 2.0, 4.0, 8.0]);
+        assert_eq!(numbers("5k..50k:5k").unwrap().len(), 10);
+        assert_eq!(numbers("0.1..0.5:0.1").unwrap().len(), 5, "rounding loses no number");
+        assert_eq!(numbers("7..7:1").unwrap(), [7.0]);
+    }
+
+    #[test]
+    fn what_is_no_list_is_said() {
+        for bad in ["", ",", "1,", "a", "2..1:1", "1..2", "1..2:", "1..2:0", "1..2:*1", "1..2:-1"] {
+            assert!(numbers(bad).unwrap_err().contains("no number or range"), "{bad}");
+        }
+        assert!(numbers("1..1M:0.001").unwrap_err().contains("more than 10000"));
+        assert!(numbers("1..2:*1.0000000001").unwrap_err().contains("more than 10000"));
+    }
+}

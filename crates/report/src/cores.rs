@@ -1,0 +1,231 @@
+//! What `bench cores` has to say, as plain tables and sentences that the terminal and the page show
+//! alike: the responses at each rate, the capacity of each number of cores, and beside both the
+//! figures of the document whose tables they are.
+
+use horolog_record::{BenchCoresResult, CoresColumn, CoresPoint, Spread};
+
+use crate::units::{ABSENT, amount, full_count, human_rate};
+
+/// Figures of Liu, Wu and Wang, "Design of NTP server based on multi-core processor", Journal of
+/// Time and Frequency 43 (2020), 1, 18-28: a Raspberry Pi 3B (ARM Cortex-A53, four cores, 1.2 GHz).
+mod published {
+    /// Cores that were measured.
+    pub(super) const CORES: [usize; 4] = [1, 2, 3, 4];
+    /// Table 1: requests per second, and the responses on one core, two, three and four; `None`
+    /// where the table has a dash.
+    pub(super) const RESPONSES: [(u32, [Option<u32>; 4]); 10] = [
+        (5_000, [Some(5_000); 4]),
+        (10_000, [Some(10_000); 4]),
+        (15_000, [Some(15_000); 4]),
+        (20_000, [Some(20_000); 4]),
+        (25_000, [Some(25_000); 4]),
+        (30_000, [Some(26_272), Some(30_000), Some(30_000), Some(30_000)]),
+        (35_000, [None, Some(35_000), Some(35_000), Some(35_000)]),
+        (40_000, [None, Some(40_000), Some(40_000), Some(40_000)]),
+        (45_000, [None, Some(44_102), Some(45_000), Some(45_000)]),
+        (50_000, [None, Some(44_102), Some(46_027), Some(46_098)]),
+    ];
+    /// Table 2: lowest, highest and mean capacity.
+    pub(super) const CAPACITY: [[u32; 3]; 4] = [
+        [25_112, 27_259, 26_272],
+        [43_401, 45_086, 44_102],
+        [45_397, 47_059, 46_027],
+        [45_401, 47_072, 46_098],
+    ];
+    /// What cannot be seen in the tables.
+    pub(super) const NOTE: &str = "Published: Liu, Wu, Wang, Journal of Time and Frequency 43 \
+        (2020), 1, on a Raspberry Pi 3B; its text says 46,089 for four cores where its tables say \
+        46,098.";
+}
+
+/// What stands at a rate that was not tried; one that was not tried because the server was
+/// saturated before has a dash.
+const NOT_ASKED: &str = "";
+
+/// A table as text, ready to be drawn.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Sheet {
+    pub(crate) title: String,
+    /// The titles of its columns, the first one that of the rows' names.
+    pub(crate) columns: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
+    /// The first column of the published figures.
+    pub(crate) published_at: usize,
+}
+
+/// Table 1: responses per second at each rate.
+pub(crate) fn responses(result: &BenchCoresResult) -> Sheet {
+    let mut rates: Vec<f64> = result
+        .columns
+        .iter()
+        .flat_map(|column| &column.points)
+        .map(|point| point.rate)
+        .chain(published::RESPONSES.iter().map(|(rate, _)| f64::from(*rate)))
+        .filter(|rate| amount(*rate).is_some())
+        .collect();
+    rates.sort_by(f64::total_cmp);
+    rates.dedup_by(|a, b| a.total_cmp(b).is_eq());
+    let names = result.columns.iter().map(|column| cores(column.cores));
+    let published = published::CORES.iter().map(|count| cores(*count));
+    Sheet {
+        title: "Responses per second, mean of all runs".to_owned(),
+        columns: std::iter::once("requests/s".to_owned()).chain(names).chain(published).collect(),
+        rows: rates.into_iter().map(|rate| response_row(result, rate)).collect(),
+        published_at: 1 + result.columns.len(),
+    }
+}
+
+fn response_row(result: &BenchCoresResult, rate: f64) -> Vec<String> {
+    let ours = result.columns.iter().map(|column| {
+        let saturated = column.points.iter().any(|point| point.saturated && point.rate < rate);
+        let point = column.points.iter().find(|point| point.rate.total_cmp(&rate).is_eq());
+        match point.and_then(CoresPoint::spread) {
+            Some(spread) => number(spread.mean),
+            None if saturated => ABSENT.to_owned(),
+            None => NOT_ASKED.to_owned(),
+        }
+    });
+    let of_rate = |known: &&(u32, _)| f64::from(known.0).total_cmp(&rate).is_eq();
+    let known = published::RESPONSES.iter().find(of_rate);
+    let published = (0..published::CORES.len()).map(|index| match known {
+        Some((_, figures)) => {
+            figures[index].map_or_else(|| ABSENT.to_owned(), |figure| full_count(figure.into()))
+        }
+        None => NOT_ASKED.to_owned(),
+    });
+    std::iter::once(number(rate)).chain(ours).chain(published).collect()
+}
+
+/// Table 2: the capacity on each number of cores, and what the last core added.
+pub(crate) fn capacities(result: &BenchCoresResult) -> Sheet {
+    let titles = ["minimum", "maximum", "mean", "gain"];
+    let columns = std::iter::once("cores").chain(titles).chain(titles);
+    let mut rows = Vec::new();
+    let mut before = None;
+    for column in &result.columns {
+        let capacity = column.capacity();
+        let mut row = vec![cores(column.cores)];
+        row.extend(capacity_cells(column, capacity));
+        row.push(gain(before, capacity.map(|spread| spread.mean)));
+        row.extend(published_cells(column.cores));
+        rows.push(row);
+        before = capacity.map(|spread| spread.mean);
+    }
+    Sheet {
+        title: "Capacity: responses per second where the server is saturated".to_owned(),
+        columns: columns.map(str::to_owned).collect(),
+        rows,
+        published_at: 1 + titles.len(),
+    }
+}
+
+fn capacity_cells(column: &CoresColumn, capacity: Option<Spread>) -> [String; 3] {
+    match (capacity, column.answered_in_full()) {
+        (Some(Spread { min, max, mean }), _) => [min, max, mean].map(number),
+        (None, Some(rate)) => [ABSENT.to_owned(), ABSENT.to_owned(), format!("≥ {}", number(rate))],
+        (None, None) => [ABSENT; 3].map(str::to_owned),
+    }
+}
+
+fn published_cells(cores: usize) -> Vec<String> {
+    let Some(index) = published::CORES.iter().position(|known| *known == cores) else {
+        return vec![ABSENT.to_owned(); 4];
+    };
+    let figures = published::CAPACITY[index];
+    let mean = |index: usize| f64::from(published::CAPACITY[index][2]);
+    let before = index.checked_sub(1).map(mean);
+    let figures = figures.iter().map(|figure| full_count((*figure).into()));
+    figures.chain([gain(before, Some(mean(index)))]).collect()
+}
+
+/// How much more `mean` is than what was before it.
+fn gain(before: Option<f64>, mean: Option<f64>) -> String {
+    match before.zip(mean) {
+        Some((before, mean)) if before > 0.0 && mean.is_finite() => {
+            format!("{:+.1}%", (mean / before - 1.0) * 100.0)
+        }
+        _ => ABSENT.to_owned(),
+    }
+}
+
+/// What it comes to, in sentences.
+pub(crate) fn sentences(result: &BenchCoresResult) -> Vec<String> {
+    let wanted = human_rate(result.required_rate);
+    let enough = match result.cores_required() {
+        Some(count) => format!("{wanted} required: answered in full on {}.", cores(count)),
+        None => format!("{wanted} required: not answered in full on any number of cores."),
+    };
+    let capture = result.capture.map(|check| {
+        let verdict = if check.agrees() { "agree" } else { "do not agree" };
+        format!(
+            "Counted once by a capture as well: {} replies, {} in the capture ({} it had no room \
+             for); they {verdict}.",
+            full_count(check.counted),
+            full_count(check.captured),
+            full_count(check.dropped)
+        )
+    });
+    let note = published::NOTE.to_owned();
+    std::iter::once(enough).chain(capture).chain([note]).collect()
+}
+
+/// A number of cores, with its noun.
+pub(crate) fn cores(count: usize) -> String {
+    if count == 1 { "1 core".to_owned() } else { format!("{count} cores") }
+}
+
+fn number(value: f64) -> String {
+    amount(value).map_or_else(|| ABSENT.to_owned(), |value| full_count(value.round() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn the_published_tables_belong_together() {
+        for (index, [min, max, mean]) in published::CAPACITY.into_iter().enumerate() {
+            assert!(min < mean && mean < max);
+            let last = published::RESPONSES.iter().rev().find_map(|(_, figures)| figures[index]);
+            assert_eq!(last, Some(mean));
+        }
+        let gains: Vec<_> =
+            published::CORES.iter().map(|count| published_cells(*count)[3].clone()).collect();
+        assert_eq!(gains, ["-", "+67.9%", "+4.4%", "+0.2%"]);
+    }
+
+    #[test]
+    fn a_saturated_column_has_dashes_from_then_on() {
+        let sheet = responses(&fixture::cores());
+        assert_eq!(sheet.columns[..3], ["requests/s", "1 core", "2 cores"]);
+        let row = |rate: &str| sheet.rows.iter().find(|row| row[0] == rate).unwrap().clone();
+        assert_eq!(
+            row("30,000")[1..],
+            ["26,272", "30,000", "26,272", "30,000", "30,000", "30,000"]
+        );
+        assert_eq!(row("35,000")[1..4], ["-", "33,100", "-"]);
+        assert_eq!(row("10,000")[1..4], ["", "", "10,000"]);
+        assert!(sheet.rows.iter().all(|row| row.len() == sheet.columns.len()));
+    }
+
+    #[test]
+    fn the_capacity_of_a_server_that_was_never_saturated_is_a_lower_bound() {
+        let mut result = fixture::cores();
+        let sheet = capacities(&result);
+        assert_eq!(sheet.rows[1][1..5], ["33,000", "33,200", "33,100", "+26.0%"]);
+        result.columns[1].points.truncate(2);
+        assert_eq!(capacities(&result).rows[1][1..5], ["-", "-", "≥ 30,000", "-"]);
+        result.columns[1].points.clear();
+        assert_eq!(capacities(&result).rows[1][1..5], ["-"; 4]);
+    }
+
+    #[test]
+    fn the_sentences_say_what_is_enough() {
+        let mut result = fixture::cores();
+        assert_eq!(sentences(&result)[0], "30.0 k/s required: answered in full on 2 cores.");
+        assert!(sentences(&result)[1].ends_with("they agree."));
+        result.required_rate = 1e6;
+        assert!(sentences(&result)[0].contains("not answered in full"));
+    }
+}

@@ -1,0 +1,129 @@
+//! The page of `bench cores`: the two tables, the responses over the rate, and every single run at
+//! saturation.
+
+use horolog_record::{BenchCoresResult, CoresPoint};
+
+use super::Page;
+use super::escape::{each, text};
+use super::plot::{Axis, Mark, Plot, Scale, Series, Unit, View};
+use super::sections::{command_line, drawn, facts, findings, host_facts, section, verdict};
+use crate::cores::{Sheet, capacities, cores, responses, sentences};
+use crate::units::human_rate;
+
+/// The page as HTML. It holds the whole result as JSON in the element `result`.
+#[must_use]
+pub fn bench_cores(result: &BenchCoresResult) -> String {
+    let plots = vec![(by_rate(result), String::new()), (single_runs(result), String::new())];
+    let (figures, plots) = drawn(plots);
+    let said = each(sentences(result), |sentence| format!("<p>{}</p>\n", text(&sentence)));
+    let tables = table(&responses(result), "responses") + &table(&capacities(result), "capacities");
+    let main = [
+        top(result),
+        section("Findings", &findings(&result.findings)),
+        section("Responses and cores", &(said + &tables)),
+        section("By rate and by run", &figures),
+        section("Run and machine", &machine(result)),
+    ];
+    Page {
+        kind: "bench cores",
+        heading: "Responses by the number of cores".to_owned(),
+        lead: format!("{} numbers of cores, started {}", result.columns.len(), result.started),
+        main: main.concat(),
+        schema: &result.schema,
+        plots,
+        result,
+    }
+    .render()
+}
+
+fn top(result: &BenchCoresResult) -> String {
+    let figure = result.cores_required().map_or_else(|| "-".to_owned(), cores);
+    let name = format!("Enough for {}", human_rate(result.required_rate));
+    let said = sentences(result);
+    verdict(&name, &figure, said.first().map_or("", String::as_str), &[])
+}
+
+fn table(sheet: &Sheet, id: &str) -> String {
+    let columns = sheet.columns.len();
+    let (own, published) = (sheet.published_at, columns - sheet.published_at);
+    let class = |index: usize| if index == sheet.published_at { " class=\"first\"" } else { "" };
+    let titles = each(sheet.columns.iter().enumerate(), |(index, title)| {
+        format!("<th scope=\"col\"{}>{}</th>", class(index), text(title))
+    });
+    let rows = each(&sheet.rows, |row| {
+        let (name, cells) = row.split_first().map_or(("", &row[..]), |(a, b)| (a.as_str(), b));
+        let cells = each(cells.iter().enumerate(), |(index, cell)| {
+            format!("<td{}>{}</td>", class(index + 1), text(cell))
+        });
+        format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", text(name))
+    });
+    let title = text(&sheet.title);
+    format!(
+        "<div class=\"scroll\" id=\"{id}\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\">\n\
+         <h3>{title}</h3>\n<table class=\"data\">\n<thead>\n<tr><td colspan=\"{own}\"></td>\
+         <th class=\"first\" colspan=\"{published}\" scope=\"colgroup\">published</th></tr>\n\
+         <tr>{titles}</tr>\n</thead>\n<tbody>\n{rows}</tbody>\n</table>\n</div>\n"
+    )
+}
+
+/// Mean responses over the rate, one line for each number of cores.
+fn by_rate(result: &BenchCoresResult) -> Plot {
+    let series = result.columns.iter().map(|column| {
+        let point = |point: &CoresPoint| Some((point.rate, point.spread()?.mean));
+        Series::new(cores(column.cores), column.points.iter().filter_map(point).collect())
+    });
+    Plot {
+        id: "by-rate",
+        title: "Responses by rate",
+        hint: "Mean of all runs at each rate.",
+        described_by: "responses",
+        x: rate_axis("requests per second", "requests"),
+        y: rate_axis("responses per second", "responses"),
+        points: true,
+        marks: vec![Mark {
+            axis: "x",
+            at: result.required_rate,
+            label: format!("required: {}", human_rate(result.required_rate)),
+        }],
+        chooser: "",
+        view: 0,
+        views: vec![View { label: "", series: series.collect() }],
+    }
+}
+
+/// The runs one by one where each server was saturated, or at the highest rate that it was asked.
+fn single_runs(result: &BenchCoresResult) -> Plot {
+    let series = result.columns.iter().filter_map(|column| {
+        let saturated = column.points.iter().find(|point| point.saturated);
+        let point = saturated.or(column.points.last())?;
+        let runs = (1_u32..).zip(&point.runs);
+        let points = runs.map(|(number, run)| (f64::from(number), run.responses_per_s)).collect();
+        let label = format!("{}, {} asked", cores(column.cores), human_rate(point.rate));
+        Some(Series::new(label, points))
+    });
+    Plot {
+        id: "runs",
+        title: "Responses of every run at saturation",
+        hint: "At the first rate that the server did not answer in full.",
+        described_by: "capacities",
+        x: Axis { label: "run", short: "run", unit: Unit::Count, scale: Scale::Linear },
+        y: rate_axis("responses per second", "responses"),
+        points: true,
+        marks: Vec::new(),
+        chooser: "",
+        view: 0,
+        views: vec![View { label: "", series: series.collect() }],
+    }
+}
+
+fn rate_axis(label: &'static str, short: &'static str) -> Axis {
+    Axis { label, short, unit: Unit::Rate, scale: Scale::Linear }
+}
+
+fn machine(result: &BenchCoresResult) -> String {
+    let engine = result.engine.map(|engine| engine.name().to_owned());
+    let command = Some(command_line(&result.command));
+    let started = Some(result.started.clone());
+    let run = facts(&[("Command", command), ("Started", started), ("Engine", engine)]);
+    format!("<div class=\"columns\">\n{run}{}</div>\n", host_facts(&result.host))
+}

@@ -1,0 +1,73 @@
+//! Responses by the number of cores: two tables, with the published figures beside the own ones.
+
+use horolog_record::BenchCoresResult;
+
+use super::TableStyle;
+use super::grid::Tone;
+use super::summary::{finding_lines, wrapped};
+use crate::cores::{Sheet, capacities, responses, sentences};
+
+/// Between the own figures and the published ones.
+const RULE: &str = " | ";
+const PUBLISHED: &str = "published";
+
+/// Both tables, what they come to and the findings, without a newline at the end.
+#[must_use]
+pub fn bench_cores(result: &BenchCoresResult, style: &TableStyle) -> String {
+    let mut lines = Vec::new();
+    for sheet in [responses(result), capacities(result)] {
+        lines.extend(sheet_lines(&sheet, style));
+        lines.push(String::new());
+    }
+    for sentence in sentences(result) {
+        lines.extend(wrapped(&sentence, "", "  ", style));
+    }
+    lines.extend(finding_lines(&result.findings, style));
+    lines.join("\n")
+}
+
+fn sheet_lines(sheet: &Sheet, style: &TableStyle) -> Vec<String> {
+    let widths: Vec<_> = (0..sheet.columns.len())
+        .map(|index| {
+            let cells = sheet.rows.iter().map(|row| &row[index]);
+            cells.chain([&sheet.columns[index]]).map(|text| text.chars().count()).max()
+        })
+        .map(Option::unwrap_or_default)
+        .collect();
+    let line = |cells: &[String]| {
+        let pad =
+            |(index, text): (usize, &String)| format!("{text:>width$}", width = widths[index]);
+        let cells: Vec<_> = cells.iter().enumerate().map(pad).collect();
+        let (own, published) = cells.split_at(sheet.published_at);
+        (own.join("  "), published.join("  "))
+    };
+    let joined = |(own, published): (String, String)| {
+        format!("{own}{RULE}{published}").trim_end().to_owned()
+    };
+    let (own, published) = line(&sheet.columns);
+    let above = format!("{:1$}{RULE}{PUBLISHED}", "", own.chars().count());
+    let strong = |text: &str| Tone::Strong.paint(text, style.colour);
+    let head = [sheet.title.clone(), above, joined((own, published))];
+    let rows = sheet.rows.iter().map(|row| joined(line(row)));
+    head.iter().map(|text| strong(text)).chain(rows).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn looks_like_this() {
+        let text = bench_cores(&fixture::cores(), &TableStyle { colour: false, width: 80 });
+        assert_eq!(text, include_str!("bench_cores_table.txt").trim_end(), "\n{text}");
+    }
+
+    #[test]
+    fn an_experiment_that_was_ended_at_once_still_makes_a_table() {
+        let mut result = fixture::cores();
+        result.columns.clear();
+        let text = bench_cores(&result, &TableStyle::default());
+        assert!(text.contains("46,098") && text.contains("not answered in full"), "{text}");
+    }
+}
