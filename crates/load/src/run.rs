@@ -197,6 +197,7 @@ impl Load {
                 engine: self.engine(),
                 spacing: self.options.spacing,
                 interleaved: plan.interleaved,
+                ptp_domain: plan.ptp.map(|ptp| ptp.domain),
                 return_route,
                 shared_machine: self.watch.sees_server(),
                 clock_synchronised: adjtimex::kernel_clock().ok().map(|clock| clock.synchronised),
