@@ -9,12 +9,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use horolog_load::account::{Account, AccountPlan, Carried};
 use horolog_load::clients::LaneClients;
-use horolog_load::ptp::{Expected, PtpKind, PtpPlan, Transport};
+use horolog_load::ptp::{Contract, Expected, Messages, PtpKind, PtpPlan, Transport};
 use horolog_load::token::Token;
 use horolog_load::verify;
 use horolog_time::{Monotonic, Span, Timestamp};
-use horolog_wire::ptp::message::DELAY_RESP_LEN;
-use horolog_wire::ptp::{SEQUENCE_ID_OFFSET, SOURCE_OFFSET};
+use horolog_wire::ptp::message::{DELAY_RESP_LEN, SIGNALING_LEN};
+use horolog_wire::ptp::{MessageType, SEQUENCE_ID_OFFSET, SOURCE_OFFSET};
 use libfuzzer_sys::fuzz_target;
 
 const START: Timestamp<Monotonic> = Timestamp::from_ns(5_000_000_000_000);
@@ -36,16 +36,25 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let (counts, _) = account.close(REQUESTS as u64);
     let parts = counts.ptp.expect("PTP was asked for");
-    assert!(counts.received <= parts.delay && parts.delay <= counts.sent);
+    assert!(counts.received <= parts.delay + parts.grant + parts.denial);
+    assert!(parts.delay + parts.grant + parts.denial <= counts.sent);
     assert!(parts.sync_follow_up <= counts.sent);
-    if asked_for & 1 == 1 {
+    if asked_for & 0x11 == 1 {
         assert!(counts.received <= parts.sync_follow_up);
     }
     assert_eq!(counts.rtt.count(), counts.received);
 });
 
 fn plan(asked_for: u8) -> AccountPlan {
-    let kind = if asked_for & 1 == 1 { PtpKind::Nsm } else { PtpKind::Delay };
+    let kind = match asked_for & 0x11 {
+        0 => PtpKind::Delay,
+        1 => PtpKind::Nsm,
+        _ => PtpKind::Unicast(Contract {
+            messages: Messages::new(&[MessageType::Sync]).expect("one that is sent"),
+            log_interval: 0,
+            duration_s: 10,
+        }),
+    };
     let transport = if asked_for & 8 != 0 { Transport::Ethernet } else { Transport::Udp };
     let plan = PtpPlan { kind, domain: 0, minor_version: 0, multicast: asked_for & 3 == 2, transport };
     let token = Token::new(0xdead_beef_1234_5678, START);
@@ -75,7 +84,9 @@ fn ask(account: &mut Account, number: usize) -> (u32, Vec<u8>) {
 fn repair(message: &mut [u8], request: &[u8], repairs: u8) {
     let length = (message.len() as u16).to_be_bytes();
     let number = SEQUENCE_ID_OFFSET..SEQUENCE_ID_OFFSET + 2;
-    let requesting = DELAY_RESP_LEN - 10..DELAY_RESP_LEN;
+    let is_signaling = message.first().is_some_and(|first| first & 0xf == 0xc);
+    let end = if is_signaling { SIGNALING_LEN } else { DELAY_RESP_LEN };
+    let requesting = end - 10..end;
     let sources = [
         (2..4, &length[..]),
         (number.clone(), &request[number]),

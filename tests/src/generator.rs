@@ -171,7 +171,7 @@ impl World {
             protocol: match self.ptp.map(|ptp| ptp.kind) {
                 None => Protocol::Ntp,
                 Some(PtpKind::Delay) => Protocol::PtpDelay,
-                Some(PtpKind::Nsm) => Protocol::PtpMonitor,
+                Some(PtpKind::Nsm | PtpKind::Unicast(_)) => Protocol::PtpMonitor,
             },
             multicast: self.ptp.is_some_and(|ptp| ptp.multicast),
             domain: self.ptp.map_or(0, |ptp| ptp.domain),

@@ -26,6 +26,7 @@ pub(crate) fn all() -> Vec<Trial> {
         ptp4l_answers_delay_requests,
         ptp4l_answers_netsync_monitor,
         ptp4l_answers_over_ethernet,
+        ptp4l_grants_unicast_messages,
         a_master_of_another_domain_is_silent,
         what_ptp_cannot_do_is_refused,
     )
@@ -114,6 +115,31 @@ fn ptp4l_answers_over_ethernet() -> Result<()> {
     for mode in [&["delay"][..], &["delay", "--multicast"], &["nsm"]] {
         let arguments = [mode, &["--transport", "ethernet"]].concat();
         compare(&lab, &ptp4l, &target, &arguments).with_context(|| format!("{arguments:?}"))?;
+    }
+    Ok(())
+}
+
+/// Every request is granted, as long as the master knows the kind, and what it grants comes.
+fn ptp4l_grants_unicast_messages() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let ptp4l = Ptp4l::start(lab.server(), Transport::Ipv4, 0)?;
+    let target = server_address(&lab, false)?.ip().to_string();
+    for engine in ENGINES {
+        let before = ptp4l.counts()?;
+        let arguments = ["unicast", &target, "-r", "200", "-t", "0.5", "--duration", "1"];
+        let all = [&arguments[..], &["--log-interval", "-3", "--engine", engine.name()]].concat();
+        let (status, result, told) = load(lab.client(), &all)?;
+        ensure!(status == Some(0) && result.mode == Mode::PtpUnicast, "{status:?}: {told}");
+        let trial = only_trial(&result)?;
+        check_sums(trial)?;
+        let Responses { grant, denial, granted_messages, .. } = trial.responses;
+        ensure!(trial.invalid.is_empty() && trial.duplicate == 0, "{trial:?}");
+        ensure!((grant, denial) == (trial.received, 0), "{trial:?}");
+        ensure!(trial.received * 10 >= trial.sent * 9 && granted_messages > 0, "{trial:?}");
+        let after = ptp4l.counts()?;
+        let [asked, answered] = ["rx_Signaling", "tx_Signaling"];
+        let counted = [gained(&before, &after, asked)?, gained(&before, &after, answered)?];
+        ensure!(trial.lost > 0 || counted == [trial.sent, grant], "{counted:?}: {trial:?}");
     }
     Ok(())
 }

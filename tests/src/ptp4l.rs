@@ -23,6 +23,7 @@ time_stamping software
 masterOnly 1
 hybrid_e2e 1
 net_sync_monitor 1
+unicast_listen 1
 tx_timestamp_timeout 50
 fault_reset_interval ASAP
 logAnnounceInterval -2

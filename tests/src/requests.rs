@@ -177,7 +177,7 @@ fn check_ptp_request(
         destination: plan.destination(world.target.ip()),
     };
     let mut template = ptp::Template::new(plan, LANE, world.target.ip());
-    let payload = template.ask(token, question.sequence as u16);
+    let payload = template.ask(token, question.sequence);
     let mut expected = vec![0; builder.headers_len() + payload.len()];
     builder.emit(payload, &mut expected);
     ensure!(frame == expected, "it should be {expected:02x?}");

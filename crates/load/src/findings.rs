@@ -64,6 +64,8 @@ pub struct Circumstances<'a> {
     pub spacing: Spacing,
     /// Requests were in interleaved mode.
     pub interleaved: bool,
+    /// The PTP domain that was asked for, where PTP was.
+    pub ptp_domain: Option<u8>,
     /// Where the server has to route replies to, where it has to: network and gateway.
     pub return_route: Option<(String, String)>,
     /// The server runs on this machine.

@@ -11,7 +11,6 @@ use horolog_sys::affinity;
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::netlink::Netlink;
 use horolog_time::Clock;
-use horolog_wire::ptp::EVENT_PORT;
 
 use crate::clients::{CLIENTS_MAX, ClientsError, LANES_MAX, SourceNetwork};
 use crate::engine::{self, Engine, EngineError};
@@ -68,7 +67,7 @@ pub(crate) fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     let mut netlink = Netlink::open().map_err(TargetError::from)?;
     let target = match options.ptp {
         None => options.target.resolve(options.family)?,
-        Some(_) => options.target.with_port(EVENT_PORT).resolve(options.family)?,
+        Some(ptp) => options.target.with_port(ptp.port()).resolve(options.family)?,
     };
     target::permit(target.ip(), options.i_own_this_target)?;
     let target = target::scoped(&mut netlink, target, &options.hints)?;
@@ -127,8 +126,8 @@ fn check_ptp(options: &LoadOptions, ptp: &PtpPlan) -> Result<(), LoadError> {
     if ptp.minor_version > 1 {
         return Err(LoadError::Ptp("there is PTP version 2.0 and 2.1; give 0 or 1"));
     }
-    if ptp.kind == PtpKind::Nsm && ptp.multicast {
-        return Err(LoadError::Ptp("NetSync Monitor is for one address; leave out multicast"));
+    if ptp.kind != PtpKind::Delay && ptp.multicast {
+        return Err(LoadError::Ptp("only delay requests go to a group; leave out multicast"));
     }
     if ptp.kind == PtpKind::Nsm && options.random_sources {
         return Err(LoadError::Ptp(

@@ -13,11 +13,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use horolog_record::{InvalidReason, Mode};
 use horolog_wire::Malformed;
-use horolog_wire::ptp::message::STAMP_LEN;
+use horolog_wire::ptp::message::{SIGNALING_LEN, STAMP_LEN};
 use horolog_wire::ptp::monitor::{REQUEST_TLV, Response};
+use horolog_wire::ptp::tlv::{self, UNICAST_LEN_MAX, Unicast};
 use horolog_wire::ptp::{
-    self, Body, EVENT_PORT, Flags, GENERAL_PORT, Header, IPV6_PADDING_LEN, Message, NO_INTERVAL,
-    PortIdentity, PtpTimestamp,
+    self, Body, EVENT_PORT, Flags, GENERAL_PORT, Header, IPV6_PADDING_LEN, Message, MessageType,
+    NO_INTERVAL, PortIdentity, PtpTimestamp,
 };
 
 use crate::clients::LaneClients;
@@ -30,6 +31,47 @@ pub enum PtpKind {
     Delay,
     /// The same with NetSync Monitor's TLV, to be answered by a Sync with its `Follow_Up` as well.
     Nsm,
+    /// A request for unicast messages, to be granted or denied.
+    Unicast(Contract),
+}
+
+/// What unicast messages are asked for (IEEE 1588-2019, clause 16.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Contract {
+    /// Which ones, in turn: a request asks for one kind.
+    pub messages: Messages,
+    /// How often, log2 of seconds between them.
+    pub log_interval: i8,
+    /// For how many seconds.
+    pub duration_s: u32,
+}
+
+/// Up to three kinds of messages that a client can ask a master for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Messages {
+    kinds: [MessageType; 3],
+    count: u8,
+}
+
+impl Messages {
+    /// These, the first three of them; `None` where there are none, or one that no master sends to
+    /// its clients.
+    #[must_use]
+    pub fn new(kinds: &[MessageType]) -> Option<Self> {
+        let is_sent = |kind| {
+            matches!(kind, MessageType::Announce | MessageType::Sync | MessageType::DelayResp)
+        };
+        let count = kinds.len().min(3);
+        let mut all = [*kinds.first()?; 3];
+        all[..count].copy_from_slice(&kinds[..count]);
+        all.into_iter().all(is_sent).then_some(Self { kinds: all, count: count as u8 })
+    }
+
+    /// What the request with this number asks for.
+    #[must_use]
+    pub const fn of(&self, sequence: u32) -> MessageType {
+        self.kinds[(sequence % self.count as u32) as usize]
+    }
 }
 
 /// Over what messages go.
@@ -57,6 +99,15 @@ pub struct PtpPlan {
     pub transport: Transport,
 }
 
+impl Contract {
+    /// The request with this sequence number.
+    #[must_use]
+    pub const fn request(&self, sequence: u32) -> Unicast {
+        let Self { log_interval, duration_s, .. } = *self;
+        Unicast::Request { kind: self.messages.of(sequence), log_interval, duration_s }
+    }
+}
+
 impl PtpPlan {
     /// What it is called in a result.
     #[must_use]
@@ -64,6 +115,7 @@ impl PtpPlan {
         match self.kind {
             PtpKind::Delay => Mode::PtpDelay,
             PtpKind::Nsm => Mode::PtpNsm,
+            PtpKind::Unicast(_) => Mode::PtpUnicast,
         }
     }
 
@@ -83,6 +135,12 @@ impl PtpPlan {
         }
     }
 
+    /// Whether the request with this sequence number asked for messages of this kind.
+    #[must_use]
+    pub fn asked_for(&self, sequence: u32, kind: MessageType) -> bool {
+        matches!(self.kind, PtpKind::Unicast(contract) if contract.messages.of(sequence) == kind)
+    }
+
     /// The group that requests go to instead of the master, if they do.
     #[must_use]
     pub const fn group(&self, master: IpAddr) -> Option<IpAddr> {
@@ -93,10 +151,19 @@ impl PtpPlan {
         }
     }
 
+    /// The port that requests leave from and go to.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        match self.kind {
+            PtpKind::Delay | PtpKind::Nsm => EVENT_PORT,
+            PtpKind::Unicast(_) => GENERAL_PORT,
+        }
+    }
+
     /// Where requests for `master` go.
     #[must_use]
     pub fn destination(&self, master: IpAddr) -> SocketAddr {
-        SocketAddr::new(self.group(master).unwrap_or(master), EVENT_PORT)
+        SocketAddr::new(self.group(master).unwrap_or(master), self.port())
     }
 
     /// Whether a datagram between these ends can be an answer of `master`.
@@ -113,13 +180,17 @@ impl PtpPlan {
 }
 
 /// The most bytes that a request has.
-pub const REQUEST_LEN_MAX: usize = STAMP_LEN + REQUEST_TLV.len() + IPV6_PADDING_LEN;
+pub const REQUEST_LEN_MAX: usize = SIGNALING_LEN + UNICAST_LEN_MAX + IPV6_PADDING_LEN;
+
+const _: () = assert!(STAMP_LEN + REQUEST_TLV.len() + IPV6_PADDING_LEN <= REQUEST_LEN_MAX);
 
 /// A lane's request, as a UDP payload.
 #[derive(Clone, Copy, Debug)]
 pub struct Template {
     bytes: [u8; REQUEST_LEN_MAX],
     len: usize,
+    /// What is asked for in turn, where that changes.
+    messages: Option<Messages>,
 }
 
 impl Template {
@@ -135,15 +206,21 @@ impl Template {
             log_interval: NO_INTERVAL,
             ..Header::default()
         };
-        let suffix: &[u8] = match plan.kind {
-            PtpKind::Delay => &[],
-            PtpKind::Nsm => &REQUEST_TLV,
+        let delay_req = Body::DelayReq(PtpTimestamp::ZERO);
+        let mut tlv = [0; UNICAST_LEN_MAX];
+        let (body, suffix, messages) = match plan.kind {
+            PtpKind::Delay => (delay_req, &[][..], None),
+            PtpKind::Nsm => (delay_req, &REQUEST_TLV[..], None),
+            PtpKind::Unicast(contract) => {
+                let length = contract.request(0).emit(&mut tlv);
+                (Body::Signaling(PortIdentity::ALL), &tlv[..length], Some(contract.messages))
+            }
         };
-        let message = Message { header, body: Body::DelayReq(PtpTimestamp::ZERO), suffix };
+        let message = Message { header, body, suffix };
         let mut bytes = [0; REQUEST_LEN_MAX];
         let is_udp_ipv6 = plan.transport == Transport::Udp && master.is_ipv6();
         let padding = if is_udp_ipv6 { IPV6_PADDING_LEN } else { 0 };
-        Self { len: message.emit(&mut bytes) + padding, bytes }
+        Self { len: message.emit(&mut bytes) + padding, bytes, messages }
     }
 
     /// The request as it is.
@@ -152,8 +229,12 @@ impl Template {
         &self.bytes[..self.len]
     }
 
-    /// The request with this token and number.
-    pub fn ask(&mut self, token: u64, sequence_id: u16) -> &[u8] {
+    /// The request with this token and sequence number.
+    pub fn ask(&mut self, token: u64, sequence: u32) -> &[u8] {
+        let sequence_id = sequence as u16;
+        if let Some(messages) = self.messages {
+            self.bytes[SIGNALING_LEN + tlv::HEAD_LEN] = (messages.of(sequence) as u8) << 4;
+        }
         let clock = ptp::SOURCE_OFFSET;
         self.bytes[clock..clock + 8].copy_from_slice(&token.to_be_bytes());
         let number = ptp::SEQUENCE_ID_OFFSET;
@@ -197,6 +278,17 @@ pub enum Answer {
         /// The master says, by NetSync Monitor, that its time can be traced to nothing.
         untraceable: bool,
     },
+    /// A grant or, where it is for no time, a denial.
+    Grant {
+        /// The token's bits.
+        token: u64,
+        /// What is granted.
+        kind: MessageType,
+        /// For how many seconds.
+        duration_s: u32,
+    },
+    /// A message that was granted.
+    Granted,
     /// A Sync.
     Sync {
         /// When it left, in ns since the master's epoch; `None` where a `Follow_Up` tells.
@@ -227,6 +319,7 @@ impl Expected {
     /// `client` is to whose address it came and `block` are the clients of the lane. Messages that
     /// do not tell whom they are for are the first lane's, unless they went to a group: there
     /// everybody's messages are seen, and those that cannot be told from others' are not judged.
+    #[must_use]
     pub fn read(
         &self,
         payload: &[u8],
@@ -243,6 +336,19 @@ impl Expected {
             Err(reason) => return may_be_ours.then_some(Err(reason)),
         };
         match message.body {
+            Body::Signaling(target) if self.is_unicast() => {
+                let of_a_lane = (1..=self.lanes).contains(&usize::from(target.port));
+                let is_ours =
+                    if of_a_lane { target.port == port_number(self.lane) } else { by_address };
+                is_ours.then(|| self.grant(&message, target))
+            }
+            Body::Announce(_) | Body::Sync(_) | Body::FollowUp(_) if self.is_unicast() => {
+                may_be_ours.then(|| {
+                    self.check(&message)?;
+                    Ok((message.header, Answer::Granted))
+                })
+            }
+            _ if self.is_unicast() => may_be_ours.then_some(Err(InvalidReason::Mode)),
             Body::DelayResp { receive, requesting } => {
                 let of_a_lane = (1..=self.lanes).contains(&usize::from(requesting.port));
                 let is_ours = if of_a_lane || self.plan.multicast {
@@ -286,6 +392,27 @@ impl Expected {
         Ok(())
     }
 
+    const fn is_unicast(&self) -> bool {
+        matches!(self.plan.kind, PtpKind::Unicast(_))
+    }
+
+    fn grant(
+        &self,
+        message: &Message<'_>,
+        target: PortIdentity,
+    ) -> Result<(Header, Answer), InvalidReason> {
+        self.check(message)?;
+        if target.port != port_number(self.lane) {
+            return Err(InvalidReason::Origin);
+        }
+        let granted = message.tlvs().flatten().find_map(|tlv| match Unicast::from_tlv(&tlv)? {
+            Ok(Unicast::Grant { kind, duration_s, .. }) => Some((kind, duration_s)),
+            _ => None,
+        });
+        let (kind, duration_s) = granted.ok_or(InvalidReason::Contract)?;
+        Ok((message.header, Answer::Grant { token: target.clock, kind, duration_s }))
+    }
+
     fn sync(
         &self,
         message: &Message<'_>,
@@ -309,8 +436,8 @@ impl Expected {
         }
         let receive_ns = instant(receive)?;
         let untraceable = match self.plan.kind {
-            PtpKind::Delay => false,
             PtpKind::Nsm => !is_traceable(&monitor(message)?),
+            PtpKind::Delay | PtpKind::Unicast(_) => false,
         };
         Ok((message.header, Answer::Delay { token: requesting.clock, receive_ns, untraceable }))
     }

@@ -237,6 +237,7 @@ impl Load {
                 engine: self.engine(),
                 spacing: self.options.spacing,
                 interleaved: plan.interleaved,
+                ptp_domain: plan.ptp.map(|ptp| ptp.domain),
                 return_route,
                 shared_machine: self.watch.sees_server(),
                 page: self.watch.page_doubts(),

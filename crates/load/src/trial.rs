@@ -35,6 +35,9 @@ pub fn record(plan: &TrialPlan, counts: &TrialCounts, lost_at: BTreeMap<Place, u
             nts: counts.nts_received,
             delay: counts.ptp.unwrap_or_default().delay,
             sync_follow_up: counts.ptp.unwrap_or_default().sync_follow_up,
+            grant: counts.ptp.unwrap_or_default().grant,
+            denial: counts.ptp.unwrap_or_default().denial,
+            granted_messages: counts.ptp.unwrap_or_default().granted_messages,
         },
         authenticated: plan.nts.then(|| ClassCounts {
             sent: counts.nts_sent,

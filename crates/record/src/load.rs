@@ -91,6 +91,9 @@ pub enum Mode {
     /// PTP delay requests that ask for a Sync as well, by NetSync Monitor.
     #[serde(rename = "ptp-nsm")]
     PtpNsm,
+    /// Requests for unicast PTP messages (IEEE 1588-2019, clause 16.1).
+    #[serde(rename = "ptp-unicast")]
+    PtpUnicast,
     /// The same requests to a reflector that sends them back as they are.
     #[serde(rename = "echo")]
     Echo,
@@ -214,6 +217,15 @@ pub struct Responses {
     /// one of these and a delay response, and counts as received when both are there.
     #[serde(default)]
     pub sync_follow_up: u64,
+    /// Requests for unicast PTP messages that were granted.
+    #[serde(default)]
+    pub grant: u64,
+    /// Those that were denied.
+    #[serde(default)]
+    pub denial: u64,
+    /// Messages that came during the trial because they had been granted; they are no replies.
+    #[serde(default)]
+    pub granted_messages: u64,
 }
 
 /// What became of the requests of one class; they are among the trial's counts as well.
@@ -259,6 +271,8 @@ pub enum InvalidReason {
     Source,
     /// NetSync Monitor was asked for and the reply says nothing of it.
     Monitor,
+    /// A PTP master was asked for unicast messages and grants others, or says nothing of it.
+    Contract,
     /// It should be authentic by NTS and is not, or the server refused the cookie.
     Nts,
     /// It has no MAC of the request's key, or a wrong one.
@@ -268,7 +282,7 @@ pub enum InvalidReason {
 impl InvalidReason {
     /// All of them, in the order in which engines number them; the in-kernel one, which knows no
     /// NTS, has no number for the last.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Length,
         Self::Mode,
         Self::Version,
@@ -282,6 +296,7 @@ impl InvalidReason {
         Self::Sequence,
         Self::Source,
         Self::Monitor,
+        Self::Contract,
         Self::Nts,
         Self::Mac,
     ];

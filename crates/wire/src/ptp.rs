@@ -15,7 +15,7 @@ pub mod tlv;
 
 pub use message::{Announce, Body, Message};
 
-/// The UDP port of messages that are timestamped: Sync, Delay_Req and the like (annex C.2).
+/// The UDP port of messages that are timestamped: Sync, `Delay_Req` and the like (annex C.2).
 pub const EVENT_PORT: u16 = 319;
 /// The UDP port of all other messages.
 pub const GENERAL_PORT: u16 = 320;
@@ -269,6 +269,17 @@ const _: () = assert!(size_of::<HeaderLayout>() == HEADER_LEN);
 const _: () = assert!(core::mem::offset_of!(HeaderLayout, source) == SOURCE_OFFSET);
 const _: () = assert!(core::mem::offset_of!(HeaderLayout, sequence_id) == SEQUENCE_ID_OFFSET);
 
+/// A header with what follows it.
+struct Headed<'a> {
+    header: Header,
+    /// The four bits of the message's type.
+    kind: u8,
+    /// What belongs to the message.
+    rest: &'a [u8],
+    /// What does not.
+    trailer: &'a [u8],
+}
+
 /// A [`PortIdentity`] as bytes.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
@@ -317,9 +328,8 @@ impl From<TimestampLayout> for PtpTimestamp {
 }
 
 impl Header {
-    /// Reads a header, the number of its message type, what belongs to the message behind it, and
-    /// what does not.
-    fn parse(bytes: &[u8]) -> Result<(Self, u8, &[u8], &[u8]), Malformed> {
+    /// Reads the header of a message and divides what follows.
+    fn parse(bytes: &[u8]) -> Result<Headed<'_>, Malformed> {
         let (layout, _) = HeaderLayout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
         if layout.version & 0xf != VERSION {
             return Err(Malformed::Version);
@@ -339,7 +349,8 @@ impl Header {
             sequence_id: layout.sequence_id.get(),
             log_interval: layout.log_interval,
         };
-        Ok((header, layout.sdo_id_type & 0xf, &message[HEADER_LEN..], trailer))
+        let kind = layout.sdo_id_type & 0xf;
+        Ok(Headed { header, kind, rest: &message[HEADER_LEN..], trailer })
     }
 
     /// Writes it for a message of a type and a length.

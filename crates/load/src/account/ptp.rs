@@ -21,6 +21,12 @@ pub struct PtpCounts {
     pub delay: u64,
     /// Requests whose Sync came in time, and its `Follow_Up` where it has one.
     pub sync_follow_up: u64,
+    /// Requests for unicast messages that were granted in time.
+    pub grant: u64,
+    /// Those that were denied in time.
+    pub denial: u64,
+    /// Messages that came because they had been granted.
+    pub granted_messages: u64,
 }
 
 impl PtpCounts {
@@ -30,6 +36,9 @@ impl PtpCounts {
         let sum = this.get_or_insert_default();
         sum.delay += other.delay;
         sum.sync_follow_up += other.sync_follow_up;
+        sum.grant += other.grant;
+        sum.denial += other.denial;
+        sum.granted_messages += other.granted_messages;
     }
 }
 
@@ -91,7 +100,7 @@ impl Books {
     /// `reach` requests are told apart; `master` is the port that answered in earlier trials.
     pub(super) fn new(expected: Expected, reach: u64, master: Option<PortIdentity>) -> Box<Self> {
         let kept = match expected.plan.kind {
-            PtpKind::Delay => 0,
+            PtpKind::Delay | PtpKind::Unicast(_) => 0,
             PtpKind::Nsm => reach as usize,
         };
         let template = Template::new(&expected.plan, expected.lane, expected.master);
@@ -114,7 +123,7 @@ impl Books {
             *pending = Pending::new(next.intended);
         }
         let token = next.stamps.transmit;
-        self.template.ask(token, self.expected.token.sequence(token) as u16)
+        self.template.ask(token, self.expected.token.sequence(token))
     }
 
     fn at(&mut self, place: u64) -> Option<&mut Pending> {
@@ -146,8 +155,12 @@ impl Account {
         let Some(read) = books.expected.read(payload, client, &self.clients) else { return };
         let arrived = Arrived { client, received, now, stamps };
         let result = read.and_then(|(header, answer)| match answer {
-            Answer::Delay { token, .. } => {
-                self.take_delay(books, &header, answer, (token, arrived))
+            Answer::Delay { token, .. } | Answer::Grant { token, .. } => {
+                self.take_by_token(books, &header, answer, (token, arrived))
+            }
+            Answer::Granted => {
+                self.counts.ptp.get_or_insert_default().granted_messages += 1;
+                Ok(())
             }
             Answer::Sync { .. } | Answer::FollowUp { .. } => {
                 self.take_sync(books, &header, answer, arrived)
@@ -158,8 +171,8 @@ impl Account {
         }
     }
 
-    /// A `Delay_Resp` tells by its token which request it answers.
-    fn take_delay(
+    /// A `Delay_Resp` or a grant tells by its token which request it answers.
+    fn take_by_token(
         &mut self,
         books: &mut Books,
         header: &Header,
@@ -190,21 +203,26 @@ impl Account {
         if plan.has_addresses() && arrived.client != Some(self.clients.client(question.sequence)) {
             return Err(InvalidReason::Client);
         }
-        if !has_number {
-            return Err(InvalidReason::Sequence);
+        match answer {
+            // Signaling messages have numbers of their own (clause 13.4.1).
+            Answer::Grant { kind, .. } if !plan.asked_for(question.sequence, kind) => {
+                return Err(InvalidReason::Contract);
+            }
+            Answer::Delay { .. } if !has_number => {
+                return Err(InvalidReason::Sequence);
+            }
+            _ => {}
         }
         books.is_from_master(header)?;
-        match books.expected.plan.kind {
-            PtpKind::Delay => {
-                self.take_only(place, arrived.received - question.intended);
-                Ok(())
-            }
-            PtpKind::Nsm => self.take_part(books, place, answer, arrived),
+        if plan.kind == PtpKind::Nsm {
+            return self.take_part(books, place, answer, arrived);
         }
+        self.take_only(place, arrived.received - question.intended, answer);
+        Ok(())
     }
 
     /// The only answer to a request.
-    fn take_only(&mut self, place: u64, rtt: Span) {
+    fn take_only(&mut self, place: u64, rtt: Span, answer: Answer) {
         match self.window.mark(place) {
             Mark::Duplicate => self.counts.duplicate += 1,
             Mark::Outside => self.counts.late += 1,
@@ -215,7 +233,12 @@ impl Account {
                 } else {
                     self.counts.rtt.record(nonnegative(rtt));
                     self.counts.received += 1;
-                    self.counts.ptp.get_or_insert_default().delay += 1;
+                    let ptp = self.counts.ptp.get_or_insert_default();
+                    match answer {
+                        Answer::Grant { duration_s: 0, .. } => ptp.denial += 1,
+                        Answer::Grant { .. } => ptp.grant += 1,
+                        _ => ptp.delay += 1,
+                    }
                 }
             }
         }
@@ -277,6 +300,7 @@ impl Account {
         let mut has = had;
         match answer {
             Answer::Delay { receive_ns, .. } => has.receive_ns = receive_ns,
+            Answer::Grant { .. } | Answer::Granted => return Ok(()), // no part of such a request
             Answer::FollowUp { transmit_ns } => has.transmit_ns = transmit_ns,
             Answer::Sync { transmit_ns } => {
                 has.has_sync = true;
@@ -288,6 +312,7 @@ impl Account {
             Answer::Delay { .. } => had.receive_ns != 0,
             Answer::FollowUp { .. } => had.transmit_ns != 0,
             Answer::Sync { .. } => had.has_sync,
+            Answer::Grant { .. } | Answer::Granted => false,
         };
         if is_known {
             self.counts.duplicate += 1;
@@ -313,7 +338,9 @@ impl Account {
         if has.is_complete() {
             self.counts.received += 1;
             self.counts.rtt.record(nonnegative(has.rtt));
-            response.into_iter().for_each(|ns| self.counts.response.record(ns));
+            if let Some(ns) = response {
+                self.counts.response.record(ns);
+            }
             if let Some(offsets) = &mut self.offsets {
                 offsets.record_sync(has.sync_at, (has.receive_ns, has.transmit_ns));
             }

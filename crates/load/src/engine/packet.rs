@@ -15,7 +15,7 @@ use horolog_io::{Batch, Device, FrameSelection, LaneMark, PacketDevice, PacketOp
 use horolog_record::Engine as Kind;
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::{Builder, UdpFrame};
-use horolog_wire::ptp::message::REQUESTING_PORT_OFFSET;
+use horolog_wire::ptp::message::{REQUESTING_PORT_OFFSET, SIGNALING_PORT_OFFSET};
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT, MessageType};
 use horolog_xdp::{Interface, ReplyDrop, ReplyDropSettings, XdpError};
 
@@ -28,7 +28,7 @@ use super::{Engine, EngineError, unfit};
 use crate::account::TrialCounts;
 use crate::clients;
 use crate::plan::{RunPlan, TrialPlan};
-use crate::ptp::port_number;
+use crate::ptp::{PtpKind, port_number};
 use crate::request::{FramePlan, FrameTemplate, PtpFrames, Stamps};
 use crate::tail::Tail;
 use crate::target::{Link, Route};
@@ -192,9 +192,13 @@ fn selection(frame: &FramePlan, lanes: usize) -> FrameSelection {
         });
     };
     let filter = UdpFilter { source: ptp.master, source_port: None, destination_port: None };
+    let (kind, offset) = match ptp.plan.kind {
+        PtpKind::Unicast(_) => (MessageType::Signaling, SIGNALING_PORT_OFFSET),
+        PtpKind::Delay | PtpKind::Nsm => (MessageType::DelayResp, REQUESTING_PORT_OFFSET),
+    };
     let mark = LaneMark {
-        kind: MessageType::DelayResp as u8,
-        offset: REQUESTING_PORT_OFFSET as u32,
+        kind: kind as u8,
+        offset: offset as u32,
         number: port_number(ptp.lane),
         last: port_number(lanes - 1),
     };
@@ -238,7 +242,7 @@ pub fn frame_plans(plan: &RunPlan, engine: Kind) -> Result<(&Link, Vec<FramePlan
         source_mac: macs.source,
         destination_mac: group.map_or(macs.destination, MacAddress::of_group),
         network,
-        source_port: plan.ptp.map_or_else(|| clients::port(lane), |_| EVENT_PORT),
+        source_port: plan.ptp.map_or_else(|| clients::port(lane), |ptp| ptp.port()),
         target: plan.ptp.map_or(plan.target, |ptp| ptp.destination(master)),
         version: plan.version,
         ptp: plan.ptp.map(|plan| PtpFrames { plan, master, lane }),

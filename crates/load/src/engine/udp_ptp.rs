@@ -27,10 +27,11 @@ const ANSWER_LEN_MAX: usize = 256;
 
 /// The two sockets of a client.
 struct ClientPort {
-    /// Sends requests, and receives Sync.
+    /// Receives Sync, and sends delay requests.
     event: UdpDevice,
-    /// Receives `Delay_Resp` and `Follow_Up`.
+    /// Receives the other messages, and sends other requests.
     general: UdpDevice,
+    sends_from_general: bool,
     requests: Batch<Endpoints>,
     answers: Batch<Endpoints>,
     /// Which of the two is to be received from.
@@ -39,6 +40,11 @@ struct ClientPort {
 }
 
 impl ClientPort {
+    fn send_requests(&mut self) -> io::Result<usize> {
+        let socket = if self.sends_from_general { &mut self.general } else { &mut self.event };
+        socket.send(&mut self.requests)
+    }
+
     /// Counts and hides the news that the master's port is closed; see [`super::udp`].
     fn unless_closed(&mut self, result: io::Result<usize>) -> io::Result<Option<usize>> {
         match result {
@@ -61,13 +67,13 @@ impl Port for ClientPort {
     }
 
     fn send(&mut self) -> io::Result<usize> {
-        let mut sent = self.event.send(&mut self.requests);
+        let mut sent = self.send_requests();
         if let Some(sent) = self.unless_closed(sent)? {
             self.requests.clear();
             return Ok(sent);
         }
         // The error took the place of sending, and is gone now.
-        sent = self.event.send(&mut self.requests);
+        sent = self.send_requests();
         self.requests.clear();
         Ok(self.unless_closed(sent)?.unwrap_or(0))
     }
@@ -157,6 +163,7 @@ impl PtpUdpEngine {
         let port = ClientPort {
             event,
             general,
+            sends_from_general: ptp.port() == GENERAL_PORT,
             requests: Batch::new(BATCH, REQUEST_LEN_MAX),
             answers: Batch::new(BATCH, ANSWER_LEN_MAX + EXCESS_LEN),
             from_general: false,

@@ -72,6 +72,15 @@ impl XdpEngine {
             let reason = "it has no simulated clients".to_owned();
             return Err(unfit(Kind::Xdp, reason, "name a source network with -s"));
         };
+        let protocol = match plan.ptp.map(|ptp| ptp.kind) {
+            None => Protocol::Ntp,
+            Some(PtpKind::Delay) => Protocol::PtpDelay,
+            Some(PtpKind::Nsm) => Protocol::PtpMonitor,
+            Some(PtpKind::Unicast(_)) => {
+                let reason = "it negotiates nothing".to_owned();
+                return Err(unfit(Kind::Xdp, reason, "use --engine packet or udp"));
+            }
+        };
         if !horolog_xdp::live_frames_supported()? {
             return Err(XdpError::NoLiveFrames.into());
         }
@@ -81,11 +90,7 @@ impl XdpEngine {
             Some(_) => *frame,
         });
         let generator = Generator::attach(&GeneratorSettings {
-            protocol: match plan.ptp.map(|ptp| ptp.kind) {
-                None => Protocol::Ntp,
-                Some(PtpKind::Delay) => Protocol::PtpDelay,
-                Some(PtpKind::Nsm) => Protocol::PtpMonitor,
-            },
+            protocol,
             multicast: plan.ptp.is_some_and(|ptp| ptp.multicast),
             domain: plan.ptp.map_or(0, |ptp| ptp.domain),
             offsets: plan.offset.map(|offset| OffsetSettings {
@@ -255,6 +260,7 @@ impl XdpEngine {
                 ptp: self.plan.ptp.map(|_| PtpCounts {
                     delay: tally.delay,
                     sync_follow_up: tally.sync_follow_up,
+                    ..PtpCounts::default()
                 }),
                 duplicate: tally.duplicate,
                 late: tally.late + tally.late_earlier,

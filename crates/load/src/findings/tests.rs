@@ -39,6 +39,7 @@ fn about() -> Circumstances<'static> {
         engine: Engine::Packet,
         spacing: Spacing::Constant,
         interleaved: false,
+        ptp_domain: None,
         return_route: Some(("10.64.0.0/10".into(), "192.0.2.2".into())),
         shared_machine: false,
         page: None,
@@ -106,6 +107,16 @@ fn lateness_matters_where_it_shows_in_the_latency() {
     let mut late = counts();
     late.lateness.record(20_000);
     only(&found(&late, &[]), Code::RequestsLate);
+}
+
+#[test]
+fn no_replies_of_a_master_name_the_domain() {
+    let counts = TrialCounts { received: 0, rtt: horolog_stats::Recorder::default(), ..counts() };
+    let trial = trial(&counts, &[]);
+    let circumstances = Circumstances { ptp_domain: Some(24), ..about() };
+    let findings = all(&[Observed::new(&trial, &counts)], &circumstances);
+    let advice = &only(&findings, Code::NoReplies).advice;
+    assert!(advice.contains("domain 24") && advice.contains("10.64.0.0/10"), "{advice}");
 }
 
 #[test]

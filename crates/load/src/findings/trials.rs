@@ -43,6 +43,10 @@ pub(super) fn no_replies(trials: &[Observed<'_>], about: &Circumstances<'_>) -> 
             "check that the server runs, serves this address, and no firewall is between".into()
         }
     };
+    let advice = match about.ptp_domain {
+        None => advice,
+        Some(domain) => format!("{advice}; check that it is a PTP master in domain {domain}"),
+    };
     Some(finding(Code::NoReplies, Severity::Error, message, &advice))
 }
 

@@ -205,6 +205,55 @@ fn a_sync_tells_its_time_or_leaves_it_to_the_follow_up() {
     assert_eq!(sync(one_step, PtpTimestamp::ZERO), Some(Err(InvalidReason::Timestamp)));
 }
 
+fn contract(kinds: &[MessageType]) -> PtpKind {
+    let messages = Messages::new(kinds).unwrap();
+    PtpKind::Unicast(Contract { messages, log_interval: -2, duration_s: 60 })
+}
+
+#[test]
+fn requests_for_messages_ask_for_each_kind_in_turn() {
+    let kinds = [MessageType::Announce, MessageType::DelayResp];
+    let plan = plan(contract(&kinds), false);
+    let mut template = Template::new(&plan, 1, MASTER_V4);
+    for sequence in 0..5 {
+        let (message, rest) = Message::parse(template.ask(TOKEN, sequence)).unwrap();
+        assert_eq!((message.body, rest.len()), (Body::Signaling(PortIdentity::ALL), 0));
+        assert_eq!(message.header.source, PortIdentity { clock: TOKEN, port: 2 });
+        let tlvs: Vec<_> =
+            message.tlvs().map(|tlv| Unicast::from_tlv(&tlv.unwrap()).unwrap().unwrap()).collect();
+        let kind = kinds[sequence as usize % 2];
+        assert_eq!(tlvs, [Unicast::Request { kind, log_interval: -2, duration_s: 60 }]);
+        assert!(plan.asked_for(sequence, kind) && !plan.asked_for(sequence + 1, kind));
+    }
+    assert_eq!(Messages::new(&[]), None);
+    assert_eq!(Messages::new(&[MessageType::Sync, MessageType::Management]), None);
+}
+
+#[test]
+fn a_request_for_messages_is_granted_or_denied() {
+    let kind = MessageType::Sync;
+    let plan = plan(contract(&[kind]), false);
+    for duration_s in [0, 60] {
+        let grant =
+            Unicast::Grant { kind, log_interval: 0, duration_s, renewal_invited: duration_s > 0 };
+        let mut suffix = [0; UNICAST_LEN_MAX];
+        grant.emit(&mut suffix);
+        let target = PortIdentity { clock: TOKEN, port: 2 };
+        let signaling =
+            Message { suffix: &suffix, ..Message::new(header(plan), Body::Signaling(target)) };
+        let answer = Answer::Grant { token: TOKEN, kind, duration_s };
+        // By the port number it is the second lane's, whatever address it came to.
+        assert_eq!(read(plan, 1, &signaling, Some(0)), Some(Ok(answer)));
+        assert_eq!(read(plan, 0, &signaling, Some(0)), None);
+        let bare = Message { suffix: &[], ..signaling };
+        assert_eq!(read(plan, 1, &bare, Some(0)), Some(Err(InvalidReason::Contract)));
+    }
+    let sync = Message::new(header(plan), Body::Sync(PtpTimestamp::ZERO));
+    assert_eq!(read(plan, 0, &sync, Some(0)), Some(Ok(Answer::Granted)));
+    let resp = read(plan, 0, &delay_resp(plan, 0), Some(0));
+    assert_eq!(resp, Some(Err(InvalidReason::Mode)), "nobody asked for a delay");
+}
+
 #[test]
 fn answers_come_from_the_master_s_two_ports() {
     let master: IpAddr = "192.0.2.1".parse().unwrap();
@@ -226,20 +275,20 @@ proptest! {
     #[test]
     fn requests_are_what_was_asked_for(
         nsm: bool, multicast: bool, ipv6: bool, domain: u8, minor_version in 0u8..2,
-        lane in 0usize..32_768, token: u64, sequence_id: u16, ethernet: bool,
+        lane in 0usize..32_768, token: u64, sequence: u32, ethernet: bool,
     ) {
         let transport = if ethernet { Transport::Ethernet } else { Transport::Udp };
         let master = if ipv6 { MASTER_V6 } else { MASTER_V4 };
         let kind = if nsm { PtpKind::Nsm } else { PtpKind::Delay };
         let plan = PtpPlan { kind, domain, minor_version, multicast, transport };
         let mut template = Template::new(&plan, lane, master);
-        let bytes = template.ask(token, sequence_id);
+        let bytes = template.ask(token, sequence);
         let (message, padding) = Message::parse(bytes).unwrap();
         prop_assert_eq!(padding, if ipv6 && !ethernet { &[0_u8, 0][..] } else { &[] });
         prop_assert_eq!(message.body, Body::DelayReq(PtpTimestamp::ZERO));
         let header = message.header;
         prop_assert_eq!(header.source, PortIdentity { clock: token, port: lane as u16 + 1 });
-        prop_assert_eq!((header.sequence_id, header.domain), (sequence_id, domain));
+        prop_assert_eq!((header.sequence_id, header.domain), (sequence as u16, domain));
         prop_assert_eq!((header.minor_version, header.log_interval), (minor_version, NO_INTERVAL));
         prop_assert_eq!(header.flags.has(Flags::UNICAST), !multicast);
         let tlvs: Vec<_> = message.tlvs().map(|tlv| tlv.unwrap().number).collect();

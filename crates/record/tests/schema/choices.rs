@@ -12,13 +12,14 @@ use serde::Serialize;
 /// Each choice with its name in a file.
 pub(crate) type Choices<T, const N: usize> = [(T, &'static str); N];
 
-pub(crate) const MODES: Choices<Mode, 7> = [
+pub(crate) const MODES: Choices<Mode, 8> = [
     (Mode::NtpBasic, "ntp-basic"),
     (Mode::NtpInterleaved, "ntp-interleaved"),
     (Mode::NtpNts, "ntp-nts"),
     (Mode::NtsKe, "nts-ke"),
     (Mode::PtpDelay, "ptp-delay"),
     (Mode::PtpNsm, "ptp-nsm"),
+    (Mode::PtpUnicast, "ptp-unicast"),
     (Mode::Echo, "echo"),
 ];
 
@@ -28,7 +29,7 @@ pub(crate) const ENGINES: Choices<Engine, 3> =
 pub(crate) const SPACINGS: Choices<Spacing, 2> =
     [(Spacing::Constant, "constant"), (Spacing::Exponential, "exponential")];
 
-pub(crate) const REASONS: Choices<InvalidReason, 15> = [
+pub(crate) const REASONS: Choices<InvalidReason, 16> = [
     (InvalidReason::Length, "length"),
     (InvalidReason::Mode, "mode"),
     (InvalidReason::Version, "version"),
@@ -42,6 +43,7 @@ pub(crate) const REASONS: Choices<InvalidReason, 15> = [
     (InvalidReason::Sequence, "sequence"),
     (InvalidReason::Source, "source"),
     (InvalidReason::Monitor, "monitor"),
+    (InvalidReason::Contract, "contract"),
     (InvalidReason::Nts, "nts"),
     (InvalidReason::Mac, "mac"),
 ];

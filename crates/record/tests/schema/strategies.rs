@@ -125,14 +125,14 @@ pub(crate) fn bench_cores_result() -> impl Strategy<Value = BenchCoresResult> {
 
 pub(crate) fn trial() -> impl Strategy<Value = Trial> {
     let rates = (number(), number(), number());
-    let counts: [_; 11] = std::array::from_fn(|_| any::<u64>());
+    let counts: [_; 14] = std::array::from_fn(|_| any::<u64>());
     let distributions: [_; 3] = std::array::from_fn(|_| option::of(distribution()));
     let distributions = (distributions, option::of(signed()), option::of(any::<u64>()));
     let maps = (counted(REASONS), counted(PLACES));
     (rates, counts, maps, distributions).prop_map(|(rates, counts, maps, distributions)| {
         let (offered_rate, achieved_rate, duration_s) = rates;
         let [clients, sent, received, lost, duplicate, late, basic, interleaved, nts, ..] = counts;
-        let [.., delay, sync_follow_up] = counts;
+        let [.., delay, sync_follow_up, grant, denial, granted_messages] = counts;
         let (invalid, lost_at) = maps;
         let ([rtt_ns, response_time_ns, lateness_ns], tx_offset_ns, stamped) = distributions;
         Trial {
@@ -146,7 +146,16 @@ pub(crate) fn trial() -> impl Strategy<Value = Trial> {
             duplicate,
             late,
             invalid,
-            responses: Responses { basic, interleaved, nts, delay, sync_follow_up },
+            responses: Responses {
+                basic,
+                interleaved,
+                nts,
+                delay,
+                sync_follow_up,
+                grant,
+                denial,
+                granted_messages,
+            },
             authenticated: (nts % 2 == 0).then_some(ClassCounts { sent, received, lost }),
             cookies_reused: (late % 2 == 0).then_some(late),
             rtt_ns,

@@ -167,6 +167,7 @@ pub(super) const fn mode_name(mode: Mode) -> &'static str {
         Mode::NtsKe => "NTS key establishment",
         Mode::NtpNts => "NTP authenticated by NTS",
         Mode::PtpDelay => "PTP delay requests",
+        Mode::PtpUnicast => "requests for unicast PTP messages",
         Mode::PtpNsm => "PTP NetSync Monitor",
         Mode::NtpInterleaved => "NTP in interleaved mode",
     }

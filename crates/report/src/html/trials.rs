@@ -13,7 +13,7 @@ type Column = (&'static str, &'static str, fn(&Trial) -> String);
 /// A figure of a distribution: its title, its cell.
 type Figure = (&'static str, fn(&Distribution) -> String);
 
-const COLUMNS: [Column; 29] = [
+const COLUMNS: [Column; 32] = [
     ("requests per second", "sent", |t| rate(t.achieved_rate)),
     ("requests per second", "planned", |t| rate(t.offered_rate)),
     ("load", "time", |t| seconds(t.duration_s)),
@@ -23,6 +23,9 @@ const COLUMNS: [Column; 29] = [
     ("requests", "interleaved", |t| full_count(t.responses.interleaved)),
     ("requests", "delay", |t| full_count(t.responses.delay)),
     ("requests", "sync", |t| full_count(t.responses.sync_follow_up)),
+    ("requests", "granted", |t| full_count(t.responses.grant)),
+    ("requests", "denied", |t| full_count(t.responses.denial)),
+    ("requests", "granted messages", |t| full_count(t.responses.granted_messages)),
     ("requests", "authenticated", |t| full_count(t.authenticated.map_or(0, |one| one.sent))),
     ("requests", "of these lost", |t| full_count(t.authenticated.map_or(0, |one| one.lost))),
     ("requests", "lost", |t| full_count(t.lost)),
@@ -185,6 +188,7 @@ const fn reason_name(reason: InvalidReason) -> &'static str {
         InvalidReason::Sequence => "sequence number",
         InvalidReason::Source => "answering port",
         InvalidReason::Monitor => "no NetSync Monitor",
+        InvalidReason::Contract => "another contract",
     }
 }
 

@@ -63,7 +63,7 @@ impl Block {
 /// The modes in which NTP is asked for.
 const NTP: [Mode; 4] = [Mode::NtpBasic, Mode::NtpInterleaved, Mode::NtpNts, Mode::Echo];
 
-const FIELDS: [Field; 20] = [
+const FIELDS: [Field; 22] = [
     field(Block::Load, "rate/s", 9, 0, |trial| rate(trial.achieved_rate, Tone::Plain)),
     field(Block::Load, "planned/s", 9, 2, planned),
     field(Block::Load, "clients", 8, 6, |trial| Cell::plain(whole(trial.clients as f64))),
@@ -105,6 +105,18 @@ const FIELDS: [Field; 20] = [
             let class = trial.authenticated.unwrap_or_default();
             let tone = if class.lost > 0 { Tone::Bad } else { Tone::Plain };
             Cell { text: percent_of(class.lost, class.sent), tone }
+        })
+    },
+    Field {
+        only: &[Mode::PtpUnicast],
+        ..field(Block::Replies, "granted", 7, 3, |trial| {
+            share(trial.responses.grant, trial, Tone::Plain)
+        })
+    },
+    Field {
+        only: &[Mode::PtpUnicast],
+        ..field(Block::Replies, "denied", 7, 3, |trial| {
+            share(trial.responses.denial, trial, Tone::Doubt)
         })
     },
     field(Block::RoundTrip, "p50", 7, 0, |trial| time(trial.rtt_ns.as_ref(), |d| d.p50)),
@@ -238,7 +250,8 @@ mod tests {
         let mut trials = fixture::load().trials;
         trials.extend([fixture::silent_trial(), fixture::extreme_trial()]);
         let widths = [0, 40, 60, 79, 80, 100, 120, 132, usize::MAX];
-        let modes = [Mode::NtpBasic, Mode::NtpInterleaved, Mode::NtpNts, Mode::PtpNsm];
+        let modes =
+            [Mode::NtpBasic, Mode::NtpInterleaved, Mode::NtpNts, Mode::PtpNsm, Mode::PtpUnicast];
         let shown = modes.map(Shown::from).into_iter().chain(modes.map(|mode| {
             // What a narrow terminal is left with is wider then.
             Shown { mode, offsets: true }

@@ -6,7 +6,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::tlv::Tlvs;
 use super::{
-    HEADER_LEN, Header, MessageType, PortIdentity, PortLayout, PtpTimestamp, TimestampLayout,
+    HEADER_LEN, Headed, Header, MessageType, PortIdentity, PortLayout, PtpTimestamp,
+    TimestampLayout,
 };
 use crate::Malformed;
 
@@ -16,6 +17,8 @@ pub const STAMP_LEN: usize = HEADER_LEN + size_of::<TimestampLayout>();
 pub const DELAY_RESP_LEN: usize = STAMP_LEN + size_of::<PortLayout>();
 /// Where the port number of who had asked stands in `Delay_Resp`, in bytes from its start.
 pub const REQUESTING_PORT_OFFSET: usize = DELAY_RESP_LEN - 2;
+/// Where the port number of whom it is for stands in Signaling, in bytes from its start.
+pub const SIGNALING_PORT_OFFSET: usize = SIGNALING_LEN - 2;
 /// Length of Announce without a suffix.
 pub const ANNOUNCE_LEN: usize = HEADER_LEN + size_of::<AnnounceLayout>();
 /// Length of Signaling without its TLVs.
@@ -257,7 +260,7 @@ impl<'a> Message<'a> {
     /// ([`super::IPV6_PADDING_LEN`]), over Ethernet whatever fills up a short frame. The suffix is
     /// not looked into.
     pub fn parse(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Malformed> {
-        let (header, kind, rest, trailer) = Header::parse(bytes)?;
+        let Headed { header, kind, rest, trailer } = Header::parse(bytes)?;
         let (body, suffix) = Body::parse(kind, rest)?;
         Ok((Self { header, body, suffix }, trailer))
     }

@@ -53,7 +53,7 @@ impl<'a> Tlv<'a> {
 }
 
 /// The TLVs of a suffix, one after the other. It ends after the first that is malformed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tlvs<'a> {
     rest: &'a [u8],
 }

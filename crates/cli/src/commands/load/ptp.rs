@@ -4,7 +4,8 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use horolog_load::LoadOptions;
-use horolog_load::ptp::{PtpKind, PtpPlan, Transport};
+use horolog_load::ptp::{Contract, Messages, PtpKind, PtpPlan, Transport};
+use horolog_wire::ptp::MessageType;
 
 use super::{Outputs, RunArgs};
 use crate::failure::Failure;
@@ -23,6 +24,7 @@ pub(crate) struct PtpArgs {
 enum PtpModeArgs {
     Delay(Box<DelayArgs>),
     Nsm(Box<NsmArgs>),
+    Unicast(Box<UnicastArgs>),
 }
 
 /// Send delay requests: each is answered by one delay response.
@@ -57,7 +59,59 @@ struct NsmArgs {
     common: CommonArgs,
 }
 
-// What both have in common. No doc comment: it would be a help text.
+/// Ask for unicast messages (negotiation): each request is granted or denied.
+///
+/// Every request is that of a new PTP port, since the port's identity carries the request's token;
+/// so the master has as many clients as requests within the duration, and sends to all of them what
+/// it has granted. Those messages are counted apart; they are no replies.
+#[derive(Args, Debug)]
+struct UnicastArgs {
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(flatten)]
+    common: CommonArgs,
+    /// What is asked for, in turn; separated by commas.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "KINDS",
+        value_delimiter = ',',
+        default_value = "announce,sync,delay-resp"
+    )]
+    messages: Vec<MessageArg>,
+    /// Interval between messages, log2 of seconds.
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    log_interval: i8,
+    /// For how many seconds messages are asked for.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    duration: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum MessageArg {
+    Announce,
+    Sync,
+    DelayResp,
+}
+
+impl UnicastArgs {
+    fn kind(&self) -> Result<PtpKind, Failure> {
+        let kinds: Vec<_> = self
+            .messages
+            .iter()
+            .map(|message| match message {
+                MessageArg::Announce => MessageType::Announce,
+                MessageArg::Sync => MessageType::Sync,
+                MessageArg::DelayResp => MessageType::DelayResp,
+            })
+            .collect();
+        let messages = Messages::new(&kinds).ok_or_else(|| Failure::usage("no messages"))?;
+        let (log_interval, duration_s) = (self.log_interval, self.duration);
+        Ok(PtpKind::Unicast(Contract { messages, log_interval, duration_s }))
+    }
+}
+
+// What all have in common. No doc comment: it would be a help text.
 #[derive(Args, Debug)]
 struct CommonArgs {
     /// PTP domain of the requests.
@@ -110,6 +164,10 @@ impl PtpArgs {
             }
             PtpModeArgs::Nsm(args) => {
                 let plan = args.common.plan(PtpKind::Nsm, false);
+                (args.run, plan)
+            }
+            PtpModeArgs::Unicast(args) => {
+                let plan = args.common.plan(args.kind()?, false);
                 (args.run, plan)
             }
         };

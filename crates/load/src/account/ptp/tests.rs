@@ -4,11 +4,12 @@ use super::*;
 use crate::account::{AccountPlan, Carried, TrialCounts};
 use crate::clients::LaneClients;
 use crate::offset::OffsetPlan;
-use crate::ptp::{PtpPlan, Transport, port_number};
+use crate::ptp::{Contract, Messages, PtpPlan, Transport, port_number};
 use crate::token::Token;
 use crate::verify;
 use horolog_wire::ptp::monitor::{Current, Parent, Response};
-use horolog_wire::ptp::{Body, Flags, Message, PtpTimestamp};
+use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, Unicast};
+use horolog_wire::ptp::{Body, Flags, Message, MessageType, PtpTimestamp};
 use proptest::prelude::*;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -122,6 +123,16 @@ impl Scene {
         self.receive(asked, &message, ms);
     }
 
+    fn grant(&mut self, asked: &Asked, kind: MessageType, duration_s: u32, ms: i64) {
+        let grant = Unicast::Grant { kind, log_interval: 0, duration_s, renewal_invited: false };
+        let mut suffix = [0; UNICAST_LEN_MAX];
+        let length = grant.emit(&mut suffix);
+        // The master numbers its signaling messages by itself.
+        let header = Header { sequence_id: 4711, ..self.header(asked) };
+        let body = Body::Signaling(asked.requesting);
+        self.receive(asked, &Message { header, body, suffix: &suffix[..length] }, ms);
+    }
+
     fn sync(&mut self, asked: &Asked, ms: i64) {
         let header = self.header(asked);
         let header = Header { flags: header.flags.with(Flags::TWO_STEP), ..header };
@@ -202,6 +213,25 @@ fn a_sync_of_one_step_needs_no_follow_up() {
     let counts = scene.counts();
     assert_eq!((counts.received, parts(&counts), counts.duplicate), (1, (1, 1), 1));
     assert_eq!(counts.response.max(), Some(900));
+}
+
+#[test]
+fn grants_and_denials_are_answers_and_what_was_granted_is_not() {
+    let messages = Messages::new(&[MessageType::Announce, MessageType::Sync]).unwrap();
+    let contract = Contract { messages, log_interval: 0, duration_s: 10 };
+    let mut scene = Scene::new(PtpKind::Unicast(contract), 2);
+    let asked: Vec<_> = (0..4).map(|ms| scene.ask(ms)).collect();
+    scene.grant(&asked[0], MessageType::Announce, 10, 1);
+    scene.sync(&asked[1], 1);
+    scene.grant(&asked[1], MessageType::Sync, 0, 2);
+    scene.grant(&asked[1], MessageType::Sync, 10, 3);
+    scene.grant(&asked[2], MessageType::Sync, 10, 1);
+    scene.grant(&asked[3], MessageType::Sync, 10, 11);
+    let counts = scene.counts();
+    let ptp = counts.ptp.unwrap();
+    assert_eq!((ptp.grant, ptp.denial, ptp.granted_messages, ptp.delay), (1, 1, 1, 0));
+    assert_eq!((counts.received, counts.lost(), counts.duplicate, counts.late), (2, 2, 1, 1));
+    assert_eq!(invalid(&counts, InvalidReason::Contract), 1, "another kind than was asked for");
 }
 
 #[test]
