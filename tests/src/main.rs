@@ -11,6 +11,7 @@ mod bodies_limits;
 mod chronyd;
 mod client;
 mod clients;
+mod courses;
 mod death;
 mod demo;
 mod devices;
@@ -109,6 +110,7 @@ fn all() -> Vec<Trial> {
     all.extend(server_sandbox::all());
     all.extend(load_modes::all());
     all.extend(qualification::all());
+    all.extend(courses::all());
     all.extend(bench::all());
     all.extend(soak::all());
     all.extend(of_the_demonstration());

@@ -17,7 +17,7 @@ use crate::load_command::{Started, check_sums, has, load, parse};
 use crate::process::server_address;
 
 /// Requests per second that the server lets through.
-const CAPACITY: f64 = 4_000.0;
+pub(crate) const CAPACITY: f64 = 4_000.0;
 /// Requests above that which it lets through at once: 20 ms worth, for a machine that is busy.
 const BURST: f64 = 80.0;
 /// Length of the decisive trials.
@@ -25,13 +25,13 @@ const TRIAL_S: f64 = 0.25;
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// A server that answers by a token bucket and lets the rest fall.
-struct Limited {
+pub(crate) struct Limited {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Limited {
-    fn start(lab: &Lab, at: SocketAddr) -> Result<Self> {
+    pub(crate) fn start(lab: &Lab, at: SocketAddr) -> Result<Self> {
         let socket = lab.server().run(|| UdpSocket::bind(at))??;
         socket.set_read_timeout(Some(READ_TIMEOUT))?;
         let stop = Arc::new(AtomicBool::new(false));

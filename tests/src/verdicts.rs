@@ -105,6 +105,7 @@ impl Bench {
                 start,
                 timeout: TIMEOUT,
                 rate: 1_000.0,
+                interval: None,
             };
             let origins = mem::take(&mut self.origins[lane]);
             let mut account = Account::open(&plan, Carried { asked: before, origins, nts: None })?;
@@ -133,7 +134,7 @@ impl Bench {
         let mut counts = TrialCounts::default();
         for (account, origins) in self.accounts.drain(..).zip(&mut self.origins) {
             let (lane, carried) = account.close(GROUP);
-            counts.merge(&lane);
+            counts.merge(&TrialCounts::sum(&lane));
             *origins = carried.origins;
         }
         self.compare_origins(world)?;

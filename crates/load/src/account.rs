@@ -1,6 +1,8 @@
 //! What became of the requests of one trial: counts, and no opinion about them. Each lane counts
 //! for itself; the parts are added up when the trial is over.
 
+mod books;
+
 use horolog_record::InvalidReason;
 use horolog_stats::window::WindowTooLarge;
 use horolog_stats::{Mark, Recorder, SeenWindow};
@@ -9,13 +11,17 @@ use horolog_time::{Monotonic, NtpTimestamp, Span, Timestamp};
 use crate::clients::LaneClients;
 use crate::nts::{Fault, LaneSessions};
 use crate::request::Stamps;
+use crate::silence::{self, Listener, Silence};
 use crate::token::Question;
 use crate::verify::{Answer, Expected, PAYLOAD_LEN, Reply};
+use books::Books;
+pub use books::Closed;
 
 /// What became of the requests of one trial.
 #[derive(Clone, Debug, Default)]
 pub struct TrialCounts {
-    /// Requests that the schedule held.
+    /// Requests that the schedule held; in the books of an interval, those of them that were left
+    /// out.
     pub planned: u64,
     /// Requests that left.
     pub sent: u64,
@@ -46,6 +52,8 @@ pub struct TrialCounts {
     pub port_closed: u64,
     /// Received replies of a server that says that it is not synchronised.
     pub server_unsynchronised: u64,
+    /// When the server was silent; `None` in books that know nothing of it.
+    pub silences: Option<Vec<Silence>>,
     /// From the intended send instant to the receipt of the reply, in ns.
     pub rtt: Recorder,
     /// The server's transmit less its receive timestamp in basic replies, in ns.
@@ -61,7 +69,16 @@ impl TrialCounts {
         self.sent.saturating_sub(self.received)
     }
 
-    /// Adds what another lane counted in the same trial.
+    /// What all of some books hold.
+    #[must_use]
+    pub fn sum(books: &[Closed]) -> Self {
+        books.iter().fold(Self::default(), |mut sum, (_, counts)| {
+            sum.merge(counts);
+            sum
+        })
+    }
+
+    /// Adds what another lane counted in the same trial, or the same one in another interval.
     pub fn merge(&mut self, other: &Self) {
         self.planned += other.planned;
         self.sent += other.sent;
@@ -80,6 +97,10 @@ impl TrialCounts {
         self.ring_dropped += other.ring_dropped;
         self.port_closed += other.port_closed;
         self.server_unsynchronised += other.server_unsynchronised;
+        self.silences = match (self.silences.take(), &other.silences) {
+            (Some(mine), Some(theirs)) => Some(silence::common(&mine, theirs)),
+            (mine, theirs) => mine.or_else(|| theirs.clone()),
+        };
         self.rtt.merge(&other.rtt);
         self.response.merge(&other.response);
         self.lateness.merge(&other.lateness);
@@ -99,7 +120,8 @@ fn earliest(
 /// The books of one lane during one trial.
 #[derive(Debug)]
 pub struct Account {
-    counts: TrialCounts,
+    books: Books,
+    listener: Listener,
     expected: Expected,
     clients: LaneClients,
     window: SeenWindow,
@@ -109,8 +131,13 @@ pub struct Account {
     before: u64,
     /// Requests of this lane in this trial.
     asked: u64,
+    /// Requests of this lane that left.
+    sent: u64,
     /// Valid first replies, late ones included.
     answered: u64,
+    last_sent: Timestamp<Monotonic>,
+    /// The longest round trip of a reply in time.
+    longest_rtt: Option<Span>,
     origins: Origins,
     nts: Option<Box<LaneSessions>>,
 }
@@ -168,8 +195,10 @@ pub struct AccountPlan {
     pub start: Timestamp<Monotonic>,
     /// How long a reply may take, from the intended instant.
     pub timeout: Span,
-    /// The lane's share of the rate, in requests per second.
+    /// The lane's share of the rate, in requests per second; of the highest where it changes.
     pub rate: f64,
+    /// How long each interval is that has books of its own; `None` where the trial has one.
+    pub interval: Option<Span>,
 }
 
 impl Account {
@@ -184,7 +213,8 @@ impl Account {
             origins.0.resize(plan.clients.count() as usize, 0);
         }
         Ok(Self {
-            counts: TrialCounts::default(),
+            books: Books::new(plan.start, plan.interval),
+            listener: Listener::new(plan.start),
             expected: plan.expected,
             clients: plan.clients,
             window,
@@ -192,7 +222,10 @@ impl Account {
             timeout: plan.timeout,
             before: carried.asked,
             asked: 0,
+            sent: 0,
             answered: 0,
+            last_sent: plan.start,
+            longest_rtt: None,
             origins,
             nts: carried.nts,
         })
@@ -242,16 +275,32 @@ impl Account {
         sent: Timestamp<Monotonic>,
         authenticated: bool,
     ) {
-        self.counts.nts_sent += u64::from(authenticated);
-        self.counts.sent += 1;
-        self.counts.first_sent = self.counts.first_sent.or(Some(sent));
-        self.counts.last_sent = Some(sent);
-        self.counts.lateness.record(nonnegative(sent - intended));
+        self.sent += 1;
+        self.last_sent = sent;
+        let counts = self.books.of(intended);
+        counts.nts_sent += u64::from(authenticated);
+        counts.sent += 1;
+        counts.first_sent = counts.first_sent.or(Some(sent));
+        counts.last_sent = Some(sent);
+        counts.lateness.record(nonnegative(sent - intended));
     }
 
     /// Counts requests that were refused on their way out.
-    pub const fn refused(&mut self, requests: u64) {
-        self.counts.refused += requests;
+    pub fn refused(&mut self, requests: u64) {
+        self.books.latest().refused += requests;
+    }
+
+    /// Counts requests of the interval of `intended` that were left out.
+    pub fn left_out(&mut self, intended: Timestamp<Monotonic>, requests: u64) {
+        self.books.of(intended).planned += requests;
+    }
+
+    /// Counts what the lane's port had no room for and what told that the target's port is closed,
+    /// since it was last counted.
+    pub fn dropped(&mut self, replies: u64, port_closed: u64) {
+        let counts = self.books.latest();
+        counts.ring_dropped += replies;
+        counts.port_closed += port_closed;
     }
 
     /// Counts a datagram from the target. `client` is to which it came (`None`: to none of ours),
@@ -283,27 +332,30 @@ impl Account {
         self.nts = nts;
         // Whatever else is wrong with it is no fault of this trial's.
         if is_of_earlier_trial {
-            self.counts.late += 1;
+            self.books.latest().late += 1;
             return;
         }
         let reply = match verified {
             Ok(reply) => reply,
             Err(reason) => {
-                self.counts.invalid[reason as usize] += 1;
+                self.books.latest().invalid[reason as usize] += 1;
                 return;
             }
         };
         let rtt = received - reply.question.intended;
         let Some(place) = self.place(reply.question) else { return };
-        match self.window.mark(place) {
-            Mark::Duplicate => self.counts.duplicate += 1,
-            Mark::Outside => self.counts.late += 1,
+        let mark = self.window.mark(place);
+        let counts = self.books.of(reply.question.intended);
+        match mark {
+            Mark::Duplicate => counts.duplicate += 1,
+            Mark::Outside => counts.late += 1,
             Mark::First => {
                 self.answered += 1;
                 if rtt > self.timeout {
-                    self.counts.late += 1;
+                    counts.late += 1;
                 } else {
-                    self.counts.rtt.record(nonnegative(rtt));
+                    counts.rtt.record(nonnegative(rtt));
+                    self.longest_rtt = self.longest_rtt.max(Some(rtt));
                     self.received(&reply);
                 }
             }
@@ -312,14 +364,16 @@ impl Account {
 
     /// Counts a valid first reply in time.
     fn received(&mut self, reply: &Reply) {
-        self.counts.received += 1;
-        self.counts.server_unsynchronised += u64::from(reply.unsynchronised);
+        let Question { intended, sequence } = reply.question;
+        self.listener.heard(intended, self.sent);
+        let counts = self.books.of(intended);
+        counts.received += 1;
+        counts.server_unsynchronised += u64::from(reply.unsynchronised);
         match reply.answer {
-            Answer::Basic { response_ns } => self.counts.response.record(response_ns),
-            Answer::Interleaved => self.counts.interleaved += 1,
+            Answer::Basic { response_ns } => counts.response.record(response_ns),
+            Answer::Interleaved => counts.interleaved += 1,
         }
-        let sequence = reply.question.sequence;
-        self.counts.nts_received += u64::from(self.nts.as_ref().is_some_and(|n| n.has(sequence)));
+        counts.nts_received += u64::from(self.nts.as_ref().is_some_and(|n| n.has(sequence)));
         if self.expected.interleaved {
             let client = self.clients.client(reply.question.sequence);
             self.origins.remember(client - self.clients.first(), reply.receive);
@@ -329,7 +383,7 @@ impl Account {
     /// Requests that left and have no valid reply yet.
     #[must_use]
     pub const fn outstanding(&self) -> u64 {
-        self.counts.sent.saturating_sub(self.answered)
+        self.sent.saturating_sub(self.answered)
     }
 
     /// Valid first replies so far.
@@ -340,23 +394,31 @@ impl Account {
 
     /// The longest round trip so far.
     #[must_use]
-    pub fn longest_rtt(&self) -> Option<Span> {
-        self.counts.rtt.max().map(|ns| Span::from_ns(ns.cast_signed()))
+    pub const fn longest_rtt(&self) -> Option<Span> {
+        self.longest_rtt
     }
 
     /// When the last request left, or the start of the trial.
     #[must_use]
-    pub fn last_sent(&self) -> Timestamp<Monotonic> {
-        self.counts.last_sent.unwrap_or(self.start)
+    pub const fn last_sent(&self) -> Timestamp<Monotonic> {
+        self.last_sent
+    }
+
+    /// Closes the book of the first interval where no reply can be in time for it any more.
+    pub fn close_interval(&mut self, now: Timestamp<Monotonic>) -> Option<Closed> {
+        self.books.close_first(now, self.timeout + CLOSING)
     }
 
     /// Closes the books on a schedule of `planned` requests; also gives what the lane takes to its
     /// next trial.
     #[must_use]
-    pub fn close(mut self, planned: u64) -> (TrialCounts, Carried) {
-        self.counts.planned = planned;
+    pub fn close(mut self, planned: u64) -> (Vec<Closed>, Carried) {
+        let counts = self.books.latest();
+        counts.planned += planned;
+        counts.silences = Some(self.listener.close(self.last_sent, self.sent));
         let asked = self.before + self.asked;
-        (self.counts, Carried { asked, origins: self.origins, nts: self.nts })
+        let carried = Carried { asked, origins: self.origins, nts: self.nts };
+        (self.books.close_all(), carried)
     }
 
     /// Which request of this trial has this sequence number; the latest one where several have.
@@ -386,6 +448,10 @@ fn authenticate(
         Fault::Reply(_) => InvalidReason::Nts,
     })
 }
+
+/// How much longer than a reply may take the book of an interval is open, for requests that left
+/// late and replies that were fetched late.
+const CLOSING: Span = Span::from_ms(200);
 
 /// The least reach of the duplicate window, in requests: 8 KiB.
 const REACH_MIN: u64 = 32_768;

@@ -7,6 +7,7 @@ use horolog_stats::search::ConfigError;
 use thiserror::Error;
 
 use crate::clients::{ClientsError, LANES_MAX};
+use crate::course::CourseError;
 use crate::engine::EngineError;
 use crate::establishment::CONNECTIONS_MAX;
 use crate::nts::NtsError;
@@ -28,6 +29,9 @@ pub enum LoadError {
     /// The ramp cannot be.
     #[error(transparent)]
     Ramp(#[from] RampError),
+    /// The course cannot be.
+    #[error(transparent)]
+    Course(#[from] CourseError),
     /// The search cannot be.
     #[error(transparent)]
     Search(#[from] ConfigError),
@@ -83,6 +87,7 @@ impl LoadError {
                 matches!(error, EngineError::Rate { .. } | EngineError::Window(_))
             }
             Self::Ramp(_)
+            | Self::Course(_)
             | Self::Search(_)
             | Self::Version(_)
             | Self::Threads(_)

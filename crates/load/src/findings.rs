@@ -3,9 +3,12 @@
 
 #[cfg(test)]
 mod tests;
+mod time;
 mod trials;
 
-use horolog_record::{Code, Engine, Finding, SearchEnd, SearchResult, Severity, Spacing, Trial};
+use horolog_record::{
+    Code, Engine, Finding, Overload, SearchEnd, SearchResult, Severity, Silence, Spacing, Trial,
+};
 
 use crate::account::TrialCounts;
 
@@ -76,6 +79,10 @@ pub struct Circumstances<'a> {
     pub interrupted: bool,
     /// What a search found.
     pub search: Option<&'a SearchResult>,
+    /// When the server was silent.
+    pub silences: &'a [Silence],
+    /// What an overload did.
+    pub overload: Option<&'a Overload>,
 }
 
 /// All doubts about a run.
@@ -83,6 +90,10 @@ pub struct Circumstances<'a> {
 pub fn all(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(trials::no_replies(trials, about));
+    if findings.is_empty() {
+        findings.extend(time::silent(trials, about.silences));
+    }
+    findings.extend(about.overload.and_then(time::not_recovered));
     findings.extend(trials::behind(trials, about));
     findings.extend(trials::late_requests(trials));
     findings.extend(trials::ring_overflow(trials));

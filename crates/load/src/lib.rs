@@ -7,22 +7,28 @@
 
 pub mod account;
 pub mod clients;
+pub mod course;
 pub mod engine;
 mod error;
 pub mod establishment;
 pub mod findings;
+mod follow;
 pub mod limit;
 pub mod nts;
 pub mod options;
 pub mod places;
 pub mod plan;
 mod prepare;
+pub mod profile;
 pub mod ramp;
 pub mod random;
+pub mod recovery;
 pub mod request;
 mod run;
 pub mod schedule;
+pub mod silence;
 pub mod target;
+pub mod text;
 pub mod token;
 pub mod trial;
 pub mod verify;
@@ -30,4 +36,4 @@ pub mod watch;
 
 pub use error::LoadError;
 pub use options::{Job, LoadOptions};
-pub use run::{Load, Observer};
+pub use run::{Load, Observer, Surge};

@@ -8,14 +8,16 @@ use horolog_stats::SearchConfig;
 use horolog_sys::namespace::NetNs;
 use horolog_sys::netlink::Prefix;
 
+use crate::course::Course;
 use crate::limit::Limit;
 use crate::nts::{NtsOptions, Sessions};
 use crate::ramp::Ramp;
+use crate::run::Surge;
 use crate::target::{Family, Hints, TargetName};
 use crate::watch::AskServer;
 
 /// What to do with the target.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Job {
     /// Rising rates.
     Ramp(Ramp),
@@ -26,6 +28,10 @@ pub enum Job {
         /// The goal and the way to it.
         config: SearchConfig,
     },
+    /// Phases without a gap between them, counted in intervals.
+    Course(Course),
+    /// A part of this rate, a multiple of it, and the part again, as [`LoadOptions::surge`] says.
+    Overload(f64),
 }
 
 /// A run as it is asked for. [`LoadOptions::new`] gives defaults to change where needed.
@@ -66,6 +72,9 @@ pub struct LoadOptions {
     pub sessions: Option<Arc<Sessions>>,
     /// What to do.
     pub job: Job,
+    /// How a server is asked for more than it takes, by [`Job::Overload`] or after a search at the
+    /// rate that it found.
+    pub surge: Option<Surge>,
     /// What the run is held against.
     pub limits: Vec<Limit>,
     /// The command line, for the record.
@@ -98,6 +107,7 @@ impl LoadOptions {
             nts: None,
             sessions: None,
             job,
+            surge: None,
             limits: Vec::new(),
             command: Vec::new(),
             namespaces: Vec::new(),

@@ -40,6 +40,7 @@ const PROBE: TrialPlan = TrialPlan {
     spacing: Spacing::Constant,
     clients: 0,
     nts: false,
+    course: None,
 };
 
 /// An engine that is ready, and what it is ready for.
@@ -130,9 +131,14 @@ fn sessions(options: &LoadOptions) -> Result<Option<Arc<Sessions>>, NtsError> {
 
 /// Refuses rates that no schedule has, however many lanes share them.
 fn plannable(options: &LoadOptions, cores: usize) -> Result<(), EngineError> {
-    let (rates, duration) = match options.job {
+    let (rates, duration) = match &options.job {
         Job::Ramp(ramp) => ([ramp.min, ramp.max], ramp.duration),
         Job::Search { config, .. } => ([config.min_rate, config.max_rate], config.final_duration),
+        Job::Course(course) => ([course.lowest(), course.highest()], course.duration()),
+        Job::Overload(rate) => {
+            let surge = options.surge.unwrap_or_default();
+            ([rate * surge.base, rate * surge.factor], surge.time)
+        }
     };
     for rate in rates {
         for lanes in [1, options.threads.unwrap_or(cores).max(1)] {
@@ -189,6 +195,13 @@ impl Opener<'_> {
         if kind == Kind::Xdp && self.facts.sessions.is_some() {
             let reason = "the kernel has no cipher for authenticated requests".to_owned();
             return Err(engine::unfit(kind, reason, "use --engine packet or udp with --nts").into());
+        }
+        let on_course = matches!(self.options.job, Job::Course(_) | Job::Overload(_))
+            || self.options.surge.is_some();
+        if kind == Kind::Xdp && on_course {
+            let reason = "the kernel counts no intervals".to_owned();
+            let remedy = "use --engine packet or udp for a soak, a profile or an overload";
+            return Err(engine::unfit(kind, reason, remedy).into());
         }
         let route = self.route(kind)?;
         let network = self.network(kind, &route)?;

@@ -15,6 +15,7 @@ use crate::plan::TrialPlan;
 pub fn record(plan: &TrialPlan, counts: &TrialCounts, lost_at: BTreeMap<Place, u64>) -> Trial {
     let invalid = InvalidReason::ALL.into_iter().zip(counts.invalid);
     Trial {
+        phase: None,
         offered_rate: plan.rate,
         achieved_rate: achieved_rate(counts),
         duration_s: duration_s(plan, counts),
@@ -96,6 +97,7 @@ mod tests {
             spacing: Spacing::Constant,
             clients: 4,
             nts: false,
+            course: None,
         }
     }
 

@@ -71,6 +71,10 @@ pub enum Code {
     EngineFallback,
     /// Interleaved mode was asked for and many replies were in basic mode.
     BasicReplies,
+    /// The server answered nothing for a while.
+    ServerSilent,
+    /// The server was not as before after an overload.
+    NotRecovered,
     /// Some NTS key establishments gave no keys.
     EstablishmentsFailed,
 }

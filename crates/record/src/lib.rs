@@ -14,6 +14,7 @@ mod host;
 mod limit;
 mod load;
 mod rfc3339;
+mod series;
 
 pub use bench_nts::{BENCH_NTS_SCHEMA, BenchNtsResult, NtsCapacity};
 pub use demo::{Candidate, DEMO_SCHEMA, DemoResult};
@@ -27,3 +28,4 @@ pub use load::{
     SearchKind, SearchResult, Spacing, Target, Trial,
 };
 pub use rfc3339::rfc3339_now;
+pub use series::{Overload, Percentiles, Point, Series, Silence};

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Distribution, Finding, Host, LimitResult};
+use crate::{Distribution, Finding, Host, LimitResult, Overload, Series, Silence};
 
 /// The schema's name and version.
 pub const LOAD_SCHEMA: &str = "horolog.load/1";
@@ -39,6 +39,15 @@ pub struct LoadResult {
     /// What the search found, where one was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchResult>,
+    /// The run over time, where its rate followed a course.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<Series>,
+    /// When the server was silent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub silences: Vec<Silence>,
+    /// What an overload did, where one was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overload: Option<Overload>,
     /// What the run was held against, where it was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<LimitResult>,
@@ -124,6 +133,9 @@ pub enum Spacing {
 /// One rate, held for some time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
+    /// The name of the phase that it is, where the rate followed a course.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
     /// The rate that was planned, in requests per second.
     pub offered_rate: f64,
     /// The rate that really left: requests sent over the time between the first and the last.

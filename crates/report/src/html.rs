@@ -6,6 +6,7 @@
 
 mod demo;
 mod escape;
+mod intervals;
 mod load;
 mod losses;
 mod plot;

@@ -8,12 +8,14 @@ mod demo;
 mod establishment;
 mod grid;
 mod load;
+mod series;
 mod summary;
 
 pub use bench_nts::bench_nts;
 pub use demo::demo;
 pub use establishment::establishment;
 pub use load::{header, row};
+pub use series::{behind_label, interval_header, interval_row, labelled};
 pub use summary::summary;
 
 /// How a table may look.

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use horolog_load::ramp::Ramp;
 use horolog_load::target::{Family, Hints, TargetName};
 use horolog_load::{Job, Load, LoadOptions, Observer};
-use horolog_record::{Engine, Mode, SearchKind, Spacing, Trial};
+use horolog_record::{Engine, Mode, Point, SearchKind, Spacing, Trial};
 use horolog_report::table;
 use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::netlink::Prefix;
@@ -20,10 +20,12 @@ use crate::failure::Failure;
 use crate::output::{self, Destination, Progress};
 use crate::values;
 
+mod course;
 mod establishment;
 mod limits;
 mod nts;
 
+use course::{CourseArgs, Rows as RowKind};
 use establishment::NtsKeArgs;
 use limits::LimitArgs;
 use nts::NtsArgs;
@@ -121,6 +123,8 @@ pub(crate) struct NtpArgs {
     #[arg(long, value_name = "SHARE", value_parser = values::ratio, requires = "search")]
     loss_ratio: Option<f64>,
     #[command(flatten)]
+    course: CourseArgs,
+    #[command(flatten)]
     limits: LimitArgs,
     /// Only IPv4 addresses of a name.
     #[arg(short = '4', conflicts_with = "ipv6")]
@@ -160,6 +164,9 @@ fn mac(text: &str) -> Result<MacAddress, String> {
 
 impl NtpArgs {
     fn job(&self) -> Result<Job, Failure> {
+        if let Some(job) = self.course.job(self.rate, self.search.is_some())? {
+            return Ok(job);
+        }
         let Some(search) = self.search else {
             let (min, max) = self.rate.unwrap_or((1e3, 1e6));
             let duration = self.time.unwrap_or(Duration::from_secs(2));
@@ -190,13 +197,15 @@ impl NtpArgs {
         let nts = std::mem::take(&mut self.nts).resolve(&target)?;
         let search = match &job {
             Job::Search { kind, .. } => Some(*kind),
-            Job::Ramp(_) => None,
+            _ => None,
         };
+        let surge = self.course.surge(self.time, search.is_some());
         let limits = std::mem::take(&mut self.limits).resolve(search)?;
         Ok(LoadOptions {
             family,
             nts,
             limits,
+            surge,
             hints: Hints { interface: self.interface, mac: self.mac },
             i_own_this_target: self.i_own_this_target,
             engine: match self.engine {
@@ -223,6 +232,7 @@ impl NtpArgs {
 struct Rows {
     style: table::TableStyle,
     mode: Mode,
+    kind: RowKind,
     quiet: bool,
     progress: Progress,
 }
@@ -232,11 +242,39 @@ impl Observer for Rows {
         self.progress.trial(rate, duration);
     }
 
+    fn interval(&mut self, point: &Point) {
+        if !self.quiet && self.kind == RowKind::Intervals {
+            self.progress.print(&table::interval_row(point, &self.style));
+        }
+    }
+
+    fn flow(&mut self) -> ControlFlow<()> {
+        output::flow()
+    }
+
     fn ended(&mut self, _: usize, trial: &Trial) -> ControlFlow<()> {
-        if !self.quiet {
-            self.progress.print(&table::row(trial, self.mode, &self.style));
+        if !self.quiet && self.kind != RowKind::Intervals {
+            let phase = trial.phase.as_deref().unwrap_or_default();
+            self.progress.print(&self.labelled(phase, |style| table::row(trial, self.mode, style)));
         }
         output::flow()
+    }
+}
+
+impl Rows {
+    fn header(&self) -> String {
+        match self.kind {
+            RowKind::Intervals => table::interval_header(&self.style),
+            _ => self.labelled("phase", |style| table::header(self.mode, style)),
+        }
+    }
+
+    /// Lines with the name of a phase before them, where there are phases.
+    fn labelled(&self, label: &str, lines: impl Fn(&table::TableStyle) -> String) -> String {
+        match self.kind {
+            RowKind::Phases => table::labelled(label, &lines(&table::behind_label(&self.style))),
+            _ => lines(&self.style),
+        }
     }
 }
 
@@ -251,14 +289,15 @@ fn run_ntp(args: NtpArgs) -> Result<(), Failure> {
     let quiet = args.json.as_deref().is_some_and(output::is_stdout);
     let json = args.json.as_deref().map(Destination::open).transpose()?;
     let html = args.html.as_deref().map(Destination::open).transpose()?;
+    let kind = args.course.rows();
     let options = args.resolve()?;
     output::end_gently()?;
     let load = Load::prepare(options)?;
     let style = output::table_style();
     announce(&load);
-    let mut rows = Rows { style, mode: load.mode(), quiet, progress: Progress::new() };
+    let mut rows = Rows { style, mode: load.mode(), kind, quiet, progress: Progress::new() };
     if !quiet {
-        rows.progress.print(&table::header(rows.mode, &rows.style));
+        rows.progress.print(&rows.header());
     }
     let result = load.run(&mut rows)?;
     let Rows { style, progress, .. } = rows;

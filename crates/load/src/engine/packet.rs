@@ -19,8 +19,7 @@ use horolog_xdp::{Interface, ReplyDrop, ReplyDropSettings, XdpError};
 use super::lane::{Arrival, BATCH, Port};
 use super::threads::{self, Lane};
 use super::udp::Drops;
-use super::{Engine, EngineError, unfit};
-use crate::account::TrialCounts;
+use super::{Engine, EngineError, Intervals, unfit};
 use crate::clients;
 use crate::nts::LaneSessions;
 use crate::plan::{RunPlan, TrialPlan};
@@ -226,7 +225,7 @@ impl Engine for PacketEngine {
         ))
     }
 
-    fn trial(&mut self, plan: &TrialPlan) -> Result<TrialCounts, EngineError> {
-        threads::run(&mut self.lanes, &self.plan, plan, 1)
+    fn run(&mut self, plan: &TrialPlan, intervals: &mut dyn Intervals) -> Result<(), EngineError> {
+        threads::run(&mut self.lanes, &self.plan, plan, 1, intervals)
     }
 }

@@ -1,9 +1,13 @@
 //! The engines' loop and books against a server of known faults, in simulated time: what the server
 //! and the network did is what must be counted.
 
+mod courses;
+mod search;
+
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use horolog_io::{
@@ -267,6 +271,7 @@ impl<P: Port> Scene<P> {
             start,
             timeout: TIMEOUT,
             rate: self.rate,
+            interval: None,
         };
         let account = Account::open(&account, std::mem::take(&mut self.carried)).unwrap();
         let lane = LaneTrial {
@@ -278,9 +283,11 @@ impl<P: Port> Scene<P> {
             end: start + Span::from_ms(100),
             timeout: TIMEOUT,
             realtime_ahead: Span::ZERO,
+            interval: None,
+            stop: &AtomicBool::new(false),
         };
-        let (counts, carried) = lane.run().unwrap();
-        self.carried = carried;
+        let mut counts = TrialCounts::default();
+        self.carried = lane.run(&mut |(_, book)| counts.merge(&book)).unwrap();
         counts
     }
 }

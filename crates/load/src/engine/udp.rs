@@ -10,8 +10,7 @@ use horolog_record::Engine as Kind;
 
 use super::lane::{Arrival, BATCH, Port};
 use super::threads::{self, Lane};
-use super::{Engine, EngineError};
-use crate::account::TrialCounts;
+use super::{Engine, EngineError, Intervals};
 use crate::nts::LaneSessions;
 use crate::plan::{RunPlan, TrialPlan};
 use crate::request::{self, Stamps};
@@ -186,13 +185,13 @@ impl UdpEngine {
 
     /// Requests of one client in a row: as many as one call sends, but in interleaved mode, where a
     /// client waits for its reply before it asks again.
-    const fn run(&self) -> u32 {
+    const fn requests_in_a_row(&self) -> u32 {
         if self.plan.interleaved { 1 } else { BATCH as u32 }
     }
 
     /// Gives each lane a socket for each of its clients.
     fn prepare(&mut self, clients: u32) -> Result<(), EngineError> {
-        let run = self.run();
+        let run = self.requests_in_a_row();
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             let block = self.plan.lane_clients(clients, (index, self.plan.lanes), run);
             lane.port.first = block.first();
@@ -221,9 +220,9 @@ impl Engine for UdpEngine {
         Kind::Udp
     }
 
-    fn trial(&mut self, plan: &TrialPlan) -> Result<TrialCounts, EngineError> {
+    fn run(&mut self, plan: &TrialPlan, intervals: &mut dyn Intervals) -> Result<(), EngineError> {
         self.prepare(plan.clients)?;
-        let run = self.run();
-        threads::run(&mut self.lanes, &self.plan, plan, run)
+        let run = self.requests_in_a_row();
+        threads::run(&mut self.lanes, &self.plan, plan, run, intervals)
     }
 }

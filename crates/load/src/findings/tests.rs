@@ -30,6 +30,7 @@ fn trial(counts: &TrialCounts, lost_at: &[(Place, u64)]) -> Trial {
         spacing: Spacing::Constant,
         clients: 16,
         nts: false,
+        course: None,
     };
     record(&plan, counts, lost_at.iter().copied().collect::<BTreeMap<_, _>>())
 }
@@ -46,6 +47,8 @@ fn about() -> Circumstances<'static> {
         shortfall: None,
         interrupted: false,
         search: None,
+        silences: &[],
+        overload: None,
     }
 }
 

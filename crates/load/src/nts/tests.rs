@@ -80,6 +80,7 @@ fn run(share: u8, change: impl Fn(&[u8], &mut Vec<u8>)) -> TrialCounts {
         start: START,
         timeout: Span::from_ms(1_000),
         rate: 1_000.0,
+        interval: None,
     };
     let nts = Some(Box::new(sessions(&server, share).lane(4).unwrap()));
     let mut account = Account::open(&plan, Carried { nts, ..Carried::default() }).unwrap();
@@ -95,7 +96,7 @@ fn run(share: u8, change: impl Fn(&[u8], &mut Vec<u8>)) -> TrialCounts {
         let now = intended + Span::from_ns(5_000);
         account.receive(&reply, Some(next.client), now, now);
     }
-    account.close(REQUESTS as u64).0
+    TrialCounts::sum(&account.close(REQUESTS as u64).0)
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 
 use horolog_record::{
     BENCH_NTS_SCHEMA, BenchNtsResult, Candidate, ClassCounts, DEMO_SCHEMA, DemoResult,
-    Distribution, Finding, Host, LOAD_SCHEMA, LimitResult, LoadResult, NtsCapacity, Responses,
-    SearchResult, Target, Trial,
+    Distribution, Finding, Host, LOAD_SCHEMA, LimitResult, LoadResult, NtsCapacity, Overload,
+    Percentiles, Point, Responses, SearchResult, Series, Silence, Target, Trial,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::num::f64::{NEGATIVE, NORMAL, POSITIVE, SUBNORMAL, ZERO};
@@ -25,10 +25,12 @@ pub(crate) fn load_result() -> impl Strategy<Value = LoadResult> {
     let settings = (chosen(MODES), chosen(ENGINES), any::<usize>(), chosen(SPACINGS), any::<u64>());
     let outcome =
         (vec(trial(), 0..3), option::of(search()), vec(limit(), 0..3), vec(finding(), 0..3));
-    (facts, settings, outcome).prop_map(|(facts, settings, outcome)| {
+    let course = (option::of(series()), vec(silence(), 0..3), option::of(overload()));
+    (facts, settings, outcome, course).prop_map(|(facts, settings, outcome, course)| {
         let (started, command, host, target) = facts;
         let (mode, engine, threads, spacing, reply_timeout_ns) = settings;
         let (trials, search, limits, findings) = outcome;
+        let (series, silences, overload) = course;
         LoadResult {
             schema: LOAD_SCHEMA.to_owned(),
             started,
@@ -42,6 +44,9 @@ pub(crate) fn load_result() -> impl Strategy<Value = LoadResult> {
             reply_timeout_ns,
             trials,
             search,
+            series,
+            silences,
+            overload,
             limits,
             findings,
         }
@@ -88,12 +93,14 @@ pub(crate) fn trial() -> impl Strategy<Value = Trial> {
     let counts: [_; 9] = std::array::from_fn(|_| any::<u64>());
     let distributions: [_; 3] = std::array::from_fn(|_| option::of(distribution()));
     let maps = (counted(REASONS), counted(PLACES));
-    (rates, counts, maps, distributions).prop_map(|(rates, counts, maps, distributions)| {
+    let phase = option::of(any::<String>());
+    (rates, counts, maps, distributions, phase).prop_map(|(rates, counts, maps, all, phase)| {
         let (offered_rate, achieved_rate, duration_s) = rates;
         let [clients, sent, received, lost, duplicate, late, basic, interleaved, nts] = counts;
         let (invalid, lost_at) = maps;
-        let [rtt_ns, response_time_ns, lateness_ns] = distributions;
+        let [rtt_ns, response_time_ns, lateness_ns] = all;
         Trial {
+            phase,
             offered_rate,
             achieved_rate,
             duration_s,
@@ -143,6 +150,49 @@ fn search() -> impl Strategy<Value = SearchResult> {
             end,
         },
     )
+}
+
+fn series() -> impl Strategy<Value = Series> {
+    (number(), vec(point(), 0..3)).prop_map(|(interval_s, points)| Series { interval_s, points })
+}
+
+fn point() -> impl Strategy<Value = Point> {
+    let counts: [_; 5] = std::array::from_fn(|_| any::<u64>());
+    let figures: [_; 5] = std::array::from_fn(|_| any::<u64>());
+    (number(), any::<usize>(), number(), counts, option::of(figures)).prop_map(
+        |(at_s, trial, offered_rate, counts, figures)| {
+            let [sent, received, lost, late, invalid] = counts;
+            let rtt_ns = figures.map(|[p50, p90, p99, p99_9, max]| Percentiles {
+                p50,
+                p90,
+                p99,
+                p99_9,
+                max,
+            });
+            Point { at_s, trial, offered_rate, sent, received, lost, late, invalid, rtt_ns }
+        },
+    )
+}
+
+fn silence() -> impl Strategy<Value = Silence> {
+    let times = (number(), number(), option::of(number()));
+    (any::<usize>(), times, any::<bool>()).prop_map(
+        |(trial, (from_s, to_s, recovery_ms), ended)| Silence {
+            trial,
+            from_s,
+            to_s,
+            ended,
+            recovery_ms,
+        },
+    )
+}
+
+fn overload() -> impl Strategy<Value = Overload> {
+    let rates = (number(), number(), number(), number());
+    (rates, option::of(number()), number()).prop_map(|(rates, recovery_ms, resolution_ms)| {
+        let (base_rate, overload_rate, overload_s, answered_rate) = rates;
+        Overload { base_rate, overload_rate, overload_s, answered_rate, recovery_ms, resolution_ms }
+    })
 }
 
 fn limit() -> impl Strategy<Value = LimitResult> {

@@ -7,7 +7,7 @@ use super::sections::{
     drawn, findings, host_facts, limits, mode_name, run_facts, section, target_name,
     times_at_lower_bound, verdict,
 };
-use super::{Page, series, trials};
+use super::{Page, intervals, series, trials};
 use crate::units::human_rate;
 use crate::verdict::{Highest, goal_name, lower_bound_trial, sentence};
 
@@ -18,6 +18,9 @@ pub fn load(result: &LoadResult) -> String {
     let chosen = chosen_trials(result);
     let (rtt, response) = (chosen_rtt(result, &chosen), chosen_response(result));
     let plots = vec![
+        (series::rate_over_time(result, "intervals"), String::new()),
+        (series::loss_over_time(result, "intervals"), String::new()),
+        (series::latency_over_time(result, "intervals"), String::new()),
         (series::loss(&run, "trials"), String::new()),
         (series::latency(&run, "trials"), String::new()),
         (
@@ -42,6 +45,7 @@ pub fn load(result: &LoadResult) -> String {
         section("Rate, loss and latency", &figures),
         section("Where requests were lost", &losses(result)),
         section("Trials", &trials::trials(result, "trials")),
+        section("Intervals", &intervals::intervals(result, "intervals")),
         section("Run and machine", &machine(result)),
     ];
     Page {
