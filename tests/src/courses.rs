@@ -15,7 +15,7 @@ use crate::load_command::{PATIENCE, Started, check_sums, has, load, only_trial, 
 use crate::process::{Engine, Server, run_to_end, server_address};
 use crate::refusal::{USAGE, check};
 use crate::scenario::Need;
-use crate::search::{CAPACITY, Limited};
+use crate::search::{Answering, CAPACITY};
 use crate::{courses, scenarios};
 
 /// How long a server is dead.
@@ -239,7 +239,7 @@ pub(crate) fn what_cannot_be_a_course_is_refused() -> Result<()> {
 pub(crate) fn an_overload_ends_and_the_server_recovers() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
-    let _server = Limited::start(&lab, at)?;
+    let _server = Answering::limited(&lab, at)?;
     let (target, rate) = (at.to_string(), format!("{CAPACITY}"));
     let mut arguments = vec![&*target, "--engine", "udp", "--threads", "1", "-r", &rate];
     arguments.extend(["--overload", "4", "-t", "0.6", "--json", "r.json"]);

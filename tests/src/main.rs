@@ -19,6 +19,7 @@ mod frames;
 mod generator;
 mod lab;
 mod leftovers;
+mod limiters;
 mod load_command;
 mod load_engines;
 mod load_modes;
@@ -111,6 +112,7 @@ fn all() -> Vec<Trial> {
     all.extend(load_modes::all());
     all.extend(qualification::all());
     all.extend(courses::all());
+    all.extend(limiters::all());
     all.extend(bench::all());
     all.extend(soak::all());
     all.extend(of_the_demonstration());

@@ -106,6 +106,7 @@ impl Bench {
                 timeout: TIMEOUT,
                 rate: 1_000.0,
                 interval: None,
+                fairness: false,
             };
             let origins = mem::take(&mut self.origins[lane]);
             let mut account = Account::open(&plan, Carried { asked: before, origins, nts: None })?;

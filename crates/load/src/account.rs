@@ -9,6 +9,7 @@ use horolog_stats::{Mark, Recorder, SeenWindow};
 use horolog_time::{Monotonic, NtpTimestamp, Span, Timestamp};
 
 use crate::clients::LaneClients;
+use crate::fairness::{Asked, ClientBooks};
 use crate::nts::{Fault, LaneSessions};
 use crate::request::Stamps;
 use crate::silence::{self, Listener, Silence};
@@ -52,6 +53,8 @@ pub struct TrialCounts {
     pub port_closed: u64,
     /// Received replies of a server that says that it is not synchronised.
     pub server_unsynchronised: u64,
+    /// What each client asked and was answered, where that is counted.
+    pub clients: Vec<Asked>,
     /// When the server was silent; `None` in books that know nothing of it.
     pub silences: Option<Vec<Silence>>,
     /// From the intended send instant to the receipt of the reply, in ns.
@@ -97,6 +100,7 @@ impl TrialCounts {
         self.ring_dropped += other.ring_dropped;
         self.port_closed += other.port_closed;
         self.server_unsynchronised += other.server_unsynchronised;
+        self.clients.extend_from_slice(&other.clients);
         self.silences = match (self.silences.take(), &other.silences) {
             (Some(mine), Some(theirs)) => Some(silence::common(&mine, theirs)),
             (mine, theirs) => mine.or_else(|| theirs.clone()),
@@ -122,6 +126,7 @@ fn earliest(
 pub struct Account {
     books: Books,
     listener: Listener,
+    client_books: Option<ClientBooks>,
     expected: Expected,
     clients: LaneClients,
     window: SeenWindow,
@@ -199,6 +204,8 @@ pub struct AccountPlan {
     pub rate: f64,
     /// How long each interval is that has books of its own; `None` where the trial has one.
     pub interval: Option<Span>,
+    /// Whether each client is counted apart.
+    pub fairness: bool,
 }
 
 impl Account {
@@ -215,6 +222,7 @@ impl Account {
         Ok(Self {
             books: Books::new(plan.start, plan.interval),
             listener: Listener::new(plan.start),
+            client_books: plan.fairness.then(|| ClientBooks::new(&plan.clients)),
             expected: plan.expected,
             clients: plan.clients,
             window,
@@ -263,6 +271,10 @@ impl Account {
     /// Counts the next request as asked, so that its reply will be known.
     #[inline]
     pub fn ask(&mut self) {
+        if let Some(books) = &mut self.client_books {
+            let total = self.before + self.asked;
+            books.asked(self.clients.client((total % u64::from(self.clients.wrap())) as u32));
+        }
         self.window.open(self.asked);
         self.asked += 1;
     }
@@ -374,8 +386,11 @@ impl Account {
             Answer::Interleaved => counts.interleaved += 1,
         }
         counts.nts_received += u64::from(self.nts.as_ref().is_some_and(|n| n.has(sequence)));
+        let client = self.clients.client(sequence);
+        if let Some(books) = &mut self.client_books {
+            books.answered(client);
+        }
         if self.expected.interleaved {
-            let client = self.clients.client(reply.question.sequence);
             self.origins.remember(client - self.clients.first(), reply.receive);
         }
     }
@@ -415,6 +430,7 @@ impl Account {
     pub fn close(mut self, planned: u64) -> (Vec<Closed>, Carried) {
         let counts = self.books.latest();
         counts.planned += planned;
+        counts.clients = self.client_books.map(ClientBooks::close).unwrap_or_default();
         counts.silences = Some(self.listener.close(self.last_sent, self.sent));
         let asked = self.before + self.asked;
         let carried = Carried { asked, origins: self.origins, nts: self.nts };

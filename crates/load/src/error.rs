@@ -52,6 +52,12 @@ pub enum LoadError {
         "interleaved mode takes clients that ask again and a time server; leave out random sources"
     )]
     Interleaved,
+    /// Clients that are not told apart.
+    #[error("single clients cannot be counted among random sources; leave out one of the two")]
+    Fairness,
+    /// Well-behaved clients that cannot be.
+    #[error("well-behaved clients cannot be asked for: {0}")]
+    WellBehaved(&'static str),
     /// A reply timeout that cannot be.
     #[error("a reply timeout must be from 1 ms to 60 s, not {0:?}")]
     ReplyTimeout(Duration),
@@ -93,6 +99,8 @@ impl LoadError {
             | Self::Threads(_)
             | Self::Connections(_)
             | Self::Interleaved
+            | Self::Fairness
+            | Self::WellBehaved(_)
             | Self::ReplyTimeout(_) => true,
             Self::Nts(error) => error.is_usage(),
             Self::NoSimulation(_) | Self::System { .. } => false,

@@ -1,6 +1,7 @@
 //! The doubts about a run, from its counts alone. One finding for each kind: it names the worst
 //! trial and says how many trials it is about, so that a long search does not repeat itself.
 
+mod clients;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -102,6 +103,8 @@ pub fn all(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Vec<Finding> {
     findings.extend(trials::server_unsynchronised(trials));
     findings.extend(trials::basic_replies(trials, about));
     findings.extend(trials::unexplained(trials, about));
+    findings.extend(clients::uneven(trials));
+    findings.extend(clients::hurt(trials));
     findings.extend(trials::few_samples(trials));
     findings.extend(about.search.and_then(|search| noisy(trials, search)));
     findings.extend(about.search.and_then(unfinished));

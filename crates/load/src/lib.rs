@@ -6,11 +6,13 @@
 //! Nothing here prints.
 
 pub mod account;
+pub mod beside;
 pub mod clients;
 pub mod course;
 pub mod engine;
 mod error;
 pub mod establishment;
+pub mod fairness;
 pub mod findings;
 mod follow;
 pub mod limit;

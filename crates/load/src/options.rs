@@ -8,6 +8,7 @@ use horolog_stats::SearchConfig;
 use horolog_sys::namespace::NetNs;
 use horolog_sys::netlink::Prefix;
 
+use crate::beside::Manners;
 use crate::course::Course;
 use crate::limit::Limit;
 use crate::nts::{NtsOptions, Sessions};
@@ -72,6 +73,10 @@ pub struct LoadOptions {
     pub sessions: Option<Arc<Sessions>>,
     /// What to do.
     pub job: Job,
+    /// Count each client apart, and say how evenly they are answered.
+    pub fairness: bool,
+    /// Clients that ask as they should, beside the load.
+    pub well_behaved: Option<Manners>,
     /// How a server is asked for more than it takes, by [`Job::Overload`] or after a search at the
     /// rate that it found.
     pub surge: Option<Surge>,
@@ -107,6 +112,8 @@ impl LoadOptions {
             nts: None,
             sessions: None,
             job,
+            fairness: false,
+            well_behaved: None,
             surge: None,
             limits: Vec::new(),
             command: Vec::new(),

@@ -42,6 +42,12 @@ pub struct RunPlan {
     pub echo: bool,
     /// Requests are in interleaved mode.
     pub interleaved: bool,
+    /// Each client is counted apart.
+    pub fairness: bool,
+    /// The number of the first lane, which its port follows from: others may send beside this run.
+    pub first_lane: usize,
+    /// Requests of one simulated client in a row.
+    pub in_a_row: u32,
     /// What requests are authenticated with.
     pub sessions: Option<Arc<Sessions>>,
 }

@@ -12,6 +12,7 @@ use horolog_sys::clock::MonotonicClock;
 use horolog_sys::netlink::Netlink;
 use horolog_time::Clock;
 
+use crate::beside::{Beside, Manners};
 use crate::clients::{CLIENTS_MAX, ClientsError, LANES_MAX, SourceNetwork};
 use crate::engine::{self, Engine, EngineError};
 use crate::error::LoadError;
@@ -48,6 +49,8 @@ pub(crate) struct Prepared {
     pub(crate) plan: RunPlan,
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) clients: u32,
+    /// Well-behaved clients, where there are any.
+    pub(crate) beside: Option<Beside>,
     /// Better engines that could not be used, and why.
     pub(crate) fallbacks: Vec<(Kind, String)>,
 }
@@ -83,10 +86,11 @@ pub(crate) fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     };
     plannable(options, facts.cores.len())?;
     let mut opener = Opener { options, facts, netlink, plain: route, full: None };
-    match options.engine {
+    let prepared = match options.engine {
         Some(kind) => opener.open(kind),
         None => opener.open_best(),
-    }
+    }?;
+    opener.open_beside(prepared)
 }
 
 fn check(options: &LoadOptions) -> Result<(), LoadError> {
@@ -101,6 +105,12 @@ fn check(options: &LoadOptions) -> Result<(), LoadError> {
     if options.interleaved && (options.random_sources || options.echo) {
         return Err(LoadError::Interleaved);
     }
+    if options.fairness && options.random_sources {
+        return Err(LoadError::Fairness);
+    }
+    if let Some(manners) = &options.well_behaved {
+        check_manners(manners, options)?;
+    }
     let timeout = options.reply_timeout;
     // A token reaches back 68 s.
     let longest = Duration::from_mins(1);
@@ -109,6 +119,21 @@ fn check(options: &LoadOptions) -> Result<(), LoadError> {
         return Err(LoadError::ReplyTimeout(timeout));
     }
     Ok(())
+}
+
+fn check_manners(manners: &Manners, options: &LoadOptions) -> Result<(), LoadError> {
+    let reason = if manners.clients == 0 || manners.clients > CLIENTS_MAX {
+        "their number must be from 1 to 1000000"
+    } else if manners.burst == 0 || manners.interval.is_zero() {
+        "each must ask at least once in its interval"
+    } else if options.random_sources && manners.network.is_none() {
+        "random sources leave no part of the network; name another one for them"
+    } else if options.echo {
+        "a reflector limits nobody"
+    } else {
+        return Ok(());
+    };
+    Err(LoadError::WellBehaved(reason))
 }
 
 /// Establishes what requests are to be authenticated with.
@@ -163,7 +188,50 @@ impl Opener<'_> {
     fn open(&mut self, kind: Kind) -> Result<Prepared, LoadError> {
         let (plan, clients) = self.plan(kind)?;
         let engine = engine::open(kind, &plan)?;
-        Ok(Prepared { plan, engine, clients, fallbacks: Vec::new() })
+        Ok(Prepared { plan, engine, clients, beside: None, fallbacks: Vec::new() })
+    }
+
+    /// Readies well-behaved clients beside a run, where they are asked for.
+    fn open_beside(&self, mut prepared: Prepared) -> Result<Prepared, LoadError> {
+        let Some(manners) = &self.options.well_behaved else { return Ok(prepared) };
+        let crowd = &prepared.plan;
+        let network = match (manners.network, crowd.network) {
+            (Some(network), _) => {
+                let target = self.facts.target.ip();
+                Some(SourceNetwork::new(network, target, &self.facts.own_addresses)?)
+            }
+            (None, Some(network)) => Some(network.last_part(manners.clients, prepared.clients)?),
+            (None, None) => None,
+        };
+        let overlap = |network: SourceNetwork| {
+            let whole = crowd.random_sources;
+            let used = |client| whole || client < prepared.clients;
+            let first = crowd.network.and_then(|crowd| crowd.client(network.address(0)));
+            first.is_some_and(used)
+        };
+        if network.is_some_and(overlap) {
+            let reason = "the load's own clients have their addresses; name another network";
+            return Err(LoadError::WellBehaved(reason));
+        }
+        let key = random::key_from_kernel()
+            .map_err(|source| LoadError::System { action: "read random numbers", source })?;
+        let plan = RunPlan {
+            network,
+            lanes: 1,
+            // They ask so seldom that they take no core for themselves.
+            cores: Vec::new(),
+            clients: manners.clients,
+            random_sources: false,
+            token: Token::new(key, MonotonicClock.now()),
+            interleaved: false,
+            sessions: None,
+            fairness: true,
+            first_lane: crowd.lanes,
+            in_a_row: manners.burst,
+            ..crowd.clone()
+        };
+        prepared.beside = Some(Beside::open(manners.clone(), plan)?);
+        Ok(prepared)
     }
 
     /// Opens the first engine of [`PREFERENCE`] that works.
@@ -171,7 +239,7 @@ impl Opener<'_> {
         let simulation_asked = self.options.source_network.is_some() || self.options.random_sources;
         let mut fallbacks = Vec::new();
         for kind in PREFERENCE {
-            if kind == Kind::Udp && simulation_asked {
+            if kind == Kind::Udp && (simulation_asked || self.options.well_behaved.is_some()) {
                 break;
             }
             let proven = kind == Kind::Udp || simulation_asked;
@@ -203,6 +271,16 @@ impl Opener<'_> {
             let remedy = "use --engine packet or udp for a soak, a profile or an overload";
             return Err(engine::unfit(kind, reason, remedy).into());
         }
+        if kind == Kind::Xdp && self.options.fairness {
+            let reason = "the kernel counts no single clients".to_owned();
+            let remedy = "use --engine packet or udp for --fairness";
+            return Err(engine::unfit(kind, reason, remedy).into());
+        }
+        if kind == Kind::Udp && self.options.well_behaved.is_some() {
+            let reason = "all its clients have one address, and so have well-behaved ones";
+            let remedy = "use --engine packet or xdp for --well-behaved";
+            return Err(engine::unfit(kind, reason.to_owned(), remedy).into());
+        }
         let route = self.route(kind)?;
         let network = self.network(kind, &route)?;
         let (lanes, clients) = self.lanes_and_clients(network, &route)?;
@@ -219,6 +297,9 @@ impl Opener<'_> {
             reply_timeout: self.options.reply_timeout,
             echo: self.options.echo,
             interleaved: self.options.interleaved,
+            fairness: self.options.fairness,
+            first_lane: 0,
+            in_a_row: 1,
             sessions: self.facts.sessions.clone(),
         };
         Ok((plan, clients))

@@ -193,11 +193,19 @@ impl Load {
         let begun = Instant::now();
         let plan = self.trial_plan(rate, duration);
         let before = self.watch.read();
-        let counts = self.prepared.engine.trial(&plan)?;
+        let engine = &mut self.prepared.engine;
+        let (counts, well_behaved) = match &self.prepared.beside {
+            None => (engine.trial(&plan)?, None),
+            Some(beside) => {
+                let (counts, record) = beside.ask(duration, || engine.trial(&plan))?;
+                (counts, Some(record))
+            }
+        };
         let after = self.watch.read();
         let missing =
             Missing { lost: counts.lost(), ring_dropped: counts.ring_dropped, late: counts.late };
         let trial = trial::record(&plan, &counts, places::assign(missing, &before, &after));
+        let trial = Trial { well_behaved, ..trial };
         let outcome = TrialOutcome {
             offered_rate: rate,
             achieved_rate: trial.achieved_rate,

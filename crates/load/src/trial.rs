@@ -8,6 +8,7 @@ use horolog_stats::Recorder;
 use horolog_stats::loss::Rate;
 
 use crate::account::TrialCounts;
+use crate::fairness;
 use crate::plan::TrialPlan;
 
 /// The record of a trial.
@@ -36,6 +37,8 @@ pub fn record(plan: &TrialPlan, counts: &TrialCounts, lost_at: BTreeMap<Place, u
             received: counts.nts_received,
             lost: counts.nts_sent.saturating_sub(counts.nts_received),
         }),
+        fairness: fairness::of(&counts.clients),
+        well_behaved: None,
         rtt_ns: distribution(&counts.rtt),
         response_time_ns: distribution(&counts.response),
         lateness_ns: distribution(&counts.lateness),

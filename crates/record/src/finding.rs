@@ -75,6 +75,10 @@ pub enum Code {
     ServerSilent,
     /// The server was not as before after an overload.
     NotRecovered,
+    /// Some clients got nothing while others were answered.
+    UnevenReplies,
+    /// Well-behaved clients were not answered.
+    ClientsHurt,
     /// Some NTS key establishments gave no keys.
     EstablishmentsFailed,
 }

@@ -6,6 +6,7 @@
 //! ignored; a field changes its meaning only with the number behind the schema's name.
 
 mod bench_nts;
+mod clients;
 mod demo;
 mod distribution;
 mod establishment;
@@ -17,6 +18,7 @@ mod rfc3339;
 mod series;
 
 pub use bench_nts::{BENCH_NTS_SCHEMA, BenchNtsResult, NtsCapacity};
+pub use clients::{Fairness, WellBehaved};
 pub use demo::{Candidate, DEMO_SCHEMA, DemoResult};
 pub use distribution::Distribution;
 pub use establishment::{EstablishmentResult, EstablishmentTrial, FailureReason};

@@ -6,7 +6,9 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Distribution, Finding, Host, LimitResult, Overload, Series, Silence};
+use crate::{
+    Distribution, Fairness, Finding, Host, LimitResult, Overload, Series, Silence, WellBehaved,
+};
 
 /// The schema's name and version.
 pub const LOAD_SCHEMA: &str = "horolog.load/1";
@@ -161,6 +163,12 @@ pub struct Trial {
     /// Of the requests, those that were authenticated, where any were to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authenticated: Option<ClassCounts>,
+    /// How evenly the clients were answered, where that was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fairness: Option<Fairness>,
+    /// What became of well-behaved clients beside the load, whose requests are not among its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub well_behaved: Option<WellBehaved>,
     /// Round trip, from the *intended* send instant to the receipt of the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ns: Option<Distribution>,

@@ -20,11 +20,13 @@ use crate::failure::Failure;
 use crate::output::{self, Destination, Progress};
 use crate::values;
 
+mod clients;
 mod course;
 mod establishment;
 mod limits;
 mod nts;
 
+use clients::ClientArgs;
 use course::{CourseArgs, Rows as RowKind};
 use establishment::NtsKeArgs;
 use limits::LimitArgs;
@@ -125,6 +127,8 @@ pub(crate) struct NtpArgs {
     #[command(flatten)]
     course: CourseArgs,
     #[command(flatten)]
+    apart: ClientArgs,
+    #[command(flatten)]
     limits: LimitArgs,
     /// Only IPv4 addresses of a name.
     #[arg(short = '4', conflicts_with = "ipv6")]
@@ -206,6 +210,8 @@ impl NtpArgs {
             nts,
             limits,
             surge,
+            fairness: self.apart.fairness(),
+            well_behaved: self.apart.manners(),
             hints: Hints { interface: self.interface, mac: self.mac },
             i_own_this_target: self.i_own_this_target,
             engine: match self.engine {

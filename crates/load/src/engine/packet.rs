@@ -205,7 +205,7 @@ pub fn frame_plans(plan: &RunPlan, engine: Kind) -> Result<(&Link, Vec<FramePlan
         source_mac: macs.source,
         destination_mac: macs.destination,
         network,
-        source_port: clients::port(lane),
+        source_port: clients::port(plan.first_lane + lane),
         target: plan.target,
         version: plan.version,
     };
@@ -226,6 +226,6 @@ impl Engine for PacketEngine {
     }
 
     fn run(&mut self, plan: &TrialPlan, intervals: &mut dyn Intervals) -> Result<(), EngineError> {
-        threads::run(&mut self.lanes, &self.plan, plan, 1, intervals)
+        threads::run(&mut self.lanes, &self.plan, plan, self.plan.in_a_row, intervals)
     }
 }

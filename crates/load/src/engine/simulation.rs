@@ -272,6 +272,7 @@ impl<P: Port> Scene<P> {
             timeout: TIMEOUT,
             rate: self.rate,
             interval: None,
+            fairness: false,
         };
         let account = Account::open(&account, std::mem::take(&mut self.carried)).unwrap();
         let lane = LaneTrial {

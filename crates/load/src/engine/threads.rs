@@ -59,6 +59,7 @@ pub(crate) fn run<P: Port>(
             timeout,
             rate: trial.rate / count as f64,
             interval,
+            fairness: plan.fairness,
         };
         let account = Account::open(&account, mem::take(&mut lane.carried))?;
         let schedule = schedule(plan, trial, start, (index, count))?;

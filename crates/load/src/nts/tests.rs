@@ -81,6 +81,7 @@ fn run(share: u8, change: impl Fn(&[u8], &mut Vec<u8>)) -> TrialCounts {
         timeout: Span::from_ms(1_000),
         rate: 1_000.0,
         interval: None,
+        fairness: false,
     };
     let nts = Some(Box::new(sessions(&server, share).lane(4).unwrap()));
     let mut account = Account::open(&plan, Carried { nts, ..Carried::default() }).unwrap();

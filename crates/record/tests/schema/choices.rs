@@ -65,7 +65,7 @@ pub(crate) const LIMIT_UNITS: Choices<LimitUnit, 3> =
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 21> = [
+pub(crate) const CODES: Choices<Code, 23> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -86,6 +86,8 @@ pub(crate) const CODES: Choices<Code, 21> = [
     (Code::BasicReplies, "basic-replies"),
     (Code::ServerSilent, "server-silent"),
     (Code::NotRecovered, "not-recovered"),
+    (Code::UnevenReplies, "uneven-replies"),
+    (Code::ClientsHurt, "clients-hurt"),
     (Code::EstablishmentsFailed, "establishments-failed"),
 ];
 

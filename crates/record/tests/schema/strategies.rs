@@ -6,8 +6,9 @@ use std::net::IpAddr;
 
 use horolog_record::{
     BENCH_NTS_SCHEMA, BenchNtsResult, Candidate, ClassCounts, DEMO_SCHEMA, DemoResult,
-    Distribution, Finding, Host, LOAD_SCHEMA, LimitResult, LoadResult, NtsCapacity, Overload,
-    Percentiles, Point, Responses, SearchResult, Series, Silence, Target, Trial,
+    Distribution, Fairness, Finding, Host, LOAD_SCHEMA, LimitResult, LoadResult, NtsCapacity,
+    Overload, Percentiles, Point, Responses, SearchResult, Series, Silence, Target, Trial,
+    WellBehaved,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::num::f64::{NEGATIVE, NORMAL, POSITIVE, SUBNORMAL, ZERO};
@@ -93,8 +94,9 @@ pub(crate) fn trial() -> impl Strategy<Value = Trial> {
     let counts: [_; 9] = std::array::from_fn(|_| any::<u64>());
     let distributions: [_; 3] = std::array::from_fn(|_| option::of(distribution()));
     let maps = (counted(REASONS), counted(PLACES));
-    let phase = option::of(any::<String>());
-    (rates, counts, maps, distributions, phase).prop_map(|(rates, counts, maps, all, phase)| {
+    let apart = (option::of(any::<String>()), option::of(fairness()), option::of(well_behaved()));
+    (rates, counts, maps, distributions, apart).prop_map(|(rates, counts, maps, all, apart)| {
+        let (phase, fairness, well_behaved) = apart;
         let (offered_rate, achieved_rate, duration_s) = rates;
         let [clients, sent, received, lost, duplicate, late, basic, interleaved, nts] = counts;
         let (invalid, lost_at) = maps;
@@ -113,6 +115,8 @@ pub(crate) fn trial() -> impl Strategy<Value = Trial> {
             invalid,
             responses: Responses { basic, interleaved, nts },
             authenticated: (nts % 2 == 0).then_some(ClassCounts { sent, received, lost }),
+            fairness,
+            well_behaved,
             rtt_ns,
             response_time_ns,
             lateness_ns,
@@ -148,6 +152,35 @@ fn search() -> impl Strategy<Value = SearchResult> {
             upper,
             loss_ratio,
             end,
+        },
+    )
+}
+
+fn fairness() -> impl Strategy<Value = Fairness> {
+    let shares = (number(), number(), number(), option::of(number()));
+    (any::<u64>(), any::<u64>(), shares).prop_map(|(clients, unanswered, shares)| {
+        let (share_min, share_median, share_max, jain_index) = shares;
+        Fairness { clients, unanswered, share_min, share_median, share_max, jain_index }
+    })
+}
+
+fn well_behaved() -> impl Strategy<Value = WellBehaved> {
+    let counts: [_; 7] = std::array::from_fn(|_| any::<u64>());
+    (counts, number(), any::<u32>(), option::of(distribution())).prop_map(
+        |(counts, interval_s, burst, rtt_ns)| {
+            let [clients, sent, received, lost, invalid, clients_asking, clients_hurt] = counts;
+            WellBehaved {
+                clients,
+                interval_s,
+                burst,
+                sent,
+                received,
+                lost,
+                invalid,
+                clients_asking,
+                clients_hurt,
+                rtt_ns,
+            }
         },
     )
 }

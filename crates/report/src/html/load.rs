@@ -4,7 +4,7 @@ use horolog_record::{Distribution, LoadResult};
 
 use super::losses::losses;
 use super::sections::{
-    drawn, findings, host_facts, limits, mode_name, run_facts, section, target_name,
+    clients, drawn, findings, host_facts, limits, mode_name, run_facts, section, target_name,
     times_at_lower_bound, verdict,
 };
 use super::{Page, intervals, series, trials};
@@ -43,6 +43,7 @@ pub fn load(result: &LoadResult) -> String {
         section("Limits", &limits(&result.limits)),
         section("Findings", &findings(&result.findings)),
         section("Rate, loss and latency", &figures),
+        section("Single clients", &clients(result)),
         section("Where requests were lost", &losses(result)),
         section("Trials", &trials::trials(result, "trials")),
         section("Intervals", &intervals::intervals(result, "intervals")),

@@ -20,6 +20,7 @@ pub(super) fn run<P: Port>(scene: &mut Scene<P>, phases: Vec<Phase>) -> Vec<Tria
         timeout: TIMEOUT,
         rate: course.highest(),
         interval: Some(interval),
+        fairness: true,
     };
     let lane = LaneTrial {
         account: Account::open(&plan, std::mem::take(&mut scene.carried)).unwrap(),
@@ -60,6 +61,10 @@ fn every_request_stands_in_its_own_interval() {
         [(1000, 1000), (1000, 1000), (1000, 1000), (1000, 1000), (100, 100), (100, 100)]
     );
     assert!(books.iter().all(|one| one.rtt.count() == one.received && one.planned == 0));
+    let asked: Vec<_> = books[5].clients.iter().map(|one| (one.asked, one.answered)).collect();
+    assert_eq!(asked.len(), CLIENTS as usize);
+    assert!(asked.iter().all(|(asked, answered)| asked == answered), "{asked:?}");
+    assert_eq!(asked.iter().map(|(asked, _)| asked).sum::<u32>(), 4200);
     assert!(books[5].silences.as_ref().is_some_and(Vec::is_empty));
 }
 
