@@ -5,8 +5,9 @@
 //! is made right in it, its length and its bytes.
 #![no_main]
 
-use horolog_load::account::{Account, AccountPlan, Carried};
+use horolog_load::account::{Account, AccountPlan, Carried, TrialCounts};
 use horolog_load::clients::LaneClients;
+use horolog_load::offset::ReceiveStamps;
 use horolog_load::ptp::{Expected, PtpKind, PtpPlan};
 use horolog_load::token::Token;
 use horolog_load::verify;
@@ -30,9 +31,10 @@ fuzz_target!(|bytes: &[u8]| {
         let mut message = message.to_vec();
         repair(&mut message, request, repairs);
         let at = START + Span::from_ms(i64::from(which));
-        account.receive(&message, Some(*client), at, at);
+        account.receive(&message, Some(*client), at, at, ReceiveStamps::default());
     }
-    let (counts, _) = account.close(REQUESTS as u64);
+    let (books, _) = account.close(REQUESTS as u64);
+    let counts = TrialCounts::sum(&books);
     let parts = counts.ptp.expect("PTP was asked for");
     assert!(counts.received <= parts.delay && parts.delay <= counts.sent);
     assert!(parts.sync_follow_up <= counts.sent);
@@ -54,6 +56,9 @@ fn plan(asked_for: u8) -> AccountPlan {
         timeout: Span::from_ms(100),
         rate: 1000.0,
         ptp: Some(Expected { plan, token, lane: 0, lanes: 1, clients: CLIENTS, ipv6 }),
+        offset: None,
+        interval: None,
+        fairness: false,
     }
 }
 

@@ -40,14 +40,14 @@ pub(crate) fn all() -> Vec<Trial> {
 }
 
 /// A chronyd that answers everybody; it leaves this machine's clock alone (`-x`).
-struct Chronyd {
+pub(crate) struct Chronyd {
     process: Running,
     _directory: TempDir,
 }
 
 impl Chronyd {
     /// Starts it with further directives, and waits until it serves.
-    fn start(host: &Host, directives: &[&str]) -> Result<Self> {
+    pub(crate) fn start(host: &Host, directives: &[&str]) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let pidfile = directory.path().join("chronyd.pid");
         let configuration = directory.path().join("chrony.conf");

@@ -1,5 +1,5 @@
-//! Scenarios of loads on a PTP master: what the generator counts is what the master counts, in every
-//! mode, by every engine and over both versions of IP. Nothing is timed.
+//! Scenarios of loads on a PTP master: what the generator counts is what the master counts, in
+//! every mode, by every engine and over both versions of IP. Nothing is timed.
 
 use std::time::Duration;
 

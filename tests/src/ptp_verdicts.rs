@@ -7,6 +7,7 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use horolog_load::account::{Account, AccountPlan, Carried, TrialCounts};
+use horolog_load::offset::ReceiveStamps;
 use horolog_load::ptp::{self, PtpKind};
 use horolog_load::token::Question;
 use horolog_load::verify;
@@ -98,6 +99,9 @@ impl Bench {
                 timeout: TIMEOUT,
                 rate: 1_000.0,
                 ptp: Some(ptp::Expected { plan, token, lane, lanes: LANES, clients, ipv6 }),
+                offset: None,
+                interval: None,
+                fairness: false,
             };
             self.accounts.push(Account::open(&plan, carried)?);
         }
@@ -167,7 +171,7 @@ impl Bench {
         let now = MonotonicClock.now();
         let client = world.network.client(to.ip());
         for account in &mut self.accounts {
-            account.receive(&answer.bytes, client, now, now);
+            account.receive(&answer.bytes, client, now, now, ReceiveStamps::default());
         }
         self.judged += 1;
         Ok(passed)
@@ -179,7 +183,7 @@ impl Bench {
         let mut counts = TrialCounts::default();
         for account in self.accounts.drain(..) {
             let (lane, carried) = account.close(GROUP);
-            counts.merge(&lane);
+            counts.merge(&TrialCounts::sum(&lane));
             self.carried.push(carried);
         }
         let model = Tallied::of_model(&counts);
@@ -252,7 +256,8 @@ fn fault(world: &World, reason: InvalidReason) -> Expected {
     }
 }
 
-/// Kinds of a `Delay_Resp`: the first of each lane has to be a right one, whose source is the master.
+/// Kinds of a `Delay_Resp`: the first of each lane has to be a right one, whose source is the
+/// master.
 fn kinds_of_delay(world: &World) -> Vec<Kind> {
     let plan = world.ptp.unwrap_or_else(|| unreachable!("a world of PTP"));
     let is_only = plan.kind == PtpKind::Delay;

@@ -143,8 +143,8 @@ pub(crate) fn a_spoofed_flood_shuts_nobody_out() -> Result<()> {
         }
     }
     let Fared { asked, answered, .. } = known.end()?;
-    // What a link that is full loses, it loses of everybody. A client that were a newcomer would get
-    // next to no reply.
+    // What a link that is full loses, it loses of everybody. A client that were a newcomer would
+    // get next to no reply.
     ensure!(asked > 0 && answered * 10 >= asked * 9, "{answered} of {asked} were answered");
     ensure!(addresses >= ADDRESSES, "a flood from {addresses} addresses only");
     let newcomers = count(&server, "/xdp_counters/dropped/newcomers")?;

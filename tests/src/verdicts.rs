@@ -80,6 +80,8 @@ impl Bench {
                 rate: 1_000.0,
                 offset: None,
                 ptp: None,
+                interval: None,
+                fairness: false,
             };
             let origins = mem::take(&mut self.origins[lane]);
             let mut account = Account::open(
@@ -122,7 +124,7 @@ impl Bench {
         let mut counts = TrialCounts::default();
         for (account, origins) in self.accounts.drain(..).zip(&mut self.origins) {
             let (lane, carried) = account.close(GROUP);
-            counts.merge(&lane);
+            counts.merge(&TrialCounts::sum(&lane));
             *origins = carried.origins;
         }
         self.compare_origins(world)?;

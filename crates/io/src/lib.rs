@@ -1,6 +1,6 @@
 //! One packet-device trait, [`Device`], and its devices: UDP sockets, raw Ethernet frames,
-//! `AF_XDP` sockets, a pair joined in memory, and a wrapper that damages what passes. Also whom they
-//! are to reach, as a person writes it ([`target`]).
+//! `AF_XDP` sockets, a pair joined in memory, and a wrapper that damages what passes. Also whom
+//! they are to reach, as a person writes it ([`target`]).
 //!
 //! It knows nothing of what the packets mean, and it has no `unsafe`: system calls stand in
 //! `horolog-sys`. A hot loop receives into one [`Batch`], fills another and sends it; both are

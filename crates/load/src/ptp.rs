@@ -2,9 +2,9 @@
 //! bytes alone. Whether it is the first and came in time is for [`crate::account`].
 //!
 //! A request carries its question as an NTP request does: the eight bytes of its sender's clock
-//! identity are the token's bits ([`crate::token`]), its port number is that of the lane plus 1, and
-//! its number is the low 16 bits of the sequence number. A `Delay_Resp` brings all three back. Sync
-//! and `Follow_Up` of NetSync Monitor bring the number back and come to the client's address.
+//! identity are the token's bits ([`crate::token`]), its port number is that of the lane plus 1,
+//! and its number is the low 16 bits of the sequence number. A `Delay_Resp` brings all three back.
+//! Sync and `Follow_Up` of NetSync Monitor bring the number back and come to the client's address.
 //!
 //! The order of the checks is part of the result: the first that fails names the reason. The
 //! in-kernel engine checks in the same order.

@@ -197,8 +197,8 @@ impl FrameTemplate {
         (native(self.ipv4_sum), native(self.udp_sum))
     }
 
-    /// Completes a frame of NTP that was copied from [`FrameTemplate::bytes`], or completed before: sets
-    /// the low 32 bits of the source address, the timestamps and both checksums.
+    /// Completes a frame of NTP that was copied from [`FrameTemplate::bytes`], or completed before:
+    /// sets the low 32 bits of the source address, the timestamps and both checksums.
     ///
     /// # Panics
     /// When `frame` is shorter than the template, or the template is one of PTP.

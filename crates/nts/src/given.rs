@@ -1,6 +1,6 @@
 //! A session that a person hands over as text: the client's key and a cookie, which another client
-//! got from key establishment, in hexadecimal digits with a comma between them. The server's key may
-//! follow; without it replies cannot be opened.
+//! got from key establishment, in hexadecimal digits with a comma between them. The server's key
+//! may follow; without it replies cannot be opened.
 
 use core::fmt;
 

@@ -10,6 +10,7 @@ mod establishment;
 mod grid;
 mod load;
 mod ntpperf;
+mod series;
 mod summary;
 
 pub use bench_cores::bench_cores;
@@ -18,6 +19,7 @@ pub use demo::demo;
 pub use establishment::establishment;
 pub use load::{Shown, header, row};
 pub use ntpperf::{NtpperfPanel, NtpperfTable};
+pub use series::{behind_label, interval_header, interval_row, labelled};
 pub use summary::summary;
 
 /// How a table may look.

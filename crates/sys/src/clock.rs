@@ -48,9 +48,9 @@ impl ClockOffset {
     }
 
     /// What to hold after a further measurement. The difference changes only when somebody sets a
-    /// clock, so of two that can both be true the tighter one is kept: what follows from it does not
-    /// jitter with each measurement, and gets better with time. Two that cannot both be true mean a
-    /// step, and the new one holds.
+    /// clock, so of two that can both be true the tighter one is kept: what follows from it does
+    /// not jitter with each measurement, and gets better with time. Two that cannot both be true
+    /// mean a step, and the new one holds.
     #[must_use]
     pub fn follow(self, new: Self) -> Self {
         if self.agrees(new) && self.uncertainty <= new.uncertainty { self } else { new }

@@ -112,8 +112,8 @@ fn pseudo_header(source: IpAddr, destination: IpAddr, udp_length: u16) -> checks
     }
 }
 
-/// Destination and UDP payload of a packet that came back from the socket's error queue, as it left:
-/// an Ethernet frame, or an IP packet from a device without link headers.
+/// Destination and UDP payload of a packet that came back from the socket's error queue, as it
+/// left: an Ethernet frame, or an IP packet from a device without link headers.
 #[must_use]
 pub fn looped(packet: &[u8]) -> Option<(IpAddr, &[u8])> {
     match UdpFrame::parse(packet) {

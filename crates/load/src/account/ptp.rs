@@ -1,18 +1,18 @@
-//! The books of PTP requests. A delay request is answered once, and is counted as an NTP request is.
-//! With NetSync Monitor a request is owed a `Delay_Resp` and a Sync, with a `Follow_Up` unless the
-//! Sync tells its own time; it counts as received when all of them are there, so its round trip ends
-//! with the last of them. Sync and `Follow_Up` carry no token: they are matched by the client that
-//! they came to and the number that they carry, against what is kept of the latest requests.
+//! The books of PTP requests. A delay request is answered once, and is counted as an NTP request
+//! is. With NetSync Monitor a request is owed a `Delay_Resp` and a Sync, with a `Follow_Up` unless
+//! the Sync tells its own time; it counts as received when all of them are there, so its round trip
+//! ends with the last of them. Sync and `Follow_Up` carry no token: they are matched by the client
+//! that they came to and the number that they carry, against what is kept of the latest requests.
 
 use horolog_record::InvalidReason;
 use horolog_stats::Mark;
 use horolog_time::{Monotonic, Span, Timestamp, Utc};
 use horolog_wire::ptp::{Header, PortIdentity};
 
-use super::{Account, Next, nonnegative};
+use super::{Account, Next};
 use crate::offset::ReceiveStamps;
 use crate::ptp::{Answer, Expected, PtpKind, Template};
-use crate::token::{Echoed, TIME_BITS};
+use crate::token::{Echoed, Question, TIME_BITS};
 
 /// What only PTP counts.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -154,7 +154,7 @@ impl Account {
             }
         });
         if let Err(reason) = result {
-            self.counts.invalid[reason as usize] += 1;
+            self.books.latest().invalid[reason as usize] += 1;
         }
     }
 
@@ -179,7 +179,7 @@ impl Account {
             return Ok(());
         }
         if question.intended < self.start {
-            self.counts.late += 1;
+            self.books.latest().late += 1;
             return Ok(());
         }
         let place = match self.place(question) {
@@ -196,7 +196,7 @@ impl Account {
         books.is_from_master(header)?;
         match books.expected.plan.kind {
             PtpKind::Delay => {
-                self.take_only(place, arrived.received - question.intended);
+                self.take_only(place, question, arrived.received - question.intended);
                 Ok(())
             }
             PtpKind::Nsm => self.take_part(books, place, answer, arrived),
@@ -204,18 +204,20 @@ impl Account {
     }
 
     /// The only answer to a request.
-    fn take_only(&mut self, place: u64, rtt: Span) {
-        match self.window.mark(place) {
-            Mark::Duplicate => self.counts.duplicate += 1,
-            Mark::Outside => self.counts.late += 1,
+    fn take_only(&mut self, place: u64, question: Question, rtt: Span) {
+        let mark = self.window.mark(place);
+        let counts = self.books.of(question.intended);
+        match mark {
+            Mark::Duplicate => counts.duplicate += 1,
+            Mark::Outside => counts.late += 1,
             Mark::First => {
                 self.answered += 1;
                 if rtt > self.timeout {
-                    self.counts.late += 1;
+                    counts.late += 1;
                 } else {
-                    self.counts.rtt.record(nonnegative(rtt));
-                    self.counts.received += 1;
-                    self.counts.ptp.get_or_insert_default().delay += 1;
+                    let client = self.clients.client(question.sequence);
+                    let counts = self.answered_in_time(question.intended, client, rtt);
+                    counts.ptp.get_or_insert_default().delay += 1;
                 }
             }
         }
@@ -235,7 +237,7 @@ impl Account {
         books.is_from_master(header)?;
         match total.checked_sub(self.before) {
             None => {
-                self.counts.late += 1;
+                self.books.latest().late += 1;
                 Ok(())
             }
             Some(place) => self.take_part(books, place, answer, arrived),
@@ -270,7 +272,7 @@ impl Account {
     ) -> Result<(), InvalidReason> {
         let kept = books.pending.len() as u64;
         let Some(pending) = books.at(place).filter(|_| place + kept >= self.asked) else {
-            self.counts.late += 1;
+            self.books.latest().late += 1;
             return Ok(());
         };
         let had = *pending;
@@ -289,8 +291,9 @@ impl Account {
             Answer::FollowUp { .. } => had.transmit_ns != 0,
             Answer::Sync { .. } => had.has_sync,
         };
+        let counts = self.books.of(had.intended);
         if is_known {
-            self.counts.duplicate += 1;
+            counts.duplicate += 1;
             return Ok(());
         }
         let response = response_ns(&has)?;
@@ -298,32 +301,33 @@ impl Account {
         has.rtt = has.rtt.max(rtt);
         *pending = has;
         if rtt > self.timeout {
-            self.counts.late += 1;
+            counts.late += 1;
         }
         self.answered += u64::from(has.is_complete());
         if has.rtt > self.timeout {
             return Ok(());
         }
         if let Answer::Delay { untraceable, .. } = answer {
-            self.counts.server_unsynchronised += u64::from(untraceable);
+            counts.server_unsynchronised += u64::from(untraceable);
         }
-        let ptp = self.counts.ptp.get_or_insert_default();
+        let ptp = counts.ptp.get_or_insert_default();
         ptp.delay += u64::from(matches!(answer, Answer::Delay { .. }));
         ptp.sync_follow_up += u64::from(has.has_sync_follow_up() && !had.has_sync_follow_up());
         if has.is_complete() {
-            self.counts.received += 1;
-            self.counts.rtt.record(nonnegative(has.rtt));
-            response.into_iter().for_each(|ns| self.counts.response.record(ns));
+            let client = self.clients.client(self.clients.sequence(self.before + place));
+            let counts = self.answered_in_time(had.intended, client, has.rtt);
+            response.into_iter().for_each(|ns| counts.response.record(ns));
             if let Some(offsets) = &mut self.offsets {
-                offsets.record_sync(has.sync_at, (has.receive_ns, has.transmit_ns));
+                let found = self.books.of(had.intended).offsets.get_or_insert_default();
+                offsets.record_sync(has.sync_at, (has.receive_ns, has.transmit_ns), found);
             }
         }
         Ok(())
     }
 }
 
-/// From the receipt of the request until the Sync left, where both are known; refuses a time that no
-/// master takes.
+/// From the receipt of the request until the Sync left, where both are known; refuses a time that
+/// no master takes.
 fn response_ns(pending: &Pending) -> Result<Option<u64>, InvalidReason> {
     if pending.receive_ns == 0 || pending.transmit_ns == 0 {
         return Ok(None);

@@ -7,6 +7,7 @@
 
 mod card;
 mod drain;
+mod intervals;
 mod lane;
 mod membership;
 pub mod packet;
@@ -29,6 +30,9 @@ use crate::account::TrialCounts;
 use crate::nts::NtsError;
 use crate::plan::{RunPlan, TrialPlan};
 
+pub use intervals::Intervals;
+use intervals::Whole;
+
 /// Something that can send requests on schedule and account for the replies.
 pub trait Engine {
     /// Which one it is.
@@ -39,8 +43,16 @@ pub trait Engine {
         None
     }
 
-    /// Runs one trial to its end: sends, waits for the last replies, and adds up.
-    fn trial(&mut self, plan: &TrialPlan) -> Result<TrialCounts, EngineError>;
+    /// Runs one trial to its end: sends, waits for the last replies, and hands what was counted to
+    /// `intervals`, in their order.
+    fn run(&mut self, plan: &TrialPlan, intervals: &mut dyn Intervals) -> Result<(), EngineError>;
+
+    /// The same for a trial that is counted as a whole.
+    fn trial(&mut self, plan: &TrialPlan) -> Result<TrialCounts, EngineError> {
+        let mut whole = Whole::default();
+        self.run(plan, &mut whole)?;
+        Ok(whole.0)
+    }
 }
 
 /// Why an engine could not be opened or a trial could not be run.

@@ -23,13 +23,14 @@ use horolog_xdp::{
 use super::drain::{Drain, GRACE, LEAD};
 use super::membership::Membership;
 use super::packet::frame_plans;
-use super::{Engine, EngineError, unfit};
+use super::{Engine, EngineError, Intervals, unfit};
 use crate::account::{PtpCounts, TrialCounts};
 use crate::clients::LaneClients;
 use crate::plan::{RunPlan, TrialPlan};
 use crate::ptp::PtpKind;
 use crate::request::{FramePlan, FrameTemplate};
 use crate::schedule::{self, FRACTION_BITS};
+use crate::silence::Listener;
 
 /// The rate from which on a lane gets a second one's help: a lane that also receives its replies
 /// keeps its schedule well beyond.
@@ -175,8 +176,30 @@ impl XdpEngine {
         }
     }
 
+    /// Notes whether replies have come since it last looked.
+    fn listen(&self, cores: &[usize], heard: &mut (Listener, u64)) {
+        let (listener, before) = heard;
+        let answered = self.generator.answered();
+        if answered > *before {
+            // What has just come was asked for a round trip ago, at the most.
+            let rtt = Span::from_ns(self.generator.longest_rtt_ns() as i64);
+            listener.heard(MonotonicClock.now() - rtt, self.sent(cores));
+            *before = answered;
+        }
+    }
+
+    /// Requests sent in this trial.
+    fn sent(&self, cores: &[usize]) -> u64 {
+        cores.iter().map(|&core| self.generator.lane(core as u32).sent).sum()
+    }
+
     /// Sends on all lanes at once until their schedules have ended.
-    fn send(&self, cores: &[usize], batch: u32) -> Result<(), EngineError> {
+    fn send(
+        &self,
+        cores: &[usize],
+        batch: u32,
+        heard: &mut (Listener, u64),
+    ) -> Result<(), EngineError> {
         thread::scope(|scope| {
             let senders: Vec<_> = cores
                 .iter()
@@ -190,6 +213,7 @@ impl XdpEngine {
                 let Ok(thread) = thread.recv() else { continue };
                 while self.generator.lane(*core as u32).done == 0 && !task.is_finished() {
                     thread::sleep(LOOK);
+                    self.listen(cores, heard);
                 }
                 // The thread may be between two calls when a signal comes: repeat it.
                 while !task.is_finished() {
@@ -269,17 +293,23 @@ impl Engine for XdpEngine {
         Kind::Xdp
     }
 
-    fn trial(&mut self, trial: &TrialPlan) -> Result<TrialCounts, EngineError> {
+    fn run(&mut self, trial: &TrialPlan, intervals: &mut dyn Intervals) -> Result<(), EngineError> {
         let cores = self.cores(trial).to_vec();
         let in_flight = trial.rate * self.plan.reply_timeout.as_secs_f64();
         if in_flight > IN_FLIGHT_MAX * cores.len() as f64 {
             let reason = format!("{in_flight:.0} requests could wait for their replies at once");
             return Err(unfit(Kind::Xdp, reason, "use a shorter --timeout or a lower rate"));
         }
-        self.prepare(trial, MonotonicClock.now() + LEAD)?;
-        self.send(&cores, batch(trial.rate / cores.len() as f64))?;
-        self.drain(cores.iter().map(|&core| self.generator.lane(core as u32).sent).sum());
-        Ok(self.collect(&cores))
+        let start = MonotonicClock.now() + LEAD;
+        self.prepare(trial, start)?;
+        let mut heard = (Listener::new(start), 0);
+        self.send(&cores, batch(trial.rate / cores.len() as f64), &mut heard)?;
+        let sent = self.sent(&cores);
+        self.drain(sent);
+        let mut counts = self.collect(&cores);
+        counts.silences = Some(heard.0.close(counts.last_sent.unwrap_or(start), sent));
+        intervals.closed(counts);
+        Ok(())
     }
 }
 

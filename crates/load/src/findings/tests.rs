@@ -30,6 +30,7 @@ fn trial(counts: &TrialCounts, lost_at: &[(Place, u64)]) -> Trial {
         spacing: Spacing::Constant,
         clients: 16,
         nts: false,
+        course: None,
     };
     record(&plan, counts, lost_at.iter().copied().collect::<BTreeMap<_, _>>())
 }
@@ -48,6 +49,8 @@ fn about() -> Circumstances<'static> {
         unopened: false,
         offsets: false,
         search: None,
+        silences: &[],
+        overload: None,
     }
 }
 

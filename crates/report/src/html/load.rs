@@ -4,10 +4,10 @@ use horolog_record::{Distribution, LoadResult};
 
 use super::losses::losses;
 use super::sections::{
-    drawn, findings, host_facts, limits, mode_name, run_facts, section, target_name,
+    clients, drawn, findings, host_facts, limits, mode_name, run_facts, section, target_name,
     times_at_lower_bound, verdict,
 };
-use super::{Page, offsets, series, trials};
+use super::{Page, intervals, offsets, series, trials};
 use crate::units::human_rate;
 use crate::verdict::{Highest, goal_name, lower_bound_trial, sentence};
 
@@ -18,6 +18,9 @@ pub fn load(result: &LoadResult) -> String {
     let chosen = chosen_trials(result);
     let (rtt, response) = (chosen_rtt(result, &chosen), chosen_response(result));
     let plots = vec![
+        (series::rate_over_time(result, "intervals"), String::new()),
+        (series::loss_over_time(result, "intervals"), String::new()),
+        (series::latency_over_time(result, "intervals"), String::new()),
         (series::loss(&run, "trials"), String::new()),
         (series::latency(&run, "trials"), String::new()),
         (
@@ -41,8 +44,10 @@ pub fn load(result: &LoadResult) -> String {
         section("Limits", &limits(&result.limits)),
         section("Findings", &findings(&result.findings)),
         section("Rate, loss and latency", &figures),
+        section("Single clients", &clients(result)),
         section("Where requests were lost", &losses(result)),
         section("Trials", &trials::trials(result, "trials")),
+        section("Intervals", &intervals::intervals(result, "intervals")),
         section("Run and machine", &machine(result)),
     ];
     Page {

@@ -52,6 +52,8 @@ pub(super) enum Unit {
     Ns,
     /// One in this many is beyond.
     Tail,
+    /// Seconds since the beginning.
+    Seconds,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]

@@ -1,6 +1,6 @@
-//! `horolog ntpperf`, and the binary where it is called so: the options of ntpperf mapped to a load,
-//! and its table on standard output for the scripts that read it. What is wrong with a result is
-//! said on standard error, once the table is complete.
+//! `horolog ntpperf`, and the binary where it is called so: the options of ntpperf mapped to a
+//! load, and its table on standard output for the scripts that read it. What is wrong with a result
+//! is said on standard error, once the table is complete.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 

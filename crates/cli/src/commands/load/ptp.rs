@@ -27,9 +27,9 @@ enum PtpModeArgs {
 
 /// Send delay requests: each is answered by one delay response.
 ///
-/// To the master's own address (as slaves do in unicast and hybrid mode), or with --multicast to the
-/// group of all PTP ports, where the master's answers go as well. Others' messages there are not
-/// counted.
+/// To the master's own address (as slaves do in unicast and hybrid mode), or with --multicast to
+/// the group of all PTP ports, where the master's answers go as well. Others' messages there are
+/// not counted.
 #[derive(Args, Debug)]
 struct DelayArgs {
     #[command(flatten)]

@@ -37,6 +37,8 @@ fn plan(kind: PtpKind, clients: u32) -> AccountPlan {
         rate: 1000.0,
         offset: None,
         ptp: Some(ptp),
+        interval: None,
+        fairness: false,
     }
 }
 
@@ -130,7 +132,8 @@ impl Scene {
     }
 
     fn close(self) -> (TrialCounts, Carried) {
-        self.account.close(0)
+        let (books, carried) = self.account.close(0);
+        (TrialCounts::sum(&books), carried)
     }
 
     fn counts(self) -> TrialCounts {

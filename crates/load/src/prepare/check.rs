@@ -1,0 +1,131 @@
+//! What is refused before anything is found out: options that cannot be, or not together.
+
+use std::time::Duration;
+
+use crate::beside::Manners;
+use crate::clients::{CLIENTS_MAX, LANES_MAX};
+use crate::engine::EngineError;
+use crate::error::LoadError;
+use crate::options::{Job, LoadOptions};
+use crate::ptp::{PtpKind, PtpPlan};
+use crate::schedule;
+use crate::token::TIME_BITS;
+
+/// Refuses options whatever the target and the engine are.
+pub(super) fn options(options: &LoadOptions) -> Result<(), LoadError> {
+    if !(1..=4).contains(&options.version) {
+        return Err(LoadError::Version(options.version));
+    }
+    if let Some(threads) = options.threads
+        && !(1..=LANES_MAX).contains(&threads)
+    {
+        return Err(LoadError::Threads(threads));
+    }
+    if options.interleaved && (options.random_sources || options.echo) {
+        return Err(LoadError::Interleaved);
+    }
+    if options.fairness && options.random_sources {
+        return Err(LoadError::Fairness);
+    }
+    if let Some(manners) = &options.well_behaved {
+        check_manners(manners, options)?;
+    }
+    if let Some(ptp) = &options.ptp {
+        check_ptp(options, ptp)?;
+    }
+    let timeout = options.reply_timeout;
+    // A token reaches back 68 s.
+    let longest = Duration::from_mins(1);
+    debug_assert!(longest.as_nanos() < 1 << TIME_BITS);
+    if timeout < Duration::from_millis(1) || timeout > longest {
+        return Err(LoadError::ReplyTimeout(timeout));
+    }
+    Ok(())
+}
+
+fn check_ptp(options: &LoadOptions, ptp: &PtpPlan) -> Result<(), LoadError> {
+    if options.target.has_port() {
+        return Err(LoadError::PtpPort);
+    }
+    if ptp.minor_version > 1 {
+        return Err(LoadError::Ptp("there is PTP version 2.0 and 2.1; give 0 or 1"));
+    }
+    if ptp.kind == PtpKind::Nsm && ptp.multicast {
+        return Err(LoadError::Ptp("NetSync Monitor is for one address; leave out multicast"));
+    }
+    if ptp.kind == PtpKind::Nsm && options.random_sources {
+        return Err(LoadError::Ptp(
+            "NetSync Monitor takes clients that can be told apart; leave out random sources",
+        ));
+    }
+    if ptp.kind == PtpKind::Delay && options.offset.is_some() {
+        return Err(LoadError::Ptp(
+            "delay responses tell of no transmission, so take offsets by 'ptp nsm'",
+        ));
+    }
+    if options.interleaved || options.echo || options.nts.is_some() || options.sessions.is_some() {
+        return Err(LoadError::Ptp("PTP has neither interleaved mode, nor NTS, nor reflectors"));
+    }
+    Ok(())
+}
+
+fn check_manners(manners: &Manners, options: &LoadOptions) -> Result<(), LoadError> {
+    let reason = if manners.clients == 0 || manners.clients > CLIENTS_MAX {
+        "their number must be from 1 to 1000000"
+    } else if manners.burst == 0 || manners.interval.is_zero() {
+        "each must ask at least once in its interval"
+    } else if options.random_sources && manners.network.is_none() {
+        "random sources leave no part of the network; name another one for them"
+    } else if options.echo {
+        "a reflector limits nobody"
+    } else if options.ptp.is_some() {
+        "they ask for NTP, whose servers limit clients by their address; leave them out with PTP"
+    } else {
+        return Ok(());
+    };
+    Err(LoadError::WellBehaved(reason))
+}
+
+/// Refuses rates that no schedule has, however many lanes share them.
+pub(super) fn plannable(options: &LoadOptions, cores: usize) -> Result<(), EngineError> {
+    let (rates, duration) = match &options.job {
+        Job::Ramp(ramp) => ([ramp.min, ramp.max], ramp.duration),
+        Job::Search { config, .. } => ([config.min_rate, config.max_rate], config.final_duration),
+        Job::Course(course) => ([course.lowest(), course.highest()], course.duration()),
+        Job::Overload(rate) => {
+            let surge = options.surge.unwrap_or_default();
+            ([rate * surge.base, rate * surge.factor], surge.time)
+        }
+    };
+    for rate in rates {
+        for lanes in [1, options.threads.unwrap_or(cores).max(1)] {
+            schedule::interval(rate, lanes)
+                .ok_or(EngineError::Rate { rate, duration_s: duration.as_secs_f64() })?;
+        }
+    }
+    Ok(())
+}
+
+/// What the kernel's program has not that is asked for: why, and what to use.
+pub(super) fn beyond_kernel(options: &LoadOptions) -> Option<(&'static str, &'static str)> {
+    let on_course =
+        matches!(options.job, Job::Course(_) | Job::Overload(_)) || options.surge.is_some();
+    if options.nts.is_some() || options.sessions.is_some() {
+        let reason = "the kernel has no cipher for authenticated requests";
+        Some((reason, "use --engine packet or udp with --nts"))
+    } else if !options.additions.is_empty() {
+        let remedy = "use --engine packet or udp with --key or --extension";
+        Some(("its requests are one header", remedy))
+    } else if options.offset.is_some() {
+        let reason = "it keeps no receive timestamps to take offsets by";
+        Some((reason, "use --engine packet or udp with --offset"))
+    } else if on_course {
+        let remedy = "use --engine packet or udp for a soak, a profile or an overload";
+        Some(("the kernel counts no intervals", remedy))
+    } else if options.fairness {
+        let remedy = "use --engine packet or udp for --fairness";
+        Some(("the kernel counts no single clients", remedy))
+    } else {
+        None
+    }
+}
