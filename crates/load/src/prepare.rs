@@ -2,6 +2,8 @@
 //! the first trial is, here. What was asked for is done or refused; only the choice of an engine
 //! that was left open falls back, and says so.
 
+mod beside;
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +14,7 @@ use horolog_sys::clock::MonotonicClock;
 use horolog_sys::netlink::Netlink;
 use horolog_time::Clock;
 
-use crate::beside::{Beside, Manners};
+use crate::beside::Beside;
 use crate::clients::{CLIENTS_MAX, ClientsError, LANES_MAX, SourceNetwork};
 use crate::engine::{self, Engine, EngineError};
 use crate::error::LoadError;
@@ -90,7 +92,7 @@ pub(crate) fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
         Some(kind) => opener.open(kind),
         None => opener.open_best(),
     }?;
-    opener.open_beside(prepared)
+    beside::open(&opener, prepared)
 }
 
 fn check(options: &LoadOptions) -> Result<(), LoadError> {
@@ -109,7 +111,7 @@ fn check(options: &LoadOptions) -> Result<(), LoadError> {
         return Err(LoadError::Fairness);
     }
     if let Some(manners) = &options.well_behaved {
-        check_manners(manners, options)?;
+        beside::check(manners, options)?;
     }
     let timeout = options.reply_timeout;
     // A token reaches back 68 s.
@@ -119,21 +121,6 @@ fn check(options: &LoadOptions) -> Result<(), LoadError> {
         return Err(LoadError::ReplyTimeout(timeout));
     }
     Ok(())
-}
-
-fn check_manners(manners: &Manners, options: &LoadOptions) -> Result<(), LoadError> {
-    let reason = if manners.clients == 0 || manners.clients > CLIENTS_MAX {
-        "their number must be from 1 to 1000000"
-    } else if manners.burst == 0 || manners.interval.is_zero() {
-        "each must ask at least once in its interval"
-    } else if options.random_sources && manners.network.is_none() {
-        "random sources leave no part of the network; name another one for them"
-    } else if options.echo {
-        "a reflector limits nobody"
-    } else {
-        return Ok(());
-    };
-    Err(LoadError::WellBehaved(reason))
 }
 
 /// Establishes what requests are to be authenticated with.
@@ -191,49 +178,6 @@ impl Opener<'_> {
         Ok(Prepared { plan, engine, clients, beside: None, fallbacks: Vec::new() })
     }
 
-    /// Readies well-behaved clients beside a run, where they are asked for.
-    fn open_beside(&self, mut prepared: Prepared) -> Result<Prepared, LoadError> {
-        let Some(manners) = &self.options.well_behaved else { return Ok(prepared) };
-        let crowd = &prepared.plan;
-        let network = match (manners.network, crowd.network) {
-            (Some(network), _) => {
-                let target = self.facts.target.ip();
-                Some(SourceNetwork::new(network, target, &self.facts.own_addresses)?)
-            }
-            (None, Some(network)) => Some(network.last_part(manners.clients, prepared.clients)?),
-            (None, None) => None,
-        };
-        let overlap = |network: SourceNetwork| {
-            let whole = crowd.random_sources;
-            let used = |client| whole || client < prepared.clients;
-            let first = crowd.network.and_then(|crowd| crowd.client(network.address(0)));
-            first.is_some_and(used)
-        };
-        if network.is_some_and(overlap) {
-            let reason = "the load's own clients have their addresses; name another network";
-            return Err(LoadError::WellBehaved(reason));
-        }
-        let key = random::key_from_kernel()
-            .map_err(|source| LoadError::System { action: "read random numbers", source })?;
-        let plan = RunPlan {
-            network,
-            lanes: 1,
-            // They ask so seldom that they take no core for themselves.
-            cores: Vec::new(),
-            clients: manners.clients,
-            random_sources: false,
-            token: Token::new(key, MonotonicClock.now()),
-            interleaved: false,
-            sessions: None,
-            fairness: true,
-            first_lane: crowd.lanes,
-            in_a_row: manners.burst,
-            ..crowd.clone()
-        };
-        prepared.beside = Some(Beside::open(manners.clone(), plan)?);
-        Ok(prepared)
-    }
-
     /// Opens the first engine of [`PREFERENCE`] that works.
     fn open_best(&mut self) -> Result<Prepared, LoadError> {
         let simulation_asked = self.options.source_network.is_some() || self.options.random_sources;
@@ -264,11 +208,14 @@ impl Opener<'_> {
             let reason = "the kernel has no cipher for authenticated requests".to_owned();
             return Err(engine::unfit(kind, reason, "use --engine packet or udp with --nts").into());
         }
-        let on_course = matches!(self.options.job, Job::Course(_) | Job::Overload(_))
-            || self.options.surge.is_some();
-        if kind == Kind::Xdp && on_course {
-            let reason = "the kernel counts no intervals".to_owned();
-            let remedy = "use --engine packet or udp for a soak, a profile or an overload";
+        let changes = match &self.options.job {
+            Job::Course(course) => !course.is_steady(),
+            Job::Overload(_) => true,
+            Job::Ramp(_) | Job::Search { .. } => self.options.surge.is_some(),
+        };
+        if kind == Kind::Xdp && changes {
+            let reason = "the kernel changes no rate within a trial".to_owned();
+            let remedy = "use --engine packet or udp for a profile or an overload";
             return Err(engine::unfit(kind, reason, remedy).into());
         }
         if kind == Kind::Xdp && self.options.fairness {

@@ -9,6 +9,7 @@ mod drain;
 mod intervals;
 mod lane;
 pub mod packet;
+mod samples;
 #[cfg(test)]
 mod simulation;
 mod threads;
@@ -29,6 +30,7 @@ use crate::plan::{RunPlan, TrialPlan};
 
 pub use intervals::Intervals;
 use intervals::Whole;
+pub use samples::Sample;
 
 /// Something that can send requests on schedule and account for the replies.
 pub trait Engine {
