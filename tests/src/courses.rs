@@ -13,7 +13,7 @@ use libtest_mimic::Trial;
 
 use crate::load_command::{PATIENCE, Started, check_sums, has, load, only_trial, parse};
 use crate::process::{Engine, Server, run_to_end, server_address};
-use crate::refusal::{USAGE, check};
+use crate::refusal::{ENVIRONMENT, USAGE, check};
 use crate::scenario::Need;
 use crate::search::{Answering, CAPACITY};
 use crate::{courses, scenarios};
@@ -66,7 +66,7 @@ pub(crate) fn a_soak_is_counted_in_intervals() -> Result<()> {
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
     let target = at.to_string();
-    for engine in ["udp", "packet"] {
+    for engine in ["udp", "packet", "xdp"] {
         let mut arguments = vec![&*target, "--engine", engine, "-r", "2k", "--soak", "1s"];
         arguments.extend(["--interval", "100ms", "--json", "r.json", "--html", "r.html"]);
         let mut run = Started::start(&mut load(lab.client(), &arguments)?)?;
@@ -79,8 +79,9 @@ pub(crate) fn a_soak_is_counted_in_intervals() -> Result<()> {
         let trial = only_trial(&result)?;
         let was_behind = has(&result, Code::GeneratorBehind);
         ensure!(trial.sent == 2000 || was_behind, "{trial:?}");
+        // In the kernel the counters are looked at when this thread gets to it.
         let each = points.iter().all(|point| point.sent.abs_diff(200) <= 1);
-        ensure!(each || was_behind, "{points:?}");
+        ensure!(each || was_behind || engine == "xdp", "{points:?}");
         let rows = run.read("stdout")?.lines().filter(|line| line.contains(" s ")).count();
         ensure!(rows >= 10, "{rows} rows");
         ensure!(run.read("r.html")?.contains("plot-loss-over-time"), "no plot");
@@ -93,7 +94,7 @@ pub(crate) fn a_server_that_comes_back_was_silent_for_so_long() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let start = || Server::start(lab.server(), Engine::Socket, &[at], &[]);
-    for engine in ["udp", "packet"] {
+    for engine in ["udp", "packet", "xdp"] {
         let server = start()?;
         let target = at.to_string();
         let mut arguments = vec![&*target, "--engine", engine, "-r", "2k", "--soak", "4s"];
@@ -120,7 +121,8 @@ pub(crate) fn a_server_that_comes_back_was_silent_for_so_long() -> Result<()> {
         ensure!((low..=high).contains(&lasted(longest)), "{longest:?} is not {low} to {high} s");
         ensure!(longest.ended, "{longest:?}");
         let inside = |point: &&horolog_record::Point| {
-            point.at_s > longest.from_s && point.at_s + 0.1 < longest.to_s
+            // In the kernel an interval's end is when it is looked at.
+            point.at_s > longest.from_s + 0.05 && point.at_s + 0.15 < longest.to_s
         };
         let points = &series(&result)?.points;
         let silent: Vec<_> = points.iter().filter(inside).collect();
@@ -161,7 +163,7 @@ pub(crate) fn an_interrupted_soak_keeps_its_result() -> Result<()> {
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
     let target = at.to_string();
-    for engine in ["udp", "packet"] {
+    for engine in ["udp", "packet", "xdp"] {
         let mut arguments = vec![&*target, "--engine", engine, "-r", "1k", "--soak", "10m"];
         arguments.extend(["--interval", "100ms", "--timeout", "100ms", "--json", "r.json"]);
         let mut run = Started::start(&mut load(lab.client(), &arguments)?)?;
@@ -227,6 +229,11 @@ pub(crate) fn what_cannot_be_a_course_is_refused() -> Result<()> {
         (&["--overload", "0.5", "-r", "1k"], &["--overload", "from 1"]),
         (&["--interval", "1s"], &["--interval", "--soak"]),
     ];
+    let output = run_to_end(
+        &mut load(lab.client(), &["192.0.2.2", "--engine", "xdp", "--overload", "-r", "1k"])?,
+        PATIENCE,
+    )?;
+    check(&output, ENVIRONMENT, &["'xdp'", "--engine packet"])?;
     for (arguments, named) in cases {
         let arguments = [&["192.0.2.2", "--engine", "udp"], arguments].concat();
         let output = run_to_end(&mut load(lab.client(), &arguments)?, PATIENCE)?;

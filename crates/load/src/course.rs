@@ -169,6 +169,12 @@ impl Course {
         &self.phases
     }
 
+    /// Whether it is one rate from the beginning to the end.
+    #[must_use]
+    pub fn is_steady(&self) -> bool {
+        matches!(&self.phases[..], [only] if only.from.total_cmp(&only.to).is_eq())
+    }
+
     /// How long all of it lasts.
     #[must_use]
     pub fn duration(&self) -> Duration {

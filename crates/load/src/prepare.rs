@@ -24,6 +24,7 @@ use crate::random;
 use crate::target::{self, Route, TargetError};
 use crate::token::Token;
 
+mod beside;
 mod check;
 
 /// Engines from best to simplest.
@@ -95,7 +96,7 @@ pub(crate) fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
         Some(kind) => opener.open(kind),
         None => opener.open_best(),
     }?;
-    opener.open_beside(prepared)
+    beside::open(&opener, prepared)
 }
 
 /// Establishes what requests are to be authenticated with.
@@ -136,51 +137,6 @@ impl Opener<'_> {
         let (plan, clients) = self.plan(kind)?;
         let engine = engine::open(kind, &plan)?;
         Ok(Prepared { plan, engine, clients, beside: None, fallbacks: Vec::new() })
-    }
-
-    /// Readies well-behaved clients beside a run, where they are asked for.
-    fn open_beside(&self, mut prepared: Prepared) -> Result<Prepared, LoadError> {
-        let Some(manners) = &self.options.well_behaved else { return Ok(prepared) };
-        let crowd = &prepared.plan;
-        let network = match (manners.network, crowd.network) {
-            (Some(network), _) => {
-                let target = self.facts.target.ip();
-                Some(SourceNetwork::new(network, target, &self.taken(&crowd.route))?)
-            }
-            (None, Some(network)) => Some(network.last_part(manners.clients, prepared.clients)?),
-            (None, None) => None,
-        };
-        let overlap = |network: SourceNetwork| {
-            let whole = crowd.random_sources;
-            let used = |client| whole || client < prepared.clients;
-            let first = crowd.network.and_then(|crowd| crowd.client(network.address(0)));
-            first.is_some_and(used)
-        };
-        if network.is_some_and(overlap) {
-            let reason = "the load's own clients have their addresses; name another network";
-            return Err(LoadError::WellBehaved(reason));
-        }
-        let key = random::key_from_kernel()
-            .map_err(|source| LoadError::System { action: "read random numbers", source })?;
-        let plan = RunPlan {
-            network,
-            lanes: 1,
-            // They ask so seldom that they take no core for themselves.
-            cores: Vec::new(),
-            clients: manners.clients,
-            random_sources: false,
-            token: Token::new(key, MonotonicClock.now()),
-            interleaved: false,
-            sessions: None,
-            // By the load's requests, of which there are enough.
-            offset: None,
-            fairness: true,
-            first_lane: crowd.lanes,
-            in_a_row: manners.burst,
-            ..crowd.clone()
-        };
-        prepared.beside = Some(Beside::open(manners.clone(), plan)?);
-        Ok(prepared)
     }
 
     /// Opens the first engine of [`PREFERENCE`] that works.

@@ -7,7 +7,7 @@ use horolog_record::{
     LoadResult, Overload, Place, SearchEnd, SearchKind, SearchResult, Series, Trial,
 };
 
-use crate::units::{ABSENT, amount, human_ns, human_rate, percent, percent_of};
+use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, percent, percent_of};
 
 /// The highest rate within the goal, as far as the run could tell.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -120,9 +120,11 @@ fn course_sentence(result: &LoadResult, series: &Series) -> String {
     let lost = percent_of(losses.lost, losses.sent);
     let worst = series.points.iter().max_by(|a, b| a.loss_ratio().total_cmp(&b.loss_ratio()));
     let worst = worst.filter(|point| point.lost > 0).map_or_else(String::new, |point| {
-        format!("; {} of it in the interval from {:.2} s", percent(point.loss_ratio()), point.at_s)
+        let most = percent(point.loss_ratio());
+        format!("; at most {most} in one interval, that from {:.2} s", point.at_s)
     });
-    let course = format!("In {length} {lost} of {} requests were lost{worst}.", losses.sent);
+    let sent = full_count(losses.sent);
+    let course = format!("In {length} {lost} of {sent} requests were lost{worst}.");
     match &result.overload {
         None => course,
         Some(overload) => format!("{course} {}", overload_sentence(overload)),
@@ -287,6 +289,36 @@ pub(crate) const fn place_name(place: Place) -> &'static str {
 mod tests {
     use super::*;
     use crate::fixture;
+
+    #[test]
+    fn a_course_is_told_by_its_loss_and_its_worst_interval() {
+        let mut result = fixture::load();
+        (result.search, result.series) = (None, Some(fixture::series()));
+        result.trials = vec![Trial { sent: 300, lost: 150, ..fixture::silent_trial() }];
+        let course = "In 1.5 s 50.00% of 300 requests were lost; at most 100.00% in one interval, \
+                      that from 1.00 s.";
+        assert_eq!(sentence(&result), course);
+        let overload = Overload {
+            base_rate: 5e3,
+            overload_rate: 30e3,
+            overload_s: 2.0,
+            answered_rate: 9e3,
+            recovery_ms: Some(200.0),
+            resolution_ms: 100.0,
+        };
+        let told = |overload| sentence(&LoadResult { overload: Some(overload), ..result.clone() });
+        let late = told(overload.clone());
+        assert!(
+            late.ends_with(
+                "Of 30.0 k/s the server answered 9.00 k/s; it was as before 200 ms after that."
+            ),
+            "{late}"
+        );
+        let at_once = told(Overload { recovery_ms: Some(0.0), ..overload.clone() });
+        assert!(at_once.ends_with("it was as before at once, to 100 ms."), "{at_once}");
+        let never = told(Overload { recovery_ms: None, ..overload });
+        assert!(never.ends_with("it was not as before until the end."), "{never}");
+    }
 
     #[test]
     fn the_sign_says_why_the_search_ended() {

@@ -195,6 +195,11 @@ impl Generator {
         self.lanes.write(processor, lane);
     }
 
+    /// Ends the schedule of a processor's lane, which may be sending.
+    pub fn end_lane(&self, processor: u32) {
+        self.lanes.atomic(processor, offset_of!(Lane, end)).store(0, Relaxed);
+    }
+
     /// How the lane of a processor stands.
     #[must_use]
     pub fn lane(&self, processor: u32) -> Lane {

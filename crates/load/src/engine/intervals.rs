@@ -6,12 +6,22 @@ use std::ops::ControlFlow;
 
 use horolog_time::Span;
 
+use super::samples::Sample;
 use crate::account::{Closed, TrialCounts};
 
 /// Who takes the counts of the intervals of a trial. A trial without intervals is one.
 pub trait Intervals {
     /// The next interval, all lanes together.
     fn closed(&mut self, counts: TrialCounts);
+
+    /// The next interval, of an engine that looks at counters and has no books of intervals; the
+    /// counts themselves come as a whole.
+    fn sampled(&mut self, _sample: &Sample) {}
+
+    /// All that was counted, by an engine that samples.
+    fn whole(&mut self, counts: TrialCounts) {
+        self.closed(counts);
+    }
 
     /// Time has passed since the trial began; several times a second. Breaking ends the trial.
     fn tick(&mut self, _elapsed: Span) -> ControlFlow<()> {

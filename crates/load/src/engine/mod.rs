@@ -11,6 +11,7 @@ mod intervals;
 mod lane;
 mod membership;
 pub mod packet;
+mod samples;
 #[cfg(test)]
 mod simulation;
 mod threads;
@@ -32,6 +33,7 @@ use crate::plan::{RunPlan, TrialPlan};
 
 pub use intervals::Intervals;
 use intervals::Whole;
+pub use samples::Sample;
 
 /// Something that can send requests on schedule and account for the replies.
 pub trait Engine {

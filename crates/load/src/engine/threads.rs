@@ -105,8 +105,11 @@ fn schedule(
 
 type Task<'a, P> = (LaneTrial<'a, P, MonotonicClock>, Option<usize>, &'a mut Carried);
 
-/// Between two looks at whether the trial is to end.
+/// Between two looks at whether a course is to end.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// The same in a trial of one rate, which goes on to its end: to look would cost its lanes time.
+const NO_LOOK: Duration = Duration::from_hours(1);
 
 fn on_threads<P: Port>(
     tasks: Vec<Task<'_, P>>,
@@ -115,6 +118,8 @@ fn on_threads<P: Port>(
 ) -> io::Result<()> {
     let mut gathering = Gathering::new(tasks.len());
     let (sender, books) = mpsc::channel();
+    let on_course = tasks.iter().any(|(task, ..)| task.interval.is_some());
+    let look = if on_course { LOOK } else { NO_LOOK };
     thread::scope(|scope| {
         let threads: Vec<_> = tasks
             .into_iter()
@@ -133,7 +138,7 @@ fn on_threads<P: Port>(
             .collect();
         drop(sender);
         loop {
-            match books.recv_timeout(LOOK) {
+            match books.recv_timeout(look) {
                 Ok(book) => gathering.add(book, intervals),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,

@@ -23,6 +23,7 @@ use horolog_xdp::{
 use super::drain::{Drain, GRACE, LEAD};
 use super::membership::Membership;
 use super::packet::frame_plans;
+use super::samples::Samples;
 use super::{Engine, EngineError, Intervals, unfit};
 use crate::account::{PtpCounts, TrialCounts};
 use crate::clients::LaneClients;
@@ -176,15 +177,24 @@ impl XdpEngine {
         }
     }
 
-    /// Notes whether replies have come since it last looked.
-    fn listen(&self, cores: &[usize], heard: &mut (Listener, u64)) {
-        let (listener, before) = heard;
-        let answered = self.generator.answered();
-        if answered > *before {
+    /// Looks at how the trial stands: whether replies come, whether an interval is over, and
+    /// whether it is to go on.
+    fn look(&self, cores: &[usize], trial: &mut UnderWay<'_>) {
+        let (answered, now) = (self.generator.answered(), MonotonicClock.now());
+        if answered > trial.answered {
             // What has just come was asked for a round trip ago, at the most.
             let rtt = Span::from_ns(self.generator.longest_rtt_ns() as i64);
-            listener.heard(MonotonicClock.now() - rtt, self.sent(cores));
-            *before = answered;
+            trial.listener.heard(now - rtt, self.sent(cores));
+            trial.answered = answered;
+        }
+        let Some(samples) = &mut trial.samples else { return };
+        if samples.due(now - trial.start)
+            && let Some(sample) = samples.look(self.counts(cores))
+        {
+            trial.intervals.sampled(&sample);
+        }
+        if trial.intervals.tick(now - trial.start).is_break() {
+            cores.iter().for_each(|&core| self.generator.end_lane(core as u32));
         }
     }
 
@@ -198,7 +208,7 @@ impl XdpEngine {
         &self,
         cores: &[usize],
         batch: u32,
-        heard: &mut (Listener, u64),
+        trial: &mut UnderWay<'_>,
     ) -> Result<(), EngineError> {
         thread::scope(|scope| {
             let senders: Vec<_> = cores
@@ -213,7 +223,7 @@ impl XdpEngine {
                 let Ok(thread) = thread.recv() else { continue };
                 while self.generator.lane(*core as u32).done == 0 && !task.is_finished() {
                     thread::sleep(LOOK);
-                    self.listen(cores, heard);
+                    self.look(cores, trial);
                 }
                 // The thread may be between two calls when a signal comes: repeat it.
                 while !task.is_finished() {
@@ -247,12 +257,19 @@ impl XdpEngine {
         }
     }
 
-    /// Adds up what all processors counted.
+    /// Adds up what all processors counted, and notes where the lanes go on.
     fn collect(&mut self, cores: &[usize]) -> TrialCounts {
-        let mut counts = TrialCounts::default();
         for (&core, sequence) in cores.iter().zip(&mut self.sequences) {
+            *sequence = self.generator.lane(core as u32).sequence;
+        }
+        self.counts(cores)
+    }
+
+    /// Adds up what all processors have counted so far.
+    fn counts(&self, cores: &[usize]) -> TrialCounts {
+        let mut counts = TrialCounts::default();
+        for &core in cores {
             let lane = self.generator.lane(core as u32);
-            *sequence = lane.sequence;
             let left = lane.end.saturating_sub(lane.next).div_ceil(lane.interval.max(1));
             let instant = |ns: u64| (lane.sent > 0).then(|| Timestamp::from_ns(ns as i64));
             counts.merge(&TrialCounts {
@@ -302,15 +319,36 @@ impl Engine for XdpEngine {
         }
         let start = MonotonicClock.now() + LEAD;
         self.prepare(trial, start)?;
-        let mut heard = (Listener::new(start), 0);
-        self.send(&cores, batch(trial.rate / cores.len() as f64), &mut heard)?;
+        let timeout = Span::from_ns(self.plan.reply_timeout.as_nanos() as i64);
+        let samples = trial.interval().map(|interval| Samples::new(interval, timeout));
+        let listener = Listener::new(start);
+        let mut under_way = UnderWay { start, listener, answered: 0, samples, intervals };
+        self.send(&cores, batch(trial.rate / cores.len() as f64), &mut under_way)?;
         let sent = self.sent(&cores);
         self.drain(sent);
         let mut counts = self.collect(&cores);
-        counts.silences = Some(heard.0.close(counts.last_sent.unwrap_or(start), sent));
-        intervals.closed(counts);
+        let UnderWay { listener, samples, intervals, .. } = under_way;
+        counts.silences = Some(listener.close(counts.last_sent.unwrap_or(start), sent));
+        if let (Some(samples), Some(interval)) = (samples, trial.interval()) {
+            let lasted = counts.last_sent.map_or(Span::ZERO, |last| last - start);
+            let number = lasted.as_ns() / interval.as_ns() + 1;
+            let rest = samples.finish(counts.clone(), number as u64);
+            rest.iter().for_each(|sample| intervals.sampled(sample));
+        }
+        intervals.whole(counts);
         Ok(())
     }
+}
+
+/// A trial that is under way.
+struct UnderWay<'a> {
+    start: Timestamp<Monotonic>,
+    listener: Listener,
+    /// Requests that were answered at the last look.
+    answered: u64,
+    /// The intervals of a course.
+    samples: Option<Samples>,
+    intervals: &'a mut dyn Intervals,
 }
 
 /// How many frames the kernel asks the program for before it sends what is due. A frame leaves at

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::beside::Manners;
-use crate::clients::{CLIENTS_MAX, LANES_MAX};
+use super::beside;
+use crate::clients::LANES_MAX;
 use crate::engine::EngineError;
 use crate::error::LoadError;
 use crate::options::{Job, LoadOptions};
@@ -28,7 +28,7 @@ pub(super) fn options(options: &LoadOptions) -> Result<(), LoadError> {
         return Err(LoadError::Fairness);
     }
     if let Some(manners) = &options.well_behaved {
-        check_manners(manners, options)?;
+        beside::check(manners, options)?;
     }
     if let Some(ptp) = &options.ptp {
         check_ptp(options, ptp)?;
@@ -69,23 +69,6 @@ fn check_ptp(options: &LoadOptions, ptp: &PtpPlan) -> Result<(), LoadError> {
     Ok(())
 }
 
-fn check_manners(manners: &Manners, options: &LoadOptions) -> Result<(), LoadError> {
-    let reason = if manners.clients == 0 || manners.clients > CLIENTS_MAX {
-        "their number must be from 1 to 1000000"
-    } else if manners.burst == 0 || manners.interval.is_zero() {
-        "each must ask at least once in its interval"
-    } else if options.random_sources && manners.network.is_none() {
-        "random sources leave no part of the network; name another one for them"
-    } else if options.echo {
-        "a reflector limits nobody"
-    } else if options.ptp.is_some() {
-        "they ask for NTP, whose servers limit clients by their address; leave them out with PTP"
-    } else {
-        return Ok(());
-    };
-    Err(LoadError::WellBehaved(reason))
-}
-
 /// Refuses rates that no schedule has, however many lanes share them.
 pub(super) fn plannable(options: &LoadOptions, cores: usize) -> Result<(), EngineError> {
     let (rates, duration) = match &options.job {
@@ -108,8 +91,11 @@ pub(super) fn plannable(options: &LoadOptions, cores: usize) -> Result<(), Engin
 
 /// What the kernel's program has not that is asked for: why, and what to use.
 pub(super) fn beyond_kernel(options: &LoadOptions) -> Option<(&'static str, &'static str)> {
-    let on_course =
-        matches!(options.job, Job::Course(_) | Job::Overload(_)) || options.surge.is_some();
+    let changes = match &options.job {
+        Job::Course(course) => !course.is_steady(),
+        Job::Overload(_) => true,
+        Job::Ramp(_) | Job::Search { .. } => options.surge.is_some(),
+    };
     if options.nts.is_some() || options.sessions.is_some() {
         let reason = "the kernel has no cipher for authenticated requests";
         Some((reason, "use --engine packet or udp with --nts"))
@@ -119,9 +105,9 @@ pub(super) fn beyond_kernel(options: &LoadOptions) -> Option<(&'static str, &'st
     } else if options.offset.is_some() {
         let reason = "it keeps no receive timestamps to take offsets by";
         Some((reason, "use --engine packet or udp with --offset"))
-    } else if on_course {
-        let remedy = "use --engine packet or udp for a soak, a profile or an overload";
-        Some(("the kernel counts no intervals", remedy))
+    } else if changes {
+        let remedy = "use --engine packet or udp for a profile or an overload";
+        Some(("the kernel changes no rate within a trial", remedy))
     } else if options.fairness {
         let remedy = "use --engine packet or udp for --fairness";
         Some(("the kernel counts no single clients", remedy))

@@ -8,8 +8,8 @@ use super::sections::{
     times_at_lower_bound, verdict,
 };
 use super::{Page, intervals, offsets, series, trials};
-use crate::units::human_rate;
-use crate::verdict::{Highest, goal_name, lower_bound_trial, sentence};
+use crate::units::{human_rate, percent_of};
+use crate::verdict::{Highest, Losses, goal_name, lower_bound_trial, sentence};
 
 /// The page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
@@ -69,6 +69,11 @@ pub fn load(result: &LoadResult) -> String {
 }
 
 fn top(result: &LoadResult) -> String {
+    if result.series.is_some() && result.search.is_none() {
+        let losses = Losses::of(&result.trials);
+        let lost = percent_of(losses.lost, losses.sent);
+        return verdict("Requests lost", &lost, &sentence(result), &[]);
+    }
     let name =
         result.search.as_ref().map_or("Highest rate without loss", |search| goal_name(search.kind));
     verdict(name, &Highest::of(result).text(), &sentence(result), &times_at_lower_bound(result))
@@ -129,6 +134,15 @@ mod tests {
         assert_eq!(chosen_trials(&result), [0, 7, 9]);
         assert!(chosen_trials(&fixture::empty()).is_empty());
         assert_eq!(label(&result, 7), "3.81 M/s (trial 8, held)");
+    }
+
+    #[test]
+    fn a_course_is_headed_by_what_it_lost() {
+        let mut result = fixture::load();
+        (result.search, result.series) = (None, Some(fixture::series()));
+        let page = load(&result);
+        assert!(page.contains("<p class=\"name\">Requests lost</p>"));
+        assert!(page.contains("id=\"plot-loss-over-time\"") && page.contains("id=\"intervals\""));
     }
 
     #[test]
