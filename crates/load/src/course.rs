@@ -149,11 +149,8 @@ impl Course {
         let asked = interval.is_some();
         let interval = interval.unwrap_or_else(unasked);
         // Whoever leaves the interval open also leaves the last part of one open.
-        let whole = duration
-            .as_nanos()
-            .checked_rem(interval.as_nanos())
-            .map_or(0, |rest| if asked { 0 } else { rest as u64 });
-        let duration = duration - Duration::from_nanos(whole);
+        let whole = duration.as_nanos().checked_div(interval.as_nanos()).unwrap_or(0);
+        let duration = if asked { duration } else { interval.saturating_mul(whole as u32) };
         Self::new(interval, vec![Phase::steady("soak", rate, duration)])
     }
 

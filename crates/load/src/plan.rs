@@ -20,6 +20,7 @@ use crate::verify::Expected;
 
 /// One run against one target.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct RunPlan {
     /// Where requests go.
     pub target: SocketAddr,

@@ -126,8 +126,8 @@ mod tests {
     #[test]
     fn replies_out_of_order_make_no_silence() {
         let mut listener = Listener::new(START);
-        for ms in [50, 120, 60, 130, 125, 200] {
-            listener.heard(START + Span::from_ms(ms), 1000);
+        for (sent, ms) in (100..).step_by(100).zip([50, 140, 60, 170, 150, 200]) {
+            listener.heard(START + Span::from_ms(ms), sent);
         }
         assert_eq!(listener.close(START + Span::from_ms(210), 1000), []);
     }

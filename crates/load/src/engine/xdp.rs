@@ -194,7 +194,9 @@ impl XdpEngine {
             trial.intervals.sampled(&sample);
         }
         if trial.intervals.tick(now - trial.start).is_break() {
-            cores.iter().for_each(|&core| self.generator.end_lane(core as u32));
+            for &core in cores {
+                self.generator.end_lane(core as u32);
+            }
         }
     }
 
@@ -333,7 +335,9 @@ impl Engine for XdpEngine {
             let lasted = counts.last_sent.map_or(Span::ZERO, |last| last - start);
             let number = lasted.as_ns() / interval.as_ns() + 1;
             let rest = samples.finish(counts.clone(), number as u64);
-            rest.iter().for_each(|sample| intervals.sampled(sample));
+            for sample in &rest {
+                intervals.sampled(sample);
+            }
         }
         intervals.whole(counts);
         Ok(())

@@ -1,7 +1,7 @@
 //! The doubts that single clients give rise to: some that got nothing, and well-behaved ones that a
 //! server's limits hurt.
 
-use horolog_record::{Code, Finding, Severity};
+use horolog_record::{Code, Finding, Severity, WellBehaved};
 
 use super::{Observed, about_worst};
 
@@ -38,7 +38,7 @@ pub(super) fn uneven(trials: &[Observed<'_>]) -> Option<Finding> {
 /// Well-behaved clients that went without a reply.
 pub(super) fn hurt(trials: &[Observed<'_>]) -> Option<Finding> {
     let hurt = |observed: &Observed<'_>| {
-        let ratio = observed.trial.well_behaved.as_ref().map_or(0.0, |one| one.loss_ratio());
+        let ratio = observed.trial.well_behaved.as_ref().map_or(0.0, WellBehaved::loss_ratio);
         if ratio >= HURT_MIN { ratio } else { 0.0 }
     };
     about_worst(

@@ -102,12 +102,10 @@ impl CourseArgs {
         if self.overload.is_some() && !searches {
             return one_rate().map(Job::Overload).map(Some);
         }
-        match self.interval.filter(|_| self.overload.is_none()) {
-            None => Ok(None),
-            Some(_) => {
-                let reason = "--interval is for --soak, --profile and --overload; add one of them";
-                Err(Failure::usage(reason))
-            }
+        if self.interval.is_some() && self.overload.is_none() {
+            let reason = "--interval is for --soak, --profile and --overload; add one of them";
+            return Err(Failure::usage(reason));
         }
+        Ok(None)
     }
 }
