@@ -1,6 +1,6 @@
 //! What the generator sends when nobody answers: counted at the other end of the link by a program
-//! that drops every request, for the packet engine on one core, which sends as ntpperf does, and for
-//! the in-kernel engine in each of its modes, in turn.
+//! that drops every request, for the packet engine on one core, which sends as ntpperf does, and
+//! for the in-kernel engine in each of its modes, in turn.
 
 use std::time::Duration;
 

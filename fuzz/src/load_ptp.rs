@@ -7,8 +7,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use horolog_load::account::{Account, AccountPlan, Carried};
+use horolog_load::account::{Account, AccountPlan, Carried, TrialCounts};
 use horolog_load::clients::LaneClients;
+use horolog_load::offset::ReceiveStamps;
 use horolog_load::ptp::{Contract, Expected, Messages, PtpKind, PtpPlan, Transport};
 use horolog_load::token::Token;
 use horolog_load::verify;
@@ -32,9 +33,10 @@ fuzz_target!(|bytes: &[u8]| {
         let mut message = message.to_vec();
         repair(&mut message, request, repairs);
         let at = START + Span::from_ms(i64::from(which));
-        account.receive(&message, Some(*client), at, at);
+        account.receive(&message, Some(*client), at, at, ReceiveStamps::default());
     }
-    let (counts, _) = account.close(REQUESTS as u64);
+    let (books, _) = account.close(REQUESTS as u64);
+    let counts = TrialCounts::sum(&books);
     let parts = counts.ptp.expect("PTP was asked for");
     assert!(counts.received <= parts.delay + parts.grant + parts.denial);
     assert!(parts.delay + parts.grant + parts.denial <= counts.sent);
@@ -67,6 +69,9 @@ fn plan(asked_for: u8) -> AccountPlan {
         timeout: Span::from_ms(100),
         rate: 1000.0,
         ptp: Some(Expected { plan, token, lane: 0, lanes: 1, clients: CLIENTS, master }),
+        offset: None,
+        interval: None,
+        fairness: false,
     }
 }
 

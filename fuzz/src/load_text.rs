@@ -1,12 +1,28 @@
-//! Any text as a limit of a load: reading it never panics, a complaint is one line, and what can be
-//! read means the same when it is read again.
+//! Any text as a limit of a load and as a profile: reading it never panics, a complaint
+//! is one line, and what can be read means the same when it is read again.
 #![no_main]
 
 use horolog_load::limit::Limit;
+use horolog_load::profile;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = str::from_utf8(bytes) else { return };
+    limit(text);
+    match profile::parse(text, None) {
+        Ok(course) => {
+            assert!(course.intervals() > 0 && course.lowest() > 0.0);
+            assert_eq!(course.ends().last(), Some(&course.intervals()));
+        }
+        Err(fault) => {
+            let lines = 1 + text.matches('\n').count();
+            assert!(fault.line.is_none_or(|line| (1..=lines).contains(&line)), "{fault}");
+            assert!(!fault.to_string().contains('\n'), "{fault}");
+        }
+    }
+});
+
+fn limit(text: &str) {
     match text.parse::<Limit>() {
         Ok(limit) => {
             assert_eq!(limit.text().parse(), Ok(limit.clone()));
@@ -15,4 +31,4 @@ fuzz_target!(|bytes: &[u8]| {
         }
         Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
     }
-});
+}

@@ -100,6 +100,8 @@ impl Bench {
                 rate: 1_000.0,
                 offset: Some(OffsetPlan::default()),
                 ptp: Some(ptp::Expected { plan, token, lane, lanes: LANES, clients, master }),
+                interval: None,
+                fairness: false,
             };
             self.accounts.push(Account::open(&plan, carried)?);
         }
@@ -182,7 +184,7 @@ impl Bench {
         let mut counts = TrialCounts::default();
         for account in self.accounts.drain(..) {
             let (lane, carried) = account.close(GROUP);
-            counts.merge(&lane);
+            counts.merge(&TrialCounts::sum(&lane));
             self.carried.push(carried);
         }
         let model = Tallied::of_model(&counts);
@@ -255,7 +257,8 @@ fn fault(world: &World, reason: InvalidReason) -> Expected {
     }
 }
 
-/// Kinds of a `Delay_Resp`: the first of each lane has to be a right one, whose source is the master.
+/// Kinds of a `Delay_Resp`: the first of each lane has to be a right one, whose source is the
+/// master.
 fn kinds_of_delay(world: &World) -> Vec<Kind> {
     let plan = world.ptp.unwrap_or_else(|| unreachable!("a world of PTP"));
     let is_only = plan.kind == PtpKind::Delay;

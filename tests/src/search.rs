@@ -17,31 +17,49 @@ use crate::load_command::{Started, check_sums, has, load, parse};
 use crate::process::server_address;
 
 /// Requests per second that the server lets through.
-const CAPACITY: f64 = 4_000.0;
+pub(crate) const CAPACITY: f64 = 4_000.0;
 /// Requests above that which it lets through at once: 20 ms worth, for a machine that is busy.
 const BURST: f64 = 80.0;
 /// Length of the decisive trials.
 const TRIAL_S: f64 = 0.25;
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// A server that answers by a token bucket and lets the rest fall.
-struct Limited {
+/// A server of these scenarios, until it is dropped.
+pub(crate) struct Answering {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Limited {
-    fn start(lab: &Lab, at: SocketAddr) -> Result<Self> {
+impl Answering {
+    /// One that answers the requests that `admits` lets through, and lets the rest fall.
+    pub(crate) fn start(
+        lab: &Lab,
+        at: SocketAddr,
+        admits: impl FnMut(SocketAddr) -> bool + Send + 'static,
+    ) -> Result<Self> {
         let socket = lab.server().run(|| UdpSocket::bind(at))??;
         socket.set_read_timeout(Some(READ_TIMEOUT))?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let thread = thread::spawn(move || serve(&socket, &stopped));
+        let thread = thread::spawn(move || serve(&socket, &stopped, admits));
         Ok(Self { stop, thread: Some(thread) })
+    }
+
+    /// One that answers by a token bucket.
+    pub(crate) fn limited(lab: &Lab, at: SocketAddr) -> Result<Self> {
+        let (mut tokens, mut filled) = (BURST, Instant::now());
+        Self::start(lab, at, move |_| {
+            let now = Instant::now();
+            tokens = (tokens + CAPACITY * (now - filled).as_secs_f64()).min(BURST);
+            filled = now;
+            let admitted = tokens >= 1.0;
+            tokens -= if admitted { 1.0 } else { 0.0 };
+            admitted
+        })
     }
 }
 
-impl Drop for Limited {
+impl Drop for Answering {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         // One that panicked has said so on stderr.
@@ -49,18 +67,13 @@ impl Drop for Limited {
     }
 }
 
-fn serve(socket: &UdpSocket, stop: &AtomicBool) {
-    let (mut tokens, mut filled) = (BURST, Instant::now());
+fn serve(socket: &UdpSocket, stop: &AtomicBool, mut admits: impl FnMut(SocketAddr) -> bool) {
     let mut buffer = [0; 128];
     while !stop.load(Ordering::Relaxed) {
         let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
-        let now = Instant::now();
-        tokens = (tokens + CAPACITY * (now - filled).as_secs_f64()).min(BURST);
-        filled = now;
-        if tokens >= 1.0
+        if admits(from)
             && let Some(reply) = answer(&buffer[..length])
         {
-            tokens -= 1.0;
             // A reply that does not leave is missed by the generator.
             let _ = socket.send_to(&reply, from);
         }
@@ -88,7 +101,7 @@ fn answer(request: &[u8]) -> Option<[u8; HEADER_LEN]> {
 pub(crate) fn a_known_capacity_is_found() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
-    let _server = Limited::start(&lab, at)?;
+    let _server = Answering::limited(&lab, at)?;
     let (target, time) = (at.to_string(), TRIAL_S.to_string());
     // One sending thread leaves a processor to the server.
     let mut arguments = vec![&*target, "--engine", "udp", "--threads", "1", "-t", &time];

@@ -80,6 +80,8 @@ impl Bench {
                 rate: 1_000.0,
                 offset: Some(OffsetPlan::default()),
                 ptp: None,
+                interval: None,
+                fairness: false,
             };
             let first_client = plan.clients.first();
             let carried = mem::take(&mut self.carried[lane]);
@@ -112,7 +114,7 @@ impl Bench {
         for (account, carried) in self.accounts.drain(..).zip(&mut self.carried) {
             let lane;
             (lane, *carried) = account.close(GROUP);
-            counts.merge(&lane);
+            counts.merge(&TrialCounts::sum(&lane));
         }
         self.compare_origins(world)?;
         let model = Tallied::of_model(&counts);

@@ -133,7 +133,7 @@ pub(crate) fn end_gently() -> Result<(), Failure> {
                 if ending.swap(true, Ordering::Relaxed) {
                     std::process::exit(130);
                 }
-                eprintln!("horolog: ending after this trial; once more ends at once");
+                eprintln!("horolog: ending after this trial or interval; once more ends at once");
             }
         }
     };

@@ -5,26 +5,11 @@ mod list;
 
 use std::time::Duration;
 
+pub(crate) use horolog_load::text::{duration, rate};
 pub(crate) use list::numbers;
 
 use horolog_time::{NS_PER_S, Span};
 use horolog_wire::ntp::Leap;
-
-/// A number with an optional decimal multiplier: `1000`, `1.5k`, `4M`.
-pub(crate) fn rate(text: &str) -> Result<f64, String> {
-    let (number, factor) = match text.strip_suffix(['k', 'K']) {
-        Some(number) => (number, 1e3),
-        None => match text.strip_suffix(['m', 'M']) {
-            Some(number) => (number, 1e6),
-            None => (text, 1.0),
-        },
-    };
-    let rate = number.parse::<f64>().map(|number| number * factor);
-    match rate {
-        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
-        _ => Err("write a positive number of requests per second, such as 1000, 1.5k or 4M".into()),
-    }
-}
 
 /// One rate, or a lowest and a highest with a hyphen between them.
 pub(crate) fn rates(text: &str) -> Result<(f64, f64), String> {
@@ -33,17 +18,17 @@ pub(crate) fn rates(text: &str) -> Result<(f64, f64), String> {
     if low <= high { Ok((low, high)) } else { Err("the lower rate comes first".into()) }
 }
 
-/// A time in seconds, or with one of the units `ns`, `us`, `ms`, `s`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let units = [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("", 1.0)];
-    let parse = |(unit, factor): (&str, f64)| {
+/// A time written like [`duration`], or in minutes or hours, that is not zero.
+pub(crate) fn long_duration(text: &str) -> Result<Duration, String> {
+    let scaled = |unit: char, seconds: f64| {
         let number = text.strip_suffix(unit)?.parse::<f64>().ok()?;
-        Duration::try_from_secs_f64(number * factor).ok()
+        Duration::try_from_secs_f64(number * seconds).ok()
     };
-    units
-        .into_iter()
-        .find_map(parse)
-        .ok_or_else(|| "write a time in seconds, such as 2, 0.5 or 100ms".into())
+    match scaled('m', 60.0).or_else(|| scaled('h', 3600.0)).map_or_else(|| duration(text), Ok) {
+        Ok(Duration::ZERO) => Err("the time must be longer than 0".into()),
+        Ok(duration) => Ok(duration),
+        Err(_) => Err("write a time such as 90s, 30m or 24h".into()),
+    }
 }
 
 /// A time that is not zero.
@@ -111,31 +96,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_with_multipliers() {
-        assert_eq!(rate("1.5k"), Ok(1500.0));
-        assert_eq!(rate("4M"), Ok(4e6));
+    fn rates_alone_and_as_a_range() {
         assert_eq!(rates("1000-2k"), Ok((1000.0, 2000.0)));
         assert_eq!(rates("7"), Ok((7.0, 7.0)));
-        for bad in ["", "0", "-1", "k", "1e999", "nan", "inf", "1G"] {
-            assert!(rate(bad).is_err(), "{bad}");
-        }
         assert!(rates("2k-1k").is_err());
     }
 
     #[test]
     fn times_with_units() {
-        assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
-        assert_eq!(duration("1.5ms"), Ok(Duration::from_micros(1500)));
-        assert_eq!(duration("50us"), Ok(Duration::from_micros(50)));
         assert_eq!(span("3ns"), Ok(Span::from_ns(3)));
         assert_eq!(signed_span("1.95e-6"), Ok(Span::from_ns(1_950)));
         assert_eq!(signed_span("-1.45us"), Ok(Span::from_ns(-1_450)));
         assert_eq!(signed_span("+0"), Ok(Span::ZERO));
         assert!(signed_span("--1").is_err() && signed_span("1e300").is_err());
-        for bad in ["", "-1", "1h", "s", "nan", "1e300"] {
-            assert!(duration(bad).is_err(), "{bad}");
-        }
         assert!(positive_duration("0ms").is_err());
+    }
+
+    #[test]
+    fn long_times_in_minutes_and_hours() {
+        assert_eq!(long_duration("30m"), Ok(Duration::from_mins(30)));
+        assert_eq!(long_duration("1.5h"), Ok(Duration::from_mins(90)));
+        assert_eq!(long_duration("300ms"), Ok(Duration::from_millis(300)));
+        assert_eq!(long_duration("90"), Ok(Duration::from_secs(90)));
+        for bad in ["", "m", "0h", "-1m", "infh", "1d"] {
+            assert!(long_duration(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -3,124 +3,34 @@
 
 use horolog_record::InvalidReason;
 use horolog_stats::window::WindowTooLarge;
-use horolog_stats::{Mark, Recorder, SeenWindow};
+use horolog_stats::{Mark, SeenWindow};
 use horolog_time::{Monotonic, NtpTimestamp, Span, Timestamp};
 use horolog_wire::ptp::PortIdentity;
 
 use crate::clients::LaneClients;
+use crate::fairness::ClientBooks;
 use crate::offset::{LastReceived, OffsetCounts, OffsetPlan, Offsets, ReceiveStamps};
 use crate::request::Stamps;
+use crate::silence::Listener;
 use crate::tail::{Asked, Tail};
 use crate::token::Question;
 use crate::verify::{self, Answer, Expected, Reply};
+use books::Books;
 
+mod books;
+mod counts;
 mod ptp;
 
+pub use books::Closed;
+pub use counts::TrialCounts;
 pub use ptp::PtpCounts;
-
-/// What became of the requests of one trial.
-#[derive(Clone, Debug, Default)]
-pub struct TrialCounts {
-    /// Requests that the schedule held.
-    pub planned: u64,
-    /// Requests that left.
-    pub sent: u64,
-    /// Requests that the own sending path refused.
-    pub refused: u64,
-    /// When the first request left.
-    pub first_sent: Option<Timestamp<Monotonic>>,
-    /// When the last request left.
-    pub last_sent: Option<Timestamp<Monotonic>>,
-    /// Valid first replies in time.
-    pub received: u64,
-    /// Those of them that were in interleaved mode.
-    pub interleaved: u64,
-    /// Requests that left and were authenticated.
-    pub nts_sent: u64,
-    /// Valid first replies in time to these.
-    pub nts_received: u64,
-    /// Requests with a cookie that was used before, of clients with a session of their own.
-    pub cookies_reused: Option<u64>,
-    /// What only PTP counts, where it was asked for.
-    pub ptp: Option<PtpCounts>,
-    /// Further valid replies to an answered request.
-    pub duplicate: u64,
-    /// Valid replies that came after the time allowed, and all to requests of an earlier trial.
-    pub late: u64,
-    /// Invalid replies, in the order of [`InvalidReason::ALL`].
-    pub invalid: [u64; InvalidReason::ALL.len()],
-    /// Replies that the own receive rings or sockets had no room for.
-    pub ring_dropped: u64,
-    /// ICMP messages that said that nobody listens on the target's port, as far as the engine sees
-    /// them.
-    pub port_closed: u64,
-    /// Received replies of a server that says that it is not synchronised.
-    pub server_unsynchronised: u64,
-    /// From the intended send instant to the receipt of the reply, in ns.
-    pub rtt: Recorder,
-    /// The server's transmit less its receive timestamp, in ns: of each basic reply, and of the
-    /// reply before each interleaved one.
-    pub response: Recorder,
-    /// From the intended to the real send instant, in ns.
-    pub lateness: Recorder,
-    /// Offsets of the server's transmit timestamps, where they were asked for.
-    pub offsets: Option<OffsetCounts>,
-}
-
-impl TrialCounts {
-    /// Requests without a valid reply in time.
-    #[must_use]
-    pub const fn lost(&self) -> u64 {
-        self.sent.saturating_sub(self.received)
-    }
-
-    /// Adds what another lane counted in the same trial.
-    pub fn merge(&mut self, other: &Self) {
-        self.planned += other.planned;
-        self.sent += other.sent;
-        self.refused += other.refused;
-        self.first_sent = earliest(self.first_sent, other.first_sent);
-        self.last_sent = self.last_sent.max(other.last_sent);
-        self.received += other.received;
-        self.interleaved += other.interleaved;
-        self.nts_sent += other.nts_sent;
-        self.nts_received += other.nts_received;
-        self.cookies_reused = match (self.cookies_reused, other.cookies_reused) {
-            (Some(mine), Some(theirs)) => Some(mine + theirs),
-            (mine, theirs) => mine.or(theirs),
-        };
-        PtpCounts::merge(&mut self.ptp, other.ptp);
-        self.duplicate += other.duplicate;
-        self.late += other.late;
-        for (mine, theirs) in self.invalid.iter_mut().zip(other.invalid) {
-            *mine += theirs;
-        }
-        self.ring_dropped += other.ring_dropped;
-        self.port_closed += other.port_closed;
-        self.server_unsynchronised += other.server_unsynchronised;
-        self.rtt.merge(&other.rtt);
-        self.response.merge(&other.response);
-        self.lateness.merge(&other.lateness);
-        if let Some(theirs) = &other.offsets {
-            self.offsets.get_or_insert_default().merge(theirs);
-        }
-    }
-}
-
-fn earliest(
-    a: Option<Timestamp<Monotonic>>,
-    b: Option<Timestamp<Monotonic>>,
-) -> Option<Timestamp<Monotonic>> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
-}
 
 /// The books of one lane during one trial.
 #[derive(Debug)]
 pub struct Account {
-    counts: TrialCounts,
+    books: Books,
+    listener: Listener,
+    client_books: Option<ClientBooks>,
     expected: Expected,
     clients: LaneClients,
     window: SeenWindow,
@@ -130,8 +40,13 @@ pub struct Account {
     before: u64,
     /// Requests of this lane in this trial.
     asked: u64,
+    /// Requests of this lane that left.
+    sent: u64,
     /// Valid first replies, late ones included.
     answered: u64,
+    last_sent: Timestamp<Monotonic>,
+    /// The longest round trip of a reply in time.
+    longest_rtt: Option<Span>,
     origins: Origins,
     offsets: Option<Box<Offsets>>,
     tail: Option<Box<Tail>>,
@@ -199,12 +114,16 @@ pub struct AccountPlan {
     pub start: Timestamp<Monotonic>,
     /// How long a reply may take, from the intended instant.
     pub timeout: Span,
-    /// The lane's share of the rate, in requests per second.
+    /// The lane's share of the rate, in requests per second; of the highest where it changes.
     pub rate: f64,
     /// How offsets of the server's transmit timestamps are taken, where they are.
     pub offset: Option<OffsetPlan>,
     /// Asks for PTP instead: then `expected` says no more than the token.
     pub ptp: Option<crate::ptp::Expected>,
+    /// How long each interval is that has books of its own; `None` where the trial has one.
+    pub interval: Option<Span>,
+    /// Whether each client is counted apart.
+    pub fairness: bool,
 }
 
 impl Account {
@@ -222,12 +141,17 @@ impl Account {
         origins.0.resize(remembered, 0);
         let offsets = plan.offset.map(|offset| Offsets::new(offset, last_received, remembered));
         let books = |expected| ptp::Books::new(expected, reach, carried.master);
+        let blank = TrialCounts {
+            cookies_reused: carried.tail.as_ref().and_then(|tail| tail.cookies_reused()),
+            ptp: plan.ptp.map(|_| PtpCounts::default()),
+            offsets: plan.offset.map(|_| OffsetCounts::default()),
+            ..TrialCounts::default()
+        };
         Ok(Self {
+            books: Books::new(plan.start, plan.interval, blank),
+            listener: Listener::new(plan.start),
+            client_books: plan.fairness.then(|| ClientBooks::new(&plan.clients)),
             ptp: plan.ptp.map(books),
-            counts: TrialCounts {
-                ptp: plan.ptp.map(|_| PtpCounts::default()),
-                ..TrialCounts::default()
-            },
             expected: plan.expected,
             clients: plan.clients,
             window,
@@ -235,7 +159,10 @@ impl Account {
             timeout: plan.timeout,
             before: carried.asked,
             asked: 0,
+            sent: 0,
             answered: 0,
+            last_sent: plan.start,
+            longest_rtt: None,
             origins,
             offsets: offsets.map(Box::new),
             tail: carried.tail,
@@ -247,8 +174,7 @@ impl Account {
     #[inline]
     #[must_use]
     pub fn next(&self, intended: Timestamp<Monotonic>) -> Next {
-        let total = self.before + self.asked;
-        let sequence = (total % u64::from(self.clients.wrap())) as u32;
+        let sequence = self.clients.sequence(self.before + self.asked);
         let transmit = self.expected.token.encode(Question { intended, sequence });
         let client = self.clients.client(sequence);
         let stamps = if self.expected.interleaved {
@@ -267,12 +193,17 @@ impl Account {
             return Some(books.request(self.asked, next));
         }
         let tail = self.tail.as_mut()?;
-        Some(tail.request(next.client, next.stamps, next.authenticated))
+        let reused = &mut self.books.of(next.intended).cookies_reused;
+        Some(tail.request(next.client, next.stamps, next.authenticated.then_some(reused)))
     }
 
     /// Counts the next request as asked, so that its reply will be known.
     #[inline]
     pub fn ask(&mut self) {
+        if let Some(books) = &mut self.client_books {
+            let sequence = self.clients.sequence(self.before + self.asked);
+            books.asked(self.clients.client(sequence));
+        }
         self.window.open(self.asked);
         self.asked += 1;
     }
@@ -285,16 +216,32 @@ impl Account {
         sent: Timestamp<Monotonic>,
         authenticated: bool,
     ) {
-        self.counts.nts_sent += u64::from(authenticated);
-        self.counts.sent += 1;
-        self.counts.first_sent = self.counts.first_sent.or(Some(sent));
-        self.counts.last_sent = Some(sent);
-        self.counts.lateness.record(nonnegative(sent - intended));
+        self.sent += 1;
+        self.last_sent = sent;
+        let counts = self.books.of(intended);
+        counts.nts_sent += u64::from(authenticated);
+        counts.sent += 1;
+        counts.first_sent = counts.first_sent.or(Some(sent));
+        counts.last_sent = Some(sent);
+        counts.lateness.record(nonnegative(sent - intended));
     }
 
     /// Counts requests that were refused on their way out.
-    pub const fn refused(&mut self, requests: u64) {
-        self.counts.refused += requests;
+    pub fn refused(&mut self, requests: u64) {
+        self.books.latest().refused += requests;
+    }
+
+    /// Counts requests of the interval of `intended` that were left out.
+    pub fn left_out(&mut self, intended: Timestamp<Monotonic>, requests: u64) {
+        self.books.of(intended).planned += requests;
+    }
+
+    /// Counts what the lane's port had no room for and what told that the target's port is closed,
+    /// since it was last counted.
+    pub fn dropped(&mut self, replies: u64, port_closed: u64) {
+        let counts = self.books.latest();
+        counts.ring_dropped += replies;
+        counts.port_closed += port_closed;
     }
 
     /// Counts a datagram from the target. `client` is to which it came (`None`: to none of ours),
@@ -333,53 +280,78 @@ impl Account {
         self.tail = tail;
         // Whatever else is wrong with it is no fault of this trial's.
         if is_of_earlier_trial {
-            self.counts.late += 1;
+            self.books.latest().late += 1;
             return;
         }
         let reply = match verified {
             Ok(reply) => reply,
             Err(reason) => {
-                self.counts.invalid[reason as usize] += 1;
+                self.books.latest().invalid[reason as usize] += 1;
                 return;
             }
         };
         let rtt = received - reply.question.intended;
         let Some(place) = self.place(reply.question) else { return };
-        match self.window.mark(place) {
-            Mark::Duplicate => self.counts.duplicate += 1,
-            Mark::Outside => self.counts.late += 1,
+        let mark = self.window.mark(place);
+        let counts = self.books.of(reply.question.intended);
+        match mark {
+            Mark::Duplicate => counts.duplicate += 1,
+            Mark::Outside => counts.late += 1,
             Mark::First => {
                 self.answered += 1;
                 if rtt > self.timeout {
-                    self.counts.late += 1;
+                    counts.late += 1;
                 } else {
-                    self.counts.rtt.record(nonnegative(rtt));
-                    self.received(&reply, stamps);
+                    self.received(&reply, rtt, stamps);
                 }
             }
         }
     }
 
+    /// Counts a request that was answered in full and in time, in NTP or PTP, and returns the book
+    /// in which it stands.
+    #[inline]
+    fn answered_in_time(
+        &mut self,
+        intended: Timestamp<Monotonic>,
+        client: u32,
+        rtt: Span,
+    ) -> &mut TrialCounts {
+        self.listener.heard(intended, self.sent);
+        self.longest_rtt = self.longest_rtt.max(Some(rtt));
+        if let Some(books) = &mut self.client_books {
+            books.answered(client);
+        }
+        let counts = self.books.of(intended);
+        counts.received += 1;
+        counts.rtt.record(nonnegative(rtt));
+        counts
+    }
+
     /// Counts a valid first reply in time.
-    fn received(&mut self, reply: &Reply, stamps: ReceiveStamps) {
-        self.counts.received += 1;
-        self.counts.server_unsynchronised += u64::from(reply.unsynchronised);
-        let sequence = reply.question.sequence;
+    fn received(&mut self, reply: &Reply, rtt: Span, stamps: ReceiveStamps) {
+        let Question { intended, sequence } = reply.question;
+        let client = self.clients.client(sequence);
         let authenticated = self.tail.as_ref().is_some_and(|tail| tail.has_nts(sequence));
-        self.counts.nts_received += u64::from(authenticated);
-        let client = self.clients.client(sequence).wrapping_sub(self.clients.first());
-        let referred = self.origins.of(client);
+        let index = client.wrapping_sub(self.clients.first());
+        let referred = self.origins.of(index);
+        let counts = self.answered_in_time(intended, client, rtt);
+        counts.nts_received += u64::from(authenticated);
+        counts.server_unsynchronised += u64::from(reply.unsynchronised);
         let response_ns = match reply.answer {
             Answer::Basic { response_ns } => Some(response_ns),
             Answer::Interleaved => {
-                self.counts.interleaved += 1;
+                counts.interleaved += 1;
                 let known = (referred != 0).then(|| NtpTimestamp::from_bits(referred));
                 known.and_then(|receive| verify::response_ns(receive, reply.transmit))
             }
         };
-        response_ns.into_iter().for_each(|ns| self.counts.response.record(ns));
+        if let Some(ns) = response_ns {
+            counts.response.record(ns);
+        }
         if let Some(offsets) = &mut self.offsets {
-            offsets.record(reply, stamps, (client, referred));
+            let found = self.books.of(intended).offsets.get_or_insert_default();
+            offsets.record(reply, stamps, (index, referred), found);
         }
         if self.expected.interleaved {
             self.origins.remember(client, reply.receive);
@@ -389,7 +361,7 @@ impl Account {
     /// Requests that left and have no valid reply yet.
     #[must_use]
     pub const fn outstanding(&self) -> u64 {
-        self.counts.sent.saturating_sub(self.answered)
+        self.sent.saturating_sub(self.answered)
     }
 
     /// Valid first replies so far.
@@ -400,38 +372,39 @@ impl Account {
 
     /// The longest round trip so far.
     #[must_use]
-    pub fn longest_rtt(&self) -> Option<Span> {
-        self.counts.rtt.max().map(|ns| Span::from_ns(ns.cast_signed()))
+    pub const fn longest_rtt(&self) -> Option<Span> {
+        self.longest_rtt
     }
 
     /// When the last request left, or the start of the trial.
     #[must_use]
-    pub fn last_sent(&self) -> Timestamp<Monotonic> {
-        self.counts.last_sent.unwrap_or(self.start)
+    pub const fn last_sent(&self) -> Timestamp<Monotonic> {
+        self.last_sent
+    }
+
+    /// Closes the book of the first interval where no reply can be in time for it any more.
+    pub fn close_interval(&mut self, now: Timestamp<Monotonic>) -> Option<Closed> {
+        self.books.close_first(now, self.timeout + CLOSING)
     }
 
     /// Closes the books on a schedule of `planned` requests; also gives what the lane takes to its
     /// next trial.
     #[must_use]
-    pub fn close(mut self, planned: u64) -> (TrialCounts, Carried) {
-        self.counts.planned = planned;
-        if let Some(Tail::Nts(sessions)) = self.tail.as_deref_mut() {
-            self.counts.cookies_reused = sessions.take_reused();
-        }
+    pub fn close(mut self, planned: u64) -> (Vec<Closed>, Carried) {
+        let counts = self.books.latest();
+        counts.planned += planned;
+        counts.clients = self.client_books.map(ClientBooks::close).unwrap_or_default();
+        counts.silences = Some(self.listener.close(self.last_sent, self.sent));
         let asked = self.before + self.asked;
-        let mut carried = Carried {
+        let carried = Carried {
             asked,
             first_client: self.clients.first(),
             origins: self.origins,
-            last_received: LastReceived::default(),
+            last_received: self.offsets.map(|offsets| offsets.close()).unwrap_or_default(),
             tail: self.tail,
             master: self.ptp.and_then(|books| books.master()),
         };
-        if let Some(offsets) = self.offsets {
-            let (counts, last_received) = offsets.close();
-            (self.counts.offsets, carried.last_received) = (Some(counts), last_received);
-        }
-        (self.counts, carried)
+        (self.books.close_all(), carried)
     }
 
     /// Which request of this trial has this sequence number; the latest one where several have.
@@ -443,6 +416,10 @@ impl Account {
         (sequence < wrap).then(|| (self.asked.checked_sub(1)?).checked_sub(back)).flatten()
     }
 }
+
+/// How much longer than a reply may take the book of an interval is open, for requests that left
+/// late and replies that were fetched late.
+const CLOSING: Span = Span::from_ms(200);
 
 /// The least reach of the duplicate window, in requests: 8 KiB.
 const REACH_MIN: u64 = 32_768;

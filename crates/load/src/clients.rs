@@ -143,6 +143,35 @@ impl SourceNetwork {
             .ok_or(ClientsError::NoDefault)
     }
 
+    /// The last part of this network that has room for `clients` and does not touch the first
+    /// `beside` addresses.
+    pub fn last_part(&self, clients: u32, beside: u32) -> Result<Self, ClientsError> {
+        let network = self.network;
+        let no_room = ClientsError::NoRoom {
+            network,
+            room: self.room(),
+            asked: beside.saturating_add(clients),
+        };
+        let width: u8 = if network.address().is_ipv4() { 32 } else { 128 };
+        let host_bits = (width - network.length()).min(32);
+        // The first and the last address are no host's.
+        let bits = (clients.saturating_add(2)).next_power_of_two().trailing_zeros();
+        let begin = (1_u64 << host_bits).checked_sub(1 << bits);
+        let begin = begin.filter(|begin| *begin > u64::from(beside)).ok_or(no_room)?;
+        let low = self.base().wrapping_add(begin as u32);
+        let address = match network.address() {
+            IpAddr::V4(_) => Ipv4Addr::from_bits(low).into(),
+            IpAddr::V6(address) => {
+                let high = address.to_bits() & !u128::from(u32::MAX);
+                Ipv6Addr::from_bits(high | u128::from(low)).into()
+            }
+        };
+        // At most the width of an address, so there is such a prefix.
+        Prefix::new(address, width - bits as u8)
+            .map(|network| Self { network })
+            .map_err(|_| ClientsError::NoDefault)
+    }
+
     /// The network, without bits behind its prefix.
     #[must_use]
     pub const fn prefix(&self) -> Prefix {
@@ -265,6 +294,13 @@ impl LaneClients {
         if round == 0 || round > limit as u64 { limit } else { limit - limit % round as u32 }
     }
 
+    /// The sequence number of the lane's `total`-th request.
+    #[inline]
+    #[must_use]
+    pub const fn sequence(&self, total: u64) -> u32 {
+        (total % self.wrap() as u64) as u32
+    }
+
     /// The client that asks the question with this sequence number.
     #[must_use]
     pub const fn client(&self, sequence: u32) -> u32 {
@@ -319,6 +355,21 @@ mod tests {
         let found = SourceNetwork::find("fd00::1".parse().unwrap(), &[]).unwrap();
         assert_eq!(found.address(0).to_string(), "fdfe:686f:726f:6c6f::1");
         assert_eq!(found.room(), u32::MAX - 1);
+    }
+
+    #[test]
+    fn the_last_part_of_a_network_is_beside_the_first() {
+        let part = |text: &str, clients, beside| {
+            let target = if text.contains(':') { "fe80::1" } else { "192.0.2.1" };
+            let whole = SourceNetwork::new(text.parse().unwrap(), target.parse().unwrap(), &[]);
+            whole.unwrap().last_part(clients, beside).map(|part| part.prefix().to_string())
+        };
+        assert_eq!(part("10.64.0.0/10", 100, 16_384).unwrap(), "10.127.255.128/25");
+        assert_eq!(part("10.64.0.0/10", 1_000_000, 1_000_000).unwrap(), "10.112.0.0/12");
+        assert_eq!(part("10.0.0.0/24", 100, 127).unwrap(), "10.0.0.128/25");
+        assert!(matches!(part("10.0.0.0/24", 100, 128), Err(ClientsError::NoRoom { .. })));
+        assert!(matches!(part("10.0.0.0/24", 1000, 1), Err(ClientsError::NoRoom { .. })));
+        assert_eq!(part("fd00:1::/32", 5, 9).unwrap(), "fd00:1::ffff:fff8/125");
     }
 
     #[test]

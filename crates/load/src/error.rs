@@ -8,6 +8,7 @@ use horolog_stats::search::ConfigError;
 use thiserror::Error;
 
 use crate::clients::{ClientsError, LANES_MAX};
+use crate::course::CourseError;
 use crate::engine::EngineError;
 use crate::establishment::CONNECTIONS_MAX;
 use crate::nts::NtsError;
@@ -29,6 +30,9 @@ pub enum LoadError {
     /// The ramp cannot be.
     #[error(transparent)]
     Ramp(#[from] RampError),
+    /// The course cannot be.
+    #[error(transparent)]
+    Course(#[from] CourseError),
     /// The search cannot be.
     #[error(transparent)]
     Search(#[from] ConfigError),
@@ -58,6 +62,12 @@ pub enum LoadError {
     /// What PTP has no messages for.
     #[error("{0}")]
     Ptp(&'static str),
+    /// Clients that are not told apart.
+    #[error("single clients cannot be counted among random sources; leave out one of the two")]
+    Fairness,
+    /// Well-behaved clients that cannot be.
+    #[error("well-behaved clients cannot be asked for: {0}")]
+    WellBehaved(&'static str),
     /// A reply timeout that cannot be.
     #[error("a reply timeout must be from 1 ms to 60 s, not {0:?}")]
     ReplyTimeout(Duration),
@@ -98,6 +108,7 @@ impl LoadError {
                 matches!(error, EngineError::Rate { .. } | EngineError::Window(_))
             }
             Self::Ramp(_)
+            | Self::Course(_)
             | Self::Search(_)
             | Self::Version(_)
             | Self::Threads(_)
@@ -105,6 +116,8 @@ impl LoadError {
             | Self::Interleaved
             | Self::PtpPort
             | Self::Ptp(_)
+            | Self::Fairness
+            | Self::WellBehaved(_)
             | Self::ReplyTimeout(_) => true,
             Self::Nts(error) => error.is_usage(),
             Self::Counters(error) => error.is_usage(),

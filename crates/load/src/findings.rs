@@ -1,12 +1,16 @@
 //! The doubts about a run, from its counts alone. One finding for each kind: it names the worst
 //! trial and says how many trials it is about, so that a long search does not repeat itself.
 
+mod clients;
 mod offsets;
 #[cfg(test)]
 mod tests;
+mod time;
 mod trials;
 
-use horolog_record::{Code, Engine, Finding, SearchEnd, SearchResult, Severity, Spacing, Trial};
+use horolog_record::{
+    Code, Engine, Finding, Overload, SearchEnd, SearchResult, Severity, Silence, Spacing, Trial,
+};
 
 use crate::account::TrialCounts;
 use crate::page::PageDoubts;
@@ -86,6 +90,10 @@ pub struct Circumstances<'a> {
     pub offsets: bool,
     /// What a search found.
     pub search: Option<&'a SearchResult>,
+    /// When the server was silent.
+    pub silences: &'a [Silence],
+    /// What an overload did.
+    pub overload: Option<&'a Overload>,
 }
 
 /// All doubts about a run.
@@ -93,6 +101,10 @@ pub struct Circumstances<'a> {
 pub fn all(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(trials::no_replies(trials, about));
+    if findings.is_empty() {
+        findings.extend(time::silent(trials, about.silences));
+    }
+    findings.extend(about.overload.and_then(time::not_recovered));
     findings.extend(trials::behind(trials, about));
     findings.extend(trials::late_requests(trials));
     findings.extend(trials::ring_overflow(trials));
@@ -101,6 +113,8 @@ pub fn all(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Vec<Finding> {
     findings.extend(trials::server_unsynchronised(trials));
     findings.extend(trials::basic_replies(trials, about));
     findings.extend(trials::unexplained(trials, about));
+    findings.extend(clients::uneven(trials));
+    findings.extend(clients::hurt(trials));
     findings.extend(trials::few_samples(trials));
     findings.extend(offsets::unstamped(trials));
     findings.extend(offsets::out_of_range(trials));

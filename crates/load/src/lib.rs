@@ -6,11 +6,15 @@
 //! Nothing here prints.
 
 pub mod account;
+pub mod beside;
 pub mod clients;
+pub mod course;
 pub mod engine;
 mod error;
 pub mod establishment;
+pub mod fairness;
 pub mod findings;
+mod follow;
 pub mod limit;
 pub mod nts;
 pub mod offset;
@@ -19,14 +23,18 @@ pub mod page;
 pub mod places;
 pub mod plan;
 mod prepare;
+pub mod profile;
 pub mod ptp;
 pub mod ramp;
 pub mod random;
+pub mod recovery;
 pub mod request;
 mod run;
 pub mod schedule;
+pub mod silence;
 pub mod tail;
 pub mod target;
+pub mod text;
 pub mod token;
 pub mod trial;
 pub mod verify;
@@ -34,4 +42,4 @@ pub mod watch;
 
 pub use error::LoadError;
 pub use options::{Job, LoadOptions};
-pub use run::{Load, Observer};
+pub use run::{Load, Observer, Surge};

@@ -9,8 +9,8 @@ use horolog_record::{
 use thiserror::Error;
 
 /// What a limit may be about, for help texts.
-pub const METRICS: &str = "loss, late, duplicate, invalid (shares of the requests sent), rate \
-     (requests sent per second), ndr, pdr (what a search found), p50, p90, p99, p99.9, p99.99, max \
+pub const METRICS: &str = "loss, late, duplicate, invalid (shares of the requests sent), hurt \
+     (share of the well-behaved clients' requests that were lost), rate (requests sent per second), ndr, pdr (what a search found), p50, p90, p99, p99.9, p99.99, max \
      (round trip), and the same six behind response- and lateness-";
 
 /// Why a text is no limit.
@@ -40,6 +40,7 @@ enum Share {
     Late,
     Duplicate,
     Invalid,
+    Hurt,
 }
 
 /// A distribution of times.
@@ -69,11 +70,12 @@ enum Metric {
     Search(SearchKind),
 }
 
-const SHARES: [(&str, Share); 4] = [
+const SHARES: [(&str, Share); 5] = [
     ("loss", Share::Loss),
     ("late", Share::Late),
     ("duplicate", Share::Duplicate),
     ("invalid", Share::Invalid),
+    ("hurt", Share::Hurt),
 ];
 
 /// Distributions by what stands before the name of a figure; the empty one comes last.
@@ -260,6 +262,9 @@ impl Limit {
             Metric::Share(Share::Late) => share(trial.late, trial.sent),
             Metric::Share(Share::Duplicate) => share(trial.duplicate, trial.sent),
             Metric::Share(Share::Invalid) => share(trial.invalid_total(), trial.sent),
+            Metric::Share(Share::Hurt) => {
+                trial.well_behaved.as_ref().and_then(|one| share(one.lost, one.sent))
+            }
             Metric::Time(Times::RoundTrip, figure) => time(trial.rtt_ns.as_ref(), figure),
             Metric::Time(Times::Response, figure) => time(trial.response_time_ns.as_ref(), figure),
             Metric::Time(Times::Lateness, figure) => time(trial.lateness_ns.as_ref(), figure),

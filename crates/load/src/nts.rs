@@ -241,7 +241,7 @@ impl Sessions {
             share: self.share.into(),
             nonces: Nonces::new().map_err(random)?,
             version,
-            reused: self.each.then_some(0),
+            each: self.each,
         })
     }
 }
@@ -321,8 +321,8 @@ pub struct LaneSessions {
     nonces: Nonces,
     version: u8,
     request: Box<[u8]>,
-    /// Requests with a cookie that was used before, where none should be.
-    reused: Option<u64>,
+    /// Each client has one of its own, and should use every cookie once.
+    each: bool,
 }
 
 impl LaneSessions {
@@ -338,29 +338,26 @@ impl LaneSessions {
         (sequence as u64 + 1) * self.share / 100 > before
     }
 
-    /// The payload of a client's authenticated request.
-    pub(crate) fn seal(&mut self, client: u32, stamps: Stamps) -> &[u8] {
+    /// Whether cookies that are used again are to be counted.
+    pub(crate) const fn counts_reused(&self) -> bool {
+        self.each
+    }
+
+    /// The payload of a client's authenticated request; counts in `reused`, where that counts at
+    /// all, a cookie that was used before.
+    pub(crate) fn seal(&mut self, client: u32, stamps: Stamps, reused: &mut Option<u64>) -> &[u8] {
         let mut nonce = [0; 16];
         self.nonces.fill(&mut nonce);
         let header = request::payload(self.version, stamps);
         let index = client as usize % self.sessions.len();
         let session = &mut self.sessions[index];
-        let (placeholders, reused) = session.next();
-        if let Some(count) = &mut self.reused {
-            *count += u64::from(reused);
+        let (placeholders, again) = session.next();
+        if let Some(count) = reused {
+            *count += u64::from(again);
         }
         let id = unique_id(stamps.transmit);
         let len = session.template.seal(&header, &id, &nonce, placeholders, &mut self.request);
         &self.request[..len]
-    }
-
-    /// Requests since the last call with a cookie that was used before, where each client has a
-    /// session of its own.
-    pub(crate) const fn take_reused(&mut self) -> Option<u64> {
-        match &mut self.reused {
-            Some(reused) => Some(std::mem::replace(reused, 0)),
-            None => None,
-        }
     }
 
     /// The payload of a plain request.

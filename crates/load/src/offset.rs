@@ -101,7 +101,6 @@ const UNKNOWN: i64 = i64::MIN;
 #[derive(Debug)]
 pub(crate) struct Offsets {
     plan: OffsetPlan,
-    counts: OffsetCounts,
     last: LastReceived,
     /// What a PTP master's timescale is ahead of UTC by, in whole seconds, once it was heard.
     master_ahead: Option<i64>,
@@ -112,19 +111,22 @@ impl Offsets {
     /// basic mode.
     pub(crate) fn new(plan: OffsetPlan, mut last: LastReceived, clients: usize) -> Self {
         last.0.resize(clients, UNKNOWN);
-        Self { plan, counts: OffsetCounts::default(), last, master_ahead: None }
+        Self { plan, last, master_ahead: None }
     }
 
-    /// Counts a valid first reply to the lane's `client`-th client. `referred` is when the server
-    /// received the request that the client's last reply answered, 0 where there was none.
+    /// Counts a valid first reply to the lane's `client`-th client in `found`, the books of its
+    /// request; in interleaved mode they so hold the offset of the reply before, whose own request
+    /// may have been of an earlier interval. `referred` is when the server received the request
+    /// that the client's last reply answered, 0 where there was none.
     pub(crate) fn record(
         &mut self,
         reply: &Reply,
         stamps: ReceiveStamps,
         (client, referred): (u32, u64),
+        found: &mut OffsetCounts,
     ) {
         let at = self.plan.instant(stamps);
-        self.counts.stamped += u64::from(at.is_some());
+        found.stamped += u64::from(at.is_some());
         let last = self.last.0.get_mut(client as usize);
         let exchange = match reply.answer {
             Answer::Basic { .. } => at.map(|at| (at, reply.receive)),
@@ -137,7 +139,7 @@ impl Offsets {
         };
         if let Some((at, receive)) = exchange {
             let offset = self.plan.offset(at, receive, reply.transmit);
-            self.counts.offsets.record(offset.as_ns());
+            found.offsets.record(offset.as_ns());
         }
         if let Some(last) = last {
             *last = at.map_or(UNKNOWN, Timestamp::as_ns);
@@ -149,26 +151,27 @@ impl Offsets {
         self.plan.instant(stamps)
     }
 
-    /// Counts a PTP Sync that was received at `at` here, where that is known. By the master's clock
-    /// it left at `transmit_ns` and its request came at `receive_ns`; the whole seconds between
-    /// that clock's timescale, which is its own affair, and UTC are taken off.
+    /// Counts in `found` a PTP Sync that was received at `at` here, where that is known. By the
+    /// master's clock it left at `transmit_ns` and its request came at `receive_ns`; the whole
+    /// seconds between that clock's timescale, which is its own affair, and UTC are taken off.
     pub(crate) fn record_sync(
         &mut self,
         at: Option<Timestamp<Utc>>,
         (receive_ns, transmit_ns): (i64, i64),
+        found: &mut OffsetCounts,
     ) {
         let Some(at) = at else { return };
-        self.counts.stamped += 1;
+        found.stamped += 1;
         let earlier =
             if self.plan.options.mean_of_server { (transmit_ns - receive_ns) / 2 } else { 0 };
         let raw = at.as_ns() - (transmit_ns - earlier);
         let ahead = self.master_ahead.get_or_insert_with(|| whole_seconds(-raw));
-        self.counts.offsets.record(raw + *ahead - self.plan.options.correction.as_ns());
+        found.offsets.record(raw + *ahead - self.plan.options.correction.as_ns());
     }
 
-    /// What was found, and what the lane takes to its next trial.
-    pub(crate) fn close(self) -> (OffsetCounts, LastReceived) {
-        (self.counts, self.last)
+    /// What the lane takes to its next trial.
+    pub(crate) fn close(self) -> LastReceived {
+        self.last
     }
 }
 
@@ -222,13 +225,33 @@ mod tests {
         ReceiveStamps { kernel: Some(Timestamp::from_ns(ns)), card_ns: None }
     }
 
-    fn offsets(options: OffsetOptions, clients: usize) -> Offsets {
-        let plan = OffsetPlan { options, card_ahead: Span::ZERO };
-        Offsets::new(plan, LastReceived::default(), clients)
+    /// The offsets of a lane, and what is found.
+    struct Scene {
+        offsets: Offsets,
+        found: OffsetCounts,
     }
 
-    fn only(offsets: &Offsets) -> f64 {
-        let summary = offsets.counts.offsets.summary().unwrap();
+    impl Scene {
+        fn new(plan: OffsetPlan, clients: usize) -> Self {
+            let offsets = Offsets::new(plan, LastReceived::default(), clients);
+            Self { offsets, found: OffsetCounts::default() }
+        }
+
+        fn record(&mut self, reply: &Reply, stamps: ReceiveStamps, client: (u32, u64)) {
+            self.offsets.record(reply, stamps, client, &mut self.found);
+        }
+
+        fn record_sync(&mut self, at: Option<Timestamp<Utc>>, times: (i64, i64)) {
+            self.offsets.record_sync(at, times, &mut self.found);
+        }
+    }
+
+    fn offsets(options: OffsetOptions, clients: usize) -> Scene {
+        Scene::new(OffsetPlan { options, card_ahead: Span::ZERO }, clients)
+    }
+
+    fn only(scene: &Scene) -> f64 {
+        let summary = scene.found.offsets.summary().unwrap();
         assert_eq!(summary.count, 1);
         summary.mean
     }
@@ -266,12 +289,12 @@ mod tests {
         let interleaved = reply(second, first + 19_000, Answer::Interleaved);
         let referred = ntp(first).to_bits();
         offsets.record(&interleaved, kernel(second + 90_000), (1, referred));
-        let summary = offsets.counts.offsets.summary().unwrap();
-        assert_eq!((summary.count, offsets.counts.stamped), (2, 2));
+        let summary = offsets.found.offsets.summary().unwrap();
+        assert_eq!((summary.count, offsets.found.stamped), (2, 2));
         assert!((999..=1001).contains(&summary.min), "{summary:?}");
         // Another client has no reply before.
         offsets.record(&interleaved, kernel(second + 90_000), (0, referred));
-        assert_eq!(offsets.counts.offsets.count(), 2);
+        assert_eq!(offsets.found.offsets.count(), 2);
     }
 
     #[test]
@@ -281,7 +304,7 @@ mod tests {
         offsets.record(&basic(last, last + 500), kernel(last + 20_000), (0, 0));
         let older = reply(last + 9_000_000, last - 3_000_000, Answer::Interleaved);
         offsets.record(&older, kernel(last + 9_020_000), (0, ntp(last).to_bits()));
-        assert_eq!((offsets.counts.offsets.count(), offsets.counts.stamped), (1, 2));
+        assert_eq!((offsets.found.offsets.count(), offsets.found.stamped), (1, 2));
     }
 
     #[test]
@@ -292,7 +315,7 @@ mod tests {
         let next = reply(SERVER_RECEIVE + 1_000, SERVER_RECEIVE, Answer::Interleaved);
         let referred = ntp(SERVER_RECEIVE).to_bits();
         offsets.record(&next, kernel(SERVER_RECEIVE + 2_000), (0, referred));
-        assert_eq!((offsets.counts.offsets.count(), offsets.counts.stamped), (0, 1));
+        assert_eq!((offsets.found.offsets.count(), offsets.found.stamped), (0, 1));
     }
 
     #[test]
@@ -306,7 +329,7 @@ mod tests {
             offsets.record_sync(Some(at), (transmit - 60_000, transmit));
             offsets.record_sync(None, (transmit, transmit));
             assert_eq!(only(&offsets) as i64, expected);
-            assert_eq!(offsets.counts.stamped, 1);
+            assert_eq!(offsets.found.stamped, 1);
         }
     }
 
@@ -314,8 +337,7 @@ mod tests {
     fn a_card_on_tai_is_read_in_utc() {
         let options = OffsetOptions { hardware: true, ..OffsetOptions::default() };
         let card_ahead = Span::from_ms(37_000);
-        let mut offsets =
-            Offsets::new(OffsetPlan { options, card_ahead }, LastReceived::default(), 0);
+        let mut offsets = Scene::new(OffsetPlan { options, card_ahead }, 0);
         let card_ns = Some(SERVER_RECEIVE + 700 + card_ahead.as_ns());
         let kernel = Some(Timestamp::from_ns(SERVER_RECEIVE + 90_000));
         let stamps = ReceiveStamps { kernel, card_ns };
@@ -323,6 +345,6 @@ mod tests {
         assert!(about(only(&offsets), 700.0));
         let unstamped = ReceiveStamps { kernel, card_ns: None };
         offsets.record(&basic(SERVER_RECEIVE, SERVER_RECEIVE), unstamped, (0, 0));
-        assert_eq!((offsets.counts.offsets.count(), offsets.counts.stamped), (1, 1));
+        assert_eq!((offsets.found.offsets.count(), offsets.found.stamped), (1, 1));
     }
 }

@@ -8,18 +8,21 @@ use horolog_stats::SearchConfig;
 use horolog_sys::namespace::NetNs;
 use horolog_sys::netlink::Prefix;
 
+use crate::beside::Manners;
+use crate::course::Course;
 use crate::limit::Limit;
 use crate::nts::{NtsOptions, Sessions};
 use crate::offset::OffsetOptions;
 use crate::page::PageOptions;
 use crate::ptp::PtpPlan;
 use crate::ramp::Ramp;
+use crate::run::Surge;
 use crate::tail::Additions;
 use crate::target::{Family, Hints, TargetName};
 use crate::watch::AskServer;
 
 /// What to do with the target.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Job {
     /// Rising rates.
     Ramp(Ramp),
@@ -30,6 +33,10 @@ pub enum Job {
         /// The goal and the way to it.
         config: SearchConfig,
     },
+    /// Phases without a gap between them, counted in intervals.
+    Course(Course),
+    /// A part of this rate, a multiple of it, and the part again, as [`LoadOptions::surge`] says.
+    Overload(f64),
 }
 
 /// A run as it is asked for. [`LoadOptions::new`] gives defaults to change where needed.
@@ -80,6 +87,13 @@ pub struct LoadOptions {
     pub ptp: Option<PtpPlan>,
     /// What to do.
     pub job: Job,
+    /// Count each client apart, and say how evenly they are answered.
+    pub fairness: bool,
+    /// Clients that ask as they should, beside the load.
+    pub well_behaved: Option<Manners>,
+    /// How a server is asked for more than it takes, by [`Job::Overload`] or after a search at the
+    /// rate that it found.
+    pub surge: Option<Surge>,
     /// What the run is held against.
     pub limits: Vec<Limit>,
     /// The command line, for the record.
@@ -119,6 +133,9 @@ impl LoadOptions {
             offset: None,
             ptp: None,
             job,
+            fairness: false,
+            well_behaved: None,
+            surge: None,
             limits: Vec::new(),
             command: Vec::new(),
             namespaces: Vec::new(),

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use horolog_record::Spacing;
+use horolog_time::Span;
 
 use crate::clients::{LaneClients, SourceNetwork};
+use crate::course::Course;
 use crate::nts::Sessions;
 use crate::offset::OffsetOptions;
 use crate::ptp::{self, PtpPlan};
@@ -18,6 +20,7 @@ use crate::verify::Expected;
 
 /// One run against one target.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct RunPlan {
     /// Where requests go.
     pub target: SocketAddr,
@@ -43,6 +46,12 @@ pub struct RunPlan {
     pub echo: bool,
     /// Requests are in interleaved mode.
     pub interleaved: bool,
+    /// Each client is counted apart.
+    pub fairness: bool,
+    /// The number of the first lane, which its port follows from: others may send beside this run.
+    pub first_lane: usize,
+    /// Requests of one simulated client in a row.
+    pub in_a_row: u32,
     /// What requests are authenticated with by NTS.
     pub sessions: Option<Arc<Sessions>>,
     /// What follows the header of requests that are not.
@@ -105,10 +114,10 @@ impl RunPlan {
     }
 }
 
-/// One rate, held for some time.
-#[derive(Clone, Copy, PartialEq, Debug)]
+/// One rate, held for some time, or a course of several.
+#[derive(Clone, PartialEq, Debug)]
 pub struct TrialPlan {
-    /// Requests per second, all lanes together.
+    /// Requests per second, all lanes together; the highest rate of a course.
     pub rate: f64,
     /// How long requests are sent.
     pub duration: Duration,
@@ -118,4 +127,15 @@ pub struct TrialPlan {
     pub clients: u32,
     /// Whether requests, or a share of them, are authenticated.
     pub nts: bool,
+    /// How the rate changes, and the intervals that are counted apart; `None` for one rate.
+    pub course: Option<Arc<Course>>,
+}
+
+impl TrialPlan {
+    /// The length of the intervals that are counted apart.
+    #[must_use]
+    pub fn interval(&self) -> Option<Span> {
+        let ns = self.course.as_ref()?.interval().as_nanos();
+        Some(Span::from_ns(ns as i64))
+    }
 }

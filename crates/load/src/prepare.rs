@@ -12,17 +12,20 @@ use horolog_sys::clock::MonotonicClock;
 use horolog_sys::netlink::Netlink;
 use horolog_time::Clock;
 
+use crate::beside::Beside;
 use crate::clients::{CLIENTS_MAX, ClientsError, LANES_MAX, SourceNetwork};
-use crate::engine::{self, Engine, EngineError};
+use crate::engine::{self, Engine};
 use crate::error::LoadError;
 use crate::nts::{CLIENTS_WITH_SESSIONS, NtsError, SessionCount, Sessions};
-use crate::options::{Job, LoadOptions};
+use crate::options::LoadOptions;
 use crate::plan::{RunPlan, TrialPlan};
-use crate::ptp::{PtpKind, PtpPlan, Transport};
+use crate::ptp::Transport;
 use crate::random;
-use crate::schedule;
 use crate::target::{self, Route, TargetError};
-use crate::token::{TIME_BITS, Token};
+use crate::token::Token;
+
+mod beside;
+mod check;
 
 /// Engines from best to simplest.
 const PREFERENCE: [Kind; 3] = [Kind::Xdp, Kind::Packet, Kind::Udp];
@@ -41,6 +44,7 @@ const PROBE: TrialPlan = TrialPlan {
     spacing: Spacing::Constant,
     clients: 0,
     nts: false,
+    course: None,
 };
 
 /// An engine that is ready, and what it is ready for.
@@ -48,6 +52,8 @@ pub(crate) struct Prepared {
     pub(crate) plan: RunPlan,
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) clients: u32,
+    /// Well-behaved clients, where there are any.
+    pub(crate) beside: Option<Beside>,
     /// Better engines that could not be used, and why.
     pub(crate) fallbacks: Vec<(Kind, String)>,
 }
@@ -63,7 +69,7 @@ struct Facts {
 
 /// Finds out and checks everything, and opens the engine.
 pub(crate) fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
-    check(options)?;
+    check::options(options)?;
     let mut netlink = Netlink::open().map_err(TargetError::from)?;
     let target = match options.ptp {
         None => options.target.resolve(options.family)?,
@@ -84,69 +90,15 @@ pub(crate) fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
         token: Token::new(key, MonotonicClock.now()),
         sessions: sessions(options)?,
     };
-    plannable(options, facts.cores.len())?;
+    check::plannable(options, facts.cores.len())?;
     let mut opener = Opener { options, facts, netlink, plain: route, full: None };
     // Only one of them sends frames without IP.
     let over_ethernet = options.ptp.is_some_and(|ptp| ptp.transport == Transport::Ethernet);
-    match options.engine.or(over_ethernet.then_some(Kind::Packet)) {
+    let prepared = match options.engine.or(over_ethernet.then_some(Kind::Packet)) {
         Some(kind) => opener.open(kind),
         None => opener.open_best(),
-    }
-}
-
-fn check(options: &LoadOptions) -> Result<(), LoadError> {
-    if !(1..=4).contains(&options.version) {
-        return Err(LoadError::Version(options.version));
-    }
-    if let Some(threads) = options.threads
-        && !(1..=LANES_MAX).contains(&threads)
-    {
-        return Err(LoadError::Threads(threads));
-    }
-    if options.interleaved && (options.random_sources || options.echo) {
-        return Err(LoadError::Interleaved);
-    }
-    if let Some(ptp) = &options.ptp {
-        check_ptp(options, ptp)?;
-    }
-    let timeout = options.reply_timeout;
-    // A token reaches back 68 s.
-    let longest = Duration::from_mins(1);
-    debug_assert!(longest.as_nanos() < 1 << TIME_BITS);
-    if timeout < Duration::from_millis(1) || timeout > longest {
-        return Err(LoadError::ReplyTimeout(timeout));
-    }
-    Ok(())
-}
-
-fn check_ptp(options: &LoadOptions, ptp: &PtpPlan) -> Result<(), LoadError> {
-    if options.target.has_port() {
-        return Err(LoadError::PtpPort);
-    }
-    if ptp.minor_version > 1 {
-        return Err(LoadError::Ptp("there is PTP version 2.0 and 2.1; give 0 or 1"));
-    }
-    if ptp.kind != PtpKind::Delay && ptp.multicast {
-        return Err(LoadError::Ptp("only delay requests go to a group; leave out multicast"));
-    }
-    if ptp.kind == PtpKind::Nsm && options.random_sources {
-        return Err(LoadError::Ptp(
-            "NetSync Monitor takes clients that can be told apart; leave out random sources",
-        ));
-    }
-    if ptp.kind == PtpKind::Delay && options.offset.is_some() {
-        return Err(LoadError::Ptp(
-            "delay responses tell of no transmission, so take offsets by 'ptp nsm'",
-        ));
-    }
-    let names_clients = options.source_network.is_some() || options.random_sources;
-    if ptp.transport == Transport::Ethernet && names_clients {
-        return Err(LoadError::Ptp("over Ethernet clients have no addresses; leave them out"));
-    }
-    if options.interleaved || options.echo || options.nts.is_some() || options.sessions.is_some() {
-        return Err(LoadError::Ptp("PTP has neither interleaved mode, nor NTS, nor reflectors"));
-    }
-    Ok(())
+    }?;
+    beside::open(&opener, prepared)
 }
 
 /// Establishes what requests are to be authenticated with.
@@ -172,21 +124,6 @@ fn sessions(options: &LoadOptions) -> Result<Option<Arc<Sessions>>, NtsError> {
     options.nts.as_ref().map(establish).transpose()
 }
 
-/// Refuses rates that no schedule has, however many lanes share them.
-fn plannable(options: &LoadOptions, cores: usize) -> Result<(), EngineError> {
-    let (rates, duration) = match options.job {
-        Job::Ramp(ramp) => ([ramp.min, ramp.max], ramp.duration),
-        Job::Search { config, .. } => ([config.min_rate, config.max_rate], config.final_duration),
-    };
-    for rate in rates {
-        for lanes in [1, options.threads.unwrap_or(cores).max(1)] {
-            schedule::interval(rate, lanes)
-                .ok_or(EngineError::Rate { rate, duration_s: duration.as_secs_f64() })?;
-        }
-    }
-    Ok(())
-}
-
 /// Opens engines, and finds out what each needs but once.
 struct Opener<'a> {
     options: &'a LoadOptions,
@@ -201,7 +138,7 @@ impl Opener<'_> {
     fn open(&mut self, kind: Kind) -> Result<Prepared, LoadError> {
         let (plan, clients) = self.plan(kind)?;
         let engine = engine::open(kind, &plan)?;
-        Ok(Prepared { plan, engine, clients, fallbacks: Vec::new() })
+        Ok(Prepared { plan, engine, clients, beside: None, fallbacks: Vec::new() })
     }
 
     /// Opens the first engine of [`PREFERENCE`] that works.
@@ -209,7 +146,7 @@ impl Opener<'_> {
         let simulation_asked = self.options.source_network.is_some() || self.options.random_sources;
         let mut fallbacks = Vec::new();
         for kind in PREFERENCE {
-            if kind == Kind::Udp && simulation_asked {
+            if kind == Kind::Udp && (simulation_asked || self.options.well_behaved.is_some()) {
                 break;
             }
             let proven = kind == Kind::Udp || simulation_asked;
@@ -230,19 +167,15 @@ impl Opener<'_> {
     }
 
     fn plan(&mut self, kind: Kind) -> Result<(RunPlan, u32), LoadError> {
-        if kind == Kind::Xdp && self.facts.sessions.is_some() {
-            let reason = "the kernel has no cipher for authenticated requests".to_owned();
-            return Err(engine::unfit(kind, reason, "use --engine packet or udp with --nts").into());
+        if kind == Kind::Xdp
+            && let Some((reason, remedy)) = check::beyond_kernel(self.options)
+        {
+            return Err(engine::unfit(kind, reason.to_owned(), remedy).into());
         }
-        if kind == Kind::Xdp && !self.options.additions.is_empty() {
-            let reason = "its requests are one header".to_owned();
-            let remedy = "use --engine packet or udp with --key or --extension";
-            return Err(engine::unfit(kind, reason, remedy).into());
-        }
-        if kind == Kind::Xdp && self.options.offset.is_some_and(|offset| offset.hardware) {
-            let reason = "it takes its own instants, not the card's".to_owned();
-            let remedy = "use --engine packet or udp with hardware timestamps";
-            return Err(engine::unfit(kind, reason, remedy).into());
+        if kind == Kind::Udp && self.options.well_behaved.is_some() {
+            let reason = "all its clients have one address, and so have well-behaved ones";
+            let remedy = "use --engine packet or xdp for --well-behaved";
+            return Err(engine::unfit(kind, reason.to_owned(), remedy).into());
         }
         let route = self.route(kind)?;
         let network = self.network(kind, &route)?;
@@ -260,6 +193,9 @@ impl Opener<'_> {
             reply_timeout: self.options.reply_timeout,
             echo: self.options.echo,
             interleaved: self.options.interleaved,
+            fairness: self.options.fairness,
+            first_lane: 0,
+            in_a_row: 1,
             sessions: self.facts.sessions.clone(),
             additions: self.options.additions.clone(),
             offset: self.options.offset,
@@ -289,9 +225,18 @@ impl Opener<'_> {
         Ok(route)
     }
 
+    /// Addresses that no client may have: this host's, and the router's.
+    fn taken(&self, route: &Route) -> Vec<IpAddr> {
+        let mut taken = self.facts.own_addresses.clone();
+        if let Route::Link(link) = route {
+            taken.extend(link.gateway);
+        }
+        taken
+    }
+
     /// The network of simulated clients, for an engine that simulates them.
     fn network(&self, kind: Kind, route: &Route) -> Result<Option<SourceNetwork>, LoadError> {
-        let (target, own) = (self.facts.target.ip(), &self.facts.own_addresses);
+        let target = self.facts.target.ip();
         if self.over_ethernet() {
             return Ok(None);
         }
@@ -303,11 +248,7 @@ impl Opener<'_> {
             }
             return Ok(None);
         }
-        // The router's address is no client's either.
-        let mut taken = own.clone();
-        if let Route::Link(link) = route {
-            taken.extend(link.gateway);
-        }
+        let taken = self.taken(route);
         let network = match self.options.source_network {
             Some(network) => SourceNetwork::new(network, target, &taken)?,
             None => SourceNetwork::find(target, &taken)?,
@@ -399,6 +340,7 @@ fn probe(mut ready: Prepared) -> Result<Prepared, LoadError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Job;
     use crate::ramp::Ramp;
 
     fn options(target: &str) -> LoadOptions {

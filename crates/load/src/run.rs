@@ -1,16 +1,19 @@
 //! A whole run: drives the engine through a ramp or a search, trial by trial, and puts the record
 //! together. It decides about the next trial and never about what a figure means.
 
+mod course;
+
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use horolog_record::{
-    Host, LOAD_SCHEMA, LoadResult, Mode, SearchEnd, SearchKind, SearchResult, Target, Trial,
-    rfc3339_now,
+    Host, LOAD_SCHEMA, LoadResult, Mode, Overload, Point, SearchEnd, SearchKind, SearchResult,
+    Series, Silence, Target, Trial, rfc3339_now,
 };
 use horolog_stats::search::Reason;
 use horolog_stats::{Search, SearchConfig, SearchOutcome, Step, TrialOutcome};
 use horolog_sys::adjtimex;
+use horolog_time::Span;
 
 use crate::account::TrialCounts;
 use crate::error::LoadError;
@@ -26,6 +29,8 @@ use crate::target::Route;
 use crate::trial;
 use crate::watch::Watch;
 
+pub use course::Surge;
+
 /// Time between two trials, for the server to work off what the last one left.
 const REST: Duration = Duration::from_millis(10);
 
@@ -36,6 +41,14 @@ const WARM_UP_S_MAX: f64 = 10.0;
 pub trait Observer {
     /// A trial begins, at this rate in requests per second.
     fn begins(&mut self, _rate: f64, _duration: Duration) {}
+
+    /// An interval of a course is over.
+    fn interval(&mut self, _point: &Point) {}
+
+    /// Whether a course is to go on; asked several times a second. Breaking ends it in its middle.
+    fn flow(&mut self) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
 
     /// A trial is over. Breaking ends the run with the trials so far.
     fn ended(&mut self, index: usize, trial: &Trial) -> ControlFlow<()>;
@@ -48,6 +61,9 @@ pub struct Load {
     watch: Watch,
     trials: Vec<(Trial, TrialCounts)>,
     search: Option<SearchResult>,
+    series: Option<Series>,
+    silences: Vec<Silence>,
+    overload: Option<Overload>,
     interrupted: bool,
 }
 
@@ -55,10 +71,7 @@ impl Load {
     /// Finds out and checks everything, and opens the engine. Nothing is sent, but for what it
     /// takes to learn a MAC address and, where the engine was left open, whether replies come back.
     pub fn prepare(mut options: LoadOptions) -> Result<Self, LoadError> {
-        match options.job {
-            Job::Ramp(ramp) => drop(ramp.rates()?),
-            Job::Search { config, .. } => drop(Search::new(config)?),
-        }
+        course::check(&options)?;
         let prepared = prepare(&options)?;
         let (target, route) = (prepared.plan.target.ip(), &prepared.plan.route);
         let watch =
@@ -66,7 +79,17 @@ impl Load {
         let page = options.counters.take();
         let page = page.map(|page| PageWatch::open(page, prepared.plan.target)).transpose()?;
         let watch = watch.with_page(page);
-        Ok(Self { options, prepared, watch, trials: Vec::new(), search: None, interrupted: false })
+        Ok(Self {
+            options,
+            prepared,
+            watch,
+            trials: Vec::new(),
+            search: None,
+            series: None,
+            silences: Vec::new(),
+            overload: None,
+            interrupted: false,
+        })
     }
 
     /// The engine that was chosen.
@@ -119,9 +142,18 @@ impl Load {
     /// Runs all trials and returns the record.
     pub fn run(mut self, observer: &mut dyn Observer) -> Result<LoadResult, LoadError> {
         let started = rfc3339_now();
-        match self.options.job {
+        let surge = self.options.surge;
+        match self.options.job.clone() {
             Job::Ramp(ramp) => self.ramp(&ramp, observer)?,
-            Job::Search { kind, config } => self.search(kind, config, observer)?,
+            Job::Search { kind, config } => {
+                self.search(kind, config, observer)?;
+                let found = self.search.as_ref().and_then(|search| search.lower);
+                if let (Some(surge), Some(rate)) = (surge, found) {
+                    self.surge(&surge, rate, observer)?;
+                }
+            }
+            Job::Course(course) => self.follow(&course, observer)?,
+            Job::Overload(rate) => self.surge(&surge.unwrap_or_default(), rate, observer)?,
         }
         Ok(self.into_result(started))
     }
@@ -161,6 +193,12 @@ impl Load {
         }
     }
 
+    fn trial_plan(&self, rate: f64, duration: Duration) -> TrialPlan {
+        let (spacing, clients) = (self.options.spacing, self.clients(rate));
+        let nts = self.prepared.plan.sessions.is_some();
+        TrialPlan { rate, duration, spacing, clients, nts, course: None }
+    }
+
     fn trial(
         &mut self,
         rate: f64,
@@ -169,12 +207,17 @@ impl Load {
     ) -> Result<(TrialOutcome, ControlFlow<()>), LoadError> {
         observer.begins(rate, duration);
         let begun = Instant::now();
-        let (spacing, clients) = (self.options.spacing, self.clients(rate));
-        let nts = self.prepared.plan.sessions.is_some();
-        let plan = TrialPlan { rate, duration, spacing, clients, nts };
+        let plan = self.trial_plan(rate, duration);
         self.warm_up(&plan)?;
         let before = self.watch.read();
-        let counts = self.prepared.engine.trial(&plan)?;
+        let engine = &mut self.prepared.engine;
+        let (counts, well_behaved) = match &self.prepared.beside {
+            None => (engine.trial(&plan)?, None),
+            Some(beside) => {
+                let (counts, record) = beside.ask(duration, || engine.trial(&plan))?;
+                (counts, Some(record))
+            }
+        };
         let after = self.watch.read();
         let missing = Missing {
             sent: counts.sent,
@@ -184,6 +227,7 @@ impl Load {
             late: counts.late,
         };
         let trial = trial::record(&plan, &counts, places::assign(missing, &before, &after));
+        let trial = Trial { well_behaved, ..trial };
         let outcome = TrialOutcome {
             offered_rate: rate,
             achieved_rate: trial.achieved_rate,
@@ -191,6 +235,7 @@ impl Load {
             lost: trial.lost,
             duration: Duration::from_secs_f64(trial.duration_s),
         };
+        self.note_silences(self.trials.len(), &counts);
         let flow = observer.ended(self.trials.len(), &trial);
         self.interrupted |= flow.is_break();
         self.trials.push((trial, counts));
@@ -211,12 +256,19 @@ impl Load {
         })
     }
 
-    /// Lets all clients ask, and the server come to know them, without counting.
+    /// Lets all clients ask, and the server come to know them, without counting: at the rate with
+    /// which a trial or course begins.
     fn warm_up(&mut self, plan: &TrialPlan) -> Result<(), LoadError> {
         if self.options.warm_up > 0 {
+            let rate = plan.course.as_ref().map_or(plan.rate, |course| course.rate_at(Span::ZERO));
             let requests = f64::from(self.options.warm_up) * f64::from(plan.clients);
-            let duration = Duration::from_secs_f64((requests / plan.rate).min(WARM_UP_S_MAX));
-            self.prepared.engine.trial(&TrialPlan { duration, ..*plan })?;
+            let duration = Duration::from_secs_f64((requests / rate).min(WARM_UP_S_MAX));
+            self.prepared.engine.trial(&TrialPlan {
+                rate,
+                duration,
+                course: None,
+                ..plan.clone()
+            })?;
         }
         Ok(())
     }
@@ -248,6 +300,8 @@ impl Load {
                 unopened: plan.sessions.as_ref().is_some_and(|sessions| !sessions.opens()),
                 offsets: plan.offset.is_some(),
                 search: self.search.as_ref(),
+                silences: &self.silences,
+                overload: self.overload.as_ref(),
             },
         );
         let (target, mode, engine) = (self.target(), self.mode(), self.engine());
@@ -271,6 +325,9 @@ impl Load {
             offset,
             trials,
             search: self.search,
+            series: self.series,
+            silences: self.silences,
+            overload: self.overload,
             limits,
             findings,
         }

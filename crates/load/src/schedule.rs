@@ -11,6 +11,7 @@ use std::time::Duration;
 use horolog_record::Spacing;
 use horolog_time::{Monotonic, Span, Timestamp};
 
+use crate::course::{Course, Instants};
 use crate::random::SplitMix64;
 
 /// Binary places behind the point of an interval in nanoseconds, and of a quantile.
@@ -59,6 +60,11 @@ pub const fn scale(interval: u64, quantile: u32) -> u64 {
     (interval >> FRACTION_BITS) * quantile as u64 + ((low * quantile as u64) >> FRACTION_BITS)
 }
 
+/// A lane's own random numbers, and the quantiles that they pick.
+fn random(seed: u64, lane: usize) -> (SplitMix64, &'static [u32]) {
+    (SplitMix64::new(seed.wrapping_add(lane as u64)), exponential_quantiles())
+}
+
 /// One lane's intended instants.
 #[derive(Clone, Debug)]
 pub struct Schedule {
@@ -70,6 +76,8 @@ pub struct Schedule {
     /// The offset behind `start` at which the schedule ends, in 2^-16 ns.
     end: u64,
     planned: u64,
+    /// Where the rate changes, what it does.
+    course: Option<Instants>,
 }
 
 impl Schedule {
@@ -87,17 +95,38 @@ impl Schedule {
     ) -> Option<Self> {
         let interval = interval(rate, lanes)?;
         let end = u64::try_from(duration.as_nanos()).ok()?.checked_mul(1 << FRACTION_BITS)?;
-        let mut schedule = Self { start, interval, random: None, next: 0, end, planned: 0 };
+        let mut schedule =
+            Self { start, interval, random: None, next: 0, end, planned: 0, course: None };
         match spacing {
             Spacing::Constant => schedule.next = interval / lanes as u64 * lane as u64,
             Spacing::Exponential => {
-                schedule.random = Some((
-                    SplitMix64::new(seed.wrapping_add(lane as u64)),
-                    exponential_quantiles(),
-                ));
+                schedule.random = Some(random(seed, lane));
                 schedule.next = schedule.step();
             }
         }
+        Some(schedule)
+    }
+
+    /// The schedule of lane `lane` of `lanes` on a course from `start`.
+    #[must_use]
+    pub fn on_course(
+        start: Timestamp<Monotonic>,
+        course: &Course,
+        spacing: Spacing,
+        (lane, lanes): (usize, usize),
+        seed: u64,
+    ) -> Option<Self> {
+        let (rate, duration) = (course.highest(), course.duration());
+        let steady = Self::new(start, rate, duration, Spacing::Constant, (lane, lanes), seed)?;
+        let course = Some(Instants::new(course, lanes));
+        let mut schedule = Self { next: 0, course, ..steady };
+        schedule.next = match spacing {
+            Spacing::Constant => schedule.after(lane as f64 / lanes as f64),
+            Spacing::Exponential => {
+                schedule.random = Some(random(seed, lane));
+                schedule.following()
+            }
+        };
         Some(schedule)
     }
 
@@ -110,8 +139,21 @@ impl Schedule {
 
     /// Takes the instant that [`Self::peek`] shows.
     pub fn advance(&mut self) {
-        self.next = self.next.saturating_add(self.step());
+        self.next = self.following();
         self.planned += 1;
+    }
+
+    /// Leaves out what is left of a phase that ended before `now`, and returns how many instants
+    /// these are: a sender that fell behind in one phase must not make up for it in the next.
+    pub fn skip_phase(&mut self, now: Timestamp<Monotonic>) -> u64 {
+        let Some(course) = &self.course else { return 0 };
+        let Some(end) = course.phase_end(self.next) else { return 0 };
+        if now < self.start + Span::from_ns((end >> FRACTION_BITS).cast_signed()) {
+            return 0;
+        }
+        let left = course.left(self.next) - course.left(end);
+        self.next = end;
+        left
     }
 
     /// The number of instants taken so far.
@@ -122,6 +164,10 @@ impl Schedule {
 
     /// Takes all that is left and returns the number of instants that the whole schedule had.
     pub fn exhaust(&mut self) -> u64 {
+        if let Some(course) = self.course.take() {
+            self.planned += if self.next < self.end { course.left(self.next) } else { 0 };
+            self.next = self.end;
+        }
         if self.random.is_none() && self.next < self.end {
             let left = (self.end - self.next).div_ceil(self.interval);
             self.planned += left;
@@ -131,6 +177,24 @@ impl Schedule {
             self.advance();
         }
         self.planned
+    }
+
+    /// The instant behind the next one.
+    fn following(&mut self) -> u64 {
+        match (&self.course, &mut self.random) {
+            (None, _) => self.next.saturating_add(self.step()),
+            (Some(_), None) => self.after(1.0),
+            (Some(_), Some((random, quantiles))) => {
+                let quantile = quantiles[usize::from(random.next_u16())];
+                self.after(f64::from(quantile) / f64::from(1 << FRACTION_BITS))
+            }
+        }
+    }
+
+    /// The instant so many requests behind the next one, on a course.
+    fn after(&mut self, requests: f64) -> u64 {
+        let next = self.next;
+        self.course.as_mut().map_or(next, |course| course.after(next, requests))
     }
 
     fn step(&mut self) -> u64 {
@@ -146,6 +210,7 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::course::Phase;
     use proptest::prelude::*;
 
     const START: Timestamp<Monotonic> = Timestamp::from_ns(77_000_000_000);
@@ -177,6 +242,21 @@ mod tests {
         let instants = all(schedule(3.0, 100_000, Spacing::Constant, (0, 1)));
         assert_eq!(instants.len(), 300);
         assert_eq!(instants[299], 99_666_666_666);
+    }
+
+    #[test]
+    fn what_is_left_of_a_phase_that_is_over_is_left_out() {
+        let second = Duration::from_secs(1);
+        let phases = vec![Phase::steady("a", 100.0, second), Phase::steady("b", 10.0, second)];
+        let course = Course::new(second, phases).unwrap();
+        let mut schedule =
+            Schedule::on_course(START, &course, Spacing::Constant, (0, 1), 1).unwrap();
+        (0..30).for_each(|_| schedule.advance());
+        assert_eq!(schedule.skip_phase(START + Span::from_ms(999)), 0);
+        assert_eq!(schedule.skip_phase(START + Span::from_ms(1000)), 70);
+        assert_eq!(schedule.peek(), Some(START + Span::from_ms(1000)));
+        assert_eq!(schedule.skip_phase(START + Span::from_ms(9000)), 0, "the last phase");
+        assert_eq!((schedule.taken(), schedule.exhaust()), (30, 40));
     }
 
     #[test]
@@ -214,6 +294,23 @@ mod tests {
             let mut part = schedule(rate, 50, spacing, (0, 1));
             (0..taken.min(whole)).for_each(|_| part.advance());
             prop_assert_eq!(part.exhaust(), whole as u64);
+        }
+
+        #[test]
+        fn a_course_of_one_rate_is_as_a_steady_schedule(
+            rate in 1e2..1e5f64, lane in 0usize..3, exponential: bool,
+        ) {
+            let spacing = if exponential { Spacing::Exponential } else { Spacing::Constant };
+            let second = Duration::from_secs(1);
+            let phases = vec![Phase::steady("all", rate, second)];
+            let course = Course::new(second, phases).unwrap();
+            let on_course = Schedule::on_course(START, &course, spacing, (lane, 3), 1).unwrap();
+            let left = on_course.clone().exhaust();
+            let steady = Schedule::new(START, rate, second, spacing, (lane, 3), 1).unwrap();
+            let (one, other) = (all(on_course), all(steady));
+            prop_assert!(one.len().abs_diff(other.len()) <= 1);
+            prop_assert!(one.iter().zip(&other).all(|(a, b)| a.abs_diff(*b) <= 1000));
+            prop_assert!(exponential || left.abs_diff(one.len() as u64) <= 1);
         }
 
         #[test]

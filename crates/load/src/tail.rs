@@ -77,16 +77,27 @@ impl Tail {
         }
     }
 
-    /// The payload of a client's request; `nts` is what [`Tail::has_nts`] says of it.
-    pub(crate) fn request(&mut self, client: u32, stamps: Stamps, nts: bool) -> &[u8] {
+    /// What a book begins with that counts cookies used again; `None` where it counts none.
+    pub(crate) fn cookies_reused(&self) -> Option<u64> {
         match self {
-            Self::Nts(sessions) => {
-                if nts {
-                    sessions.seal(client, stamps)
-                } else {
-                    sessions.plain(stamps)
-                }
-            }
+            Self::Nts(sessions) => sessions.counts_reused().then_some(0),
+            Self::Added(_) => None,
+        }
+    }
+
+    /// The payload of a client's request. Where [`Tail::has_nts`] says that it is authenticated,
+    /// `nts` counts whether its cookie was used before.
+    pub(crate) fn request(
+        &mut self,
+        client: u32,
+        stamps: Stamps,
+        nts: Option<&mut Option<u64>>,
+    ) -> &[u8] {
+        match self {
+            Self::Nts(sessions) => match nts {
+                Some(reused) => sessions.seal(client, stamps, reused),
+                None => sessions.plain(stamps),
+            },
             Self::Added(added) => added.request(stamps),
         }
     }

@@ -8,6 +8,7 @@ use horolog_stats::Recorder;
 use horolog_stats::loss::Rate;
 
 use crate::account::TrialCounts;
+use crate::fairness;
 use crate::offset;
 use crate::plan::TrialPlan;
 
@@ -16,6 +17,7 @@ use crate::plan::TrialPlan;
 pub fn record(plan: &TrialPlan, counts: &TrialCounts, lost_at: BTreeMap<Place, u64>) -> Trial {
     let invalid = InvalidReason::ALL.into_iter().zip(counts.invalid);
     Trial {
+        phase: None,
         offered_rate: plan.rate,
         achieved_rate: achieved_rate(counts),
         duration_s: duration_s(plan, counts),
@@ -45,6 +47,8 @@ pub fn record(plan: &TrialPlan, counts: &TrialCounts, lost_at: BTreeMap<Place, u
             lost: counts.nts_sent.saturating_sub(counts.nts_received),
         }),
         cookies_reused: counts.cookies_reused,
+        fairness: fairness::of(&counts.clients),
+        well_behaved: None,
         rtt_ns: distribution(&counts.rtt),
         response_time_ns: distribution(&counts.response),
         tx_offset_ns: counts
@@ -111,6 +115,7 @@ mod tests {
             spacing: Spacing::Constant,
             clients: 4,
             nts: false,
+            course: None,
         }
     }
 

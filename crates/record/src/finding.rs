@@ -73,6 +73,14 @@ pub enum Code {
     BasicReplies,
     /// Counters of the server's machine could not be read, all or some of them.
     CountersUnread,
+    /// The server answered nothing for a while.
+    ServerSilent,
+    /// The server was not as before after an overload.
+    NotRecovered,
+    /// Some clients got nothing while others were answered.
+    UnevenReplies,
+    /// Well-behaved clients were not answered.
+    ClientsHurt,
     /// Some NTS key establishments gave no keys.
     EstablishmentsFailed,
     /// What the generator counted and what a capture saw are not the same.

@@ -7,6 +7,7 @@
 
 mod bench_cores;
 mod bench_nts;
+mod clients;
 mod demo;
 mod distribution;
 mod establishment;
@@ -17,11 +18,13 @@ mod load;
 mod offset;
 mod query;
 mod rfc3339;
+mod series;
 
 pub use bench_cores::{
     BENCH_CORES_SCHEMA, BenchCoresResult, CaptureCheck, CoresColumn, CoresPoint, CoresRun, Spread,
 };
 pub use bench_nts::{BENCH_NTS_SCHEMA, BenchNtsResult, NtsCapacity};
+pub use clients::{Fairness, WellBehaved};
 pub use demo::{Candidate, DEMO_SCHEMA, DemoResult};
 pub use distribution::Distribution;
 pub use establishment::{EstablishmentResult, EstablishmentTrial, FailureReason};
@@ -39,3 +42,4 @@ pub use query::{
     ServerState, StampCounts, StampKind,
 };
 pub use rfc3339::rfc3339_now;
+pub use series::{Overload, Percentiles, Point, Series, Silence};

@@ -6,7 +6,10 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Distribution, Finding, Host, LimitResult, OffsetMethod, SignedDistribution};
+use crate::{
+    Distribution, Fairness, Finding, Host, LimitResult, OffsetMethod, Overload, Series,
+    SignedDistribution, Silence, WellBehaved,
+};
 
 /// The schema's name and version.
 pub const LOAD_SCHEMA: &str = "horolog.load/1";
@@ -42,6 +45,15 @@ pub struct LoadResult {
     /// What the search found, where one was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchResult>,
+    /// The run over time, where its rate followed a course.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<Series>,
+    /// When the server was silent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub silences: Vec<Silence>,
+    /// What an overload did, where one was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overload: Option<Overload>,
     /// What the run was held against, where it was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<LimitResult>,
@@ -136,6 +148,9 @@ pub enum Spacing {
 /// One rate, held for some time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
+    /// The name of the phase that it is, where the rate followed a course.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
     /// The rate that was planned, in requests per second.
     pub offered_rate: f64,
     /// The rate that really left: requests sent over the time between the first and the last.
@@ -165,6 +180,12 @@ pub struct Trial {
     /// has a session of its own and should use every cookie once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cookies_reused: Option<u64>,
+    /// How evenly the clients were answered, where that was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fairness: Option<Fairness>,
+    /// What became of well-behaved clients beside the load, whose requests are not among its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub well_behaved: Option<WellBehaved>,
     /// Round trip, from the *intended* send instant to the receipt of the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ns: Option<Distribution>,

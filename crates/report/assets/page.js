@@ -37,6 +37,7 @@
     seconds: (value) => `${Number(value.toPrecision(6))} s`,
     scientific: (value) => value.toExponential(1),
     share: (value) => (value > 0 && value < 1e-6 ? "<0.0001%" : `${digits(value * 100)}%`),
+    seconds: (value) => `${Number(value.toPrecision(6))} s`,
     // One in `value` requests took longer; as many decimals as tell it from its neighbours.
     tail: (value) => `${Number((100 - 100 / value).toFixed(Math.ceil(Math.log10(value))))}%`,
   };

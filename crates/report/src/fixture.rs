@@ -10,8 +10,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use horolog_record::{
     BENCH_CORES_SCHEMA, BenchCoresResult, Candidate, CaptureCheck, Code, CoresColumn, CoresPoint,
     CoresRun, DEMO_SCHEMA, DemoResult, Distribution, Engine, Finding, Host, InvalidReason,
-    LOAD_SCHEMA, LoadResult, Mode, Place, Responses, SearchEnd, SearchKind, SearchResult, Severity,
-    SignedDistribution, Spacing, Target, Trial,
+    LOAD_SCHEMA, LoadResult, Mode, Percentiles, Place, Point, Responses, SearchEnd, SearchKind,
+    SearchResult, Series, Severity, SignedDistribution, Spacing, Target, Trial,
 };
 use horolog_stats::Histogram;
 
@@ -115,6 +115,28 @@ pub(crate) fn demo() -> DemoResult {
     }
 }
 
+/// Three intervals, the last two of them of the second trial: nothing lost, half, and all.
+pub(crate) fn series() -> Series {
+    let point = |(index, lost): (usize, u64)| Point {
+        at_s: index as f64 * 0.5,
+        trial: index.min(1),
+        offered_rate: 200.0,
+        sent: 100,
+        received: 100 - lost,
+        lost,
+        late: 0,
+        invalid: 0,
+        rtt_ns: (lost < 100).then_some(Percentiles {
+            p50: 3_000,
+            p90: 5_000,
+            p99: 9_000,
+            p99_9: 20_000,
+            max: 1_000_000,
+        }),
+    };
+    Series { interval_s: 0.5, points: [0, 50, 100].into_iter().enumerate().map(point).collect() }
+}
+
 /// A run without a trial, a search or a finding.
 pub(crate) fn empty() -> LoadResult {
     let mut result = load();
@@ -127,6 +149,7 @@ pub(crate) fn empty() -> LoadResult {
 /// A trial in which nothing was sent.
 pub(crate) fn silent_trial() -> Trial {
     Trial {
+        phase: None,
         offered_rate: 0.0,
         achieved_rate: f64::NAN,
         duration_s: 0.0,
@@ -140,6 +163,8 @@ pub(crate) fn silent_trial() -> Trial {
         responses: Responses::default(),
         authenticated: None,
         cookies_reused: None,
+        fairness: None,
+        well_behaved: None,
         rtt_ns: None,
         response_time_ns: None,
         tx_offset_ns: None,
@@ -153,6 +178,7 @@ pub(crate) fn silent_trial() -> Trial {
 pub(crate) fn extreme_trial() -> Trial {
     let distribution = distribution(1e18, 1.0);
     Trial {
+        phase: None,
         offered_rate: 1e30,
         achieved_rate: f64::MAX,
         duration_s: f64::INFINITY,
@@ -175,6 +201,8 @@ pub(crate) fn extreme_trial() -> Trial {
         },
         authenticated: None,
         cookies_reused: None,
+        fairness: None,
+        well_behaved: None,
         rtt_ns: distribution.clone(),
         response_time_ns: distribution.clone(),
         tx_offset_ns: Some(extreme_offsets()),
@@ -258,6 +286,9 @@ fn server(capacity: f64, base_ns: f64, rates: &[f64]) -> LoadResult {
             loss_ratio: 0.0,
             end: SearchEnd::Converged,
         }),
+        series: None,
+        silences: Vec::new(),
+        overload: None,
         limits: Vec::new(),
         findings: vec![
             finding(
@@ -294,6 +325,7 @@ fn trial(offered_rate: f64, capacity: f64, base_ns: f64) -> Trial {
     }
     let queue = 1.0 + 0.4 / (1.02 - load.min(1.0)) / 10.0;
     Trial {
+        phase: None,
         offered_rate,
         achieved_rate,
         duration_s: DURATION_S,
@@ -307,6 +339,8 @@ fn trial(offered_rate: f64, capacity: f64, base_ns: f64) -> Trial {
         responses: Responses { basic: sent - lost, ..Responses::default() },
         authenticated: None,
         cookies_reused: None,
+        fairness: None,
+        well_behaved: None,
         rtt_ns: distribution(base_ns * queue, 0.3 + load.min(1.0)),
         response_time_ns: distribution(base_ns / 40.0, 0.2),
         tx_offset_ns: None,

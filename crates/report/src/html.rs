@@ -7,6 +7,7 @@
 mod bench_cores;
 mod demo;
 mod escape;
+mod intervals;
 mod load;
 mod losses;
 mod offsets;

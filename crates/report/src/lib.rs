@@ -5,6 +5,7 @@
 //! not in the result, save sums, shares and ratios of figures that are; whatever cannot be stated
 //! is shown as `-`, never as a NaN or a negative number.
 
+mod clients;
 mod cores;
 pub mod csv;
 mod findings;

@@ -11,6 +11,7 @@ mod grid;
 mod load;
 mod ntpperf;
 pub(crate) mod query;
+mod series;
 mod summary;
 
 pub use bench_cores::bench_cores;
@@ -20,6 +21,7 @@ pub use establishment::establishment;
 pub use load::{Shown, header, row};
 pub use ntpperf::{NtpperfPanel, NtpperfTable};
 pub use query::query;
+pub use series::{behind_label, interval_header, interval_row, labelled};
 pub use summary::summary;
 
 /// How a table may look.

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use horolog_record::{LoadResult, Place, SearchEnd, SearchKind, SearchResult, Trial};
+use horolog_record::{
+    LoadResult, Overload, Place, SearchEnd, SearchKind, SearchResult, Series, Trial,
+};
 
-use crate::units::{ABSENT, amount, human_rate, percent};
+use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, percent, percent_of};
 
 /// The highest rate within the goal, as far as the run could tell.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -96,7 +98,54 @@ fn times(ratio: f64) -> String {
 
 /// What the run found, in one sentence.
 pub(crate) fn sentence(result: &LoadResult) -> String {
-    result.search.as_ref().map_or_else(|| ramp_sentence(&result.trials), search_sentence)
+    match (&result.search, &result.series) {
+        (Some(search), _) => {
+            let overload = result.overload.as_ref().map(overload_sentence);
+            [Some(search_sentence(search)), overload]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+                .join(" ")
+        }
+        (None, Some(series)) => course_sentence(result, series),
+        (None, None) => ramp_sentence(&result.trials),
+    }
+}
+
+/// How long a course was, what it lost, and in which interval most of it; and how the server came
+/// out of an overload.
+fn course_sentence(result: &LoadResult, series: &Series) -> String {
+    let losses = Losses::of(&result.trials);
+    let length = format!("{:.1} s", series.points.len() as f64 * series.interval_s);
+    let lost = percent_of(losses.lost, losses.sent);
+    let worst = series.points.iter().max_by(|a, b| a.loss_ratio().total_cmp(&b.loss_ratio()));
+    let worst = worst.filter(|point| point.lost > 0).map_or_else(String::new, |point| {
+        let most = percent(point.loss_ratio());
+        format!("; at most {most} in one interval, that from {:.2} s", point.at_s)
+    });
+    let sent = full_count(losses.sent);
+    let course = format!("In {length} {lost} of {sent} requests were lost{worst}.");
+    match &result.overload {
+        None => course,
+        Some(overload) => format!("{course} {}", overload_sentence(overload)),
+    }
+}
+
+/// How a server came out of an overload.
+fn overload_sentence(overload: &Overload) -> String {
+    let resolution = human_ns((overload.resolution_ms.max(0.0) * 1e6) as u64);
+    let recovery = match overload.recovery_ms {
+        None => "it was not as before until the end".to_owned(),
+        Some(ms) if ms > 0.0 => {
+            format!("it was as before {} after that", human_ns((ms * 1e6) as u64))
+        }
+        Some(_) => format!("it was as before at once, to {resolution}"),
+    };
+    format!(
+        "Of {} the server answered {}; {recovery}.",
+        human_rate(overload.overload_rate),
+        human_rate(overload.answered_rate)
+    )
 }
 
 /// The goal by its name: `No-drop rate` or `Partial-drop rate`.
@@ -240,6 +289,36 @@ pub(crate) const fn place_name(place: Place) -> &'static str {
 mod tests {
     use super::*;
     use crate::fixture;
+
+    #[test]
+    fn a_course_is_told_by_its_loss_and_its_worst_interval() {
+        let mut result = fixture::load();
+        (result.search, result.series) = (None, Some(fixture::series()));
+        result.trials = vec![Trial { sent: 300, lost: 150, ..fixture::silent_trial() }];
+        let course = "In 1.5 s 50.00% of 300 requests were lost; at most 100.00% in one interval, \
+                      that from 1.00 s.";
+        assert_eq!(sentence(&result), course);
+        let overload = Overload {
+            base_rate: 5e3,
+            overload_rate: 30e3,
+            overload_s: 2.0,
+            answered_rate: 9e3,
+            recovery_ms: Some(200.0),
+            resolution_ms: 100.0,
+        };
+        let told = |overload| sentence(&LoadResult { overload: Some(overload), ..result.clone() });
+        let late = told(overload.clone());
+        assert!(
+            late.ends_with(
+                "Of 30.0 k/s the server answered 9.00 k/s; it was as before 200 ms after that."
+            ),
+            "{late}"
+        );
+        let at_once = told(Overload { recovery_ms: Some(0.0), ..overload.clone() });
+        assert!(at_once.ends_with("it was as before at once, to 100 ms."), "{at_once}");
+        let never = told(Overload { recovery_ms: None, ..overload });
+        assert!(never.ends_with("it was not as before until the end."), "{never}");
+    }
 
     #[test]
     fn the_sign_says_why_the_search_ended() {

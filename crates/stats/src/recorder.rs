@@ -97,6 +97,17 @@ impl Recorder {
         self.max = self.max.max(other.max);
     }
 
+    /// What was recorded since `earlier`, a copy of this recorder from then. Its extremes are those
+    /// of its outermost buckets.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let gained = self.counts.iter().zip(earlier.counts.iter());
+        let counts: Vec<u64> = gained.map(|(now, then)| now.saturating_sub(*then)).collect();
+        let sum = self.sum.saturating_sub(earlier.sum);
+        // The layout is this one, and there are no more values than here.
+        Self::from_raw(&counts, sum, 0, u64::MAX).unwrap_or_default()
+    }
+
     /// Forgets everything and keeps the memory.
     pub fn clear(&mut self) {
         self.counts.fill(0);
@@ -191,6 +202,18 @@ mod tests {
             prop_assert_eq!(&merged, &recorded(a.iter().chain(&b)));
             merged.clear();
             prop_assert_eq!(merged, Recorder::new());
+        }
+
+        #[test]
+        fn what_was_recorded_since_is_the_rest(
+            a in prop::collection::vec(any::<u64>(), 0..50),
+            b in prop::collection::vec(0_u64..100_000, 0..50),
+        ) {
+            let since = recorded(a.iter().chain(&b)).since(&recorded(&a));
+            let rest = recorded(&b);
+            prop_assert_eq!(since.counts(), rest.counts());
+            prop_assert_eq!((since.count(), since.sum()), (rest.count(), rest.sum()));
+            prop_assert!(since.min() <= rest.min() && since.max() >= rest.max());
         }
 
         #[test]

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use horolog_load::ramp::Ramp;
 use horolog_load::target::{Family, Hints, TargetName};
 use horolog_load::{Job, Load, LoadOptions, Observer};
-use horolog_record::{Engine, LoadResult, SearchKind, Spacing, Trial};
+use horolog_record::{Engine, LoadResult, Point, SearchKind, Spacing, Trial};
 use horolog_report::table;
 use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::netlink::Prefix;
@@ -21,7 +21,9 @@ use crate::output::{self, Destination, Progress};
 use crate::values;
 
 mod additions;
+mod clients;
 mod counters;
+mod course;
 mod establishment;
 mod limits;
 pub(crate) mod ntpperf;
@@ -30,7 +32,9 @@ mod offset;
 mod ptp;
 
 use additions::AdditionsArgs;
+use clients::ClientArgs;
 use counters::PageArgs;
+use course::{CourseArgs, Rows as RowKind};
 use establishment::NtsKeArgs;
 use limits::LimitArgs;
 use nts::NtsArgs;
@@ -144,6 +148,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "SHARE", value_parser = values::ratio, requires = "search")]
     loss_ratio: Option<f64>,
     #[command(flatten)]
+    course: CourseArgs,
+    #[command(flatten)]
+    apart: ClientArgs,
+    #[command(flatten)]
     limits: LimitArgs,
     /// Only IPv4 addresses of a name.
     #[arg(short = '4', conflicts_with = "ipv6")]
@@ -208,6 +216,9 @@ impl NtpArgs {
 
 impl RunArgs {
     fn job(&self) -> Result<Job, Failure> {
+        if let Some(job) = self.course.job(self.rate, self.search.is_some())? {
+            return Ok(job);
+        }
         let Some(search) = self.search else {
             let (min, max) = self.rate.unwrap_or((1e3, 1e6));
             let duration = self.time.unwrap_or(Duration::from_secs(2));
@@ -237,16 +248,22 @@ impl RunArgs {
         };
         let search = match &job {
             Job::Search { kind, .. } => Some(*kind),
-            Job::Ramp(_) => None,
+            _ => None,
         };
+        let surge = self.course.surge(self.time, search.is_some());
+        let rows = self.course.rows();
         let limits = self.limits.resolve(search)?;
         let counters = self.page.resolve()?;
         let outputs = Outputs::open(self.json.as_deref(), self.html.as_deref())?;
+        let outputs = Outputs { rows, ..outputs };
         let options = LoadOptions {
             family,
             limits,
             counters,
             offset: self.offset.resolve(),
+            surge,
+            fairness: self.apart.fairness(),
+            well_behaved: self.apart.manners(),
             hints: Hints { interface: self.interface, mac: self.mac },
             i_own_this_target: self.i_own_this_target,
             engine: self.engine.kind(),
@@ -263,10 +280,12 @@ impl RunArgs {
     }
 }
 
-/// Where a result goes besides the table.
+/// Where a result goes besides the table, and how the table tells it.
 struct Outputs {
     /// The result itself takes the table's place on standard output.
     quiet: bool,
+    /// How the table's rows are told.
+    rows: RowKind,
     json: Option<Destination>,
     html: Option<Destination>,
 }
@@ -275,6 +294,7 @@ impl Outputs {
     fn open(json: Option<&Path>, html: Option<&Path>) -> Result<Self, Failure> {
         Ok(Self {
             quiet: json.is_some_and(output::is_stdout),
+            rows: RowKind::Trials,
             json: json.map(Destination::open).transpose()?,
             html: html.map(Destination::open).transpose()?,
         })
@@ -292,6 +312,7 @@ impl Outputs {
 struct Rows {
     style: table::TableStyle,
     shown: table::Shown,
+    kind: RowKind,
     quiet: bool,
     progress: Progress,
 }
@@ -301,11 +322,40 @@ impl Observer for Rows {
         self.progress.trial(rate, duration);
     }
 
+    fn interval(&mut self, point: &Point) {
+        if !self.quiet && self.kind == RowKind::Intervals {
+            self.progress.print(&table::interval_row(point, &self.style));
+        }
+    }
+
+    fn flow(&mut self) -> ControlFlow<()> {
+        output::flow()
+    }
+
     fn ended(&mut self, _: usize, trial: &Trial) -> ControlFlow<()> {
-        if !self.quiet {
-            self.progress.print(&table::row(trial, self.shown, &self.style));
+        if !self.quiet && self.kind != RowKind::Intervals {
+            let phase = trial.phase.as_deref().unwrap_or_default();
+            let row = self.labelled(phase, |style| table::row(trial, self.shown, style));
+            self.progress.print(&row);
         }
         output::flow()
+    }
+}
+
+impl Rows {
+    fn header(&self) -> String {
+        match self.kind {
+            RowKind::Intervals => table::interval_header(&self.style),
+            _ => self.labelled("phase", |style| table::header(self.shown, style)),
+        }
+    }
+
+    /// Lines with the name of a phase before them, where there are phases.
+    fn labelled(&self, label: &str, lines: impl Fn(&table::TableStyle) -> String) -> String {
+        match self.kind {
+            RowKind::Phases => table::labelled(label, &lines(&table::behind_label(&self.style))),
+            _ => lines(&self.style),
+        }
     }
 }
 
@@ -324,15 +374,15 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
 }
 
 fn run_load(options: LoadOptions, outputs: Outputs) -> Result<(), Failure> {
-    let quiet = outputs.quiet;
+    let (quiet, kind) = (outputs.quiet, outputs.rows);
     output::end_gently()?;
     let load = Load::prepare(options)?;
     let style = output::table_style();
     announce(&load);
     let shown = table::Shown { mode: load.mode(), offsets: load.takes_offsets() };
-    let mut rows = Rows { style, shown, quiet, progress: Progress::new() };
+    let mut rows = Rows { style, shown, kind, quiet, progress: Progress::new() };
     if !quiet {
-        rows.progress.print(&table::header(rows.shown, &rows.style));
+        rows.progress.print(&rows.header());
     }
     let result = load.run(&mut rows)?;
     let Rows { style, progress, .. } = rows;

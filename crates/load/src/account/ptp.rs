@@ -9,10 +9,10 @@ use horolog_stats::Mark;
 use horolog_time::{Monotonic, Span, Timestamp, Utc};
 use horolog_wire::ptp::{Header, PortIdentity};
 
-use super::{Account, Next, nonnegative};
+use super::{Account, Next};
 use crate::offset::ReceiveStamps;
 use crate::ptp::{Answer, Expected, PtpKind, Template};
-use crate::token::{Echoed, TIME_BITS};
+use crate::token::{Echoed, Question, TIME_BITS};
 
 /// What only PTP counts.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -159,7 +159,7 @@ impl Account {
                 self.take_by_token(books, &header, answer, (token, arrived))
             }
             Answer::Granted => {
-                self.counts.ptp.get_or_insert_default().granted_messages += 1;
+                self.books.latest().ptp.get_or_insert_default().granted_messages += 1;
                 Ok(())
             }
             Answer::Sync { .. } | Answer::FollowUp { .. } => {
@@ -167,7 +167,7 @@ impl Account {
             }
         });
         if let Err(reason) = result {
-            self.counts.invalid[reason as usize] += 1;
+            self.books.latest().invalid[reason as usize] += 1;
         }
     }
 
@@ -192,7 +192,7 @@ impl Account {
             return Ok(());
         }
         if question.intended < self.start {
-            self.counts.late += 1;
+            self.books.latest().late += 1;
             return Ok(());
         }
         let place = match self.place(question) {
@@ -217,23 +217,25 @@ impl Account {
         if plan.kind == PtpKind::Nsm {
             return self.take_part(books, place, answer, arrived);
         }
-        self.take_only(place, arrived.received - question.intended, answer);
+        self.take_only(place, question, arrived.received - question.intended, answer);
         Ok(())
     }
 
     /// The only answer to a request.
-    fn take_only(&mut self, place: u64, rtt: Span, answer: Answer) {
-        match self.window.mark(place) {
-            Mark::Duplicate => self.counts.duplicate += 1,
-            Mark::Outside => self.counts.late += 1,
+    fn take_only(&mut self, place: u64, question: Question, rtt: Span, answer: Answer) {
+        let mark = self.window.mark(place);
+        let counts = self.books.of(question.intended);
+        match mark {
+            Mark::Duplicate => counts.duplicate += 1,
+            Mark::Outside => counts.late += 1,
             Mark::First => {
                 self.answered += 1;
                 if rtt > self.timeout {
-                    self.counts.late += 1;
+                    counts.late += 1;
                 } else {
-                    self.counts.rtt.record(nonnegative(rtt));
-                    self.counts.received += 1;
-                    let ptp = self.counts.ptp.get_or_insert_default();
+                    let client = self.clients.client(question.sequence);
+                    let counts = self.answered_in_time(question.intended, client, rtt);
+                    let ptp = counts.ptp.get_or_insert_default();
                     match answer {
                         Answer::Grant { duration_s: 0, .. } => ptp.denial += 1,
                         Answer::Grant { .. } => ptp.grant += 1,
@@ -258,7 +260,7 @@ impl Account {
         books.is_from_master(header)?;
         match total.checked_sub(self.before) {
             None => {
-                self.counts.late += 1;
+                self.books.latest().late += 1;
                 Ok(())
             }
             Some(place) => self.take_part(books, place, answer, arrived),
@@ -293,7 +295,7 @@ impl Account {
     ) -> Result<(), InvalidReason> {
         let kept = books.pending.len() as u64;
         let Some(pending) = books.at(place).filter(|_| place + kept >= self.asked) else {
-            self.counts.late += 1;
+            self.books.latest().late += 1;
             return Ok(());
         };
         let had = *pending;
@@ -314,8 +316,9 @@ impl Account {
             Answer::Sync { .. } => had.has_sync,
             Answer::Grant { .. } | Answer::Granted => false,
         };
+        let counts = self.books.of(had.intended);
         if is_known {
-            self.counts.duplicate += 1;
+            counts.duplicate += 1;
             return Ok(());
         }
         let response = response_ns(&has)?;
@@ -323,26 +326,27 @@ impl Account {
         has.rtt = has.rtt.max(rtt);
         *pending = has;
         if rtt > self.timeout {
-            self.counts.late += 1;
+            counts.late += 1;
         }
         self.answered += u64::from(has.is_complete());
         if has.rtt > self.timeout {
             return Ok(());
         }
         if let Answer::Delay { untraceable, .. } = answer {
-            self.counts.server_unsynchronised += u64::from(untraceable);
+            counts.server_unsynchronised += u64::from(untraceable);
         }
-        let ptp = self.counts.ptp.get_or_insert_default();
+        let ptp = counts.ptp.get_or_insert_default();
         ptp.delay += u64::from(matches!(answer, Answer::Delay { .. }));
         ptp.sync_follow_up += u64::from(has.has_sync_follow_up() && !had.has_sync_follow_up());
         if has.is_complete() {
-            self.counts.received += 1;
-            self.counts.rtt.record(nonnegative(has.rtt));
+            let client = self.clients.client(self.clients.sequence(self.before + place));
+            let counts = self.answered_in_time(had.intended, client, has.rtt);
             if let Some(ns) = response {
-                self.counts.response.record(ns);
+                counts.response.record(ns);
             }
             if let Some(offsets) = &mut self.offsets {
-                offsets.record_sync(has.sync_at, (has.receive_ns, has.transmit_ns));
+                let found = self.books.of(had.intended).offsets.get_or_insert_default();
+                offsets.record_sync(has.sync_at, (has.receive_ns, has.transmit_ns), found);
             }
         }
         Ok(())

@@ -17,8 +17,7 @@ use super::lane::{Arrival, BATCH, Port};
 use super::packet::{RECEIVE_BUFFER, RECEIVE_LEN};
 use super::threads::{self, Lane};
 use super::udp::Drops;
-use super::{Engine, EngineError, unfit};
-use crate::account::TrialCounts;
+use super::{Engine, EngineError, Intervals, unfit};
 use crate::plan::{RunPlan, TrialPlan};
 use crate::ptp::REQUEST_LEN_MAX;
 use crate::request::Stamps;
@@ -168,8 +167,8 @@ impl Engine for EthernetEngine {
         Kind::Packet
     }
 
-    fn trial(&mut self, plan: &TrialPlan) -> Result<TrialCounts, EngineError> {
+    fn run(&mut self, plan: &TrialPlan, intervals: &mut dyn Intervals) -> Result<(), EngineError> {
         let offset = card::offset_plan(&self.plan, self.card.as_mut())?;
-        threads::run(&mut self.lanes, &self.plan, plan, 1, offset)
+        threads::run(&mut self.lanes, &self.plan, plan, 1, offset, intervals)
     }
 }

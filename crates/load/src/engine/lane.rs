@@ -7,12 +7,13 @@
 //! sender and a receiver lost a fifth and more, with the same lateness.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
 use super::drain::{Drain, GRACE};
-use crate::account::{Account, Carried, TrialCounts};
+use crate::account::{Account, Carried, Closed};
 use crate::offset::ReceiveStamps;
 use crate::request::Stamps;
 use crate::schedule::Schedule;
@@ -27,6 +28,12 @@ const SPIN: Span = Span::from_ns(60_000);
 /// Time before an intended instant from which on it no longer receives: longer than one call that
 /// finds a full batch takes in most cases.
 const HOLD: Span = Span::from_ns(5_000);
+
+/// How long after the end of a phase a sender that fell behind may go on with it.
+const PHASE_GRACE: Span = Span::from_ms(10);
+
+/// The longest sleep, so that a trial of few requests can be ended in its middle.
+const SLEEP_MAX: Span = Span::from_ms(100);
 
 /// The pause between looks for replies when nothing is left to send.
 const DRAIN_PAUSE: Span = Span::from_ns(50_000);
@@ -102,26 +109,79 @@ pub(crate) struct LaneTrial<'a, P, C> {
     pub(crate) timeout: Span,
     /// What `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC`.
     pub(crate) realtime_ahead: Span,
+    /// When the first of the intervals that are counted apart ends, and how long they are.
+    pub(crate) interval: Option<(Timestamp<Monotonic>, Span)>,
+    /// Set when the trial is to end early.
+    pub(crate) stop: &'a AtomicBool,
+}
+
+/// What a port had counted when it was last looked at.
+#[derive(Clone, Copy)]
+struct Looked {
+    dropped: u64,
+    closed: u64,
 }
 
 impl<P: Port, C: LaneClock> LaneTrial<'_, P, C> {
-    /// Runs it to its end and returns its counts, and what the lane takes to its next trial.
-    pub(crate) fn run(mut self) -> io::Result<(TrialCounts, Carried)> {
-        let (dropped, closed) = (self.port.dropped()?, self.port.port_closed());
-        self.send_all()?;
+    /// Runs it to its end, hands over the books of each interval as they are closed, and returns
+    /// what the lane takes to its next trial.
+    pub(crate) fn run(mut self, closed: &mut dyn FnMut(Closed)) -> io::Result<Carried> {
+        let mut looked = self.look()?;
+        self.send_all(&mut looked, closed)?;
         self.drain()?;
-        let planned = self.schedule.exhaust();
-        let (mut counts, carried) = self.account.close(planned);
-        counts.ring_dropped = self.port.dropped()?.saturating_sub(dropped);
-        counts.port_closed = self.port.port_closed() - closed;
-        Ok((counts, carried))
+        self.count_dropped(&mut looked)?;
+        let taken = self.schedule.taken();
+        let stopped = self.stop.load(Ordering::Relaxed);
+        let planned = if stopped { taken } else { self.schedule.exhaust() };
+        let left_out = planned - taken;
+        let told = if self.interval.is_some() { left_out } else { planned };
+        let (books, carried) = self.account.close(told);
+        books.into_iter().for_each(closed);
+        Ok(carried)
     }
 
-    fn send_all(&mut self) -> io::Result<()> {
+    fn look(&mut self) -> io::Result<Looked> {
+        Ok(Looked { dropped: self.port.dropped()?, closed: self.port.port_closed() })
+    }
+
+    fn count_dropped(&mut self, looked: &mut Looked) -> io::Result<()> {
+        let now = self.look()?;
+        let dropped = now.dropped.saturating_sub(looked.dropped);
+        self.account.dropped(dropped, now.closed - looked.closed);
+        *looked = now;
+        Ok(())
+    }
+
+    /// At the end of an interval, counts what was dropped in it and closes those before it.
+    fn turn(
+        &mut self,
+        now: Timestamp<Monotonic>,
+        looked: &mut Looked,
+        closed: &mut dyn FnMut(Closed),
+    ) -> io::Result<()> {
+        let Some((end, interval)) = &mut self.interval else { return Ok(()) };
+        if now < *end {
+            return Ok(());
+        }
+        *end = *end + *interval;
+        self.count_dropped(looked)?;
+        while let Some(book) = self.account.close_interval(now) {
+            closed(book);
+        }
+        Ok(())
+    }
+
+    fn send_all(&mut self, looked: &mut Looked, closed: &mut dyn FnMut(Closed)) -> io::Result<()> {
         while let Some(intended) = self.schedule.peek() {
             let now = self.clock.now();
-            if now >= self.end + GRACE {
+            if now >= self.end + GRACE || self.stop.load(Ordering::Relaxed) {
                 break;
+            }
+            self.turn(now, looked, closed)?;
+            let left_out = self.schedule.skip_phase(now - PHASE_GRACE);
+            if left_out > 0 {
+                self.account.left_out(intended, left_out);
+                continue;
             }
             let early = intended - now;
             if early <= Span::ZERO {
@@ -129,7 +189,7 @@ impl<P: Port, C: LaneClock> LaneTrial<'_, P, C> {
                 self.receive()?;
             } else if early > SPIN + SPIN {
                 self.receive_until_empty()?;
-                self.clock.sleep_until(intended - SPIN);
+                self.clock.sleep_until((intended - SPIN).min(now + SLEEP_MAX));
             } else if early > HOLD {
                 self.receive()?;
             } else {

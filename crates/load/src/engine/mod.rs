@@ -8,9 +8,11 @@
 mod card;
 mod drain;
 pub mod ethernet;
+mod intervals;
 mod lane;
 mod membership;
 pub mod packet;
+mod samples;
 #[cfg(test)]
 mod simulation;
 mod threads;
@@ -31,6 +33,10 @@ use crate::nts::NtsError;
 use crate::plan::{RunPlan, TrialPlan};
 use crate::ptp::Transport;
 
+pub use intervals::Intervals;
+use intervals::Whole;
+pub use samples::Sample;
+
 /// Something that can send requests on schedule and account for the replies.
 pub trait Engine {
     /// Which one it is.
@@ -41,8 +47,16 @@ pub trait Engine {
         None
     }
 
-    /// Runs one trial to its end: sends, waits for the last replies, and adds up.
-    fn trial(&mut self, plan: &TrialPlan) -> Result<TrialCounts, EngineError>;
+    /// Runs one trial to its end: sends, waits for the last replies, and hands what was counted to
+    /// `intervals`, in their order.
+    fn run(&mut self, plan: &TrialPlan, intervals: &mut dyn Intervals) -> Result<(), EngineError>;
+
+    /// The same for a trial that is counted as a whole.
+    fn trial(&mut self, plan: &TrialPlan) -> Result<TrialCounts, EngineError> {
+        let mut whole = Whole::default();
+        self.run(plan, &mut whole)?;
+        Ok(whole.0)
+    }
 }
 
 /// Why an engine could not be opened or a trial could not be run.

@@ -24,8 +24,7 @@ use super::lane::{Arrival, BATCH, Port};
 use super::membership::Membership;
 use super::threads::{self, Lane};
 use super::udp::Drops;
-use super::{Engine, EngineError, unfit};
-use crate::account::TrialCounts;
+use super::{Engine, EngineError, Intervals, unfit};
 use crate::clients;
 use crate::plan::{RunPlan, TrialPlan};
 use crate::ptp::{PtpKind, port_number};
@@ -242,7 +241,9 @@ pub fn frame_plans(plan: &RunPlan, engine: Kind) -> Result<(&Link, Vec<FramePlan
         source_mac: macs.source,
         destination_mac: group.map_or(macs.destination, MacAddress::of_group),
         network,
-        source_port: plan.ptp.map_or_else(|| clients::port(lane), |ptp| ptp.port()),
+        source_port: plan
+            .ptp
+            .map_or_else(|| clients::port(plan.first_lane + lane), |ptp| ptp.port()),
         target: plan.ptp.map_or(plan.target, |ptp| ptp.destination(master)),
         version: plan.version,
         ptp: plan.ptp.map(|plan| PtpFrames { plan, master, lane }),
@@ -263,8 +264,9 @@ impl Engine for PacketEngine {
         ))
     }
 
-    fn trial(&mut self, plan: &TrialPlan) -> Result<TrialCounts, EngineError> {
+    fn run(&mut self, plan: &TrialPlan, intervals: &mut dyn Intervals) -> Result<(), EngineError> {
         let offset = card::offset_plan(&self.plan, self.card.as_mut())?;
-        threads::run(&mut self.lanes, &self.plan, plan, 1, offset)
+        let run = self.plan.in_a_row;
+        threads::run(&mut self.lanes, &self.plan, plan, run, offset, intervals)
     }
 }

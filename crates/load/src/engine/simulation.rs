@@ -1,12 +1,15 @@
 //! The engines' loop and books against a server of known faults, in simulated time: what the server
 //! and the network did is what must be counted.
 
+mod courses;
 mod interleaved;
 mod offsets;
+mod search;
 
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use horolog_io::{
@@ -289,6 +292,8 @@ impl<P: Port> Scene<P> {
             rate: self.rate,
             offset: self.offset,
             ptp: None,
+            interval: None,
+            fairness: false,
         };
         let account = Account::open(&account, std::mem::take(&mut self.carried)).unwrap();
         let lane = LaneTrial {
@@ -300,9 +305,11 @@ impl<P: Port> Scene<P> {
             end: start + Span::from_ms(100),
             timeout: TIMEOUT,
             realtime_ahead: Span::ZERO,
+            interval: None,
+            stop: &AtomicBool::new(false),
         };
-        let (counts, carried) = lane.run().unwrap();
-        self.carried = carried;
+        let mut counts = TrialCounts::default();
+        self.carried = lane.run(&mut |(_, book)| counts.merge(&book)).unwrap();
         counts
     }
 }

@@ -1,7 +1,9 @@
 //! Runs one trial on all lanes at once, a thread for each, and adds up what they counted.
 
-use std::thread;
-use std::{io, mem};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+use std::{io, mem, thread};
 
 use horolog_sys::affinity;
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
@@ -9,8 +11,9 @@ use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::EngineError;
 use super::drain::LEAD;
+use super::intervals::{Gathering, Intervals};
 use super::lane::{LaneTrial, Port};
-use crate::account::{Account, AccountPlan, Carried, TrialCounts};
+use crate::account::{Account, AccountPlan, Carried};
 use crate::offset::OffsetPlan;
 use crate::plan::{RunPlan, TrialPlan};
 use crate::schedule::Schedule;
@@ -46,9 +49,12 @@ pub(crate) fn run<P: Port>(
     trial: &TrialPlan,
     run: u32,
     offset: Option<OffsetPlan>,
-) -> Result<TrialCounts, EngineError> {
+    intervals: &mut dyn Intervals,
+) -> Result<(), EngineError> {
     let realtime_ahead = realtime_minus_monotonic().offset;
     let start = MonotonicClock.now() + LEAD;
+    let stop = &AtomicBool::new(false);
+    let interval = trial.interval();
     let count = lanes.len();
     let mut tasks = Vec::with_capacity(count);
     for (index, lane) in lanes.iter_mut().enumerate() {
@@ -61,20 +67,25 @@ pub(crate) fn run<P: Port>(
             rate: trial.rate / count as f64,
             offset,
             ptp: plan.expected_ptp(trial.clients, (index, count)),
+            interval,
+            fairness: plan.fairness,
         };
         let account = Account::open(&account, mem::take(&mut lane.carried))?;
         let schedule = schedule(plan, trial, start, (index, count))?;
-        let end = start + Span::from_ns(trial.duration.as_nanos() as i64);
-        let port = &mut lane.port;
-        let clock = &MonotonicClock;
-        let task = LaneTrial { port, clock, account, schedule, end, timeout, realtime_ahead };
+        let task = LaneTrial {
+            port: &mut lane.port,
+            clock: &MonotonicClock,
+            account,
+            schedule,
+            end: start + Span::from_ns(trial.duration.as_nanos() as i64),
+            timeout,
+            realtime_ahead,
+            interval: interval.map(|interval| (start + interval, interval)),
+            stop,
+        };
         tasks.push((task, plan.core(index), &mut lane.carried));
     }
-    let mut counts = TrialCounts::default();
-    for result in on_threads(tasks) {
-        counts.merge(&result.map_err(EngineError::system("send and receive"))?);
-    }
-    Ok(counts)
+    on_threads(tasks, (start, stop), intervals).map_err(EngineError::system("send and receive"))
 }
 
 fn schedule(
@@ -85,31 +96,60 @@ fn schedule(
 ) -> Result<Schedule, EngineError> {
     // Another seed for each trial, from what both already have.
     let seed = plan.token.key() ^ start.as_ns() as u64;
-    Schedule::new(start, trial.rate, trial.duration, trial.spacing, lane, seed)
-        .ok_or(EngineError::Rate { rate: trial.rate, duration_s: trial.duration.as_secs_f64() })
+    match &trial.course {
+        None => Schedule::new(start, trial.rate, trial.duration, trial.spacing, lane, seed),
+        Some(course) => Schedule::on_course(start, course, trial.spacing, lane, seed),
+    }
+    .ok_or(EngineError::Rate { rate: trial.rate, duration_s: trial.duration.as_secs_f64() })
 }
 
 type Task<'a, P> = (LaneTrial<'a, P, MonotonicClock>, Option<usize>, &'a mut Carried);
 
-fn on_threads<P: Port>(tasks: Vec<Task<'_, P>>) -> Vec<io::Result<TrialCounts>> {
+/// Between two looks at whether a course is to end.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The same in a trial of one rate, which goes on to its end: to look would cost its lanes time.
+const NO_LOOK: Duration = Duration::from_hours(1);
+
+fn on_threads<P: Port>(
+    tasks: Vec<Task<'_, P>>,
+    (start, stop): (Timestamp<Monotonic>, &AtomicBool),
+    intervals: &mut dyn Intervals,
+) -> io::Result<()> {
+    let mut gathering = Gathering::new(tasks.len());
+    let (sender, books) = mpsc::channel();
+    let on_course = tasks.iter().any(|(task, ..)| task.interval.is_some());
+    let look = if on_course { LOOK } else { NO_LOOK };
     thread::scope(|scope| {
         let threads: Vec<_> = tasks
             .into_iter()
             .map(|(task, core, carried)| {
+                let sender = sender.clone();
                 scope.spawn(move || {
                     // A lane works all the same where these are refused, only less evenly; the
                     // lateness that it records shows it.
                     let _ = affinity::set_timer_slack_ns(1);
                     let _ = core.map(affinity::pin_to_core);
-                    let (counts, kept) = task.run()?;
-                    *carried = kept;
-                    Ok(counts)
+                    // Whoever takes the books outlives the lanes.
+                    *carried = task.run(&mut |book| drop(sender.send(book)))?;
+                    Ok(())
                 })
             })
             .collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
+        drop(sender);
+        loop {
+            match books.recv_timeout(look) {
+                Ok(book) => gathering.add(book, intervals),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if intervals.tick(MonotonicClock.now() - start).is_break() {
+                stop.store(true, Ordering::Relaxed);
+            }
+        }
+        gathering.finish(intervals);
+        threads.into_iter().try_for_each(|thread| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     })
 }

@@ -11,8 +11,7 @@ use horolog_record::Engine as Kind;
 use super::card::{self, Card};
 use super::lane::{Arrival, BATCH, Port};
 use super::threads::{self, Lane};
-use super::{Engine, EngineError};
-use crate::account::TrialCounts;
+use super::{Engine, EngineError, Intervals};
 use crate::plan::{RunPlan, TrialPlan};
 use crate::request::{self, Stamps};
 use crate::tail::Tail;
@@ -191,7 +190,7 @@ impl UdpEngine {
 
     /// Requests of one client in a row: as many as one call sends, but in interleaved mode and with
     /// a session of its own, where a client takes something from one reply to its next request.
-    fn run(&self) -> u32 {
+    fn requests_in_a_row(&self) -> u32 {
         let sessions = self.plan.sessions.as_ref();
         let has_own = sessions.is_some_and(|sessions| sessions.clients().is_some());
         if self.plan.interleaved || has_own { 1 } else { BATCH as u32 }
@@ -199,7 +198,7 @@ impl UdpEngine {
 
     /// Gives each lane a socket for each of its clients.
     fn prepare(&mut self, clients: u32) -> Result<(), EngineError> {
-        let run = self.run();
+        let run = self.requests_in_a_row();
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             let block = self.plan.lane_clients(clients, (index, self.plan.lanes), run);
             lane.port.first = block.first();
@@ -228,10 +227,10 @@ impl Engine for UdpEngine {
         Kind::Udp
     }
 
-    fn trial(&mut self, plan: &TrialPlan) -> Result<TrialCounts, EngineError> {
+    fn run(&mut self, plan: &TrialPlan, intervals: &mut dyn Intervals) -> Result<(), EngineError> {
         self.prepare(plan.clients)?;
-        let run = self.run();
+        let run = self.requests_in_a_row();
         let offset = card::offset_plan(&self.plan, self.card.as_mut())?;
-        threads::run(&mut self.lanes, &self.plan, plan, run, offset)
+        threads::run(&mut self.lanes, &self.plan, plan, run, offset, intervals)
     }
 }

@@ -23,7 +23,8 @@ use horolog_xdp::{
 use super::drain::{Drain, GRACE, LEAD};
 use super::membership::Membership;
 use super::packet::frame_plans;
-use super::{Engine, EngineError, unfit};
+use super::samples::Samples;
+use super::{Engine, EngineError, Intervals, unfit};
 use crate::account::{PtpCounts, TrialCounts};
 use crate::clients::LaneClients;
 use crate::offset::OffsetCounts;
@@ -31,6 +32,7 @@ use crate::plan::{RunPlan, TrialPlan};
 use crate::ptp::PtpKind;
 use crate::request::{FramePlan, FrameTemplate};
 use crate::schedule::{self, FRACTION_BITS};
+use crate::silence::Listener;
 
 /// The rate from which on a lane gets a second one's help: a lane that also receives its replies
 /// keeps its schedule well beyond.
@@ -186,8 +188,41 @@ impl XdpEngine {
         }
     }
 
+    /// Looks at how the trial stands: whether replies come, whether an interval is over, and
+    /// whether it is to go on.
+    fn look(&self, cores: &[usize], trial: &mut UnderWay<'_>) {
+        let (answered, now) = (self.generator.answered(), MonotonicClock.now());
+        if answered > trial.answered {
+            // What has just come was asked for a round trip ago, at the most.
+            let rtt = Span::from_ns(self.generator.longest_rtt_ns() as i64);
+            trial.listener.heard(now - rtt, self.sent(cores));
+            trial.answered = answered;
+        }
+        let Some(samples) = &mut trial.samples else { return };
+        if samples.due(now - trial.start)
+            && let Some(sample) = samples.look(self.counts(cores))
+        {
+            trial.intervals.sampled(&sample);
+        }
+        if trial.intervals.tick(now - trial.start).is_break() {
+            for &core in cores {
+                self.generator.end_lane(core as u32);
+            }
+        }
+    }
+
+    /// Requests sent in this trial.
+    fn sent(&self, cores: &[usize]) -> u64 {
+        cores.iter().map(|&core| self.generator.lane(core as u32).sent).sum()
+    }
+
     /// Sends on all lanes at once until their schedules have ended.
-    fn send(&self, cores: &[usize], batch: u32) -> Result<(), EngineError> {
+    fn send(
+        &self,
+        cores: &[usize],
+        batch: u32,
+        trial: &mut UnderWay<'_>,
+    ) -> Result<(), EngineError> {
         thread::scope(|scope| {
             let senders: Vec<_> = cores
                 .iter()
@@ -201,6 +236,7 @@ impl XdpEngine {
                 let Ok(thread) = thread.recv() else { continue };
                 while self.generator.lane(*core as u32).done == 0 && !task.is_finished() {
                     thread::sleep(LOOK);
+                    self.look(cores, trial);
                 }
                 // The thread may be between two calls when a signal comes: repeat it.
                 while !task.is_finished() {
@@ -234,12 +270,19 @@ impl XdpEngine {
         }
     }
 
-    /// Adds up what all processors counted.
+    /// Adds up what all processors counted, and notes where the lanes go on.
     fn collect(&mut self, cores: &[usize]) -> TrialCounts {
-        let mut counts = TrialCounts::default();
         for (&core, sequence) in cores.iter().zip(&mut self.sequences) {
+            *sequence = self.generator.lane(core as u32).sequence;
+        }
+        self.counts(cores)
+    }
+
+    /// Adds up what all processors have counted so far.
+    fn counts(&self, cores: &[usize]) -> TrialCounts {
+        let mut counts = TrialCounts::default();
+        for &core in cores {
             let lane = self.generator.lane(core as u32);
-            *sequence = lane.sequence;
             let left = lane.end.saturating_sub(lane.next).div_ceil(lane.interval.max(1));
             let instant = |ns: u64| (lane.sent > 0).then(|| Timestamp::from_ns(ns as i64));
             counts.merge(&TrialCounts {
@@ -293,18 +336,47 @@ impl Engine for XdpEngine {
         Kind::Xdp
     }
 
-    fn trial(&mut self, trial: &TrialPlan) -> Result<TrialCounts, EngineError> {
+    fn run(&mut self, trial: &TrialPlan, intervals: &mut dyn Intervals) -> Result<(), EngineError> {
         let cores = self.cores(trial).to_vec();
         let in_flight = trial.rate * self.plan.reply_timeout.as_secs_f64();
         if in_flight > IN_FLIGHT_MAX * cores.len() as f64 {
             let reason = format!("{in_flight:.0} requests could wait for their replies at once");
             return Err(unfit(Kind::Xdp, reason, "use a shorter --timeout or a lower rate"));
         }
-        self.prepare(trial, MonotonicClock.now() + LEAD)?;
-        self.send(&cores, batch(trial.rate / cores.len() as f64))?;
-        self.drain(cores.iter().map(|&core| self.generator.lane(core as u32).sent).sum());
-        Ok(self.collect(&cores))
+        let start = MonotonicClock.now() + LEAD;
+        self.prepare(trial, start)?;
+        let timeout = Span::from_ns(self.plan.reply_timeout.as_nanos() as i64);
+        let samples = trial.interval().map(|interval| Samples::new(interval, timeout));
+        let listener = Listener::new(start);
+        let mut under_way = UnderWay { start, listener, answered: 0, samples, intervals };
+        self.send(&cores, batch(trial.rate / cores.len() as f64), &mut under_way)?;
+        let sent = self.sent(&cores);
+        self.drain(sent);
+        let mut counts = self.collect(&cores);
+        let UnderWay { listener, samples, intervals, .. } = under_way;
+        counts.silences = Some(listener.close(counts.last_sent.unwrap_or(start), sent));
+        if let (Some(samples), Some(interval)) = (samples, trial.interval()) {
+            let lasted = counts.last_sent.map_or(Span::ZERO, |last| last - start);
+            let number = lasted.as_ns() / interval.as_ns() + 1;
+            let rest = samples.finish(counts.clone(), number as u64);
+            for sample in &rest {
+                intervals.sampled(sample);
+            }
+        }
+        intervals.whole(counts);
+        Ok(())
     }
+}
+
+/// A trial that is under way.
+struct UnderWay<'a> {
+    start: Timestamp<Monotonic>,
+    listener: Listener,
+    /// Requests that were answered at the last look.
+    answered: u64,
+    /// The intervals of a course.
+    samples: Option<Samples>,
+    intervals: &'a mut dyn Intervals,
 }
 
 /// How many frames the kernel asks the program for before it sends what is due. A frame leaves at

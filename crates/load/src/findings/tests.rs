@@ -30,6 +30,7 @@ fn trial(counts: &TrialCounts, lost_at: &[(Place, u64)]) -> Trial {
         spacing: Spacing::Constant,
         clients: 16,
         nts: false,
+        course: None,
     };
     record(&plan, counts, lost_at.iter().copied().collect::<BTreeMap<_, _>>())
 }
@@ -50,6 +51,8 @@ fn about() -> Circumstances<'static> {
         unopened: false,
         offsets: false,
         search: None,
+        silences: &[],
+        overload: None,
     }
 }
 
@@ -248,4 +251,90 @@ fn offsets_are_against_a_clock_that_somebody_has_to_keep() {
     };
     assert_eq!(found(false), (Severity::Note, false));
     assert_eq!(found(true), (Severity::Warning, true));
+}
+
+fn silence(trial: usize, ended: bool, recovery_ms: Option<f64>) -> Silence {
+    Silence { trial, from_s: 0.25, to_s: 1.0, ended, recovery_ms }
+}
+
+/// What is said of silences of a run of two trials, the second of which was answered or not.
+fn told(silences: &[Silence], answered: bool) -> String {
+    let (first, mut second) = (counts(), counts());
+    if !answered {
+        (second.received, second.rtt) = (0, horolog_stats::Recorder::default());
+    }
+    let trials = [trial(&first, &[]), trial(&second, &[])];
+    let observed = [Observed::new(&trials[0], &first), Observed::new(&trials[1], &second)];
+    let findings = all(&observed, &Circumstances { silences, ..about() });
+    let silent = findings.iter().find(|finding| finding.code == Code::ServerSilent);
+    silent.map(|finding| finding.message.clone()).unwrap_or_default()
+}
+
+#[test]
+fn a_server_that_was_silent_is_told_of_with_what_came_after() {
+    let first = told(&[silence(0, true, Some(200.0))], true);
+    assert!(first.starts_with("the server answered nothing for 0.750 s, from 0.250 s"), "{first}");
+    assert!(first.ends_with("200 ms later all was as before"), "{first}");
+    assert!(told(&[silence(0, true, None)], true).ends_with("then it answered again"));
+    assert!(told(&[silence(0, false, None)], true).ends_with("again in a later trial"));
+    assert!(told(&[silence(0, false, None)], false).ends_with("did not answer again"));
+    assert!(told(&[silence(1, false, None)], true).ends_with("did not answer again"));
+    let longer = Silence { to_s: 1.5, ..silence(1, true, None) };
+    let two = told(&[silence(0, true, None), longer], true);
+    assert!(two.contains("1.250 s") && two.ends_with("the longest of 2 such times"), "{two}");
+    assert_eq!(told(&[], true), "");
+}
+
+#[test]
+fn a_server_that_is_not_itself_again_after_an_overload_is_told_of() {
+    let overload = Overload {
+        base_rate: 5e3,
+        overload_rate: 30e3,
+        overload_s: 2.0,
+        answered_rate: 9e3,
+        recovery_ms: None,
+        resolution_ms: 100.0,
+    };
+    let counts = counts();
+    let trial = trial(&counts, &[]);
+    let found = |overload: &Overload| {
+        all(
+            &[Observed::new(&trial, &counts)],
+            &Circumstances { overload: Some(overload), ..about() },
+        )
+    };
+    only(&found(&overload), Code::NotRecovered);
+    assert_eq!(found(&Overload { recovery_ms: Some(0.0), ..overload }), []);
+}
+
+#[test]
+fn clients_that_fare_badly_are_told_of() {
+    let counts = counts();
+    let mut trial = trial(&counts, &[]);
+    trial.fairness = Some(horolog_record::Fairness {
+        clients: 1000,
+        unanswered: 20,
+        share_min: 0.0,
+        share_median: 1.0,
+        share_max: 1.0,
+        jain_index: Some(0.98),
+    });
+    let findings = all(&[Observed::new(&trial, &counts)], &about());
+    assert!(only(&findings, Code::UnevenReplies).message.starts_with("2.0% of the clients"));
+    trial.fairness = None;
+    trial.well_behaved = Some(horolog_record::WellBehaved {
+        clients: 100,
+        interval_s: 16.0,
+        burst: 1,
+        sent: 50,
+        received: 40,
+        lost: 10,
+        invalid: 0,
+        clients_asking: 50,
+        clients_hurt: 10,
+        rtt_ns: None,
+    });
+    let findings = all(&[Observed::new(&trial, &counts)], &about());
+    let hurt = &only(&findings, Code::ClientsHurt).message;
+    assert!(hurt.contains("lost 10 of 50 requests, 10 of 50 clients"), "{hurt}");
 }

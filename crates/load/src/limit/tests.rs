@@ -23,6 +23,7 @@ fn trial(rate: f64, lost: u64, rtt_ns: u64) -> Trial {
         spacing: Spacing::Constant,
         clients: 1,
         nts: false,
+        course: None,
     };
     let mut counts = TrialCounts {
         planned: 1000,

@@ -84,6 +84,8 @@ fn run(share: u8, change: impl Fn(&[u8], &mut Vec<u8>)) -> TrialCounts {
         timeout: Span::from_ms(1_000),
         rate: 1_000.0,
         offset: None,
+        interval: None,
+        fairness: false,
     };
     let tail = Some(Box::new(Tail::Nts(sessions(&server, share).lane(4, (0, 1)).unwrap())));
     let mut account = Account::open(&plan, Carried { tail, ..Carried::default() }).unwrap();
@@ -99,7 +101,7 @@ fn run(share: u8, change: impl Fn(&[u8], &mut Vec<u8>)) -> TrialCounts {
         let now = intended + Span::from_ns(5_000);
         account.receive(&reply, Some(next.client), now, now, ReceiveStamps::default());
     }
-    account.close(REQUESTS as u64).0
+    TrialCounts::sum(&account.close(REQUESTS as u64).0)
 }
 
 #[test]
@@ -192,8 +194,11 @@ fn a_client_of_its_own_session_uses_each_cookie_once() {
     let mut seen: std::collections::BTreeSet<Vec<u8>> = std::collections::BTreeSet::new();
     let mut lane = Sessions::of(vec![(keys, cookies)], 100, true).lane(4, (0, 1)).unwrap();
     let mut random = SplitMix64::new(5);
+    let mut reused = Some(0);
     let mut ask = |lane: &mut LaneSessions, transmit: u64, answered: bool| {
-        let request = lane.seal(3, Stamps::basic(transmit)).to_vec();
+        let before = reused;
+        let request = lane.seal(3, Stamps::basic(transmit), &mut reused).to_vec();
+        let again = reused != before;
         let fresh = seen.insert(request[88..188].to_vec());
         let opened = open_request(&server, &request).unwrap();
         let wanted = opened.cookies_wanted;
@@ -207,6 +212,7 @@ fn a_client_of_its_own_session_uses_each_cookie_once() {
             assert!(len <= request.len());
             lane.open(3, transmit, &reply[..len]).unwrap();
         }
+        assert_eq!(again, !fresh);
         (wanted, fresh)
     };
     for transmit in 0..20 {
@@ -216,10 +222,9 @@ fn a_client_of_its_own_session_uses_each_cookie_once() {
     for transmit in 0..COOKIES_MAX {
         assert_eq!(ask(&mut lane, 100 + transmit as u64, false), (transmit + 1, true));
     }
-    assert_eq!(lane.take_reused(), Some(0));
     assert_eq!(ask(&mut lane, 200, true), (COOKIES_MAX, false), "none is left");
     assert_eq!(ask(&mut lane, 201, true), (1, true), "and now all are back");
-    assert_eq!(lane.take_reused(), Some(1));
+    assert_eq!((lane.counts_reused(), reused), (true, Some(1)));
 }
 
 #[test]
@@ -252,7 +257,7 @@ fn a_given_session_opens_what_it_has_the_key_for() {
         assert_eq!(sessions.opens(), given.opens());
         let mut lane = sessions.lane(4, (0, 1)).unwrap();
         let stamps = Stamps::basic(0x0123_4567_89ab_cdef);
-        let mut reply = answer(&server, &lane.seal(5, stamps).to_vec());
+        let mut reply = answer(&server, &lane.seal(5, stamps, &mut None).to_vec());
         assert_eq!(lane.open(5, stamps.transmit, &reply), Ok(()));
         assert!(lane.open(5, stamps.transmit ^ 2, &reply).is_err());
         *reply.last_mut().unwrap() ^= 1;

@@ -28,7 +28,7 @@ fn a_request_has_what_was_asked_for() {
     ] {
         let mut tail = tail(fields, key, version);
         assert_eq!(tail.request_len_max(), len);
-        let request = tail.request(0, Stamps::basic(0x0102_0304_0506_0708), false);
+        let request = tail.request(0, Stamps::basic(0x0102_0304_0506_0708), None);
         assert_eq!((request.len(), &request[40..48]), (len, &[1, 2, 3, 4, 5, 6, 7, 8][..]));
         let authentic = keys().verify(request).map(|authentic| authentic.key.id());
         assert_eq!(authentic.ok(), key, "each request has a MAC of its own");
@@ -39,7 +39,7 @@ fn a_request_has_what_was_asked_for() {
 #[test]
 fn a_reply_has_a_mac_of_the_same_key() {
     let mut tail = tail(&[], Some(2), 4);
-    let mut reply = tail.request(0, Stamps::basic(1), false).to_vec();
+    let mut reply = tail.request(0, Stamps::basic(1), None).to_vec();
     assert_eq!(tail.judge(ASKED, &reply), Ok(()));
     assert_eq!(tail.judge(ASKED, &reply[..HEADER_LEN]), Err(InvalidReason::Mac));
     reply[9] ^= 1;
@@ -56,7 +56,7 @@ fn a_reply_has_a_mac_of_the_same_key() {
 #[test]
 fn a_reply_may_have_fields_where_the_request_had_some() {
     let mut tail = tail(&["1:00"], None, 4);
-    let request = tail.request(0, Stamps::basic(1), false).to_vec();
+    let request = tail.request(0, Stamps::basic(1), None).to_vec();
     assert_eq!(tail.judge(ASKED, &request), Ok(()));
     assert_eq!(tail.judge(ASKED, &request[..HEADER_LEN]), Ok(()));
     assert_eq!(tail.judge(ASKED, &request[..HEADER_LEN + 9]), Err(InvalidReason::Length));

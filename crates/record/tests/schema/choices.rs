@@ -76,7 +76,7 @@ pub(crate) const LIMIT_UNITS: Choices<LimitUnit, 3> =
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 27> = [
+pub(crate) const CODES: Choices<Code, 31> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -96,6 +96,10 @@ pub(crate) const CODES: Choices<Code, 27> = [
     (Code::EngineFallback, "engine-fallback"),
     (Code::BasicReplies, "basic-replies"),
     (Code::CountersUnread, "counters-unread"),
+    (Code::ServerSilent, "server-silent"),
+    (Code::NotRecovered, "not-recovered"),
+    (Code::UnevenReplies, "uneven-replies"),
+    (Code::ClientsHurt, "clients-hurt"),
     (Code::EstablishmentsFailed, "establishments-failed"),
     (Code::CountsDisagree, "counts-disagree"),
     (Code::RepliesUnopened, "replies-unopened"),

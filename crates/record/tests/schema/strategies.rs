@@ -7,8 +7,9 @@ use std::net::IpAddr;
 use horolog_record::{
     BENCH_CORES_SCHEMA, BENCH_NTS_SCHEMA, BenchCoresResult, BenchNtsResult, Candidate,
     CaptureCheck, ClassCounts, CoresColumn, CoresPoint, CoresRun, DEMO_SCHEMA, DemoResult,
-    Distribution, Finding, Host, LOAD_SCHEMA, LimitResult, LoadResult, NtsCapacity, OffsetMethod,
-    Responses, SearchResult, SignedDistribution, Target, Trial,
+    Distribution, Fairness, Finding, Host, LOAD_SCHEMA, LimitResult, LoadResult, NtsCapacity,
+    OffsetMethod, Overload, Percentiles, Point, Responses, SearchResult, Series,
+    SignedDistribution, Silence, Target, Trial, WellBehaved,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::num::f64::{NEGATIVE, NORMAL, POSITIVE, SUBNORMAL, ZERO};
@@ -26,10 +27,12 @@ pub(crate) fn load_result() -> impl Strategy<Value = LoadResult> {
     let settings = (chosen(MODES), chosen(ENGINES), any::<usize>(), chosen(SPACINGS), any::<u64>());
     let outcome = (option::of(search()), vec(limit(), 0..3), vec(finding(), 0..3));
     let outcome = (option::of(offset()), vec(trial(), 0..3), outcome);
-    (facts, settings, outcome).prop_map(|(facts, settings, outcome)| {
+    let course = (option::of(series()), vec(silence(), 0..3), option::of(overload()));
+    (facts, settings, outcome, course).prop_map(|(facts, settings, outcome, course)| {
         let (started, command, host, target) = facts;
         let (mode, engine, threads, spacing, reply_timeout_ns) = settings;
         let (offset, trials, (search, limits, findings)) = outcome;
+        let (series, silences, overload) = course;
         LoadResult {
             schema: LOAD_SCHEMA.to_owned(),
             started,
@@ -44,6 +47,9 @@ pub(crate) fn load_result() -> impl Strategy<Value = LoadResult> {
             offset,
             trials,
             search,
+            series,
+            silences,
+            overload,
             limits,
             findings,
         }
@@ -129,13 +135,16 @@ pub(crate) fn trial() -> impl Strategy<Value = Trial> {
     let distributions: [_; 3] = std::array::from_fn(|_| option::of(distribution()));
     let distributions = (distributions, option::of(signed()), option::of(any::<u64>()));
     let maps = (counted(REASONS), counted(PLACES));
-    (rates, counts, maps, distributions).prop_map(|(rates, counts, maps, distributions)| {
+    let apart = (option::of(any::<String>()), option::of(fairness()), option::of(well_behaved()));
+    (rates, counts, maps, distributions, apart).prop_map(|(rates, counts, maps, all, apart)| {
+        let (phase, fairness, well_behaved) = apart;
         let (offered_rate, achieved_rate, duration_s) = rates;
         let [clients, sent, received, lost, duplicate, late, basic, interleaved, nts, ..] = counts;
         let [.., delay, sync_follow_up, grant, denial, granted_messages] = counts;
         let (invalid, lost_at) = maps;
-        let ([rtt_ns, response_time_ns, lateness_ns], tx_offset_ns, stamped) = distributions;
+        let ([rtt_ns, response_time_ns, lateness_ns], tx_offset_ns, stamped) = all;
         Trial {
+            phase,
             offered_rate,
             achieved_rate,
             duration_s,
@@ -158,6 +167,8 @@ pub(crate) fn trial() -> impl Strategy<Value = Trial> {
             },
             authenticated: (nts % 2 == 0).then_some(ClassCounts { sent, received, lost }),
             cookies_reused: (late % 2 == 0).then_some(late),
+            fairness,
+            well_behaved,
             rtt_ns,
             response_time_ns,
             tx_offset_ns,
@@ -230,6 +241,78 @@ fn search() -> impl Strategy<Value = SearchResult> {
             end,
         },
     )
+}
+
+fn fairness() -> impl Strategy<Value = Fairness> {
+    let shares = (number(), number(), number(), option::of(number()));
+    (any::<u64>(), any::<u64>(), shares).prop_map(|(clients, unanswered, shares)| {
+        let (share_min, share_median, share_max, jain_index) = shares;
+        Fairness { clients, unanswered, share_min, share_median, share_max, jain_index }
+    })
+}
+
+fn well_behaved() -> impl Strategy<Value = WellBehaved> {
+    let counts: [_; 7] = std::array::from_fn(|_| any::<u64>());
+    (counts, number(), any::<u32>(), option::of(distribution())).prop_map(
+        |(counts, interval_s, burst, rtt_ns)| {
+            let [clients, sent, received, lost, invalid, clients_asking, clients_hurt] = counts;
+            WellBehaved {
+                clients,
+                interval_s,
+                burst,
+                sent,
+                received,
+                lost,
+                invalid,
+                clients_asking,
+                clients_hurt,
+                rtt_ns,
+            }
+        },
+    )
+}
+
+fn series() -> impl Strategy<Value = Series> {
+    (number(), vec(point(), 0..3)).prop_map(|(interval_s, points)| Series { interval_s, points })
+}
+
+fn point() -> impl Strategy<Value = Point> {
+    let counts: [_; 5] = std::array::from_fn(|_| any::<u64>());
+    let figures: [_; 5] = std::array::from_fn(|_| any::<u64>());
+    (number(), any::<usize>(), number(), counts, option::of(figures)).prop_map(
+        |(at_s, trial, offered_rate, counts, figures)| {
+            let [sent, received, lost, late, invalid] = counts;
+            let rtt_ns = figures.map(|[p50, p90, p99, p99_9, max]| Percentiles {
+                p50,
+                p90,
+                p99,
+                p99_9,
+                max,
+            });
+            Point { at_s, trial, offered_rate, sent, received, lost, late, invalid, rtt_ns }
+        },
+    )
+}
+
+fn silence() -> impl Strategy<Value = Silence> {
+    let times = (number(), number(), option::of(number()));
+    (any::<usize>(), times, any::<bool>()).prop_map(
+        |(trial, (from_s, to_s, recovery_ms), ended)| Silence {
+            trial,
+            from_s,
+            to_s,
+            ended,
+            recovery_ms,
+        },
+    )
+}
+
+fn overload() -> impl Strategy<Value = Overload> {
+    let rates = (number(), number(), number(), number());
+    (rates, option::of(number()), number()).prop_map(|(rates, recovery_ms, resolution_ms)| {
+        let (base_rate, overload_rate, overload_s, answered_rate) = rates;
+        Overload { base_rate, overload_rate, overload_s, answered_rate, recovery_ms, resolution_ms }
+    })
 }
 
 fn limit() -> impl Strategy<Value = LimitResult> {

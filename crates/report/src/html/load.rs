@@ -4,12 +4,12 @@ use horolog_record::{Distribution, LoadResult};
 
 use super::losses::losses;
 use super::sections::{
-    drawn, findings, host_facts, limits, mode_name, run_facts, section, target_name,
+    clients, drawn, findings, host_facts, limits, mode_name, run_facts, section, target_name,
     times_at_lower_bound, verdict,
 };
-use super::{LOAD_NOTE, Page, offsets, series, trials};
-use crate::units::human_rate;
-use crate::verdict::{Highest, goal_name, lower_bound_trial, sentence};
+use super::{LOAD_NOTE, Page, intervals, offsets, series, trials};
+use crate::units::{human_rate, percent_of};
+use crate::verdict::{Highest, Losses, goal_name, lower_bound_trial, sentence};
 
 /// The page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
@@ -18,6 +18,9 @@ pub fn load(result: &LoadResult) -> String {
     let chosen = chosen_trials(result);
     let (rtt, response) = (chosen_rtt(result, &chosen), chosen_response(result));
     let plots = vec![
+        (series::rate_over_time(result, "intervals"), String::new()),
+        (series::loss_over_time(result, "intervals"), String::new()),
+        (series::latency_over_time(result, "intervals"), String::new()),
         (series::loss(&run, "trials"), String::new()),
         (series::latency(&run, "trials"), String::new()),
         (
@@ -41,8 +44,10 @@ pub fn load(result: &LoadResult) -> String {
         section("Limits", &limits(&result.limits)),
         section("Findings", &findings(&result.findings)),
         section("Rate, loss and latency", &figures),
+        section("Single clients", &clients(result)),
         section("Where requests were lost", &losses(result)),
         section("Trials", &trials::trials(result, "trials")),
+        section("Intervals", &intervals::intervals(result, "intervals")),
         section("Run and machine", &machine(result)),
     ];
     Page {
@@ -65,6 +70,11 @@ pub fn load(result: &LoadResult) -> String {
 }
 
 fn top(result: &LoadResult) -> String {
+    if result.series.is_some() && result.search.is_none() {
+        let losses = Losses::of(&result.trials);
+        let lost = percent_of(losses.lost, losses.sent);
+        return verdict("Requests lost", &lost, &sentence(result), &[]);
+    }
     let name =
         result.search.as_ref().map_or("Highest rate without loss", |search| goal_name(search.kind));
     verdict(name, &Highest::of(result).text(), &sentence(result), &times_at_lower_bound(result))
@@ -125,6 +135,15 @@ mod tests {
         assert_eq!(chosen_trials(&result), [0, 7, 9]);
         assert!(chosen_trials(&fixture::empty()).is_empty());
         assert_eq!(label(&result, 7), "3.81 M/s (trial 8, held)");
+    }
+
+    #[test]
+    fn a_course_is_headed_by_what_it_lost() {
+        let mut result = fixture::load();
+        (result.search, result.series) = (None, Some(fixture::series()));
+        let page = load(&result);
+        assert!(page.contains("<p class=\"name\">Requests lost</p>"));
+        assert!(page.contains("id=\"plot-loss-over-time\"") && page.contains("id=\"intervals\""));
     }
 
     #[test]

@@ -74,6 +74,11 @@ pub(super) fn limits(limits: &[LimitResult]) -> String {
     format!("<ul class=\"findings\">\n{items}</ul>\n")
 }
 
+/// How single clients fared, where that was counted.
+pub(super) fn clients(result: &LoadResult) -> String {
+    each(crate::clients::lines(result), |line| format!("<p>{}</p>\n", text(&line)))
+}
+
 /// The findings as a list, the worst first.
 pub(super) fn findings(findings: &[Finding]) -> String {
     if findings.is_empty() {

@@ -1,7 +1,7 @@
 //! The points of the plots: loss and latency over the rate that was sent, and latency by
 //! percentile, from the histograms.
 
-use horolog_record::{Distribution, LoadResult, Trial};
+use horolog_record::{Distribution, LoadResult, Percentiles, Point, Trial};
 use horolog_stats::Histogram;
 
 use super::plot::{Axis, Mark, Plot, Scale, Series, Unit, View};
@@ -47,12 +47,7 @@ pub(super) fn loss(runs: &[Named<'_>], described_by: &'static str) -> Plot {
         hint: "Share of requests without a valid reply in time. The scale is logarithmic above 0.01%.",
         described_by,
         x: rate_axis(runs),
-        y: Axis {
-            label: "lost",
-            short: "lost",
-            unit: Unit::Share,
-            scale: Scale::Knee { knee: LOSS_KNEE },
-        },
+        y: loss_axis(),
         points: true,
         marks: goal_mark(runs).into_iter().chain(rate_mark(runs)).collect(),
         chooser: "",
@@ -89,6 +84,106 @@ pub(super) fn latency(runs: &[Named<'_>], described_by: &'static str) -> Plot {
         view: if views.len() > 1 { FIRST_FIGURE } else { 0 },
         views,
     }
+}
+
+/// Takes one time out of an interval.
+type IntervalFigure = fn(&Percentiles) -> u64;
+
+/// Share of requests lost, over time.
+pub(super) fn loss_over_time(result: &LoadResult, described_by: &'static str) -> Plot {
+    let points = points(result).iter().filter(|point| point.sent > 0);
+    let points = points.map(|point| (point.at_s, point.loss_ratio())).collect();
+    Plot {
+        id: "loss-over-time",
+        title: "Loss over time",
+        hint: "Share of the requests of each interval without a valid reply in time. The scale is \
+               logarithmic above 0.01%.",
+        described_by,
+        x: seconds_axis(),
+        y: loss_axis(),
+        points: false,
+        marks: phase_marks(result),
+        chooser: "",
+        view: 0,
+        views: vec![View { label: "", series: vec![Series::new("lost".to_owned(), points)] }],
+    }
+}
+
+/// Round-trip percentiles over time.
+pub(super) fn latency_over_time(result: &LoadResult, described_by: &'static str) -> Plot {
+    const FIGURES: [(&str, IntervalFigure); 5] = [
+        ("p50", |rtt| rtt.p50),
+        ("p90", |rtt| rtt.p90),
+        ("p99", |rtt| rtt.p99),
+        ("p99.9", |rtt| rtt.p99_9),
+        ("max", |rtt| rtt.max),
+    ];
+    let series = FIGURES.map(|(name, figure)| {
+        let points = points(result).iter();
+        let points =
+            points.filter_map(|point| Some((point.at_s, plottable_ns(figure(&point.rtt_ns?)))));
+        Series::new(name.to_owned(), points.collect())
+    });
+    Plot {
+        id: "latency-over-time",
+        title: "Round trip over time",
+        hint: "Percentiles of each interval, counted from the instants at which requests were \
+               meant to be sent.",
+        described_by,
+        x: seconds_axis(),
+        y: time_axis(),
+        points: false,
+        marks: phase_marks(result),
+        chooser: "",
+        view: 0,
+        views: vec![View { label: "", series: series.into() }],
+    }
+}
+
+/// Requests sent and answered, over time.
+pub(super) fn rate_over_time(result: &LoadResult, described_by: &'static str) -> Plot {
+    let interval_s = result.series.as_ref().map_or(f64::NAN, |series| series.interval_s);
+    let series = |label: &str, count: fn(&Point) -> u64| {
+        let points = points(result).iter();
+        let points = points.map(|point| (point.at_s, count(point) as f64 / interval_s));
+        Series::new(label.to_owned(), points.collect())
+    };
+    let series = vec![series("sent", |point| point.sent), series("answered", |one| one.received)];
+    Plot {
+        id: "rate-over-time",
+        title: "Requests and replies over time",
+        hint: "Requests of each interval that left, and those of them that were answered.",
+        described_by,
+        x: seconds_axis(),
+        y: Axis { label: "per second", short: "rate", unit: Unit::Rate, scale: Scale::Linear },
+        points: false,
+        marks: phase_marks(result),
+        chooser: "",
+        view: 0,
+        views: vec![View { label: "", series }],
+    }
+}
+
+fn points(result: &LoadResult) -> &[Point] {
+    result.series.as_ref().map_or(&[], |series| &series.points)
+}
+
+/// Where phases begin, but for the first.
+fn phase_marks(result: &LoadResult) -> Vec<Mark> {
+    let begins = points(result).windows(2).filter(|pair| pair[0].trial != pair[1].trial);
+    let mark = |pair: &[Point]| {
+        let name = result.trials.get(pair[1].trial)?.phase.clone()?;
+        Some(Mark { axis: "x", at: pair[1].at_s, label: name })
+    };
+    begins.filter_map(mark).filter(|mark| mark.at.is_finite()).collect()
+}
+
+const fn seconds_axis() -> Axis {
+    Axis { label: "time", short: "at", unit: Unit::Seconds, scale: Scale::Linear }
+}
+
+const fn loss_axis() -> Axis {
+    Axis { label: "lost", short: "lost", unit: Unit::Share, scale: Scale::Knee { knee: LOSS_KNEE } }
 }
 
 /// Time by percentile, one curve for each distribution that can be read.
@@ -235,6 +330,21 @@ mod tests {
         assert_eq!(plot.views.len(), FIGURES.len());
         assert_eq!(plot.views[plot.view].label, "p99");
         assert!(plot.marks.is_empty());
+    }
+
+    #[test]
+    fn a_course_is_drawn_over_time() {
+        let mut result = fixture::load();
+        assert!(loss_over_time(&result, "t").is_empty());
+        result.series = Some(fixture::series());
+        result.trials[1].phase = Some("spike".to_owned());
+        let loss = loss_over_time(&result, "t");
+        assert_eq!(loss.views[0].series[0].points, [(0.0, 0.0), (0.5, 0.5), (1.0, 1.0)]);
+        assert_eq!((loss.marks.len(), &*loss.marks[0].label), (1, "spike"));
+        let latency = latency_over_time(&result, "t");
+        assert_eq!(latency.views[0].series[2].points, [(0.0, 9000.0), (0.5, 9000.0)]);
+        let rate = rate_over_time(&result, "t");
+        assert_eq!(rate.views[0].series[1].points[1], (0.5, 100.0));
     }
 
     #[test]

@@ -105,10 +105,18 @@ fn trial_row(index: usize, trial: &Trial, is_bound: bool) -> String {
     format!(
         "<tr{row_class}><th scope=\"row\">{tag}{}</th>{cells}<td class=\"first words\">{}</td>\
          <td class=\"first words\">{}</td></tr>\n",
-        index + 1,
+        text(&label(index, trial)),
         text(&places.join(", ")),
         text(&reasons.join(", ")),
     )
+}
+
+/// The number of a trial, and the name of the phase that it is.
+fn label(index: usize, trial: &Trial) -> String {
+    match &trial.phase {
+        None => (index + 1).to_string(),
+        Some(phase) => format!("{} {phase}", index + 1),
+    }
 }
 
 const fn class(first: bool, lossy: bool) -> &'static str {

@@ -4,6 +4,7 @@ use horolog_record::{Finding, LimitResult, LoadResult, Severity};
 
 use super::TableStyle;
 use super::grid::Tone;
+use crate::clients;
 use crate::findings::{Group, grouped, severity_name, trial_label};
 use crate::limits;
 use crate::units::{full_count, percent_of};
@@ -20,6 +21,9 @@ pub fn summary(result: &LoadResult, style: &TableStyle) -> String {
     let mut lines: Vec<_> =
         verdict.iter().map(|line| Tone::Strong.paint(line, style.colour)).collect();
     if let Some(line) = losses_line(result) {
+        lines.extend(wrapped(&line, "", "  ", style));
+    }
+    for line in clients::lines(result) {
         lines.extend(wrapped(&line, "", "  ", style));
     }
     lines.extend(limit_lines(&result.limits, style));

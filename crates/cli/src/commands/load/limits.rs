@@ -13,10 +13,10 @@ use crate::failure::Failure;
 pub(crate) struct LimitArgs {
     /// End with status 1 if this holds of any trial, such as 'loss>0.1%' or 'p99>200us'; may be
     /// given more than once. Metrics: loss, late, duplicate, invalid (shares of the requests sent),
-    /// rate (sent per second), ndr and pdr (what a search found), p50, p90, p99, p99.9, p99.99, max
-    /// (round trip), and these six behind response- (the server's response time) and lateness- (how
-    /// late requests left). Of a search, the trials at the rate found count. What was not measured
-    /// breaks its limit.
+    /// hurt (share of the well-behaved clients' requests that were lost), rate (sent per second),
+    /// ndr and pdr (what a search found), p50, p90, p99, p99.9, p99.99, max (round trip), and these
+    /// six behind response- (the server's response time) and lateness- (how late requests left). Of
+    /// a search, the trials at the rate found count. What was not measured breaks its limit.
     #[arg(long, value_name = "LIMIT")]
     fail_if: Vec<Limit>,
 }

@@ -47,6 +47,8 @@ fn plan(kind: PtpKind, clients: u32) -> AccountPlan {
         rate: 1000.0,
         offset: None,
         ptp: Some(ptp),
+        interval: None,
+        fairness: false,
     }
 }
 
@@ -150,7 +152,8 @@ impl Scene {
     }
 
     fn close(self) -> (TrialCounts, Carried) {
-        self.account.close(0)
+        let (books, carried) = self.account.close(0);
+        (TrialCounts::sum(&books), carried)
     }
 
     fn counts(self) -> TrialCounts {

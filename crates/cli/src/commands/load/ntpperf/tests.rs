@@ -23,7 +23,7 @@ fn options(more: &[&str]) -> LoadOptions {
 fn ramp(options: &LoadOptions) -> Ramp {
     match options.job {
         Job::Ramp(ramp) => ramp,
-        Job::Search { .. } => panic!("a search"),
+        _ => panic!("no ramp"),
     }
 }
 

@@ -1,0 +1,413 @@
+//! The course of a run whose rate changes while it goes on: phases, each with a rate that is held
+//! or that rises or falls evenly, and equal intervals in which it is counted. It plans; it runs
+//! nothing.
+
+use std::time::Duration;
+
+use horolog_time::Span;
+use thiserror::Error;
+
+/// The most intervals: what a result and a page can hold.
+pub const INTERVALS_MAX: u64 = 10_000;
+
+/// The most phases.
+pub const PHASES_MAX: usize = 1000;
+
+/// The longest course: schedules count in 2^-16 ns, of which 64 bits hold 78 hours.
+pub const DURATION_MAX: Duration = Duration::from_hours(72);
+
+/// The shortest interval: within it a thread that was held up would show as the server's doing.
+pub const INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+/// Intervals of a soak, at most, unless their length is given.
+const SOAK_INTERVALS: u64 = 3600;
+
+/// Why a course cannot be.
+#[derive(Clone, PartialEq, Debug, Error)]
+pub enum CourseError {
+    /// Nothing to do.
+    #[error("a course needs 1 to {PHASES_MAX} phases, not {0}")]
+    Phases(usize),
+    /// A rate that is not positive.
+    #[error("phase '{phase}' cannot have a rate of {rate}; give a positive number")]
+    Rate {
+        /// The phase.
+        phase: String,
+        /// Requests per second.
+        rate: f64,
+    },
+    /// An interval that is too short to count in.
+    #[error("an interval must be at least {INTERVAL_MIN:?}, not {0:?}")]
+    Interval(Duration),
+    /// A phase that ends within an interval.
+    #[error(
+        "phase '{phase}' lasts {duration:?}, which is no whole number of intervals of \
+         {interval:?}; change one of them"
+    )]
+    Uneven {
+        /// The phase.
+        phase: String,
+        /// How long it lasts.
+        duration: Duration,
+        /// The interval.
+        interval: Duration,
+    },
+    /// More than a result can hold.
+    #[error(
+        "{intervals} intervals are more than the {INTERVALS_MAX} that a result holds; take \
+         intervals of at least {least:?}"
+    )]
+    TooMany {
+        /// Intervals.
+        intervals: u64,
+        /// The shortest interval that would do.
+        least: Duration,
+    },
+    /// Longer than a schedule can be.
+    #[error("a course can last {DURATION_MAX:?} at most, not {0:?}")]
+    TooLong(Duration),
+}
+
+/// A part of a course.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Phase {
+    /// What it is called in the result.
+    pub name: String,
+    /// The rate at its beginning, in requests per second.
+    pub from: f64,
+    /// The rate at its end.
+    pub to: f64,
+    /// How long it lasts.
+    pub duration: Duration,
+}
+
+impl Phase {
+    /// One rate, held.
+    #[must_use]
+    pub fn steady(name: &str, rate: f64, duration: Duration) -> Self {
+        Self { name: name.to_owned(), from: rate, to: rate, duration }
+    }
+
+    /// The rate at which it offers as many requests in its time as with its changing one.
+    #[must_use]
+    pub const fn mean_rate(&self) -> f64 {
+        f64::midpoint(self.from, self.to)
+    }
+}
+
+/// Phases in their order, counted in equal intervals; each phase is a whole number of them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Course {
+    interval: Duration,
+    phases: Vec<Phase>,
+}
+
+impl Course {
+    /// Checks that it can be run and counted.
+    pub fn new(interval: Duration, phases: Vec<Phase>) -> Result<Self, CourseError> {
+        if !(1..=PHASES_MAX).contains(&phases.len()) {
+            return Err(CourseError::Phases(phases.len()));
+        }
+        if interval < INTERVAL_MIN {
+            return Err(CourseError::Interval(interval));
+        }
+        for Phase { name, from, to, duration } in &phases {
+            // Written so that NaN fails as well.
+            let wrong = [*from, *to].into_iter().find(|rate| !(*rate > 0.0 && rate.is_finite()));
+            if let Some(rate) = wrong {
+                return Err(CourseError::Rate { phase: name.clone(), rate });
+            }
+            if duration.is_zero() || duration.as_nanos() % interval.as_nanos() != 0 {
+                let (phase, duration) = (name.clone(), *duration);
+                return Err(CourseError::Uneven { phase, duration, interval });
+            }
+        }
+        let total = phases.iter().fold(Duration::ZERO, |sum, one| sum.saturating_add(one.duration));
+        if total > DURATION_MAX {
+            return Err(CourseError::TooLong(total));
+        }
+        let course = Self { interval, phases };
+        let intervals = course.intervals();
+        if intervals > INTERVALS_MAX {
+            let least = Duration::from_secs_f64(total.as_secs_f64() / INTERVALS_MAX as f64);
+            return Err(CourseError::TooMany { intervals, least });
+        }
+        Ok(course)
+    }
+
+    /// One rate for a long time. Without an interval it takes one second, or as many whole seconds
+    /// as keep the result of a very long time short.
+    pub fn soak(
+        rate: f64,
+        duration: Duration,
+        interval: Option<Duration>,
+    ) -> Result<Self, CourseError> {
+        let unasked = || {
+            let seconds = duration.as_secs().div_ceil(SOAK_INTERVALS).max(1);
+            Duration::from_secs(seconds).min(duration)
+        };
+        let asked = interval.is_some();
+        let interval = interval.unwrap_or_else(unasked);
+        // Whoever leaves the interval open also leaves the last part of one open.
+        let whole = duration.as_nanos().checked_div(interval.as_nanos()).unwrap_or(0);
+        let duration = if asked { duration } else { interval.saturating_mul(whole as u32) };
+        Self::new(interval, vec![Phase::steady("soak", rate, duration)])
+    }
+
+    /// The length of an interval.
+    #[must_use]
+    pub const fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// The phases, at least one.
+    #[must_use]
+    pub fn phases(&self) -> &[Phase] {
+        &self.phases
+    }
+
+    /// Whether it is one rate from the beginning to the end.
+    #[must_use]
+    pub fn is_steady(&self) -> bool {
+        matches!(&self.phases[..], [only] if only.from.total_cmp(&only.to).is_eq())
+    }
+
+    /// How long all of it lasts.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        self.phases.iter().map(|phase| phase.duration).sum()
+    }
+
+    /// The highest rate that is offered.
+    #[must_use]
+    pub fn highest(&self) -> f64 {
+        self.phases.iter().map(|phase| phase.from.max(phase.to)).fold(0.0, f64::max)
+    }
+
+    /// The lowest rate that is offered.
+    #[must_use]
+    pub fn lowest(&self) -> f64 {
+        self.phases.iter().map(|phase| phase.from.min(phase.to)).fold(f64::INFINITY, f64::min)
+    }
+
+    /// How many intervals it has.
+    #[must_use]
+    pub fn intervals(&self) -> u64 {
+        self.intervals_of(self.duration())
+    }
+
+    fn intervals_of(&self, duration: Duration) -> u64 {
+        (duration.as_nanos() / self.interval.as_nanos()) as u64
+    }
+
+    /// The intervals at which the phases end, the last one's included.
+    #[must_use]
+    pub fn ends(&self) -> Vec<u64> {
+        let mut end = 0;
+        let phases = self.phases.iter();
+        phases
+            .map(|phase| {
+                end += self.intervals_of(phase.duration);
+                end
+            })
+            .collect()
+    }
+
+    /// The phase at an offset from the beginning and how far into it that is; the last phase's end
+    /// for what lies behind it.
+    fn at(&self, offset: Span) -> (&Phase, f64) {
+        let mut left_s = offset.as_seconds().max(0.0);
+        for phase in &self.phases {
+            let lasts_s = phase.duration.as_secs_f64();
+            if left_s < lasts_s {
+                return (phase, left_s / lasts_s);
+            }
+            left_s -= lasts_s;
+        }
+        (&self.phases[self.phases.len() - 1], 1.0)
+    }
+
+    /// The rate at an offset from the beginning, in requests per second.
+    #[must_use]
+    pub fn rate_at(&self, offset: Span) -> f64 {
+        let (phase, share) = self.at(offset);
+        phase.from + (phase.to - phase.from) * share
+    }
+}
+
+/// One lane's instants on a course, as offsets from its beginning in 2^-16 ns: what lies between
+/// two requests is the rate added up to 1. A phase that begins before a request is due shortens or
+/// lengthens what is left of the way to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Instants {
+    legs: Vec<Leg>,
+    current: usize,
+}
+
+/// A phase with its requests per 2^-16 ns of one lane.
+#[derive(Clone, Copy, Debug)]
+struct Leg {
+    begin: u64,
+    end: u64,
+    rate: f64,
+    /// What the rate gains in each 2^-16 ns.
+    slope: f64,
+}
+
+/// 2^-16 ns in a second.
+const UNITS_PER_SECOND: f64 = 1e9 * 65536.0;
+
+impl Instants {
+    pub(crate) fn new(course: &Course, lanes: usize) -> Self {
+        let mut begin = 0;
+        let leg = |phase: &Phase| {
+            let lasts = (phase.duration.as_nanos() as u64) << 16;
+            let of = |rate: f64| rate / lanes as f64 / UNITS_PER_SECOND;
+            let slope = (of(phase.to) - of(phase.from)) / lasts as f64;
+            let leg = Leg { begin, end: begin + lasts, rate: of(phase.from), slope };
+            begin += lasts;
+            leg
+        };
+        Self { legs: course.phases.iter().map(leg).collect(), current: 0 }
+    }
+
+    /// The instant `requests` after `at`, which may lie behind the course's end. Instants are asked
+    /// for in rising order.
+    pub(crate) fn after(&mut self, mut at: u64, mut requests: f64) -> u64 {
+        while let Some(leg) = self.legs.get(self.current) {
+            if at >= leg.end {
+                self.current += 1;
+                continue;
+            }
+            let rate = leg.rate + leg.slope * (at - leg.begin) as f64;
+            // The area of a trapezium, solved for its width without cancellation; NaN where a
+            // falling rate never gets there.
+            let root = 2.0_f64.mul_add(leg.slope * requests, rate * rate).sqrt();
+            let width = (2.0 * requests / (rate + root)).ceil();
+            let left = (leg.end - at) as f64;
+            if width <= left {
+                return at + width as u64;
+            }
+            requests -= left * 0.5_f64.mul_add(leg.slope * left, rate);
+            at = leg.end;
+        }
+        // Behind the end nothing is sent.
+        u64::MAX
+    }
+
+    /// Where the phase ends that `at` is in, if that is not the last one.
+    pub(crate) fn phase_end(&self, at: u64) -> Option<u64> {
+        let (_, all_but_last) = self.legs.split_last()?;
+        let rest = all_but_last.get(self.current..)?;
+        rest.iter().map(|leg| leg.end).find(|end| *end > at)
+    }
+
+    /// Requests between `at` and the end.
+    pub(crate) fn left(&self, at: u64) -> u64 {
+        self.legs.iter().map(|leg| leg.left(at)).sum::<f64>().round() as u64
+    }
+}
+
+impl Leg {
+    /// Requests between `at` and the end of the phase.
+    fn left(&self, at: u64) -> f64 {
+        let from = at.clamp(self.begin, self.end);
+        let rate = self.slope.mul_add((from - self.begin) as f64, self.rate);
+        let width = (self.end - from) as f64;
+        width * 0.5_f64.mul_add(self.slope * width, rate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn ramp(from: f64, to: f64, seconds: u64) -> Phase {
+        Phase { from, to, ..Phase::steady("ramp", from, SECOND * seconds as u32) }
+    }
+
+    fn instants(phases: Vec<Phase>, lanes: usize) -> Vec<u64> {
+        let course = Course::new(SECOND, phases).unwrap();
+        let end = (course.duration().as_nanos() as u64) << 16;
+        let mut instants = Instants::new(&course, lanes);
+        let mut all = Vec::new();
+        let mut at = 0;
+        while at < end {
+            all.push(at);
+            at = instants.after(at, 1.0);
+        }
+        all
+    }
+
+    #[test]
+    fn a_course_that_cannot_be_is_refused_by_name() {
+        let new = |interval, phases| Course::new(interval, phases).unwrap_err();
+        assert_eq!(new(SECOND, Vec::new()), CourseError::Phases(0));
+        assert!(matches!(new(SECOND, vec![ramp(0.0, 5.0, 1)]), CourseError::Rate { .. }));
+        assert!(matches!(new(SECOND, vec![ramp(1.0, f64::NAN, 1)]), CourseError::Rate { .. }));
+        assert!(matches!(new(SECOND * 2, vec![ramp(1.0, 1.0, 3)]), CourseError::Uneven { .. }));
+        assert!(matches!(new(Duration::ZERO, vec![ramp(1.0, 1.0, 3)]), CourseError::Interval(_)));
+        assert!(matches!(new(SECOND, vec![ramp(1.0, 1.0, 86_400)]), CourseError::TooMany { .. }));
+        let long = vec![ramp(1.0, 1.0, 86_400 * 4)];
+        assert!(matches!(new(SECOND * 60, long), CourseError::TooLong(_)));
+    }
+
+    #[test]
+    fn a_soak_is_cut_into_seconds_or_into_few_enough() {
+        let soak = |seconds, interval| Course::soak(10.0, SECOND * seconds, interval).unwrap();
+        assert_eq!((soak(60, None).interval(), soak(60, None).intervals()), (SECOND, 60));
+        assert_eq!(soak(86_400, None).interval(), SECOND * 24);
+        let short = Course::soak(10.0, Duration::from_millis(300), None).unwrap();
+        assert_eq!((short.intervals(), short.duration()), (1, Duration::from_millis(300)));
+        let odd = Course::soak(10.0, Duration::from_millis(2300), None).unwrap();
+        assert_eq!(odd.duration(), SECOND * 2);
+        let asked = Course::soak(10.0, SECOND, Some(Duration::from_millis(300)));
+        assert!(matches!(asked, Err(CourseError::Uneven { .. })));
+        assert!(matches!(
+            Course::soak(10.0, SECOND, Some(Duration::ZERO)),
+            Err(CourseError::Interval(_))
+        ));
+    }
+
+    #[test]
+    fn rates_follow_the_phases() {
+        let phases = vec![Phase::steady("a", 10.0, SECOND), ramp(10.0, 30.0, 2)];
+        let course = Course::new(SECOND, phases).unwrap();
+        for (ms, rate) in [(0, 10.0), (999, 10.0), (1000, 10.0), (2000, 20.0), (9000, 30.0)] {
+            assert!((course.rate_at(Span::from_ms(ms)) - rate).abs() < 1e-9, "{ms} ms");
+        }
+        assert_eq!((course.ends(), course.intervals()), (vec![1, 3], 3));
+        assert!((course.highest() - 30.0).abs() < 1e-9 && (course.lowest() - 10.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_slow_phase_does_not_reach_into_a_fast_one() {
+        let all = instants(
+            vec![Phase::steady("slow", 0.5, SECOND), Phase::steady("fast", 1000.0, SECOND)],
+            1,
+        );
+        // Half a request was due when the fast one began, the other half takes it 0.5 ms.
+        let second = all[1] as f64 / UNITS_PER_SECOND;
+        assert!((second - 1.0005).abs() < 1e-6, "{second}");
+        assert_eq!(all.len(), 1001);
+    }
+
+    proptest! {
+        #[test]
+        fn as_many_requests_as_the_area_under_the_rates(
+            rates in prop::collection::vec((1.0..3000.0f64, 1.0..3000.0f64), 1..6),
+            lanes in 1usize..4,
+        ) {
+            let phases: Vec<_> = rates.iter().map(|&(from, to)| ramp(from, to, 1)).collect();
+            let wanted: f64 = phases.iter().map(Phase::mean_rate).sum::<f64>() / lanes as f64;
+            let course = Course::new(SECOND, phases.clone()).unwrap();
+            prop_assert!((Instants::new(&course, lanes).left(0) as f64 - wanted).abs() <= 1.0);
+            let all = instants(phases, lanes);
+            prop_assert!((all.len() as f64 - wanted).abs() <= 1.5, "{} of {}", all.len(), wanted);
+            prop_assert!(all.is_sorted_by(|a, b| a < b));
+        }
+    }
+}

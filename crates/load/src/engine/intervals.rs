@@ -1,0 +1,110 @@
+//! What an engine hands over while a trial runs: the counts of each interval, once all lanes have
+//! closed it. It adds up and judges nothing.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use horolog_time::Span;
+
+use super::samples::Sample;
+use crate::account::{Closed, TrialCounts};
+
+/// Who takes the counts of the intervals of a trial. A trial without intervals is one.
+pub trait Intervals {
+    /// The next interval, all lanes together.
+    fn closed(&mut self, counts: TrialCounts);
+
+    /// The next interval, of an engine that looks at counters and has no books of intervals; the
+    /// counts themselves come as a whole.
+    fn sampled(&mut self, _sample: &Sample) {}
+
+    /// All that was counted, by an engine that samples.
+    fn whole(&mut self, counts: TrialCounts) {
+        self.closed(counts);
+    }
+
+    /// Time has passed since the trial began; several times a second. Breaking ends the trial.
+    fn tick(&mut self, _elapsed: Span) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+/// All intervals as one.
+#[derive(Default)]
+pub(super) struct Whole(pub(super) TrialCounts);
+
+impl Intervals for Whole {
+    fn closed(&mut self, counts: TrialCounts) {
+        self.0.merge(&counts);
+    }
+}
+
+/// Puts the books of several lanes together, interval by interval.
+pub(super) struct Gathering {
+    lanes: usize,
+    first: u64,
+    /// For each interval from the first on how many lanes have closed it, and what they counted.
+    parts: VecDeque<(usize, TrialCounts)>,
+}
+
+impl Gathering {
+    pub(super) const fn new(lanes: usize) -> Self {
+        Self { lanes, first: 0, parts: VecDeque::new() }
+    }
+
+    /// Takes a lane's book, and hands over what is complete by it.
+    pub(super) fn add(&mut self, (number, counts): Closed, intervals: &mut dyn Intervals) {
+        let place = number.saturating_sub(self.first) as usize;
+        while self.parts.len() <= place {
+            self.parts.push_back((0, TrialCounts::default()));
+        }
+        let (closed, sum) = &mut self.parts[place];
+        *closed += 1;
+        sum.merge(&counts);
+        while self.parts.front().is_some_and(|(closed, _)| *closed == self.lanes) {
+            self.hand_over(intervals);
+        }
+    }
+
+    /// Hands over the rest: intervals that not every lane has reached.
+    pub(super) fn finish(mut self, intervals: &mut dyn Intervals) {
+        while !self.parts.is_empty() {
+            self.hand_over(intervals);
+        }
+    }
+
+    fn hand_over(&mut self, intervals: &mut dyn Intervals) {
+        if let Some((_, counts)) = self.parts.pop_front() {
+            self.first += 1;
+            intervals.closed(counts);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Sent(Vec<u64>);
+
+    impl Intervals for Sent {
+        fn closed(&mut self, counts: TrialCounts) {
+            self.0.push(counts.sent);
+        }
+    }
+
+    #[test]
+    fn an_interval_is_handed_over_once_all_lanes_have_closed_it() {
+        let book = |number, sent| (number, Box::new(TrialCounts { sent, ..Default::default() }));
+        let (mut gathering, mut taken) = (Gathering::new(2), Sent(Vec::new()));
+        for (number, sent) in [(0, 1), (1, 10), (2, 100)] {
+            gathering.add(book(number, sent), &mut taken);
+        }
+        assert!(taken.0.is_empty());
+        gathering.add(book(0, 5), &mut taken);
+        assert_eq!(taken.0, [6]);
+        gathering.add(book(1, 50), &mut taken);
+        gathering.finish(&mut taken);
+        assert_eq!(taken.0, [6, 60, 100]);
+    }
+}

@@ -1,0 +1,96 @@
+//! A search through the engine's own loop and books, against a server with a known limit, on a
+//! network that reorders and doubles packets, and with a stall of the server now and then.
+
+use std::cell::Cell;
+
+use horolog_stats::search::Reason;
+use horolog_stats::{LossGoal, Search, SearchConfig, SearchOutcome, Step, TrialOutcome};
+
+use super::courses::run;
+use super::*;
+use crate::course::Phase;
+use crate::trial::achieved_rate;
+
+/// Requests per second that the server answers.
+const LIMIT: f64 = 20_000.0;
+/// Requests above that which it answers at once.
+const BURST: f64 = 20.0;
+/// Trials are this long, or a multiple of it.
+const STEP: Duration = Duration::from_millis(50);
+/// One in so many requests begins a stall in which as many as [`STALL`] stay without an answer: a
+/// tenth of the long trials are spoiled by one.
+const BETWEEN_STALLS: u64 = 20_000;
+const STALL: u64 = 25;
+
+thread_local! {
+    /// When the server's bucket was last filled, as NTP's 64 bits, and what was in it.
+    static BUCKET: Cell<(u64, f64)> = const { Cell::new((0, BURST)) };
+}
+
+/// Answers as many requests as the limit lets through.
+fn limited(_: u64, reply: Header) -> Vec<(Span, Header)> {
+    let (filled, tokens) = BUCKET.get();
+    let now = reply.receive.to_bits();
+    let seconds = now.wrapping_sub(filled) as f64 / 2_f64.powi(32);
+    let tokens = LIMIT.mul_add(seconds, tokens).min(BURST);
+    let answered = tokens >= 1.0;
+    BUCKET.set((now, if answered { tokens - 1.0 } else { tokens }));
+    if answered { vec![(Span::ZERO, reply)] } else { vec![] }
+}
+
+fn noisy(n: u64, reply: Header) -> Vec<(Span, Header)> {
+    let stalled = n % BETWEEN_STALLS < STALL && n > STALL;
+    if stalled { vec![] } else { limited(n, reply) }
+}
+
+fn search(faults: FaultPlan, behaviour: Behaviour) -> SearchOutcome {
+    let mut scene = Scene::frames(faults, behaviour);
+    let mut config = SearchConfig::new(LossGoal::NDR, 1e3, 1e5);
+    config.initial_duration = STEP;
+    config.final_duration = STEP * 2;
+    let mut search = Search::new(config).unwrap();
+    loop {
+        let (rate, duration) = match search.next() {
+            Step::Trial { rate, duration } => (rate, duration),
+            Step::Done(outcome) => return outcome,
+        };
+        let steps = duration.as_secs_f64() / STEP.as_secs_f64();
+        let duration = STEP * steps.ceil() as u32;
+        let phase = Phase::steady("trial", rate, duration);
+        let counts = run(&mut scene, vec![phase]).into_iter().reduce(|mut sum, one| {
+            sum.merge(&one);
+            sum
+        });
+        let counts = counts.unwrap();
+        assert_eq!(counts.invalid, [0; InvalidReason::ALL.len()]);
+        search.record(&TrialOutcome {
+            offered_rate: rate,
+            achieved_rate: achieved_rate(&counts),
+            sent: counts.sent,
+            lost: counts.lost(),
+            duration,
+        });
+    }
+}
+
+fn check(found: &SearchOutcome) {
+    assert_eq!(found.reason, Reason::Converged, "{found:?}");
+    // In a trial the burst comes on top.
+    let most = LIMIT + BURST / (STEP * 2).as_secs_f64();
+    let rate = found.rate.unwrap();
+    assert!((0.97 * LIMIT..=1.02 * most).contains(&rate), "{found:?}");
+}
+
+#[test]
+fn a_server_s_limit_is_found() {
+    check(&search(FaultPlan::default(), limited));
+}
+
+#[test]
+fn noise_does_not_hide_a_server_s_limit() {
+    let plan = faults(|plan| {
+        plan.reordering = 0.05;
+        plan.duplication = 0.01;
+    });
+    check(&search(plan, noisy));
+}

@@ -1,0 +1,270 @@
+//! Scenarios of loads whose rate follows a course: soaks, profiles and overloads, a server that
+//! dies and comes back in the middle of one, and what Ctrl-C leaves. No time is held against a
+//! figure that a busy machine might miss.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Lab, LabConfig};
+use horolog_record::{Code, LoadResult, Series, Trial as LoadTrial};
+use libtest_mimic::Trial;
+
+use crate::load_command::{PATIENCE, Started, check_sums, has, load, only_trial, parse};
+use crate::process::{Engine, Server, run_to_end, server_address};
+use crate::refusal::{ENVIRONMENT, USAGE, check};
+use crate::scenario::Need;
+use crate::search::{Answering, CAPACITY};
+use crate::{courses, scenarios};
+
+/// How long a server is dead.
+const DEAD: Duration = Duration::from_millis(500);
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    const ROOT: &[Need] = &[Need::Root];
+    scenarios!(ROOT, courses:
+        a_soak_is_counted_in_intervals,
+        a_server_that_comes_back_was_silent_for_so_long,
+        a_server_that_dies_in_a_ramp_is_found,
+        an_interrupted_soak_keeps_its_result,
+        a_profile_is_followed_phase_by_phase,
+        what_cannot_be_a_course_is_refused,
+        an_overload_ends_and_the_server_recovers,
+    )
+    .into()
+}
+
+fn series(result: &LoadResult) -> Result<&Series> {
+    result.series.as_ref().context("no series")
+}
+
+/// The intervals of a trial and the trial itself count the same.
+fn check_points(result: &LoadResult) -> Result<()> {
+    let points = &series(result)?.points;
+    for (index, trial) in result.trials.iter().enumerate() {
+        check_sums(trial)?;
+        let sum = |count: fn(&horolog_record::Point) -> u64| -> u64 {
+            points.iter().filter(|point| point.trial == index).map(count).sum()
+        };
+        let counted = [sum(|p| p.sent), sum(|p| p.received), sum(|p| p.lost), sum(|p| p.late)];
+        let LoadTrial { sent, received, lost, late, .. } = *trial;
+        ensure!(counted == [sent, received, lost, late], "{counted:?} in intervals, {trial:?}");
+    }
+    let interval_s = series(result)?.interval_s;
+    let even = |(index, point): (usize, &horolog_record::Point)| {
+        (point.at_s - index as f64 * interval_s).abs() < 1e-6
+    };
+    ensure!(points.iter().enumerate().all(even), "there is a gap: {points:?}");
+    Ok(())
+}
+
+/// Each interval has a row and a point, and none of them misses a request.
+pub(crate) fn a_soak_is_counted_in_intervals() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
+    let target = at.to_string();
+    for engine in ["udp", "packet", "xdp"] {
+        let mut arguments = vec![&*target, "--engine", engine, "-r", "2k", "--soak", "1s"];
+        arguments.extend(["--interval", "100ms", "--json", "r.json", "--html", "r.html"]);
+        let mut run = Started::start(&mut load(lab.client(), &arguments)?)?;
+        let (status, _) = run.end()?;
+        ensure!(status.success(), "{status}: {}", run.read("stderr")?);
+        let result: LoadResult = parse(run.read("r.json")?.as_bytes())?;
+        check_points(&result)?;
+        let points = &series(&result)?.points;
+        ensure!(points.len() == 10, "{} intervals", points.len());
+        let trial = only_trial(&result)?;
+        let was_behind = has(&result, Code::GeneratorBehind);
+        ensure!(trial.sent == 2000 || was_behind, "{trial:?}");
+        // In the kernel the counters are looked at when this thread gets to it.
+        let each = points.iter().all(|point| point.sent.abs_diff(200) <= 1);
+        ensure!(each || was_behind || engine == "xdp", "{points:?}");
+        let rows = run.read("stdout")?.lines().filter(|line| line.contains(" s ")).count();
+        ensure!(rows >= 10, "{rows} rows");
+        ensure!(run.read("r.html")?.contains("plot-loss-over-time"), "no plot");
+    }
+    Ok(())
+}
+
+/// What is left of a soak when the server was killed in it and came back: an outage of its length.
+pub(crate) fn a_server_that_comes_back_was_silent_for_so_long() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let start = || Server::start(lab.server(), Engine::Socket, &[at], &[]);
+    for engine in ["udp", "packet", "xdp"] {
+        let server = start()?;
+        let target = at.to_string();
+        let mut arguments = vec![&*target, "--engine", engine, "-r", "2k", "--soak", "4s"];
+        arguments.extend(["--interval", "100ms", "--json", "r.json"]);
+        // The better half of a second goes by before the first row, which waits for late replies.
+        let mut run = Started::start(&mut load(lab.client(), &arguments)?)?;
+        run.wait_until(|stdout, _| stdout.lines().count() >= 4)?;
+        server.end("KILL")?;
+        let died = Instant::now();
+        thread::sleep(DEAD);
+        let server = start()?;
+        let dead = died.elapsed();
+        let (status, _) = run.end()?;
+        ensure!(status.success(), "{status}: {}", run.read("stderr")?);
+        drop(server);
+        let result: LoadResult = parse(run.read("r.json")?.as_bytes())?;
+        check_points(&result)?;
+        ensure!(has(&result, Code::ServerSilent), "{:?}", result.findings);
+        let lasted = |silence: &horolog_record::Silence| silence.to_s - silence.from_s;
+        let longest = result.silences.iter().max_by(|a, b| lasted(a).total_cmp(&lasted(b)));
+        let longest = longest.context("no silence")?;
+        // It was dead before this was known, and answers before that is known.
+        let (low, high) = (DEAD.as_secs_f64() * 0.9, dead.as_secs_f64() + 0.5);
+        ensure!((low..=high).contains(&lasted(longest)), "{longest:?} is not {low} to {high} s");
+        ensure!(longest.ended, "{longest:?}");
+        let inside = |point: &&horolog_record::Point| {
+            // In the kernel an interval's end is when it is looked at.
+            point.at_s > longest.from_s + 0.05 && point.at_s + 0.15 < longest.to_s
+        };
+        let points = &series(&result)?.points;
+        let silent: Vec<_> = points.iter().filter(inside).collect();
+        ensure!(!silent.is_empty() && silent.iter().all(|one| one.received == 0), "{silent:?}");
+    }
+    Ok(())
+}
+
+/// A server that dies in any run is found, and the result is complete.
+pub(crate) fn a_server_that_dies_in_a_ramp_is_found() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    for engine in ["udp", "packet", "xdp"] {
+        let server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
+        let target = at.to_string();
+        let mut arguments = vec![&*target, "--engine", engine, "-r", "1k-2k", "-x", "2"];
+        arguments.extend(["-t", "0.8", "--timeout", "200ms", "--json", "r.json"]);
+        let mut run = Started::start(&mut load(lab.client(), &arguments)?)?;
+        // The first trial is over, and the second has begun.
+        run.wait_until(|stdout, _| stdout.lines().count() >= 3)?;
+        thread::sleep(Duration::from_millis(200));
+        server.end("KILL")?;
+        let (status, _) = run.end()?;
+        ensure!(status.success(), "{status}: {}", run.read("stderr")?);
+        let result: LoadResult = parse(run.read("r.json")?.as_bytes())?;
+        ensure!(result.trials.len() == 2 && result.trials[1].received > 0, "{:?}", result.trials);
+        let told = result.findings.iter().find(|finding| finding.code == Code::ServerSilent);
+        let told = told.with_context(|| format!("{engine}: {:?}", result.findings))?;
+        ensure!(told.message.contains("did not answer again"), "{told:?}");
+        ensure!(result.silences.iter().any(|one| one.trial == 1 && !one.ended), "{result:?}");
+    }
+    Ok(())
+}
+
+/// Ctrl-C ends a soak in its middle.
+pub(crate) fn an_interrupted_soak_keeps_its_result() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
+    let target = at.to_string();
+    for engine in ["udp", "packet", "xdp"] {
+        let mut arguments = vec![&*target, "--engine", engine, "-r", "1k", "--soak", "10m"];
+        arguments.extend(["--interval", "100ms", "--timeout", "100ms", "--json", "r.json"]);
+        let mut run = Started::start(&mut load(lab.client(), &arguments)?)?;
+        run.wait_until(|stdout, _| stdout.lines().count() >= 5)?;
+        run.signal("INT")?;
+        let (status, _) = run.end()?;
+        ensure!(status.success(), "{status}: {}", run.read("stderr")?);
+        let result: LoadResult = parse(run.read("r.json")?.as_bytes())?;
+        check_points(&result)?;
+        ensure!(has(&result, Code::Interrupted), "{:?}", result.findings);
+        ensure!(!has(&result, Code::GeneratorBehind), "{:?}", result.findings);
+        ensure!(series(&result)?.points.len() >= 3, "{:?}", result.series);
+    }
+    Ok(())
+}
+
+const PROFILE: &str = "[[phase]]\nname = \"calm\"\nrate = \"1k\"\nduration = \"300ms\"\n\
+                       [[phase]]\nname = \"rise\"\nrate = 1000\nto = \"3k\"\nduration = 0.4\n\
+                       [[phase]]\nname = \"spike\"\nrate = \"5k\"\nduration = \"100ms\"\n";
+
+/// Each phase is a trial with its name, at its rate.
+pub(crate) fn a_profile_is_followed_phase_by_phase() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("profile.toml");
+    fs::write(&file, PROFILE)?;
+    let (target, file) = (at.to_string(), file.display().to_string());
+    for engine in ["udp", "packet"] {
+        let mut arguments = vec![&*target, "--engine", engine, "--profile", &file];
+        arguments.extend(["--json", "r.json"]);
+        let mut run = Started::start(&mut load(lab.client(), &arguments)?)?;
+        let (status, _) = run.end()?;
+        ensure!(status.success(), "{status}: {}", run.read("stderr")?);
+        let result: LoadResult = parse(run.read("r.json")?.as_bytes())?;
+        check_points(&result)?;
+        let names: Vec<_> = result.trials.iter().filter_map(|one| one.phase.as_deref()).collect();
+        ensure!(names == ["calm", "rise", "spike"], "{names:?}");
+        let stdout = run.read("stdout")?;
+        ensure!(names.iter().all(|name| stdout.contains(name)), "{stdout}");
+        let sent: Vec<_> = result.trials.iter().map(|trial| trial.sent).collect();
+        let right = sent.iter().zip([300, 800, 500]).all(|(sent, right)| sent.abs_diff(right) <= 2);
+        ensure!(right || has(&result, Code::GeneratorBehind), "{sent:?}");
+    }
+    Ok(())
+}
+
+/// A course that makes no sense is refused in one line, which names the file, the line and the key.
+pub(crate) fn what_cannot_be_a_course_is_refused() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("wrong.toml");
+    fs::write(&file, "[[phase]]\nrate = \"1k\"\nduration = \"soon\"\n")?;
+    let file = file.display().to_string();
+    let cases: [(&[&str], &[&str]); 8] = [
+        (&["--profile", &file], &["wrong.toml", "line 3", "'duration'"]),
+        (&["--profile", "/nowhere/p.toml"], &["/nowhere/p.toml", "cannot read"]),
+        (&["--soak", "1s"], &["--rate"]),
+        (&["--soak", "1s", "-r", "1k-2k"], &["one rate", "-r"]),
+        (&["--soak", "1s", "-r", "1k", "--interval", "300ms"], &["300ms", "intervals"]),
+        (&["--soak", "100h", "-r", "1k"], &["at most"]),
+        (&["--overload", "0.5", "-r", "1k"], &["--overload", "from 1"]),
+        (&["--interval", "1s"], &["--interval", "--soak"]),
+    ];
+    let output = run_to_end(
+        &mut load(lab.client(), &["192.0.2.2", "--engine", "xdp", "--overload", "-r", "1k"])?,
+        PATIENCE,
+    )?;
+    check(&output, ENVIRONMENT, &["'xdp'", "--engine packet"])?;
+    for (arguments, named) in cases {
+        let arguments = [&["192.0.2.2", "--engine", "udp"], arguments].concat();
+        let output = run_to_end(&mut load(lab.client(), &arguments)?, PATIENCE)?;
+        check(&output, USAGE, named).with_context(|| format!("{arguments:?}"))?;
+    }
+    Ok(())
+}
+
+/// A server of a known capacity loses what is above it, and is itself again after that.
+pub(crate) fn an_overload_ends_and_the_server_recovers() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let _server = Answering::limited(&lab, at)?;
+    let (target, rate) = (at.to_string(), format!("{CAPACITY}"));
+    let mut arguments = vec![&*target, "--engine", "udp", "--threads", "1", "-r", &rate];
+    arguments.extend(["--overload", "4", "-t", "0.6", "--json", "r.json"]);
+    let mut run = Started::start(&mut load(lab.client(), &arguments)?)?;
+    let (status, _) = run.end()?;
+    ensure!(status.success(), "{status}: {}", run.read("stderr")?);
+    let result: LoadResult = parse(run.read("r.json")?.as_bytes())?;
+    check_points(&result)?;
+    let names: Vec<_> = result.trials.iter().filter_map(|one| one.phase.as_deref()).collect();
+    ensure!(names == ["before", "overload", "after"], "{names:?}");
+    let overload = result.overload.as_ref().context("no overload")?;
+    ensure!((overload.base_rate - CAPACITY / 2.0).abs() < 1.0, "{overload:?}");
+    let lost = result.trials[1].loss_ratio();
+    ensure!(lost > 0.3, "{lost} lost at four times the capacity");
+    ensure!(overload.answered_rate < 2.0 * CAPACITY, "{overload:?}");
+    // On a machine that is busy with something else the server may waver to the end.
+    let doubted = has(&result, Code::NotRecovered);
+    ensure!(overload.recovery_ms.is_some() != doubted, "{overload:?} {:?}", result.findings);
+    ensure!(run.read("stdout")?.contains("the server answered"), "{}", run.read("stdout")?);
+    Ok(())
+}
