@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use horolog_lab::{Lab, LabConfig};
-use horolog_load::ptp::{PtpKind, PtpPlan};
+use horolog_load::ptp::{PtpKind, PtpPlan, Transport};
 use horolog_load::ramp::Ramp;
 use horolog_load::{Job, Load, LoadOptions, Observer};
 use horolog_record::{Engine, LoadResult, SearchKind, Trial};
@@ -18,8 +18,13 @@ use crate::metrics::MetricsReader;
 use crate::servers::{self, Server};
 
 /// Requests for the delay of a PTP master.
-pub(crate) const PTP_DELAY: PtpPlan =
-    PtpPlan { kind: PtpKind::Delay, domain: 0, minor_version: 0, multicast: false };
+pub(crate) const PTP_DELAY: PtpPlan = PtpPlan {
+    kind: PtpKind::Delay,
+    domain: 0,
+    minor_version: 0,
+    multicast: false,
+    transport: Transport::Udp,
+};
 
 /// Requests of NetSync Monitor.
 pub(crate) const PTP_MONITOR: PtpPlan = PtpPlan { kind: PtpKind::Nsm, ..PTP_DELAY };

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anyhow::Result;
 use horolog_load::clients::{self, LaneClients, SourceNetwork};
-use horolog_load::ptp::{PtpKind, PtpPlan};
+use horolog_load::ptp::{PtpKind, PtpPlan, Transport};
 use horolog_load::request::{FramePlan, FrameTemplate, PtpFrames};
 use horolog_load::schedule;
 use horolog_load::token::Token;
@@ -95,7 +95,13 @@ impl World {
                     target: SocketAddr::new(target, EVENT_PORT),
                     network: SourceNetwork::find(target, &[])?,
                     token: Token::new(random.next(), MonotonicClock.now() - RUN_AGE),
-                    ptp: Some(PtpPlan { kind, domain, minor_version, multicast }),
+                    ptp: Some(PtpPlan {
+                        kind,
+                        domain,
+                        minor_version,
+                        multicast,
+                        transport: Transport::Udp,
+                    }),
                     version: 0,
                     random_sources,
                     interleaved: false,

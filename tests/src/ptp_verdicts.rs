@@ -84,7 +84,7 @@ impl Bench {
         self.generator.clear();
         self.generator.set_trial(&world.trial(start));
         let plan = world.ptp.context("a world of PTP")?;
-        let (token, ipv6) = (world.token, world.target.is_ipv6());
+        let (token, master) = (world.token, world.target.ip());
         let clients = if world.random_sources { 0 } else { world.clients() };
         for (lane, carried) in self.carried.drain(..).enumerate() {
             let plan = AccountPlan {
@@ -98,7 +98,7 @@ impl Bench {
                 start,
                 timeout: TIMEOUT,
                 rate: 1_000.0,
-                ptp: Some(ptp::Expected { plan, token, lane, lanes: LANES, clients, ipv6 }),
+                ptp: Some(ptp::Expected { plan, token, lane, lanes: LANES, clients, master }),
                 offset: Some(OffsetPlan::default()),
             };
             self.accounts.push(Account::open(&plan, carried)?);
