@@ -67,8 +67,8 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     Ok([chronyd, sockets, xdp, reflector].into_iter().chain(ratios).collect())
 }
 
-/// What XDP and the bare reflectors turn around when they are flooded, in turn. It takes less than a
-/// search, and shows what a packet costs, also of PTP.
+/// What XDP and the bare reflectors turn around when they are flooded, in turn. It takes less than
+/// a search, and shows what a packet costs, also of PTP.
 pub(crate) fn flood(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     let servers = [Server::Xdp, Server::Reflector, Server::PtpReflector, Server::MonitorReflector];
     let mut runs = servers.map(|_| Vec::new());

@@ -54,8 +54,8 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// The most memory that a load by [`CLIENTS_MAX`] clients takes, of the process and of the maps that
-/// it has in the kernel, in MB. Maps that the process sees in its own memory count twice.
+/// The most memory that a load by [`CLIENTS_MAX`] clients takes, of the process and of the maps
+/// that it has in the kernel, in MB. Maps that the process sees in its own memory count twice.
 fn memory_of_load(binary: &Path, engine: Engine, arguments: &[&str]) -> Result<f64> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     let _server = servers::start(Server::Xdp, lab.server(), binary)?;

@@ -1,6 +1,6 @@
 //! What the generator sends when nobody answers: counted at the other end of the link by a program
-//! that drops every request, for the packet engine on one core, which sends as ntpperf does, and for
-//! the in-kernel engine in each of its modes, in turn.
+//! that drops every request, for the packet engine on one core, which sends as ntpperf does, and
+//! for the in-kernel engine in each of its modes, in turn.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// What the in-kernel engine is to send, compared with the packet engine on one core.
 const GAIN: f64 = 10.0;
 
-/// How it is called what is asked, the port that it goes to, and how the options are changed for it.
+/// What is asked, the port that it goes to, and how the options are changed for it.
 type Mode = (&'static str, u16, fn(&mut LoadOptions));
 
 const MODES: [Mode; 4] = [

@@ -2,8 +2,8 @@
 //! alternating, with medians of several runs. It says what was reached and what was missed, and
 //! fails only when it could not measure: a figure depends on the machine, so no test asserts it.
 //!
-//! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generation] [generator] [footprint] [flood]
-//! [limits] [interleaved] [nts] [key-establishment]`.
+//! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generation] [generator]
+//! [footprint] [flood] [limits] [interleaved] [nts] [key-establishment]`.
 
 mod capacity;
 mod figure;

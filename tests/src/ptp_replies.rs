@@ -1,6 +1,6 @@
-//! Answers of a PTP master for both bodies of the generator to judge: right ones in every order, and
-//! ones with each fault that one can have. A request comes as it would be sent; what is made of it
-//! here is bytes.
+//! Answers of a PTP master for both bodies of the generator to judge: right ones in every order,
+//! and ones with each fault that one can have. A request comes as it would be sent; what is made of
+//! it here is bytes.
 
 use horolog_load::token::Question;
 use horolog_record::InvalidReason;

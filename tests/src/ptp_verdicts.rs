@@ -258,7 +258,7 @@ fn fault(world: &World, reason: InvalidReason) -> Expected {
     }
 }
 
-/// Kinds of a `Delay_Resp`: the first of each lane has to be a right one, whose source is the master.
+/// Kinds of a `Delay_Resp`. The first of each lane has to be a right one: its source is the master.
 fn kinds_of_delay(world: &World) -> Vec<Kind> {
     let plan = world.ptp.unwrap_or_else(|| unreachable!("a world of PTP"));
     let is_only = plan.kind == PtpKind::Delay;

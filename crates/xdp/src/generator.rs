@@ -82,10 +82,10 @@ pub struct GeneratorSettings {
     pub run_start_ns: u64,
     /// A reply that takes longer is late, in ns.
     pub reply_timeout_ns: u64,
-    /// Frame of one request, from Ethernet to NTP or PTP, complete: the simulated source address and
-    /// what the program fills in behind it must be 0, which is NTP's source port and timestamps, or
-    /// PTP's clock identity and number. PTP's port number is that of lane 0. Both checksums are
-    /// taken as not there.
+    /// Frame of one request, from Ethernet to NTP or PTP, complete: the simulated source address
+    /// and what the program fills in behind it must be 0, which is NTP's source port and
+    /// timestamps, or PTP's clock identity and number. PTP's port number is that of lane 0. Both
+    /// checksums are taken as not there.
     pub request: Vec<u8>,
     /// Sum of the 16-bit words, as they lie in memory, of the IPv4 header without its checksum, and
     /// of pseudo-header, UDP header and payload without the checksum.
