@@ -21,7 +21,7 @@ use crate::scenario::Need;
 use crate::{ntpperf, scenarios};
 
 const KE_PORT: u16 = 4460;
-/// AEAD_AES_SIV_CMAC_256.
+/// `AEAD_AES_SIV_CMAC_256`.
 const ALGORITHM: u16 = 15;
 const CLIENTS: &str = "10.64.0.0/10";
 /// What every run here is asked for, and the rates that follow.
@@ -182,6 +182,10 @@ fn the_server_answers_as_chronyd_does() -> Result<()> {
     Ok(())
 }
 
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02X}"))
+}
+
 /// A key and a cookie that another client got authenticate requests, and appear nowhere.
 fn chronyd_is_asked_with_a_given_session() -> Result<()> {
     let scene = Scene::new()?;
@@ -192,7 +196,6 @@ fn chronyd_is_asked_with_a_given_session() -> Result<()> {
         .lab
         .client()
         .run(|| KeClient::new(&trust, &[ALGORITHM])?.establish(NAME, address, PATIENCE))??;
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02X}")).collect::<String>();
     let blind = format!("{},{}", hex(&given.c2s), hex(given.cookies.first().context("no cookie")?));
     let seeing = format!("{blind},{}", hex(&given.s2c));
     let file = scene.directory.path().join("r.json");
@@ -214,7 +217,7 @@ fn chronyd_is_asked_with_a_given_session() -> Result<()> {
     Ok(())
 }
 
-/// Delay requests have no panel; NetSync Monitor has, and both kinds of its replies are counted.
+/// Delay requests have no panel; `NetSync` Monitor has, and both kinds of its replies are counted.
 fn ptp4l_is_asked_in_both_modes() -> Result<()> {
     let scene = Scene::new()?;
     let _ptp4l = Ptp4l::start(scene.lab.server(), Transport::Ipv4, 7)?;
