@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use horolog_lab::{Lab, LabConfig};
-use horolog_load::ptp::{PtpKind, PtpPlan};
+use horolog_load::ptp::{PtpKind, PtpPlan, Transport};
 use horolog_load::ramp::Ramp;
 use horolog_load::{Job, Load, LoadOptions, Observer};
 use horolog_record::{Engine, LoadResult, SearchKind, Trial};
@@ -18,8 +18,16 @@ use crate::metrics::MetricsReader;
 use crate::servers::{self, Server};
 
 /// Requests for the delay of a PTP master.
-pub(crate) const PTP_DELAY: PtpPlan =
-    PtpPlan { kind: PtpKind::Delay, domain: 0, minor_version: 0, multicast: false };
+pub(crate) const PTP_DELAY: PtpPlan = PtpPlan {
+    kind: PtpKind::Delay,
+    domain: 0,
+    minor_version: 0,
+    multicast: false,
+    transport: Transport::Udp,
+};
+
+/// Requests of NetSync Monitor.
+pub(crate) const PTP_MONITOR: PtpPlan = PtpPlan { kind: PtpKind::Nsm, ..PTP_DELAY };
 
 /// A trial with at most one lost request in ten thousand counts as lossless.
 const LOSS: f64 = 1e-4;
@@ -62,19 +70,21 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
 /// What XDP and the bare reflectors turn around when they are flooded, in turn. It takes less than a
 /// search, and shows what a packet costs, also of PTP.
 pub(crate) fn flood(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
-    let (mut xdp, mut reflector, mut ptp) = (Vec::new(), Vec::new(), Vec::new());
+    let servers = [Server::Xdp, Server::Reflector, Server::PtpReflector, Server::MonitorReflector];
+    let mut runs = servers.map(|_| Vec::new());
     for _ in 0..rounds {
-        xdp.push(flooded(Server::Xdp, binary)?);
-        reflector.push(flooded(Server::Reflector, binary)?);
-        ptp.push(flooded(Server::PtpReflector, binary)?);
+        for (server, runs) in servers.into_iter().zip(&mut runs) {
+            runs.push(flooded(server, binary)?);
+        }
     }
-    let figure = |name: &str, runs| Figure::new(format!("flooded: {name}"), "/s", runs);
-    let xdp = figure(Server::Xdp.name(), xdp);
-    let reflector = figure(Server::Reflector.name(), reflector);
-    let ptp = figure(Server::PtpReflector.name(), ptp);
-    let ratio = Figure::ratio("flooded: XDP to bare XDP reflector", &xdp, &reflector);
-    let ptp_ratio = Figure::ratio("flooded: reflector of PTP to that of NTP", &ptp, &reflector);
-    Ok(vec![xdp, reflector, ptp, ratio, ptp_ratio])
+    let mut names = servers.iter().map(|server| format!("flooded: {}", server.name()));
+    let figures = runs.map(|runs| Figure::new(names.next().unwrap_or_default(), "/s", runs));
+    let [xdp, reflector, ptp, _] = &figures;
+    let ratios = [
+        Figure::ratio("flooded: XDP to bare XDP reflector", xdp, reflector),
+        Figure::ratio("flooded: reflector of PTP to that of NTP", ptp, reflector),
+    ];
+    Ok(figures.into_iter().chain(ratios).collect())
 }
 
 /// The search that every server is put to.
@@ -130,7 +140,11 @@ pub(crate) fn load(
     let mut options = LoadOptions::new(target, job);
     options.engine = Some(Engine::Xdp);
     options.echo = server == Server::Reflector;
-    options.ptp = (server == Server::PtpReflector).then_some(PTP_DELAY);
+    options.ptp = match server {
+        Server::PtpReflector => Some(PTP_DELAY),
+        Server::MonitorReflector => Some(PTP_MONITOR),
+        _ => None,
+    };
     options.namespaces = vec![lab.server().netns.clone()];
     change(&mut options);
     let result = lab.client().run(|| Load::prepare(options)?.run(&mut Silent))??;

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use horolog_lab::{Lab, LabConfig};
-use horolog_load::ptp::{PtpKind, PtpPlan};
 use horolog_load::ramp::Ramp;
 use horolog_load::{Job, Load, LoadOptions};
 use horolog_record::Engine;
@@ -14,7 +13,7 @@ use horolog_wire::ntp;
 use horolog_wire::ptp::EVENT_PORT;
 use horolog_xdp::{Interface, Sink};
 
-use crate::capacity::{PTP_DELAY, Silent};
+use crate::capacity::{PTP_DELAY, PTP_MONITOR, Silent};
 use crate::figure::{Figure, Goal};
 
 /// More than any processor sends, so that the generator never waits.
@@ -30,9 +29,7 @@ const MODES: [(&str, u16, fn(&mut LoadOptions)); 4] = [
     ("basic", ntp::PORT, |_| ()),
     ("interleaved", ntp::PORT, |options| options.interleaved = true),
     ("PTP delay", EVENT_PORT, |options| options.ptp = Some(PTP_DELAY)),
-    ("PTP NetSync Monitor", EVENT_PORT, |options| {
-        options.ptp = Some(PtpPlan { kind: PtpKind::Nsm, ..PTP_DELAY });
-    }),
+    ("PTP NetSync Monitor", EVENT_PORT, |options| options.ptp = Some(PTP_MONITOR)),
 ];
 
 /// Measures `rounds` times.

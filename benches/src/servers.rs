@@ -43,6 +43,8 @@ pub(crate) enum Server {
     Reflector,
     /// The same with the least that answers a request for PTP's delay.
     PtpReflector,
+    /// The same with what answers a request of NetSync Monitor.
+    MonitorReflector,
 }
 
 impl Server {
@@ -56,6 +58,7 @@ impl Server {
             Self::XdpCrowded => "the same, a fifth of the clients newcomers",
             Self::Reflector => "bare XDP reflector",
             Self::PtpReflector => "bare XDP reflector of PTP",
+            Self::MonitorReflector => "bare XDP reflector of NetSync Monitor",
         }
     }
 }
@@ -142,11 +145,12 @@ pub(crate) fn start(server: Server, host: &Host, binary: &Path) -> Result<Starte
             }
             return Ok(started(Some(process), None, Duration::ZERO, directory));
         }
-        Server::Reflector | Server::PtpReflector => {
+        Server::Reflector | Server::PtpReflector | Server::MonitorReflector => {
             let port = host.port();
             let interface = Interface { index: port.index, name: port.interface.clone() };
             let reflector = host.run(|| match server {
                 Server::PtpReflector => Reflector::attach_ptp(&interface),
+                Server::MonitorReflector => Reflector::attach_monitor(&interface),
                 _ => Reflector::attach(&interface, 123),
             })??;
             return Ok(started(None, Some(reflector), Duration::ZERO, directory));

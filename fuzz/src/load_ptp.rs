@@ -5,9 +5,11 @@
 //! is made right in it, its length and its bytes.
 #![no_main]
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use horolog_load::account::{Account, AccountPlan, Carried};
 use horolog_load::clients::LaneClients;
-use horolog_load::ptp::{Expected, PtpKind, PtpPlan};
+use horolog_load::ptp::{Expected, PtpKind, PtpPlan, Transport};
 use horolog_load::token::Token;
 use horolog_load::verify;
 use horolog_time::{Monotonic, Span, Timestamp};
@@ -44,16 +46,18 @@ fuzz_target!(|bytes: &[u8]| {
 
 fn plan(asked_for: u8) -> AccountPlan {
     let kind = if asked_for & 1 == 1 { PtpKind::Nsm } else { PtpKind::Delay };
-    let plan = PtpPlan { kind, domain: 0, minor_version: 0, multicast: asked_for & 3 == 2 };
+    let transport = if asked_for & 8 != 0 { Transport::Ethernet } else { Transport::Udp };
+    let plan = PtpPlan { kind, domain: 0, minor_version: 0, multicast: asked_for & 3 == 2, transport };
     let token = Token::new(0xdead_beef_1234_5678, START);
-    let ipv6 = asked_for & 4 != 0;
+    let localhost = (IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST));
+    let master = if asked_for & 4 != 0 { localhost.1 } else { localhost.0 };
     AccountPlan {
         expected: verify::Expected { token, version: 4, interleaved: false, extended: false },
         clients: LaneClients::in_turn(CLIENTS, 0, 1, 1),
         start: START,
         timeout: Span::from_ms(100),
         rate: 1000.0,
-        ptp: Some(Expected { plan, token, lane: 0, lanes: 1, clients: CLIENTS, ipv6 }),
+        ptp: Some(Expected { plan, token, lane: 0, lanes: 1, clients: CLIENTS, master }),
     }
 }
 

@@ -5,16 +5,18 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anyhow::Result;
 use horolog_load::clients::{self, LaneClients, SourceNetwork};
-use horolog_load::ptp::{PtpKind, PtpPlan};
+use horolog_load::ptp::{PtpKind, PtpPlan, Transport};
 use horolog_load::request::{FramePlan, FrameTemplate, PtpFrames};
 use horolog_load::schedule;
 use horolog_load::token::Token;
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::ntp::PORT;
 use horolog_wire::ptp::EVENT_PORT;
-use horolog_xdp::{Generator, GeneratorSettings, Interface, Protocol, TrialSettings};
+use horolog_xdp::{
+    Generator, GeneratorSettings, Interface, OffsetSettings, Protocol, TrialSettings,
+};
 
 use crate::random::Random;
 
@@ -93,7 +95,13 @@ impl World {
                     target: SocketAddr::new(target, EVENT_PORT),
                     network: SourceNetwork::find(target, &[])?,
                     token: Token::new(random.next(), MonotonicClock.now() - RUN_AGE),
-                    ptp: Some(PtpPlan { kind, domain, minor_version, multicast }),
+                    ptp: Some(PtpPlan {
+                        kind,
+                        domain,
+                        minor_version,
+                        multicast,
+                        transport: Transport::Udp,
+                    }),
                     version: 0,
                     random_sources,
                     interleaved: false,
@@ -167,6 +175,7 @@ impl World {
             },
             multicast: self.ptp.is_some_and(|ptp| ptp.multicast),
             domain: self.ptp.map_or(0, |ptp| ptp.domain),
+            offsets: Some(OffsetSettings { correction_ns: 0, mean_of_server: false }),
             interface: Interface { index: interface, name: String::new() },
             target: self.target.ip(),
             port: self.target.port(),
@@ -189,6 +198,7 @@ impl World {
     pub(crate) fn trial(&self, start: Timestamp<Monotonic>) -> TrialSettings {
         TrialSettings {
             start_ns: start.as_ns() as u64,
+            realtime_ahead_ns: realtime_minus_monotonic().offset.as_ns(),
             lanes: LANES as u32,
             clients_per_lane: self.clients() / LANES as u32,
             lanes_with_one_more: self.clients() % LANES as u32,

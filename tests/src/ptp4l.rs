@@ -36,6 +36,7 @@ use_syslog 0
 pub(crate) enum Transport {
     Ipv4,
     Ipv6,
+    Ethernet,
 }
 
 impl Transport {
@@ -43,6 +44,7 @@ impl Transport {
         match self {
             Self::Ipv4 => "UDPv4",
             Self::Ipv6 => "UDPv6",
+            Self::Ethernet => "L2",
         }
     }
 }

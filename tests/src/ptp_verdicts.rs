@@ -7,13 +7,13 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use horolog_load::account::{Account, AccountPlan, Carried, TrialCounts};
-use horolog_load::offset::ReceiveStamps;
+use horolog_load::offset::{OffsetPlan, ReceiveStamps};
 use horolog_load::ptp::{self, PtpKind};
 use horolog_load::token::Question;
 use horolog_load::verify;
 use horolog_record::InvalidReason;
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::{MonotonicClock, Realtime};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use horolog_wire::frame::UdpFrame;
 use horolog_wire::ptp::{Message, PortIdentity};
@@ -84,7 +84,7 @@ impl Bench {
         self.generator.clear();
         self.generator.set_trial(&world.trial(start));
         let plan = world.ptp.context("a world of PTP")?;
-        let (token, ipv6) = (world.token, world.target.is_ipv6());
+        let (token, master) = (world.token, world.target.ip());
         let clients = if world.random_sources { 0 } else { world.clients() };
         for (lane, carried) in self.carried.drain(..).enumerate() {
             let plan = AccountPlan {
@@ -98,8 +98,8 @@ impl Bench {
                 start,
                 timeout: TIMEOUT,
                 rate: 1_000.0,
-                offset: None,
-                ptp: Some(ptp::Expected { plan, token, lane, lanes: LANES, clients, ipv6 }),
+                ptp: Some(ptp::Expected { plan, token, lane, lanes: LANES, clients, master }),
+                offset: Some(OffsetPlan::default()),
             };
             self.accounts.push(Account::open(&plan, carried)?);
         }
@@ -167,9 +167,10 @@ impl Bench {
         let right = outcome.verdict == Verdict::Drop || (passed && group.is_some());
         ensure!(right, "the program says {:?}", outcome.verdict);
         let now = MonotonicClock.now();
+        let stamps = ReceiveStamps { kernel: Some(Realtime.now()), card_ns: None };
         let client = world.network.client(to.ip());
         for account in &mut self.accounts {
-            account.receive(&answer.bytes, client, now, now, ReceiveStamps::default());
+            account.receive(&answer.bytes, client, now, now, stamps);
         }
         self.judged += 1;
         Ok(passed)

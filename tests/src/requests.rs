@@ -176,7 +176,7 @@ fn check_ptp_request(
         source: SocketAddr::new(world.network.address(client), EVENT_PORT),
         destination: plan.destination(world.target.ip()),
     };
-    let mut template = ptp::Template::new(plan, LANE, world.target.is_ipv6());
+    let mut template = ptp::Template::new(plan, LANE, world.target.ip());
     let payload = template.ask(token, question.sequence as u16);
     let mut expected = vec![0; builder.headers_len() + payload.len()];
     builder.emit(payload, &mut expected);

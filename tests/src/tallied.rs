@@ -3,7 +3,7 @@
 
 use horolog_load::account::TrialCounts;
 use horolog_record::InvalidReason;
-use horolog_stats::Recorder;
+use horolog_stats::{Recorder, SignedRecorder};
 use horolog_xdp::Generator;
 
 /// What became of some replies.
@@ -18,6 +18,13 @@ pub(crate) struct Tallied {
     pub(crate) unsynchronised: u64,
     pub(crate) invalid: [u64; InvalidReason::ALL.len()],
     pub(crate) round_trips: u64,
+    /// Offsets that were taken, of these those below zero and those too large for a histogram. What
+    /// they are depends on the instant, which is not quite the same for both bodies.
+    pub(crate) offsets: [u64; 3],
+}
+
+fn offsets(recorder: &SignedRecorder) -> [u64; 3] {
+    [recorder.count(), recorder.negative().count(), recorder.clamped()]
 }
 
 impl Tallied {
@@ -34,6 +41,7 @@ impl Tallied {
             unsynchronised: counts.server_unsynchronised,
             invalid: counts.invalid,
             round_trips: counts.rtt.count(),
+            offsets: counts.offsets.as_ref().map_or([0; 3], |found| offsets(&found.offsets)),
         }
     }
 
@@ -54,11 +62,17 @@ impl Tallied {
                 unsynchronised: tally.unsynchronised,
                 invalid,
                 round_trips: tally.rtt_ns.count,
+                offsets: [0; 3],
             });
             let raw = &tally.response_ns;
             // Empty where the layout were another one, which the comparison would show.
             let one = Recorder::from_raw(&raw.buckets, raw.sum.into(), raw.min, raw.max);
             response.merge(&one.unwrap_or_default());
+        }
+        for tally in generator.offsets() {
+            let (negative, positive) = (tally.negative.count, tally.positive.count);
+            let one = [negative + positive, negative, tally.clamped];
+            sum.add(&Self { offsets: one, ..Self::default() });
         }
         (sum, response)
     }
@@ -75,6 +89,9 @@ impl Tallied {
             *sum += count;
         }
         self.round_trips += other.round_trips;
+        for (sum, count) in self.offsets.iter_mut().zip(other.offsets) {
+            *sum += count;
+        }
     }
 
     pub(crate) fn invalid_total(&self) -> u64 {

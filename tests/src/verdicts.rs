@@ -5,11 +5,11 @@
 use std::mem;
 
 use anyhow::{Context, Result, ensure};
-use horolog_load::account::{Account, AccountPlan, Carried, Origins, TrialCounts};
-use horolog_load::offset::ReceiveStamps;
+use horolog_load::account::{Account, AccountPlan, Carried, TrialCounts};
+use horolog_load::offset::{OffsetPlan, ReceiveStamps};
 use horolog_load::verify::Expected as Judge;
 use horolog_record::InvalidReason;
-use horolog_sys::clock::MonotonicClock;
+use horolog_sys::clock::{MonotonicClock, Realtime};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use horolog_xdp::{Generator, Verdict};
 
@@ -54,15 +54,15 @@ fn is(tallied: &Tallied, expected: Expected, interleaved: bool) -> bool {
 struct Bench {
     generator: Generator,
     accounts: Vec<Account>,
-    /// What each lane has been answered.
-    origins: [Origins; LANES],
+    /// What each lane takes to its next trial.
+    carried: [Carried; LANES],
     judged: u64,
 }
 
 impl Bench {
     fn new(world: &World) -> Result<Self> {
-        let origins = Default::default();
-        Ok(Self { generator: world.load(LOOPBACK)?, accounts: Vec::new(), origins, judged: 0 })
+        let carried = Default::default();
+        Ok(Self { generator: world.load(LOOPBACK)?, accounts: Vec::new(), carried, judged: 0 })
     }
 
     /// Begins a trial in which each lane asks [`GROUP`] questions, from the `before`-th on.
@@ -78,19 +78,13 @@ impl Bench {
                 start,
                 timeout: TIMEOUT,
                 rate: 1_000.0,
-                offset: None,
+                offset: Some(OffsetPlan::default()),
                 ptp: None,
             };
-            let origins = mem::take(&mut self.origins[lane]);
-            let mut account = Account::open(
-                &plan,
-                Carried {
-                    asked: before,
-                    first_client: plan.clients.first(),
-                    origins,
-                    ..Default::default()
-                },
-            )?;
+            let first_client = plan.clients.first();
+            let carried = mem::take(&mut self.carried[lane]);
+            let carried = Carried { asked: before, first_client, ..carried };
+            let mut account = Account::open(&plan, carried)?;
             (0..GROUP).for_each(|_| account.ask());
             self.accounts.push(account);
         }
@@ -105,13 +99,8 @@ impl Bench {
         ensure!(outcome.verdict == Verdict::Drop, "the program says {:?}", outcome.verdict);
         ensure!(outcome.frame == frame, "the program changed the reply");
         let now = MonotonicClock.now();
-        self.accounts[reply.lane].receive(
-            &payload,
-            Some(reply.client),
-            now,
-            now,
-            ReceiveStamps::default(),
-        );
+        let stamps = ReceiveStamps { kernel: Some(Realtime.now()), card_ns: None };
+        self.accounts[reply.lane].receive(&payload, Some(reply.client), now, now, stamps);
         self.judged += 1;
         Ok(())
     }
@@ -120,10 +109,10 @@ impl Bench {
     fn end(&mut self, world: &World) -> Result<Tallied> {
         let (program, program_response) = Tallied::of_program(&self.generator);
         let mut counts = TrialCounts::default();
-        for (account, origins) in self.accounts.drain(..).zip(&mut self.origins) {
-            let (lane, carried) = account.close(GROUP);
+        for (account, carried) in self.accounts.drain(..).zip(&mut self.carried) {
+            let lane;
+            (lane, *carried) = account.close(GROUP);
             counts.merge(&lane);
-            *origins = carried.origins;
         }
         self.compare_origins(world)?;
         let model = Tallied::of_model(&counts);
@@ -138,11 +127,11 @@ impl Bench {
         if !world.interleaved {
             return Ok(());
         }
-        for (lane, origins) in self.origins.iter().enumerate() {
+        for (lane, carried) in self.carried.iter().enumerate() {
             let clients = world.lane_clients(lane);
             for client in 0..clients.count() {
                 let program = self.generator.origin(clients.first() + client);
-                let model = origins.of(client);
+                let model = carried.origins.of(client);
                 ensure!(program == model, "client {client}: {program:#x} and {model:#x}");
             }
         }

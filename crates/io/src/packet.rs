@@ -9,6 +9,7 @@ use horolog_sys::filter::Instruction;
 use horolog_sys::message::{MessageTable, Outgoing};
 use horolog_sys::packet;
 use horolog_sys::socket::Socket;
+use horolog_wire::ethernet::MacAddress;
 
 use crate::batch::{Batch, Note};
 use crate::device::Device;
@@ -35,6 +36,8 @@ pub struct PacketOptions {
     pub slots: usize,
     /// What to receive.
     pub selection: FrameSelection,
+    /// A group whose frames the interface is to take as well.
+    pub group: Option<MacAddress>,
     /// Take a kernel timestamp of each received frame.
     pub receive_timestamps: bool,
     /// Tell the timestamps that the interface's own clock takes of them, where it does.
@@ -56,6 +59,7 @@ impl Default for PacketOptions {
         Self {
             slots: 32,
             selection: FrameSelection::Nothing,
+            group: None,
             receive_timestamps: true,
             hardware_timestamps: false,
             bypass_queueing: true,
@@ -195,6 +199,9 @@ fn open_socket(interface: u32, options: &PacketOptions) -> io::Result<Socket> {
     }
     if !program.is_empty() {
         socket.attach_filter(&program)?;
+    }
+    if let Some(group) = options.group {
+        packet::join_group(&socket, interface, group.0)?;
     }
     // Last, so that no frame comes in past the filter.
     packet::bind(&socket, interface, ether_type)?;

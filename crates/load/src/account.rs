@@ -254,8 +254,8 @@ impl Account {
         Next { intended, client, stamps, authenticated }
     }
 
-    /// The payload of a request of a run in which some are authenticated, or of PTP; `None` in other
-    /// runs, where a template and the timestamps are all of it.
+    /// The payload of a request of a run in which some are authenticated, or of PTP; `None` in
+    /// other runs, where a template and the timestamps are all of it.
     pub fn payload(&mut self, next: &Next) -> Option<&[u8]> {
         if let Some(books) = &mut self.ptp {
             return Some(books.request(self.asked, next));

@@ -73,8 +73,9 @@ impl RunPlan {
     ) -> Option<ptp::Expected> {
         let plan = self.ptp?;
         let clients = if self.random_sources { 0 } else { clients };
-        let ipv6 = self.target.is_ipv6();
-        Some(ptp::Expected { plan, token: self.token, lane, lanes, clients, ipv6 })
+        let clients = if plan.has_addresses() { clients } else { plan.clients_max().unwrap_or(0) };
+        let master = self.target.ip();
+        Some(ptp::Expected { plan, token: self.token, lane, lanes, clients, master })
     }
 
     /// The clients of lane `lane` of `lanes` in a trial with `clients` of them, each with `run`

@@ -19,7 +19,7 @@ use crate::error::LoadError;
 use crate::nts::{NtsError, Sessions};
 use crate::options::{Job, LoadOptions};
 use crate::plan::{RunPlan, TrialPlan};
-use crate::ptp::{PtpKind, PtpPlan};
+use crate::ptp::{PtpKind, PtpPlan, Transport};
 use crate::random;
 use crate::schedule;
 use crate::target::{self, Route, TargetError};
@@ -87,7 +87,9 @@ pub(crate) fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     };
     plannable(options, facts.cores.len())?;
     let mut opener = Opener { options, facts, netlink, plain: route, full: None };
-    match options.engine {
+    // Only one of them sends frames without IP.
+    let over_ethernet = options.ptp.is_some_and(|ptp| ptp.transport == Transport::Ethernet);
+    match options.engine.or(over_ethernet.then_some(Kind::Packet)) {
         Some(kind) => opener.open(kind),
         None => opener.open_best(),
     }
@@ -137,6 +139,10 @@ fn check_ptp(options: &LoadOptions, ptp: &PtpPlan) -> Result<(), LoadError> {
         return Err(LoadError::Ptp(
             "delay responses tell of no transmission, so take offsets by 'ptp nsm'",
         ));
+    }
+    let names_clients = options.source_network.is_some() || options.random_sources;
+    if ptp.transport == Transport::Ethernet && names_clients {
+        return Err(LoadError::Ptp("over Ethernet clients have no addresses; leave them out"));
     }
     if options.interleaved || options.echo || options.nts.is_some() || options.sessions.is_some() {
         return Err(LoadError::Ptp("PTP has neither interleaved mode, nor NTS, nor reflectors"));
@@ -224,15 +230,14 @@ impl Opener<'_> {
             let reason = "the kernel has no cipher for authenticated requests".to_owned();
             return Err(engine::unfit(kind, reason, "use --engine packet or udp with --nts").into());
         }
-        if kind == Kind::Xdp && self.options.offset.is_some() {
-            let reason = "it keeps no receive timestamps to take offsets by".to_owned();
-            return Err(
-                engine::unfit(kind, reason, "use --engine packet or udp with --offset").into()
-            );
+        if kind == Kind::Xdp && self.options.offset.is_some_and(|offset| offset.hardware) {
+            let reason = "it takes its own instants, not the card's".to_owned();
+            let remedy = "use --engine packet or udp with hardware timestamps";
+            return Err(engine::unfit(kind, reason, remedy).into());
         }
         let route = self.route(kind)?;
         let network = self.network(kind, &route)?;
-        let (lanes, clients) = self.lanes_and_clients(network, &route)?;
+        let (lanes, clients) = self.lanes_and_clients(kind, network, &route)?;
         let plan = RunPlan {
             target: self.facts.target,
             route,
@@ -277,6 +282,9 @@ impl Opener<'_> {
     /// The network of simulated clients, for an engine that simulates them.
     fn network(&self, kind: Kind, route: &Route) -> Result<Option<SourceNetwork>, LoadError> {
         let (target, own) = (self.facts.target.ip(), &self.facts.own_addresses);
+        if self.over_ethernet() {
+            return Ok(None);
+        }
         if kind == Kind::Udp {
             if self.options.source_network.is_some() || self.options.random_sources {
                 let reason = "its clients are real sockets of this machine".to_owned();
@@ -297,28 +305,37 @@ impl Opener<'_> {
         Ok(Some(network))
     }
 
+    fn over_ethernet(&self) -> bool {
+        self.options.ptp.is_some_and(|ptp| ptp.transport == Transport::Ethernet)
+    }
+
     /// Sockets of PTP have their ports by number, so this host is one client.
-    fn one_client(&self) -> Result<(usize, u32), LoadError> {
+    fn one_client(&self, kind: Kind, what: &str) -> Result<(usize, u32), LoadError> {
         let (clients, threads) = (self.options.clients, self.options.threads);
         if clients.unwrap_or(1) == 1 && threads.unwrap_or(1) == 1 {
             return Ok((1, 1));
         }
-        let reason = "PTP has one client and one thread for each host".to_owned();
-        let remedy = "leave out their numbers, or use --engine packet as root";
-        Err(engine::unfit(Kind::Udp, reason, remedy).into())
+        let reason = format!("{what} has one client and one thread");
+        let remedy = "leave out their numbers, or use --engine packet over UDP";
+        Err(engine::unfit(kind, reason, remedy).into())
     }
 
     fn lanes_and_clients(
         &self,
+        kind: Kind,
         network: Option<SourceNetwork>,
         route: &Route,
     ) -> Result<(usize, u32), LoadError> {
-        if network.is_none() && self.options.ptp.is_some() {
-            return self.one_client();
+        if self.options.ptp.is_some_and(|ptp| ptp.clients_max().is_some()) {
+            return self.one_client(kind, "NetSync Monitor over Ethernet");
+        }
+        if network.is_none() && self.options.ptp.is_some() && !self.over_ethernet() {
+            return self.one_client(kind, "PTP by sockets");
         }
         let most = network.map_or(CLIENTS_MAX, |network| network.room());
         let usual = match network {
             Some(_) => SIMULATED_CLIENTS.min(most),
+            None if self.over_ethernet() => SIMULATED_CLIENTS,
             None => SOCKET_CLIENTS,
         };
         let cores = match route {

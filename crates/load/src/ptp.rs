@@ -2,9 +2,9 @@
 //! bytes alone. Whether it is the first and came in time is for [`crate::account`].
 //!
 //! A request carries its question as an NTP request does: the eight bytes of its sender's clock
-//! identity are the token's bits ([`crate::token`]), its port number is that of the lane plus 1, and
-//! its number is the low 16 bits of the sequence number. A `Delay_Resp` brings all three back. Sync
-//! and `Follow_Up` of NetSync Monitor bring the number back and come to the client's address.
+//! identity are the token's bits ([`crate::token`]), its port number is that of the lane plus 1,
+//! and its number is the low 16 bits of the sequence number. A `Delay_Resp` brings all three back.
+//! Sync and `Follow_Up` of NetSync Monitor bring the number back and come to the client's address.
 //!
 //! The order of the checks is part of the result: the first that fails names the reason. The
 //! in-kernel engine checks in the same order.
@@ -32,6 +32,16 @@ pub enum PtpKind {
     Nsm,
 }
 
+/// Over what messages go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transport {
+    /// UDP and IP (IEEE 1588-2019, annexes C and D).
+    Udp,
+    /// Ethernet and nothing else (annex E). All requests come from the interface's own address, so
+    /// clients differ by what their requests carry alone.
+    Ethernet,
+}
+
 /// How a PTP master is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PtpPlan {
@@ -43,6 +53,8 @@ pub struct PtpPlan {
     pub minor_version: u8,
     /// Requests go to the group of all PTP ports, and so do the answers.
     pub multicast: bool,
+    /// Over what.
+    pub transport: Transport,
 }
 
 impl PtpPlan {
@@ -52,6 +64,22 @@ impl PtpPlan {
         match self.kind {
             PtpKind::Delay => Mode::PtpDelay,
             PtpKind::Nsm => Mode::PtpNsm,
+        }
+    }
+
+    /// Whether an answer comes to the address of the client that asked.
+    #[must_use]
+    pub const fn has_addresses(&self) -> bool {
+        matches!(self.transport, Transport::Udp) && !self.multicast
+    }
+
+    /// Clients that are told apart; `None` where there are as many as addresses. Over Ethernet they
+    /// have none, and NetSync Monitor has nothing else to tell them by.
+    #[must_use]
+    pub const fn clients_max(&self) -> Option<u32> {
+        match (self.transport, self.kind) {
+            (Transport::Ethernet, PtpKind::Nsm) => Some(1),
+            _ => None,
         }
     }
 
@@ -95,9 +123,9 @@ pub struct Template {
 }
 
 impl Template {
-    /// A request of lane `lane`, over IPv6 or not, with no token and the number 0.
+    /// A request of lane `lane` to `master`, with no token and the number 0.
     #[must_use]
-    pub fn new(plan: &PtpPlan, lane: usize, ipv6: bool) -> Self {
+    pub fn new(plan: &PtpPlan, lane: usize, master: IpAddr) -> Self {
         let flags = if plan.multicast { Flags::default() } else { Flags::UNICAST };
         let header = Header {
             minor_version: plan.minor_version,
@@ -113,7 +141,8 @@ impl Template {
         };
         let message = Message { header, body: Body::DelayReq(PtpTimestamp::ZERO), suffix };
         let mut bytes = [0; REQUEST_LEN_MAX];
-        let padding = if ipv6 { IPV6_PADDING_LEN } else { 0 };
+        let is_udp_ipv6 = plan.transport == Transport::Udp && master.is_ipv6();
+        let padding = if is_udp_ipv6 { IPV6_PADDING_LEN } else { 0 };
         Self { len: message.emit(&mut bytes) + padding, bytes }
     }
 
@@ -152,8 +181,8 @@ pub struct Expected {
     pub lanes: usize,
     /// The clients of all lanes; 0 where their addresses do not tell their lanes.
     pub clients: u32,
-    /// Whether messages go over IPv6.
-    pub ipv6: bool,
+    /// The master's address.
+    pub master: IpAddr,
 }
 
 /// An answer that is right as far as its own bytes tell.
@@ -180,7 +209,19 @@ pub enum Answer {
     },
 }
 
+/// Bytes that fill a frame up to the shortest one at most: all of its payload.
+const ETHERNET_PADDING_MAX: usize = 46;
+
 impl Expected {
+    /// Bytes that may follow a message: over IPv6 two, over Ethernet what fills up a short frame.
+    const fn trailer_max(&self) -> usize {
+        match (self.plan.transport, self.master) {
+            (Transport::Ethernet, _) => ETHERNET_PADDING_MAX,
+            (Transport::Udp, IpAddr::V4(_)) => 0,
+            (Transport::Udp, IpAddr::V6(_)) => IPV6_PADDING_LEN,
+        }
+    }
+
     /// What a message says to this lane; `None` where it is another one's.
     ///
     /// `client` is to whose address it came and `block` are the clients of the lane. Messages that
@@ -228,8 +269,7 @@ impl Expected {
             Malformed::Version => InvalidReason::Version,
             _ => InvalidReason::Length,
         })?;
-        let padding_max = if self.ipv6 { IPV6_PADDING_LEN } else { 0 };
-        if trailer.len() > padding_max {
+        if trailer.len() > self.trailer_max() {
             return Err(InvalidReason::Length);
         }
         Ok(message)

@@ -131,7 +131,7 @@ impl FramePlan {
     fn payload(&self) -> Vec<u8> {
         match &self.ptp {
             None => payload(self.version, Stamps::default()).to_vec(),
-            Some(ptp) => Template::new(&ptp.plan, ptp.lane, self.target.is_ipv6()).bytes().to_vec(),
+            Some(ptp) => Template::new(&ptp.plan, ptp.lane, ptp.master).bytes().to_vec(),
         }
     }
 
@@ -197,8 +197,8 @@ impl FrameTemplate {
         (native(self.ipv4_sum), native(self.udp_sum))
     }
 
-    /// Completes a frame of NTP that was copied from [`FrameTemplate::bytes`], or completed before: sets
-    /// the low 32 bits of the source address, the timestamps and both checksums.
+    /// Completes a frame of NTP that was copied from [`FrameTemplate::bytes`], or completed before:
+    /// sets the low 32 bits of the source address, the timestamps and both checksums.
     ///
     /// # Panics
     /// When `frame` is shorter than the template, or the template is one of PTP.

@@ -50,6 +50,18 @@ impl SignedRecorder {
         Self::default()
     }
 
+    /// One from parts that were kept elsewhere: the magnitudes of the values below zero, the values
+    /// from zero on, the sum of the squares of both, and how many were clamped.
+    #[must_use]
+    pub const fn from_parts(
+        negative: Recorder,
+        positive: Recorder,
+        squares: u128,
+        clamped: u64,
+    ) -> Self {
+        Self { negative, positive, squares, clamped }
+    }
+
     /// Counts one value.
     #[inline]
     pub fn record(&mut self, value: i64) {

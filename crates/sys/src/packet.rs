@@ -6,7 +6,7 @@ use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
 
-use crate::descriptor::{check, get_option};
+use crate::descriptor::{check, get_option, set_option};
 use crate::socket::Socket;
 
 /// Frames counted by a packet socket since the last time of asking.
@@ -60,6 +60,20 @@ pub fn bypass_queueing(socket: &Socket) -> io::Result<()> {
 /// Leaves out the frames that this host sends (`PACKET_IGNORE_OUTGOING`, Linux 4.20).
 pub fn ignore_outgoing(socket: &Socket) -> io::Result<()> {
     socket.switch_on(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING)
+}
+
+/// Has the interface take the frames of a group, as long as the socket lives
+/// (`PACKET_ADD_MEMBERSHIP`).
+pub fn join_group(socket: &Socket, interface: u32, group: [u8; 6]) -> io::Result<()> {
+    let index = i32::try_from(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut request = libc::packet_mreq {
+        mr_ifindex: index,
+        mr_type: libc::PACKET_MR_MULTICAST as libc::c_ushort,
+        mr_alen: group.len() as libc::c_ushort,
+        mr_address: [0; 8],
+    };
+    request.mr_address[..group.len()].copy_from_slice(&group);
+    set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
 /// Frames since the last time of asking (`PACKET_STATISTICS`).

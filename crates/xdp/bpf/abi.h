@@ -262,6 +262,20 @@ struct tally {
 };
 _Static_assert(sizeof(struct tally) == 192 + 3 * (32 + 8 * HISTOGRAM_BUCKETS), "tally");
 
+/* Bits of the lower half of a magnitude, of 36 bits, so that their squares add up in 64 bits. */
+#define OFFSET_HALF_BITS 18
+
+/* Offsets of the server's timestamps that one processor took; nobody else writes it. */
+struct offset_tally {
+	__u64 squares_high;	/* sums of the squares of the magnitudes' upper halves, ... */
+	__u64 products;		/* ... of the halves' products ... */
+	__u64 squares_low;	/* ... and of the squares of the lower ones */
+	__u64 clamped;		/* magnitudes above HISTOGRAM_MAX, which count as that */
+	struct histogram negative; /* magnitudes of those below zero */
+	struct histogram positive;
+};
+_Static_assert(sizeof(struct offset_tally) == 32 + 2 * (32 + 8 * HISTOGRAM_BUCKETS), "offset_tally");
+
 /* A sending processor: where it stands in its schedule. */
 struct lane {
 	__u64 start_ns;		/* monotonic instant that the schedule counts from */
@@ -307,13 +321,15 @@ struct generator_config {
 	__u8 reserved[2];
 	__u32 exchange_mask;	/* number of exchanges kept for each lane less 1; a power of two */
 	__u32 reserved2;
+	__s64 realtime_ahead_ns; /* of the monotonic clock */
+	__s64 offset_correction_ns; /* taken off every offset */
 	__u64 ip_sum;		/* sum of the IPv4 header's words but source and checksum */
 	__u64 udp_sum;		/* sum of pseudo-header, UDP header and payload words that stay */
 	__u8 target[16];	/* server's address; IPv4 in the first 4 bytes */
 	__u8 prefix[16];	/* IPv6 prefix of the clients; the low 32 bits are replaced */
 	__u8 request[REQUEST_MAX]; /* the frame, complete but for what changes */
 };
-_Static_assert(sizeof(struct generator_config) == 104 + 32 + REQUEST_MAX, "generator_config");
+_Static_assert(sizeof(struct generator_config) == 120 + 32 + REQUEST_MAX, "generator_config");
 
 /* ---- the counting sink ---- */
 

@@ -15,6 +15,8 @@
 const volatile struct {
 	__u8 protocol;		/* one of enum protocol */
 	bool multicast;		/* to a group of hosts, where replies to all of them come too */
+	bool offsets;		/* those of the server's transmit timestamps are taken, ... */
+	bool mean_of_server;	/* ... or of the mean of its receive and transmit timestamps */
 } asked;
 
 struct {

@@ -9,6 +9,7 @@
 #define HOROLOG_GENERATOR_MONITOR_H
 
 #include "generator.h"
+#include "generator_offset.h"
 
 /* A request, and what came of it. */
 struct exchange {
@@ -17,8 +18,9 @@ struct exchange {
 	__u64 intended_ns;
 	__u64 receive_ns;	/* when the master received it, since its epoch; 0 until it said so */
 	__u64 transmit_ns;	/* when the Sync left; 0 until it said so */
+	__u64 sync_ns;		/* when it was received here, monotonic */
 };
-_Static_assert(sizeof(struct exchange) == 32, "exchange");
+_Static_assert(sizeof(struct exchange) == 40, "exchange");
 
 #define EXCHANGE_SYNC (1U << 31)
 
@@ -105,12 +107,53 @@ static __always_inline long back_to(__u32 last, __u16 number, __u32 clients)
 	return back == 0 || (clients && back % clients == 0) ? back : -1;
 }
 
+/* The master's timescale is its own affair: what it is ahead of UTC by, in whole seconds, is known
+ * from the first Sync of each lane in a trial, and taken off. */
+struct timescale {
+	__s64 ahead_ns;
+	__u64 trial_start_ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, LANES_MAX);
+	__type(key, __u32);
+	__type(value, struct timescale);
+} timescales SEC(".maps");
+
+/* The nearest number of whole seconds, in ns. */
+static __always_inline __s64 whole_seconds(__s64 ns)
+{
+	__u64 magnitude = ns < 0 ? -(__u64)ns : ns;
+
+	magnitude = (magnitude + NS_PER_S / 2) / NS_PER_S * NS_PER_S;
+	return ns < 0 ? -(__s64)magnitude : (__s64)magnitude;
+}
+
+/* Takes the offset of a Sync that was received at `sync_ns`, monotonic, and left at `transmit_ns`,
+ * after a request that came at `receive_ns`. */
+static __always_inline void take_offset_ptp(const struct generator_config *cfg, __u32 lane,
+					    __u64 sync_ns, __u64 receive_ns, __u64 transmit_ns)
+{
+	struct timescale *timescale = bpf_map_lookup_elem(&timescales, &lane);
+	__u64 earlier_ns = asked.mean_of_server ? (transmit_ns - receive_ns) / 2 : 0;
+	__s64 raw_ns = utc_of(cfg, sync_ns) - (transmit_ns - earlier_ns);
+
+	if (!timescale)
+		return;
+	if (timescale->trial_start_ns != cfg->trial_start_ns) {
+		timescale->ahead_ns = whole_seconds(-raw_ns);
+		timescale->trial_start_ns = cfg->trial_start_ns;
+	}
+	record_offset(cfg, raw_ns + timescale->ahead_ns);
+}
+
 /* Counts one of the answers that a request is owed. */
 static __always_inline int take_part(struct tally *tally, const struct generator_config *cfg,
-				     struct exchange *exchange, __u32 sequence,
+				     __u32 lane, struct exchange *exchange, __u32 sequence,
 				     const struct part *part, __u64 now_ns)
 {
-	__u64 receive_ns, transmit_ns, response_ns = 0, age_ns;
+	__u64 receive_ns, transmit_ns, sync_ns, response_ns = 0, age_ns;
 	bool is_kept, had_sync, has_sync, was_whole, is_whole, is_known, is_wrong = false;
 
 	bpf_spin_lock(&exchange->lock);
@@ -118,6 +161,7 @@ static __always_inline int take_part(struct tally *tally, const struct generator
 	had_sync = has_sync = exchange->sequence & EXCHANGE_SYNC;
 	receive_ns = exchange->receive_ns;
 	transmit_ns = exchange->transmit_ns;
+	sync_ns = exchange->sync_ns;
 	age_ns = now_ns - exchange->intended_ns;
 	was_whole = had_sync && transmit_ns;
 	if (part->kind == PART_DELAY) {
@@ -129,6 +173,7 @@ static __always_inline int take_part(struct tally *tally, const struct generator
 	} else {
 		is_known = had_sync;
 		has_sync = true;
+		sync_ns = now_ns;
 		if (part->ns)
 			transmit_ns = part->ns;
 	}
@@ -139,6 +184,7 @@ static __always_inline int take_part(struct tally *tally, const struct generator
 	if (is_kept && !is_known && !is_wrong) {
 		exchange->receive_ns = receive_ns;
 		exchange->transmit_ns = transmit_ns;
+		exchange->sync_ns = sync_ns;
 		exchange->sequence = sequence | (has_sync ? EXCHANGE_SYNC : 0);
 	}
 	bpf_spin_unlock(&exchange->lock);
@@ -171,6 +217,8 @@ static __always_inline int take_part(struct tally *tally, const struct generator
 		tally->received++;
 		record(&tally->rtt_ns, age_ns);
 		record(&tally->response_ns, response_ns);
+		if (asked.offsets)
+			take_offset_ptp(cfg, lane, sync_ns, receive_ns, transmit_ns);
 	}
 	return XDP_DROP;
 }

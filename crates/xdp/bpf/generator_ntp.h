@@ -7,6 +7,7 @@
 #define HOROLOG_GENERATOR_NTP_H
 
 #include "generator.h"
+#include "generator_offset.h"
 
 /* For each client the receive timestamp, in host order, of the last reply that it got, which its
  * next request in interleaved mode refers to. The verifying side writes it and the sending side
@@ -142,6 +143,9 @@ static __always_inline int judge_ntp(struct tally *tally, const struct generator
 	if (ntp->stratum == 16)
 		tally->unsynchronised++;
 	origin = origin_of(cfg, reply->address);
+	if (asked.offsets)
+		take_offset_ntp(cfg, reply->address - cfg->first_client, ntp, question.receive,
+				origin ? *origin : 0, now_ns);
 	if (question.receive) {
 		tally->interleaved++;
 		if (origin)

@@ -213,7 +213,7 @@ static __always_inline int judge_delay(struct tally *tally, const struct generat
 		exchange = exchange_of(cfg, lane, question.sequence);
 		if (!exchange)
 			return XDP_DROP;
-		return take_part(tally, cfg, exchange, question.sequence, &part, now_ns);
+		return take_part(tally, cfg, lane, exchange, question.sequence, &part, now_ns);
 	}
 	if (is_received(tally, cfg, lane, &question))
 		tally->delay++;
@@ -262,7 +262,7 @@ static __always_inline int judge_sync(struct tally *tally, const struct generato
 		tally->late_earlier++;
 		return XDP_DROP;
 	}
-	return take_part(tally, cfg, exchange, sequence, &part, now_ns);
+	return take_part(tally, cfg, player.lane, exchange, sequence, &part, now_ns);
 }
 
 static __always_inline int judge_ptp(struct tally *tally, const struct generator_config *cfg,

@@ -227,6 +227,34 @@ pub struct Tally {
     pub lateness_ns: RawHistogram,
 }
 
+/// `OFFSET_HALF_BITS`.
+const OFFSET_HALF_BITS: u32 = 18;
+
+/// `struct offset_tally`: offsets of the server's timestamps that one processor took.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct OffsetTally {
+    pub(crate) squares_high: u64,
+    pub(crate) products: u64,
+    pub(crate) squares_low: u64,
+    /// Magnitudes that were too large for a histogram.
+    pub clamped: u64,
+    /// Magnitudes of the offsets below zero.
+    pub negative: RawHistogram,
+    /// The offsets from zero on.
+    pub positive: RawHistogram,
+}
+
+impl OffsetTally {
+    /// The sum of the squares of all of them.
+    #[must_use]
+    pub fn squares(&self) -> u128 {
+        let [high, products, low] =
+            [self.squares_high, self.products, self.squares_low].map(u128::from);
+        (high << (2 * OFFSET_HALF_BITS)) + (products << (OFFSET_HALF_BITS + 1)) + low
+    }
+}
+
 /// `struct lane`: where a sending processor stands in its schedule.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -292,6 +320,8 @@ pub(crate) struct GeneratorConfig {
     pub(crate) reserved: [u8; 2],
     pub(crate) exchange_mask: u32,
     pub(crate) reserved2: u32,
+    pub(crate) realtime_ahead_ns: i64,
+    pub(crate) offset_correction_ns: i64,
     pub(crate) ip_sum: u64,
     pub(crate) udp_sum: u64,
     pub(crate) target: [u8; 16],
@@ -317,7 +347,8 @@ const _: () = {
     assert!(size_of::<LimitRules>() == 56);
     assert!(size_of::<ResponderState>() == 256);
     assert!(size_of::<Tally>() == 192 + 3 * (32 + 8 * HISTOGRAM_BUCKETS));
+    assert!(size_of::<OffsetTally>() == 32 + 2 * (32 + 8 * HISTOGRAM_BUCKETS));
     assert!(size_of::<Lane>() == 128);
     assert!(size_of::<SinkCount>() == 64);
-    assert!(size_of::<GeneratorConfig>() == 104 + 32 + REQUEST_MAX);
+    assert!(size_of::<GeneratorConfig>() == 120 + 32 + REQUEST_MAX);
 };

@@ -10,7 +10,8 @@ use zerocopy::FromZeros;
 
 use crate::XdpError;
 use crate::abi::{
-    EXPONENTIAL_ENTRIES, GeneratorConfig, Lane, REQUEST_MAX, RawHistogram, SEEN_WORDS, Tally,
+    EXPONENTIAL_ENTRIES, GeneratorConfig, Lane, OffsetTally, REQUEST_MAX, RawHistogram, SEEN_WORDS,
+    Tally,
 };
 use crate::attach::{AttachMode, Attachment, Interface};
 use crate::map::SharedArray;
@@ -34,6 +35,16 @@ pub enum Protocol {
     PtpMonitor = 2,
 }
 
+/// How offsets of the server's timestamps are taken, against the instants at which the program sees
+/// its replies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OffsetSettings {
+    /// Taken off each of them, in ns.
+    pub correction_ns: i64,
+    /// Of the mean of the server's receive and transmit timestamps instead of the latter.
+    pub mean_of_server: bool,
+}
+
 /// What stays the same through a run.
 #[derive(Clone, Debug)]
 pub struct GeneratorSettings {
@@ -44,6 +55,9 @@ pub struct GeneratorSettings {
     pub multicast: bool,
     /// PTP's domain.
     pub domain: u8,
+    /// How offsets of the server's timestamps are taken, where they are; in interleaved mode each
+    /// client takes 8 bytes of memory more.
+    pub offsets: Option<OffsetSettings>,
     /// The interface to send by; replies are expected there too.
     pub interface: Interface,
     /// The server's address.
@@ -53,7 +67,7 @@ pub struct GeneratorSettings {
     /// Version of the requests, of NTP.
     pub version: u8,
     /// The most lanes that a trial has, 1 to [`crate::LANES_MAX`]; each takes 2 MiB of memory, and
-    /// with [`Protocol::PtpMonitor`] up to 32 MiB, but all together no more than 128 MiB.
+    /// with [`Protocol::PtpMonitor`] up to 40 MiB, but all together no more than 80 MiB.
     pub lanes: u32,
     /// Whether the target sends requests back as they are: a reflector, not a time server.
     pub echo: bool,
@@ -88,6 +102,8 @@ pub struct GeneratorSettings {
 pub struct TrialSettings {
     /// Monotonic instant of the trial's start, in ns; replies to older requests are late.
     pub start_ns: u64,
+    /// What `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC` by, in ns.
+    pub realtime_ahead_ns: i64,
     /// Lanes.
     pub lanes: u32,
     /// Clients of every lane ...
@@ -107,6 +123,7 @@ pub struct Generator {
     lanes: SharedArray<Lane>,
     tallies: SharedArray<Tally>,
     origins: SharedArray<u64>,
+    offsets: SharedArray<OffsetTally>,
     frame_len: usize,
     loaded: Loaded,
 }
@@ -124,7 +141,15 @@ impl Generator {
     pub fn load(settings: &GeneratorSettings) -> Result<Self, XdpError> {
         let processors = possible_processors();
         let origins = if settings.interleaved { settings.clients.max(1) } else { 1 };
-        let constants = [settings.protocol as u8, settings.multicast.into()];
+        let mean_of_server = settings.offsets.is_some_and(|offsets| offsets.mean_of_server);
+        let constants = [
+            settings.protocol as u8,
+            settings.multicast.into(),
+            settings.offsets.is_some().into(),
+            mean_of_server.into(),
+        ];
+        let offset_tallies = if settings.offsets.is_some() { processors } else { 1 };
+        let remembered = if settings.offsets.is_some() { origins } else { 1 };
         let loaded = Loaded::load(NAME, OBJECT, |open| {
             object::set_constants(open, NAME, &constants)?;
             object::size_map(open, NAME, "lanes", processors)?;
@@ -132,12 +157,15 @@ impl Generator {
             object::size_map(open, NAME, "origins", origins)?;
             object::size_map(open, NAME, "seen", settings.lanes * SEEN_WORDS)?;
             object::size_map(open, NAME, "exchanges", settings.exchanges() * settings.lanes)?;
-            object::size_map(open, NAME, "latest", settings.latest())
+            object::size_map(open, NAME, "latest", settings.latest())?;
+            object::size_map(open, NAME, "offsets", offset_tallies)?;
+            object::size_map(open, NAME, "last_received", remembered)
         })?;
         let config = SharedArray::map(loaded.map("config")?.as_fd(), 1)?;
         let lanes = SharedArray::map(loaded.map("lanes")?.as_fd(), processors)?;
         let tallies = SharedArray::map(loaded.map("tallies")?.as_fd(), processors)?;
         let origins = SharedArray::map(loaded.map("origins")?.as_fd(), origins)?;
+        let offsets = SharedArray::map(loaded.map("offsets")?.as_fd(), offset_tallies)?;
         let entries = EXPONENTIAL_ENTRIES as u32;
         let table = SharedArray::<u32>::map(loaded.map("exponential")?.as_fd(), entries)?;
         for (index, quantile) in (0..entries).zip(settings.exponential) {
@@ -151,7 +179,7 @@ impl Generator {
             Protocol::PtpDelay | Protocol::PtpMonitor => settings.request.len() + FRAME_EXCESS,
         };
         let generator =
-            Self { _attachment: None, config, lanes, tallies, origins, frame_len, loaded };
+            Self { _attachment: None, config, lanes, tallies, origins, offsets, frame_len, loaded };
         generator.clear();
         Ok(generator)
     }
@@ -170,12 +198,21 @@ impl Generator {
             }
             self.lanes.clear(processor);
         }
+        for processor in 0..self.offsets.entries() {
+            self.offsets.clear(processor);
+            for histogram in [offset_of!(OffsetTally, negative), offset_of!(OffsetTally, positive)]
+            {
+                let min = histogram + offset_of!(RawHistogram, min);
+                self.offsets.write_part(processor, min, &u64::MAX);
+            }
+        }
     }
 
     /// Readies a trial. Nothing may be running.
     pub fn set_trial(&self, trial: &TrialSettings) {
         let mut config = self.config.read(0);
         config.trial_start_ns = trial.start_ns;
+        config.realtime_ahead_ns = trial.realtime_ahead_ns;
         config.lanes = trial.lanes;
         config.clients_per_lane = trial.clients_per_lane;
         config.lanes_with_one_more = trial.lanes_with_one_more;
@@ -205,6 +242,11 @@ impl Generator {
     #[must_use]
     pub fn tally(&self, processor: u32) -> Box<Tally> {
         self.tallies.read_boxed(processor)
+    }
+
+    /// Offsets that each processor took; all 0 where none are.
+    pub fn offsets(&self) -> impl Iterator<Item = Box<OffsetTally>> {
+        (0..self.offsets.entries()).map(|processor| self.offsets.read_boxed(processor))
     }
 
     /// Requests of this trial that got all replies that they are owed so far, late ones included.
@@ -258,7 +300,7 @@ impl Generator {
 /// How many requests of a lane are kept until all their replies are there, at most ...
 const EXCHANGES_OF_A_LANE: u32 = 1 << 20;
 /// ... and of all lanes together.
-const EXCHANGES_OF_ALL: u32 = 1 << 22;
+const EXCHANGES_OF_ALL: u32 = 1 << 21;
 
 impl GeneratorSettings {
     /// Exchanges of each lane, a power of two.
@@ -290,6 +332,7 @@ fn config_of(settings: &GeneratorSettings) -> GeneratorConfig {
     config.echo = settings.echo.into();
     config.interleaved = settings.interleaved.into();
     config.domain = settings.domain;
+    config.offset_correction_ns = settings.offsets.map_or(0, |offsets| offsets.correction_ns);
     config.exchange_mask = settings.exchanges() - 1;
     (config.ip_sum, config.udp_sum) = settings.sums;
     match settings.target {

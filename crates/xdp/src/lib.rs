@@ -26,11 +26,11 @@ mod xsk;
 
 pub use abi::{
     EXPONENTIAL_ENTRIES, HISTOGRAM_BUCKETS, INVALID_REASONS, LANE_PORT_BASE, LANES_MAX,
-    LIST_PREFIXES_MAX, Lane, LimitRules, RawHistogram, Tally,
+    LIST_PREFIXES_MAX, Lane, LimitRules, OffsetTally, RawHistogram, Tally,
 };
 pub use attach::{AttachMode, Attachment, Interface};
 pub use error::XdpError;
-pub use generator::{Generator, GeneratorSettings, Protocol, TrialSettings};
+pub use generator::{Generator, GeneratorSettings, OffsetSettings, Protocol, TrialSettings};
 pub use limits::{LimitSettings, ListedPrefix, ResponderSettings};
 pub use reflector::Reflector;
 pub use reply_drop::{ReplyDrop, ReplyDropSettings};

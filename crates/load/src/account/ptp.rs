@@ -1,8 +1,8 @@
-//! The books of PTP requests. A delay request is answered once, and is counted as an NTP request is.
-//! With NetSync Monitor a request is owed a `Delay_Resp` and a Sync, with a `Follow_Up` unless the
-//! Sync tells its own time; it counts as received when all of them are there, so its round trip ends
-//! with the last of them. Sync and `Follow_Up` carry no token: they are matched by the client that
-//! they came to and the number that they carry, against what is kept of the latest requests.
+//! The books of PTP requests. A delay request is answered once, and is counted as an NTP request
+//! is. With NetSync Monitor a request is owed a `Delay_Resp` and a Sync, with a `Follow_Up` unless
+//! the Sync tells its own time; it counts as received when all of them are there, so its round trip
+//! ends with the last of them. Sync and `Follow_Up` carry no token: they are matched by the client
+//! that they came to and the number that they carry, against what is kept of the latest requests.
 
 use horolog_record::InvalidReason;
 use horolog_stats::Mark;
@@ -94,7 +94,7 @@ impl Books {
             PtpKind::Delay => 0,
             PtpKind::Nsm => reach as usize,
         };
-        let template = Template::new(&expected.plan, expected.lane, expected.ipv6);
+        let template = Template::new(&expected.plan, expected.lane, expected.master);
         Box::new(Self {
             expected,
             template,
@@ -166,16 +166,16 @@ impl Account {
         answer: Answer,
         (token, arrived): (u64, Arrived),
     ) -> Result<(), InvalidReason> {
-        let multicast = books.expected.plan.multicast;
+        let plan = books.expected.plan;
         let question = match books.expected.token.decode(token, arrived.now) {
             Some((question, Echoed::Transmit)) => question,
             // In a group it answers somebody else.
-            _ if multicast => return Ok(()),
+            _ if plan.multicast => return Ok(()),
             _ => return Err(InvalidReason::Origin),
         };
         let has_number = header.sequence_id == question.sequence as u16;
         // Somebody else's clock may look like a token, but hardly with the same number.
-        if multicast && !has_number {
+        if plan.multicast && !has_number {
             return Ok(());
         }
         if question.intended < self.start {
@@ -184,10 +184,10 @@ impl Account {
         }
         let place = match self.place(question) {
             Some(place) => place,
-            None if multicast => return Ok(()),
+            None if plan.multicast => return Ok(()),
             None => return Err(InvalidReason::Origin),
         };
-        if !multicast && arrived.client != Some(self.clients.client(question.sequence)) {
+        if plan.has_addresses() && arrived.client != Some(self.clients.client(question.sequence)) {
             return Err(InvalidReason::Client);
         }
         if !has_number {
@@ -322,8 +322,8 @@ impl Account {
     }
 }
 
-/// From the receipt of the request until the Sync left, where both are known; refuses a time that no
-/// master takes.
+/// From the receipt of the request until the Sync left, where both are known; refuses a time that
+/// no master takes.
 fn response_ns(pending: &Pending) -> Result<Option<u64>, InvalidReason> {
     if pending.receive_ns == 0 || pending.transmit_ns == 0 {
         return Ok(None);

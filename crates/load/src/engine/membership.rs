@@ -1,5 +1,5 @@
-//! Membership in the group that a PTP master answers to: without it the interface would not take the
-//! group's frames, and the switches on the way would not pass them on.
+//! Membership in the group that a PTP master answers to: without it the interface would not take
+//! the group's frames, and the switches on the way would not pass them on.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 

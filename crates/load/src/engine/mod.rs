@@ -7,6 +7,7 @@
 
 mod card;
 mod drain;
+pub mod ethernet;
 mod lane;
 mod membership;
 pub mod packet;
@@ -28,6 +29,7 @@ use thiserror::Error;
 use crate::account::TrialCounts;
 use crate::nts::NtsError;
 use crate::plan::{RunPlan, TrialPlan};
+use crate::ptp::Transport;
 
 /// Something that can send requests on schedule and account for the replies.
 pub trait Engine {
@@ -117,6 +119,13 @@ pub fn open(kind: Kind, plan: &RunPlan) -> Result<Box<dyn Engine>, EngineError> 
     if plan.echo && kind != Kind::Xdp {
         let reason = "it takes time servers' replies only".to_owned();
         return Err(unfit(kind, reason, "use --engine xdp for a reflector"));
+    }
+    if plan.ptp.is_some_and(|ptp| ptp.transport == Transport::Ethernet) {
+        if kind == Kind::Packet {
+            return Ok(Box::new(ethernet::EthernetEngine::open(plan)?));
+        }
+        let reason = "it sends no frames without IP".to_owned();
+        return Err(unfit(kind, reason, "use --engine packet over Ethernet"));
     }
     match kind {
         Kind::Udp if plan.ptp.is_some() => Ok(Box::new(udp_ptp::PtpUdpEngine::open(plan)?)),

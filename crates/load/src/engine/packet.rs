@@ -34,11 +34,11 @@ use crate::request::{FramePlan, FrameTemplate, PtpFrames, Stamps};
 use crate::target::{Link, Route};
 
 /// Room for any frame that is not a jumbo frame.
-const RECEIVE_LEN: usize = 2048;
+pub(super) const RECEIVE_LEN: usize = 2048;
 
 /// Bytes of receive buffer asked for each lane. The kernel charges about 800 for each small frame,
 /// so this holds some 20,000 replies: 20 ms at a million a second.
-const RECEIVE_BUFFER: usize = 16 << 20;
+pub(super) const RECEIVE_BUFFER: usize = 16 << 20;
 
 impl Drops for PacketDevice {
     fn dropped(&mut self) -> io::Result<u64> {

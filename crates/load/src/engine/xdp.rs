@@ -10,14 +10,14 @@ use std::thread;
 use std::time::Duration;
 
 use horolog_record::{Engine as Kind, InvalidReason, Spacing};
-use horolog_stats::Recorder;
+use horolog_stats::{Recorder, SignedRecorder};
 use horolog_sys::affinity;
-use horolog_sys::clock::{MonotonicClock, sleep_until};
+use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic, sleep_until};
 use horolog_sys::signal::InterruptibleThread;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use horolog_xdp::{
-    Generator, GeneratorSettings, Interface, LANES_MAX, Lane, Protocol, RawHistogram,
-    TrialSettings, XdpError,
+    Generator, GeneratorSettings, Interface, LANES_MAX, Lane, OffsetSettings, Protocol,
+    RawHistogram, TrialSettings, XdpError,
 };
 
 use super::drain::{Drain, GRACE, LEAD};
@@ -26,6 +26,7 @@ use super::packet::frame_plans;
 use super::{Engine, EngineError, unfit};
 use crate::account::{PtpCounts, TrialCounts};
 use crate::clients::LaneClients;
+use crate::offset::OffsetCounts;
 use crate::plan::{RunPlan, TrialPlan};
 use crate::ptp::PtpKind;
 use crate::request::{FramePlan, FrameTemplate};
@@ -87,6 +88,10 @@ impl XdpEngine {
             },
             multicast: plan.ptp.is_some_and(|ptp| ptp.multicast),
             domain: plan.ptp.map_or(0, |ptp| ptp.domain),
+            offsets: plan.offset.map(|offset| OffsetSettings {
+                correction_ns: offset.correction.as_ns(),
+                mean_of_server: offset.mean_of_server,
+            }),
             interface: Interface { index: link.index, name: link.interface.clone() },
             target: plan.target.ip(),
             port: plan.target.port(),
@@ -135,6 +140,7 @@ impl XdpEngine {
         self.generator.clear();
         self.generator.set_trial(&TrialSettings {
             start_ns: start.as_ns() as u64,
+            realtime_ahead_ns: realtime_minus_monotonic().offset.as_ns(),
             lanes: lanes as u32,
             clients_per_lane: trial.clients / lanes as u32,
             lanes_with_one_more: trial.clients % lanes as u32,
@@ -260,7 +266,19 @@ impl XdpEngine {
                 ..TrialCounts::default()
             });
         }
+        counts.offsets = self.plan.offset.map(|_| self.offsets(counts.received));
         counts
+    }
+
+    /// Adds up the offsets that all processors took. Every reply has an instant.
+    fn offsets(&self, received: u64) -> OffsetCounts {
+        let mut offsets = SignedRecorder::new();
+        for tally in self.generator.offsets() {
+            let [negative, positive] = [&tally.negative, &tally.positive].map(recorder);
+            let (squares, clamped) = (tally.squares(), tally.clamped);
+            offsets.merge(&SignedRecorder::from_parts(negative, positive, squares, clamped));
+        }
+        OffsetCounts { stamped: received, offsets }
     }
 }
 

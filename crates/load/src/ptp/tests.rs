@@ -4,19 +4,22 @@ use super::*;
 use horolog_time::Timestamp;
 use horolog_wire::ptp::monitor::{Current, Parent, REQUEST};
 use proptest::prelude::*;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 const TOKEN: u64 = 0x0123_4567_89ab_cdef;
 const RECEIVE: PtpTimestamp = PtpTimestamp::new(1_700_000_000, 5);
+const MASTER_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const MASTER_V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 const LANES: usize = 2;
 const CLIENTS: u32 = 10;
 
 fn plan(kind: PtpKind, multicast: bool) -> PtpPlan {
-    PtpPlan { kind, domain: 7, minor_version: 1, multicast }
+    PtpPlan { kind, domain: 7, minor_version: 1, multicast, transport: Transport::Udp }
 }
 
 fn expected(plan: PtpPlan, lane: usize) -> Expected {
     let token = Token::new(99, Timestamp::from_ns(1));
-    Expected { plan, token, lane, lanes: LANES, clients: CLIENTS, ipv6: false }
+    Expected { plan, token, lane, lanes: LANES, clients: CLIENTS, master: MASTER_V4 }
 }
 
 fn block(lane: usize) -> LaneClients {
@@ -114,9 +117,20 @@ fn over_ipv6_two_bytes_may_follow() {
     let plan = plan(PtpKind::Delay, false);
     let mut bytes = [0; 60];
     let length = delay_resp(plan, 0).emit(&mut bytes);
-    let judge = Expected { ipv6: true, ..expected(plan, 0) };
+    let judge = Expected { master: MASTER_V6, ..expected(plan, 0) };
     for (more, valid) in [(0, true), (2, true), (3, false)] {
         let judged = judge.read(&bytes[..length + more], Some(0), &block(0)).unwrap();
+        assert_eq!(judged.is_ok(), valid, "{more} bytes");
+    }
+}
+
+#[test]
+fn over_ethernet_short_frames_are_filled_up() {
+    let plan = PtpPlan { transport: Transport::Ethernet, ..plan(PtpKind::Delay, false) };
+    let mut bytes = [0; 120];
+    let length = delay_resp(plan, 0).emit(&mut bytes);
+    for (more, valid) in [(0, true), (46, true), (47, false)] {
+        let judged = expected(plan, 0).read(&bytes[..length + more], None, &block(0)).unwrap();
         assert_eq!(judged.is_ok(), valid, "{more} bytes");
     }
 }
@@ -212,14 +226,16 @@ proptest! {
     #[test]
     fn requests_are_what_was_asked_for(
         nsm: bool, multicast: bool, ipv6: bool, domain: u8, minor_version in 0u8..2,
-        lane in 0usize..32_768, token: u64, sequence_id: u16,
+        lane in 0usize..32_768, token: u64, sequence_id: u16, ethernet: bool,
     ) {
+        let transport = if ethernet { Transport::Ethernet } else { Transport::Udp };
+        let master = if ipv6 { MASTER_V6 } else { MASTER_V4 };
         let kind = if nsm { PtpKind::Nsm } else { PtpKind::Delay };
-        let plan = PtpPlan { kind, domain, minor_version, multicast };
-        let mut template = Template::new(&plan, lane, ipv6);
+        let plan = PtpPlan { kind, domain, minor_version, multicast, transport };
+        let mut template = Template::new(&plan, lane, master);
         let bytes = template.ask(token, sequence_id);
         let (message, padding) = Message::parse(bytes).unwrap();
-        prop_assert_eq!(padding, if ipv6 { &[0_u8, 0][..] } else { &[] });
+        prop_assert_eq!(padding, if ipv6 && !ethernet { &[0_u8, 0][..] } else { &[] });
         prop_assert_eq!(message.body, Body::DelayReq(PtpTimestamp::ZERO));
         let header = message.header;
         prop_assert_eq!(header.source, PortIdentity { clock: token, port: lane as u16 + 1 });

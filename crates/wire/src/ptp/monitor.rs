@@ -1,9 +1,9 @@
 //! NetSync Monitor, an extension by which a client measures a master without being its slave: a
-//! unicast `Delay_Req` with an empty TLV asks for a `Delay_Resp` that carries the master's data sets
-//! in another, and for a Sync (with its `Follow_Up`) to the same client with the same number.
+//! unicast `Delay_Req` with an empty TLV asks for a `Delay_Resp` that carries the master's data
+//! sets in another, and for a Sync (with its `Follow_Up`) to the same client with the same number.
 //!
-//! It has no public standard. The numbers and the layout are those that linuxptp's master and client
-//! exchange.
+//! It has no public standard. The numbers and the layout are those that linuxptp's master and
+//! client exchange.
 
 use zerocopy::byteorder::network_endian::{I16, I64, U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -13,7 +13,7 @@ use std::time::Duration;
 use clap::{ArgAction, ArgGroup, Args};
 use horolog_load::nts::Sessions;
 use horolog_load::offset::OffsetOptions;
-use horolog_load::ptp::{PtpKind, PtpPlan};
+use horolog_load::ptp::{PtpKind, PtpPlan, Transport};
 use horolog_load::ramp::Ramp;
 use horolog_load::target::{Hints, TargetName};
 use horolog_load::{Job, Load, LoadOptions, Observer};
@@ -180,7 +180,13 @@ impl NtpperfArgs {
             (_, Some(domain)) => (PtpKind::Nsm, domain),
             (None, None) => return None,
         };
-        Some(PtpPlan { kind, domain, minor_version: 0, multicast: self.multicast })
+        Some(PtpPlan {
+            kind,
+            domain,
+            minor_version: 0,
+            multicast: self.multicast,
+            transport: Transport::Udp,
+        })
     }
 
     /// Delay responses tell of no transmission.

@@ -14,7 +14,7 @@ pub(crate) struct OffsetArgs {
     /// Measure how far the server's transmit timestamps are off: the instant at which this
     /// machine's kernel received the reply, less the timestamp, less this correction for the way
     /// and for receiving, in seconds or with a unit, such as 0, 1.95e-6 or 2us. Both clocks have to
-    /// be right; the engines packet and udp can do it.
+    /// be right. Engine xdp takes the instant a little earlier, in the driver's receive path.
     #[arg(long, value_name = "CORRECTION", value_parser = values::signed_span,
           allow_hyphen_values = true)]
     offset: Option<Span>,
@@ -22,7 +22,7 @@ pub(crate) struct OffsetArgs {
     #[arg(long, requires = "offset")]
     offset_mean: bool,
     /// Take offsets by the timestamps of the network card's own clock instead of the kernel's; the
-    /// whole seconds that its timescale is ahead of UTC are taken off.
+    /// whole seconds that its timescale is ahead of UTC are taken off. Not with engine xdp.
     #[arg(long, requires = "offset")]
     hardware_timestamps: bool,
 }

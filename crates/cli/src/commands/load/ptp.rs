@@ -4,15 +4,15 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use horolog_load::LoadOptions;
-use horolog_load::ptp::{PtpKind, PtpPlan};
+use horolog_load::ptp::{PtpKind, PtpPlan, Transport};
 
 use super::{Outputs, RunArgs};
 use crate::failure::Failure;
 
-/// Load a PTP master over UDP, and verify every answer.
+/// Load a PTP master, and verify every answer.
 ///
-/// PTP has the ports 319 and 320 at both ends. Engines with simulated clients tell them apart by
-/// their addresses; the udp engine is one client and needs root or CAP_NET_BIND_SERVICE.
+/// Over UDP, PTP has the ports 319 and 320 at both ends. Engines with simulated clients tell them
+/// apart by their addresses; the udp engine is one client and needs root or CAP_NET_BIND_SERVICE.
 #[derive(Args, Debug)]
 pub(crate) struct PtpArgs {
     #[command(subcommand)]
@@ -27,16 +27,17 @@ enum PtpModeArgs {
 
 /// Send delay requests: each is answered by one delay response.
 ///
-/// To the master's own address (as slaves do in unicast and hybrid mode), or with --multicast to the
-/// group of all PTP ports, where the master's answers go as well. Others' messages there are not
-/// counted.
+/// To the master's own address (as slaves do in unicast and hybrid mode), or with --multicast to
+/// the group of all PTP ports, where the master's answers go as well. Others' messages there are
+/// not counted.
 #[derive(Args, Debug)]
 struct DelayArgs {
     #[command(flatten)]
     run: RunArgs,
     #[command(flatten)]
     common: CommonArgs,
-    /// Send to the group 224.0.1.129 or ff0e::181; TARGET is the master whose answers count.
+    /// Send to the group 224.0.1.129, ff0e::181 or 01:1b:19:00:00:00; TARGET is the master whose
+    /// answers count.
     #[arg(long)]
     multicast: bool,
 }
@@ -62,6 +63,11 @@ struct CommonArgs {
     /// PTP domain of the requests.
     #[arg(long, value_name = "N", default_value_t = 0)]
     domain: u8,
+    /// Over UDP, or over Ethernet without IP, by the packet engine and to a master on the same
+    /// link, whose MAC address is found by its address TARGET. Over Ethernet all clients have the
+    /// interface's MAC address, and NetSync Monitor has one client.
+    #[arg(long, value_enum, default_value_t = TransportArg::Udp)]
+    transport: TransportArg,
     /// PTP version of the requests; answers may be of either.
     #[arg(long, value_enum, value_name = "VERSION", default_value = "2.0")]
     ptp_version: VersionArg,
@@ -75,13 +81,23 @@ enum VersionArg {
     V2_1,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum TransportArg {
+    Udp,
+    Ethernet,
+}
+
 impl CommonArgs {
     fn plan(&self, kind: PtpKind, multicast: bool) -> PtpPlan {
         let minor_version = match self.ptp_version {
             VersionArg::V2_0 => 0,
             VersionArg::V2_1 => 1,
         };
-        PtpPlan { kind, domain: self.domain, minor_version, multicast }
+        let transport = match self.transport {
+            TransportArg::Udp => Transport::Udp,
+            TransportArg::Ethernet => Transport::Ethernet,
+        };
+        PtpPlan { kind, domain: self.domain, minor_version, multicast, transport }
     }
 }
 

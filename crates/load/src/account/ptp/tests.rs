@@ -4,12 +4,13 @@ use super::*;
 use crate::account::{AccountPlan, Carried, TrialCounts};
 use crate::clients::LaneClients;
 use crate::offset::OffsetPlan;
-use crate::ptp::{PtpPlan, port_number};
+use crate::ptp::{PtpPlan, Transport, port_number};
 use crate::token::Token;
 use crate::verify;
 use horolog_wire::ptp::monitor::{Current, Parent, Response};
 use horolog_wire::ptp::{Body, Flags, Message, PtpTimestamp};
 use proptest::prelude::*;
+use std::net::{IpAddr, Ipv4Addr};
 
 const START: Timestamp<Monotonic> = Timestamp::from_ns(5_000_000_000);
 const TIMEOUT: Span = Span::from_ms(10);
@@ -22,8 +23,16 @@ fn token() -> Token {
 }
 
 fn plan(kind: PtpKind, clients: u32) -> AccountPlan {
-    let plan = PtpPlan { kind, domain: 0, minor_version: 0, multicast: false };
-    let ptp = Expected { plan, token: token(), lane: 0, lanes: 1, clients, ipv6: false };
+    let plan =
+        PtpPlan { kind, domain: 0, minor_version: 0, multicast: false, transport: Transport::Udp };
+    let ptp = Expected {
+        plan,
+        token: token(),
+        lane: 0,
+        lanes: 1,
+        clients,
+        master: IpAddr::V4(Ipv4Addr::LOCALHOST),
+    };
     AccountPlan {
         expected: verify::Expected {
             token: token(),

@@ -54,7 +54,13 @@ fn the_examples_are_understood() {
     let key = "44508CC523BD3FF2334A3B73E70969BF69BC4753EB745FD8EC054FF083DF788C";
     let nts = options(&["-B", "-S", &format!("{key},2D1FF1538B637C3D")]);
     assert!(nts.sessions.is_some_and(|sessions| !sessions.opens()));
-    let plan = |kind, multicast| PtpPlan { kind, domain: 0, minor_version: 0, multicast };
+    let plan = |kind, multicast| PtpPlan {
+        kind,
+        domain: 0,
+        minor_version: 0,
+        multicast,
+        transport: Transport::Udp,
+    };
     assert_eq!(options(&["-D", "0"]).ptp, Some(plan(PtpKind::Delay, false)));
     let monitor = options(&["-N", "0", "-o", "1.95e-6", "-H"]);
     assert_eq!((monitor.ptp, monitor.offset), (Some(plan(PtpKind::Nsm, false)), Some(method)));

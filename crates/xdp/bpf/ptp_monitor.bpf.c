@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Answers every request of NetSync Monitor over IPv4 where it comes in: one copy of the frame for
+ * the delay response, one for the Sync and one for its follow-up, each made what it is where it
+ * leaves. The benchmarks hold the load generator against it.
+ */
+#include "ptp_reflector.h"
+
+#define REQUEST_LEN (sizeof(struct ptp) + sizeof(struct ptp_timestamp) + 4)
+#define SYNC_LEN (sizeof(struct ptp) + sizeof(struct ptp_timestamp))
+
+/* NetSync Monitor's extension, with an address of IPv4 in it. */
+struct monitor_response {
+	struct ptp_delay_response delay;
+	__be16 number;
+	__be16 length;
+	__u8 port_state;
+	__u8 reserved;
+	__be16 protocol;
+	__be16 address_len;
+	__u8 address[4];
+	__u8 foot[64];
+};
+
+#define FLAGS_AT 52		/* of the time, in the foot */
+#define TRACEABLE 0x30
+
+/* The interface that frames came by, three times, each with its own program. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, 3);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct bpf_devmap_val));
+} answers SEC(".maps");
+
+SEC("xdp")
+int reflect(struct xdp_md *ctx)
+{
+	void *end = (void *)(long)ctx->data_end;
+	struct ethernet *ethernet = (void *)(long)ctx->data;
+	struct monitor_response *response;
+
+	if (!is_delay_request(ethernet, end, REQUEST_LEN) ||
+	    bpf_xdp_adjust_tail(ctx, sizeof(*response) - REQUEST_LEN))
+		return XDP_PASS;
+	end = (void *)(long)ctx->data_end;
+	ethernet = (void *)(long)ctx->data;
+	if ((void *)(ethernet + 1) + sizeof(struct ipv4) > end)
+		return XDP_DROP;
+	turn(ethernet, (void *)(ethernet + 1));
+	return bpf_redirect_map(&answers, 0, BPF_F_BROADCAST);
+}
+
+SEC("xdp/devmap")
+int delay_response(struct xdp_md *ctx)
+{
+	void *end = (void *)(long)ctx->data_end;
+	struct ethernet *ethernet = (void *)(long)ctx->data;
+	struct ipv4 *ip = (void *)(ethernet + 1);
+	struct udp *udp = (void *)(ip + 1);
+	struct monitor_response *response = (void *)(udp + 1);
+
+	if ((void *)(response + 1) > end)
+		return XDP_DROP;
+	__builtin_memset(response->foot, 0, sizeof(response->foot));
+	response->number = bpf_htons(0x21ff);
+	response->length = bpf_htons(sizeof(*response) - sizeof(response->delay) - 4);
+	response->protocol = bpf_htons(1);
+	response->address_len = bpf_htons(sizeof(response->address));
+	response->foot[FLAGS_AT] = TRACEABLE;
+	respond(ip, udp, &response->delay, sizeof(*response));
+	return XDP_PASS;
+}
+
+static __always_inline int time_message(struct xdp_md *ctx, __u8 type, __u16 port)
+{
+	void *end;
+	struct ethernet *ethernet;
+	struct ipv4 *ip;
+	struct udp *udp;
+	struct ptp *ptp;
+
+	if (bpf_xdp_adjust_tail(ctx, (int)SYNC_LEN - (int)sizeof(struct monitor_response)))
+		return XDP_DROP;
+	end = (void *)(long)ctx->data_end;
+	ethernet = (void *)(long)ctx->data;
+	ip = (void *)(ethernet + 1);
+	udp = (void *)(ip + 1);
+	ptp = (void *)(udp + 1);
+	if ((void *)ptp + SYNC_LEN > end)
+		return XDP_DROP;
+	retype(ip, udp, ptp, type, SYNC_LEN, port);
+	if (type == PTP_SYNC)
+		ptp->flags[0] |= PTP_TWO_STEP;
+	stamp_now((void *)(ptp + 1));
+	return XDP_PASS;
+}
+
+SEC("xdp/devmap")
+int sync(struct xdp_md *ctx)
+{
+	return time_message(ctx, PTP_SYNC, PTP_EVENT_PORT);
+}
+
+SEC("xdp/devmap")
+int follow_up(struct xdp_md *ctx)
+{
+	return time_message(ctx, PTP_FOLLOW_UP, PTP_GENERAL_PORT);
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
