@@ -24,8 +24,8 @@ const KE_PORT: u16 = 4460;
 /// `AEAD_AES_SIV_CMAC_256`.
 const ALGORITHM: u16 = 15;
 const CLIENTS: &str = "10.64.0.0/10";
-/// What every run here is asked for, and the rates that follow.
-const RATES: [&str; 4] = ["-r", "1000-2300", "-t", "0.5"];
+/// What every run here is asked for, and the rates that follow. A busy machine may send late.
+const RATES: [&str; 5] = ["-r", "1000-2300", "-t", "0.5", "-l"];
 const ROWS: [(u64, u64); 3] = [(1000, 100), (1500, 150), (2250, 225)];
 
 /// All of them.
@@ -80,13 +80,10 @@ impl Scene {
         let mut lines = text.lines();
         ensure!([lines.next(), lines.next()] == head.map(Some), "{text}");
         let rows = lines.map(Row::parse).collect::<Result<Vec<_>>>().with_context(context)?;
-        // A rate that a busy machine cannot send ends a run earlier.
-        let given_up = told.contains("Could not send requests at rate");
-        ensure!(given_up || rows.len() == ROWS.len(), "{text}{told}");
+        ensure!(rows.len() == ROWS.len(), "{text}{told}");
         for (row, expected) in rows.iter().zip(ROWS) {
             ensure!((row.rate, row.clients) == expected, "{row:?}");
         }
-        ensure!(!rows.is_empty(), "{}", context());
         Ok(rows)
     }
 }
@@ -158,7 +155,7 @@ fn ask_in_both_modes(scene: &Scene) -> Result<()> {
     for row in scene.rows(&["-B", "-e", "-o", "0"], [&offsets, &columns])? {
         row.check([true, false])?;
     }
-    for (more, above) in [(&["-I", "-l"][..], &times), (&["-I", "-o", "1.95e-6"], &offsets)] {
+    for (more, above) in [(&["-I"][..], &times), (&["-I", "-o", "1.95e-6"], &offsets)] {
         for row in scene.rows(more, [above, &columns])? {
             ensure!(row.shares[3] > 50.0 && row.panel.is_some(), "{row:?}");
         }
