@@ -19,7 +19,7 @@ use crate::scenario::Need;
 use crate::{load_modes, scenarios};
 
 /// What the server is called in its certificate; no resolver is asked.
-const NAME: &str = "time.example";
+pub(crate) const NAME: &str = "time.example";
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Few enough that each asks several times, and enough that no client asks before it was answered.
 const CLIENTS: u64 = 200;
@@ -38,14 +38,14 @@ pub(crate) fn all() -> Vec<Trial> {
 }
 
 /// A chronyd that answers everybody; it leaves this machine's clock alone (`-x`).
-struct Chronyd {
+pub(crate) struct Chronyd {
     process: Running,
     _directory: TempDir,
 }
 
 impl Chronyd {
     /// Starts it with further directives, and waits until it serves.
-    fn start(host: &Host, directives: &[&str]) -> Result<Self> {
+    pub(crate) fn start(host: &Host, directives: &[&str]) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let pidfile = directory.path().join("chronyd.pid");
         let configuration = directory.path().join("chrony.conf");
@@ -75,7 +75,7 @@ fn certificate(directory: &Path) -> Result<[PathBuf; 2]> {
 }
 
 /// A chronyd that serves NTS, with its certificate.
-fn nts_chronyd(host: &Host) -> Result<(Chronyd, TempDir, String)> {
+pub(crate) fn nts_chronyd(host: &Host) -> Result<(Chronyd, TempDir, String)> {
     let directory = tempfile::tempdir()?;
     let [certificate, key] = certificate(directory.path())?;
     let certificate = certificate.display().to_string();

@@ -1,6 +1,6 @@
-//! Scenarios of offsets of transmit timestamps: that an error of the server's clock that is known is
-//! found, and that what cannot be measured is refused. Both ends read the same clock here, so the
-//! truth is known but for the way of the packets, which only ever adds to it.
+//! Scenarios of offsets of transmit timestamps: that an error of the server's clock that is known
+//! is found, and that what cannot be measured is refused. Both ends read the same clock here, so
+//! the truth is known but for the way of the packets, which only ever adds to it.
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};

@@ -26,6 +26,7 @@ mod load_ptp;
 mod load_refusals;
 mod loads;
 mod noise;
+mod ntpperf;
 mod process;
 mod ptp4l;
 mod ptp_replies;
@@ -114,6 +115,7 @@ fn all() -> Vec<Trial> {
     all.extend(server_sandbox::all());
     all.extend(load_modes::all());
     all.extend(load_offsets::all());
+    all.extend(ntpperf::all());
     all.extend(load_ptp::all());
     all.extend(bench::all());
     all.extend(soak::all());

@@ -372,7 +372,9 @@ impl Account {
                 known.and_then(|receive| verify::response_ns(receive, reply.transmit))
             }
         };
-        response_ns.into_iter().for_each(|ns| self.counts.response.record(ns));
+        if let Some(ns) = response_ns {
+            self.counts.response.record(ns);
+        }
         self.counts.nts_received += u64::from(self.nts.as_ref().is_some_and(|n| n.has(sequence)));
         if let Some(offsets) = &mut self.offsets {
             offsets.record(reply, stamps, (client, referred));

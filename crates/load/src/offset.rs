@@ -150,8 +150,8 @@ impl Offsets {
     }
 
     /// Counts a PTP Sync that was received at `at` here, where that is known. By the master's clock
-    /// it left at `transmit_ns` and its request came at `receive_ns`; the whole seconds between that
-    /// clock's timescale, which is its own affair, and UTC are taken off.
+    /// it left at `transmit_ns` and its request came at `receive_ns`; the whole seconds between
+    /// that clock's timescale, which is its own affair, and UTC are taken off.
     pub(crate) fn record_sync(
         &mut self,
         at: Option<Timestamp<Utc>>,

@@ -103,8 +103,8 @@ fn synchronisation(header: &Header) -> Result<bool, InvalidReason> {
     if by_leap == by_stratum { Ok(by_leap) } else { Err(InvalidReason::Leap) }
 }
 
-/// Transmit less receive timestamp of one reply, to the nearest ns, where both are known and that is
-/// a time that a server can have taken.
+/// Transmit less receive timestamp of one reply, to the nearest ns, where both are known and that
+/// is a time that a server can have taken.
 pub(crate) fn response_ns(receive: NtpTimestamp, transmit: NtpTimestamp) -> Option<u64> {
     if transmit == NtpTimestamp::UNKNOWN {
         return None;

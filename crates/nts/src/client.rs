@@ -143,8 +143,8 @@ pub fn open_reply<'t>(
 }
 
 /// Judges the reply `packet` to the request that bore `unique_id` without the server's key: by its
-/// fields, by that identifier, and by whether there is something to open. A reply that passes may be
-/// forged all the same.
+/// fields, by that identifier, and by whether there is something to open. A reply that passes may
+/// be forged all the same.
 pub fn examine_reply(packet: &[u8], unique_id: &[u8]) -> Result<(), ReplyFault> {
     sealed_part(packet, unique_id).map(drop)
 }

@@ -91,8 +91,9 @@ static __always_inline int refuse_ntp(const struct ntp *ntp, bool interleaved)
 	return -1;
 }
 
-/* An interleaved reply tells when the one before left; when that one's request came is known,
- * unless the client has none, or its replies overtook each other. */
+/* An interleaved reply tells when the one before left. When that one's request came is known,
+ * unless the client has none, or its replies overtook each other.
+ */
 static __always_inline void record_earlier_response(struct tally *tally, __u64 receive,
 						    __u64 transmit)
 {

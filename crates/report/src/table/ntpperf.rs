@@ -72,8 +72,8 @@ impl NtpperfTable {
 
     /// One trial, without a newline at the end. The rate is the one that was planned; the shares
     /// are of the requests that were really sent. What is lost is what is missing of them, so it is
-    /// from 0% to 100%, also where a request is owed two answers; [`ABSENT`] stands for figures that
-    /// there are none of.
+    /// from 0% to 100%, also where a request is owed two answers; [`ABSENT`] stands for figures
+    /// that there are none of.
     #[must_use]
     pub fn row(&self, trial: &Trial) -> String {
         let share = |count: u64| {
@@ -105,8 +105,8 @@ mod tests {
     const TABLES: &str = include_str!("ntpperf_tables.txt");
     /// Shares in the tables have so many digits.
     const SENT: u64 = 10_000;
-    /// More than everything cannot be lost. Of what is owed to a request there, a delay response and
-    /// a Sync, both were there for 15.63% at most.
+    /// More than everything cannot be lost. Of what is owed to a request there, a delay response
+    /// and a Sync, both were there for 15.63% at most.
     const IMPOSSIBLE: (&str, &str) = ("168.41%", " 84.37%");
 
     fn offsets([min, mean, max, stddev]: [i64; 4]) -> SignedDistribution {

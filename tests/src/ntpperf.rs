@@ -1,0 +1,271 @@
+//! Scenarios of ntpperf's own command line, as a script uses it: the binary under that name, its
+//! table read word by word. Nothing is timed, and no loss is asserted that a busy machine may have.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Output;
+
+use anyhow::{Context, Result, ensure};
+use horolog_ke::{KeClient, Trust};
+use horolog_lab::{Lab, LabConfig};
+use horolog_record::{Code, LoadResult, Mode};
+use horolog_wire::ethernet::MacAddress;
+use libtest_mimic::Trial;
+use tempfile::TempDir;
+
+use crate::load_command::{PATIENCE, has, parse};
+use crate::load_modes::{Chronyd, NAME, nts_chronyd};
+use crate::process::{Engine, Server, binary, run_to_end, server_address};
+use crate::ptp4l::{Ptp4l, Transport};
+use crate::scenario::Need;
+use crate::{ntpperf, scenarios};
+
+const KE_PORT: u16 = 4460;
+/// `AEAD_AES_SIV_CMAC_256`.
+const ALGORITHM: u16 = 15;
+const CLIENTS: &str = "10.64.0.0/10";
+/// What every run here is asked for, and the rates that follow. A busy machine may send late.
+const RATES: [&str; 5] = ["-r", "1000-2300", "-t", "0.5", "-l"];
+const ROWS: [(u64, u64); 3] = [(1000, 100), (1500, 150), (2250, 225)];
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    const ROOT: &[Need] = &[Need::Root];
+    const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd")];
+    const PTP4L: &[Need] =
+        &[Need::Root, Need::Peer("ptp4l"), Need::Peer("pmc"), Need::Peer("setpriv")];
+    let mut all = Vec::from(scenarios!(ROOT, ntpperf:
+        the_server_answers_as_chronyd_does,
+        a_silent_server_ends_the_run,
+        what_cannot_be_is_refused,
+    ));
+    all.extend(scenarios!(CHRONYD, ntpperf:
+        chronyd_is_asked_in_both_modes,
+        chronyd_is_asked_with_a_given_session,
+    ));
+    all.extend(scenarios!(PTP4L, ntpperf: ptp4l_is_asked_in_both_modes));
+    all
+}
+
+/// The binary under the name of ntpperf, and the lab that it is run in.
+struct Scene {
+    lab: Lab,
+    directory: TempDir,
+}
+
+impl Scene {
+    fn new() -> Result<Self> {
+        let (lab, directory) = (Lab::new(&LabConfig::default())?, tempfile::tempdir()?);
+        symlink(binary()?, directory.path().join("ntpperf"))?;
+        Ok(Self { lab, directory })
+    }
+
+    /// Runs it as the examples of ntpperf do, with more options.
+    fn run(&self, more: &[&str]) -> Result<Output> {
+        let port = self.lab.client().port();
+        let mac = MacAddress(self.lab.server().port().mac).to_string().to_uppercase();
+        let mut command = self.lab.client().command(self.directory.path().join("ntpperf"));
+        command.args(["-i", &port.interface, "-m", &mac, "-s", CLIENTS]);
+        command.args(["-d", &server_address(&self.lab, false)?.ip().to_string()]).args(more);
+        run_to_end(&mut command, PATIENCE)
+    }
+
+    /// The rows of a run that ends well.
+    fn rows(&self, more: &[&str], head: [&str; 2]) -> Result<Vec<Row>> {
+        let output = self.run(&[&RATES, more].concat())?;
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        let context = || format!("{more:?}: {told}");
+        ensure!(output.status.success() && told.contains("with engine"), "{}", context());
+        let text = String::from_utf8(output.stdout)?;
+        let mut lines = text.lines();
+        ensure!([lines.next(), lines.next()] == head.map(Some), "{text}");
+        let rows = lines.map(Row::parse).collect::<Result<Vec<_>>>().with_context(context)?;
+        ensure!(rows.len() == ROWS.len(), "{text}{told}");
+        for (row, expected) in rows.iter().zip(ROWS) {
+            ensure!((row.rate, row.clients) == expected, "{row:?}");
+        }
+        Ok(rows)
+    }
+}
+
+/// A row as a script reads it: words between spaces.
+#[derive(Debug)]
+struct Row {
+    rate: u64,
+    clients: u64,
+    /// Lost, invalid, and the two kinds of replies, in percent.
+    shares: [f64; 4],
+    /// Least, mean and greatest value and deviation, where there is such a panel.
+    panel: Option<[i64; 4]>,
+}
+
+impl Row {
+    fn parse(line: &str) -> Result<Self> {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let share = |at: usize| -> Result<f64> {
+            let word = words.get(at).with_context(|| format!("too short: {line}"))?;
+            Ok(word.strip_suffix('%').with_context(|| format!("no share: {line}"))?.parse()?)
+        };
+        let panel = match words.get(6..).unwrap_or_default() {
+            [] => None,
+            [min, mean, max, stddev] => {
+                Some([min.parse()?, mean.parse()?, max.parse()?, stddev.parse()?])
+            }
+            _ => anyhow::bail!("odd number of words: {line}"),
+        };
+        Ok(Self {
+            rate: words.first().context("empty line")?.parse()?,
+            clients: words.get(1).context("one word")?.parse()?,
+            shares: [share(2)?, share(3)?, share(4)?, share(5)?],
+            panel,
+        })
+    }
+
+    /// Nothing is invalid, shares add up, and the panel is in order.
+    fn check(&self, kinds: [bool; 2]) -> Result<()> {
+        let [lost, invalid, first, second] = self.shares;
+        ensure!(invalid == 0.0 && (0.0..50.0).contains(&lost), "{self:?}");
+        ensure!(kinds == [first > 0.0, second > 0.0], "{self:?}");
+        let most = first.max(second);
+        let sum = if kinds == [true, true] { lost + most } else { lost + first + second };
+        ensure!((99.0..=101.0).contains(&sum), "{self:?}");
+        let [min, mean, max, stddev] = self.panel.unwrap_or_default();
+        ensure!(min <= mean && mean <= max && stddev >= 0, "{self:?}");
+        Ok(())
+    }
+}
+
+const LEFT: &str = "               |          responses            |";
+const NTP: &str = "rate   clients |  lost invalid   basic  xleave |";
+const PTP: &str = "rate   clients |  lost invalid   delay sync/fw |";
+const TIMES: &str = "        response time (ns)";
+const OFFSETS: &str = "     TX timestamp offset (ns)";
+const FIGURES: &str = "    min    mean     max stddev";
+
+/// Basic and interleaved mode, with response times and with offsets. Clients are known to the
+/// server when counting begins, so that hardly any reply of interleaved mode is in basic mode.
+fn ask_in_both_modes(scene: &Scene) -> Result<()> {
+    let columns = format!("{NTP}{FIGURES}");
+    let times = format!("{LEFT}{TIMES}");
+    let offsets = format!("{LEFT}{OFFSETS}");
+    for row in scene.rows(&["-B"], [&times, &columns])? {
+        row.check([true, false])?;
+        ensure!(row.panel.is_some_and(|[min, ..]| min >= 0), "{row:?}");
+    }
+    for row in scene.rows(&["-B", "-e", "-o", "0"], [&offsets, &columns])? {
+        row.check([true, false])?;
+    }
+    for (more, above) in [(&["-I"][..], &times), (&["-I", "-o", "1.95e-6"], &offsets)] {
+        for row in scene.rows(more, [above, &columns])? {
+            ensure!(row.shares[3] > 50.0 && row.panel.is_some(), "{row:?}");
+        }
+    }
+    Ok(())
+}
+
+fn chronyd_is_asked_in_both_modes() -> Result<()> {
+    let scene = Scene::new()?;
+    let _chronyd = Chronyd::start(scene.lab.server(), &[])?;
+    ask_in_both_modes(&scene)
+}
+
+fn the_server_answers_as_chronyd_does() -> Result<()> {
+    let scene = Scene::new()?;
+    let at = server_address(&scene.lab, false)?;
+    for body in Engine::ALL {
+        let _server = Server::start(scene.lab.server(), body, &[at], &[])?;
+        ask_in_both_modes(&scene).with_context(|| format!("{body:?}"))?;
+    }
+    Ok(())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02X}"))
+}
+
+/// A key and a cookie that another client got authenticate requests, and appear nowhere.
+fn chronyd_is_asked_with_a_given_session() -> Result<()> {
+    let scene = Scene::new()?;
+    let (_chronyd, _directory, certificate) = nts_chronyd(scene.lab.server())?;
+    let trust = Trust::from_pem_file(Some(certificate.as_ref()))?;
+    let address = (scene.lab.server().port().ipv4, KE_PORT).into();
+    let given = scene
+        .lab
+        .client()
+        .run(|| KeClient::new(&trust, &[ALGORITHM])?.establish(NAME, address, PATIENCE))??;
+    let blind = format!("{},{}", hex(&given.c2s), hex(given.cookies.first().context("no cookie")?));
+    let seeing = format!("{blind},{}", hex(&given.s2c));
+    let file = scene.directory.path().join("r.json");
+    let path = file.display().to_string();
+    for (session, opened) in [(&blind, false), (&seeing, true)] {
+        let more = ["-B", "-S", session, "--json", &path];
+        let above = format!("{LEFT}{TIMES}");
+        for row in scene.rows(&more, [&above, &format!("{NTP}{FIGURES}")])? {
+            row.check([true, false])?;
+        }
+        let text = fs::read(&file)?;
+        let result: LoadResult = parse(&text)?;
+        let told = String::from_utf8(text)?;
+        ensure!(!told.contains(&blind) && told.contains("(hidden)"), "{:?}", result.command);
+        ensure!(result.mode == Mode::NtpNts, "{:?}", result.mode);
+        ensure!(has(&result, Code::RepliesUnopened) != opened, "{:?}", result.findings);
+        ensure!(result.trials.iter().all(|trial| trial.responses.nts == trial.received), "{told}");
+    }
+    Ok(())
+}
+
+/// Delay requests have no panel; `NetSync` Monitor has, and both kinds of its replies are counted.
+fn ptp4l_is_asked_in_both_modes() -> Result<()> {
+    let scene = Scene::new()?;
+    let _ptp4l = Ptp4l::start(scene.lab.server(), Transport::Ipv4, 7)?;
+    for more in [&["-D", "7"][..], &["-D", "7", "-M"]] {
+        for row in scene.rows(more, [LEFT, PTP])? {
+            row.check([true, false])?;
+            ensure!(row.panel.is_none(), "{row:?}");
+        }
+    }
+    let columns = format!("{PTP}{FIGURES}");
+    for (more, panel) in [(&["-N", "7"][..], TIMES), (&["-N", "7", "-o", "0"], OFFSETS)] {
+        for row in scene.rows(more, [&format!("{LEFT}{panel}"), &columns])? {
+            row.check([true, true])?;
+            ensure!(row.panel.is_some(), "{row:?}");
+        }
+    }
+    Ok(())
+}
+
+/// More than half is lost in the first row, so it is the last one; and nothing answered.
+fn a_silent_server_ends_the_run() -> Result<()> {
+    let scene = Scene::new()?;
+    for (more, columns) in [(&["-B", "-o", "0"][..], 10), (&["-D", "0"], 6)] {
+        let output = scene.run(&[&RATES, more].concat())?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(output.status.code() == Some(1), "{:?}: {text}", output.status);
+        let rows: Vec<_> = text.lines().skip(2).collect();
+        ensure!(rows.len() == 1 && rows[0].split_whitespace().count() == columns, "{text}");
+        ensure!(rows[0].starts_with("1000       100 100.00%   0.00%   0.00%   0.00%"), "{text}");
+    }
+    Ok(())
+}
+
+/// Each with one line, and nothing on standard output.
+fn what_cannot_be_is_refused() -> Result<()> {
+    let scene = Scene::new()?;
+    let cases: [(&[&str], i32, &str); 7] = [
+        (&[], 2, "-B"),
+        (&["-B", "-I"], 2, "cannot be used"),
+        (&["-B", "-r", "10"], 2, "from 1000 to 1000000"),
+        (&["-B", "-x", "1"], 2, "above 1"),
+        (&["-B", "-S", "c0ffee,c0ffee"], 2, "32"),
+        (&["-B", "-o", "0", "-H"], 3, "hardware timestamps"),
+        (&["-B", "-p", "0"], 2, "threads"),
+    ];
+    for (more, status, words) in cases {
+        let output = scene.run(more)?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(status), "{more:?}: {told}");
+        ensure!(told.contains(words) && !told.contains("c0ffee"), "{more:?}: {told}");
+        ensure!(told.trim_end().lines().count() == 1 && output.stdout.is_empty(), "{told}");
+    }
+    Ok(())
+}
