@@ -24,8 +24,10 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// What the in-kernel engine is to send, compared with the packet engine on one core.
 const GAIN: f64 = 10.0;
 
-/// What is asked, how it is called, and the port that it goes to.
-const MODES: [(&str, u16, fn(&mut LoadOptions)); 4] = [
+/// What is asked, the port that it goes to, and how the options are changed for it.
+type Mode = (&'static str, u16, fn(&mut LoadOptions));
+
+const MODES: [Mode; 4] = [
     ("basic", ntp::PORT, |_| ()),
     ("interleaved", ntp::PORT, |options| options.interleaved = true),
     ("PTP delay", EVENT_PORT, |options| options.ptp = Some(PTP_DELAY)),

@@ -21,11 +21,11 @@ use crate::scenario::Need;
 use crate::{ntpperf, scenarios};
 
 const KE_PORT: u16 = 4460;
-/// AEAD_AES_SIV_CMAC_256.
+/// `AEAD_AES_SIV_CMAC_256`.
 const ALGORITHM: u16 = 15;
 const CLIENTS: &str = "10.64.0.0/10";
-/// What every run here is asked for, and the rates that follow.
-const RATES: [&str; 4] = ["-r", "1000-2300", "-t", "0.5"];
+/// What every run here is asked for, and the rates that follow. A busy machine may send late.
+const RATES: [&str; 5] = ["-r", "1000-2300", "-t", "0.5", "-l"];
 const ROWS: [(u64, u64); 3] = [(1000, 100), (1500, 150), (2250, 225)];
 
 /// All of them.
@@ -80,13 +80,10 @@ impl Scene {
         let mut lines = text.lines();
         ensure!([lines.next(), lines.next()] == head.map(Some), "{text}");
         let rows = lines.map(Row::parse).collect::<Result<Vec<_>>>().with_context(context)?;
-        // A rate that a busy machine cannot send ends a run earlier.
-        let given_up = told.contains("Could not send requests at rate");
-        ensure!(given_up || rows.len() == ROWS.len(), "{text}{told}");
+        ensure!(rows.len() == ROWS.len(), "{text}{told}");
         for (row, expected) in rows.iter().zip(ROWS) {
             ensure!((row.rate, row.clients) == expected, "{row:?}");
         }
-        ensure!(!rows.is_empty(), "{}", context());
         Ok(rows)
     }
 }
@@ -158,7 +155,7 @@ fn ask_in_both_modes(scene: &Scene) -> Result<()> {
     for row in scene.rows(&["-B", "-e", "-o", "0"], [&offsets, &columns])? {
         row.check([true, false])?;
     }
-    for (more, above) in [(&["-I", "-l"][..], &times), (&["-I", "-o", "1.95e-6"], &offsets)] {
+    for (more, above) in [(&["-I"][..], &times), (&["-I", "-o", "1.95e-6"], &offsets)] {
         for row in scene.rows(more, [above, &columns])? {
             ensure!(row.shares[3] > 50.0 && row.panel.is_some(), "{row:?}");
         }
@@ -182,6 +179,10 @@ fn the_server_answers_as_chronyd_does() -> Result<()> {
     Ok(())
 }
 
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02X}"))
+}
+
 /// A key and a cookie that another client got authenticate requests, and appear nowhere.
 fn chronyd_is_asked_with_a_given_session() -> Result<()> {
     let scene = Scene::new()?;
@@ -192,7 +193,6 @@ fn chronyd_is_asked_with_a_given_session() -> Result<()> {
         .lab
         .client()
         .run(|| KeClient::new(&trust, &[ALGORITHM])?.establish(NAME, address, PATIENCE))??;
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02X}")).collect::<String>();
     let blind = format!("{},{}", hex(&given.c2s), hex(given.cookies.first().context("no cookie")?));
     let seeing = format!("{blind},{}", hex(&given.s2c));
     let file = scene.directory.path().join("r.json");
@@ -214,7 +214,7 @@ fn chronyd_is_asked_with_a_given_session() -> Result<()> {
     Ok(())
 }
 
-/// Delay requests have no panel; NetSync Monitor has, and both kinds of its replies are counted.
+/// Delay requests have no panel; `NetSync` Monitor has, and both kinds of its replies are counted.
 fn ptp4l_is_asked_in_both_modes() -> Result<()> {
     let scene = Scene::new()?;
     let _ptp4l = Ptp4l::start(scene.lab.server(), Transport::Ipv4, 7)?;

@@ -45,11 +45,14 @@ enum Expected {
     Anything,
 }
 
+/// Asks a question and answers it.
+type Make = dyn Fn(&mut Bench, &World, &mut Random) -> Result<Vec<Answer>>;
+
 /// A kind of answers.
 struct Kind {
     name: String,
     expected: Expected,
-    make: Box<dyn Fn(&mut Bench, &World, &mut Random) -> Result<Vec<Answer>>>,
+    make: Box<Make>,
 }
 
 fn kind(

@@ -108,7 +108,7 @@ fn make_all(world: &World, generator: &Generator, core: u32, random: &mut Random
         let origin = if world.interleaved { generator.origin(client) } else { 0 };
         let check = match world.ptp {
             None => check_request(world, &template, &outcome.frame, (question, origin)),
-            Some(plan) => check_ptp_request(world, &plan, &outcome.frame, question),
+            Some(plan) => check_ptp_request(world, plan, &outcome.frame, question),
         };
         check.with_context(|| format!("request {number}: {:02x?}", outcome.frame))?;
     }
@@ -160,12 +160,7 @@ fn check_request(
 }
 
 /// The same of a request for PTP.
-fn check_ptp_request(
-    world: &World,
-    plan: &PtpPlan,
-    frame: &[u8],
-    question: Question,
-) -> Result<()> {
+fn check_ptp_request(world: &World, plan: PtpPlan, frame: &[u8], question: Question) -> Result<()> {
     let token = world.token.encode(question);
     let client = world.lane_clients(LANE).client(question.sequence);
     let frames = world.frames(LANE);
@@ -176,7 +171,7 @@ fn check_ptp_request(
         source: SocketAddr::new(world.network.address(client), EVENT_PORT),
         destination: plan.destination(world.target.ip()),
     };
-    let mut template = ptp::Template::new(plan, LANE, world.target.ip());
+    let mut template = ptp::Template::new(&plan, LANE, world.target.ip());
     let payload = template.ask(token, question.sequence);
     let mut expected = vec![0; builder.headers_len() + payload.len()];
     builder.emit(payload, &mut expected);

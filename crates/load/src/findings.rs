@@ -61,6 +61,7 @@ impl<'a> Observed<'a> {
 
 /// What is known of a run besides its trials.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Circumstances<'a> {
     /// The engine in use.
     pub engine: Engine,

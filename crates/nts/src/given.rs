@@ -119,7 +119,7 @@ mod tests {
     const KEY: &str = "44508cc523bd3ff2334a3b73e70969bf69bc4753eb745fd8ec054ff083df788c";
 
     fn hex(bytes: &[u8]) -> String {
-        bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+        bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02X}"))
     }
 
     #[test]

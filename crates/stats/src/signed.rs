@@ -188,7 +188,9 @@ mod tests {
 
     fn recorded(values: &[i64]) -> SignedRecorder {
         let mut recorder = SignedRecorder::new();
-        values.iter().for_each(|&value| recorder.record(value));
+        for &value in values {
+            recorder.record(value);
+        }
         recorder
     }
 

@@ -274,7 +274,8 @@ struct offset_tally {
 	struct histogram negative; /* magnitudes of those below zero */
 	struct histogram positive;
 };
-_Static_assert(sizeof(struct offset_tally) == 32 + 2 * (32 + 8 * HISTOGRAM_BUCKETS), "offset_tally");
+_Static_assert(sizeof(struct offset_tally) == 32 + 2 * (32 + 8 * HISTOGRAM_BUCKETS),
+	       "offset_tally");
 
 /* A sending processor: where it stands in its schedule. */
 struct lane {

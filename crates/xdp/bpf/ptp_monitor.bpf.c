@@ -3,6 +3,9 @@
  * Answers every request of NetSync Monitor over IPv4 where it comes in: one copy of the frame for
  * the delay response, one for the Sync and one for its follow-up, each made what it is where it
  * leaves. The benchmarks hold the load generator against it.
+ *
+ * Copies that leave by one interface in one batch all go through the program of the first, so there
+ * is but one program, which tells them by their order.
  */
 #include "ptp_reflector.h"
 
@@ -25,13 +28,28 @@ struct monitor_response {
 #define FLAGS_AT 52		/* of the time, in the foot */
 #define TRACEABLE 0x30
 
-/* The interface that frames came by, three times, each with its own program. */
+#define PARTS 3
+
+/* The interface that frames came by, once for each part. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
-	__uint(max_entries, 3);
+	__uint(max_entries, PARTS);
 	__uint(key_size, sizeof(__u32));
 	__uint(value_size, sizeof(struct bpf_devmap_val));
 } answers SEC(".maps");
+
+/* The request whose copies are leaving, and how many have left. */
+struct leaving {
+	__be64 clock;
+	__u64 parts;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct leaving);
+} leaving SEC(".maps");
 
 SEC("xdp")
 int reflect(struct xdp_md *ctx)
@@ -51,13 +69,8 @@ int reflect(struct xdp_md *ctx)
 	return bpf_redirect_map(&answers, 0, BPF_F_BROADCAST);
 }
 
-SEC("xdp/devmap")
-int delay_response(struct xdp_md *ctx)
+static __always_inline int delay_response(struct ipv4 *ip, struct udp *udp, void *end)
 {
-	void *end = (void *)(long)ctx->data_end;
-	struct ethernet *ethernet = (void *)(long)ctx->data;
-	struct ipv4 *ip = (void *)(ethernet + 1);
-	struct udp *udp = (void *)(ip + 1);
 	struct monitor_response *response = (void *)(udp + 1);
 
 	if ((void *)(response + 1) > end)
@@ -97,15 +110,30 @@ static __always_inline int time_message(struct xdp_md *ctx, __u8 type, __u16 por
 }
 
 SEC("xdp/devmap")
-int sync(struct xdp_md *ctx)
+int answer(struct xdp_md *ctx)
 {
-	return time_message(ctx, PTP_SYNC, PTP_EVENT_PORT);
-}
+	void *end = (void *)(long)ctx->data_end;
+	struct ethernet *ethernet = (void *)(long)ctx->data;
+	struct ipv4 *ip = (void *)(ethernet + 1);
+	struct udp *udp = (void *)(ip + 1);
+	struct ptp *ptp = (void *)(udp + 1);
+	__u32 zero = 0;
+	struct leaving *now = bpf_map_lookup_elem(&leaving, &zero);
+	__be64 clock;
 
-SEC("xdp/devmap")
-int follow_up(struct xdp_md *ctx)
-{
-	return time_message(ctx, PTP_FOLLOW_UP, PTP_GENERAL_PORT);
+	if (!now || (void *)(ptp + 1) > end)
+		return XDP_DROP;
+	clock = *(__be64 *)ptp->clock;
+	now->parts = now->clock == clock ? now->parts + 1 : 1;
+	now->clock = clock;
+	switch (now->parts) {
+	case 1:
+		return delay_response(ip, udp, end);
+	case 2:
+		return time_message(ctx, PTP_SYNC, PTP_EVENT_PORT);
+	default:
+		return time_message(ctx, PTP_FOLLOW_UP, PTP_GENERAL_PORT);
+	}
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

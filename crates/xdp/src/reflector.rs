@@ -1,6 +1,7 @@
 //! The bare reflectors: every IPv4 datagram for one UDP port goes back as it came, or every request
-//! for PTP's delay or of NetSync Monitor with the least that makes an answer of it. What a link and a driver can do at
-//! most, for benchmarks to compare the responder with and to hold the generator against.
+//! for PTP's delay or of `NetSync` Monitor with the least that makes an answer of it. What a link
+//! and a driver can do at most, for benchmarks to compare the responder with and to hold the
+//! generator against.
 
 use std::os::fd::AsRawFd;
 
@@ -15,6 +16,8 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/reflector.o"));
 const PTP_NAME: &str = "ptp_reflector";
 const PTP_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ptp_reflector.o"));
 
+/// `PARTS` of `ptp_monitor.bpf.c`.
+const MONITOR_PARTS: u32 = 3;
 const MONITOR_NAME: &str = "ptp_monitor";
 const MONITOR_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ptp_monitor.o"));
 
@@ -42,10 +45,10 @@ impl Reflector {
     pub fn attach_monitor(interface: &Interface) -> Result<Self, XdpError> {
         let loaded = Loaded::load(MONITOR_NAME, MONITOR_OBJECT, |_| Ok(()))?;
         let answers = loaded.map("answers")?;
-        for (key, part) in (0_u32..).zip(["delay_response", "sync", "follow_up"]) {
-            let program = loaded.program(part)?.as_raw_fd().cast_unsigned();
-            // struct bpf_devmap_val of linux/bpf.h: where a copy leaves by, and what changes it.
-            let value = [interface.index, program].map(u32::to_ne_bytes).concat();
+        let program = loaded.program("answer")?.as_raw_fd().cast_unsigned();
+        // struct bpf_devmap_val of linux/bpf.h: where a copy leaves by, and what changes it.
+        let value = [interface.index, program].map(u32::to_ne_bytes).concat();
+        for key in 0..MONITOR_PARTS {
             answers
                 .update(&key.to_ne_bytes(), &value, MapFlags::ANY)
                 .map_err(|error| XdpError::Map(object::to_io(&error)))?;

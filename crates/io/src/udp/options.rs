@@ -8,6 +8,7 @@ use horolog_sys::message::TransmitStamp;
 
 /// How a UDP device is opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct UdpOptions {
     /// Datagrams that one system call moves at most; more than that goes in several calls.
     pub slots: usize,

@@ -248,7 +248,8 @@ fn a_given_session_opens_what_it_has_the_key_for() {
     let keys = SessionKeys::generate(Algorithm::AesSivCmac256).unwrap();
     let mut cookie = vec![0; 200];
     let len = server.seal(&keys, [3; 16], &mut cookie);
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let digits = |text: String, byte: &u8| text + &format!("{byte:02x}");
+    let hex = |bytes: &[u8]| bytes.iter().fold(String::new(), digits);
     let blind = format!("{},{}", hex(keys.c2s()), hex(&cookie[..len]));
     let seeing = format!("{blind},{}", hex(keys.s2c()));
     for (text, forged) in [(blind, Ok(())), (seeing, Err(Fault::Reply(ReplyFault::Forged)))] {
@@ -257,7 +258,7 @@ fn a_given_session_opens_what_it_has_the_key_for() {
         assert_eq!(sessions.opens(), given.opens());
         let mut lane = sessions.lane(4, (0, 1)).unwrap();
         let stamps = Stamps::basic(0x0123_4567_89ab_cdef);
-        let mut reply = answer(&server, &lane.seal(5, stamps, &mut None).to_vec());
+        let mut reply = answer(&server, lane.seal(5, stamps, &mut None));
         assert_eq!(lane.open(5, stamps.transmit, &reply), Ok(()));
         assert!(lane.open(5, stamps.transmit ^ 2, &reply).is_err());
         *reply.last_mut().unwrap() ^= 1;

@@ -42,8 +42,10 @@ const RATE_PER_CLIENT: f64 = 10.0;
 /// that mode from the second or third request on.
 const WARM_UP: u32 = 3;
 
-/// The share by which the rate sent may miss the planned one: 20 ms in two seconds.
+/// The share by which the rate sent may miss the planned one, and the time by which the last request
+/// may be late; in the usual two seconds they are the same.
 const BEHIND: f64 = 0.01;
+const LATE_S: f64 = 0.02;
 
 /// Random intervals make a trial longer or shorter by fewer standard deviations than this.
 const DEVIATIONS: f64 = 5.0;
@@ -254,7 +256,7 @@ impl Rows {
             Spacing::Constant => 0.0,
             Spacing::Exponential => DEVIATIONS / planned.max(1.0).sqrt(),
         };
-        let least = 1.0 - BEHIND.max(chance);
+        let least = 1.0 - BEHIND.max(LATE_S / self.duration_s).max(chance);
         (trial.sent as f64) < planned * least || trial.achieved_rate < trial.offered_rate * least
     }
 }

@@ -118,10 +118,10 @@ fn the_panel_follows_from_the_options() {
     assert_eq!(table(&["-N", "1", "-o0"]), NtpperfTable { ptp: true, panel: offset });
 }
 
-/// A trial of a second at 10,000 requests per second.
+/// A trial of two seconds at 10,000 requests per second.
 fn trial(sent: u64, achieved_rate: f64) -> Trial {
     serde_json::from_value(serde_json::json!({
-        "offered_rate": 10_000.0, "achieved_rate": achieved_rate, "duration_s": 1.0,
+        "offered_rate": 10_000.0, "achieved_rate": achieved_rate, "duration_s": 2.0,
         "clients": 1_000, "sent": sent, "received": 0, "lost": sent, "duplicate": 0, "late": 0,
         "invalid": {}, "responses": { "basic": 0 }, "lost_at": {},
     }))
@@ -133,18 +133,18 @@ fn a_rate_that_could_not_be_sent_is_known_from_chance() {
     let rows = |spacing| Rows {
         table: parsed(&["-B"]).unwrap().table(),
         progress: Progress::new(),
-        duration_s: 1.0,
+        duration_s: 2.0,
         spacing,
         late_allowed: false,
         gave_up: false,
     };
     let constant = rows(Spacing::Constant);
-    assert!(!constant.is_behind(&trial(9_950, 9_950.0)));
-    assert!(constant.is_behind(&trial(9_800, 10_000.0)), "refused on the way out");
-    assert!(constant.is_behind(&trial(10_000, 9_800.0)), "sent too slowly");
+    assert!(!constant.is_behind(&trial(19_900, 9_950.0)));
+    assert!(constant.is_behind(&trial(19_600, 10_000.0)), "refused on the way out");
+    assert!(constant.is_behind(&trial(20_000, 9_800.0)), "sent too slowly");
     let exponential = rows(Spacing::Exponential);
-    assert!(!exponential.is_behind(&trial(9_600, 9_600.0)));
-    assert!(exponential.is_behind(&trial(9_400, 9_400.0)));
+    assert!(!exponential.is_behind(&trial(19_400, 9_700.0)));
+    assert!(exponential.is_behind(&trial(19_200, 9_600.0)));
 }
 
 #[test]
