@@ -26,6 +26,7 @@ mod loads;
 mod noise;
 mod process;
 mod query;
+mod query_ends;
 mod queues;
 mod random;
 mod raw;

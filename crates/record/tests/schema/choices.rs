@@ -63,7 +63,7 @@ pub(crate) const SEARCH_ENDS: Choices<SearchEnd, 5> = [
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 22> = [
+pub(crate) const CODES: Choices<Code, 23> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -86,6 +86,7 @@ pub(crate) const CODES: Choices<Code, 22> = [
     (Code::KissOfDeath, "kiss-of-death"),
     (Code::StampsMissing, "stamps-missing"),
     (Code::ServersDisagree, "servers-disagree"),
+    (Code::NegativeDelay, "negative-delay"),
 ];
 
 pub(crate) const LEAP_STATES: Choices<LeapState, 4> = [
