@@ -36,6 +36,7 @@ mod ptp_replies;
 mod ptp_verdicts;
 mod qualification;
 mod query;
+mod query_ends;
 mod queues;
 mod random;
 mod raw;

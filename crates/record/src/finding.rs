@@ -97,4 +97,6 @@ pub enum Code {
     StampsMissing,
     /// Two servers cannot both be right.
     ServersDisagree,
+    /// A round trip took less than no time: timestamps are made up, or a clock was set meanwhile.
+    NegativeDelay,
 }

@@ -17,9 +17,20 @@ pub(crate) fn figures(samples: &[Sample], of: fn(&Sample) -> i64) -> Option<Figu
     Some(Figures { count: count as u64, mean, stddev, rms, min, p1, p5, p50, p95, p99, max })
 }
 
-/// The sample of the least delay (RFC 5905, section 10); of several the tightest.
+/// A delay may seem to be below zero by the dispersion and by what two readings of a clock are off.
+const READINGS_NS: i64 = 10_000;
+
+/// Whether the round trip took less than no time.
+pub(crate) const fn is_impossible(sample: &Sample) -> bool {
+    let least = -READINGS_NS;
+    sample.delay_ns.saturating_add_unsigned(sample.dispersion_ns) < least
+}
+
+/// The sample of the least delay (RFC 5905, section 10); of several the tightest. One that cannot
+/// be is the best only if there is no other.
 pub(crate) fn best(samples: &[Sample]) -> Option<Best> {
-    let best = samples.iter().min_by_key(|sample| (sample.delay_ns, sample.bound_ns()))?;
+    let rank = |sample: &&Sample| (is_impossible(sample), sample.delay_ns, sample.bound_ns());
+    let best = samples.iter().min_by_key(rank)?;
     Some(Best {
         offset_ns: best.offset_ns,
         delay_ns: best.delay_ns,
@@ -107,6 +118,14 @@ pub(crate) mod tests {
         let jitter = jitter_ns(&samples, best.offset_ns).unwrap();
         assert!((jitter - (f64::from(800 * 800 + 400 * 400) / 2.0).sqrt()).abs() < 1e-9);
         assert_eq!(jitter_ns(&samples[..1], 0), None);
+    }
+
+    #[test]
+    fn a_delay_below_zero_is_not_the_least() {
+        let samples = [sample(0, 7, -50_000), sample(1, 8, -9_000), sample(2, 9, 40_000)];
+        assert_eq!(samples.each_ref().map(is_impossible), [true, false, false]);
+        assert_eq!(best(&samples).unwrap().offset_ns, 8);
+        assert_eq!(best(&samples[..1]).unwrap().offset_ns, 7);
     }
 
     #[test]

@@ -6,6 +6,8 @@ use horolog_record::{
     StampCounts,
 };
 
+use super::figures::is_impossible;
+
 /// What is known of a run besides its record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances<'a> {
@@ -25,6 +27,7 @@ pub(crate) fn all(result: &QueryResult, about: &Circumstances<'_>) -> Vec<Findin
     findings.extend(interrupted(servers));
     findings.extend(invalid(servers));
     findings.extend(duplicates(servers));
+    findings.extend(negative(servers));
     findings.extend(unsynchronised(servers));
     findings.extend(basic(result));
     findings.extend(missing_stamps(servers, about));
@@ -147,6 +150,20 @@ fn duplicates(servers: &[ServerResult]) -> Option<Finding> {
     ))
 }
 
+fn negative(servers: &[ServerResult]) -> Option<Finding> {
+    let what = |server: &ServerResult| {
+        let impossible = server.samples.iter().filter(|sample| is_impossible(sample)).count();
+        (impossible > 0).then(|| format!("{impossible} of {}", server.samples.len()))
+    };
+    Some(finding(
+        Code::NegativeDelay,
+        Severity::Warning,
+        format!("Round trips took less than no time: {}.", told(servers, what)?),
+        "The server claims to have held a reply for longer than it was away, or one of the clocks \
+         was set meanwhile; offsets of these exchanges mean nothing.",
+    ))
+}
+
 fn unsynchronised(servers: &[ServerResult]) -> Option<Finding> {
     let says = |server: &ServerResult| {
         let says = server.says.as_ref()?;
@@ -234,6 +251,7 @@ mod tests {
 
     use horolog_record::{Difference, Host, InvalidReason, QUERY_SCHEMA, QueryEnd, ServerState};
 
+    use super::super::figures;
     use super::*;
 
     fn server(name: &str) -> ServerResult {
@@ -326,6 +344,13 @@ mod tests {
         broken.counts.invalid = BTreeMap::from([(InvalidReason::Origin, 2)]);
         let found = findings(vec![broken]);
         assert!(only(&found, Code::InvalidReplies).message.ends_with("a: origin 2."));
+    }
+
+    #[test]
+    fn a_delay_below_zero_is_a_doubt() {
+        let samples = [10, -60_000].map(|delay| figures::tests::sample(0, 0, delay)).to_vec();
+        let found = findings(vec![ServerResult { samples, ..server("a") }]);
+        assert!(only(&found, Code::NegativeDelay).message.ends_with("a: 1 of 2."));
     }
 
     #[test]

@@ -36,7 +36,7 @@ use super::session::Session;
 const INTERVAL_MAX: Duration = Duration::from_hours(1);
 /// From the opening of the sockets to the first exchange. The kernel takes a moment to begin with
 /// receive timestamps when somebody asks for them.
-const SETTLING: Duration = Duration::from_millis(20);
+const SETTLING: Span = Span::from_ms(20);
 /// Servers are asked one after another, this far apart where the interval has room, so that the
 /// packets of one do not wait for those of another.
 const STAGGER: Duration = Duration::from_millis(2);
@@ -125,8 +125,7 @@ impl Query {
         let precision = measure_precision(&Realtime);
         let cards = Mutex::new(Cards::default());
         let ways = each(self.targets.iter(), |target| self.open(target, &cards));
-        thread::sleep(SETTLING);
-        let start = SystemPace.monotonic();
+        let start = SystemPace.monotonic() + SETTLING;
         let stagger = STAGGER.min(self.interval / ways.len().max(1) as u32);
         let servers =
             each(ways.into_iter().zip(&self.targets).enumerate(), |(index, (way, target))| {

@@ -76,7 +76,7 @@ pub(crate) const LIMIT_UNITS: Choices<LimitUnit, 3> =
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 31> = [
+pub(crate) const CODES: Choices<Code, 32> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -108,6 +108,7 @@ pub(crate) const CODES: Choices<Code, 31> = [
     (Code::KissOfDeath, "kiss-of-death"),
     (Code::StampsMissing, "stamps-missing"),
     (Code::ServersDisagree, "servers-disagree"),
+    (Code::NegativeDelay, "negative-delay"),
 ];
 
 pub(crate) const LEAP_STATES: Choices<LeapState, 4> = [
