@@ -8,6 +8,7 @@
 mod bench;
 mod bodies;
 mod bodies_limits;
+mod capture;
 mod chronyd;
 mod client;
 mod clients;
@@ -108,6 +109,7 @@ fn all() -> Vec<Trial> {
     all.extend(server_metrics::all());
     all.extend(server_sandbox::all());
     all.extend(counters::all());
+    all.extend(capture::all());
     all.extend(load_modes::all());
     all.extend(bench::all());
     all.extend(soak::all());

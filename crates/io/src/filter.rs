@@ -1,7 +1,7 @@
 //! The filter that a generator of UDP datagrams sets on its packet socket, so that the kernel hands
 //! up the replies and nothing else.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use horolog_sys::filter::Instruction;
 
@@ -11,6 +11,10 @@ const ETHERTYPE_IPV6: u32 = 0x86dd;
 /// Where the IP header starts. The kernel takes a VLAN tag off before packet sockets see the frame.
 const IP_OFFSET: u32 = 14;
 const IPV6_HEADER_BYTES: u32 = 40;
+/// Where the ports stand in the UDP header, and its length.
+const SOURCE_PORT: u32 = 0;
+const DESTINATION_PORT: u32 = 2;
+const UDP_HEADER_BYTES: u32 = 8;
 const PROTOCOL_UDP: u32 = 17;
 /// The fragment offset and the "more fragments" flag of IPv4 (RFC 791 section 3.1).
 const FRAGMENT_BITS: u32 = 0x3fff;
@@ -30,44 +34,81 @@ pub struct UdpFilter {
 }
 
 impl UdpFilter {
-    /// The `EtherType` of the frames that can pass, for [`crate::FrameSelection`].
-    #[must_use]
-    fn ether_type(&self) -> u16 {
-        if self.source.is_ipv4() { ETHERTYPE_IPV4 as u16 } else { ETHERTYPE_IPV6 as u16 }
-    }
-
     /// The filter as a classic BPF program over Ethernet frames.
     #[must_use]
     pub fn program(&self) -> Vec<Instruction> {
-        let mut tests = Tests(Vec::new());
-        tests.require(Instruction::load_half(ETHERTYPE_OFFSET), self.ether_type().into());
-        match self.source {
-            IpAddr::V4(source) => {
-                tests.require(Instruction::load_byte(IP_OFFSET + 9), PROTOCOL_UDP);
-                tests.refuse_any(Instruction::load_half(IP_OFFSET + 6), FRAGMENT_BITS);
-                tests.require(Instruction::load_word(IP_OFFSET + 12), source.to_bits());
-                tests.just(Instruction::load_index_ipv4_length(IP_OFFSET));
-                self.require_ports(&mut tests, |at| Instruction::load_half_indexed(IP_OFFSET + at));
-            }
-            IpAddr::V6(source) => {
-                tests.require(Instruction::load_byte(IP_OFFSET + 6), PROTOCOL_UDP);
-                for (offset, word) in (IP_OFFSET + 8..).step_by(4).zip(words(source.octets())) {
-                    tests.require(Instruction::load_word(offset), word);
-                }
-                let udp = IP_OFFSET + IPV6_HEADER_BYTES;
-                self.require_ports(&mut tests, |at| Instruction::load_half(udp + at));
-            }
-        }
-        tests.finish()
+        let ports = [(SOURCE_PORT, self.source_port), (DESTINATION_PORT, self.destination_port)];
+        program((self.source, Way::From), ports, None)
     }
+}
 
-    fn require_ports(&self, tests: &mut Tests, load: impl Fn(u32) -> Instruction) {
-        for (offset, port) in [(0, self.source_port), (2, self.destination_port)] {
-            if let Some(port) = port {
-                tests.require(load(offset), port.into());
+/// Which way packets of a conversation go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    /// From the partner.
+    From,
+    /// To the partner.
+    To,
+}
+
+/// The program that keeps nothing.
+pub(crate) const KEEP_NOTHING: Instruction = Instruction::finish(DROP);
+
+/// A program for what goes one way between this host and `partner`, and has none of the bits of a
+/// mask set in the word at an offset of its payload. It ends with the instruction that drops.
+pub(crate) fn conversation(
+    partner: SocketAddr,
+    way: Way,
+    (offset, mask): (u32, u32),
+) -> Vec<Instruction> {
+    let port = Some(partner.port());
+    let ports = match way {
+        Way::From => [(SOURCE_PORT, port), (DESTINATION_PORT, None)],
+        Way::To => [(SOURCE_PORT, None), (DESTINATION_PORT, port)],
+    };
+    let word = (mask != 0).then_some((UDP_HEADER_BYTES + offset, mask));
+    program((partner.ip(), way), ports, word)
+}
+
+/// A program for UDP datagrams from or to an address, with these ports, and with none of the bits
+/// of a mask set in the word at an offset behind the IP header.
+fn program(
+    (address, way): (IpAddr, Way),
+    ports: [(u32, Option<u16>); 2],
+    word: Option<(u32, u32)>,
+) -> Vec<Instruction> {
+    // What follows an IPv4 header is found by its length; IPv6 headers have but one.
+    type Load = fn(u32) -> Instruction;
+    let mut tests = Tests(Vec::new());
+    let (udp, load_half, load_word): (u32, Load, Load) = match address {
+        IpAddr::V4(address) => {
+            let address_at = IP_OFFSET + if way == Way::From { 12 } else { 16 };
+            tests.require(Instruction::load_half(ETHERTYPE_OFFSET), ETHERTYPE_IPV4);
+            tests.require(Instruction::load_byte(IP_OFFSET + 9), PROTOCOL_UDP);
+            tests.refuse_any(Instruction::load_half(IP_OFFSET + 6), FRAGMENT_BITS);
+            tests.require(Instruction::load_word(address_at), address.to_bits());
+            tests.just(Instruction::load_index_ipv4_length(IP_OFFSET));
+            (IP_OFFSET, Instruction::load_half_indexed, Instruction::load_word_indexed)
+        }
+        IpAddr::V6(address) => {
+            let address_at = IP_OFFSET + if way == Way::From { 8 } else { 24 };
+            tests.require(Instruction::load_half(ETHERTYPE_OFFSET), ETHERTYPE_IPV6);
+            tests.require(Instruction::load_byte(IP_OFFSET + 6), PROTOCOL_UDP);
+            for (offset, word) in (address_at..).step_by(4).zip(words(address.octets())) {
+                tests.require(Instruction::load_word(offset), word);
             }
+            (IP_OFFSET + IPV6_HEADER_BYTES, Instruction::load_half, Instruction::load_word)
+        }
+    };
+    for (offset, port) in ports {
+        if let Some(port) = port {
+            tests.require(load_half(udp + offset), port.into());
         }
     }
+    if let Some((offset, mask)) = word {
+        tests.refuse_any(load_word(udp + offset), mask);
+    }
+    tests.finish()
 }
 
 /// A program of tests that all have to hold. A test that fails skips one instruction less than it

@@ -33,6 +33,8 @@ pub struct PacketOptions {
     pub slots: usize,
     /// What to receive.
     pub selection: FrameSelection,
+    /// Receive what this host sends as well.
+    pub outgoing: bool,
     /// Take a kernel timestamp of each received frame.
     pub receive_timestamps: bool,
     /// Hand frames straight to the driver. They are refused when it has no room, for there is no
@@ -52,6 +54,7 @@ impl Default for PacketOptions {
         Self {
             slots: 32,
             selection: FrameSelection::Nothing,
+            outgoing: false,
             receive_timestamps: true,
             bypass_queueing: true,
             receive_buffer: None,
@@ -109,6 +112,15 @@ impl PacketDevice {
             send_wait: options.send_wait,
             dropped: 0,
         })
+    }
+
+    /// Another handle on the device's socket, to change its filter.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refused.
+    pub(crate) fn try_clone_socket(&self) -> io::Result<Socket> {
+        self.socket.try_clone()
     }
 
     /// Frames that the kernel dropped at this device since it was opened, because its receive
@@ -180,7 +192,9 @@ fn open_socket(interface: u32, options: &PacketOptions) -> io::Result<Socket> {
         FrameSelection::Program(program) => (Some(packet::ANY_PROTOCOL), program.clone()),
     };
     if ether_type.is_some() {
-        packet::ignore_outgoing(&socket)?;
+        if !options.outgoing {
+            packet::ignore_outgoing(&socket)?;
+        }
         if options.receive_timestamps {
             socket.tell_receive_time()?;
         }

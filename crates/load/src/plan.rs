@@ -15,6 +15,7 @@ use crate::verify::Expected;
 
 /// One run against one target.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct RunPlan {
     /// Where requests go.
     pub target: SocketAddr,
@@ -40,6 +41,8 @@ pub struct RunPlan {
     pub echo: bool,
     /// Requests are in interleaved mode.
     pub interleaved: bool,
+    /// A tap has to see what is sent, so it goes through the queues.
+    pub tapped: bool,
     /// What requests are authenticated with.
     pub sessions: Option<Arc<Sessions>>,
 }

@@ -190,6 +190,12 @@ impl Opener<'_> {
             let reason = "the kernel has no cipher for authenticated requests".to_owned();
             return Err(engine::unfit(kind, reason, "use --engine packet or udp with --nts").into());
         }
+        if kind == Kind::Xdp && self.options.capture.is_some() {
+            let reason = "no tap sees what XDP sends and takes".to_owned();
+            return Err(
+                engine::unfit(kind, reason, "use --engine packet or udp with --pcap").into()
+            );
+        }
         let route = self.route(kind)?;
         let network = self.network(kind, &route)?;
         let (lanes, clients) = self.lanes_and_clients(network, &route)?;
@@ -206,6 +212,7 @@ impl Opener<'_> {
             reply_timeout: self.options.reply_timeout,
             echo: self.options.echo,
             interleaved: self.options.interleaved,
+            tapped: self.options.capture.is_some(),
             sessions: self.facts.sessions.clone(),
         };
         Ok((plan, clients))

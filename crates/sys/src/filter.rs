@@ -51,6 +51,12 @@ impl Instruction {
         Self::new(libc::BPF_LD | libc::BPF_H | libc::BPF_IND, offset)
     }
 
+    /// Loads the 32-bit big-endian word at `offset` past the index register.
+    #[must_use]
+    pub const fn load_word_indexed(offset: u32) -> Self {
+        Self::new(libc::BPF_LD | libc::BPF_W | libc::BPF_IND, offset)
+    }
+
     /// Sets the index register to four times the low four bits of the byte at `offset`: the length
     /// of an IPv4 header.
     #[must_use]

@@ -20,10 +20,12 @@ use crate::failure::Failure;
 use crate::output::{self, Destination, Progress};
 use crate::values;
 
+mod capture;
 mod counters;
 mod establishment;
 mod nts;
 
+use capture::CaptureArgs;
 use counters::PageArgs;
 use establishment::NtsKeArgs;
 use nts::NtsArgs;
@@ -113,6 +115,8 @@ pub(crate) struct NtpArgs {
     nts: NtsArgs,
     #[command(flatten)]
     page: PageArgs,
+    #[command(flatten)]
+    capture: CaptureArgs,
     /// How long a reply may take, 1ms to 60s; later ones count as late, not as received.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     timeout: Duration,
@@ -193,6 +197,7 @@ impl NtpArgs {
             family,
             nts,
             counters,
+            capture: std::mem::take(&mut self.capture).resolve(),
             hints: Hints { interface: self.interface, mac: self.mac },
             i_own_this_target: self.i_own_this_target,
             engine: match self.engine {

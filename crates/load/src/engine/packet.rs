@@ -162,6 +162,7 @@ impl PacketEngine {
                     destination_port: Some(frame.source_port),
                 }),
                 receive_buffer: Some(RECEIVE_BUFFER),
+                bypass_queueing: !plan.tapped,
                 ..PacketOptions::default()
             };
             let device = PacketDevice::open(&link.interface, &options)?;

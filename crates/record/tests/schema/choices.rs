@@ -62,7 +62,7 @@ pub(crate) const SEARCH_ENDS: Choices<SearchEnd, 5> = [
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 20> = [
+pub(crate) const CODES: Choices<Code, 21> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -81,6 +81,7 @@ pub(crate) const CODES: Choices<Code, 20> = [
     (Code::Interrupted, "interrupted"),
     (Code::EngineFallback, "engine-fallback"),
     (Code::BasicReplies, "basic-replies"),
+    (Code::CaptureIncomplete, "capture-incomplete"),
     (Code::CountersUnread, "counters-unread"),
     (Code::EstablishmentsFailed, "establishments-failed"),
 ];
