@@ -8,6 +8,7 @@
 mod bench;
 mod bodies;
 mod bodies_limits;
+mod capture;
 mod chronyd;
 mod client;
 mod clients;
@@ -117,6 +118,7 @@ fn all() -> Vec<Trial> {
     all.extend(server_metrics::all());
     all.extend(server_sandbox::all());
     all.extend(counters::all());
+    all.extend(capture::all());
     all.extend(load_modes::all());
     all.extend(qualification::all());
     all.extend(ntpperf::all());

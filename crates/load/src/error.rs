@@ -7,6 +7,7 @@ use horolog_counters::RemoteError;
 use horolog_stats::search::ConfigError;
 use thiserror::Error;
 
+use crate::capture::CaptureError;
 use crate::clients::{ClientsError, LANES_MAX};
 use crate::engine::EngineError;
 use crate::establishment::CONNECTIONS_MAX;
@@ -38,6 +39,9 @@ pub enum LoadError {
     /// The page of counters cannot be read.
     #[error(transparent)]
     Counters(#[from] RemoteError),
+    /// What was sent and received cannot be kept.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
     /// A version of NTP that has no such requests.
     #[error("NTP version {0} cannot be asked for; give 1 to 4")]
     Version(u8),
@@ -108,7 +112,7 @@ impl LoadError {
             | Self::ReplyTimeout(_) => true,
             Self::Nts(error) => error.is_usage(),
             Self::Counters(error) => error.is_usage(),
-            Self::NoSimulation(_) | Self::System { .. } => false,
+            Self::NoSimulation(_) | Self::Capture(_) | Self::System { .. } => false,
         }
     }
 }

@@ -6,6 +6,7 @@
 //! Nothing here prints.
 
 pub mod account;
+pub mod capture;
 pub mod clients;
 pub mod engine;
 mod error;

@@ -8,6 +8,7 @@ use horolog_stats::SearchConfig;
 use horolog_sys::namespace::NetNs;
 use horolog_sys::netlink::Prefix;
 
+use crate::capture::CaptureOptions;
 use crate::limit::Limit;
 use crate::nts::{NtsOptions, Sessions};
 use crate::offset::OffsetOptions;
@@ -90,6 +91,8 @@ pub struct LoadOptions {
     pub ask_server: Option<AskServer>,
     /// The page of counters on the server's machine, which then tells all that is known of it.
     pub counters: Option<PageOptions>,
+    /// Keep what was sent and received.
+    pub capture: Option<CaptureOptions>,
 }
 
 impl LoadOptions {
@@ -124,6 +127,7 @@ impl LoadOptions {
             namespaces: Vec::new(),
             ask_server: None,
             counters: None,
+            capture: None,
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::verify::Expected;
 
 /// One run against one target.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct RunPlan {
     /// Where requests go.
     pub target: SocketAddr,
@@ -43,6 +44,8 @@ pub struct RunPlan {
     pub echo: bool,
     /// Requests are in interleaved mode.
     pub interleaved: bool,
+    /// A tap has to see what is sent, so it goes through the queues.
+    pub tapped: bool,
     /// What requests are authenticated with by NTS.
     pub sessions: Option<Arc<Sessions>>,
     /// What follows the header of requests that are not.

@@ -245,6 +245,11 @@ impl Opener<'_> {
             let remedy = "use --engine packet or udp with hardware timestamps";
             return Err(engine::unfit(kind, reason, remedy).into());
         }
+        if kind == Kind::Xdp && self.options.capture.is_some() {
+            let reason = "no tap sees what XDP sends and takes".to_owned();
+            let remedy = "use --engine packet or udp with --pcap";
+            return Err(engine::unfit(kind, reason, remedy).into());
+        }
         let route = self.route(kind)?;
         let network = self.network(kind, &route)?;
         let (lanes, clients) = self.lanes_and_clients(kind, network, &route)?;
@@ -261,6 +266,7 @@ impl Opener<'_> {
             reply_timeout: self.options.reply_timeout,
             echo: self.options.echo,
             interleaved: self.options.interleaved,
+            tapped: self.options.capture.is_some(),
             sessions: self.facts.sessions.clone(),
             additions: self.options.additions.clone(),
             offset: self.options.offset,

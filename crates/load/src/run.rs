@@ -13,6 +13,7 @@ use horolog_stats::{Search, SearchConfig, SearchOutcome, Step, TrialOutcome};
 use horolog_sys::adjtimex;
 
 use crate::account::TrialCounts;
+use crate::capture::{Capture, CaptureError, CaptureOptions};
 use crate::error::LoadError;
 use crate::findings::{self, Circumstances, Observed};
 use crate::limit::Limit;
@@ -46,6 +47,7 @@ pub struct Load {
     options: LoadOptions,
     prepared: Prepared,
     watch: Watch,
+    capture: Option<Capture>,
     trials: Vec<(Trial, TrialCounts)>,
     search: Option<SearchResult>,
     interrupted: bool,
@@ -66,7 +68,17 @@ impl Load {
         let page = options.counters.take();
         let page = page.map(|page| PageWatch::open(page, prepared.plan.target)).transpose()?;
         let watch = watch.with_page(page);
-        Ok(Self { options, prepared, watch, trials: Vec::new(), search: None, interrupted: false })
+        let open = |options: &CaptureOptions| Capture::open(options, &prepared.plan);
+        let capture = options.capture.as_ref().map(open).transpose()?;
+        Ok(Self {
+            options,
+            prepared,
+            watch,
+            capture,
+            trials: Vec::new(),
+            search: None,
+            interrupted: false,
+        })
     }
 
     /// The engine that was chosen.
@@ -172,6 +184,9 @@ impl Load {
         let (spacing, clients) = (self.options.spacing, self.clients(rate));
         let nts = self.prepared.plan.sessions.is_some();
         let plan = TrialPlan { rate, duration, spacing, clients, nts };
+        if let Some(capture) = &mut self.capture {
+            capture.begin(rate).map_err(CaptureError::System)?;
+        }
         self.warm_up(&plan)?;
         let before = self.watch.read();
         let counts = self.prepared.engine.trial(&plan)?;
@@ -221,7 +236,8 @@ impl Load {
         Ok(())
     }
 
-    fn into_result(self, started: String) -> LoadResult {
+    fn into_result(mut self, started: String) -> LoadResult {
+        let capture = self.capture.take().map(Capture::end);
         let plan = &self.prepared.plan;
         let return_route = match (&plan.network, &plan.route) {
             (Some(network), Route::Link(link)) => {
@@ -240,6 +256,7 @@ impl Load {
                 return_route,
                 shared_machine: self.watch.sees_server(),
                 page: self.watch.page_doubts(),
+                capture: capture.as_ref(),
                 clock_synchronised: adjtimex::kernel_clock().ok().map(|clock| clock.synchronised),
                 fallbacks: &self.prepared.fallbacks,
                 shortfall: self.prepared.engine.shortfall(),

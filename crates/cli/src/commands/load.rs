@@ -21,6 +21,7 @@ use crate::output::{self, Destination, Progress};
 use crate::values;
 
 mod additions;
+mod capture;
 mod counters;
 mod establishment;
 mod limits;
@@ -30,6 +31,7 @@ mod offset;
 mod ptp;
 
 use additions::AdditionsArgs;
+use capture::CaptureArgs;
 use counters::PageArgs;
 use establishment::NtsKeArgs;
 use limits::LimitArgs;
@@ -134,6 +136,8 @@ pub(crate) struct RunArgs {
     offset: OffsetArgs,
     #[command(flatten)]
     page: PageArgs,
+    #[command(flatten)]
+    capture: CaptureArgs,
     /// How long a reply may take, 1ms to 60s; later ones count as late, not as received.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     timeout: Duration,
@@ -247,6 +251,7 @@ impl RunArgs {
             limits,
             counters,
             offset: self.offset.resolve(),
+            capture: self.capture.resolve(),
             hints: Hints { interface: self.interface, mac: self.mac },
             i_own_this_target: self.i_own_this_target,
             engine: self.engine.kind(),

@@ -74,7 +74,7 @@ pub(crate) const LIMIT_UNITS: Choices<LimitUnit, 3> =
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 27> = [
+pub(crate) const CODES: Choices<Code, 28> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -93,6 +93,7 @@ pub(crate) const CODES: Choices<Code, 27> = [
     (Code::Interrupted, "interrupted"),
     (Code::EngineFallback, "engine-fallback"),
     (Code::BasicReplies, "basic-replies"),
+    (Code::CaptureIncomplete, "capture-incomplete"),
     (Code::CountersUnread, "counters-unread"),
     (Code::EstablishmentsFailed, "establishments-failed"),
     (Code::CountsDisagree, "counts-disagree"),
