@@ -49,6 +49,7 @@ mod server_sandbox;
 mod server_sources;
 mod soak;
 mod verdicts;
+mod wrong_server;
 
 use std::process::ExitCode;
 
@@ -110,6 +111,7 @@ fn all() -> Vec<Trial> {
     all.extend(server_sandbox::all());
     all.extend(counters::all());
     all.extend(capture::all());
+    all.extend(wrong_server::all());
     all.extend(load_modes::all());
     all.extend(bench::all());
     all.extend(soak::all());
