@@ -58,6 +58,7 @@ mod server_sources;
 mod soak;
 mod tallied;
 mod verdicts;
+mod wrong_server;
 
 use std::process::ExitCode;
 
@@ -119,6 +120,7 @@ fn all() -> Vec<Trial> {
     all.extend(server_sandbox::all());
     all.extend(counters::all());
     all.extend(capture::all());
+    all.extend(wrong_server::all());
     all.extend(load_modes::all());
     all.extend(qualification::all());
     all.extend(ntpperf::all());
