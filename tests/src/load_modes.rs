@@ -5,15 +5,17 @@ use std::fs::{self, Permissions};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Host, Lab, LabConfig, Running};
-use horolog_record::{Engine, EstablishmentResult, FailureReason, LoadResult, Mode};
+use horolog_record::{Code, Engine, EstablishmentResult, FailureReason, LoadResult, Mode};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::load_command::{ENGINES, check_sums, load, only_trial, parse, result_of};
+use crate::load_command::{ENGINES, Started, check_sums, has, load, only_trial, parse, result_of};
 use crate::process::{binary, run_to_end, server_address};
 use crate::scenario::Need;
 use crate::{load_modes, scenarios};
@@ -35,6 +37,8 @@ pub(crate) fn all() -> Vec<Trial> {
         chronyd_answers_requests_with_additions,
         what_nts_cannot_do_is_refused,
         chronyd_establishes_keys,
+        a_certificate_that_is_no_longer_valid_gives_no_keys,
+        an_interrupt_keeps_the_result_of_every_mode,
     )
     .into()
 }
@@ -67,10 +71,15 @@ impl Chronyd {
 
 /// Writes a certificate for the lab's server that vouches for itself, and its key.
 fn certificate(directory: &Path) -> Result<[PathBuf; 2]> {
-    let signed = rcgen::generate_simple_self_signed([NAME.to_owned()])?;
+    certificate_of(directory, &rcgen::CertificateParams::new([NAME.to_owned()])?)
+}
+
+fn certificate_of(directory: &Path, parameters: &rcgen::CertificateParams) -> Result<[PathBuf; 2]> {
+    let signing_key = rcgen::KeyPair::generate()?;
+    let signed = parameters.self_signed(&signing_key)?;
     let [certificate, key] = ["cert.pem", "key.pem"].map(|name| directory.join(name));
-    fs::write(&certificate, signed.cert.pem())?;
-    fs::write(&key, signed.signing_key.serialize_pem())?;
+    fs::write(&certificate, signed.pem())?;
+    fs::write(&key, signing_key.serialize_pem())?;
     // chronyd takes no key that others may read.
     fs::set_permissions(&key, Permissions::from_mode(0o600))?;
     Ok([certificate, key])
@@ -78,8 +87,16 @@ fn certificate(directory: &Path) -> Result<[PathBuf; 2]> {
 
 /// A chronyd that serves NTS, with its certificate.
 pub(crate) fn nts_chronyd(host: &Host) -> Result<(Chronyd, TempDir, String)> {
+    nts_chronyd_with(host, &rcgen::CertificateParams::new([NAME.to_owned()])?)
+}
+
+/// The same with a certificate like this one.
+fn nts_chronyd_with(
+    host: &Host,
+    parameters: &rcgen::CertificateParams,
+) -> Result<(Chronyd, TempDir, String)> {
     let directory = tempfile::tempdir()?;
-    let [certificate, key] = certificate(directory.path())?;
+    let [certificate, key] = certificate_of(directory.path(), parameters)?;
     let certificate = certificate.display().to_string();
     let directives = [
         format!("ntsservercert {certificate}"),
@@ -254,6 +271,70 @@ fn chronyd_establishes_keys() -> Result<()> {
     let untrusted = trial.failures.get(&FailureReason::Tls).copied();
     ensure!(status == Some(1) && trial.received == 0, "{status:?}, {trial:?}");
     ensure!(untrusted == Some(trial.lost) && trial.lost == trial.sent, "{trial:?}");
+    Ok(())
+}
+
+/// A certificate that has expired, or that is another's, gives no keys: the run that would need
+/// them is refused, and the one that counts handshakes counts them as failed.
+fn a_certificate_that_is_no_longer_valid_gives_no_keys() -> Result<()> {
+    let mut expired = rcgen::CertificateParams::new([NAME.to_owned()])?;
+    expired.not_before = rcgen::date_time_ymd(2019, 1, 1);
+    expired.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    let another = rcgen::CertificateParams::new(["another.example".to_owned()])?;
+    for parameters in [expired, another] {
+        let lab = Lab::new(&LabConfig::default())?;
+        let (_chronyd, _directory, certificate) = nts_chronyd_with(lab.server(), &parameters)?;
+        let target = server_address(&lab, false)?.ip().to_string();
+        let trust = ["--nts-name", NAME, "--ca", &certificate];
+        let mut command = load(lab.client(), &[&target, "--nts", "--engine", "udp"])?;
+        let output = run_to_end(command.args(trust), PATIENCE)?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(3), "{}: {told}", output.status);
+        ensure!(told.contains("certificate") && told.trim_end().lines().count() == 1, "{told}");
+        let mut command = lab.client().command(binary()?);
+        command.args(["load", "nts-ke", &target, "-c", "2", "-d", "0.3", "--json", "-"]);
+        let output = run_to_end(command.args(trust), PATIENCE)?;
+        let result: EstablishmentResult = parse(&output.stdout)?;
+        let trial = result.trials.first().context("no trial")?;
+        ensure!(output.status.code() == Some(1) && trial.received == 0, "{trial:?}");
+        ensure!(trial.failures.get(&FailureReason::Tls) == Some(&trial.sent), "{trial:?}");
+    }
+    Ok(())
+}
+
+/// Ctrl-C ends a run after its trial in every mode, and its result is whole.
+fn an_interrupt_keeps_the_result_of_every_mode() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let (_chronyd, _directory, certificate) = nts_chronyd(lab.server())?;
+    let target = server_address(&lab, false)?.ip().to_string();
+    let trust = ["--nts-name", NAME, "--ca", &certificate];
+    let interrupted = |command: &mut Command| -> Result<String> {
+        let mut run = Started::start(command.args(["--json", "r.json"]))?;
+        run.wait_until(|_, stderr| stderr.contains("horolog: "))?;
+        // It is in the middle of the first trial, which takes longer.
+        thread::sleep(Duration::from_millis(300));
+        run.signal("INT")?;
+        let (status, _) = run.end()?;
+        ensure!(status.success(), "{status}: {}", run.read("stderr")?);
+        run.read("r.json")
+    };
+    let ramp = ["-r", "1k-2k", "-x", "1.1", "-t", "1"];
+    for engine in ENGINES {
+        let nts = [&["--nts"], &trust[..]].concat();
+        let modes = [&["--interleaved"][..], &nts];
+        for mode in modes.into_iter().filter(|mode| engine != Engine::Xdp || mode.len() == 1) {
+            let run = [&[&*target, "--engine", engine.name()], &ramp[..], mode].concat();
+            let result: LoadResult =
+                parse(interrupted(&mut load(lab.client(), &run)?)?.as_bytes())?;
+            ensure!(has(&result, Code::Interrupted), "{engine:?} {mode:?}");
+            check_sums(only_trial(&result)?).with_context(|| format!("{engine:?} {mode:?}"))?;
+        }
+    }
+    let mut command = lab.client().command(binary()?);
+    command.args(["load", "nts-ke", &target, "-c", "2", "-d", "60"]).args(trust);
+    let result: EstablishmentResult = parse(interrupted(&mut command)?.as_bytes())?;
+    let trial = result.trials.first().context("no trial")?;
+    ensure!(trial.received > 0 && trial.lost == trial.sent - trial.received, "{trial:?}");
     Ok(())
 }
 

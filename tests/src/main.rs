@@ -8,6 +8,7 @@
 mod bench;
 mod bodies;
 mod bodies_limits;
+mod capture;
 mod chronyd;
 mod client;
 mod clients;
@@ -60,6 +61,7 @@ mod server_sources;
 mod soak;
 mod tallied;
 mod verdicts;
+mod wrong_server;
 
 use std::process::ExitCode;
 
@@ -120,6 +122,8 @@ fn all() -> Vec<Trial> {
     all.extend(server_metrics::all());
     all.extend(server_sandbox::all());
     all.extend(counters::all());
+    all.extend(capture::all());
+    all.extend(wrong_server::all());
     all.extend(load_modes::all());
     all.extend(qualification::all());
     all.extend(ntpperf::all());

@@ -1,9 +1,14 @@
-//! The filter that a generator of UDP datagrams sets on its packet socket, so that the kernel hands
-//! up the replies and nothing else.
+//! The filters that packet sockets have, so that the kernel hands up what is wanted and nothing
+//! else: to a generator of UDP datagrams the replies, to a tap one conversation.
+
+mod conversation;
 
 use std::net::IpAddr;
 
 use horolog_sys::filter::Instruction;
+
+pub(crate) use conversation::KEEP_NOTHING;
+pub use conversation::{Conversation, End, Sample};
 
 const ETHERTYPE_OFFSET: u32 = 12;
 const ETHERTYPE_IPV4: u32 = 0x0800;
@@ -12,6 +17,9 @@ const ETHERTYPE_IPV6: u32 = 0x86dd;
 const IP_OFFSET: u32 = 14;
 const IPV4_HEADER_BYTES: u32 = 20;
 const IPV6_HEADER_BYTES: u32 = 40;
+/// Where the ports stand in the UDP header, and its length.
+const SOURCE_PORT: u32 = 0;
+const DESTINATION_PORT: u32 = 2;
 const UDP_HEADER_BYTES: u32 = 8;
 const PROTOCOL_UDP: u32 = 17;
 /// The fragment offset and the "more fragments" flag of IPv4 (RFC 791 section 3.1).
@@ -48,7 +56,7 @@ pub struct LaneMark {
 impl LaneMark {
     /// Tests that come when all others held: each ends at the instruction that keeps the packet
     /// (`Some` of what holds for that) or goes on; behind the last one it is dropped.
-    fn tests(&self, payload: Payload) -> [Mark; 9] {
+    fn tests(&self, payload: Place) -> [Mark; 9] {
         let number = Mark::Just(payload.half(self.offset));
         [
             Mark::Just(payload.byte(0)),
@@ -64,16 +72,16 @@ impl LaneMark {
     }
 }
 
-/// Where the payload of a datagram that passed all tests begins.
+/// Where a part of a packet begins.
 #[derive(Clone, Copy)]
-enum Payload {
+enum Place {
     /// At an offset past the index register, which holds the length of the IPv4 header.
     Indexed(u32),
     /// At an offset.
     At(u32),
 }
 
-impl Payload {
+impl Place {
     const fn byte(self, at: u32) -> Instruction {
         match self {
             Self::Indexed(offset) => Instruction::load_byte_indexed(offset + at),
@@ -85,6 +93,21 @@ impl Payload {
         match self {
             Self::Indexed(offset) => Instruction::load_half_indexed(offset + at),
             Self::At(offset) => Instruction::load_half(offset + at),
+        }
+    }
+
+    const fn word(self, at: u32) -> Instruction {
+        match self {
+            Self::Indexed(offset) => Instruction::load_word_indexed(offset + at),
+            Self::At(offset) => Instruction::load_word(offset + at),
+        }
+    }
+
+    /// The place that lies so many bytes behind it.
+    const fn behind(self, bytes: u32) -> Self {
+        match self {
+            Self::Indexed(offset) => Self::Indexed(offset + bytes),
+            Self::At(offset) => Self::At(offset + bytes),
         }
     }
 
@@ -106,12 +129,6 @@ enum Mark {
 }
 
 impl UdpFilter {
-    /// The `EtherType` of the frames that can pass, for [`crate::FrameSelection`].
-    #[must_use]
-    fn ether_type(&self) -> u16 {
-        if self.source.is_ipv4() { ETHERTYPE_IPV4 as u16 } else { ETHERTYPE_IPV6 as u16 }
-    }
-
     /// The filter as a classic BPF program over Ethernet frames.
     #[must_use]
     pub fn program(&self) -> Vec<Instruction> {
@@ -152,37 +169,21 @@ impl UdpFilter {
         program
     }
 
-    fn tests(&self) -> (Tests, Payload) {
+    fn tests(&self) -> (Tests, Place) {
+        let ports = [(SOURCE_PORT, self.source_port), (DESTINATION_PORT, self.destination_port)];
         let mut tests = Tests(Vec::new());
-        tests.require(Instruction::load_half(ETHERTYPE_OFFSET), self.ether_type().into());
-        match self.source {
-            IpAddr::V4(source) => {
-                tests.require(Instruction::load_byte(IP_OFFSET + 9), PROTOCOL_UDP);
-                tests.refuse_any(Instruction::load_half(IP_OFFSET + 6), FRAGMENT_BITS);
-                tests.require(Instruction::load_word(IP_OFFSET + 12), source.to_bits());
-                tests.just(Instruction::load_index_ipv4_length(IP_OFFSET));
-                self.require_ports(&mut tests, |at| Instruction::load_half_indexed(IP_OFFSET + at));
-                (tests, Payload::Indexed(IP_OFFSET + UDP_HEADER_BYTES))
-            }
-            IpAddr::V6(source) => {
-                tests.require(Instruction::load_byte(IP_OFFSET + 6), PROTOCOL_UDP);
-                for (offset, word) in (IP_OFFSET + 8..).step_by(4).zip(words(source.octets())) {
-                    tests.require(Instruction::load_word(offset), word);
-                }
-                let udp = IP_OFFSET + IPV6_HEADER_BYTES;
-                self.require_ports(&mut tests, |at| Instruction::load_half(udp + at));
-                (tests, Payload::At(udp + UDP_HEADER_BYTES))
-            }
-        }
+        let payload = tests.require_datagram((Way::From, self.source), &ports);
+        (tests, payload)
     }
+}
 
-    fn require_ports(&self, tests: &mut Tests, load: impl Fn(u32) -> Instruction) {
-        for (offset, port) in [(0, self.source_port), (2, self.destination_port)] {
-            if let Some(port) = port {
-                tests.require(load(offset), port.into());
-            }
-        }
-    }
+/// Which way packets of a conversation go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    /// From the partner.
+    From,
+    /// To the partner.
+    To,
 }
 
 /// A program of tests that all have to hold. A test that fails skips one instruction less than it
@@ -206,6 +207,41 @@ impl Tests {
 
     fn refuse_any(&mut self, load: Instruction, mask: u32) {
         self.0.extend([Step::Just(load), Step::RefuseAny(mask)]);
+    }
+
+    /// UDP datagrams from or to an address, with these ports; tells where their payload begins.
+    fn require_datagram(
+        &mut self,
+        (way, address): (Way, IpAddr),
+        ports: &[(u32, Option<u16>)],
+    ) -> Place {
+        // What follows an IPv4 header is found by its length; IPv6 headers have but one.
+        let udp = match address {
+            IpAddr::V4(address) => {
+                let address_at = IP_OFFSET + if way == Way::From { 12 } else { 16 };
+                self.require(Instruction::load_half(ETHERTYPE_OFFSET), ETHERTYPE_IPV4);
+                self.require(Instruction::load_byte(IP_OFFSET + 9), PROTOCOL_UDP);
+                self.refuse_any(Instruction::load_half(IP_OFFSET + 6), FRAGMENT_BITS);
+                self.require(Instruction::load_word(address_at), address.to_bits());
+                self.just(Instruction::load_index_ipv4_length(IP_OFFSET));
+                Place::Indexed(IP_OFFSET)
+            }
+            IpAddr::V6(address) => {
+                let address_at = IP_OFFSET + if way == Way::From { 8 } else { 24 };
+                self.require(Instruction::load_half(ETHERTYPE_OFFSET), ETHERTYPE_IPV6);
+                self.require(Instruction::load_byte(IP_OFFSET + 6), PROTOCOL_UDP);
+                for (offset, word) in (address_at..).step_by(4).zip(words(address.octets())) {
+                    self.require(Instruction::load_word(offset), word);
+                }
+                Place::At(IP_OFFSET + IPV6_HEADER_BYTES)
+            }
+        };
+        for &(offset, port) in ports {
+            if let Some(port) = port {
+                self.require(udp.half(offset), port.into());
+            }
+        }
+        udp.behind(UDP_HEADER_BYTES)
     }
 
     /// Ends the program: keep the packet if every test held, or else drop it.
@@ -233,6 +269,8 @@ fn words(octets: [u8; 16]) -> [u32; 4] {
     })
 }
 
+#[cfg(test)]
+mod interpreter;
 #[cfg(test)]
 mod lanes;
 

@@ -38,6 +38,8 @@ pub struct PacketOptions {
     pub selection: FrameSelection,
     /// A group whose frames the interface is to take as well.
     pub group: Option<MacAddress>,
+    /// Receive what this host sends as well.
+    pub outgoing: bool,
     /// Take a kernel timestamp of each received frame.
     pub receive_timestamps: bool,
     /// Tell the timestamps that the interface's own clock takes of them, where it does.
@@ -60,6 +62,7 @@ impl Default for PacketOptions {
             slots: 32,
             selection: FrameSelection::Nothing,
             group: None,
+            outgoing: false,
             receive_timestamps: true,
             hardware_timestamps: false,
             bypass_queueing: true,
@@ -118,6 +121,15 @@ impl PacketDevice {
             send_wait: options.send_wait,
             dropped: 0,
         })
+    }
+
+    /// Another handle on the device's socket, to change its filter.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refused.
+    pub(crate) fn try_clone_socket(&self) -> io::Result<Socket> {
+        self.socket.try_clone()
     }
 
     /// Frames that the kernel dropped at this device since it was opened, because its receive
@@ -192,7 +204,9 @@ fn open_socket(interface: u32, options: &PacketOptions) -> io::Result<Socket> {
         FrameSelection::Program(program) => (Some(packet::ANY_PROTOCOL), program.clone()),
     };
     if ether_type.is_some() {
-        packet::ignore_outgoing(&socket)?;
+        if !options.outgoing {
+            packet::ignore_outgoing(&socket)?;
+        }
         if options.receive_timestamps || options.hardware_timestamps {
             socket.tell_receive_time(options.hardware_timestamps)?;
         }

@@ -7,6 +7,7 @@ use horolog_counters::RemoteError;
 use horolog_stats::search::ConfigError;
 use thiserror::Error;
 
+use crate::capture::CaptureError;
 use crate::clients::{ClientsError, LANES_MAX};
 use crate::course::CourseError;
 use crate::engine::EngineError;
@@ -42,6 +43,9 @@ pub enum LoadError {
     /// The page of counters cannot be read.
     #[error(transparent)]
     Counters(#[from] RemoteError),
+    /// What was sent and received cannot be kept.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
     /// A version of NTP that has no such requests.
     #[error("NTP version {0} cannot be asked for; give 1 to 4")]
     Version(u8),
@@ -121,7 +125,7 @@ impl LoadError {
             | Self::ReplyTimeout(_) => true,
             Self::Nts(error) => error.is_usage(),
             Self::Counters(error) => error.is_usage(),
-            Self::NoSimulation(_) | Self::System { .. } => false,
+            Self::NoSimulation(_) | Self::Capture(_) | Self::System { .. } => false,
         }
     }
 }

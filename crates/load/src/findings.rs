@@ -1,6 +1,7 @@
 //! The doubts about a run, from its counts alone. One finding for each kind: it names the worst
 //! trial and says how many trials it is about, so that a long search does not repeat itself.
 
+mod capture;
 mod clients;
 mod offsets;
 #[cfg(test)]
@@ -13,6 +14,7 @@ use horolog_record::{
 };
 
 use crate::account::TrialCounts;
+use crate::capture::CaptureSummary;
 use crate::page::PageDoubts;
 
 /// A trial with what its record does not hold.
@@ -77,6 +79,8 @@ pub struct Circumstances<'a> {
     pub shared_machine: bool,
     /// What the page of counters on the server's machine did not tell, where there is one.
     pub page: Option<&'a PageDoubts>,
+    /// What has become of the capture, where there was one.
+    pub capture: Option<&'a CaptureSummary>,
     /// The kernel says that this machine's clock is synchronised; `None` where it does not say.
     pub clock_synchronised: Option<bool>,
     /// Better engines that could not be used, and why.
@@ -122,6 +126,7 @@ pub fn all(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Vec<Finding> {
     findings.extend(about.search.and_then(|search| noisy(trials, search)));
     findings.extend(about.search.and_then(unfinished));
     findings.extend(about.page.into_iter().flat_map(counters_unread));
+    findings.extend(about.capture.and_then(capture::incomplete));
     findings.extend(circumstances(about));
     findings
 }

@@ -7,6 +7,7 @@
 
 pub mod account;
 pub mod beside;
+pub mod capture;
 pub mod clients;
 pub mod course;
 pub mod engine;

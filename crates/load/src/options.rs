@@ -9,6 +9,7 @@ use horolog_sys::namespace::NetNs;
 use horolog_sys::netlink::Prefix;
 
 use crate::beside::Manners;
+use crate::capture::CaptureOptions;
 use crate::course::Course;
 use crate::limit::Limit;
 use crate::nts::{NtsOptions, Sessions};
@@ -104,6 +105,8 @@ pub struct LoadOptions {
     pub ask_server: Option<AskServer>,
     /// The page of counters on the server's machine, which then tells all that is known of it.
     pub counters: Option<PageOptions>,
+    /// Keep what was sent and received.
+    pub capture: Option<CaptureOptions>,
 }
 
 impl LoadOptions {
@@ -141,6 +144,7 @@ impl LoadOptions {
             namespaces: Vec::new(),
             ask_server: None,
             counters: None,
+            capture: None,
         }
     }
 }

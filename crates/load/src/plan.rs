@@ -52,6 +52,8 @@ pub struct RunPlan {
     pub first_lane: usize,
     /// Requests of one simulated client in a row.
     pub in_a_row: u32,
+    /// A tap has to see what is sent, so it goes through the queues.
+    pub tapped: bool,
     /// What requests are authenticated with by NTS.
     pub sessions: Option<Arc<Sessions>>,
     /// What follows the header of requests that are not.

@@ -196,6 +196,7 @@ impl Opener<'_> {
             fairness: self.options.fairness,
             first_lane: 0,
             in_a_row: 1,
+            tapped: self.options.capture.is_some(),
             sessions: self.facts.sessions.clone(),
             additions: self.options.additions.clone(),
             offset: self.options.offset,

@@ -16,6 +16,7 @@ use horolog_sys::adjtimex;
 use horolog_time::Span;
 
 use crate::account::TrialCounts;
+use crate::capture::{Capture, CaptureError, CaptureOptions};
 use crate::error::LoadError;
 use crate::findings::{self, Circumstances, Observed};
 use crate::limit::Limit;
@@ -59,6 +60,7 @@ pub struct Load {
     options: LoadOptions,
     prepared: Prepared,
     watch: Watch,
+    capture: Option<Capture>,
     trials: Vec<(Trial, TrialCounts)>,
     search: Option<SearchResult>,
     series: Option<Series>,
@@ -79,10 +81,13 @@ impl Load {
         let page = options.counters.take();
         let page = page.map(|page| PageWatch::open(page, prepared.plan.target)).transpose()?;
         let watch = watch.with_page(page);
+        let open = |options: &CaptureOptions| Capture::open(options, &prepared.plan);
+        let capture = options.capture.as_ref().map(open).transpose()?;
         Ok(Self {
             options,
             prepared,
             watch,
+            capture,
             trials: Vec::new(),
             search: None,
             series: None,
@@ -199,6 +204,12 @@ impl Load {
         TrialPlan { rate, duration, spacing, clients, nts, course: None }
     }
 
+    /// Lets the capture, where there is one, keep as much as this rate allows from now on.
+    fn begin_capture(&mut self, rate: f64) -> Result<(), LoadError> {
+        let Some(capture) = &mut self.capture else { return Ok(()) };
+        Ok(capture.begin(rate).map_err(CaptureError::System)?)
+    }
+
     fn trial(
         &mut self,
         rate: f64,
@@ -208,6 +219,7 @@ impl Load {
         observer.begins(rate, duration);
         let begun = Instant::now();
         let plan = self.trial_plan(rate, duration);
+        self.begin_capture(rate)?;
         self.warm_up(&plan)?;
         let before = self.watch.read();
         let engine = &mut self.prepared.engine;
@@ -273,7 +285,8 @@ impl Load {
         Ok(())
     }
 
-    fn into_result(self, started: String) -> LoadResult {
+    fn into_result(mut self, started: String) -> LoadResult {
+        let capture = self.capture.take().map(Capture::end);
         let plan = &self.prepared.plan;
         let return_route = match (&plan.network, &plan.route) {
             (Some(network), Route::Link(link)) => {
@@ -293,6 +306,7 @@ impl Load {
                 return_route,
                 shared_machine: self.watch.sees_server(),
                 page: self.watch.page_doubts(),
+                capture: capture.as_ref(),
                 clock_synchronised: adjtimex::kernel_clock().ok().map(|clock| clock.synchronised),
                 fallbacks: &self.prepared.fallbacks,
                 shortfall: self.prepared.engine.shortfall(),

@@ -71,6 +71,8 @@ pub enum Code {
     EngineFallback,
     /// Interleaved mode was asked for and many replies were in basic mode.
     BasicReplies,
+    /// Of what was sent and received not everything is in the capture.
+    CaptureIncomplete,
     /// Counters of the server's machine could not be read, all or some of them.
     CountersUnread,
     /// The server answered nothing for a while.

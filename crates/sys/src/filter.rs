@@ -4,9 +4,14 @@
 /// Offset from which the kernel's own data about a packet is read, and that of the CPU's number in
 /// it (`SKF_AD_OFF`, `SKF_AD_CPU` in linux/filter.h).
 const KERNEL_DATA: u32 = 0xffff_f000;
+/// The packet's type (`SKF_AD_PKTTYPE`).
+const KERNEL_DATA_PACKET_TYPE: u32 = 4;
 const KERNEL_DATA_CPU: u32 = 36;
 /// A random number (`SKF_AD_RANDOM`).
 const KERNEL_DATA_RANDOM: u32 = 56;
+
+/// The type of packets that this host sends (`PACKET_OUTGOING` in linux/if_packet.h).
+pub const PACKET_OUTGOING: u32 = 4;
 
 /// One instruction of a classic BPF program (`struct sock_filter`).
 #[repr(C)]
@@ -63,10 +68,22 @@ impl Instruction {
         Self::new(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0)
     }
 
+    /// Loads the packet's type by the kernel, such as [`PACKET_OUTGOING`].
+    #[must_use]
+    pub const fn load_packet_type() -> Self {
+        Self::load_word(KERNEL_DATA + KERNEL_DATA_PACKET_TYPE)
+    }
+
     /// Leaves of what was loaded the bits of `mask`.
     #[must_use]
     pub const fn and(mask: u32) -> Self {
         Self::new(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, mask)
+    }
+
+    /// Loads the 32-bit big-endian word at `offset` past the index register.
+    #[must_use]
+    pub const fn load_word_indexed(offset: u32) -> Self {
+        Self::new(libc::BPF_LD | libc::BPF_W | libc::BPF_IND, offset)
     }
 
     /// Sets the index register to four times the low four bits of the byte at `offset`: the length

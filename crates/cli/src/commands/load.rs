@@ -21,6 +21,7 @@ use crate::output::{self, Destination, Progress};
 use crate::values;
 
 mod additions;
+mod capture;
 mod clients;
 mod counters;
 mod course;
@@ -32,6 +33,7 @@ mod offset;
 mod ptp;
 
 use additions::AdditionsArgs;
+use capture::CaptureArgs;
 use clients::ClientArgs;
 use counters::PageArgs;
 use course::{CourseArgs, Rows as RowKind};
@@ -138,6 +140,8 @@ pub(crate) struct RunArgs {
     offset: OffsetArgs,
     #[command(flatten)]
     page: PageArgs,
+    #[command(flatten)]
+    capture: CaptureArgs,
     /// How long a reply may take, 1ms to 60s; later ones count as late, not as received.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     timeout: Duration,
@@ -261,6 +265,7 @@ impl RunArgs {
             limits,
             counters,
             offset: self.offset.resolve(),
+            capture: self.capture.resolve(),
             surge,
             fairness: self.apart.fairness(),
             well_behaved: self.apart.manners(),

@@ -1,5 +1,6 @@
-//! Programs with a lane mark, run by a small interpreter of the instructions that they are made of.
+//! Programs with a lane mark, run over frames.
 
+use super::interpreter::run;
 use super::*;
 use proptest::prelude::*;
 
@@ -27,58 +28,6 @@ fn frame(ipv4: bool, payload: &[u8]) -> Vec<u8> {
     frame.extend([0, 0]);
     frame.extend(payload);
     frame
-}
-
-/// What a program returns for a frame; loading past its end drops it, as in the kernel.
-fn run(program: &[Instruction], frame: &[u8]) -> u32 {
-    let same = |code: u16, like: Instruction| code == like.code;
-    let load = |at: u32, count: usize| -> Option<u32> {
-        let bytes = frame.get(at as usize..)?.get(..count)?;
-        Some(bytes.iter().fold(0, |value, &byte| value << 8 | u32::from(byte)))
-    };
-    let (mut value, mut index, mut at) = (0, 0, 0);
-    loop {
-        let Instruction { code, operand, .. } = program[at];
-        let mut holds = None;
-        let loaded = if same(code, Instruction::load_word(0)) {
-            load(operand, 4)
-        } else if same(code, Instruction::load_half(0)) {
-            load(operand, 2)
-        } else if same(code, Instruction::load_byte(0)) {
-            load(operand, 1)
-        } else if same(code, Instruction::load_half_indexed(0)) {
-            load(operand + index, 2)
-        } else if same(code, Instruction::load_byte_indexed(0)) {
-            load(operand + index, 1)
-        } else if same(code, Instruction::load_index_ipv4_length(0)) {
-            index = load(operand, 1).unwrap_or(0) % 16 * 4;
-            Some(value)
-        } else if same(code, Instruction::load_length()) {
-            Some(frame.len() as u32)
-        } else if same(code, Instruction::and(0)) {
-            Some(value & operand)
-        } else if same(code, Instruction::finish(0)) {
-            return operand;
-        } else {
-            holds = Some(if same(code, Instruction::jump_if_equal(0, 0, 0)) {
-                value == operand
-            } else if same(code, Instruction::jump_if_greater(0, 0, 0)) {
-                value > operand
-            } else {
-                assert!(same(code, Instruction::jump_if_any_set(0, 0, 0)), "{code:x}");
-                value & operand != 0
-            });
-            Some(value)
-        };
-        let Some(new) = loaded else { return DROP };
-        value = new;
-        let jump = match holds {
-            None => 0,
-            Some(true) => program[at].jump_true,
-            Some(false) => program[at].jump_false,
-        };
-        at += 1 + usize::from(jump);
-    }
 }
 
 fn payload(kind: u8, number: u16, len: usize) -> Vec<u8> {

@@ -124,6 +124,7 @@ impl EthernetEngine {
             group: multicast.then_some(MULTICAST_MAC),
             receive_buffer: Some(RECEIVE_BUFFER),
             hardware_timestamps: card.is_some(),
+            bypass_queueing: !plan.tapped,
             ..PacketOptions::default()
         };
         let frame_len = ethernet::HEADER_LEN + REQUEST_LEN_MAX;

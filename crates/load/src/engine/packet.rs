@@ -167,6 +167,7 @@ impl PacketEngine {
                 selection: selection(frame, frames.len()),
                 receive_buffer: Some(RECEIVE_BUFFER),
                 hardware_timestamps: card.is_some(),
+                bypass_queueing: !plan.tapped,
                 ..PacketOptions::default()
             };
             let device = PacketDevice::open(&link.interface, &options)?;

@@ -44,6 +44,7 @@ fn about() -> Circumstances<'static> {
         return_route: Some(("10.64.0.0/10".into(), "192.0.2.2".into())),
         shared_machine: false,
         page: None,
+        capture: None,
         clock_synchronised: Some(true),
         fallbacks: &[],
         shortfall: None,

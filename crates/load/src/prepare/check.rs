@@ -109,6 +109,9 @@ pub(super) fn beyond_kernel(options: &LoadOptions) -> Option<(&'static str, &'st
     } else if options.offset.is_some_and(|offset| offset.hardware) {
         let remedy = "use --engine packet or udp with hardware timestamps";
         Some(("it takes its own instants, not the card's", remedy))
+    } else if options.capture.is_some() {
+        let remedy = "use --engine packet or udp with --pcap";
+        Some(("no tap sees what XDP sends and takes", remedy))
     } else if changes {
         let remedy = "use --engine packet or udp for a profile or an overload";
         Some(("the kernel changes no rate within a trial", remedy))

@@ -85,6 +85,7 @@ impl Load {
     ) -> Result<(), LoadError> {
         let Some(course) = &plan.course else { return Ok(()) };
         observer.begins(plan.rate, plan.duration);
+        self.begin_capture(plan.rate)?;
         self.warm_up(plan)?;
         let first = self.trials.len();
         let mut follower = Follower::new(plan, course, &mut self.watch, observer, first);

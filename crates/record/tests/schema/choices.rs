@@ -76,7 +76,7 @@ pub(crate) const LIMIT_UNITS: Choices<LimitUnit, 3> =
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 32> = [
+pub(crate) const CODES: Choices<Code, 33> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -95,6 +95,7 @@ pub(crate) const CODES: Choices<Code, 32> = [
     (Code::Interrupted, "interrupted"),
     (Code::EngineFallback, "engine-fallback"),
     (Code::BasicReplies, "basic-replies"),
+    (Code::CaptureIncomplete, "capture-incomplete"),
     (Code::CountersUnread, "counters-unread"),
     (Code::ServerSilent, "server-silent"),
     (Code::NotRecovered, "not-recovered"),

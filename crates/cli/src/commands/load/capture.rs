@@ -1,0 +1,37 @@
+//! The flags by which a load run keeps what was sent and received.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use std::path::PathBuf;
+
+use clap::Args;
+use horolog_load::capture::{CaptureOptions, PACKETS_MAX};
+
+use crate::values;
+
+/// What is kept for Wireshark, and where.
+#[derive(Args, Debug)]
+pub(crate) struct CaptureArgs {
+    /// Write what was sent and received to this file (pcapng). Above 10000 requests/s one in two,
+    /// four, eight and so on is kept, and its reply with it. It takes CAP_NET_RAW and the engine
+    /// packet or udp, and costs speed.
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Packets to keep at most [default: 1M].
+    #[arg(long, value_name = "PACKETS", requires = "pcap", value_parser = packets)]
+    pcap_max: Option<u64>,
+}
+
+fn packets(text: &str) -> Result<u64, String> {
+    match values::rate(text) {
+        Ok(number) if number >= 1.0 && number.fract() == 0.0 => Ok(number as u64),
+        _ => Err("write a number of packets, such as 5000, 10k or 1M".to_owned()),
+    }
+}
+
+impl CaptureArgs {
+    pub(crate) fn resolve(self) -> Option<CaptureOptions> {
+        let packets_max = self.pcap_max.unwrap_or(PACKETS_MAX);
+        self.pcap.map(|path| CaptureOptions { path, packets_max })
+    }
+}

@@ -1,0 +1,128 @@
+//! The filter of a tap: what this host and one partner say to one another, or a part of it.
+
+use std::net::SocketAddr;
+
+use horolog_sys::filter::{Instruction, PACKET_OUTGOING};
+use horolog_wire::ethernet::{self, Header, MacAddress};
+use horolog_wire::frame::UdpFrame;
+
+use super::{DESTINATION_PORT, DROP, ETHERTYPE_OFFSET, Place, SOURCE_PORT, Tests, Way};
+
+/// Where the addresses stand in an Ethernet header.
+const DESTINATION_MAC: u32 = 0;
+const SOURCE_MAC: u32 = 6;
+
+/// An end of a conversation that is not this host's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// UDP datagrams come from there or go there.
+    Udp(SocketAddr),
+    /// Frames of this type do.
+    Ethernet(u16, MacAddress),
+}
+
+/// What a tap sees: all that comes from some ends, and all that this host sends to some.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Conversation {
+    /// Ends that the partner sends from.
+    pub from: Vec<End>,
+    /// Ends that this host sends to.
+    pub to: Vec<End>,
+}
+
+/// Which of a conversation's packets are kept: all, or the questions and answers whose 32-bit words
+/// at these offsets of the payload have none of the bits of `mask` set. Where a reply brings the
+/// word back that its request had, both are kept or neither is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sample {
+    /// Where the word stands in what is sent to the partner.
+    pub sent_offset: u32,
+    /// Where it stands in what the partner sends.
+    pub received_offset: u32,
+    /// The bits that have to be zero; with none, everything is kept.
+    pub mask: u32,
+}
+
+impl Conversation {
+    /// Everything is said between this host and one UDP port.
+    #[must_use]
+    pub fn with(partner: SocketAddr) -> Self {
+        let ends = vec![End::Udp(partner)];
+        Self { from: ends.clone(), to: ends }
+    }
+
+    /// Whether a frame comes from the partner.
+    #[must_use]
+    pub fn is_answer(&self, frame: &[u8]) -> bool {
+        self.from.iter().any(|end| match end {
+            End::Udp(partner) => UdpFrame::parse(frame).is_ok_and(|frame| {
+                (frame.source.ip(), frame.source.port()) == (partner.ip(), partner.port())
+            }),
+            End::Ethernet(ether_type, partner) => Header::parse(frame).is_ok_and(|(header, _)| {
+                (header.ether_type, header.source) == (*ether_type, *partner)
+            }),
+        })
+    }
+
+    /// The program that keeps a sample of it. Where `tells_outgoing`, the interface shows what this
+    /// host sends as such, and what others send to the same group is not taken for it.
+    pub(crate) fn program(&self, sample: &Sample, tells_outgoing: bool) -> Vec<Instruction> {
+        let received = self.from.iter().map(|end| {
+            let mut tests = Tests(Vec::new());
+            tests.require_end(end, Way::From, (sample.received_offset, sample.mask));
+            tests
+        });
+        let sent = self.to.iter().map(|end| {
+            let mut tests = Tests(Vec::new());
+            if tells_outgoing {
+                tests.require(Instruction::load_packet_type(), PACKET_OUTGOING);
+            }
+            tests.require_end(end, Way::To, (sample.sent_offset, sample.mask));
+            tests
+        });
+        let mut program = vec![KEEP_NOTHING];
+        for tests in received.chain(sent) {
+            // In the place of "drop", where all tests that fail lead to, stand those of the next.
+            program.pop();
+            program.extend(tests.finish());
+        }
+        program
+    }
+}
+
+/// The program that keeps nothing.
+pub(crate) const KEEP_NOTHING: Instruction = Instruction::finish(DROP);
+
+impl Tests {
+    /// What goes this way, and has none of the bits of a mask set in the word at an offset of its
+    /// payload.
+    fn require_end(&mut self, end: &End, way: Way, (offset, mask): (u32, u32)) {
+        let payload = match end {
+            End::Udp(partner) => {
+                let port = match way {
+                    Way::From => SOURCE_PORT,
+                    Way::To => DESTINATION_PORT,
+                };
+                self.require_datagram((way, partner.ip()), &[(port, Some(partner.port()))])
+            }
+            End::Ethernet(ether_type, MacAddress([a, b, c, d, e, f])) => {
+                let address = match way {
+                    Way::From => SOURCE_MAC,
+                    Way::To => DESTINATION_MAC,
+                };
+                let (high, low) = (u32::from_be_bytes([*a, *b, *c, *d]), [*e, *f]);
+                self.require(Instruction::load_half(ETHERTYPE_OFFSET), (*ether_type).into());
+                self.require(Instruction::load_word(address), high);
+                let low = u16::from_be_bytes(low).into();
+                self.require(Instruction::load_half(address + 4), low);
+                Place::At(ethernet::HEADER_LEN as u32)
+            }
+        };
+        if mask != 0 {
+            self.refuse_any(payload.word(offset), mask);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

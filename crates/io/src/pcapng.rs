@@ -1,0 +1,201 @@
+//! Writes packets in the form that Wireshark and its kin read: pcapng
+//! (draft-ietf-opsawg-pcapng, sections 4.1 to 4.6), one interface of Ethernet frames, timestamps in
+//! nanoseconds. Whole blocks are written at a time, so a file that ends early can be read as well.
+
+use std::io::{self, Write};
+
+use horolog_time::{Timestamp, Utc};
+
+/// Type numbers of the blocks.
+const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+const INTERFACE: u32 = 1;
+const STATISTICS: u32 = 5;
+const PACKET: u32 = 6;
+/// Tells a reader the order of bytes.
+const BYTE_ORDER: u32 = 0x1a2b_3c4d;
+/// `LINKTYPE_ETHERNET`.
+const ETHERNET: u16 = 1;
+/// Numbers of options, each of its own kind of block.
+const OPTION_END: u16 = 0;
+const SECTION_APPLICATION: u16 = 4;
+const INTERFACE_NAME: u16 = 2;
+const INTERFACE_RESOLUTION: u16 = 9;
+const PACKET_FLAGS: u16 = 2;
+const STATISTICS_RECEIVED: u16 = 4;
+const STATISTICS_DROPPED: u16 = 5;
+/// Timestamps count 10^-9 s.
+const NANOSECONDS: u8 = 9;
+
+/// Which way a packet went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// It came in.
+    Inbound = 1,
+    /// It went out.
+    Outbound = 2,
+}
+
+/// A packet to be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Captured<'a> {
+    /// When it passed.
+    pub at: Timestamp<Utc>,
+    /// Which way.
+    pub direction: Direction,
+    /// The frame, or its beginning.
+    pub bytes: &'a [u8],
+}
+
+/// A file being written.
+#[derive(Debug)]
+pub struct PcapngWriter<W> {
+    to: W,
+    /// Blocks that are not written yet.
+    blocks: Vec<u8>,
+}
+
+impl<W: Write> PcapngWriter<W> {
+    /// Begins a file of what passes the interface of this name.
+    pub fn new(to: W, interface: &str) -> io::Result<Self> {
+        let mut writer = Self { to, blocks: Vec::new() };
+        writer.block(SECTION_HEADER, |body| {
+            body.extend(BYTE_ORDER.to_le_bytes());
+            body.extend([1_u16, 0].map(u16::to_le_bytes).concat()); // version 1.0
+            body.extend(u64::MAX.to_le_bytes()); // a section of unknown length
+            option(body, SECTION_APPLICATION, b"horolog");
+            option(body, OPTION_END, b"");
+        });
+        writer.block(INTERFACE, |body| {
+            body.extend([ETHERNET, 0].map(u16::to_le_bytes).concat());
+            body.extend(0_u32.to_le_bytes()); // no limit to the length of a packet
+            option(body, INTERFACE_NAME, interface.as_bytes());
+            option(body, INTERFACE_RESOLUTION, &[NANOSECONDS]);
+            option(body, OPTION_END, b"");
+        });
+        writer.flush()?;
+        Ok(writer)
+    }
+
+    /// Adds a packet, to be written with the next [`PcapngWriter::flush`].
+    pub fn packet(&mut self, packet: &Captured<'_>) {
+        self.block(PACKET, |body| {
+            body.extend(0_u32.to_le_bytes()); // the first interface
+            body.extend(instant(packet.at));
+            let length = packet.bytes.len() as u32;
+            body.extend([length, length].map(u32::to_le_bytes).concat());
+            padded(body, packet.bytes);
+            option(body, PACKET_FLAGS, &(packet.direction as u32).to_le_bytes());
+            option(body, OPTION_END, b"");
+        });
+    }
+
+    /// Writes what was added.
+    pub fn flush(&mut self) -> io::Result<()> {
+        let written = self.to.write_all(&self.blocks);
+        self.blocks.clear();
+        written
+    }
+
+    /// Ends the file with how many packets there were to see, and how many of them were missed.
+    pub fn finish(mut self, at: Timestamp<Utc>, seen: u64, dropped: u64) -> io::Result<()> {
+        self.block(STATISTICS, |body| {
+            body.extend(0_u32.to_le_bytes());
+            body.extend(instant(at));
+            option(body, STATISTICS_RECEIVED, &seen.to_le_bytes());
+            option(body, STATISTICS_DROPPED, &dropped.to_le_bytes());
+            option(body, OPTION_END, b"");
+        });
+        self.flush()?;
+        self.to.flush()
+    }
+
+    /// A block: its type, its length, its body, and its length again for those who read backwards.
+    fn block(&mut self, kind: u32, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.blocks.len();
+        self.blocks.extend(kind.to_le_bytes());
+        self.blocks.extend([0; 4]);
+        write(&mut self.blocks);
+        let length = (self.blocks.len() - start + 4) as u32;
+        self.blocks[start + 4..start + 8].copy_from_slice(&length.to_le_bytes());
+        self.blocks.extend(length.to_le_bytes());
+    }
+}
+
+/// An instant as two words, the upper one first.
+fn instant(at: Timestamp<Utc>) -> [u8; 8] {
+    let ns = at.as_ns().max(0) as u64;
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&((ns >> 32) as u32).to_le_bytes());
+    bytes[4..].copy_from_slice(&(ns as u32).to_le_bytes());
+    bytes
+}
+
+fn option(body: &mut Vec<u8>, number: u16, value: &[u8]) {
+    // Names and numbers only: none is nearly as long as the length can say.
+    body.extend([number, value.len() as u16].map(u16::to_le_bytes).concat());
+    padded(body, value);
+}
+
+/// Bytes and what it takes to make them words of 32 bits.
+fn padded(body: &mut Vec<u8>, bytes: &[u8]) {
+    body.extend(bytes);
+    body.extend(std::iter::repeat_n(0, bytes.len().next_multiple_of(4) - bytes.len()));
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The types and bodies of all blocks of a file.
+    fn blocks(mut file: &[u8]) -> Vec<(u32, Vec<u8>)> {
+        let word =
+            |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        let mut blocks = Vec::new();
+        while !file.is_empty() {
+            let length = word(file, 4) as usize;
+            assert_eq!((word(file, length - 4) as usize, length % 4), (length, 0));
+            blocks.push((word(file, 0), file[8..length - 4].to_vec()));
+            file = &file[length..];
+        }
+        blocks
+    }
+
+    #[test]
+    fn a_file_by_hand() {
+        let mut file = Vec::new();
+        let mut writer = PcapngWriter::new(&mut file, "eth0").unwrap();
+        let at = Timestamp::from_ns(0x0011_2233_4455_6677);
+        writer.packet(&Captured { at, direction: Direction::Outbound, bytes: &[1, 2, 3, 4, 5] });
+        writer.finish(at, 7, 2).unwrap();
+        let blocks = blocks(&file);
+        let kinds: Vec<_> = blocks.iter().map(|(kind, _)| *kind).collect();
+        assert_eq!(kinds, [SECTION_HEADER, INTERFACE, PACKET, STATISTICS]);
+        assert_eq!(file[8..16], [0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0]);
+        let interface = b"\x01\0\0\0\0\0\0\0\x02\0\x04\0eth0\x09\0\x01\0\x09\0\0\0\0\0\0\0";
+        assert_eq!(blocks[1].1, interface);
+        let packet = b"\0\0\0\0\x33\x22\x11\0\x77\x66\x55\x44\x05\0\0\0\x05\0\0\0\
+            \x01\x02\x03\x04\x05\0\0\0\x02\0\x04\0\x02\0\0\0\0\0\0\0";
+        assert_eq!(blocks[2].1, packet);
+        assert_eq!(blocks[3].1[12..24], *b"\x04\0\x08\0\x07\0\0\0\0\0\0\0");
+    }
+
+    proptest! {
+        #[test]
+        fn every_length_makes_whole_blocks(frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..70), 0..5), name in "[a-z]{0,15}") {
+            let mut file = Vec::new();
+            let mut writer = PcapngWriter::new(&mut file, &name).unwrap();
+            for bytes in &frames {
+                let at = Timestamp::from_ns(1);
+                writer.packet(&Captured { at, direction: Direction::Inbound, bytes });
+            }
+            writer.flush().unwrap();
+            let packets = &blocks(&file)[2..];
+            prop_assert_eq!(packets.len(), frames.len());
+            for ((_, body), bytes) in packets.iter().zip(&frames) {
+                prop_assert_eq!(&body[20..20 + bytes.len()], &bytes[..]);
+            }
+        }
+    }
+}

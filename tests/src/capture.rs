@@ -1,0 +1,362 @@
+//! Scenarios of `load --pcap`: that the file holds what the result counts, both ways, each reply
+//! with its request, also where only a part is kept; and that it is whole however the run ends.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use horolog_io::Direction;
+use horolog_lab::{Host, Lab, LabConfig};
+use horolog_record::{Code, Engine, LoadResult};
+use horolog_wire::ethernet;
+use horolog_wire::frame::UdpFrame;
+use horolog_wire::ntp::Header;
+use horolog_wire::ptp::{self, Body, EVENT_PORT, GENERAL_PORT, Message};
+use libtest_mimic::Trial;
+use tempfile::TempDir;
+
+use crate::load_command::{
+    ForNobody, PATIENCE, Started, check_sums, has, load, only_trial, parse, result_of,
+};
+use crate::process::{self, Server, binary, run_to_end, server_address};
+use crate::ptp4l::{Ptp4l, Transport};
+use crate::refusal::{ENVIRONMENT, USAGE, check};
+use crate::scenario::Need;
+use crate::{ROOT, ROOT_AND_IPV6, capture, scenarios};
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(ROOT_AND_IPV6, capture: what_was_counted_is_there));
+    all.extend(scenarios!(ROOT, capture:
+        of_many_requests_a_part_is_kept_with_its_replies,
+        enough_is_enough,
+        a_server_on_the_same_host_is_heard_once,
+        an_interrupted_capture_is_whole,
+        what_cannot_be_captured_is_refused,
+    ));
+    let ptp4l =
+        &[Need::Root, Need::Ipv6, Need::Peer("ptp4l"), Need::Peer("pmc"), Need::Peer("setpriv")];
+    all.extend(scenarios!(ptp4l, capture: ptp_is_there_too, of_much_ptp_a_part_is_kept));
+    all
+}
+
+/// Types of blocks (draft-ietf-opsawg-pcapng).
+const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+const INTERFACE: u32 = 1;
+const STATISTICS: u32 = 5;
+const PACKET: u32 = 6;
+
+/// A packet of a file.
+struct Packet {
+    at_ns: u64,
+    is_request: bool,
+    /// What a request and its reply have in common; `None` in other messages of PTP.
+    token: Option<u64>,
+}
+
+/// What a whole file holds: its packets, and how many its end says were seen and missed.
+struct Capture {
+    packets: Vec<Packet>,
+    seen: u64,
+    missed: u64,
+}
+
+impl Capture {
+    fn read(path: &Path) -> Result<Self> {
+        let file = fs::read(path)?;
+        let (mut rest, mut packets, mut kinds) = (&file[..], Vec::new(), Vec::new());
+        let (mut seen, mut missed) = (0, 0);
+        while !rest.is_empty() {
+            let kind = word(rest, 0)?;
+            let length = word(rest, 4)? as usize;
+            let block = rest.get(..length).context("a block is cut short")?;
+            ensure!(word(block, length - 4)? as usize == length, "a block's lengths differ");
+            kinds.push(kind);
+            match kind {
+                PACKET => packets.push(Packet::read(block)?),
+                STATISTICS => (seen, missed) = (number(block, 24)?, number(block, 36)?),
+                _ => {}
+            }
+            rest = &rest[length..];
+        }
+        let ends = (kinds.first(), kinds.get(1), kinds.last());
+        let whole = (Some(&SECTION_HEADER), Some(&INTERFACE), Some(&STATISTICS));
+        ensure!(ends == whole, "not whole: {ends:?}");
+        Ok(Self { packets, seen, missed })
+    }
+
+    fn tokens(&self, is_request: bool) -> Vec<u64> {
+        let of_way = self.packets.iter().filter(|packet| packet.is_request == is_request);
+        of_way.filter_map(|packet| packet.token).collect()
+    }
+
+    /// Checks that every reply has its request, and that there are so many of each.
+    fn check(&self, requests: u64, replies: u64) -> Result<()> {
+        let [sent, received] = [true, false].map(|is_request| self.tokens(is_request));
+        let counts = (sent.len() as u64, received.len() as u64);
+        ensure!(counts == (requests, replies), "{counts:?} instead of {requests}, {replies}");
+        let known: HashSet<u64> = sent.iter().copied().collect();
+        ensure!(known.len() == sent.len(), "a request was seen twice");
+        ensure!(received.iter().all(|token| known.contains(token)), "a reply without request");
+        ensure!((self.seen, self.missed) == (requests + replies, 0), "{} seen", self.seen);
+        let first = self.packets.first().context("no packet")?;
+        let spread = self.packets.iter().map(|packet| packet.at_ns.abs_diff(first.at_ns)).max();
+        ensure!(spread > Some(0) && spread < Some(60_000_000_000), "{spread:?} ns");
+        Ok(())
+    }
+}
+
+impl Packet {
+    fn read(block: &[u8]) -> Result<Self> {
+        let length = word(block, 20)? as usize;
+        let frame = block.get(28..28 + length).context("a packet is cut short")?;
+        let flags = word(block, 28 + length.next_multiple_of(4) + 4)?;
+        let is_request = flags == Direction::Outbound as u32;
+        ensure!(is_request || flags == Direction::Inbound as u32, "flags {flags}");
+        let token = token(frame, is_request)?;
+        let at_ns = u64::from(word(block, 12)?) << 32 | u64::from(word(block, 16)?);
+        Ok(Self { at_ns, is_request, token })
+    }
+}
+
+fn token(frame: &[u8], is_request: bool) -> Result<Option<u64>> {
+    let malformed = |error| anyhow::anyhow!("{error:?}");
+    let (link, payload) = ethernet::Header::parse(frame).map_err(malformed)?;
+    if link.ether_type == ptp::ETHER_TYPE {
+        return ptp_token(payload);
+    }
+    let frame = UdpFrame::parse(frame).map_err(|error| anyhow::anyhow!("{error:?}"))?;
+    let port = if is_request { frame.destination } else { frame.source }.port();
+    if matches!(port, EVENT_PORT | GENERAL_PORT) {
+        return ptp_token(frame.payload);
+    }
+    let (header, _) = Header::parse(frame.payload).map_err(malformed)?;
+    Ok(Some(if is_request { header.transmit } else { header.origin }.to_bits()))
+}
+
+/// The clock that asks, which every request has anew.
+fn ptp_token(payload: &[u8]) -> Result<Option<u64>> {
+    let (message, _) = Message::parse(payload).map_err(|error| anyhow::anyhow!("{error:?}"))?;
+    Ok(match message.body {
+        Body::DelayReq(_) => Some(message.header.source.clock),
+        Body::DelayResp { requesting, .. } => Some(requesting.clock),
+        _ => None,
+    })
+}
+
+fn word(bytes: &[u8], at: usize) -> Result<u32> {
+    let four = bytes.get(at..at + 4).context("it is cut short")?;
+    Ok(u32::from_le_bytes(four.try_into()?))
+}
+
+fn number(bytes: &[u8], at: usize) -> Result<u64> {
+    Ok(u64::from(word(bytes, at + 4)?) << 32 | u64::from(word(bytes, at)?))
+}
+
+/// Runs a load that is captured.
+fn captured(host: &Host, arguments: &[&str]) -> Result<(LoadResult, Capture)> {
+    captured_by(arguments, |all| result_of(host, all))
+}
+
+/// Runs a load of a PTP master that is captured.
+fn captured_ptp(host: &Host, arguments: &[&str]) -> Result<(LoadResult, Capture)> {
+    captured_by(arguments, |all| {
+        let mut command = host.command(binary()?);
+        command.args(["load", "ptp"]).args(all).args(["--json", "-"]);
+        let output = run_to_end(&mut command, PATIENCE)?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        parse(&output.stdout)
+    })
+}
+
+fn captured_by(
+    arguments: &[&str],
+    run: impl Fn(&[&str]) -> Result<LoadResult>,
+) -> Result<(LoadResult, Capture)> {
+    let directory = TempDir::new()?;
+    let path = directory.path().join("load.pcapng");
+    let file = path.display().to_string();
+    let result = run(&[arguments, &["--pcap", &file]].concat())?;
+    result.trials.iter().try_for_each(check_sums)?;
+    Ok((result, Capture::read(&path)?))
+}
+
+/// Every request and every reply is in the file, by either engine and IP version; nothing is said
+/// against it. An engine that was left open is one that can be heard.
+pub(crate) fn what_was_counted_is_there() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let addresses = [server_address(&lab, false)?, server_address(&lab, true)?];
+    let _server = Server::start(lab.server(), process::Engine::Socket, &addresses, &[])?;
+    for address in addresses.map(|address| address.ip().to_string()) {
+        for engine in ["udp", "packet", "auto"] {
+            let run = [&address, "--engine", engine, "-r", "2k-4k", "-x", "2", "-t", "0.2"];
+            let (result, capture) = captured(lab.client(), &run)?;
+            let sum = |of: fn(&horolog_record::Trial) -> u64| result.trials.iter().map(of).sum();
+            // An engine that was left open is tried before, when nothing is kept yet.
+            capture
+                .check(sum(|trial| trial.sent), sum(|trial| trial.received))
+                .with_context(|| format!("{engine} to {address}"))?;
+            ensure!(!has(&result, Code::CaptureIncomplete), "{:?}", result.findings);
+            ensure!(engine != "auto" || result.engine == Engine::Packet, "{:?}", result.engine);
+            ensure!(engine != "auto" || has(&result, Code::EngineFallback));
+        }
+    }
+    Ok(())
+}
+
+/// Of forty thousand a second a quarter is kept, and each reply to what is kept.
+pub(crate) fn of_many_requests_a_part_is_kept_with_its_replies() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let _server = Server::start(lab.server(), process::Engine::Xdp, &[at], &[])?;
+    let target = at.ip().to_string();
+    for more in [&[][..], &["--interleaved", "-c", "64"]] {
+        let run = [&[&*target, "--engine", "packet", "-r", "40k", "-t", "0.4"], more].concat();
+        let (result, capture) = captured(lab.client(), &run)?;
+        let trial = only_trial(&result)?;
+        let requests = capture.tokens(true).len() as u64;
+        ensure!(requests.abs_diff(trial.sent / 4) <= 4, "{requests} of {}", trial.sent);
+        let finding = result.findings.iter().find(|one| one.code == Code::CaptureIncomplete);
+        ensure!(finding.is_some_and(|one| one.message.contains("one request in 4")));
+        // In interleaved mode a reply brings the other of the request's two timestamps back.
+        let tokens = |is_request| -> HashSet<u64> {
+            capture.tokens(is_request).into_iter().map(|token| token | 1).collect()
+        };
+        let (sent, received) = (tokens(true), tokens(false));
+        ensure!(received.is_subset(&sent), "replies without requests");
+        let unanswered = (sent.len() - received.len()) as u64;
+        ensure!(unanswered <= trial.lost && capture.missed == 0, "{unanswered} unanswered");
+    }
+    Ok(())
+}
+
+/// Requests and answers of PTP, over UDP and Ethernet, to the master's address and to the group.
+pub(crate) fn ptp_is_there_too() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let ethernet = ["--transport", "ethernet"];
+    let modes: [(Transport, &[&str], &[&str]); 8] = [
+        (Transport::Ipv4, &["delay"], &["--engine", "packet"]),
+        (Transport::Ipv4, &["delay", "--multicast"], &["--engine", "packet"]),
+        (Transport::Ipv4, &["delay"], &["--engine", "udp"]),
+        (Transport::Ipv4, &["nsm"], &["--engine", "packet"]),
+        (Transport::Ipv6, &["delay", "--multicast"], &["--engine", "udp"]),
+        (Transport::Ethernet, &["delay"], &ethernet),
+        (Transport::Ethernet, &["delay", "--multicast"], &ethernet),
+        (Transport::Ethernet, &["nsm"], &ethernet),
+    ];
+    for (transport, mode, more) in modes {
+        let _ptp4l = Ptp4l::start(lab.server(), transport, 0)?;
+        let target = server_address(&lab, transport == Transport::Ipv6)?.ip().to_string();
+        let run = [&[mode[0], &target, "-r", "1000", "-t", "0.2"], &mode[1..], more].concat();
+        let (result, capture) = captured_ptp(lab.client(), &run)?;
+        let trial = only_trial(&result)?;
+        let [sent, received] = [true, false].map(|is_request| capture.tokens(is_request));
+        let counts = (sent.len() as u64, received.len() as u64);
+        ensure!(counts == (trial.sent, trial.responses.delay), "{counts:?} of {trial:?}, {run:?}");
+        let known: HashSet<u64> = sent.iter().copied().collect();
+        ensure!(known.len() == sent.len(), "a request was seen twice, {run:?}");
+        ensure!(received.iter().all(|token| known.contains(token)), "no request, {run:?}");
+        // Each of a Sync and its follow-up is there, and what the master tells everybody.
+        let others = (capture.packets.len() - sent.len() - received.len()) as u64;
+        let owed = if mode[0] == "nsm" { 2 * trial.received } else { 0 };
+        ensure!(others >= owed && capture.missed == 0, "{others} others, {run:?}");
+    }
+    Ok(())
+}
+
+/// Of twenty thousand requests a second of PTP one in two is kept, and each answer to what is kept.
+pub(crate) fn of_much_ptp_a_part_is_kept() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    for (transport, more) in [
+        (Transport::Ipv4, ["--engine", "packet"]),
+        (Transport::Ethernet, ["--transport", "ethernet"]),
+    ] {
+        let _ptp4l = Ptp4l::start(lab.server(), transport, 0)?;
+        let target = server_address(&lab, false)?.ip().to_string();
+        let run = [&["delay", &target, "-r", "20k", "-t", "0.2"], &more[..]].concat();
+        let (result, capture) = captured_ptp(lab.client(), &run)?;
+        let trial = only_trial(&result)?;
+        let tokens =
+            |is_request| -> HashSet<u64> { capture.tokens(is_request).into_iter().collect() };
+        let (sent, received) = (tokens(true), tokens(false));
+        ensure!((sent.len() as u64).abs_diff(trial.sent / 2) <= 4, "{} of {trial:?}", sent.len());
+        ensure!(!received.is_empty() && received.is_subset(&sent), "answers without requests");
+        let unanswered = (sent.len() - received.len()) as u64;
+        ensure!(unanswered <= trial.lost && capture.missed == 0, "{unanswered} of {trial:?}");
+    }
+    Ok(())
+}
+
+/// What comes after the number of packets that was asked for is left out, and that is said.
+pub(crate) fn enough_is_enough() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let _server = Server::start(lab.server(), process::Engine::Socket, &[at], &[])?;
+    let target = at.ip().to_string();
+    let run = [&target, "--engine", "udp", "-r", "2000", "-t", "0.2", "--pcap-max", "100"];
+    let (result, capture) = captured(lab.client(), &run)?;
+    let trial = only_trial(&result)?;
+    ensure!(capture.packets.len() == 100, "{} packets", capture.packets.len());
+    ensure!(capture.seen == trial.sent + trial.received, "{} seen", capture.seen);
+    ensure!(has(&result, Code::CaptureIncomplete), "{:?}", result.findings);
+    Ok(())
+}
+
+/// On loopback every packet leaves and comes in by the same interface, and is there once.
+pub(crate) fn a_server_on_the_same_host_is_heard_once() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let _server = Server::start(lab.server(), process::Engine::Socket, &[at], &[])?;
+    let target = at.ip().to_string();
+    let (result, capture) = captured(lab.server(), &[&target, "-r", "2000", "-t", "0.2"])?;
+    let trial = only_trial(&result)?;
+    capture.check(trial.sent, trial.received)
+}
+
+/// Ctrl-C ends a run after its trial, with a whole result and a whole file.
+pub(crate) fn an_interrupted_capture_is_whole() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let _server = Server::start(lab.server(), process::Engine::Socket, &[at], &[])?;
+    let directory = TempDir::new()?;
+    let [file, out] = ["load.pcapng", "result.json"].map(|name| directory.path().join(name));
+    let target = at.ip().to_string();
+    let run = [&target, "--engine", "packet", "-r", "1k-8k", "-t", "0.7"];
+    let mut command = load(lab.client(), &run)?;
+    command.arg("--pcap").arg(&file).arg("--json").arg(&out);
+    let mut run = Started::start(&mut command)?;
+    run.wait_until(|_, stderr| stderr.contains("horolog: loading"))?;
+    run.signal("INT")?;
+    let (status, _) = run.end()?;
+    ensure!(status.success(), "{status}: {}", run.read("stderr")?);
+    let result: LoadResult = parse(&fs::read(out)?)?;
+    ensure!(has(&result, Code::Interrupted), "{:?}", result.findings);
+    let trial = only_trial(&result)?;
+    Capture::read(&file)?.check(trial.sent, trial.received)
+}
+
+/// What no tap sees, and who may not have one, is refused before anything is sent.
+pub(crate) fn what_cannot_be_captured_is_refused() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let target = server_address(&lab, false)?.ip().to_string();
+    let directory = TempDir::new()?;
+    let file = directory.path().join("load.pcapng").display().to_string();
+    let cases: [(&[&str], i32, &[&str]); 4] = [
+        (&["--engine", "xdp", "--pcap", &file], ENVIRONMENT, &["'xdp'", "tap", "--engine packet"]),
+        (&["--engine", "udp", "--pcap", "/nowhere/x"], ENVIRONMENT, &["/nowhere/x", "--pcap"]),
+        (&["--pcap", &file, "--pcap-max", "0"], USAGE, &["--pcap-max", "'0'"]),
+        (&["--pcap-max", "9"], USAGE, &["--pcap"]),
+    ];
+    for (arguments, status, named) in cases {
+        let mut command = load(lab.client(), &[&[&*target], arguments].concat())?;
+        check(&run_to_end(&mut command, PATIENCE)?, status, named)
+            .with_context(|| format!("{arguments:?}"))?;
+    }
+    let user = ForNobody::new()?;
+    let mut command = user.command(lab.client().command("setpriv"));
+    command.args(["load", "ntp", &target, "--engine", "udp", "--pcap", "mine.pcapng"]);
+    check(&run_to_end(&mut command, PATIENCE)?, ENVIRONMENT, &["CAP_NET_RAW", "--pcap"])?;
+    ensure!(!user.path("mine.pcapng").exists(), "it left a file");
+    Ok(())
+}
