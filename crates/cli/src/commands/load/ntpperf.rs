@@ -42,8 +42,8 @@ const RATE_PER_CLIENT: f64 = 10.0;
 /// that mode from the second or third request on.
 const WARM_UP: u32 = 3;
 
-/// The share by which the rate sent may miss the planned one, and the time by which the last request
-/// may be late; in the usual two seconds they are the same.
+/// The share by which the rate sent may miss the planned one, and the time by which the last
+/// request may be late; in the usual two seconds they are the same.
 const BEHIND: f64 = 0.01;
 const LATE_S: f64 = 0.02;
 
