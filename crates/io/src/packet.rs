@@ -31,6 +31,7 @@ pub enum FrameSelection {
 
 /// How a packet device is opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct PacketOptions {
     /// Frames that one system call moves at most; more than that goes in several calls.
     pub slots: usize,

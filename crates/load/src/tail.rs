@@ -44,6 +44,7 @@ impl Additions {
 
 /// What follows the header of a lane's requests.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a lane has one, in a box of its own")]
 pub enum Tail {
     /// Proof of authenticity by NTS, behind all of them or some.
     Nts(LaneSessions),

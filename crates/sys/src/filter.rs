@@ -10,7 +10,7 @@ const KERNEL_DATA_CPU: u32 = 36;
 /// A random number (`SKF_AD_RANDOM`).
 const KERNEL_DATA_RANDOM: u32 = 56;
 
-/// The type of packets that this host sends (`PACKET_OUTGOING` in linux/if_packet.h).
+/// The type of packets that this host sends (`PACKET_OUTGOING` in `linux/if_packet.h`).
 pub const PACKET_OUTGOING: u32 = 4;
 
 /// One instruction of a classic BPF program (`struct sock_filter`).

@@ -105,15 +105,17 @@ impl Tests {
                 };
                 self.require_datagram((way, partner.ip()), &[(port, Some(partner.port()))])
             }
-            End::Ethernet(ether_type, MacAddress([a, b, c, d, e, f])) => {
+            End::Ethernet(ether_type, MacAddress(octets)) => {
                 let address = match way {
                     Way::From => SOURCE_MAC,
                     Way::To => DESTINATION_MAC,
                 };
-                let (high, low) = (u32::from_be_bytes([*a, *b, *c, *d]), [*e, *f]);
+                // The first four octets fill a word, and the last two half of one.
+                let octet = |at: usize| u32::from(octets[at]);
+                let high = (0..4).fold(0, |word, at| word << 8 | octet(at));
+                let low = octet(4) << 8 | octet(5);
                 self.require(Instruction::load_half(ETHERTYPE_OFFSET), (*ether_type).into());
                 self.require(Instruction::load_word(address), high);
-                let low = u16::from_be_bytes(low).into();
                 self.require(Instruction::load_half(address + 4), low);
                 Place::At(ethernet::HEADER_LEN as u32)
             }

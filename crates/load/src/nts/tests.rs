@@ -206,7 +206,9 @@ fn a_client_of_its_own_session_uses_each_cookie_once() {
             let mut reply = vec![0; 2048];
             let header = reply_header(&request);
             let mut fill = |bytes: &mut [u8]| {
-                bytes.iter_mut().for_each(|byte| *byte = random.next_u64() as u8);
+                for byte in bytes {
+                    *byte = random.next_u64() as u8;
+                }
             };
             let len = seal_reply(&server, &opened, &header, &mut fill, &mut reply);
             assert!(len <= request.len());
