@@ -5,7 +5,7 @@ use horolog_record::{Distribution, Mode, SignedDistribution, Trial};
 
 use super::TableStyle;
 use super::grid::{self, Cell, Column, Group, Tone};
-use crate::units::{ABSENT, amount, human_ns, percent_of, signed_ns};
+use crate::units::{ABSENT, amount, human_ns, percent_of};
 
 /// Share by which the rate sent may differ from the planned one before both are shown.
 const RATE_TOLERANCE: f64 = 0.001;
@@ -223,7 +223,12 @@ fn time(distribution: Option<&Distribution>, figure: fn(&Distribution) -> u64) -
 
 fn offset(trial: &Trial, figure: fn(&SignedDistribution) -> i64) -> Cell {
     let offset = trial.tx_offset_ns.as_ref();
-    Cell::plain(offset.map_or_else(|| ABSENT.to_owned(), |d| signed_ns(figure(d))))
+    Cell::plain(offset.map_or_else(|| ABSENT.to_owned(), |d| narrow(figure(d))))
+}
+
+/// A signed time that fits into its column, however far off a clock is.
+fn narrow(ns: i64) -> String {
+    format!("{}{}", if ns < 0 { '-' } else { '+' }, human_ns(ns.unsigned_abs()))
 }
 
 #[cfg(test)]
