@@ -354,7 +354,7 @@ impl Account {
             offsets.record(reply, stamps, (index, referred), found);
         }
         if self.expected.interleaved {
-            self.origins.remember(client, reply.receive);
+            self.origins.remember(index, reply.receive);
         }
     }
 
