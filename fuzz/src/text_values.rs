@@ -29,7 +29,7 @@ fn target(text: &str) {
     let Ok(target) = text.parse::<TargetName>() else { return };
     let again: TargetName = target.to_string().parse().expect("what is written can be read");
     if target.name().is_some() {
-        assert_eq!(again, target);
+        assert_eq!((again.name(), again.port()), (target.name(), target.port()));
         return;
     }
     let address = target.resolve(None).expect("an address needs no look-up");

@@ -364,15 +364,26 @@ pub(crate) fn key_establishment_is_told_otherwise() -> Result<()> {
 /// and what waits for a restart is named.
 pub(crate) fn nts_is_not_switched_off() -> Result<()> {
     let (running, pair) = with_nts()?;
-    let status = running.change("")?;
-    ensure!(
-        status["reload"]["restart_needed"] == Value::from(vec!["nts-cert", "nts-key"]),
-        "{status}"
-    );
+    running.change("")?;
+    await_restart_needed(&running, &["nts-cert", "nts-key"])?;
     establish(&running, PORT, pair.path())?.context("after NTS was switched off")?;
-    let status = running.change(&listener(&running, pair.path(), &[PORT]))?;
-    ensure!(status["reload"]["restart_needed"].as_array().is_some_and(Vec::is_empty), "{status}");
+    running.change(&listener(&running, pair.path(), &[PORT]))?;
+    await_restart_needed(&running, &[])?;
     running.end()
+}
+
+/// Waits until these options are said to wait for a restart, which is a moment after the reload is
+/// counted.
+fn await_restart_needed(running: &Configured, keys: &[&str]) -> Result<()> {
+    let started = Instant::now();
+    loop {
+        let status = running.server.status()?;
+        if status["reload"]["restart_needed"] == Value::from(keys) {
+            return Ok(());
+        }
+        ensure!(started.elapsed() < PATIENCE, "{status}");
+        thread::sleep(POLL_INTERVAL);
+    }
 }
 
 /// Replies that a client has in a row where all goes well.

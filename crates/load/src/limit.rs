@@ -10,8 +10,8 @@ use thiserror::Error;
 
 /// What a limit may be about, for help texts.
 pub const METRICS: &str = "loss, late, duplicate, invalid (shares of the requests sent), hurt \
-     (share of the well-behaved clients' requests that were lost), rate (requests sent per second), ndr, pdr (what a search found), p50, p90, p99, p99.9, p99.99, max \
-     (round trip), and the same six behind response- and lateness-";
+     (share of the well-behaved clients' requests that were lost), rate (requests sent per second), \
+     ndr, pdr (what a search found), p50, p90, p99, p99.9, p99.99, max (round trip), and the same six behind response- and lateness-";
 
 /// Why a text is no limit.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -20,16 +20,16 @@ pub enum LimitError {
     #[error("a limit is METRIC>FIGURE or METRIC<FIGURE (also >= and <=), such as loss>0.1%")]
     Shape,
     /// An unknown metric.
-    #[error("there is no metric '{0}'; there are {METRICS}")]
+    #[error("there is no metric '{}'; there are {METRICS}", .0.escape_debug())]
     Metric(String),
     /// A figure that is no share.
-    #[error("'{0}' is no share from 0 to 1; write one such as 0.1% or 0.001")]
+    #[error("'{}' is no share from 0 to 1; write one such as 0.1% or 0.001", .0.escape_debug())]
     Share(String),
     /// A figure that is no time.
-    #[error("'{0}' is no time; write one with its unit (ns, us, ms, s), such as 200us")]
+    #[error("'{}' is no time; write one with its unit (ns, us, ms, s), such as 200us", .0.escape_debug())]
     Time(String),
     /// A figure that is no rate.
-    #[error("'{0}' is no rate; write requests per second, such as 950, 45k or 1.2M")]
+    #[error("'{}' is no rate; write requests per second, such as 950, 45k or 1.2M", .0.escape_debug())]
     Rate(String),
 }
 
