@@ -58,7 +58,8 @@ fn plan(asked_for: u8) -> AccountPlan {
         }),
     };
     let transport = if asked_for & 8 != 0 { Transport::Ethernet } else { Transport::Udp };
-    let plan = PtpPlan { kind, domain: 0, minor_version: 0, multicast: asked_for & 3 == 2, transport };
+    let plan =
+        PtpPlan { kind, domain: 0, minor_version: 0, multicast: asked_for & 3 == 2, transport };
     let token = Token::new(0xdead_beef_1234_5678, START);
     let localhost = (IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST));
     let master = if asked_for & 4 != 0 { localhost.1 } else { localhost.0 };

@@ -48,8 +48,7 @@ fn check(client: &Client, request: &Header, bytes: &[u8]) {
     assert!((1..=16).contains(&reply.header.stratum));
     assert_ne!(reply.header.transmit, NtpTimestamp::UNKNOWN);
     let now = Timestamp::from_ns(NOW_NS);
-    let precision =
-        Precision { server: reply.header.precision, own: -25, conversion: Span::ZERO };
+    let precision = Precision { server: reply.header.precision, own: -25, conversion: Span::ZERO };
     let server = [reply.header.receive, reply.header.transmit];
     let measured = measure(now, server, now + Span::from_ns(50_000), &precision);
     assert_eq!(measured.delay, Span::from_ns(50_000) - (measured.t3 - measured.t2));
