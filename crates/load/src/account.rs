@@ -295,7 +295,12 @@ impl Account {
         let mark = self.window.mark(place);
         let counts = self.books.of(reply.question.intended);
         match mark {
-            Mark::Duplicate => counts.duplicate += 1,
+            Mark::Duplicate => {
+                counts.duplicate += 1;
+                if let (Some(tail), Some(client)) = (&mut self.tail, client) {
+                    tail.came_before(client, reply.question.sequence);
+                }
+            }
             Mark::Outside => counts.late += 1,
             Mark::First => {
                 self.answered += 1;

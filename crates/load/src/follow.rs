@@ -95,13 +95,7 @@ impl<'a> Follower<'a> {
             self.read.push(self.watch.read());
         }
         let (before, after) = (&self.read[index], &self.read[index + 1]);
-        let missing = Missing {
-            sent: counts.sent,
-            received: counts.received,
-            lost: counts.lost(),
-            ring_dropped: counts.ring_dropped,
-            late: counts.late,
-        };
+        let missing = Missing::of(&counts);
         let phase = &self.course.phases()[index];
         let plan = TrialPlan {
             rate: phase.mean_rate(),

@@ -242,6 +242,7 @@ impl Sessions {
             nonces: Nonces::new().map_err(random)?,
             version,
             each: self.each,
+            kept: 0,
         })
     }
 }
@@ -323,6 +324,8 @@ pub struct LaneSessions {
     request: Box<[u8]>,
     /// Each client has one of its own, and should use every cookie once.
     each: bool,
+    /// Cookies that were kept of the reply that was opened last.
+    kept: usize,
 }
 
 impl LaneSessions {
@@ -379,10 +382,26 @@ impl LaneSessions {
         let id = unique_id(transmit);
         let judged = match &mut session.client {
             // It keeps no more cookies than it may have.
-            Some(client) => client.open_reply(reply, &id).map(drop),
+            Some(client) => {
+                let before = client.cookies();
+                let opened = client.open_reply(reply, &id).map(drop);
+                self.kept = client.cookies() - before;
+                opened
+            }
             None => examine_reply(reply, &id),
         };
         judged.map_err(Fault::Reply)
+    }
+
+    /// Gives back the cookies of the reply to `client` that was opened last: it had come before, so
+    /// they were kept already.
+    pub(crate) fn give_back(&mut self, client: u32) {
+        let index = client as usize % self.sessions.len();
+        if let Some(client) = &mut self.sessions[index].client {
+            for _ in 0..std::mem::take(&mut self.kept) {
+                drop(client.take_cookie());
+            }
+        }
     }
 }
 

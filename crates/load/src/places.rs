@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 pub use horolog_counters::UdpCounters;
 use horolog_record::Place;
 
+use crate::account::TrialCounts;
+
 /// What an interface counted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct InterfaceCounters {
@@ -65,6 +67,20 @@ pub struct Missing {
     pub ring_dropped: u64,
     /// Valid replies that came too late, to some of the requests that are lost.
     pub late: u64,
+}
+
+impl Missing {
+    /// What is missing of these counts.
+    #[must_use]
+    pub const fn of(counts: &TrialCounts) -> Self {
+        Self {
+            sent: counts.sent,
+            received: counts.received,
+            lost: counts.lost(),
+            ring_dropped: counts.ring_dropped,
+            late: counts.late,
+        }
+    }
 }
 
 /// Assigns the missing replies of a trial to places, by what the counters gained from `before` to

@@ -231,13 +231,7 @@ impl Load {
             }
         };
         let after = self.watch.read();
-        let missing = Missing {
-            sent: counts.sent,
-            received: counts.received,
-            lost: counts.lost(),
-            ring_dropped: counts.ring_dropped,
-            late: counts.late,
-        };
+        let missing = Missing::of(&counts);
         let trial = trial::record(&plan, &counts, places::assign(missing, &before, &after));
         let trial = Trial { well_behaved, ..trial };
         let outcome = TrialOutcome {

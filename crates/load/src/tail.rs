@@ -103,6 +103,16 @@ impl Tail {
         }
     }
 
+    /// The reply that was judged last, to the request with this sequence number of this client, had
+    /// come before.
+    pub(crate) fn came_before(&mut self, client: u32, sequence: u32) {
+        if let Self::Nts(sessions) = self
+            && sessions.has(sequence)
+        {
+            sessions.give_back(client);
+        }
+    }
+
     /// Judges what follows the header of a reply.
     pub(crate) fn judge(&mut self, asked: Asked, reply: &[u8]) -> Result<(), InvalidReason> {
         match self {

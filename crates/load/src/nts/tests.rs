@@ -229,6 +229,34 @@ fn a_client_of_its_own_session_uses_each_cookie_once() {
     assert_eq!((lane.counts_reused(), reused), (true, Some(1)));
 }
 
+/// A reply that comes twice brings no cookie twice.
+#[test]
+fn cookies_of_a_doubled_reply_are_given_back() {
+    let server = cookie_keys();
+    let keys = SessionKeys::new(Algorithm::AesSivCmac256, &[1; 32], &[2; 32]).unwrap();
+    let mut cookie = vec![0; 200];
+    let len = server.seal(&keys, [1; 16], &mut cookie);
+    cookie.truncate(len);
+    let mut lane = Sessions::of(vec![(keys, vec![cookie])], 100, true).lane(4, (0, 1)).unwrap();
+    let request = lane.seal(0, Stamps::basic(7), &mut None).to_vec();
+    let opened = open_request(&server, &request).unwrap();
+    // One cookie of the eight that were asked for.
+    let opened = horolog_nts::Opened { cookies_wanted: 1, ..opened };
+    let mut reply = vec![0; 1024];
+    let mut fill = |bytes: &mut [u8]| bytes.fill(9);
+    let len = seal_reply(&server, &opened, &reply_header(&request), &mut fill, &mut reply);
+    for _ in 0..2 {
+        lane.open(0, 7, &reply[..len]).unwrap();
+    }
+    lane.give_back(0);
+    lane.give_back(0);
+    let mut reused = Some(0);
+    lane.seal(0, Stamps::basic(8), &mut reused);
+    assert_eq!(reused, Some(0), "the first reply's cookie is there");
+    lane.seal(0, Stamps::basic(9), &mut reused);
+    assert_eq!(reused, Some(1), "and the second's is not");
+}
+
 #[test]
 fn lanes_share_the_sessions_of_each_client_among_them() {
     let one = || (SessionKeys::generate(Algorithm::AesSivCmac256).unwrap(), vec![vec![0; 100]; 2]);
