@@ -57,6 +57,8 @@ pub struct ReloadReport {
     pub adopted: Vec<&'static str>,
     /// Those of them that are in force anew.
     pub applied: Vec<&'static str>,
+    /// The options that were changed and wait for a restart.
+    pub restart_needed: Vec<String>,
 }
 
 /// How reloading went so far, as `horolog status` tells it.
@@ -135,18 +137,21 @@ impl Reloadable {
         health.last_reload_error = Some(reason.to_owned());
     }
 
-    /// Notes which options wait for a restart.
-    pub(crate) fn restart_needed(&self, keys: Vec<String>) {
-        self.lock().restart_needed = keys;
-    }
-
-    /// Changes everything that can change, or nothing.
-    pub(crate) fn reload(&self, new: &ServerConfig) -> Result<ReloadReport, ReloadError> {
+    /// Changes everything that can change, or nothing. `changed` are the names of all options that
+    /// differ from those in force.
+    pub(crate) fn reload(
+        &self,
+        new: &ServerConfig,
+        changed: Vec<String>,
+    ) -> Result<ReloadReport, ReloadError> {
         let mut health = self.lock();
         match self.change(new) {
-            Ok(report) => {
+            Ok(mut report) => {
+                report.restart_needed = changed;
+                report.restart_needed.retain(|key| !report.adopted.contains(&key.as_str()));
                 health.done += 1;
                 health.last_reload_error = None;
+                health.restart_needed.clone_from(&report.restart_needed);
                 Ok(report)
             }
             Err(error) => {

@@ -331,19 +331,20 @@ impl Server {
     }
 
     /// Takes over what a running server can change of this configuration, or changes nothing.
-    /// Sockets that stay are not touched.
-    pub fn reload(&self, new: &ServerConfig) -> Result<ReloadReport, ReloadError> {
-        self.running.reloadable.reload(new)
+    /// Sockets that stay are not touched. `changed` are the names of all options, without hyphens
+    /// in front, that differ from those in force: of these, what no reload changes waits for a
+    /// restart, and the report and the status say so.
+    pub fn reload(
+        &self,
+        new: &ServerConfig,
+        changed: Vec<String>,
+    ) -> Result<ReloadReport, ReloadError> {
+        self.running.reloadable.reload(new, changed)
     }
 
     /// Notes for the status that a new configuration could not even be read.
     pub fn note_refused_reload(&self, reason: &str) {
         self.running.reloadable.refused(reason);
-    }
-
-    /// Notes for the status which options were changed and wait for a restart.
-    pub fn note_restart_needed(&self, keys: Vec<String>) {
-        self.running.reloadable.restart_needed(keys);
     }
 
     /// What the socket body counted so far.

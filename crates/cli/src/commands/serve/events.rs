@@ -111,19 +111,19 @@ pub(crate) fn summary(status: &Status) -> Event {
         .with("expired", counters.expired)
 }
 
-/// What a reload did; `restart` are the options that wait for a restart.
-pub(crate) fn reloaded(report: &ReloadReport, restart: &[String]) -> Event {
+/// What a reload did.
+pub(crate) fn reloaded(report: &ReloadReport) -> Event {
     let applied = match report.applied.as_slice() {
         [] => "nothing to change".to_owned(),
         applied => format!("in force: {}", applied.join(", ")),
     };
-    let (level, rest) = match restart {
+    let (level, rest) = match report.restart_needed.as_slice() {
         [] => (Level::Info, String::new()),
         restart => (Level::Warning, format!("; restart the server for: {}", restart.join(", "))),
     };
     Event::new(level, "reload", format!("reloaded, {applied}{rest}"))
         .with("applied", report.applied.clone())
-        .with("restart_needed", restart.to_vec())
+        .with("restart_needed", report.restart_needed.clone())
 }
 
 /// A reload that was refused.
@@ -179,9 +179,10 @@ mod tests {
 
     #[test]
     fn a_reload_says_what_waits() {
-        let report = ReloadReport { applied: vec!["listen"], ..ReloadReport::default() };
-        assert_eq!(reloaded(&report, &[]).level, Level::Info);
-        let event = reloaded(&report, &["threads".to_owned()]);
+        let mut report = ReloadReport { applied: vec!["listen"], ..ReloadReport::default() };
+        assert_eq!(reloaded(&report).level, Level::Info);
+        report.restart_needed = vec!["threads".to_owned()];
+        let event = reloaded(&report);
         assert_eq!(event.level, Level::Warning);
         assert!(event.message.contains("listen") && event.message.contains("threads"));
         assert!(refused("no such key").message.ends_with("no such key"));

@@ -139,26 +139,23 @@ impl Running {
             self.server.note_refused_reload(&reason);
             reason
         })?;
-        let report =
-            self.server.reload(&new.config).map_err(|error| new.locate(&error.to_string()))?;
+        let reloaded = self.server.reload(&new.config, new.differences(&self.values));
+        let report = reloaded.map_err(|error| new.locate(&error.to_string()))?;
         Ok((new, report))
     }
 
     /// Notes what is in force now, and tells it.
     fn note(&mut self, (new, report): (Options, ReloadReport)) -> Event {
-        let mut restart = new.differences(&self.values);
-        restart.retain(|key| !report.adopted.contains(&key.as_str()));
         // Of what waits for a restart the old values are in force.
         let mut values = new.values;
-        for key in &restart {
+        for key in &report.restart_needed {
             match self.values.remove(key) {
                 Some(old) => values.insert(key.clone(), old),
                 None => values.remove(key),
             };
         }
         self.values = values;
-        self.server.note_restart_needed(restart.clone());
-        events::reloaded(&report, &restart)
+        events::reloaded(&report)
     }
 }
 
