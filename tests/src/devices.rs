@@ -65,6 +65,7 @@ pub(crate) fn a_filter_keeps_what_it_names() -> Result<()> {
             source,
             source_port: Some(CLIENT_PORT),
             destination_port: Some(SERVER_PORT),
+            destination_network: None,
         };
         let selection = FrameSelection::Udp(filter);
         let mut receiver =
@@ -91,7 +92,12 @@ pub(crate) fn a_filter_keeps_what_it_names() -> Result<()> {
 pub(crate) fn a_filter_steps_over_options_and_refuses_fragments() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let [source, _] = addresses(&lab, false)?;
-    let filter = UdpFilter { source, source_port: None, destination_port: Some(SERVER_PORT) };
+    let filter = UdpFilter {
+        source,
+        source_port: None,
+        destination_port: Some(SERVER_PORT),
+        destination_network: None,
+    };
     let selection = FrameSelection::Udp(filter);
     let mut receiver =
         packet_device(lab.server(), &PacketOptions { selection, ..Default::default() })?;
@@ -128,6 +134,7 @@ pub(crate) fn a_listener_answers_raw_frames() -> Result<()> {
             source: asked,
             source_port: Some(SERVER_PORT),
             destination_port: Some(CLIENT_PORT),
+            destination_network: None,
         };
         let selection = FrameSelection::Udp(filter);
         let mut client =
@@ -157,7 +164,12 @@ pub(crate) fn frames_that_find_no_room_are_counted() -> Result<()> {
     const BATCH: usize = 50;
     let lab = Lab::new(&LabConfig::default())?;
     let [source, _] = addresses(&lab, false)?;
-    let filter = UdpFilter { source, source_port: None, destination_port: Some(SERVER_PORT) };
+    let filter = UdpFilter {
+        source,
+        source_port: None,
+        destination_port: Some(SERVER_PORT),
+        destination_network: None,
+    };
     let options = PacketOptions {
         selection: FrameSelection::Udp(filter),
         receive_buffer: Some(16_384),

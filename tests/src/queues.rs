@@ -81,6 +81,7 @@ fn sender_and_receiver(lab: &Lab) -> Result<(XskDevice, PacketDevice)> {
         source: client.port().ipv4.into(),
         source_port: None,
         destination_port: Some(PORT),
+        destination_network: None,
     };
     let options = PacketOptions { selection: FrameSelection::Udp(filter), ..Default::default() };
     let server = lab.server();

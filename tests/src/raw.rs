@@ -71,6 +71,7 @@ impl Bench {
             source: self.at.ip(),
             source_port: Some(self.at.port()),
             destination_port: Some(CLIENT_PORT),
+            destination_network: None,
         })
     }
 

@@ -17,6 +17,9 @@ const ETHERTYPE_IPV6: u32 = 0x86dd;
 const IP_OFFSET: u32 = 14;
 const IPV4_HEADER_BYTES: u32 = 20;
 const IPV6_HEADER_BYTES: u32 = 40;
+/// Where the source and the destination address stand.
+const IPV4_ADDRESS_AT: [u32; 2] = [IP_OFFSET + 12, IP_OFFSET + 16];
+const IPV6_ADDRESS_AT: [u32; 2] = [IP_OFFSET + 8, IP_OFFSET + 24];
 /// Where the ports stand in the UDP header, and its length.
 const SOURCE_PORT: u32 = 0;
 const DESTINATION_PORT: u32 = 2;
@@ -37,6 +40,9 @@ pub struct UdpFilter {
     pub source_port: Option<u16>,
     /// The port that they go to; any if `None`.
     pub destination_port: Option<u16>,
+    /// The network that they go to, of the same family, with the length of its prefix; any if
+    /// `None`.
+    pub destination_network: Option<(IpAddr, u8)>,
 }
 
 /// Which datagrams name another lane of several that share addresses and ports: those whose payload
@@ -173,6 +179,9 @@ impl UdpFilter {
         let ports = [(SOURCE_PORT, self.source_port), (DESTINATION_PORT, self.destination_port)];
         let mut tests = Tests(Vec::new());
         let payload = tests.require_datagram((Way::From, self.source), &ports);
+        if let Some((network, prefix_len)) = self.destination_network {
+            tests.require_network((Way::To, network), prefix_len);
+        }
         (tests, payload)
     }
 }
@@ -218,7 +227,7 @@ impl Tests {
         // What follows an IPv4 header is found by its length; IPv6 headers have but one.
         let udp = match address {
             IpAddr::V4(address) => {
-                let address_at = IP_OFFSET + if way == Way::From { 12 } else { 16 };
+                let address_at = IPV4_ADDRESS_AT[way as usize];
                 self.require(Instruction::load_half(ETHERTYPE_OFFSET), ETHERTYPE_IPV4);
                 self.require(Instruction::load_byte(IP_OFFSET + 9), PROTOCOL_UDP);
                 self.refuse_any(Instruction::load_half(IP_OFFSET + 6), FRAGMENT_BITS);
@@ -227,7 +236,7 @@ impl Tests {
                 Place::Indexed(IP_OFFSET)
             }
             IpAddr::V6(address) => {
-                let address_at = IP_OFFSET + if way == Way::From { 8 } else { 24 };
+                let address_at = IPV6_ADDRESS_AT[way as usize];
                 self.require(Instruction::load_half(ETHERTYPE_OFFSET), ETHERTYPE_IPV6);
                 self.require(Instruction::load_byte(IP_OFFSET + 6), PROTOCOL_UDP);
                 for (offset, word) in (address_at..).step_by(4).zip(words(address.octets())) {
@@ -244,12 +253,29 @@ impl Tests {
         udp.behind(UDP_HEADER_BYTES)
     }
 
+    /// Packets from or to a network of the family that was required before.
+    fn require_network(&mut self, (way, network): (Way, IpAddr), prefix_len: u8) {
+        let (address_at, words) = match network {
+            IpAddr::V4(address) => (IPV4_ADDRESS_AT[way as usize], vec![address.to_bits()]),
+            IpAddr::V6(address) => (IPV6_ADDRESS_AT[way as usize], words(address.octets()).into()),
+        };
+        let first_bits = (0..).step_by(32);
+        for ((offset, word), first_bit) in (address_at..).step_by(4).zip(words).zip(first_bits) {
+            let bits = u32::from(prefix_len).saturating_sub(first_bit).min(32);
+            if bits > 0 {
+                let mask = u32::MAX << (32 - bits);
+                self.just(Instruction::load_word(offset));
+                self.require(Instruction::and(mask), word & mask);
+            }
+        }
+    }
+
     /// Ends the program: keep the packet if every test held, or else drop it.
     fn finish(self) -> Vec<Instruction> {
         let keep_at = self.0.len();
         let place = |(at, step)| {
             // From behind this instruction to the one behind `keep_at`. The longest program has
-            // some 20 instructions, so a jump always fits its byte.
+            // some 40 instructions, so a jump always fits its byte.
             let to_drop = (keep_at - at) as u8;
             match step {
                 Step::Just(instruction) => instruction,
@@ -285,6 +311,7 @@ mod tests {
                 source: source.parse().unwrap(),
                 source_port: Some(123),
                 destination_port: Some(32_768),
+                destination_network: None,
             };
             let program = filter.program();
             let drop_at = program.len() - 1;

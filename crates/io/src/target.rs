@@ -92,6 +92,13 @@ fn nonzero(port: u16) -> Option<u16> {
     (port != 0).then_some(port)
 }
 
+impl From<IpAddr> for TargetName {
+    /// An address without a port.
+    fn from(address: IpAddr) -> Self {
+        Self { host: address.to_string(), port: ntp::PORT, has_port: false }
+    }
+}
+
 impl fmt::Display for TargetName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {

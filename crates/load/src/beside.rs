@@ -91,6 +91,7 @@ impl Beside {
             clients: self.manners.clients,
             nts: false,
             course: None,
+            parts: Vec::new(),
         };
         // A thread that is gone is found when its counts are taken.
         let _ = self.plans.send(plan);

@@ -172,6 +172,30 @@ impl SourceNetwork {
             .map_err(|_| ClientsError::NoDefault)
     }
 
+    /// One of `count` parts of this network, all of the same size.
+    pub fn part(&self, index: usize, count: usize) -> Result<Self, ClientsError> {
+        let bits = count.next_power_of_two().trailing_zeros() as u8;
+        let (width, host): (u8, u128) = match self.network.address() {
+            IpAddr::V4(address) => (32, address.to_bits().into()),
+            IpAddr::V6(address) => (128, address.to_bits()),
+        };
+        let length = self.network.length() + bits;
+        // Each has a first and a last address, which are no host's, and one between them.
+        if width.saturating_sub(length) < 2 {
+            let (network, room) = (self.network, self.room());
+            return Err(ClientsError::NoRoom { network, room, asked: count as u32 });
+        }
+        let address = host | (index as u128) << (width - length);
+        let address = match self.network.address() {
+            IpAddr::V4(_) => Ipv4Addr::from_bits(address as u32).into(),
+            IpAddr::V6(_) => Ipv6Addr::from_bits(address).into(),
+        };
+        // No longer than an address, so there is such a prefix.
+        Prefix::new(address, length)
+            .map(|network| Self { network })
+            .map_err(|_| ClientsError::NoDefault)
+    }
+
     /// The network, without bits behind its prefix.
     #[must_use]
     pub const fn prefix(&self) -> Prefix {
@@ -370,6 +394,20 @@ mod tests {
         assert!(matches!(part("10.0.0.0/24", 100, 128), Err(ClientsError::NoRoom { .. })));
         assert!(matches!(part("10.0.0.0/24", 1000, 1), Err(ClientsError::NoRoom { .. })));
         assert_eq!(part("fd00:1::/32", 5, 9).unwrap(), "fd00:1::ffff:fff8/125");
+    }
+
+    #[test]
+    fn a_network_is_divided_into_equal_parts() {
+        let part = |text: &str, index, count| {
+            let target = if text.contains(':') { "fe80::1" } else { "192.0.2.1" };
+            let whole = SourceNetwork::new(text.parse().unwrap(), target.parse().unwrap(), &[]);
+            whole.unwrap().part(index, count).map(|part| part.prefix().to_string())
+        };
+        assert_eq!(part("10.64.0.0/10", 0, 3).unwrap(), "10.64.0.0/12");
+        assert_eq!(part("10.64.0.0/10", 2, 3).unwrap(), "10.96.0.0/12");
+        assert_eq!(part("fd00:1::/32", 1, 2).unwrap(), "fd00:1:8000::/33");
+        assert_eq!(part("10.0.0.0/28", 3, 4).unwrap(), "10.0.0.12/30");
+        assert!(matches!(part("10.0.0.0/28", 0, 5), Err(ClientsError::NoRoom { .. })));
     }
 
     #[test]

@@ -154,6 +154,17 @@ impl Course {
         Self::new(interval, vec![Phase::steady("soak", rate, duration)])
     }
 
+    /// The same course at this share of its rates.
+    #[must_use]
+    pub fn scaled(&self, share: f64) -> Self {
+        let scaled = |phase: &Phase| Phase {
+            from: phase.from * share,
+            to: phase.to * share,
+            ..phase.clone()
+        };
+        Self { interval: self.interval, phases: self.phases.iter().map(scaled).collect() }
+    }
+
     /// The length of an interval.
     #[must_use]
     pub const fn interval(&self) -> Duration {

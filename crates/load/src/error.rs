@@ -12,6 +12,7 @@ use crate::clients::{ClientsError, LANES_MAX};
 use crate::course::CourseError;
 use crate::engine::EngineError;
 use crate::establishment::CONNECTIONS_MAX;
+use crate::mix::MixError;
 use crate::nts::NtsError;
 use crate::ramp::RampError;
 use crate::target::{TargetError, TargetNameError};
@@ -31,6 +32,9 @@ pub enum LoadError {
     /// The ramp cannot be.
     #[error(transparent)]
     Ramp(#[from] RampError),
+    /// The mix cannot be.
+    #[error(transparent)]
+    Mix(#[from] MixError),
     /// The course cannot be.
     #[error(transparent)]
     Course(#[from] CourseError),
@@ -113,6 +117,7 @@ impl LoadError {
             }
             Self::Ramp(_)
             | Self::Course(_)
+            | Self::Mix(_)
             | Self::Search(_)
             | Self::Version(_)
             | Self::Threads(_)

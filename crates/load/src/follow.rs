@@ -89,8 +89,7 @@ impl<'a> Follower<'a> {
     fn end_phase(&mut self) {
         let index = self.followed.trials.len();
         let mut counts = mem::take(&mut self.phase);
-        // The books of intervals hold what was left out.
-        counts.planned += counts.sent + counts.refused;
+        counts.plan_in_full();
         if self.read.len() < index + 2 {
             self.read.push(self.watch.read());
         }

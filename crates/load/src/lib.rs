@@ -17,6 +17,7 @@ pub mod fairness;
 pub mod findings;
 mod follow;
 pub mod limit;
+pub mod mix;
 pub mod nts;
 pub mod offset;
 pub mod options;

@@ -105,6 +105,9 @@ pub enum NtsError {
     /// Modes that are not had together.
     #[error("NTS and interleaved mode cannot be loaded together; leave one of them out")]
     Interleaved,
+    /// What is authenticated ends with that.
+    #[error("NTS stands alone behind a request's header; leave out --key and --extension")]
+    Additions,
 }
 
 impl NtsError {
@@ -116,6 +119,7 @@ impl NtsError {
                 | Self::Share(_)
                 | Self::Version(_)
                 | Self::Interleaved
+                | Self::Additions
                 | Self::RandomSources
                 | Self::Establishment(KeError::NoTrust | KeError::BadName(_))
         )

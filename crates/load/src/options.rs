@@ -12,6 +12,7 @@ use crate::beside::Manners;
 use crate::capture::CaptureOptions;
 use crate::course::Course;
 use crate::limit::Limit;
+use crate::mix::Part;
 use crate::nts::{NtsOptions, Sessions};
 use crate::offset::OffsetOptions;
 use crate::page::PageOptions;
@@ -38,6 +39,24 @@ pub enum Job {
     Course(Course),
     /// A part of this rate, a multiple of it, and the part again, as [`LoadOptions::surge`] says.
     Overload(f64),
+}
+
+impl Job {
+    /// The same at this share of its rates.
+    #[must_use]
+    pub fn scaled(&self, share: f64) -> Self {
+        match self {
+            Self::Ramp(ramp) => {
+                Self::Ramp(Ramp { min: ramp.min * share, max: ramp.max * share, ..*ramp })
+            }
+            Self::Search { kind, config } => {
+                let (min_rate, max_rate) = (config.min_rate * share, config.max_rate * share);
+                Self::Search { kind: *kind, config: SearchConfig { min_rate, max_rate, ..*config } }
+            }
+            Self::Course(course) => Self::Course(course.scaled(share)),
+            Self::Overload(rate) => Self::Overload(rate * share),
+        }
+    }
 }
 
 /// A run as it is asked for. [`LoadOptions::new`] gives defaults to change where needed.
@@ -86,6 +105,9 @@ pub struct LoadOptions {
     pub offset: Option<OffsetOptions>,
     /// Ask a PTP master instead of an NTP server.
     pub ptp: Option<PtpPlan>,
+    /// Ask for several kinds of things at once; then `version`, `interleaved`, `nts`, `sessions`,
+    /// `additions` and `ptp` say nothing. Empty for a run of one kind.
+    pub mix: Vec<Part>,
     /// What to do.
     pub job: Job,
     /// Count each client apart, and say how evenly they are answered.
@@ -135,6 +157,7 @@ impl LoadOptions {
             additions: Additions::default(),
             offset: None,
             ptp: None,
+            mix: Vec::new(),
             job,
             fairness: false,
             well_behaved: None,

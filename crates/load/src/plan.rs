@@ -2,10 +2,12 @@
 //! engine is built from. Nothing here is optional or by name any more.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use horolog_record::Spacing;
+use horolog_record::{Mode, Spacing};
+use horolog_sys::netlink::Prefix;
 use horolog_time::Span;
 
 use crate::clients::{LaneClients, SourceNetwork};
@@ -17,6 +19,30 @@ use crate::tail::Additions;
 use crate::target::Route;
 use crate::token::Token;
 use crate::verify::Expected;
+
+/// One kind of requests in a mix.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PartPlan {
+    /// What it is called.
+    pub name: String,
+    /// What it asks.
+    pub mode: Mode,
+    /// Its share of the rate, above 0 and up to 1.
+    pub share: f64,
+    /// Its clients, at least as many as its lanes.
+    pub clients: u32,
+    /// Whether its requests, or a share of them, are authenticated.
+    pub nts: bool,
+}
+
+/// Which replies are kept from this host's own network stack.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GuardPlan {
+    /// The network of the clients.
+    pub network: Prefix,
+    /// The ports that replies come from.
+    pub ports: RangeInclusive<u16>,
+}
 
 /// One run against one target.
 #[derive(Clone, Debug)]
@@ -48,8 +74,13 @@ pub struct RunPlan {
     pub interleaved: bool,
     /// Each client is counted apart.
     pub fairness: bool,
-    /// The number of the first lane, which its port follows from: others may send beside this run.
+    /// The number of the first lane, which its port and its core follow from: others may send beside
+    /// this run.
     pub first_lane: usize,
+    /// Others beside this run have the same ports, so replies are told apart by the clients' network.
+    pub shares_ports: bool,
+    /// Which replies this run keeps from the network stack; `None` where another one does.
+    pub guard: Option<GuardPlan>,
     /// Requests of one simulated client in a row.
     pub in_a_row: u32,
     /// A tap has to see what is sent, so it goes through the queues.
@@ -63,9 +94,29 @@ pub struct RunPlan {
     /// Asks a PTP master instead of an NTP server: then `version`, `echo`, `interleaved` and
     /// `sessions` say nothing.
     pub ptp: Option<PtpPlan>,
+    /// The kinds of requests of a mix, each of which has a plan of its own; none in other runs.
+    pub parts: Vec<PartPlan>,
 }
 
 impl RunPlan {
+    /// What is asked of the target.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        if !self.parts.is_empty() {
+            Mode::Mix
+        } else if let Some(ptp) = self.ptp {
+            ptp.mode()
+        } else if self.echo {
+            Mode::Echo
+        } else if self.sessions.is_some() {
+            Mode::NtpNts
+        } else if self.interleaved {
+            Mode::NtpInterleaved
+        } else {
+            Mode::NtpBasic
+        }
+    }
+
     /// What replies are held against.
     #[must_use]
     pub const fn expected(&self) -> Expected {
@@ -112,7 +163,8 @@ impl RunPlan {
     /// The core that lane `lane` is to be pinned to.
     #[must_use]
     pub fn core(&self, lane: usize) -> Option<usize> {
-        (!self.cores.is_empty()).then(|| self.cores[lane % self.cores.len()])
+        let turn = self.first_lane + lane;
+        (!self.cores.is_empty()).then(|| self.cores[turn % self.cores.len()])
     }
 }
 
@@ -131,9 +183,24 @@ pub struct TrialPlan {
     pub nts: bool,
     /// How the rate changes, and the intervals that are counted apart; `None` for one rate.
     pub course: Option<Arc<Course>>,
+    /// The kinds of requests of a mix; none in other runs.
+    pub parts: Vec<PartPlan>,
 }
 
 impl TrialPlan {
+    /// What one kind of requests of a mix has of it.
+    #[must_use]
+    pub fn of_part(&self, part: &PartPlan) -> Self {
+        Self {
+            rate: self.rate * part.share,
+            clients: part.clients,
+            nts: part.nts,
+            course: self.course.as_ref().map(|course| Arc::new(course.scaled(part.share))),
+            parts: Vec::new(),
+            ..self.clone()
+        }
+    }
+
     /// The length of the intervals that are counted apart.
     #[must_use]
     pub fn interval(&self) -> Option<Span> {

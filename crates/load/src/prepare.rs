@@ -3,6 +3,7 @@
 //! that was left open falls back, and says so.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use horolog_sys::affinity;
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::netlink::Netlink;
 use horolog_time::Clock;
+use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
 
 use crate::beside::Beside;
 use crate::clients::{CLIENTS_MAX, ClientsError, LANES_MAX, SourceNetwork};
@@ -18,7 +20,7 @@ use crate::engine::{self, Engine};
 use crate::error::LoadError;
 use crate::nts::{CLIENTS_WITH_SESSIONS, NtsError, SessionCount, Sessions};
 use crate::options::LoadOptions;
-use crate::plan::{RunPlan, TrialPlan};
+use crate::plan::{GuardPlan, RunPlan, TrialPlan};
 use crate::ptp::Transport;
 use crate::random;
 use crate::target::{self, Route, TargetError};
@@ -26,6 +28,7 @@ use crate::token::Token;
 
 mod beside;
 mod check;
+mod mix;
 
 /// Engines from best to simplest.
 const PREFERENCE: [Kind; 3] = [Kind::Xdp, Kind::Packet, Kind::Udp];
@@ -45,6 +48,7 @@ const PROBE: TrialPlan = TrialPlan {
     clients: 0,
     nts: false,
     course: None,
+    parts: Vec::new(),
 };
 
 /// An engine that is ready, and what it is ready for.
@@ -69,6 +73,21 @@ struct Facts {
 
 /// Finds out and checks everything, and opens the engine.
 pub(crate) fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
+    if !options.mix.is_empty() {
+        return mix::prepare(options);
+    }
+    let mut opener = Opener::new(options)?;
+    // Only one of them sends frames without IP.
+    let over_ethernet = options.ptp.is_some_and(|ptp| ptp.transport == Transport::Ethernet);
+    let prepared = match options.engine.or(over_ethernet.then_some(Kind::Packet)) {
+        Some(kind) => opener.open(kind),
+        None => open_best(options, |kind| opener.open(kind)),
+    }?;
+    beside::open(&opener, prepared)
+}
+
+/// Checks everything that does not depend on the engine, and finds out what is the same for all.
+fn find_out(options: &LoadOptions) -> Result<(Facts, Netlink, Route), LoadError> {
     check::options(options)?;
     let mut netlink = Netlink::open().map_err(TargetError::from)?;
     let target = match options.ptp {
@@ -91,14 +110,7 @@ pub(crate) fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
         sessions: sessions(options)?,
     };
     check::plannable(options, facts.cores.len())?;
-    let mut opener = Opener { options, facts, netlink, plain: route, full: None };
-    // Only one of them sends frames without IP.
-    let over_ethernet = options.ptp.is_some_and(|ptp| ptp.transport == Transport::Ethernet);
-    let prepared = match options.engine.or(over_ethernet.then_some(Kind::Packet)) {
-        Some(kind) => opener.open(kind),
-        None => opener.open_best(),
-    }?;
-    beside::open(&opener, prepared)
+    Ok((facts, netlink, route))
 }
 
 /// Establishes what requests are to be authenticated with.
@@ -111,6 +123,9 @@ fn sessions(options: &LoadOptions) -> Result<Option<Arc<Sessions>>, NtsError> {
     }
     if options.interleaved {
         return Err(NtsError::Interleaved);
+    }
+    if !options.additions.is_empty() {
+        return Err(NtsError::Additions);
     }
     if let Some(sessions) = &options.sessions {
         return Ok(Some(Arc::clone(sessions)));
@@ -134,36 +149,16 @@ struct Opener<'a> {
     full: Option<Route>,
 }
 
-impl Opener<'_> {
+impl<'a> Opener<'a> {
+    fn new(options: &'a LoadOptions) -> Result<Self, LoadError> {
+        let (facts, netlink, plain) = find_out(options)?;
+        Ok(Self { options, facts, netlink, plain, full: None })
+    }
+
     fn open(&mut self, kind: Kind) -> Result<Prepared, LoadError> {
         let (plan, clients) = self.plan(kind)?;
         let engine = engine::open(kind, &plan)?;
         Ok(Prepared { plan, engine, clients, beside: None, fallbacks: Vec::new() })
-    }
-
-    /// Opens the first engine of [`PREFERENCE`] that works.
-    fn open_best(&mut self) -> Result<Prepared, LoadError> {
-        let simulation_asked = self.options.source_network.is_some() || self.options.random_sources;
-        let mut fallbacks = Vec::new();
-        for kind in PREFERENCE {
-            if kind == Kind::Udp && (simulation_asked || self.options.well_behaved.is_some()) {
-                break;
-            }
-            let proven = kind == Kind::Udp || simulation_asked;
-            match self.open(kind).and_then(|ready| if proven { Ok(ready) } else { probe(ready) }) {
-                Ok(prepared) => return Ok(Prepared { fallbacks, ..prepared }),
-                Err(LoadError::Engine(error)) if kind != Kind::Udp => {
-                    fallbacks.push((kind, error.to_string()));
-                }
-                Err(LoadError::Target(error @ TargetError::NoEthernet(_))) => {
-                    fallbacks.push((kind, error.to_string()));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        let reasons: Vec<_> =
-            fallbacks.iter().map(|(kind, why)| format!("{}: {why}", kind.name())).collect();
-        Err(LoadError::NoSimulation(reasons.join("; ")))
     }
 
     fn plan(&mut self, kind: Kind) -> Result<(RunPlan, u32), LoadError> {
@@ -195,14 +190,26 @@ impl Opener<'_> {
             interleaved: self.options.interleaved,
             fairness: self.options.fairness,
             first_lane: 0,
+            shares_ports: false,
+            guard: network
+                .map(|network| GuardPlan { network: network.prefix(), ports: self.reply_ports() }),
             in_a_row: 1,
             tapped: self.options.capture.is_some(),
             sessions: self.facts.sessions.clone(),
             additions: self.options.additions.clone(),
             offset: self.options.offset,
             ptp: self.options.ptp,
+            parts: Vec::new(),
         };
         Ok((plan, clients))
+    }
+
+    /// The ports that replies come from.
+    fn reply_ports(&self) -> RangeInclusive<u16> {
+        match self.options.ptp {
+            None => self.facts.target.port()..=self.facts.target.port(),
+            Some(_) => EVENT_PORT..=GENERAL_PORT,
+        }
     }
 
     fn route(&mut self, kind: Kind) -> Result<Route, LoadError> {
@@ -272,6 +279,16 @@ impl Opener<'_> {
         Err(engine::unfit(kind, reason, remedy).into())
     }
 
+    /// How many cores send where nothing is asked for.
+    fn cores(&self, route: &Route) -> usize {
+        let cores = match route {
+            // Threads that spin on every core would leave none to the server.
+            Route::ThisHost => self.facts.cores.len().div_ceil(2),
+            Route::Link(_) => self.facts.cores.len(),
+        };
+        cores.clamp(1, LANES_MAX)
+    }
+
     fn lanes_and_clients(
         &self,
         kind: Kind,
@@ -290,12 +307,7 @@ impl Opener<'_> {
             None if self.over_ethernet() => SIMULATED_CLIENTS,
             None => SOCKET_CLIENTS,
         };
-        let cores = match route {
-            // Threads that spin on every core would leave none to the server.
-            Route::ThisHost => self.facts.cores.len().div_ceil(2),
-            Route::Link(_) => self.facts.cores.len(),
-        };
-        let cores = cores.clamp(1, LANES_MAX);
+        let cores = self.cores(route);
         let with_sessions = self.facts.sessions.as_ref().and_then(|sessions| sessions.clients());
         let asked = self.options.clients.or(with_sessions);
         let lanes = self.options.threads.unwrap_or_else(|| {
@@ -317,11 +329,40 @@ impl Opener<'_> {
     }
 }
 
+/// Opens the first engine of [`PREFERENCE`] that works.
+fn open_best(
+    options: &LoadOptions,
+    mut open: impl FnMut(Kind) -> Result<Prepared, LoadError>,
+) -> Result<Prepared, LoadError> {
+    let simulation_asked = options.source_network.is_some() || options.random_sources;
+    let mut fallbacks = Vec::new();
+    for kind in PREFERENCE {
+        if kind == Kind::Udp && (simulation_asked || options.well_behaved.is_some()) {
+            break;
+        }
+        let proven = kind == Kind::Udp || simulation_asked;
+        match open(kind).and_then(|ready| if proven { Ok(ready) } else { probe(ready) }) {
+            Ok(prepared) => return Ok(Prepared { fallbacks, ..prepared }),
+            Err(LoadError::Engine(error)) if kind != Kind::Udp => {
+                fallbacks.push((kind, error.to_string()));
+            }
+            Err(LoadError::Target(error @ TargetError::NoEthernet(_))) => {
+                fallbacks.push((kind, error.to_string()));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let reasons: Vec<_> =
+        fallbacks.iter().map(|(kind, why)| format!("{}: {why}", kind.name())).collect();
+    Err(LoadError::NoSimulation(reasons.join("; ")))
+}
+
 /// Sends a few requests and refuses an engine whose simulated clients get no reply, most likely for
 /// want of a route back to them.
 fn probe(mut ready: Prepared) -> Result<Prepared, LoadError> {
     let clients = ready.clients;
-    let counts = ready.engine.trial(&TrialPlan { clients, ..PROBE })?;
+    let counts =
+        ready.engine.trial(&TrialPlan { clients, parts: ready.plan.parts.clone(), ..PROBE })?;
     if counts.received > 0 {
         return Ok(ready);
     }

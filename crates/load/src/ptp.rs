@@ -119,6 +119,12 @@ impl PtpPlan {
         }
     }
 
+    /// Whether answers tell when the master sent something.
+    #[must_use]
+    pub const fn tells_of_transmission(&self) -> bool {
+        matches!(self.kind, PtpKind::Nsm)
+    }
+
     /// Whether an answer comes to the address of the client that asked.
     #[must_use]
     pub const fn has_addresses(&self) -> bool {

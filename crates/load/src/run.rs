@@ -106,18 +106,7 @@ impl Load {
     /// What is asked of the target.
     #[must_use]
     pub fn mode(&self) -> Mode {
-        let plan = &self.prepared.plan;
-        if let Some(ptp) = plan.ptp {
-            ptp.mode()
-        } else if plan.echo {
-            Mode::Echo
-        } else if plan.sessions.is_some() {
-            Mode::NtpNts
-        } else if plan.interleaved {
-            Mode::NtpInterleaved
-        } else {
-            Mode::NtpBasic
-        }
+        self.prepared.plan.mode()
     }
 
     /// Whether offsets of the server's transmit timestamps are taken.
@@ -201,7 +190,8 @@ impl Load {
     fn trial_plan(&self, rate: f64, duration: Duration) -> TrialPlan {
         let (spacing, clients) = (self.options.spacing, self.clients(rate));
         let nts = self.prepared.plan.sessions.is_some();
-        TrialPlan { rate, duration, spacing, clients, nts, course: None }
+        let parts = self.prepared.plan.parts.clone();
+        TrialPlan { rate, duration, spacing, clients, nts, course: None, parts }
     }
 
     /// Lets the capture, where there is one, keep as much as this rate allows from now on.

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use horolog_record::{ClassCounts, Distribution, InvalidReason, Place, Responses, Trial};
+use horolog_record::{ClassCounts, Distribution, InvalidReason, Part, Place, Responses, Trial};
 use horolog_stats::Recorder;
 use horolog_stats::loss::Rate;
 
 use crate::account::TrialCounts;
 use crate::fairness;
 use crate::offset;
-use crate::plan::TrialPlan;
+use crate::plan::{PartPlan, TrialPlan};
 
 /// The record of a trial.
 #[must_use]
@@ -29,10 +29,7 @@ pub fn record(plan: &TrialPlan, counts: &TrialCounts, lost_at: BTreeMap<Place, u
         late: counts.late,
         invalid: invalid.filter(|&(_, count)| count > 0).collect(),
         responses: Responses {
-            basic: match counts.ptp {
-                Some(_) => 0,
-                None => counts.received - counts.interleaved - counts.nts_received,
-            },
+            basic: basic(counts),
             interleaved: counts.interleaved,
             nts: counts.nts_received,
             delay: counts.ptp.unwrap_or_default().delay,
@@ -58,6 +55,31 @@ pub fn record(plan: &TrialPlan, counts: &TrialCounts, lost_at: BTreeMap<Place, u
         stamped: counts.offsets.as_ref().map(|found| found.stamped),
         lateness_ns: distribution(&counts.lateness),
         lost_at,
+        parts: plan
+            .parts
+            .iter()
+            .zip(&counts.parts)
+            .map(|(part, counts)| of_part(plan, part, counts))
+            .collect(),
+    }
+}
+
+/// What became of one kind of requests of a mix.
+fn of_part(plan: &TrialPlan, part: &PartPlan, counts: &TrialCounts) -> Part {
+    Part {
+        name: part.name.clone(),
+        mode: part.mode,
+        share: part.share,
+        trial: record(&plan.of_part(part), counts, BTreeMap::new()),
+    }
+}
+
+/// Replies in NTP's basic mode.
+fn basic(counts: &TrialCounts) -> u64 {
+    match counts.ptp {
+        _ if !counts.parts.is_empty() => counts.parts.iter().map(basic).sum(),
+        Some(_) => 0,
+        None => counts.received - counts.interleaved - counts.nts_received,
     }
 }
 
@@ -116,6 +138,7 @@ mod tests {
             clients: 4,
             nts: false,
             course: None,
+            parts: Vec::new(),
         }
     }
 

@@ -32,8 +32,8 @@ pub use finding::{Code, Finding, Severity};
 pub use host::Host;
 pub use limit::{LimitResult, LimitUnit};
 pub use load::{
-    ClassCounts, Engine, InvalidReason, LOAD_SCHEMA, LoadResult, Mode, Place, Responses, SearchEnd,
-    SearchKind, SearchResult, Spacing, Target, Trial,
+    ClassCounts, Engine, InvalidReason, LOAD_SCHEMA, LoadResult, Mode, Part, Place, Responses,
+    SearchEnd, SearchKind, SearchResult, Spacing, Target, Trial,
 };
 pub use offset::{OffsetMethod, SignedDistribution};
 pub use query::{

@@ -109,6 +109,9 @@ pub enum Mode {
     /// The same requests to a reflector that sends them back as they are.
     #[serde(rename = "echo")]
     Echo,
+    /// Several of these at once, as [`Trial::parts`] says.
+    #[serde(rename = "mix")]
+    Mix,
 }
 
 /// How requests were sent and replies received.
@@ -204,6 +207,23 @@ pub struct Trial {
     pub lateness_ns: Option<Distribution>,
     /// Where the lost requests and replies went; the counts add up to `lost`.
     pub lost_at: BTreeMap<Place, u64>,
+    /// In a mix of requests, what became of each kind of them; they are among the counts above.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
+}
+
+/// One kind of requests in a mix.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    /// What it is called on the command line.
+    pub name: String,
+    /// What was asked.
+    pub mode: Mode,
+    /// Its share of the rate, from 0 to 1.
+    pub share: f64,
+    /// What became of it. Where packets were lost is known of the whole trial only, so `lost_at` is
+    /// empty.
+    pub trial: Trial,
 }
 
 impl Trial {

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use horolog_load::ramp::Ramp;
 use horolog_load::target::{Family, Hints, TargetName};
 use horolog_load::{Job, Load, LoadOptions, Observer};
-use horolog_record::{Engine, LoadResult, Point, SearchKind, Spacing, Trial};
+use horolog_record::{Engine, LoadResult, Mode, Point, SearchKind, Spacing, Trial};
 use horolog_report::table;
 use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::netlink::Prefix;
@@ -27,6 +27,7 @@ mod counters;
 mod course;
 mod establishment;
 mod limits;
+mod mix;
 pub(crate) mod ntpperf;
 mod nts;
 mod offset;
@@ -39,6 +40,7 @@ use counters::PageArgs;
 use course::{CourseArgs, Rows as RowKind};
 use establishment::NtsKeArgs;
 use limits::LimitArgs;
+use mix::MixArgs;
 use nts::NtsArgs;
 use offset::OffsetArgs;
 use ptp::PtpArgs;
@@ -57,6 +59,7 @@ pub(crate) struct LoadArgs {
 enum ModeArgs {
     Ntp(Box<NtpArgs>),
     Ptp(PtpArgs),
+    Mix(Box<MixArgs>),
     NtsKe(NtsKeArgs),
 }
 
@@ -339,9 +342,11 @@ impl Observer for Rows {
 
     fn ended(&mut self, _: usize, trial: &Trial) -> ControlFlow<()> {
         if !self.quiet && self.kind != RowKind::Intervals {
-            let phase = trial.phase.as_deref().unwrap_or_default();
-            let row = self.labelled(phase, |style| table::row(trial, self.shown, style));
-            self.progress.print(&row);
+            let phase = trial.phase.as_deref().unwrap_or("all");
+            self.row(phase, trial);
+            for part in &trial.parts {
+                self.row(&part.name, &part.trial);
+            }
         }
         output::flow()
     }
@@ -351,15 +356,22 @@ impl Rows {
     fn header(&self) -> String {
         match self.kind {
             RowKind::Intervals => table::interval_header(&self.style),
-            _ => self.labelled("phase", |style| table::header(self.shown, style)),
+            RowKind::Phases => self.labelled("phase", |style| table::header(self.shown, style)),
+            RowKind::Trials => self.labelled("requests", |style| table::header(self.shown, style)),
         }
     }
 
-    /// Lines with the name of a phase before them, where there are phases.
+    fn row(&mut self, label: &str, trial: &Trial) {
+        let row = self.labelled(label, |style| table::row(trial, self.shown, style));
+        self.progress.print(&row);
+    }
+
+    /// Lines with the name of a phase or of a kind of requests before them, where there are any.
     fn labelled(&self, label: &str, lines: impl Fn(&table::TableStyle) -> String) -> String {
-        match self.kind {
-            RowKind::Phases => table::labelled(label, &lines(&table::behind_label(&self.style))),
-            _ => lines(&self.style),
+        if self.kind == RowKind::Phases || self.shown.mode == Mode::Mix {
+            table::labelled(label, &lines(&table::behind_label(&self.style)))
+        } else {
+            lines(&self.style)
         }
     }
 }
@@ -371,6 +383,10 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
             run_load(options, outputs)
         }
         ModeArgs::Ptp(args) => {
+            let (options, outputs) = args.resolve()?;
+            run_load(options, outputs)
+        }
+        ModeArgs::Mix(args) => {
             let (options, outputs) = args.resolve()?;
             run_load(options, outputs)
         }

@@ -8,7 +8,12 @@ const MARK: LaneMark = LaneMark { kind: 9, offset: 52, number: 2, last: 3 };
 
 fn filter(ipv4: bool) -> UdpFilter {
     let source = if ipv4 { "192.0.2.1" } else { "2001:db8::1" };
-    UdpFilter { source: source.parse().unwrap(), source_port: None, destination_port: None }
+    UdpFilter {
+        source: source.parse().unwrap(),
+        source_port: None,
+        destination_port: None,
+        destination_network: None,
+    }
 }
 
 /// A frame from the filter's source with this payload.
@@ -62,6 +67,29 @@ fn what_the_filter_refuses_stays_refused() {
             let mut other = own.clone();
             other[at] ^= 1;
             assert_eq!(run(&program, &other), DROP, "IPv4: {ipv4}, byte {at}");
+        }
+    }
+}
+
+#[test]
+fn what_goes_to_another_network_is_dropped() {
+    let kept = [
+        (true, "10.0.0.1", 32, true),
+        (true, "10.0.0.0", 31, true),
+        (true, "10.0.0.2", 31, false),
+        (true, "10.128.0.0", 9, false),
+        (true, "11.0.0.0", 0, true),
+        (false, "fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fd00", 120, true),
+        (false, "fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fe00", 120, false),
+        (false, "fdfd:fdff::", 31, false),
+        (false, "fdfd:fdfd::", 32, true),
+    ];
+    for (ipv4, network, prefix_len, expected) in kept {
+        let destination_network = Some((network.parse().unwrap(), prefix_len));
+        let filter = UdpFilter { destination_network, ..filter(ipv4) };
+        for program in [filter.program(), filter.program_of_lane(&MARK)] {
+            let keeps = run(&program, &frame(ipv4, &payload(9, 2, 60))) == KEEP;
+            assert_eq!(keeps, expected, "{network}/{prefix_len}");
         }
     }
 }

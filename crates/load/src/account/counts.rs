@@ -60,6 +60,8 @@ pub struct TrialCounts {
     pub lateness: Recorder,
     /// Offsets of the server's transmit timestamps, where they were asked for.
     pub offsets: Option<OffsetCounts>,
+    /// In a mix, what became of each kind of requests; they are among the counts above.
+    pub parts: Vec<TrialCounts>,
 }
 
 impl TrialCounts {
@@ -67,6 +69,22 @@ impl TrialCounts {
     #[must_use]
     pub const fn lost(&self) -> u64 {
         self.sent.saturating_sub(self.received)
+    }
+
+    /// The same as the counts of a mix of `count` kinds of requests, of which they are number
+    /// `index`.
+    #[must_use]
+    pub fn as_part(self, index: usize, count: usize) -> Self {
+        let mut parts = vec![Self::default(); count];
+        parts[index].clone_from(&self);
+        Self { parts, ..self }
+    }
+
+    /// Turns what the books of intervals hold of the schedule, which is what was left out, into all
+    /// that it held.
+    pub fn plan_in_full(&mut self) {
+        self.planned += self.sent + self.refused;
+        self.parts.iter_mut().for_each(Self::plan_in_full);
     }
 
     /// What all of some books hold.
@@ -112,6 +130,10 @@ impl TrialCounts {
         self.lateness.merge(&other.lateness);
         if let Some(theirs) = &other.offsets {
             self.offsets.get_or_insert_default().merge(theirs);
+        }
+        self.parts.resize_with(self.parts.len().max(other.parts.len()), Self::default);
+        for (mine, theirs) in self.parts.iter_mut().zip(&other.parts) {
+            mine.merge(theirs);
         }
     }
 }

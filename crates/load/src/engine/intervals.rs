@@ -3,11 +3,16 @@
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
 
-use horolog_time::Span;
+use horolog_sys::clock::MonotonicClock;
+use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::samples::Sample;
 use crate::account::{Closed, TrialCounts};
+use crate::plan::TrialPlan;
 
 /// Who takes the counts of the intervals of a trial. A trial without intervals is one.
 pub trait Intervals {
@@ -27,6 +32,12 @@ pub trait Intervals {
     fn tick(&mut self, _elapsed: Span) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
+}
+
+/// Between two looks at whether a trial is to end: those with intervals can, and for the others to
+/// look would cost the lanes time.
+pub(super) fn look(plan: &TrialPlan) -> Duration {
+    if plan.course.is_some() { Duration::from_millis(20) } else { Duration::from_hours(1) }
 }
 
 /// All intervals as one.
@@ -53,7 +64,7 @@ impl Gathering {
     }
 
     /// Takes a lane's book, and hands over what is complete by it.
-    pub(super) fn add(&mut self, (number, counts): Closed, intervals: &mut dyn Intervals) {
+    fn add(&mut self, (number, counts): Closed, intervals: &mut dyn Intervals) {
         let place = number.saturating_sub(self.first) as usize;
         while self.parts.len() <= place {
             self.parts.push_back((0, TrialCounts::default()));
@@ -66,8 +77,31 @@ impl Gathering {
         }
     }
 
+    /// Takes the books that come in from lanes which began at `start`, until all of them have ended.
+    /// Sets `stop` when the trial is to end early, which is asked for at least as often as `look`
+    /// says.
+    pub(super) fn gather(
+        mut self,
+        books: &Receiver<Closed>,
+        (start, stop): (Timestamp<Monotonic>, &AtomicBool),
+        look: Duration,
+        intervals: &mut dyn Intervals,
+    ) {
+        loop {
+            match books.recv_timeout(look) {
+                Ok(book) => self.add(book, intervals),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if intervals.tick(MonotonicClock.now() - start).is_break() {
+                stop.store(true, Ordering::Relaxed);
+            }
+        }
+        self.finish(intervals);
+    }
+
     /// Hands over the rest: intervals that not every lane has reached.
-    pub(super) fn finish(mut self, intervals: &mut dyn Intervals) {
+    fn finish(mut self, intervals: &mut dyn Intervals) {
         while !self.parts.is_empty() {
             self.hand_over(intervals);
         }

@@ -11,6 +11,7 @@ pub mod ethernet;
 mod intervals;
 mod lane;
 mod membership;
+pub(crate) mod mix;
 pub mod packet;
 mod samples;
 #[cfg(test)]
@@ -38,7 +39,7 @@ use intervals::Whole;
 pub use samples::Sample;
 
 /// Something that can send requests on schedule and account for the replies.
-pub trait Engine {
+pub trait Engine: Send {
     /// Which one it is.
     fn kind(&self) -> Kind;
 

@@ -15,8 +15,8 @@ use horolog_io::{Batch, Device, FrameSelection, LaneMark, PacketDevice, PacketOp
 use horolog_record::Engine as Kind;
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::{Builder, UdpFrame};
+use horolog_wire::ptp::MessageType;
 use horolog_wire::ptp::message::{REQUESTING_PORT_OFFSET, SIGNALING_PORT_OFFSET};
-use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT, MessageType};
 use horolog_xdp::{Interface, ReplyDrop, ReplyDropSettings, XdpError};
 
 use super::card::{self, Card};
@@ -26,7 +26,7 @@ use super::threads::{self, Lane};
 use super::udp::Drops;
 use super::{Engine, EngineError, Intervals, unfit};
 use crate::clients;
-use crate::plan::{RunPlan, TrialPlan};
+use crate::plan::{GuardPlan, RunPlan, TrialPlan};
 use crate::ptp::{PtpKind, port_number};
 use crate::request::{FramePlan, FrameTemplate, PtpFrames, Stamps};
 use crate::tail::Tail;
@@ -150,8 +150,8 @@ pub struct PacketEngine {
     lanes: Vec<Lane<FramePort<PacketDevice>>>,
     /// Its clock stamps replies, where that was asked for.
     card: Option<Card>,
-    /// Keeps the replies from this host's stack while the engine lives.
-    guard: Result<ReplyDrop, XdpError>,
+    /// Keeps the replies from this host's stack while the engine lives, where nothing else does.
+    guard: Result<Option<ReplyDrop>, XdpError>,
     /// Keeps this host in the group that replies go to.
     _membership: Option<Membership>,
 }
@@ -164,7 +164,7 @@ impl PacketEngine {
         let lanes = frames.iter().enumerate().map(|(lane, frame)| {
             let options = PacketOptions {
                 slots: BATCH,
-                selection: selection(frame, frames.len()),
+                selection: selection(frame, plan),
                 receive_buffer: Some(RECEIVE_BUFFER),
                 hardware_timestamps: card.is_some(),
                 bypass_queueing: !plan.tapped,
@@ -177,21 +177,29 @@ impl PacketEngine {
         });
         let lanes = lanes.collect::<Result<_, EngineError>>()?;
         let membership = Membership::of(plan)?;
-        let guard = guard(link, plan, &frames[0]);
+        let guard = plan.guard.as_ref().map(|guard| keep_from_stack(link, plan, guard)).transpose();
         Ok(Self { plan: plan.clone(), lanes, card, guard, _membership: membership })
     }
 }
 
 /// What of the interface's traffic a lane has to see.
-fn selection(frame: &FramePlan, lanes: usize) -> FrameSelection {
+fn selection(frame: &FramePlan, plan: &RunPlan) -> FrameSelection {
+    let network = frame.network.prefix();
+    let network = plan.shares_ports.then(|| (network.address(), network.length()));
     let Some(ptp) = frame.ptp else {
         return FrameSelection::Udp(UdpFilter {
             source: frame.target.ip(),
             source_port: Some(frame.target.port()),
             destination_port: Some(frame.source_port),
+            destination_network: network,
         });
     };
-    let filter = UdpFilter { source: ptp.master, source_port: None, destination_port: None };
+    let filter = UdpFilter {
+        source: ptp.master,
+        source_port: None,
+        destination_port: None,
+        destination_network: network,
+    };
     let (kind, offset) = match ptp.plan.kind {
         PtpKind::Unicast(_) => (MessageType::Signaling, SIGNALING_PORT_OFFSET),
         PtpKind::Delay | PtpKind::Nsm => (MessageType::DelayResp, REQUESTING_PORT_OFFSET),
@@ -200,25 +208,19 @@ fn selection(frame: &FramePlan, lanes: usize) -> FrameSelection {
         kind: kind as u8,
         offset: offset as u32,
         number: port_number(ptp.lane),
-        last: port_number(lanes - 1),
+        last: port_number(plan.lanes - 1),
     };
     FrameSelection::UdpOfLane(filter, mark)
 }
 
-/// Keeps replies away from this host's stack. A plan has at least one lane, and all have the same
-/// network, that of `frame`.
-fn guard(link: &Link, plan: &RunPlan, frame: &FramePlan) -> Result<ReplyDrop, XdpError> {
-    let interface = Interface { index: link.index, name: link.interface.clone() };
-    let network = frame.network.prefix();
+/// Keeps replies away from this host's stack.
+fn keep_from_stack(link: &Link, plan: &RunPlan, guard: &GuardPlan) -> Result<ReplyDrop, XdpError> {
     ReplyDrop::attach(&ReplyDropSettings {
-        interface,
+        interface: Interface { index: link.index, name: link.interface.clone() },
         target: plan.target.ip(),
-        ports: match plan.ptp {
-            None => plan.target.port()..=plan.target.port(),
-            Some(_) => EVENT_PORT..=GENERAL_PORT,
-        },
-        network: network.address(),
-        prefix_len: network.length(),
+        ports: guard.ports.clone(),
+        network: guard.network.address(),
+        prefix_len: guard.network.length(),
     })
 }
 

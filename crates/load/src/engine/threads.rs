@@ -1,7 +1,7 @@
 //! Runs one trial on all lanes at once, a thread for each, and adds up what they counted.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
 use std::time::Duration;
 use std::{io, mem, thread};
 
@@ -11,7 +11,7 @@ use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::EngineError;
 use super::drain::LEAD;
-use super::intervals::{Gathering, Intervals};
+use super::intervals::{self, Gathering, Intervals};
 use super::lane::{LaneTrial, Port};
 use crate::account::{Account, AccountPlan, Carried};
 use crate::offset::OffsetPlan;
@@ -85,7 +85,9 @@ pub(crate) fn run<P: Port>(
         };
         tasks.push((task, plan.core(index), &mut lane.carried));
     }
-    on_threads(tasks, (start, stop), intervals).map_err(EngineError::system("send and receive"))
+    let look = intervals::look(trial);
+    on_threads(tasks, (start, stop), look, intervals)
+        .map_err(EngineError::system("send and receive"))
 }
 
 fn schedule(
@@ -105,21 +107,14 @@ fn schedule(
 
 type Task<'a, P> = (LaneTrial<'a, P, MonotonicClock>, Option<usize>, &'a mut Carried);
 
-/// Between two looks at whether a course is to end.
-const LOOK: Duration = Duration::from_millis(20);
-
-/// The same in a trial of one rate, which goes on to its end: to look would cost its lanes time.
-const NO_LOOK: Duration = Duration::from_hours(1);
-
 fn on_threads<P: Port>(
     tasks: Vec<Task<'_, P>>,
-    (start, stop): (Timestamp<Monotonic>, &AtomicBool),
+    begun: (Timestamp<Monotonic>, &AtomicBool),
+    look: Duration,
     intervals: &mut dyn Intervals,
 ) -> io::Result<()> {
-    let mut gathering = Gathering::new(tasks.len());
+    let gathering = Gathering::new(tasks.len());
     let (sender, books) = mpsc::channel();
-    let on_course = tasks.iter().any(|(task, ..)| task.interval.is_some());
-    let look = if on_course { LOOK } else { NO_LOOK };
     thread::scope(|scope| {
         let threads: Vec<_> = tasks
             .into_iter()
@@ -137,17 +132,7 @@ fn on_threads<P: Port>(
             })
             .collect();
         drop(sender);
-        loop {
-            match books.recv_timeout(look) {
-                Ok(book) => gathering.add(book, intervals),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-            if intervals.tick(MonotonicClock.now() - start).is_break() {
-                stop.store(true, Ordering::Relaxed);
-            }
-        }
-        gathering.finish(intervals);
+        gathering.gather(&books, begun, look, intervals);
         threads.into_iter().try_for_each(|thread| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })

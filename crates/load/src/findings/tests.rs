@@ -31,6 +31,7 @@ fn trial(counts: &TrialCounts, lost_at: &[(Place, u64)]) -> Trial {
         clients: 16,
         nts: false,
         course: None,
+        parts: Vec::new(),
     };
     record(&plan, counts, lost_at.iter().copied().collect::<BTreeMap<_, _>>())
 }

@@ -24,6 +24,7 @@ fn trial(rate: f64, lost: u64, rtt_ns: u64) -> Trial {
         clients: 1,
         nts: false,
         course: None,
+        parts: Vec::new(),
     };
     let mut counts = TrialCounts {
         planned: 1000,

@@ -69,6 +69,7 @@ pub(super) fn open(opener: &Opener<'_>, mut prepared: Prepared) -> Result<Prepar
         offset: None,
         fairness: true,
         first_lane: crowd.lanes,
+        guard: None,
         in_a_row: manners.burst,
         ..crowd.clone()
     };

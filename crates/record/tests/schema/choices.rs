@@ -12,7 +12,7 @@ use serde::Serialize;
 /// Each choice with its name in a file.
 pub(crate) type Choices<T, const N: usize> = [(T, &'static str); N];
 
-pub(crate) const MODES: Choices<Mode, 8> = [
+pub(crate) const MODES: Choices<Mode, 9> = [
     (Mode::NtpBasic, "ntp-basic"),
     (Mode::NtpInterleaved, "ntp-interleaved"),
     (Mode::NtpNts, "ntp-nts"),
@@ -21,6 +21,7 @@ pub(crate) const MODES: Choices<Mode, 8> = [
     (Mode::PtpNsm, "ptp-nsm"),
     (Mode::PtpUnicast, "ptp-unicast"),
     (Mode::Echo, "echo"),
+    (Mode::Mix, "mix"),
 ];
 
 pub(crate) const ENGINES: Choices<Engine, 3> =

@@ -8,7 +8,7 @@ use horolog_record::{
     BENCH_CORES_SCHEMA, BENCH_NTS_SCHEMA, BenchCoresResult, BenchNtsResult, Candidate,
     CaptureCheck, ClassCounts, CoresColumn, CoresPoint, CoresRun, DEMO_SCHEMA, DemoResult,
     Distribution, Fairness, Finding, Host, LOAD_SCHEMA, LimitResult, LoadResult, NtsCapacity,
-    OffsetMethod, Overload, Percentiles, Point, Responses, SearchResult, Series,
+    OffsetMethod, Overload, Part, Percentiles, Point, Responses, SearchResult, Series,
     SignedDistribution, Silence, Target, Trial, WellBehaved,
 };
 use proptest::collection::{btree_map, vec};
@@ -129,7 +129,15 @@ pub(crate) fn bench_cores_result() -> impl Strategy<Value = BenchCoresResult> {
     )
 }
 
+/// Trials without parts, or with one or two that have none.
 pub(crate) fn trial() -> impl Strategy<Value = Trial> {
+    let part = (any::<String>(), chosen(MODES), number(), whole_trial())
+        .prop_map(|(name, mode, share, trial)| Part { name, mode, share, trial });
+    let parts = vec(part, 0..3);
+    (whole_trial(), parts).prop_map(|(trial, parts)| Trial { parts, ..trial })
+}
+
+fn whole_trial() -> impl Strategy<Value = Trial> {
     let rates = (number(), number(), number());
     let counts: [_; 14] = std::array::from_fn(|_| any::<u64>());
     let distributions: [_; 3] = std::array::from_fn(|_| option::of(distribution()));
@@ -175,6 +183,7 @@ pub(crate) fn trial() -> impl Strategy<Value = Trial> {
             stamped,
             lateness_ns,
             lost_at,
+            parts: Vec::new(),
         }
     })
 }

@@ -175,6 +175,7 @@ pub(super) const fn mode_name(mode: Mode) -> &'static str {
         Mode::PtpUnicast => "requests for unicast PTP messages",
         Mode::PtpNsm => "PTP NetSync Monitor",
         Mode::NtpInterleaved => "NTP in interleaved mode",
+        Mode::Mix => "a mix of requests",
     }
 }
 

@@ -52,7 +52,11 @@ const COLUMNS: [Column; 32] = [
 pub(super) fn trials(result: &LoadResult, id: &str) -> String {
     let bound = lower_bound_trial(result);
     let rows = each(result.trials.iter().enumerate(), |(index, trial)| {
-        trial_row(index, trial, bound == Some(index))
+        let parts = each(&trial.parts, |part| {
+            let label = format!("{} {}", index + 1, part.name);
+            trial_row(&label, &part.trial, false)
+        });
+        format!("{}{parts}", trial_row(&label(index, trial), trial, bound == Some(index)))
     });
     if rows.is_empty() {
         return format!("<p id=\"{id}\">No trial was run.</p>\n");
@@ -81,7 +85,7 @@ fn head() -> (String, String) {
     (names, titles)
 }
 
-fn trial_row(index: usize, trial: &Trial, is_bound: bool) -> String {
+fn trial_row(label: &str, trial: &Trial, is_bound: bool) -> String {
     let groups = COLUMNS.chunk_by(|a, b| a.0 == b.0);
     let cells = each(groups.flat_map(|columns| columns.iter().enumerate()), |(place, column)| {
         let (_, title, cell) = column;
@@ -105,7 +109,7 @@ fn trial_row(index: usize, trial: &Trial, is_bound: bool) -> String {
     format!(
         "<tr{row_class}><th scope=\"row\">{tag}{}</th>{cells}<td class=\"first words\">{}</td>\
          <td class=\"first words\">{}</td></tr>\n",
-        text(&label(index, trial)),
+        text(label),
         text(&places.join(", ")),
         text(&reasons.join(", ")),
     )

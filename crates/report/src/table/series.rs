@@ -8,7 +8,7 @@ use super::grid::{self, Cell, Column, Group, Tone};
 use crate::units::{ABSENT, full_count, human_ns, percent_of};
 
 /// Width of the names in front of rows; longer ones are cut.
-const LABEL: usize = 12;
+const LABEL: usize = 15;
 
 fn groups() -> Vec<Group> {
     let right = Column::right;
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_name_stands_before_the_row() {
-        assert_eq!(labelled("phase", "a\nb"), "             a\nphase        b");
-        assert_eq!(labelled("a\nvery long phase indeed", "row"), "avery long p row");
+        assert_eq!(labelled("phase", "a\nb"), "                a\nphase           b");
+        assert_eq!(labelled("a\nvery long phases", "row"), "avery long phase row");
     }
 }

@@ -1,4 +1,4 @@
-//! The flags of `horolog load ntp` that put something behind the header of every request.
+//! The flags of `horolog load ntp` and `horolog load mix` that put something behind the header of every request.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -16,14 +16,14 @@ use crate::failure::Failure;
 #[derive(Args, Debug)]
 pub(crate) struct AdditionsArgs {
     /// Authenticate requests by a MAC with this key of --keys; replies need one of the same key.
-    #[arg(long, value_name = "ID", requires = "keys", conflicts_with = "nts")]
+    #[arg(long, value_name = "ID", requires = "keys")]
     key: Option<u32>,
     /// File of symmetric keys, as chronyd and ntpd have it: IDENTIFIER TYPE KEY in each line.
     #[arg(long, value_name = "FILE", requires = "key")]
     keys: Option<PathBuf>,
     /// Put an extension field behind the header (RFC 7822): its type, and its body in hexadecimal
     /// digits, padded to a length that is allowed. May be given several times.
-    #[arg(long, value_name = "TYPE[:BODY]", conflicts_with = "nts")]
+    #[arg(long, value_name = "TYPE[:BODY]")]
     extension: Vec<ExtensionField>,
 }
 

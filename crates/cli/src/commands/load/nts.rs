@@ -1,4 +1,4 @@
-//! The flags of `horolog load ntp` that have requests authenticated.
+//! The flags of `horolog load ntp` and `horolog load mix` that have requests authenticated.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -19,7 +19,7 @@ use crate::secret::SecretText;
 pub(crate) struct NtsArgs {
     /// Authenticate requests by NTS and verify the replies; sessions are established before the
     /// first request.
-    #[arg(long, requires = "ca", conflicts_with = "interleaved")]
+    #[arg(long, requires = "ca")]
     nts: bool,
     /// The server for NTS key establishment: HOST or HOST:PORT [default: the target, port 4460].
     #[arg(long, value_name = "HOST", requires = "nts", value_parser = establishment)]
@@ -46,7 +46,7 @@ pub(crate) struct NtsArgs {
     /// a cookie in hexadecimal digits, and the server's key to open the replies with; without that
     /// they are judged by what stands in the clear.
     #[arg(long, value_name = "C2S,COOKIE[,S2C]", value_parser = SecretText::read,
-          conflicts_with_all = ["nts", "interleaved"])]
+          conflicts_with = "nts")]
     nts_cookie: Option<SecretText>,
 }
 

@@ -70,7 +70,14 @@ struct UnicastArgs {
     run: RunArgs,
     #[command(flatten)]
     common: CommonArgs,
-    /// What is asked for, in turn; separated by commas.
+    #[command(flatten)]
+    contract: ContractArgs,
+}
+
+// What is negotiated. No doc comment: it would be a help text.
+#[derive(Args, Debug)]
+pub(super) struct ContractArgs {
+    /// Unicast messages to ask for, in turn; separated by commas.
     #[arg(
         long,
         value_enum,
@@ -79,10 +86,10 @@ struct UnicastArgs {
         default_value = "announce,sync,delay-resp"
     )]
     messages: Vec<MessageArg>,
-    /// Interval between messages, log2 of seconds.
+    /// Interval between these messages, log2 of seconds.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     log_interval: i8,
-    /// For how many seconds messages are asked for.
+    /// For how many seconds they are asked for.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     duration: u32,
 }
@@ -94,8 +101,8 @@ enum MessageArg {
     DelayResp,
 }
 
-impl UnicastArgs {
-    fn kind(&self) -> Result<PtpKind, Failure> {
+impl ContractArgs {
+    pub(super) fn kind(&self) -> Result<PtpKind, Failure> {
         let kinds: Vec<_> = self
             .messages
             .iter()
@@ -114,14 +121,21 @@ impl UnicastArgs {
 // What all have in common. No doc comment: it would be a help text.
 #[derive(Args, Debug)]
 struct CommonArgs {
-    /// PTP domain of the requests.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    domain: u8,
+    #[command(flatten)]
+    header: HeaderArgs,
     /// Over UDP, or over Ethernet without IP, by the packet engine and to a master on the same
     /// link, whose MAC address is found by its address TARGET. Over Ethernet all clients have the
     /// interface's MAC address, and NetSync Monitor has one client.
     #[arg(long, value_enum, default_value_t = TransportArg::Udp)]
     transport: TransportArg,
+}
+
+// What stands in the header of every request. No doc comment: it would be a help text.
+#[derive(Args, Debug)]
+pub(super) struct HeaderArgs {
+    /// PTP domain of the requests.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    domain: u8,
     /// PTP version of the requests; answers may be of either.
     #[arg(long, value_enum, value_name = "VERSION", default_value = "2.0")]
     ptp_version: VersionArg,
@@ -141,17 +155,25 @@ enum TransportArg {
     Ethernet,
 }
 
-impl CommonArgs {
-    fn plan(&self, kind: PtpKind, multicast: bool) -> PtpPlan {
+impl HeaderArgs {
+    /// Requests of this kind over UDP.
+    pub(super) fn plan(&self, kind: PtpKind) -> PtpPlan {
         let minor_version = match self.ptp_version {
             VersionArg::V2_0 => 0,
             VersionArg::V2_1 => 1,
         };
+        let (domain, transport) = (self.domain, Transport::Udp);
+        PtpPlan { kind, domain, minor_version, multicast: false, transport }
+    }
+}
+
+impl CommonArgs {
+    fn plan(&self, kind: PtpKind, multicast: bool) -> PtpPlan {
         let transport = match self.transport {
             TransportArg::Udp => Transport::Udp,
             TransportArg::Ethernet => Transport::Ethernet,
         };
-        PtpPlan { kind, domain: self.domain, minor_version, multicast, transport }
+        PtpPlan { multicast, transport, ..self.header.plan(kind) }
     }
 }
 
@@ -167,7 +189,7 @@ impl PtpArgs {
                 (args.run, plan)
             }
             PtpModeArgs::Unicast(args) => {
-                let plan = args.common.plan(args.kind()?, false);
+                let plan = args.common.plan(args.contract.kind()?, false);
                 (args.run, plan)
             }
         };

@@ -56,6 +56,7 @@ fn tap(server: SocketAddr) -> PacketOptions {
             source: server.ip(),
             source_port: Some(server.port()),
             destination_port: None,
+            destination_network: None,
         }),
         receive_timestamps: false,
         receive_buffer: Some(RECEIVE_BUFFER),

@@ -1,0 +1,126 @@
+//! From options to a mix: a plan and an engine for each kind of requests, with a part of the clients,
+//! of their network and of the threads.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use horolog_record::Engine as Kind;
+
+use super::{Opener, Prepared, open_best, sessions};
+use crate::clients::{LANES_MAX, SourceNetwork};
+use crate::engine::mix::MixEngine;
+use crate::engine::{self, Engine};
+use crate::error::LoadError;
+use crate::mix::{self, divide, shares};
+use crate::nts::Sessions;
+use crate::options::LoadOptions;
+use crate::plan::{GuardPlan, PartPlan, RunPlan};
+use crate::target::TargetError;
+
+/// Finds out and checks everything, and opens the engines.
+pub(super) fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
+    mix::check(options)?;
+    // A name with several addresses is one of them for all.
+    let address = options.target.resolve(options.family).map_err(TargetError::from)?.ip();
+    // Once, whatever engine they are for.
+    let sessions: Vec<_> =
+        mix::runs(options, address).iter().map(sessions).collect::<Result<_, _>>()?;
+    let mix = Mix { options, address, sessions };
+    match options.engine {
+        Some(kind) => mix.open(kind),
+        None => open_best(options, |kind| mix.open(kind)),
+    }
+}
+
+struct Mix<'a> {
+    options: &'a LoadOptions,
+    address: IpAddr,
+    /// What each part is authenticated with.
+    sessions: Vec<Option<Arc<Sessions>>>,
+}
+
+impl Mix<'_> {
+    /// Opens an engine of this kind for each part.
+    fn open(&self, kind: Kind) -> Result<Prepared, LoadError> {
+        let (plans, network) = self.plans(kind)?;
+        let engines = plans.iter().map(|plan| engine::open(kind, plan));
+        let engines: Vec<Box<dyn Engine>> = engines.collect::<Result<_, _>>()?;
+        let plan = self.whole(&plans, network);
+        let clients = plan.clients;
+        let engine = Box::new(MixEngine::new(kind, engines));
+        Ok(Prepared { plan, engine, clients, beside: None, fallbacks: Vec::new() })
+    }
+
+    /// A plan for each part, and the network in which all their clients are.
+    fn plans(&self, kind: Kind) -> Result<(Vec<RunPlan>, Option<SourceNetwork>), LoadError> {
+        let runs = mix::runs(self.options, self.address);
+        let ptp = runs.iter().filter(|run| run.ptp.is_some()).count();
+        if kind == Kind::Xdp {
+            let reason = "the kernel's program asks for one kind of thing".to_owned();
+            return Err(engine::unfit(kind, reason, "use --engine packet or udp for a mix").into());
+        }
+        if kind == Kind::Udp && ptp > 1 {
+            let reason = "PTP's ports are the sockets of one kind of requests".to_owned();
+            return Err(engine::unfit(kind, reason, "use --engine packet").into());
+        }
+        let mut first = Opener::new(&runs[0])?;
+        let route = first.route(kind)?;
+        let network = first.network(kind, &route)?;
+        let threads = self.options.threads.unwrap_or_else(|| first.cores(&route)) as u32;
+        let lanes = divide(threads, &shares(&self.options.mix));
+        let (count, mut first_lane) = (runs.len(), 0);
+        let mut plans = Vec::with_capacity(count);
+        for ((index, run), lanes) in runs.into_iter().enumerate().zip(lanes) {
+            let part = network.map(|network| network.part(index, count)).transpose()?;
+            // Sockets of PTP are one client, and say so themselves where more are asked for.
+            let one_client = kind == Kind::Udp && run.ptp.is_some();
+            let clients = run.clients.filter(|_| !one_client);
+            let lanes = lanes.min(clients.unwrap_or(u32::MAX)) as usize;
+            let run = LoadOptions {
+                source_network: part.map(|network| network.prefix()),
+                clients,
+                threads: (!one_client).then_some(lanes),
+                nts: None,
+                sessions: self.sessions[index].clone(),
+                ..run
+            };
+            let (plan, _) = Opener::new(&run)?.plan(kind)?;
+            let lanes = plan.lanes;
+            // The first one keeps the replies to all of them from the stack.
+            let guard = network
+                .filter(|_| index == 0)
+                .map(|network| GuardPlan { network: network.prefix(), ports: 1..=u16::MAX });
+            let shares_ports = plan.ptp.is_some() && ptp > 1;
+            plans.push(RunPlan { first_lane, shares_ports, guard, ..plan });
+            first_lane += lanes;
+        }
+        if first_lane > LANES_MAX {
+            return Err(LoadError::Threads(first_lane));
+        }
+        Ok((plans, network))
+    }
+
+    /// What is the same for all, and what there is of each: of a mix as a whole.
+    fn whole(&self, plans: &[RunPlan], network: Option<SourceNetwork>) -> RunPlan {
+        let parts = self.options.mix.iter().zip(shares(&self.options.mix)).zip(plans);
+        RunPlan {
+            network,
+            lanes: plans.iter().map(|plan| plan.lanes).sum(),
+            clients: plans.iter().map(|plan| plan.clients).sum(),
+            interleaved: plans.iter().any(|plan| plan.interleaved),
+            sessions: plans.iter().find_map(|plan| plan.sessions.clone()),
+            offset: plans.iter().find_map(|plan| plan.offset),
+            ptp: plans.iter().find_map(|plan| plan.ptp),
+            parts: parts
+                .map(|((part, share), plan)| PartPlan {
+                    name: part.name.clone(),
+                    mode: plan.mode(),
+                    share,
+                    clients: plan.clients,
+                    nts: plan.sessions.is_some(),
+                })
+                .collect(),
+            ..plans[0].clone()
+        }
+    }
+}
