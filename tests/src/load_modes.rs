@@ -70,7 +70,7 @@ impl Chronyd {
 }
 
 /// Writes a certificate for the lab's server that vouches for itself, and its key.
-fn certificate(directory: &Path) -> Result<[PathBuf; 2]> {
+pub(crate) fn certificate(directory: &Path) -> Result<[PathBuf; 2]> {
     certificate_of(directory, &rcgen::CertificateParams::new([NAME.to_owned()])?)
 }
 

@@ -24,6 +24,7 @@ mod leftovers;
 mod limiters;
 mod load_command;
 mod load_engines;
+mod load_mix;
 mod load_modes;
 mod load_offsets;
 mod load_ptp;
@@ -124,6 +125,7 @@ fn all() -> Vec<Trial> {
     all.extend(counters::all());
     all.extend(capture::all());
     all.extend(wrong_server::all());
+    all.extend(load_mix::all());
     all.extend(load_modes::all());
     all.extend(qualification::all());
     all.extend(ntpperf::all());

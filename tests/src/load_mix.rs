@@ -1,0 +1,276 @@
+//! Scenarios of loads that mix several kinds of requests: each kind is what it is alone, all of them
+//! together are counted as the servers count them, and trouble with one kind is found with that
+//! kind. Nothing is timed.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Output;
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Host, Lab, LabConfig};
+use horolog_record::{LoadResult, Mode, Part, Trial as LoadTrial};
+use libtest_mimic::Trial;
+
+use crate::chronyd;
+use crate::load_command::{PATIENCE, check_sums, only_trial, parse};
+use crate::load_modes::{NAME, certificate};
+use crate::process::{Engine, Server, binary, run_to_end, server_address};
+use crate::ptp4l::{Ptp4l, Transport, gained};
+use crate::refusal::{ENVIRONMENT, USAGE, case, expect_all};
+use crate::scenario::Need;
+use crate::{load_mix, scenarios};
+
+const KEYS: &str = "1 SHA256 HEX:00112233445566778899aabbccddeeff\n";
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    const ROOT: &[Need] = &[Need::Root];
+    const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd"), Need::Peer("chronyc")];
+    const PTP4L: &[Need] =
+        &[Need::Root, Need::Ipv6, Need::Peer("ptp4l"), Need::Peer("pmc"), Need::Peer("setpriv")];
+    let mut all: Vec<Trial> = scenarios!(ROOT, load_mix:
+        trouble_with_one_kind_is_found_with_that_kind,
+        a_mix_follows_a_profile,
+        what_cannot_be_a_mix_is_refused,
+    )
+    .into();
+    all.extend(scenarios!(CHRONYD, load_mix: chronyd_counts_what_each_kind_of_ntp_counts));
+    all.extend(scenarios!(PTP4L, load_mix: ntp_and_ptp_are_asked_for_at_once));
+    all
+}
+
+fn run(host: &Host, arguments: &[&str]) -> Result<Output> {
+    let mut command = host.command(binary()?);
+    command.args(["load", "mix"]).args(arguments);
+    run_to_end(&mut command, PATIENCE)
+}
+
+/// Runs a mix and returns its result, whose counts add up.
+fn load(host: &Host, arguments: &[&str]) -> Result<LoadResult> {
+    let output = run(host, &[arguments, &["--json", "-"]].concat())?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    let result: LoadResult =
+        parse(&output.stdout).with_context(|| format!("{arguments:?}: {told}"))?;
+    ensure!(result.mode == Mode::Mix && !result.trials.is_empty(), "{result:?}");
+    result.trials.iter().try_for_each(check_parts)?;
+    Ok(result)
+}
+
+/// All that was counted was counted with one of the parts, and each has its share.
+fn check_parts(trial: &LoadTrial) -> Result<()> {
+    check_sums(trial)?;
+    let sum = |count: fn(&LoadTrial) -> u64| -> u64 {
+        trial.parts.iter().map(|part| count(&part.trial)).sum()
+    };
+    let counted = [
+        (sum(|t| t.sent), trial.sent),
+        (sum(|t| t.received), trial.received),
+        (sum(|t| t.late), trial.late),
+        (sum(|t| t.clients), trial.clients),
+        (sum(|t| t.responses.basic), trial.responses.basic),
+        (sum(|t| t.responses.interleaved), trial.responses.interleaved),
+        (sum(|t| t.responses.delay), trial.responses.delay),
+        (sum(LoadTrial::invalid_total), trial.invalid_total()),
+        (sum(|t| t.rtt_ns.as_ref().map_or(0, |rtt| rtt.count)), trial.received),
+    ];
+    ensure!(counted.iter().all(|(parts, all)| parts == all), "{counted:?} of {trial:?}");
+    let shares: f64 = trial.parts.iter().map(|part| part.share).sum();
+    ensure!((shares - 1.0).abs() < 1e-9, "{shares}");
+    for Part { name, share, trial: part, .. } in &trial.parts {
+        let offered = trial.offered_rate * share;
+        ensure!((part.offered_rate - offered).abs() < 1e-6 * offered, "{name}: {part:?}");
+        let planned = offered * trial.duration_s;
+        // A generator that had no time to send everything says so by the rate.
+        ensure!(part.sent as f64 <= planned + 2.0, "{name}: {part:?}");
+    }
+    Ok(())
+}
+
+fn part<'a>(trial: &'a LoadTrial, name: &str) -> Result<&'a LoadTrial> {
+    let part = trial.parts.iter().find(|part| part.name == name);
+    Ok(&part.with_context(|| format!("no {name} in {trial:?}"))?.trial)
+}
+
+/// A chronyd with a key and a certificate, which it has in its directory.
+fn chronyd(host: &Host) -> Result<(chronyd::Client, tempfile::TempDir)> {
+    let files = tempfile::tempdir()?;
+    let keys = files.path().join("chrony.keys");
+    fs::write(&keys, KEYS)?;
+    fs::set_permissions(&keys, Permissions::from_mode(0o600))?;
+    certificate(files.path())?;
+    let at = files.path().display();
+    let lines = ["local stratum 1", "allow all"].map(str::to_owned).into_iter().chain([
+        format!("keyfile {at}/chrony.keys"),
+        format!("ntsservercert {at}/cert.pem"),
+        format!("ntsserverkey {at}/key.pem"),
+    ]);
+    let chronyd = chronyd::Client::start(host, &lines.collect::<Vec<_>>(), |_: &Path| Ok(()))?;
+    Ok((chronyd, files))
+}
+
+/// Each kind gets the replies that are its own, and chronyd's counters say the same of each.
+fn chronyd_counts_what_each_kind_of_ntp_counts() -> Result<()> {
+    for engine in ["udp", "packet"] {
+        let lab = Lab::new(&LabConfig::default())?;
+        let (chronyd, files) = chronyd(lab.server())?;
+        let [keys, ca] =
+            ["chrony.keys", "cert.pem"].map(|name| files.path().join(name).display().to_string());
+        let target = server_address(&lab, engine == "packet")?.ip().to_string();
+        let weights = "ntp=40,ntp-v3=10,ntp-interleaved=30,ntp-nts=15,ntp-mac=5";
+        let mut arguments = vec![&*target, "--weights", weights, "-r", "1000", "-t", "1"];
+        arguments.extend(["--engine", engine, "-c", "100", "--key", "1", "--keys", &keys]);
+        arguments.extend(["--nts", "--ca", &ca, "--nts-name", NAME, "--nts-sessions", "2"]);
+        let result = load(lab.client(), &arguments)?;
+        let trial = only_trial(&result)?;
+        ensure!(trial.invalid.is_empty() && trial.received > 0, "{trial:?}");
+        let names: Vec<_> = trial.parts.iter().map(|part| (&*part.name, part.mode)).collect();
+        let expected = [
+            ("ntp", Mode::NtpBasic),
+            ("ntp-v3", Mode::NtpBasic),
+            ("ntp-interleaved", Mode::NtpInterleaved),
+            ("ntp-nts", Mode::NtpNts),
+            ("ntp-mac", Mode::NtpBasic),
+        ];
+        ensure!(names == expected, "{names:?}");
+        for (name, clients) in [("ntp", 40), ("ntp-interleaved", 30), ("ntp-mac", 5)] {
+            let part = part(trial, name)?;
+            ensure!(part.clients == clients, "{name}: {part:?}");
+            ensure!(part.received * 10 >= part.sent * 9, "{name}: {part:?}");
+        }
+        // The first reply to each client is a basic one.
+        let interleaved = part(trial, "ntp-interleaved")?;
+        ensure!(interleaved.responses.interleaved * 2 > interleaved.received, "{interleaved:?}");
+        let nts = part(trial, "ntp-nts")?;
+        ensure!(nts.responses.nts == nts.received && nts.received > 0, "{nts:?}");
+        ensure!(trial.authenticated.context("no class")?.sent == nts.sent, "{trial:?}");
+        if trial.lost == 0 {
+            let [all, authentic] = [trial.sent, nts.sent + part(trial, "ntp-mac")?.sent]
+                .map(|count| format!(": {count}"));
+            let interleaved = format!(": {}", interleaved.responses.interleaved);
+            chronyd.await_signs(
+                "serverstats",
+                &[
+                    ("NTP packets received", &all),
+                    ("Authenticated NTP packets", &authentic),
+                    ("Interleaved NTP packets", &interleaved),
+                ],
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// By the packet engine two kinds of PTP at once, which share their ports, over IPv4 and IPv6; by
+/// sockets one.
+fn ntp_and_ptp_are_asked_for_at_once() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let _server = Server::start(
+        lab.server(),
+        Engine::Socket,
+        &[server_address(&lab, false)?, server_address(&lab, true)?],
+        &[],
+    )?;
+    for transport in [Transport::Ipv4, Transport::Ipv6] {
+        let ptp4l = Ptp4l::start(lab.server(), transport, 0)?;
+        let target = server_address(&lab, transport == Transport::Ipv6)?.ip().to_string();
+        for (engine, weights) in [
+            ("packet", "ntp=2,ptp-delay=5,ptp-nsm=2,ptp-unicast=1"),
+            ("udp", "ptp-delay=1,ntp-interleaved=4"),
+        ] {
+            let before = ptp4l.counts()?;
+            let mut arguments = vec![&*target, "-w", weights, "--engine", engine, "-r", "1000"];
+            arguments.extend(["-t", "0.5", "--duration", "1"]);
+            let result = load(lab.client(), &arguments)?;
+            let after = ptp4l.counts()?;
+            let trial = only_trial(&result)?;
+            ensure!(trial.invalid.is_empty() && trial.duplicate == 0, "{trial:?}");
+            let delay = part(trial, "ptp-delay")?;
+            ensure!(delay.responses.delay == delay.received && delay.received > 0, "{delay:?}");
+            let nsm = part(trial, "ptp-nsm").map_or((0, 0), |nsm| (nsm.sent, nsm.received));
+            ensure!(engine == "udp" || nsm.1 > 0, "{trial:?}");
+            let asked = gained(&before, &after, "rx_Delay_Req")?;
+            let sent = delay.sent + nsm.0;
+            ensure!(asked <= sent, "{asked} of {trial:?}");
+            ensure!(trial.lost > 0 || asked == sent, "{asked} of {trial:?}");
+            if let Ok(unicast) = part(trial, "ptp-unicast") {
+                ensure!(unicast.responses.grant == unicast.received, "{unicast:?}");
+                ensure!(unicast.received > 0, "{unicast:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A server that knows one kind only: the other one loses all, and the result says which it is.
+fn trouble_with_one_kind_is_found_with_that_kind() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
+    let target = at.to_string();
+    let mut arguments = vec![&*target, "-w", "ntp=3,ptp-delay=1", "--engine", "packet"];
+    arguments.extend(["-r", "400", "-t", "0.5", "--timeout", "100ms"]);
+    let result = load(lab.client(), &arguments)?;
+    let trial = only_trial(&result)?;
+    let (ntp, ptp) = (part(trial, "ntp")?, part(trial, "ptp-delay")?);
+    ensure!(ntp.received * 10 >= ntp.sent * 9 && ntp.sent > 0, "{ntp:?}");
+    ensure!(ptp.received == 0 && ptp.lost == ptp.sent && ptp.sent > 0, "{ptp:?}");
+    let told = run(lab.client(), &arguments)?;
+    let table = String::from_utf8_lossy(&told.stdout);
+    let row = table.lines().find(|line| line.starts_with("ptp-delay"));
+    ensure!(row.is_some_and(|row| row.contains("100.00%")), "{table}");
+    Ok(())
+}
+
+/// Each phase has the parts, and so has each interval of a soak that they are summed over.
+fn a_mix_follows_a_profile() -> Result<()> {
+    const PROFILE: &str = "[[phase]]\nname = 'low'\nrate = 400\nduration = '0.5s'\n\
+                           [[phase]]\nname = 'rise'\nrate = 400\nto = 1200\nduration = '0.5s'\n";
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("profile.toml");
+    fs::write(&path, PROFILE)?;
+    let (target, path) = (at.to_string(), path.display().to_string());
+    for engine in ["udp", "packet"] {
+        let mut arguments = vec![&*target, "-w", "ntp=1,ntp-v3=3", "--engine", engine];
+        arguments.extend(["--profile", &path, "--interval", "100ms"]);
+        let result = load(lab.client(), &arguments)?;
+        let points = &result.series.as_ref().context("no series")?.points;
+        ensure!(points.len() == 10 && result.trials.len() == 2, "{result:?}");
+        let counted: u64 = points.iter().map(|point| point.sent).sum();
+        let sent: u64 = result.trials.iter().map(|trial| trial.sent).sum();
+        ensure!(counted == sent && sent > 0, "{counted} in intervals, {sent} in all");
+        ensure!(result.trials.iter().all(|trial| trial.parts.len() == 2), "{result:?}");
+    }
+    Ok(())
+}
+
+fn what_cannot_be_a_mix_is_refused() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let cases = [
+        case(&["192.0.2.2"], USAGE, &["--weights"]),
+        case(&["192.0.2.2", "-w", "ntp=1"], USAGE, &["2 to 8"]),
+        case(&["192.0.2.2", "-w", "ntp=1,ntp=2"], USAGE, &["'ntp'", "twice"]),
+        case(&["192.0.2.2", "-w", "ntp=0,ntp-v3=1"], USAGE, &["'ntp'", "above 0"]),
+        case(&["192.0.2.2", "-w", "ntp=1,ntp-v3=nan"], USAGE, &["'ntp-v3'", "above 0"]),
+        case(&["192.0.2.2", "-w", "ntp=1,sntp=1"], USAGE, &["'sntp'", "ntp-v3"]),
+        case(&["192.0.2.2", "-w", "ntp=1,ntp-v3"], USAGE, &["KIND=WEIGHT"]),
+        case(&["192.0.2.2", "-w", "ntp=1,ntp-nts=1"], USAGE, &["ntp-nts", "--ca"]),
+        case(&["192.0.2.2", "-w", "ntp=1,ntp-mac=1"], USAGE, &["ntp-mac", "--key"]),
+        case(&["192.0.2.2", "-w", "ntp=1,ntp-v3=1", "-c", "1"], USAGE, &["at least", "clients"]),
+        case(
+            &["192.0.2.2", "-w", "ntp=1,ntp-v3=1", "--well-behaved", "1"],
+            USAGE,
+            &["well-behaved", "leave them out"],
+        ),
+        case(
+            &["192.0.2.2", "-w", "ptp-delay=1,ptp-nsm=1", "--engine", "udp"],
+            ENVIRONMENT,
+            &["--engine packet"],
+        ),
+        case(&["8.8.8.8", "-w", "ntp=1,ntp-v3=1"], USAGE, &["8.8.8.8"]),
+    ];
+    expect_all(&cases, |arguments| run(lab.client(), arguments))
+}
