@@ -1,6 +1,6 @@
-//! Scenarios of loads that mix several kinds of requests: each kind is what it is alone, all of them
-//! together are counted as the servers count them, and trouble with one kind is found with that
-//! kind. Nothing is timed.
+//! Scenarios of loads that mix several kinds of requests: each kind is what it is alone, all of
+//! them together are counted as the servers count them, and trouble with one kind is found with
+//! that kind. Nothing is timed.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

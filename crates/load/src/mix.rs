@@ -105,8 +105,10 @@ pub fn divide(total: u32, shares: &[f64]) -> Vec<u32> {
     let left = total.saturating_sub(parts.iter().sum());
     for _ in 0..left {
         let below = |index: usize| f64::from(total) * shares[index] - f64::from(parts[index]);
-        let most = (0..parts.len()).max_by(|&a, &b| below(a).total_cmp(&below(b)));
-        most.into_iter().for_each(|index| parts[index] += 1);
+        let most = (0..parts.len()).rev().max_by(|&a, &b| below(a).total_cmp(&below(b)));
+        if let Some(index) = most {
+            parts[index] += 1;
+        }
     }
     parts
 }

@@ -74,10 +74,11 @@ pub struct RunPlan {
     pub interleaved: bool,
     /// Each client is counted apart.
     pub fairness: bool,
-    /// The number of the first lane, which its port and its core follow from: others may send beside
-    /// this run.
+    /// The number of the first lane, from which its port and its core follow: others may send
+    /// beside this run.
     pub first_lane: usize,
-    /// Others beside this run have the same ports, so replies are told apart by the clients' network.
+    /// Others beside this run have the same ports, so replies are told apart by the clients'
+    /// network.
     pub shares_ports: bool,
     /// Which replies this run keeps from the network stack; `None` where another one does.
     pub guard: Option<GuardPlan>,

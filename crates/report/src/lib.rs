@@ -12,6 +12,7 @@ mod findings;
 pub mod html;
 mod json;
 mod limits;
+mod parts;
 pub mod table;
 pub mod units;
 mod verdict;

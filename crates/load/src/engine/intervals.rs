@@ -77,9 +77,8 @@ impl Gathering {
         }
     }
 
-    /// Takes the books that come in from lanes which began at `start`, until all of them have ended.
-    /// Sets `stop` when the trial is to end early, which is asked for at least as often as `look`
-    /// says.
+    /// Takes the books that come in from lanes that began at `start`, until all of them have ended.
+    /// Sets `stop` when the trial is to end early, which is asked for at least as often as `look`.
     pub(super) fn gather(
         mut self,
         books: &Receiver<Closed>,

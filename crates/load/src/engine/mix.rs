@@ -89,3 +89,117 @@ impl Engine for MixEngine {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::course::Course;
+    use crate::plan::PartPlan;
+    use horolog_record::{Mode, Spacing};
+    use std::io;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    /// An engine that sends one request for each that a second of the rate has, in each of some
+    /// intervals, until it is told to stop.
+    struct Fake {
+        intervals: usize,
+        fails: bool,
+    }
+
+    impl Engine for Fake {
+        fn kind(&self) -> Kind {
+            Kind::Udp
+        }
+
+        fn run(&mut self, plan: &TrialPlan, to: &mut dyn Intervals) -> Result<(), EngineError> {
+            for _ in 0..self.intervals {
+                let sent = plan.rate as u64;
+                to.closed(TrialCounts { sent, received: sent / 2, ..TrialCounts::default() });
+            }
+            while self.intervals == 0 && to.tick(Span::ZERO).is_continue() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            if self.fails {
+                return Err(EngineError::system("send")(io::Error::other("no")));
+            }
+            Ok(())
+        }
+    }
+
+    struct Taken {
+        counts: Vec<TrialCounts>,
+        stops: bool,
+    }
+
+    impl Intervals for Taken {
+        fn closed(&mut self, counts: TrialCounts) {
+            self.counts.push(counts);
+        }
+
+        fn tick(&mut self, _: Span) -> ControlFlow<()> {
+            if self.stops { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+
+    fn run(fakes: [Fake; 2], stops: bool) -> (Vec<TrialCounts>, Result<(), EngineError>) {
+        let part = |share: f64| PartPlan {
+            name: share.to_string(),
+            mode: Mode::NtpBasic,
+            share,
+            clients: 1,
+            nts: false,
+        };
+        let course = Course::soak(1000.0, Duration::from_secs(1), None).unwrap();
+        let plan = TrialPlan {
+            rate: 1000.0,
+            duration: Duration::from_secs(1),
+            spacing: Spacing::Constant,
+            clients: 2,
+            nts: false,
+            course: Some(Arc::new(course)),
+            parts: vec![part(0.75), part(0.25)],
+        };
+        let parts = fakes.map(|fake| Box::new(fake) as Box<dyn Engine>).into();
+        let mut taken = Taken { counts: Vec::new(), stops };
+        let ended = MixEngine::new(Kind::Udp, parts).run(&plan, &mut taken);
+        (taken.counts, ended)
+    }
+
+    fn fake(intervals: usize) -> Fake {
+        Fake { intervals, fails: false }
+    }
+
+    #[test]
+    fn intervals_hold_all_parts_and_each() {
+        let (counts, ended) = run([fake(3), fake(3)], false);
+        ended.unwrap();
+        assert_eq!(counts.len(), 3);
+        for interval in counts {
+            assert_eq!((interval.sent, interval.received), (1000, 500));
+            let parts: Vec<_> = interval.parts.iter().map(|part| part.sent).collect();
+            assert_eq!(parts, [750, 250]);
+        }
+    }
+
+    #[test]
+    fn a_part_that_ends_early_leaves_the_others_their_intervals() {
+        let (counts, ended) = run([fake(1), fake(2)], false);
+        ended.unwrap();
+        assert_eq!(counts.iter().map(|one| one.sent).collect::<Vec<_>>(), [1000, 250]);
+    }
+
+    #[test]
+    fn all_parts_stop_when_told_to() {
+        let (counts, ended) = run([fake(0), fake(0)], true);
+        ended.unwrap();
+        assert!(counts.is_empty());
+    }
+
+    #[test]
+    fn what_one_part_complains_of_is_told() {
+        let (counts, ended) = run([fake(1), Fake { intervals: 1, fails: true }], false);
+        assert_eq!(counts.len(), 1);
+        assert!(ended.unwrap_err().to_string().contains("cannot send"));
+    }
+}

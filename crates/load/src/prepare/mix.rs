@@ -1,5 +1,5 @@
-//! From options to a mix: a plan and an engine for each kind of requests, with a part of the clients,
-//! of their network and of the threads.
+//! From options to a mix: a plan and an engine for each kind of requests, with a part of the
+//! clients, of their network and of the threads.
 
 use std::net::IpAddr;
 use std::sync::Arc;

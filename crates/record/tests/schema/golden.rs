@@ -27,8 +27,8 @@ pub(crate) fn written(result: &impl Serialize) -> String {
     format!("{}\n", serde_json::to_string_pretty(result).unwrap())
 }
 
-/// The names in a result, each behind those that lead to it: `.trials.rtt_ns.p50`. A trial that is a
-/// part of another one has the names of that.
+/// The names in a result, each behind those that lead to it: `.trials.rtt_ns.p50`. A trial that is
+/// a part of another one has the names of that.
 fn names(value: &Value) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut open = vec![(String::new(), value)];

@@ -4,8 +4,8 @@ use horolog_record::{Distribution, LoadResult};
 
 use super::losses::losses;
 use super::sections::{
-    clients, drawn, findings, host_facts, limits, mode_name, run_facts, section, target_name,
-    times_at_lower_bound, verdict,
+    clients, drawn, findings, host_facts, limits, mode_name, parts, run_facts, section,
+    target_name, times_at_lower_bound, verdict,
 };
 use super::{LOAD_NOTE, Page, intervals, offsets, series, trials};
 use crate::units::{human_rate, percent_of};
@@ -44,6 +44,7 @@ pub fn load(result: &LoadResult) -> String {
         section("Limits", &limits(&result.limits)),
         section("Findings", &findings(&result.findings)),
         section("Rate, loss and latency", &figures),
+        section("Kinds of requests", &parts(result)),
         section("Single clients", &clients(result)),
         section("Where requests were lost", &losses(result)),
         section("Trials", &trials::trials(result, "trials")),

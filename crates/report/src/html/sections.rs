@@ -74,6 +74,11 @@ pub(super) fn limits(limits: &[LimitResult]) -> String {
     format!("<ul class=\"findings\">\n{items}</ul>\n")
 }
 
+/// What became of each kind of requests in a mix.
+pub(super) fn parts(result: &LoadResult) -> String {
+    each(crate::parts::line(result), |line| format!("<p>{}</p>\n", text(&line)))
+}
+
 /// How single clients fared, where that was counted.
 pub(super) fn clients(result: &LoadResult) -> String {
     each(crate::clients::lines(result), |line| format!("<p>{}</p>\n", text(&line)))

@@ -109,6 +109,6 @@ mod tests {
     #[test]
     fn a_name_stands_before_the_row() {
         assert_eq!(labelled("phase", "a\nb"), "                a\nphase           b");
-        assert_eq!(labelled("a\nvery long phases", "row"), "avery long phase row");
+        assert_eq!(labelled("a\nvery long phases", "row"), "avery long phas row");
     }
 }

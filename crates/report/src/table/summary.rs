@@ -7,6 +7,7 @@ use super::grid::Tone;
 use crate::clients;
 use crate::findings::{Group, grouped, severity_name, trial_label};
 use crate::limits;
+use crate::parts;
 use crate::units::{full_count, percent_of};
 use crate::verdict::{Losses, place_name, sentence};
 
@@ -23,7 +24,7 @@ pub fn summary(result: &LoadResult, style: &TableStyle) -> String {
     if let Some(line) = losses_line(result) {
         lines.extend(wrapped(&line, "", "  ", style));
     }
-    for line in clients::lines(result) {
+    for line in parts::line(result).into_iter().chain(clients::lines(result)) {
         lines.extend(wrapped(&line, "", "  ", style));
     }
     lines.extend(limit_lines(&result.limits, style));

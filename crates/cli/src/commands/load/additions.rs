@@ -1,4 +1,4 @@
-//! The flags of `horolog load ntp` and `horolog load mix` that put something behind the header of every request.
+//! The flags of `horolog load` that put something behind the header of every NTP request.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 

@@ -15,11 +15,11 @@ use super::ptp::{ContractArgs, HeaderArgs};
 use super::{Outputs, RunArgs};
 use crate::failure::Failure;
 
-/// Send several kinds of requests at once, each with its share of the rate, as the clients of a real
-/// server do; all are counted together, and each kind apart.
+/// Send several kinds of requests at once, each with its share of the rate, as the clients of a
+/// real server do; all are counted together, and each kind apart.
 ///
-/// Each kind has its own clients, a part of the clients' network, and at least one sending thread. A
-/// loss goal is held against all of them together. A port of TARGET is that of NTP.
+/// Each kind has its own clients, a part of the clients' network, and at least one sending thread.
+/// A loss goal is held against all of them together. A port of TARGET is that of NTP.
 #[derive(Args, Debug)]
 pub(crate) struct MixArgs {
     #[command(flatten)]
@@ -77,7 +77,7 @@ impl Kind {
 struct Weight {
     name: &'static str,
     kind: Kind,
-    weight: f64,
+    share: f64,
 }
 
 impl FromStr for Weight {
@@ -90,8 +90,8 @@ impl FromStr for Weight {
             let names = Kind::ALL.map(|(name, _)| name);
             format!("there is no kind '{name}'; take one of {}", names.join(", "))
         })?;
-        let weight = weight.trim().parse().map_err(|_| format!("'{weight}' is no weight"))?;
-        Ok(Self { name, kind, weight })
+        let share = weight.trim().parse().map_err(|_| format!("'{weight}' is no weight"))?;
+        Ok(Self { name, kind, share })
     }
 }
 
@@ -120,7 +120,7 @@ impl MixArgs {
         if !additions.fields.is_empty() && !has(Kind::Mac) {
             return Err(Failure::usage("--extension goes with ntp-mac; give it a weight"));
         }
-        let part = |&Weight { name, kind, weight }: &Weight| {
+        let part = |&Weight { name, kind, share: weight }: &Weight| {
             let plain = NtpAsks::default();
             let asks = match kind {
                 Kind::Ntp(version) => Asks::Ntp(NtpAsks { version, ..plain }),
