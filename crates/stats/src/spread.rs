@@ -37,16 +37,20 @@ impl Spread {
         sorted.sort_unstable();
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         let count = sorted.len() as f64;
-        // Integers of 128 bits, so that nothing is lost where large values differ by little.
+        // Around a whole number near the mean, in integers of 128 bits, so that nothing is lost
+        // where large values differ by little.
         let sum: i128 = sorted.iter().map(|&value| i128::from(value)).sum();
-        let mean = sum as f64 / count;
-        let squares = |from: f64| sorted.iter().map(|&v| (v as f64 - from).powi(2)).sum::<f64>();
+        let base = sum.div_euclid(sorted.len() as i128);
+        let distances = || sorted.iter().map(|&value| (i128::from(value) - base) as f64);
+        let rest = distances().sum::<f64>() / count;
+        let variance = distances().map(|distance| (distance - rest).powi(2)).sum::<f64>() / count;
+        let mean = base as f64 + rest;
         let percentile = |percent| sorted[nearest_rank(sorted.len(), percent)];
         Some(Self {
             count: sorted.len(),
             mean,
-            stddev: (squares(mean) / count).sqrt(),
-            rms: (squares(0.0) / count).sqrt(),
+            stddev: variance.sqrt(),
+            rms: mean.hypot(variance.sqrt()),
             min,
             p1: percentile(1),
             p5: percentile(5),
@@ -86,6 +90,15 @@ mod tests {
         assert_eq!((spread.count, spread.min, spread.p50, spread.max), (1, -7, -7, -7));
         assert!((spread.mean, spread.stddev, spread.rms) == (-7.0, 0.0, 7.0));
         assert_eq!(Spread::of([]), None);
+    }
+
+    #[test]
+    fn values_that_are_far_from_0_differ_by_as_little() {
+        let decades = 1_700_000_000_000_000_000;
+        let spread = Spread::of([decades - 3, decades + 3]).unwrap();
+        assert!((spread.stddev - 3.0).abs() < 1e-9, "{}", spread.stddev);
+        let ends = Spread::of([i64::MIN, i64::MAX]).unwrap();
+        assert!((ends.stddev / 2_f64.powi(63) - 1.0).abs() < 1e-9, "{}", ends.stddev);
     }
 
     /// Two values with the mean and the deviation that Liu, Wu and Wang state of 10,000 samples

@@ -9,9 +9,19 @@ use super::client::Exchange;
 use super::exchange::{Precision, measure};
 use super::stamp;
 
-/// Kisses RATE after which a server is not asked any more: the interval is sixteen times as long by
-/// then.
+/// Kisses RATE that are heeded; with the next one a server is not asked any more, when the interval
+/// is sixteen times as long.
 const RATE_KISSES_MAX: u32 = 4;
+
+/// Kisses that are counted by name: those of RFC 5905, figure 13, and of RFC 8915, section 5.7. A
+/// server may send any four bytes.
+const KISSES: [&[u8; 4]; 15] = [
+    b"ACST", b"AUTH", b"AUTO", b"BCST", b"CRYP", b"DENY", b"DROP", b"RSTR", b"INIT", b"MCST",
+    b"NKEY", b"NTSN", b"RATE", b"RMOT", b"STEP",
+];
+
+/// What all other kisses are counted as.
+const OTHER_KISS: &str = "other";
 
 /// The books on one server.
 #[derive(Debug, Default)]
@@ -38,7 +48,9 @@ impl Account {
 
     /// Does what a kiss of death demands (RFC 5905, section 7.4).
     pub(crate) fn kiss(&mut self, code: [u8; 4]) {
-        let name = String::from_utf8_lossy(&code).into_owned();
+        let known = KISSES.contains(&&code);
+        let name =
+            if known { String::from_utf8_lossy(&code) } else { OTHER_KISS.into() }.into_owned();
         match &code {
             b"RATE" => {
                 self.rate_kisses += 1;
@@ -149,6 +161,11 @@ mod tests {
         let mut account = Account::default();
         account.kiss(*b"INIT");
         assert_eq!((account.ended.is_none(), account.stride()), (true, 1));
+        for code in 0..1000_u32 {
+            account.kiss(code.to_be_bytes());
+        }
+        assert_eq!(account.counts.kisses[OTHER_KISS], 1000);
+        assert_eq!(account.counts.kisses.len(), 2, "whatever a server sends");
         account.kiss(*b"DENY");
         assert!(account.ended.unwrap().message.contains("DENY"));
     }

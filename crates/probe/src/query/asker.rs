@@ -30,6 +30,8 @@ const KERNEL_PATIENCE: Duration = Duration::from_millis(1);
 const CARD_PATIENCE: Duration = Duration::from_millis(20);
 /// Between two looks for a transmit timestamp.
 const LOOK: Duration = Duration::from_micros(100);
+/// How many times datagrams are looked for behind the last exchange.
+const DRAIN_BATCHES: usize = 1_000;
 /// How long a wait goes on without a look at whether the run is to end.
 const NAP: Duration = Duration::from_millis(100);
 
@@ -300,7 +302,7 @@ impl<'a, D: Device<Address = Endpoints>> Asker<'a, D> {
             _ => Ok(()),
         };
         match (taken, authentic) {
-            // Not authenticated, but nobody else knows the request's unique identifier.
+            // Not authenticated, but only who sees the request knows its unique identifier.
             (_, Err(ReplyFault::Refused)) => self.kiss(*b"NTSN"),
             (_, Err(_)) => self.invalid(InvalidReason::Nts),
             (Taken::Reply(reply), Ok(())) => Step::Reply(reply),
@@ -341,9 +343,15 @@ impl<'a, D: Device<Address = Endpoints>> Asker<'a, D> {
 
     /// Counts what came after the last reply that was waited for.
     fn drain(&mut self) {
-        while self.receive(Duration::ZERO).is_ok_and(|count| count > 0) {}
-        while let Some((bytes, _)) = self.waiting.pop_front() {
-            self.take(bytes.as_deref());
+        // Somebody may send for ever.
+        for _ in 0..DRAIN_BATCHES {
+            let came = self.receive(Duration::ZERO).is_ok_and(|count| count > 0);
+            while let Some((bytes, _)) = self.waiting.pop_front() {
+                self.take(bytes.as_deref());
+            }
+            if !came {
+                break;
+            }
         }
     }
 }

@@ -3,7 +3,8 @@
 
 use horolog_record::{Difference, Sample};
 
-use super::exchange::FREQUENCY_TOLERANCE_PPM;
+use super::exchange::gained_ns;
+use super::figures::is_impossible;
 
 /// All pairs of servers that have exchanges in common.
 pub(crate) fn differences(servers: &[&[Sample]]) -> Vec<Difference> {
@@ -30,14 +31,16 @@ fn difference([first, second]: [usize; 2], a: &[Sample], b: &[Sample]) -> Option
 
 /// Both bounds, and what the asking clock may have gained between the two exchanges.
 fn bound_ns(a: &Sample, b: &Sample) -> u64 {
-    let gained = a.t1_ns.abs_diff(b.t1_ns) / 1_000_000 * FREQUENCY_TOLERANCE_PPM;
-    a.bound_ns().saturating_add(b.bound_ns()).saturating_add(gained)
+    let between = gained_ns(a.t1_ns.abs_diff(b.t1_ns));
+    a.bound_ns().saturating_add(b.bound_ns()).saturating_add(between)
 }
 
-/// Exchanges at the same place of the time grid; both lists are in its order.
+/// Exchanges at the same place of the time grid; both lists are in its order. Those that took less
+/// than no time say nothing, least of all how far they may be wrong.
 fn in_common<'a>(a: &'a [Sample], b: &'a [Sample]) -> Vec<(&'a Sample, &'a Sample)> {
-    let mut rest = b.iter().peekable();
+    let mut rest = b.iter().filter(|sample| !is_impossible(sample)).peekable();
     a.iter()
+        .filter(|sample| !is_impossible(sample))
         .filter_map(|one| {
             while rest.next_if(|other| other.sequence < one.sequence).is_some() {}
             rest.next_if(|other| other.sequence == one.sequence).map(|other| (one, other))
@@ -73,10 +76,22 @@ mod tests {
     }
 
     #[test]
+    fn what_took_less_than_no_time_says_nothing() {
+        let impossible = sample(1, 5_000_000, -1_000_000);
+        let a = [sample(0, 100, 200), impossible];
+        let b = [sample(0, 0, 200), sample(1, 0, 200)];
+        let found = differences(&[&a, &b])[0];
+        assert_eq!((found.pairs, found.contradiction), (1, false));
+        assert!(differences(&[&[impossible], &b[1..]]).is_empty());
+    }
+
+    #[test]
     fn the_time_between_two_exchanges_widens_the_bound() {
         let (a, mut b) = (sample(0, 0, 100), sample(0, 0, 100));
         b.t1_ns += 10_000_000;
         // 15 ppm of 10 ms.
         assert_eq!(bound_ns(&a, &b), 60 + 60 + 150);
+        b.t1_ns = a.t1_ns + 999_999;
+        assert_eq!(bound_ns(&a, &b), 60 + 60 + 15, "rounded up");
     }
 }

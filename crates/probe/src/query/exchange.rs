@@ -66,11 +66,16 @@ pub fn measure(
 /// The two precisions, and what one clock may gain on the other while the packets are under way
 /// (RFC 5905, section 8, ε).
 fn dispersion_ns(under_way: Span, precision: &Precision) -> u64 {
-    let gained = under_way.as_ns().unsigned_abs() / 1_000_000 * FREQUENCY_TOLERANCE_PPM
-        + under_way.as_ns().unsigned_abs() % 1_000_000 * FREQUENCY_TOLERANCE_PPM / 1_000_000;
+    let gained = gained_ns(under_way.as_ns().unsigned_abs());
     [step_ns(precision.server), step_ns(precision.own), precision.conversion.as_ns().unsigned_abs()]
         .into_iter()
         .fold(gained, u64::saturating_add)
+}
+
+/// What one clock may gain on another in so many nanoseconds, rounded up.
+pub(super) fn gained_ns(span_ns: u64) -> u64 {
+    let (millions, rest) = (span_ns / 1_000_000, span_ns % 1_000_000);
+    millions * FREQUENCY_TOLERANCE_PPM + (rest * FREQUENCY_TOLERANCE_PPM).div_ceil(1_000_000)
 }
 
 /// 2 to the power of this many seconds in ns, rounded up; a server may state anything.
@@ -103,7 +108,7 @@ mod tests {
         assert_eq!(measured.offset, Span::from_ns(250_000));
         assert_eq!(measured.delay, Span::from_ns(80_000));
         // Two precisions of a nanosecond, and 15 ppm of 85 µs.
-        assert_eq!(measured.dispersion_ns, 1 + 1 + 1);
+        assert_eq!(measured.dispersion_ns, 1 + 1 + 1 + 1);
         assert_eq!((measured.t3 - measured.t2).as_ns(), 5_000);
     }
 
@@ -119,6 +124,8 @@ mod tests {
 
     #[test]
     fn dispersion_is_what_rfc_5905_adds_up() {
+        let absurd = Precision { server: 127, own: 127, conversion: Span::ZERO };
+        assert_eq!(dispersion_ns(Span::from_ms(1), &absurd), u64::MAX);
         let precision = Precision { server: -20, own: -25, conversion: Span::from_ns(100) };
         // 954 ns (2^-20 s), 30 ns (2^-25 s), 100 ns, and 15 ppm of a second.
         assert_eq!(dispersion_ns(Span::from_ms(1_000), &precision), 954 + 30 + 100 + 15_000);

@@ -9,6 +9,9 @@ use horolog_stats::{Spread, allan, line};
 const PLACES_MAX: u64 = 4_000_000;
 /// A line through two points fits whatever they are.
 const DRIFT_SAMPLES_MIN: usize = 3;
+/// A delay may seem to be below zero by the dispersion, and by so much more in ns: two readings of a
+/// clock by software, each some microseconds off.
+const READINGS_NS: i64 = 10_000;
 
 /// Figures of one quantity.
 pub(crate) fn figures(samples: &[Sample], of: fn(&Sample) -> i64) -> Option<Figures> {
@@ -16,9 +19,6 @@ pub(crate) fn figures(samples: &[Sample], of: fn(&Sample) -> i64) -> Option<Figu
     let Spread { count, mean, stddev, rms, min, p1, p5, p50, p95, p99, max } = spread;
     Some(Figures { count: count as u64, mean, stddev, rms, min, p1, p5, p50, p95, p99, max })
 }
-
-/// A delay may seem to be below zero by the dispersion and by what two readings of a clock are off.
-const READINGS_NS: i64 = 10_000;
 
 /// Whether the round trip took less than no time.
 pub(crate) const fn is_impossible(sample: &Sample) -> bool {
@@ -70,8 +70,11 @@ pub(crate) fn allan(samples: &[Sample], interval: Duration) -> Vec<AllanDeviatio
         return Vec::new();
     }
     let mut phase_s = vec![None; places as usize];
+    // What all offsets have in common falls out of second differences, and would cost digits.
+    let base_ns = samples.first().map_or(0, |first| first.offset_ns);
     for sample in samples {
-        phase_s[sample.sequence as usize] = Some(sample.offset_ns as f64 / 1e9);
+        let offset_ns = sample.offset_ns.saturating_sub(base_ns);
+        phase_s[sample.sequence as usize] = Some(offset_ns as f64 / 1e9);
     }
     let interval_s = interval.as_secs_f64();
     allan::octaves(&phase_s)

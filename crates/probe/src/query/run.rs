@@ -11,7 +11,7 @@ use horolog_io::{TransmitStamp, UdpDevice, UdpOptions};
 use horolog_ke::KeClient;
 use horolog_nts::Nonces;
 use horolog_record::{
-    Host, QUERY_SCHEMA, QueryEnd, QueryEndReason, QueryResult, ServerResult, rfc3339_now,
+    Host, QUERY_SCHEMA, QueryEnd, QueryEndReason, QueryResult, Sample, ServerResult, rfc3339_now,
 };
 use horolog_sys::adjtimex;
 use horolog_sys::clock::Realtime;
@@ -292,13 +292,18 @@ fn server_result(
         receive_stamps: account.receive_stamps,
         offset_ns: figures::figures(&samples, |sample| sample.offset_ns),
         delay_ns: figures::figures(&samples, |sample| sample.delay_ns),
-        dispersion_ns: figures::figures(&samples, |sample| sample.dispersion_ns as i64),
+        dispersion_ns: figures::figures(&samples, dispersion_ns),
         best,
         jitter_ns: best.and_then(|best| figures::jitter_ns(&samples, best.offset_ns)),
         drift: figures::drift(&samples),
         allan: figures::allan(&samples, interval),
         samples,
     }
+}
+
+/// The dispersion of a sample; a server may state a precision of centuries.
+fn dispersion_ns(sample: &Sample) -> i64 {
+    i64::try_from(sample.dispersion_ns).unwrap_or(i64::MAX)
 }
 
 /// The same work on each, all at the same time.

@@ -22,6 +22,9 @@ const REQUEST_LEN_MAX: usize = 1280 - 40 - 8;
 /// An association with one server.
 pub(crate) struct Session {
     ke: KeClient,
+    /// What the user named, and the server that key establishment named for it.
+    target: TargetName,
+    asked: TargetName,
     /// Who establishes keys, and the name that its certificate is for.
     establishment: TargetName,
     name: String,
@@ -51,6 +54,8 @@ impl Session {
         let (client, algorithm) = client_of(&given)?;
         let session = Self {
             ke,
+            target: target.clone(),
+            asked: asked.clone(),
             establishment,
             name,
             address,
@@ -72,7 +77,13 @@ impl Session {
     ) -> Result<&[u8], String> {
         if self.client.cookies() == 0 {
             let given = self.ke.establish(&self.name, self.address, PATIENCE);
-            (self.client, self.algorithm) = client_of(&given.map_err(|error| error.to_string())?)?;
+            let given = given.map_err(|error| error.to_string())?;
+            let named = server_of(&given, &self.target)?;
+            if named != self.asked {
+                // Its cookies are of no use to the one that is asked.
+                return Err(format!("key establishment names another server now, {named}"));
+            }
+            (self.client, self.algorithm) = client_of(&given)?;
             self.establishments += 1;
         }
         let mut nonce = [0; 16];

@@ -71,6 +71,8 @@ struct Wire {
     forgetful: bool,
     /// The network doubles replies.
     twice: bool,
+    /// Somebody sends for ever.
+    flooded: bool,
     /// Datagrams on their way back, by when they reach the card.
     coming: VecDeque<(i64, Vec<u8>)>,
     looped: VecDeque<(i64, Vec<u8>)>,
@@ -86,6 +88,7 @@ impl Wire {
             stamps: StampKind::Kernel,
             forgetful: false,
             twice: false,
+            flooded: false,
             coming: VecDeque::new(),
             looped: VecDeque::new(),
             memory: None,
@@ -176,6 +179,9 @@ impl Device for Wire {
                 self.coming.pop_front_if(|(at_ns, _)| seen_ns(*at_ns) <= now_ns)
         {
             assert!(batch.push_packet(&self.packet(&bytes, at_ns, at_ns + TO_CARD_NS)));
+        }
+        while self.flooded && wait.is_zero() && !batch.is_full() {
+            assert!(batch.push_packet(&self.packet(b"noise", now_ns, now_ns)));
         }
         Ok(batch.len())
     }
@@ -412,6 +418,14 @@ fn stopping_keeps_what_there_is() {
     let account = asker.run(&plan(1_000, false), &|| {}, &stop).account;
     assert_eq!((account.samples.len(), account.counts.sent), (5, 5));
     assert_eq!(account.ended.unwrap().reason, QueryEndReason::Interrupted);
+}
+
+#[test]
+fn who_sends_for_ever_does_not_hold_it_up() {
+    let done = asked(Wire { flooded: true, ..Wire::new(faithful) }, false, &plan(3, false));
+    let counts = done.account.counts;
+    assert_eq!((counts.received, counts.sent), (3, 3));
+    assert!(counts.invalid[&InvalidReason::Length] >= DRAIN_BATCHES as u64, "{counts:?}");
 }
 
 proptest! {
