@@ -64,12 +64,13 @@ impl LaneMark {
     /// (`Some` of what holds for that) or goes on; behind the last one it is dropped.
     fn tests(&self, payload: Place) -> [Mark; 9] {
         let number = Mark::Just(payload.half(self.offset));
+        // The length first: to read behind the end of a packet drops it.
         [
+            Mark::Just(Instruction::load_length()),
+            Mark::KeepUnlessGreater(payload.shortest() + self.offset + 1),
             Mark::Just(payload.byte(0)),
             Mark::Just(Instruction::and(0xf)),
             Mark::KeepUnlessEqual(self.kind.into()),
-            Mark::Just(Instruction::load_length()),
-            Mark::KeepUnlessGreater(payload.shortest() + self.offset + 1),
             number,
             Mark::KeepIfEqual(self.number.into()),
             Mark::KeepIfEqual(0),

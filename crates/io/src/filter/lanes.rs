@@ -51,7 +51,9 @@ fn only_what_names_another_lane_is_dropped() {
         for (number, kept) in [(0, true), (1, false), (2, true), (3, false), (4, true)] {
             assert_eq!(keeps(&payload(9, number, 60)), kept, "IPv4: {ipv4}, {number}");
             assert_eq!(keeps(&payload(9, number, 54)), kept, "IPv4: {ipv4}, {number}");
-            assert!(keeps(&payload(9, number, 53)), "too short to name a lane");
+            for len in [0, 1, 53] {
+                assert!(keeps(&payload(9, number, len)), "{len} bytes name no lane");
+            }
             assert!(keeps(&payload(8, number, 60)), "of another kind");
         }
     }
