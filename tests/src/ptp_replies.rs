@@ -6,7 +6,6 @@ use horolog_load::token::Question;
 use horolog_record::InvalidReason;
 use horolog_wire::ptp::message::{DELAY_RESP_LEN, STAMP_LEN};
 use horolog_wire::ptp::monitor::{Current, Parent, Response};
-use horolog_wire::ptp::tlv::HEAD_LEN;
 use horolog_wire::ptp::{
     Body, EVENT_PORT, Flags, GENERAL_PORT, HEADER_LEN, Header, Message, PortIdentity, PtpTimestamp,
     SEQUENCE_ID_OFFSET, SOURCE_OFFSET,
@@ -20,6 +19,7 @@ const MASTER: PortIdentity = PortIdentity { clock: 0x0200_00ff_fe00_0001, port: 
 
 /// Where in a message its parts stand that are made wrong, in bytes.
 const DOMAIN_OFFSET: usize = 4;
+const MINOR_SDO_OFFSET: usize = 5;
 const FLAGS_OFFSET: usize = 6;
 const NANOSECONDS_OFFSET: usize = STAMP_LEN - 4;
 
@@ -167,11 +167,12 @@ fn monitor(random: &mut Random, address: &[u8]) -> Vec<u8> {
 pub(crate) type Change = fn(&mut Answer, &mut Random);
 
 /// What can be wrong with any message, and the reason to refuse it.
-pub(crate) const CHANGES: [(Change, InvalidReason); 7] = [
+pub(crate) const CHANGES: [(Change, InvalidReason); 8] = [
     (length, InvalidReason::Length),
     (kind, InvalidReason::Mode),
     (version, InvalidReason::Version),
     (domain, InvalidReason::Domain),
+    (profile, InvalidReason::Domain),
     (unicast, InvalidReason::Flags),
     (nanoseconds, InvalidReason::Timestamp),
     (source, InvalidReason::Source),
@@ -202,6 +203,14 @@ fn version(answer: &mut Answer, random: &mut Random) {
 
 fn domain(answer: &mut Answer, random: &mut Random) {
     answer.bytes[DOMAIN_OFFSET] ^= random.within(1..=255) as u8;
+}
+
+/// Of another profile than IEEE 1588's own, by either part of its number.
+fn profile(answer: &mut Answer, random: &mut Random) {
+    match random.within(0..=1) {
+        0 => answer.bytes[0] ^= (random.within(1..=15) << 4) as u8,
+        _ => answer.bytes[MINOR_SDO_OFFSET] ^= random.within(1..=255) as u8,
+    }
 }
 
 /// Says that it is for one address where it is not, or the other way round.
@@ -245,12 +254,23 @@ pub(crate) fn lane(answer: &mut Answer, random: &mut Random) {
 
 /// Without NetSync Monitor's extension, or with one that is none.
 pub(crate) fn extension(answer: &mut Answer, random: &mut Random) {
-    let told = usize::from(u16::from_be_bytes([answer.bytes[2], answer.bytes[3]]));
-    let length = match random.within(0..=2) {
-        0 => DELAY_RESP_LEN,
-        1 => told - 2,
-        _ => DELAY_RESP_LEN + HEAD_LEN - 1,
-    };
-    answer.bytes.truncate(length);
-    answer.bytes[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+    let extensions: &[u8] =
+        random.pick(&[&[], &[0x21, 0xff, 0, 0], &[0x21, 0xff, 0, 2, 6, 0], &[0x7f, 0, 0, 0]]);
+    answer.bytes.truncate(DELAY_RESP_LEN);
+    append(answer, extensions);
+}
+
+/// Extensions that do not end where the message does.
+pub(crate) fn extensions(answer: &mut Answer, random: &mut Random) {
+    let told = u16::from_be_bytes([answer.bytes[2], answer.bytes[3]]);
+    answer.bytes.truncate(told.into());
+    let half = random.pick(&[&[0x7f][..], &[0x7f, 0, 0], &[0x7f, 0, 0, 2], &[0x7f, 0, 0, 1, 0]]);
+    append(answer, half);
+}
+
+/// Puts more at the end of a message that has nothing behind it.
+fn append(answer: &mut Answer, more: &[u8]) {
+    answer.bytes.extend(more);
+    let length = answer.bytes.len() as u16;
+    answer.bytes[2..4].copy_from_slice(&length.to_be_bytes());
 }

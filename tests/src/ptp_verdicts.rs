@@ -20,7 +20,9 @@ use horolog_wire::ptp::{Message, PortIdentity};
 use horolog_xdp::{Generator, Lane, Verdict};
 
 use crate::generator::{ELSEWHERE, LANES, LOOPBACK, TIMEOUT, World};
-use crate::ptp_replies::{Answer, Asked, CHANGES, Change, Master, Part, extension, lane, number};
+use crate::ptp_replies::{
+    Answer, Asked, CHANGES, Change, Master, Part, extension, extensions, lane, number,
+};
 use crate::random::Random;
 use crate::replies::TRIAL_AGE;
 use crate::tallied::Tallied;
@@ -283,6 +285,7 @@ fn kinds_of_delay(world: &World) -> Vec<Kind> {
         pretended("of the future", fault(world, InvalidReason::Origin), |_| Span::from_ms(-5_000)),
         changed("another number", fault(world, InvalidReason::Sequence), number),
         changed("no lane of ours", fault(world, InvalidReason::Origin), lane),
+        changed("half an extension", Expected::Invalid(InvalidReason::Length), extensions),
     ];
     for (change, reason) in CHANGES {
         kinds.push(changed(format!("a delay response: {reason:?}"), fault(world, reason), change));
@@ -370,6 +373,7 @@ fn kinds_of_monitor() -> Vec<Kind> {
     ];
     kinds.extend(CHANGES.map(|(change, reason)| changed_sync(change, reason)));
     kinds.push(changed_sync(number, InvalidReason::Sequence));
+    kinds.push(changed_sync(extensions, InvalidReason::Length));
     kinds
 }
 

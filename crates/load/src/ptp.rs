@@ -293,6 +293,13 @@ pub enum Answer {
         /// For how many seconds.
         duration_s: u32,
     },
+    /// The end of what was granted, at the master's wish (clause 16.1.4.3).
+    Cancelled {
+        /// The token's bits.
+        token: u64,
+        /// What is to end.
+        kind: MessageType,
+    },
     /// A message that was granted.
     Granted,
     /// A Sync.
@@ -387,13 +394,18 @@ impl Expected {
         Ok(message)
     }
 
-    /// What all answers have to have.
+    /// What all answers have to have. Whose profile it is belongs to the domain (clause 7.1.1), and
+    /// a message whose TLVs do not end where it does is malformed.
     fn check(&self, message: &Message<'_>) -> Result<(), InvalidReason> {
-        if message.header.domain != self.plan.domain {
+        let header = &message.header;
+        if (header.domain, header.sdo_id) != (self.plan.domain, 0) {
             return Err(InvalidReason::Domain);
         }
-        if message.header.flags.has(Flags::UNICAST) == self.plan.multicast {
+        if header.flags.has(Flags::UNICAST) == self.plan.multicast {
             return Err(InvalidReason::Flags);
+        }
+        if message.tlvs().any(|tlv| tlv.is_err()) {
+            return Err(InvalidReason::Length);
         }
         Ok(())
     }
@@ -411,12 +423,15 @@ impl Expected {
         if target.port != port_number(self.lane) {
             return Err(InvalidReason::Origin);
         }
-        let granted = message.tlvs().flatten().find_map(|tlv| match Unicast::from_tlv(&tlv)? {
-            Ok(Unicast::Grant { kind, duration_s, .. }) => Some((kind, duration_s)),
+        let token = target.clock;
+        let told = message.tlvs().flatten().find_map(|tlv| match Unicast::from_tlv(&tlv)? {
+            Ok(Unicast::Grant { kind, duration_s, .. }) => {
+                Some(Answer::Grant { token, kind, duration_s })
+            }
+            Ok(Unicast::Cancel(ended)) => Some(Answer::Cancelled { token, kind: ended.kind }),
             _ => None,
         });
-        let (kind, duration_s) = granted.ok_or(InvalidReason::Contract)?;
-        Ok((message.header, Answer::Grant { token: target.clock, kind, duration_s }))
+        told.map(|answer| (message.header, answer)).ok_or(InvalidReason::Contract)
     }
 
     fn sync(

@@ -36,6 +36,7 @@ pub fn record(plan: &TrialPlan, counts: &TrialCounts, lost_at: BTreeMap<Place, u
             sync_follow_up: counts.ptp.unwrap_or_default().sync_follow_up,
             grant: counts.ptp.unwrap_or_default().grant,
             denial: counts.ptp.unwrap_or_default().denial,
+            cancellation: counts.ptp.unwrap_or_default().cancellation,
             granted_messages: counts.ptp.unwrap_or_default().granted_messages,
         },
         authenticated: plan.nts.then(|| ClassCounts {

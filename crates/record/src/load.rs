@@ -264,6 +264,9 @@ pub struct Responses {
     /// Those that were denied.
     #[serde(default)]
     pub denial: u64,
+    /// Times that a master took back what unicast messages a client had asked for.
+    #[serde(default)]
+    pub cancellation: u64,
     /// Messages that came during the trial because they had been granted; they are no replies.
     #[serde(default)]
     pub granted_messages: u64,
@@ -284,7 +287,8 @@ pub struct ClassCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InvalidReason {
-    /// Shorter than an NTP header or longer than the request; not as long as a PTP message says.
+    /// Shorter than an NTP header or longer than the request; not as long as a PTP message says, or
+    /// as its TLVs say.
     Length,
     /// Not mode 4 (server); in PTP not a message that answers.
     Mode,
@@ -301,7 +305,7 @@ pub enum InvalidReason {
     /// The transmit timestamp is 0 or lies before the receive timestamp; in PTP also a timestamp
     /// that is none.
     Timestamp,
-    /// Of another PTP domain.
+    /// Of another PTP domain, or another profile's.
     Domain,
     /// The flags of a PTP message say that it goes to one address only where it does not, or the
     /// other way round.

@@ -198,6 +198,7 @@ pub(crate) fn extreme_trial() -> Trial {
             sync_follow_up: u64::MAX,
             grant: u64::MAX,
             denial: u64::MAX,
+            cancellation: u64::MAX,
             granted_messages: u64::MAX,
         },
         authenticated: None,

@@ -26,6 +26,15 @@
 /* More extensions are not looked through. */
 #define EXTENSIONS_MAX 8
 
+/* What the extensions of a message say. */
+enum told {
+	TOLD_NOTHING,		/* nothing that was asked for */
+	TOLD_MALFORMED,		/* they do not end where the message does */
+	TOLD_NONSENSE,		/* the first of NetSync Monitor is none */
+	TOLD_UNTRACEABLE,	/* the master's time can be traced to nothing ... */
+	TOLD_TRACEABLE,		/* ... or to a reference */
+};
+
 /* The port that answers each lane: the one whose answer was the first that is right. */
 struct master {
 	__be64 clock;
@@ -103,13 +112,14 @@ static __always_inline __u64 instant(const struct ptp_timestamp *timestamp)
 }
 
 /* Checks what all answers have to have. Returns a reason to refuse it, or -1. */
-static __always_inline int refuse_ptp(const struct ptp *ptp, const struct generator_config *cfg)
+static __always_inline int refuse_ptp(const struct ptp *ptp, const struct generator_config *cfg,
+				      enum told told)
 {
-	if (ptp->domain != cfg->domain)
+	if (ptp->domain != cfg->domain || ptp->sdo_and_type >> 4 || ptp->minor_sdo)
 		return INVALID_DOMAIN;
 	if (!(ptp->flags[0] & PTP_UNICAST) != asked.multicast)
 		return INVALID_FLAGS;
-	return -1;
+	return told == TOLD_MALFORMED ? INVALID_LENGTH : -1;
 }
 
 static __always_inline bool is_from_master(const struct ptp *ptp, __u32 lane)
@@ -127,42 +137,45 @@ static __always_inline bool is_from_master(const struct ptp *ptp, __u32 lane)
 	return true;
 }
 
-/* What NetSync Monitor's extension says of the time: whether it is traceable; -1 where there is no
- * such extension in the message, which has `length` bytes. */
-static __always_inline int traceable(void *message, __u16 length, void *end)
+/* What NetSync Monitor's extension, whose value has this length, says of the time. */
+static __always_inline enum told monitor(__be16 *extension, __u32 value_len, void *end)
 {
-	__u32 at = sizeof(struct ptp_delay_response);
-	__u32 value_len, flags_at, i;
-	__be16 *extension;
-	__u8 *flags;
+	__u8 *flags = (__u8 *)extension + PTP_EXTENSION_LEN + value_len - MONITOR_FLAGS_FROM_END;
 
-#pragma unroll
+	if (value_len < MONITOR_HEAD_LEN + MONITOR_FOOT_LEN || (void *)(extension + 5) > end ||
+	    value_len != MONITOR_HEAD_LEN + bpf_ntohs(extension[4]) + MONITOR_FOOT_LEN ||
+	    (void *)(flags + 1) > end)
+		return TOLD_NONSENSE;
+	return *flags & MONITOR_TRACEABLE ? TOLD_TRACEABLE : TOLD_UNTRACEABLE;
+}
+
+/* What the extensions say that a message of `length` bytes has from `at` on. */
+static __always_inline enum told extensions(void *message, __u32 at, __u32 length, void *end)
+{
+	enum told told = TOLD_NOTHING;
+	__be16 *extension;
+	__u32 value_len, i;
+
 	for (i = 0; i < EXTENSIONS_MAX; i++) {
+		if (at == length)
+			return told;
 		at &= 0x7ff;
 		extension = message + at;
-		if (at + PTP_EXTENSION_LEN > length ||
-		    (void *)extension + MONITOR_HEAD_LEN + PTP_EXTENSION_LEN > end)
-			return -1;
+		if (at + PTP_EXTENSION_LEN > length || (void *)(extension + 2) > end)
+			return TOLD_MALFORMED;
 		value_len = bpf_ntohs(extension[1]);
 		at += PTP_EXTENSION_LEN + value_len;
 		if (at > length || value_len & 1)
-			return -1;
-		if (extension[0] != bpf_htons(MONITOR_RESPONSE))
-			continue;
-		if (value_len < MONITOR_HEAD_LEN + MONITOR_FOOT_LEN ||
-		    value_len != MONITOR_HEAD_LEN + bpf_ntohs(extension[4]) + MONITOR_FOOT_LEN)
-			return -1;
-		flags_at = (at - MONITOR_FLAGS_FROM_END) & 0x7ff;
-		flags = message + flags_at;
-		if ((void *)(flags + 1) > end)
-			return -1;
-		return (*flags & MONITOR_TRACEABLE) != 0;
+			return TOLD_MALFORMED;
+		if (asked.protocol == PROTOCOL_PTP_MONITOR && told == TOLD_NOTHING &&
+		    extension[0] == bpf_htons(MONITOR_RESPONSE))
+			told = monitor(extension, value_len & 0x7ff, end);
 	}
-	return -1;
+	return told;
 }
 
 static __always_inline int judge_delay(struct tally *tally, const struct generator_config *cfg,
-				       const struct reply *reply, __u16 length)
+				       const struct reply *reply, enum told told)
 {
 	struct ptp_delay_response *response = reply->payload;
 	__u64 now_ns = bpf_ktime_get_ns();
@@ -178,7 +191,7 @@ static __always_inline int judge_delay(struct tally *tally, const struct generat
 	lane = bpf_ntohs(response->port) - 1;
 	if (asked.multicast && lane >= cfg->lanes)
 		return XDP_PASS;
-	reason = refuse_ptp(&response->header, cfg);
+	reason = refuse_ptp(&response->header, cfg, told);
 	if (reason >= 0)
 		return invalid(tally, reason);
 	if (lane >= cfg->lanes)
@@ -187,11 +200,9 @@ static __always_inline int judge_delay(struct tally *tally, const struct generat
 	if (!part.ns)
 		return invalid(tally, INVALID_TIMESTAMP);
 	if (asked.protocol == PROTOCOL_PTP_MONITOR) {
-		int told = traceable(response, length, reply->end);
-
-		if (told < 0)
+		if (told < TOLD_UNTRACEABLE)
 			return invalid(tally, INVALID_MONITOR);
-		part.untraceable = !told;
+		part.untraceable = told == TOLD_UNTRACEABLE;
 	}
 	question = question_of(cfg, bpf_be64_to_cpu(*(__be64 *)response->clock), now_ns);
 	has_number = bpf_ntohs(response->header.sequence) == (__u16)question.sequence;
@@ -222,7 +233,7 @@ static __always_inline int judge_delay(struct tally *tally, const struct generat
 
 /* A Sync, or what follows it. */
 static __always_inline int judge_sync(struct tally *tally, const struct generator_config *cfg,
-				      const struct reply *reply, __u8 type)
+				      const struct reply *reply, __u8 type, enum told told)
 {
 	struct ptp *ptp = reply->payload;
 	struct ptp_timestamp *timestamp = (void *)(ptp + 1);
@@ -237,7 +248,7 @@ static __always_inline int judge_sync(struct tally *tally, const struct generato
 
 	if ((void *)(timestamp + 1) > reply->end)
 		return invalid(tally, INVALID_LENGTH);
-	reason = refuse_ptp(ptp, cfg);
+	reason = refuse_ptp(ptp, cfg, told);
 	if (reason >= 0)
 		return invalid(tally, reason);
 	if (type == PTP_FOLLOW_UP || !(ptp->flags[0] & PTP_TWO_STEP)) {
@@ -271,6 +282,7 @@ static __always_inline int judge_ptp(struct tally *tally, const struct generator
 	struct ptp *ptp = reply->payload;
 	__u16 payload_len = reply->udp_len - sizeof(struct udp);
 	__u16 length, padding_max = cfg->ipv6 ? PTP_IPV6_PADDING_LEN : 0;
+	enum told told;
 	__u8 type;
 
 	if (reply->udp_len < sizeof(struct udp) + sizeof(*ptp) || (void *)(ptp + 1) > reply->end)
@@ -281,10 +293,11 @@ static __always_inline int judge_ptp(struct tally *tally, const struct generator
 	type = ptp->sdo_and_type & 0xf;
 	if (length < ptp_len(type) || length > payload_len || payload_len - length > padding_max)
 		return strange(tally, INVALID_LENGTH);
+	told = extensions(ptp, ptp_len(type), length, reply->end);
 	if (type == PTP_DELAY_RESPONSE)
-		return judge_delay(tally, cfg, reply, length);
+		return judge_delay(tally, cfg, reply, told);
 	if (asked.protocol == PROTOCOL_PTP_MONITOR && (type == PTP_SYNC || type == PTP_FOLLOW_UP))
-		return judge_sync(tally, cfg, reply, type);
+		return judge_sync(tally, cfg, reply, type, told);
 	return strange(tally, INVALID_MODE);
 }
 

@@ -25,6 +25,8 @@ pub struct PtpCounts {
     pub grant: u64,
     /// Those that were denied in time.
     pub denial: u64,
+    /// Times that the master took back what a client had asked for.
+    pub cancellation: u64,
     /// Messages that came because they had been granted.
     pub granted_messages: u64,
 }
@@ -38,6 +40,7 @@ impl PtpCounts {
         sum.sync_follow_up += other.sync_follow_up;
         sum.grant += other.grant;
         sum.denial += other.denial;
+        sum.cancellation += other.cancellation;
         sum.granted_messages += other.granted_messages;
     }
 }
@@ -155,7 +158,9 @@ impl Account {
         let Some(read) = books.expected.read(payload, client, &self.clients) else { return };
         let arrived = Arrived { client, received, now, stamps };
         let result = read.and_then(|(header, answer)| match answer {
-            Answer::Delay { token, .. } | Answer::Grant { token, .. } => {
+            Answer::Delay { token, .. }
+            | Answer::Grant { token, .. }
+            | Answer::Cancelled { token, .. } => {
                 self.take_by_token(books, &header, answer, (token, arrived))
             }
             Answer::Granted => {
@@ -171,7 +176,7 @@ impl Account {
         }
     }
 
-    /// A `Delay_Resp` or a grant tells by its token which request it answers.
+    /// A `Delay_Resp`, a grant or its end tells by its token which request it answers.
     fn take_by_token(
         &mut self,
         books: &mut Books,
@@ -205,7 +210,9 @@ impl Account {
         }
         match answer {
             // Signaling messages have numbers of their own (clause 13.4.1).
-            Answer::Grant { kind, .. } if !plan.asked_for(question.sequence, kind) => {
+            Answer::Grant { kind, .. } | Answer::Cancelled { kind, .. }
+                if !plan.asked_for(question.sequence, kind) =>
+            {
                 return Err(InvalidReason::Contract);
             }
             Answer::Delay { .. } if !has_number => {
@@ -216,6 +223,12 @@ impl Account {
         books.is_from_master(header)?;
         if plan.kind == PtpKind::Nsm {
             return self.take_part(books, place, answer, arrived);
+        }
+        if let Answer::Cancelled { .. } = answer {
+            // It may come long after the grant, which is the answer.
+            let counts = self.books.of(question.intended);
+            counts.ptp.get_or_insert_default().cancellation += 1;
+            return Ok(());
         }
         self.take_only(place, question, arrived.received - question.intended, answer);
         Ok(())
@@ -302,7 +315,8 @@ impl Account {
         let mut has = had;
         match answer {
             Answer::Delay { receive_ns, .. } => has.receive_ns = receive_ns,
-            Answer::Grant { .. } | Answer::Granted => return Ok(()), // no part of such a request
+            // No parts of such a request.
+            Answer::Grant { .. } | Answer::Cancelled { .. } | Answer::Granted => return Ok(()),
             Answer::FollowUp { transmit_ns } => has.transmit_ns = transmit_ns,
             Answer::Sync { transmit_ns } => {
                 has.has_sync = true;
@@ -314,7 +328,7 @@ impl Account {
             Answer::Delay { .. } => had.receive_ns != 0,
             Answer::FollowUp { .. } => had.transmit_ns != 0,
             Answer::Sync { .. } => had.has_sync,
-            Answer::Grant { .. } | Answer::Granted => false,
+            Answer::Grant { .. } | Answer::Cancelled { .. } | Answer::Granted => false,
         };
         let counts = self.books.of(had.intended);
         if is_known {

@@ -21,8 +21,8 @@ use crate::ptp::REQUEST_LEN_MAX;
 use crate::request::Stamps;
 use crate::target::Route;
 
-/// Room for the longest answer, a `Delay_Resp` with NetSync Monitor's TLV, and more.
-const ANSWER_LEN_MAX: usize = 256;
+/// Room for whatever fits a frame that is no jumbo frame: any TLV may follow an answer.
+const ANSWER_LEN_MAX: usize = 1472;
 
 /// The two sockets of a client.
 struct ClientPort {

@@ -139,7 +139,7 @@ pub(crate) fn trial() -> impl Strategy<Value = Trial> {
 
 fn whole_trial() -> impl Strategy<Value = Trial> {
     let rates = (number(), number(), number());
-    let counts: [_; 14] = std::array::from_fn(|_| any::<u64>());
+    let counts: [_; 15] = std::array::from_fn(|_| any::<u64>());
     let distributions: [_; 3] = std::array::from_fn(|_| option::of(distribution()));
     let distributions = (distributions, option::of(signed()), option::of(any::<u64>()));
     let maps = (counted(REASONS), counted(PLACES));
@@ -148,7 +148,7 @@ fn whole_trial() -> impl Strategy<Value = Trial> {
         let (phase, fairness, well_behaved) = apart;
         let (offered_rate, achieved_rate, duration_s) = rates;
         let [clients, sent, received, lost, duplicate, late, basic, interleaved, nts, ..] = counts;
-        let [.., delay, sync_follow_up, grant, denial, granted_messages] = counts;
+        let [.., delay, sync_follow_up, grant, denial, cancellation, granted_messages] = counts;
         let (invalid, lost_at) = maps;
         let ([rtt_ns, response_time_ns, lateness_ns], tx_offset_ns, stamped) = all;
         Trial {
@@ -171,6 +171,7 @@ fn whole_trial() -> impl Strategy<Value = Trial> {
                 sync_follow_up,
                 grant,
                 denial,
+                cancellation,
                 granted_messages,
             },
             authenticated: (nts % 2 == 0).then_some(ClassCounts { sent, received, lost }),

@@ -13,7 +13,7 @@ type Column = (&'static str, &'static str, fn(&Trial) -> String);
 /// A figure of a distribution: its title, its cell.
 type Figure = (&'static str, fn(&Distribution) -> String);
 
-const COLUMNS: [Column; 32] = [
+const COLUMNS: [Column; 33] = [
     ("requests per second", "sent", |t| rate(t.achieved_rate)),
     ("requests per second", "planned", |t| rate(t.offered_rate)),
     ("load", "time", |t| seconds(t.duration_s)),
@@ -25,6 +25,7 @@ const COLUMNS: [Column; 32] = [
     ("requests", "sync", |t| full_count(t.responses.sync_follow_up)),
     ("requests", "granted", |t| full_count(t.responses.grant)),
     ("requests", "denied", |t| full_count(t.responses.denial)),
+    ("requests", "taken back", |t| full_count(t.responses.cancellation)),
     ("requests", "granted messages", |t| full_count(t.responses.granted_messages)),
     ("requests", "authenticated", |t| full_count(t.authenticated.map_or(0, |one| one.sent))),
     ("requests", "of these lost", |t| full_count(t.authenticated.map_or(0, |one| one.lost))),

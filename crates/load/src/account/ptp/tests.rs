@@ -8,7 +8,7 @@ use crate::ptp::{Contract, Messages, PtpPlan, Transport, port_number};
 use crate::token::Token;
 use crate::verify;
 use horolog_wire::ptp::monitor::{Current, Parent, Response};
-use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, Unicast};
+use horolog_wire::ptp::tlv::{Ended, UNICAST_LEN_MAX, Unicast};
 use horolog_wire::ptp::{Body, Flags, Message, MessageType, PtpTimestamp};
 use proptest::prelude::*;
 use std::net::{IpAddr, Ipv4Addr};
@@ -127,8 +127,12 @@ impl Scene {
 
     fn grant(&mut self, asked: &Asked, kind: MessageType, duration_s: u32, ms: i64) {
         let grant = Unicast::Grant { kind, log_interval: 0, duration_s, renewal_invited: false };
+        self.negotiate(asked, grant, ms);
+    }
+
+    fn negotiate(&mut self, asked: &Asked, unicast: Unicast, ms: i64) {
         let mut suffix = [0; UNICAST_LEN_MAX];
-        let length = grant.emit(&mut suffix);
+        let length = unicast.emit(&mut suffix);
         // The master numbers its signaling messages by itself.
         let header = Header { sequence_id: 4711, ..self.header(asked) };
         let body = Body::Signaling(asked.requesting);
@@ -235,6 +239,26 @@ fn grants_and_denials_are_answers_and_what_was_granted_is_not() {
     assert_eq!((ptp.grant, ptp.denial, ptp.granted_messages, ptp.delay), (1, 1, 1, 0));
     assert_eq!((counts.received, counts.lost(), counts.duplicate, counts.late), (2, 2, 1, 1));
     assert_eq!(invalid(&counts, InvalidReason::Contract), 1, "another kind than was asked for");
+}
+
+#[test]
+fn what_is_taken_back_is_no_answer_and_no_fault() {
+    let messages = Messages::new(&[MessageType::Sync]).unwrap();
+    let contract = Contract { messages, log_interval: 0, duration_s: 10 };
+    let mut scene = Scene::new(PtpKind::Unicast(contract), 2);
+    let asked: Vec<_> = (0..3).map(|ms| scene.ask(ms)).collect();
+    let cancel =
+        |kind| Unicast::Cancel(Ended { kind, maintain_request: false, maintain_grant: false });
+    scene.grant(&asked[0], MessageType::Sync, 10, 1);
+    // Long after the grant, since it may end at any time.
+    scene.negotiate(&asked[0], cancel(MessageType::Sync), 5_000);
+    scene.negotiate(&asked[1], cancel(MessageType::Sync), 1);
+    scene.negotiate(&asked[2], cancel(MessageType::Announce), 1);
+    let counts = scene.counts();
+    let ptp = counts.ptp.unwrap();
+    assert_eq!((ptp.grant, ptp.denial, ptp.cancellation), (1, 0, 2));
+    assert_eq!((counts.received, counts.lost(), counts.duplicate, counts.late), (1, 2, 0, 0));
+    assert_eq!(invalid(&counts, InvalidReason::Contract), 1, "nobody asked for these");
 }
 
 #[test]
