@@ -34,7 +34,7 @@ pub(crate) fn all() -> Vec<Trial> {
 }
 
 /// Runs `horolog load ptp` and returns its exit status, its result and its words.
-fn load(host: &Host, arguments: &[&str]) -> Result<(Option<i32>, LoadResult, String)> {
+pub(crate) fn load(host: &Host, arguments: &[&str]) -> Result<(Option<i32>, LoadResult, String)> {
     let mut command = host.command(binary()?);
     command.args(["load", "ptp"]).args(arguments).args(["--json", "-"]);
     let output = run_to_end(&mut command, PATIENCE)?;

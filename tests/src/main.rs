@@ -62,6 +62,7 @@ mod server_sources;
 mod soak;
 mod tallied;
 mod verdicts;
+mod wrong_master;
 mod wrong_server;
 
 use std::process::ExitCode;
@@ -126,6 +127,7 @@ fn all() -> Vec<Trial> {
     all.extend(capture::all());
     all.extend(wrong_server::all());
     all.extend(load_mix::all());
+    all.extend(wrong_master::all());
     all.extend(load_modes::all());
     all.extend(qualification::all());
     all.extend(ntpperf::all());

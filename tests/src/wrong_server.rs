@@ -36,9 +36,9 @@ pub(crate) fn all() -> Vec<Trial> {
 
 /// How long a reply may take; less where late ones are to be seen, which take long enough for that
 /// but not longer than the run does.
-const TIMEOUT: &str = "500ms";
-const SHORT_TIMEOUT: &str = "50ms";
-const LATE: Duration = Duration::from_millis(120);
+pub(crate) const TIMEOUT: &str = "500ms";
+pub(crate) const SHORT_TIMEOUT: &str = "50ms";
+pub(crate) const LATE: Duration = Duration::from_millis(120);
 /// An address of the server's host that nobody asks.
 const OTHER_ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 7));
 
@@ -51,6 +51,8 @@ pub(crate) enum Found {
     Invalid(InvalidReason),
     /// A second reply.
     Duplicate,
+    /// A second reply to another request, and none to this one.
+    Replay,
     /// A reply out of time.
     Late,
     /// No reply.
@@ -293,10 +295,11 @@ pub(crate) fn check_found(
     };
     ensure!(trial.invalid == invalid, "invalid: {:?}, {wrong} wrong", trial.invalid);
     // The copy of the last reply may come when the run is over.
-    let duplicates = if found == Found::Duplicate { wrong - 1..=wrong } else { 0..=0 };
+    let repeats = matches!(found, Found::Duplicate | Found::Replay);
+    let duplicates = if repeats { wrong - 1..=wrong } else { 0..=0 };
     ensure!(duplicates.contains(&trial.duplicate), "{} duplicate", trial.duplicate);
     // On a busy machine even a right reply may be late.
-    let loses = matches!(found, Found::Invalid(_) | Found::Loss);
+    let loses = matches!(found, Found::Invalid(_) | Found::Loss | Found::Replay);
     let lost = unseen + trial.late + if loses { wrong } else { 0 };
     let adds_up = match found {
         // A run that has nothing to wait for any more ends, so not all of these are seen.
@@ -307,7 +310,7 @@ pub(crate) fn check_found(
     ensure!(lost_at(trial, Place::Late) == trial.late, "{:?}", trial.lost_at);
     for (code, expected) in [
         (Code::InvalidReplies, matches!(found, Found::Invalid(_))),
-        (Code::DuplicateReplies, found == Found::Duplicate),
+        (Code::DuplicateReplies, repeats),
         (Code::ServerUnsynchronised, found == Found::Unsynchronised),
     ] {
         ensure!(has(result, code) == expected, "{code:?}: {:?}", result.findings);

@@ -1,0 +1,150 @@
+//! What a right master answers, and where in its messages things stand that others get wrong.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use horolog_wire::ptp::monitor::{self, Current, Parent, Response};
+use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, Unicast};
+use horolog_wire::ptp::{Body, Flags, Header, Message, MessageType, PortIdentity, PtpTimestamp};
+
+/// The port of the master that answers.
+const MASTER: PortIdentity = PortIdentity { clock: 0x0200_00ff_fe00_0001, port: 1 };
+/// When requests come and Syncs leave; these say nothing but that one is later.
+pub(super) const RECEIVE: PtpTimestamp = PtpTimestamp::new(1_700_000_000, 5_000);
+const TRANSMIT: PtpTimestamp = PtpTimestamp::new(1_700_000_000, 9_000);
+
+/// Where an answer comes from: the number of a socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum From {
+    Event,
+    General,
+    OtherPort,
+    OtherAddress,
+}
+
+/// A message to send.
+#[derive(Clone, Debug)]
+pub(super) struct Datagram {
+    pub(super) payload: Vec<u8>,
+    pub(super) from: From,
+    pub(super) to: SocketAddr,
+    pub(super) after: Duration,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wanted {
+    Delay,
+    Monitor,
+    Messages { kind: MessageType, log_interval: i8, duration_s: u32 },
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) from: IpAddr,
+    pub(super) port: PortIdentity,
+    pub(super) wanted: Wanted,
+    /// What stands in front of every answer.
+    header: Header,
+}
+
+impl Asked {
+    /// Reads a request; `None` where it is none.
+    pub(super) fn read(request: &[u8], from: SocketAddr) -> Option<Self> {
+        let (message, _) = Message::parse(request).ok()?;
+        let mut tlvs = message.tlvs().flatten();
+        let wanted = match message.body {
+            Body::DelayReq(_) if tlvs.any(|tlv| tlv.number == monitor::REQUEST) => Wanted::Monitor,
+            Body::DelayReq(_) => Wanted::Delay,
+            Body::Signaling(_) => match Unicast::from_tlv(&tlvs.next()?)?.ok()? {
+                Unicast::Request { kind, log_interval, duration_s } => {
+                    Wanted::Messages { kind, log_interval, duration_s }
+                }
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let header = Header { source: MASTER, ..message.header };
+        Some(Self { from: from.ip(), port: message.header.source, wanted, header })
+    }
+
+    /// A message to the client that asks, from the port that such a message comes from.
+    pub(super) fn datagram(&self, message: &Message<'_>) -> Datagram {
+        let mut payload = vec![0; message.len()];
+        message.emit(&mut payload);
+        let from = match message.kind() {
+            Some(kind) if kind.is_event() => From::Event,
+            _ => From::General,
+        };
+        let to = SocketAddr::new(self.from, if from == From::Event { 319 } else { 320 });
+        Datagram { payload, from, to, after: Duration::ZERO }
+    }
+
+    /// A delay response to whoever is said to have asked.
+    pub(super) fn delay(&self, requesting: PortIdentity, suffix: &[u8]) -> Datagram {
+        let body = Body::DelayResp { receive: RECEIVE, requesting };
+        self.datagram(&Message { header: self.header, body, suffix })
+    }
+
+    /// A negotiation with whomever, of these TLVs.
+    pub(super) fn signaling(&self, target: PortIdentity, suffix: &[u8]) -> Datagram {
+        let body = Body::Signaling(target);
+        self.datagram(&Message { header: self.header, body, suffix })
+    }
+
+    /// The same of one TLV, to the client that asks.
+    pub(super) fn negotiation(&self, unicast: Unicast) -> Datagram {
+        let mut tlv = [0; UNICAST_LEN_MAX];
+        let length = unicast.emit(&mut tlv);
+        self.signaling(self.port, &tlv[..length])
+    }
+
+    /// The grant of what is asked for, if it is messages, for so many seconds.
+    pub(super) fn grant(&self, kind: MessageType, duration_s: u32) -> Unicast {
+        let log_interval = match self.wanted {
+            Wanted::Messages { log_interval, .. } => log_interval,
+            Wanted::Delay | Wanted::Monitor => 0,
+        };
+        Unicast::Grant { kind, log_interval, duration_s, renewal_invited: false }
+    }
+
+    /// All that this request is owed.
+    pub(super) fn right(&self) -> Vec<Datagram> {
+        match self.wanted {
+            Wanted::Delay => vec![self.delay(self.port, &[])],
+            Wanted::Monitor => {
+                let two_step = self.header.flags.with(Flags::TWO_STEP);
+                let sync = Body::Sync(PtpTimestamp::ZERO);
+                let [sync, follow_up] =
+                    [(two_step, sync), (self.header.flags, Body::FollowUp(TRANSMIT))].map(
+                        |(flags, body)| {
+                            self.datagram(&Message::new(Header { flags, ..self.header }, body))
+                        },
+                    );
+                vec![self.delay(self.port, &told(Flags::TIME_TRACEABLE)), sync, follow_up]
+            }
+            Wanted::Messages { kind, duration_s, .. } => {
+                vec![self.negotiation(self.grant(kind, duration_s))]
+            }
+        }
+    }
+}
+
+/// What NetSync Monitor says of the master, with these flags of its time.
+pub(super) fn told(flags: Flags) -> Vec<u8> {
+    let response = Response {
+        port_state: 6,
+        protocol: 1,
+        address: &[192, 0, 2, 1],
+        parent: Parent::default(),
+        current: Current::default(),
+        utc_offset: 37,
+        time_flags: flags.0 as u8,
+        time_source: 0x20,
+        last_sync: PtpTimestamp::ZERO,
+    };
+    let mut tlv = vec![0; Response::tlv_len(4)];
+    response.emit(&mut tlv);
+    tlv
+}
