@@ -136,7 +136,7 @@ impl World {
             source_port: self.ptp.map_or_else(|| clients::port(lane), |_| EVENT_PORT),
             target: self.ptp.map_or(self.target, |ptp| ptp.destination(master)),
             version: self.version,
-            ptp: self.ptp.map(|plan| PtpFrames { plan, master, lane }),
+            ptp: self.ptp.map(|plan| PtpFrames { plan, master, lane, apart: None }),
         }
     }
 

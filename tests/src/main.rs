@@ -62,6 +62,7 @@ mod server_sources;
 mod soak;
 mod tallied;
 mod verdicts;
+mod well_behaved_ptp;
 mod wrong_master;
 mod wrong_server;
 
@@ -128,6 +129,7 @@ fn all() -> Vec<Trial> {
     all.extend(wrong_server::all());
     all.extend(load_mix::all());
     all.extend(wrong_master::all());
+    all.extend(well_behaved_ptp::all());
     all.extend(load_modes::all());
     all.extend(qualification::all());
     all.extend(ntpperf::all());

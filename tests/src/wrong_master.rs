@@ -21,7 +21,7 @@ use crate::process::server_address;
 use crate::wrong_server::{Found, SHORT_TIMEOUT, TIMEOUT, check_found};
 use crate::{ROOT_AND_IPV6, scenarios, wrong_master};
 
-mod answers;
+pub(crate) mod answers;
 mod faults;
 
 use answers::{Asked, Datagram};

@@ -74,14 +74,16 @@ pub struct RunPlan {
     pub interleaved: bool,
     /// Each client is counted apart.
     pub fairness: bool,
-    /// The number of the first lane, from which its port and its core follow: others may send
-    /// beside this run.
+    /// The number of the first lane, from which its port, its core and in PTP the number of its port
+    /// identity follow: others may send beside this run.
     pub first_lane: usize,
     /// Others beside this run have the same ports, so replies are told apart by the clients'
     /// network.
     pub shares_ports: bool,
     /// Which replies this run keeps from the network stack; `None` where another one does.
     pub guard: Option<GuardPlan>,
+    /// The addresses of others that ask beside this run, whose replies are not this run's.
+    pub apart: Option<SourceNetwork>,
     /// Requests of one simulated client in a row.
     pub in_a_row: u32,
     /// A tap has to see what is sent, so it goes through the queues.
@@ -140,6 +142,7 @@ impl RunPlan {
         let plan = self.ptp?;
         let clients = if self.random_sources { 0 } else { clients };
         let clients = if plan.has_addresses() { clients } else { plan.clients_max().unwrap_or(0) };
+        let (lane, lanes) = (self.first_lane + lane, self.first_lane + lanes);
         let master = self.target.ip();
         Some(ptp::Expected { plan, token: self.token, lane, lanes, clients, master })
     }

@@ -175,8 +175,10 @@ impl<'a> Opener<'a> {
         let route = self.route(kind)?;
         let network = self.network(kind, &route)?;
         let (lanes, clients) = self.lanes_and_clients(kind, network, &route)?;
+        let apart = beside::network(self, (network, clients), &route)?;
         let plan = RunPlan {
             target: self.facts.target,
+            apart,
             route,
             version: self.options.version,
             lanes,

@@ -124,6 +124,9 @@ pub struct PtpFrames {
     pub master: IpAddr,
     /// The lane.
     pub lane: usize,
+    /// Where others come from that ask at the same time. All ask by the same ports, so nothing else
+    /// tells their answers from this run's.
+    pub apart: Option<SourceNetwork>,
 }
 
 impl FramePlan {
@@ -140,7 +143,10 @@ impl FramePlan {
     pub fn is_reply(&self, from: SocketAddr, to: SocketAddr) -> bool {
         match &self.ptp {
             None => from == self.target && to.port() == self.source_port,
-            Some(ptp) => ptp.plan.is_answer(ptp.master, from, to),
+            Some(ptp) => {
+                let is_apart = ptp.apart.is_some_and(|apart| apart.prefix().contains(to.ip()));
+                !is_apart && ptp.plan.is_answer(ptp.master, from, to)
+            }
         }
     }
 }

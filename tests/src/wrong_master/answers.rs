@@ -10,12 +10,12 @@ use horolog_wire::ptp::{Body, Flags, Header, Message, MessageType, PortIdentity,
 /// The port of the master that answers.
 const MASTER: PortIdentity = PortIdentity { clock: 0x0200_00ff_fe00_0001, port: 1 };
 /// When requests come and Syncs leave; these say nothing but that one is later.
-pub(super) const RECEIVE: PtpTimestamp = PtpTimestamp::new(1_700_000_000, 5_000);
+pub(crate) const RECEIVE: PtpTimestamp = PtpTimestamp::new(1_700_000_000, 5_000);
 const TRANSMIT: PtpTimestamp = PtpTimestamp::new(1_700_000_000, 9_000);
 
 /// Where an answer comes from: the number of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum From {
+pub(crate) enum From {
     Event,
     General,
     OtherPort,
@@ -24,16 +24,16 @@ pub(super) enum From {
 
 /// A message to send.
 #[derive(Clone, Debug)]
-pub(super) struct Datagram {
-    pub(super) payload: Vec<u8>,
-    pub(super) from: From,
-    pub(super) to: SocketAddr,
-    pub(super) after: Duration,
+pub(crate) struct Datagram {
+    pub(crate) payload: Vec<u8>,
+    pub(crate) from: From,
+    pub(crate) to: SocketAddr,
+    pub(crate) after: Duration,
 }
 
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Wanted {
+pub(crate) enum Wanted {
     Delay,
     Monitor,
     Messages { kind: MessageType, log_interval: i8, duration_s: u32 },
@@ -41,17 +41,17 @@ pub(super) enum Wanted {
 
 /// A request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
-    pub(super) from: IpAddr,
-    pub(super) port: PortIdentity,
-    pub(super) wanted: Wanted,
+pub(crate) struct Asked {
+    pub(crate) from: IpAddr,
+    pub(crate) port: PortIdentity,
+    pub(crate) wanted: Wanted,
     /// What stands in front of every answer.
     header: Header,
 }
 
 impl Asked {
     /// Reads a request; `None` where it is none.
-    pub(super) fn read(request: &[u8], from: SocketAddr) -> Option<Self> {
+    pub(crate) fn read(request: &[u8], from: SocketAddr) -> Option<Self> {
         let (message, _) = Message::parse(request).ok()?;
         let mut tlvs = message.tlvs().flatten();
         let wanted = match message.body {
@@ -70,7 +70,7 @@ impl Asked {
     }
 
     /// A message to the client that asks, from the port that such a message comes from.
-    pub(super) fn datagram(&self, message: &Message<'_>) -> Datagram {
+    pub(crate) fn datagram(&self, message: &Message<'_>) -> Datagram {
         let mut payload = vec![0; message.len()];
         message.emit(&mut payload);
         let from = match message.kind() {
@@ -82,26 +82,26 @@ impl Asked {
     }
 
     /// A delay response to whoever is said to have asked.
-    pub(super) fn delay(&self, requesting: PortIdentity, suffix: &[u8]) -> Datagram {
+    pub(crate) fn delay(&self, requesting: PortIdentity, suffix: &[u8]) -> Datagram {
         let body = Body::DelayResp { receive: RECEIVE, requesting };
         self.datagram(&Message { header: self.header, body, suffix })
     }
 
     /// A negotiation with whomever, of these TLVs.
-    pub(super) fn signaling(&self, target: PortIdentity, suffix: &[u8]) -> Datagram {
+    pub(crate) fn signaling(&self, target: PortIdentity, suffix: &[u8]) -> Datagram {
         let body = Body::Signaling(target);
         self.datagram(&Message { header: self.header, body, suffix })
     }
 
     /// The same of one TLV, to the client that asks.
-    pub(super) fn negotiation(&self, unicast: Unicast) -> Datagram {
+    pub(crate) fn negotiation(&self, unicast: Unicast) -> Datagram {
         let mut tlv = [0; UNICAST_LEN_MAX];
         let length = unicast.emit(&mut tlv);
         self.signaling(self.port, &tlv[..length])
     }
 
     /// The grant of what is asked for, if it is messages, for so many seconds.
-    pub(super) fn grant(&self, kind: MessageType, duration_s: u32) -> Unicast {
+    pub(crate) fn grant(&self, kind: MessageType, duration_s: u32) -> Unicast {
         let log_interval = match self.wanted {
             Wanted::Messages { log_interval, .. } => log_interval,
             Wanted::Delay | Wanted::Monitor => 0,
@@ -110,7 +110,7 @@ impl Asked {
     }
 
     /// All that this request is owed.
-    pub(super) fn right(&self) -> Vec<Datagram> {
+    pub(crate) fn right(&self) -> Vec<Datagram> {
         match self.wanted {
             Wanted::Delay => vec![self.delay(self.port, &[])],
             Wanted::Monitor => {
@@ -132,7 +132,7 @@ impl Asked {
 }
 
 /// What NetSync Monitor says of the master, with these flags of its time.
-pub(super) fn told(flags: Flags) -> Vec<u8> {
+pub(crate) fn told(flags: Flags) -> Vec<u8> {
     let response = Response {
         port_state: 6,
         protocol: 1,

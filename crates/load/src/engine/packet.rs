@@ -208,7 +208,7 @@ fn selection(frame: &FramePlan, plan: &RunPlan) -> FrameSelection {
         kind: kind as u8,
         offset: offset as u32,
         number: port_number(ptp.lane),
-        last: port_number(plan.lanes - 1),
+        last: port_number(plan.first_lane + plan.lanes - 1),
     };
     FrameSelection::UdpOfLane(filter, mark)
 }
@@ -249,7 +249,12 @@ pub fn frame_plans(plan: &RunPlan, engine: Kind) -> Result<(&Link, Vec<FramePlan
             .map_or_else(|| clients::port(plan.first_lane + lane), |ptp| ptp.port()),
         target: plan.ptp.map_or(plan.target, |ptp| ptp.destination(master)),
         version: plan.version,
-        ptp: plan.ptp.map(|plan| PtpFrames { plan, master, lane }),
+        ptp: plan.ptp.map(|ptp| PtpFrames {
+            plan: ptp,
+            master,
+            lane: plan.first_lane + lane,
+            apart: plan.apart,
+        }),
     };
     Ok((link, (0..plan.lanes).map(frame).collect()))
 }

@@ -10,7 +10,9 @@ use crate::clients::{CLIENTS_MAX, SourceNetwork};
 use crate::error::LoadError;
 use crate::options::LoadOptions;
 use crate::plan::RunPlan;
+use crate::ptp::{PtpKind, PtpPlan, Transport};
 use crate::random;
+use crate::target::Route;
 use crate::token::Token;
 
 /// Refuses well-behaved clients that cannot be.
@@ -23,40 +25,57 @@ pub(super) fn check(manners: &Manners, options: &LoadOptions) -> Result<(), Load
         "random sources leave no part of the network; name another one for them"
     } else if options.echo {
         "a reflector limits nobody"
-    } else if options.ptp.is_some() {
-        "they ask for NTP, whose servers limit clients by their address; leave them out with PTP"
+    } else if let Some(reason) = options.ptp.and_then(|ptp| beyond_ptp(&ptp, manners)) {
+        reason
     } else {
         return Ok(());
     };
     Err(LoadError::WellBehaved(reason))
 }
 
+/// What well-behaved clients of a PTP master cannot be.
+fn beyond_ptp(ptp: &PtpPlan, manners: &Manners) -> Option<&'static str> {
+    if ptp.transport == Transport::Ethernet {
+        return Some("over Ethernet all clients have one address; leave them out, or use UDP");
+    }
+    let is_burst = ptp.kind == PtpKind::Nsm && manners.burst > 1;
+    is_burst.then_some("NetSync Monitor has one request of a client at a time; leave out the burst")
+}
+
+/// Where well-behaved clients come from, where there are any: not from where the load's own
+/// `clients` do, out of its network.
+pub(super) fn network(
+    opener: &Opener<'_>,
+    (crowd, clients): (Option<SourceNetwork>, u32),
+    route: &Route,
+) -> Result<Option<SourceNetwork>, LoadError> {
+    let (Some(manners), Some(crowd)) = (&opener.options.well_behaved, crowd) else {
+        return Ok(None);
+    };
+    let network = match manners.network {
+        Some(network) => {
+            SourceNetwork::new(network, opener.facts.target.ip(), &opener.taken(route))?
+        }
+        None => crowd.last_part(manners.clients, clients)?,
+    };
+    let used = |client| opener.options.random_sources || client < clients;
+    let is_among = crowd.client(network.address(0)).is_some_and(used);
+    if is_among || network.prefix().contains(crowd.address(0)) {
+        let reason = "the load's own clients have their addresses; name another network";
+        return Err(LoadError::WellBehaved(reason));
+    }
+    Ok(Some(network))
+}
+
 /// Readies well-behaved clients beside a run, where they are asked for.
 pub(super) fn open(opener: &Opener<'_>, mut prepared: Prepared) -> Result<Prepared, LoadError> {
     let Some(manners) = &opener.options.well_behaved else { return Ok(prepared) };
     let crowd = &prepared.plan;
-    let network = match (manners.network, crowd.network) {
-        (Some(network), _) => {
-            let target = opener.facts.target.ip();
-            Some(SourceNetwork::new(network, target, &opener.taken(&crowd.route))?)
-        }
-        (None, Some(network)) => Some(network.last_part(manners.clients, prepared.clients)?),
-        (None, None) => None,
-    };
-    let overlap = |network: SourceNetwork| {
-        let whole = crowd.random_sources;
-        let used = |client| whole || client < prepared.clients;
-        let first = crowd.network.and_then(|crowd| crowd.client(network.address(0)));
-        first.is_some_and(used)
-    };
-    if network.is_some_and(overlap) {
-        let reason = "the load's own clients have their addresses; name another network";
-        return Err(LoadError::WellBehaved(reason));
-    }
     let key = random::key_from_kernel()
         .map_err(|source| LoadError::System { action: "read random numbers", source })?;
     let plan = RunPlan {
-        network,
+        network: crowd.apart,
+        apart: None,
         lanes: 1,
         // They ask so seldom that they take no core for themselves.
         cores: Vec::new(),

@@ -19,7 +19,8 @@ pub(crate) struct ClientArgs {
     #[arg(long, conflicts_with_all = ["random_sources", "profile", "overload"])]
     fairness: bool,
     /// Beside the load, let N clients with addresses of their own ask as seldom as they should, and
-    /// say what share of their requests and of them a limiter hurts.
+    /// say what share of their requests and of them a limiter hurts. They ask for what the load
+    /// asks for, in NTP's basic mode or PTP over UDP.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
           conflicts_with_all = ["soak", "profile", "overload"])]
     well_behaved: Option<u32>,

@@ -1,0 +1,210 @@
+//! Scenarios of well-behaved clients of a PTP master, beside a crowd that loads it: all ask by the
+//! same two ports, and still each answer counts once, with whom it is for.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Lab, LabConfig};
+use horolog_record::{Code, LoadResult, WellBehaved};
+use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
+use libtest_mimic::Trial;
+
+use crate::load_command::{PATIENCE, check_sums, has, only_trial};
+use crate::load_ptp::load;
+use crate::process::{binary, run_to_end, server_address};
+use crate::ptp4l::{Ptp4l, Transport};
+use crate::refusal::{ENVIRONMENT, USAGE, check};
+use crate::scenario::Need;
+use crate::wrong_master::answers::{Asked, From};
+use crate::{ROOT, scenarios, well_behaved_ptp};
+
+/// Exit status where a limit was broken.
+const BROKEN: i32 = 1;
+/// Few clients that ask often, and more that ask once.
+const CROWD: [&str; 4] = ["-c", "20", "-t", "1"];
+const MANNERS: [&str; 4] = ["--well-behaved", "60", "--well-behaved-interval", "1s"];
+const WELL_BEHAVED: u64 = 60;
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    const PTP4L: &[Need] =
+        &[Need::Root, Need::Ipv6, Need::Peer("ptp4l"), Need::Peer("pmc"), Need::Peer("setpriv")];
+    let mut all = Vec::from(scenarios!(PTP4L, well_behaved_ptp:
+        ptp4l_answers_both_and_each_answer_counts_once,
+    ));
+    all.extend(scenarios!(ROOT, well_behaved_ptp:
+        a_limit_for_each_client_leaves_them_alone,
+        a_limit_for_newcomers_hurts_them,
+        clients_that_cannot_be_told_apart_are_refused,
+    ));
+    all
+}
+
+/// A load beside which others behave, and what became of both. Nothing may count twice, or with the
+/// wrong ones.
+fn beside(lab: &Lab, target: &str, mode: &[&str], rate: &str) -> Result<(LoadResult, WellBehaved)> {
+    let run = [mode[0], target, "-r", rate, "--timeout", "300ms"];
+    let (status, result, told) =
+        load(lab.client(), &[&run[..], &mode[1..], &CROWD, &MANNERS].concat())?;
+    ensure!(status == Some(0), "status {status:?}: {told}");
+    let trial = only_trial(&result)?;
+    check_sums(trial)?;
+    ensure!(trial.invalid.is_empty() && trial.duplicate == 0, "{trial:?}");
+    let well = trial.well_behaved.clone().context("nobody was well-behaved")?;
+    let asked = (well.clients, well.sent, well.clients_asking, well.received + well.lost);
+    ensure!(asked == (WELL_BEHAVED, WELL_BEHAVED, WELL_BEHAVED, WELL_BEHAVED), "{well:?}");
+    ensure!(well.invalid == 0, "{well:?}");
+    Ok((result, well))
+}
+
+/// In every mode that has addresses or a group, by both engines that simulate clients.
+pub(crate) fn ptp4l_answers_both_and_each_answer_counts_once() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    // Two threads, so that there is another number of a port than the first lane's.
+    let packet = ["--engine", "packet", "--threads", "2"];
+    let xdp = ["--engine", "xdp"];
+    let by_both = [&packet[..], &xdp];
+    let modes: [(Transport, &[&str], &str, &[&[&str]]); 5] = [
+        (Transport::Ipv4, &["delay"], "1000", &by_both),
+        (Transport::Ipv4, &["delay", "--multicast"], "1000", &by_both),
+        (Transport::Ipv4, &["nsm"], "1000", &by_both),
+        (Transport::Ipv4, &["unicast", "--duration", "1"], "200", &[&packet]),
+        (Transport::Ipv6, &["delay"], "1000", &by_both),
+    ];
+    for (transport, mode, rate, engines) in modes {
+        let _ptp4l = Ptp4l::start(lab.server(), transport, 0)?;
+        let target = server_address(&lab, transport == Transport::Ipv6)?.ip().to_string();
+        for engine in engines {
+            let run = [mode, engine].concat();
+            let (result, well) =
+                beside(&lab, &target, &run, rate).with_context(|| format!("{run:?}"))?;
+            let trial = only_trial(&result)?;
+            // Some may fall to a machine that is busy.
+            ensure!(trial.received * 10 >= trial.sent * 9, "{run:?}: {trial:?}");
+            ensure!(well.lost <= 3, "{run:?}: {well:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Whom a master answers, which it is asked with each request and how many came of its client.
+type Rule = fn(clients: usize, requests: u32) -> bool;
+
+/// A master that limits its clients by their addresses.
+struct Limited {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Limited {
+    fn start(lab: &Lab, at: IpAddr, rule: Rule) -> Result<Self> {
+        let bind = || [EVENT_PORT, GENERAL_PORT].map(|port| UdpSocket::bind((at, port)));
+        let [event, general] = lab.server().run(bind)?;
+        let (event, general) = (event?, general?);
+        event.set_read_timeout(Some(Duration::from_millis(10)))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = thread::spawn(move || {
+            let mut known: HashMap<IpAddr, (usize, u32)> = HashMap::new();
+            let mut buffer = [0; 256];
+            while !stopped.load(Ordering::Relaxed) {
+                let Ok((length, from)) = event.recv_from(&mut buffer) else { continue };
+                let Some(asked) = Asked::read(&buffer[..length], from) else { continue };
+                let before = known.len();
+                let (place, requests) = known.entry(from.ip()).or_insert((before, 0));
+                *requests += 1;
+                if rule(*place, *requests) {
+                    for one in asked.right() {
+                        let socket = if one.from == From::Event { &event } else { &general };
+                        let _ = socket.send_to(&one.payload, one.to);
+                    }
+                }
+            }
+        });
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A few requests of each client are answered, so those that ask once are not hurt.
+pub(crate) fn a_limit_for_each_client_leaves_them_alone() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?.ip();
+    for mode in ["delay", "nsm"] {
+        for engine in ["packet", "xdp"] {
+            let _master = Limited::start(&lab, at, |_, requests| requests <= 10)?;
+            let run = [mode, "--engine", engine];
+            let (result, well) = beside(&lab, &at.to_string(), &run, "2k")?;
+            let crowd = only_trial(&result)?;
+            ensure!(crowd.received <= 20 * 10 && crowd.received > 0, "{run:?}: {crowd:?}");
+            ensure!(well.lost <= 3, "{run:?}: {well:?} beside {crowd:?}");
+            ensure!((well.lost > 0) == has(&result, Code::ClientsHurt), "{:?}", result.findings);
+        }
+    }
+    Ok(())
+}
+
+/// Only the first addresses are answered; a limit on what that does to the others fails.
+pub(crate) fn a_limit_for_newcomers_hurts_them() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?.ip();
+    let _master = Limited::start(&lab, at, |clients, _| clients < 40)?;
+    let target = at.to_string();
+    let run = ["delay", &target, "--engine", "packet", "-r", "2k", "--timeout", "300ms"];
+    let more = ["--well-behaved-source", "10.200.0.0/16", "--fail-if", "hurt>5%"];
+    let (status, result, told) = load(lab.client(), &[&run[..], &CROWD, &MANNERS, &more].concat())?;
+    ensure!(status == Some(BROKEN) && told.contains("limit 'hurt>5%' broken"), "{told}");
+    let trial = only_trial(&result)?;
+    ensure!(trial.invalid.is_empty(), "{trial:?}");
+    let well = trial.well_behaved.as_ref().context("nobody was well-behaved")?;
+    // The crowd's addresses are 20 of the 40.
+    ensure!((30..=60).contains(&well.clients_hurt), "{well:?}");
+    ensure!(well.clients_hurt == well.lost && has(&result, Code::ClientsHurt), "{well:?}");
+    Ok(())
+}
+
+/// Each with one line that says what to do.
+pub(crate) fn clients_that_cannot_be_told_apart_are_refused() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let target = server_address(&lab, false)?.ip().to_string();
+    let cases: [(&[&str], i32, &[&str]); 4] = [
+        (&["delay", "--transport", "ethernet"], USAGE, &["over Ethernet", "one address"]),
+        (&["nsm", "--well-behaved-burst", "2"], USAGE, &["NetSync Monitor", "burst"]),
+        (&["delay", "--engine", "udp"], ENVIRONMENT, &["'udp'", "--engine packet"]),
+        (
+            &[
+                "delay",
+                "--engine",
+                "packet",
+                "-s",
+                "10.5.0.0/24",
+                "-c",
+                "9",
+                "--well-behaved-source",
+                "10.0.0.0/8",
+            ],
+            USAGE,
+            &["name another network"],
+        ),
+    ];
+    for (arguments, status, named) in cases {
+        let mut command = lab.client().command(binary()?);
+        command.args(["load", "ptp", arguments[0], &target]).args(&arguments[1..]).args(MANNERS);
+        check(&run_to_end(&mut command, PATIENCE)?, status, named)
+            .with_context(|| format!("{arguments:?}"))?;
+    }
+    Ok(())
+}
