@@ -184,6 +184,8 @@ impl World {
             echo: false,
             interleaved: self.interleaved,
             clients: CLIENTS,
+            single_clients: false,
+            books: 1,
             key: self.token.key(),
             run_start_ns: self.token.run_start().as_ns() as u64,
             reply_timeout_ns: TIMEOUT.as_ns() as u64,
@@ -204,6 +206,8 @@ impl World {
             lanes_with_one_more: self.clients() % LANES as u32,
             random_room: if self.random_sources { self.network.room() } else { 0 },
             exponential: false,
+            interval_ns: 0,
+            intervals: 0,
         }
     }
 }

@@ -19,6 +19,7 @@ mod demo;
 mod devices;
 mod frames;
 mod generator;
+mod kernel_courses;
 mod lab;
 mod leftovers;
 mod limiters;
@@ -137,6 +138,7 @@ fn all() -> Vec<Trial> {
     all.extend(load_offsets::all());
     all.extend(query::all());
     all.extend(courses::all());
+    all.extend(kernel_courses::all());
     all.extend(limiters::all());
     all.extend(bench::all());
     all.extend(soak::all());

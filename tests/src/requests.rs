@@ -113,7 +113,7 @@ fn make_all(world: &World, generator: &Generator, core: u32, random: &mut Random
         check.with_context(|| format!("request {number}: {:02x?}", outcome.frame))?;
     }
     let ended = generator.lane(core);
-    let lateness = generator.tally(core).lateness_ns.count;
+    let lateness = generator.book(0, core).lateness_ns.count;
     let requests = u64::from(REQUESTS);
     ensure!((ended.sent, lateness) == (requests, requests), "{ended:?}, {lateness} lateness");
     ensure!(ended.sequence == REQUESTS - BEFORE_THE_WRAP, "{ended:?}");
@@ -259,7 +259,7 @@ pub(crate) fn buckets_are_the_same() -> Result<()> {
             reply.header.receive = NtpTimestamp::from_bits(1);
             reply.header.transmit = NtpTimestamp::from_bits(1 + units(value));
             generator.test_run(&world.frame_to(reply.client, reply.lane, &reply.payload()))?;
-            let tally = generator.tally(core);
+            let tally = generator.book(0, core);
             let histogram = &tally.response_ns;
             if value > MAX_VALUE {
                 ensure!((tally.received, histogram.count) == (0, 0), "{value} was counted");
@@ -300,7 +300,7 @@ pub(crate) fn lateness_is_counted_in_the_same_buckets() -> Result<()> {
             generator.set_lane(core, &Lane { start_ns, ..due });
             generator.test_run(&[0; HEADER_LEN])?;
             let after = MonotonicClock.now().as_ns() as u64;
-            let histogram = &generator.tally(core).lateness_ns;
+            let histogram = &generator.book(0, core).lateness_ns;
             let used = histogram.buckets.iter().position(|&count| count > 0);
             let range = index(before - start_ns)..=index(after - start_ns);
             ensure!(

@@ -49,7 +49,7 @@ impl Tallied {
     pub(crate) fn of_program(generator: &Generator) -> (Self, Recorder) {
         let (mut sum, mut response) = (Self::default(), Recorder::new());
         for processor in 0..generator.processors() {
-            let tally = generator.tally(processor);
+            let tally = generator.book(0, processor);
             let mut invalid = [0; InvalidReason::ALL.len()];
             invalid[..tally.invalid.len()].copy_from_slice(&tally.invalid);
             sum.add(&Self {
@@ -69,7 +69,8 @@ impl Tallied {
             let one = Recorder::from_raw(&raw.buckets, raw.sum.into(), raw.min, raw.max);
             response.merge(&one.unwrap_or_default());
         }
-        for tally in generator.offsets() {
+        for processor in 0..generator.processors() {
+            let tally = generator.offsets(0, processor);
             let (negative, positive) = (tally.negative.count, tally.positive.count);
             let one = [negative + positive, negative, tally.clamped];
             sum.add(&Self { offsets: one, ..Self::default() });

@@ -424,7 +424,7 @@ impl Account {
 
 /// How much longer than a reply may take the book of an interval is open, for requests that left
 /// late and replies that were fetched late.
-const CLOSING: Span = Span::from_ms(200);
+pub(crate) const CLOSING: Span = Span::from_ms(200);
 
 /// The least reach of the duplicate window, in requests: 8 KiB.
 const REACH_MIN: u64 = 32_768;

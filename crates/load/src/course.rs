@@ -266,7 +266,7 @@ struct Leg {
 }
 
 /// 2^-16 ns in a second.
-const UNITS_PER_SECOND: f64 = 1e9 * 65536.0;
+pub(crate) const UNITS_PER_SECOND: f64 = 1e9 * 65536.0;
 
 impl Instants {
     pub(crate) fn new(course: &Course, lanes: usize) -> Self {

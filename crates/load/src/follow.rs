@@ -12,7 +12,7 @@ use horolog_time::Span;
 
 use crate::account::TrialCounts;
 use crate::course::Course;
-use crate::engine::{Intervals, Sample};
+use crate::engine::Intervals;
 use crate::places::{self, Counters, Missing};
 use crate::plan::TrialPlan;
 use crate::run::Observer;
@@ -67,7 +67,7 @@ impl<'a> Follower<'a> {
     }
 
     /// The next point of the series.
-    fn point(&mut self, sample: &Sample) {
+    fn point(&mut self, counts: &TrialCounts) {
         let index = self.followed.points.len();
         let interval_s = self.course.interval().as_secs_f64();
         let middle = Span::from_ns(((index as f64 + 0.5) * interval_s * 1e9) as i64);
@@ -75,12 +75,12 @@ impl<'a> Follower<'a> {
             at_s: index as f64 * interval_s,
             trial: self.first_trial + self.followed.trials.len(),
             offered_rate: self.course.rate_at(middle),
-            sent: sample.sent,
-            received: sample.sent.saturating_sub(sample.lost),
-            lost: sample.lost,
-            late: sample.late,
-            invalid: sample.invalid,
-            rtt_ns: percentiles(&sample.rtt),
+            sent: counts.sent,
+            received: counts.sent.saturating_sub(counts.lost()),
+            lost: counts.lost(),
+            late: counts.late,
+            invalid: counts.invalid.iter().sum(),
+            rtt_ns: percentiles(&counts.rtt),
         };
         self.observer.interval(&point);
         self.followed.points.push(point);
@@ -125,31 +125,11 @@ impl Intervals for Follower<'_> {
         if phase == self.ends.len() {
             return; // behind the end of the course nothing is due
         }
-        self.point(&Sample {
-            sent: counts.sent,
-            lost: counts.lost(),
-            late: counts.late,
-            invalid: counts.invalid.iter().sum(),
-            rtt: counts.rtt.clone(),
-        });
+        self.point(&counts);
         self.phase.merge(&counts);
         if index + 1 == self.ends[phase] {
             self.end_phase();
         }
-    }
-
-    fn sampled(&mut self, sample: &Sample) {
-        if (self.followed.points.len() as u64) < self.course.intervals() {
-            self.point(sample);
-        }
-    }
-
-    /// Only a course of one phase is sampled.
-    fn whole(&mut self, counts: TrialCounts) {
-        self.phase.merge(&counts);
-        // What was left out, as in the books of an interval.
-        self.phase.planned = counts.planned.saturating_sub(counts.sent + counts.refused);
-        self.end_phase();
     }
 
     fn tick(&mut self, elapsed: Span) -> ControlFlow<()> {

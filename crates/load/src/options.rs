@@ -7,6 +7,7 @@ use horolog_record::{Engine as Kind, SearchKind, Spacing};
 use horolog_stats::SearchConfig;
 use horolog_sys::namespace::NetNs;
 use horolog_sys::netlink::Prefix;
+use horolog_time::Span;
 
 use crate::beside::Manners;
 use crate::capture::CaptureOptions;
@@ -132,6 +133,17 @@ pub struct LoadOptions {
 }
 
 impl LoadOptions {
+    /// The length of the intervals of the courses that it has, where it has any.
+    #[must_use]
+    pub fn interval(&self) -> Option<Span> {
+        let length = match &self.job {
+            Job::Course(course) => Some(course.interval()),
+            Job::Overload(_) => Some(self.surge.unwrap_or_default().interval),
+            Job::Ramp(_) | Job::Search { .. } => self.surge.map(|surge| surge.interval),
+        };
+        length.map(|length| Span::from_ns(length.as_nanos() as i64))
+    }
+
     /// A run with the usual settings.
     #[must_use]
     pub fn new(target: TargetName, job: Job) -> Self {

@@ -191,6 +191,7 @@ impl<'a> Opener<'a> {
             echo: self.options.echo,
             interleaved: self.options.interleaved,
             fairness: self.options.fairness,
+            interval: self.options.interval(),
             first_lane: 0,
             shares_ports: false,
             guard: network

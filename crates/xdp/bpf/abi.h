@@ -255,12 +255,15 @@ struct tally {
 	__u64 answered;		/* requests that got all that they are owed, in time or late */
 	__u64 delay;		/* first answers in time to requests for the delay */
 	__u64 sync_follow_up;	/* requests whose Sync, and what belongs to it, came in time */
-	__u64 reserved[2];
+	__u64 left_out;		/* requests of a phase that was over before they were made */
+	__u64 first_sent_ns;	/* in a book of an interval alone; 0 before the first */
+	__u64 last_sent_ns;
+	__u64 reserved[7];
 	struct histogram rtt_ns;
 	struct histogram response_ns;
 	struct histogram lateness_ns;
 };
-_Static_assert(sizeof(struct tally) == 192 + 3 * (32 + 8 * HISTOGRAM_BUCKETS), "tally");
+_Static_assert(sizeof(struct tally) == 256 + 3 * (32 + 8 * HISTOGRAM_BUCKETS), "tally");
 
 /* Bits of the lower half of a magnitude, of 36 bits, so that their squares add up in 64 bits. */
 #define OFFSET_HALF_BITS 18
@@ -295,9 +298,36 @@ struct lane {
 	__u32 client_base;	/* how many clients the lanes before it play */
 	__u32 active;		/* whether this processor is to send */
 	__u32 done;		/* set by the program when its schedule has ended */
-	__u32 reserved[8];
+	__u64 leg_end;		/* on a course: the end of this leg, in 2^-16 ns, ... */
+	__u64 phase_over_ns;	/* ... when what is left of its phase is left out, monotonic, ... */
+	__u32 leg;		/* ... and its number */
+	__u32 legs;		/* how many there are; 0 without a course */
+	__u32 reserved[2];
 };
 _Static_assert(sizeof(struct lane) == 128, "lane");
+
+/* The most legs of a lane's course. */
+#define LEGS_MAX (1U << 14)
+
+/* A part of a lane's course with one rate: instants in 2^-16 ns since the lane's start. */
+struct leg {
+	__u64 begin;
+	__u64 end;
+	__u64 first;		/* the first request's, with constant intervals; at the end if none */
+	__u64 interval;		/* mean interval */
+	__u64 phase_over_ns;	/* since the start: what is left of its phase is left out from here on */
+	__u64 rest;		/* requests of its phase behind this leg */
+	__u32 next_phase;	/* number of the next phase's first leg */
+	__u32 reserved;
+};
+_Static_assert(sizeof(struct leg) == 56, "leg");
+
+/* What one client asked and was answered, in time. */
+struct asked_answered {
+	__u32 asked;
+	__u32 answered;
+};
+_Static_assert(sizeof(struct asked_answered) == 8, "asked_answered");
 
 /* What stays the same through a run, or through a trial. */
 struct generator_config {
@@ -321,7 +351,12 @@ struct generator_config {
 	__u8 domain;		/* PTP's */
 	__u8 reserved[2];
 	__u32 exchange_mask;	/* number of exchanges kept for each lane less 1; a power of two */
+	__u32 books_mask;	/* number of books of each processor less 1; a power of two */
+	__u32 processors;	/* that there are books for */
 	__u32 reserved2;
+	__u64 interval_ns;	/* which a book is for; 0: one is for all */
+	__u64 first_book;	/* numbers of the first and the last interval whose books are open */
+	__u64 last_book;
 	__s64 realtime_ahead_ns; /* of the monotonic clock */
 	__s64 offset_correction_ns; /* taken off every offset */
 	__u64 ip_sum;		/* sum of the IPv4 header's words but source and checksum */
@@ -330,7 +365,7 @@ struct generator_config {
 	__u8 prefix[16];	/* IPv6 prefix of the clients; the low 32 bits are replaced */
 	__u8 request[REQUEST_MAX]; /* the frame, complete but for what changes */
 };
-_Static_assert(sizeof(struct generator_config) == 120 + 32 + REQUEST_MAX, "generator_config");
+_Static_assert(sizeof(struct generator_config) == 152 + 32 + REQUEST_MAX, "generator_config");
 
 /* ---- the counting sink ---- */
 

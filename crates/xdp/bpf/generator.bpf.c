@@ -16,6 +16,7 @@
  * the test run puts them, as the one that they came in by.
  */
 #include "generator.h"
+#include "generator_course.h"
 #include "generator_ntp.h"
 #include "generator_ptp.h"
 
@@ -27,28 +28,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct lane);
 } lanes SEC(".maps");
-
-/* Exponential quantiles of mean 1, scaled by 2^16. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, EXPONENTIAL_ENTRIES);
-	__type(key, __u32);
-	__type(value, __u32);
-} exponential SEC(".maps");
-
-static __always_inline __u64 next_interval(const struct generator_config *cfg, __u64 mean)
-{
-	__u32 *quantile, draw;
-
-	if (!cfg->exponential)
-		return mean;
-	draw = bpf_get_prandom_u32() & (EXPONENTIAL_ENTRIES - 1);
-	quantile = bpf_map_lookup_elem(&exponential, &draw);
-	if (!quantile)
-		return mean;
-	return (mean >> 16) * *quantile + (((mean & 0xffff) * *quantile) >> 16);
-}
 
 /* Moves the lane to its next request. */
 static __always_inline void advance(struct lane *lane, const struct generator_config *cfg,
@@ -101,10 +80,12 @@ static __always_inline int generate(struct xdp_md *ctx, const struct generator_c
 		lane->done = 1;
 		return XDP_DROP;
 	}
-	if (now_ns < intended_ns)
+	if (now_ns < intended_ns && !is_past_leg(lane))
 		return XDP_DROP;
 	tally = bpf_map_lookup_elem(&tallies, &processor);
 	if (!tally)
+		return XDP_DROP;
+	if (is_on_course(lane) && !stays_on_leg(lane, tally, cfg, now_ns))
 		return XDP_DROP;
 
 	/* A peer may have changed the frame's length on its way, and the kernel takes the one that the
@@ -133,6 +114,14 @@ static __always_inline int generate(struct xdp_md *ctx, const struct generator_c
 	else
 		open_sequence(lane->number, lane->sequence);
 	advance(lane, cfg, now_ns);
+	if (asked.clients)
+		count_asked(request.address - cfg->first_client);
+	if (asked.courses) {
+		tally = book_of(tally, cfg, intended_ns);
+		if (!tally->first_sent_ns)
+			tally->first_sent_ns = now_ns;
+		tally->last_sent_ns = now_ns;
+	}
 	record(&tally->lateness_ns, now_ns - intended_ns);
 	return bpf_redirect(cfg->interface, 0);
 }

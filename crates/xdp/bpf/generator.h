@@ -17,6 +17,8 @@ const volatile struct {
 	bool multicast;		/* to a group of hosts, where replies to all of them come too */
 	bool offsets;		/* those of the server's transmit timestamps are taken, ... */
 	bool mean_of_server;	/* ... or of the mean of its receive and transmit timestamps */
+	bool courses;		/* the rate may change, and intervals may have books of their own */
+	bool clients;		/* each client is counted apart */
 } asked;
 
 struct {
@@ -27,7 +29,7 @@ struct {
 	__type(value, struct generator_config);
 } config SEC(".maps");
 
-/* One entry for each processor, so that nobody else writes it. */
+/* One entry for each processor, so that nobody else writes it; on courses as many for each book. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -35,6 +37,15 @@ struct {
 	__type(key, __u32);
 	__type(value, struct tally);
 } tallies SEC(".maps");
+
+/* For each client what it asked and was answered. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct asked_answered);
+} clients SEC(".maps");
 
 /* SEEN_WORDS for each lane: a bit for every sequence number that has been answered. */
 struct {
@@ -155,6 +166,58 @@ static __always_inline bool was_seen(__u32 lane, __u32 sequence)
 	return word && (__sync_fetch_and_or(word, bit) & bit);
 }
 
+/* Index of this processor's book of the interval in which an instant is. One that was closed long
+ * ago stands in the oldest that is open, and what comes after the last interval in its. */
+static __always_inline __u32 book_index(const struct generator_config *cfg, __u64 at_ns)
+{
+	__u32 processor = bpf_get_smp_processor_id();
+	__u64 first, number = 0;
+
+	if (!asked.courses || !cfg->interval_ns)
+		return processor;
+	first = *(volatile __u64 *)&cfg->first_book;
+	if (at_ns > cfg->trial_start_ns)
+		number = (at_ns - cfg->trial_start_ns) / cfg->interval_ns;
+	if (number > cfg->last_book)
+		number = cfg->last_book;
+	if (number < first)
+		number = first;
+	if (number - first > cfg->books_mask)
+		number = first + cfg->books_mask;
+	return (number & cfg->books_mask) * cfg->processors + processor;
+}
+
+/* The book of a request that was due then; `tally` where there is but one. */
+static __always_inline struct tally *book_of(struct tally *tally,
+					     const struct generator_config *cfg,
+					     __u64 intended_ns)
+{
+	__u32 index;
+	struct tally *book;
+
+	if (!asked.courses)
+		return tally;
+	index = book_index(cfg, intended_ns);
+	book = bpf_map_lookup_elem(&tallies, &index);
+	return book ? book : tally;
+}
+
+static __always_inline void count_asked(__u32 client)
+{
+	struct asked_answered *counts = bpf_map_lookup_elem(&clients, &client);
+
+	if (counts)
+		counts->asked++; /* by its lane alone */
+}
+
+static __always_inline void count_answered(__u32 client)
+{
+	struct asked_answered *counts = bpf_map_lookup_elem(&clients, &client);
+
+	if (counts)
+		__sync_fetch_and_add(&counts->answered, 1);
+}
+
 static __always_inline int invalid(struct tally *tally, enum invalid_reason reason)
 {
 	tally->invalid[reason]++;
@@ -176,6 +239,8 @@ static __always_inline bool is_received(struct tally *tally, const struct genera
 	}
 	tally->received++;
 	record(&tally->rtt_ns, question->age_ns);
+	if (asked.clients)
+		count_answered(expected_address(cfg, lane, question->sequence) - cfg->first_client);
 	return true;
 }
 

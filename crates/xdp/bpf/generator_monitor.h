@@ -131,9 +131,10 @@ static __always_inline __s64 whole_seconds(__s64 ns)
 }
 
 /* Takes the offset of a Sync that was received at `sync_ns`, monotonic, and left at `transmit_ns`,
- * after a request that came at `receive_ns`. */
+ * after a request that was due at `intended_ns` and came at `receive_ns`. */
 static __always_inline void take_offset_ptp(const struct generator_config *cfg, __u32 lane,
-					    __u64 sync_ns, __u64 receive_ns, __u64 transmit_ns)
+					    __u64 intended_ns, __u64 sync_ns,
+					    __u64 receive_ns, __u64 transmit_ns)
 {
 	struct timescale *timescale = bpf_map_lookup_elem(&timescales, &lane);
 	__u64 earlier_ns = asked.mean_of_server ? (transmit_ns - receive_ns) / 2 : 0;
@@ -145,7 +146,7 @@ static __always_inline void take_offset_ptp(const struct generator_config *cfg, 
 		timescale->ahead_ns = whole_seconds(-raw_ns);
 		timescale->trial_start_ns = cfg->trial_start_ns;
 	}
-	record_offset(cfg, raw_ns + timescale->ahead_ns);
+	record_offset(cfg, intended_ns, raw_ns + timescale->ahead_ns);
 }
 
 /* Counts one of the answers that a request is owed. */
@@ -154,6 +155,7 @@ static __always_inline int take_part(struct tally *tally, const struct generator
 				     const struct part *part, __u64 now_ns)
 {
 	__u64 receive_ns, transmit_ns, sync_ns, response_ns = 0, age_ns;
+	__u64 intended_ns;
 	bool is_kept, had_sync, has_sync, was_whole, is_whole, is_known, is_wrong = false;
 
 	bpf_spin_lock(&exchange->lock);
@@ -162,7 +164,8 @@ static __always_inline int take_part(struct tally *tally, const struct generator
 	receive_ns = exchange->receive_ns;
 	transmit_ns = exchange->transmit_ns;
 	sync_ns = exchange->sync_ns;
-	age_ns = now_ns - exchange->intended_ns;
+	intended_ns = exchange->intended_ns;
+	age_ns = now_ns - intended_ns;
 	was_whole = had_sync && transmit_ns;
 	if (part->kind == PART_DELAY) {
 		is_known = receive_ns;
@@ -193,6 +196,7 @@ static __always_inline int take_part(struct tally *tally, const struct generator
 		tally->late++;
 		return XDP_DROP;
 	}
+	tally = book_of(tally, cfg, intended_ns);
 	if (is_known) {
 		tally->duplicate++;
 		return XDP_DROP;
@@ -217,8 +221,10 @@ static __always_inline int take_part(struct tally *tally, const struct generator
 		tally->received++;
 		record(&tally->rtt_ns, age_ns);
 		record(&tally->response_ns, response_ns);
+		if (asked.clients)
+			count_answered(expected_address(cfg, lane, sequence) - cfg->first_client);
 		if (asked.offsets)
-			take_offset_ptp(cfg, lane, sync_ns, receive_ns, transmit_ns);
+			take_offset_ptp(cfg, lane, intended_ns, sync_ns, receive_ns, transmit_ns);
 	}
 	return XDP_DROP;
 }

@@ -138,13 +138,14 @@ static __always_inline int judge_ntp(struct tally *tally, const struct generator
 			response_ns = units_to_ns(bpf_be64_to_cpu(ntp->transmit) -
 						  bpf_be64_to_cpu(ntp->receive));
 	}
+	tally = book_of(tally, cfg, now_ns - question.age_ns);
 	if (!is_received(tally, cfg, lane, &question))
 		return XDP_DROP;
 	if (ntp->stratum == 16)
 		tally->unsynchronised++;
 	origin = origin_of(cfg, reply->address);
 	if (asked.offsets)
-		take_offset_ntp(cfg, reply->address - cfg->first_client, ntp, question.receive,
+		take_offset_ntp(cfg, reply->address - cfg->first_client, ntp, &question,
 				origin ? *origin : 0, now_ns);
 	if (question.receive) {
 		tally->interleaved++;

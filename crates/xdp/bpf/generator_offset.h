@@ -12,7 +12,7 @@
 /* Seconds from NTP's epoch to Unix's (RFC 5905, figure 4). */
 #define UNIX_EPOCH_IN_NTP 2208988800ULL
 
-/* One entry for each processor, so that nobody else writes it; one alone where none are taken. */
+/* Those of each book in `tallies`; one alone where none are taken. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -49,10 +49,12 @@ static __always_inline __s64 since(__u64 later, __u64 earlier)
 	       (__s64)(((__u64)(units & 0xffffffff) * NS_PER_S + (1ULL << 31)) >> 32);
 }
 
-static __always_inline void record_offset(const struct generator_config *cfg, __s64 offset_ns)
+/* Counts an offset that the answer to a request of this instant tells. */
+static __always_inline void record_offset(const struct generator_config *cfg, __u64 intended_ns,
+					  __s64 offset_ns)
 {
-	__u32 processor = bpf_get_smp_processor_id();
-	struct offset_tally *tally = bpf_map_lookup_elem(&offsets, &processor);
+	__u32 index = book_index(cfg, intended_ns);
+	struct offset_tally *tally = bpf_map_lookup_elem(&offsets, &index);
 	__u64 magnitude, high, low;
 
 	if (!tally)
@@ -76,29 +78,31 @@ static __always_inline void record_offset(const struct generator_config *cfg, __
 
 /* Takes the offset of a server that received a request at `receive` and answered it at `transmit`,
  * not before that, with the answer received at `utc_ns` here. */
-static __always_inline void take_offset(const struct generator_config *cfg, __u64 utc_ns,
-					__u64 receive, __u64 transmit)
+static __always_inline void take_offset(const struct generator_config *cfg, __u64 intended_ns,
+					__u64 utc_ns, __u64 receive, __u64 transmit)
 {
 	__u64 server = transmit;
 
 	if (asked.mean_of_server)
 		server = receive + ns_to_units((__u64)since(transmit, receive) / 2);
-	record_offset(cfg, since(ns_to_units(utc_ns) + (UNIX_EPOCH_IN_NTP << 32), server));
+	record_offset(cfg, intended_ns, since(ns_to_units(utc_ns) + (UNIX_EPOCH_IN_NTP << 32), server));
 }
 
 /* A reply in basic mode tells of itself. One in interleaved mode tells when the client's last reply
  * left, to the request that the server received at `referred`. */
 static __always_inline void take_offset_ntp(const struct generator_config *cfg, __u32 client,
-					    const struct ntp *ntp, bool interleaved,
+					    const struct ntp *ntp,
+					    const struct question *question,
 					    __u64 referred, __u64 now_ns)
 {
+	__u64 intended_ns = now_ns - question->age_ns;
 	__u64 utc_ns = utc_of(cfg, now_ns), transmit = bpf_be64_to_cpu(ntp->transmit);
 	__u64 *last = cfg->interleaved ? bpf_map_lookup_elem(&last_received, &client) : NULL;
 
-	if (!interleaved)
-		take_offset(cfg, utc_ns, bpf_be64_to_cpu(ntp->receive), transmit);
+	if (!question->receive)
+		take_offset(cfg, intended_ns, utc_ns, bpf_be64_to_cpu(ntp->receive), transmit);
 	else if (last && *last && since(transmit, referred) >= 0)
-		take_offset(cfg, *last, referred, transmit);
+		take_offset(cfg, intended_ns, *last, referred, transmit);
 	if (last)
 		*last = utc_ns;
 }

@@ -226,6 +226,7 @@ static __always_inline int judge_delay(struct tally *tally, const struct generat
 			return XDP_DROP;
 		return take_part(tally, cfg, lane, exchange, question.sequence, &part, now_ns);
 	}
+	tally = book_of(tally, cfg, now_ns - question.age_ns);
 	if (is_received(tally, cfg, lane, &question))
 		tally->delay++;
 	return XDP_DROP;

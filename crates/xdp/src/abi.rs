@@ -170,6 +170,9 @@ pub(crate) const SEEN_WORDS: u32 = 1 << (SEEN_BITS_LOG2 - 6);
 pub const LANE_PORT_BASE: u16 = 32768;
 /// How many processors may send at once.
 pub const LANES_MAX: usize = 64;
+
+/// `LEGS_MAX`.
+pub const LEGS_MAX: usize = 1 << 14;
 /// Buckets of a histogram: `HdrHistogram` with two significant digits up to 2^36 - 1 ns.
 pub const HISTOGRAM_BUCKETS: usize = 3840;
 /// Entries of the table of exponential quantiles.
@@ -218,7 +221,14 @@ pub struct Tally {
     pub delay: u64,
     /// Requests whose PTP Sync came in time, and its follow-up where it has one.
     pub sync_follow_up: u64,
-    pub(crate) reserved: [u64; 2],
+    /// Requests of a phase that was over before they were made.
+    pub left_out: u64,
+    /// When the first request of an interval was sent, monotonic, in ns; 0 before, and where there
+    /// are no intervals.
+    pub first_sent_ns: u64,
+    /// The same of the last one.
+    pub last_sent_ns: u64,
+    pub(crate) reserved: [u64; 7],
     /// From the intended send instant to the receipt of the reply.
     pub rtt_ns: RawHistogram,
     /// The server's transmit less its receive timestamp.
@@ -291,8 +301,52 @@ pub struct Lane {
     pub active: u32,
     /// Set to 1 by the program when the schedule has ended.
     pub done: u32,
+    /// On a course: where its leg ends, in 2^-16 ns since the start.
+    pub leg_end: u64,
+    /// On a course: from when on what is left of its phase is left out, monotonic, in ns.
+    pub phase_over_ns: u64,
+    /// The number of its leg.
+    pub leg: u32,
+    /// How many there are; 0 without a course.
+    pub legs: u32,
     /// Keeps lanes apart in the processors' caches.
-    pub reserved: [u32; 8],
+    pub reserved: [u32; 2],
+}
+
+/// `struct leg`: a part of a lane's course with one rate; instants in 2^-16 ns since the start.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Leg {
+    /// Where it begins.
+    pub begin: u64,
+    /// Where it ends.
+    pub end: u64,
+    /// Its first request, where intervals are constant; its end where it has none.
+    pub first: u64,
+    /// Mean interval.
+    pub interval: u64,
+    /// From when on what is left of its phase is left out, in ns since the start.
+    pub phase_over_ns: u64,
+    /// Requests of its phase behind this leg.
+    pub rest: u64,
+    /// The number of the next phase's first leg.
+    pub next_phase: u32,
+    /// Nothing.
+    pub reserved: u32,
+}
+
+/// `struct asked_answered`: what one client asked, and was answered in time.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct AskedAnswered {
+    /// Requests.
+    pub asked: u32,
+    /// Requests that were answered in time.
+    pub answered: u32,
 }
 
 /// `struct generator_config`.
@@ -319,7 +373,12 @@ pub(crate) struct GeneratorConfig {
     pub(crate) domain: u8,
     pub(crate) reserved: [u8; 2],
     pub(crate) exchange_mask: u32,
+    pub(crate) books_mask: u32,
+    pub(crate) processors: u32,
     pub(crate) reserved2: u32,
+    pub(crate) interval_ns: u64,
+    pub(crate) first_book: u64,
+    pub(crate) last_book: u64,
     pub(crate) realtime_ahead_ns: i64,
     pub(crate) offset_correction_ns: i64,
     pub(crate) ip_sum: u64,
@@ -346,9 +405,11 @@ const _: () = {
     assert!(size_of::<LimitSet>() == 32);
     assert!(size_of::<LimitRules>() == 56);
     assert!(size_of::<ResponderState>() == 256);
-    assert!(size_of::<Tally>() == 192 + 3 * (32 + 8 * HISTOGRAM_BUCKETS));
+    assert!(size_of::<Tally>() == 256 + 3 * (32 + 8 * HISTOGRAM_BUCKETS));
     assert!(size_of::<OffsetTally>() == 32 + 2 * (32 + 8 * HISTOGRAM_BUCKETS));
     assert!(size_of::<Lane>() == 128);
+    assert!(size_of::<Leg>() == 56);
+    assert!(size_of::<AskedAnswered>() == 8);
     assert!(size_of::<SinkCount>() == 64);
-    assert!(size_of::<GeneratorConfig>() == 120 + 32 + REQUEST_MAX);
+    assert!(size_of::<GeneratorConfig>() == 152 + 32 + REQUEST_MAX);
 };

@@ -1,6 +1,8 @@
 //! The in-kernel generator: loading, what stays the same through a run, the lanes' schedules, and
 //! what was counted. When to send what is planned by the caller; nothing here keeps a schedule.
 
+mod course;
+
 use std::mem::offset_of;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -10,8 +12,8 @@ use zerocopy::FromZeros;
 
 use crate::XdpError;
 use crate::abi::{
-    EXPONENTIAL_ENTRIES, GeneratorConfig, Lane, OffsetTally, REQUEST_MAX, RawHistogram, SEEN_WORDS,
-    Tally,
+    AskedAnswered, EXPONENTIAL_ENTRIES, GeneratorConfig, LEGS_MAX, Lane, Leg, OffsetTally,
+    REQUEST_MAX, RawHistogram, SEEN_WORDS, Tally,
 };
 use crate::attach::{AttachMode, Attachment, Interface};
 use crate::map::SharedArray;
@@ -76,6 +78,12 @@ pub struct GeneratorSettings {
     /// The most clients that a trial has; in interleaved mode each takes 8 bytes of memory, with
     /// [`Protocol::PtpMonitor`] 4.
     pub clients: u32,
+    /// Whether each client is counted apart, which takes 8 bytes of memory more for each; not
+    /// together with [`TrialSettings::random_room`].
+    pub single_clients: bool,
+    /// Books of each processor: 1, or for trials with intervals or legs a power of two, at least as
+    /// many as are open at the same time. Each takes 91 KiB of memory, with offsets 60 KiB more.
+    pub books: u32,
     /// Whitens the token that every request carries.
     pub key: u64,
     /// Monotonic instant before which no request was sent, in ns.
@@ -114,6 +122,10 @@ pub struct TrialSettings {
     pub random_room: u32,
     /// Whether intervals are exponentially distributed.
     pub exponential: bool,
+    /// The length of the intervals that have books of their own, in ns; 0: one book is for all.
+    pub interval_ns: u64,
+    /// How many intervals there are.
+    pub intervals: u64,
 }
 
 /// The generator, loaded and attached.
@@ -124,6 +136,11 @@ pub struct Generator {
     tallies: SharedArray<Tally>,
     origins: SharedArray<u64>,
     offsets: SharedArray<OffsetTally>,
+    legs: SharedArray<Leg>,
+    clients: SharedArray<AskedAnswered>,
+    counts_clients: bool,
+    processors: u32,
+    books: u32,
     frame_len: usize,
     loaded: Loaded,
 }
@@ -147,13 +164,21 @@ impl Generator {
             settings.multicast.into(),
             settings.offsets.is_some().into(),
             mean_of_server.into(),
+            (settings.books > 1).into(),
+            settings.single_clients.into(),
         ];
-        let offset_tallies = if settings.offsets.is_some() { processors } else { 1 };
+        let books = settings.books.max(1).next_power_of_two();
+        let tallies = processors * books;
+        let offset_tallies = if settings.offsets.is_some() { tallies } else { 1 };
+        let legs = if books > 1 { settings.lanes * LEGS_MAX as u32 } else { 1 };
+        let clients = if settings.single_clients { settings.clients.max(1) } else { 1 };
         let remembered = if settings.offsets.is_some() { origins } else { 1 };
         let loaded = Loaded::load(NAME, OBJECT, |open| {
             object::set_constants(open, NAME, &constants)?;
             object::size_map(open, NAME, "lanes", processors)?;
-            object::size_map(open, NAME, "tallies", processors)?;
+            object::size_map(open, NAME, "tallies", tallies)?;
+            object::size_map(open, NAME, "legs", legs)?;
+            object::size_map(open, NAME, "clients", clients)?;
             object::size_map(open, NAME, "origins", origins)?;
             object::size_map(open, NAME, "seen", settings.lanes * SEEN_WORDS)?;
             object::size_map(open, NAME, "exchanges", settings.exchanges() * settings.lanes)?;
@@ -163,7 +188,9 @@ impl Generator {
         })?;
         let config = SharedArray::map(loaded.map("config")?.as_fd(), 1)?;
         let lanes = SharedArray::map(loaded.map("lanes")?.as_fd(), processors)?;
-        let tallies = SharedArray::map(loaded.map("tallies")?.as_fd(), processors)?;
+        let tallies = SharedArray::map(loaded.map("tallies")?.as_fd(), tallies)?;
+        let legs = SharedArray::map(loaded.map("legs")?.as_fd(), legs)?;
+        let clients = SharedArray::map(loaded.map("clients")?.as_fd(), clients)?;
         let origins = SharedArray::map(loaded.map("origins")?.as_fd(), origins)?;
         let offsets = SharedArray::map(loaded.map("offsets")?.as_fd(), offset_tallies)?;
         let entries = EXPONENTIAL_ENTRIES as u32;
@@ -171,40 +198,59 @@ impl Generator {
         for (index, quantile) in (0..entries).zip(settings.exponential) {
             table.write(index, quantile);
         }
-        config.write(0, &config_of(settings));
+        config.write(0, &GeneratorConfig { processors, ..config_of(settings) });
         // A peer that changes a frame's length changes it for good: the kernel sets it right again
         // only where the program has changed it as well. PTP's answers are longer.
         let frame_len = match settings.protocol {
             Protocol::Ntp => settings.request.len(),
             Protocol::PtpDelay | Protocol::PtpMonitor => settings.request.len() + FRAME_EXCESS,
         };
-        let generator =
-            Self { _attachment: None, config, lanes, tallies, origins, offsets, frame_len, loaded };
+        let generator = Self {
+            _attachment: None,
+            config,
+            lanes,
+            tallies,
+            origins,
+            offsets,
+            legs,
+            clients,
+            counts_clients: settings.single_clients,
+            processors,
+            books,
+            frame_len,
+            loaded,
+        };
         generator.clear();
         Ok(generator)
     }
 
     /// Forgets what was counted and how the lanes stood. Nothing may be running.
     pub fn clear(&self) {
-        for processor in 0..self.tallies.entries() {
-            self.tallies.clear(processor);
-            for histogram in [
-                offset_of!(Tally, rtt_ns),
-                offset_of!(Tally, response_ns),
-                offset_of!(Tally, lateness_ns),
-            ] {
-                let min = histogram + offset_of!(RawHistogram, min);
-                self.tallies.write_part(processor, min, &u64::MAX);
-            }
-            self.lanes.clear(processor);
+        (0..self.tallies.entries()).for_each(|entry| self.clear_tally(entry));
+        (0..self.offsets.entries()).for_each(|entry| self.clear_offsets(entry));
+        (0..self.processors).for_each(|processor| self.lanes.clear(processor));
+        if self.counts_clients {
+            (0..self.clients.entries()).for_each(|client| self.clients.clear(client));
         }
-        for processor in 0..self.offsets.entries() {
-            self.offsets.clear(processor);
-            for histogram in [offset_of!(OffsetTally, negative), offset_of!(OffsetTally, positive)]
-            {
-                let min = histogram + offset_of!(RawHistogram, min);
-                self.offsets.write_part(processor, min, &u64::MAX);
-            }
+    }
+
+    fn clear_tally(&self, entry: u32) {
+        self.tallies.clear(entry);
+        for histogram in [
+            offset_of!(Tally, rtt_ns),
+            offset_of!(Tally, response_ns),
+            offset_of!(Tally, lateness_ns),
+        ] {
+            let min = histogram + offset_of!(RawHistogram, min);
+            self.tallies.write_part(entry, min, &u64::MAX);
+        }
+    }
+
+    fn clear_offsets(&self, entry: u32) {
+        self.offsets.clear(entry);
+        for histogram in [offset_of!(OffsetTally, negative), offset_of!(OffsetTally, positive)] {
+            let min = histogram + offset_of!(RawHistogram, min);
+            self.offsets.write_part(entry, min, &u64::MAX);
         }
     }
 
@@ -218,6 +264,9 @@ impl Generator {
         config.lanes_with_one_more = trial.lanes_with_one_more;
         config.random_room = trial.random_room;
         config.exponential = trial.exponential.into();
+        config.interval_ns = trial.interval_ns;
+        config.first_book = 0;
+        config.last_book = trial.intervals.saturating_sub(1);
         self.config.write(0, &config);
     }
 
@@ -243,33 +292,6 @@ impl Generator {
         self.lanes.read(processor)
     }
 
-    /// What a processor counted.
-    #[must_use]
-    pub fn tally(&self, processor: u32) -> Box<Tally> {
-        self.tallies.read_boxed(processor)
-    }
-
-    /// Offsets that each processor took; all 0 where none are.
-    pub fn offsets(&self) -> impl Iterator<Item = Box<OffsetTally>> {
-        (0..self.offsets.entries()).map(|processor| self.offsets.read_boxed(processor))
-    }
-
-    /// Requests of this trial that got all replies that they are owed so far, late ones included.
-    #[must_use]
-    pub fn answered(&self) -> u64 {
-        let count = |processor, offset| self.tallies.atomic(processor, offset).load(Relaxed);
-        let answered = offset_of!(Tally, answered);
-        (0..self.tallies.entries()).map(|processor| count(processor, answered)).sum()
-    }
-
-    /// The longest round trip so far, in ns.
-    #[must_use]
-    pub fn longest_rtt_ns(&self) -> u64 {
-        let max = offset_of!(Tally, rtt_ns) + offset_of!(RawHistogram, max);
-        let one = |processor| self.tallies.atomic(processor, max).load(Relaxed);
-        (0..self.tallies.entries()).map(one).max().unwrap_or(0)
-    }
-
     /// The receive timestamp, as NTP's 64 bits, of the last reply that a client got in interleaved
     /// mode; 0 where it got none.
     #[must_use]
@@ -285,7 +307,7 @@ impl Generator {
     /// Processors that there are entries for.
     #[must_use]
     pub const fn processors(&self) -> u32 {
-        self.tallies.entries()
+        self.processors
     }
 
     /// Sends from the processor that this thread is pinned to until about `repeat` frames were
@@ -339,6 +361,7 @@ fn config_of(settings: &GeneratorSettings) -> GeneratorConfig {
     config.domain = settings.domain;
     config.offset_correction_ns = settings.offsets.map_or(0, |offsets| offsets.correction_ns);
     config.exchange_mask = settings.exchanges() - 1;
+    config.books_mask = settings.books.max(1).next_power_of_two() - 1;
     (config.ip_sum, config.udp_sum) = settings.sums;
     match settings.target {
         IpAddr::V4(target) => config.target[..4].copy_from_slice(&target.octets()),

@@ -25,8 +25,9 @@ mod test_run;
 mod xsk;
 
 pub use abi::{
-    EXPONENTIAL_ENTRIES, HISTOGRAM_BUCKETS, INVALID_REASONS, LANE_PORT_BASE, LANES_MAX,
-    LIST_PREFIXES_MAX, Lane, LimitRules, OffsetTally, RawHistogram, Tally,
+    AskedAnswered, EXPONENTIAL_ENTRIES, HISTOGRAM_BUCKETS, INVALID_REASONS, LANE_PORT_BASE,
+    LANES_MAX, LEGS_MAX, LIST_PREFIXES_MAX, Lane, Leg, LimitRules, OffsetTally, RawHistogram,
+    Tally,
 };
 pub use attach::{AttachMode, Attachment, Interface};
 pub use error::XdpError;

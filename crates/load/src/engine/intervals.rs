@@ -10,7 +10,6 @@ use std::time::Duration;
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use super::samples::Sample;
 use crate::account::{Closed, TrialCounts};
 use crate::plan::TrialPlan;
 
@@ -18,15 +17,6 @@ use crate::plan::TrialPlan;
 pub trait Intervals {
     /// The next interval, all lanes together.
     fn closed(&mut self, counts: TrialCounts);
-
-    /// The next interval, of an engine that looks at counters and has no books of intervals; the
-    /// counts themselves come as a whole.
-    fn sampled(&mut self, _sample: &Sample) {}
-
-    /// All that was counted, by an engine that samples.
-    fn whole(&mut self, counts: TrialCounts) {
-        self.closed(counts);
-    }
 
     /// Time has passed since the trial began; several times a second. Breaking ends the trial.
     fn tick(&mut self, _elapsed: Span) -> ControlFlow<()> {

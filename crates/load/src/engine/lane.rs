@@ -30,7 +30,7 @@ const SPIN: Span = Span::from_ns(60_000);
 const HOLD: Span = Span::from_ns(5_000);
 
 /// How long after the end of a phase a sender that fell behind may go on with it.
-const PHASE_GRACE: Span = Span::from_ms(10);
+pub(crate) const PHASE_GRACE: Span = Span::from_ms(10);
 
 /// The longest sleep, so that a trial of few requests can be ended in its middle.
 const SLEEP_MAX: Span = Span::from_ms(100);

@@ -13,7 +13,6 @@ mod lane;
 mod membership;
 pub(crate) mod mix;
 pub mod packet;
-mod samples;
 #[cfg(test)]
 mod simulation;
 mod threads;
@@ -36,7 +35,6 @@ use crate::ptp::Transport;
 
 pub use intervals::Intervals;
 use intervals::Whole;
-pub use samples::Sample;
 
 /// Something that can send requests on schedule and account for the replies.
 pub trait Engine: Send {

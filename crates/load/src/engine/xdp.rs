@@ -5,29 +5,32 @@
 //! The program drops the replies that it has counted, so the network stack never sees them. The
 //! server has to route replies for simulated clients to an address of this host.
 
+mod books;
+mod legs;
+
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use horolog_record::{Engine as Kind, InvalidReason, Spacing};
-use horolog_stats::{Recorder, SignedRecorder};
+use horolog_record::{Engine as Kind, Spacing};
 use horolog_sys::affinity;
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic, sleep_until};
 use horolog_sys::signal::InterruptibleThread;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use horolog_xdp::{
     Generator, GeneratorSettings, Interface, LANES_MAX, Lane, OffsetSettings, Protocol,
-    RawHistogram, TrialSettings, XdpError,
+    TrialSettings, XdpError,
 };
+
+use self::books::Books;
 
 use super::drain::{Drain, GRACE, LEAD};
 use super::membership::Membership;
 use super::packet::frame_plans;
-use super::samples::Samples;
 use super::{Engine, EngineError, Intervals, unfit};
-use crate::account::{PtpCounts, TrialCounts};
+use crate::account::TrialCounts;
 use crate::clients::LaneClients;
-use crate::offset::OffsetCounts;
+use crate::course::{Course, Instants};
 use crate::plan::{RunPlan, TrialPlan};
 use crate::ptp::PtpKind;
 use crate::request::{FramePlan, FrameTemplate};
@@ -107,6 +110,8 @@ impl XdpEngine {
             echo: plan.echo,
             interleaved: plan.interleaved,
             clients: plan.clients,
+            single_clients: plan.fairness,
+            books: plan.interval.map_or(1, |interval| books::count(interval, timeout(plan))),
             key: plan.token.key(),
             run_start_ns: plan.token.run_start().as_ns() as u64,
             reply_timeout_ns: plan.reply_timeout.as_nanos() as u64,
@@ -153,9 +158,11 @@ impl XdpEngine {
             lanes_with_one_more: trial.clients % lanes as u32,
             random_room: random.map_or(0, |network| network.room()),
             exponential: trial.spacing == Spacing::Exponential,
+            interval_ns: trial.interval().map_or(0, |interval| interval.as_ns() as u64),
+            intervals: trial.course.as_ref().map_or(0, |course| course.intervals()),
         });
         for (number, &core) in cores.iter().enumerate() {
-            let lane = Lane {
+            let mut lane = Lane {
                 start_ns: start.as_ns() as u64,
                 next: interval / lanes as u64 * number as u64,
                 interval,
@@ -164,9 +171,25 @@ impl XdpEngine {
                 number: number as u32,
                 ..self.turn(self.plan.lane_clients(trial.clients, (number, lanes), 1), number)
             };
+            if let Some(course) = &trial.course {
+                self.set_course(&mut lane, course, lanes).ok_or_else(rate_error)?;
+            }
             self.generator.set_lane(core as u32, &lane);
         }
         Ok(())
+    }
+
+    /// Puts a lane on the first leg of a course; `None` where a rate is too low for a schedule.
+    fn set_course(&self, lane: &mut Lane, course: &Course, lanes: usize) -> Option<()> {
+        let legs = legs::legs(course, (lane.number as usize, lanes))?;
+        let first = legs.first()?;
+        lane.next = first.first;
+        lane.interval = first.interval;
+        lane.leg_end = first.end;
+        lane.phase_over_ns = lane.start_ns + first.phase_over_ns;
+        lane.legs = legs.len() as u32;
+        self.generator.set_legs(lane.number, &legs);
+        Some(())
     }
 
     /// Where a lane goes on with its clients.
@@ -191,20 +214,19 @@ impl XdpEngine {
     /// Looks at how the trial stands: whether replies come, whether an interval is over, and
     /// whether it is to go on.
     fn look(&self, cores: &[usize], trial: &mut UnderWay<'_>) {
-        let (answered, now) = (self.generator.answered(), MonotonicClock.now());
+        let now = MonotonicClock.now();
+        let (answered, longest) = trial.books.answered(now - trial.start);
         if answered > trial.answered {
             // What has just come was asked for a round trip ago, at the most.
-            let rtt = Span::from_ns(self.generator.longest_rtt_ns() as i64);
-            trial.listener.heard(now - rtt, self.sent(cores));
+            trial.listener.heard(now - longest, self.sent(cores));
             trial.answered = answered;
         }
-        let Some(samples) = &mut trial.samples else { return };
-        if samples.due(now - trial.start)
-            && let Some(sample) = samples.look(self.counts(cores))
-        {
-            trial.intervals.sampled(&sample);
+        if trial.course.is_none() {
+            return;
         }
+        trial.books.look(now - trial.start, trial.intervals);
         if trial.intervals.tick(now - trial.start).is_break() {
+            trial.is_ended = true;
             for &core in cores {
                 self.generator.end_lane(core as u32);
             }
@@ -251,83 +273,59 @@ impl XdpEngine {
     }
 
     /// Waits for the last replies.
-    fn drain(&self, sent: u64) {
+    fn drain(&self, sent: u64, trial: &UnderWay<'_>) {
         let last_sent = MonotonicClock.now();
-        let timeout = Span::from_ns(self.plan.reply_timeout.as_nanos() as i64);
-        let mut drain = Drain { last_sent, heard: last_sent, timeout };
-        let mut answered = self.generator.answered();
+        let mut drain = Drain { last_sent, heard: last_sent, timeout: timeout(&self.plan) };
+        let (mut answered, mut longest) = trial.books.answered(last_sent - trial.start);
         while answered < sent {
             let now = MonotonicClock.now();
-            let rtt = self.generator.longest_rtt_ns();
-            if drain.is_over(now, (rtt > 0).then(|| Span::from_ns(rtt as i64))) {
+            if drain.is_over(now, (longest > Span::ZERO).then_some(longest)) {
                 break;
             }
             sleep_until(now + DRAIN_PAUSE);
-            let count = self.generator.answered();
-            if count > answered {
-                (answered, drain.heard) = (count, MonotonicClock.now());
+            let before = answered;
+            (answered, longest) = trial.books.answered(now - trial.start);
+            if answered > before {
+                drain.heard = MonotonicClock.now();
             }
         }
     }
 
-    /// Adds up what all processors counted, and notes where the lanes go on.
-    fn collect(&mut self, cores: &[usize]) -> TrialCounts {
-        for (&core, sequence) in cores.iter().zip(&mut self.sequences) {
-            *sequence = self.generator.lane(core as u32).sequence;
-        }
-        self.counts(cores)
+    /// Requests that the lanes had planned and not made when they ended.
+    fn left(&self, cores: &[usize], trial: &UnderWay<'_>) -> u64 {
+        let left = |lane: &Lane| match trial.course {
+            _ if lane.next >= lane.end => 0,
+            None => (lane.end - lane.next).div_ceil(lane.interval.max(1)),
+            Some(course) => Instants::new(course, cores.len()).left(lane.next),
+        };
+        cores.iter().map(|&core| left(&self.generator.lane(core as u32))).sum()
     }
 
-    /// Adds up what all processors have counted so far.
-    fn counts(&self, cores: &[usize]) -> TrialCounts {
-        let mut counts = TrialCounts::default();
-        for &core in cores {
-            let lane = self.generator.lane(core as u32);
-            let left = lane.end.saturating_sub(lane.next).div_ceil(lane.interval.max(1));
+    /// What the lanes tell of a trial besides the books: of one rate when its first and last
+    /// requests left, too.
+    fn told(&self, cores: &[usize], trial: &UnderWay<'_>) -> TrialCounts {
+        let planned = self.left(cores, trial);
+        let mut counts = TrialCounts { planned, ..TrialCounts::default() };
+        counts.clients = books::clients(&self.generator);
+        if trial.course.is_some() {
+            return counts;
+        }
+        for lane in cores.iter().map(|&core| self.generator.lane(core as u32)) {
             let instant = |ns: u64| (lane.sent > 0).then(|| Timestamp::from_ns(ns as i64));
             counts.merge(&TrialCounts {
-                planned: lane.sent + left,
-                sent: lane.sent,
+                planned: lane.sent,
                 first_sent: instant(lane.first_sent_ns),
                 last_sent: instant(lane.last_sent_ns),
                 ..TrialCounts::default()
             });
         }
-        for processor in 0..self.generator.processors() {
-            let tally = self.generator.tally(processor);
-            let mut invalid = [0; InvalidReason::ALL.len()];
-            invalid[..tally.invalid.len()].copy_from_slice(&tally.invalid);
-            counts.merge(&TrialCounts {
-                received: tally.received,
-                interleaved: tally.interleaved,
-                ptp: self.plan.ptp.map(|_| PtpCounts {
-                    delay: tally.delay,
-                    sync_follow_up: tally.sync_follow_up,
-                    ..PtpCounts::default()
-                }),
-                duplicate: tally.duplicate,
-                late: tally.late + tally.late_earlier,
-                invalid,
-                server_unsynchronised: tally.unsynchronised,
-                rtt: recorder(&tally.rtt_ns),
-                response: recorder(&tally.response_ns),
-                lateness: recorder(&tally.lateness_ns),
-                ..TrialCounts::default()
-            });
-        }
-        counts.offsets = self.plan.offset.map(|_| self.offsets(counts.received));
         counts
     }
 
-    /// Adds up the offsets that all processors took. Every reply has an instant.
-    fn offsets(&self, received: u64) -> OffsetCounts {
-        let mut offsets = SignedRecorder::new();
-        for tally in self.generator.offsets() {
-            let [negative, positive] = [&tally.negative, &tally.positive].map(recorder);
-            let (squares, clamped) = (tally.squares(), tally.clamped);
-            offsets.merge(&SignedRecorder::from_parts(negative, positive, squares, clamped));
-        }
-        OffsetCounts { stamped: received, offsets }
+    /// When the last request left; the start where none did.
+    fn last_sent(&self, cores: &[usize], start: Timestamp<Monotonic>) -> Timestamp<Monotonic> {
+        let last = cores.iter().map(|&core| self.generator.lane(core as u32).last_sent_ns).max();
+        start.max(Timestamp::from_ns(last.unwrap_or(0) as i64))
     }
 }
 
@@ -345,25 +343,28 @@ impl Engine for XdpEngine {
         }
         let start = MonotonicClock.now() + LEAD;
         self.prepare(trial, start)?;
-        let timeout = Span::from_ns(self.plan.reply_timeout.as_nanos() as i64);
-        let samples = trial.interval().map(|interval| Samples::new(interval, timeout));
-        let listener = Listener::new(start);
-        let mut under_way = UnderWay { start, listener, answered: 0, samples, intervals };
+        let course = trial.course.as_deref();
+        let mut under_way = UnderWay {
+            start,
+            listener: Listener::new(start),
+            answered: 0,
+            course,
+            books: Books::new(&self.generator, &self.plan, course),
+            is_ended: false,
+            intervals,
+        };
         self.send(&cores, batch(trial.rate / cores.len() as f64), &mut under_way)?;
         let sent = self.sent(&cores);
-        self.drain(sent);
-        let mut counts = self.collect(&cores);
-        let UnderWay { listener, samples, intervals, .. } = under_way;
-        counts.silences = Some(listener.close(counts.last_sent.unwrap_or(start), sent));
-        if let (Some(samples), Some(interval)) = (samples, trial.interval()) {
-            let lasted = counts.last_sent.map_or(Span::ZERO, |last| last - start);
-            let number = lasted.as_ns() / interval.as_ns() + 1;
-            let rest = samples.finish(counts.clone(), number as u64);
-            for sample in &rest {
-                intervals.sampled(sample);
-            }
+        self.drain(sent, &under_way);
+        let mut told = self.told(&cores, &under_way);
+        let last_sent = self.last_sent(&cores, start);
+        let UnderWay { listener, books, is_ended, intervals, .. } = under_way;
+        told.silences = Some(listener.close(last_sent, sent));
+        let whole = Span::from_ns(trial.duration.as_nanos() as i64);
+        books.finish(if is_ended { last_sent - start } else { whole }, &told, intervals);
+        for (&core, sequence) in cores.iter().zip(&mut self.sequences) {
+            *sequence = self.generator.lane(core as u32).sequence;
         }
-        intervals.whole(counts);
         Ok(())
     }
 }
@@ -374,9 +375,15 @@ struct UnderWay<'a> {
     listener: Listener,
     /// Requests that were answered at the last look.
     answered: u64,
-    /// The intervals of a course.
-    samples: Option<Samples>,
+    course: Option<&'a Course>,
+    books: Books<'a>,
+    /// Whether it was ended before it was over.
+    is_ended: bool,
     intervals: &'a mut dyn Intervals,
+}
+
+fn timeout(plan: &RunPlan) -> Span {
+    Span::from_ns(plan.reply_timeout.as_nanos() as i64)
 }
 
 /// How many frames the kernel asks the program for before it sends what is due. A frame leaves at
@@ -406,9 +413,4 @@ impl Sender<'_> {
         }
         Ok(())
     }
-}
-
-fn recorder(raw: &RawHistogram) -> Recorder {
-    // The program keeps to the layout, so the kernel's table is never refused.
-    Recorder::from_raw(&raw.buckets, raw.sum.into(), raw.min, raw.max).unwrap_or_default()
 }

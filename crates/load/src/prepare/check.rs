@@ -95,11 +95,6 @@ pub(super) fn plannable(options: &LoadOptions, cores: usize) -> Result<(), Engin
 
 /// What the kernel's program has not that is asked for: why, and what to use.
 pub(super) fn beyond_kernel(options: &LoadOptions) -> Option<(&'static str, &'static str)> {
-    let changes = match &options.job {
-        Job::Course(course) => !course.is_steady(),
-        Job::Overload(_) => true,
-        Job::Ramp(_) | Job::Search { .. } => options.surge.is_some(),
-    };
     if options.nts.is_some() || options.sessions.is_some() {
         let reason = "the kernel has no cipher for authenticated requests";
         Some((reason, "use --engine packet or udp with --nts"))
@@ -112,12 +107,6 @@ pub(super) fn beyond_kernel(options: &LoadOptions) -> Option<(&'static str, &'st
     } else if options.capture.is_some() {
         let remedy = "use --engine packet or udp with --pcap";
         Some(("no tap sees what XDP sends and takes", remedy))
-    } else if changes {
-        let remedy = "use --engine packet or udp for a profile or an overload";
-        Some(("the kernel changes no rate within a trial", remedy))
-    } else if options.fairness {
-        let remedy = "use --engine packet or udp for --fairness";
-        Some(("the kernel counts no single clients", remedy))
     } else {
         None
     }
