@@ -24,6 +24,7 @@ mod lab;
 mod leftovers;
 mod limiters;
 mod load_command;
+mod load_ends;
 mod load_engines;
 mod load_mix;
 mod load_modes;
@@ -128,6 +129,7 @@ fn all() -> Vec<Trial> {
     all.extend(counters::all());
     all.extend(capture::all());
     all.extend(wrong_server::all());
+    all.extend(load_ends::all());
     all.extend(load_mix::all());
     all.extend(wrong_master::all());
     all.extend(well_behaved_ptp::all());

@@ -19,6 +19,7 @@ use books::Books;
 
 mod books;
 mod counts;
+mod numbers;
 mod ptp;
 
 pub use books::Closed;
@@ -263,7 +264,7 @@ impl Account {
         let mut is_of_earlier_trial = false;
         let mut tail = self.tail.take();
         let verified = self.expected.verify(payload, now, |question| {
-            is_of_earlier_trial = question.intended < self.start;
+            is_of_earlier_trial = self.is_of_earlier_trial(question);
             if is_of_earlier_trial {
                 Ok(()) // its clients may have been other ones
             } else if self.place(question).is_none() {
@@ -280,7 +281,7 @@ impl Account {
         self.tail = tail;
         // Whatever else is wrong with it is no fault of this trial's.
         if is_of_earlier_trial {
-            self.books.latest().late += 1;
+            self.books.latest().came_of_earlier_trial();
             return;
         }
         let reply = match verified {
@@ -412,13 +413,21 @@ impl Account {
         (self.books.close_all(), carried)
     }
 
+    /// Whether it was asked before this trial began; also whether it was asked at all, as far as its
+    /// number tells.
+    fn is_of_earlier_trial(&self, question: Question) -> bool {
+        let numbers = self.before.min(self.clients.wrap().into());
+        question.intended < self.start && u64::from(question.sequence) < numbers
+    }
+
     /// Which request of this trial has this sequence number; the latest one where several have.
     fn place(&self, question: Question) -> Option<u64> {
         let wrap = u64::from(self.clients.wrap());
         let sequence = u64::from(question.sequence);
         let latest = (self.before + self.asked).checked_sub(1)?;
         let back = (latest % wrap + wrap).checked_sub(sequence)? % wrap;
-        (sequence < wrap).then(|| (self.asked.checked_sub(1)?).checked_sub(back)).flatten()
+        let place = (self.asked.checked_sub(1)?).checked_sub(back)?;
+        (sequence < wrap && question.intended >= self.start).then_some(place)
     }
 }
 

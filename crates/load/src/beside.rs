@@ -4,6 +4,7 @@
 //!
 //! They have a thread to themselves, which owns their engine from the first trial to the last.
 
+use std::ops::ControlFlow;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
@@ -60,7 +61,7 @@ impl Beside {
             let mut heard = told.send(Ok(TrialCounts::default())).is_ok();
             // Until the run is over, and with it the other end.
             while heard && let Ok(trial) = asked.recv() {
-                heard = told.send(engine.trial(&trial)).is_ok();
+                heard = told.send(engine.trial(&trial, &mut || ControlFlow::Continue(()))).is_ok();
             }
         };
         thread::Builder::new()

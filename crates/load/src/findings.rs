@@ -89,6 +89,8 @@ pub struct Circumstances<'a> {
     pub shortfall: Option<String>,
     /// The run was ended before it was through.
     pub interrupted: bool,
+    /// The engine failed before the run was through, and why.
+    pub failure: Option<&'a str>,
     /// Replies that should be authentic were not opened, for want of the server's key.
     pub unopened: bool,
     /// Offsets of the server's transmit timestamps were taken.
@@ -285,6 +287,14 @@ fn circumstances(about: &Circumstances<'_>) -> Vec<Finding> {
             Severity::Note,
             shortfall.clone(),
             "where this host forwards packets, drop them with a firewall rule",
+        ));
+    }
+    if let Some(reason) = about.failure {
+        findings.push(finding(
+            Code::EngineFailed,
+            Severity::Error,
+            format!("the run ended early: {reason}"),
+            "what is missing was not measured; what is there stands",
         ));
     }
     if about.interrupted {

@@ -166,7 +166,9 @@ impl Offsets {
             if self.plan.options.mean_of_server { (transmit_ns - receive_ns) / 2 } else { 0 };
         let raw = at.as_ns() - (transmit_ns - earlier);
         let ahead = self.master_ahead.get_or_insert_with(|| whole_seconds(-raw));
-        found.offsets.record(raw + *ahead - self.plan.options.correction.as_ns());
+        // A master may jump by centuries.
+        let offset = raw.saturating_add(*ahead);
+        found.offsets.record(offset.saturating_sub(self.plan.options.correction.as_ns()));
     }
 
     /// What the lane takes to its next trial.

@@ -78,7 +78,7 @@ impl Missing {
             received: counts.received,
             lost: counts.lost(),
             ring_dropped: counts.ring_dropped,
-            late: counts.late,
+            late: counts.late.saturating_sub(counts.late_earlier),
         }
     }
 }

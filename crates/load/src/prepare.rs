@@ -3,7 +3,7 @@
 //! that was left open falls back, and says so.
 
 use std::net::{IpAddr, SocketAddr};
-use std::ops::RangeInclusive;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -352,6 +352,9 @@ fn open_best(
             Err(LoadError::Target(error @ TargetError::NoEthernet(_))) => {
                 fallbacks.push((kind, error.to_string()));
             }
+            Err(LoadError::Clients(error @ ClientsError::NoDefault)) => {
+                fallbacks.push((kind, error.to_string()));
+            }
             Err(error) => return Err(error),
         }
     }
@@ -364,8 +367,11 @@ fn open_best(
 /// want of a route back to them.
 fn probe(mut ready: Prepared) -> Result<Prepared, LoadError> {
     let clients = ready.clients;
-    let counts =
-        ready.engine.trial(&TrialPlan { clients, parts: ready.plan.parts.clone(), ..PROBE })?;
+    let counts = ready
+        .engine
+        .trial(&TrialPlan { clients, parts: ready.plan.parts.clone(), ..PROBE }, &mut || {
+            ControlFlow::Continue(())
+        })?;
     if counts.received > 0 {
         return Ok(ready);
     }

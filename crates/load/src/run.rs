@@ -46,7 +46,8 @@ pub trait Observer {
     /// An interval of a course is over.
     fn interval(&mut self, _point: &Point) {}
 
-    /// Whether a course is to go on; asked several times a second. Breaking ends it in its middle.
+    /// Whether a trial or a course is to go on; asked several times a second. Breaking ends it in
+    /// its middle.
     fn flow(&mut self) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
@@ -67,6 +68,8 @@ pub struct Load {
     silences: Vec<Silence>,
     overload: Option<Overload>,
     interrupted: bool,
+    /// What ended the run before it was through.
+    failure: Option<String>,
 }
 
 impl Load {
@@ -94,6 +97,7 @@ impl Load {
             silences: Vec::new(),
             overload: None,
             interrupted: false,
+            failure: None,
         })
     }
 
@@ -137,19 +141,34 @@ impl Load {
     pub fn run(mut self, observer: &mut dyn Observer) -> Result<LoadResult, LoadError> {
         let started = rfc3339_now();
         let surge = self.options.surge;
-        match self.options.job.clone() {
-            Job::Ramp(ramp) => self.ramp(&ramp, observer)?,
+        let ended = match self.options.job.clone() {
+            Job::Ramp(ramp) => self.ramp(&ramp, observer),
             Job::Search { kind, config } => {
-                self.search(kind, config, observer)?;
-                let found = self.search.as_ref().and_then(|search| search.lower);
-                if let (Some(surge), Some(rate)) = (surge, found) {
-                    self.surge(&surge, rate, observer)?;
-                }
+                self.search_and_surge((kind, config), surge.as_ref(), observer)
             }
-            Job::Course(course) => self.follow(&course, observer)?,
-            Job::Overload(rate) => self.surge(&surge.unwrap_or_default(), rate, observer)?,
+            Job::Course(course) => self.follow(&course, observer),
+            Job::Overload(rate) => self.surge(&surge.unwrap_or_default(), rate, observer),
+        };
+        match ended {
+            // Nothing was measured.
+            Err(error) if self.trials.is_empty() => return Err(error),
+            ended => self.failure = ended.err().map(|error| error.to_string()),
         }
         Ok(self.into_result(started))
+    }
+
+    fn search_and_surge(
+        &mut self,
+        (kind, config): (SearchKind, SearchConfig),
+        surge: Option<&Surge>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), LoadError> {
+        self.search(kind, config, observer)?;
+        let found = self.search.as_ref().and_then(|search| search.lower);
+        match (surge, found) {
+            (Some(surge), Some(rate)) => self.surge(surge, rate, observer),
+            _ => Ok(()),
+        }
     }
 
     fn ramp(&mut self, ramp: &Ramp, observer: &mut dyn Observer) -> Result<(), LoadError> {
@@ -213,14 +232,22 @@ impl Load {
         self.warm_up(&plan)?;
         let before = self.watch.read();
         let engine = &mut self.prepared.engine;
+        let mut stopped = false;
+        let mut flow = || {
+            let flow = observer.flow();
+            stopped |= flow.is_break();
+            flow
+        };
         let (counts, well_behaved) = match &self.prepared.beside {
-            None => (engine.trial(&plan)?, None),
+            None => (engine.trial(&plan, &mut flow)?, None),
             Some(beside) => {
-                let (counts, record) = beside.ask(duration, || engine.trial(&plan))?;
+                let (counts, record) = beside.ask(duration, || engine.trial(&plan, &mut flow))?;
                 (counts, Some(record))
             }
         };
         let after = self.watch.read();
+        // One that was ended lasted as long as it did, whatever was planned.
+        let plan = if stopped { trial::cut_short(plan, &counts) } else { plan };
         let missing = Missing::of(&counts);
         let trial = trial::record(&plan, &counts, places::assign(missing, &before, &after));
         let trial = Trial { well_behaved, ..trial };
@@ -259,12 +286,8 @@ impl Load {
             let rate = plan.course.as_ref().map_or(plan.rate, |course| course.rate_at(Span::ZERO));
             let requests = f64::from(self.options.warm_up) * f64::from(plan.clients);
             let duration = Duration::from_secs_f64((requests / rate).min(WARM_UP_S_MAX));
-            self.prepared.engine.trial(&TrialPlan {
-                rate,
-                duration,
-                course: None,
-                ..plan.clone()
-            })?;
+            let plan = TrialPlan { rate, duration, course: None, ..plan.clone() };
+            self.prepared.engine.trial(&plan, &mut || ControlFlow::Continue(()))?;
         }
         Ok(())
     }
@@ -295,6 +318,7 @@ impl Load {
                 fallbacks: &self.prepared.fallbacks,
                 shortfall: self.prepared.engine.shortfall(),
                 interrupted: self.interrupted,
+                failure: self.failure.as_deref(),
                 unopened: plan.sessions.as_ref().is_some_and(|sessions| !sessions.opens()),
                 offsets: plan.offset.is_some(),
                 search: self.search.as_ref(),

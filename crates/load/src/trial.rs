@@ -2,6 +2,7 @@
 //! and losses by place.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use horolog_record::{ClassCounts, Distribution, InvalidReason, Part, Place, Responses, Trial};
 use horolog_stats::Recorder;
@@ -80,8 +81,20 @@ fn basic(counts: &TrialCounts) -> u64 {
     match counts.ptp {
         _ if !counts.parts.is_empty() => counts.parts.iter().map(basic).sum(),
         Some(_) => 0,
-        None => counts.received - counts.interleaved - counts.nts_received,
+        // The kernel's counts are not all taken at the same instant.
+        None => counts.received.saturating_sub(counts.interleaved + counts.nts_received),
     }
+}
+
+/// The plan of a trial that was ended in its middle, as far as it went.
+#[must_use]
+pub fn cut_short(plan: TrialPlan, counts: &TrialCounts) -> TrialPlan {
+    let lasted = counts.first_sent.zip(counts.last_sent).map_or(0.0, |(first, last)| {
+        // The last request had its share of the time as well.
+        (last - first).as_seconds() + 1.0 / plan.rate
+    });
+    let duration = plan.duration.min(Duration::from_secs_f64(lasted.max(0.0)));
+    TrialPlan { duration, ..plan }
 }
 
 /// Requests sent per second from the first to the last of them; 0 where fewer than two were sent.
@@ -129,7 +142,6 @@ mod tests {
     use super::*;
     use horolog_record::Spacing;
     use horolog_time::Timestamp;
-    use std::time::Duration;
 
     fn plan() -> TrialPlan {
         TrialPlan {

@@ -67,6 +67,8 @@ pub enum Code {
     SearchUnfinished,
     /// The run was ended before it was through.
     Interrupted,
+    /// The engine failed in the middle of the run.
+    EngineFailed,
     /// A better engine exists and was not to be had.
     EngineFallback,
     /// Interleaved mode was asked for and many replies were in basic mode.

@@ -39,6 +39,8 @@ pub struct TrialCounts {
     pub duplicate: u64,
     /// Valid replies that came after the time allowed, and all to requests of an earlier trial.
     pub late: u64,
+    /// Those of them that were to requests of an earlier trial, and explain no loss of this one.
+    pub late_earlier: u64,
     /// Invalid replies, in the order of [`InvalidReason::ALL`].
     pub invalid: [u64; InvalidReason::ALL.len()],
     /// Replies that the own receive rings or sockets had no room for.
@@ -69,6 +71,12 @@ impl TrialCounts {
     #[must_use]
     pub const fn lost(&self) -> u64 {
         self.sent.saturating_sub(self.received)
+    }
+
+    /// Counts a reply to a request of an earlier trial.
+    pub(super) fn came_of_earlier_trial(&mut self) {
+        self.late += 1;
+        self.late_earlier += 1;
     }
 
     /// The same as the counts of a mix of `count` kinds of requests, of which they are number
@@ -114,6 +122,7 @@ impl TrialCounts {
         PtpCounts::merge(&mut self.ptp, other.ptp);
         self.duplicate += other.duplicate;
         self.late += other.late;
+        self.late_earlier += other.late_earlier;
         for (mine, theirs) in self.invalid.iter_mut().zip(other.invalid) {
             *mine += theirs;
         }

@@ -9,6 +9,7 @@ use horolog_stats::Mark;
 use horolog_time::{Monotonic, Span, Timestamp, Utc};
 use horolog_wire::ptp::{Header, PortIdentity};
 
+use super::numbers;
 use super::{Account, Next};
 use crate::offset::ReceiveStamps;
 use crate::ptp::{Answer, Expected, PtpKind, Template};
@@ -57,6 +58,10 @@ pub(super) struct Books {
     pending: Vec<Pending>,
 }
 
+/// Requests that are owed several answers and are kept at the same time, of all lanes: as many as
+/// the in-kernel engine keeps, in some 120 MB.
+const PENDING_MAX: u64 = 1 << 21;
+
 /// What came of a request that is owed several answers.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
@@ -104,7 +109,7 @@ impl Books {
     pub(super) fn new(expected: Expected, reach: u64, master: Option<PortIdentity>) -> Box<Self> {
         let kept = match expected.plan.kind {
             PtpKind::Delay | PtpKind::Unicast(_) => 0,
-            PtpKind::Nsm => reach as usize,
+            PtpKind::Nsm => reach.min((PENDING_MAX / expected.lanes as u64).max(1)) as usize,
         };
         let template = Template::new(&expected.plan, expected.lane, expected.master);
         Box::new(Self {
@@ -196,8 +201,8 @@ impl Account {
         if plan.multicast && !has_number {
             return Ok(());
         }
-        if question.intended < self.start {
-            self.books.latest().late += 1;
+        if self.is_of_earlier_trial(question) {
+            self.books.latest().came_of_earlier_trial();
             return Ok(());
         }
         let place = match self.place(question) {
@@ -273,7 +278,7 @@ impl Account {
         books.is_from_master(header)?;
         match total.checked_sub(self.before) {
             None => {
-                self.books.latest().late += 1;
+                self.books.latest().came_of_earlier_trial();
                 Ok(())
             }
             Some(place) => self.take_part(books, place, answer, arrived),
@@ -286,16 +291,8 @@ impl Account {
         let turn = u64::from(client - self.clients.first());
         let latest = (self.before + self.asked).checked_sub(1)?;
         let latest = latest.checked_sub((latest + count - turn) % count)?;
-        let mut sequence = latest % wrap;
-        // A number comes again after 2^16 requests of the lane.
-        for step in 0..=(1 << 16) / count {
-            let total = latest.checked_sub(step * count)?;
-            if sequence as u16 == sequence_id {
-                return Some(total);
-            }
-            sequence = if sequence < count { sequence + wrap - count } else { sequence - count };
-        }
-        None
+        let back = numbers::back_to(latest % wrap, sequence_id, (count, wrap))?;
+        latest.checked_sub(back)
     }
 
     /// One of several answers to a request.
@@ -307,7 +304,8 @@ impl Account {
         arrived: Arrived,
     ) -> Result<(), InvalidReason> {
         let kept = books.pending.len() as u64;
-        let Some(pending) = books.at(place).filter(|_| place + kept >= self.asked) else {
+        // A place belongs to the next request as soon as that is being made.
+        let Some(pending) = books.at(place).filter(|_| place + kept > self.asked) else {
             self.books.latest().late += 1;
             return Ok(());
         };

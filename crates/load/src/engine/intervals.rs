@@ -24,19 +24,25 @@ pub trait Intervals {
     }
 }
 
-/// Between two looks at whether a trial is to end: those with intervals can, and for the others to
-/// look would cost the lanes time.
+/// Between two looks at whether a trial is to end: for those with intervals in time for the end of
+/// a phase, for the others as seldom as a person does not notice.
 pub(super) fn look(plan: &TrialPlan) -> Duration {
-    if plan.course.is_some() { Duration::from_millis(20) } else { Duration::from_hours(1) }
+    Duration::from_millis(if plan.course.is_some() { 20 } else { 100 })
 }
 
 /// All intervals as one.
-#[derive(Default)]
-pub(super) struct Whole(pub(super) TrialCounts);
+pub(super) struct Whole<'a> {
+    pub(super) counts: TrialCounts,
+    pub(super) flow: &'a mut dyn FnMut() -> ControlFlow<()>,
+}
 
-impl Intervals for Whole {
+impl Intervals for Whole<'_> {
     fn closed(&mut self, counts: TrialCounts) {
-        self.0.merge(&counts);
+        self.counts.merge(&counts);
+    }
+
+    fn tick(&mut self, _: Span) -> ControlFlow<()> {
+        (self.flow)()
     }
 }
 

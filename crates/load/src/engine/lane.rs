@@ -9,7 +9,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use horolog_sys::clock::{MonotonicClock, sleep_until};
+use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
 use super::drain::{Drain, GRACE};
@@ -45,6 +45,9 @@ pub(crate) trait LaneClock: Clock<Monotonic> + Sync {
 
     /// Lets a moment pass.
     fn spin(&self);
+
+    /// What `CLOCK_REALTIME` is ahead of it.
+    fn realtime_ahead(&self) -> Span;
 }
 
 impl LaneClock for MonotonicClock {
@@ -54,6 +57,10 @@ impl LaneClock for MonotonicClock {
 
     fn spin(&self) {
         std::hint::spin_loop();
+    }
+
+    fn realtime_ahead(&self) -> Span {
+        realtime_minus_monotonic().offset
     }
 }
 
@@ -164,6 +171,8 @@ impl<P: Port, C: LaneClock> LaneTrial<'_, P, C> {
             return Ok(());
         }
         *end = *end + *interval;
+        // Somebody may have set the clock by which packets are stamped.
+        self.realtime_ahead = self.clock.realtime_ahead();
         self.count_dropped(looked)?;
         while let Some(book) = self.account.close_interval(now) {
             closed(book);
@@ -269,10 +278,11 @@ impl<P: Port, C: LaneClock> LaneTrial<'_, P, C> {
             if self.account.answered() > answered {
                 drain.heard = now;
             }
+            // Also while something comes: it may be what nobody asked for.
+            if drain.is_over(now, self.account.longest_rtt()) {
+                break;
+            }
             if count == 0 {
-                if drain.is_over(now, self.account.longest_rtt()) {
-                    break;
-                }
                 self.clock.sleep_until(now + DRAIN_PAUSE);
             }
         }

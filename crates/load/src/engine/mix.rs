@@ -78,7 +78,14 @@ impl Engine for MixEngine {
                 .map(|(index, (engine, part))| {
                     let plan = plan.of_part(part);
                     let mut teller = Teller { index, count, told: 0, books: sender.clone(), stop };
-                    scope.spawn(move || engine.run(&plan, &mut teller))
+                    scope.spawn(move || {
+                        let ran = engine.run(&plan, &mut teller);
+                        if ran.is_err() {
+                            // Without it the others are not what was asked for.
+                            stop.store(true, Ordering::Relaxed);
+                        }
+                        ran
+                    })
                 })
                 .collect();
             drop(sender);

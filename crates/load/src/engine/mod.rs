@@ -21,6 +21,7 @@ pub mod udp_ptp;
 pub mod xdp;
 
 use std::io;
+use std::ops::ControlFlow;
 
 use horolog_io::{PacketError, UdpError};
 use horolog_record::Engine as Kind;
@@ -50,11 +51,16 @@ pub trait Engine: Send {
     /// `intervals`, in their order.
     fn run(&mut self, plan: &TrialPlan, intervals: &mut dyn Intervals) -> Result<(), EngineError>;
 
-    /// The same for a trial that is counted as a whole.
-    fn trial(&mut self, plan: &TrialPlan) -> Result<TrialCounts, EngineError> {
-        let mut whole = Whole::default();
+    /// The same for a trial that is counted as a whole. `flow` is asked several times a second
+    /// whether it is to go on.
+    fn trial(
+        &mut self,
+        plan: &TrialPlan,
+        flow: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<TrialCounts, EngineError> {
+        let mut whole = Whole { counts: TrialCounts::default(), flow };
         self.run(plan, &mut whole)?;
-        Ok(whole.0)
+        Ok(whole.counts)
     }
 }
 

@@ -60,6 +60,10 @@ impl LaneClock for Time {
     fn spin(&self) {
         self.0.advance(Span::from_ns(400));
     }
+
+    fn realtime_ahead(&self) -> Span {
+        Span::ZERO
+    }
 }
 
 /// What the server does with its `n`-th request: replies, each with the time that it takes.
@@ -418,6 +422,23 @@ fn a_reply_to_an_earlier_trial_is_late_however_quick_the_next_trial_is() {
     let second = scene.trial();
     assert_eq!((second.sent, second.received, second.late), (2000, 2000, 10));
     assert_eq!(second.lost(), 0);
+}
+
+#[test]
+fn what_nobody_asked_is_not_late() {
+    fn foreign(n: u64, reply: Header) -> Vec<(Span, Header)> {
+        let noise = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        vec![(Span::ZERO, Header { origin: NtpTimestamp::from_bits(noise ^ noise >> 29), ..reply })]
+    }
+    let mut scene = Scene::frames(FaultPlan::default(), foreign);
+    // Any bits are an instant of the last minute, in which a run that goes on for so long has asked.
+    scene.carried.asked = 1_000_000;
+    scene.clock.advance(Span::from_ms(60_000));
+    let counts = scene.trial();
+    assert_eq!(counts.received, 0);
+    let origin = counts.invalid[InvalidReason::Origin as usize];
+    // A million of 2^27 numbers were asked.
+    assert!(origin >= 1950 && counts.late < 50, "{origin} unknown, {} late", counts.late);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Runs one trial on all lanes at once, a thread for each, and adds up what they counted.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 use std::{io, mem, thread};
@@ -126,7 +126,12 @@ fn on_threads<P: Port>(
                     let _ = affinity::set_timer_slack_ns(1);
                     let _ = core.map(affinity::pin_to_core);
                     // Whoever takes the books outlives the lanes.
-                    *carried = task.run(&mut |book| drop(sender.send(book)))?;
+                    let ran = task.run(&mut |book| drop(sender.send(book)));
+                    if ran.is_err() {
+                        // Without it the others are not what was asked for.
+                        begun.1.store(true, Ordering::Relaxed);
+                    }
+                    *carried = ran?;
                     Ok(())
                 })
             })

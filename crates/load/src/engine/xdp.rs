@@ -221,10 +221,9 @@ impl XdpEngine {
             trial.listener.heard(now - longest, self.sent(cores));
             trial.answered = answered;
         }
-        if trial.course.is_none() {
-            return;
+        if trial.course.is_some() {
+            trial.books.look(now - trial.start, trial.intervals);
         }
-        trial.books.look(now - trial.start, trial.intervals);
         if trial.intervals.tick(now - trial.start).is_break() {
             trial.is_ended = true;
             for &core in cores {

@@ -7,14 +7,25 @@ use super::{Observed, about_worst};
 
 /// Replies that nothing stamped.
 pub(super) fn unstamped(trials: &[Observed<'_>]) -> Option<Finding> {
-    let missing =
-        |trial: &Trial| trial.stamped.map_or(0, |stamped| trial.received.saturating_sub(stamped));
+    // Of a mix those kinds of requests that offsets are taken of.
+    let counted = |trial: &Trial| {
+        let parts = trial.parts.iter().map(|part| &part.trial);
+        let all = if trial.parts.is_empty() { vec![trial] } else { parts.collect() };
+        let stamped = all.iter().filter_map(|one| Some((one.received, one.stamped?)));
+        stamped.fold((0, 0), |(received, stamped): (u64, u64), one| {
+            (received.saturating_add(one.0), stamped.saturating_add(one.1))
+        })
+    };
+    let missing = |trial: &Trial| {
+        let (received, stamped) = counted(trial);
+        received.saturating_sub(stamped)
+    };
     about_worst(
         trials,
         |observed| missing(observed.trial) as f64,
         (Code::RepliesUnstamped, Severity::Warning),
         |observed| {
-            let (missing, received) = (missing(observed.trial), observed.trial.received);
+            let (missing, (received, _)) = (missing(observed.trial), counted(observed.trial));
             format!("{missing} of {received} replies had no receive timestamp, so no offset")
         },
         "a card keeps up with so many packets only; leave out hardware timestamps, or load by less",

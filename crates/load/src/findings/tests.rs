@@ -50,6 +50,7 @@ fn about() -> Circumstances<'static> {
         fallbacks: &[],
         shortfall: None,
         interrupted: false,
+        failure: None,
         unopened: false,
         offsets: false,
         search: None,

@@ -1,6 +1,6 @@
 //! The doubts that trials give rise to, one function for each.
 
-use horolog_record::{Code, Finding, Place, Severity, Trial};
+use horolog_record::{Code, Finding, Mode, Place, Severity, Trial};
 
 use super::{Circumstances, Observed, about_worst, finding};
 
@@ -22,8 +22,10 @@ const SAMPLES_FOR_P99_99: u64 = 10_000;
 pub(super) fn no_replies(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Option<Finding> {
     let sent: u64 = trials.iter().map(|observed| observed.trial.sent).sum();
     let silent = trials.iter().all(|observed| {
-        let trial = observed.trial;
-        trial.received + trial.late + trial.invalid_total() == 0
+        let Trial { received, late, responses, .. } = observed.trial;
+        // A request of NetSync Monitor that got a part of its answers only was not received.
+        let parts = responses.delay + responses.sync_follow_up + responses.granted_messages;
+        received + late + observed.trial.invalid_total() + parts == 0
     });
     if sent == 0 || !silent {
         return None;
@@ -154,6 +156,12 @@ pub(super) fn server_unsynchronised(trials: &[Observed<'_>]) -> Option<Finding> 
     )
 }
 
+/// The part of a mix that asks in interleaved mode; of another trial all of it.
+fn interleaved(trial: &Trial) -> &Trial {
+    let part = trial.parts.iter().find(|part| part.mode == Mode::NtpInterleaved);
+    part.map_or(trial, |part| &part.trial)
+}
+
 /// Trials that began when every client had been answered twice, as servers want it that keep
 /// nothing of a client's first request, and that lost next to nothing: who misses a reply refers
 /// to one that the server may have forgotten.
@@ -163,16 +171,16 @@ pub(super) fn basic_replies(trials: &[Observed<'_>], about: &Circumstances<'_>) 
     }
     let mut before = 0_u64;
     let ready = trials.iter().map(|observed| {
-        let trial = observed.trial;
+        let trial = interleaved(observed.trial);
         let warm = before >= trial.clients.saturating_mul(2);
         before += trial.received;
         warm && trial.loss_ratio() <= BASIC_LOSS_MAX
     });
     let ready: Vec<_> = ready.collect();
     let basic = |observed: &Observed<'_>| {
-        let trial = observed.trial;
+        let trial = interleaved(observed.trial);
         let share = trial.responses.basic as f64 / trial.received.max(1) as f64;
-        let index = trials.iter().position(|one| std::ptr::eq(one.trial, trial));
+        let index = trials.iter().position(|one| std::ptr::eq(one.trial, observed.trial));
         let judged = index.is_some_and(|index| ready[index]);
         if judged && share > BASIC_SHARE_MAX { share } else { 0.0 }
     };

@@ -58,9 +58,9 @@ fn check_ptp(options: &LoadOptions, ptp: &PtpPlan) -> Result<(), LoadError> {
             "NetSync Monitor takes clients that can be told apart; leave out random sources",
         ));
     }
-    if ptp.kind == PtpKind::Delay && options.offset.is_some() {
+    if options.offset.is_some() && !ptp.tells_of_transmission() {
         return Err(LoadError::Ptp(
-            "delay responses tell of no transmission, so take offsets by 'ptp nsm'",
+            "delay responses and grants tell of no transmission, so take offsets by 'ptp nsm'",
         ));
     }
     let names_clients = options.source_network.is_some() || options.random_sources;

@@ -63,7 +63,10 @@ impl Mix<'_> {
             let reason = "PTP's ports are the sockets of one kind of requests".to_owned();
             return Err(engine::unfit(kind, reason, "use --engine packet").into());
         }
-        let mut first = Opener::new(&runs[0])?;
+        // Its sessions are there already.
+        let plain =
+            LoadOptions { nts: None, ..mix::runs(self.options, self.address).swap_remove(0) };
+        let mut first = Opener::new(&plain)?;
         let route = first.route(kind)?;
         let network = first.network(kind, &route)?;
         let threads = self.options.threads.unwrap_or_else(|| first.cores(&route)) as u32;
@@ -103,7 +106,10 @@ impl Mix<'_> {
     /// What is the same for all, and what there is of each: of a mix as a whole.
     fn whole(&self, plans: &[RunPlan], network: Option<SourceNetwork>) -> RunPlan {
         let parts = self.options.mix.iter().zip(shares(&self.options.mix)).zip(plans);
+        // A target's port is NTP's, where that is asked for.
+        let ntp = plans.iter().find(|plan| plan.ptp.is_none()).unwrap_or(&plans[0]);
         RunPlan {
+            target: ntp.target,
             network,
             lanes: plans.iter().map(|plan| plan.lanes).sum(),
             clients: plans.iter().map(|plan| plan.clients).sum(),

@@ -89,7 +89,7 @@ impl Load {
         self.warm_up(plan)?;
         let first = self.trials.len();
         let mut follower = Follower::new(plan, course, &mut self.watch, observer, first);
-        self.prepared.engine.run(plan, &mut follower)?;
+        let ran = self.prepared.engine.run(plan, &mut follower);
         let followed = follower.finish();
         self.interrupted |= followed.interrupted;
         // What is known of silences stands in the books of the last interval, from the course's
@@ -102,7 +102,8 @@ impl Load {
         self.trials.extend(followed.trials);
         let interval_s = course.interval().as_secs_f64();
         self.series = Some(Series { interval_s, points: followed.points });
-        Ok(())
+        // What was counted until then stands.
+        Ok(ran?)
     }
 
     /// Asks for more than the server takes, around `rate`, and sees when it is itself again.

@@ -77,7 +77,7 @@ pub(crate) const LIMIT_UNITS: Choices<LimitUnit, 3> =
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 33> = [
+pub(crate) const CODES: Choices<Code, 34> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -94,6 +94,7 @@ pub(crate) const CODES: Choices<Code, 33> = [
     (Code::Noisy, "noisy"),
     (Code::SearchUnfinished, "search-unfinished"),
     (Code::Interrupted, "interrupted"),
+    (Code::EngineFailed, "engine-failed"),
     (Code::EngineFallback, "engine-fallback"),
     (Code::BasicReplies, "basic-replies"),
     (Code::CaptureIncomplete, "capture-incomplete"),

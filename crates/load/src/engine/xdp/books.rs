@@ -152,6 +152,7 @@ impl<'a> Books<'a> {
             }),
             duplicate: tally.duplicate,
             late: tally.late + tally.late_earlier,
+            late_earlier: tally.late_earlier,
             invalid,
             server_unsynchronised: tally.unsynchronised,
             rtt: recorder(&tally.rtt_ns),
