@@ -170,6 +170,13 @@ impl Account {
         })
     }
 
+    /// Moves the start of a trial in which nothing was asked yet: opening books takes its time.
+    pub fn begin_at(&mut self, start: Timestamp<Monotonic>) {
+        (self.start, self.last_sent) = (start, start);
+        self.listener = Listener::new(start);
+        self.books.begin_at(start);
+    }
+
     /// The next request, to be sent at `intended`. Asking again gives the same until
     /// [`Account::ask`].
     #[inline]

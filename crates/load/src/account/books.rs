@@ -45,6 +45,11 @@ impl Books {
         }
     }
 
+    /// Moves the start, before anything stands in them.
+    pub(super) fn begin_at(&mut self, start: Timestamp<Monotonic>) {
+        *self = Self::new(start, self.interval, std::mem::take(&mut self.blank));
+    }
+
     /// The book of a request that was due then. One whose interval was closed long ago stands in
     /// the oldest that is open.
     #[inline]

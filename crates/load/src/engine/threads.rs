@@ -51,18 +51,16 @@ pub(crate) fn run<P: Port>(
     offset: Option<OffsetPlan>,
     intervals: &mut dyn Intervals,
 ) -> Result<(), EngineError> {
-    let realtime_ahead = realtime_minus_monotonic().offset;
-    let start = MonotonicClock.now() + LEAD;
     let stop = &AtomicBool::new(false);
     let interval = trial.interval();
+    let timeout = Span::from_ns(plan.reply_timeout.as_nanos() as i64);
     let count = lanes.len();
-    let mut tasks = Vec::with_capacity(count);
+    let mut opened = Vec::with_capacity(count);
     for (index, lane) in lanes.iter_mut().enumerate() {
-        let timeout = Span::from_ns(plan.reply_timeout.as_nanos() as i64);
         let account = AccountPlan {
             expected: plan.expected(),
             clients: plan.lane_clients(trial.clients, (index, count), run),
-            start,
+            start: MonotonicClock.now(),
             timeout,
             rate: trial.rate / count as f64,
             offset,
@@ -70,7 +68,14 @@ pub(crate) fn run<P: Port>(
             interval,
             fairness: plan.fairness,
         };
-        let account = Account::open(&account, mem::take(&mut lane.carried))?;
+        opened.push((Account::open(&account, mem::take(&mut lane.carried))?, lane));
+    }
+    let realtime_ahead = realtime_minus_monotonic().offset;
+    // Books for many requests take longer than the lead.
+    let start = MonotonicClock.now() + LEAD;
+    let mut tasks = Vec::with_capacity(count);
+    for (index, (mut account, lane)) in opened.into_iter().enumerate() {
+        account.begin_at(start);
         let schedule = schedule(plan, trial, start, (index, count))?;
         let task = LaneTrial {
             port: &mut lane.port,
