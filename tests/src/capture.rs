@@ -12,7 +12,7 @@ use horolog_record::{Code, Engine, LoadResult};
 use horolog_wire::ethernet;
 use horolog_wire::frame::UdpFrame;
 use horolog_wire::ntp::Header;
-use horolog_wire::ptp::{self, Body, EVENT_PORT, GENERAL_PORT, Message};
+use horolog_wire::ptp::{self, Body, EVENT_PORT, GENERAL_PORT, Message, PortIdentity};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
@@ -20,6 +20,7 @@ use crate::load_command::{
     ForNobody, PATIENCE, Started, check_sums, has, load, only_trial, parse, result_of,
 };
 use crate::process::{self, Server, binary, run_to_end, server_address};
+use crate::ptp_master::Master;
 use crate::ptp4l::{Ptp4l, Transport};
 use crate::refusal::{ENVIRONMENT, USAGE, check};
 use crate::scenario::Need;
@@ -34,6 +35,7 @@ pub(crate) fn all() -> Vec<Trial> {
         a_server_on_the_same_host_is_heard_once,
         an_interrupted_capture_is_whole,
         what_cannot_be_captured_is_refused,
+        of_many_negotiations_a_part_is_kept_with_its_grants,
     ));
     let ptp4l =
         &[Need::Root, Need::Ipv6, Need::Peer("ptp4l"), Need::Peer("pmc"), Need::Peer("setpriv")];
@@ -141,6 +143,8 @@ fn ptp_token(payload: &[u8]) -> Result<Option<u64>> {
     Ok(match message.body {
         Body::DelayReq(_) => Some(message.header.source.clock),
         Body::DelayResp { requesting, .. } => Some(requesting.clock),
+        Body::Signaling(PortIdentity::ALL) => Some(message.header.source.clock),
+        Body::Signaling(target) => Some(target.clock),
         _ => None,
     })
 }
@@ -285,6 +289,25 @@ pub(crate) fn of_much_ptp_a_part_is_kept() -> Result<()> {
         let unanswered = (sent.len() - received.len()) as u64;
         ensure!(unanswered <= trial.lost && capture.missed == 0, "{unanswered} of {trial:?}");
     }
+    Ok(())
+}
+
+/// Of twenty thousand requests for messages a second one in two is kept, and each grant of what is
+/// kept, though nothing but who asks is in both.
+pub(crate) fn of_many_negotiations_a_part_is_kept_with_its_grants() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?.ip();
+    let _master = Master::start(&lab, at, |_, _| true)?;
+    let target = at.to_string();
+    let run = ["unicast", &target, "-r", "20k", "-t", "0.2", "--engine", "packet"];
+    let (result, capture) = captured_ptp(lab.client(), &run)?;
+    let trial = only_trial(&result)?;
+    let tokens = |is_request| -> HashSet<u64> { capture.tokens(is_request).into_iter().collect() };
+    let (sent, received) = (tokens(true), tokens(false));
+    ensure!((sent.len() as u64).abs_diff(trial.sent / 2) <= 4, "{} of {trial:?}", sent.len());
+    ensure!(!received.is_empty() && received.is_subset(&sent), "grants without requests");
+    let unanswered = (sent.len() - received.len()) as u64;
+    ensure!(unanswered <= trial.lost && capture.missed == 0, "{unanswered} of {trial:?}");
     Ok(())
 }
 

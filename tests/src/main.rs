@@ -36,6 +36,8 @@ mod noise;
 mod ntpperf;
 mod process;
 mod ptp4l;
+mod ptp_answers;
+mod ptp_master;
 mod ptp_replies;
 mod ptp_verdicts;
 mod qualification;

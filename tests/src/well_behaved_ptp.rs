@@ -1,26 +1,18 @@
 //! Scenarios of well-behaved clients of a PTP master, beside a crowd that loads it: all ask by the
 //! same two ports, and still each answer counts once, with whom it is for.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, UdpSocket};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_record::{Code, LoadResult, WellBehaved};
-use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
 use libtest_mimic::Trial;
 
 use crate::load_command::{PATIENCE, check_sums, has, only_trial};
 use crate::load_ptp::load;
 use crate::process::{binary, run_to_end, server_address};
+use crate::ptp_master::Master;
 use crate::ptp4l::{Ptp4l, Transport};
 use crate::refusal::{ENVIRONMENT, USAGE, check};
 use crate::scenario::Need;
-use crate::wrong_master::answers::{Asked, From};
 use crate::{ROOT, scenarios, well_behaved_ptp};
 
 /// Exit status where a limit was broken.
@@ -92,60 +84,13 @@ pub(crate) fn ptp4l_answers_both_and_each_answer_counts_once() -> Result<()> {
     Ok(())
 }
 
-/// Whom a master answers, which it is asked with each request and how many came of its client.
-type Rule = fn(clients: usize, requests: u32) -> bool;
-
-/// A master that limits its clients by their addresses.
-struct Limited {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Limited {
-    fn start(lab: &Lab, at: IpAddr, rule: Rule) -> Result<Self> {
-        let bind = || [EVENT_PORT, GENERAL_PORT].map(|port| UdpSocket::bind((at, port)));
-        let [event, general] = lab.server().run(bind)?;
-        let (event, general) = (event?, general?);
-        event.set_read_timeout(Some(Duration::from_millis(10)))?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let thread = thread::spawn(move || {
-            let mut known: HashMap<IpAddr, (usize, u32)> = HashMap::new();
-            let mut buffer = [0; 256];
-            while !stopped.load(Ordering::Relaxed) {
-                let Ok((length, from)) = event.recv_from(&mut buffer) else { continue };
-                let Some(asked) = Asked::read(&buffer[..length], from) else { continue };
-                let before = known.len();
-                let (place, requests) = known.entry(from.ip()).or_insert((before, 0));
-                *requests += 1;
-                if rule(*place, *requests) {
-                    for one in asked.right() {
-                        let socket = if one.from == From::Event { &event } else { &general };
-                        let _ = socket.send_to(&one.payload, one.to);
-                    }
-                }
-            }
-        });
-        Ok(Self { stop, thread: Some(thread) })
-    }
-}
-
-impl Drop for Limited {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
 /// A few requests of each client are answered, so those that ask once are not hurt.
 pub(crate) fn a_limit_for_each_client_leaves_them_alone() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?.ip();
     for mode in ["delay", "nsm"] {
         for engine in ["packet", "xdp"] {
-            let _master = Limited::start(&lab, at, |_, requests| requests <= 10)?;
+            let _master = Master::start(&lab, at, |_, requests| requests <= 10)?;
             let run = [mode, "--engine", engine];
             let (result, well) = beside(&lab, &at.to_string(), &run, "2k")?;
             let crowd = only_trial(&result)?;
@@ -161,7 +106,7 @@ pub(crate) fn a_limit_for_each_client_leaves_them_alone() -> Result<()> {
 pub(crate) fn a_limit_for_newcomers_hurts_them() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?.ip();
-    let _master = Limited::start(&lab, at, |clients, _| clients < 40)?;
+    let _master = Master::start(&lab, at, |clients, _| clients < 40)?;
     let target = at.to_string();
     let run = ["delay", &target, "--engine", "packet", "-r", "2k", "--timeout", "300ms"];
     let more = ["--well-behaved-source", "10.200.0.0/16", "--fail-if", "hurt>5%"];

@@ -18,13 +18,12 @@ use libtest_mimic::Trial;
 use crate::load_command::only_trial;
 use crate::load_ptp::load;
 use crate::process::server_address;
+use crate::ptp_answers::{Asked, Datagram};
 use crate::wrong_server::{Found, SHORT_TIMEOUT, TIMEOUT, check_found};
 use crate::{ROOT_AND_IPV6, scenarios, wrong_master};
 
-pub(crate) mod answers;
 mod faults;
 
-use answers::{Asked, Datagram};
 use faults::{Act, Context, Fault};
 
 /// All of them.

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use horolog_sys::filter::Instruction;
 
 pub(crate) use conversation::KEEP_NOTHING;
-pub use conversation::{Conversation, End, Sample};
+pub use conversation::{Besides, Conversation, End, Sample};
 
 const ETHERTYPE_OFFSET: u32 = 12;
 const ETHERTYPE_IPV4: u32 = 0x0800;
@@ -203,6 +203,7 @@ struct Tests(Vec<Step>);
 enum Step {
     Just(Instruction),
     Require(u32),
+    Refuse(u32),
     RefuseAny(u32),
 }
 
@@ -281,6 +282,7 @@ impl Tests {
             match step {
                 Step::Just(instruction) => instruction,
                 Step::Require(value) => Instruction::jump_if_equal(value, 0, to_drop),
+                Step::Refuse(value) => Instruction::jump_if_equal(value, to_drop, 0),
                 Step::RefuseAny(mask) => Instruction::jump_if_any_set(mask, to_drop, 0),
             }
         };

@@ -24,7 +24,7 @@ mod xsk;
 pub use batch::{Batch, HardwareTime, Packet, PacketMut};
 pub use device::Device;
 pub use faulty::{FaultCounts, FaultPlan, Faulty};
-pub use filter::{Conversation, End, LaneMark, Sample, UdpFilter};
+pub use filter::{Besides, Conversation, End, LaneMark, Sample, UdpFilter};
 pub use hardware_clock::{Conversion, Crossing};
 pub use horolog_sys::message::TransmitStamp;
 pub use interface_clock::{InterfaceClock, InterfaceClockError};

@@ -16,15 +16,16 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use horolog_io::{
-    Captured, Conversation, Direction, End, PacketError, PcapngWriter, Sample, Tap, TapControl,
+    Besides, Captured, Conversation, Direction, End, PacketError, PcapngWriter, Sample, Tap,
+    TapControl,
 };
 use horolog_sys::clock::Realtime;
 use horolog_sys::netlink::Netlink;
 use horolog_time::Clock;
-use horolog_wire::ptp::{self, EVENT_PORT, GENERAL_PORT};
+use horolog_wire::ptp::{self, EVENT_PORT, GENERAL_PORT, MessageType};
 
 use crate::plan::RunPlan;
-use crate::ptp::{PtpPlan, Transport};
+use crate::ptp::{PtpKind, PtpPlan, Transport};
 use crate::target::Route;
 
 /// Requests a second of which all are kept; of more, one in two, four, eight and so on.
@@ -38,10 +39,14 @@ const WAIT: Duration = Duration::from_millis(20);
 const TRANSMIT_LOW: u32 = 44;
 const ORIGIN_LOW: u32 = 28;
 /// The sequence number of a token, above that bit, takes this many.
-const NTP_BITS_MAX: u32 = 24;
-/// Where the word stands whose lower half is the number of a PTP message, which answers have from
-/// their requests (IEEE 1588-2019, table 35).
+const TOKEN_BITS_MAX: u32 = 24;
+/// Where the word stands whose lower half is the number of a PTP message, which answers to delay
+/// requests have from these (IEEE 1588-2019, table 35).
 const PTP_NUMBER: u32 = ptp::SEQUENCE_ID_OFFSET as u32 - 2;
+/// Where the lower half of the clock's identity stands that asks for unicast messages, and that a
+/// grant is for (tables 35 and 51): a token's. Signaling messages have numbers of their own.
+const PTP_ASKING_LOW: u32 = ptp::SOURCE_OFFSET as u32 + 4;
+const PTP_TARGET_LOW: u32 = ptp::HEADER_LEN as u32 + 4;
 
 /// What to keep, and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,7 +99,7 @@ pub(crate) struct Capture {
     control: TapControl,
     ending: Arc<AtomicBool>,
     thread: Option<JoinHandle<CaptureSummary>>,
-    is_ptp: bool,
+    ptp: Option<PtpKind>,
     one_in: u64,
 }
 
@@ -127,13 +132,14 @@ impl Capture {
             CaptureSummary { fault, ..keeper.summary }
         };
         let thread = thread::Builder::new().name("capture".into()).spawn(keep)?;
-        Ok(Self { control, ending, thread: Some(thread), is_ptp: plan.ptp.is_some(), one_in: 1 })
+        let ptp = plan.ptp.map(|ptp| ptp.kind);
+        Ok(Self { control, ending, thread: Some(thread), ptp, one_in: 1 })
     }
 
     /// A trial begins at this rate: from here on as many packets of it are kept as can be.
     pub(crate) fn begin(&mut self, rate: f64) -> io::Result<()> {
         let bits = (rate / RATE_WHOLE).log2().ceil().max(0.0) as u32;
-        let (one_in, sample) = if self.is_ptp { ptp_sample(bits) } else { ntp_sample(bits) };
+        let (one_in, sample) = sample(self.ptp, bits);
         self.one_in = self.one_in.max(one_in);
         self.control.watch(&sample)
     }
@@ -187,16 +193,26 @@ fn ptp_conversation(plan: &RunPlan, ptp: &PtpPlan) -> Conversation {
 }
 
 /// One request in 2^`bits`, and how many that are.
-fn ntp_sample(bits: u32) -> (u64, Sample) {
-    let bits = bits.min(NTP_BITS_MAX);
-    let mask = ((1 << bits) - 1) << 1;
-    (1 << bits, Sample { sent_offset: TRANSMIT_LOW, received_offset: ORIGIN_LOW, mask })
-}
-
-fn ptp_sample(bits: u32) -> (u64, Sample) {
-    let bits = bits.min(u16::BITS);
-    let mask = (1 << bits) - 1;
-    (1 << bits, Sample { sent_offset: PTP_NUMBER, received_offset: PTP_NUMBER, mask })
+fn sample(ptp: Option<PtpKind>, bits: u32) -> (u64, Sample) {
+    let by_number = bits.min(u16::BITS);
+    let number_mask = (1 << by_number) - 1;
+    let by_token = bits.min(TOKEN_BITS_MAX);
+    let token_mask = ((1 << by_token) - 1) << 1;
+    let of = |bits: u32, sent_offset, received_offset, mask, besides| {
+        (1_u64 << bits, Sample { sent_offset, received_offset, mask, besides })
+    };
+    match ptp {
+        None => of(by_token, TRANSMIT_LOW, ORIGIN_LOW, token_mask, None),
+        Some(PtpKind::Delay | PtpKind::Nsm) => {
+            of(by_number, PTP_NUMBER, PTP_NUMBER, number_mask, None)
+        }
+        Some(PtpKind::Unicast(_)) => {
+            // What was granted tells of no request.
+            let answer_kind = MessageType::Signaling as u8;
+            let besides = Besides { answer_kind, offset: PTP_NUMBER, mask: number_mask };
+            of(by_token, PTP_ASKING_LOW, PTP_TARGET_LOW, token_mask, Some(besides))
+        }
+    }
 }
 
 fn has_ethernet(interface: &str) -> bool {

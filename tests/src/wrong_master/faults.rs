@@ -10,7 +10,7 @@ use horolog_wire::ptp::{
 };
 
 use super::Told;
-use super::answers::{Asked, Datagram, From, Wanted, told};
+use crate::ptp_answers::{Asked, Datagram, From, Wanted, told};
 use crate::wrong_server::{Found, LATE};
 
 /// A request, and what is known of others.

@@ -6,7 +6,7 @@ use horolog_sys::filter::{Instruction, PACKET_OUTGOING};
 use horolog_wire::ethernet::{self, Header, MacAddress};
 use horolog_wire::frame::UdpFrame;
 
-use super::{DESTINATION_PORT, DROP, ETHERTYPE_OFFSET, Place, SOURCE_PORT, Tests, Way};
+use super::{DESTINATION_PORT, DROP, ETHERTYPE_OFFSET, Place, SOURCE_PORT, Step, Tests, Way};
 
 /// Where the addresses stand in an Ethernet header.
 const DESTINATION_MAC: u32 = 0;
@@ -41,6 +41,27 @@ pub struct Sample {
     pub received_offset: u32,
     /// The bits that have to be zero; with none, everything is kept.
     pub mask: u32,
+    /// What the partner sends besides answers, where it does.
+    pub besides: Option<Besides>,
+}
+
+/// What a partner sends that brings nothing of a request back: a sample of its own is kept of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Besides {
+    /// The low four bits of the payload's first byte in answers; all else is besides.
+    pub answer_kind: u8,
+    /// Where the word stands that it is chosen by.
+    pub offset: u32,
+    /// The bits of it that have to be zero.
+    pub mask: u32,
+}
+
+/// Which payloads of those that go one way a test is for.
+#[derive(Clone, Copy)]
+enum Kind {
+    Any,
+    Is(u8),
+    IsNot(u8),
 }
 
 impl Conversation {
@@ -67,17 +88,26 @@ impl Conversation {
     /// The program that keeps a sample of it. Where `tells_outgoing`, the interface shows what this
     /// host sends as such, and what others send to the same group is not taken for it.
     pub(crate) fn program(&self, sample: &Sample, tells_outgoing: bool) -> Vec<Instruction> {
-        let received = self.from.iter().map(|end| {
-            let mut tests = Tests(Vec::new());
-            tests.require_end(end, Way::From, (sample.received_offset, sample.mask));
-            tests
+        let answers = (sample.received_offset, sample.mask);
+        let chosen = match sample.besides {
+            Some(Besides { answer_kind, offset, mask }) if sample.mask != 0 => {
+                vec![(Kind::Is(answer_kind), answers), (Kind::IsNot(answer_kind), (offset, mask))]
+            }
+            _ => vec![(Kind::Any, answers)],
+        };
+        let received = self.from.iter().flat_map(|end| {
+            chosen.iter().map(move |&(kind, word)| {
+                let mut tests = Tests(Vec::new());
+                tests.require_end(end, Way::From, kind, word);
+                tests
+            })
         });
         let sent = self.to.iter().map(|end| {
             let mut tests = Tests(Vec::new());
             if tells_outgoing {
                 tests.require(Instruction::load_packet_type(), PACKET_OUTGOING);
             }
-            tests.require_end(end, Way::To, (sample.sent_offset, sample.mask));
+            tests.require_end(end, Way::To, Kind::Any, (sample.sent_offset, sample.mask));
             tests
         });
         let mut program = vec![KEEP_NOTHING];
@@ -94,9 +124,9 @@ impl Conversation {
 pub(crate) const KEEP_NOTHING: Instruction = Instruction::finish(DROP);
 
 impl Tests {
-    /// What goes this way, and has none of the bits of a mask set in the word at an offset of its
-    /// payload.
-    fn require_end(&mut self, end: &End, way: Way, (offset, mask): (u32, u32)) {
+    /// What goes this way, is of a kind, and has none of the bits of a mask set in the word at an
+    /// offset of its payload.
+    fn require_end(&mut self, end: &End, way: Way, kind: Kind, (offset, mask): (u32, u32)) {
         let payload = match end {
             End::Udp(partner) => {
                 let port = match way {
@@ -120,6 +150,21 @@ impl Tests {
                 Place::At(ethernet::HEADER_LEN as u32)
             }
         };
+        let mut first = || {
+            self.just(payload.byte(0));
+            self.just(Instruction::and(0xf));
+        };
+        match kind {
+            Kind::Any => {}
+            Kind::Is(kind) => {
+                first();
+                self.0.push(Step::Require(kind.into()));
+            }
+            Kind::IsNot(kind) => {
+                first();
+                self.0.push(Step::Refuse(kind.into()));
+            }
+        }
         if mask != 0 {
             self.refuse_any(payload.word(offset), mask);
         }

@@ -90,7 +90,9 @@ impl Asked {
     /// A negotiation with whomever, of these TLVs.
     pub(crate) fn signaling(&self, target: PortIdentity, suffix: &[u8]) -> Datagram {
         let body = Body::Signaling(target);
-        self.datagram(&Message { header: self.header, body, suffix })
+        // A master numbers these by itself.
+        let sequence_id = self.header.sequence_id.wrapping_add(4_711);
+        self.datagram(&Message { header: Header { sequence_id, ..self.header }, body, suffix })
     }
 
     /// The same of one TLV, to the client that asks.

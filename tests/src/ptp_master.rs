@@ -1,0 +1,75 @@
+//! A PTP master that answers as a rule says, in a thread of its own: one that limits its clients by
+//! their addresses, or one that answers more than ptp4l can.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::Result;
+use horolog_lab::Lab;
+use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
+
+use crate::ptp_answers::{Asked, From};
+
+/// How long it waits where nobody asks.
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// Whether a request is answered: that of which client, in the order in which they came, and the
+/// how many-th of this client's.
+pub(crate) type Rule = fn(client: usize, requests: u32) -> bool;
+
+/// A master that answers.
+pub(crate) struct Master {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Master {
+    /// Starts it at an address of the server's host.
+    pub(crate) fn start(lab: &Lab, at: IpAddr, rule: Rule) -> Result<Self> {
+        let bind = || [EVENT_PORT, GENERAL_PORT].map(|port| UdpSocket::bind((at, port)));
+        let [event, general] = lab.server().run(bind)?;
+        let sockets = [event?, general?];
+        sockets.iter().try_for_each(|socket| socket.set_nonblocking(true))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = thread::spawn(move || serve(&sockets, rule, &stopped));
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Master {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve([event, general]: &[UdpSocket; 2], rule: Rule, stop: &AtomicBool) {
+    let mut known: HashMap<IpAddr, (usize, u32)> = HashMap::new();
+    let mut buffer = [0; 256];
+    while !stop.load(Ordering::Relaxed) {
+        let heard = [event, general].into_iter().find_map(|one| one.recv_from(&mut buffer).ok());
+        let Some((length, from)) = heard else {
+            thread::sleep(PAUSE);
+            continue;
+        };
+        let Some(asked) = Asked::read(&buffer[..length], from) else { continue };
+        let before = known.len();
+        let (client, requests) = known.entry(from.ip()).or_insert((before, 0));
+        *requests += 1;
+        if !rule(*client, *requests) {
+            continue;
+        }
+        for answer in asked.right() {
+            let socket = if answer.from == From::Event { event } else { general };
+            // A client that is gone is nobody's fault.
+            let _ = socket.send_to(&answer.payload, answer.to);
+        }
+    }
+}
