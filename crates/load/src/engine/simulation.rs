@@ -3,11 +3,14 @@
 
 mod courses;
 mod interleaved;
+mod ntp;
 mod offsets;
+mod ptp;
 mod search;
 
 use std::collections::HashMap;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -16,7 +19,7 @@ use horolog_io::{
     Batch, Device, Endpoints, FaultCounts, FaultPlan, Faulty, Simulated, SimulatedLink,
 };
 use horolog_record::{InvalidReason, Spacing};
-use horolog_time::{Clock, Monotonic, NtpTimestamp, SimulatedClock, Span, Timestamp};
+use horolog_time::{Clock, Monotonic, NtpTimestamp, SimulatedClock, Span, Timestamp, Utc};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::{Builder, UdpFrame};
 use horolog_wire::ntp::{HEADER_LEN, Header, Mode};
@@ -115,6 +118,8 @@ struct World<A: Wrapping> {
     far: Simulated<A>,
     clock: Arc<SimulatedClock>,
     behaviour: Behaviour,
+    /// What a master does instead, where it is one.
+    master: Option<ptp::Behaviour>,
     /// When each reply left, by when its request came, where the server knows interleaved mode.
     departures: Option<HashMap<u64, NtpTimestamp>>,
     /// Replies are stamped as they leave, so much too early.
@@ -144,6 +149,7 @@ impl<A: Wrapping> World<A> {
             far,
             clock: Arc::clone(clock),
             behaviour,
+            master: None,
             departures: None,
             early: None,
             crossed: false,
@@ -159,32 +165,24 @@ impl<A: Wrapping> World<A> {
         while self.far.receive(&mut self.inbox, Duration::ZERO).unwrap() > 0 {
             for packet in self.inbox.iter() {
                 let Some(payload) = A::payload(packet.bytes) else { continue };
-                let Ok((request, [])) = Header::parse(&payload) else { continue };
-                let receive = NtpTimestamp::from_utc(packet.received_at.unwrap());
-                let mut reply = Header {
-                    mode: Mode::Server,
-                    stratum: 1,
-                    origin: request.transmit,
-                    receive,
-                    transmit: receive.wrapping_add(Span::from_ns(700)),
-                    ..request
+                let at = packet.received_at.unwrap();
+                let replies = match self.master {
+                    Some(master) => master(self.requests, &ptp::answers(&payload, at)),
+                    None => ntp::replies(
+                        (self.behaviour, self.requests),
+                        &payload,
+                        at,
+                        self.departures.as_mut(),
+                    ),
                 };
-                if let Some(departures) = &mut self.departures {
-                    departures.insert(receive.to_bits(), reply.transmit);
-                    if let Some(transmit) = departures.get(&request.origin.to_bits()) {
-                        reply = Header { origin: request.receive, transmit: *transmit, ..reply };
-                    }
-                }
                 let asker = if self.crossed && self.requests > 0 {
                     self.previous.as_slice()
                 } else {
                     packet.bytes
                 };
                 let now: Timestamp<Monotonic> = self.clock.now();
-                for (after, reply) in (self.behaviour)(self.requests, reply) {
-                    let mut bytes = [0; HEADER_LEN];
-                    reply.emit(&mut bytes);
-                    self.pending.push((now + after, A::wrap(asker, &bytes)));
+                for (after, reply) in replies {
+                    self.pending.push((now + after, A::wrap(asker, &reply)));
                 }
                 self.previous = packet.bytes.to_vec();
                 self.requests += 1;
@@ -197,8 +195,14 @@ impl<A: Wrapping> World<A> {
         let now: Timestamp<Monotonic> = self.clock.now();
         for (_, mut bytes) in self.pending.extract_if(.., |(at, _)| *at <= now) {
             if let Some(early) = self.early {
-                let left = NtpTimestamp::from_utc(Timestamp::from_ns((now - early).as_ns()));
-                offsets::stamp(&mut bytes, left, self.departures.as_mut());
+                let left = Timestamp::from_ns((now - early).as_ns());
+                match self.master {
+                    Some(_) => ptp::stamp(&mut bytes, left),
+                    None => {
+                        let left = NtpTimestamp::from_utc(left);
+                        offsets::stamp(&mut bytes, left, self.departures.as_mut());
+                    }
+                }
             }
             self.inbox.clear();
             assert!(self.inbox.push(A::default(), &bytes));
@@ -236,24 +240,28 @@ struct Scene<P> {
     rate: f64,
     interleaved: bool,
     offset: Option<OffsetPlan>,
+    ptp: Option<crate::ptp::Expected>,
     run: u32,
+}
+
+/// How the frames of a lane look that asks for NTP.
+fn frame_plan() -> FramePlan {
+    let target: IpAddr = "192.0.2.1".parse().unwrap();
+    FramePlan {
+        source_mac: MacAddress([2, 0, 0, 0, 0, 1]),
+        destination_mac: MacAddress([2, 0, 0, 0, 0, 2]),
+        network: SourceNetwork::new("10.64.0.0/10".parse().unwrap(), target, &[]).unwrap(),
+        source_port: 32_768,
+        target: (target, 123).into(),
+        version: 4,
+        ptp: None,
+    }
 }
 
 impl Scene<FramePort<World<()>>> {
     fn frames(faults: FaultPlan, behaviour: Behaviour) -> Self {
         let clock = Arc::new(SimulatedClock::new(START_NS));
-        let target = "192.0.2.1:123".parse().unwrap();
-        let network = "10.64.0.0/10".parse().unwrap();
-        let plan = FramePlan {
-            source_mac: MacAddress([2, 0, 0, 0, 0, 1]),
-            destination_mac: MacAddress([2, 0, 0, 0, 0, 2]),
-            network: SourceNetwork::new(network, "192.0.2.1".parse().unwrap(), &[]).unwrap(),
-            source_port: 32_768,
-            target,
-            version: 4,
-            ptp: None,
-        };
-        let port = FramePort::new(World::new(&clock, faults, behaviour), &plan, 0);
+        let port = FramePort::new(World::new(&clock, faults, behaviour), &frame_plan(), 0);
         Self::new(clock, port, 1)
     }
 
@@ -277,8 +285,24 @@ impl<P: Port> Scene<P> {
     fn new(clock: Arc<SimulatedClock>, port: P, run: u32) -> Self {
         let token = Token::new(0x0123_4567_89ab_cdef, Timestamp::from_ns(START_NS));
         let carried = Carried::default();
-        let (interleaved, offset) = (false, None);
-        Self { clock, port, token, carried, rate: 20_000.0, interleaved, offset, run }
+        let (interleaved, offset, ptp) = (false, None, None);
+        Self { clock, port, token, carried, rate: 20_000.0, interleaved, offset, ptp, run }
+    }
+
+    /// What the books of a trial are opened for that begins then.
+    fn account(&self, start: Timestamp<Monotonic>) -> AccountPlan {
+        let (token, interleaved) = (self.token, self.interleaved);
+        AccountPlan {
+            expected: Expected { token, version: 4, interleaved, extended: false },
+            clients: LaneClients::in_turn(CLIENTS, 0, 1, self.run),
+            start,
+            timeout: TIMEOUT,
+            rate: self.rate,
+            offset: self.offset,
+            ptp: self.ptp,
+            interval: None,
+            fairness: false,
+        }
     }
 
     /// One trial of 100 ms.
@@ -286,20 +310,8 @@ impl<P: Port> Scene<P> {
         let duration = Duration::from_millis(100);
         let now: Timestamp<Monotonic> = self.clock.now();
         let start = now + Span::from_ms(1);
-        let clients = LaneClients::in_turn(CLIENTS, 0, 1, self.run);
-        let interleaved = self.interleaved;
-        let account = AccountPlan {
-            expected: Expected { token: self.token, version: 4, interleaved, extended: false },
-            clients,
-            start,
-            timeout: TIMEOUT,
-            rate: self.rate,
-            offset: self.offset,
-            ptp: None,
-            interval: None,
-            fairness: false,
-        };
-        let account = Account::open(&account, std::mem::take(&mut self.carried)).unwrap();
+        let carried = std::mem::take(&mut self.carried);
+        let account = Account::open(&self.account(start), carried).unwrap();
         let lane = LaneTrial {
             port: &mut self.port,
             clock: &Time(Arc::clone(&self.clock)),

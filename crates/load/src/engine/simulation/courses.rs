@@ -14,15 +14,10 @@ pub(super) fn run<P: Port>(scene: &mut Scene<P>, phases: Vec<Phase>) -> Vec<Tria
     let start = now + Span::from_ms(1);
     let interval = Span::from_ns(INTERVAL.as_nanos() as i64);
     let plan = AccountPlan {
-        expected: Expected { token: scene.token, version: 4, interleaved: false, extended: false },
-        clients: LaneClients::in_turn(CLIENTS, 0, 1, scene.run),
-        start,
-        timeout: TIMEOUT,
         rate: course.highest(),
-        offset: scene.offset,
-        ptp: None,
         interval: Some(interval),
         fairness: true,
+        ..scene.account(start)
     };
     let lane = LaneTrial {
         account: Account::open(&plan, std::mem::take(&mut scene.carried)).unwrap(),
@@ -45,7 +40,7 @@ pub(super) fn run<P: Port>(scene: &mut Scene<P>, phases: Vec<Phase>) -> Vec<Tria
     books
 }
 
-fn phase(rate: f64, ms: u64) -> Phase {
+pub(super) fn phase(rate: f64, ms: u64) -> Phase {
     Phase::steady("phase", rate, Duration::from_millis(ms))
 }
 

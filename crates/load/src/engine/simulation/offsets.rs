@@ -1,6 +1,8 @@
 //! Offsets against a server whose transmit timestamps are wrong by a known time.
 
+use super::courses::{phase, run};
 use super::*;
+use crate::course::Phase;
 use crate::offset::OffsetCounts;
 
 /// Taken so long before the reply leaves.
@@ -79,4 +81,40 @@ fn the_mean_of_the_server_s_timestamps_lies_before_the_transmit_timestamp() {
 fn nothing_is_counted_unasked() {
     let mut scene = Scene::frames(FaultPlan::default(), answer);
     assert!(scene.trial().offsets.is_none());
+}
+
+/// On a course from one rate up to five times that and back: the books of each interval have the
+/// offsets of their own replies, every one of them right.
+fn assert_on_course(rate: f64, behaviour: Behaviour, interleaved: bool) {
+    let mut scene = Scene::frames(FaultPlan::default(), behaviour);
+    scene.offset = Some(OffsetPlan { options: options(), card_ahead: CARD_AHEAD.unwrap() });
+    scene.interleaved = interleaved;
+    scene.world().early = Some(EARLY);
+    scene.world().departures = interleaved.then(HashMap::new);
+    let rises = Phase { to: 5.0 * rate, ..phase(rate, 100) };
+    let books = run(&mut scene, vec![phase(rate, 100), rises, phase(rate, 100)]);
+    assert_eq!(books.len(), 6);
+    for book in &books {
+        assert!(book.sent > 0 && book.received == book.sent, "{} of {}", book.received, book.sent);
+        let offsets = book.offsets.as_ref().unwrap();
+        let summary = offsets.offsets.summary().unwrap();
+        assert_eq!((offsets.stamped, summary.count), (book.received, book.received));
+        let expected = EARLY.as_ns();
+        assert!(summary.min >= expected - 2 && summary.max <= expected + 2, "{summary:?}");
+    }
+    let counted: u64 = books.iter().map(|book| book.interleaved).sum();
+    let sent: u64 = books.iter().map(|book| book.sent).sum();
+    assert_eq!(counted, if interleaved { sent - u64::from(CLIENTS) } else { 0 });
+}
+
+/// Replies take half an interval, so half of them come in the next one.
+#[test]
+fn each_interval_of_a_course_has_the_offsets_of_its_replies() {
+    assert_on_course(4_000.0, |_, reply| vec![(Span::from_ms(25), reply)], false);
+}
+
+/// Replies take less than it takes until a client asks again, but not the same interval.
+#[test]
+fn each_interval_has_them_in_interleaved_mode_too() {
+    assert_on_course(200.0, |_, reply| vec![(Span::from_ms(3), reply)], true);
 }

@@ -1,0 +1,255 @@
+//! Courses of loads on a PTP master whose doings are known: what stands in the books of each
+//! interval, in every mode, with the offsets of its Syncs, and when it dies or has too much to do.
+
+use horolog_wire::ptp::message::STAMP_LEN;
+use horolog_wire::ptp::monitor::{self, Current, Parent, Response};
+use horolog_wire::ptp::tlv::{UNICAST_LEN_MAX, Unicast};
+use horolog_wire::ptp::{
+    Body, Flags, HEADER_LEN as PTP_HEADER_LEN, Header as PtpHeader, Message, MessageType,
+    PortIdentity, PtpTimestamp,
+};
+
+use super::courses::{phase, run};
+use super::*;
+use crate::account::PtpCounts;
+use crate::course::Phase;
+use crate::offset::OffsetCounts;
+use crate::ptp::{Contract, Expected as PtpExpected, Messages, PtpKind, PtpPlan, Transport};
+use crate::request::PtpFrames;
+use crate::silence::Silence;
+
+/// What a master does with its `n`-th request, of which it knows the right answers: answers, each
+/// with the time that it takes.
+pub(super) type Behaviour = fn(n: u64, right: &[Vec<u8>]) -> Vec<(Span, Vec<u8>)>;
+
+/// The master's clock keeps TAI.
+const MASTER_AHEAD: Span = Span::from_ms(37_000);
+/// Sync's timestamps are taken so long before it leaves.
+const EARLY: Span = Span::from_ns(12_345);
+const HALF_AN_INTERVAL: Span = Span::from_ms(25);
+
+fn at_once(_: u64, right: &[Vec<u8>]) -> Vec<(Span, Vec<u8>)> {
+    right.iter().map(|answer| (Span::ZERO, answer.clone())).collect()
+}
+
+/// The last of the answers comes half an interval later than the others.
+fn last_later(_: u64, right: &[Vec<u8>]) -> Vec<(Span, Vec<u8>)> {
+    let mut all = at_once(0, right);
+    all.last_mut().into_iter().for_each(|last| last.0 = HALF_AN_INTERVAL);
+    all
+}
+
+fn timestamp(at: Timestamp<Utc>) -> PtpTimestamp {
+    let ns = (at + MASTER_AHEAD).as_ns() as u64;
+    PtpTimestamp::new(ns / 1_000_000_000, (ns % 1_000_000_000) as u32)
+}
+
+/// The right answers to a request that came at `at`; none to what is no request.
+pub(super) fn answers(request: &[u8], at: Timestamp<Utc>) -> Vec<Vec<u8>> {
+    let Ok((request, _)) = Message::parse(request) else { return Vec::new() };
+    let requesting = request.header.source;
+    let source = PortIdentity { clock: 0xfeed, port: 1 };
+    let header = PtpHeader { source, ..request.header };
+    let delay = Body::DelayResp { receive: timestamp(at), requesting };
+    let message = |body, suffix: &[u8]| {
+        let message = Message { header, body, suffix };
+        let mut bytes = vec![0; message.len()];
+        message.emit(&mut bytes);
+        bytes
+    };
+    let first = request.tlvs().flatten().next();
+    match (request.body, first) {
+        (Body::DelayReq(_), None) => vec![message(delay, &[])],
+        (Body::DelayReq(_), Some(_)) => {
+            let sync = Body::Sync(timestamp(at + Span::from_ns(700)));
+            vec![message(delay, &told()), message(sync, &[])]
+        }
+        (Body::Signaling(_), Some(tlv)) => {
+            let Some(Ok(Unicast::Request { kind, log_interval, duration_s })) =
+                Unicast::from_tlv(&tlv)
+            else {
+                return Vec::new();
+            };
+            let mut grant = [0; UNICAST_LEN_MAX];
+            let length = Unicast::Grant { kind, log_interval, duration_s, renewal_invited: false }
+                .emit(&mut grant);
+            vec![message(Body::Signaling(requesting), &grant[..length])]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// What NetSync Monitor says of the master.
+fn told() -> Vec<u8> {
+    let response = Response {
+        port_state: 6,
+        protocol: 1,
+        address: &[192, 0, 2, 1],
+        parent: Parent::default(),
+        current: Current::default(),
+        utc_offset: 37,
+        time_flags: Flags::TIME_TRACEABLE.0 as u8,
+        time_source: 0x20,
+        last_sync: PtpTimestamp::ZERO,
+    };
+    let mut tlv = vec![0; Response::tlv_len(4)];
+    response.emit(&mut tlv);
+    assert_eq!(tlv[..2], monitor::RESPONSE.to_be_bytes());
+    tlv
+}
+
+/// Puts the instant at which a Sync left into it; a frame ends where its message does.
+pub(super) fn stamp(frame: &mut [u8], left: Timestamp<Utc>) {
+    let Some(at) = frame.len().checked_sub(STAMP_LEN) else { return };
+    let message = &mut frame[at..];
+    if message[0] & 0xf != MessageType::Sync as u8 || message[1] & 0xf != 2 {
+        return;
+    }
+    let left = timestamp(left);
+    let stamp = &mut message[PTP_HEADER_LEN..];
+    stamp[..6].copy_from_slice(&left.seconds().to_be_bytes()[2..]);
+    stamp[6..].copy_from_slice(&left.nanoseconds().to_be_bytes());
+}
+
+fn scene(kind: PtpKind, master: Behaviour) -> Scene<FramePort<World<()>>> {
+    let mut scene = Scene::frames(FaultPlan::default(), answer);
+    let address = "192.0.2.1".parse().unwrap();
+    let (multicast, transport) = (false, Transport::Udp);
+    let plan = PtpPlan { kind, domain: 7, minor_version: 1, multicast, transport };
+    let mut frames = frame_plan();
+    frames.target = plan.destination(address);
+    frames.source_port = plan.port();
+    frames.ptp = Some(PtpFrames { plan, master: address, lane: 0, apart: None });
+    let (lane, lanes, clients) = (0, 1, CLIENTS);
+    let token = scene.token;
+    scene.ptp = Some(PtpExpected { plan, token, lane, lanes, clients, master: address });
+    let mut world = World::new(&scene.clock, FaultPlan::default(), answer);
+    world.master = Some(master);
+    scene.port = FramePort::new(world, &frames, crate::ptp::REQUEST_LEN_MAX);
+    scene
+}
+
+/// Two rates and what rises from one to the other, six intervals.
+fn profile() -> Vec<Phase> {
+    let rises = Phase { to: 20_000.0, ..phase(4_000.0, 100) };
+    vec![phase(4_000.0, 100), rises, phase(1_000.0, 100)]
+}
+
+fn contract() -> PtpKind {
+    let messages = Messages::new(&[MessageType::Announce, MessageType::Sync]).unwrap();
+    PtpKind::Unicast(Contract { messages, log_interval: 0, duration_s: 10 })
+}
+
+/// Whatever comes in the next interval, it counts in that of its request.
+#[test]
+fn every_request_stands_in_its_own_interval() {
+    let counted: [(PtpKind, fn(u64) -> PtpCounts); 3] = [
+        (PtpKind::Delay, |all| PtpCounts { delay: all, ..PtpCounts::default() }),
+        (PtpKind::Nsm, |all| PtpCounts { delay: all, sync_follow_up: all, ..PtpCounts::default() }),
+        (contract(), |all| PtpCounts { grant: all, ..PtpCounts::default() }),
+    ];
+    for (kind, counted) in counted {
+        let books = run(&mut scene(kind, last_later), profile());
+        let sent: Vec<_> = books.iter().map(|book| book.sent).collect();
+        let right = [200, 200, 400, 800, 50, 50];
+        assert!(sent.iter().zip(right).all(|(sent, right)| sent.abs_diff(right) <= 1), "{sent:?}");
+        for book in &books {
+            assert_eq!((book.received, book.planned), (book.sent, 0), "{kind:?}");
+            assert_eq!(book.ptp, Some(counted(book.sent)), "{kind:?}");
+            assert_eq!((book.duplicate, book.late), (0, 0));
+            assert_eq!(book.invalid, [0; InvalidReason::ALL.len()]);
+            assert_eq!(book.rtt.count(), book.received);
+            // The last answer is what a round trip ends with.
+            assert!(book.rtt.min().unwrap() >= HALF_AN_INTERVAL.as_ns() as u64);
+            let timed = if kind == PtpKind::Nsm { book.received } else { 0 };
+            assert_eq!(book.response.count(), timed);
+        }
+    }
+}
+
+#[test]
+fn a_master_that_dies_in_a_soak_is_silent_for_as_long() {
+    fn mortal(n: u64, right: &[Vec<u8>]) -> Vec<(Span, Vec<u8>)> {
+        if (3_000..6_000).contains(&n) { vec![] } else { at_once(n, right) }
+    }
+    for kind in [PtpKind::Delay, PtpKind::Nsm, contract()] {
+        let books = run(&mut scene(kind, mortal), vec![phase(20_000.0, 400)]);
+        let lost: Vec<_> = books.iter().map(TrialCounts::lost).collect();
+        assert_eq!(lost, [0, 0, 0, 1000, 1000, 1000, 0, 0], "{kind:?}");
+        let silences = books[7].silences.clone().unwrap();
+        let [Silence { from, to, ended: true }] = silences[..] else { panic!("{silences:?}") };
+        let ends = [from, to].map(|at| (at.as_ns() + 25_000) / 50_000);
+        assert_eq!(ends, [2999, 6000], "{kind:?}");
+    }
+}
+
+/// One of two answers is missing for a while: its requests are lost, and the other is counted.
+#[test]
+fn half_an_answer_is_a_loss_of_its_own_interval() {
+    fn halves(n: u64, right: &[Vec<u8>]) -> Vec<(Span, Vec<u8>)> {
+        let mut all = at_once(n, right);
+        match n {
+            1_000..2_000 => drop(all.pop()),
+            2_000..3_000 => drop(all.remove(0)),
+            _ => {}
+        }
+        all
+    }
+    let books = run(&mut scene(PtpKind::Nsm, halves), vec![phase(20_000.0, 200)]);
+    let counted: Vec<_> = books
+        .iter()
+        .map(|book| (book.received, book.ptp.unwrap().delay, book.ptp.unwrap().sync_follow_up))
+        .collect();
+    assert_eq!(counted, [(1000, 1000, 1000), (0, 1000, 0), (0, 0, 1000), (1000, 1000, 1000)]);
+}
+
+/// More than a master can answer, between two times with less.
+#[test]
+fn an_overload_is_lost_where_it_is_and_nowhere_else() {
+    fn capable(n: u64, right: &[Vec<u8>]) -> Vec<(Span, Vec<u8>)> {
+        let is_over = (2_000..10_000).contains(&n);
+        if is_over && n % 4 != 0 { vec![] } else { at_once(n, right) }
+    }
+    for kind in [PtpKind::Delay, PtpKind::Nsm] {
+        let phases = vec![phase(20_000.0, 100), phase(80_000.0, 100), phase(20_000.0, 100)];
+        let books = run(&mut scene(kind, capable), phases);
+        let counted: Vec<_> = books.iter().map(|book| (book.sent, book.received)).collect();
+        let (before, over) = ((1000, 1000), (4000, 1000));
+        assert_eq!(counted, [before, before, over, over, before, before], "{kind:?}");
+        let silences = books.last().and_then(|book| book.silences.clone());
+        assert!(silences.is_some_and(|silences| silences.is_empty()));
+    }
+}
+
+/// What is left out where a sender falls behind is left out of its own phase.
+#[test]
+fn a_sender_that_falls_behind_says_where() {
+    let mut scene = scene(PtpKind::Delay, at_once);
+    scene.world().send_cost = Span::from_ns(20_000);
+    let books = run(&mut scene, vec![phase(200_000.0, 100), phase(1_000.0, 100)]);
+    let sum = |of: fn(&TrialCounts) -> u64| books.iter().map(of).sum::<u64>();
+    assert_eq!(sum(|book| book.sent) + sum(|book| book.planned), 20_100);
+    assert_eq!(books[2..].iter().map(|book| book.sent).sum::<u64>(), 100);
+}
+
+/// By kernel and card: the books of each interval have the offsets of their own Syncs, of which
+/// half came in the next one.
+#[test]
+fn each_interval_has_the_offsets_of_its_syncs() {
+    for hardware in [false, true] {
+        let mut scene = scene(PtpKind::Nsm, last_later);
+        let options =
+            OffsetOptions { correction: LINK_DELAY, hardware, ..OffsetOptions::default() };
+        scene.offset = Some(OffsetPlan { options, card_ahead: CARD_AHEAD.unwrap() });
+        scene.world().early = Some(EARLY);
+        let books = run(&mut scene, profile());
+        for book in &books {
+            let OffsetCounts { offsets, stamped, .. } = book.offsets.as_ref().unwrap();
+            let summary = offsets.summary().unwrap();
+            assert_eq!((summary.count, *stamped), (book.sent, book.sent));
+            let expected = EARLY.as_ns();
+            assert!(summary.min >= expected - 2 && summary.max <= expected + 2, "{summary:?}");
+        }
+        assert_eq!(books.len(), 6);
+    }
+}
