@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
+use horolog_load::ptp::{PtpKind, PtpPlan};
 use horolog_load::{Job, Load, LoadOptions, Observer, ramp::Ramp};
 use horolog_record::{Engine, LoadResult, Trial};
 use horolog_wire::ethernet::MacAddress;
 
+use crate::capacity::{PTP_DELAY, PTP_MONITOR};
 use crate::figure::{Figure, Goal};
 use crate::servers::{self, Server};
 
@@ -46,7 +48,14 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
             _ => lateness,
         });
     }
-    figures.push(set_up(&lab, rounds)?);
+    figures.push(set_up(&lab, rounds, None)?);
+    for (server, ptp) in
+        [(Server::PtpReflector, PTP_DELAY), (Server::MonitorReflector, PTP_MONITOR)]
+    {
+        let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
+        let _started = servers::start(server, lab.server(), binary)?;
+        figures.push(set_up(&lab, rounds, Some(ptp))?);
+    }
     figures.extend(packet_engine(rounds)?);
     Ok(figures)
 }
@@ -95,17 +104,23 @@ fn make_sink(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Time that a run takes besides sending, per trial.
-fn set_up(lab: &Lab, rounds: usize) -> Result<Figure> {
+/// Time that a run takes besides sending, per trial, of NTP or of PTP.
+fn set_up(lab: &Lab, rounds: usize, ptp: Option<PtpPlan>) -> Result<Figure> {
     const DURATION: Duration = Duration::from_millis(50);
-    let plan = Plan { duration: DURATION, trials: 10, ..Plan::new(Engine::Xdp, 10e3) };
+    let plan = Plan { duration: DURATION, trials: 10, ptp, ..Plan::new(Engine::Xdp, 10e3) };
     let mut runs = Vec::new();
     for _ in 0..rounds {
         let (result, took) = plan.run(lab)?;
         let one = (took / result.trials.len() as u32).saturating_sub(DURATION);
         runs.push(one.as_secs_f64() * 1e3);
     }
-    Ok(Figure::new("xdp engine: set-up and drain of a trial", "ms", runs).with(Goal::Below(50.0)))
+    let what = match ptp.map(|ptp| ptp.kind) {
+        None => "",
+        Some(PtpKind::Nsm) => ", NetSync Monitor",
+        Some(_) => ", PTP delay",
+    };
+    let name = format!("xdp engine: set-up and drain of a trial{what}");
+    Ok(Figure::new(name, "ms", runs).with(Goal::Below(50.0)))
 }
 
 fn trials(lab: &Lab, rate: f64, rounds: usize) -> Result<Vec<Trial>> {
@@ -128,6 +143,8 @@ struct Plan {
     /// By default the link to the server, and the server.
     interface: Option<&'static str>,
     target: Option<Ipv4Addr>,
+    /// Asks for PTP instead of NTP.
+    ptp: Option<PtpPlan>,
 }
 
 impl Plan {
@@ -142,6 +159,7 @@ impl Plan {
             mac: None,
             interface: None,
             target: None,
+            ptp: None,
         }
     }
 
@@ -151,8 +169,8 @@ impl Plan {
         // Rising so slowly that all of its trials are at the rate.
         let ramp = Ramp { min, max: min * 1.001, multiplier: 1.0001, duration };
         let target = self.target.unwrap_or(lab.server().port().ipv4);
-        let target = format!("{target}:123").parse()?;
-        let mut options = LoadOptions::new(target, Job::Ramp(ramp));
+        let mut options = LoadOptions::new(target.to_string().parse()?, Job::Ramp(ramp));
+        options.ptp = self.ptp;
         options.engine = Some(self.engine);
         options.threads = self.threads;
         options.hints.mac = self.mac;
