@@ -175,6 +175,7 @@ impl World {
             },
             multicast: self.ptp.is_some_and(|ptp| ptp.multicast),
             domain: self.ptp.map_or(0, |ptp| ptp.domain),
+            ethernet: None,
             offsets: Some(OffsetSettings { correction_ns: 0, mean_of_server: false }),
             interface: Interface { index: interface, name: String::new() },
             target: self.target.ip(),

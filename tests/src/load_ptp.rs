@@ -113,9 +113,12 @@ fn ptp4l_answers_over_ethernet() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let ptp4l = Ptp4l::start(lab.server(), Transport::Ethernet, 0)?;
     let target = server_address(&lab, false)?.ip().to_string();
-    for mode in [&["delay"][..], &["delay", "--multicast"], &["nsm"]] {
-        let arguments = [mode, &["--transport", "ethernet"]].concat();
-        compare(&lab, &ptp4l, &target, &arguments).with_context(|| format!("{arguments:?}"))?;
+    for engine in [Engine::Xdp, Engine::Packet] {
+        for mode in [&["delay"][..], &["delay", "--multicast"], &["nsm"]] {
+            let arguments =
+                [mode, &["--transport", "ethernet", "--engine", engine.name()]].concat();
+            compare(&lab, &ptp4l, &target, &arguments).with_context(|| format!("{arguments:?}"))?;
+        }
     }
     Ok(())
 }

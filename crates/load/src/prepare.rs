@@ -77,10 +77,9 @@ pub(crate) fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
         return mix::prepare(options);
     }
     let mut opener = Opener::new(options)?;
-    // Only one of them sends frames without IP.
-    let over_ethernet = options.ptp.is_some_and(|ptp| ptp.transport == Transport::Ethernet);
-    let prepared = match options.engine.or(over_ethernet.then_some(Kind::Packet)) {
+    let prepared = match options.engine {
         Some(kind) => opener.open(kind),
+        None if opener.over_ethernet() => opener.open_over_ethernet(),
         None => open_best(options, |kind| opener.open(kind)),
     }?;
     beside::open(&opener, prepared)
@@ -265,6 +264,18 @@ impl<'a> Opener<'a> {
             None => SourceNetwork::find(target, &taken)?,
         };
         Ok(Some(network))
+    }
+
+    /// Opens the first of the two engines that send frames without IP. Nothing is to be proven:
+    /// answers need no route.
+    fn open_over_ethernet(&mut self) -> Result<Prepared, LoadError> {
+        match self.open(Kind::Xdp) {
+            Err(LoadError::Engine(error)) => {
+                let fallbacks = vec![(Kind::Xdp, error.to_string())];
+                Ok(Prepared { fallbacks, ..self.open(Kind::Packet)? })
+            }
+            opened => opened,
+        }
     }
 
     fn over_ethernet(&self) -> bool {

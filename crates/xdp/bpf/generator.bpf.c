@@ -48,7 +48,8 @@ static __always_inline void advance(struct lane *lane, const struct generator_co
 	}
 }
 
-/* Makes a request of a frame of the right length, whose IP header has ip_len bytes. */
+/* Makes a request of a frame of the right length, whose IP header has ip_len bytes; 0 where it has
+ * none. */
 static __always_inline int ask(struct ethernet *ethernet, void *end, __u32 ip_len,
 			       const struct generator_config *cfg, const struct request *request)
 {
@@ -58,7 +59,7 @@ static __always_inline int ask(struct ethernet *ethernet, void *end, __u32 ip_le
 	case PROTOCOL_PTP_MONITOR:
 		return ask_ptp(ethernet, end, ip_len, PTP_EXTENSION_LEN, cfg, request);
 	default:
-		return ask_ntp(ethernet, end, ip_len, cfg, request);
+		return ip_len ? ask_ntp(ethernet, end, ip_len, cfg, request) : -1;
 	}
 }
 
@@ -103,7 +104,9 @@ static __always_inline int generate(struct xdp_md *ctx, const struct generator_c
 	request.token = token_of(cfg, intended_ns, lane->sequence);
 	request.lane = lane->number;
 	request.sequence = lane->sequence;
-	if (cfg->ipv6)
+	if (asked.ethernet)
+		failed = ask(data, end, 0, cfg, &request);
+	else if (cfg->ipv6)
 		failed = ask(data, end, sizeof(struct ipv6), cfg, &request);
 	else
 		failed = ask(data, end, sizeof(struct ipv4), cfg, &request);
@@ -165,6 +168,33 @@ static __always_inline bool is_reply_udp(const struct generator_config *cfg,
 						   udp->source == bpf_htons(PTP_GENERAL_PORT));
 }
 
+/* Whether a frame of PTP without IP comes from the target to this host, or to the group. */
+static __always_inline bool is_reply_ethernet(const struct generator_config *cfg,
+					      const struct ethernet *ethernet)
+{
+	const struct ethernet *request = (const void *)cfg->request;
+	const __u8 *own = asked.multicast ? request->destination : request->source;
+
+	return ethernet->type == bpf_htons(TYPE_PTP) &&
+	       is_same_mac(ethernet->source, cfg->target) &&
+	       is_same_mac(ethernet->destination, own);
+}
+
+static __always_inline int verify_ethernet(const struct generator_config *cfg,
+					   struct ethernet *ethernet, void *end)
+{
+	__u32 processor = bpf_get_smp_processor_id();
+	struct tally *tally = bpf_map_lookup_elem(&tallies, &processor);
+	struct reply reply = { .payload = ethernet + 1, .end = end };
+
+	if (!tally || !is_reply_ethernet(cfg, ethernet))
+		return XDP_PASS;
+	/* All answers come to one address, that of the only client where they tell clients apart. */
+	reply.address = cfg->first_client;
+	reply.udp_len = sizeof(struct udp) + (end - reply.payload);
+	return judge_ptp(tally, cfg, &reply);
+}
+
 static __always_inline int verify(struct xdp_md *ctx, const struct generator_config *cfg)
 {
 	void *end = (void *)(long)ctx->data_end;
@@ -176,6 +206,8 @@ static __always_inline int verify(struct xdp_md *ctx, const struct generator_con
 
 	if ((void *)(ethernet + 1) > end)
 		return XDP_PASS;
+	if (asked.ethernet)
+		return verify_ethernet(cfg, ethernet, end);
 	if (cfg->ipv6) {
 		struct ipv6 *ip = (void *)(ethernet + 1);
 

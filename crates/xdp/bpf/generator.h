@@ -19,6 +19,7 @@ const volatile struct {
 	bool mean_of_server;	/* ... or of the mean of its receive and transmit timestamps */
 	bool courses;		/* the rate may change, and intervals may have books of their own */
 	bool clients;		/* each client is counted apart */
+	bool ethernet;		/* frames have no IP header, and clients no addresses */
 } asked;
 
 struct {

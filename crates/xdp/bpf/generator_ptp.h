@@ -15,6 +15,8 @@
 #define PTP_REQUEST_LEN (sizeof(struct ptp) + sizeof(struct ptp_timestamp))
 #define PTP_EXTENSION_LEN 4
 #define PTP_IPV6_PADDING_LEN 2
+/* What fills up the shortest frame without IP, at most. */
+#define ETHERNET_PADDING_MAX 46
 
 /* NetSync Monitor's answer: the number of its extension, what stands before and behind the address
  * in it, and where, from its end, the flags of the time are. */
@@ -55,19 +57,20 @@ static __always_inline int ask_ptp(struct ethernet *ethernet, void *end, __u32 i
 {
 	__u32 padding_len = ip_len == sizeof(struct ipv6) ? PTP_IPV6_PADDING_LEN : 0;
 	__u32 payload_len = PTP_REQUEST_LEN + extension_len + padding_len;
-	struct udp *udp = (void *)(ethernet + 1) + ip_len;
-	struct ptp *ptp = (void *)(udp + 1);
+	__u32 headers_len = sizeof(*ethernet) + ip_len + (ip_len ? sizeof(struct udp) : 0);
+	struct ptp *ptp = (void *)ethernet + headers_len;
 	__be64 clock = bpf_cpu_to_be64(request->token);
 	__be16 port = bpf_htons(request->lane + 1);
 	__be16 sequence = bpf_htons(request->sequence);
 
 	if ((void *)ptp + payload_len > end)
 		return -1;
-	copy_request((void *)ethernet, cfg->request,
-		     sizeof(*ethernet) + ip_len + sizeof(*udp) + payload_len);
+	copy_request((void *)ethernet, cfg->request, headers_len + payload_len);
 	*(__be64 *)ptp->clock = clock;
 	ptp->port = port;
 	ptp->sequence = sequence;
+	if (!ip_len)
+		return 0;
 	/* The template is that of lane 0, port 1. */
 	complete(ethernet, ip_len, cfg, request->address,
 		 sum64(clock) + bpf_htons(request->lane) + sequence);
@@ -214,7 +217,8 @@ static __always_inline int judge_delay(struct tally *tally, const struct generat
 		tally->late_earlier++;
 		return XDP_DROP;
 	}
-	if (!asked.multicast && reply->address != expected_address(cfg, lane, question.sequence))
+	if (!asked.multicast && !asked.ethernet &&
+	    reply->address != expected_address(cfg, lane, question.sequence))
 		return invalid(tally, INVALID_CLIENT);
 	if (!has_number)
 		return invalid(tally, INVALID_SEQUENCE);
@@ -282,7 +286,8 @@ static __always_inline int judge_ptp(struct tally *tally, const struct generator
 {
 	struct ptp *ptp = reply->payload;
 	__u16 payload_len = reply->udp_len - sizeof(struct udp);
-	__u16 length, padding_max = cfg->ipv6 ? PTP_IPV6_PADDING_LEN : 0;
+	__u16 length, padding_max = asked.ethernet ? ETHERNET_PADDING_MAX :
+				    cfg->ipv6 ? PTP_IPV6_PADDING_LEN : 0;
 	enum told told;
 	__u8 type;
 

@@ -16,6 +16,7 @@
 #include <bpf/bpf_helpers.h>
 
 #define TYPE_IPV4 0x0800
+#define TYPE_PTP 0x88f7
 #define TYPE_IPV6 0x86dd
 #define TYPE_VLAN 0x8100
 #define TYPE_SERVICE_VLAN 0x88a8
@@ -29,6 +30,13 @@ struct ethernet {
 	__u8 source[6];
 	__be16 type;
 };
+
+static __always_inline bool is_same_mac(const __u8 *one, const __u8 *other)
+{
+	const __u16 *a = (const void *)one, *b = (const void *)other;
+
+	return a[0] == b[0] && a[1] == b[1] && a[2] == b[2];
+}
 
 struct vlan {
 	__be16 control;

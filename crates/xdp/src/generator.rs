@@ -49,6 +49,7 @@ pub struct OffsetSettings {
 
 /// What stays the same through a run.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct GeneratorSettings {
     /// What the target is asked for.
     pub protocol: Protocol,
@@ -57,6 +58,8 @@ pub struct GeneratorSettings {
     pub multicast: bool,
     /// PTP's domain.
     pub domain: u8,
+    /// The target's MAC address, where PTP is asked for in frames without IP.
+    pub ethernet: Option<[u8; 6]>,
     /// How offsets of the server's timestamps are taken, where they are; in interleaved mode each
     /// client takes 8 bytes of memory more.
     pub offsets: Option<OffsetSettings>,
@@ -166,6 +169,7 @@ impl Generator {
             mean_of_server.into(),
             (settings.books > 1).into(),
             settings.single_clients.into(),
+            settings.ethernet.is_some().into(),
         ];
         let books = settings.books.max(1).next_power_of_two();
         let tallies = processors * books;
@@ -363,9 +367,10 @@ fn config_of(settings: &GeneratorSettings) -> GeneratorConfig {
     config.exchange_mask = settings.exchanges() - 1;
     config.books_mask = settings.books.max(1).next_power_of_two() - 1;
     (config.ip_sum, config.udp_sum) = settings.sums;
-    match settings.target {
-        IpAddr::V4(target) => config.target[..4].copy_from_slice(&target.octets()),
-        IpAddr::V6(target) => {
+    match (settings.ethernet, settings.target) {
+        (Some(mac), _) => config.target[..6].copy_from_slice(&mac),
+        (None, IpAddr::V4(target)) => config.target[..4].copy_from_slice(&target.octets()),
+        (None, IpAddr::V6(target)) => {
             config.target = target.octets();
             config.ipv6 = 1;
         }

@@ -109,7 +109,7 @@ pub struct EthernetEngine {
 impl EthernetEngine {
     /// Opens a packet socket for each lane.
     pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
-        let (link, macs) = link(plan)?;
+        let (link, macs) = link(plan, Kind::Packet)?;
         let card = Card::open(plan, Kind::Packet)?;
         let ptp = plan.ptp;
         let multicast = ptp.is_some_and(|ptp| ptp.multicast);
@@ -145,20 +145,20 @@ impl EthernetEngine {
 }
 
 /// The link that the master is on.
-fn link(plan: &RunPlan) -> Result<(&Link, Macs), EngineError> {
+pub(super) fn link(plan: &RunPlan, engine: Kind) -> Result<(&Link, Macs), EngineError> {
     let target = plan.target.ip();
     let Route::Link(link) = &plan.route else {
         let reason = format!("{target} is an address of this machine");
-        return Err(unfit(Kind::Packet, reason, "load it from another machine or a lab"));
+        return Err(unfit(engine, reason, "load it from another machine or a lab"));
     };
     let Some(macs) = link.macs.filter(|macs| !macs.destination.is_group()) else {
         let reason = format!("no frames can be built for interface '{}'", link.interface);
-        return Err(unfit(Kind::Packet, reason, "ask over UDP"));
+        return Err(unfit(engine, reason, "ask over UDP"));
     };
     if let Some(gateway) = link.gateway {
         let reason =
             format!("{target} is behind the router {gateway}, which passes no such frames");
-        return Err(unfit(Kind::Packet, reason, "ask over UDP, or from a machine on its link"));
+        return Err(unfit(engine, reason, "ask over UDP, or from a machine on its link"));
     }
     Ok((link, macs))
 }

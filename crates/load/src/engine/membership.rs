@@ -3,13 +3,21 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
+use horolog_io::{FrameSelection, PacketDevice, PacketOptions};
+use horolog_sys::filter::Instruction;
+use horolog_wire::ptp::MULTICAST_MAC;
+
 use super::EngineError;
 use crate::plan::RunPlan;
-use crate::target::Route;
+use crate::ptp::Transport;
+use crate::target::{Link, Route};
 
 /// Holds the membership; nothing is ever read from the socket.
-pub(crate) struct Membership {
-    _socket: UdpSocket,
+pub(crate) enum Membership {
+    /// Of an IP group.
+    Udp(#[expect(dead_code, reason = "held for what its end undoes")] UdpSocket),
+    /// Of the group of all PTP ports on a link.
+    Ethernet(#[expect(dead_code, reason = "held for what its end undoes")] PacketDevice),
 }
 
 impl Membership {
@@ -17,6 +25,9 @@ impl Membership {
     pub(crate) fn of(plan: &RunPlan) -> Result<Option<Self>, EngineError> {
         let group = plan.ptp.and_then(|ptp| ptp.group(plan.target.ip()));
         let (Some(group), Route::Link(link)) = (group, &plan.route) else { return Ok(None) };
+        if plan.ptp.is_some_and(|ptp| ptp.transport == Transport::Ethernet) {
+            return Self::on_link(link).map(Some);
+        }
         let join = || match (group, link.source) {
             (IpAddr::V4(group), IpAddr::V4(own)) => {
                 let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
@@ -32,6 +43,17 @@ impl Membership {
             }
         };
         let joined = join().map_err(EngineError::system(format!("join the group {group}")))?;
-        Ok(Some(Self { _socket: joined }))
+        Ok(Some(Self::Udp(joined)))
+    }
+
+    /// Joins the group of all PTP ports on a link.
+    fn on_link(link: &Link) -> Result<Self, EngineError> {
+        let options = PacketOptions {
+            slots: 1,
+            selection: FrameSelection::Program(vec![Instruction::finish(0)]),
+            group: Some(MULTICAST_MAC),
+            ..PacketOptions::default()
+        };
+        Ok(Self::Ethernet(PacketDevice::open(&link.interface, &options)?))
     }
 }

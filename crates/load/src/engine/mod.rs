@@ -140,11 +140,14 @@ pub fn open(kind: Kind, plan: &RunPlan) -> Result<Box<dyn Engine>, EngineError> 
         return Err(unfit(kind, reason, "use --engine xdp for a reflector"));
     }
     if plan.ptp.is_some_and(|ptp| ptp.transport == Transport::Ethernet) {
-        if kind == Kind::Packet {
-            return Ok(Box::new(ethernet::EthernetEngine::open(plan)?));
-        }
-        let reason = "it sends no frames without IP".to_owned();
-        return Err(unfit(kind, reason, "use --engine packet over Ethernet"));
+        return match kind {
+            Kind::Xdp => Ok(Box::new(xdp::XdpEngine::open(plan)?)),
+            Kind::Packet => Ok(Box::new(ethernet::EthernetEngine::open(plan)?)),
+            Kind::Udp => {
+                let reason = "it sends no frames without IP".to_owned();
+                Err(unfit(kind, reason, "use --engine packet or xdp over Ethernet"))
+            }
+        };
     }
     match kind {
         Kind::Udp if plan.ptp.is_some() => Ok(Box::new(udp_ptp::PtpUdpEngine::open(plan)?)),

@@ -6,6 +6,7 @@
 //! server has to route replies for simulated clients to an address of this host.
 
 mod books;
+mod frames;
 mod legs;
 
 use std::sync::mpsc;
@@ -18,22 +19,21 @@ use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic, sleep_until};
 use horolog_sys::signal::InterruptibleThread;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use horolog_xdp::{
-    Generator, GeneratorSettings, Interface, LANES_MAX, Lane, OffsetSettings, Protocol,
-    TrialSettings, XdpError,
+    Generator, GeneratorSettings, LANES_MAX, Lane, OffsetSettings, Protocol, TrialSettings,
+    XdpError,
 };
 
 use self::books::Books;
+use self::frames::Frame;
 
 use super::drain::{Drain, GRACE, LEAD};
 use super::membership::Membership;
-use super::packet::frame_plans;
 use super::{Engine, EngineError, Intervals, unfit};
 use crate::account::TrialCounts;
 use crate::clients::LaneClients;
 use crate::course::{Course, Instants};
 use crate::plan::{RunPlan, TrialPlan};
 use crate::ptp::PtpKind;
-use crate::request::{FramePlan, FrameTemplate};
 use crate::schedule::{self, FRACTION_BITS};
 use crate::silence::Listener;
 
@@ -64,7 +64,7 @@ pub struct XdpEngine {
 impl XdpEngine {
     /// Loads the program and attaches it to the interface of the plan's route.
     pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
-        let (link, frames) = frame_plans(plan, Kind::Xdp)?;
+        let frame = Frame::new(plan)?;
         if plan.lanes > plan.cores.len() || plan.lanes > LANES_MAX {
             let reason = format!(
                 "each of {} sending threads takes a core, and there are {}",
@@ -73,10 +73,6 @@ impl XdpEngine {
             );
             return Err(unfit(Kind::Xdp, reason, "use fewer threads"));
         }
-        let (Some(network), Some(frame)) = (plan.network, frames.first()) else {
-            let reason = "it has no simulated clients".to_owned();
-            return Err(unfit(Kind::Xdp, reason, "name a source network with -s"));
-        };
         let protocol = match plan.ptp.map(|ptp| ptp.kind) {
             None => Protocol::Ntp,
             Some(PtpKind::Delay) => Protocol::PtpDelay,
@@ -89,11 +85,6 @@ impl XdpEngine {
         if !horolog_xdp::live_frames_supported()? {
             return Err(XdpError::NoLiveFrames.into());
         }
-        let template = FrameTemplate::new(&match frame.ptp {
-            // The program fills the lane's port in.
-            None => FramePlan { source_port: 0, ..*frame },
-            Some(_) => *frame,
-        });
         let generator = Generator::attach(&GeneratorSettings {
             protocol,
             multicast: plan.ptp.is_some_and(|ptp| ptp.multicast),
@@ -102,7 +93,8 @@ impl XdpEngine {
                 correction_ns: offset.correction.as_ns(),
                 mean_of_server: offset.mean_of_server,
             }),
-            interface: Interface { index: link.index, name: link.interface.clone() },
+            ethernet: frame.target_mac,
+            interface: frame.interface,
             target: plan.target.ip(),
             port: plan.target.port(),
             version: plan.version,
@@ -115,9 +107,9 @@ impl XdpEngine {
             key: plan.token.key(),
             run_start_ns: plan.token.run_start().as_ns() as u64,
             reply_timeout_ns: plan.reply_timeout.as_nanos() as u64,
-            request: template.bytes().to_vec(),
-            sums: template.constant_sums(),
-            first_client: network.address(0),
+            request: frame.bytes,
+            sums: frame.sums,
+            first_client: frame.first_client,
             exponential: schedule::exponential_quantiles(),
         })?;
         // The last cores first: the first one takes most interrupts, and what is pinned elsewhere.

@@ -123,9 +123,9 @@ impl ContractArgs {
 struct CommonArgs {
     #[command(flatten)]
     header: HeaderArgs,
-    /// Over UDP, or over Ethernet without IP, by the packet engine and to a master on the same
-    /// link, whose MAC address is found by its address TARGET. Over Ethernet all clients have the
-    /// interface's MAC address, and NetSync Monitor has one client.
+    /// Over UDP, or over Ethernet without IP, by the engines xdp and packet and to a master on the
+    /// same link, whose MAC address is found by its address TARGET. Over Ethernet all clients have
+    /// the interface's MAC address, and NetSync Monitor has one client.
     #[arg(long, value_enum, default_value_t = TransportArg::Udp)]
     transport: TransportArg,
 }

@@ -1,0 +1,80 @@
+//! The frame that the in-kernel generator completes for each request, and where it goes.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use horolog_record::Engine as Kind;
+use horolog_wire::ethernet::{HEADER_LEN, Header};
+use horolog_wire::ptp::{ETHER_TYPE, MULTICAST_MAC};
+use horolog_xdp::Interface;
+
+use crate::engine::packet::frame_plans;
+use crate::engine::{EngineError, ethernet, unfit};
+use crate::plan::RunPlan;
+use crate::ptp::{PtpPlan, Template, Transport};
+use crate::request::{FramePlan, FrameTemplate};
+use crate::target::Link;
+
+/// What all requests of a run have in common.
+pub(super) struct Frame {
+    /// By what they leave.
+    pub(super) interface: Interface,
+    /// The frame, with 0 in what changes with each of them.
+    pub(super) bytes: Vec<u8>,
+    /// The sums of what does not, under the checksums.
+    pub(super) sums: (u64, u64),
+    /// The address of the first client; none over Ethernet.
+    pub(super) first_client: IpAddr,
+    /// The target's MAC address, over Ethernet.
+    pub(super) target_mac: Option<[u8; 6]>,
+}
+
+impl Frame {
+    pub(super) fn new(plan: &RunPlan) -> Result<Self, EngineError> {
+        match &plan.ptp {
+            Some(ptp) if ptp.transport == Transport::Ethernet => Self::over_ethernet(plan, ptp),
+            _ => Self::over_udp(plan),
+        }
+    }
+
+    fn over_udp(plan: &RunPlan) -> Result<Self, EngineError> {
+        let (link, frames) = frame_plans(plan, Kind::Xdp)?;
+        let (Some(network), Some(frame)) = (plan.network, frames.first()) else {
+            let reason = "it has no simulated clients".to_owned();
+            return Err(unfit(Kind::Xdp, reason, "name a source network with -s"));
+        };
+        let template = FrameTemplate::new(&match frame.ptp {
+            // The program fills the lane's port in.
+            None => FramePlan { source_port: 0, ..*frame },
+            Some(_) => *frame,
+        });
+        Ok(Self {
+            interface: interface(link),
+            bytes: template.bytes().to_vec(),
+            sums: template.constant_sums(),
+            first_client: network.address(0),
+            target_mac: None,
+        })
+    }
+
+    fn over_ethernet(plan: &RunPlan, ptp: &PtpPlan) -> Result<Self, EngineError> {
+        let (link, macs) = ethernet::link(plan, Kind::Xdp)?;
+        let destination = if ptp.multicast { MULTICAST_MAC } else { macs.destination };
+        let header =
+            Header { destination, source: macs.source, vlan: None, ether_type: ETHER_TYPE };
+        let message = Template::new(ptp, 0, plan.target.ip());
+        let mut bytes = vec![0; HEADER_LEN];
+        header.emit(&mut bytes);
+        bytes.extend_from_slice(message.bytes());
+        Ok(Self {
+            interface: interface(link),
+            bytes,
+            sums: (0, 0),
+            first_client: Ipv4Addr::UNSPECIFIED.into(),
+            target_mac: Some(macs.destination.0),
+        })
+    }
+}
+
+fn interface(link: &Link) -> Interface {
+    Interface { index: link.index, name: link.interface.clone() }
+}
