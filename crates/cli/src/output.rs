@@ -15,6 +15,7 @@ use horolog_report::table::TableStyle;
 use horolog_report::units;
 use horolog_stats::SearchConfig;
 use horolog_sys::signal::{BlockedSignals, Signal};
+use horolog_sys::undo;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::failure::Failure;
@@ -36,7 +37,7 @@ pub(crate) fn table_style() -> TableStyle {
 /// Prints one line of a result. A reader that went away ends the command without complaint.
 pub(crate) fn line(text: &str) -> Result<(), Failure> {
     match writeln!(io::stdout().lock(), "{text}") {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => undo::exit(0),
         result => result.map_err(|error| Failure::environment(format!("standard output: {error}"))),
     }
 }
@@ -122,7 +123,7 @@ pub(crate) fn scale_search(config: &mut SearchConfig, final_duration: Duration) 
 static ENDING: OnceLock<AtomicBool> = OnceLock::new();
 
 /// Lets Ctrl-C and SIGTERM end a measurement after the trial that runs, with the result so far; a
-/// second one ends the process. Call it before any thread is started.
+/// second one ends the process, with what it changed on the machine put back. Call it before any thread is started.
 pub(crate) fn end_gently() -> Result<(), Failure> {
     let signals = BlockedSignals::block(&[Signal::Interrupt, Signal::Terminate])
         .map_err(Failure::environment)?;
@@ -131,7 +132,7 @@ pub(crate) fn end_gently() -> Result<(), Failure> {
         loop {
             if let Ok(Some(_)) = signals.wait(Duration::from_hours(1)) {
                 if ending.swap(true, Ordering::Relaxed) {
-                    std::process::exit(130);
+                    undo::exit(130);
                 }
                 eprintln!("horolog: ending after this trial or interval; once more ends at once");
             }

@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
 
 use crate::ethtool::{EthtoolError, TimestampFacts, timestamp_facts};
+use crate::undo::Undo;
 
 /// linux/sockios.h.
 const SIOCSHWTSTAMP: libc::Ioctl = 0x89b0;
@@ -47,15 +48,14 @@ pub enum HardwareError {
     },
 }
 
-/// Hardware timestamps that were switched on; dropping it puts back what was before.
+/// Hardware timestamps that were switched on; dropping it puts back what was before, and so does
+/// [`crate::undo::exit`].
 #[derive(Debug)]
 pub struct HardwareTimestamps {
     interface: String,
-    /// The socket that stands for the network namespace, also when another thread drops this.
-    socket: UdpSocket,
-    before: Setting,
     clock: u32,
     received: bool,
+    _undo: Undo,
 }
 
 impl HardwareTimestamps {
@@ -67,7 +67,9 @@ impl HardwareTimestamps {
             return Err(HardwareError::NotOffered(interface.to_owned()));
         };
         let refused = |source| HardwareError::Refused { interface: interface.to_owned(), source };
+        // It stands for the network namespace, also when another thread puts the setting back.
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(refused)?;
+        let socket_then = socket.try_clone().map_err(refused)?;
         let mut before = Setting::default();
         // A driver that cannot tell what is on has it off until somebody asks.
         match ask(&socket, interface, SIOCGHWTSTAMP, &mut before) {
@@ -76,10 +78,19 @@ impl HardwareTimestamps {
             }
             _ => {}
         }
-        let mut granted = wanted;
-        ask(&socket, interface, SIOCSHWTSTAMP, &mut granted).map_err(refused)?;
+        let switch = || {
+            let mut granted = wanted;
+            ask(&socket, interface, SIOCSHWTSTAMP, &mut granted).map(|()| granted)
+        };
+        let name = interface.to_owned();
+        let back = move || {
+            let mut setting = before;
+            // An interface that is gone has nothing to put back.
+            let _ = ask(&socket_then, &name, SIOCSHWTSTAMP, &mut setting);
+        };
+        let (granted, undo) = Undo::after(switch, back).map_err(refused)?;
         let received = matches!(granted.receive, RECEIVE_ALL | RECEIVE_NTP);
-        Ok(Self { interface: interface.to_owned(), socket, before, clock, received })
+        Ok(Self { interface: interface.to_owned(), clock, received, _undo: undo })
     }
 
     /// The interface.
@@ -98,13 +109,6 @@ impl HardwareTimestamps {
     #[must_use]
     pub const fn received(&self) -> bool {
         self.received
-    }
-}
-
-impl Drop for HardwareTimestamps {
-    fn drop(&mut self) {
-        // An interface that is gone has nothing to put back.
-        let _ = ask(&self.socket, &self.interface, SIOCSHWTSTAMP, &mut self.before);
     }
 }
 

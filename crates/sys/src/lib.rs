@@ -31,3 +31,4 @@ pub mod sandbox;
 pub mod shared_memory;
 pub mod signal;
 pub mod socket;
+pub mod undo;
