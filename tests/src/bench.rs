@@ -90,7 +90,7 @@ fn what_cannot_be_is_refused() -> Result<()> {
     let missing = ["bench", "nts", "--nts-master-secret", "/nonexistent/secret"];
     let output = run_to_end(command.args(missing), PATIENCE)?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(3) && said.contains("cannot read"), "{said}");
+    ensure!(output.status.code() == Some(3) && said.contains("cannot be read"), "{said}");
     let user = ForNobody::new()?;
     let output =
         run_to_end(user.command(Command::new("setpriv")).args(["bench", "nts"]), PATIENCE)?;

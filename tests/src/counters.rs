@@ -287,7 +287,7 @@ pub(crate) fn a_load_without_a_page_does_not_begin() -> Result<()> {
     let (silent, other) = (format!("http://{host}:9"), format!("http://{metrics}"));
     let cases: [(&str, &str, i32, &[&str]); 7] = [
         (&page, &wrong, USAGE, &["refuses the token"]),
-        (&page, &open, USAGE, &["mode 644", "chmod 600"]),
+        (&page, &open, USAGE, &["mode 644", "chmod o="]),
         (&page, "/nothing", USAGE, &["/nothing", "token file"]),
         (&silent, &right, ENVIRONMENT, &["horolog counters", ":9"]),
         (&other, &right, USAGE, &["no page of counters", "404"]),

@@ -16,7 +16,7 @@ use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::load_command::{ENGINES, Started, check_sums, has, load, only_trial, parse, result_of};
-use crate::process::{binary, run_to_end, server_address};
+use crate::process::{binary, run_to_end, server_address, write_secret};
 use crate::scenario::Need;
 use crate::{load_modes, scenarios};
 
@@ -171,9 +171,8 @@ fn chronyd_answers_requests_with_additions() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let directory = tempfile::tempdir()?;
     let [right, wrong] = ["right.keys", "wrong.keys"].map(|name| directory.path().join(name));
-    fs::write(&right, KEYS)?;
-    fs::write(&wrong, KEYS.replace("0011", "1100"))?;
-    fs::set_permissions(&right, Permissions::from_mode(0o600))?;
+    write_secret(&right, KEYS)?;
+    write_secret(&wrong, &KEYS.replace("0011", "1100"))?;
     let keyfile = format!("keyfile {}", right.display());
     let _chronyd = Chronyd::start(lab.server(), &[&keyfile])?;
     let [right, wrong] = [right, wrong].map(|path| path.display().to_string());
@@ -203,10 +202,14 @@ fn chronyd_answers_requests_with_additions() -> Result<()> {
             }
         }
     }
+    let open = directory.path().join("open.keys").display().to_string();
+    fs::write(&open, KEYS)?;
+    fs::set_permissions(&open, Permissions::from_mode(0o604))?;
     let target = server_address(&lab, false)?.ip().to_string();
     for (arguments, status, words) in [
         (&["--key", "7", "--keys", &right][..], 2, "no key 7"),
         (&["--key", "1"], 2, "--keys"),
+        (&["--key", "1", "--keys", &open], 3, "is open to every user"),
         (&["--key", "1", "--keys", "/nonexistent"], 3, "nonexistent"),
         (&["--extension", "0x2005:0"], 2, "hexadecimal"),
         (&["--extension", "1", "--engine", "xdp"], 3, "use --engine packet or udp"),

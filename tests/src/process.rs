@@ -2,8 +2,10 @@
 //! watch, signal and end it. Each dies with the thread that started it.
 
 use std::env;
-use std::io::{self, Read};
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::{self, JoinHandle};
@@ -279,4 +281,11 @@ impl Server {
         let status = status.with_context(|| format!("SIG{name} did not end it: {stderr}"))?;
         Ok(Ended { status, stdout, stderr, took })
     }
+}
+
+/// Writes a file that other users cannot read, as one of secrets has to be.
+pub(crate) fn write_secret(path: &Path, text: &str) -> Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options.create(true).write(true).truncate(true).mode(0o600).open(path)?;
+    Ok(file.write_all(text.as_bytes())?)
 }

@@ -1,7 +1,6 @@
 //! Scenarios of `horolog query`: the truth is known, because the server is told what to be off by
 //! or is one of the scenario's own; and both ends have to count the same.
 
-use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use crate::chronyd;
 use crate::client;
 use crate::load_command::{Started, parse};
 use crate::loads::counters;
-use crate::process::{Engine, Server, binary, run_to_end, server_address};
+use crate::process::{Engine, Server, binary, run_to_end, server_address, write_secret};
 use crate::refusal::check_line;
 use crate::scenario::{Need, scenario};
 use crate::scenarios;
@@ -230,7 +229,7 @@ fn authenticated_exchanges_are_verified() -> Result<()> {
 fn refused_cookies_are_replaced() -> Result<()> {
     let files = tempfile::TempDir::new()?;
     let secret = files.path().join("secret");
-    fs::write(&secret, "01".repeat(32))?;
+    write_secret(&secret, &"01".repeat(32))?;
     let option = secret.display().to_string();
     let nts = WithNts::start_on(Engine::Socket, &["--nts-master-secret", &option])?;
     let trust = nts.trust().display().to_string();
@@ -240,7 +239,7 @@ fn refused_cookies_are_replaced() -> Result<()> {
     while counter(&nts.server, "nts")? < 10 {
         run.wait_until(|_, _| true)?;
     }
-    fs::write(&secret, "02".repeat(32))?;
+    write_secret(&secret, &"02".repeat(32))?;
     nts.server.signal("HUP")?;
     let (status, _) = run.end()?;
     ensure!(status.success(), "{status}: {}", run.read("stderr")?);

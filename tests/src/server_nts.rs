@@ -2,8 +2,9 @@
 //! as the clients. Both leave this machine's clock alone: chronyd is told to (`-x`), and ntpd is
 //! told to and has no privilege for it.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -15,7 +16,7 @@ use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::chronyd::{Client, PATIENCE, POLL_INTERVAL};
-use crate::process::{Engine, Server, binary, run_to_end, server_address};
+use crate::process::{Engine, Server, binary, run_to_end, server_address, write_secret};
 use crate::scenario::{Need, scenario};
 use crate::scenarios;
 
@@ -184,7 +185,7 @@ fn with_keys(keys: &str, number: u32) -> Result<(Lab, Server, Client)> {
     let at = server_address(&lab, false)?;
     let files = TempDir::new()?;
     let path = files.path().join("ntp.keys");
-    fs::write(&path, KEYS)?;
+    write_secret(&path, KEYS)?;
     let arguments = ["--keys", &path.display().to_string()];
     let server = Server::start(lab.server(), Engine::Socket, &[at], &arguments)?;
     let lines = [format!("server {} key {number} {FAST}", at.ip()), "keyfile DIR/keys".to_owned()];
@@ -234,7 +235,7 @@ fn a_server_with_another_secret_gives_a_kiss_and_new_cookies() -> Result<()> {
     let secret = files.path().join("secret");
     let option = secret.display().to_string();
     let master = ["--nts-master-secret", option.as_str()];
-    fs::write(&secret, "01".repeat(32))?;
+    write_secret(&secret, &"01".repeat(32))?;
     let server = start_with_nts(&lab, Engine::Socket, at, files.path(), &master)?;
     let nts = WithNts { lab, at, files, server };
     let client = nts.client(FAST)?;
@@ -247,7 +248,7 @@ fn a_server_with_another_secret_gives_a_kiss_and_new_cookies() -> Result<()> {
     await_counter(&server, "nts", 3)?;
     ensure!(counter(&server, "nts_kisses")? == 0, "{}", server.status()?);
     server.end("TERM")?;
-    fs::write(&secret, "02".repeat(32))?;
+    write_secret(&secret, &"02".repeat(32))?;
     let server = Server::start(lab.server(), Engine::Socket, &[at], &again)?;
     await_counter(&server, "nts_kisses", 1)?;
     await_counter(&server, "nts", 3)?;
@@ -269,21 +270,25 @@ fn what_is_wrong_with_a_file_is_said() -> Result<()> {
     let [cert, key] = certificate("192.0.2.1".parse()?, files.path())?;
     let path = |name: &str, text: &str| -> Result<String> {
         let path = files.path().join(name);
-        fs::write(&path, text)?;
+        write_secret(&path, text)?;
         Ok(path.display().to_string())
     };
     let (cert, key) = (cert.display().to_string(), key.display().to_string());
     let (empty, rubbish) = (path("empty", "")?, path("rubbish", "-----BEGIN")?);
     let weak = path("weak", "1 MD5 abc\n")?;
     let short = path("short", "abcd\n")?;
-    let cases: [(i32, &[&str], &str); 9] = [
+    let open = path("open", KEYS)?;
+    fs::set_permissions(&open, Permissions::from_mode(0o644))?;
+    let cases: [(i32, &[&str], &str); 11] = [
         (2, &["--nts-cert", &cert], "--nts-cert needs --nts-key as well"),
         (2, &["--nts-ke-server", "a.example"], "which needs --nts-cert"),
         (2, &["--nts-rotation", "1s", "--nts-master-secret", &short], "--nts-rotation takes"),
         (3, &["--nts-cert", &rubbish, "--nts-key", &key], "rubbish"),
         (3, &["--nts-cert", &cert, "--nts-key", &empty], "empty"),
         (3, &["--nts-master-secret", &short], "it takes 64"),
-        (3, &["--nts-master-secret", "/nonexistent/secret"], "cannot read --nts-master-secret"),
+        (3, &["--nts-master-secret", "/nonexistent/secret"], "secret cannot be read"),
+        (3, &["--nts-master-secret", &open], "chmod o="),
+        (3, &["--keys", &open], "is open to every user (mode 644)"),
         (3, &["--keys", &weak], "line 1: MD5 is not supported"),
         (3, &["--keys", &empty], "holds no key"),
     ];

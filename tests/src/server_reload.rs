@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::chronyd::{Client, POLL_INTERVAL};
 use crate::client::{self, Steady};
-use crate::process::{Engine, PATIENCE, Server, run_to_end, server_address};
+use crate::process::{Engine, PATIENCE, Server, run_to_end, server_address, write_secret};
 use crate::scenario::scenario;
 use crate::server_configuration::{REQUEST_PAUSE, reload, write};
 use crate::server_nts::{CHRONY, FAST, await_counter, certificate, counter};
@@ -418,7 +418,7 @@ pub(crate) fn another_key_is_asked_for() -> Result<()> {
     let directory = TempDir::new()?;
     let path = directory.path().join("ntp.keys");
     let key = |first: &str| format!("7 AES128 HEX:{first}0102030405060708090a0b0c0d0e0f\n");
-    fs::write(&path, key("00"))?;
+    write_secret(&path, &key("00"))?;
     let options = format!("keys = '{}'\n", path.display());
     let mut running = Configured::start(Engine::Socket, &options)?;
     let lines = [format!("server {} key 7 {FAST}", running.at.ip()), "keyfile DIR/keys".to_owned()];
@@ -428,13 +428,13 @@ pub(crate) fn another_key_is_asked_for() -> Result<()> {
     await_more(&running, "mac").context("at the start")?;
     running.change(&options)?;
     await_more(&running, "mac").context("with the same key")?;
-    fs::write(&path, key("ff"))?;
+    write_secret(&path, &key("ff"))?;
     running.change(&options)?;
     await_ignored(&running).context("with another key")?;
-    fs::write(&path, format!("{}8 MD5 abc\n", key("00")))?;
+    write_secret(&path, &format!("{}8 MD5 abc\n", key("00")))?;
     running.refuse(&options, &["ntp.keys", "line 2", "MD5"])?;
     await_ignored(&running).context("after what is broken")?;
-    fs::write(&path, key("00"))?;
+    write_secret(&path, &key("00"))?;
     running.change(&options)?;
     await_more(&running, "mac").context("after it was put back")?;
     running.end()
@@ -447,7 +447,7 @@ pub(crate) fn another_secret_makes_other_cookies() -> Result<()> {
     let file = |name: &str| directory.path().join(name);
     let ip = server_address(&Lab::new(&LabConfig::default())?, false)?.ip();
     let [certificate, key] = certificate(ip, directory.path())?;
-    fs::write(file("secret"), "01".repeat(32))?;
+    write_secret(&file("secret"), &"01".repeat(32))?;
     let named = [("cert", &certificate), ("key", &key), ("master-secret", &file("secret"))];
     let options = named.map(|(name, path)| format!("nts-{name} = '{}'\n", path.display())).concat();
     let mut running = Configured::start(Engine::Xdp, &options)?;
@@ -456,11 +456,11 @@ pub(crate) fn another_secret_makes_other_cookies() -> Result<()> {
     let _client = Client::start(running.lab.client(), &lines, |_| Ok(()))?;
     await_more(&running, "nts").context("at the start")?;
     running.change(&options)?;
-    fs::write(file("secret"), "01")?;
+    write_secret(&file("secret"), "01")?;
     running.refuse(&options, &["secret", "it takes 64"])?;
     await_more(&running, "nts").context("with the same secret")?;
     ensure!(counter(&running.server, "nts_kisses")? == 0, "{}", running.server.status()?);
-    fs::write(file("secret"), "02".repeat(32))?;
+    write_secret(&file("secret"), &"02".repeat(32))?;
     running.change(&options)?;
     await_counter(&running.server, "nts_kisses", 1)?;
     await_more(&running, "nts").context("with another secret")?;

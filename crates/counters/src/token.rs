@@ -2,11 +2,10 @@
 //! It is wiped on drop, and nothing prints it.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use horolog_sys::private_file::{self, PrivateFileError};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
@@ -14,8 +13,6 @@ use zeroize::Zeroizing;
 /// Shorter ones could be guessed.
 const LEN_MIN: usize = 16;
 const LEN_MAX: usize = 1_024;
-/// Others may neither read nor write it.
-const FOR_OTHERS: u32 = 0o007;
 
 /// A secret text.
 #[derive(Clone)]
@@ -24,12 +21,9 @@ pub struct Token(Zeroizing<String>);
 /// Why there is no token; one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// The file cannot be read.
-    #[error("cannot read the token file {0}: {1}; check the path and its permissions")]
-    Unreadable(PathBuf, #[source] io::Error),
-    /// Anyone on the machine may read or change it.
-    #[error("the token file {0} is open to every user (mode {1:o}); run 'chmod 600' on it")]
-    Open(PathBuf, u32),
+    /// The file cannot be read, or anyone on the machine may.
+    #[error("the token file {0} {1}")]
+    File(PathBuf, #[source] PrivateFileError),
     /// It holds something else.
     #[error(
         "the token file {0} takes one line of {LEN_MIN} to {LEN_MAX} printable characters without \
@@ -41,23 +35,16 @@ pub enum TokenError {
 impl Token {
     /// Reads the token in a file.
     pub fn load(path: &Path) -> Result<Self, TokenError> {
-        let unreadable = |error| TokenError::Unreadable(path.to_owned(), error);
-        let mut file = File::open(path).map_err(unreadable)?;
-        let facts = file.metadata().map_err(unreadable)?;
-        if !facts.is_file() {
-            return Err(unreadable(io::Error::other("it is not a regular file")));
-        }
-        if facts.mode() & FOR_OTHERS != 0 {
-            return Err(TokenError::Open(path.to_owned(), facts.mode() & 0o7777));
-        }
-        let mut text = Zeroizing::new(String::with_capacity(2 * LEN_MAX));
-        let limit = 2 * LEN_MAX as u64;
-        let read = Read::by_ref(&mut file).take(limit).read_to_string(&mut text);
-        match read {
-            Err(error) if error.kind() != io::ErrorKind::InvalidData => Err(unreadable(error)),
-            Ok(_) => Self::parse(&text).ok_or_else(|| TokenError::Form(path.to_owned())),
-            Err(_) => Err(TokenError::Form(path.to_owned())),
-        }
+        let form = || TokenError::Form(path.to_owned());
+        let text = private_file::read(path, 2 * LEN_MAX as u64).map(Zeroizing::new);
+        let text = text.map_err(|error| match error {
+            PrivateFileError::TooLong(_) => form(),
+            PrivateFileError::Unreadable(error) if error.kind() == io::ErrorKind::InvalidData => {
+                form()
+            }
+            error => TokenError::File(path.to_owned(), error),
+        })?;
+        Self::parse(&text).ok_or_else(form)
     }
 
     /// The token in a text, white space around it allowed.
@@ -124,7 +111,7 @@ mod tests {
             (b"\xff\xff0123456789abcdef", 0o600, "16 to 1024"),
             (&[b'a'; 3_000], 0o600, "16 to 1024"),
             (TEXT.as_bytes(), 0o644, "mode 644"),
-            (TEXT.as_bytes(), 0o602, "chmod 600"),
+            (TEXT.as_bytes(), 0o602, "chmod o="),
         ] {
             let message = load(text, mode).unwrap_err().to_string();
             assert!(message.contains(expected) && !message.contains("0123"), "{message}");

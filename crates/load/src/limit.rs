@@ -4,14 +4,17 @@
 use std::str::FromStr;
 
 use horolog_record::{
-    Distribution, EstablishmentTrial, LimitResult, LimitUnit, SearchKind, SearchResult, Trial,
+    Distribution, EstablishmentTrial, LimitResult, LimitUnit, SearchKind, SearchResult,
+    SignedDistribution, Trial,
 };
+use horolog_stats::Histogram;
 use thiserror::Error;
 
 /// What a limit may be about, for help texts.
 pub const METRICS: &str = "loss, late, duplicate, invalid (shares of the requests sent), hurt \
      (share of the well-behaved clients' requests that were lost), rate (requests sent per second), \
-     ndr, pdr (what a search found), p50, p90, p99, p99.9, p99.99, max (round trip), and the same six behind response- and lateness-";
+     ndr, pdr (what a search found), p50, p90, p99, p99.9, p99.99, max (round trip), and the same six \
+     behind response-, lateness- and offset-";
 
 /// Why a text is no limit.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -49,6 +52,8 @@ enum Times {
     RoundTrip,
     Response,
     Lateness,
+    /// By their magnitude, whichever way they are off.
+    Offset,
 }
 
 /// A figure of a distribution.
@@ -60,6 +65,17 @@ enum Figure {
     P99_9,
     P99_99,
     Max,
+}
+
+/// What a run has to do for a metric to be measured at all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wants {
+    /// Search.
+    Search(SearchKind),
+    /// Take offsets of the server's transmit timestamps.
+    Offsets,
+    /// Let well-behaved clients ask.
+    WellBehaved,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,8 +95,12 @@ const SHARES: [(&str, Share); 5] = [
 ];
 
 /// Distributions by what stands before the name of a figure; the empty one comes last.
-const TIMES: [(&str, Times); 3] =
-    [("response-", Times::Response), ("lateness-", Times::Lateness), ("", Times::RoundTrip)];
+const TIMES: [(&str, Times); 4] = [
+    ("response-", Times::Response),
+    ("lateness-", Times::Lateness),
+    ("offset-", Times::Offset),
+    ("", Times::RoundTrip),
+];
 
 const FIGURES: [(&str, Figure); 6] = [
     ("p50", Figure::P50),
@@ -210,11 +230,13 @@ impl Limit {
         &self.text
     }
 
-    /// The search without which there is no such figure.
+    /// That without which there is no such figure.
     #[must_use]
-    pub const fn search(&self) -> Option<SearchKind> {
+    pub const fn wants(&self) -> Option<Wants> {
         match self.metric {
-            Metric::Search(kind) => Some(kind),
+            Metric::Search(kind) => Some(Wants::Search(kind)),
+            Metric::Time(Times::Offset, _) => Some(Wants::Offsets),
+            Metric::Share(Share::Hurt) => Some(Wants::WellBehaved),
             _ => None,
         }
     }
@@ -224,7 +246,10 @@ impl Limit {
     pub const fn suits_establishment(&self) -> bool {
         matches!(
             self.metric,
-            Metric::Share(Share::Loss) | Metric::Rate | Metric::Time(Times::RoundTrip, _)
+            Metric::Share(Share::Loss)
+                | Metric::Rate
+                | Metric::Search(_)
+                | Metric::Time(Times::RoundTrip, _)
         )
     }
 
@@ -268,6 +293,7 @@ impl Limit {
             Metric::Time(Times::RoundTrip, figure) => time(trial.rtt_ns.as_ref(), figure),
             Metric::Time(Times::Response, figure) => time(trial.response_time_ns.as_ref(), figure),
             Metric::Time(Times::Lateness, figure) => time(trial.lateness_ns.as_ref(), figure),
+            Metric::Time(Times::Offset, figure) => magnitude(trial.tx_offset_ns.as_ref(), figure),
             Metric::Rate => Some(trial.achieved_rate),
             Metric::Search(_) => None,
         }
@@ -311,6 +337,25 @@ fn time(distribution: Option<&Distribution>, figure: Figure) -> Option<f64> {
         Figure::Max => distribution.max,
     };
     Some(ns as f64)
+}
+
+/// A figure of the magnitudes. Of both histograms together, since the percentiles in the record are
+/// of the values with their sign.
+fn magnitude(offsets: Option<&SignedDistribution>, figure: Figure) -> Option<f64> {
+    let offsets = offsets?;
+    let quantile = match figure {
+        Figure::P50 => 0.5,
+        Figure::P90 => 0.9,
+        Figure::P99 => 0.99,
+        Figure::P99_9 => 0.999,
+        Figure::P99_99 => 0.9999,
+        Figure::Max => {
+            return Some(offsets.min.unsigned_abs().max(offsets.max.unsigned_abs()) as f64);
+        }
+    };
+    let mut magnitudes = Histogram::decode(&offsets.histogram).ok()?;
+    magnitudes.merge(&Histogram::decode(&offsets.histogram_negative).ok()?).ok()?;
+    magnitudes.value_at_quantile(quantile).map(|ns| ns as f64)
 }
 
 #[cfg(test)]

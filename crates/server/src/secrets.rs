@@ -1,7 +1,6 @@
 //! The files that a server's secrets stand in, and the cookie keys that follow the time. No message
 //! and no log repeats a secret.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use arc_swap::ArcSwap;
 use horolog_nts::mac::{KeyFileError, KeyTable};
 use horolog_nts::{CookieKeys, KEEP_DEFAULT, MasterSecret, SecretError};
 use horolog_sys::clock::Realtime;
+use horolog_sys::private_file::{self, PrivateFileError};
 use horolog_time::{Clock, Timestamp};
 use horolog_wire::ntp::Leap;
 use zeroize::Zeroizing;
@@ -24,23 +24,15 @@ const FILE_LEN_MAX: u64 = 1 << 20;
 /// Why there are no secrets; its text is one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretsError {
-    /// A file that cannot be read.
-    #[error("cannot read {option} {}: {source}; check the path and its permissions", path.display())]
-    Unreadable {
+    /// A file that cannot be read, or that everybody can.
+    #[error("{option} {} {source}", path.display())]
+    File {
         /// The option that names it.
         option: &'static str,
         /// The file.
         path: PathBuf,
         /// Why.
-        source: io::Error,
-    },
-    /// A file that is no key file.
-    #[error("{option} {} is larger than 1 MiB and so no such file", path.display())]
-    TooLong {
-        /// The option that names it.
-        option: &'static str,
-        /// The file.
-        path: PathBuf,
+        source: PrivateFileError,
     },
     /// A line of the file of symmetric keys.
     #[error("--keys {}, {fault}", path.display())]
@@ -129,15 +121,8 @@ fn load_secret(path: &Path) -> Result<MasterSecret, SecretsError> {
 }
 
 fn read(option: &'static str, path: &Path) -> Result<Zeroizing<String>, SecretsError> {
-    let unreadable = |source| SecretsError::Unreadable { option, path: path.to_owned(), source };
-    let facts = fs::metadata(path).map_err(unreadable)?;
-    if !facts.is_file() {
-        return Err(unreadable(io::Error::other("it is not a regular file")));
-    }
-    if facts.len() > FILE_LEN_MAX {
-        return Err(SecretsError::TooLong { option, path: path.to_owned() });
-    }
-    fs::read_to_string(path).map(Zeroizing::new).map_err(unreadable)
+    let failed = |source| SecretsError::File { option, path: path.to_owned(), source };
+    private_file::read(path, FILE_LEN_MAX).map(Zeroizing::new).map_err(failed)
 }
 
 /// Renews the cookie keys when their period is over, by the time that each clock page serves, less

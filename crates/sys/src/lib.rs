@@ -27,6 +27,7 @@ pub mod namespace;
 pub mod netlink;
 pub mod packet;
 pub mod phc;
+pub mod private_file;
 pub mod sandbox;
 pub mod shared_memory;
 pub mod signal;

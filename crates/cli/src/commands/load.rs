@@ -259,7 +259,12 @@ impl RunArgs {
         };
         let surge = self.course.surge(self.time, search.is_some());
         let rows = self.course.rows();
-        let limits = self.limits.resolve(search)?;
+        let does = [
+            search.map(Wants::Search),
+            self.offset.takes_any().then_some(Wants::Offsets),
+            self.apart.manners().map(|_| Wants::WellBehaved),
+        ];
+        let limits = self.limits.resolve(&does.into_iter().flatten().collect::<Vec<_>>())?;
         let counters = self.page.resolve()?;
         let outputs = Outputs::open(self.json.as_deref(), self.html.as_deref())?;
         let outputs = Outputs { rows, ..outputs };

@@ -3,12 +3,14 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
+use std::fs::File;
+use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use std::{fs, io};
 
 use clap::{Args, ValueEnum};
 use horolog_lab::{Lab, LabConfig};
@@ -21,6 +23,8 @@ use horolog_record::{
 };
 use horolog_report::{table, to_json, units};
 use horolog_stats::{LossGoal, SearchConfig};
+use horolog_sys::private_file;
+use zeroize::Zeroizing;
 
 use super::{distinct, threads};
 use crate::commands::contest::{self, Follower, RunningServer};
@@ -34,6 +38,9 @@ const LOSS: f64 = 1e-4;
 /// The share of its capacity at which a server's processor time is taken: it is busy there, and
 /// loses nothing.
 const COST_SHARE: f64 = 0.9;
+
+/// The longest file of a master secret that is read.
+const SECRET_LEN_MAX: u64 = 1 << 20;
 
 /// What authentication costs a multi-core server.
 ///
@@ -191,9 +198,11 @@ impl<'a> Bench<'a> {
             (read_secret(path)?, path.clone())
         } else {
             let secret = MasterSecret::generate().map_err(Failure::environment)?;
-            // The directory is closed to others.
             let path = directory.path().join("secret");
-            fs::write(&path, secret.to_text().as_bytes()).map_err(failed)?;
+            let mut options = File::options();
+            let mut file =
+                options.write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
+            file.write_all(secret.to_text().as_bytes()).map_err(failed)?;
             (secret, path)
         };
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
@@ -290,9 +299,9 @@ impl<'a> Bench<'a> {
 }
 
 fn read_secret(path: &Path) -> Result<MasterSecret, Failure> {
-    let text = fs::read_to_string(path).map_err(|error| {
-        Failure::environment(format!("cannot read {}: {error}", path.display()))
-    })?;
+    let failed =
+        |error| Failure::environment(format!("--nts-master-secret {} {error}", path.display()));
+    let text = private_file::read(path, SECRET_LEN_MAX).map(Zeroizing::new).map_err(failed)?;
     MasterSecret::parse(&text)
         .map_err(|error| Failure::environment(format!("{}: {error}", path.display())))
 }

@@ -7,10 +7,13 @@ use std::sync::Arc;
 
 use clap::Args;
 use horolog_load::tail::{Additions, ExtensionField, KeyTable};
-
+use horolog_sys::private_file;
 use zeroize::Zeroizing;
 
 use crate::failure::Failure;
+
+/// The longest file of keys that is read.
+const FILE_LEN_MAX: u64 = 1 << 20;
 
 /// What follows the header of requests.
 #[derive(Args, Debug)]
@@ -40,9 +43,8 @@ impl AdditionsArgs {
 /// The keys of a file, if the one that is wanted is among them.
 fn read(path: &Path, id: u32) -> Result<KeyTable, Failure> {
     let at = path.display();
-    let text = std::fs::read_to_string(path).map(Zeroizing::new);
-    let text =
-        text.map_err(|error| Failure::environment(format!("cannot read --keys {at}: {error}")))?;
+    let text = private_file::read(path, FILE_LEN_MAX).map(Zeroizing::new);
+    let text = text.map_err(|error| Failure::environment(format!("--keys {at} {error}")))?;
     let keys =
         KeyTable::parse(&text).map_err(|error| Failure::usage(format!("--keys {at}, {error}")))?;
     if keys.get(id).is_none() {

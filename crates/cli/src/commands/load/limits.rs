@@ -3,7 +3,7 @@
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 use clap::Args;
-use horolog_load::limit::Limit;
+use horolog_load::limit::{Limit, Wants};
 use horolog_record::{Finding, LimitResult, SearchKind, Severity};
 
 use crate::failure::Failure;
@@ -15,35 +15,38 @@ pub(crate) struct LimitArgs {
     /// given more than once. Metrics: loss, late, duplicate, invalid (shares of the requests sent),
     /// hurt (share of the well-behaved clients' requests that were lost), rate (sent per second),
     /// ndr and pdr (what a search found), p50, p90, p99, p99.9, p99.99, max (round trip), and these
-    /// six behind response- (the server's response time) and lateness- (how late requests left). Of
-    /// a search, the trials at the rate found count. What was not measured breaks its limit.
+    /// six behind response- (the server's response time), lateness- (how late requests left) and
+    /// offset- (by how much timestamps are off, either way; with --offset). Of a search, the trials
+    /// at the rate found count. What was not measured breaks its limit.
     #[arg(long, value_name = "LIMIT")]
     fail_if: Vec<Limit>,
 }
 
 impl LimitArgs {
-    /// The limits of a run with this search, or none.
-    pub(crate) fn resolve(self, search: Option<SearchKind>) -> Result<Vec<Limit>, Failure> {
+    /// The limits of a run that does all of this.
+    pub(crate) fn resolve(self, does: &[Wants]) -> Result<Vec<Limit>, Failure> {
         for limit in &self.fail_if {
-            let (text, wanted) = (limit.text(), limit.search());
-            let Some(wanted) = wanted.filter(|wanted| search != Some(*wanted)) else { continue };
-            let name = match wanted {
-                SearchKind::Ndr => "ndr",
-                SearchKind::Pdr => "pdr",
+            let wants = limit.wants().filter(|wants| !does.contains(wants));
+            let missing = match wants {
+                None => continue,
+                Some(Wants::Search(SearchKind::Ndr)) => "a search; add --search ndr",
+                Some(Wants::Search(SearchKind::Pdr)) => "a search; add --search pdr",
+                Some(Wants::Offsets) => "offsets; add --offset",
+                Some(Wants::WellBehaved) => "well-behaved clients; add --well-behaved",
             };
-            let reason = format!("the limit '{text}' is for a search; add --search {name}");
-            return Err(Failure::usage(reason));
+            let text = limit.text();
+            return Err(Failure::usage(format!("the limit '{text}' is for {missing}")));
         }
         Ok(self.fail_if)
     }
 
-    /// The limits of a run of key establishments.
-    pub(crate) fn resolve_for_establishments(self) -> Result<Vec<Limit>, Failure> {
+    /// The limits of a run of key establishments that does all of this.
+    pub(crate) fn resolve_for_establishments(self, does: &[Wants]) -> Result<Vec<Limit>, Failure> {
         match self.fail_if.iter().find(|limit| !limit.suits_establishment()) {
-            None => Ok(self.fail_if),
+            None => self.resolve(does),
             Some(limit) => Err(Failure::usage(format!(
-                "key establishments have no such figure as in '{}'; take loss, rate, or a \
-                 percentile or max of the time that they take",
+                "key establishments have no such figure as in '{}'; take loss, rate, ndr, pdr, or \
+                 a percentile or max of the time that they take",
                 limit.text()
             ))),
         }

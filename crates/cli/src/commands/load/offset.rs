@@ -28,6 +28,11 @@ pub(crate) struct OffsetArgs {
 }
 
 impl OffsetArgs {
+    /// Whether offsets are taken at all.
+    pub(crate) const fn takes_any(&self) -> bool {
+        self.offset.is_some()
+    }
+
     pub(crate) fn resolve(self) -> Option<OffsetOptions> {
         let (mean_of_server, hardware) = (self.offset_mean, self.hardware_timestamps);
         self.offset.map(|correction| OffsetOptions { correction, mean_of_server, hardware })
