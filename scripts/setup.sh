@@ -96,6 +96,7 @@ need_system_packages() {
 	need c++ g++ "compiles libFuzzer"
 	need ip iproute2 "the tests look at interfaces with it"
 	need setpriv util-linux "takes the right to set the clock from a peer"
+	need tshark tshark "dissects what the generator wrote for Wireshark"
 	need ntpdig ntpsec-ntpdig "an SNTP client that the tests let ask our server"
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use horolog_lab::{Lab, LabConfig};
-use horolog_load::establishment::{self, EstablishmentOptions};
+use horolog_load::establishment::{self, EstablishmentJob, EstablishmentOptions};
 use horolog_load::nts::{KE_PORT, Trust};
 use horolog_load::target::TargetName;
 
@@ -51,12 +51,12 @@ fn establish(server: Server, binary: &Path) -> Result<f64> {
         i_own_this_target: false,
         trust: Trust::from_pem_file(Some(&started.certificate))?,
         connections: CLIENTS,
-        duration: DURATION,
+        job: EstablishmentJob::Eager(DURATION),
         timeout: Duration::from_secs(5),
         limits: Vec::new(),
         command: Vec::new(),
     };
-    let result = lab.client().run(|| establishment::run(&options, &|| false))??;
+    let result = lab.client().run(|| establishment::run(&options, &|| false, &mut |_| ()))??;
     let trial = result.trials.first().context("there was no trial")?;
     for finding in &result.findings {
         eprintln!("{}: {}", server.name(), finding.message);

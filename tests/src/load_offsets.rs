@@ -59,8 +59,12 @@ fn a_known_error_is_found() -> Result<()> {
             };
             let context = || format!("{engine} to {at}");
             let plain = OffsetMethod { correction_ns: 0, mean_of_server: false, hardware: false };
-            let result = of(&["--offset", "0"])?;
+            // Three seconds too early are as far off as three seconds too late.
+            let limits = ["--fail-if", "offset-p50<2.9s", "--fail-if", "offset-max<2.9s"];
+            let result = of(&[&["--offset", "0"], &limits[..]].concat())?;
             checked(&result, plain, BEHIND_NS).with_context(context)?;
+            let kept = result.limits.iter().filter(|limit| !limit.failed).count();
+            ensure!(kept == 2, "{:?}", result.limits);
             let corrected = OffsetMethod { correction_ns: 1_950, ..plain };
             let result = of(&["--offset", "1.95e-6", "--interleaved"])?;
             checked(&result, corrected, BEHIND_NS).with_context(context)?;
@@ -81,7 +85,7 @@ fn what_cannot_be_measured_is_refused() -> Result<()> {
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
     let target = at.ip().to_string();
-    let cases: [(&[&str], i32, &str); 6] = [
+    let cases: [(&[&str], i32, &str); 7] = [
         (
             &["--offset", "0", "--engine", "xdp", "--hardware-timestamps"],
             3,
@@ -92,6 +96,7 @@ fn what_cannot_be_measured_is_refused() -> Result<()> {
         (&["--offset-mean"], 2, "--offset"),
         (&["--hardware-timestamps"], 2, "--offset"),
         (&["--offset", "soon"], 2, "write a time"),
+        (&["--fail-if", "offset-p99>50us"], 2, "add --offset"),
     ];
     for (arguments, status, words) in cases {
         let all = [&[&*target], arguments].concat();

@@ -17,6 +17,8 @@ mod courses;
 mod death;
 mod demo;
 mod devices;
+mod dissection;
+mod establishments;
 mod frames;
 mod generator;
 mod kernel_courses;
@@ -130,6 +132,8 @@ fn all() -> Vec<Trial> {
     all.extend(server_sandbox::all());
     all.extend(counters::all());
     all.extend(capture::all());
+    all.extend(dissection::all());
+    all.extend(establishments::all());
     all.extend(wrong_server::all());
     all.extend(load_ends::all());
     all.extend(load_mix::all());

@@ -273,7 +273,7 @@ fn keys_that_cannot_be_had_are_named() -> Result<()> {
         let (stdout, stderr) =
             [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text)).into();
         ensure!(output.status.code() == Some(1), "{arguments:?}: {}: {stderr}", output.status);
-        check_line(&stderr, &["No valid reply", TARGET])?;
+        check_line(&stderr, &["No NTS keys", TARGET])?;
         ensure!(stdout.contains("No NTS keys") && stdout.contains("--ca"), "{stdout}");
         ensure!(stdout.contains(named), "{arguments:?}: {stdout}");
     }

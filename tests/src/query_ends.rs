@@ -52,7 +52,7 @@ pub(crate) fn nobody_answers_and_that_is_said() -> Result<()> {
     let output = output_of(lab.client(), &[&both[..], &rest].concat())?;
     ensure!(output.status.code() == Some(1), "{}", output.status);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let closed = "192.0.2.2:5001: the network says that it cannot be reached";
+    let closed = "192.0.2.2:5001: nobody listens at this port, or it cannot be reached";
     let silent = "192.0.2.2:5000: none of 2 requests was answered";
     check_line(&stderr, &[closed, silent])?;
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;

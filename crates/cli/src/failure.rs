@@ -4,6 +4,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use horolog_lab::LabError;
 use horolog_load::LoadError;
 use horolog_probe::query::QueryError;
@@ -48,10 +49,23 @@ pub(crate) fn wrong_usage(error: &clap::Error) -> Failure {
     let lines = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
     let message = lines.collect::<Vec<_>>().join(" ");
     let message = message.trim_start_matches("error: ");
-    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return Failure::usage("no command was given; 'horolog --help' lists them");
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let usage = text.lines().find_map(|line| line.trim().strip_prefix("Usage: "));
+        let words = usage.unwrap_or("horolog").split_whitespace();
+        let command: Vec<_> = words.take_while(|word| !word.starts_with(['[', '<'])).collect();
+        let command = command.join(" ");
+        return Failure::usage(format!("no command was given; '{command} --help' lists them"));
     }
-    Failure::usage(format!("{message}; see --help"))
+    let meant = match error.get(ContextKind::SuggestedArg) {
+        Some(ContextValue::String(name)) => format!("; did you mean '{name}'?"),
+        _ => match error.get(ContextKind::SuggestedSubcommand) {
+            Some(ContextValue::Strings(names)) if !names.is_empty() => {
+                format!("; did you mean '{}'?", names.join("' or '"))
+            }
+            _ => "; see --help".to_owned(),
+        },
+    };
+    Failure::usage(format!("{message}{meant}"))
 }
 
 impl Display for Failure {

@@ -63,8 +63,7 @@ enum Writer {
 impl Destination {
     /// Sees that a result can be written to `path`; `-` stands for standard output.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
-        let failed =
-            |error| Failure::environment(format!("cannot write {}: {error}", path.display()));
+        let failed = |error: io::Error| unwritable(path, &error);
         if is_stdout(path) {
             return Ok(Self { path: path.to_owned(), to: None });
         }
@@ -91,9 +90,16 @@ impl Destination {
                 file.persist(&target).map(drop).map_err(|error| error.error)
             }),
         };
-        let path = self.path.display();
-        written.map_err(|error| Failure::environment(format!("cannot write {path}: {error}")))
+        written.map_err(|error| unwritable(&self.path, &error))
     }
+}
+
+/// Why a result cannot be kept. An error of a temporary file ends with the name of that file, which
+/// the user did not give.
+fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    let error = error.to_string();
+    let why = error.split_once(" at path ").map_or(&*error, |(why, _)| why);
+    Failure::environment(format!("cannot write {}: {why}; name another file", path.display()))
 }
 
 /// A new file in the directory of `target`, which goes with the value unless it is kept.

@@ -3,6 +3,7 @@
 
 mod list;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 pub(crate) use horolog_load::text::{duration, rate};
@@ -10,6 +11,22 @@ pub(crate) use list::numbers;
 
 use horolog_time::{NS_PER_S, Span};
 use horolog_wire::ntp::Leap;
+
+/// An address with a port.
+pub(crate) fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    let form = "write an address and a port, such as 192.0.2.1:123 or [2001:db8::1]:123";
+    text.parse().map_err(|_| form.to_owned())
+}
+
+/// How many of something there are to be, at least one.
+pub(crate) fn count(text: &str) -> Result<u32, String> {
+    match rate(text) {
+        Ok(number) if (1.0..=f64::from(u32::MAX)).contains(&number) && number.fract() == 0.0 => {
+            Ok(number as u32)
+        }
+        _ => Err("write a number from 1 up, such as 500, 10k or 1M".to_owned()),
+    }
+}
 
 /// One rate, or a lowest and a highest with a hyphen between them.
 pub(crate) fn rates(text: &str) -> Result<(f64, f64), String> {

@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use horolog_counters::RemoteError;
+use horolog_record::Engine;
 use horolog_stats::search::ConfigError;
 use thiserror::Error;
 
@@ -81,7 +82,7 @@ pub enum LoadError {
     ReplyTimeout(Duration),
     /// Simulated clients were asked for and no engine for them works.
     #[error(
-        "no engine with simulated clients works: {0}; leave out the source network to use sockets"
+        "no engine with simulated clients works: {0}; without a source network, sockets are used"
     )]
     NoSimulation(String),
     /// The kernel refused something on the way.
@@ -132,5 +133,41 @@ impl LoadError {
             Self::Counters(error) => error.is_usage(),
             Self::NoSimulation(_) | Self::Capture(_) | Self::System { .. } => false,
         }
+    }
+}
+
+/// Engines that cannot be used, as a list of names, with what stands against all of them: told once
+/// where it is the same.
+pub(crate) fn by_reason(refused: &[(Engine, String)]) -> Vec<(String, &str)> {
+    let mut told: Vec<(String, &str)> = Vec::new();
+    for (engine, message) in refused {
+        let name = format!("'{}'", engine.name());
+        let prefix = format!("engine {name} cannot be used: ");
+        let reason = message.strip_prefix(&prefix).unwrap_or(message);
+        match told.iter_mut().find(|(_, known)| *known == reason) {
+            Some((names, _)) => *names = format!("{names} or {name}"),
+            None => told.push((name, reason)),
+        }
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_against_several_engines_is_told_once() {
+        let unfit = |engine: Engine, why| {
+            (engine, format!("engine '{}' cannot be used: {why}", engine.name()))
+        };
+        let refused = [
+            unfit(Engine::Xdp, "no way; walk"),
+            unfit(Engine::Packet, "no way; walk"),
+            (Engine::Udp, "cannot open a socket".to_owned()),
+        ];
+        let told = by_reason(&refused);
+        let expected = [("'xdp' or 'packet'", "no way; walk"), ("'udp'", "cannot open a socket")];
+        assert_eq!(told.iter().map(|(names, why)| (&**names, *why)).collect::<Vec<_>>(), expected);
     }
 }

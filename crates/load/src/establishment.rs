@@ -1,28 +1,40 @@
 //! Load on a server for NTS key establishment: clients that each open a connection, shake hands in
-//! full, take keys and cookies, and begin again. Nothing is resumed and nothing is retried; how
-//! fast it goes is up to the server, so no rate is planned and none is missed.
+//! full, take keys and cookies, and begin again. Nothing is resumed and nothing is retried. How fast
+//! it goes is up to the server, so that no rate is planned and none is missed, or else up to a
+//! search.
+
+mod paced;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use horolog_ke::{KeClient, KeError};
 use horolog_record::{
     Code, EstablishmentResult, EstablishmentTrial, FailureReason, Finding, Host, LOAD_SCHEMA, Mode,
-    Severity, Target, rfc3339_now,
+    SearchKind, SearchResult, Severity, Target, rfc3339_now,
 };
-use horolog_stats::Recorder;
+use horolog_stats::{Recorder, Search, SearchConfig};
 
 use crate::error::LoadError;
+use crate::findings;
 use crate::limit::Limit;
 use crate::nts::{Algorithm, NtsError, Trust};
 use crate::target::{self, Family, TargetName};
 use crate::trial::distribution;
+use paced::{Asking, Found};
 
 /// Clients unless a number is asked for: enough to keep every core of a server busy over a link
 /// with some delay.
 pub const CONNECTIONS: usize = 32;
+
+/// The most clients of a search, which takes no more than its rates need.
+pub const SEARCH_CONNECTIONS: usize = 512;
+
+/// How long an establishment may take in a search.
+pub const SEARCH_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The most clients: each is a thread.
 pub const CONNECTIONS_MAX: usize = 4096;
@@ -32,6 +44,20 @@ const STACK: usize = 256 * 1024;
 
 /// The pause after a failure, so that a server that refuses at once is not asked in a tight loop.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// How establishments follow one another.
+#[derive(Clone, Debug)]
+pub enum EstablishmentJob {
+    /// Each client begins anew as soon as it has been answered, for so long.
+    Eager(Duration),
+    /// They are begun at planned rates, of which the highest is searched for that keeps the goal.
+    Search {
+        /// What it is called.
+        kind: SearchKind,
+        /// The rates, the goal and the lengths of trials.
+        config: SearchConfig,
+    },
+}
 
 /// What a run is asked to do.
 #[derive(Clone, Debug)]
@@ -46,11 +72,11 @@ pub struct EstablishmentOptions {
     pub i_own_this_target: bool,
     /// Whose certificates are trusted.
     pub trust: Trust,
-    /// Clients, from 1 to [`CONNECTIONS_MAX`].
+    /// Clients, from 1 to [`CONNECTIONS_MAX`]; in a search, at most.
     pub connections: usize,
-    /// How long new establishments are begun.
-    pub duration: Duration,
-    /// How long one may take.
+    /// What they do.
+    pub job: EstablishmentJob,
+    /// How long one may take; in a search, from when it was due.
     pub timeout: Duration,
     /// What the run is held against.
     pub limits: Vec<Limit>,
@@ -68,6 +94,16 @@ struct Counts {
 }
 
 impl Counts {
+    /// Keys were given after so long. Where this machine was slow to see them, that may be too long
+    /// after all.
+    fn took(&mut self, time: Duration, timeout: Duration, address: SocketAddr) {
+        if time <= timeout {
+            self.times.record(time.as_nanos() as u64);
+        } else {
+            self.failed(&KeError::TimedOut(address));
+        }
+    }
+
     fn failed(&mut self, error: &KeError) {
         *self.failures.entry(reason(error)).or_default() += 1;
         self.first_failure.get_or_insert_with(|| error.to_string());
@@ -95,25 +131,48 @@ const fn reason(error: &KeError) -> FailureReason {
     }
 }
 
-/// Runs it until its time is over or `stop` says so.
+impl EstablishmentOptions {
+    /// Refuses what cannot be, before anybody is told that it begins.
+    pub fn check(&self) -> Result<(), LoadError> {
+        if !(1..=CONNECTIONS_MAX).contains(&self.connections) {
+            return Err(LoadError::Connections(self.connections));
+        }
+        if let EstablishmentJob::Search { config, .. } = self.job {
+            Search::new(config)?;
+        }
+        Ok(())
+    }
+
+    fn host(&self) -> &str {
+        self.name.as_deref().unwrap_or(self.target.host())
+    }
+}
+
+/// Runs it until it is through or `stop` says so; `told` hears of each trial when it is over.
 pub fn run(
     options: &EstablishmentOptions,
     stop: &(dyn Fn() -> bool + Sync),
+    told: &mut dyn FnMut(&EstablishmentTrial),
 ) -> Result<EstablishmentResult, LoadError> {
-    if !(1..=CONNECTIONS_MAX).contains(&options.connections) {
-        return Err(LoadError::Connections(options.connections));
-    }
+    options.check()?;
     let address = options.target.resolve(options.family)?;
     target::permit(address.ip(), options.i_own_this_target)?;
     let algorithms = [Algorithm::AesSivCmac256, Algorithm::Aes128GcmSiv].map(Algorithm::number);
     let client = KeClient::new(&options.trust, &algorithms).map_err(NtsError::from)?;
     let started = rfc3339_now();
-    let begun = Instant::now();
-    let counts = all_clients(options, address, &client, stop)?;
-    let trial = record(options.connections, counts.0, begun.elapsed());
-    let findings = findings(&trial, counts.1);
-    let trials = vec![trial];
-    let judge = |limit: &Limit| limit.judge_establishments(&trials);
+    let asking = Asking { options, address, client: &client, stop };
+    let Found { trials, search, first_failure } = match options.job {
+        EstablishmentJob::Eager(duration) => {
+            let begun = Instant::now();
+            let (counts, first_failure) = all_clients(&asking, duration)?;
+            let trial = record(options.connections, counts, begun.elapsed());
+            told(&trial);
+            Found { trials: vec![trial], search: None, first_failure }
+        }
+        EstablishmentJob::Search { kind, config } => paced::search((kind, config), &asking, told)?,
+    };
+    let findings = findings(&trials, search.as_ref(), first_failure, stop());
+    let judge = |limit: &Limit| limit.judge_establishments(&trials, search.as_ref());
     let limits = options.limits.iter().map(judge).collect();
     Ok(EstablishmentResult {
         schema: LOAD_SCHEMA.to_owned(),
@@ -130,26 +189,26 @@ pub fn run(
         },
         mode: Mode::NtsKe,
         trials,
+        search,
         limits,
         findings,
     })
 }
 
-/// Lets all clients work, and adds up what they counted; also what the first failure was.
+/// Lets all clients work for this long, and adds up what they counted; also what the first failure
+/// was.
 fn all_clients(
-    options: &EstablishmentOptions,
-    address: SocketAddr,
-    client: &KeClient,
-    stop: &(dyn Fn() -> bool + Sync),
+    asking: &Asking<'_>,
+    duration: Duration,
 ) -> Result<(Counts, Option<String>), LoadError> {
-    let name = options.name.as_deref().unwrap_or(options.target.host());
-    let deadline = Instant::now() + options.duration;
+    let deadline = Instant::now() + duration;
     let one = || {
         let mut counts = Counts::default();
-        while Instant::now() < deadline && !stop() {
+        while Instant::now() < deadline && !(asking.stop)() {
             let begun = Instant::now();
             counts.sent += 1;
-            match client.establish(name, address, options.timeout) {
+            let options = asking.options;
+            match asking.client.establish(options.host(), asking.address, options.timeout) {
                 Ok(_) => counts.times.record(begun.elapsed().as_nanos() as u64),
                 Err(error) => {
                     counts.failed(&error);
@@ -159,27 +218,33 @@ fn all_clients(
         }
         counts
     };
-    let mut sum = Counts::default();
-    thread::scope(|scope| {
-        let threads = (0..options.connections).map(|_| {
+    let counts = thread::scope(|scope| {
+        let threads = (0..asking.options.connections).map(|_| {
             let builder = thread::Builder::new().stack_size(STACK);
             builder.spawn_scoped(scope, one)
         });
-        // All are begun before the first is waited for.
-        let threads: Vec<_> = threads.collect::<Result<_, _>>()?;
-        for thread in threads {
-            sum.merge(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        }
-        Ok(())
-    })
-    .map_err(|source| LoadError::System { action: "start a thread for each client", source })?;
+        joined(threads.collect())
+    })?;
+    let mut sum = Counts::default();
+    counts.into_iter().for_each(|counts| sum.merge(counts));
     let first = sum.first_failure.take();
     Ok((sum, first))
+}
+
+/// What threads gave, of which all are begun before the first is waited for.
+fn joined<T>(threads: io::Result<Vec<ScopedJoinHandle<'_, T>>>) -> Result<Vec<T>, LoadError> {
+    let threads = threads
+        .map_err(|source| LoadError::System { action: "start a thread for each client", source })?;
+    let given = |thread: ScopedJoinHandle<'_, T>| {
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    };
+    Ok(threads.into_iter().map(given).collect())
 }
 
 fn record(connections: usize, counts: Counts, took: Duration) -> EstablishmentTrial {
     let received = counts.times.count();
     EstablishmentTrial {
+        offered_rate: None,
         achieved_rate: received as f64 / took.as_secs_f64().max(1e-9),
         duration_s: took.as_secs_f64(),
         clients: connections as u64,
@@ -191,20 +256,38 @@ fn record(connections: usize, counts: Counts, took: Duration) -> EstablishmentTr
     }
 }
 
-fn findings(trial: &EstablishmentTrial, first_failure: Option<String>) -> Vec<Finding> {
-    let Some(first) = first_failure else { return Vec::new() };
-    let (code, severity) = match trial.received {
-        0 => (Code::NoReplies, Severity::Error),
-        _ => (Code::EstablishmentsFailed, Severity::Warning),
-    };
-    let message = format!("{} of {} key establishments failed: {first}", trial.lost, trial.sent);
-    let advice = "a server may limit connections by number and by address; this host may have run \
-                  out of ports; a certificate has to be for the name and trusted by --ca";
-    vec![Finding { code, severity, message, advice: advice.to_owned(), trial: Some(0) }]
+/// What there is to doubt. A search goes where establishments fail, so failures are a finding of
+/// it only where none of its rates held.
+fn findings(
+    trials: &[EstablishmentTrial],
+    search: Option<&SearchResult>,
+    first_failure: Option<String>,
+    interrupted: bool,
+) -> Vec<Finding> {
+    let sum = |count: fn(&EstablishmentTrial) -> u64| trials.iter().map(count).sum::<u64>();
+    let (sent, received) = (sum(|trial| trial.sent), sum(|trial| trial.received));
+    let held = search.is_some_and(|search| search.lower.is_some());
+    let failed = first_failure.filter(|_| !held).map(|first| {
+        let (code, severity) = match received {
+            0 => (Code::NoReplies, Severity::Error),
+            _ => (Code::EstablishmentsFailed, Severity::Warning),
+        };
+        let failed = sent - received;
+        let message = format!("{failed} of {sent} key establishments failed, at first: {first}");
+        let advice = "a server may limit connections by number and by address; this host may have \
+                      run out of ports; a certificate has to be for the name and trusted by --ca";
+        Finding { code, severity, message, advice: advice.to_owned(), trial: None }
+    });
+    let mut findings: Vec<_> = failed.into_iter().collect();
+    findings.extend(search.and_then(findings::unfinished));
+    findings.extend(interrupted.then(findings::interrupted));
+    findings
 }
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
 
     fn trial(received: u64, lost: u64) -> EstablishmentTrial {
@@ -224,10 +307,21 @@ mod tests {
     }
 
     #[test]
+    fn keys_that_come_too_late_are_none() {
+        let (mut counts, address) = (Counts::default(), SocketAddr::from(([192, 0, 2, 1], 4460)));
+        for ms in [10, 100, 101] {
+            counts.took(Duration::from_millis(ms), Duration::from_millis(100), address);
+        }
+        assert_eq!(counts.times.count(), 2);
+        assert_eq!(counts.failures, BTreeMap::from([(FailureReason::Timeout, 1)]));
+    }
+
+    #[test]
     fn failures_are_doubts_and_nothing_but_failures_is_an_error() {
         let severity = |trial: &EstablishmentTrial| {
             let first = (trial.lost > 0).then(|| "no".to_owned());
-            findings(trial, first).first().map(|finding| finding.severity)
+            let all = findings(slice::from_ref(trial), None, first, false);
+            all.first().map(|finding| finding.severity)
         };
         assert_eq!(severity(&trial(5, 0)), None);
         assert_eq!(severity(&trial(5, 1)), Some(Severity::Warning));

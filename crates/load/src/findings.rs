@@ -15,6 +15,7 @@ use horolog_record::{
 
 use crate::account::TrialCounts;
 use crate::capture::CaptureSummary;
+use crate::error;
 use crate::page::PageDoubts;
 
 /// A trial with what its record does not hold.
@@ -187,7 +188,8 @@ fn noisy(trials: &[Observed<'_>], search: &SearchResult) -> Option<Finding> {
     })
 }
 
-fn unfinished(search: &SearchResult) -> Option<Finding> {
+/// Why a search did not find the server's limit, where it did not.
+pub(crate) fn unfinished(search: &SearchResult) -> Option<Finding> {
     let range = format!(
         "between {} and {}",
         search.lower.map_or("0".to_owned(), |rate| format!("{rate:.0}")),
@@ -269,16 +271,12 @@ fn circumstances(about: &Circumstances<'_>) -> Vec<Finding> {
             "give the key S2C behind the cookie, or use --nts, to have them opened",
         ));
     }
-    for (engine, reason) in about.fallbacks {
+    for (engines, reason) in error::by_reason(about.fallbacks) {
         findings.push(finding(
             Code::EngineFallback,
             Severity::Note,
-            format!(
-                "engine '{}' is used, because '{}' was not to be had: {reason}",
-                about.engine.name(),
-                engine.name()
-            ),
-            "the better engine sends and receives more, and disturbs the measurement less",
+            format!("engine '{}' is used and not {engines}: {reason}", about.engine.name()),
+            "a better engine sends and receives more, and disturbs the measurement less",
         ));
     }
     if let Some(shortfall) = &about.shortfall {
@@ -297,13 +295,16 @@ fn circumstances(about: &Circumstances<'_>) -> Vec<Finding> {
             "what is missing was not measured; what is there stands",
         ));
     }
-    if about.interrupted {
-        findings.push(finding(
-            Code::Interrupted,
-            Severity::Warning,
-            "the run was ended before it was through".to_owned(),
-            "what is missing was not measured; let it end by itself",
-        ));
-    }
+    findings.extend(about.interrupted.then(interrupted));
     findings
+}
+
+/// The user ended the run.
+pub(crate) fn interrupted() -> Finding {
+    finding(
+        Code::Interrupted,
+        Severity::Warning,
+        "the run was ended before it was through".to_owned(),
+        "what is missing was not measured; let it end by itself",
+    )
 }

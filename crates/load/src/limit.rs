@@ -258,27 +258,33 @@ impl Limit {
     #[must_use]
     pub fn judge(&self, trials: &[Trial], search: Option<&SearchResult>) -> LimitResult {
         if let Metric::Search(kind) = self.metric {
-            let found = search.filter(|search| search.kind == kind).map(|search| search.rate);
-            return self.result([(None, found)]);
+            return self.result([(None, found(search, kind))]);
         }
-        let lower = search.and_then(|search| search.lower);
-        let counts = |trial: &Trial| {
-            lower.is_none_or(|lower| (trial.offered_rate - lower).abs() <= lower * 1e-6)
-        };
+        let counts = |trial: &Trial| counts(search, trial.offered_rate);
         let trials = trials.iter().enumerate().filter(|(_, trial)| counts(trial));
         self.result(trials.map(|(index, trial)| (Some(index), self.of_trial(trial))))
     }
 
     /// The same for key establishments.
     #[must_use]
-    pub fn judge_establishments(&self, trials: &[EstablishmentTrial]) -> LimitResult {
+    pub fn judge_establishments(
+        &self,
+        trials: &[EstablishmentTrial],
+        search: Option<&SearchResult>,
+    ) -> LimitResult {
+        if let Metric::Search(kind) = self.metric {
+            return self.result([(None, found(search, kind))]);
+        }
         let of = |trial: &EstablishmentTrial| match self.metric {
             Metric::Share(Share::Loss) => share(trial.lost, trial.sent),
             Metric::Rate => Some(trial.achieved_rate),
             Metric::Time(Times::RoundTrip, figure) => time(trial.handshake_ns.as_ref(), figure),
             _ => None,
         };
-        self.result(trials.iter().enumerate().map(|(index, trial)| (Some(index), of(trial))))
+        let counts =
+            |trial: &EstablishmentTrial| trial.offered_rate.is_none_or(|rate| counts(search, rate));
+        let trials = trials.iter().enumerate().filter(|(_, trial)| counts(trial));
+        self.result(trials.map(|(index, trial)| (Some(index), of(trial))))
     }
 
     fn of_trial(&self, trial: &Trial) -> Option<f64> {
@@ -320,6 +326,17 @@ impl Limit {
             failed: value.is_none_or(|value| self.comparison.holds(value, self.bound)),
         }
     }
+}
+
+/// The rate that a search of this kind found.
+fn found(search: Option<&SearchResult>, kind: SearchKind) -> Option<f64> {
+    search.filter(|search| search.kind == kind).map(|search| search.rate)
+}
+
+/// Whether a trial at this rate is judged: all are, and of a search those at the rate found.
+fn counts(search: Option<&SearchResult>, rate: f64) -> bool {
+    let lower = search.and_then(|search| search.lower);
+    lower.is_none_or(|lower| (rate - lower).abs() <= lower * 1e-6)
 }
 
 fn share(part: u64, sent: u64) -> Option<f64> {

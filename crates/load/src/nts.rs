@@ -11,6 +11,7 @@
 //! many as it lost (RFC 8915, section 5.7); only one that has none left uses the last one again.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
@@ -81,9 +82,23 @@ pub enum NtsError {
     /// The server for key establishment has no address.
     #[error(transparent)]
     Target(#[from] TargetNameError),
-    /// It gave no keys.
+    /// Key establishment cannot even begin.
     #[error(transparent)]
     Establishment(#[from] KeError),
+    /// The server gave no keys for one of the sessions.
+    #[error(
+        "no keys from {server} for one of {count} NTS sessions: {source}; it may limit connections \
+         by number and by address, and its certificate has to be for the name (--nts-name) and \
+         trusted (--ca)"
+    )]
+    Refused {
+        /// The server for key establishment.
+        server: SocketAddr,
+        /// Sessions that were wanted.
+        count: usize,
+        /// Why.
+        source: KeError,
+    },
     /// It chose an algorithm and gave keys of another's length.
     #[error("the NTS-KE server's keys do not fit algorithm {0}")]
     Keys(u16),
@@ -168,7 +183,8 @@ impl Sessions {
         let client = KeClient::new(&options.trust, &algorithms)?;
         let name = options.name.as_deref().unwrap_or(options.establishment.host());
         let one = || {
-            let given = client.establish(name, address, PATIENCE)?;
+            let refused = |source| NtsError::Refused { server: address, count, source };
+            let given = client.establish(name, address, PATIENCE).map_err(refused)?;
             let keys = Algorithm::from_number(given.algorithm)
                 .and_then(|algorithm| SessionKeys::new(algorithm, &given.c2s, &given.s2c).ok())
                 .ok_or(NtsError::Keys(given.algorithm))?;

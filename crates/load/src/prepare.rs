@@ -17,7 +17,7 @@ use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
 use crate::beside::Beside;
 use crate::clients::{CLIENTS_MAX, ClientsError, LANES_MAX, SourceNetwork};
 use crate::engine::{self, Engine};
-use crate::error::LoadError;
+use crate::error::{self, LoadError};
 use crate::nts::{CLIENTS_WITH_SESSIONS, NtsError, SessionCount, Sessions};
 use crate::options::LoadOptions;
 use crate::plan::{GuardPlan, RunPlan, TrialPlan};
@@ -369,9 +369,9 @@ fn open_best(
             Err(error) => return Err(error),
         }
     }
-    let reasons: Vec<_> =
-        fallbacks.iter().map(|(kind, why)| format!("{}: {why}", kind.name())).collect();
-    Err(LoadError::NoSimulation(reasons.join("; ")))
+    let reasons = error::by_reason(&fallbacks).into_iter();
+    let told: Vec<_> = reasons.map(|(engines, why)| format!("{engines}: {why}")).collect();
+    Err(LoadError::NoSimulation(told.join("; ")))
 }
 
 /// Sends a few requests and refuses an engine whose simulated clients get no reply, most likely for
@@ -394,7 +394,9 @@ fn probe(mut ready: Prepared) -> Result<Prepared, LoadError> {
     Err(engine::unfit(
         ready.engine.kind(),
         format!("no reply to simulated clients from {network} came back"),
-        &format!("give the server the route 'ip route add {network} via {gateway}'"),
+        &format!(
+            "if it answers others, give the server the route 'ip route add {network} via {gateway}'"
+        ),
     )
     .into())
 }

@@ -356,7 +356,12 @@ impl Load {
     }
 }
 
-fn result_of(kind: SearchKind, config: &SearchConfig, outcome: &SearchOutcome) -> SearchResult {
+/// What a search found, as data.
+pub(crate) fn result_of(
+    kind: SearchKind,
+    config: &SearchConfig,
+    outcome: &SearchOutcome,
+) -> SearchResult {
     SearchResult {
         kind,
         goal_loss_ratio: config.goal.ratio(),

@@ -123,6 +123,15 @@ impl CoresColumn {
 }
 
 impl BenchCoresResult {
+    /// Whether any server was asked for the required rate, or was saturated below it.
+    #[must_use]
+    pub fn decided(&self) -> bool {
+        let decided = |column: &CoresColumn| {
+            column.points.iter().any(|point| point.saturated || point.rate >= self.required_rate)
+        };
+        !self.columns.is_empty() && self.columns.iter().all(decided)
+    }
+
     /// The fewest cores on which the server answers the required rate in full.
     #[must_use]
     pub fn cores_required(&self) -> Option<usize> {

@@ -34,7 +34,6 @@
       const shown = Number((size / 1000 ** power).toPrecision(7));
       return `${value < 0 ? "−" : value > 0 ? "+" : ""}${shown} ${["ns", "µs", "ms", "s"][power]}`;
     },
-    seconds: (value) => `${Number(value.toPrecision(6))} s`,
     scientific: (value) => value.toExponential(1),
     share: (value) => (value > 0 && value < 1e-6 ? "<0.0001%" : `${digits(value * 100)}%`),
     seconds: (value) => `${Number(value.toPrecision(6))} s`,
@@ -163,7 +162,16 @@
       const flip = vertical && at > left + width / 2;
       ctx.textAlign = flip ? "right" : "left";
       const x = vertical ? at + (flip ? -6 : 6) * ratio : left + 6 * ratio;
-      ctx.fillText(mark.label, x, vertical ? top + 14 * ratio : at - 7 * ratio);
+      const y = vertical ? top + 14 * ratio : at - 7 * ratio;
+      // On a ground of its own, since lines may run below it.
+      ctx.save();
+      ctx.setLineDash([]);
+      ctx.lineJoin = "round";
+      ctx.lineWidth = 5 * ratio;
+      ctx.strokeStyle = colour("ground");
+      ctx.strokeText(mark.label, x, y);
+      ctx.restore();
+      ctx.fillText(mark.label, x, y);
     }
     ctx.restore();
   };

@@ -153,7 +153,10 @@ pub(crate) fn sentences(result: &BenchCoresResult) -> Vec<String> {
     let wanted = human_rate(result.required_rate);
     let enough = match result.cores_required() {
         Some(count) => format!("{wanted} required: answered in full on {}.", cores(count)),
-        None => format!("{wanted} required: not answered in full on any number of cores."),
+        None if result.decided() => {
+            format!("{wanted} required: not answered in full on any number of cores.")
+        }
+        None => format!("{wanted} required: not measured on every number of cores."),
     };
     let capture = result.capture.map(|check| {
         let verdict = if check.agrees() { "agree" } else { "do not agree" };
@@ -225,7 +228,9 @@ mod tests {
         let mut result = fixture::cores();
         assert_eq!(sentences(&result)[0], "30.0 k/s required: answered in full on 2 cores.");
         assert!(sentences(&result)[1].ends_with("they agree."));
-        result.required_rate = 1e6;
+        result.required_rate = 50e3;
         assert!(sentences(&result)[0].contains("not answered in full"));
+        result.columns[1].points.truncate(1);
+        assert!(sentences(&result)[0].contains("not measured"));
     }
 }

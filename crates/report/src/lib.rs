@@ -22,3 +22,4 @@ mod fixture;
 
 pub use json::to_json;
 pub use limits::broken as broken_limits;
+pub use verdict::highest;

@@ -17,7 +17,7 @@ mod summary;
 pub use bench_cores::bench_cores;
 pub use bench_nts::bench_nts;
 pub use demo::demo;
-pub use establishment::establishment;
+pub use establishment::{establishment, establishment_header, establishment_row};
 pub use load::{Shown, header, row};
 pub use ntpperf::{NtpperfPanel, NtpperfTable};
 pub use query::query;

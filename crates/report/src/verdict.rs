@@ -84,6 +84,12 @@ impl Highest {
     }
 }
 
+/// The highest rate within the goal for a line: with `≥` or `<` where it is only known to be that.
+#[must_use]
+pub fn highest(result: &LoadResult) -> String {
+    Highest::of(result).text()
+}
+
 fn times(ratio: f64) -> String {
     if ratio < 9.995 {
         format!("{ratio:.2}")
@@ -116,7 +122,8 @@ pub(crate) fn sentence(result: &LoadResult) -> String {
 /// out of an overload.
 fn course_sentence(result: &LoadResult, series: &Series) -> String {
     let losses = Losses::of(&result.trials);
-    let length = format!("{:.1} s", series.points.len() as f64 * series.interval_s);
+    let sent_s: f64 = result.trials.iter().map(|trial| trial.duration_s).sum();
+    let length = format!("{:.1} s", amount(sent_s).unwrap_or_default());
     let lost = percent_of(losses.lost, losses.sent);
     let worst = series.points.iter().max_by(|a, b| a.loss_ratio().total_cmp(&b.loss_ratio()));
     let worst = worst.filter(|point| point.lost > 0).map_or_else(String::new, |point| {
@@ -137,14 +144,15 @@ fn overload_sentence(overload: &Overload) -> String {
     let recovery = match overload.recovery_ms {
         None => "it was not as before until the end".to_owned(),
         Some(ms) if ms > 0.0 => {
-            format!("it was as before {} after that", human_ns((ms * 1e6) as u64))
+            format!("{} after that it was as before", human_ns((ms * 1e6) as u64))
         }
-        Some(_) => format!("it was as before at once, to {resolution}"),
+        Some(_) => format!("within {resolution} after that it was as before"),
     };
     format!(
         "Of {} the server answered {}; {recovery}.",
         human_rate(overload.overload_rate),
-        human_rate(overload.answered_rate)
+        // Both are rates of the same time, to the length of an interval.
+        human_rate(overload.answered_rate.min(overload.overload_rate))
     )
 }
 
@@ -156,7 +164,8 @@ pub(crate) const fn goal_name(kind: SearchKind) -> &'static str {
     }
 }
 
-fn search_sentence(search: &SearchResult) -> String {
+/// What a search found.
+pub(crate) fn search_sentence(search: &SearchResult) -> String {
     let goal = if search.goal_loss_ratio > 0.0 {
         format!("loss of at most {}", percent(search.goal_loss_ratio))
     } else {
@@ -294,7 +303,8 @@ mod tests {
     fn a_course_is_told_by_its_loss_and_its_worst_interval() {
         let mut result = fixture::load();
         (result.search, result.series) = (None, Some(fixture::series()));
-        result.trials = vec![Trial { sent: 300, lost: 150, ..fixture::silent_trial() }];
+        result.trials =
+            vec![Trial { sent: 300, lost: 150, duration_s: 1.5, ..fixture::silent_trial() }];
         let course = "In 1.5 s 50.00% of 300 requests were lost; at most 100.00% in one interval, \
                       that from 1.00 s.";
         assert_eq!(sentence(&result), course);
@@ -310,12 +320,12 @@ mod tests {
         let late = told(overload.clone());
         assert!(
             late.ends_with(
-                "Of 30.0 k/s the server answered 9.00 k/s; it was as before 200 ms after that."
+                "Of 30.0 k/s the server answered 9.00 k/s; 200 ms after that it was as before."
             ),
             "{late}"
         );
         let at_once = told(Overload { recovery_ms: Some(0.0), ..overload.clone() });
-        assert!(at_once.ends_with("it was as before at once, to 100 ms."), "{at_once}");
+        assert!(at_once.ends_with("within 100 ms after that it was as before."), "{at_once}");
         let never = told(Overload { recovery_ms: None, ..overload });
         assert!(never.ends_with("it was not as before until the end."), "{never}");
     }

@@ -13,13 +13,14 @@ use horolog_http::{Request, Responder};
 use horolog_server::status::{self, StatusError};
 use horolog_source::CHRONYD_SOCKET;
 use horolog_sys::capability::Capability;
-use horolog_sys::netlink::{Netlink, NetlinkError};
+use horolog_sys::netlink::Netlink;
 use horolog_sys::sandbox;
 use horolog_sys::signal::{BlockedSignals, Signal};
 use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::output;
+use crate::values;
 
 /// How long a server of this project may take to tell what it counted; who reads the page waits.
 const SERVER_PATIENCE: Duration = Duration::from_millis(500);
@@ -39,6 +40,7 @@ pub(crate) struct CountersArgs {
     #[arg(
         long,
         value_name = "ADDR:PORT",
+        value_parser = values::socket_address,
         required_unless_present = "once",
         requires = "token_file",
         conflicts_with = "once"
@@ -111,12 +113,9 @@ fn check_interfaces(names: &[String]) -> Result<(), Failure> {
         return Ok(());
     }
     let mut netlink = Netlink::open().map_err(Failure::environment)?;
-    names.iter().try_for_each(|name| {
-        netlink.link_by_name(name).map(drop).map_err(|error| match error {
-            NetlinkError::NoSuchInterface(_) => Failure::usage(error),
-            error => Failure::environment(error),
-        })
-    })
+    names
+        .iter()
+        .try_for_each(|name| netlink.link_by_name(name).map(drop).map_err(Failure::environment))
 }
 
 /// Whether strangers may see what goes to and from an address.

@@ -16,7 +16,7 @@ use horolog_record::{
     Candidate, Code, DEMO_SCHEMA, DemoResult, Engine, Finding, Host, LoadResult, SearchKind,
     Severity, rfc3339_now,
 };
-use horolog_report::{html, table, to_json, units};
+use horolog_report::{html, table, to_json};
 use horolog_stats::{LossGoal, SearchConfig};
 
 use crate::commands::contest::{self, Follower, RunningServer};
@@ -210,8 +210,8 @@ fn contest(
     observer.finish();
     let server_command = server.command.clone();
     let candidate = Candidate { label: contender.label.clone(), server_command, load: load? };
-    if let Some(search) = &candidate.load.search {
-        let rate = units::human_rate(search.rate);
+    if candidate.load.search.is_some() {
+        let rate = horolog_report::highest(&candidate.load);
         eprintln!("horolog: {}: {rate} without loss", candidate.label);
     }
     Ok(candidate)

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use horolog_load::limit::Wants;
 use horolog_load::ramp::Ramp;
 use horolog_load::target::{Family, Hints, TargetName};
 use horolog_load::{Job, Load, LoadOptions, Observer};
@@ -127,7 +128,7 @@ pub(crate) struct RunArgs {
     #[arg(short, long)]
     exponential: bool,
     /// Simulated clients, up to 1000000; sockets in the udp engine [default: 16384; 16].
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = values::count)]
     clients: Option<u32>,
     /// Take sources from the whole network, scattered; none comes twice before all have come.
     #[arg(long)]
@@ -203,6 +204,17 @@ enum SearchArg {
     Pdr,
 }
 
+impl SearchArg {
+    /// What to search for; another share of losses takes the place of the usual one.
+    fn goal(self, loss_ratio: Option<f64>) -> Result<(SearchKind, LossGoal), Failure> {
+        let (kind, goal) = match self {
+            Self::Ndr => (SearchKind::Ndr, LossGoal::NDR),
+            Self::Pdr => (SearchKind::Pdr, LossGoal::PDR),
+        };
+        Ok((kind, loss_ratio.map_or(Ok(goal), LossGoal::new).map_err(Failure::usage)?))
+    }
+}
+
 fn mac(text: &str) -> Result<MacAddress, String> {
     text.parse()
         .map_err(|_| "write six pairs of hexadecimal digits, such as 02:00:5e:10:00:01".into())
@@ -231,11 +243,7 @@ impl RunArgs {
             let duration = self.time.unwrap_or(Duration::from_secs(2));
             return Ok(Job::Ramp(Ramp { min, max, multiplier: self.multiplier, duration }));
         };
-        let (kind, goal) = match search {
-            SearchArg::Ndr => (SearchKind::Ndr, LossGoal::NDR),
-            SearchArg::Pdr => (SearchKind::Pdr, LossGoal::PDR),
-        };
-        let goal = self.loss_ratio.map_or(Ok(goal), LossGoal::new).map_err(Failure::usage)?;
+        let (kind, goal) = search.goal(self.loss_ratio)?;
         let (min, max) = self.rate.unwrap_or((1e3, SEARCH_RATE_MAX));
         let mut config = SearchConfig::new(goal, min, max);
         if let Some(time) = self.time {

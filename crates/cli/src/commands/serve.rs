@@ -41,7 +41,7 @@ use crate::values;
 #[derive(Args, Debug)]
 pub(crate) struct ServeArgs {
     /// Address and port to answer at; can be given more than once [default: 0.0.0.0:123 [::]:123].
-    #[arg(short, long, value_name = "ADDR:PORT")]
+    #[arg(short, long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
     listen: Vec<SocketAddr>,
     /// Interface to answer on in XDP; can be given more than once [default: all that have an
     /// address listened on].

@@ -64,12 +64,19 @@ pub(super) fn behind(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Opti
         missing,
         (Code::GeneratorBehind, Severity::Warning),
         |observed| {
-            let Trial { offered_rate, achieved_rate, .. } = observed.trial;
-            format!(
-                "the generator sent {achieved_rate:.0} of {offered_rate:.0} requests/s; {} were \
-                 refused on the way out",
-                observed.refused
-            )
+            let Trial { offered_rate, achieved_rate, sent, .. } = observed.trial;
+            let refused = match observed.refused {
+                0 => String::new(),
+                refused => format!("; {refused} were refused on the way out"),
+            };
+            if *achieved_rate < BEHIND * offered_rate {
+                format!(
+                    "the generator sent {achieved_rate:.0} of {offered_rate:.0} requests/s{refused}"
+                )
+            } else {
+                let planned = observed.planned;
+                format!("the generator sent {sent} of {planned} requests{refused}")
+            }
         },
         advice,
     )
@@ -87,9 +94,12 @@ pub(super) fn late_requests(trials: &[Observed<'_>]) -> Option<Finding> {
         lateness,
         (Code::RequestsLate, Severity::Warning),
         |observed| {
-            let us = lateness(observed) / 1e3;
+            let late = match lateness(observed) / 1e3 {
+                us if us < 1e3 => format!("{us:.1} µs"),
+                us => format!("{:.1} ms", us / 1e3),
+            };
             format!(
-                "one request in a hundred was sent {us:.1} µs late or more, and latency holds it"
+                "one request in a hundred was sent {late} late or more, and latency includes that"
             )
         },
         "latency counts from the intended instant; keep other work off the generator's cores",
@@ -168,6 +178,17 @@ fn interleaved(trial: &Trial) -> &Trial {
 pub(super) fn basic_replies(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Option<Finding> {
     if !about.interleaved {
         return None;
+    }
+    let (sent, clients) = trials.iter().fold((0, 0), |(sent, clients), observed| {
+        (sent + observed.trial.sent, observed.trial.clients.max(clients))
+    });
+    if sent > 0 && sent < clients.saturating_mul(2) {
+        let message = format!(
+            "interleaved mode was asked for, and {sent} requests of {clients} clients are too few \
+             for it: each has to have been answered before"
+        );
+        let advice = "take fewer clients (-c), or hold rates longer";
+        return Some(finding(Code::BasicReplies, Severity::Note, message, advice));
     }
     let mut before = 0_u64;
     let ready = trials.iter().map(|observed| {

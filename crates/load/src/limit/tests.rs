@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use horolog_record::{SearchEnd, Spacing};
+use horolog_stats::SignedRecorder;
 use horolog_time::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
 use crate::account::TrialCounts;
+use crate::offset;
 use crate::plan::TrialPlan;
 use crate::trial;
 
@@ -122,7 +124,45 @@ fn a_search_is_judged_by_what_it_found() {
     assert!(limit("ndr<1.1k").judge(&trials, Some(&found)).failed);
     assert!(!limit("ndr<1k").judge(&trials, Some(&found)).failed);
     assert!(limit("pdr<1").judge(&trials, Some(&found)).failed, "another search");
-    assert_eq!(limit("ndr<1").search(), Some(SearchKind::Ndr));
+    assert_eq!(limit("ndr<1").wants(), Some(Wants::Search(SearchKind::Ndr)));
+}
+
+#[test]
+fn offsets_are_judged_by_how_far_they_are_off_either_way() {
+    let mut offsets = SignedRecorder::new();
+    (0..90).for_each(|_| offsets.record(-40_000));
+    (0..10).for_each(|_| offsets.record(3_000));
+    let trial = Trial { tx_offset_ns: offset::distribution(&offsets), ..trial(1e3, 0, 100) };
+    let value = |text: &str| limit(text).judge(std::slice::from_ref(&trial), None).value.unwrap();
+    for (text, ns) in
+        [("offset-p50>1us", 40_000.0), ("offset-p99>1us", 40_000.0), ("offset-max>1us", 40_000.0)]
+    {
+        assert!((value(text) - ns).abs() <= ns * 0.01, "{text}: {}", value(text));
+    }
+    // By their sign the median is the lowest; by its magnitude a tenth of them is lower.
+    assert!(limit("offset-p50>39us").judge(std::slice::from_ref(&trial), None).failed);
+    assert!(!limit("offset-p99>41us").judge(&[trial], None).failed);
+    assert!(limit("offset-p99>1s").judge(&[super::tests::trial(1e3, 0, 1)], None).failed);
+    assert_eq!(limit("offset-max>1us").wants(), Some(Wants::Offsets));
+}
+
+#[test]
+fn a_search_for_key_establishments_is_judged_by_what_it_found() {
+    let at = |rate, lost| EstablishmentTrial {
+        offered_rate: Some(rate),
+        achieved_rate: rate,
+        duration_s: 1.0,
+        clients: 1,
+        sent: 100,
+        received: 100 - lost,
+        lost,
+        failures: std::collections::BTreeMap::new(),
+        handshake_ns: None,
+    };
+    let (trials, found) = ([at(1e3, 0), at(2e3, 30)], search(1e3));
+    let failed = |text: &str| limit(text).judge_establishments(&trials, Some(&found)).failed;
+    assert!(!failed("loss>0%") && failed("ndr<1.1k") && !failed("ndr<1k") && failed("pdr<1"));
+    assert!(limit("loss>0%").judge_establishments(&trials, None).failed);
 }
 
 proptest! {

@@ -63,12 +63,14 @@ fn told(
 fn silent(servers: &[ServerResult]) -> Option<Finding> {
     let why = |server: &ServerResult| {
         let counts = &server.counts;
-        if counts.received > 0 {
+        if counts.received > 0 || has_no_keys(server) {
             return None;
         }
         Some(match &server.ended {
             Some(end) if end.reason != QueryEndReason::Interrupted => end.message.clone(),
-            _ if counts.unreachable > 0 => "the network says that it cannot be reached".to_owned(),
+            _ if counts.unreachable > 0 => {
+                "nobody listens at this port, or it cannot be reached".to_owned()
+            }
             _ if counts.sent == 0 => "nothing could be sent".to_owned(),
             _ => format!("none of {} requests was answered", counts.sent),
         })
@@ -99,16 +101,21 @@ fn kisses(servers: &[ServerResult]) -> Option<Finding> {
 
 fn no_keys(servers: &[ServerResult]) -> Option<Finding> {
     let what = |server: &ServerResult| {
-        let end = server.ended.as_ref()?;
-        (end.reason == QueryEndReason::NoKeys).then(|| end.message.clone())
+        server.ended.as_ref().filter(|_| has_no_keys(server)).map(|end| end.message.clone())
     };
+    let all = servers.iter().all(|server| server.counts.received == 0);
     Some(finding(
         Code::EstablishmentsFailed,
-        Severity::Warning,
+        if all { Severity::Error } else { Severity::Warning },
         format!("No NTS keys: {}.", told(servers, what)?.trim_end_matches('.')),
         "The certificate has to be for the server's name (--nts-name) and trusted (--ca); the port for \
          key establishment is 4460 unless --nts-ke says otherwise.",
     ))
+}
+
+/// Whether a server was not asked for want of NTS keys.
+fn has_no_keys(server: &ServerResult) -> bool {
+    server.ended.as_ref().is_some_and(|end| end.reason == QueryEndReason::NoKeys)
 }
 
 fn interrupted(servers: &[ServerResult]) -> Option<Finding> {

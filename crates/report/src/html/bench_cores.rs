@@ -15,7 +15,9 @@ use crate::units::human_rate;
 pub fn bench_cores(result: &BenchCoresResult) -> String {
     let plots = vec![(by_rate(result), String::new()), (single_runs(result), String::new())];
     let (figures, plots) = drawn(plots);
-    let said = each(sentences(result), |sentence| format!("<p>{}</p>\n", text(&sentence)));
+    // The first one stands on top.
+    let said = sentences(result).into_iter().skip(1);
+    let said = each(said, |sentence| format!("<p>{}</p>\n", text(&sentence)));
     let tables = table(&responses(result), "responses") + &table(&capacities(result), "capacities");
     let main = [
         top(result),
@@ -38,7 +40,11 @@ pub fn bench_cores(result: &BenchCoresResult) -> String {
 }
 
 fn top(result: &BenchCoresResult) -> String {
-    let figure = result.cores_required().map_or_else(|| "-".to_owned(), cores);
+    let figure = match result.cores_required() {
+        Some(count) => cores(count),
+        None if result.decided() => "none".to_owned(),
+        None => "not measured".to_owned(),
+    };
     let name = format!("Enough for {}", human_rate(result.required_rate));
     let said = sentences(result);
     verdict(&name, &figure, said.first().map_or("", String::as_str), &[])

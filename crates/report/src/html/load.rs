@@ -11,18 +11,19 @@ use super::{LOAD_NOTE, Page, intervals, offsets, series, trials};
 use crate::units::{human_rate, percent_of};
 use crate::verdict::{Highest, Losses, goal_name, lower_bound_trial, sentence};
 
+/// Plots over time, which stand before those by rate.
+const OVER_TIME: usize = 3;
+
 /// The page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn load(result: &LoadResult) -> String {
     let run = [("lost", result)];
     let chosen = chosen_trials(result);
     let (rtt, response) = (chosen_rtt(result, &chosen), chosen_response(result));
-    let plots = vec![
+    let mut plots = vec![
         (series::rate_over_time(result, "intervals"), String::new()),
         (series::loss_over_time(result, "intervals"), String::new()),
         (series::latency_over_time(result, "intervals"), String::new()),
-        (series::loss(&run, "trials"), String::new()),
-        (series::latency(&run, "trials"), String::new()),
         (
             series::percentiles("rtt", "Round trip by percentile", &rtt, "rtt-figures"),
             trials::distributions(&rtt, "rtt-figures"),
@@ -38,6 +39,11 @@ pub fn load(result: &LoadResult) -> String {
         ),
         (offsets::plot(result), offsets::table(result)),
     ];
+    // A single rate makes no line.
+    if result.trials.len() > 1 {
+        let by_rate = [series::loss(&run, "trials"), series::latency(&run, "trials")];
+        plots.splice(OVER_TIME..OVER_TIME, by_rate.map(|plot| (plot, String::new())));
+    }
     let (figures, plots) = drawn(plots);
     let main = [
         top(result),
@@ -55,9 +61,12 @@ pub fn load(result: &LoadResult) -> String {
         kind: "load",
         heading: target_name(result),
         lead: format!(
-            "{}, {} trials with the {} engine, started {}",
+            "{}, {} with the {} engine, started {}",
             mode_name(result.mode),
-            result.trials.len(),
+            match result.trials.len() {
+                1 => "1 trial".to_owned(),
+                count => format!("{count} trials"),
+            },
             result.engine.name(),
             result.started
         ),

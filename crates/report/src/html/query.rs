@@ -26,8 +26,8 @@ const NOTE: &str = "Figures are exact, from all samples. Offset is equation (6),
 #[must_use]
 pub fn query(result: &QueryResult) -> String {
     let plots = vec![
-        over_time(result, "offset", "Offset over time", OFFSET_HINT, |sample| sample.offset_ns),
-        over_time(result, "delay", "Delay over time", DELAY_HINT, |sample| sample.delay_ns),
+        over_time(result, &OFFSETS, |sample| sample.offset_ns),
+        over_time(result, &DELAYS, |sample| sample.delay_ns),
         allan(result),
     ];
     let (figures, plots) = drawn(plots.into_iter().map(|plot| (plot, String::new())).collect());
@@ -59,10 +59,34 @@ pub fn query(result: &QueryResult) -> String {
     .render()
 }
 
-const OFFSET_HINT: &str = "How far the server's clock is ahead of the one that asked. Of many samples \
-                           the lowest and the highest of each stretch are drawn.";
-const DELAY_HINT: &str = "There and back, without the server's own time. Of many samples the lowest \
-                          and the highest of each stretch are drawn.";
+/// A quantity that is plotted over time.
+struct Quantity {
+    id: &'static str,
+    title: &'static str,
+    hint: &'static str,
+    unit: Unit,
+}
+
+const OFFSETS: Quantity = Quantity {
+    id: "offset",
+    title: "Offset over time",
+    hint: "How far the server's clock is ahead of the one that asked. Of many samples the lowest and \
+           the highest of each stretch are drawn.",
+    unit: Unit::Signed,
+};
+
+const DELAYS: Quantity = Quantity {
+    id: "delay",
+    title: "Delay over time",
+    hint: "There and back, without the server's own time. Of many samples the lowest and the highest \
+           of each stretch are drawn.",
+    unit: Unit::Ns,
+};
+
+/// A delay, which only a broken clock makes negative.
+fn delay(ns: i64) -> String {
+    u64::try_from(ns).map_or_else(|_| signed_ns(ns), human_ns)
+}
 
 fn without_many_samples(result: &QueryResult) -> QueryResult {
     let mut result = result.clone();
@@ -75,13 +99,8 @@ fn without_many_samples(result: &QueryResult) -> QueryResult {
 }
 
 /// A quantity of all servers over the time since the first sample.
-fn over_time(
-    result: &QueryResult,
-    id: &'static str,
-    title: &'static str,
-    hint: &'static str,
-    of: fn(&Sample) -> i64,
-) -> Plot {
+fn over_time(result: &QueryResult, quantity: &Quantity, of: fn(&Sample) -> i64) -> Plot {
+    let &Quantity { id, title, hint, unit } = quantity;
     let first = result.servers.iter().filter_map(|server| server.samples.first());
     let start_ns = first.map(|sample| sample.t1_ns).min().unwrap_or(0);
     let series = |server: &ServerResult| {
@@ -98,7 +117,7 @@ fn over_time(
         hint,
         described_by: "figures",
         x: Axis { label: "time", short: "time", unit: Unit::Seconds, scale: Scale::Linear },
-        y: Axis { label: title, short: id, unit: Unit::Signed, scale: Scale::Linear },
+        y: Axis { label: id, short: id, unit, scale: Scale::Linear },
         points: !many,
         marks: Vec::new(),
         chooser: "",
@@ -201,7 +220,7 @@ fn servers(result: &QueryResult) -> String {
                 says(|says| human_ns(says.root_dispersion_ns)),
                 best(|best| signed_ns(best.offset_ns)),
                 best(|best| human_ns(best.bound_ns)),
-                best(|best| signed_ns(best.delay_ns)),
+                best(|best| delay(best.delay_ns)),
                 server.jitter_ns.map_or_else(|| ABSENT.to_owned(), mean_ns),
                 format!(
                     "{} of {}",

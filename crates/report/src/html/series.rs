@@ -1,7 +1,7 @@
 //! The points of the plots: loss and latency over the rate that was sent, and latency by
 //! percentile, from the histograms.
 
-use horolog_record::{Distribution, LoadResult, Percentiles, Point, Trial};
+use horolog_record::{Code, Distribution, LoadResult, Percentiles, Point, Trial};
 use horolog_stats::Histogram;
 
 use super::plot::{Axis, Mark, Plot, Scale, Series, Unit, View};
@@ -144,8 +144,12 @@ pub(super) fn latency_over_time(result: &LoadResult, described_by: &'static str)
 pub(super) fn rate_over_time(result: &LoadResult, described_by: &'static str) -> Plot {
     let interval_s = result.series.as_ref().map_or(f64::NAN, |series| series.interval_s);
     let series = |label: &str, count: fn(&Point) -> u64| {
-        let points = points(result).iter();
-        let points = points.map(|point| (point.at_s, count(point) as f64 / interval_s));
+        // The last one of a run that was ended is shorter than the others.
+        let whole = match points(result).split_last() {
+            Some((_, whole)) if was_ended(result) => whole,
+            _ => points(result),
+        };
+        let points = whole.iter().map(|point| (point.at_s, count(point) as f64 / interval_s));
         Series::new(label.to_owned(), points.collect())
     };
     let series = vec![series("sent", |point| point.sent), series("answered", |one| one.received)];
@@ -162,6 +166,11 @@ pub(super) fn rate_over_time(result: &LoadResult, described_by: &'static str) ->
         view: 0,
         views: vec![View { label: "", series }],
     }
+}
+
+/// Whether the user ended the run before it was through.
+fn was_ended(result: &LoadResult) -> bool {
+    result.findings.iter().any(|finding| finding.code == Code::Interrupted)
 }
 
 fn points(result: &LoadResult) -> &[Point] {

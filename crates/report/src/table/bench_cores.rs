@@ -68,6 +68,6 @@ mod tests {
         let mut result = fixture::cores();
         result.columns.clear();
         let text = bench_cores(&result, &TableStyle::default());
-        assert!(text.contains("46,098") && text.contains("not answered in full"), "{text}");
+        assert!(text.contains("46,098") && text.contains("not measured"), "{text}");
     }
 }

@@ -1,17 +1,68 @@
 //! What a load on a server for NTS key establishment comes to, as lines of text.
 
-use horolog_record::EstablishmentResult;
+use std::collections::BTreeMap;
+
+use horolog_record::{Distribution, EstablishmentResult, EstablishmentTrial, FailureReason};
 
 use super::TableStyle;
-use super::grid::Tone;
-use super::summary::{finding_lines, limit_lines};
-use crate::units::{full_count, human_ns, human_rate};
+use super::grid::{self, Cell, Column, Group, Tone};
+use super::summary::{finding_lines, limit_lines, wrapped};
+use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, percent_of};
+use crate::verdict::search_sentence;
 
-/// A line for each trial, a line for its times, and the findings; no newline at the end.
+fn groups() -> Vec<Group> {
+    let right = Column::right;
+    vec![
+        Group {
+            title: "key establishments",
+            columns: vec![right("planned/s", 9), right("begun/s", 9), right("clients", 7)],
+        },
+        Group { title: "", columns: vec![right("failed", 7)] },
+        Group {
+            title: "from when they were due",
+            columns: ["p50", "p90", "p99", "max"].map(|title| right(title, 7)).to_vec(),
+        },
+    ]
+}
+
+/// The two lines above the rows of a search's trials, without a newline at the end.
+#[must_use]
+pub fn establishment_header(style: &TableStyle) -> String {
+    grid::header(&groups(), style.colour)
+}
+
+/// A trial of a search in a line, without a newline at the end.
+#[must_use]
+pub fn establishment_row(trial: &EstablishmentTrial, style: &TableStyle) -> String {
+    let absent = || ABSENT.to_owned();
+    let rate = |rate: f64| amount(rate).map_or_else(absent, |rate| format!("{rate:.0}"));
+    let tone = if trial.lost > 0 { Tone::Bad } else { Tone::Plain };
+    let mut cells = vec![
+        Cell::plain(trial.offered_rate.map_or_else(absent, rate)),
+        Cell::plain(rate(trial.achieved_rate)),
+        Cell::plain(full_count(trial.clients)),
+        Cell { text: percent_of(trial.lost, trial.sent), tone },
+    ];
+    let figures: [fn(&Distribution) -> u64; 4] =
+        [|times| times.p50, |times| times.p90, |times| times.p99, |times| times.max];
+    let time = |figure: fn(&Distribution) -> u64| {
+        let text = trial.handshake_ns.as_ref().map(|times| human_ns(figure(times)));
+        Cell::plain(text.unwrap_or_else(absent))
+    };
+    cells.extend(figures.map(time));
+    grid::row(&groups(), &cells, style.colour)
+}
+
+/// What was found, or a line for the trial, a line for its times, and the findings; no newline at
+/// the end.
 #[must_use]
 pub fn establishment(result: &EstablishmentResult, style: &TableStyle) -> String {
     let mut lines = Vec::new();
-    for trial in &result.trials {
+    if let Some(search) = &result.search {
+        let sentence = wrapped(&search_sentence(search), "", "  ", style);
+        lines.extend(sentence.iter().map(|line| Tone::Strong.paint(line, style.colour)));
+    }
+    for trial in result.trials.iter().filter(|trial| trial.offered_rate.is_none()) {
         let line = format!(
             "Key establishments: {} by {} clients; {} of {} failed.",
             human_rate(trial.achieved_rate),
@@ -24,26 +75,55 @@ pub fn establishment(result: &EstablishmentResult, style: &TableStyle) -> String
             let [p50, p90, p99, max] = [times.p50, times.p90, times.p99, times.max].map(human_ns);
             format!("From connecting to the keys: p50 {p50}, p90 {p90}, p99 {p99}, max {max}.")
         }));
-        lines.extend(trial.failures.iter().map(|(reason, count)| {
-            format!("Failed for {}: {}.", format!("{reason:?}").to_lowercase(), full_count(*count))
-        }));
     }
+    lines.extend(failures(&result.trials));
     lines.extend(limit_lines(&result.limits, style));
     lines.extend(finding_lines(&result.findings, style));
     lines.join("\n")
 }
 
+/// The reasons of all failures, in one line.
+fn failures(trials: &[EstablishmentTrial]) -> Option<String> {
+    let mut sum = BTreeMap::<FailureReason, u64>::new();
+    for (reason, count) in trials.iter().flat_map(|trial| &trial.failures) {
+        *sum.entry(*reason).or_default() += count;
+    }
+    let told = |(reason, count): (&FailureReason, &u64)| {
+        let why = match reason {
+            FailureReason::Connection => "without a connection, or with a broken one",
+            FailureReason::Timeout => "too late",
+            FailureReason::Tls => "in TLS",
+            FailureReason::Response => "without a whole response",
+            FailureReason::Refused => "refused",
+        };
+        format!("{} {why}", full_count(*count))
+    };
+    let told: Vec<_> = sum.iter().map(told).collect();
+    (!told.is_empty()).then(|| format!("Failed: {}.", told.join(", ")))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use horolog_record::{EstablishmentTrial, FailureReason, LOAD_SCHEMA, Mode};
+    use horolog_record::{LOAD_SCHEMA, Mode};
 
     use super::*;
     use crate::fixture;
 
-    #[test]
-    fn looks_like_this() {
+    fn trial(offered_rate: Option<f64>) -> EstablishmentTrial {
+        EstablishmentTrial {
+            offered_rate,
+            achieved_rate: 1234.5,
+            duration_s: 2.0,
+            clients: 32,
+            sent: 2_475,
+            received: 2_468,
+            lost: 7,
+            failures: BTreeMap::from([(FailureReason::Timeout, 6), (FailureReason::Tls, 1)]),
+            handshake_ns: None,
+        }
+    }
+
+    fn text(trials: Vec<EstablishmentTrial>, searched: bool) -> String {
         let load = fixture::load();
         let result = EstablishmentResult {
             schema: LOAD_SCHEMA.to_owned(),
@@ -52,24 +132,37 @@ mod tests {
             host: load.host,
             target: load.target,
             mode: Mode::NtsKe,
-            trials: vec![EstablishmentTrial {
-                achieved_rate: 1234.5,
-                duration_s: 2.0,
-                clients: 32,
-                sent: 2_475,
-                received: 2_469,
-                lost: 6,
-                failures: BTreeMap::from([(FailureReason::Timeout, 6)]),
-                handshake_ns: None,
-            }],
+            trials,
+            search: load.search.filter(|_| searched),
             limits: Vec::new(),
             findings: Vec::new(),
         };
-        let text = establishment(&result, &TableStyle::default());
+        establishment(&result, &TableStyle::default())
+    }
+
+    #[test]
+    fn looks_like_this() {
         assert_eq!(
-            text,
-            "Key establishments: 1.23 k/s by 32 clients; 6 of 2,475 failed.\n\
-             Failed for timeout: 6."
+            text(vec![trial(None)], false),
+            "Key establishments: 1.23 k/s by 32 clients; 7 of 2,475 failed.\n\
+             Failed: 6 too late, 1 in TLS."
         );
+    }
+
+    #[test]
+    fn a_search_has_a_row_for_each_trial_and_a_sentence() {
+        let style = TableStyle::default();
+        let rows = format!(
+            "{}\n{}",
+            establishment_header(&style),
+            establishment_row(&trial(Some(1240.0)), &style)
+        );
+        let expected = "    key establishments      |         |     from when they were due
+planned/s   begun/s clients |  failed |     p50     p90     p99     max
+     1240      1234      32 |   0.28% |       -       -       -       -";
+        assert_eq!(rows, expected);
+        let text = text(vec![trial(Some(1240.0)), trial(Some(2480.0))], true);
+        assert!(text.starts_with("No-drop rate") && !text.contains("by 32 clients"), "{text}");
+        assert!(text.ends_with("Failed: 12 too late, 2 in TLS."), "{text}");
     }
 }

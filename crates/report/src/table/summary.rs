@@ -77,7 +77,12 @@ fn group_lines(group: &Group<'_>, style: &TableStyle) -> Vec<String> {
     };
     let name = severity_name(first.severity);
     let place = trial_label(first).map_or_else(String::new, |trial| format!(" ({trial})"));
-    let text = format!("{name}{place}: {}{}", first.message, others(group));
+    let others = others(group);
+    let message = match &*others {
+        "" => &*first.message,
+        _ => first.message.trim_end_matches('.'),
+    };
+    let text = format!("{name}{place}: {message}{others}");
     let mut lines = wrapped(&text, "", "  ", style);
     if let Some(line) = lines.first_mut()
         && let Some(rest) = line.strip_prefix(name)
@@ -90,7 +95,7 @@ fn group_lines(group: &Group<'_>, style: &TableStyle) -> Vec<String> {
     lines
 }
 
-/// How many more there are, and in which trials: ` And 2 more of this kind, in trials 3, 5.`
+/// How many more there are, and in which trials: `; and 2 more of this kind, in trials 3, 5`
 fn others(group: &Group<'_>) -> String {
     let trials: Vec<_> = group
         .others
@@ -100,9 +105,9 @@ fn others(group: &Group<'_>) -> String {
         .collect();
     match (group.others.len(), trials.is_empty()) {
         (0, _) => String::new(),
-        (count, true) => format!(" And {count} more of this kind."),
+        (count, true) => format!("; and {count} more of this kind"),
         (count, false) => {
-            format!(" And {count} more of this kind, in trials {}.", trials.join(", "))
+            format!("; and {count} more of this kind, in trials {}", trials.join(", "))
         }
     }
 }
@@ -159,8 +164,8 @@ mod tests {
             })
             .collect();
         let text = summary(&result, &STYLE);
-        assert_eq!(text.matches("It fell behind.").count(), 1);
-        assert!(text.contains("And 2 more of this kind, in trials 2, 3."), "{text}");
+        assert_eq!(text.matches("It fell behind").count(), 1);
+        assert!(text.contains("It fell behind; and 2 more of this kind, in trials 2, 3"), "{text}");
     }
 
     #[test]

@@ -146,7 +146,11 @@ pub(crate) fn run(args: &CoresArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let wanted = units::human_rate(args.require);
-    Err(Failure::Limit(format!("no server answered the {wanted} that are required")))
+    Err(Failure::Limit(if result.decided() {
+        format!("no server answered the {wanted} that are required")
+    } else {
+        format!("the {wanted} that are required were not measured on every number of cores")
+    }))
 }
 
 /// The rates asked for, rising, with the required one among them.

@@ -6,19 +6,37 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use horolog_load::establishment::{self, CONNECTIONS, EstablishmentOptions};
+use horolog_load::establishment::{
+    self, CONNECTIONS, EstablishmentJob, EstablishmentOptions, SEARCH_CONNECTIONS, SEARCH_TIMEOUT,
+};
+use horolog_load::limit::Wants;
 use horolog_load::nts::Trust;
 use horolog_load::target::TargetName;
+use horolog_record::EstablishmentTrial;
 use horolog_report::table;
+use horolog_stats::SearchConfig;
 
+use super::SearchArg;
 use crate::failure::Failure;
-use crate::output::{self, Destination};
+use crate::output::{self, Destination, Progress};
 use crate::values;
+
+/// The rates that a search tries unless told otherwise.
+const SEARCH_RATES: (f64, f64) = (20.0, 100e3);
+
+/// The first trials of a search, unless the decisive ones are shorter: long enough for a server
+/// with too much to do to keep clients waiting for longer than they wait.
+const SEARCH_INITIAL: Duration = Duration::from_millis(500);
 
 /// Establish NTS keys (RFC 8915) over and over and say how many a second the server completes.
 ///
 /// Each client opens a connection, shakes hands in full (TLS 1.3, nothing is resumed), takes keys
-/// and cookies, and begins again.
+/// and cookies, and begins again as soon as it has them.
+///
+/// With --search they begin at planned rates instead, and one that has not given keys within
+/// --timeout of when it was due is lost. A server that has too much to do keeps handshakes waiting
+/// and drops none: what it is found to hold can be above what it holds for ever by as much as
+/// --timeout is of --duration.
 #[derive(Args, Debug)]
 pub(crate) struct NtsKeArgs {
     /// The server: HOST or HOST:PORT; the port is 4460 unless given.
@@ -30,16 +48,26 @@ pub(crate) struct NtsKeArgs {
     /// The name that the certificate has to be for [default: the one that the server is called by].
     #[arg(long, value_name = "NAME")]
     nts_name: Option<String>,
-    /// Clients, each with one connection at a time.
-    #[arg(short, long, value_name = "N", default_value_t = CONNECTIONS)]
-    connections: usize,
-    /// How long.
-    #[arg(short, long, value_name = "SECONDS", value_parser = values::positive_duration,
-          default_value = "5")]
-    duration: Duration,
-    /// How long one key establishment may take.
-    #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "5s")]
-    timeout: Duration,
+    /// Clients, each with one connection at a time; in a search, at most so many [default: 32; 512
+    /// in a search].
+    #[arg(short, long, value_name = "N")]
+    connections: Option<usize>,
+    /// How long; in a search, the length of its decisive trials [default: 5; 2 in a search].
+    #[arg(short, long, value_name = "SECONDS", value_parser = values::positive_duration)]
+    duration: Option<Duration>,
+    /// How long one key establishment may take [default: 5s; 100ms in a search].
+    #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
+    timeout: Option<Duration>,
+    /// Search for the highest rate of which none fails (ndr) or at most 0.5% (pdr), to 1%.
+    #[arg(long, value_enum, value_name = "KIND")]
+    search: Option<SearchArg>,
+    /// Share of failures that a search allows, such as 0.01% [default: 0 for ndr, 0.5% for pdr].
+    #[arg(long, value_name = "SHARE", value_parser = values::ratio, requires = "search")]
+    loss_ratio: Option<f64>,
+    /// Lowest and highest rate of a search, in key establishments per second [default: 20-100k].
+    #[arg(short, long, value_name = "RATE[-RATE]", value_parser = values::rates,
+          requires = "search")]
+    rate: Option<(f64, f64)>,
     #[command(flatten)]
     limits: super::LimitArgs,
     /// The target has a public address and is yours.
@@ -50,32 +78,78 @@ pub(crate) struct NtsKeArgs {
     json: Option<PathBuf>,
 }
 
+impl NtsKeArgs {
+    fn job(&self) -> Result<EstablishmentJob, Failure> {
+        let Some(search) = self.search else {
+            return Ok(EstablishmentJob::Eager(self.duration.unwrap_or(Duration::from_secs(5))));
+        };
+        let (kind, goal) = search.goal(self.loss_ratio)?;
+        let (min, max) = self.rate.unwrap_or(SEARCH_RATES);
+        let mut config = SearchConfig::new(goal, min, max);
+        config.initial_duration = SEARCH_INITIAL;
+        output::scale_search(&mut config, self.duration.unwrap_or(Duration::from_secs(2)));
+        Ok(EstablishmentJob::Search { kind, config })
+    }
+
+    fn resolve(self) -> Result<EstablishmentOptions, Failure> {
+        let job = self.job()?;
+        let (connections, timeout, search) = match &job {
+            EstablishmentJob::Eager(_) => (CONNECTIONS, Duration::from_secs(5), None),
+            EstablishmentJob::Search { kind, .. } => {
+                (SEARCH_CONNECTIONS, SEARCH_TIMEOUT, Some(Wants::Search(*kind)))
+            }
+        };
+        let does: Vec<_> = search.into_iter().collect();
+        let options = EstablishmentOptions {
+            target: self.target,
+            family: None,
+            name: self.nts_name,
+            i_own_this_target: self.i_own_this_target,
+            trust: Trust::from_pem_file(Some(&self.ca)).map_err(Failure::usage)?,
+            connections: self.connections.unwrap_or(connections),
+            job,
+            timeout: self.timeout.unwrap_or(timeout),
+            limits: self.limits.resolve_for_establishments(&does)?,
+            command: output::command_line(),
+        };
+        options.check()?;
+        Ok(options)
+    }
+}
+
 pub(super) fn run(args: NtsKeArgs) -> Result<(), Failure> {
     let quiet = args.json.as_deref().is_some_and(output::is_stdout);
     let json = args.json.as_deref().map(Destination::open).transpose()?;
-    let options = EstablishmentOptions {
-        target: args.target,
-        family: None,
-        name: args.nts_name,
-        i_own_this_target: args.i_own_this_target,
-        trust: Trust::from_pem_file(Some(&args.ca)).map_err(Failure::usage)?,
-        connections: args.connections,
-        duration: args.duration,
-        timeout: args.timeout,
-        limits: args.limits.resolve_for_establishments()?,
-        command: output::command_line(),
-    };
+    let options = args.resolve()?;
     output::end_gently()?;
-    eprintln!(
-        "horolog: establishing keys with {} by {} clients for {:.1} s",
-        options.target,
-        options.connections,
-        options.duration.as_secs_f64()
-    );
-    let result = establishment::run(&options, &|| output::flow().is_break())?;
-    json.map(|file| file.write(&horolog_report::to_json(&result))).transpose()?;
-    if !quiet {
-        output::line(&table::establishment(&result, &output::table_style()))?;
+    announce(&options);
+    let style = output::table_style();
+    let progress = Progress::new();
+    let rows = !quiet && matches!(options.job, EstablishmentJob::Search { .. });
+    if rows {
+        progress.print(&table::establishment_header(&style));
     }
+    let mut told = |trial: &EstablishmentTrial| {
+        if rows {
+            progress.print(&table::establishment_row(trial, &style));
+        }
+    };
+    let result = establishment::run(&options, &|| output::flow().is_break(), &mut told)?;
+    progress.finish();
+    let written = json.map(|file| file.write(&horolog_report::to_json(&result))).transpose();
+    if !quiet {
+        output::line(&table::establishment(&result, &style))?;
+    }
+    written?;
     super::limits::verdict(&result.findings, &result.limits)
+}
+
+fn announce(options: &EstablishmentOptions) {
+    let how = match &options.job {
+        EstablishmentJob::Eager(duration) => {
+            format!("by {} clients for {:.1} s", options.connections, duration.as_secs_f64())
+        }
+        EstablishmentJob::Search { .. } => "at rising rates".to_owned(),
+    };
+    eprintln!("horolog: establishing keys with {} {how}", options.target);
 }

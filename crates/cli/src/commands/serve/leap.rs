@@ -26,7 +26,7 @@ pub(crate) struct LeapArgs {
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     leap_smear: Option<Duration>,
     /// Address and port to serve smeared time at; can be given more than once. Needs --leap-file.
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
     smear_listen: Vec<SocketAddr>,
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct NtsArgs {
     nts_key: Option<PathBuf>,
     /// Address and port for NTS key establishment; can be given more than once [default: the
     /// addresses of --listen with port 4460].
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
     nts_ke_listen: Vec<SocketAddr>,
     /// File with the secret that all servers of a service share, so that a cookie of one is good
     /// at every other: 64 hexadecimal digits, as 'openssl rand -hex 32' makes them [default: a

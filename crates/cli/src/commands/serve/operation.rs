@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use horolog_server::{OperationConfig, Sandbox};
 
 use super::log::Format;
+use crate::values;
 
 #[derive(Args, Debug)]
 pub(crate) struct OperationArgs {
@@ -20,7 +21,7 @@ pub(crate) struct OperationArgs {
     #[arg(long)]
     pub(crate) check: bool,
     /// Address to answer GET /metrics (Prometheus) and GET /healthz at [default: none].
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
     metrics: Option<SocketAddr>,
     /// How events are told on stderr.
     #[arg(long, value_enum, default_value_t = LogArg::Text)]
