@@ -15,6 +15,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use horolog_sys::epoll::Epoll;
+use zeroize::Zeroizing;
 
 use crate::request::is_whole;
 use crate::{Answer, Request};
@@ -25,6 +26,8 @@ const LIFE: Duration = Duration::from_secs(3);
 const CONNECTIONS_MAX: usize = 32;
 /// A request with more than this before its empty line is refused.
 const REQUEST_BYTES_MAX: usize = 4_096;
+/// After a reply, at most so much of what still comes is read.
+const DROPPED_BYTES_MAX: usize = 1 << 20;
 /// How often open connections are looked at; with none open, nothing happens.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const IDLE: Duration = Duration::from_hours(1);
@@ -112,15 +115,26 @@ fn turn(
 struct Connection {
     stream: TcpStream,
     ends: Instant,
-    request: Vec<u8>,
-    reply: Option<Vec<u8>>,
-    sent: usize,
+    state: State,
 }
+
+enum State {
+    /// It comes.
+    Asking { request: Buffer, length: usize },
+    /// The reply goes.
+    Answering { reply: Vec<u8>, sent: usize },
+    /// It is answered; what still comes is dropped.
+    Answered { dropped: usize },
+}
+
+/// A request, which may hold a secret. It never moves to other memory, and is wiped.
+type Buffer = Box<Zeroizing<[u8; REQUEST_BYTES_MAX]>>;
 
 impl Connection {
     fn new(stream: TcpStream) -> Self {
-        let ends = Instant::now() + LIFE;
-        Self { stream, ends, request: Vec::new(), reply: None, sent: 0 }
+        let request = Box::new(Zeroizing::new([0; REQUEST_BYTES_MAX]));
+        let state = State::Asking { request, length: 0 };
+        Self { stream, ends: Instant::now() + LIFE, state }
     }
 
     /// Does what can be done without waiting. An error is the end of the connection, which may as
@@ -129,42 +143,65 @@ impl Connection {
         if Instant::now() >= self.ends {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let done = match &self.reply {
-            None => self.read(answer),
-            Some(_) => self.write(),
-        };
-        match done {
+        match self.proceed(answer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
             done => done,
         }
     }
 
-    fn read(&mut self, answer: &impl Fn(&Request<'_>) -> Answer) -> io::Result<()> {
-        let mut buffer = [0; 1024];
-        while self.request.len() <= REQUEST_BYTES_MAX {
-            let length = self.stream.read(&mut buffer)?;
-            self.request.extend_from_slice(&buffer[..length]);
-            if length == 0 || is_whole(&self.request) {
-                break;
+    fn proceed(&mut self, answer: &impl Fn(&Request<'_>) -> Answer) -> io::Result<()> {
+        loop {
+            match &mut self.state {
+                State::Asking { request, length } => {
+                    read_request(&mut self.stream, &mut request[..], length)?;
+                    let reply = respond(&request[..*length], answer);
+                    self.state = State::Answering { reply, sent: 0 };
+                }
+                State::Answering { reply, sent } => {
+                    write_rest(&mut self.stream, reply, sent)?;
+                    self.stream.shutdown(Shutdown::Write)?;
+                    self.state = State::Answered { dropped: 0 };
+                }
+                State::Answered { dropped } => return drop_rest(&mut self.stream, dropped),
             }
         }
-        self.reply = Some(respond(&self.request, answer));
-        self.write()
     }
+}
 
-    fn write(&mut self) -> io::Result<()> {
-        while let Some(rest) = self.reply.as_ref().map(|reply| &reply[self.sent..]) {
-            if rest.is_empty() {
-                let _ = self.stream.shutdown(Shutdown::Write);
-                return Err(io::ErrorKind::ConnectionAborted.into());
-            }
-            match self.stream.write(rest)? {
-                0 => return Err(io::ErrorKind::WriteZero.into()),
-                length => self.sent += length,
-            }
+/// Reads until the request is there, the other side has no more, or there is no room.
+fn read_request(stream: &mut TcpStream, request: &mut [u8], length: &mut usize) -> io::Result<()> {
+    while *length < request.len() {
+        let came = stream.read(&mut request[*length..])?;
+        *length += came;
+        if came == 0 || is_whole(&request[..*length]) {
+            break;
         }
-        Ok(())
     }
+    Ok(())
+}
+
+fn write_rest(stream: &mut TcpStream, reply: &[u8], sent: &mut usize) -> io::Result<()> {
+    while *sent < reply.len() {
+        match stream.write(&reply[*sent..])? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            length => *sent += length,
+        }
+    }
+    Ok(())
+}
+
+/// Reads and forgets until the other side has read the reply and closes, which is an error as any
+/// end is. A socket closed with something unread in it makes the kernel send a reset, at which the
+/// other side may throw the reply away (RFC 9112, section 9.6).
+fn drop_rest(stream: &mut TcpStream, dropped: &mut usize) -> io::Result<()> {
+    let mut buffer = [0; 4_096];
+    while *dropped < DROPPED_BYTES_MAX {
+        match stream.read(&mut buffer)? {
+            0 => break,
+            length => *dropped += length,
+        }
+    }
+    Err(io::ErrorKind::ConnectionAborted.into())
 }
 
 /// The bytes that are sent for the bytes of a request: what `answer` returns where it is for a
@@ -226,13 +263,50 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_ends_in_time() {
+    fn who_sends_more_than_is_read_gets_the_reply() {
+        let (_responder, address) = responder();
+        let long = "x".repeat(50_000);
+        let post = format!("POST / HTTP/1.1\r\nContent-Length: {}\r\n\r\n{long}", long.len());
+        for (request, code) in [(long, "400"), (post, "405")] {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.set_read_timeout(Some(2 * LIFE)).unwrap();
+            for piece in request.as_bytes().chunks(10_000) {
+                stream.write_all(piece).unwrap();
+                // The responder sees it in pieces as well, and has answered before the last.
+                thread::sleep(4 * LOOK_EVERY);
+            }
+            let mut reply = String::new();
+            stream.read_to_string(&mut reply).unwrap();
+            assert!(reply.starts_with(&format!("HTTP/1.0 {code}")), "{reply}");
+        }
+    }
+
+    #[test]
+    fn what_comes_after_the_reply_has_an_end() {
         let (_responder, address) = responder();
         let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_write_timeout(Some(10 * LIFE)).unwrap();
+        let piece = [b'x'; 10_000];
+        let most = 100 * DROPPED_BYTES_MAX / piece.len();
+        assert!((0..most).any(|_| stream.write_all(&piece).is_err()));
+    }
+
+    /// How long it takes until a connection is closed or reset, on which this was sent.
+    fn time_to_end(address: SocketAddr, request: &str) -> Duration {
+        let started = Instant::now();
+        let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(10 * LIFE)).unwrap();
-        let mut rest = Vec::new();
-        // Closed or reset, as long as it ends.
-        let _ = stream.read_to_end(&mut rest);
-        assert!(rest.is_empty());
+        stream.write_all(request.as_bytes()).unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+        started.elapsed()
+    }
+
+    #[test]
+    fn a_connection_ends_in_time() {
+        let (_responder, address) = responder();
+        for request in ["", "GET / HT"] {
+            let took = time_to_end(address, request);
+            assert!(took < 3 * LIFE, "{request:?}: {took:?}");
+        }
     }
 }
