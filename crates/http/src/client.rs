@@ -7,6 +7,8 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use zeroize::Zeroizing;
+
 use crate::response::{self, Malformed, Response};
 
 const PORT: u16 = 80;
@@ -128,24 +130,31 @@ fn said(error: &io::Error) -> String {
 pub fn get(get: &Get<'_>) -> Result<Response, GetError> {
     let deadline = Instant::now() + get.within;
     let mut stream = TcpStream::connect_timeout(&get.address, left(deadline)?)?;
-    let authorization =
-        get.bearer.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
-    let request = format!(
-        "GET {} HTTP/1.0\r\nHost: {}\r\n{authorization}Connection: close\r\n\r\n",
-        get.target, get.address
-    );
     stream.set_write_timeout(Some(left(deadline)?))?;
-    stream.write_all(request.as_bytes())?;
+    stream.write_all(request(get).as_bytes())?;
     let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
         stream.set_read_timeout(Some(left(deadline)?))?;
-        let length = stream.read(&mut buffer)?;
+        let length = match stream.read(&mut buffer) {
+            // With a time limit, a signal ends the call even where handlers restart others.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
         answer.extend_from_slice(&buffer[..length]);
         if length == 0 || answer.len() > response::HEADER_BYTES_MAX + get.body_max {
             break;
         }
     }
     Ok(Response::parse(&answer, get.body_max)?)
+}
+
+/// The request as it is sent; put together at once, so that no part of it is left behind unwiped.
+fn request(get: &Get<'_>) -> Zeroizing<String> {
+    let host = get.address.to_string();
+    let [field, token, end] =
+        get.bearer.map_or([""; 3], |token| ["Authorization: Bearer ", token, "\r\n"]);
+    let line = ["GET ", get.target, " HTTP/1.0\r\nHost: ", &host, "\r\n"];
+    Zeroizing::new([&line[..], &[field, token, end, "Connection: close\r\n\r\n"]].concat().concat())
 }
 
 fn left(deadline: Instant) -> io::Result<Duration> {

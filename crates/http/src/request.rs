@@ -4,7 +4,7 @@
 use crate::Answer;
 
 /// A request for a page.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Request<'a> {
     /// The path, without a query.
     pub path: &'a str,
