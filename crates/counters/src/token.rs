@@ -16,7 +16,11 @@ const LEN_MAX: usize = 1_024;
 
 /// A secret text.
 #[derive(Clone)]
-pub struct Token(Zeroizing<String>);
+pub struct Token {
+    text: Zeroizing<String>,
+    /// Made once, so that no comparison takes a time by which the text's length could be told.
+    digest: Zeroizing<[u8; 32]>,
+}
 
 /// Why there is no token; one line for the user.
 #[derive(Debug, thiserror::Error)]
@@ -53,20 +57,22 @@ impl Token {
         let text = text.trim();
         let is_fit = (LEN_MIN..=LEN_MAX).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_graphic());
-        is_fit.then(|| Self(Zeroizing::new(text.to_owned())))
+        is_fit.then(|| Self {
+            text: Zeroizing::new(text.to_owned()),
+            digest: Zeroizing::new(Sha256::digest(text).into()),
+        })
     }
 
     /// Whether this was presented, in a time that tells nothing of how much of it is right, nor of
-    /// how long it is.
+    /// how long the right one is.
     #[must_use]
     pub fn is(&self, presented: &[u8]) -> bool {
-        let (own, other) = (Sha256::digest(self.0.as_bytes()), Sha256::digest(presented));
-        own.ct_eq(&other).into()
+        self.digest.ct_eq(&Sha256::digest(presented)).into()
     }
 
     /// The secret text, to be sent.
     pub(crate) fn expose(&self) -> &str {
-        &self.0
+        &self.text
     }
 }
 
@@ -80,6 +86,10 @@ impl fmt::Debug for Token {
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
 
     use super::*;
 
@@ -118,5 +128,16 @@ mod tests {
         }
         let directory = Token::load(Path::new("/")).unwrap_err().to_string();
         assert!(directory.contains("not a regular file"), "{directory}");
+    }
+
+    #[test]
+    fn a_file_that_somebody_has_to_write_first_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let (told, message) = mpsc::channel();
+        thread::spawn(move || told.send(Token::load(&path).unwrap_err().to_string()));
+        let message = message.recv_timeout(Duration::from_secs(20)).expect("an answer");
+        assert!(message.contains("not a regular file"), "{message}");
     }
 }

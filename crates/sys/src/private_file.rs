@@ -1,9 +1,9 @@
 //! Files that hold a secret: read only where they are regular files that other users of the machine
 //! may neither read nor change. Owner and group are up to whoever installs them.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Others may neither read nor write it, nor run it.
@@ -26,7 +26,8 @@ pub enum PrivateFileError {
 /// Reads a secret file of at most `len_max` bytes. The text is in one place of memory, for the
 /// caller to wipe.
 pub fn read(path: &Path, len_max: u64) -> Result<String, PrivateFileError> {
-    let mut file = File::open(path)?;
+    // Nobody is waited for: a FIFO is else opened only when somebody writes to it (fifo(7)).
+    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     // Of what was opened, not of what may have taken its name since.
     let facts = file.metadata()?;
     if !facts.is_file() {
