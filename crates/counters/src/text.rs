@@ -18,7 +18,7 @@ fn write(out: &mut String, page: &Page) -> std::fmt::Result {
         writeln!(
             out,
             "interface {}: received {}, sent {}, dropped {} in and {} out, missed {}, errors {} in \
-             and {} out",
+             and {} out, not sent by XDP {}",
             one.name,
             one.rx_packets,
             one.tx_packets,
@@ -26,7 +26,8 @@ fn write(out: &mut String, page: &Page) -> std::fmt::Result {
             one.tx_dropped,
             one.rx_missed,
             one.rx_errors,
-            one.tx_errors
+            one.tx_errors,
+            one.xdp_tx_errors
         )?;
     }
     if let Some(one) = &page.softnet {
@@ -58,12 +59,13 @@ fn write(out: &mut String, page: &Page) -> std::fmt::Result {
 fn write_udp(out: &mut String, name: &str, udp: &UdpCounters) -> std::fmt::Result {
     writeln!(
         out,
-        "UDP over {name}: taken {}, sent {}, no room {}, no port {}, wrong checksum {}, no room to \
-         send {}",
+        "UDP over {name}: taken {}, sent {}, no port {}, errors {}, of those no room {} and wrong \
+         checksum {}, no room to send {}",
         udp.in_datagrams,
         udp.out_datagrams,
-        udp.receive_buffer_errors,
         udp.no_ports,
+        udp.in_errors,
+        udp.receive_buffer_errors,
         udp.checksum_errors,
         udp.send_buffer_errors
     )
@@ -72,24 +74,64 @@ fn write_udp(out: &mut String, name: &str, udp: &UdpCounters) -> std::fmt::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Interface, Server, Softnet, Unread};
+    use crate::{Interface, Server, Socket, Softnet, Unread};
 
     #[test]
-    fn everything_has_a_line() {
-        let page = Page {
-            interfaces: vec![Interface { name: "eth0".into(), ..Interface::default() }],
-            softnet: Some(Softnet::default()),
-            udp_ipv4: Some(UdpCounters::default()),
-            udp_ipv6: Some(UdpCounters::default()),
-            servers: vec![Server { program: "chronyd".into(), ..Server::default() }],
-            unread: vec![Unread { what: "horolog".into(), why: "it is silent".into() }],
-            ..Page::default()
+    fn everything_that_counts_has_its_place() {
+        let udp = UdpCounters {
+            in_datagrams: 21,
+            no_ports: 22,
+            in_errors: 23,
+            out_datagrams: 24,
+            receive_buffer_errors: 25,
+            send_buffer_errors: 26,
+            checksum_errors: 27,
         };
-        let text = text(&page);
-        for sign in ["interface eth0", "softnet", "over IPv4", "over IPv6", "server chronyd"] {
-            assert!(text.contains(sign), "{text}");
-        }
-        assert_eq!(text.lines().count(), 7, "{text}");
-        assert!(text.ends_with("not read: horolog: it is silent\n"), "{text}");
+        let page = Page {
+            schema: String::new(),
+            read_at: "now".into(),
+            interfaces: vec![Interface {
+                name: "eth0".into(),
+                rx_packets: 1,
+                tx_packets: 2,
+                rx_errors: 3,
+                tx_errors: 4,
+                rx_dropped: 5,
+                tx_dropped: 6,
+                rx_missed: 7,
+                xdp_tx_errors: 8,
+            }],
+            softnet: Some(Softnet { processed: 11, dropped: 12, squeezed: 13 }),
+            udp_ipv4: Some(udp),
+            udp_ipv6: Some(UdpCounters { in_datagrams: 31, ..udp }),
+            sockets: vec![Socket {
+                address: [127, 0, 0, 1].into(),
+                port: 123,
+                queued_bytes: 41,
+                dropped: 42,
+            }],
+            servers: vec![Server {
+                program: "chronyd".into(),
+                received: 51,
+                answered: 52,
+                limited: 53,
+            }],
+            unread: vec![Unread { what: "horolog".into(), why: "it is silent".into() }],
+        };
+        let udp = "sent 24, no port 22, errors 23, of those no room 25 and wrong checksum 27, no \
+                   room to send 26";
+        let expected = [
+            "counters at now".to_owned(),
+            "interface eth0: received 1, sent 2, dropped 5 in and 6 out, missed 7, errors 3 in and \
+             4 out, not sent by XDP 8"
+                .to_owned(),
+            "softnet: processed 11, dropped 12, squeezed 13".to_owned(),
+            format!("UDP over IPv4: taken 21, {udp}"),
+            format!("UDP over IPv6: taken 31, {udp}"),
+            "socket 127.0.0.1:123: dropped 42, 41 bytes waiting".to_owned(),
+            "server chronyd: received 51, answered 52, turned away 53".to_owned(),
+            "not read: horolog: it is silent".to_owned(),
+        ];
+        assert_eq!(text(&page).lines().collect::<Vec<_>>(), expected);
     }
 }
