@@ -10,7 +10,7 @@ use horolog_lab::{Lab, LabConfig};
 use horolog_load::ptp::{PtpKind, PtpPlan, Transport};
 use horolog_load::ramp::Ramp;
 use horolog_load::{Job, Load, LoadOptions, Observer};
-use horolog_record::{Engine, LoadResult, SearchKind, Trial};
+use horolog_record::{Engine, LoadResult, SearchEnd, SearchKind, Trial};
 use horolog_stats::{LossGoal, SearchConfig};
 
 use crate::figure::{Figure, Goal};
@@ -98,6 +98,10 @@ pub(crate) fn search() -> Result<Job> {
 fn capacity(server: Server, binary: &Path) -> Result<f64> {
     let result = load(server, binary, search()?, |_| ())?;
     let search = result.search.context("the search did not end")?;
+    let is_own = matches!(search.end, SearchEnd::GeneratorLimit | SearchEnd::CappedAtMax);
+    if is_own {
+        eprintln!("{}: the generator's limit, not the server's", server.name());
+    }
     Ok(search.rate)
 }
 

@@ -63,7 +63,8 @@ impl Figure {
 
     /// Whether the goal is reached; true where there is none.
     pub(crate) fn is_reached(&self) -> bool {
-        self.goal.is_none_or(|goal| goal.holds(self.median()))
+        let median = self.median();
+        self.goal.is_none_or(|goal| median.is_finite() && goal.holds(median))
     }
 
     /// One line for a person.

@@ -54,10 +54,11 @@ pub(crate) fn measure(rounds: usize) -> Result<Vec<Figure>> {
             runs.push(rate);
         }
     }
-    let packet = Figure::new("generation alone: packet engine, 1 core", "/s", packet);
+    let packet = Figure::new("generation alone: packet engine, 1 thread as ntpperf", "/s", packet);
     let mut figures = vec![packet.clone()];
     for ((name, ..), runs) in MODES.iter().zip(runs) {
-        let figure = Figure::new(format!("generation alone: xdp engine, {name}"), "/s", runs);
+        let figure =
+            Figure::new(format!("generation alone: xdp engine, all cores, {name}"), "/s", runs);
         let ratio =
             Figure::ratio(format!("the same to the packet engine, {name}"), &figure, &packet);
         figures.extend([figure, ratio.with(Goal::AtLeast(GAIN))]);

@@ -39,9 +39,12 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
         figures.push(
             Figure::new(format!("{name}: error of the rate"), "%", errors).with(Goal::Below(0.1)),
         );
-        let p99 = |trial: &Trial| trial.lateness_ns.as_ref().map_or(0.0, |l| l.p99 as f64 / 1e3);
-        let lateness =
-            Figure::new(format!("{name}: lateness p99"), "us", trials.iter().map(p99).collect());
+        let p99 = |trial: &Trial| {
+            let lateness = trial.lateness_ns.as_ref().context("no lateness")?;
+            Ok(lateness.p99 as f64 / 1e3)
+        };
+        let runs = trials.iter().map(p99).collect::<Result<_>>()?;
+        let lateness = Figure::new(format!("{name}: lateness p99"), "us", runs);
         figures.push(match rate {
             100e3 => lateness.with(Goal::Below(10.0)),
             1e6 => lateness.with(Goal::Below(50.0)),

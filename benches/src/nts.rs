@@ -52,8 +52,8 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
         }
     }
     let rates = compared("authenticated replies", "/s", rates, Goal::AtLeast(3.0));
-    let busy = compared("processor time of a reply when busy", "us", busy, Goal::Below(0.2));
-    let what = "processor time of a reply at chronyd's rate";
+    let busy = compared("process time of a reply when busy", "us", busy, Goal::Below(0.2));
+    let what = "process time of a reply at chronyd's rate";
     let same = compared(what, "us", same, Goal::Below(0.2));
     Ok(rates.into_iter().chain(busy).chain(same).collect())
 }
@@ -81,7 +81,8 @@ fn compared(what: &str, unit: &'static str, runs: [Vec<f64>; 3], goal: Goal) -> 
     figures
 }
 
-/// Processor time of the server for each authentic reply, in us.
+/// Processor time of the server's process for each authentic reply, in us. What XDP does in
+/// interrupts is no process'; `horolog bench nts` compares that as well.
 fn cost_us(server: Server, binary: &Path, rate: f64, threads: usize) -> Result<f64> {
     let ramp = Ramp { min: rate, max: rate, multiplier: 2.0, duration: DURATION };
     let (result, processor_s) = load(server, binary, Job::Ramp(ramp), threads)?;

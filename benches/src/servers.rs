@@ -80,8 +80,8 @@ pub(crate) struct Started {
 }
 
 impl Started {
-    /// Time that the process and the helpers that it has ended have spent on processors, of user
-    /// and system, in seconds (proc(5), /proc/pid/stat, fields 14 and 15).
+    /// Time that the process has spent on processors, of user and system, in seconds (proc(5),
+    /// /proc/pid/stat, fields 14 and 15). What the kernel does in interrupts is charged to nobody.
     pub(crate) fn processor_s(&self) -> Result<f64> {
         // The kernel counts for user space in hundredths of a second, on every architecture.
         const TICKS: f64 = 100.0;

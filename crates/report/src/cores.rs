@@ -101,15 +101,15 @@ pub(crate) fn capacities(result: &BenchCoresResult) -> Sheet {
     let titles = ["minimum", "maximum", "mean", "gain"];
     let columns = std::iter::once("cores").chain(titles).chain(titles);
     let mut rows = Vec::new();
-    let mut before = None;
+    let mut before: Option<&CoresColumn> = None;
     for column in &result.columns {
-        let capacity = column.capacity();
+        let mean = |column: &CoresColumn| column.capacity().map(|spread| spread.mean);
         let mut row = vec![cores(column.cores)];
-        row.extend(capacity_cells(column, capacity));
-        row.push(gain(before, capacity.map(|spread| spread.mean)));
-        row.extend(published_cells(column.cores));
+        row.extend(capacity_cells(column, column.capacity()));
+        row.push(gain(before.and_then(mean), mean(column)));
+        row.extend(published_cells(column.cores, before.map(|before| before.cores)));
         rows.push(row);
-        before = capacity.map(|spread| spread.mean);
+        before = Some(column);
     }
     Sheet {
         title: "Capacity: responses per second where the server is saturated".to_owned(),
@@ -127,13 +127,15 @@ fn capacity_cells(column: &CoresColumn, capacity: Option<Spread>) -> [String; 3]
     }
 }
 
-fn published_cells(cores: usize) -> Vec<String> {
-    let Some(index) = published::CORES.iter().position(|known| *known == cores) else {
+/// The published figures for so many cores, and their gain over as many as ours is over.
+fn published_cells(cores: usize, before: Option<usize>) -> Vec<String> {
+    let place = |cores: usize| published::CORES.iter().position(|known| *known == cores);
+    let Some(index) = place(cores) else {
         return vec![ABSENT.to_owned(); 4];
     };
     let figures = published::CAPACITY[index];
     let mean = |index: usize| f64::from(published::CAPACITY[index][2]);
-    let before = index.checked_sub(1).map(mean);
+    let before = before.and_then(place).map(mean);
     let figures = figures.iter().map(|figure| full_count((*figure).into()));
     figures.chain([gain(before, Some(mean(index)))]).collect()
 }
@@ -193,8 +195,10 @@ mod tests {
             let last = published::RESPONSES.iter().rev().find_map(|(_, figures)| figures[index]);
             assert_eq!(last, Some(mean));
         }
-        let gains: Vec<_> =
-            published::CORES.iter().map(|count| published_cells(*count)[3].clone()).collect();
+        let gains: Vec<_> = published::CORES
+            .iter()
+            .map(|&count| published_cells(count, count.checked_sub(1))[3].clone())
+            .collect();
         assert_eq!(gains, ["-", "+67.9%", "+4.4%", "+0.2%"]);
     }
 

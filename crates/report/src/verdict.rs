@@ -9,6 +9,9 @@ use horolog_record::{
 
 use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, percent, percent_of};
 
+/// Bounds of a search that lie within this factor of one another are one figure.
+const CLOSE: f64 = 1.02;
+
 /// The highest rate within the goal, as far as the run could tell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Highest {
@@ -29,10 +32,11 @@ impl Highest {
     }
 
     fn of_search(search: &SearchResult) -> Self {
+        let is_close = |rate| search.upper.is_some_and(|upper| upper <= rate * CLOSE);
         match (search.lower.and_then(amount), search.end) {
-            (Some(rate), SearchEnd::GeneratorLimit | SearchEnd::CappedAtMax) => Self::AtLeast(rate),
-            (Some(rate), SearchEnd::BudgetSpent) if search.upper.is_none() => Self::AtLeast(rate),
-            (Some(rate), _) => Self::Exactly(rate),
+            (Some(rate), SearchEnd::Converged | SearchEnd::BelowMin) => Self::Exactly(rate),
+            (Some(rate), SearchEnd::BudgetSpent) if is_close(rate) => Self::Exactly(rate),
+            (Some(rate), _) => Self::AtLeast(rate),
             (None, _) => match search.upper.and_then(amount) {
                 Some(rate) => Self::Below(rate),
                 None => Self::Nothing,
@@ -213,13 +217,19 @@ fn ramp_sentence(trials: &[Trial]) -> String {
                 .iter()
                 .filter(|trial| trial.lost > 0 && trial.achieved_rate > held.achieved_rate)
                 .min_by(|a, b| a.achieved_rate.total_cmp(&b.achieved_rate));
-            match failed {
+            let said = match failed {
                 Some(failed) => format!(
                     "Highest trial without loss: {rate}; the next, at {}, lost {}.",
                     human_rate(failed.achieved_rate),
                     percent(failed.loss_ratio())
                 ),
                 None => format!("Highest trial without loss: {rate}; none above it lost any."),
+            };
+            let below = |trial: &&Trial| trial.lost > 0 && trial.achieved_rate < held.achieved_rate;
+            match trials.iter().filter(below).count() {
+                0 => said,
+                1 => format!("{said} One trial below it lost some."),
+                count => format!("{said} {count} trials below it lost some."),
             }
         }
     }
@@ -338,6 +348,7 @@ mod tests {
         let cases = [
             (SearchEnd::Converged, Some(3.98e6), Some(4.01e6), "3.98 M/s"),
             (SearchEnd::BudgetSpent, Some(3.98e6), Some(4.01e6), "3.98 M/s"),
+            (SearchEnd::BudgetSpent, Some(3.98e6), Some(8e6), "≥ 3.98 M/s"),
             (SearchEnd::BudgetSpent, Some(3.98e6), None, "≥ 3.98 M/s"),
             (SearchEnd::GeneratorLimit, Some(3.98e6), None, "≥ 3.98 M/s"),
             (SearchEnd::CappedAtMax, Some(3.98e6), None, "≥ 3.98 M/s"),

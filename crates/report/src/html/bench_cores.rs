@@ -98,11 +98,10 @@ fn by_rate(result: &BenchCoresResult) -> Plot {
     }
 }
 
-/// The runs one by one where each server was saturated, or at the highest rate that it was asked.
+/// The runs one by one where each server was saturated; nothing of one that never was.
 fn single_runs(result: &BenchCoresResult) -> Plot {
     let series = result.columns.iter().filter_map(|column| {
-        let saturated = column.points.iter().find(|point| point.saturated);
-        let point = saturated.or(column.points.last())?;
+        let point = column.points.iter().find(|point| point.saturated)?;
         let runs = (1_u32..).zip(&point.runs);
         let points = runs.map(|(number, run)| (f64::from(number), run.responses_per_s)).collect();
         let label = format!("{}, {} asked", cores(column.cores), human_rate(point.rate));

@@ -29,9 +29,6 @@ mod capture;
 /// Up to so many cores every number is tried, and beyond only twice as many each time.
 const EVERY_NUMBER_MAX: usize = 8;
 
-/// A generator that sends less than this share of what it should has met its own limit.
-const ACHIEVED_MIN: f64 = 0.99;
-
 /// Responses of a server against the number of its cores.
 ///
 /// Makes two private hosts, starts a server on one core in one of them, then on two and so on, and
@@ -112,7 +109,9 @@ pub(crate) fn run(args: &CoresArgs) -> Result<(), Failure> {
     let page = args.html.as_deref().map(Destination::open).transpose()?;
     output::end_gently()?;
     let available = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let cores = if args.cores.is_empty() { up_to(available) } else { distinct(&args.cores) };
+    let mut cores = if args.cores.is_empty() { up_to(available) } else { distinct(&args.cores) };
+    // What a core adds is told from column to column.
+    cores.sort_unstable();
     let (mut bench, started) = (Bench::open(args, rates)?, rfc3339_now());
     let capture = bench.capture()?;
     let mut columns = Vec::new();
@@ -234,9 +233,10 @@ impl<'a> Bench<'a> {
                 }
             }
             let saturated = is_saturated(&runs, self.args.loss_ratio);
-            let generator_limit = is_generator_limit(rate, &runs);
-            points.push(CoresPoint { rate, saturated, runs });
-            if saturated || generator_limit || output::flow().is_break() {
+            let point = CoresPoint { rate, saturated, runs };
+            let was_sent = point.was_sent();
+            points.push(point);
+            if saturated || !was_sent || output::flow().is_break() {
                 break;
             }
         }
@@ -264,12 +264,6 @@ fn is_saturated(runs: &[CoresRun], loss_ratio: f64) -> bool {
     sent.saturating_sub(received) as f64 > sent as f64 * loss_ratio
 }
 
-/// Whether most runs sent less than they should; a single one is a hiccup of the machine.
-fn is_generator_limit(rate: f64, runs: &[CoresRun]) -> bool {
-    let behind = runs.iter().filter(|run| run.achieved_rate < rate * ACHIEVED_MIN).count();
-    behind * 2 > runs.len()
-}
-
 /// Says what must be known of the experiment as a whole.
 fn findings(columns: &[CoresColumn], capture: CaptureCheck, available: usize) -> Vec<Finding> {
     let finding = |code, message: String, advice: &str| Finding {
@@ -288,7 +282,7 @@ fn findings(columns: &[CoresColumn], capture: CaptureCheck, available: usize) ->
         finding(Code::SharedMachine, message, "use a machine with more cores than are compared")
     });
     let points = columns.iter().flat_map(|column| &column.points);
-    let behind = points.filter(|point| is_generator_limit(point.rate, &point.runs));
+    let behind = points.filter(|point| !point.was_sent());
     let behind = behind.map(|point| point.rate).reduce(f64::min).map(|rate| {
         let message = format!("the generator could not send {}", units::human_rate(rate));
         finding(Code::GeneratorLimit, message, "take what is above that rate for its limit")
@@ -300,7 +294,11 @@ fn findings(columns: &[CoresColumn], capture: CaptureCheck, available: usize) ->
         );
         finding(Code::CountsDisagree, message, "trust none of these figures")
     });
-    shared.into_iter().chain(behind).chain(disagreement).collect()
+    let interrupted = output::flow().is_break().then(|| {
+        let message = "the experiment was ended before it was through".to_owned();
+        finding(Code::Interrupted, message, "what is missing was not measured")
+    });
+    shared.into_iter().chain(behind).chain(disagreement).chain(interrupted).collect()
 }
 
 #[cfg(test)]

@@ -184,7 +184,11 @@ fn findings(capacities: &[NtsCapacity], cores: usize) -> Vec<Finding> {
         let advice = "give it more cores with --load-threads, or compare the processor time";
         finding(Code::GeneratorLimit, message.to_owned(), advice)
     });
-    of_cores.into_iter().chain(of_generator).collect()
+    let interrupted = output::flow().is_break().then(|| {
+        let message = "the experiment was ended before it was through".to_owned();
+        finding(Code::Interrupted, message, "what is missing was not measured")
+    });
+    of_cores.into_iter().chain(of_generator).chain(interrupted).collect()
 }
 
 impl<'a> Bench<'a> {
