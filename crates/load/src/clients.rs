@@ -5,6 +5,7 @@
 //! against the client that it came to; the in-kernel engine counts in the same way.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 
 use horolog_sys::netlink::Prefix;
 use thiserror::Error;
@@ -215,6 +216,12 @@ impl SourceNetwork {
     #[must_use]
     pub fn base(&self) -> u32 {
         low_bits(self.network.address())
+    }
+
+    /// The addresses of the first `clients`, of which there is one at least.
+    #[must_use]
+    pub fn addresses(&self, clients: u32) -> RangeInclusive<IpAddr> {
+        self.address(0)..=self.address(clients.saturating_sub(1))
     }
 
     /// The address of client `client`.

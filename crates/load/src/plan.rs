@@ -82,7 +82,8 @@ pub struct RunPlan {
     /// Others beside this run have the same ports, so replies are told apart by the clients'
     /// network.
     pub shares_ports: bool,
-    /// Which replies this run keeps from the network stack; `None` where another one does.
+    /// Which replies this run keeps from the network stack; `None` where that
+    /// is left to another one or to the stack, which has no such addresses.
     pub guard: Option<GuardPlan>,
     /// The addresses of others that ask beside this run, whose replies are not this run's.
     pub apart: Option<SourceNetwork>,

@@ -6,9 +6,9 @@ use horolog_time::Clock;
 
 use super::{Opener, Prepared};
 use crate::beside::{Beside, Manners};
-use crate::clients::{CLIENTS_MAX, SourceNetwork};
+use crate::clients::{CLIENTS_MAX, ClientsError, SourceNetwork};
 use crate::error::LoadError;
-use crate::options::LoadOptions;
+use crate::options::{Job, LoadOptions};
 use crate::plan::RunPlan;
 use crate::ptp::{PtpKind, PtpPlan, Transport};
 use crate::random;
@@ -25,6 +25,8 @@ pub(super) fn check(manners: &Manners, options: &LoadOptions) -> Result<(), Load
         "random sources leave no part of the network; name another one for them"
     } else if options.echo {
         "a reflector limits nobody"
+    } else if options.surge.is_some() || matches!(options.job, Job::Course(_) | Job::Overload(_)) {
+        "they go beside trials of one rate; leave them out of a course"
     } else if let Some(reason) = options.ptp.and_then(|ptp| beyond_ptp(&ptp, manners)) {
         reason
     } else {
@@ -58,9 +60,13 @@ pub(super) fn network(
         }
         None => crowd.last_part(manners.clients, clients)?,
     };
-    let used = |client| opener.options.random_sources || client < clients;
-    let is_among = crowd.client(network.address(0)).is_some_and(used);
-    if is_among || network.prefix().contains(crowd.address(0)) {
+    let (asked, room) = (manners.clients, network.room());
+    if asked > room {
+        return Err(ClientsError::NoRoom { network: network.prefix(), room, asked }.into());
+    }
+    let all = if opener.options.random_sources { crowd.room() } else { clients };
+    let (own, others) = (network.addresses(asked), crowd.addresses(all));
+    if own.start() <= others.end() && others.start() <= own.end() {
         let reason = "the load's own clients have their addresses; name another network";
         return Err(LoadError::WellBehaved(reason));
     }
