@@ -3,6 +3,7 @@
 //! figure that a busy machine might miss.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,22 @@ pub(crate) fn all() -> Vec<Trial> {
     .into()
 }
 
+const ALL_ENGINES: [&str; 3] = ["udp", "packet", "xdp"];
+
+/// Begins a load by an engine whose result comes to a file of its own.
+fn begin(lab: &Lab, at: SocketAddr, engine: &str, more: &[&str]) -> Result<Started> {
+    let target = at.to_string();
+    let all = [&[&*target, "--engine", engine, "--json", "r.json"], more].concat();
+    Started::start(&mut load(lab.client(), &all)?)
+}
+
+/// Waits for the end of a load, which has to be a good one, and reads its result.
+fn end(run: &mut Started) -> Result<LoadResult> {
+    let (status, _) = run.end()?;
+    ensure!(status.success(), "{status}: {}", run.read("stderr")?);
+    parse(run.read("r.json")?.as_bytes())
+}
+
 fn series(result: &LoadResult) -> Result<&Series> {
     result.series.as_ref().context("no series")
 }
@@ -65,14 +82,10 @@ pub(crate) fn a_soak_is_counted_in_intervals() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
-    let target = at.to_string();
-    for engine in ["udp", "packet", "xdp"] {
-        let mut arguments = vec![&*target, "--engine", engine, "-r", "2k", "--soak", "1s"];
-        arguments.extend(["--interval", "100ms", "--json", "r.json", "--html", "r.html"]);
-        let mut run = Started::start(&mut load(lab.client(), &arguments)?)?;
-        let (status, _) = run.end()?;
-        ensure!(status.success(), "{status}: {}", run.read("stderr")?);
-        let result: LoadResult = parse(run.read("r.json")?.as_bytes())?;
+    for engine in ALL_ENGINES {
+        let soak = ["-r", "2k", "--soak", "1s", "--interval", "100ms", "--html", "r.html"];
+        let mut run = begin(&lab, at, engine, &soak)?;
+        let result = end(&mut run)?;
         check_points(&result)?;
         let points = &series(&result)?.points;
         ensure!(points.len() == 10, "{} intervals", points.len());
@@ -93,23 +106,19 @@ pub(crate) fn a_server_that_comes_back_was_silent_for_so_long() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let start = || Server::start(lab.server(), Engine::Socket, &[at], &[]);
-    for engine in ["udp", "packet", "xdp"] {
+    for engine in ALL_ENGINES {
         let server = start()?;
-        let target = at.to_string();
-        let mut arguments = vec![&*target, "--engine", engine, "-r", "2k", "--soak", "4s"];
-        arguments.extend(["--interval", "100ms", "--json", "r.json"]);
         // The better half of a second goes by before the first row, which waits for late replies.
-        let mut run = Started::start(&mut load(lab.client(), &arguments)?)?;
+        let soak = ["-r", "2k", "--soak", "4s", "--interval", "100ms"];
+        let mut run = begin(&lab, at, engine, &soak)?;
         run.wait_until(|stdout, _| stdout.lines().count() >= 4)?;
         server.end("KILL")?;
         let died = Instant::now();
         thread::sleep(DEAD);
         let server = start()?;
         let dead = died.elapsed();
-        let (status, _) = run.end()?;
-        ensure!(status.success(), "{status}: {}", run.read("stderr")?);
+        let result = end(&mut run)?;
         drop(server);
-        let result: LoadResult = parse(run.read("r.json")?.as_bytes())?;
         check_points(&result)?;
         ensure!(has(&result, Code::ServerSilent), "{:?}", result.findings);
         let lasted = |silence: &horolog_record::Silence| silence.to_s - silence.from_s;
@@ -133,19 +142,15 @@ pub(crate) fn a_server_that_comes_back_was_silent_for_so_long() -> Result<()> {
 pub(crate) fn a_server_that_dies_in_a_ramp_is_found() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
-    for engine in ["udp", "packet", "xdp"] {
+    for engine in ALL_ENGINES {
         let server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
-        let target = at.to_string();
-        let mut arguments = vec![&*target, "--engine", engine, "-r", "1k-2k", "-x", "2"];
-        arguments.extend(["-t", "0.8", "--timeout", "200ms", "--json", "r.json"]);
-        let mut run = Started::start(&mut load(lab.client(), &arguments)?)?;
+        let ramp = ["-r", "1k-2k", "-x", "2", "-t", "0.8", "--timeout", "200ms"];
+        let mut run = begin(&lab, at, engine, &ramp)?;
         // The first trial is over, and the second has begun.
         run.wait_until(|stdout, _| stdout.lines().count() >= 3)?;
         thread::sleep(Duration::from_millis(200));
         server.end("KILL")?;
-        let (status, _) = run.end()?;
-        ensure!(status.success(), "{status}: {}", run.read("stderr")?);
-        let result: LoadResult = parse(run.read("r.json")?.as_bytes())?;
+        let result = end(&mut run)?;
         ensure!(result.trials.len() == 2 && result.trials[1].received > 0, "{:?}", result.trials);
         let told = result.findings.iter().find(|finding| finding.code == Code::ServerSilent);
         let told = told.with_context(|| format!("{engine}: {:?}", result.findings))?;
@@ -160,16 +165,12 @@ pub(crate) fn an_interrupted_soak_keeps_its_result() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
-    let target = at.to_string();
-    for engine in ["udp", "packet", "xdp"] {
-        let mut arguments = vec![&*target, "--engine", engine, "-r", "1k", "--soak", "10m"];
-        arguments.extend(["--interval", "100ms", "--timeout", "100ms", "--json", "r.json"]);
-        let mut run = Started::start(&mut load(lab.client(), &arguments)?)?;
+    for engine in ALL_ENGINES {
+        let soak = ["-r", "1k", "--soak", "10m", "--interval", "100ms", "--timeout", "100ms"];
+        let mut run = begin(&lab, at, engine, &soak)?;
         run.wait_until(|stdout, _| stdout.lines().count() >= 5)?;
         run.signal("INT")?;
-        let (status, _) = run.end()?;
-        ensure!(status.success(), "{status}: {}", run.read("stderr")?);
-        let result: LoadResult = parse(run.read("r.json")?.as_bytes())?;
+        let result = end(&mut run)?;
         check_points(&result)?;
         ensure!(has(&result, Code::Interrupted), "{:?}", result.findings);
         ensure!(!has(&result, Code::GeneratorBehind), "{:?}", result.findings);
@@ -190,14 +191,10 @@ pub(crate) fn a_profile_is_followed_phase_by_phase() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("profile.toml");
     fs::write(&file, PROFILE)?;
-    let (target, file) = (at.to_string(), file.display().to_string());
+    let file = file.display().to_string();
     for engine in ["udp", "packet", "xdp"] {
-        let mut arguments = vec![&*target, "--engine", engine, "--profile", &file];
-        arguments.extend(["--json", "r.json"]);
-        let mut run = Started::start(&mut load(lab.client(), &arguments)?)?;
-        let (status, _) = run.end()?;
-        ensure!(status.success(), "{status}: {}", run.read("stderr")?);
-        let result: LoadResult = parse(run.read("r.json")?.as_bytes())?;
+        let mut run = begin(&lab, at, engine, &["--profile", &file])?;
+        let result = end(&mut run)?;
         check_points(&result)?;
         let names: Vec<_> = result.trials.iter().filter_map(|one| one.phase.as_deref()).collect();
         ensure!(names == ["calm", "rise", "spike"], "{names:?}");
@@ -240,25 +237,22 @@ pub(crate) fn an_overload_ends_and_the_server_recovers() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let _server = Answering::limited(&lab, at)?;
-    let (target, rate) = (at.to_string(), format!("{CAPACITY}"));
+    let rate = format!("{CAPACITY}");
+    let overload = ["--threads", "1", "-r", &rate, "--overload", "4", "-t", "0.6"];
     for engine in ["udp", "xdp"] {
-        let mut arguments = vec![&*target, "--engine", engine, "--threads", "1", "-r", &rate];
-        arguments.extend(["--overload", "4", "-t", "0.6", "--json", "r.json"]);
-        let mut run = Started::start(&mut load(lab.client(), &arguments)?)?;
-        let (status, _) = run.end()?;
-        ensure!(status.success(), "{status}: {}", run.read("stderr")?);
-        let result: LoadResult = parse(run.read("r.json")?.as_bytes())?;
+        let mut run = begin(&lab, at, engine, &overload)?;
+        let result = end(&mut run)?;
         check_points(&result)?;
         let names: Vec<_> = result.trials.iter().filter_map(|one| one.phase.as_deref()).collect();
         ensure!(names == ["before", "overload", "after"], "{names:?}");
-        let overload = result.overload.as_ref().context("no overload")?;
-        ensure!((overload.base_rate - CAPACITY / 2.0).abs() < 1.0, "{overload:?}");
+        let found = result.overload.as_ref().context("no overload")?;
+        ensure!((found.base_rate - CAPACITY / 2.0).abs() < 1.0, "{found:?}");
         let lost = result.trials[1].loss_ratio();
         ensure!(lost > 0.3, "{lost} lost at four times the capacity");
-        ensure!(overload.answered_rate < 2.0 * CAPACITY, "{overload:?}");
+        ensure!(found.answered_rate < 2.0 * CAPACITY, "{found:?}");
         // On a machine that is busy with something else the server may waver to the end.
         let doubted = has(&result, Code::NotRecovered);
-        ensure!(overload.recovery_ms.is_some() != doubted, "{overload:?} {:?}", result.findings);
+        ensure!(found.recovery_ms.is_some() != doubted, "{found:?} {:?}", result.findings);
         ensure!(run.read("stdout")?.contains("the server answered"), "{}", run.read("stdout")?);
     }
     Ok(())

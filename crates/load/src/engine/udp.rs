@@ -23,7 +23,7 @@ pub(super) const EXCESS_LEN: usize = 80;
 
 /// Bytes of receive buffer asked for each socket. The kernel charges about 800 for each small
 /// datagram, so this holds some 5,000 replies; it grants less to a process without privilege.
-pub(super) const RECEIVE_BUFFER: usize = 4 << 20;
+const RECEIVE_BUFFER: usize = 4 << 20;
 
 /// The kernel's error number for "too many open files" (errno(3), EMFILE).
 const TOO_MANY_FILES: i32 = 24;
@@ -154,6 +154,22 @@ impl<D: Device<Address = Endpoints> + Drops + Send> Port for SocketPort<D> {
     }
 }
 
+/// What the sockets of a run are opened with: bound to its interface where that was asked for, or
+/// where they `need` it, and with the card's timestamps where there is a card that takes them.
+pub(super) fn socket_options(plan: &RunPlan, need: bool, card: Option<&Card>) -> UdpOptions {
+    let interface = match &plan.route {
+        Route::Link(link) if link.asked_for || need => Some(link.interface.clone()),
+        _ => None,
+    };
+    UdpOptions {
+        slots: BATCH,
+        receive_buffer: Some(RECEIVE_BUFFER),
+        interface,
+        hardware_timestamps: card.is_some(),
+        ..UdpOptions::default()
+    }
+}
+
 /// The engine over ordinary UDP sockets.
 pub struct UdpEngine {
     plan: RunPlan,
@@ -165,18 +181,8 @@ pub struct UdpEngine {
 impl UdpEngine {
     /// Readies the engine; sockets are opened as trials need them.
     pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
-        let interface = match &plan.route {
-            Route::Link(link) if link.asked_for => Some(link.interface.clone()),
-            _ => None,
-        };
         let card = Card::open(plan, Kind::Udp)?;
-        let options = UdpOptions {
-            slots: BATCH,
-            receive_buffer: Some(RECEIVE_BUFFER),
-            interface,
-            hardware_timestamps: card.is_some(),
-            ..UdpOptions::default()
-        };
+        let options = socket_options(plan, false, card.as_ref());
         let lane = |lane| {
             let tail = threads::tail(plan, lane)?;
             let payload_max = tail.as_ref().map_or(0, Tail::request_len_max);

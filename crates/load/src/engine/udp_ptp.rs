@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use horolog_io::{Batch, Device, Endpoints, UdpDevice, UdpError, UdpOptions};
+use horolog_io::{Batch, Device, Endpoints, UdpDevice, UdpError};
 use horolog_record::Engine as Kind;
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
 
@@ -14,12 +14,11 @@ use super::card::{self, Card};
 use super::lane::{Arrival, BATCH, Port};
 use super::membership::Membership;
 use super::threads::{self, Lane};
-use super::udp::{Drops, EXCESS_LEN, RECEIVE_BUFFER};
+use super::udp::{Drops, EXCESS_LEN, socket_options};
 use super::{Engine, EngineError, Intervals, unfit};
 use crate::plan::{RunPlan, TrialPlan};
 use crate::ptp::REQUEST_LEN_MAX;
 use crate::request::Stamps;
-use crate::target::Route;
 
 /// Room for whatever fits a frame that is no jumbo frame: any TLV may follow an answer.
 const ANSWER_LEN_MAX: usize = 1472;
@@ -127,18 +126,8 @@ impl PtpUdpEngine {
         };
         let master = plan.target.ip();
         let group = ptp.group(master);
-        let interface = match &plan.route {
-            Route::Link(link) if link.asked_for || group.is_some() => Some(link.interface.clone()),
-            _ => None,
-        };
         let card = Card::open(plan, Kind::Udp)?;
-        let options = UdpOptions {
-            slots: BATCH,
-            receive_buffer: Some(RECEIVE_BUFFER),
-            interface,
-            hardware_timestamps: card.is_some(),
-            ..UdpOptions::default()
-        };
+        let options = socket_options(plan, group.is_some(), card.as_ref());
         let any = |port| match master {
             IpAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
             IpAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
