@@ -141,9 +141,8 @@ fn token(frame: &[u8], is_request: bool) -> Result<Option<u64>> {
 fn ptp_token(payload: &[u8]) -> Result<Option<u64>> {
     let (message, _) = Message::parse(payload).map_err(|error| anyhow::anyhow!("{error:?}"))?;
     Ok(match message.body {
-        Body::DelayReq(_) => Some(message.header.source.clock),
+        Body::DelayReq(_) | Body::Signaling(PortIdentity::ALL) => Some(message.header.source.clock),
         Body::DelayResp { requesting, .. } => Some(requesting.clock),
-        Body::Signaling(PortIdentity::ALL) => Some(message.header.source.clock),
         Body::Signaling(target) => Some(target.clock),
         _ => None,
     })

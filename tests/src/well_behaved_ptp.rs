@@ -54,6 +54,9 @@ fn beside(lab: &Lab, target: &str, mode: &[&str], rate: &str) -> Result<(LoadRes
     Ok((result, well))
 }
 
+/// Over what, in which mode, at which rate and by which engines.
+type Way<'a> = (Transport, &'a [&'a str], &'a str, &'a [&'a [&'a str]]);
+
 /// In every mode that has addresses or a group, by both engines that simulate clients.
 pub(crate) fn ptp4l_answers_both_and_each_answer_counts_once() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
@@ -61,7 +64,7 @@ pub(crate) fn ptp4l_answers_both_and_each_answer_counts_once() -> Result<()> {
     let packet = ["--engine", "packet", "--threads", "2"];
     let xdp = ["--engine", "xdp"];
     let by_both = [&packet[..], &xdp];
-    let modes: [(Transport, &[&str], &str, &[&[&str]]); 5] = [
+    let modes: [Way<'_>; 5] = [
         (Transport::Ipv4, &["delay"], "1000", &by_both),
         (Transport::Ipv4, &["delay", "--multicast"], "1000", &by_both),
         (Transport::Ipv4, &["nsm"], "1000", &by_both),

@@ -175,7 +175,7 @@ pub(super) const OF_A_TIME: [Fault; 3] = [
 /// What can be wrong with the number of an answer.
 pub(super) const OF_A_NUMBER: [Fault; 1] =
     [changed("the number of no request", InvalidReason::Sequence, |m| {
-        m[SEQUENCE_ID_OFFSET] ^= 0x40
+        m[SEQUENCE_ID_OFFSET] ^= 0x40;
     })];
 
 /// A delay response to somebody else.
@@ -210,38 +210,40 @@ pub(super) const OF_CLIENTS: [Fault; 1] =
     })];
 
 /// The messages that NetSync Monitor owes, but one of them.
-fn without(context: &Context<'_>, which: usize) -> Option<Vec<Datagram>> {
+fn without(context: &Context<'_>, which: usize) -> Vec<Datagram> {
     let mut all = context.asked.right();
     all.remove(which);
-    Some(all)
+    all
 }
 
 /// The same with another delay response: one with these TLVs.
-fn telling(context: &Context<'_>, suffix: &[u8]) -> Option<Vec<Datagram>> {
+fn telling(context: &Context<'_>, suffix: &[u8]) -> Vec<Datagram> {
     let mut all = context.asked.right();
     all[0] = context.asked.delay(context.asked.port, suffix);
-    Some(all)
+    all
 }
 
 /// What can be wrong with NetSync Monitor's answers as a whole.
 pub(super) const OF_MONITOR: [Fault; 10] = [
-    sent("no delay response", Told::NoDelay, |context| without(context, 0)),
-    sent("no Sync", Told::NoSync, |context| without(context, 1)),
-    sent("no follow-up", Told::NoSync, |context| without(context, 2)),
+    sent("no delay response", Told::NoDelay, |context| Some(without(context, 0))),
+    sent("no Sync", Told::NoSync, |context| Some(without(context, 1))),
+    sent("no follow-up", Told::NoSync, |context| Some(without(context, 2))),
     sent("a delay response and nothing else", Told::NoSync, |context| {
-        without(context, 2).map(|mut all| all.drain(..1).collect())
+        Some(without(context, 2).into_iter().take(1).collect())
     }),
     sent("the other way round", NOTHING, |context| {
         let mut all = context.asked.right();
         all.reverse();
         Some(all)
     }),
-    sent("nothing of the master", invalid(InvalidReason::Monitor), |context| telling(context, &[])),
+    sent("nothing of the master", invalid(InvalidReason::Monitor), |context| {
+        Some(telling(context, &[]))
+    }),
     sent("too little of the master", invalid(InvalidReason::Monitor), |context| {
-        telling(context, &[0x21, 0xff, 0, 2, 6, 0])
+        Some(telling(context, &[0x21, 0xff, 0, 2, 6, 0]))
     }),
     sent("traceable to nothing", Told::As(Found::Unsynchronised), |context| {
-        telling(context, &told(Flags::default()))
+        Some(telling(context, &told(Flags::default())))
     }),
     changed("sent before it was asked for", InvalidReason::Timestamp, |m| {
         m[NANOSECONDS].copy_from_slice(&1_000_u32.to_be_bytes());
