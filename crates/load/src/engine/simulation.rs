@@ -196,12 +196,11 @@ impl<A: Wrapping> World<A> {
         for (_, mut bytes) in self.pending.extract_if(.., |(at, _)| *at <= now) {
             if let Some(early) = self.early {
                 let left = Timestamp::from_ns((now - early).as_ns());
-                match self.master {
-                    Some(_) => ptp::stamp(&mut bytes, left),
-                    None => {
-                        let left = NtpTimestamp::from_utc(left);
-                        offsets::stamp(&mut bytes, left, self.departures.as_mut());
-                    }
+                if self.master.is_some() {
+                    ptp::stamp(&mut bytes, left);
+                } else {
+                    let left = NtpTimestamp::from_utc(left);
+                    offsets::stamp(&mut bytes, left, self.departures.as_mut());
                 }
             }
             self.inbox.clear();

@@ -140,10 +140,13 @@ fn contract() -> PtpKind {
     PtpKind::Unicast(Contract { messages, log_interval: 0, duration_s: 10 })
 }
 
+/// What so many requests that were answered in full count as.
+type Counted = fn(u64) -> PtpCounts;
+
 /// Whatever comes in the next interval, it counts in that of its request.
 #[test]
 fn every_request_stands_in_its_own_interval() {
-    let counted: [(PtpKind, fn(u64) -> PtpCounts); 3] = [
+    let counted: [(PtpKind, Counted); 3] = [
         (PtpKind::Delay, |all| PtpCounts { delay: all, ..PtpCounts::default() }),
         (PtpKind::Nsm, |all| PtpCounts { delay: all, sync_follow_up: all, ..PtpCounts::default() }),
         (contract(), |all| PtpCounts { grant: all, ..PtpCounts::default() }),
@@ -208,7 +211,7 @@ fn half_an_answer_is_a_loss_of_its_own_interval() {
 fn an_overload_is_lost_where_it_is_and_nowhere_else() {
     fn capable(n: u64, right: &[Vec<u8>]) -> Vec<(Span, Vec<u8>)> {
         let is_over = (2_000..10_000).contains(&n);
-        if is_over && n % 4 != 0 { vec![] } else { at_once(n, right) }
+        if is_over && !n.is_multiple_of(4) { vec![] } else { at_once(n, right) }
     }
     for kind in [PtpKind::Delay, PtpKind::Nsm] {
         let phases = vec![phase(20_000.0, 100), phase(80_000.0, 100), phase(20_000.0, 100)];
