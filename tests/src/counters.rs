@@ -302,7 +302,8 @@ pub(crate) fn a_load_without_a_page_does_not_begin() -> Result<()> {
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(!said.contains("0123456789") && !said.contains("fedcba98"), "{said}");
     }
-    Ok(())
+    let mut nothing = lab.server().command(binary()?);
+    check(&run_to_end(nothing.arg("counters"), PATIENCE)?, USAGE, &["--listen", "--once"])
 }
 
 /// Who is not root sees the kernel's counters, and what else would take it.

@@ -1,6 +1,6 @@
 //! Load on a server for NTS key establishment: clients that each open a connection, shake hands in
-//! full, take keys and cookies, and begin again. Nothing is resumed and nothing is retried. How fast
-//! it goes is up to the server, so that no rate is planned and none is missed, or else up to a
+//! full, take keys and cookies, and begin again. Nothing is resumed and nothing is retried. How
+//! fast it goes is up to the server, so that no rate is planned and none is missed, or else up to a
 //! search.
 
 mod paced;
@@ -226,7 +226,9 @@ fn all_clients(
         joined(threads.collect())
     })?;
     let mut sum = Counts::default();
-    counts.into_iter().for_each(|counts| sum.merge(counts));
+    for counts in counts {
+        sum.merge(counts);
+    }
     let first = sum.first_failure.take();
     Ok((sum, first))
 }

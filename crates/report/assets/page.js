@@ -81,6 +81,11 @@
       ticks: evenTicks,
       pad: (min, max) => [min - (max - min) * 0.04 || min - 1, max + (max - min) * 0.04 || max + 1],
     }),
+    zero: () => ({
+      scale: { distr: 1 },
+      ticks: evenTicks,
+      pad: (min, max) => [0, max * 1.08 || 1],
+    }),
     log: () => ({
       scale: { distr: 3, log: 10 },
       ticks: logTicks,

@@ -35,18 +35,18 @@ impl fmt::Display for LeapNotice {
         match self {
             Self::ExpiresSoon(at) => write!(
                 f,
-                "warning: the leap-seconds file expires on {}; get a new one and reload",
+                "the leap-seconds file expires on {}; get a new one and reload",
                 Date(*at)
             ),
             Self::Expired(at) => write!(
                 f,
-                "warning: the leap-seconds file expired on {}, so it announces no leap second any \
+                "the leap-seconds file expired on {}, so it announces no leap second any \
                  more, only the kernel does; get a new one and reload",
                 Date(*at)
             ),
             Self::Discord(Discord::KernelOnly(leap)) => write!(
                 f,
-                "warning: the kernel was told of a leap second to be {} on {}, which the \
+                "the kernel was told of a leap second to be {} on {}, which the \
                  leap-seconds file does not have; it is not announced; see where the time daemon \
                  has it from",
                 name(leap.kind),
@@ -54,7 +54,7 @@ impl fmt::Display for LeapNotice {
             ),
             Self::Discord(Discord::ListOnly(leap)) => write!(
                 f,
-                "warning: the leap-seconds file has a leap second to be {} on {}, of which the \
+                "the leap-seconds file has a leap second to be {} on {}, of which the \
                  kernel was not told; it is announced and served; if the daemon slews the clock \
                  instead, use --leap-system slews",
                 name(leap.kind),
@@ -62,14 +62,14 @@ impl fmt::Display for LeapNotice {
             ),
             Self::Discord(Discord::Kind(leap)) => write!(
                 f,
-                "warning: by the leap-seconds file a leap second is {} on {}, and the kernel was \
+                "by the leap-seconds file a leap second is {} on {}, and the kernel was \
                  told the opposite; the file is followed; see where the time daemon has it from",
                 name(leap.kind),
                 day(leap)
             ),
             Self::DidNotStep => write!(
                 f,
-                "warning: the system clock did not step at the leap second, so nobody knows what \
+                "the system clock did not step at the leap second, so nobody knows what \
                  it shows; replies say unsynchronised for an hour; a daemon that slews the clock \
                  needs --leap-system slews, one that smears it --leap-system smears"
             ),

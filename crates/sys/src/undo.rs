@@ -1,6 +1,6 @@
-//! What this process changed on the machine and has to put back, also when it ends without unwinding
-//! its stacks, as a second Ctrl-C has it. What a signal does that cannot be caught (`SIGKILL`) is
-//! beyond this: for that, hold what goes with its descriptor.
+//! What this process changed on the machine and has to put back, also when it ends without
+//! unwinding its stacks, as a second Ctrl-C has it. What a signal does that cannot be caught
+//! (`SIGKILL`) is beyond this: for that, hold what goes with its descriptor.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -41,7 +41,6 @@ pub(crate) struct CountersArgs {
         long,
         value_name = "ADDR:PORT",
         value_parser = values::socket_address,
-        required_unless_present = "once",
         requires = "token_file",
         conflicts_with = "once"
     )]
@@ -72,6 +71,11 @@ pub(crate) fn run(args: CountersArgs) -> Result<(), Failure> {
     check_interfaces(&args.interface)?;
     let mut gatherer = Gatherer::new(args.interface, args.chronyd, ask);
     let (Some(listen), Some(file)) = (args.listen, args.token_file) else {
+        if !args.once {
+            let reason = "give --listen ADDR:PORT and --token-file FILE to have the page read from \
+                          elsewhere, or --once to print it";
+            return Err(Failure::usage(reason));
+        }
         let page = gatherer.page(&Query::default());
         let shown = if args.json { page.to_json() } else { text(&page) };
         return output::line(shown.trim_end());

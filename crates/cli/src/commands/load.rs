@@ -61,7 +61,7 @@ enum ModeArgs {
     Ntp(Box<NtpArgs>),
     Ptp(PtpArgs),
     Mix(Box<MixArgs>),
-    NtsKe(NtsKeArgs),
+    NtsKe(Box<NtsKeArgs>),
 }
 
 /// Send NTP client requests at rising rates, or search for the highest rate that the server answers
@@ -403,7 +403,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
             let (options, outputs) = args.resolve()?;
             run_load(options, outputs)
         }
-        ModeArgs::NtsKe(args) => establishment::run(args),
+        ModeArgs::NtsKe(args) => establishment::run(*args),
     }
 }
 

@@ -132,7 +132,9 @@ impl Asking<'_> {
             joined(threads.collect())
         })?;
         let mut sum = Share::default();
-        shares.into_iter().for_each(|share| sum.merge(share));
+        for share in shares {
+            sum.merge(share);
+        }
         let Share { mut counts, span } = sum;
         let failure = counts.first_failure.take();
         let received = counts.times.count();
@@ -193,7 +195,9 @@ mod tests {
         let (early, middle, late) = (at(0), at(1_000), at(2_000));
         let share = |instants: &[Instant]| {
             let mut share = Share::default();
-            instants.iter().for_each(|&instant| share.begins(instant));
+            for &instant in instants {
+                share.begins(instant);
+            }
             share
         };
         let mut sum = share(&[middle]);

@@ -116,7 +116,9 @@ fn chosen_rtt<'a>(result: &'a LoadResult, chosen: &[usize]) -> Vec<(String, &'a 
 fn chosen_response(result: &LoadResult) -> Vec<(String, &Distribution)> {
     lower_bound_trial(result)
         .and_then(|index| {
-            Some((label(result, index), result.trials[index].response_time_ns.as_ref()?))
+            let times = result.trials[index].response_time_ns.as_ref();
+            // A server that takes one timestamp for both has nothing to be seen.
+            Some((label(result, index), times.filter(|times| times.max > 0)?))
         })
         .into_iter()
         .collect()

@@ -65,6 +65,8 @@ pub(super) enum Unit {
 pub(super) enum Scale {
     /// Equal differences are equal distances.
     Linear,
+    /// The same from 0 on, for what is read by its height.
+    Zero,
     /// Equal ratios are equal distances; values are positive.
     Log,
     /// Linear up to `knee`, logarithmic beyond: it has a place for 0.

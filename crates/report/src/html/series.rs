@@ -159,7 +159,7 @@ pub(super) fn rate_over_time(result: &LoadResult, described_by: &'static str) ->
         hint: "Requests of each interval that left, and those of them that were answered.",
         described_by,
         x: seconds_axis(),
-        y: Axis { label: "per second", short: "rate", unit: Unit::Rate, scale: Scale::Linear },
+        y: Axis { label: "per second", short: "rate", unit: Unit::Rate, scale: Scale::Zero },
         points: false,
         marks: phase_marks(result),
         chooser: "",
