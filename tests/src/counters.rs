@@ -327,7 +327,7 @@ pub(crate) fn what_an_ordinary_user_cannot_read_is_named() -> Result<()> {
     let output = run(&[])?;
     let text = String::from_utf8_lossy(&output.stdout);
     ensure!(text.contains("not read: chronyd") && text.contains("UDP over IPv4"), "{text}");
-    check(&run(&["--interface", "nosuch0"])?, USAGE, &["'nosuch0'"])
+    check(&run(&["--interface", "nosuch0"])?, ENVIRONMENT, &["'nosuch0'"])
 }
 
 /// A router between the two has no way back to half of the clients; both ends count, and neither
