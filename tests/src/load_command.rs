@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::Host;
-use horolog_record::{Code, Engine, LoadResult, Trial};
+use horolog_record::{Code, Engine, Finding, LoadResult, Trial};
 use horolog_sys::namespace::die_with_parent;
 use tempfile::TempDir;
 
@@ -55,6 +55,12 @@ where
 pub(crate) fn only_trial(result: &LoadResult) -> Result<&Trial> {
     ensure!(result.trials.len() == 1, "{} trials instead of one", result.trials.len());
     Ok(&result.trials[0])
+}
+
+/// The first doubt of this kind.
+pub(crate) fn finding(result: &LoadResult, code: Code) -> Result<&Finding> {
+    let found = result.findings.iter().find(|finding| finding.code == code);
+    found.with_context(|| format!("no finding {code:?} in {:?}", result.findings))
 }
 
 /// Whether a result has such a doubt.
