@@ -1,24 +1,22 @@
 //! Numbers that look random and are the same in every run, so that a failure can be repeated.
-//! `SplitMix64` (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 
 use std::ops::RangeInclusive;
 
+use horolog_time::SplitMix64;
+
 /// A generator of numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random(SplitMix64);
 
 impl Random {
     /// One that yields the numbers of this seed.
     pub(crate) const fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64::new(seed))
     }
 
     /// The next 64 bits.
     pub(crate) const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.next_u64()
     }
 
     /// A number of the range, each about as often.

@@ -2,18 +2,16 @@
 //! network of tests. The same seed does the same damage. It allocates, and is not for measuring.
 
 mod direction;
-mod random;
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use horolog_time::{Clock, Monotonic, Span};
+use horolog_time::{Clock, Monotonic, Span, SplitMix64};
 
 use crate::batch::Batch;
 use crate::device::Device;
 use direction::Direction;
-use random::Random;
 
 /// How often what happens to a packet, each as a probability from 0 to 1, in either direction.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
@@ -58,7 +56,7 @@ pub struct FaultCounts {
 /// What decides the fate of packets: the plan, the dice and the account of what was done.
 pub(crate) struct Fate {
     plan: FaultPlan,
-    random: Random,
+    random: SplitMix64,
     counts: FaultCounts,
 }
 
@@ -86,7 +84,7 @@ impl<D: Device> Faulty<D> {
         Self {
             inner,
             clock,
-            fate: Fate { plan, random: Random::new(plan.seed), counts: FaultCounts::default() },
+            fate: Fate { plan, random: SplitMix64::new(plan.seed), counts: FaultCounts::default() },
             sending: Direction::default(),
             receiving: Direction::default(),
             scratch: Batch::new(slots, capacity),

@@ -1,5 +1,6 @@
 //! Time as Horolog speaks of it: instants tagged with the timescale that they are read on, the
 //! fixed-point formats of NTP, and the linear time base from which both bodies of the server read.
+//! Beside them, what simulations need: a clock, and numbers that look random.
 //!
 //! It makes no system call and reads no clock of its own: a clock is handed in as a [`Clock`], so
 //! everything built on it runs in simulated time as well.
@@ -8,12 +9,14 @@ mod clock;
 pub mod leap;
 mod ntp;
 mod precision;
+mod random;
 mod timebase;
 mod timestamp;
 
 pub use clock::{Clock, SimulatedClock};
 pub use ntp::{NtpShort, NtpTimestamp, UNIX_EPOCH_IN_NTP_SECONDS};
 pub use precision::measure_precision;
+pub use random::SplitMix64;
 pub use timebase::{NO_STEP, NOMINAL_RATE, RATE_SHIFT, Timebase};
 pub use timestamp::{Monotonic, Span, Timescale, Timestamp, Utc};
 

@@ -128,7 +128,7 @@ impl<A: Copy + Default> Direction<A> {
 impl Fate {
     /// Throws the dice for one kind of fault.
     fn strikes(&mut self, probability: impl Fn(&super::FaultPlan) -> f64) -> bool {
-        self.random.chance(probability(&self.plan))
+        self.random.unit() < probability(&self.plan)
     }
 
     /// Cuts the packet and turns bits over, as the dice fall.

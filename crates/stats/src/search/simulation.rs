@@ -4,24 +4,6 @@ use std::time::Duration;
 
 use super::{Search, SearchConfig, SearchOutcome, Step, TrialOutcome};
 
-/// A sequence of pseudo-random numbers: `SplitMix64` (Steele, Lea, Flood, 2014).
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// From 0 to below 1.
-    pub(super) fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-}
-
 /// What a hard capacity loses: all that is above it.
 pub(super) fn beyond(capacity: f64) -> impl Fn(f64) -> f64 {
     move |rate| (1.0 - capacity / rate).max(0.0)

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use horolog_time::SplitMix64;
 use proptest::prelude::*;
 
-use super::simulation::{Random, beyond, limited, outcome, run, run_loss};
+use super::simulation::{beyond, limited, outcome, run, run_loss};
 use super::*;
 
 fn ndr() -> SearchConfig {
@@ -13,7 +14,7 @@ fn ndr() -> SearchConfig {
 
 #[test]
 fn hard_capacity_is_found_within_the_width_and_in_time() {
-    let mut random = Random(1);
+    let mut random = SplitMix64::new(1);
     for _ in 0..300 {
         let capacity = 1e3 * 1e4_f64.powf(random.unit()).max(1.001);
         let found = run_loss(ndr(), beyond(capacity));
@@ -71,7 +72,7 @@ fn start_above_the_capacity_searches_downwards() {
 
 #[test]
 fn generator_limit_is_not_credited_to_the_server() {
-    let mut random = Random(2);
+    let mut random = SplitMix64::new(2);
     let found = run(ndr(), |rate, duration| {
         let limit = 123_456.0 * (1.0 + 0.004 * (random.unit() - 0.5));
         limited(rate, duration, limit, beyond(1e6))
@@ -146,7 +147,7 @@ fn loss_that_only_long_trials_show_is_found_in_growing_steps() {
 
 /// How far the rate found is from the capacity, relatively, when this share of trials loses 5%.
 fn error_with_spoiled(seed: u64, spoiled: f64, goal: LossGoal) -> (f64, SearchOutcome) {
-    let mut random = Random(seed);
+    let mut random = SplitMix64::new(seed);
     let capacity = 2e3 * 4e3_f64.powf(random.unit());
     let config = SearchConfig { goal, ..ndr() };
     let found = run(config, |rate, duration| {
@@ -173,7 +174,7 @@ fn a_limit_without_an_edge_is_found_where_trials_fail_half_the_time() {
     let expected = 1.0 + 0.05 * 2_f64.ln().ln();
     let mut found: Vec<_> = (0..300)
         .map(|seed| {
-            let mut random = Random(seed);
+            let mut random = SplitMix64::new(seed);
             let knee = 2e3 * 4e3_f64.powf(random.unit());
             run(ndr(), |rate, duration| {
                 let events_per_s = ((rate / knee - 1.0) / 0.05).exp();
@@ -252,7 +253,7 @@ proptest! {
     /// Whatever trials give, the search ends within its budget and its bounds are in order.
     #[test]
     fn it_always_ends(seed: u64, goal in 0.0..0.1_f64, exceed_ratio in 0.0..0.9_f64) {
-        let mut random = Random(seed);
+        let mut random = SplitMix64::new(seed);
         let config = SearchConfig { goal: LossGoal::new(goal).unwrap(), exceed_ratio, ..ndr() };
         let found = run(config, |rate, duration| TrialOutcome {
             achieved_rate: rate * (0.5 + random.unit()),
