@@ -321,6 +321,7 @@ impl<A: Copy + Default> Batch<A> {
             note.received_at = packet.received_at;
             note.received_monotonic = packet.received_monotonic;
             note.hardware = packet.hardware;
+            note.stamp = packet.stamp;
         }
         taken
     }
@@ -367,6 +368,22 @@ mod tests {
         assert!(!batch.push_received(4, b"a", received) && !batch.push_unread(5), "it is full");
         let seen: Vec<_> = batch.iter().map(|it| (it.address, it.bytes, it.truncated)).collect();
         assert_eq!(seen, [(1, &b"abcd"[..], false), (2, b"abcd", true), (3, b"", true)]);
+    }
+
+    #[test]
+    fn a_packet_is_taken_over_with_all_that_stands_beside_it() {
+        let packet = Packet {
+            bytes: b"abcd",
+            address: 1_u8,
+            truncated: true,
+            received_at: Some(Timestamp::from_ns(2)),
+            received_monotonic: Some(Timestamp::from_ns(3)),
+            hardware: Some(HardwareTime { interface: 4, ns: 5 }),
+            stamp: true,
+        };
+        let mut batch = Batch::new(1, 4);
+        assert!(batch.push_packet(&packet));
+        assert_eq!(format!("{:?}", batch.packet(0)), format!("{packet:?}"));
     }
 
     #[test]

@@ -141,6 +141,11 @@ impl<D: Device> Device for Faulty<D> {
         // What vanished has left, as far as its sender can tell.
         Ok(batch.len().saturating_sub(self.flush()?))
     }
+
+    /// Of the packets that really left; what befell them before is seen in their bytes.
+    fn sent(&mut self, batch: &mut Batch<D::Address>) -> io::Result<usize> {
+        self.inner.sent(batch)
+    }
 }
 
 impl<D: Device> std::fmt::Debug for Faulty<D> {

@@ -15,7 +15,9 @@ struct Parcel<A> {
     address: A,
     truncated: bool,
     received_at: Option<Timestamp<Utc>>,
+    received_monotonic: Option<Timestamp<Monotonic>>,
     hardware: Option<HardwareTime>,
+    stamp: bool,
 }
 
 /// The packets on their way through.
@@ -53,7 +55,9 @@ impl<A: Copy + Default> Direction<A> {
             address: packet.address,
             truncated: packet.truncated,
             received_at: packet.received_at,
+            received_monotonic: packet.received_monotonic,
             hardware: packet.hardware,
+            stamp: packet.stamp,
         };
         fate.damage(&mut parcel.bytes);
         if fate.strikes(|plan| plan.duplication) {
@@ -68,6 +72,7 @@ impl<A: Copy + Default> Direction<A> {
             fate.counts.delayed += 1;
             let delay = fate.plan.delay_by;
             parcel.received_at = parcel.received_at.map(|instant| instant + delay);
+            parcel.received_monotonic = parcel.received_monotonic.map(|instant| instant + delay);
             if let Some(time) = &mut parcel.hardware {
                 time.ns = time.ns.saturating_add(delay.as_ns());
             }
@@ -116,9 +121,9 @@ impl<A: Copy + Default> Direction<A> {
                 address: parcel.address,
                 truncated: parcel.truncated,
                 received_at: parcel.received_at,
-                received_monotonic: None,
+                received_monotonic: parcel.received_monotonic,
                 hardware: parcel.hardware,
-                stamp: false,
+                stamp: parcel.stamp,
             });
         }
         batch.len()

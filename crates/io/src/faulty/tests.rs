@@ -121,6 +121,56 @@ fn a_received_packet_that_is_late_bears_a_later_timestamp() {
     assert_eq!(Clock::<Utc>::now(&*clock), Timestamp::from_ns(due.as_ns()));
 }
 
+/// A device that receives what it sent, with every timestamp, and gives back what was to be stamped.
+struct Mirror {
+    sent: Vec<(Vec<u8>, bool)>,
+}
+
+const SEEN_AT: i64 = 5;
+
+impl Device for Mirror {
+    type Address = ();
+
+    fn receive(&mut self, batch: &mut Batch<()>, _: Duration) -> io::Result<usize> {
+        batch.clear();
+        for (bytes, _) in self.sent.drain(..) {
+            assert!(batch.push_received((), &bytes, Timestamp::from_ns(SEEN_AT)));
+        }
+        Ok(batch.len())
+    }
+
+    fn send(&mut self, batch: &mut Batch<()>) -> io::Result<usize> {
+        self.sent.extend(batch.iter().map(|packet| (packet.bytes.to_vec(), packet.stamp)));
+        Ok(batch.len())
+    }
+
+    fn sent(&mut self, batch: &mut Batch<()>) -> io::Result<usize> {
+        batch.clear();
+        for (bytes, _) in self.sent.iter().filter(|(_, stamp)| *stamp) {
+            assert!(batch.push((), bytes));
+        }
+        Ok(batch.len())
+    }
+}
+
+#[test]
+fn what_stands_beside_a_packet_passes_with_it() {
+    let clock = Arc::new(SimulatedClock::new(0));
+    let plan = FaultPlan { delay: 1.0, delay_by: Span::ZERO, ..FaultPlan::default() };
+    let mut faulty = Faulty::new(Mirror { sent: Vec::new() }, plan, clock, 8, 8);
+    let mut batch = Batch::new(8, 8);
+    for bytes in [b"plain", b"timed"] {
+        assert!(batch.push((), bytes));
+    }
+    *batch.packet_mut(1).stamp = true;
+    assert_eq!(faulty.send(&mut batch).unwrap(), 2);
+    assert_eq!(faulty.sent(&mut batch).unwrap(), 1);
+    assert_eq!(batch.packet(0).bytes, b"timed");
+    assert_eq!(faulty.receive(&mut batch, Duration::ZERO).unwrap(), 2);
+    let seen = batch.iter().map(|packet| packet.received_monotonic);
+    assert!(seen.eq([Some(Timestamp::from_ns(SEEN_AT)); 2]));
+}
+
 proptest! {
     #[test]
     fn packets_are_lost_and_doubled_as_counted_and_never_otherwise(
