@@ -42,7 +42,7 @@ pub enum Family {
 pub struct TargetName {
     host: String,
     port: u16,
-    /// The port was written as well.
+    /// The port was given as well, in the text or by [`TargetName::with_port`].
     has_port: bool,
 }
 
@@ -116,7 +116,7 @@ impl TargetName {
         Self { host: self.host.clone(), port, has_port: true }
     }
 
-    /// Whether the port was written, and is not the one that is taken otherwise.
+    /// Whether the port was given, be it the one that is taken otherwise.
     #[must_use]
     pub const fn has_port(&self) -> bool {
         self.has_port
