@@ -1,6 +1,7 @@
 //! How the clients of a trial fared one by one: how evenly replies were spread over them, and what
 //! became of well-behaved ones among many others.
 
+use horolog_stats::loss::loss_ratio;
 use serde::{Deserialize, Serialize};
 
 use crate::Distribution;
@@ -55,6 +56,6 @@ impl WellBehaved {
     /// The share of their requests that stayed without a valid reply in time, from 0 to 1.
     #[must_use]
     pub fn loss_ratio(&self) -> f64 {
-        if self.sent == 0 { 0.0 } else { self.lost as f64 / self.sent as f64 }
+        loss_ratio(self.sent, self.lost).unwrap_or(0.0)
     }
 }

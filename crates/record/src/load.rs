@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use horolog_stats::loss::loss_ratio;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -230,7 +231,7 @@ impl Trial {
     /// The share of sent requests that stayed without a valid reply in time, from 0 to 1.
     #[must_use]
     pub fn loss_ratio(&self) -> f64 {
-        if self.sent == 0 { 0.0 } else { self.lost as f64 / self.sent as f64 }
+        loss_ratio(self.sent, self.lost).unwrap_or(0.0)
     }
 
     /// Replies that were not valid, for whatever reason. Saturates: a file may claim any counts.

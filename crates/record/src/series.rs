@@ -1,6 +1,7 @@
 //! What a run was like over time: equal intervals, the times in which the server was silent, and
 //! how long it took to be itself again after an overload.
 
+use horolog_stats::loss::loss_ratio;
 use serde::{Deserialize, Serialize};
 
 /// Equal intervals without a gap between them, in their order.
@@ -40,7 +41,7 @@ impl Point {
     /// The share of sent requests that stayed without a valid reply in time, from 0 to 1.
     #[must_use]
     pub fn loss_ratio(&self) -> f64 {
-        if self.sent == 0 { 0.0 } else { self.lost as f64 / self.sent as f64 }
+        loss_ratio(self.sent, self.lost).unwrap_or(0.0)
     }
 }
 

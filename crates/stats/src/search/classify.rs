@@ -45,8 +45,7 @@ pub(super) struct Trial {
 impl Trial {
     /// A trial that sent nothing reached no rate and lost nothing.
     pub(super) fn from_outcome(outcome: &TrialOutcome) -> Self {
-        let received = outcome.sent.saturating_sub(outcome.lost);
-        let ratio = loss_ratio(outcome.sent, received);
+        let ratio = loss_ratio(outcome.sent, outcome.lost);
         let achieved = outcome.achieved_rate;
         let sane = ratio.is_some() && achieved.is_finite() && achieved > 0.0;
         Self {

@@ -122,9 +122,6 @@ pub struct SearchOutcome {
     pub sent: u64,
     /// Requests lost at the lower bound, in the same trials.
     pub lost: u64,
-    /// Length of the trials that the bounds rest on: the final duration, unless the budget ran out
-    /// before such trials had found any.
-    pub trial_duration: Duration,
     /// Number of trials run.
     pub trials: usize,
     /// Time spent sending.
@@ -135,10 +132,10 @@ pub struct SearchOutcome {
 
 impl SearchOutcome {
     /// The loss ratio over all trials that count at the lower bound. It can exceed the goal, if the
-    /// exceed ratio forgave a trial; see [`crate::loss::loss_ratio_bound`] for what it leaves open.
+    /// exceed ratio forgave a trial.
     #[must_use]
     pub fn loss_ratio(&self) -> Option<f64> {
-        loss_ratio(self.sent, self.sent.saturating_sub(self.lost))
+        loss_ratio(self.sent, self.lost)
     }
 }
 
@@ -246,7 +243,6 @@ impl Search {
             upper: bounds.upper,
             sent,
             lost,
-            trial_duration: Duration::from_secs_f64(goal.trial_s),
             trials: self.trials,
             trial_time: self.trial_time,
             reason,
