@@ -326,8 +326,8 @@ pub enum InvalidReason {
 }
 
 impl InvalidReason {
-    /// All of them, in the order in which engines number them; the in-kernel one, which knows no
-    /// NTS, has no number for the last.
+    /// All of them, in the order in which engines number them. The in-kernel one, which neither
+    /// negotiates unicast messages nor knows NTS or MACs, has no numbers for the last three.
     pub const ALL: [Self; 16] = [
         Self::Length,
         Self::Mode,
@@ -429,7 +429,30 @@ mod tests {
 
     #[test]
     fn every_reason_is_in_the_list_once() {
-        let names: std::collections::BTreeSet<_> = InvalidReason::ALL.into_iter().collect();
-        assert_eq!(names.len(), InvalidReason::ALL.len());
+        for (place, reason) in InvalidReason::ALL.into_iter().enumerate() {
+            assert_eq!(place_of(reason), place, "{reason:?}");
+        }
+    }
+
+    /// Where it stands in the list. A new reason does not compile before it has a place here.
+    fn place_of(reason: InvalidReason) -> usize {
+        match reason {
+            InvalidReason::Length => 0,
+            InvalidReason::Mode => 1,
+            InvalidReason::Version => 2,
+            InvalidReason::Origin => 3,
+            InvalidReason::Client => 4,
+            InvalidReason::Stratum => 5,
+            InvalidReason::Leap => 6,
+            InvalidReason::Timestamp => 7,
+            InvalidReason::Domain => 8,
+            InvalidReason::Flags => 9,
+            InvalidReason::Sequence => 10,
+            InvalidReason::Source => 11,
+            InvalidReason::Monitor => 12,
+            InvalidReason::Contract => 13,
+            InvalidReason::Nts => 14,
+            InvalidReason::Mac => 15,
+        }
     }
 }
