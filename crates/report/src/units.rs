@@ -66,17 +66,6 @@ pub fn human_rate(rate: f64) -> String {
     }
 }
 
-/// A count with three significant digits: `950`, `45.0 k`, `12.3 M`; small ones exactly.
-#[must_use]
-pub fn human_count(count: u64) -> String {
-    if count < 1000 {
-        return count.to_string();
-    }
-    // 2^64 is below 1000^7, so the prefixes suffice.
-    let (value, power) = scaled(count as f64);
-    format!("{} {}", three_digits(value), PREFIXES[power])
-}
-
 /// A count in full, with a comma between the thousands.
 #[must_use]
 pub fn full_count(count: u64) -> String {
@@ -229,9 +218,6 @@ mod tests {
         assert_eq!(full_count(0), "0");
         assert_eq!(full_count(999), "999");
         assert_eq!(full_count(1_234_567), "1,234,567");
-        assert_eq!(human_count(999), "999");
-        assert_eq!(human_count(12_345_678), "12.3 M");
-        assert_eq!(human_count(u64::MAX), "18.4 E");
     }
 
     proptest! {

@@ -112,8 +112,6 @@ impl MessageType {
 pub struct Flags(pub u16);
 
 impl Flags {
-    /// Of a master that is not in use.
-    pub const ALTERNATE_MASTER: Self = Self(0x0100);
     /// A `Follow_Up` tells the time of this Sync.
     pub const TWO_STEP: Self = Self(0x0200);
     /// To one address only.

@@ -346,6 +346,25 @@ mod tests {
         assert_eq!(back, DELAY_RESP);
     }
 
+    /// Table 37 of IEEE 1588-2019: what stands in the two bytes of the flags.
+    #[test]
+    fn flags_by_hand() {
+        for (flags, bytes) in [
+            (Flags::TWO_STEP, [0x02, 0]),
+            (Flags::UNICAST, [0x04, 0]),
+            (Flags::LEAP_61, [0, 0x01]),
+            (Flags::LEAP_59, [0, 0x02]),
+            (Flags::UTC_OFFSET_VALID, [0, 0x04]),
+            (Flags::PTP_TIMESCALE, [0, 0x08]),
+            (Flags::TIME_TRACEABLE, [0, 0x10]),
+            (Flags::FREQUENCY_TRACEABLE, [0, 0x20]),
+        ] {
+            let mut message = DELAY_RESP;
+            message[6..8].copy_from_slice(&bytes);
+            assert_eq!(Message::parse(&message).unwrap().0.header.flags, flags);
+        }
+    }
+
     #[test]
     fn a_message_ends_where_its_length_says() {
         let mut bytes = [0; DELAY_RESP_LEN + 2];
