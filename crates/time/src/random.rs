@@ -1,4 +1,4 @@
-//! Pseudo-random numbers that are the same for ever: fast, seeded, for simulated time and for tests.
+//! Pseudo-random numbers that are the same for ever: fast, seeded, for simulations and for tests.
 //! Not for secrets.
 
 /// `SplitMix64` (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014):

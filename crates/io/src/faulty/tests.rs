@@ -121,7 +121,7 @@ fn a_received_packet_that_is_late_bears_a_later_timestamp() {
     assert_eq!(Clock::<Utc>::now(&*clock), Timestamp::from_ns(due.as_ns()));
 }
 
-/// A device that receives what it sent, with every timestamp, and gives back what was to be stamped.
+/// A device that receives what it sent and gives back what was to be timestamped.
 struct Mirror {
     sent: Vec<(Vec<u8>, bool)>,
 }
