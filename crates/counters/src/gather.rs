@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use horolog_record::rfc3339_now;
 use horolog_source::{ChronydAddress, CommandSocket};
@@ -19,8 +20,12 @@ const XDP_TX_ERRORS: &str = "_xdp_tx_errors";
 /// What a time server told, or why it told nothing.
 pub type Told = Result<Server, String>;
 
-/// Asks the servers of this project that run here.
-pub type AskServers = Box<dyn FnMut() -> Vec<Told> + Send>;
+/// Asks the servers of this project that run here, until an instant at which it has to be through.
+pub type AskServers = Box<dyn FnMut(Instant) -> Vec<Told> + Send>;
+
+/// How long servers may take to tell, all together: one that is stopped costs its own entry, and
+/// not the page, for which [`crate::Remote`] waits a little longer.
+pub(crate) const SERVERS_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What reads the counters.
 pub struct Gatherer {
@@ -77,12 +82,13 @@ impl Gatherer {
     }
 
     fn servers(&mut self) -> Vec<(&'static str, Told)> {
+        let deadline = Instant::now() + SERVERS_PATIENCE;
         let chronyd = match fs::metadata(&self.chronyd) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => Some(Err(of_chronyd(&self.chronyd, &error.to_string()))),
             Ok(_) => Some(self.chronyd()),
         };
-        let own = (self.ask_servers)().into_iter().map(|told| ("horolog", told));
+        let own = (self.ask_servers)(deadline).into_iter().map(|told| ("horolog", told));
         chronyd.map(|told| ("chronyd", told)).into_iter().chain(own).collect()
     }
 
@@ -173,7 +179,8 @@ mod tests {
     use super::*;
 
     fn gatherer(interfaces: &[&str]) -> Gatherer {
-        let told = || {
+        let told = |deadline: Instant| {
+            assert!(deadline <= Instant::now() + SERVERS_PATIENCE);
             let server = Server { program: "horolog".into(), received: 5, ..Server::default() };
             vec![Ok(server), Err("it is silent".to_owned())]
         };

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use horolog_http::{Get, GetError, Url, get};
 
+use crate::gather::SERVERS_PATIENCE;
 use crate::serve::JSON_PATH;
 use crate::{Page, Query, Token};
 
 /// How long one reading may take: a trial waits for it.
 const PATIENCE: Duration = Duration::from_secs(3);
+const _: () = assert!(SERVERS_PATIENCE.as_millis() + 500 <= PATIENCE.as_millis());
 /// More than any machine has to tell.
 const PAGE_BYTES_MAX: usize = 1 << 18;
 

@@ -8,9 +8,10 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use horolog_sys::epoll::Epoll;
+use horolog_sys::unix::connect_at_once;
 
 /// How long to wait for the next connection; nothing happens in between.
 const IDLE: Duration = Duration::from_hours(1);
@@ -87,14 +88,19 @@ pub fn find() -> Result<PathBuf, StatusError> {
 
 fn find_in(directories: &[PathBuf]) -> Result<PathBuf, StatusError> {
     // What a killed server left behind refuses connections.
-    let mut alive: Vec<_> =
-        sockets_in(directories).filter(|path| UnixStream::connect(path).is_ok()).collect();
+    let mut alive: Vec<_> = sockets_in(directories).filter(|path| is_listened_at(path)).collect();
     alive.sort_unstable();
     match alive.len() {
         0 => Err(StatusError::NoServer(list(directories))),
         1 => Ok(alive.remove(0)),
         _ => Err(StatusError::Several(alive)),
     }
+}
+
+fn is_listened_at(path: &Path) -> bool {
+    // So many may wait for a server that is stopped that no more can.
+    let is_full = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+    connect_at_once(path).as_ref().err().is_none_or(is_full)
 }
 
 fn sockets_in(directories: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
@@ -109,16 +115,31 @@ pub fn ask(path: &Path) -> Result<String, StatusError> {
     ask_within(path, PATIENCE)
 }
 
-/// The same with less or more patience for a server that is stopped.
+/// The same with less or more patience for a server that is stopped, or that never ends.
 pub fn ask_within(path: &Path, patience: Duration) -> Result<String, StatusError> {
-    let ask = || {
-        let mut stream = UnixStream::connect(path)?;
-        stream.set_read_timeout(Some(patience))?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
-    };
-    ask().map_err(|error| StatusError::NoAnswer(path.to_owned(), error))
+    let answer = read_within(path, patience);
+    answer.map_err(|error| StatusError::NoAnswer(path.to_owned(), error))
+}
+
+fn read_within(path: &Path, patience: Duration) -> io::Result<String> {
+    let deadline = Instant::now() + patience;
+    let mut stream = connect_at_once(path)?;
+    let (mut answer, mut buffer) = (Vec::new(), [0; 4_096]);
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(length) => answer.extend_from_slice(&buffer[..length]),
+            // With a time limit, a signal ends the call even where handlers restart others.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    String::from_utf8(answer).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// A thread that answers at a status socket until it is dropped.
@@ -253,6 +274,25 @@ mod tests {
         let error = StatusSocket::start(path.clone(), String::new).unwrap_err();
         assert!(matches!(error, StatusError::Bind(..)));
         assert_eq!(fs::read_to_string(&path).unwrap(), "keep");
+    }
+
+    #[test]
+    fn who_never_ends_is_left() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("1.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let drip = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            // Until the other side has gone.
+            while stream.write_all(b"x").is_ok() {
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        assert!(matches!(
+            ask_within(&path, Duration::from_millis(100)),
+            Err(StatusError::NoAnswer(..))
+        ));
+        drip.join().unwrap();
     }
 
     #[test]

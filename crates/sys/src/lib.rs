@@ -33,3 +33,4 @@ pub mod shared_memory;
 pub mod signal;
 pub mod socket;
 pub mod undo;
+pub mod unix;

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use horolog_counters::{AskServers, Gatherer, Query, Server, Token, Told, text};
@@ -67,7 +67,7 @@ pub(crate) struct CountersArgs {
 
 pub(crate) fn run(args: CountersArgs) -> Result<(), Failure> {
     let named = args.status_socket;
-    let ask: AskServers = Box::new(move || ask_servers(named.as_deref()));
+    let ask: AskServers = Box::new(move |deadline| ask_servers(named.as_deref(), deadline));
     check_interfaces(&args.interface)?;
     let mut gatherer = Gatherer::new(args.interface, args.chronyd, ask);
     let (Some(listen), Some(file)) = (args.listen, args.token_file) else {
@@ -135,18 +135,23 @@ fn is_open(address: IpAddr) -> bool {
 }
 
 /// Asks the servers of this project that run here, or the one whose socket was named.
-fn ask_servers(named: Option<&Path>) -> Vec<Told> {
+fn ask_servers(named: Option<&Path>, deadline: Instant) -> Vec<Told> {
     let found = named.map_or_else(status::find, |path| Ok(path.to_owned()));
     let paths = match found {
         Ok(path) => vec![path],
         Err(StatusError::Several(paths)) => paths,
         Err(_) => Vec::new(),
     };
-    paths.iter().map(|path| ask_server(path)).collect()
+    paths.iter().map(|path| ask_server(path, deadline)).collect()
 }
 
-fn ask_server(path: &Path) -> Told {
-    let text = status::ask_within(path, SERVER_PATIENCE).map_err(|error| error.to_string())?;
+fn ask_server(path: &Path, deadline: Instant) -> Told {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(format!("{} was not asked: no time was left after the others", path.display()));
+    }
+    let patience = SERVER_PATIENCE.min(left);
+    let text = status::ask_within(path, patience).map_err(|error| error.to_string())?;
     let status: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     counted(&status).ok_or_else(|| format!("{} tells no counters", path.display()))
 }
@@ -176,6 +181,8 @@ fn counted(status: &Value) -> Option<Server> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+
     use super::*;
 
     #[test]
@@ -189,6 +196,20 @@ mod tests {
         let server = counted(&status).unwrap();
         assert_eq!((server.received, server.answered, server.limited), (136, 127, 8));
         assert_eq!(counted(&serde_json::json!({"xdp_counters": {}})), None);
+    }
+
+    #[test]
+    fn who_cannot_be_asked_in_time_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |number: usize| directory.path().join(format!("{number}.sock"));
+        let silent: Vec<_> = (0..20).map(|at| UnixListener::bind(path(at)).unwrap()).collect();
+        let begun = Instant::now();
+        let deadline = begun + SERVER_PATIENCE / 2;
+        let told: Vec<_> =
+            (0..silent.len()).map(|at| ask_server(&path(at), deadline).unwrap_err()).collect();
+        assert!(begun.elapsed() < SERVER_PATIENCE * 10, "{:?}", begun.elapsed());
+        assert!(told.iter().enumerate().all(|(at, why)| why.contains(&format!("/{at}.sock"))));
+        assert!(told[19].contains("not asked"), "{told:?}");
     }
 
     #[test]
