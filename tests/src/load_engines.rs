@@ -115,7 +115,8 @@ fn options(target: IpAddr, engine: Option<Engine>) -> Result<LoadOptions> {
 /// Runs a load from the lab's client and returns the record, or why it did not begin.
 fn run(lab: &Lab, options: LoadOptions) -> Result<Result<LoadResult, LoadError>> {
     let namespaces = vec![lab.server().netns.clone()];
-    lab.client().run(move || Load::prepare(LoadOptions { namespaces, ..options })?.run(&mut Silent))
+    let load = move || Load::prepare(LoadOptions { namespaces, ..options })?.run(&mut Silent);
+    Ok(lab.client().run(load)?)
 }
 
 /// Everything is answered and counted, each request once.
