@@ -163,6 +163,11 @@ impl World {
     /// Loads the program, which takes frames from `interface` for replies and makes requests of all
     /// others.
     pub(crate) fn load(&self, interface: u32) -> Result<Generator> {
+        self.load_with_books(interface, 1)
+    }
+
+    /// The same with so many books for each processor.
+    pub(crate) fn load_with_books(&self, interface: u32, books: u32) -> Result<Generator> {
         let template = FrameTemplate::new(&match self.ptp {
             None => FramePlan { source_port: 0, ..self.frames(0) },
             Some(_) => self.frames(0),
@@ -186,7 +191,7 @@ impl World {
             interleaved: self.interleaved,
             clients: CLIENTS,
             single_clients: false,
-            books: 1,
+            books,
             key: self.token.key(),
             run_start_ns: self.token.run_start().as_ns() as u64,
             reply_timeout_ns: TIMEOUT.as_ns() as u64,

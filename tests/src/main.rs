@@ -287,6 +287,7 @@ fn of_the_generators_bodies() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, verdicts:
         program_and_model_agree,
         a_reply_before_the_trial_is_of_an_earlier_one,
+        replies_stand_in_the_books_of_their_requests,
         what_is_no_reply_passes,
     ));
     all.extend(scenarios!(ROOT, ptp_verdicts:

@@ -11,7 +11,8 @@ use horolog_load::verify::Expected as Judge;
 use horolog_record::InvalidReason;
 use horolog_sys::clock::{MonotonicClock, Realtime};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
-use horolog_xdp::{Generator, Verdict};
+use horolog_wire::ntp::Mode;
+use horolog_xdp::{Generator, TrialSettings, Verdict};
 
 use crate::generator::{LANES, LOOPBACK, TIMEOUT, World};
 use crate::random::Random;
@@ -203,6 +204,70 @@ pub(crate) fn a_reply_before_the_trial_is_of_an_earlier_one() -> Result<()> {
             "{counts:?}"
         );
     }
+    Ok(())
+}
+
+/// The first interval whose book is open, and how many there are, of 100 ms: no reply to a request
+/// before can be in time any more.
+const FIRST: u64 = 185;
+const INTERVALS: u64 = 230;
+
+/// On a course a reply stands in the book of the interval in which its request was due, a late one
+/// to an interval that is closed in the oldest that is open, an invalid one in that of the moment.
+pub(crate) fn replies_stand_in_the_books_of_their_requests() -> Result<()> {
+    const INTERVAL: Span = Span::from_ms(100);
+    let mut random = Random::new(SEED);
+    for world in World::all(&mut random)? {
+        let generator = world.load_with_books(LOOPBACK, 64)?;
+        let start = MonotonicClock.now() - TRIAL_AGE;
+        let (interval_ns, intervals) = (INTERVAL.as_ns() as u64, INTERVALS);
+        generator.set_trial(&TrialSettings { interval_ns, intervals, ..world.trial(start) });
+        generator.set_first_book(FIRST);
+        let number = |at: Timestamp<Monotonic>| (at - start).as_ns() as u64 / interval_ns;
+        let mut asker = Asker { world: &world, random: &mut random, next: [0; LANES] };
+        for age in [Age::InTime, Age::Late].into_iter().cycle().take(32) {
+            let mut reply = asker.valid(age);
+            let token = reply.header.origin.to_bits();
+            let question = world.token.decode(token, MonotonicClock.now());
+            let due = number(question.context("not ours")?.0.intended);
+            let late = u64::from(age == Age::Late);
+            count_one(&world, &generator, &reply, [1 - late, late, 0], |found| {
+                found == due.max(FIRST)
+            })?;
+            reply.header.mode = Mode::Client;
+            let before = number(MonotonicClock.now());
+            count_one(&world, &generator, &reply, [0, 0, 1], |found| {
+                (before..=number(MonotonicClock.now())).contains(&found)
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Counts a reply in fresh books: as received, late and invalid as expected, in the right one.
+fn count_one(
+    world: &World,
+    generator: &Generator,
+    reply: &Reply,
+    expected: [u64; 3],
+    is_right: impl Fn(u64) -> bool,
+) -> Result<()> {
+    generator.test_run(&world.frame_to(reply.client, reply.lane, &reply.payload()))?;
+    let mut found = Vec::new();
+    for number in FIRST..INTERVALS {
+        for processor in 0..generator.processors() {
+            let book = generator.book(number, processor);
+            let counts = [book.received, book.late, book.invalid.iter().sum()];
+            if counts != [0; 3] {
+                found.push((number, counts));
+            }
+        }
+        generator.clear_book(number);
+    }
+    ensure!(
+        matches!(found[..], [(number, counts)] if is_right(number) && counts == expected),
+        "{found:?}"
+    );
     Ok(())
 }
 

@@ -183,8 +183,7 @@ static __always_inline bool is_reply_ethernet(const struct generator_config *cfg
 static __always_inline int verify_ethernet(const struct generator_config *cfg,
 					   struct ethernet *ethernet, void *end)
 {
-	__u32 processor = bpf_get_smp_processor_id();
-	struct tally *tally = bpf_map_lookup_elem(&tallies, &processor);
+	struct tally *tally = present_book(cfg);
 	struct reply reply = { .payload = ethernet + 1, .end = end };
 
 	if (!tally || !is_reply_ethernet(cfg, ethernet))
@@ -199,7 +198,6 @@ static __always_inline int verify(struct xdp_md *ctx, const struct generator_con
 {
 	void *end = (void *)(long)ctx->data_end;
 	struct ethernet *ethernet = (void *)(long)ctx->data;
-	__u32 processor = bpf_get_smp_processor_id();
 	struct reply reply;
 	struct tally *tally;
 	struct udp *udp;
@@ -225,7 +223,7 @@ static __always_inline int verify(struct xdp_md *ctx, const struct generator_con
 			return XDP_PASS;
 		reply.address = bpf_ntohl(ip->destination);
 	}
-	tally = bpf_map_lookup_elem(&tallies, &processor);
+	tally = present_book(cfg);
 	if (!tally || !is_reply_udp(cfg, udp))
 		return XDP_PASS;
 	reply.payload = udp + 1;

@@ -188,6 +188,15 @@ static __always_inline __u32 book_index(const struct generator_config *cfg, __u6
 	return (number & cfg->books_mask) * cfg->processors + processor;
 }
 
+/* This processor's book of the present interval. */
+static __always_inline struct tally *present_book(const struct generator_config *cfg)
+{
+	__u32 index = asked.courses ? book_index(cfg, bpf_ktime_get_ns()) :
+				      bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&tallies, &index);
+}
+
 /* The book of a request that was due then; `tally` where there is but one. */
 static __always_inline struct tally *book_of(struct tally *tally,
 					     const struct generator_config *cfg,
