@@ -1,5 +1,5 @@
-//! Answers questions about recorded values: extremes, mean, deviation, quantiles; and carries
-//! histograms between programs.
+//! Answers questions about recorded values: extremes, mean, deviation, quantiles; merges, and
+//! carries histograms between programs.
 //!
 //! Counting on a hot path is [`crate::recorder`]'s work; this is the form for afterwards. An empty
 //! histogram has no minimum, mean or quantile, and says `None` rather than zero.
@@ -8,11 +8,18 @@ mod encoding;
 
 pub use encoding::DecodeError;
 
+use thiserror::Error;
+
 use crate::buckets::{self, MAX_VALUE};
-use crate::recorder::Recorder;
+use crate::recorder::{MAX_COUNT, Recorder};
 
 /// Significant decimal digits of the layout.
 const SIGNIFICANT_DIGITS: u8 = 2;
+
+/// Two histograms together would hold more than [`MAX_COUNT`] values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the histograms hold more than {MAX_COUNT} values together: the data are damaged")]
+pub struct TooManyValues;
 
 /// A histogram in the layout of [`crate::buckets`], with its exact sum and extremes.
 ///
@@ -89,6 +96,19 @@ impl Histogram {
         self.sum += u128::from(value);
         self.min = self.min.min(value);
         self.max = self.max.max(value);
+    }
+
+    /// Adds everything that `other` holds.
+    pub fn merge(&mut self, other: &Self) -> Result<(), TooManyValues> {
+        if self.count().saturating_add(other.count()) > MAX_COUNT {
+            return Err(TooManyValues);
+        }
+        // The only other error is a value above the range, which one layout for all rules out.
+        self.inner.add(&other.inner).map_err(|_| TooManyValues)?;
+        self.sum += other.sum;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        Ok(())
     }
 
     /// Number of values.
@@ -215,6 +235,16 @@ mod tests {
         assert_eq!((summary.min, summary.p50, summary.max), (1_000_003, 1_000_003, 1_000_003));
     }
 
+    #[test]
+    fn merging_past_the_limit_is_refused() {
+        let mut counts = vec![0; buckets::COUNTS];
+        counts[5] = MAX_COUNT;
+        let full = Recorder::from_raw(&counts, 0, 5, 5).unwrap().to_histogram();
+        let mut other = recorded(&[1]);
+        assert_eq!(other.merge(&full), Err(TooManyValues));
+        assert_eq!(other, recorded(&[1]));
+    }
+
     proptest! {
         #[test]
         fn quantiles_are_less_than_one_percent_high(values in values(), quantile in 0.0..=1.0_f64) {
@@ -249,6 +279,14 @@ mod tests {
                 recorder.record(value);
             }
             prop_assert_eq!(recorder.to_histogram().summary(), recorded(&values).summary());
+        }
+
+        #[test]
+        fn merging_is_recording_together(a in values(), b in values()) {
+            let mut merged = recorded(&a);
+            merged.merge(&recorded(&b)).unwrap();
+            let together: Vec<u64> = a.into_iter().chain(b).collect();
+            prop_assert_eq!(merged.summary(), recorded(&together).summary());
         }
     }
 }
