@@ -1,5 +1,6 @@
-//! Scenarios of courses whose requests the kernel makes: every mode that it has, counted phase by
-//! phase, and phases that ask for more than any machine sends. How late anything is does not matter.
+//! Scenarios of courses whose requests the kernel makes: every mode that it has, counted phase
+//! by phase, and phases that ask for more than any machine sends. How late anything is does not
+//! matter.
 
 use std::fs;
 

@@ -1,5 +1,7 @@
 //! That a signal does not end the wait for an answer. By itself in a program, which it stops.
 
+#![expect(clippy::unwrap_used, reason = "clippy allows it in tests, but not in what they share")]
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::process::{self, Command};

@@ -1,6 +1,8 @@
 //! That neither who asks nor who answers leaves a copy of the token in memory that it gave back. By
 //! itself in a program, whose memory it searches.
 
+#![expect(clippy::unwrap_used, reason = "clippy allows it in tests, but not in what they share")]
+
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::net::TcpListener;

@@ -420,8 +420,8 @@ impl Account {
         (self.books.close_all(), carried)
     }
 
-    /// Whether it was asked before this trial began; also whether it was asked at all, as far as its
-    /// number tells.
+    /// Whether it was asked before this trial began, and so whether it was asked at all, as far as
+    /// its number tells.
     fn is_of_earlier_trial(&self, question: Question) -> bool {
         let numbers = self.before.min(self.clients.wrap().into());
         question.intended < self.start && u64::from(question.sequence) < numbers

@@ -76,8 +76,8 @@ pub struct RunPlan {
     pub fairness: bool,
     /// The length of the intervals of its courses, where it has any.
     pub interval: Option<Span>,
-    /// The number of the first lane, from which its port, its core and in PTP the number of its port
-    /// identity follow: others may send beside this run.
+    /// The number of the first lane, from which its port, its core and in PTP the number of its
+    /// port identity follow: others may send beside this run.
     pub first_lane: usize,
     /// Others beside this run have the same ports, so replies are told apart by the clients'
     /// network.

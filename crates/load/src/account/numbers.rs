@@ -3,20 +3,20 @@
 
 /// How many requests of the lane lie between the one with this sequence number and the latest one
 /// before it, or itself, of the same of `count` clients whose number ends in `sequence_id`. Numbers
-/// begin again at `wrap`, a multiple of `count` above 2^17; one comes again after 2^16 requests of the lane, so
-/// no older one is meant.
+/// begin again at `wrap`, a multiple of `count` above 2^17; those of messages after 2^16 requests
+/// of the lane, so no older one is meant.
 pub(super) fn back_to(sequence: u64, sequence_id: u16, (count, wrap): (u64, u64)) -> Option<u64> {
     const NUMBERS: u64 = 1 << 16;
     let id = u64::from(sequence_id);
     let within = (sequence + NUMBERS - id) % NUMBERS;
-    if within <= sequence && within % count == 0 {
+    if within <= sequence && within.is_multiple_of(count) {
         return Some(within);
     }
     // Behind the beginning the numbers go on from the end.
     let beyond = (sequence + wrap + NUMBERS - id) % NUMBERS;
     [beyond, beyond + NUMBERS]
         .into_iter()
-        .find(|back| *back > sequence && *back <= NUMBERS && back % count == 0)
+        .find(|back| *back > sequence && *back <= NUMBERS && back.is_multiple_of(count))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod ntp;
 mod offsets;
 mod ptp;
 mod search;
+mod strangers;
 
 use std::collections::HashMap;
 use std::io;
@@ -418,48 +419,6 @@ fn each_fault_of_the_server_is_counted_under_its_name() {
     let silent = scene.trial();
     assert_eq!(trials[0].late + trials[1].late + silent.late, 400);
     assert_eq!((silent.received, silent.lost()), (0, 2000));
-}
-
-#[test]
-fn a_reply_to_an_earlier_trial_is_late_however_quick_the_next_trial_is() {
-    fn slow(n: u64, reply: Header) -> Vec<(Span, Header)> {
-        // The last requests of the first trial are answered in the second, within the timeout.
-        let after = if (1990..2000).contains(&n) { Span::from_ms(35) } else { Span::ZERO };
-        vec![(after, reply)]
-    }
-    let mut scene = Scene::frames(FaultPlan::default(), slow);
-    let first = scene.trial();
-    assert_eq!((first.received, first.late), (1990, 0));
-    let second = scene.trial();
-    assert_eq!((second.sent, second.received, second.late), (2000, 2000, 10));
-    assert_eq!(second.lost(), 0);
-}
-
-#[test]
-fn what_nobody_asked_is_not_late() {
-    fn foreign(n: u64, reply: Header) -> Vec<(Span, Header)> {
-        let noise = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        vec![(Span::ZERO, Header { origin: NtpTimestamp::from_bits(noise ^ noise >> 29), ..reply })]
-    }
-    let mut scene = Scene::frames(FaultPlan::default(), foreign);
-    // Any bits are an instant of the last minute, in which a run that goes on for so long has asked.
-    scene.carried.asked = 1_000_000;
-    scene.clock.advance(Span::from_ms(60_000));
-    let counts = scene.trial();
-    assert_eq!(counts.received, 0);
-    let origin = counts.invalid[InvalidReason::Origin as usize];
-    // A million of 2^27 numbers were asked.
-    assert!(origin >= 1950 && counts.late < 50, "{origin} unknown, {} late", counts.late);
-}
-
-#[test]
-fn replies_to_another_client_do_not_count() {
-    let mut scene = Scene::frames(FaultPlan::default(), answer);
-    scene.world().crossed = true;
-    let counts = scene.trial();
-    // The first reply has nobody else to go to.
-    assert_eq!((counts.received, counts.lost()), (1, 1999));
-    assert_eq!(counts.invalid[InvalidReason::Client as usize], 1999);
 }
 
 #[test]

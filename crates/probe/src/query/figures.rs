@@ -9,8 +9,8 @@ use horolog_stats::{Spread, allan, line};
 const PLACES_MAX: u64 = 4_000_000;
 /// A line through two points fits whatever they are.
 const DRIFT_SAMPLES_MIN: usize = 3;
-/// A delay may seem to be below zero by the dispersion, and by so much more in ns: two readings of a
-/// clock by software, each some microseconds off.
+/// A delay may seem to be below zero by the dispersion, and by so much more in ns: two readings of
+/// a clock by software, each some microseconds off.
 const READINGS_NS: i64 = 10_000;
 
 /// Figures of one quantity.

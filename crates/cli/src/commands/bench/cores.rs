@@ -323,8 +323,6 @@ mod tests {
         assert!(!is_saturated(&[run(1000), run(990)], 0.005));
         assert!(is_saturated(&[run(1000), run(989)], 0.005));
         assert!(!is_saturated(&[], 0.0));
-        assert!(is_generator_limit(1100.0, &[run(1000)]));
-        assert!(!is_generator_limit(1005.0, &[run(1000)]) && !is_generator_limit(1.0, &[]));
     }
 
     #[test]
