@@ -92,6 +92,7 @@ impl Bench {
         let (token, master) = (world.token, world.target.ip());
         let clients = if world.random_sources { 0 } else { world.clients() };
         for (lane, carried) in self.carried.drain(..).enumerate() {
+            self.generator.set_asked_before(lane as u32, carried.asked as u32);
             let plan = AccountPlan {
                 expected: verify::Expected {
                     token,

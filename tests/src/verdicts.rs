@@ -72,6 +72,7 @@ impl Bench {
         self.generator.set_trial(&world.trial(start));
         self.accounts.clear();
         for lane in 0..LANES {
+            self.generator.set_asked_before(lane as u32, before as u32);
             let (version, interleaved) = (world.version, world.interleaved);
             let plan = AccountPlan {
                 expected: Judge { token: world.token, version, interleaved, extended: false },

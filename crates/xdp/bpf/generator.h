@@ -48,6 +48,15 @@ struct {
 	__type(value, struct asked_answered);
 } clients SEC(".maps");
 
+/* How many numbers of each lane were asked before this trial. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, LANES_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} asked_before SEC(".maps");
+
 /* SEEN_WORDS for each lane: a bit for every sequence number that has been answered. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -136,12 +145,20 @@ static __always_inline struct question question_of(const struct generator_config
 	return question;
 }
 
-/* Whether it was asked in an earlier trial; also while the next one is being readied, and its
+/* Whether its instant lies before this trial; also while the next one is being readied, and its
  * start lies ahead. */
-static __always_inline bool is_of_earlier_trial(const struct generator_config *cfg,
-						const struct question *question, __u64 now_ns)
+static __always_inline bool is_before_trial(const struct generator_config *cfg,
+					    const struct question *question, __u64 now_ns)
 {
 	return now_ns < cfg->trial_start_ns || question->age_ns > now_ns - cfg->trial_start_ns;
+}
+
+/* Whether a lane asked something with this number before this trial. */
+static __always_inline bool was_asked_before(__u32 lane, __u32 sequence)
+{
+	__u32 *numbers = bpf_map_lookup_elem(&asked_before, &lane);
+
+	return numbers && sequence < *numbers;
 }
 
 /* Opens the sequence number for its first reply: a word of 64 is cleared when its first is sent. */

@@ -124,7 +124,9 @@ static __always_inline int judge_ntp(struct tally *tally, const struct generator
 	if (question.age_ns > now_ns - cfg->run_start_ns ||
 	    (question.receive && !cfg->interleaved))
 		return invalid(tally, INVALID_ORIGIN);
-	if (is_of_earlier_trial(cfg, &question, now_ns)) {
+	if (is_before_trial(cfg, &question, now_ns)) {
+		if (!was_asked_before(lane, question.sequence))
+			return invalid(tally, INVALID_ORIGIN);
 		tally->late_earlier++;
 		return XDP_DROP;
 	}

@@ -213,7 +213,9 @@ static __always_inline int judge_delay(struct tally *tally, const struct generat
 	if (question.age_ns > now_ns - cfg->run_start_ns || question.receive ||
 	    (asked.multicast && !has_number))
 		return strange(tally, INVALID_ORIGIN);
-	if (is_of_earlier_trial(cfg, &question, now_ns)) {
+	if (is_before_trial(cfg, &question, now_ns)) {
+		if (!was_asked_before(lane, question.sequence))
+			return strange(tally, INVALID_ORIGIN);
 		tally->late_earlier++;
 		return XDP_DROP;
 	}

@@ -12,8 +12,8 @@ use zerocopy::FromZeros;
 
 use crate::XdpError;
 use crate::abi::{
-    AskedAnswered, EXPONENTIAL_ENTRIES, GeneratorConfig, LEGS_MAX, Lane, Leg, OffsetTally,
-    REQUEST_MAX, RawHistogram, SEEN_WORDS, Tally,
+    AskedAnswered, EXPONENTIAL_ENTRIES, GeneratorConfig, LANES_MAX, LEGS_MAX, Lane, Leg,
+    OffsetTally, REQUEST_MAX, RawHistogram, SEEN_WORDS, Tally,
 };
 use crate::attach::{AttachMode, Attachment, Interface};
 use crate::map::SharedArray;
@@ -139,6 +139,7 @@ pub struct Generator {
     tallies: SharedArray<Tally>,
     origins: SharedArray<u64>,
     offsets: SharedArray<OffsetTally>,
+    asked_before: SharedArray<u32>,
     legs: SharedArray<Leg>,
     clients: SharedArray<AskedAnswered>,
     counts_clients: bool,
@@ -197,6 +198,8 @@ impl Generator {
         let clients = SharedArray::map(loaded.map("clients")?.as_fd(), clients)?;
         let origins = SharedArray::map(loaded.map("origins")?.as_fd(), origins)?;
         let offsets = SharedArray::map(loaded.map("offsets")?.as_fd(), offset_tallies)?;
+        let lanes_max = LANES_MAX as u32;
+        let asked_before = SharedArray::map(loaded.map("asked_before")?.as_fd(), lanes_max)?;
         let entries = EXPONENTIAL_ENTRIES as u32;
         let table = SharedArray::<u32>::map(loaded.map("exponential")?.as_fd(), entries)?;
         for (index, quantile) in (0..entries).zip(settings.exponential) {
@@ -216,6 +219,7 @@ impl Generator {
             tallies,
             origins,
             offsets,
+            asked_before,
             legs,
             clients,
             counts_clients: settings.single_clients,
@@ -228,7 +232,7 @@ impl Generator {
         Ok(generator)
     }
 
-    /// Forgets what was counted and how the lanes stood. Nothing may be running.
+    /// Forgets what was counted and how the lanes stood. Nothing may be sending.
     pub fn clear(&self) {
         (0..self.tallies.entries()).for_each(|entry| self.clear_tally(entry));
         (0..self.offsets.entries()).for_each(|entry| self.clear_offsets(entry));
@@ -258,7 +262,7 @@ impl Generator {
         }
     }
 
-    /// Readies a trial. Nothing may be running.
+    /// Readies a trial, behind whose start what comes until then lies. Nothing may be sending.
     pub fn set_trial(&self, trial: &TrialSettings) {
         let mut config = self.config.read(0);
         config.trial_start_ns = trial.start_ns;
@@ -278,6 +282,12 @@ impl Generator {
     /// frames of a test run come in by the loopback interface only.
     pub fn set_interface(&self, index: u32) {
         self.config.write(0, &GeneratorConfig { interface: index, ..self.config.read(0) });
+    }
+
+    /// Says how many numbers of a lane, from 0 on, were asked before the trial: replies to others
+    /// are to nothing that was asked. Nothing may be running.
+    pub fn set_asked_before(&self, lane: u32, numbers: u32) {
+        self.asked_before.write(lane, &numbers);
     }
 
     /// Gives a processor its lane.

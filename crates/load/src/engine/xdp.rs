@@ -57,6 +57,8 @@ pub struct XdpEngine {
     plan: RunPlan,
     /// Sequence number at which each lane goes on.
     sequences: Vec<u32>,
+    /// How many numbers of each lane were asked, from 0 on.
+    asked: Vec<u32>,
     /// Keeps this host in the group that replies go to.
     _membership: Option<Membership>,
 }
@@ -116,8 +118,8 @@ impl XdpEngine {
         let cores = plan.cores.iter().rev().copied().collect();
         let plan = RunPlan { cores, ..plan.clone() };
         let membership = Membership::of(&plan)?;
-        let sequences = vec![0; plan.lanes];
-        Ok(Self { generator, plan, sequences, _membership: membership })
+        let (sequences, asked) = (vec![0; plan.lanes], vec![0; plan.lanes]);
+        Ok(Self { generator, plan, sequences, asked, _membership: membership })
     }
 
     /// The cores of a trial's lanes: as many as the rate takes, so that the others are left to a
@@ -141,7 +143,9 @@ impl XdpEngine {
             .ok_or_else(rate_error)?;
         let random = self.plan.network.filter(|_| self.plan.random_sources);
         let give_up = start + Span::from_ns(trial.duration.as_nanos() as i64) + GRACE;
-        self.generator.clear();
+        for (number, &asked) in (0..).zip(&self.asked) {
+            self.generator.set_asked_before(number, asked);
+        }
         self.generator.set_trial(&TrialSettings {
             start_ns: start.as_ns() as u64,
             realtime_ahead_ns: realtime_minus_monotonic().offset.as_ns(),
@@ -153,6 +157,8 @@ impl XdpEngine {
             interval_ns: trial.interval().map_or(0, |interval| interval.as_ns() as u64),
             intervals: trial.course.as_ref().map_or(0, |course| course.intervals()),
         });
+        // Behind the new start, so that no reply to the last trial is counted in this one.
+        self.generator.clear();
         for (number, &core) in cores.iter().enumerate() {
             let mut lane = Lane {
                 start_ns: start.as_ns() as u64,
@@ -353,8 +359,12 @@ impl Engine for XdpEngine {
         told.silences = Some(listener.close(last_sent, sent));
         let whole = Span::from_ns(trial.duration.as_nanos() as i64);
         books.finish(if is_ended { last_sent - start } else { whole }, &told, intervals);
-        for (&core, sequence) in cores.iter().zip(&mut self.sequences) {
-            *sequence = self.generator.lane(core as u32).sequence;
+        for (number, &core) in cores.iter().enumerate() {
+            let Lane { sequence, sent, .. } = self.generator.lane(core as u32);
+            let has_wrapped = sent > u64::from(sequence);
+            self.asked[number] =
+                if has_wrapped { u32::MAX } else { self.asked[number].max(sequence) };
+            self.sequences[number] = sequence;
         }
         Ok(())
     }
