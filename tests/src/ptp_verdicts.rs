@@ -155,7 +155,9 @@ impl Bench {
     /// A question that was not asked in this trial.
     fn pretend(&mut self, world: &World, age: Span) -> Asked {
         let number = self.turn;
-        let (intended, sequence) = (MonotonicClock.now() - age, self.next[number]);
+        // The number is that of the last question before this trial.
+        let sequence = self.next[number].saturating_sub(1);
+        let intended = MonotonicClock.now() - age;
         let question = Question { intended, sequence };
         let requesting =
             PortIdentity { clock: world.token.encode(question), port: number as u16 + 1 };

@@ -131,6 +131,9 @@ pub(crate) enum Age {
     Future,
 }
 
+/// Questions of each lane between two comparisons.
+pub(crate) const GROUP: u64 = 64;
+
 /// How long ago the trial began.
 pub(crate) const TRIAL_AGE: Span = Span::from_ms(20_000);
 
@@ -156,8 +159,11 @@ impl Asker<'_> {
         let lead = if age == Age::Future { Span::from_ms(5_000) } else { Span::ZERO };
         let intended = MonotonicClock.now() - Span::from_ms(ms.cast_signed()) + lead;
         let lane = self.random.pick(&[0, 1]);
-        let sequence = self.next[lane];
+        let own = self.next[lane];
         self.next[lane] += 1;
+        // A question of an earlier trial has a number from before this one's.
+        let sequence =
+            if age == Age::EarlierTrial { own.saturating_sub(GROUP as u32) } else { own };
         let origin = self.world.token.encode(Question { intended, sequence });
         let client = self.world.lane_clients(lane).client(sequence);
         Reply { lane, client, header: self.header(origin), length: HEADER_LEN }

@@ -16,11 +16,9 @@ use horolog_xdp::{Generator, TrialSettings, Verdict};
 
 use crate::generator::{LANES, LOOPBACK, TIMEOUT, World};
 use crate::random::Random;
-use crate::replies::{Age, Asker, Expected, KINDS, Kind, Reply, TRIAL_AGE};
+use crate::replies::{Age, Asker, Expected, GROUP, KINDS, Kind, Reply, TRIAL_AGE};
 use crate::tallied::Tallied;
 
-/// Questions of each lane between two comparisons.
-const GROUP: u64 = 64;
 /// Enough for more than 20,000 replies over each IP version.
 const GROUPS_OF_A_KIND: u64 = 16;
 const SEED: u64 = 0x7665_7264_6963_7473;
@@ -175,7 +173,7 @@ pub(crate) fn program_and_model_agree() -> Result<()> {
     let mut judged = 0;
     for world in World::all(&mut random)? {
         let mut bench = Bench::new(&world)?;
-        let mut before = 0;
+        let mut before = GROUP;
         for kind in &KINDS {
             compare_kind(&mut bench, &world, kind, before, &mut random)
                 .with_context(|| format!("{} {:?}", world.target, world.random_sources))?;
@@ -193,7 +191,7 @@ pub(crate) fn a_reply_before_the_trial_is_of_an_earlier_one() -> Result<()> {
     let mut random = Random::new(SEED);
     for world in World::all(&mut random)? {
         let mut bench = Bench::new(&world)?;
-        bench.begin(&world, MonotonicClock.now() + Span::from_ms(60_000), 0)?;
+        bench.begin(&world, MonotonicClock.now() + Span::from_ms(60_000), GROUP)?;
         let mut asker = Asker { world: &world, random: &mut random, next: [0; LANES] };
         for _ in 0..GROUP / 2 {
             let reply = asker.valid(Age::InTime);
