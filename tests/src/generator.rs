@@ -191,6 +191,7 @@ impl World {
             interleaved: self.interleaved,
             clients: CLIENTS,
             single_clients: false,
+            chained: false,
             books,
             key: self.token.key(),
             run_start_ns: self.token.run_start().as_ns() as u64,

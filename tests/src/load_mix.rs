@@ -32,6 +32,7 @@ pub(crate) fn all() -> Vec<Trial> {
     let mut all: Vec<Trial> = scenarios!(ROOT, load_mix:
         trouble_with_one_kind_is_found_with_that_kind,
         a_mix_follows_a_profile,
+        the_kernel_sends_several_kinds_from_each_core,
         what_cannot_be_a_mix_is_refused,
     )
     .into();
@@ -177,6 +178,7 @@ fn ntp_and_ptp_are_asked_for_at_once() -> Result<()> {
         for (engine, weights) in [
             ("packet", "ntp=2,ptp-delay=5,ptp-nsm=2,ptp-unicast=1"),
             ("udp", "ptp-delay=1,ntp-interleaved=4"),
+            ("xdp", "ptp-nsm=2,ntp=2,ptp-delay=5"),
         ] {
             let before = ptp4l.counts()?;
             let mut arguments = vec![&*target, "-w", weights, "--engine", engine, "-r", "1000"];
@@ -233,7 +235,7 @@ fn a_mix_follows_a_profile() -> Result<()> {
     let path = directory.path().join("profile.toml");
     fs::write(&path, PROFILE)?;
     let (target, path) = (at.to_string(), path.display().to_string());
-    for engine in ["udp", "packet"] {
+    for engine in ["udp", "packet", "xdp"] {
         let mut arguments = vec![&*target, "-w", "ntp=1,ntp-v3=3", "--engine", engine];
         arguments.extend(["--profile", &path, "--interval", "100ms"]);
         let result = load(lab.client(), &arguments)?;
@@ -243,6 +245,39 @@ fn a_mix_follows_a_profile() -> Result<()> {
         let sent: u64 = result.trials.iter().map(|trial| trial.sent).sum();
         ensure!(counted == sent && sent > 0, "{counted} in intervals, {sent} in all");
         ensure!(result.trials.iter().all(|trial| trial.parts.len() == 2), "{result:?}");
+    }
+    Ok(())
+}
+
+/// More kinds than this machine may have cores: on each of them all kinds are sent, and each reply
+/// goes to the kind that asked for it.
+fn the_kernel_sends_several_kinds_from_each_core() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    for ipv6 in [false, true] {
+        let at = server_address(&lab, ipv6)?;
+        let server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
+        let target = at.to_string();
+        let weights = "ntp=5,ntp-v3=2,ntp-interleaved=2,ntp-v1=1";
+        for threads in ["1", "2"] {
+            let before = server.status()?["counters"]["answered"].as_u64().unwrap_or(0);
+            let mut arguments = vec![&*target, "-w", weights, "--engine", "xdp", "-c", "400"];
+            arguments.extend(["-r", "10000", "-t", "0.5", "--threads", threads]);
+            let result = load(lab.client(), &arguments)?;
+            let trial = only_trial(&result)?;
+            ensure!(trial.invalid.is_empty() && trial.duplicate == 0, "{trial:?}");
+            for part in &trial.parts {
+                let Part { name, trial: part, .. } = part;
+                ensure!(part.received * 10 >= part.sent * 9 && part.sent > 0, "{name}: {part:?}");
+            }
+            let interleaved = part(trial, "ntp-interleaved")?;
+            let responses = interleaved.responses;
+            ensure!(responses.interleaved * 2 > interleaved.received, "{interleaved:?}");
+            ensure!(trial.responses.interleaved == responses.interleaved, "{trial:?}");
+            let after = server.status()?["counters"]["answered"].as_u64().unwrap_or(0);
+            // The server may have answered what nobody saw.
+            ensure!(after - before >= trial.received, "{before} to {after}: {trial:?}");
+            ensure!(after - before <= trial.sent, "{before} to {after}: {trial:?}");
+        }
     }
     Ok(())
 }
@@ -269,6 +304,11 @@ fn what_cannot_be_a_mix_is_refused() -> Result<()> {
             &["192.0.2.2", "-w", "ptp-delay=1,ptp-nsm=1", "--engine", "udp"],
             ENVIRONMENT,
             &["--engine packet"],
+        ),
+        case(
+            &["192.0.2.2", "-w", "ntp=1,ptp-unicast=1", "--engine", "xdp"],
+            ENVIRONMENT,
+            &["negotiates nothing", "--engine packet"],
         ),
         case(&["8.8.8.8", "-w", "ntp=1,ntp-v3=1"], USAGE, &["8.8.8.8"]),
     ];

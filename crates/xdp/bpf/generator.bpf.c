@@ -235,17 +235,35 @@ static __always_inline int verify(struct xdp_md *ctx, const struct generator_con
 	return judge_ptp(tally, cfg, &reply);
 }
 
+/* The generator of the next kind of requests in a mix. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} next SEC(".maps");
+
+/* A frame that is not due for one kind of requests may be due for the next, and a packet that is no
+ * reply to the one may be a reply to the other. */
 SEC("xdp")
 int load(struct xdp_md *ctx)
 {
 	__u32 zero = 0;
 	struct generator_config *cfg = bpf_map_lookup_elem(&config, &zero);
+	int verdict;
 
 	if (!cfg)
 		return XDP_PASS;
-	if (ctx->ingress_ifindex == cfg->interface)
-		return verify(ctx, cfg);
-	return generate(ctx, cfg);
+	if (ctx->ingress_ifindex == cfg->interface) {
+		verdict = verify(ctx, cfg);
+		if (asked.chained && verdict == XDP_PASS)
+			bpf_tail_call(ctx, &next, 0);
+		return verdict;
+	}
+	verdict = generate(ctx, cfg);
+	if (asked.chained && verdict == XDP_DROP)
+		bpf_tail_call(ctx, &next, 0);
+	return verdict;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

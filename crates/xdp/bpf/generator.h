@@ -20,6 +20,7 @@ const volatile struct {
 	bool courses;		/* the rate may change, and intervals may have books of their own */
 	bool clients;		/* each client is counted apart */
 	bool ethernet;		/* frames have no IP header, and clients no addresses */
+	bool chained;		/* one of several kinds of requests, each with a program */
 } asked;
 
 struct {

@@ -5,9 +5,10 @@ mod course;
 
 use std::mem::offset_of;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::Ordering::Relaxed;
 
+use libbpf_rs::{MapCore, MapFlags};
 use zerocopy::FromZeros;
 
 use crate::XdpError;
@@ -87,6 +88,9 @@ pub struct GeneratorSettings {
     /// Books of each processor: 1, or for trials with intervals or legs a power of two, at least as
     /// many as are open at the same time. Each takes 91 KiB of memory, with offsets 60 KiB more.
     pub books: u32,
+    /// Whether it is one of several that send from the same processors, to be put in a row by
+    /// [`Generator::attach_chain`].
+    pub chained: bool,
     /// Whitens the token that every request carries.
     pub key: u64,
     /// Monotonic instant before which no request was sent, in ns.
@@ -158,6 +162,28 @@ impl Generator {
         Ok(Self { _attachment: Some(attachment), ..generator })
     }
 
+    /// Loads several, attaches the first of them, of which there has to be one, and puts the others
+    /// behind it in a row: each hands on what is not its own. Frames are sent by the first one.
+    pub fn attach_chain(settings: &[GeneratorSettings]) -> Result<Vec<Self>, XdpError> {
+        let mut all = settings.iter().map(Self::load).collect::<Result<Vec<_>, _>>()?;
+        // Never the length that a program wants, so that each sets it.
+        let longest = all.iter().map(|one| one.frame_len).max().unwrap_or(0) + FRAME_EXCESS;
+        for pair in all.windows(2) {
+            let program = pair[1].loaded.program("load")?.as_raw_fd();
+            pair[0]
+                .loaded
+                .map("next")?
+                .update(&0_u32.to_ne_bytes(), &program.to_ne_bytes(), MapFlags::ANY)
+                .map_err(|error| XdpError::Map(object::to_io(&error)))?;
+        }
+        if let (Some(first), Some(settings)) = (all.first_mut(), settings.first()) {
+            let program = first.loaded.program("load")?;
+            let attachment = Attachment::new(program, &settings.interface, AttachMode::Native)?;
+            (first._attachment, first.frame_len) = (Some(attachment), longest);
+        }
+        Ok(all)
+    }
+
     /// Loads the program for a run and attaches it nowhere: for tests of single frames.
     pub fn load(settings: &GeneratorSettings) -> Result<Self, XdpError> {
         let processors = possible_processors();
@@ -171,6 +197,7 @@ impl Generator {
             (settings.books > 1).into(),
             settings.single_clients.into(),
             settings.ethernet.is_some().into(),
+            settings.chained.into(),
         ];
         let books = settings.books.max(1).next_power_of_two();
         let tallies = processors * books;

@@ -60,7 +60,7 @@ impl Gathering {
     }
 
     /// Takes a lane's book, and hands over what is complete by it.
-    fn add(&mut self, (number, counts): Closed, intervals: &mut dyn Intervals) {
+    pub(super) fn add(&mut self, (number, counts): Closed, intervals: &mut dyn Intervals) {
         let place = number.saturating_sub(self.first) as usize;
         while self.parts.len() <= place {
             self.parts.push_back((0, TrialCounts::default()));
@@ -96,7 +96,7 @@ impl Gathering {
     }
 
     /// Hands over the rest: intervals that not every lane has reached.
-    fn finish(mut self, intervals: &mut dyn Intervals) {
+    pub(super) fn finish(mut self, intervals: &mut dyn Intervals) {
         while !self.parts.is_empty() {
             self.hand_over(intervals);
         }
@@ -107,6 +107,51 @@ impl Gathering {
             self.first += 1;
             intervals.closed(counts);
         }
+    }
+}
+
+/// Puts the intervals of the parts of a mix together that one thread has; those of an only part are
+/// handed through.
+pub(super) struct Shares<'a> {
+    gathering: Gathering,
+    /// Intervals that each part has told of.
+    told: Vec<u64>,
+    intervals: &'a mut dyn Intervals,
+}
+
+/// What one part hands over to.
+pub(super) struct Share<'s, 'a> {
+    index: usize,
+    shares: &'s mut Shares<'a>,
+}
+
+impl<'a> Shares<'a> {
+    pub(super) fn new(parts: usize, intervals: &'a mut dyn Intervals) -> Self {
+        Self { gathering: Gathering::new(parts), told: vec![0; parts], intervals }
+    }
+
+    pub(super) fn part(&mut self, index: usize) -> Share<'_, 'a> {
+        Share { index, shares: self }
+    }
+
+    /// Time has passed; breaking ends the trial.
+    pub(super) fn tick(&mut self, elapsed: Span) -> ControlFlow<()> {
+        self.intervals.tick(elapsed)
+    }
+
+    /// Hands over the rest.
+    pub(super) fn finish(self) {
+        self.gathering.finish(self.intervals);
+    }
+}
+
+impl Intervals for Share<'_, '_> {
+    fn closed(&mut self, counts: TrialCounts) {
+        let (index, Shares { gathering, told, intervals }) = (self.index, &mut *self.shares);
+        let count = told.len();
+        let counts = if count > 1 { counts.as_part(index, count) } else { counts };
+        gathering.add((told[index], Box::new(counts)), *intervals);
+        told[index] += 1;
     }
 }
 

@@ -27,6 +27,7 @@ use self::books::Books;
 use self::frames::Frame;
 
 use super::drain::{Drain, GRACE, LEAD};
+use super::intervals::Shares;
 use super::membership::Membership;
 use super::{Engine, EngineError, Intervals, unfit};
 use crate::account::TrialCounts;
@@ -53,6 +54,13 @@ const IN_FLIGHT_MAX: f64 = (1 << 24) as f64;
 
 /// The in-kernel engine, in place on its interface.
 pub struct XdpEngine {
+    /// One, or the kinds of requests of a mix in their order. The first one's program is attached,
+    /// and each hands on what is not its own to the next.
+    parts: Vec<Part>,
+}
+
+/// One kind of requests.
+struct Part {
     generator: Generator,
     plan: RunPlan,
     /// Sequence number at which each lane goes on.
@@ -66,54 +74,76 @@ pub struct XdpEngine {
 impl XdpEngine {
     /// Loads the program and attaches it to the interface of the plan's route.
     pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
-        let frame = Frame::new(plan)?;
-        if plan.lanes > plan.cores.len() || plan.lanes > LANES_MAX {
-            let reason = format!(
-                "each of {} sending threads takes a core, and there are {}",
-                plan.lanes,
-                plan.cores.len().min(LANES_MAX)
-            );
-            return Err(unfit(Kind::Xdp, reason, "use fewer threads"));
+        let generator = Generator::attach(&settings(plan, false)?)?;
+        Ok(Self { parts: vec![Part::new(plan, generator)?] })
+    }
+
+    /// Loads a program for each plan, of which there has to be one, and attaches them to the
+    /// interface of their route.
+    pub(crate) fn open_mix(plans: &[RunPlan]) -> Result<Self, EngineError> {
+        let settings = plans.iter().map(|plan| settings(plan, true));
+        let generators = Generator::attach_chain(&settings.collect::<Result<Vec<_>, _>>()?)?;
+        let parts =
+            plans.iter().zip(generators).map(|(plan, generator)| Part::new(plan, generator));
+        Ok(Self { parts: parts.collect::<Result<_, _>>()? })
+    }
+}
+
+/// What the kernel's program is loaded with for a run, by itself or as one of several.
+fn settings(plan: &RunPlan, chained: bool) -> Result<GeneratorSettings, EngineError> {
+    let frame = Frame::new(plan)?;
+    if plan.lanes > plan.cores.len() || plan.lanes > LANES_MAX {
+        let reason = format!(
+            "each of {} sending threads takes a core, and there are {}",
+            plan.lanes,
+            plan.cores.len().min(LANES_MAX)
+        );
+        return Err(unfit(Kind::Xdp, reason, "use fewer threads"));
+    }
+    let protocol = match plan.ptp.map(|ptp| ptp.kind) {
+        None => Protocol::Ntp,
+        Some(PtpKind::Delay) => Protocol::PtpDelay,
+        Some(PtpKind::Nsm) => Protocol::PtpMonitor,
+        Some(PtpKind::Unicast(_)) => {
+            let reason = "it negotiates nothing".to_owned();
+            return Err(unfit(Kind::Xdp, reason, "use --engine packet or udp"));
         }
-        let protocol = match plan.ptp.map(|ptp| ptp.kind) {
-            None => Protocol::Ntp,
-            Some(PtpKind::Delay) => Protocol::PtpDelay,
-            Some(PtpKind::Nsm) => Protocol::PtpMonitor,
-            Some(PtpKind::Unicast(_)) => {
-                let reason = "it negotiates nothing".to_owned();
-                return Err(unfit(Kind::Xdp, reason, "use --engine packet or udp"));
-            }
-        };
-        if !horolog_xdp::live_frames_supported()? {
-            return Err(XdpError::NoLiveFrames.into());
-        }
-        let generator = Generator::attach(&GeneratorSettings {
-            protocol,
-            multicast: plan.ptp.is_some_and(|ptp| ptp.multicast),
-            domain: plan.ptp.map_or(0, |ptp| ptp.domain),
-            offsets: plan.offset.map(|offset| OffsetSettings {
-                correction_ns: offset.correction.as_ns(),
-                mean_of_server: offset.mean_of_server,
-            }),
-            ethernet: frame.target_mac,
-            interface: frame.interface,
-            target: plan.target.ip(),
-            port: plan.target.port(),
-            version: plan.version,
-            lanes: plan.lanes as u32,
-            echo: plan.echo,
-            interleaved: plan.interleaved,
-            clients: plan.clients,
-            single_clients: plan.fairness,
-            books: plan.interval.map_or(1, |interval| books::count(interval, timeout(plan))),
-            key: plan.token.key(),
-            run_start_ns: plan.token.run_start().as_ns() as u64,
-            reply_timeout_ns: plan.reply_timeout.as_nanos() as u64,
-            request: frame.bytes,
-            sums: frame.sums,
-            first_client: frame.first_client,
-            exponential: schedule::exponential_quantiles(),
-        })?;
+    };
+    if !horolog_xdp::live_frames_supported()? {
+        return Err(XdpError::NoLiveFrames.into());
+    }
+    Ok(GeneratorSettings {
+        protocol,
+        multicast: plan.ptp.is_some_and(|ptp| ptp.multicast),
+        domain: plan.ptp.map_or(0, |ptp| ptp.domain),
+        offsets: plan.offset.map(|offset| OffsetSettings {
+            correction_ns: offset.correction.as_ns(),
+            mean_of_server: offset.mean_of_server,
+        }),
+        ethernet: frame.target_mac,
+        interface: frame.interface,
+        target: plan.target.ip(),
+        port: plan.target.port(),
+        version: plan.version,
+        lanes: plan.lanes as u32,
+        echo: plan.echo,
+        interleaved: plan.interleaved,
+        clients: plan.clients,
+        single_clients: plan.fairness,
+        books: plan.interval.map_or(1, |interval| books::count(interval, timeout(plan))),
+        chained,
+        key: plan.token.key(),
+        run_start_ns: plan.token.run_start().as_ns() as u64,
+        reply_timeout_ns: plan.reply_timeout.as_nanos() as u64,
+        request: frame.bytes,
+        sums: frame.sums,
+        first_client: frame.first_client,
+        exponential: schedule::exponential_quantiles(),
+    })
+}
+
+impl Part {
+    fn new(plan: &RunPlan, generator: Generator) -> Result<Self, EngineError> {
         // The last cores first: the first one takes most interrupts, and what is pinned elsewhere.
         let cores = plan.cores.iter().rev().copied().collect();
         let plan = RunPlan { cores, ..plan.clone() };
@@ -122,17 +152,23 @@ impl XdpEngine {
         Ok(Self { generator, plan, sequences, asked, _membership: membership })
     }
 
-    /// The cores of a trial's lanes: as many as the rate takes, so that the others are left to a
-    /// server on the same machine.
-    fn cores(&self, trial: &TrialPlan) -> &[usize] {
+    /// Refuses a rate at which more could be on their way than are told apart.
+    fn check(&self, trial: &TrialPlan, cores: &[usize]) -> Result<(), EngineError> {
         let in_flight = trial.rate * self.plan.reply_timeout.as_secs_f64();
-        let lanes = (trial.rate / LANE_RATE).max(in_flight / IN_FLIGHT_MAX).ceil() as usize;
-        &self.plan.cores[..lanes.clamp(1, self.plan.lanes)]
+        if in_flight <= IN_FLIGHT_MAX * cores.len() as f64 {
+            return Ok(());
+        }
+        let reason = format!("{in_flight:.0} requests could wait for their replies at once");
+        Err(unfit(Kind::Xdp, reason, "use a shorter --timeout or a lower rate"))
     }
 
     /// Divides clients and schedule over the lanes; all begin at `start`.
-    fn prepare(&self, trial: &TrialPlan, start: Timestamp<Monotonic>) -> Result<(), EngineError> {
-        let cores = self.cores(trial);
+    fn prepare(
+        &self,
+        trial: &TrialPlan,
+        cores: &[usize],
+        start: Timestamp<Monotonic>,
+    ) -> Result<(), EngineError> {
         let lanes = cores.len();
         let rate_error =
             || EngineError::Rate { rate: trial.rate, duration_s: trial.duration.as_secs_f64() };
@@ -209,9 +245,9 @@ impl XdpEngine {
         }
     }
 
-    /// Looks at how the trial stands: whether replies come, whether an interval is over, and
-    /// whether it is to go on.
-    fn look(&self, cores: &[usize], trial: &mut UnderWay<'_>) {
+    /// Looks at how its part of the trial stands: whether replies come, and whether an interval is
+    /// over.
+    fn look(&self, cores: &[usize], trial: &mut UnderWay<'_>, intervals: &mut dyn Intervals) {
         let now = MonotonicClock.now();
         let (answered, longest) = trial.books.answered(now - trial.start);
         if answered > trial.answered {
@@ -220,53 +256,18 @@ impl XdpEngine {
             trial.answered = answered;
         }
         if trial.course.is_some() {
-            trial.books.look(now - trial.start, trial.intervals);
+            trial.books.look(now - trial.start, intervals);
         }
-        if trial.intervals.tick(now - trial.start).is_break() {
-            trial.is_ended = true;
-            for &core in cores {
-                self.generator.end_lane(core as u32);
-            }
-        }
+    }
+
+    /// Ends the schedules of its lanes.
+    fn end(&self, cores: &[usize]) {
+        cores.iter().for_each(|&core| self.generator.end_lane(core as u32));
     }
 
     /// Requests sent in this trial.
     fn sent(&self, cores: &[usize]) -> u64 {
         cores.iter().map(|&core| self.generator.lane(core as u32).sent).sum()
-    }
-
-    /// Sends on all lanes at once until their schedules have ended.
-    fn send(
-        &self,
-        cores: &[usize],
-        batch: u32,
-        trial: &mut UnderWay<'_>,
-    ) -> Result<(), EngineError> {
-        thread::scope(|scope| {
-            let senders: Vec<_> = cores
-                .iter()
-                .map(|&core| {
-                    let (handle, thread) = mpsc::channel();
-                    let sender = Sender { generator: &self.generator, core, batch };
-                    (scope.spawn(move || sender.run(&handle)), thread, core)
-                })
-                .collect();
-            for (task, thread, core) in &senders {
-                let Ok(thread) = thread.recv() else { continue };
-                while self.generator.lane(*core as u32).done == 0 && !task.is_finished() {
-                    thread::sleep(LOOK);
-                    self.look(cores, trial);
-                }
-                // The thread may be between two calls when a signal comes: repeat it.
-                while !task.is_finished() {
-                    thread.interrupt().map_err(EngineError::system("end a sending thread"))?;
-                    thread::sleep(LOOK);
-                }
-            }
-            senders.into_iter().try_for_each(|(task, ..)| {
-                task.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
-        })
     }
 
     /// Waits for the last replies.
@@ -324,6 +325,104 @@ impl XdpEngine {
         let last = cores.iter().map(|&core| self.generator.lane(core as u32).last_sent_ns).max();
         start.max(Timestamp::from_ns(last.unwrap_or(0) as i64))
     }
+
+    /// Ends its part of a trial, early where `is_ended`: waits for the last replies and hands over
+    /// what is open.
+    fn finish(
+        &self,
+        cores: &[usize],
+        trial: UnderWay<'_>,
+        is_ended: bool,
+        intervals: &mut dyn Intervals,
+    ) {
+        let sent = self.sent(cores);
+        self.drain(sent, &trial);
+        let mut told = self.told(cores, &trial);
+        let last_sent = self.last_sent(cores, trial.start);
+        told.silences = Some(trial.listener.close(last_sent, sent));
+        let reached = if is_ended { last_sent - trial.start } else { trial.duration };
+        trial.books.finish(reached, &told, intervals);
+    }
+
+    /// Notes where the lanes go on in the next trial.
+    fn note_lanes(&mut self, cores: &[usize]) {
+        for (number, &core) in cores.iter().enumerate() {
+            let Lane { sequence, sent, .. } = self.generator.lane(core as u32);
+            let has_wrapped = sent > u64::from(sequence);
+            self.asked[number] =
+                if has_wrapped { u32::MAX } else { self.asked[number].max(sequence) };
+            self.sequences[number] = sequence;
+        }
+    }
+}
+
+impl XdpEngine {
+    /// The cores of a trial's lanes, of which every part has one on each: as many as the rate of
+    /// all takes, so that the others are left to a server on the same machine.
+    fn cores(&self, trial: &TrialPlan) -> Vec<usize> {
+        let Some(first) = self.parts.first() else { return Vec::new() };
+        let most = self.parts.iter().map(|part| part.plan.lanes).min().unwrap_or(1);
+        let in_flight = trial.rate * first.plan.reply_timeout.as_secs_f64();
+        let lanes = (trial.rate / LANE_RATE).max(in_flight / IN_FLIGHT_MAX).ceil() as usize;
+        first.plan.cores[..lanes.clamp(1, most)].to_vec()
+    }
+
+    /// Sends on all cores at once until the schedules of all lanes have ended; says whether they
+    /// were ended early.
+    fn send(
+        &self,
+        cores: &[usize],
+        batch: u32,
+        trials: &mut [UnderWay<'_>],
+        shares: &mut Shares<'_>,
+    ) -> Result<bool, EngineError> {
+        let generators: Vec<_> = self.parts.iter().map(|part| &part.generator).collect();
+        let (generators, mut is_ended) = (&*generators, false);
+        thread::scope(|scope| {
+            let senders: Vec<_> = cores
+                .iter()
+                .map(|&core| {
+                    let (handle, thread) = mpsc::channel();
+                    let sender = Sender { generators, core, batch };
+                    (scope.spawn(move || sender.run(&handle)), thread, core)
+                })
+                .collect();
+            for (task, thread, core) in &senders {
+                let Ok(thread) = thread.recv() else { continue };
+                while !is_done(generators, *core) && !task.is_finished() {
+                    thread::sleep(LOOK);
+                    is_ended |= self.look(cores, trials, shares);
+                }
+                // The thread may be between two calls when a signal comes: repeat it.
+                while !task.is_finished() {
+                    thread.interrupt().map_err(EngineError::system("end a sending thread"))?;
+                    thread::sleep(LOOK);
+                }
+            }
+            senders.into_iter().try_for_each(|(task, ..)| {
+                task.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+        })?;
+        Ok(is_ended)
+    }
+
+    /// Looks at how a trial stands, and ends it where it is not to go on.
+    fn look(&self, cores: &[usize], trials: &mut [UnderWay<'_>], shares: &mut Shares<'_>) -> bool {
+        for (index, (part, trial)) in self.parts.iter().zip(&mut *trials).enumerate() {
+            part.look(cores, trial, &mut shares.part(index));
+        }
+        let elapsed = trials.first().map_or(Span::ZERO, |trial| MonotonicClock.now() - trial.start);
+        let is_over = shares.tick(elapsed).is_break();
+        if is_over {
+            self.parts.iter().for_each(|part| part.end(cores));
+        }
+        is_over
+    }
+}
+
+/// Whether the lanes of all parts on a core have ended.
+fn is_done(generators: &[&Generator], core: usize) -> bool {
+    generators.iter().all(|generator| generator.lane(core as u32).done != 0)
 }
 
 impl Engine for XdpEngine {
@@ -332,55 +431,51 @@ impl Engine for XdpEngine {
     }
 
     fn run(&mut self, trial: &TrialPlan, intervals: &mut dyn Intervals) -> Result<(), EngineError> {
-        let cores = self.cores(trial).to_vec();
-        let in_flight = trial.rate * self.plan.reply_timeout.as_secs_f64();
-        if in_flight > IN_FLIGHT_MAX * cores.len() as f64 {
-            let reason = format!("{in_flight:.0} requests could wait for their replies at once");
-            return Err(unfit(Kind::Xdp, reason, "use a shorter --timeout or a lower rate"));
-        }
+        let cores = self.cores(trial);
+        let whole = std::slice::from_ref(trial);
+        let of_parts: Vec<_> = trial.parts.iter().map(|part| trial.of_part(part)).collect();
+        let plans = if of_parts.is_empty() { whole } else { &of_parts };
+        let parts = || self.parts.iter().zip(plans);
+        parts().try_for_each(|(part, plan)| part.check(plan, &cores))?;
         let start = MonotonicClock.now() + LEAD;
-        self.prepare(trial, start)?;
-        let course = trial.course.as_deref();
-        let mut under_way = UnderWay {
-            start,
-            listener: Listener::new(start),
-            answered: 0,
-            course,
-            books: Books::new(&self.generator, &self.plan, course),
-            is_ended: false,
-            intervals,
-        };
-        self.send(&cores, batch(trial.rate / cores.len() as f64), &mut under_way)?;
-        let sent = self.sent(&cores);
-        self.drain(sent, &under_way);
-        let mut told = self.told(&cores, &under_way);
-        let last_sent = self.last_sent(&cores, start);
-        let UnderWay { listener, books, is_ended, intervals, .. } = under_way;
-        told.silences = Some(listener.close(last_sent, sent));
-        let whole = Span::from_ns(trial.duration.as_nanos() as i64);
-        books.finish(if is_ended { last_sent - start } else { whole }, &told, intervals);
-        for (number, &core) in cores.iter().enumerate() {
-            let Lane { sequence, sent, .. } = self.generator.lane(core as u32);
-            let has_wrapped = sent > u64::from(sequence);
-            self.asked[number] =
-                if has_wrapped { u32::MAX } else { self.asked[number].max(sequence) };
-            self.sequences[number] = sequence;
+        parts().try_for_each(|(part, plan)| part.prepare(plan, &cores, start))?;
+        let mut under_way: Vec<_> =
+            parts().map(|(part, plan)| UnderWay::new(part, plan, start)).collect();
+        let mut shares = Shares::new(plans.len(), intervals);
+        let batch = batch(trial.rate / cores.len() as f64);
+        let is_ended = self.send(&cores, batch, &mut under_way, &mut shares)?;
+        for (index, (part, trial)) in self.parts.iter().zip(under_way).enumerate() {
+            part.finish(&cores, trial, is_ended, &mut shares.part(index));
         }
+        shares.finish();
+        self.parts.iter_mut().for_each(|part| part.note_lanes(&cores));
         Ok(())
     }
 }
 
-/// A trial that is under way.
+/// A part of a trial that is under way.
 struct UnderWay<'a> {
     start: Timestamp<Monotonic>,
+    duration: Span,
     listener: Listener,
     /// Requests that were answered at the last look.
     answered: u64,
     course: Option<&'a Course>,
     books: Books<'a>,
-    /// Whether it was ended before it was over.
-    is_ended: bool,
-    intervals: &'a mut dyn Intervals,
+}
+
+impl<'a> UnderWay<'a> {
+    fn new(part: &'a Part, plan: &'a TrialPlan, start: Timestamp<Monotonic>) -> Self {
+        let course = plan.course.as_deref();
+        Self {
+            start,
+            duration: Span::from_ns(plan.duration.as_nanos() as i64),
+            listener: Listener::new(start),
+            answered: 0,
+            course,
+            books: Books::new(&part.generator, &part.plan, course),
+        }
+    }
 }
 
 fn timeout(plan: &RunPlan) -> Span {
@@ -393,9 +488,10 @@ fn batch(rate: f64) -> u32 {
     if rate < 500_000.0 { 16 } else { 64 }
 }
 
-/// One lane's thread.
+/// The thread that sends for the lanes on a core.
 struct Sender<'a> {
-    generator: &'a Generator,
+    /// The first one sends for all.
+    generators: &'a [&'a Generator],
     core: usize,
     batch: u32,
 }
@@ -409,8 +505,9 @@ impl Sender<'_> {
         if handle.send(thread).is_err() {
             return Ok(());
         }
-        while self.generator.lane(self.core as u32).done == 0 {
-            self.generator.send(i32::MAX, self.batch)?;
+        let Some(first) = self.generators.first() else { return Ok(()) };
+        while !is_done(self.generators, self.core) {
+            first.send(i32::MAX, self.batch)?;
         }
         Ok(())
     }

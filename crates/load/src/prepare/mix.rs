@@ -9,6 +9,7 @@ use horolog_record::Engine as Kind;
 use super::{Opener, Prepared, open_best, sessions};
 use crate::clients::{LANES_MAX, SourceNetwork};
 use crate::engine::mix::MixEngine;
+use crate::engine::xdp::XdpEngine;
 use crate::engine::{self, Engine};
 use crate::error::LoadError;
 use crate::mix::{self, divide, shares};
@@ -43,11 +44,14 @@ impl Mix<'_> {
     /// Opens an engine of this kind for each part.
     fn open(&self, kind: Kind) -> Result<Prepared, LoadError> {
         let (plans, network) = self.plans(kind)?;
-        let engines = plans.iter().map(|plan| engine::open(kind, plan));
-        let engines: Vec<Box<dyn Engine>> = engines.collect::<Result<_, _>>()?;
-        let plan = self.whole(&plans, network);
+        let engine: Box<dyn Engine> = if kind == Kind::Xdp {
+            Box::new(XdpEngine::open_mix(&plans)?)
+        } else {
+            let engines = plans.iter().map(|plan| engine::open(kind, plan));
+            Box::new(MixEngine::new(kind, engines.collect::<Result<_, _>>()?))
+        };
+        let plan = self.whole(kind, &plans, network);
         let clients = plan.clients;
-        let engine = Box::new(MixEngine::new(kind, engines));
         Ok(Prepared { plan, engine, clients, beside: None, fallbacks: Vec::new() })
     }
 
@@ -55,10 +59,6 @@ impl Mix<'_> {
     fn plans(&self, kind: Kind) -> Result<(Vec<RunPlan>, Option<SourceNetwork>), LoadError> {
         let runs = mix::runs(self.options, self.address);
         let ptp = runs.iter().filter(|run| run.ptp.is_some()).count();
-        if kind == Kind::Xdp {
-            let reason = "the kernel's program asks for one kind of thing".to_owned();
-            return Err(engine::unfit(kind, reason, "use --engine packet or udp for a mix").into());
-        }
         if kind == Kind::Udp && ptp > 1 {
             let reason = "PTP's ports are the sockets of one kind of requests".to_owned();
             return Err(engine::unfit(kind, reason, "use --engine packet").into());
@@ -70,7 +70,11 @@ impl Mix<'_> {
         let route = first.route(kind)?;
         let network = first.network(kind, &route)?;
         let threads = self.options.threads.unwrap_or_else(|| first.cores(&route)) as u32;
-        let lanes = divide(threads, &shares(&self.options.mix));
+        let lanes = match kind {
+            // In the kernel all parts share each thread.
+            Kind::Xdp => vec![threads; runs.len()],
+            Kind::Packet | Kind::Udp => divide(threads, &shares(&self.options.mix)),
+        };
         let (count, mut first_lane) = (runs.len(), 0);
         let mut plans = Vec::with_capacity(count);
         for ((index, run), lanes) in runs.into_iter().enumerate().zip(lanes) {
@@ -95,7 +99,7 @@ impl Mix<'_> {
                 .map(|network| GuardPlan { network: network.prefix(), ports: 1..=u16::MAX });
             let shares_ports = plan.ptp.is_some() && ptp > 1;
             plans.push(RunPlan { first_lane, shares_ports, guard, ..plan });
-            first_lane += lanes;
+            first_lane += if kind == Kind::Xdp { 0 } else { lanes };
         }
         if first_lane > LANES_MAX {
             return Err(LoadError::Threads(first_lane));
@@ -104,14 +108,15 @@ impl Mix<'_> {
     }
 
     /// What is the same for all, and what there is of each: of a mix as a whole.
-    fn whole(&self, plans: &[RunPlan], network: Option<SourceNetwork>) -> RunPlan {
+    fn whole(&self, kind: Kind, plans: &[RunPlan], network: Option<SourceNetwork>) -> RunPlan {
+        let lanes = plans.iter().map(|plan| plan.lanes);
         let parts = self.options.mix.iter().zip(shares(&self.options.mix)).zip(plans);
         // A target's port is NTP's, where that is asked for.
         let ntp = plans.iter().find(|plan| plan.ptp.is_none()).unwrap_or(&plans[0]);
         RunPlan {
             target: ntp.target,
             network,
-            lanes: plans.iter().map(|plan| plan.lanes).sum(),
+            lanes: if kind == Kind::Xdp { lanes.min().unwrap_or(1) } else { lanes.sum() },
             clients: plans.iter().map(|plan| plan.clients).sum(),
             interleaved: plans.iter().any(|plan| plan.interleaved),
             sessions: plans.iter().find_map(|plan| plan.sessions.clone()),

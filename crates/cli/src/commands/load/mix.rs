@@ -18,8 +18,9 @@ use crate::failure::Failure;
 /// Send several kinds of requests at once, each with its share of the rate, as the clients of a
 /// real server do; all are counted together, and each kind apart.
 ///
-/// Each kind has its own clients, a part of the clients' network, and at least one sending thread.
-/// A loss goal is held against all of them together. A port of TARGET is that of NTP.
+/// Each kind has its own clients and a part of the clients' network. Each has at least one sending
+/// thread, but in the kernel, where all kinds are sent by each thread. A loss goal is held against
+/// all of them together. A port of TARGET is that of NTP.
 #[derive(Args, Debug)]
 pub(crate) struct MixArgs {
     #[command(flatten)]
