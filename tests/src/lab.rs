@@ -376,7 +376,8 @@ pub(crate) fn an_interrupted_up_leaves_no_half() -> Result<()> {
             signal(&child.0, "INT")?;
             child.0.wait()?;
             let left = lab.find()?.map_or(0, |left| left.hosts.len());
-            ensure!(left == 0 || (while_naming && left == HOSTS_MAX), "{left} hosts were left");
+            // It may have been through before the signal came.
+            ensure!(left == 0 || left == HOSTS_MAX, "{left} hosts were left");
             if left > 0 {
                 horolog_lab::down(&lab.0)?;
             }

@@ -3,6 +3,7 @@
 
 mod course;
 
+use std::iter;
 use std::mem::offset_of;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -165,7 +166,7 @@ impl Generator {
     /// Loads several, attaches the first of them, of which there has to be one, and puts the others
     /// behind it in a row: each hands on what is not its own. Frames are sent by the first one.
     pub fn attach_chain(settings: &[GeneratorSettings]) -> Result<Vec<Self>, XdpError> {
-        let mut all = settings.iter().map(Self::load).collect::<Result<Vec<_>, _>>()?;
+        let all = settings.iter().map(Self::load).collect::<Result<Vec<_>, _>>()?;
         // Never the length that a program wants, so that each sets it.
         let longest = all.iter().map(|one| one.frame_len).max().unwrap_or(0) + FRAME_EXCESS;
         for pair in all.windows(2) {
@@ -176,12 +177,14 @@ impl Generator {
                 .update(&0_u32.to_ne_bytes(), &program.to_ne_bytes(), MapFlags::ANY)
                 .map_err(|error| XdpError::Map(object::to_io(&error)))?;
         }
-        if let (Some(first), Some(settings)) = (all.first_mut(), settings.first()) {
-            let program = first.loaded.program("load")?;
-            let attachment = Attachment::new(program, &settings.interface, AttachMode::Native)?;
-            (first._attachment, first.frame_len) = (Some(attachment), longest);
-        }
-        Ok(all)
+        let mut chain = all.into_iter();
+        let (Some(first), Some(settings)) = (chain.next(), settings.first()) else {
+            return Ok(Vec::new());
+        };
+        let program = first.loaded.program("load")?;
+        let attachment = Attachment::new(program, &settings.interface, AttachMode::Native)?;
+        let first = Self { _attachment: Some(attachment), frame_len: longest, ..first };
+        Ok(iter::once(first).chain(chain).collect())
     }
 
     /// Loads the program for a run and attaches it nowhere: for tests of single frames.

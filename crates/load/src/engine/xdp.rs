@@ -8,6 +8,7 @@
 mod books;
 mod frames;
 mod legs;
+mod settings;
 
 use std::sync::mpsc;
 use std::thread;
@@ -18,13 +19,10 @@ use horolog_sys::affinity;
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic, sleep_until};
 use horolog_sys::signal::InterruptibleThread;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
-use horolog_xdp::{
-    Generator, GeneratorSettings, LANES_MAX, Lane, OffsetSettings, Protocol, TrialSettings,
-    XdpError,
-};
+use horolog_xdp::{Generator, Lane, TrialSettings};
 
 use self::books::Books;
-use self::frames::Frame;
+use self::settings::settings;
 
 use super::drain::{Drain, GRACE, LEAD};
 use super::intervals::Shares;
@@ -34,7 +32,6 @@ use crate::account::TrialCounts;
 use crate::clients::LaneClients;
 use crate::course::{Course, Instants};
 use crate::plan::{RunPlan, TrialPlan};
-use crate::ptp::PtpKind;
 use crate::schedule::{self, FRACTION_BITS};
 use crate::silence::Listener;
 
@@ -87,59 +84,6 @@ impl XdpEngine {
             plans.iter().zip(generators).map(|(plan, generator)| Part::new(plan, generator));
         Ok(Self { parts: parts.collect::<Result<_, _>>()? })
     }
-}
-
-/// What the kernel's program is loaded with for a run, by itself or as one of several.
-fn settings(plan: &RunPlan, chained: bool) -> Result<GeneratorSettings, EngineError> {
-    let frame = Frame::new(plan)?;
-    if plan.lanes > plan.cores.len() || plan.lanes > LANES_MAX {
-        let reason = format!(
-            "each of {} sending threads takes a core, and there are {}",
-            plan.lanes,
-            plan.cores.len().min(LANES_MAX)
-        );
-        return Err(unfit(Kind::Xdp, reason, "use fewer threads"));
-    }
-    let protocol = match plan.ptp.map(|ptp| ptp.kind) {
-        None => Protocol::Ntp,
-        Some(PtpKind::Delay) => Protocol::PtpDelay,
-        Some(PtpKind::Nsm) => Protocol::PtpMonitor,
-        Some(PtpKind::Unicast(_)) => {
-            let reason = "it negotiates nothing".to_owned();
-            return Err(unfit(Kind::Xdp, reason, "use --engine packet or udp"));
-        }
-    };
-    if !horolog_xdp::live_frames_supported()? {
-        return Err(XdpError::NoLiveFrames.into());
-    }
-    Ok(GeneratorSettings {
-        protocol,
-        multicast: plan.ptp.is_some_and(|ptp| ptp.multicast),
-        domain: plan.ptp.map_or(0, |ptp| ptp.domain),
-        offsets: plan.offset.map(|offset| OffsetSettings {
-            correction_ns: offset.correction.as_ns(),
-            mean_of_server: offset.mean_of_server,
-        }),
-        ethernet: frame.target_mac,
-        interface: frame.interface,
-        target: plan.target.ip(),
-        port: plan.target.port(),
-        version: plan.version,
-        lanes: plan.lanes as u32,
-        echo: plan.echo,
-        interleaved: plan.interleaved,
-        clients: plan.clients,
-        single_clients: plan.fairness,
-        books: plan.interval.map_or(1, |interval| books::count(interval, timeout(plan))),
-        chained,
-        key: plan.token.key(),
-        run_start_ns: plan.token.run_start().as_ns() as u64,
-        reply_timeout_ns: plan.reply_timeout.as_nanos() as u64,
-        request: frame.bytes,
-        sums: frame.sums,
-        first_client: frame.first_client,
-        exponential: schedule::exponential_quantiles(),
-    })
 }
 
 impl Part {
@@ -262,7 +206,9 @@ impl Part {
 
     /// Ends the schedules of its lanes.
     fn end(&self, cores: &[usize]) {
-        cores.iter().for_each(|&core| self.generator.end_lane(core as u32));
+        for &core in cores {
+            self.generator.end_lane(core as u32);
+        }
     }
 
     /// Requests sent in this trial.

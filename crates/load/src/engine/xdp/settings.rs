@@ -1,0 +1,64 @@
+//! From a run's plan to what the kernel's program is loaded with, or why it cannot be.
+
+use horolog_record::Engine as Kind;
+use horolog_xdp::{GeneratorSettings, LANES_MAX, OffsetSettings, Protocol, XdpError};
+
+use super::frames::Frame;
+use super::{books, timeout};
+use crate::engine::{EngineError, unfit};
+use crate::plan::RunPlan;
+use crate::ptp::PtpKind;
+use crate::schedule;
+
+/// What the kernel's program is loaded with for a run, by itself or as one of several.
+pub(super) fn settings(plan: &RunPlan, chained: bool) -> Result<GeneratorSettings, EngineError> {
+    let frame = Frame::new(plan)?;
+    if plan.lanes > plan.cores.len() || plan.lanes > LANES_MAX {
+        let reason = format!(
+            "each of {} sending threads takes a core, and there are {}",
+            plan.lanes,
+            plan.cores.len().min(LANES_MAX)
+        );
+        return Err(unfit(Kind::Xdp, reason, "use fewer threads"));
+    }
+    let protocol = match plan.ptp.map(|ptp| ptp.kind) {
+        None => Protocol::Ntp,
+        Some(PtpKind::Delay) => Protocol::PtpDelay,
+        Some(PtpKind::Nsm) => Protocol::PtpMonitor,
+        Some(PtpKind::Unicast(_)) => {
+            let reason = "it negotiates nothing".to_owned();
+            return Err(unfit(Kind::Xdp, reason, "use --engine packet or udp"));
+        }
+    };
+    if !horolog_xdp::live_frames_supported()? {
+        return Err(XdpError::NoLiveFrames.into());
+    }
+    Ok(GeneratorSettings {
+        protocol,
+        multicast: plan.ptp.is_some_and(|ptp| ptp.multicast),
+        domain: plan.ptp.map_or(0, |ptp| ptp.domain),
+        offsets: plan.offset.map(|offset| OffsetSettings {
+            correction_ns: offset.correction.as_ns(),
+            mean_of_server: offset.mean_of_server,
+        }),
+        ethernet: frame.target_mac,
+        interface: frame.interface,
+        target: plan.target.ip(),
+        port: plan.target.port(),
+        version: plan.version,
+        lanes: plan.lanes as u32,
+        echo: plan.echo,
+        interleaved: plan.interleaved,
+        clients: plan.clients,
+        single_clients: plan.fairness,
+        books: plan.interval.map_or(1, |interval| books::count(interval, timeout(plan))),
+        chained,
+        key: plan.token.key(),
+        run_start_ns: plan.token.run_start().as_ns() as u64,
+        reply_timeout_ns: plan.reply_timeout.as_nanos() as u64,
+        request: frame.bytes,
+        sums: frame.sums,
+        first_client: frame.first_client,
+        exponential: schedule::exponential_quantiles(),
+    })
+}
