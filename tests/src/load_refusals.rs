@@ -226,7 +226,7 @@ pub(crate) fn an_interrupted_run_keeps_its_result() -> Result<()> {
         run.signal("INT")?;
         let (status, _) = run.end()?;
         let stderr = run.read("stderr")?;
-        ensure!(status.success() && stderr.contains("ending after this trial"), "{stderr}");
+        ensure!(status.success() && stderr.contains("ending early"), "{stderr}");
         let result: LoadResult = parse(run.read("r.json")?.as_bytes())?;
         let trials = result.trials.len();
         ensure!((2..20).contains(&trials), "{trials} trials with {engine}");

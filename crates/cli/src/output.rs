@@ -141,7 +141,7 @@ pub(crate) fn end_gently() -> Result<(), Failure> {
                 if ending.swap(true, Ordering::Relaxed) {
                     undo::exit(130);
                 }
-                eprintln!("horolog: ending after this trial or interval; once more ends at once");
+                eprintln!("horolog: ending early; once more ends at once");
             }
         }
     };
