@@ -66,7 +66,9 @@ pub(super) fn network(
     }
     let all = if opener.options.random_sources { crowd.room() } else { clients };
     let (own, others) = (network.addresses(asked), crowd.addresses(all));
-    if own.start() <= others.end() && others.start() <= own.end() {
+    let have_some = own.start() <= others.end() && others.start() <= own.end();
+    // Replies to all of their network are taken for theirs.
+    if have_some || network.prefix().contains(crowd.address(0)) {
         let reason = "the load's own clients have their addresses; name another network";
         return Err(LoadError::WellBehaved(reason));
     }
