@@ -128,8 +128,8 @@ pub(crate) fn scale_search(config: &mut SearchConfig, final_duration: Duration) 
 
 static ENDING: OnceLock<AtomicBool> = OnceLock::new();
 
-/// Lets Ctrl-C and SIGTERM end a measurement early, with the result so far; a second one ends the process, with what it changed on the machine put back. Call it before any
-/// thread is started.
+/// Lets Ctrl-C and SIGTERM end a measurement early, with the result so far; a second one ends the
+/// process, with what it changed on the machine put back. Call it before any thread is started.
 pub(crate) fn end_gently() -> Result<(), Failure> {
     let signals = BlockedSignals::block(&[Signal::Interrupt, Signal::Terminate])
         .map_err(Failure::environment)?;
