@@ -193,10 +193,10 @@ impl Load {
             match search.next() {
                 Step::Trial { rate, duration } => {
                     let (outcome, flow) = self.trial(rate, duration, observer)?;
-                    search.record(&outcome);
                     if flow.is_break() {
                         return Ok(());
                     }
+                    search.record(&outcome);
                 }
                 Step::Done(outcome) => {
                     self.search = Some(result_of(kind, &config, &outcome));
@@ -258,6 +258,11 @@ impl Load {
             lost: trial.lost,
             duration: Duration::from_secs_f64(trial.duration_s),
         };
+        if stopped && trial.sent == 0 {
+            // It was ended before it began.
+            self.interrupted = true;
+            return Ok((outcome, ControlFlow::Break(())));
+        }
         self.note_silences(self.trials.len(), &counts);
         let flow = observer.ended(self.trials.len(), &trial);
         self.interrupted |= flow.is_break();
