@@ -364,7 +364,8 @@ impl Account {
         }
         if let Some(offsets) = &mut self.offsets {
             let found = self.books.of(intended).offsets.get_or_insert_default();
-            offsets.record(reply, stamps, (index, referred), found);
+            let received = intended + rtt;
+            offsets.record(reply, (received, stamps), (index, referred), found);
         }
         if self.expected.interleaved {
             self.origins.remember(index, reply.receive);

@@ -118,7 +118,7 @@ pub enum NtsError {
     #[error("random sources are too many for a session each; let them share some")]
     RandomSources,
     /// Modes that are not had together.
-    #[error("NTS and interleaved mode cannot be loaded together; leave one of them out")]
+    #[error("NTS and interleaved mode (--interleaved) exclude one another; leave out one of them")]
     Interleaved,
     /// What is authenticated ends with that.
     #[error("NTS stands alone behind a request's header; leave out --key and --extension")]

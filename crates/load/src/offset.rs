@@ -7,7 +7,7 @@
 
 use horolog_record::{OffsetMethod, SignedDistribution};
 use horolog_stats::SignedRecorder;
-use horolog_time::{NS_PER_S, NtpTimestamp, Span, Timestamp, Utc};
+use horolog_time::{Monotonic, NS_PER_S, NtpTimestamp, Span, Timestamp, Utc};
 
 use crate::verify::{Answer, Reply};
 
@@ -90,12 +90,28 @@ impl OffsetCounts {
     }
 }
 
-/// When the last reply to each client of a lane was received, in ns; empty in basic mode.
+/// What is known of the last reply to each client of a lane; empty in basic mode.
 #[derive(Clone, Debug, Default)]
-pub struct LastReceived(Vec<i64>);
+pub struct LastReceived(Vec<Last>);
 
-/// The last reply had no timestamp, or there was none.
-const UNKNOWN: i64 = i64::MIN;
+/// The last reply to a client.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    /// When it came by the clock that stamps packets, in ns.
+    at_ns: i64,
+    /// When it came by the clock of the schedule, in ns.
+    heard_ns: i64,
+}
+
+impl Last {
+    /// It had no timestamp, or there was none.
+    const UNKNOWN: Self = Self { at_ns: i64::MIN, heard_ns: i64::MAX };
+
+    /// Whether a request that was due then was made with it in mind, so that the answer tells of it.
+    const fn is_meant_by(&self, intended: Timestamp<Monotonic>) -> bool {
+        self.heard_ns <= intended.as_ns()
+    }
+}
 
 /// The offsets of one lane during one trial.
 #[derive(Debug)]
@@ -110,7 +126,7 @@ impl Offsets {
     /// Begins with what is known of the replies to `clients` clients; none need be remembered in
     /// basic mode.
     pub(crate) fn new(plan: OffsetPlan, mut last: LastReceived, clients: usize) -> Self {
-        last.0.resize(clients, UNKNOWN);
+        last.0.resize(clients, Last::UNKNOWN);
         Self { plan, last, master_ahead: None }
     }
 
@@ -121,7 +137,7 @@ impl Offsets {
     pub(crate) fn record(
         &mut self,
         reply: &Reply,
-        stamps: ReceiveStamps,
+        (received, stamps): (Timestamp<Monotonic>, ReceiveStamps),
         (client, referred): (u32, u64),
         found: &mut OffsetCounts,
     ) {
@@ -133,8 +149,9 @@ impl Offsets {
             Answer::Interleaved => last.as_deref().copied().and_then(|last| {
                 let referred = NtpTimestamp::from_bits(referred);
                 // One that left before that request came is of a reply still longer ago.
-                let fits = reply.transmit.since(referred) >= Span::ZERO;
-                (fits && last != UNKNOWN).then(|| (Timestamp::from_ns(last), referred))
+                let fits = reply.transmit.since(referred) >= Span::ZERO
+                    && last.is_meant_by(reply.question.intended);
+                fits.then(|| (Timestamp::from_ns(last.at_ns), referred))
             }),
         };
         if let Some((at, receive)) = exchange {
@@ -142,7 +159,8 @@ impl Offsets {
             found.offsets.record(offset.as_ns());
         }
         if let Some(last) = last {
-            *last = at.map_or(UNKNOWN, Timestamp::as_ns);
+            let heard_ns = received.as_ns();
+            *last = at.map_or(Last::UNKNOWN, |at| Last { at_ns: at.as_ns(), heard_ns });
         }
     }
 
@@ -240,7 +258,9 @@ mod tests {
         }
 
         fn record(&mut self, reply: &Reply, stamps: ReceiveStamps, client: (u32, u64)) {
-            self.offsets.record(reply, stamps, client, &mut self.found);
+            // Each is asked for when the one before has come.
+            let received = reply.question.intended;
+            self.offsets.record(reply, (received, stamps), client, &mut self.found);
         }
 
         fn record_sync(&mut self, at: Option<Timestamp<Utc>>, times: (i64, i64)) {
@@ -307,6 +327,23 @@ mod tests {
         let older = reply(last + 9_000_000, last - 3_000_000, Answer::Interleaved);
         offsets.record(&older, kernel(last + 9_020_000), (0, ntp(last).to_bits()));
         assert_eq!((offsets.found.offsets.count(), offsets.found.stamped), (1, 2));
+    }
+
+    #[test]
+    fn an_answer_to_what_was_asked_before_the_last_reply_came_tells_nothing() {
+        for (asked_ns, counted) in [(40_000, 1), (50_000, 2)] {
+            let mut scene = offsets(OffsetOptions::default(), 1);
+            let came = Timestamp::from_ns(50_000);
+            let first = basic(SERVER_RECEIVE, SERVER_RECEIVE + 500);
+            let stamps = kernel(SERVER_RECEIVE + 20_000);
+            scene.offsets.record(&first, (came, stamps), (0, 0), &mut scene.found);
+            let told = reply(SERVER_RECEIVE + 90_000, SERVER_RECEIVE + 900, Answer::Interleaved);
+            let question = Question { intended: Timestamp::from_ns(asked_ns), sequence: 1 };
+            let (told, referred) = (Reply { question, ..told }, ntp(SERVER_RECEIVE).to_bits());
+            let later = (Timestamp::from_ns(150_000), kernel(SERVER_RECEIVE + 120_000));
+            scene.offsets.record(&told, later, (0, referred), &mut scene.found);
+            assert_eq!(scene.found.offsets.count(), counted, "asked at {asked_ns} ns");
+        }
     }
 
     #[test]

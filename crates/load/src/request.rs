@@ -45,9 +45,13 @@ impl Stamps {
     }
 
     /// Those of a request in interleaved mode (RFC 9769, section 2) of a client whose last reply
-    /// was received by the server at `origin`; 0 where it had none, which makes it a basic request.
+    /// was received by the server at `origin`; 0 where it had none: a first request is a basic one,
+    /// with no receive timestamp either.
     #[must_use]
     pub const fn interleaved(origin: u64, transmit: u64) -> Self {
+        if origin == 0 {
+            return Self::basic(transmit);
+        }
         Self { origin, receive: Token::receive_of(transmit), transmit }
     }
 

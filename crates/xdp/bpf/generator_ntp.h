@@ -41,6 +41,9 @@ static __always_inline __u64 stamp(struct ntp *ntp, const struct generator_confi
 	last = origin_of(cfg, request->address);
 	if (last)
 		origin = bpf_cpu_to_be64(*last);
+	/* A first request is a basic one (RFC 9769, section 2). */
+	if (!origin)
+		return sum64(transmit);
 	receive = bpf_cpu_to_be64(request->token ^ TOKEN_RECEIVE);
 	ntp->origin = origin;
 	ntp->receive = receive;

@@ -99,9 +99,11 @@ static __always_inline void take_offset_ntp(const struct generator_config *cfg, 
 	__u64 utc_ns = utc_of(cfg, now_ns), transmit = bpf_be64_to_cpu(ntp->transmit);
 	__u64 *last = cfg->interleaved ? bpf_map_lookup_elem(&last_received, &client) : NULL;
 
+	/* Of a request that was due before that reply came, the answer tells of an older one. */
 	if (!question->receive)
 		take_offset(cfg, intended_ns, utc_ns, bpf_be64_to_cpu(ntp->receive), transmit);
-	else if (last && *last && since(transmit, referred) >= 0)
+	else if (last && *last && *last <= utc_of(cfg, intended_ns) &&
+		 since(transmit, referred) >= 0)
 		take_offset(cfg, intended_ns, *last, referred, transmit);
 	if (last)
 		*last = utc_ns;

@@ -48,6 +48,10 @@ impl EthernetPort {
 }
 
 impl Port for EthernetPort {
+    fn has_room(&self, _: u32) -> bool {
+        !self.requests.is_full()
+    }
+
     fn push(&mut self, _: u32, _: Stamps) -> bool {
         false // no template: each request is a payload of its own
     }

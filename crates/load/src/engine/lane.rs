@@ -79,6 +79,9 @@ pub(crate) struct Arrival<'a> {
 
 /// What a lane sends and receives through.
 pub(crate) trait Port: Send {
+    /// Whether a request of this client can be readied before those that are ready are sent.
+    fn has_room(&self, client: u32) -> bool;
+
     /// Readies one more request; `false` when those that are ready have to be sent first.
     fn push(&mut self, client: u32, stamps: Stamps) -> bool;
 
@@ -217,6 +220,10 @@ impl<P: Port, C: LaneClock> LaneTrial<'_, P, C> {
             && intended <= now
         {
             let next = self.account.next(intended);
+            // Before its payload is made, which may take a cookie.
+            if !self.port.has_room(next.client) {
+                break;
+            }
             let pushed = match self.account.payload(&next) {
                 None => self.port.push(next.client, next.stamps),
                 Some(payload) => self.port.push_payload(next.client, payload),

@@ -85,8 +85,12 @@ impl<D: Device<Address = ()>> FramePort<D> {
 }
 
 impl<D: Device<Address = ()> + Drops + Send> Port for FramePort<D> {
+    fn has_room(&self, _: u32) -> bool {
+        self.ready < self.requests.slots()
+    }
+
     fn push(&mut self, client: u32, stamps: Stamps) -> bool {
-        if self.ready == self.requests.slots() {
+        if !self.has_room(client) {
             return false;
         }
         self.ready += 1;

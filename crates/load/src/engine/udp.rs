@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use horolog_io::{Batch, Device, Endpoints, UdpDevice, UdpError, UdpOptions};
 use horolog_record::Engine as Kind;
+use horolog_sys::message::is_refusal;
 
 use super::card::{self, Card};
 use super::lane::{Arrival, BATCH, Port};
@@ -71,12 +72,13 @@ impl<D: Device<Address = Endpoints>> SocketPort<D> {
         }
     }
 
-    /// Counts and hides the news that the target's port is closed: it belongs to an earlier
-    /// request, and whoever waits for replies will miss them soon enough.
+    /// Counts and hides the news that the target's port is closed, and hides that somebody on the
+    /// way refuses: it belongs to an earlier request, and whoever waits for replies will miss them
+    /// soon enough.
     fn unless_closed(&mut self, result: io::Result<usize>) -> io::Result<Option<usize>> {
         match result {
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                self.port_closed += 1;
+            Err(error) if is_refusal(&error) => {
+                self.port_closed += u64::from(error.kind() == io::ErrorKind::ConnectionRefused);
                 Ok(None)
             }
             result => result.map(Some),
@@ -85,9 +87,14 @@ impl<D: Device<Address = Endpoints>> SocketPort<D> {
 }
 
 impl<D: Device<Address = Endpoints> + Drops + Send> Port for SocketPort<D> {
+    fn has_room(&self, client: u32) -> bool {
+        let socket = (client - self.first) as usize;
+        self.ready < self.requests.slots() && (self.ready == 0 || socket == self.sender)
+    }
+
     fn push(&mut self, client: u32, stamps: Stamps) -> bool {
         let socket = (client - self.first) as usize;
-        if self.ready == self.requests.slots() || (self.ready > 0 && socket != self.sender) {
+        if !self.has_room(client) {
             return false;
         }
         self.sender = socket;
@@ -99,10 +106,11 @@ impl<D: Device<Address = Endpoints> + Drops + Send> Port for SocketPort<D> {
 
     fn push_payload(&mut self, client: u32, payload: &[u8]) -> bool {
         let socket = (client - self.first) as usize;
+        if !self.has_room(client) {
+            return false;
+        }
         if self.ready == 0 {
             self.requests.clear();
-        } else if socket != self.sender {
-            return false;
         }
         self.sender = socket;
         let pushed = self.requests.push(Endpoints::default(), payload);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use horolog_io::{Batch, Device, Endpoints, UdpDevice, UdpError};
 use horolog_record::Engine as Kind;
+use horolog_sys::message::is_refusal;
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
 
 use super::card::{self, Card};
@@ -46,8 +47,8 @@ impl ClientPort {
     /// Counts and hides the news that the master's port is closed; see [`super::udp`].
     fn unless_closed(&mut self, result: io::Result<usize>) -> io::Result<Option<usize>> {
         match result {
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                self.port_closed += 1;
+            Err(error) if is_refusal(&error) => {
+                self.port_closed += u64::from(error.kind() == io::ErrorKind::ConnectionRefused);
                 Ok(None)
             }
             result => result.map(Some),
@@ -56,6 +57,10 @@ impl ClientPort {
 }
 
 impl Port for ClientPort {
+    fn has_room(&self, _: u32) -> bool {
+        !self.requests.is_full()
+    }
+
     fn push(&mut self, _: u32, _: Stamps) -> bool {
         false // no template: each request is a payload of its own
     }
