@@ -107,7 +107,8 @@ impl Last {
     /// It had no timestamp, or there was none.
     const UNKNOWN: Self = Self { at_ns: i64::MIN, heard_ns: i64::MAX };
 
-    /// Whether a request that was due then was made with it in mind, so that the answer tells of it.
+    /// Whether a request that was due then was made with it in mind, so that its answer tells of
+    /// it.
     const fn is_meant_by(&self, intended: Timestamp<Monotonic>) -> bool {
         self.heard_ns <= intended.as_ns()
     }
