@@ -38,7 +38,7 @@ const WAIT: Duration = Duration::from_millis(20);
 /// 8). Their lowest bit tells the two timestamps of a request apart, so it does not count.
 const TRANSMIT_LOW: u32 = 44;
 const ORIGIN_LOW: u32 = 28;
-/// The sequence number of a token, above that bit, takes this many.
+/// Of the sequence number of a token, above that bit, so many bits choose what is kept.
 const TOKEN_BITS_MAX: u32 = 24;
 /// Where the word stands whose lower half is the number of a PTP message, which answers to delay
 /// requests have from these (IEEE 1588-2019, table 35).

@@ -7,6 +7,8 @@ use std::time::Duration;
 use horolog_time::Span;
 use thiserror::Error;
 
+use crate::schedule::FRACTION_BITS;
+
 /// The most intervals: what a result and a page can hold.
 pub const INTERVALS_MAX: u64 = 10_000;
 
@@ -266,13 +268,13 @@ struct Leg {
 }
 
 /// 2^-16 ns in a second.
-pub(crate) const UNITS_PER_SECOND: f64 = 1e9 * 65536.0;
+pub(crate) const UNITS_PER_SECOND: f64 = 1e9 * (1_u64 << FRACTION_BITS) as f64;
 
 impl Instants {
     pub(crate) fn new(course: &Course, lanes: usize) -> Self {
         let mut begin = 0;
         let leg = |phase: &Phase| {
-            let lasts = (phase.duration.as_nanos() as u64) << 16;
+            let lasts = (phase.duration.as_nanos() as u64) << FRACTION_BITS;
             let of = |rate: f64| rate / lanes as f64 / UNITS_PER_SECOND;
             let slope = (of(phase.to) - of(phase.from)) / lasts as f64;
             let leg = Leg { begin, end: begin + lasts, rate: of(phase.from), slope };
@@ -342,7 +344,7 @@ mod tests {
 
     fn instants(phases: Vec<Phase>, lanes: usize) -> Vec<u64> {
         let course = Course::new(SECOND, phases).unwrap();
-        let end = (course.duration().as_nanos() as u64) << 16;
+        let end = (course.duration().as_nanos() as u64) << FRACTION_BITS;
         let mut instants = Instants::new(&course, lanes);
         let mut all = Vec::new();
         let mut at = 0;

@@ -75,7 +75,8 @@ pub struct LoadOptions {
     pub engine: Option<Kind>,
     /// Where simulated clients come from; `None` finds a private network that is free.
     pub source_network: Option<Prefix>,
-    /// Take sources from the whole network, scattered; none comes twice before all have come.
+    /// Take sources from the whole network, scattered; none comes twice before all
+    /// have come, in up to 2^27 requests of each thread.
     pub random_sources: bool,
     /// Clients; `None` takes what suits the engine.
     pub clients: Option<u32>,

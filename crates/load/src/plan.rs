@@ -62,7 +62,8 @@ pub struct RunPlan {
     pub network: Option<SourceNetwork>,
     /// Clients of every trial, all lanes together; with random sources how many there can be.
     pub clients: u32,
-    /// Sources are taken from the whole network, scattered; none comes twice before all have come.
+    /// Sources are taken from the whole network, scattered; none comes twice before all
+    /// have come, in up to 2^27 requests of each lane.
     pub random_sources: bool,
     /// Tells the run's own questions from others.
     pub token: Token,

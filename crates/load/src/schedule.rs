@@ -22,7 +22,7 @@ pub const QUANTILES: usize = 1 << 16;
 
 /// The interval between one lane's requests, in 2^-16 ns: `lanes` × 10^9 / `rate`, rounded up so
 /// that no request more than asked for fits into a trial. `None` for a rate that is not positive,
-/// or so low that the interval exceeds 18 hours.
+/// or so low that the interval exceeds 19 hours.
 #[must_use]
 pub fn interval(rate: f64, lanes: usize) -> Option<u64> {
     let exact = 1e9 * f64::from(1 << FRACTION_BITS) * lanes as f64 / rate;

@@ -2,7 +2,8 @@
 //! bytes alone. Whether it is the first reply and came in time is for [`crate::account`].
 //!
 //! The order of the checks is part of the result: the first that fails names the reason. The
-//! in-kernel engine checks in the same order.
+//! in-kernel engine checks in the same order; it holds a number that was not asked yet in this
+//! trial against its client, where this one knows that nobody has asked it.
 
 use horolog_record::InvalidReason;
 use horolog_time::{Monotonic, NtpTimestamp, Timestamp};

@@ -130,7 +130,8 @@ pub(crate) struct RunArgs {
     /// Simulated clients, up to 1000000; sockets in the udp engine [default: 16384; 16].
     #[arg(short, long, value_name = "N", value_parser = values::count)]
     clients: Option<u32>,
-    /// Take sources from the whole network, scattered; none comes twice before all have come.
+    /// Take sources from the whole network, scattered; none comes twice before all have
+    /// come, in up to 2^27 requests of each thread.
     #[arg(long)]
     random_sources: bool,
     /// How to send and receive: in the kernel (XDP), raw frames (AF_PACKET), or ordinary sockets;

@@ -39,7 +39,7 @@ use crate::silence::Listener;
 /// keeps its schedule well beyond.
 const LANE_RATE: f64 = 1e6;
 
-/// Between two looks at whether a lane has ended, or whether replies still come.
+/// Between two looks at whether a lane has ended, and at how the trial stands.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Between two looks at whether replies still come.

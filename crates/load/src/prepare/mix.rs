@@ -55,18 +55,22 @@ impl Mix<'_> {
         Ok(Prepared { plan, engine, clients, beside: None, fallbacks: Vec::new() })
     }
 
+    /// The runs of which it is made, with the sessions that are there already.
+    fn runs(&self) -> Vec<LoadOptions> {
+        let runs = mix::runs(self.options, self.address).into_iter();
+        let with = |(run, sessions)| LoadOptions { nts: None, sessions, ..run };
+        runs.zip(self.sessions.iter().cloned()).map(with).collect()
+    }
+
     /// A plan for each part, and the network in which all their clients are.
     fn plans(&self, kind: Kind) -> Result<(Vec<RunPlan>, Option<SourceNetwork>), LoadError> {
-        let runs = mix::runs(self.options, self.address);
+        let runs = self.runs();
         let ptp = runs.iter().filter(|run| run.ptp.is_some()).count();
         if kind == Kind::Udp && ptp > 1 {
             let reason = "PTP's ports are the sockets of one kind of requests".to_owned();
             return Err(engine::unfit(kind, reason, "use --engine packet").into());
         }
-        // Its sessions are there already.
-        let plain =
-            LoadOptions { nts: None, ..mix::runs(self.options, self.address).swap_remove(0) };
-        let mut first = Opener::new(&plain)?;
+        let mut first = Opener::new(&runs[0])?;
         let route = first.route(kind)?;
         let network = first.network(kind, &route)?;
         let threads = self.options.threads.unwrap_or_else(|| first.cores(&route)) as u32;
@@ -79,7 +83,7 @@ impl Mix<'_> {
         let mut plans = Vec::with_capacity(count);
         for ((index, run), lanes) in runs.into_iter().enumerate().zip(lanes) {
             let part = network.map(|network| network.part(index, count)).transpose()?;
-            // Sockets of PTP are one client, and say so themselves where more are asked for.
+            // Sockets of PTP are one client, however many the mix has.
             let one_client = kind == Kind::Udp && run.ptp.is_some();
             let clients = run.clients.filter(|_| !one_client);
             let lanes = lanes.min(clients.unwrap_or(u32::MAX)) as usize;
@@ -87,8 +91,6 @@ impl Mix<'_> {
                 source_network: part.map(|network| network.prefix()),
                 clients,
                 threads: (!one_client).then_some(lanes),
-                nts: None,
-                sessions: self.sessions[index].clone(),
                 ..run
             };
             let (plan, _) = Opener::new(&run)?.plan(kind)?;
