@@ -7,11 +7,11 @@
 #
 # It never touches how this machine keeps its own time. Debian's chrony package would start chronyd,
 # which sets the clock, and would remove the time service that is there (systemd-timesyncd, ntpsec).
-# So chrony is not installed, nor is ntpsec: their packages are fetched and unpacked into the cache,
-# and the tests find chronyd, chronyc and ntpd there because the Makefile puts that directory first in
-# PATH. So are ptp4l and pmc, of linuxptp: run ptp4l as a master with `free_running 1`, which leaves
-# the clock alone. That also keeps them out of reach of AppArmor's profiles, which would forbid a test's own
-# configuration file. Without the package there is no user _chrony: run chronyd with `-u root`, and
+# So chrony is not installed, nor is ntpsec, nor gpsd, which would look for receivers: their packages
+# are fetched and unpacked into the cache, and the tests find chronyd, chronyc, ntpd and gpsd there
+# because the Makefile puts that directory first in PATH. So are ptp4l, pmc and nsm, of linuxptp: run
+# ptp4l with `free_running 1`, which leaves the clock alone. That also keeps them out of reach of
+# AppArmor's profiles, which would forbid a test's own configuration file. Without the package there is no user _chrony: run chronyd with `-u root`, and
 # always with `-x`, which leaves the clock alone. ntpd has no such option: run it with `disable ntp`
 # in its configuration and without CAP_SYS_TIME (setpriv). ntpdig is a plain client without a service,
 # so it is installed as it is.
@@ -165,14 +165,16 @@ install_rust() {
 # --- Peers ---------------------------------------------------------------------------------------
 
 peers=$horolog_cache/peers
-peer_packages=(chrony ntpsec linuxptp)
+peer_packages=(chrony ntpsec linuxptp gpsd gpsd-clients python3-gps)
 
 peers_run() {
 	"$peers/usr/sbin/chronyd" --version >/dev/null 2>&1 &&
 		"$peers/usr/bin/chronyc" --version >/dev/null 2>&1 &&
 		"$peers/usr/sbin/ntpd" --version >/dev/null 2>&1 &&
 		"$peers/usr/sbin/ptp4l" -v >/dev/null 2>&1 &&
-		"$peers/usr/sbin/pmc" -v >/dev/null 2>&1
+		"$peers/usr/sbin/pmc" -v >/dev/null 2>&1 &&
+		"$peers/usr/sbin/gpsd" -V >/dev/null 2>&1 &&
+		[[ -x $peers/usr/bin/gpsfake ]]
 }
 
 fetch_peers() {
@@ -192,7 +194,7 @@ peer_libraries() {
 install_peers() {
 	! peers_run || return 0
 	say "unpacking Debian's ${peer_packages[*]} into $peers (not installed: this machine's time service stays as it is)"
-	command -v apt-get >/dev/null || die "this system has no apt-get; put chronyd, chronyc, ntpsec's ntpd, ptp4l and pmc into $peers/usr/sbin and $peers/usr/bin"
+	command -v apt-get >/dev/null || die "this system has no apt-get; put chronyd, chronyc, ntpsec's ntpd, ptp4l, pmc, gpsd and gpsfake into $peers/usr/sbin and $peers/usr/bin"
 	mkdir -p "$horolog_cache"
 	local work package
 	work=$(mktemp -d "$horolog_cache/peers.XXXXXX")

@@ -30,7 +30,7 @@ pub(crate) const PTP_DELAY: PtpPlan = PtpPlan {
 pub(crate) const PTP_MONITOR: PtpPlan = PtpPlan { kind: PtpKind::Nsm, ..PTP_DELAY };
 
 /// A trial with at most one lost request in ten thousand counts as lossless.
-const LOSS: f64 = 1e-4;
+pub(crate) const LOSS: f64 = 1e-4;
 
 const SERVERS: [Server; 4] = [Server::Chronyd, Server::Sockets, Server::Xdp, Server::Reflector];
 

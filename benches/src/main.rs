@@ -3,8 +3,11 @@
 //! fails only when it could not measure: a figure depends on the machine, so no test asserts it.
 //!
 //! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generation] [generator] [footprint]
-//! [flood] [limits] [interleaved] [nts] [key-establishment]`.
+//! [flood] [limits] [interleaved] [nts] [key-establishment] [ptp] [ptp-jitter]
+//! [calibration-core]`.
 
+mod calibrated;
+mod calibration_core;
 mod capacity;
 mod figure;
 mod footprint;
@@ -13,8 +16,11 @@ mod generator;
 mod interleaved;
 mod key_establishment;
 mod limits;
+mod masters;
 mod metrics;
 mod nts;
+mod ptp;
+mod ptp_jitter;
 mod servers;
 
 use std::path::PathBuf;
@@ -40,7 +46,7 @@ struct Options {
     parts: Vec<String>,
 }
 
-const PARTS: [&str; 9] = [
+const PARTS: [&str; 12] = [
     "footprint",
     "generation",
     "generator",
@@ -50,6 +56,9 @@ const PARTS: [&str; 9] = [
     "interleaved",
     "nts",
     "key-establishment",
+    "ptp",
+    "ptp-jitter",
+    "calibration-core",
 ];
 
 impl Options {
@@ -96,6 +105,9 @@ fn main() -> Result<()> {
             "interleaved" => interleaved::measure(&binary, options.rounds)?,
             "nts" => nts::measure(&binary, options.rounds)?,
             "key-establishment" => key_establishment::measure(&binary, options.rounds)?,
+            "ptp" => ptp::measure(&binary, options.rounds)?,
+            "ptp-jitter" => ptp_jitter::measure(&binary, options.rounds)?,
+            "calibration-core" => calibration_core::measure(&binary, options.rounds)?,
             "limits" => limits::measure(&binary, options.rounds)?,
             "flood" => capacity::flood(&binary, options.rounds)?,
             _ => capacity::measure(&binary, options.rounds)?,

@@ -38,6 +38,8 @@ pub fn page() -> Page {
         },
         realtime_minus_monotonic: Span::from_ns(1_700_000_000_000_000_000),
         realtime_step: Span::ZERO,
+        tai_minus_utc_s: None,
+        distance: Span::ZERO,
         leap_after: Leap::None,
     }
 }

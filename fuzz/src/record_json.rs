@@ -4,7 +4,7 @@
 
 use std::fmt::Debug;
 
-use horolog_record::{DemoResult, LoadResult, QueryResult};
+use horolog_record::{ClockCompareResult, DemoResult, LoadResult, QueryResult};
 use horolog_report::table::{self, TableStyle};
 use horolog_report::{csv, html, to_json};
 use libfuzzer_sys::fuzz_target;
@@ -24,6 +24,9 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if let Some(result) = read::<QueryResult>(bytes) {
         query(&result);
+    }
+    if let Some(result) = read::<ClockCompareResult>(bytes) {
+        compare(&result);
     }
 });
 
@@ -58,6 +61,13 @@ fn query(result: &QueryResult) {
     }
     assert!(csv::query(result).starts_with("server,"));
     page(&html::query(result));
+}
+
+fn compare(result: &ClockCompareResult) {
+    for style in &STYLES {
+        let _ = table::clock_compare(result, style);
+    }
+    page(&html::clock_compare(result));
 }
 
 /// A page that is whole, and runs no script but the ones that every page has.

@@ -1,12 +1,23 @@
-//! Any bytes as a line of gpsd. Reading it never panics, and a sample's instants keep within what a
-//! line can say.
+//! Any bytes as a line of gpsd. Reading it never panics, a sample's instants keep within what a
+//! line can say, and a leap second is to come and within what a week of eight bits can name.
 #![no_main]
 
-use horolog_source::GpsdLine;
+use horolog_source::{GpsdLine, LeapReport, NextLeap};
+use horolog_time::Timestamp;
 use libfuzzer_sys::fuzz_target;
+
+/// 2026-11-22.
+const NOW: Timestamp<horolog_time::Utc> = Timestamp::from_ns(1_795_305_600_000_000_000);
 
 fuzz_target!(|bytes: &[u8]| {
     if let Some(GpsdLine::Sample { truth, system, .. }) = GpsdLine::parse(bytes) {
         let _ = (truth - system).as_seconds();
+    }
+    if let Some(report) = LeapReport::of_gpsd(bytes, NOW) {
+        assert!((30..=60).contains(&report.tai_minus_utc_s));
+        if let Some(NextLeap::At(leap)) = report.next {
+            let days = (leap.midnight - NOW).as_seconds() / 86_400.0;
+            assert!((0.0..=904.0).contains(&days), "{leap:?}");
+        }
     }
 });

@@ -1,8 +1,9 @@
 //! Any bytes as a sample of shared memory, as a datagram of a sample socket and as the text of a
-//! source. Reading them never panics; a datagram written again is read as the same.
+//! source, a pulse and a receiver. Reading them never panics; a datagram written again is read as
+//! the same.
 #![no_main]
 
-use horolog_source::{SockSample, SourceSpec, parse_segment};
+use horolog_source::{PulseSpec, SentenceInput, SockSample, SourceSpec, parse_segment};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -20,6 +21,12 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(text) = std::str::from_utf8(bytes) {
         if let Ok(spec) = text.parse::<SourceSpec>() {
             assert_eq!(spec.text, text);
+        }
+        if let Ok(pulse) = text.parse::<PulseSpec>() {
+            assert!(pulse.check().is_ok() && pulse.path().is_absolute());
+        }
+        if let Ok(SentenceInput::Serial(path, _)) = text.parse() {
+            assert!(path.is_absolute());
         }
     }
 });

@@ -12,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
     match control.local {
         Some(IpAddr::V4(local)) => assert!(stands_in(bytes, &local.octets())),
         Some(IpAddr::V6(local)) => assert!(stands_in(bytes, &local.octets())),
-        None => assert_eq!(control.interface, 0),
+        None => assert!(control.interface == 0 || control.to_group),
     }
     assert!(stands_in(bytes, &control.interface.to_ne_bytes()) || control.interface == 0);
 });

@@ -3,6 +3,10 @@
 #![no_main]
 
 use horolog_wire::ptp::Message;
+use horolog_wire::ptp::management::data::{
+    ClockDescription, Current, Data, DefaultDataSet, Parent, PortDataSet, TimeProperties,
+};
+use horolog_wire::ptp::management::{Managed, REFUSAL_TLV_LEN, Refused};
 use horolog_wire::ptp::monitor::Response;
 use horolog_wire::ptp::tlv::{Tlv, UNICAST_LEN_MAX, Unicast};
 use libfuzzer_sys::fuzz_target;
@@ -28,5 +32,39 @@ fuzz_target!(|bytes: &[u8]| {
             let (back, _) = Tlv::parse(&buffer).expect("what was written is a TLV");
             assert_eq!(Response::from_tlv(&back), Some(Ok(response)));
         }
+        if let Some(Ok(managed)) = Managed::from_tlv(&tlv) {
+            let mut buffer = vec![0; managed.tlv_len()];
+            managed.emit(&mut buffer);
+            let (back, _) = Tlv::parse(&buffer).expect("what was written is a TLV");
+            assert_eq!(Managed::from_tlv(&back), Some(Ok(managed)));
+            read_data(managed.data);
+        }
+        if let Some(Ok(refused)) = Refused::from_tlv(&tlv) {
+            let mut buffer = [0; REFUSAL_TLV_LEN];
+            refused.emit(&mut buffer);
+            let (back, _) = Tlv::parse(&buffer).expect("what was written is a TLV");
+            assert_eq!(Refused::from_tlv(&back), Some(Ok(refused)));
+        }
     }
 });
+
+/// Reads data as everything that it could be, and what was read again from what it is written as.
+fn read_data(data: &[u8]) {
+    round_trip::<DefaultDataSet>(data);
+    round_trip::<Current>(data);
+    round_trip::<Parent>(data);
+    round_trip::<TimeProperties>(data);
+    round_trip::<PortDataSet>(data);
+    if let Ok(description) = ClockDescription::parse(data) {
+        let mut buffer = vec![0; description.len()];
+        assert_eq!(description.emit(&mut buffer), buffer.len());
+        assert_eq!(ClockDescription::parse(&buffer), Ok(description));
+    }
+}
+
+fn round_trip<T: Data + PartialEq + std::fmt::Debug>(data: &[u8]) {
+    let Ok(value) = T::parse(data) else { return };
+    let mut buffer = vec![0; T::LEN];
+    assert_eq!(value.emit(&mut buffer), data.len());
+    assert_eq!(T::parse(&buffer), Ok(value));
+}

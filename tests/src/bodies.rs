@@ -49,6 +49,8 @@ pub(crate) fn page(random: &mut Random) -> Page {
         },
         realtime_minus_monotonic: Span::ZERO,
         realtime_step: Span::ZERO,
+        tai_minus_utc_s: None,
+        distance: Span::ZERO,
         leap_after: Leap::None,
     }
 }

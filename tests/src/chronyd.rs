@@ -50,7 +50,7 @@ impl Client {
     }
 
     /// What chronyc prints.
-    fn ask(&self, what: &str) -> Result<String> {
+    pub(crate) fn ask(&self, what: &str) -> Result<String> {
         ask(&self.directory.path().join("chronyd.sock"), what)
     }
 

@@ -4,13 +4,16 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use horolog_wire::checksum::Sum;
 use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, MacAddress, TYPE_SERVICE_VLAN, TYPE_VLAN};
 use horolog_wire::ethernet::{VLAN_TAG_LEN, VlanTag};
 use horolog_wire::frame::Builder;
 use horolog_wire::ipv4;
 use horolog_wire::ntp::{HEADER_LEN, PORT};
 
+use crate::mutated::{
+    extension_header, fragment, mend, no_udp_checksum, other_header_fields, other_protocol, tagged,
+    unanswerable, with_options, wrong_ipv4_checksum, wrong_length, wrong_udp_checksum,
+};
 use crate::random::Random;
 
 /// Where the server of these frames answers.
@@ -40,7 +43,12 @@ pub(crate) struct Kind {
     pub(crate) make: fn(&mut Random) -> Vec<u8>,
 }
 
-const fn kind(name: &'static str, expected: Expected, make: fn(&mut Random) -> Vec<u8>) -> Kind {
+/// A kind of this name.
+pub(crate) const fn kind(
+    name: &'static str,
+    expected: Expected,
+    make: fn(&mut Random) -> Vec<u8>,
+) -> Kind {
     Kind { name, expected, make }
 }
 
@@ -50,18 +58,18 @@ pub(crate) const KINDS: [Kind; 27] = [
     kind("IPv6 requests", Expected::Answered, |random| plain(random, false)),
     kind("any version and mode", Expected::Either, any_version_and_mode),
     kind("one VLAN tag", Expected::Answered, one_tag),
-    kind("two VLAN tags", Expected::Passed, two_tags),
+    kind("two VLAN tags", Expected::Passed, |random| tagged(one_tag(random), random)),
     kind("IPv4 options", Expected::Answered, options),
-    kind("other header fields", Expected::Answered, other_header_fields),
-    kind("wrong UDP checksum", Expected::Answered, wrong_udp_checksum),
-    kind("IPv4 without UDP checksum", Expected::Answered, |r| no_udp_checksum(r, true)),
-    kind("IPv6 without UDP checksum", Expected::Passed, |r| no_udp_checksum(r, false)),
-    kind("IPv4 fragments", Expected::Passed, fragment),
-    kind("IPv6 extension headers", Expected::Passed, extension_header),
-    kind("other protocols", Expected::Passed, other_protocol),
-    kind("wrong lengths", Expected::Passed, wrong_length),
+    kind("other header fields", Expected::Answered, |r| other_header_fields(any_plain(r), r)),
+    kind("wrong UDP checksum", Expected::Answered, |r| wrong_udp_checksum(any_plain(r), r)),
+    kind("IPv4 without UDP checksum", Expected::Answered, |r| no_udp_checksum(plain(r, true))),
+    kind("IPv6 without UDP checksum", Expected::Passed, |r| no_udp_checksum(plain(r, false))),
+    kind("IPv4 fragments", Expected::Passed, |r| fragment(plain(r, true), r)),
+    kind("IPv6 extension headers", Expected::Passed, |r| extension_header(plain(r, false), r)),
+    kind("other protocols", Expected::Passed, |r| other_protocol(any_plain(r), r)),
+    kind("wrong lengths", Expected::Passed, |r| wrong_length(any_plain(r), r)),
     kind("trailing bytes", Expected::Passed, trailing_bytes),
-    kind("wrong IPv4 checksum", Expected::Passed, wrong_ipv4_checksum),
+    kind("wrong IPv4 checksum", Expected::Passed, |r| wrong_ipv4_checksum(plain(r, true), r)),
     kind("other ports", Expected::Passed, other_port),
     kind("other addresses", Expected::Passed, other_address),
     kind("group MAC addresses", Expected::Passed, group_mac),
@@ -135,14 +143,6 @@ fn one_tag(random: &mut Random) -> Vec<u8> {
     build(&Builder { vlan, ..any_builder(random) }, &request(random))
 }
 
-fn two_tags(random: &mut Random) -> Vec<u8> {
-    let mut frame = one_tag(random);
-    let outer = random.pick(&[TYPE_VLAN, TYPE_SERVICE_VLAN]).to_be_bytes();
-    let control = (random.next() as u16).to_be_bytes();
-    frame.splice(12..12, [outer, control].concat());
-    frame
-}
-
 /// A request behind 4 to 40 bytes of IPv4 options, which are random.
 fn options(random: &mut Random) -> Vec<u8> {
     let words = random.within(1..=10) as usize;
@@ -150,140 +150,10 @@ fn options(random: &mut Random) -> Vec<u8> {
     with_options(&plain(random, true), &options)
 }
 
-/// The frame of an IPv4 packet without tag or options, with these options put in.
-pub(crate) fn with_options(frame: &[u8], options: &[u8]) -> Vec<u8> {
-    let mut frame = frame.to_vec();
-    let behind = LINK_LEN + ipv4::HEADER_LEN;
-    frame.splice(behind..behind, options.iter().copied());
-    frame[LINK_LEN] += (options.len() / 4) as u8;
-    let total = (frame.len() - LINK_LEN) as u16;
-    frame[LINK_LEN + 2..][..2].copy_from_slice(&total.to_be_bytes());
-    mend(&mut frame);
-    frame
-}
-
-/// Writes the checksum of the IPv4 header of an untagged frame anew, as far as there is one.
-pub(crate) fn mend(frame: &mut [u8]) {
-    let Some(first) = frame.get(LINK_LEN) else { return };
-    let length = usize::from(first & 0xf) * 4;
-    let Some(header) = frame.get_mut(LINK_LEN..LINK_LEN + length) else { return };
-    if header.len() >= ipv4::HEADER_LEN {
-        header[10..12].fill(0);
-        let sum = Sum::default().bytes(header).finish();
-        header[10..12].copy_from_slice(&sum.to_be_bytes());
-    }
-}
-
-/// Other values in fields that do not matter: service class, identification, the bit that forbids
-/// fragments and the reserved one beside it, flow label, hops.
-fn other_header_fields(random: &mut Random) -> Vec<u8> {
-    let mut frame = any_plain(random);
-    let ip = &mut frame[LINK_LEN..];
-    if ip[0] >> 4 == 4 {
-        ip[1] = random.next() as u8;
-        random.fill(&mut ip[4..6]);
-        ip[6] = random.next() as u8 & 0xc0;
-        ip[8] = random.next() as u8;
-        mend(&mut frame);
-    } else {
-        let word = random.next() as u32 & 0x0fff_ffff | 0x6000_0000;
-        ip[..4].copy_from_slice(&word.to_be_bytes());
-        ip[7] = random.next() as u8;
-    }
-    frame
-}
-
-/// Where the UDP header of a frame that ends with an NTP header begins.
-fn udp_at(frame: &[u8]) -> usize {
-    frame.len() - HEADER_LEN - 8
-}
-
-fn wrong_udp_checksum(random: &mut Random) -> Vec<u8> {
-    let mut frame = any_plain(random);
-    let checksum = random.within(1..=0xffff) as u16;
-    let at = udp_at(&frame) + 6;
-    frame[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
-    frame
-}
-
-fn no_udp_checksum(random: &mut Random, ipv4: bool) -> Vec<u8> {
-    let mut frame = plain(random, ipv4);
-    let at = udp_at(&frame) + 6;
-    frame[at..at + 2].fill(0);
-    frame
-}
-
-fn fragment(random: &mut Random) -> Vec<u8> {
-    let mut frame = plain(random, true);
-    let bits = random.within(1..=0x3fff) as u16 | random.pick(&[0, 0x4000]);
-    frame[LINK_LEN + 6..][..2].copy_from_slice(&bits.to_be_bytes());
-    mend(&mut frame);
-    frame
-}
-
-fn extension_header(random: &mut Random) -> Vec<u8> {
-    const UDP: u8 = 17;
-    let mut frame = plain(random, false);
-    let behind = LINK_LEN + 40;
-    // Hop-by-hop options, a fragment header, destination options: 8 bytes each at the least.
-    frame[LINK_LEN + 6] = random.pick(&[0, 44, 60]);
-    let mut header = [0; 8];
-    random.fill(&mut header[2..]);
-    header[0] = UDP;
-    frame.splice(behind..behind, header);
-    let length = (frame.len() - behind) as u16;
-    frame[LINK_LEN + 4..][..2].copy_from_slice(&length.to_be_bytes());
-    frame
-}
-
-fn other_protocol(random: &mut Random) -> Vec<u8> {
-    let mut frame = any_plain(random);
-    match random.within(0..=2) {
-        // The type of the frame; ARP, and one that is nobody's.
-        0 => frame[12..14].copy_from_slice(&random.pick(&[0x0806_u16, 0x88b5]).to_be_bytes()),
-        // The version of IP.
-        1 => frame[LINK_LEN] ^= random.within(1..=15) as u8 * 16,
-        _ if frame[LINK_LEN] == 0x45 => frame[LINK_LEN + 9] ^= random.within(1..=255) as u8,
-        _ => frame[LINK_LEN + 6] ^= random.within(1..=255) as u8,
-    }
-    if frame[LINK_LEN] & 0xf == 5 {
-        mend(&mut frame);
-    }
-    frame
-}
-
-fn wrong_length(random: &mut Random) -> Vec<u8> {
-    let mut frame = any_plain(random);
-    let udp = udp_at(&frame) + 4;
-    let network = if frame[LINK_LEN] == 0x45 { LINK_LEN + 2 } else { LINK_LEN + 4 };
-    for at in random.pick(&[&[udp][..], &[network], &[udp, network]]) {
-        let wrong = random.within(1..=65_535) as u16;
-        let [high, low] = [frame[*at], frame[at + 1]];
-        let right = u16::from_be_bytes([high, low]);
-        let wrong = random.pick(&[wrong, 1, 4, 8, u16::MAX, u16::MAX - 7]);
-        frame[*at..at + 2].copy_from_slice(&right.wrapping_add(wrong).to_be_bytes());
-    }
-    if frame[LINK_LEN] == 0x45 {
-        mend(&mut frame);
-    }
-    frame
-}
-
 fn trailing_bytes(random: &mut Random) -> Vec<u8> {
     let mut frame = any_plain(random);
     let count = random.within(1..=20) as usize;
     frame.extend(random.bytes(count));
-    frame
-}
-
-fn wrong_ipv4_checksum(random: &mut Random) -> Vec<u8> {
-    let mut frame = plain(random, true);
-    let at = LINK_LEN + 10;
-    let right = u16::from_be_bytes([frame[at], frame[at + 1]]);
-    // Never all ones, which is zero in its other form: a right one is never that, and what is added
-    // to zero is less.
-    let wrong = right.wrapping_add(random.within(1..=0xfffe) as u16);
-    frame[at..at + 2].copy_from_slice(&wrong.to_be_bytes());
     frame
 }
 
@@ -319,23 +189,7 @@ fn group_mac(random: &mut Random) -> Vec<u8> {
 
 fn impossible_source(random: &mut Random) -> Vec<u8> {
     let mut builder = any_builder(random);
-    let low = random.next() as u32;
-    let own = builder.destination.ip();
-    let ip = match own {
-        IpAddr::V4(_) => {
-            let first = random.pick(&[0, 127, 224, 239, 240, 255]);
-            let ip = IpAddr::V4(Ipv4Addr::from_bits(first << 24 | low & 0x00ff_ffff));
-            random.pick(&[ip, own, IpAddr::V4(Ipv4Addr::BROADCAST)])
-        }
-        IpAddr::V6(_) => {
-            let mapped = Ipv4Addr::from_bits(low).to_ipv6_mapped();
-            let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, low as u16);
-            let odd = [Ipv6Addr::UNSPECIFIED, Ipv6Addr::LOCALHOST, mapped, group];
-            let odd = random.pick(&odd).into();
-            random.pick(&[own, odd])
-        }
-    };
-    builder.source.set_ip(ip);
+    builder.source.set_ip(unanswerable(builder.destination.ip(), random));
     build(&builder, &request(random))
 }
 

@@ -8,10 +8,13 @@
 mod bench;
 mod bodies;
 mod bodies_limits;
+mod bodies_ptp;
+mod calibration;
 mod capture;
 mod chronyd;
 mod client;
 mod clients;
+mod clocks;
 mod counters;
 mod courses;
 mod death;
@@ -20,6 +23,7 @@ mod devices;
 mod dissection;
 mod establishments;
 mod frames;
+mod frames_ptp;
 mod generator;
 mod kernel_courses;
 mod lab;
@@ -34,6 +38,7 @@ mod load_offsets;
 mod load_ptp;
 mod load_refusals;
 mod loads;
+mod mutated;
 mod noise;
 mod ntpperf;
 mod process;
@@ -41,6 +46,7 @@ mod ptp4l;
 mod ptp_answers;
 mod ptp_master;
 mod ptp_replies;
+mod ptp_slave;
 mod ptp_verdicts;
 mod qualification;
 mod query;
@@ -48,6 +54,7 @@ mod query_ends;
 mod queues;
 mod random;
 mod raw;
+mod receivers;
 mod refusal;
 mod refusals;
 mod replies;
@@ -62,6 +69,11 @@ mod server_leap;
 mod server_limits;
 mod server_metrics;
 mod server_nts;
+mod server_ptp;
+mod server_ptp_hostile;
+mod server_ptp_masters;
+mod server_ptp_monitor;
+mod server_ptp_peers;
 mod server_reload;
 mod server_sandbox;
 mod server_sources;
@@ -125,7 +137,14 @@ fn all() -> Vec<Trial> {
     all.extend(server_nts::all());
     all.extend(server_ke::all());
     all.extend(server_sources::all());
+    all.extend(receivers::all());
+    all.extend(calibration::all());
+    all.extend(clocks::all());
     all.extend(server_configuration::all());
+    all.extend(server_ptp::all());
+    all.extend(server_ptp_peers::all());
+    all.extend(server_ptp_masters::all());
+    all.extend(server_ptp_hostile::all());
     all.extend(server_reload::all());
     all.extend(server_flood::all());
     all.extend(server_metrics::all());
@@ -195,6 +214,12 @@ fn of_the_bodies() -> Vec<Trial> {
         an_address_can_be_taken_back,
     ))
     .into_iter()
+    .chain(scenarios!(ROOT, bodies_ptp:
+        program_and_function_agree,
+        program_and_function_agree_on_monitor,
+        a_port_answers_what_it_is_told,
+        without_a_clock_nobody_is_answered,
+    ))
     .chain(scenarios!(ROOT, bodies_limits:
         limits_agree,
         clients_keep_their_places_through_changes,

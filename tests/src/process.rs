@@ -2,7 +2,7 @@
 //! watch, signal and end it. Each dies with the thread that started it.
 
 use std::env;
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
@@ -203,7 +203,7 @@ impl Server {
     ) -> Result<Self> {
         let directory = TempDir::new()?;
         let socket = directory.path().join("status.sock");
-        Self::start_with(host, engine, listen, (directory, socket), arguments)
+        Self::start_with(host.command(binary()?), engine, listen, (directory, socket), arguments)
     }
 
     /// A server that trusts its clock, with its status socket here.
@@ -215,17 +215,30 @@ impl Server {
         arguments: &[&str],
     ) -> Result<Self> {
         let local = ["--local"].iter().chain(arguments).copied().collect::<Vec<_>>();
-        Self::start_with(host, engine, listen, (TempDir::new()?, socket.into()), &local)
+        let place = (TempDir::new()?, socket.into());
+        Self::start_with(host.command(binary()?), engine, listen, place, &local)
+    }
+
+    /// A server that another program runs, which is told so by `command`.
+    pub(crate) fn start_by(
+        mut command: Command,
+        engine: Engine,
+        listen: &[SocketAddr],
+        arguments: &[&str],
+    ) -> Result<Self> {
+        let directory = TempDir::new()?;
+        let socket = directory.path().join("status.sock");
+        command.arg(binary()?);
+        Self::start_with(command, engine, listen, (directory, socket), arguments)
     }
 
     fn start_with(
-        host: &Host,
+        mut command: Command,
         engine: Engine,
         listen: &[SocketAddr],
         (directory, socket): (TempDir, PathBuf),
         arguments: &[&str],
     ) -> Result<Self> {
-        let mut command = host.command(binary()?);
         command.args(["serve", "--engine", engine.name(), "--status-socket"]);
         command.arg(&socket).args(arguments);
         for address in listen {
@@ -260,6 +273,11 @@ impl Server {
         serde_json::from_slice(&output.stdout).context("horolog status prints no JSON")
     }
 
+    /// How much of the machine's memory it holds, in bytes.
+    pub(crate) fn resident_bytes(&self) -> Result<u64> {
+        resident_bytes(self.child.child.id())
+    }
+
     /// Its status socket.
     pub(crate) fn socket(&self) -> &Path {
         &self.socket
@@ -281,6 +299,14 @@ impl Server {
         let status = status.with_context(|| format!("SIG{name} did not end it: {stderr}"))?;
         Ok(Ended { status, stdout, stderr, took })
     }
+}
+
+/// How much of the machine's memory a process holds, in bytes.
+pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).context("the process is gone")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()).context("no VmRSS")?;
+    Ok(kib.parse::<u64>()? * 1024)
 }
 
 /// Writes a file that other users cannot read, as one of secrets has to be.

@@ -41,7 +41,8 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    const fn name(self) -> &'static str {
+    /// Its name in linuxptp's configuration.
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Ipv4 => "UDPv4",
             Self::Ipv6 => "UDPv6",

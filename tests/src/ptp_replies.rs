@@ -4,7 +4,7 @@
 
 use horolog_load::token::Question;
 use horolog_record::InvalidReason;
-use horolog_wire::ptp::message::{DELAY_RESP_LEN, STAMP_LEN};
+use horolog_wire::ptp::message::{DELAY_RESP_LEN, MANAGEMENT_LEN, PDELAY_LEN, STAMP_LEN};
 use horolog_wire::ptp::monitor::{Current, Parent, Response};
 use horolog_wire::ptp::{
     Body, EVENT_PORT, Flags, GENERAL_PORT, HEADER_LEN, Header, Message, PortIdentity, PtpTimestamp,
@@ -194,7 +194,11 @@ fn length(answer: &mut Answer, random: &mut Random) {
 
 /// Of a message that is no answer, and not longer.
 fn kind(answer: &mut Answer, random: &mut Random) {
-    answer.bytes[0] = answer.bytes[0] & 0xf0 | random.pick(&[0x1, 0x2, 0x4, 0xa, 0xc, 0xd, 0xf]);
+    let short = [0x1, 0x4, 0xc, 0xf];
+    let long = [0x1, 0x2, 0x4, 0xa, 0xc, 0xd, 0xf];
+    let is_long = answer.bytes.len() >= PDELAY_LEN.max(MANAGEMENT_LEN);
+    let kind = random.pick(if is_long { &long[..] } else { &short[..] });
+    answer.bytes[0] = answer.bytes[0] & 0xf0 | kind;
 }
 
 fn version(answer: &mut Answer, random: &mut Random) {

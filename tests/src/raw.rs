@@ -16,7 +16,7 @@ use horolog_wire::ntp::{HEADER_LEN, Header, Mode};
 use horolog_wire::{ipv4, ipv6};
 
 use crate::client;
-use crate::frames::{mend, with_options};
+use crate::mutated::{mend, with_options};
 use crate::process::{Engine, Server, server_address};
 
 /// Long enough for a reply on a busy machine.

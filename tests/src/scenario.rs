@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use horolog_sys::adjtimex::kernel_clock;
 use libtest_mimic::{Completion, Failed, Trial};
@@ -36,7 +36,7 @@ impl Need {
     fn hindrance(self) -> Option<Hindrance> {
         let (met, reason) = match self {
             Self::Root => (is_root(), "needs root".to_owned()),
-            Self::Peer(program) if is_in_path(program) => return None,
+            Self::Peer(program) if in_path(program).is_some() => return None,
             Self::Peer(program) => return Some(Hindrance::Peer(program)),
             Self::Ipv6 => (Path::new("/proc/net/if_inet6").exists(), "needs IPv6".to_owned()),
             Self::UnsynchronisedClock => (
@@ -53,9 +53,12 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-fn is_in_path(program: &str) -> bool {
+/// Where a program is found that is called by its name.
+pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(program))
+        .find(|candidate| candidate.is_file())
 }
 
 /// Makes a scenario of a function, with a check that it leaves nothing behind.

@@ -59,7 +59,7 @@ fn all_are(status: &Value, field: &str, wanted: impl Fn(&str) -> bool) -> Result
     Ok(())
 }
 
-fn is_confined(status: &Value) -> Result<()> {
+pub(crate) fn is_confined(status: &Value) -> Result<()> {
     all_are(status, "NoNewPrivs:", |value| value == "1")?;
     all_are(status, "Seccomp:", |value| value == "2")?;
     for set in ["CapEff:", "CapPrm:", "CapBnd:"] {

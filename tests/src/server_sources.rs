@@ -33,7 +33,7 @@ const LONG_PATIENCE: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How far what is served may be from what was fed: a reading over a link on a busy machine. It is
 /// less than what is fed is away from the system clock.
-const ERROR_MAX: Span = Span::from_ns(10_000_000);
+pub(crate) const ERROR_MAX: Span = Span::from_ns(10_000_000);
 /// What the sources say that tell the truth: the system clock is late by this much.
 const TRUTH: Span = Span::from_ns(20_000_000);
 const LIE: Span = Span::from_ns(5 * NS_PER_S);
@@ -65,7 +65,7 @@ pub(crate) fn all() -> Vec<Trial> {
 }
 
 /// Waits until something holds.
-fn wait_until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     let started = Instant::now();
     while !holds()? {
         ensure!(started.elapsed() < LONG_PATIENCE, "it does not come about: {what}");
@@ -74,7 +74,7 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()>
     Ok(())
 }
 
-fn is_unsynchronised(header: &Header) -> bool {
+pub(crate) fn is_unsynchronised(header: &Header) -> bool {
     (header.leap, header.stratum) == (Leap::Unsynchronised, STRATUM_UNSYNCHRONISED)
 }
 
@@ -277,7 +277,7 @@ impl Drop for Segment {
 }
 
 /// The state of the source whose name begins so.
-fn state_of(server: &Server, name: &str) -> Result<String> {
+pub(crate) fn state_of(server: &Server, name: &str) -> Result<String> {
     let status = server.status()?;
     let sources = status["sources"].as_array().cloned().unwrap_or_default();
     let found =

@@ -55,7 +55,7 @@ use crate::client;
 use crate::leftovers::Belongings;
 use crate::load_command::{check_sums, only_trial, result_of};
 use crate::loads::{at_one_rate, run_watched};
-use crate::process::{Engine, Server, server_address};
+use crate::process::{Engine, Server, resident_bytes, server_address};
 use crate::scenario::Need;
 use crate::scenarios;
 
@@ -238,16 +238,14 @@ struct Held {
 impl Held {
     fn read(pid: u32) -> Result<Self> {
         let process = Path::new("/proc").join(pid.to_string());
-        let text = fs::read_to_string(process.join("status")).context("the server is gone")?;
-        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|line| line.split_whitespace().next()).context("no VmRSS")?;
+        let resident_bytes = resident_bytes(pid)?;
         let numbers = |name: &str| -> Result<BTreeSet<u32>> {
             let entries = fs::read_dir(process.join(name))?;
             let number = |name: std::ffi::OsString| name.to_string_lossy().parse().ok();
             Ok(entries.filter_map(|entry| number(entry.ok()?.file_name())).collect())
         };
         let files = numbers("fd")?.len();
-        Ok(Self { resident_bytes: kib.parse::<u64>()? * 1024, files, threads: numbers("task")? })
+        Ok(Self { resident_bytes, files, threads: numbers("task")? })
     }
 
     /// Whether these are no more than those of before.

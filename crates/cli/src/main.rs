@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{bench, counters, demo, lab, load, query, serve, status};
+use commands::{bench, clock, counters, demo, lab, load, query, serve, status};
 use failure::Failure;
 
 /// Serve time, load it, and prove when things happen.
@@ -34,6 +34,7 @@ enum Command {
     Ntpperf(Box<load::ntpperf::NtpperfArgs>),
     Counters(counters::CountersArgs),
     Query(query::QueryArgs),
+    Clock(clock::ClockArgs),
     Lab(lab::LabArgs),
     Bench(bench::BenchArgs),
 }
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         Command::Ntpperf(args) => load::ntpperf::run(*args),
         Command::Counters(args) => counters::run(args),
         Command::Query(args) => query::run(args),
+        Command::Clock(args) => clock::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Bench(args) => bench::run(&args),
     };

@@ -191,6 +191,11 @@ impl Progress {
         self.bar.set_message(format!("{}{done} of {total} exchanges", self.prefix));
     }
 
+    /// So many readings of all are taken.
+    pub(crate) fn readings(&self, done: u64, total: u64) {
+        self.bar.set_message(format!("{}{done} of {total} readings", self.prefix));
+    }
+
     /// Prints a line of the result above the progress.
     pub(crate) fn print(&self, text: &str) {
         // What a reader that went away no longer sees is not worth ending a measurement for: the

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use horolog_sys::clock::{ClockOffset, realtime_minus_monotonic};
-use horolog_sys::hardware_timestamps::{HardwareError, HardwareTimestamps};
+use horolog_sys::hardware_timestamps::{HardwareError, HardwareTimestamps, Purpose};
 use horolog_sys::packet::interface_index;
 use horolog_sys::phc::{PhcDevice, PhcReading};
 use horolog_time::{Span, Timestamp};
@@ -46,8 +46,8 @@ pub struct InterfaceClock {
 
 impl InterfaceClock {
     /// Switches an interface's timestamps on and compares its clock for the first time.
-    pub fn open(name: &str) -> Result<Self, InterfaceClockError> {
-        let switched = HardwareTimestamps::switch_on(name)?;
+    pub fn open(name: &str, purpose: Purpose) -> Result<Self, InterfaceClockError> {
+        let switched = HardwareTimestamps::switch_on(name, purpose)?;
         let clock = switched.clock();
         let unreadable =
             |source| InterfaceClockError::Clock { interface: name.to_owned(), clock, source };
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn an_interface_without_is_named() {
-        let error = InterfaceClock::open("lo").unwrap_err().to_string();
+        let error = InterfaceClock::open("lo", Purpose::Ntp).unwrap_err().to_string();
         assert!(error.starts_with("'lo' has no hardware timestamps"), "{error}");
     }
 }

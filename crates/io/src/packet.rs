@@ -6,15 +6,18 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use horolog_sys::filter::Instruction;
-use horolog_sys::message::{MessageTable, Outgoing};
+use horolog_sys::message::{MessageTable, Outgoing, TransmitStamp};
 use horolog_sys::packet;
 use horolog_sys::socket::Socket;
-use horolog_wire::ethernet::MacAddress;
+use horolog_wire::ethernet::{self, MacAddress};
 
 use crate::batch::{Batch, Note};
 use crate::device::Device;
 use crate::filter::{LaneMark, UdpFilter};
 use crate::queue::{self, Queue, send_all};
+
+/// The bits of a VLAN tag that name the VLAN; 0 is a priority alone (IEEE 802.1Q, 9.6).
+const VLAN_IDENTIFIER: u32 = 0x0fff;
 
 /// Which of the frames that come in by the interface a device receives.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +28,8 @@ pub enum FrameSelection {
     Udp(UdpFilter),
     /// UDP datagrams that name no other lane than this one.
     UdpOfLane(UdpFilter, LaneMark),
+    /// Frames of this Ethernet type that are of no VLAN.
+    EtherType(u16),
     /// What a classic BPF program returns a number other than 0 for; all frames if it is empty.
     Program(Vec<Instruction>),
 }
@@ -37,14 +42,17 @@ pub struct PacketOptions {
     pub slots: usize,
     /// What to receive.
     pub selection: FrameSelection,
-    /// A group whose frames the interface is to take as well.
-    pub group: Option<MacAddress>,
+    /// Groups whose frames the interface is to take as well.
+    pub groups: Vec<MacAddress>,
     /// Receive what this host sends as well.
     pub outgoing: bool,
     /// Take a kernel timestamp of each received frame.
     pub receive_timestamps: bool,
     /// Tell the timestamps that the interface's own clock takes of them, where it does.
     pub hardware_timestamps: bool,
+    /// Whether frames can be timestamped on their way out, and by what. With the hardware's
+    /// timestamps come those of received frames as well.
+    pub transmit_timestamps: Option<TransmitStamp>,
     /// Hand frames straight to the driver. They are refused when it has no room, for there is no
     /// queue; traffic control does not see them.
     pub bypass_queueing: bool,
@@ -62,10 +70,11 @@ impl Default for PacketOptions {
         Self {
             slots: 32,
             selection: FrameSelection::Nothing,
-            group: None,
+            groups: Vec::new(),
             outgoing: false,
             receive_timestamps: true,
             hardware_timestamps: false,
+            transmit_timestamps: None,
             bypass_queueing: true,
             receive_buffer: None,
             send_buffer: None,
@@ -101,6 +110,7 @@ pub struct PacketDevice {
     table: MessageTable,
     send_wait: Duration,
     dropped: u64,
+    stamp: Option<TransmitStamp>,
 }
 
 impl PacketDevice {
@@ -121,7 +131,18 @@ impl PacketDevice {
             table: MessageTable::new(options.slots),
             send_wait: options.send_wait,
             dropped: 0,
+            stamp: options.transmit_timestamps,
         })
+    }
+
+    /// Waits up to `wait` until frames can be received or something came back of what was sent;
+    /// says whether that is so.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refused.
+    pub fn wait(&self, wait: Duration) -> io::Result<bool> {
+        self.socket.wait_readable(wait)
     }
 
     /// Another handle on the device's socket, to change its filter.
@@ -166,14 +187,20 @@ impl Device for PacketDevice {
     }
 
     fn send(&mut self, batch: &mut Batch<()>) -> io::Result<usize> {
-        let (table, socket) = (&mut self.table, &self.socket);
+        let (table, socket, stamp) = (&mut self.table, &self.socket, self.stamp);
         send_all(socket, batch.len(), self.send_wait, |first| {
-            let frames = batch.iter().skip(first).map(|packet| packet.bytes);
-            table.send(
-                socket.as_fd(),
-                frames.map(|bytes| Outgoing { bytes, remote: None, local: None, stamp: None }),
-            )
+            let frames = batch.iter().skip(first).map(|packet| Outgoing {
+                bytes: packet.bytes,
+                remote: None,
+                local: None,
+                stamp: stamp.filter(|_| packet.stamp),
+            });
+            table.send(socket.as_fd(), frames)
         })
+    }
+
+    fn sent(&mut self, batch: &mut Batch<()>) -> io::Result<usize> {
+        queue::sent(self.socket.as_fd(), &mut self.table, batch, |_| ())
     }
 }
 
@@ -202,6 +229,19 @@ fn open_socket(interface: u32, options: &PacketOptions) -> io::Result<Socket> {
         FrameSelection::UdpOfLane(filter, mark) => {
             (Some(packet::ANY_PROTOCOL), filter.program_of_lane(mark))
         }
+        FrameSelection::EtherType(number) => (
+            Some(packet::ANY_PROTOCOL),
+            vec![
+                // The kernel has taken a tag off; what is of a VLAN is not for this interface.
+                Instruction::load_vlan_tag(),
+                Instruction::and(VLAN_IDENTIFIER),
+                Instruction::jump_if_equal(0, 0, 3),
+                Instruction::load_half(ethernet::ETHER_TYPE_OFFSET),
+                Instruction::jump_if_equal((*number).into(), 0, 1),
+                Instruction::finish(u32::MAX),
+                Instruction::finish(0),
+            ],
+        ),
         FrameSelection::Program(program) => (Some(packet::ANY_PROTOCOL), program.clone()),
     };
     if ether_type.is_some() {
@@ -212,10 +252,13 @@ fn open_socket(interface: u32, options: &PacketOptions) -> io::Result<Socket> {
             socket.tell_receive_time(options.hardware_timestamps)?;
         }
     }
+    if let Some(stamp) = options.transmit_timestamps {
+        socket.tell_frame_times(stamp == TransmitStamp::Hardware)?;
+    }
     if !program.is_empty() {
         socket.attach_filter(&program)?;
     }
-    if let Some(group) = options.group {
+    for group in &options.groups {
         packet::join_group(&socket, interface, group.0)?;
     }
     // Last, so that no frame comes in past the filter.

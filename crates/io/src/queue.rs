@@ -2,12 +2,13 @@
 //! refuses part of it, and counting drops.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use horolog_sys::message::is_refusal;
+use horolog_sys::message::{Control, MessageTable, is_refusal};
 use horolog_sys::socket::Socket;
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Note};
 
 /// A device on a kernel socket, as far as receiving goes.
 pub(crate) trait Queue<A> {
@@ -33,6 +34,25 @@ pub(crate) fn receive<A: Copy + Default>(
         result = queue.try_receive(batch);
     }
     if nothing_yet(&result) { Ok(0) } else { result }
+}
+
+/// Takes what came back of the packets that were to be timestamped.
+pub(crate) fn sent<A: Copy + Default>(
+    socket: BorrowedFd<'_>,
+    table: &mut MessageTable,
+    batch: &mut Batch<A>,
+    address: impl Fn(&Control) -> A,
+) -> io::Result<usize> {
+    batch.clear();
+    let count = match table.receive_errors(socket, batch.buffers_mut()) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+        other => other?,
+    };
+    batch.fill(count, |slot| {
+        let received = table.received(slot);
+        Note::received(&received, address(&received.control))
+    });
+    Ok(count)
 }
 
 /// Sends `total` packets through `send_from`, which sends from a given index on and says how many

@@ -29,6 +29,9 @@ pub struct Endpoints {
     /// Index of the interface by which a datagram came in, 0 where that is not known. Sending
     /// follows the routing table instead; a link-local `remote` carries its interface as scope.
     pub interface: u32,
+    /// Whether a received datagram was sent to a multicast group, as far as the kernel told: to a
+    /// socket bound to a wildcard address it does.
+    pub to_group: bool,
     /// The link that a datagram came by and that its reply is to take, where the device works on
     /// frames.
     pub link: Option<Link>,
@@ -62,7 +65,13 @@ impl Endpoints {
 impl Default for Endpoints {
     fn default() -> Self {
         let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        Self { remote: SocketAddr::new(nowhere, 0), local: nowhere, interface: 0, link: None }
+        Self {
+            remote: SocketAddr::new(nowhere, 0),
+            local: nowhere,
+            interface: 0,
+            to_group: false,
+            link: None,
+        }
     }
 }
 
@@ -196,6 +205,16 @@ impl UdpDevice {
         self.socket.wait_either(&other.socket, wait)
     }
 
+    /// Joins a multicast group on an interface, given by its index, and sends to groups by that
+    /// interface alone, no further than its link and not back to this host.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refused.
+    pub fn join(&self, group: IpAddr, interface: u32) -> io::Result<()> {
+        self.socket.join(group, interface)
+    }
+
     /// Datagrams that the kernel dropped at this socket since it was opened, because its receive
     /// buffer was full. To be asked at least once in 2^32 drops.
     ///
@@ -224,6 +243,7 @@ impl Queue<Endpoints> for UdpDevice {
                     remote: canonical(remote),
                     local: received.control.local.unwrap_or(own).to_canonical(),
                     interface: received.control.interface,
+                    to_group: received.control.to_group,
                     link: None,
                 },
             )
@@ -249,19 +269,10 @@ impl Device for UdpDevice {
     }
 
     fn sent(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
-        batch.clear();
-        let received = self.table.receive_errors(self.socket.as_fd(), batch.buffers_mut());
-        let count = match received {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
-            other => other?,
-        };
-        let table = &self.table;
-        batch.fill(count, |slot| {
-            let received = table.received(slot);
-            let interface = received.control.interface;
-            Note::received(&received, Endpoints { interface, ..Endpoints::default() })
-        });
-        Ok(count)
+        queue::sent(self.socket.as_fd(), &mut self.table, batch, |control| Endpoints {
+            interface: control.interface,
+            ..Endpoints::default()
+        })
     }
 }
 

@@ -103,6 +103,7 @@ fn endpoints(datagram: &UdpFrame<'_>, interface: u32) -> Endpoints {
         remote: datagram.source,
         local: datagram.destination.ip(),
         interface,
+        to_group: false,
         link: Some(link),
     }
 }

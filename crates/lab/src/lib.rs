@@ -19,12 +19,15 @@
 //!
 //! Each server has routes to the networks of simulated clients (10.0.0.0/8 and `fd00::/8`
 //! unless told otherwise) by way of the client host.
+//!
+//! Beside the hosts stands a device that is played: a [`receiver`] of GNSS.
 
 mod config;
 mod error;
 mod host;
 mod lab;
 mod named;
+pub mod receiver;
 mod running;
 mod sysctl;
 

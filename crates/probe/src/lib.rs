@@ -1,4 +1,6 @@
-//! Measurements that ask and do not load: for now of time servers ([`query`]). Each returns a
-//! record with its doubts and prints nothing.
+//! Measurements that ask and do not load: of time servers ([`query`]) and of this machine's own
+//! clocks ([`clocks`]). Each returns a record with its doubts and prints nothing.
 
+pub mod clocks;
 pub mod query;
+mod stability;

@@ -103,4 +103,12 @@ pub enum Code {
     ServersDisagree,
     /// A round trip took less than no time: timestamps are made up, or a clock was set meanwhile.
     NegativeDelay,
+    /// A simulated clock was never locked to its pulses.
+    NeverLocked,
+    /// The system clock was set while clocks were compared with it.
+    ClockStepped,
+    /// A clock could not be read, at times or at all.
+    ClockUnread,
+    /// The kernel does not know how far TAI is ahead of UTC.
+    TaiUnknown,
 }

@@ -8,6 +8,9 @@
 mod bench_cores;
 mod bench_nts;
 mod clients;
+mod clock;
+mod clock_compare;
+mod clock_log;
 mod demo;
 mod distribution;
 mod establishment;
@@ -25,6 +28,17 @@ pub use bench_cores::{
 };
 pub use bench_nts::{BENCH_NTS_SCHEMA, BenchNtsResult, NtsCapacity};
 pub use clients::{Fairness, WellBehaved};
+pub use clock::{
+    CLOCK_SCHEMA, ClockConditions, ClockCounts, ClockMethod, ClockMethodKind, ClockOscillator,
+    ClockOutage, ClockResult, ClockStretch,
+};
+pub use clock_compare::{
+    CLOCK_COMPARE_SCHEMA, ClockCompareResult, ClockSample, ClockStep, ComparedClock, ComparedKind,
+};
+pub use clock_log::{
+    CLOCK_LOG_LINE_MAX, CLOCK_LOG_SCHEMA, ClockLogLine, ClockLogPoint, ClockLogReader,
+    ClockLogResult, ClockLogState, LoggedClock,
+};
 pub use demo::{Candidate, DEMO_SCHEMA, DemoResult};
 pub use distribution::Distribution;
 pub use establishment::{EstablishmentResult, EstablishmentTrial, FailureReason};

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use horolog_stats::Spread;
 use serde::{Deserialize, Serialize};
 
 use crate::{Finding, Host, InvalidReason};
@@ -253,6 +254,13 @@ pub struct Figures {
     pub p99: i64,
     /// Largest value.
     pub max: i64,
+}
+
+impl From<Spread> for Figures {
+    fn from(spread: Spread) -> Self {
+        let Spread { count, mean, stddev, rms, min, p1, p5, p50, p95, p99, max } = spread;
+        Self { count: count as u64, mean, stddev, rms, min, p1, p5, p50, p95, p99, max }
+    }
 }
 
 /// The best sample.

@@ -2,6 +2,9 @@
 //! it, latencies with a long tail. All figures follow from the formulas here, so no test depends on
 //! chance.
 
+mod clock;
+mod clock_compare;
+mod clock_log;
 mod query;
 
 use std::collections::BTreeMap;
@@ -15,6 +18,9 @@ use horolog_record::{
 };
 use horolog_stats::Histogram;
 
+pub(crate) use clock::clock;
+pub(crate) use clock_compare::clock_compare;
+pub(crate) use clock_log::clock_log;
 pub(crate) use query::query;
 
 const DURATION_S: f64 = 2.0;

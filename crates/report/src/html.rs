@@ -5,6 +5,10 @@
 //! out of a result is escaped, and a content security policy keeps the page from loading anything.
 
 mod bench_cores;
+mod clock;
+mod clock_compare;
+mod clock_log;
+mod data;
 mod demo;
 mod escape;
 mod intervals;
@@ -15,6 +19,7 @@ mod plot;
 mod query;
 mod sections;
 mod series;
+mod stability;
 mod trials;
 
 use serde::Serialize;
@@ -22,6 +27,9 @@ use serde::Serialize;
 use crate::json::to_compact_json;
 
 pub use bench_cores::bench_cores;
+pub use clock::clock;
+pub use clock_compare::clock_compare;
+pub use clock_log::clock_log;
 pub use demo::demo;
 pub use load::load;
 pub use query::query;
@@ -112,12 +120,13 @@ mod tests {
         serde_json::from_str(json).unwrap()
     }
 
-    fn pages() -> [String; 4] {
+    fn pages() -> [String; 5] {
         [
             load(&fixture::load()),
             demo(&fixture::demo()),
             bench_cores(&fixture::cores()),
             query(&fixture::query(100)),
+            clock(&fixture::clock()),
         ]
     }
 

@@ -6,6 +6,8 @@
 //! is shown as `-`, never as a NaN or a negative number.
 
 mod clients;
+mod clock;
+mod clock_log;
 mod cores;
 pub mod csv;
 mod findings;

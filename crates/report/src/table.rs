@@ -5,6 +5,9 @@
 
 mod bench_cores;
 mod bench_nts;
+mod clock;
+pub(crate) mod clock_compare;
+mod clock_log;
 mod demo;
 mod establishment;
 mod grid;
@@ -16,6 +19,9 @@ mod summary;
 
 pub use bench_cores::bench_cores;
 pub use bench_nts::bench_nts;
+pub use clock::clock;
+pub use clock_compare::clock_compare;
+pub use clock_log::clock_log;
 pub use demo::demo;
 pub use establishment::{establishment, establishment_header, establishment_row};
 pub use load::{Shown, header, row};

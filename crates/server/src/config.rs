@@ -1,6 +1,7 @@
 //! What a server is told before it starts: resolved options, and the rules that they must keep. It
 //! parses no command line and asks the machine nothing.
 
+mod calibration;
 mod error;
 mod interleaved;
 mod leap;
@@ -15,6 +16,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use horolog_source::CalibrationConfig;
 use horolog_time::{NS_PER_S, Span};
 use horolog_wire::ntp::{Leap, PORT};
 
@@ -26,6 +28,8 @@ pub use nts::{NtsConfig, NtsConfigError};
 pub use operation::{OperationConfig, Sandbox};
 pub use source::SourceConfig;
 pub use timestamps::{TimestampsConfig, TimestampsConfigError};
+
+use crate::ptp::PtpConfig;
 
 /// The strata that a server may claim (RFC 5905, figure 11).
 pub const STRATA: RangeInclusive<u8> = 1..=15;
@@ -169,10 +173,14 @@ pub struct ServerConfig {
     pub leap_seconds: LeapConfig,
     /// Options for where the time comes from.
     pub source: SourceConfig,
+    /// The receiver that the system clock is calibrated by, which is one more source.
+    pub calibration: Option<CalibrationConfig>,
     /// Options for Network Time Security and symmetric keys.
     pub nts: NtsConfig,
     /// Which timestamps the sockets take.
     pub timestamps: TimestampsConfig,
+    /// Options for PTP.
+    pub ptp: PtpConfig,
     /// Options for metrics, logs, privileges.
     pub operation: OperationConfig,
 }
@@ -207,8 +215,10 @@ impl Default for ServerConfig {
             interleaved: InterleavedConfig::default(),
             leap_seconds: LeapConfig::default(),
             source: SourceConfig::default(),
+            calibration: None,
             nts: NtsConfig::default(),
             timestamps: TimestampsConfig::default(),
+            ptp: PtpConfig::default(),
             operation: OperationConfig::default(),
         }
     }
@@ -252,8 +262,10 @@ impl ServerConfig {
         self.interleaved.check()?;
         self.leap_seconds.check()?;
         self.source.check()?;
+        calibration::check(self.calibration.as_ref())?;
         self.nts.check()?;
         self.timestamps.check()?;
+        self.ptp.check(&self.timestamps.hardware)?;
         self.operation.check()?;
         self.check_test()
     }

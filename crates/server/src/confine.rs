@@ -7,12 +7,15 @@ use horolog_sys::capability::Capability;
 use horolog_sys::sandbox::{self, Extent, Reach, UserError};
 use serde::Serialize;
 
-use crate::{Sandbox, ServerConfig, SourceSpec, status};
+use crate::{CalibrationConfig, Sandbox, ServerConfig, SourceSpec, status};
 
 /// What stays: ports below 1024 for a reload, going first for the clock thread, and switching the
-/// timestamps of cards off again at the end.
+/// timestamps of cards off again at the end; and steering the clock where that was asked for.
 fn kept(config: &ServerConfig) -> Vec<Capability> {
     let mut kept = vec![Capability::NetBindService, Capability::SysNice];
+    if config.calibration.as_ref().is_some_and(|calibration| calibration.controls_clock) {
+        kept.push(Capability::SysTime);
+    }
     if !config.timestamps.hardware.is_empty() {
         kept.push(Capability::NetAdmin);
     }
@@ -91,13 +94,15 @@ fn confine_files(config: &ServerConfig) -> Result<(), String> {
     }
 }
 
-/// The system's files, and those that options name, with the directories that they stand in: a file
-/// that is replaced by another of the same name is a new one.
+/// The system's files, and those and the devices that options name, with the directories that they
+/// stand in: a file that is replaced by another of the same name is a new one.
 fn readable(config: &ServerConfig) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
-    for file in &config.operation.files {
+    let devices = config.source.sources.iter().flat_map(SourceSpec::devices);
+    let line = config.calibration.iter().flat_map(CalibrationConfig::devices);
+    for file in config.operation.files.iter().cloned().chain(devices).chain(line) {
         // What a symbolic link leads to stands elsewhere.
-        for path in [Some(file.clone()), file.canonicalize().ok()].into_iter().flatten() {
+        for path in [file.canonicalize().ok(), Some(file)].into_iter().flatten() {
             all.extend(parent(&path));
             all.push(path);
         }
@@ -105,10 +110,14 @@ fn readable(config: &ServerConfig) -> Vec<PathBuf> {
     all
 }
 
-/// Where sockets are made, and removed at the end: for the status, and by sources of time.
+/// Where sockets are made, and removed at the end: for the status, and by sources of time; and
+/// where the clock-error log is turned over.
 fn writable(config: &ServerConfig) -> Vec<PathBuf> {
     let sources = config.source.sources.iter().flat_map(SourceSpec::directories);
-    config.status_socket.as_deref().and_then(parent).into_iter().chain(sources).collect()
+    let log = config.calibration.as_ref().and_then(|calibration| calibration.error_log.as_ref());
+    let log = log.and_then(|log| parent(&log.path));
+    let status = config.status_socket.as_deref().and_then(parent);
+    status.into_iter().chain(sources).chain(log).collect()
 }
 
 /// The directory of a file, unless that is the whole system.

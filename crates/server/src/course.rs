@@ -113,6 +113,11 @@ impl Course {
         (-steps.as_ns() / NS_PER_S) as i32
     }
 
+    /// The same, with the present one only when it has been passed wholly.
+    pub(crate) fn passed_s(&self) -> i32 {
+        (-self.passed.as_ns() / NS_PER_S) as i32
+    }
+
     /// Goes on to the instant of a reading.
     pub(crate) fn advance(&mut self, reading: &Reading, terms: &Terms<'_>) -> Point {
         self.take(reading, terms);

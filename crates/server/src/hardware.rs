@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use horolog_io::{Conversion, HardwareTime, InterfaceClock, InterfaceClockError};
+use horolog_io::{Conversion, HardwareTime, InterfaceClock, InterfaceClockError, Packet};
+use horolog_sys::hardware_timestamps::Purpose;
 use horolog_time::{Monotonic, Timestamp};
 
 use crate::periodic::Periodic;
+use crate::{Page, ServerConfig};
 
 /// How often clocks are compared. An ordinary oscillator's rate changes by far less than 10 parts
 /// per billion in that time, which is 5 ns.
@@ -36,6 +38,39 @@ impl Conversions {
         let known = self.0.load();
         let (_, conversion) = known.iter().find(|(interface, _)| *interface == time.interface)?;
         conversion.monotonic_of(time.ns)
+    }
+
+    /// The better timestamp that stands beside a packet that was read by `now`: the one by the
+    /// interface's clock where it can be converted.
+    pub(crate) fn stamp_of<A>(
+        &self,
+        packet: &Packet<'_, A>,
+        page: &Page,
+        now: Timestamp<Monotonic>,
+    ) -> Option<(Timestamp<Monotonic>, By)> {
+        let hardware = packet.hardware.and_then(|time| self.monotonic_of(time));
+        let by_kernel = |instant| (page.monotonic_of(instant, now), By::Kernel);
+        match hardware {
+            Some(instant) => Some((instant, By::Hardware)),
+            None => packet.received_at.map(by_kernel),
+        }
+    }
+}
+
+/// Who took a timestamp.
+#[derive(Clone, Copy)]
+pub(crate) enum By {
+    Kernel,
+    Hardware,
+}
+
+impl By {
+    /// Of two, what belongs to this one.
+    pub(crate) fn choose<T>(self, kernel: T, hardware: T) -> T {
+        match self {
+            Self::Kernel => kernel,
+            Self::Hardware => hardware,
+        }
     }
 }
 
@@ -69,10 +104,17 @@ impl OpenHardware {
 }
 
 impl Hardware {
-    /// Switches them on at all of these interfaces, or at none.
-    pub(crate) fn open(interfaces: &[String]) -> Result<OpenHardware, HardwareStartError> {
-        let open = |name: &String| InterfaceClock::open(name);
-        Ok(OpenHardware(interfaces.iter().map(open).collect::<Result<_, _>>()?))
+    /// Switches them on at all the interfaces that the configuration names, or at none.
+    pub(crate) fn open(config: &ServerConfig) -> Result<OpenHardware, HardwareStartError> {
+        let ptp = &config.ptp;
+        let purpose = |name: &String| match (ptp.interfaces.contains(name), ptp.one_step) {
+            (false, _) => Purpose::Ntp,
+            (true, false) => Purpose::Ptp,
+            (true, true) => Purpose::PtpOneStep,
+        };
+        let open = |name: &String| InterfaceClock::open(name, purpose(name));
+        let interfaces = config.timestamps.hardware.iter();
+        Ok(OpenHardware(interfaces.map(open).collect::<Result<_, _>>()?))
     }
 
     /// What converts their timestamps.
@@ -110,8 +152,10 @@ mod tests {
 
     #[test]
     fn an_interface_without_is_named() {
-        let error = Hardware::open(&["lo".to_owned()]).err().unwrap().to_string();
+        let mut config = ServerConfig::default();
+        assert!(Hardware::open(&config).is_ok());
+        config.timestamps.hardware = vec!["lo".to_owned()];
+        let error = Hardware::open(&config).err().unwrap().to_string();
         assert!(error.starts_with("--timestamps: 'lo' has no hardware timestamps"), "{error}");
-        assert!(Hardware::open(&[]).is_ok());
     }
 }

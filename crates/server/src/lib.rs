@@ -8,6 +8,7 @@
 
 mod address_hash;
 mod authenticate;
+mod calibrated;
 mod check;
 mod clock;
 mod config;
@@ -30,6 +31,7 @@ mod metrics;
 mod page;
 mod periodic;
 mod precedence;
+pub mod ptp;
 mod reload;
 mod reloads;
 mod renewal;
@@ -38,6 +40,7 @@ mod server;
 mod sources;
 mod start_error;
 pub mod status;
+mod tai;
 mod transmit;
 mod worker;
 mod xdp;
@@ -58,6 +61,9 @@ pub use establish::KeStatus;
 pub use frame::{Arrival, FrameInterleaved, FrameServer, FrameVerdict, decide_frame};
 pub use hardware::HardwareStartError;
 pub use horolog_ke::KeLimits;
+pub use horolog_source::{
+    CalibrationConfig, CalibrationStatus, Edge, ErrorLogConfig, PulseSpec, SentenceInput,
+};
 pub use horolog_source::{SourceSpec, SourceState, Standing};
 pub use interleaved::{
     INTERLEAVED_BYTES_PER_CLIENT, InterleavedTable, as_receive, as_transmit, looks_interleaved,
@@ -71,6 +77,10 @@ pub use listen::ListenSet;
 pub use listening::WorkerStatus;
 pub use metrics::MetricsError;
 pub use page::{Page, PageReader, PageSink, PageWriter, Pages, SystemVariables, shared};
+pub use ptp::{
+    Profile as PtpProfile, PtpConfig, PtpConfigError, PtpPortStatus, PtpStartError, PtpStatus,
+    Transport as PtpTransport,
+};
 pub use reload::{ReloadError, ReloadHealth, ReloadReport};
 pub use secrets::SecretsError;
 pub use server::{Clients, Server, Status};

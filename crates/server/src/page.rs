@@ -45,6 +45,11 @@ pub struct Page {
     pub realtime_step: Span,
     /// Leap indicator from the time base's step on.
     pub leap_after: Leap,
+    /// TAI minus UTC before the time base's step, in seconds; `None` where nobody knows it.
+    pub tai_minus_utc_s: Option<i16>,
+    /// Half the width of the interval that true time lies in, as the source has it: what root delay
+    /// and root dispersion say in steps of 15 µs.
+    pub distance: Span,
 }
 
 impl Page {
@@ -103,12 +108,14 @@ impl Page {
             timebase.step_at.as_ns().cast_unsigned(),
             timebase.step.cast_unsigned(),
             self.realtime_step.as_ns().cast_unsigned(),
+            self.tai_minus_utc_s.map_or(TAI_UNKNOWN, |offset| i64::from(offset).cast_unsigned()),
+            self.distance.as_ns().cast_unsigned(),
         ]
     }
 
     fn from_words(words: [u64; WORDS]) -> Self {
         let [bytes, root, reference, anchor, ntp_at_anchor, rate, expires, ..] = words;
-        let [.., offset, step_at, step, realtime_step] = words;
+        let [.., offset, step_at, step, realtime_step, tai, distance] = words;
         let [leap, stratum, precision, leap_after, reference_id @ ..] = bytes.to_be_bytes();
         Self {
             variables: SystemVariables {
@@ -131,6 +138,8 @@ impl Page {
             realtime_minus_monotonic: Span::from_ns(offset.cast_signed()),
             realtime_step: Span::from_ns(realtime_step.cast_signed()),
             leap_after: Leap::from_bits(leap_after),
+            tai_minus_utc_s: (tai != TAI_UNKNOWN).then_some(tai as i16),
+            distance: Span::from_ns(distance.cast_signed()),
         }
     }
 }
@@ -166,7 +175,9 @@ pub trait PageSink: Send {
     fn publish(&mut self, pages: &Pages) -> io::Result<()>;
 }
 
-const WORDS: usize = 11;
+const WORDS: usize = 13;
+/// In the place of an offset that nobody knows.
+const TAI_UNKNOWN: u64 = 1 << 32;
 
 /// Two slots, each with a page for either timeline, and the number of pages published: page `n`
 /// stands in slot `n % 2`. The writer only
@@ -270,6 +281,8 @@ pub(crate) mod tests {
             },
             realtime_minus_monotonic: Span::from_ns(1_700_000_000_000_000_000),
             realtime_step: Span::ZERO,
+            tai_minus_utc_s: Some(37),
+            distance: Span::ZERO,
             leap_after: Leap::None,
         }
     }
@@ -292,6 +305,8 @@ pub(crate) mod tests {
             n,
             n,
             n,
+            n,
+            n & 0x7fff,
             n,
         ])
     }

@@ -1,10 +1,10 @@
 //! How the clock pages follow from one look at the system's clocks: pure, so that it is tested with
 //! clocks that step, drift, lose their synchronisation and pass leap seconds.
 
-use horolog_source::Guard;
+use horolog_source::{Guard, KnownLeaps};
 use horolog_sys::adjtimex::KernelClock;
 use horolog_sys::clock::ClockOffset;
-use horolog_time::leap::{LeapKind, Smear, Smeared};
+use horolog_time::leap::{LeapKind, Smear, Smeared, Validity};
 use horolog_time::{
     Monotonic, NO_STEP, NS_PER_S, NtpShort, NtpTimestamp, Span, Timebase, Timestamp, Utc,
 };
@@ -15,6 +15,7 @@ use crate::course::{Course, Point, Terms};
 use crate::leap_file::LeapFile;
 use crate::leap_notice::LeapNotice;
 use crate::sources::Heard;
+use crate::tai::{TaiMinusUtc, TaiTerms};
 use crate::{Page, Pages, ServerConfig, SystemVariables, Trust};
 
 mod heard;
@@ -45,6 +46,8 @@ pub(crate) struct Renewal {
     jump_notice: Option<String>,
     leap_file: Option<LeapFile>,
     course: Course,
+    tai: TaiMinusUtc,
+    known_leaps: KnownLeaps,
     standing: Vec<LeapNotice>,
     fresh: Vec<LeapNotice>,
 }
@@ -63,6 +66,8 @@ impl Renewal {
             jump_notice: None,
             leap_file: None,
             course: Course::new(first.offset),
+            tai: TaiMinusUtc::default(),
+            known_leaps: KnownLeaps::default(),
             standing: Vec::new(),
             fresh: Vec::new(),
         }
@@ -94,7 +99,30 @@ impl Renewal {
         let point = self.course.advance(reading, &terms);
         self.notice(&point.notices);
         self.beware(reading, point.realtime_minus_monotonic);
-        Pages { stepped: self.stepped(reading, &point), smeared: self.smeared(reading, &point) }
+        let tai_minus_utc_s = self.tai_minus_utc_s(reading, &point);
+        self.known_leaps = self.know_leaps(&point);
+        let stepped = self.stepped(reading, &point);
+        let distance = self.distance(&stepped, reading.now);
+        Pages {
+            stepped: Page { tai_minus_utc_s, distance, ..stepped },
+            smeared: Page { distance, ..self.smeared(reading, &point) },
+        }
+    }
+
+    fn tai_minus_utc_s(&mut self, reading: &Reading, point: &Point) -> Option<i16> {
+        if self.config.leap_seconds.system == LeapSystem::Smears {
+            return None;
+        }
+        let list = self.leap_file.as_ref().map(LeapFile::list);
+        self.tai.at(&TaiTerms {
+            told_s: self.config.leap_seconds.tai_offset_s,
+            list: list.as_deref().filter(|list| list.validity(point.utc) != Validity::Expired),
+            heard_s: self.heard_tai_minus_utc_s(),
+            kernel_s: reading.kernel.map_or(0, |kernel| kernel.tai_offset_s),
+            utc: point.utc,
+            passing: point.passing,
+            passed_s: self.course.passed_s(),
+        })
     }
 
     /// What there is to warn of since the last call, each once as long as it lasts.
@@ -252,6 +280,8 @@ fn page(point: &Point, timebase: Timebase, variables: SystemVariables, leap_afte
         realtime_minus_monotonic: point.realtime_minus_monotonic,
         realtime_step: point.passing.map_or(Span::ZERO, |leap| leap.step()),
         leap_after,
+        tai_minus_utc_s: None,
+        distance: Span::ZERO,
     }
 }
 

@@ -316,3 +316,30 @@ fn a_clock_that_is_set_by_years_passes_no_leap() {
         assert_eq!((page.timebase.step_at, page.variables.leap), (NO_STEP, Leap::Unsynchronised));
     }
 }
+
+#[test]
+fn the_sources_are_told_what_the_list_says() {
+    let world = World {
+        kind: LeapKind::Insert,
+        kernel_steps_after_ns: Some(0),
+        kernel_told: true,
+        listed: true,
+        trust: Trust::Kernel,
+    };
+    let known = |world: &World, ends: i64| {
+        let mut renewal = world.renewal(DUE - HOUR);
+        let instants = (0..).map(|n| DUE - HOUR + n * 500 * MS);
+        for now in instants.take_while(|now| *now <= ends) {
+            renewal.pages(&world.reading(now));
+        }
+        renewal.known_leaps
+    };
+    let before = known(&world, DUE - HOUR / 2);
+    assert_eq!((before.tai_minus_utc_s, before.has_list), (Some(36), true));
+    assert_eq!(before.next, Some(world.leap()));
+    let after = known(&world, DUE + 10 * NS_PER_S);
+    assert_eq!((after.tai_minus_utc_s, after.next), (Some(37), None));
+    // The kernel's word is no list: who steers the clock has told it to the kernel.
+    let unlisted = World { listed: false, ..world };
+    assert_eq!(known(&unlisted, DUE - HOUR / 2), horolog_source::KnownLeaps::default());
+}

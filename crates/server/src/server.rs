@@ -9,13 +9,14 @@ use std::time::Instant;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use horolog_http::{Request, Responder};
 use horolog_ke::KeServer;
-use horolog_source::SourceState;
+use horolog_source::{Calibration, CalibrationStatus, SourceState};
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::memory::resident_bytes;
 use horolog_time::{Clock, NS_PER_S, Span, Timestamp, Utc, measure_precision};
 use horolog_wire::ntp::Leap;
 use serde::Serialize;
 
+use crate::calibrated;
 use crate::clock::{ClockThread, look};
 use crate::confine::{Confinement, confine};
 use crate::establish::{self, EstablishmentPart, KeStatus};
@@ -24,6 +25,7 @@ use crate::hardware::Hardware;
 use crate::listening::{ListenPart, Listening, Opened, WorkerStatus};
 use crate::metrics::{self, MetricsError};
 use crate::page::{self, PageReader, PageSink};
+use crate::ptp::{OpenPtp, PtpStatus, PtpThreads};
 use crate::reload::{Part, ReloadError, ReloadHealth, ReloadReport, Reloadable, ReplyValues};
 use crate::reloads::{LeapFilePart, LimitsPart, SecretsPart};
 use crate::renewal::Renewal;
@@ -82,6 +84,9 @@ pub struct Status {
     pub test_drift_ppb: i64,
     /// The sources of time and what each counts for.
     pub sources: Vec<SourceState>,
+    /// The receiver that the system clock is calibrated by, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<CalibrationStatus>,
     /// Whether the served time may be used: the page is alive and the clock is synchronised.
     pub synchronised: bool,
     /// Age of the clock page, in nanoseconds.
@@ -96,6 +101,9 @@ pub struct Status {
     pub reload: ReloadHealth,
     /// What the socket body counted.
     pub counters: Totals,
+    /// The PTP grandmaster, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ptp: Option<PtpStatus>,
     /// The listener of NTS key establishment, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nts_ke: Option<KeStatus>,
@@ -141,10 +149,12 @@ struct Running {
     without_xdp: Option<String>,
     // Fields are dropped in this order: nothing answers any more when the clock ends.
     establishment: Option<Arc<KeServer>>,
+    ptp: Option<PtpThreads>,
     xdp: Option<XdpBody>,
     sockets: Arc<Listening>,
     clock: ClockThread,
     sources: SourcesThread,
+    calibration: Option<Calibration>,
     hardware: Hardware,
 }
 
@@ -177,6 +187,7 @@ impl Running {
             test_offset_ns: config.test_offset.as_ns(),
             test_drift_ppb: config.test_drift_ppb,
             sources: self.sources.shared().states(),
+            calibration: self.calibration.as_ref().map(Calibration::status),
             synchronised: !page_expired && variables.leap != Leap::Unsynchronised,
             page_age_ns: (now - page.timebase.anchor).as_ns(),
             page_expired,
@@ -184,6 +195,7 @@ impl Running {
             sandbox: self.sandbox.clone(),
             reload,
             counters: self.sockets.totals(),
+            ptp: self.ptp.as_ref().map(PtpThreads::status),
             nts_ke: self.establishment.as_deref().map(KeStatus::of),
             workers: self.sockets.workers(),
             xdp_answered_by_core: self.xdp.as_ref().map(XdpBody::answered_by_core),
@@ -232,11 +244,13 @@ impl Server {
         let addresses = opened.addresses();
         let sources = OpenSources::open(&config.source.sources, &addresses.stepped)
             .map_err(|(name, fault)| StartError::Source(name, fault))?;
+        let calibration = calibrated::open(config)?;
         let listen: SharedListen = Arc::new(ArcSwap::from_pointee(addresses));
 
         let mut sinks: Vec<Box<dyn PageSink>> = Vec::new();
         let (xdp, without_xdp, handed_over) = start_xdp(config, &listen, &mut sinks)?;
-        let hardware = Hardware::open(&config.timestamps.hardware)?;
+        let ptp = OpenPtp::open(config)?;
+        let hardware = Hardware::open(config)?;
         if let Some(path) = &config.status_socket {
             status::make_directory(path)?;
         }
@@ -249,6 +263,7 @@ impl Server {
             sinks.push(Box::new(CookieRenewal { keys, is_test }));
         }
         let hardware = hardware.start()?;
+        let (calibration, sources) = calibrated::start(calibration, sources, config)?;
         let sources = SourcesThread::start(sources).map_err(StartError::Thread)?;
         let first = look();
         let mut renewal = Renewal::new(config, measure_precision(&MonotonicClock), &first)
@@ -273,6 +288,8 @@ impl Server {
             hardware: hardware.conversions(),
             secrets: secrets.clone(),
         };
+        let ptp = ptp.start(config, &page, &surroundings.hardware, xdp.as_ref());
+        let ptp = ptp.map_err(StartError::Thread)?;
         let limits = LimitsPart {
             limiter: Arc::clone(&surroundings.limiter),
             responder: xdp.as_ref().map(XdpBody::responder),
@@ -310,10 +327,12 @@ impl Server {
             page,
             without_xdp,
             establishment,
+            ptp,
             xdp,
             sockets,
             clock,
             sources,
+            calibration,
             hardware,
         });
         let asked = Arc::clone(&running);
@@ -359,23 +378,29 @@ impl Server {
         self.running.status()
     }
 
-    /// What has happened to the sources of time since the last call, each in one line for the user.
+    /// What has happened to the sources of time and the calibration since the last call, each in
+    /// one line for the user.
     #[must_use]
     pub fn notices(&self) -> Vec<String> {
-        self.running.sources.shared().notices()
+        let Running { sources, calibration, .. } = &*self.running;
+        let calibrated = calibration.as_ref().map(Calibration::notices).unwrap_or_default();
+        calibrated.into_iter().chain(sources.shared().notices()).collect()
     }
 
     /// Whether a thread has ended that should not have; the server is then of no use and better
     /// stopped.
     #[must_use]
     pub fn has_died(&self) -> bool {
-        let Running { sockets, clock, sources, hardware, establishment, .. } = &*self.running;
+        let Running { sockets, clock, sources, calibration, hardware, establishment, ptp, .. } =
+            &*self.running;
         let establishment = establishment.as_deref();
         sockets.has_died()
             || clock.has_died()
             || sources.has_died()
+            || calibration.as_ref().is_some_and(Calibration::has_died)
             || hardware.has_died()
             || establishment.is_some_and(KeServer::has_died)
+            || ptp.as_ref().is_some_and(PtpThreads::has_died)
             || self.status.as_ref().is_some_and(StatusSocket::has_died)
             || self.metrics.as_ref().is_some_and(Responder::has_died)
     }
@@ -386,8 +411,13 @@ impl Server {
         let Self { status, metrics, mut running } = self;
         // These threads' hold on what runs goes with them, so this is the only one left.
         drop((status, metrics));
-        if let Some(xdp) = Arc::get_mut(&mut running).and_then(|running| running.xdp.as_mut()) {
-            xdp.detach();
+        if let Some(running) = Arc::get_mut(&mut running) {
+            if let Some(xdp) = &mut running.xdp {
+                xdp.detach();
+            }
+            if let Some(ptp) = &mut running.ptp {
+                ptp.stop();
+            }
         }
         running.sockets.stop();
         running.status()

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use horolog_source::{Fault, Look, Panel, Report, STALE, SourceSpec, SourceState};
+use horolog_source::{
+    Fault, KnownLeaps, Look, Panel, Report, STALE, Source, SourceSpec, SourceState,
+};
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
@@ -41,6 +43,7 @@ pub(crate) struct SharedSources {
     heard: Mutex<(Heard, Option<Timestamp<Monotonic>>)>,
     confirmed: Mutex<Option<Span>>,
     leaps_s: AtomicI32,
+    known_leaps: Mutex<KnownLeaps>,
     states: Mutex<Vec<SourceState>>,
     notices: Mutex<VecDeque<String>>,
 }
@@ -67,6 +70,14 @@ impl SharedSources {
         self.leaps_s.store(leaps_s, Ordering::Relaxed);
     }
 
+    /// Tells the sources what is known of leap seconds by none of them.
+    pub(crate) fn known_leaps(&self, known: KnownLeaps) {
+        // Whoever reads it takes no time; the next page says it again.
+        if let Ok(mut leaps) = self.known_leaps.try_lock() {
+            *leaps = known;
+        }
+    }
+
     /// Each source, for the status.
     pub(crate) fn states(&self) -> Vec<SourceState> {
         lock(&self.states).clone()
@@ -87,7 +98,10 @@ impl SharedSources {
     }
 
     fn ask(&self, panel: &mut Panel) {
-        let round = panel.poll(|| clocks(self.leaps_s.load(Ordering::Relaxed)));
+        let round = panel.poll(|| {
+            let leaps = *lock(&self.known_leaps);
+            clocks(self.leaps_s.load(Ordering::Relaxed), leaps)
+        });
         let heard = round.selected.map_or(Heard::Nobody, Heard::Selected);
         *lock(&self.heard) = (heard, Some(MonotonicClock.now()));
         *lock(&self.confirmed) = round.confirmed;
@@ -101,25 +115,31 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn clocks(leaps_s: i32) -> Look {
+fn clocks(leaps_s: i32, leaps: KnownLeaps) -> Look {
     let reading = look();
     Look {
         monotonic: reading.now,
         realtime_minus_monotonic: reading.offset.offset,
         kernel: reading.kernel,
         leaps_s,
+        leaps,
     }
 }
 
 /// Sources that are open but not yet asked.
-#[derive(Debug)]
-pub(crate) struct OpenSources(Panel);
+pub(crate) struct OpenSources(Vec<Box<dyn Source>>);
 
 impl OpenSources {
     /// Opens them for a server that listens at `own`. The error names the source that is not there.
     pub(crate) fn open(specs: &[SourceSpec], own: &[SocketAddr]) -> Result<Self, (String, Fault)> {
         let open = |spec: &SourceSpec| spec.open(own).map_err(|fault| (spec.text.clone(), fault));
-        specs.iter().map(open).collect::<Result<_, _>>().map(Panel::new).map(Self)
+        specs.iter().map(open).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The same with one more.
+    pub(crate) fn with(mut self, source: Box<dyn Source>) -> Self {
+        self.0.push(source);
+        self
     }
 }
 
@@ -132,7 +152,8 @@ pub(crate) struct SourcesThread {
 
 impl SourcesThread {
     /// Asks the sources once before it returns, and then every [`INTERVAL`].
-    pub(crate) fn start(OpenSources(mut panel): OpenSources) -> io::Result<Self> {
+    pub(crate) fn start(OpenSources(sources): OpenSources) -> io::Result<Self> {
+        let mut panel = Panel::new(sources);
         let shared = Arc::new(SharedSources::default());
         if panel.is_empty() {
             return Ok(Self { shared, thread: Periodic::default() });

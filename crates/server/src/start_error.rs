@@ -9,6 +9,7 @@ use horolog_source::Fault;
 
 use crate::hardware::HardwareStartError;
 use crate::metrics::MetricsError;
+use crate::ptp::PtpStartError;
 use crate::status::StatusError;
 use crate::xdp::BodyError;
 use crate::{ConfigError, ConfineError, LeapFileError, SecretsError};
@@ -56,6 +57,9 @@ pub enum StartError {
     /// A source of time is not there.
     #[error("the source {0} cannot be used: {1}")]
     Source(String, Fault),
+    /// There can be no PTP.
+    #[error(transparent)]
+    Ptp(#[from] PtpStartError),
     /// Metrics cannot be told where they were wanted.
     #[error(transparent)]
     Metrics(#[from] MetricsError),

@@ -21,9 +21,10 @@ impl Looped {
     /// Reads a packet as it left: an Ethernet frame, or an IP packet from a device without link
     /// headers. `None` where it is no reply of NTP.
     pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
-        let (client, payload) = looped(packet)?;
-        let (header, _) = Header::parse(payload).ok()?;
-        (header.mode == Mode::Server).then_some(Self { client, receive: header.receive })
+        let sent = looped(packet)?;
+        let (header, _) = Header::parse(sent.payload).ok()?;
+        let (client, receive) = (sent.destination, header.receive);
+        (header.mode == Mode::Server).then_some(Self { client, receive })
     }
 }
 

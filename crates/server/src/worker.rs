@@ -16,7 +16,7 @@ use horolog_time::{Clock, Monotonic, NtpTimestamp, Span, Timestamp};
 use horolog_wire::ntp::{HEADER_LEN, Header};
 
 use crate::authenticate::{Credential, Credentials, Present, Secrets};
-use crate::hardware::Conversions;
+use crate::hardware::{By, Conversions};
 use crate::page::PageReader;
 use crate::transmit::Looped;
 use crate::{
@@ -314,7 +314,7 @@ fn note_transmission(
     surroundings: &Surroundings,
     turn: &mut Totals,
 ) {
-    let stamp = stamp_of(packet, page, now, surroundings);
+    let stamp = surroundings.hardware.stamp_of(packet, page, now);
     let (Some(looped), Some((left, by))) = (Looped::parse(packet.bytes), stamp) else {
         return;
     };
@@ -325,38 +325,6 @@ fn note_transmission(
         && surroundings.interleaved.correct(looped.client, looped.receive, transmit)
     {
         *by.choose(&mut turn.transmit_kernel_stamps, &mut turn.transmit_hardware_stamps) += 1;
-    }
-}
-
-/// Who took a timestamp.
-#[derive(Clone, Copy)]
-enum By {
-    Kernel,
-    Hardware,
-}
-
-impl By {
-    fn choose<T>(self, kernel: T, hardware: T) -> T {
-        match self {
-            Self::Kernel => kernel,
-            Self::Hardware => hardware,
-        }
-    }
-}
-
-/// The better timestamp that stands beside a packet that was read by `now`: the one by the
-/// interface's clock where it can be converted.
-fn stamp_of(
-    packet: &Packet<'_, Endpoints>,
-    page: &Page,
-    now: Timestamp<Monotonic>,
-    surroundings: &Surroundings,
-) -> Option<(Timestamp<Monotonic>, By)> {
-    let hardware = packet.hardware.and_then(|time| surroundings.hardware.monotonic_of(time));
-    let by_kernel = |instant| (page.monotonic_of(instant, now), By::Kernel);
-    match hardware {
-        Some(instant) => Some((instant, By::Hardware)),
-        None => packet.received_at.map(by_kernel),
     }
 }
 
@@ -383,7 +351,7 @@ fn judge(
     if request.truncated {
         return Judgement::Ignore(Reason::Length);
     }
-    let stamp = || stamp_of(request, page, now, surroundings);
+    let stamp = || surroundings.hardware.stamp_of(request, page, now);
     let received =
         match request.received_monotonic.map(|instant| (instant, By::Kernel)).or_else(stamp) {
             Some((instant, by)) => {

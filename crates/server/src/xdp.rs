@@ -75,6 +75,10 @@ pub struct XdpTotals {
     pub dropped: Dropped,
     /// Kisses sent, by code.
     pub kisses: Kisses,
+    /// PTP's requests for the delay that were answered.
+    pub answered_ptp: u64,
+    /// Requests of PTP's NetSync Monitor that were answered.
+    pub answered_ptp_monitor: u64,
     /// Requests with more than a header that were handed over to threads of this process past the
     /// network stack; what became of them stands among the counters of the sockets.
     pub handed_over: u64,
@@ -168,7 +172,7 @@ impl XdpBody {
         let mut netlink = Netlink::open()?;
         let addresses = netlink.addresses()?;
         let all = shared.load().all();
-        let links = links(&mut netlink, &all, &config.interfaces, &addresses)?;
+        let links = links(&mut netlink, &all, config, &addresses)?;
         let mode = if config.xdp_generic { AttachMode::Generic } else { AttachMode::Native };
         let key = HashKey::random().map_err(BodyError::Random)?;
         let mut settings = responder_settings(key, &config.limits, &config.interleaved);
@@ -177,8 +181,14 @@ impl XdpBody {
             settings.handed_over_queues =
                 links.iter().map(|link| hand_over::queues(&link.name)).sum();
         }
+        // Behind the drivers, copies of a frame would share its bytes.
+        settings.ptp_monitor =
+            config.ptp.is_on() && config.ptp.monitor && mode == AttachMode::Native;
         let (responder, clock) = Responder::load(&settings)?;
         responder.limit(&config.limits.rules(), &config.limits.listed())?;
+        if config.ptp.is_on() {
+            responder.include_ptp()?;
+        }
         let (mut attachments, mut refusals) = (Vec::new(), Vec::new());
         for link in links {
             let path = reply_path(config.xdp_reply, &link);
@@ -187,6 +197,9 @@ impl XdpBody {
             match responder.attach(&interface, mode, path, interleaved) {
                 Ok(attachment) => attachments.push(attachment),
                 Err(error) => refusals.push(error),
+            }
+            if settings.ptp_monitor {
+                responder.answer_monitor_by(interface.index)?;
             }
         }
         // Where nothing was named, an interface that cannot is no reason to do without the others.
@@ -236,7 +249,12 @@ impl XdpBody {
         self.attachments.iter().map(place).collect()
     }
 
-    /// The program, to be given other limits.
+    /// Whether it answers on the interface of this name.
+    pub(crate) fn is_at(&self, interface: &str) -> bool {
+        self.attachments.iter().any(|attachment| attachment.interface().name == interface)
+    }
+
+    /// The program, to be given other limits, and what PTP answers.
     pub(crate) fn responder(&self) -> Arc<Responder> {
         Arc::clone(&self.responder)
     }
@@ -281,6 +299,8 @@ impl XdpBody {
             admitted: counts.admitted,
             dropped,
             kisses,
+            answered_ptp: counts.answered_ptp,
+            answered_ptp_monitor: counts.answered_ptp_monitor,
             handed_over: counts.handed_over,
             passed,
         }
@@ -304,14 +324,15 @@ const fn mode_name(mode: AttachMode) -> &'static str {
     }
 }
 
-/// The interfaces called `names`, or all that have an address listened on.
+/// The interfaces that the configuration names, or all that have an address listened on; and those
+/// that PTP is served on.
 fn links(
     netlink: &mut Netlink,
     listen: &[SocketAddr],
-    names: &[String],
+    config: &ServerConfig,
     addresses: &[InterfaceAddress],
 ) -> Result<Vec<Link>, BodyError> {
-    let chosen: Vec<Link> = if names.is_empty() {
+    let mut chosen: Vec<Link> = if config.interfaces.is_empty() {
         let carries = |link: &Link| {
             let own: Vec<IpAddr> = addresses
                 .iter()
@@ -323,9 +344,15 @@ fn links(
         let links = netlink.links()?;
         links.into_iter().filter(|link| link.up && is_ethernet(link) && carries(link)).collect()
     } else {
-        let links: Result<_, _> = names.iter().map(|name| netlink.link_by_name(name)).collect();
+        let named = config.interfaces.iter();
+        let links: Result<_, _> = named.map(|name| netlink.link_by_name(name)).collect();
         links?
     };
+    for name in &config.ptp.interfaces {
+        if !chosen.iter().any(|link| link.name == *name) {
+            chosen.push(netlink.link_by_name(name)?);
+        }
+    }
     if let Some(link) = chosen.iter().find(|link| !is_ethernet(link)) {
         return Err(BodyError::NotEthernet(link.name.clone()));
     }
@@ -428,5 +455,6 @@ pub fn edition(page: &Page) -> ClockEdition {
         root_dispersion: variables.root_dispersion.to_bits(),
         reference_id: variables.reference_id,
         reference: variables.reference.to_bits(),
+        tai_minus_utc_s: page.tai_minus_utc_s,
     }
 }

@@ -21,6 +21,9 @@ const LINE_MAX: usize = 16_384;
 /// Bytes that are read at one poll.
 const READ_MAX: usize = 1 << 18;
 const WATCH: &[u8] = b"?WATCH={\"enable\":true,\"json\":true,\"pps\":true};\n";
+/// log2 of the seconds that a TOFF may be wrong by where gpsd does not say, as its version
+/// 3.22 does not: half a second.
+const TOFF_PRECISION: i32 = -1;
 /// The least that TPV says when there is a fix.
 const MODE_WITH_FIX: i64 = 2;
 
@@ -69,7 +72,7 @@ impl GpsdLine {
                 pulse: kind == "PPS",
                 truth: time(line.real_sec, line.real_nsec)?,
                 system: time(line.clock_sec, line.clock_nsec)?,
-                precision: line.precision?,
+                precision: line.precision.or((kind == "TOFF").then_some(TOFF_PRECISION))?,
             }),
             "TPV" => Some(Self::Fix(line.mode? >= MODE_WITH_FIX)),
             _ => Some(Self::Other),
@@ -250,6 +253,17 @@ mod tests {
             precision: -20,
         };
         assert_eq!(GpsdLine::parse(line.as_bytes()), Some(expected));
+        // As version 3.22 sends it.
+        let toff = "{\"class\":\"TOFF\",\"device\":\"/dev/pts/0\",\"real_sec\":1795374400, \
+                    \"real_nsec\":0,\"clock_sec\":1795374397,\"clock_nsec\":306120836}\r";
+        let expected = GpsdLine::Sample {
+            pulse: false,
+            truth: Timestamp::from_timespec(1_795_374_400, 0),
+            system: Timestamp::from_timespec(1_795_374_397, 306_120_836),
+            precision: TOFF_PRECISION,
+        };
+        assert_eq!(GpsdLine::parse(toff.as_bytes()), Some(expected));
+        assert_eq!(GpsdLine::parse(toff.replace("TOFF", "PPS").as_bytes()), None);
         let fix = |line: &str| GpsdLine::parse(line.as_bytes());
         assert_eq!(fix("{\"class\":\"TPV\",\"mode\":3}"), Some(GpsdLine::Fix(true)));
         assert_eq!(fix("{\"class\":\"TPV\",\"mode\":1}"), Some(GpsdLine::Fix(false)));

@@ -115,6 +115,7 @@ impl Panel {
         let notices = self.notices(&standings, now);
         for (member, standing) in self.members.iter_mut().zip(&standings) {
             member.standing = Some(*standing);
+            member.source.judged(*standing);
         }
         let selected = self.members.iter().find(|one| one.standing == Some(Standing::Selected));
         self.selected = selected.map(|member| member.source.name().to_owned());
@@ -283,8 +284,10 @@ mod tests {
 
     type Script = Arc<Mutex<Result<Option<Report>, Fault>>>;
 
+    type Judged = Arc<Mutex<Vec<Standing>>>;
+
     /// The first of them mirrors the system clock.
-    struct Scripted(&'static str, Script);
+    struct Scripted(&'static str, Script, Judged);
 
     impl Source for Scripted {
         fn name(&self) -> &str {
@@ -296,6 +299,10 @@ mod tests {
             said.map(|report| report.map(|report| Report { at: look.monotonic, ..report }))
         }
 
+        fn judged(&mut self, standing: Standing) {
+            self.2.lock().unwrap().push(standing);
+        }
+
         fn is_mirror(&self) -> bool {
             self.0 == "a"
         }
@@ -304,6 +311,7 @@ mod tests {
     struct Bench {
         panel: Panel,
         scripts: Vec<Script>,
+        judged: Judged,
         now: Rc<Cell<i64>>,
     }
 
@@ -311,11 +319,12 @@ mod tests {
         fn new(offsets: &[i64]) -> Self {
             let script = |&offset: &i64| Arc::new(Mutex::new(Ok(Some(report(offset, 1_000)))));
             let scripts: Vec<Script> = offsets.iter().map(script).collect();
+            let judged = Judged::default();
             let source = |(name, script): (&'static str, &Script)| -> Box<dyn Source> {
-                Box::new(Scripted(name, Arc::clone(script)))
+                Box::new(Scripted(name, Arc::clone(script), Arc::clone(&judged)))
             };
             let sources = ["a", "b", "c"].into_iter().zip(&scripts).map(source).collect();
-            Self { panel: Panel::new(sources), scripts, now: Rc::default() }
+            Self { panel: Panel::new(sources), scripts, judged, now: Rc::default() }
         }
 
         fn say(&self, index: usize, said: Result<Option<Report>, Fault>) {
@@ -332,6 +341,7 @@ mod tests {
                 realtime_minus_monotonic,
                 kernel: None,
                 leaps_s: 0,
+                leaps: crate::KnownLeaps::default(),
             })
         }
     }
@@ -346,6 +356,7 @@ mod tests {
         let round = bench.round();
         let expected = [Standing::Selected, Standing::Truechimer, Standing::Falseticker];
         assert_eq!(standings(&round), expected);
+        assert_eq!(*bench.judged.lock().unwrap(), expected, "each is told");
         assert_eq!(round.notices.len(), 2, "{:?}", round.notices);
         assert!(round.notices[1].contains("source c is voted out"), "{:?}", round.notices);
         assert_eq!(bench.round().notices, [""; 0]);
@@ -359,7 +370,7 @@ mod tests {
         assert_eq!(Bench::new(&[year]).round().confirmed, None);
         assert_eq!(Bench::new(&[year, 0]).round().confirmed, None);
         bench.panel.members.truncate(1);
-        let mirror = Scripted("a", Arc::clone(&bench.scripts[0]));
+        let mirror = Scripted("a", Arc::clone(&bench.scripts[0]), Judged::default());
         bench.panel.members.extend(Panel::new(vec![Box::new(mirror)]).members);
         let round = bench.round();
         assert_eq!(standings(&round), [Standing::Selected, Standing::Truechimer]);

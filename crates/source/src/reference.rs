@@ -95,6 +95,7 @@ impl ReferenceClock {
             slew: Slew::default(),
             uncertainty: estimate.uncertainty,
             leap: self.leap,
+            tai_minus_utc_s: None,
             stratum: self.claim.stratum,
             reference_id: self.claim.reference_id,
             reference: served(look.monotonic, estimate.ahead),
@@ -148,6 +149,7 @@ pub(crate) mod tests {
             realtime_minus_monotonic: REALTIME_AHEAD,
             kernel: None,
             leaps_s: 0,
+            leaps: crate::KnownLeaps::default(),
         }
     }
 

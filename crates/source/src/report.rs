@@ -2,12 +2,26 @@
 //! repeats; it does not choose between itself and others.
 
 use horolog_sys::adjtimex::KernelClock;
+use horolog_time::leap::Leap as LeapSecond;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 use horolog_wire::ntp::Leap;
+
+use crate::Standing;
 
 /// How fast the error of a report grows that is not renewed, in parts per billion: the frequency
 /// tolerance of RFC 5905, figure 5 (PHI).
 pub const DRIFT_PPB: i64 = 15_000;
+
+/// What a server knows of leap seconds by itself, and not by its sources.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct KnownLeaps {
+    /// TAI minus UTC in seconds, as the server was told or as its list says.
+    pub tai_minus_utc_s: Option<i32>,
+    /// Whether it has a list of leap seconds that has not expired, which decides.
+    pub has_list: bool,
+    /// The next leap second by that list.
+    pub next: Option<LeapSecond>,
+}
 
 /// The system's clocks when a source is asked.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -21,6 +35,8 @@ pub struct Look {
     /// How many leap seconds the server has passed since its start; negative where there were more
     /// deleted than inserted.
     pub leaps_s: i32,
+    /// What the server knows of those to come.
+    pub leaps: KnownLeaps,
 }
 
 impl Look {
@@ -58,6 +74,8 @@ pub struct Report {
     pub uncertainty: Span,
     /// Leap indicator to claim; a report that is not synchronised takes no part in a vote.
     pub leap: Leap,
+    /// TAI minus UTC in seconds, of a source that was told it by satellites.
+    pub tai_minus_utc_s: Option<i32>,
     /// Stratum to claim.
     pub stratum: u8,
     /// Reference identifier to claim.
@@ -128,6 +146,9 @@ pub trait Source: Send {
     /// there is nothing new, so that the last report still holds until it is too old.
     fn poll(&mut self, look: &Look) -> Result<Option<Report>, Fault>;
 
+    /// Is told after each round what it counted for, by the vote with the others.
+    fn judged(&mut self, _standing: Standing) {}
+
     /// Whether it only repeats what the system clock shows, so that it confirms no other source.
     fn is_mirror(&self) -> bool {
         false
@@ -147,6 +168,7 @@ pub(crate) mod tests {
             slew: Slew::default(),
             uncertainty: Span::from_ns(uncertainty_ns),
             leap: Leap::None,
+            tai_minus_utc_s: None,
             stratum: 1,
             reference_id: *b"GPS\0",
             reference: Timestamp::from_ns(0),

@@ -12,22 +12,27 @@ use crate::reference::{Claim, ReferenceClock, precision_span};
 use crate::{Fault, Look, Report, Source};
 
 /// The segment in 32-bit words: `struct shmTime` where `time_t` has 64 bits.
-const WORDS: usize = 24;
+pub(crate) const WORDS: usize = 24;
 /// Key of unit 0: "NTP0".
-const KEY: i32 = 0x4e54_5030;
+pub(crate) const KEY: i32 = 0x4e54_5030;
 /// The first units belong to root alone.
 const PRIVATE_UNITS: u8 = 2;
-const MODE: usize = 0;
-const COUNT: usize = 1;
-const CLOCK_SECONDS: usize = 2;
-const CLOCK_MICROSECONDS: usize = 4;
-const RECEIVE_SECONDS: usize = 6;
-const RECEIVE_MICROSECONDS: usize = 8;
-const LEAP: usize = 9;
-const PRECISION: usize = 10;
-const VALID: usize = 12;
-const CLOCK_NANOSECONDS: usize = 13;
-const RECEIVE_NANOSECONDS: usize = 14;
+pub(crate) const MODE: usize = 0;
+pub(crate) const COUNT: usize = 1;
+pub(crate) const CLOCK_SECONDS: usize = 2;
+pub(crate) const CLOCK_MICROSECONDS: usize = 4;
+pub(crate) const RECEIVE_SECONDS: usize = 6;
+pub(crate) const RECEIVE_MICROSECONDS: usize = 8;
+pub(crate) const LEAP: usize = 9;
+pub(crate) const PRECISION: usize = 10;
+pub(crate) const VALID: usize = 12;
+pub(crate) const CLOCK_NANOSECONDS: usize = 13;
+pub(crate) const RECEIVE_NANOSECONDS: usize = 14;
+
+/// Who may use a unit.
+pub(crate) const fn permissions(unit: u8) -> u16 {
+    if unit < PRIVATE_UNITS { 0o600 } else { 0o666 }
+}
 
 /// A sample as it stands in the segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,8 +80,7 @@ pub(crate) struct Shm {
 
 impl Shm {
     pub(crate) fn open(name: String, unit: u8, claim: Claim) -> Result<Self, Fault> {
-        let permissions = if unit < PRIVATE_UNITS { 0o600 } else { 0o666 };
-        let memory = SharedMemory::attach(KEY + i32::from(unit), permissions)
+        let memory = SharedMemory::attach(KEY + i32::from(unit), permissions(unit))
             .map_err(|error| Fault::Unusable(format!("its segment cannot be attached: {error}")))?;
         Ok(Self { name, memory, clock: ReferenceClock::new(claim) })
     }

@@ -5,8 +5,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use horolog_sys::serial;
 use horolog_time::Span;
 
+use crate::gnss::Gnss;
 use crate::gpsd::Gpsd;
 use crate::phc::{PhcScale, PhcSource};
 use crate::reference::Claim;
@@ -37,6 +39,15 @@ impl SourceSpec {
         };
         socket.and_then(Path::parent).map(Path::to_owned).into_iter().collect()
     }
+
+    /// The devices that are opened again when they were gone.
+    #[must_use]
+    pub fn devices(&self) -> Vec<PathBuf> {
+        match &self.kind {
+            Kind::Gnss(path, ..) => vec![path.clone()],
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// The kinds of sources.
@@ -47,6 +58,7 @@ pub(crate) enum Kind {
     Shm(u8, Claim),
     Sock(PathBuf, Claim),
     Gpsd(String, Claim),
+    Gnss(PathBuf, u32, Claim),
 }
 
 /// Whom the source `system` asks about the system clock.
@@ -88,11 +100,12 @@ impl SourceSpec {
             Kind::Shm(unit, claim) => Ok(Box::new(Shm::open(name, *unit, *claim)?)),
             Kind::Sock(path, claim) => Ok(Box::new(Sock::open(name, path, *claim)?)),
             Kind::Gpsd(address, claim) => Ok(Box::new(Gpsd::open(name, address.clone(), *claim)?)),
+            Kind::Gnss(path, speed, claim) => Ok(Box::new(Gnss::open(name, path, *speed, *claim)?)),
         }
     }
 }
 
-fn wrong<T>(message: impl Into<String>) -> Result<T, SpecError> {
+pub(crate) fn wrong<T>(message: impl Into<String>) -> Result<T, SpecError> {
     Err(SpecError(message.into()))
 }
 
@@ -112,6 +125,7 @@ impl FromStr for SourceSpec {
             "phc" => phc(argument, &mut options)?,
             "shm" => shm(argument, &mut options)?,
             "sock" => sock(argument, &mut options)?,
+            "gnss" => gnss(argument, &mut options)?,
             "gpsd" => {
                 let address = argument.unwrap_or(GPSD).to_owned();
                 if address.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
@@ -128,7 +142,9 @@ impl FromStr for SourceSpec {
 
 /// Where gpsd is by default.
 const GPSD: &str = "127.0.0.1:2947";
-const KINDS: &str = "system, phc, shm, sock and gpsd";
+const KINDS: &str = "system, phc, shm, sock, gnss and gpsd";
+/// The speed of a receiver's line that most have from the factory, in bits per second.
+pub(crate) const GNSS_SPEED: u32 = 9_600;
 
 fn ask(argument: Option<&str>, options: &mut Options<'_>) -> Result<Ask, SpecError> {
     let (chronyd, ntpd) = (options.take("chronyd"), options.take("ntpd"));
@@ -171,7 +187,20 @@ fn sock(argument: Option<&str>, options: &mut Options<'_>) -> Result<Kind, SpecE
     Ok(Kind::Sock(path, claim(*b"SOCK", options)?))
 }
 
-fn absolute(argument: Option<&str>, hint: &str) -> Result<PathBuf, SpecError> {
+fn gnss(argument: Option<&str>, options: &mut Options<'_>) -> Result<Kind, SpecError> {
+    let path = absolute(argument, "write gnss:/dev/LINE, as in gnss:/dev/ttyS0")?;
+    let speed = match options.take("baud").map(str::parse) {
+        None => GNSS_SPEED,
+        Some(Ok(speed)) if serial::is_speed(speed) => speed,
+        Some(_) => {
+            let speeds = serial::speeds().map(|speed| speed.to_string()).join(", ");
+            return wrong(format!("baud takes one of {speeds}"));
+        }
+    };
+    Ok(Kind::Gnss(path, speed, claim(*b"GNSS", options)?))
+}
+
+pub(crate) fn absolute(argument: Option<&str>, hint: &str) -> Result<PathBuf, SpecError> {
     match argument.filter(|path| path.starts_with('/')) {
         Some(path) => Ok(path.into()),
         None => wrong(hint),
@@ -207,7 +236,7 @@ fn claim(identifier: [u8; 4], options: &mut Options<'_>) -> Result<Claim, SpecEr
 }
 
 /// A signed time in seconds, or with one of the units ns, us, ms and s.
-fn span(text: &str) -> Result<Span, SpecError> {
+pub(crate) fn span(text: &str) -> Result<Span, SpecError> {
     /// More than any cable, antenna or receiver is late by.
     const MAX_S: f64 = 1e6;
     let units = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("", 1.0)];
@@ -234,10 +263,10 @@ fn address(key: &str, text: &str) -> Result<SocketAddr, SpecError> {
 }
 
 /// The `KEY=VALUE` pairs of a source, taken one by one.
-struct Options<'a>(Vec<(&'a str, &'a str)>);
+pub(crate) struct Options<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Options<'a> {
-    fn read(parts: impl Iterator<Item = &'a str>) -> Result<Self, SpecError> {
+    pub(crate) fn read(parts: impl Iterator<Item = &'a str>) -> Result<Self, SpecError> {
         let mut pairs: Vec<(&str, &str)> = Vec::new();
         for part in parts {
             let Some((key, value)) = part.split_once('=') else {
@@ -251,15 +280,15 @@ impl<'a> Options<'a> {
         Ok(Self(pairs))
     }
 
-    fn take(&mut self, key: &str) -> Option<&'a str> {
+    pub(crate) fn take(&mut self, key: &str) -> Option<&'a str> {
         let position = self.0.iter().position(|(known, _)| *known == key)?;
         Some(self.0.remove(position).1)
     }
 
-    fn finish(self, head: &str) -> Result<(), SpecError> {
+    pub(crate) fn finish(self, head: &str) -> Result<(), SpecError> {
         match self.0.first() {
             None => Ok(()),
-            Some((key, _)) => wrong(format!("the source {head} has no option {key}")),
+            Some((key, _)) => wrong(format!("{head} has no option {key}")),
         }
     }
 }
@@ -296,6 +325,8 @@ mod tests {
         let gpsd = Kind::Gpsd(GPSD.into(), claim(3, b"GNSS", -120_000_000));
         assert_eq!(kind("gpsd,stratum=3,refid=GNSS,offset=-120ms"), gpsd);
         assert_eq!(kind("sock:/a"), Kind::Sock("/a".into(), claim(1, b"SOCK", 0)));
+        let gnss = Kind::Gnss("/dev/ttyS0".into(), 115_200, claim(1, b"GNSS", 0));
+        assert_eq!(kind("gnss:/dev/ttyS0,baud=115200"), gnss);
         let scaled = |text| match kind(text) {
             Kind::Phc(_, scale, _) => scale,
             other => panic!("{other:?}"),
@@ -321,6 +352,9 @@ mod tests {
             "shm:256",
             "sock:here",
             "gpsd:here",
+            "gnss",
+            "gnss:ttyS0",
+            "gnss:/dev/ttyS0,baud=1200000",
             "shm:0,stratum=16",
             "shm:0,refid=GNSS1",
             "shm:0,offset=1h",

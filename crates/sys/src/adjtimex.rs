@@ -1,5 +1,5 @@
 //! What the kernel knows of its own clock: adjtimex(2), asked without changing anything. This
-//! module cannot set the clock.
+//! module cannot set the clock; [`crate::clock_steering`] can.
 
 use std::io;
 
@@ -8,9 +8,10 @@ use horolog_time::Span;
 use crate::descriptor::check;
 
 /// A leap second that the kernel was told of, at the end of this UTC day.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum PendingLeap {
     /// None.
+    #[default]
     None,
     /// The day has a second more.
     Insert,
@@ -31,7 +32,8 @@ pub struct KernelClock {
     pub estimated_error: Span,
     /// TAI minus UTC in seconds; 0 where nobody set it.
     pub tai_offset_s: i32,
-    /// Correction of the clock's frequency in parts per billion.
+    /// Correction of the clock's frequency in parts per billion, by `freq` and by a `tick` that is
+    /// not nominal.
     pub frequency_ppb: f64,
 }
 
@@ -52,6 +54,19 @@ pub fn kernel_clock() -> io::Result<KernelClock> {
     Ok(KernelClock { leap: if is_past { PendingLeap::None } else { clock.leap }, ..clock })
 }
 
+/// The length of a kernel's tick where nothing is corrected by it, in microseconds: 10^6 over
+/// `USER_HZ`, which is 100 (adjtimex(2)).
+pub(crate) const NOMINAL_TICK_US: libc::c_long = 10_000;
+
+/// By how much a tick makes the clock faster.
+fn tick_ppb(tick_us: libc::c_long) -> f64 {
+    if tick_us == 0 {
+        // Not told.
+        return 0.0;
+    }
+    (tick_us - NOMINAL_TICK_US) as f64 / NOMINAL_TICK_US as f64 * 1e9
+}
+
 fn interpret(state: &libc::timex) -> KernelClock {
     /// `timex.freq` counts in 2^-16 ppm.
     const PPB_PER_UNIT: f64 = 1_000.0 / 65_536.0;
@@ -66,7 +81,7 @@ fn interpret(state: &libc::timex) -> KernelClock {
         maximum_error: Span::from_ns(state.maxerror.saturating_mul(1_000)),
         estimated_error: Span::from_ns(state.esterror.saturating_mul(1_000)),
         tai_offset_s: state.tai,
-        frequency_ppb: state.freq as f64 * PPB_PER_UNIT,
+        frequency_ppb: state.freq as f64 * PPB_PER_UNIT + tick_ppb(state.tick),
     }
 }
 
@@ -78,7 +93,8 @@ mod tests {
     fn the_kernel_answers() {
         let clock = kernel_clock().unwrap();
         assert!(clock.maximum_error >= Span::ZERO, "{clock:?}");
-        assert!(clock.frequency_ppb.abs() <= 500_000.0, "{clock:?}");
+        // 500 ppm by the frequency, and 10% by the tick.
+        assert!(clock.frequency_ppb.abs() <= 100_500_000.0, "{clock:?}");
     }
 
     #[test]
@@ -93,6 +109,8 @@ mod tests {
         assert_eq!(clock.leap, PendingLeap::Insert);
         assert_eq!(clock.maximum_error, Span::from_ms(16_000));
         assert!((clock.frequency_ppb - -1_000.0).abs() < f64::EPSILON);
+        state.tick = 10_001;
+        assert!((interpret(&state).frequency_ppb - 99_000.0).abs() < 1e-6, "with the tick");
         state.status = libc::STA_UNSYNC | libc::STA_DEL;
         assert!(!interpret(&state).synchronised);
         assert_eq!(interpret(&state).leap, PendingLeap::Delete);

@@ -53,17 +53,26 @@ pub enum Scheduling {
 /// takes the core away from one that spins (`sched_rt_runtime_us`).
 #[must_use = "says whether real-time scheduling was allowed"]
 pub fn prefer_real_time(priority: i32) -> Scheduling {
+    match schedule(libc::SCHED_FIFO, priority) {
+        Ok(()) => Scheduling::RealTime,
+        Err(error) => Scheduling::Ordinary(error),
+    }
+}
+
+/// Has this thread scheduled as others are, if it was real-time.
+pub fn be_ordinary() -> io::Result<()> {
+    schedule(libc::SCHED_OTHER, 0)
+}
+
+fn schedule(policy: i32, priority: i32) -> io::Result<()> {
     // SAFETY: a plain C structure of numbers, for which all bytes zero is valid; it has further
     // members in some C libraries.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
     parameters.sched_priority = priority;
     // Threads and processes started from here on are ordinary again.
-    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    let policy = policy | libc::SCHED_RESET_ON_FORK;
     // SAFETY: one structure that outlives the call; 0 is this thread.
-    match check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) }) {
-        Ok(_) => Scheduling::RealTime,
-        Err(error) => Scheduling::Ordinary(error),
-    }
+    check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) }).map(drop)
 }
 
 /// Sets by how many nanoseconds the kernel may delay timers of this thread to join wake-ups: 50,000
@@ -116,6 +125,7 @@ mod tests {
         in_a_thread(|| {
             assert!(matches!(prefer_real_time(1_000), Scheduling::Ordinary(_)));
             set_timer_slack_ns(1).unwrap();
+            be_ordinary().unwrap();
         });
     }
 }

@@ -19,6 +19,8 @@ pub enum Capability {
     SysAdmin = 21,
     /// Real-time scheduling.
     SysNice = 23,
+    /// Setting and steering the system clock.
+    SysTime = 25,
     /// Looking into programs' memory, which some BPF program types need.
     Perfmon = 38,
     /// Loading BPF programs.
@@ -36,6 +38,7 @@ impl Capability {
             Self::NetRaw => "CAP_NET_RAW",
             Self::SysAdmin => "CAP_SYS_ADMIN",
             Self::SysNice => "CAP_SYS_NICE",
+            Self::SysTime => "CAP_SYS_TIME",
             Self::Perfmon => "CAP_PERFMON",
             Self::Bpf => "CAP_BPF",
         }
@@ -65,7 +68,9 @@ impl Capabilities {
         holds(capability) || split_off && holds(Capability::SysAdmin)
     }
 
-    fn parse(status: &str) -> Option<Self> {
+    /// Those that a `status` file of the proc file system tells of; `None` where it tells none.
+    #[must_use]
+    pub fn parse(status: &str) -> Option<Self> {
         let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
         u64::from_str_radix(mask.trim(), 16).ok().map(Self)
     }

@@ -4,9 +4,9 @@ use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
 use crate::descriptor::check;
 
-/// Pairs of readings from which [`realtime_minus_monotonic`] takes the tightest: enough that one of
-/// them is not interrupted, few enough to take about a microsecond.
-const BRACKETS: usize = 8;
+/// Pairs of readings from which the tightest is taken: enough that one of them is not interrupted,
+/// few enough to take about a microsecond.
+pub(crate) const BRACKETS: usize = 8;
 
 /// `CLOCK_REALTIME`: UTC as the kernel shows it.
 #[derive(Clone, Copy, Default, Debug)]
@@ -101,11 +101,12 @@ pub fn sleep_until(instant: Timestamp<Monotonic>) {
     };
 }
 
-fn read(clock: libc::clockid_t) -> libc::timespec {
+pub(crate) fn read(clock: libc::clockid_t) -> libc::timespec {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: one timespec that outlives the call.
     let result = check(unsafe { libc::clock_gettime(clock, &raw mut time) });
-    // It fails for an unknown clock or a bad address, and every Linux has these two clocks.
+    // It fails for an unknown clock or a bad address, and every Linux has the clocks that are asked
+    // for here.
     debug_assert!(result.is_ok(), "clock_gettime: {result:?}");
     time
 }

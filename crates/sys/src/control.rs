@@ -28,8 +28,11 @@ pub struct Control {
     /// Raw hardware timestamp (`SO_TIMESTAMPING`): nanoseconds on the clock of the interface, which
     /// has a zero of its own.
     pub hardware_ns: Option<i64>,
-    /// The local address to answer from (`IP_PKTINFO`, `IPV6_PKTINFO`).
+    /// The local address to answer from (`IP_PKTINFO`, `IPV6_PKTINFO`); over IPv6 there is none
+    /// where it was sent to a group.
     pub local: Option<IpAddr>,
+    /// Whether it was sent to a multicast group, as far as that was told.
+    pub to_group: bool,
     /// Index of the interface by which it came, 0 where that was not told.
     pub interface: u32,
     /// Index of the interface that took the hardware timestamp, 0 where that was not told.
@@ -66,11 +69,12 @@ impl Control {
             }
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                 // struct in_pktinfo: interface, local address to answer from, destination address.
-                if let (Some(interface), Some(local)) =
-                    (read_u32(payload, 0), chunk::<4>(payload, 4))
+                if let (Some(interface), Some(local), Some(destination)) =
+                    (read_u32(payload, 0), chunk::<4>(payload, 4), chunk::<4>(payload, 8))
                 {
                     self.interface = interface;
                     self.local = Some(Ipv4Addr::from(local).into());
+                    self.to_group = Ipv4Addr::from(destination).is_multicast();
                 }
             }
             (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
@@ -78,8 +82,10 @@ impl Control {
                 if let (Some(local), Some(interface)) =
                     (chunk::<16>(payload, 0), read_u32(payload, 16))
                 {
+                    let destination = Ipv6Addr::from(local);
                     self.interface = interface;
-                    self.local = Some(Ipv6Addr::from(local).into());
+                    self.to_group = destination.is_multicast();
+                    self.local = (!self.to_group).then_some(destination.into());
                 }
             }
             _ => {}

@@ -7,6 +7,8 @@ const KERNEL_DATA: u32 = 0xffff_f000;
 /// The packet's type (`SKF_AD_PKTTYPE`).
 const KERNEL_DATA_PACKET_TYPE: u32 = 4;
 const KERNEL_DATA_CPU: u32 = 36;
+/// The tag that the kernel took off, 0 where there was none (`SKF_AD_VLAN_TAG`).
+const KERNEL_DATA_VLAN_TAG: u32 = 44;
 /// A random number (`SKF_AD_RANDOM`).
 const KERNEL_DATA_RANDOM: u32 = 56;
 
@@ -72,6 +74,12 @@ impl Instruction {
     #[must_use]
     pub const fn load_packet_type() -> Self {
         Self::load_word(KERNEL_DATA + KERNEL_DATA_PACKET_TYPE)
+    }
+
+    /// Loads the VLAN tag that the kernel took off the packet, 0 where there was none.
+    #[must_use]
+    pub const fn load_vlan_tag() -> Self {
+        Self::load_word(KERNEL_DATA + KERNEL_DATA_VLAN_TAG)
     }
 
     /// Leaves of what was loaded the bits of `mask`.

@@ -14,11 +14,26 @@ use crate::undo::Undo;
 /// linux/sockios.h.
 const SIOCSHWTSTAMP: libc::Ioctl = 0x89b0;
 const SIOCGHWTSTAMP: libc::Ioctl = 0x89b1;
-/// `HWTSTAMP_TX_ON`.
+/// `HWTSTAMP_TX_ON` and `HWTSTAMP_TX_ONESTEP_SYNC`.
 const TRANSMIT_ON: i32 = 1;
-/// `HWTSTAMP_FILTER_ALL` and `HWTSTAMP_FILTER_NTP_ALL`.
+const TRANSMIT_ONE_STEP: i32 = 2;
+/// `HWTSTAMP_FILTER_ALL`, `HWTSTAMP_FILTER_PTP_V2_EVENT` and `HWTSTAMP_FILTER_NTP_ALL`.
 const RECEIVE_ALL: i32 = 1;
+const RECEIVE_PTP: i32 = 12;
 const RECEIVE_NTP: i32 = 15;
+
+/// What timestamps are for: a card that cannot take them of every packet received may still take
+/// them of these.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Purpose {
+    /// NTP.
+    #[default]
+    Ntp,
+    /// PTP's event messages.
+    Ptp,
+    /// The same, and the card writes the time into each Sync as it leaves.
+    PtpOneStep,
+}
 
 /// `struct hwtstamp_config`.
 #[repr(C)]
@@ -38,6 +53,12 @@ pub enum HardwareError {
     /// The driver offers none that are of use here.
     #[error("'{0}' has no hardware timestamps: `ethtool -T {0}` shows what its driver offers")]
     NotOffered(String),
+    /// The driver's card writes no time into what it sends.
+    #[error(
+        "the card of '{0}' cannot write the time into Sync (one-step): `ethtool -T {0}` shows what \
+         its driver offers"
+    )]
+    NoOneStep(String),
     /// The driver would not switch them on.
     #[error("'{interface}' would not switch hardware timestamps on: {source}")]
     Refused {
@@ -60,11 +81,18 @@ pub struct HardwareTimestamps {
 
 impl HardwareTimestamps {
     /// Switches them on for all packets sent, and for those received where the driver can take them
-    /// of every packet or of every one of NTP. Nothing changes if this fails.
-    pub fn switch_on(interface: &str) -> Result<Self, HardwareError> {
+    /// of every packet or of every one that serves the purpose. Nothing changes if this fails.
+    pub fn switch_on(interface: &str, purpose: Purpose) -> Result<Self, HardwareError> {
         let facts = timestamp_facts(interface)?;
-        let (Some(clock), Some(wanted)) = (facts.clock, wanted(&facts)) else {
-            return Err(HardwareError::NotOffered(interface.to_owned()));
+        let (Some(clock), Some(wanted)) = (facts.clock, wanted(&facts, purpose)) else {
+            let name = interface.to_owned();
+            let has_others =
+                purpose == Purpose::PtpOneStep && wanted(&facts, Purpose::Ptp).is_some();
+            return Err(if has_others {
+                HardwareError::NoOneStep(name)
+            } else {
+                HardwareError::NotOffered(name)
+            });
         };
         let refused = |source| HardwareError::Refused { interface: interface.to_owned(), source };
         // It stands for the network namespace, also when another thread puts the setting back.
@@ -89,7 +117,7 @@ impl HardwareTimestamps {
             let _ = ask(&socket_then, &name, SIOCSHWTSTAMP, &mut setting);
         };
         let (granted, undo) = Undo::after(switch, back).map_err(refused)?;
-        let received = matches!(granted.receive, RECEIVE_ALL | RECEIVE_NTP);
+        let received = matches!(granted.receive, RECEIVE_ALL | RECEIVE_PTP | RECEIVE_NTP);
         Ok(Self { interface: interface.to_owned(), clock, received, _undo: undo })
     }
 
@@ -113,16 +141,16 @@ impl HardwareTimestamps {
 }
 
 /// The setting to ask for, if the driver takes timestamps of what it sends.
-fn wanted(facts: &TimestampFacts) -> Option<Setting> {
+fn wanted(facts: &TimestampFacts, purpose: Purpose) -> Option<Setting> {
     let offers = |set: u32, item: i32| set & (1 << item) != 0;
-    let receive =
-        [RECEIVE_ALL, RECEIVE_NTP].into_iter().find(|f| offers(facts.receive_filters, *f));
-    let transmit = offers(facts.transmit_types, TRANSMIT_ON) && facts.in_hardware;
-    transmit.then_some(Setting {
-        flags: 0,
-        transmit: TRANSMIT_ON,
-        receive: receive.unwrap_or_default(),
-    })
+    let (transmit, of_these) = match purpose {
+        Purpose::Ntp => (TRANSMIT_ON, RECEIVE_NTP),
+        Purpose::Ptp => (TRANSMIT_ON, RECEIVE_PTP),
+        Purpose::PtpOneStep => (TRANSMIT_ONE_STEP, RECEIVE_PTP),
+    };
+    let receive = [RECEIVE_ALL, of_these].into_iter().find(|f| offers(facts.receive_filters, *f));
+    let offered = offers(facts.transmit_types, transmit) && facts.in_hardware;
+    offered.then_some(Setting { flags: 0, transmit, receive: receive.unwrap_or_default() })
 }
 
 fn ask(
@@ -155,17 +183,23 @@ mod tests {
     #[test]
     fn what_is_asked_for_follows_from_what_is_offered() {
         let setting = |transmit, receive| Some(Setting { flags: 0, transmit, receive });
-        assert_eq!(wanted(&facts(0b10, 0b11)), setting(1, 1));
-        assert_eq!(wanted(&facts(0b10, 1 << 15)), setting(1, 15));
-        assert_eq!(wanted(&facts(0b10, 1 << 12)), setting(1, 0), "of PTP packets alone");
-        assert_eq!(wanted(&facts(0b01, 0b11)), None, "none of what is sent");
-        assert_eq!(wanted(&TimestampFacts { in_hardware: false, ..facts(2, 2) }), None);
+        let of = |facts, purpose| wanted(&facts, purpose);
+        assert_eq!(of(facts(0b10, 0b11), Purpose::Ntp), setting(1, 1));
+        assert_eq!(of(facts(0b10, 1 << 15), Purpose::Ntp), setting(1, 15));
+        assert_eq!(of(facts(0b10, 1 << 12), Purpose::Ntp), setting(1, 0), "of PTP's alone");
+        assert_eq!(of(facts(0b10, 1 << 12), Purpose::Ptp), setting(1, 12));
+        assert_eq!(of(facts(0b10, 1 << 15), Purpose::Ptp), setting(1, 0), "of NTP's alone");
+        assert_eq!(of(facts(0b110, 0b11), Purpose::PtpOneStep), setting(2, 1));
+        assert_eq!(of(facts(0b10, 0b11), Purpose::PtpOneStep), None);
+        assert_eq!(of(facts(0b01, 0b11), Purpose::Ntp), None, "none of what is sent");
+        let in_software = TimestampFacts { in_hardware: false, ..facts(2, 2) };
+        assert_eq!(of(in_software, Purpose::Ntp), None);
     }
 
     #[test]
     fn loopback_has_none() {
-        let error = HardwareTimestamps::switch_on("lo").unwrap_err();
+        let error = HardwareTimestamps::switch_on("lo", Purpose::Ntp).unwrap_err();
         assert!(error.to_string().contains("'lo'"), "{error}");
-        assert!(HardwareTimestamps::switch_on("there-is-none").is_err());
+        assert!(HardwareTimestamps::switch_on("there-is-none", Purpose::Ntp).is_err());
     }
 }

@@ -36,6 +36,31 @@ impl<const WORDS: usize> SharedMemory<WORDS> {
         Ok(Self { identifier, words: address.cast_const().cast() })
     }
 
+    /// The same of a segment that is this user's, and that no more users may reach than these
+    /// permissions say.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::attach`], and `PermissionDenied` where it is another's or open to more.
+    pub fn attach_own(key: i32, permissions: u16) -> io::Result<Self> {
+        let memory = Self::attach(key, permissions)?;
+        // SAFETY: a plain C structure of numbers, for which all bytes zero is valid.
+        let mut facts: libc::shmid_ds = unsafe { std::mem::zeroed() };
+        // SAFETY: the structure outlives the call.
+        check(unsafe { libc::shmctl(memory.identifier, libc::IPC_STAT, &raw mut facts) })?;
+        // SAFETY: no pointers; it cannot fail.
+        let own = unsafe { libc::geteuid() };
+        let (owner, mode) = (&facts.shm_perm, facts.shm_perm.mode & 0o777);
+        let fault = if owner.uid != own || owner.cuid != own {
+            format!("it is user {}'s, who may change it", owner.cuid)
+        } else if mode & !permissions != 0 {
+            format!("it is open to more users (mode {mode:o}) than it may be ({permissions:o})")
+        } else {
+            return Ok(memory);
+        };
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, fault + "; remove it with ipcrm"))
+    }
+
     /// The word at `index`, counted from 0.
     ///
     /// # Panics
@@ -90,5 +115,32 @@ mod tests {
         assert_eq!(one.load(23), 0);
         one.store(23, 0x1234_5678);
         assert_eq!(other.load(23), 0x1234_5678);
+    }
+
+    #[test]
+    fn a_segment_that_is_open_to_more_is_not_one_s_own() {
+        let key = 0x484e_0000 | (std::process::id() & 0xffff) as i32;
+        let open = SharedMemory::<24>::attach(key, 0o666).unwrap();
+        let refused = SharedMemory::<24>::attach_own(key, 0o600).unwrap_err();
+        let taken = SharedMemory::<24>::attach_own(key, 0o666);
+        open.remove().unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        assert!(refused.to_string().contains("(mode 666)"), "{refused}");
+        assert!(taken.is_ok());
+    }
+
+    #[test]
+    fn a_segment_that_another_made_is_not_one_s_own() {
+        let key = 0x484d_0000 | (std::process::id() & 0xffff) as i32;
+        let memory = SharedMemory::<24>::attach(key, 0o600).unwrap();
+        // SAFETY: a plain C structure of numbers, for which all bytes zero is valid.
+        let mut facts: libc::shmid_ds = unsafe { std::mem::zeroed() };
+        (facts.shm_perm.uid, facts.shm_perm.mode) = (65_534, 0o600);
+        // SAFETY: the structure outlives the call.
+        let given = unsafe { libc::shmctl(memory.identifier, libc::IPC_SET, &raw mut facts) } == 0;
+        let refused = SharedMemory::<24>::attach_own(key, 0o600).map(drop);
+        memory.remove().unwrap();
+        // Whoever is not root may not give a segment away that it could still attach.
+        assert!(!given || refused.is_err());
     }
 }

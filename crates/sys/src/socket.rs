@@ -1,7 +1,7 @@
 //! UDP sockets: opening them and setting their options. Datagrams go through [`crate::message`].
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -110,14 +110,21 @@ impl Socket {
     /// packet. With `hardware`, the timestamps that an interface's own clock took are told as well,
     /// with the interface.
     pub fn tell_times(&self, local: SocketAddr, hardware: bool) -> io::Result<()> {
+        if hardware {
+            // What comes back from the error queue names its interface in this way alone.
+            self.tell_local_address(local)?;
+        }
+        self.tell_frame_times(hardware)
+    }
+
+    /// As [`Socket::tell_times`], for a packet socket, whose interface is known.
+    pub fn tell_frame_times(&self, hardware: bool) -> io::Result<()> {
         let mut flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
         if hardware {
             flags |= libc::SOF_TIMESTAMPING_RX_HARDWARE
                 | libc::SOF_TIMESTAMPING_RAW_HARDWARE
                 | libc::SOF_TIMESTAMPING_OPT_PKTINFO
                 | libc::SOF_TIMESTAMPING_OPT_CMSG;
-            // What comes back from the error queue names its interface in this way alone.
-            self.tell_local_address(local)?;
         }
         set_option(self.as_fd(), SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
     }
@@ -141,6 +148,35 @@ impl Socket {
         let [granted] = get_option(self.as_fd(), SOL_SOCKET, limited)?;
         // The kernel doubles what was asked for, to leave room for its own bookkeeping: socket(7).
         Ok(granted as usize / 2)
+    }
+
+    /// Joins a multicast group on an interface, and sends to groups by that interface alone, no
+    /// further than its link and not back to this host (`IP_ADD_MEMBERSHIP`, `IP_MULTICAST_IF`,
+    /// `IP_MULTICAST_LOOP`, ip(7); the same of ipv6(7)).
+    pub fn join(&self, group: IpAddr, interface: u32) -> io::Result<()> {
+        let index = interface as c_int;
+        let off: c_int = 0;
+        match group {
+            IpAddr::V4(group) => {
+                let member = libc::ip_mreqn {
+                    imr_multiaddr: libc::in_addr { s_addr: u32::from_ne_bytes(group.octets()) },
+                    imr_address: libc::in_addr { s_addr: 0 },
+                    imr_ifindex: index,
+                };
+                set_option(self.as_fd(), IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, &member)?;
+                set_option(self.as_fd(), IPPROTO_IP, libc::IP_MULTICAST_IF, &member)?;
+                set_option(self.as_fd(), IPPROTO_IP, libc::IP_MULTICAST_LOOP, &off)
+            }
+            IpAddr::V6(group) => {
+                let member = libc::ipv6_mreq {
+                    ipv6mr_multiaddr: libc::in6_addr { s6_addr: group.octets() },
+                    ipv6mr_interface: interface,
+                };
+                set_option(self.as_fd(), IPPROTO_IPV6, libc::IPV6_ADD_MEMBERSHIP, &member)?;
+                set_option(self.as_fd(), IPPROTO_IPV6, libc::IPV6_MULTICAST_IF, &index)?;
+                set_option(self.as_fd(), IPPROTO_IPV6, libc::IPV6_MULTICAST_LOOP, &off)
+            }
+        }
     }
 
     /// Sends and receives by the interface named `name` alone (`SO_BINDTODEVICE`).

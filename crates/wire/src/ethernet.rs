@@ -19,11 +19,13 @@ pub const TYPE_SERVICE_VLAN: u16 = 0x88a8;
 
 /// Length of a header without a tag, in bytes.
 pub const HEADER_LEN: usize = 14;
+/// Where the type stands in a header without a tag, in bytes from its start.
+pub const ETHER_TYPE_OFFSET: u32 = 12;
 /// Length of a VLAN tag, in bytes.
 pub const VLAN_TAG_LEN: usize = 4;
 
 /// A 48-bit MAC address.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {

@@ -112,34 +112,52 @@ fn pseudo_header(source: IpAddr, destination: IpAddr, udp_length: u16) -> checks
     }
 }
 
-/// Destination and UDP payload of a packet that came back from the socket's error queue, as it
-/// left: an Ethernet frame, or an IP packet from a device without link headers.
+/// A datagram that came back as it left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Looped<'a> {
+    /// Where it came from.
+    pub source: IpAddr,
+    /// Where it went.
+    pub destination: IpAddr,
+    /// What it held.
+    pub payload: &'a [u8],
+}
+
+/// The datagram of a packet that came back from the socket's error queue, as it left: an Ethernet
+/// frame, or an IP packet from a device without link headers.
 #[must_use]
-pub fn looped(packet: &[u8]) -> Option<(IpAddr, &[u8])> {
+pub fn looped(packet: &[u8]) -> Option<Looped<'_>> {
     match UdpFrame::parse(packet) {
-        Ok(frame) => Some((frame.destination.ip(), frame.payload)),
+        Ok(frame) => Some(Looped {
+            source: frame.source.ip(),
+            destination: frame.destination.ip(),
+            payload: frame.payload,
+        }),
         Err(_) => bare(packet),
     }
 }
 
-/// Destination and UDP payload of an IP packet.
-fn bare(packet: &[u8]) -> Option<(IpAddr, &[u8])> {
-    let (destination, protocol, rest): (IpAddr, _, _) = match packet.first()? >> 4 {
+/// The datagram of an IP packet.
+fn bare(packet: &[u8]) -> Option<Looped<'_>> {
+    let (source, destination, protocol, rest): (IpAddr, IpAddr, _, _) = match packet.first()? >> 4 {
         4 => {
             let packet = ipv4::Header::parse(packet).ok()?;
             if packet.is_fragment {
                 return None;
             }
-            (packet.header.destination.into(), packet.header.protocol, packet.payload)
+            let ipv4::Header { source, destination, protocol, .. } = packet.header;
+            (source.into(), destination.into(), protocol, packet.payload)
         }
         6 => {
             let packet = ipv6::Header::parse(packet).ok()?;
-            (packet.header.destination.into(), packet.header.next_header, packet.payload)
+            let ipv6::Header { source, destination, next_header, .. } = packet.header;
+            (source.into(), destination.into(), next_header, packet.payload)
         }
         _ => return None,
     };
     let datagram = udp::Header::parse(rest).ok()?;
-    (protocol == ipv4::PROTOCOL_UDP).then_some((destination, datagram.payload))
+    let payload = datagram.payload;
+    (protocol == ipv4::PROTOCOL_UDP).then_some(Looped { source, destination, payload })
 }
 
 /// What it takes to build a frame around a payload.

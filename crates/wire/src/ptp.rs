@@ -1,7 +1,7 @@
 //! The Precision Time Protocol, version 2 (IEEE 1588-2019, clause 13): its common header, and the
 //! values that stand in all of its messages. The messages themselves are in [`message`], what may
 //! follow them in [`tlv`], and the extension by which a client asks a master for its Sync in
-//! [`monitor`]. Management messages are read no further than their header.
+//! [`monitor`]. What management asks and is told is in [`management`].
 
 use zerocopy::byteorder::network_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -9,6 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::Malformed;
 use crate::ethernet::MacAddress;
 
+pub mod management;
 pub mod message;
 pub mod monitor;
 pub mod tlv;
@@ -25,10 +26,18 @@ pub const MULTICAST_IPV4: core::net::Ipv4Addr = core::net::Ipv4Addr::new(224, 0,
 /// The same over IPv6, of global scope (annex D.3).
 pub const MULTICAST_IPV6: core::net::Ipv6Addr =
     core::net::Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 0x181);
+/// The multicast address of messages that measure the delay to a peer, over IPv4 (annex C.3).
+pub const PEER_MULTICAST_IPV4: core::net::Ipv4Addr = core::net::Ipv4Addr::new(224, 0, 0, 107);
+/// The same over IPv6, of the link (annex D.3).
+pub const PEER_MULTICAST_IPV6: core::net::Ipv6Addr =
+    core::net::Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x6b);
 /// The Ethernet type of messages without IP (annex E.2).
 pub const ETHER_TYPE: u16 = 0x88f7;
 /// The group that they go to (annex E.4).
 pub const MULTICAST_MAC: MacAddress = MacAddress([0x01, 0x1b, 0x19, 0, 0, 0]);
+/// The group that messages go to which measure the delay to a peer; no bridge forwards it (annex
+/// E.4).
+pub const PEER_MULTICAST_MAC: MacAddress = MacAddress([0x01, 0x80, 0xc2, 0, 0, 0x0e]);
 /// Length of the common header, in bytes.
 pub const HEADER_LEN: usize = 34;
 /// Where the port identity of the sender stands in the header, in bytes from its start.
@@ -112,6 +121,8 @@ impl MessageType {
 pub struct Flags(pub u16);
 
 impl Flags {
+    /// From a port that is not the best master's (clause 17.3).
+    pub const ALTERNATE_MASTER: Self = Self(0x0100);
     /// A `Follow_Up` tells the time of this Sync.
     pub const TWO_STEP: Self = Self(0x0200);
     /// To one address only.
@@ -154,6 +165,13 @@ pub struct PortIdentity {
 impl PortIdentity {
     /// All ports of all clocks (clause 13.12.1).
     pub const ALL: Self = Self { clock: u64::MAX, port: u16::MAX };
+
+    /// Whether a message for this target is for `port`; all ones in either part mean all.
+    #[must_use]
+    pub const fn targets(self, port: Self) -> bool {
+        (self.clock == port.clock || self.clock == u64::MAX)
+            && (self.port == port.port || self.port == u16::MAX)
+    }
 }
 
 /// Seconds and nanoseconds since the epoch of the master's timescale (clause 5.3.3).

@@ -31,7 +31,8 @@ struct clock_slot {
 	__be32 root_delay;
 	__be32 root_dispersion;
 	__be32 reference_id;
-	__be32 reserved;
+	__s16 tai_minus_utc_s;	/* before the step; PTP counts TAI ... */
+	__u16 tai_is_known;	/* ... or UTC where this is 0 */
 	__be64 reference;
 	__u64 step_at_ns;	/* monotonic instant from which on ... */
 	__u64 step;		/* ... this much of NTP time is added, modulo 2^64 */
@@ -96,7 +97,8 @@ struct responder_config {
 	__u8 limits;		/* whether anything is limited or listed */
 	__u8 interleaved;	/* whether clients are remembered for interleaved mode */
 	__u8 hand_over;		/* whether requests with more than a header go to AF_XDP sockets */
-	__u8 reserved[5];
+	__u8 ptp_monitor;	/* whether NetSync Monitor is answered */
+	__u8 reserved[4];
 };
 _Static_assert(sizeof(struct responder_config) == 56, "responder_config");
 
@@ -181,9 +183,70 @@ struct responder_state {
 	__u64 admitted;		/* requests that limits and lists let through */
 	__u64 refused[REFUSALS];
 	__u64 handed_over;	/* longer requests given to AF_XDP sockets */
-	__u64 reserved[8];
+	__u64 answered_ptp;	/* requests for the delay */
+	__u64 answered_ptp_monitor; /* requests of NetSync Monitor */
+	__u64 reserved[6];
 };
 _Static_assert(sizeof(struct responder_state) == 256, "responder_state");
+
+/* ---- PTP ---- */
+
+/* Seconds from the epoch of NTP to that of PTP, modulo 2^32. */
+#define PTP_EPOCH_IN_NTP 2208988800U
+/* The version of what is sent, with the minor one, and the interval of what has none. */
+#define PTP_VERSION_SENT 0x12
+#define PTP_NO_INTERVAL 0x7f
+
+enum ptp_transport {
+	PTP_OVER_IPV4,
+	PTP_OVER_IPV6,
+	PTP_OVER_ETHERNET,
+};
+
+struct ptp_port_key {
+	__u32 interface;
+	__u32 transport;
+};
+_Static_assert(sizeof(struct ptp_port_key) == 8, "ptp_port_key");
+
+struct ptp_address {
+	__u8 bytes[16];
+};
+
+/* A client that NetSync Monitor is answered: a prefix of its address, at a port. An IPv4 address
+ * stands in the first four bytes. */
+struct ptp_client_key {
+	__u32 length;		/* of the prefix, in bits, with those of the port */
+	struct ptp_port_key port;
+	__u8 address[16];
+};
+_Static_assert(sizeof(struct ptp_client_key) == 28, "ptp_client_key");
+
+/* What a port answers: requests to the group, to itself, and of NetSync Monitor. */
+#define PTP_PORT_MULTICAST 1
+#define PTP_PORT_HYBRID 2
+#define PTP_PORT_MONITOR 4
+
+/* Lengths of the TLV that answers NetSync Monitor, by the address in it. */
+#define PTP_MONITOR_LEN(address_len) (74 + (address_len))
+#define PTP_MONITOR_MAX 96
+
+/* A port that is a master now. */
+struct ptp_port {
+	__be64 clock;		/* its identity */
+	__be16 port;		/* its number */
+	__u8 domain;
+	__u8 sdo_major;		/* four bits */
+	__u8 sdo_minor;
+	__s8 log_min_delay_req;
+	__u8 flags;
+	__u8 reserved;
+	__u8 mac[6];
+	__u8 reserved2[2];
+	__u8 address[16];	/* where answers to the group come from; IPv4 is mapped */
+	__u8 monitor[PTP_MONITOR_MAX]; /* the TLV that answers NetSync Monitor, and zeroes */
+};
+_Static_assert(sizeof(struct ptp_port) == 136, "ptp_port");
 
 /* ---- the generator ---- */
 

@@ -93,9 +93,14 @@ static __always_inline __u16 ptp_len(__u8 type)
 	case PTP_SIGNALING:
 		return 44;
 	case PTP_DELAY_RESPONSE:
+	case PTP_PEER_REQUEST:
+	case PTP_PEER_RESPONSE:
+	case PTP_PEER_FOLLOW_UP:
 		return sizeof(struct ptp_delay_response);
 	case PTP_ANNOUNCE:
 		return 64;
+	case PTP_MANAGEMENT:
+		return 48;
 	default:
 		return sizeof(struct ptp);
 	}

@@ -92,10 +92,14 @@ struct ntp {
 #define PTP_VERSION 2
 #define PTP_SYNC 0x0
 #define PTP_DELAY_REQUEST 0x1
+#define PTP_PEER_REQUEST 0x2
+#define PTP_PEER_RESPONSE 0x3
 #define PTP_FOLLOW_UP 0x8
 #define PTP_DELAY_RESPONSE 0x9
+#define PTP_PEER_FOLLOW_UP 0xa
 #define PTP_ANNOUNCE 0xb
 #define PTP_SIGNALING 0xc
+#define PTP_MANAGEMENT 0xd
 #define PTP_TWO_STEP 0x02	/* in the first byte of flags */
 #define PTP_UNICAST 0x04
 

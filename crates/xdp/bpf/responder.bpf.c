@@ -11,20 +11,23 @@
  */
 #include "net.h"
 #include "answer.h"
+#include "grandmaster.h"
 #include "interleaved.h"
 #include "limits.h"
 #include "listening.h"
+#include "monitor.h"
 
 #define FLAGS_OR_OFFSET 0x3fff	/* more-fragments bit and fragment offset */
 #define DONT_FRAGMENT 0x4000
 
+/* What PTP is answered by: by transmission, by redirect, and what is NetSync Monitor's; empty where
+ * there is no PTP. */
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 3);
 	__type(key, __u32);
-	__type(value, struct clock_page);
-} clock_pages SEC(".maps");
+	__type(value, __u32);
+} masters SEC(".maps");
 
 /* The AF_XDP sockets of all interfaces, each interface's in a row, by receive queue ... */
 struct {
@@ -159,13 +162,6 @@ static __always_inline bool ends_with(const struct udp *udp, const void *end)
 	return end - (void *)udp == bpf_ntohs(udp->length);
 }
 
-static __always_inline bool is_answerable_ipv4(__be32 source, __be32 destination)
-{
-	__u8 first = bpf_ntohl(source) >> 24;
-
-	return first != 0 && first != 127 && first < 224 && source != destination;
-}
-
 static __always_inline int respond_ipv4(struct xdp_md *ctx, struct responder_state *own,
 					const struct clock_page *page, struct request *request)
 {
@@ -269,24 +265,6 @@ static __always_inline int respond_ipv4(struct xdp_md *ctx, struct responder_sta
 	swap_link(data, request);
 	own->answered_ipv4++;
 	return XDP_TX;
-}
-
-static __always_inline bool is_answerable_ipv6(const struct ipv6 *ip)
-{
-	const __be32 *source = ip->source;
-	const __be32 *destination = ip->destination;
-
-	if ((bpf_ntohl(source[0]) >> 24) == 0xff)
-		return false;
-	/* Unspecified, loopback and IPv4-mapped addresses all begin with 64 zero bits. */
-	if (!(source[0] | source[1])) {
-		if (!source[2] && (source[3] == 0 || source[3] == bpf_htonl(1)))
-			return false;
-		if (source[2] == bpf_htonl(0xffff))
-			return false;
-	}
-	return source[0] != destination[0] || source[1] != destination[1] ||
-	       source[2] != destination[2] || source[3] != destination[3];
 }
 
 static __always_inline int respond_ipv6(struct xdp_md *ctx, struct responder_state *own,
@@ -427,10 +405,21 @@ static __always_inline int decide(struct xdp_md *ctx, bool pass_interleaved)
 	return decide_ip(ctx, own, page, &request, tag->type);
 }
 
-SEC("xdp")
-int respond(struct xdp_md *ctx)
+/*
+ * What NTP has nothing to do with may be PTP's. It is answered by programs of their own, so that
+ * those who serve NTP alone pay nothing for it.
+ */
+#define MASTER_TRANSMITS 0
+#define MASTER_REDIRECTS 1
+#define MASTER_MONITORS 2
+
+static __always_inline int transmit(struct xdp_md *ctx, bool pass_interleaved)
 {
-	return decide(ctx, false);
+	int verdict = decide(ctx, pass_interleaved);
+
+	if (verdict == XDP_PASS)
+		bpf_tail_call(ctx, &masters, MASTER_TRANSMITS);
+	return verdict;
 }
 
 /*
@@ -438,27 +427,80 @@ int respond(struct xdp_md *ctx)
  * virtual link (veth), XDP_TX puts the reply into the other end's ring, but wakes that end only if
  * it runs an XDP program itself; a redirect wakes it whenever it can take frames.
  */
+static __always_inline int redirect(struct xdp_md *ctx, bool pass_interleaved)
+{
+	int verdict = decide(ctx, pass_interleaved);
+
+	if (verdict == XDP_PASS)
+		bpf_tail_call(ctx, &masters, MASTER_REDIRECTS);
+	return verdict == XDP_TX ? redirect_back(ctx) : verdict;
+}
+
+SEC("xdp")
+int respond(struct xdp_md *ctx)
+{
+	return transmit(ctx, false);
+}
+
 SEC("xdp")
 int respond_by_redirect(struct xdp_md *ctx)
 {
-	int verdict = decide(ctx, false);
-
-	return verdict == XDP_TX ? bpf_redirect(ctx->ingress_ifindex, 0) : verdict;
+	return redirect(ctx, false);
 }
 
 /* Both again, where the sockets have better transmit timestamps for interleaved mode. */
 SEC("xdp")
 int respond_basic(struct xdp_md *ctx)
 {
-	return decide(ctx, true);
+	return transmit(ctx, true);
 }
 
 SEC("xdp")
 int respond_basic_by_redirect(struct xdp_md *ctx)
 {
-	int verdict = decide(ctx, true);
+	return redirect(ctx, true);
+}
 
-	return verdict == XDP_TX ? bpf_redirect(ctx->ingress_ifindex, 0) : verdict;
+static __always_inline int respond_master(struct xdp_md *ctx)
+{
+	int verdict = master(ctx, false);
+
+	if (config.ptp_monitor && verdict == XDP_PASS)
+		bpf_tail_call(ctx, &masters, MASTER_MONITORS);
+	return verdict;
+}
+
+SEC("xdp")
+int answer_delay(struct xdp_md *ctx)
+{
+	return respond_master(ctx);
+}
+
+SEC("xdp")
+int answer_delay_by_redirect(struct xdp_md *ctx)
+{
+	int verdict = respond_master(ctx);
+
+	return verdict == XDP_TX ? redirect_back(ctx) : verdict;
+}
+
+SEC("xdp")
+int answer_monitor(struct xdp_md *ctx)
+{
+	return master_monitor(ctx);
+}
+
+SEC("xdp/devmap")
+int finish_copy(struct xdp_md *ctx)
+{
+	return finish(ctx);
+}
+
+/* The same for test runs, which the kernel does not give to programs of a map. */
+SEC("xdp")
+int finish_copy_alone(struct xdp_md *ctx)
+{
+	return finish(ctx);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

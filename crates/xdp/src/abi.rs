@@ -18,7 +18,8 @@ pub(crate) struct ClockFields {
     pub(crate) root_delay: [u8; 4],
     pub(crate) root_dispersion: [u8; 4],
     pub(crate) reference_id: [u8; 4],
-    pub(crate) reserved: u32,
+    pub(crate) tai_minus_utc_s: i16,
+    pub(crate) tai_is_known: u16,
     pub(crate) reference: [u8; 8],
     pub(crate) step_at_ns: u64,
     pub(crate) step: u64,
@@ -63,6 +64,52 @@ pub(crate) struct QueueRow {
     pub(crate) count: u32,
 }
 
+/// `struct ptp_port_key`.
+#[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
+#[repr(C)]
+pub(crate) struct PtpPortKey {
+    pub(crate) interface: u32,
+    pub(crate) transport: u32,
+}
+
+/// `struct ptp_client_key`.
+#[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
+#[repr(C)]
+pub(crate) struct PtpClientKey {
+    pub(crate) length: u32,
+    pub(crate) port: PtpPortKey,
+    pub(crate) address: [u8; 16],
+}
+
+pub(crate) const PTP_PORT_MULTICAST: u8 = 1;
+pub(crate) const PTP_PORT_HYBRID: u8 = 2;
+pub(crate) const PTP_PORT_MONITOR: u8 = 4;
+
+/// `PTP_MONITOR_LEN`.
+pub(crate) const fn ptp_monitor_len(address_len: usize) -> usize {
+    74 + address_len
+}
+
+pub(crate) const PTP_MONITOR_MAX: usize = 96;
+
+/// `struct ptp_port`.
+#[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
+#[repr(C)]
+pub(crate) struct PtpPortFields {
+    pub(crate) clock: [u8; 8],
+    pub(crate) port: [u8; 2],
+    pub(crate) domain: u8,
+    pub(crate) sdo_major: u8,
+    pub(crate) sdo_minor: u8,
+    pub(crate) log_min_delay_req: i8,
+    pub(crate) flags: u8,
+    pub(crate) reserved: u8,
+    pub(crate) mac: [u8; 6],
+    pub(crate) reserved2: [u8; 2],
+    pub(crate) address: [u8; 16],
+    pub(crate) monitor: [u8; PTP_MONITOR_MAX],
+}
+
 /// `PASSED_REASONS` of `enum passed_reason`.
 pub(crate) const PASSED_REASONS: usize = 8;
 /// `REFUSALS` of `enum admission`.
@@ -86,7 +133,8 @@ pub(crate) struct ResponderConfig {
     pub(crate) limits: u8,
     pub(crate) interleaved: u8,
     pub(crate) hand_over: u8,
-    pub(crate) reserved: [u8; 5],
+    pub(crate) ptp_monitor: u8,
+    pub(crate) reserved: [u8; 4],
 }
 
 /// `struct limit_set`: four clients, a word each.
@@ -160,7 +208,9 @@ pub(crate) struct ResponderState {
     pub(crate) admitted: u64,
     pub(crate) refused: [u64; REFUSALS],
     pub(crate) handed_over: u64,
-    pub(crate) reserved: [u64; 8],
+    pub(crate) answered_ptp: u64,
+    pub(crate) answered_ptp_monitor: u64,
+    pub(crate) reserved: [u64; 6],
 }
 
 pub(crate) const SEEN_BITS_LOG2: u32 = 24;

@@ -6,10 +6,13 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_sys::{
     BPF_XDP, XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE, bpf_attach_type, bpf_link_create,
-    bpf_link_create_opts,
+    bpf_link_create_opts, bpf_xdp_query, bpf_xdp_query_opts,
 };
 
 use crate::XdpError;
+
+/// `NETDEV_XDP_ACT_NDO_XMIT` of linux/netdev.h.
+const TAKES_REDIRECTS: u64 = 4;
 
 /// Where in the receive path the program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +67,19 @@ impl Attachment {
     pub const fn mode(&self) -> AttachMode {
         self.mode
     }
+}
+
+/// Whether the interface with this index sends frames that programs redirect to it. A virtual link
+/// (veth) does while its other end can take them.
+#[must_use]
+pub fn takes_redirects(interface: u32) -> bool {
+    let mut options = bpf_xdp_query_opts {
+        sz: size_of::<bpf_xdp_query_opts>() as libbpf_sys::size_t,
+        ..Default::default()
+    };
+    // SAFETY: the options live through the call, which writes no more of them than their size says.
+    let result = unsafe { bpf_xdp_query(interface as i32, 0, &raw mut options) };
+    result == 0 && options.feature_flags & TAKES_REDIRECTS != 0
 }
 
 /// Links `program` to a hook of the interface with this index; closing the descriptor unlinks it.

@@ -17,6 +17,7 @@ mod generator;
 mod limits;
 mod map;
 mod object;
+mod ptp;
 mod reflector;
 mod reply_drop;
 mod responder;
@@ -29,10 +30,11 @@ pub use abi::{
     LANES_MAX, LEGS_MAX, LIST_PREFIXES_MAX, Lane, Leg, LimitRules, OffsetTally, RawHistogram,
     Tally,
 };
-pub use attach::{AttachMode, Attachment, Interface};
+pub use attach::{AttachMode, Attachment, Interface, takes_redirects};
 pub use error::XdpError;
 pub use generator::{Generator, GeneratorSettings, OffsetSettings, Protocol, TrialSettings};
 pub use limits::{LimitSettings, ListedPrefix, ResponderSettings};
+pub use ptp::{PtpPort, PtpTransport};
 pub use reflector::Reflector;
 pub use reply_drop::{ReplyDrop, ReplyDropSettings};
 pub use responder::{

@@ -35,6 +35,8 @@ pub struct ResponderSettings {
     /// Receive queues, of all interfaces together, whose requests with more than a header go to
     /// `AF_XDP` sockets; 0 where all such requests go up.
     pub handed_over_queues: u32,
+    /// Whether PTP's `NetSync` Monitor is answered.
+    pub ptp_monitor: bool,
 }
 
 /// What stays the same of the limits.
@@ -51,8 +53,13 @@ pub struct LimitSettings {
 
 impl ResponderSettings {
     /// Neither limits nor interleaved mode.
-    pub const PLAIN: Self =
-        Self { key: [0; 2], interleaved_slots: 0, limits: None, handed_over_queues: 0 };
+    pub const PLAIN: Self = Self {
+        key: [0; 2],
+        interleaved_slots: 0,
+        limits: None,
+        handed_over_queues: 0,
+        ptp_monitor: false,
+    };
 
     pub(crate) fn config(&self) -> ResponderConfig {
         let limits =
@@ -66,7 +73,8 @@ impl ResponderSettings {
             limits: self.limits.is_some().into(),
             interleaved: (self.interleaved_slots != 0).into(),
             hand_over: (self.handed_over_queues != 0).into(),
-            reserved: [0; 5],
+            ptp_monitor: self.ptp_monitor.into(),
+            reserved: [0; 4],
         }
     }
 

@@ -47,6 +47,9 @@ pub struct ClockEdition {
     pub reference_id: [u8; 4],
     /// Reference timestamp, 64 bits of NTP time.
     pub reference: u64,
+    /// TAI minus UTC before the time base's step, in seconds; PTP is served UTC where it is not
+    /// known.
+    pub tai_minus_utc_s: Option<i16>,
 }
 
 /// How replies leave.
@@ -140,6 +143,10 @@ pub struct ResponderCounts {
     pub refused: [u64; REFUSALS],
     /// Requests with more than a header that were given to `AF_XDP` sockets.
     pub handed_over: u64,
+    /// PTP's requests for the delay that were answered.
+    pub answered_ptp: u64,
+    /// Requests of PTP's `NetSync` Monitor that were answered.
+    pub answered_ptp_monitor: u64,
     /// Frames that went on to the network stack, in the order of [`PassedReason::ALL`].
     pub passed: [u64; PASSED_REASONS],
 }
@@ -149,7 +156,7 @@ pub struct Responder {
     page: Arc<SharedArray<ClockPage>>,
     states: SharedArray<ResponderState>,
     limits: Mutex<Limits>,
-    loaded: Loaded,
+    pub(crate) loaded: Loaded,
 }
 
 impl Responder {
@@ -281,6 +288,8 @@ impl Responder {
             total.answered_interleaved += own.answered_interleaved;
             total.admitted += own.admitted;
             total.handed_over += own.handed_over;
+            total.answered_ptp += own.answered_ptp;
+            total.answered_ptp_monitor += own.answered_ptp_monitor;
             for (sum, refused) in total.refused.iter_mut().zip(own.refused) {
                 *sum += refused;
             }
@@ -359,7 +368,8 @@ fn fields(edition: &ClockEdition) -> ClockFields {
         root_delay: edition.root_delay.to_be_bytes(),
         root_dispersion: edition.root_dispersion.to_be_bytes(),
         reference_id: edition.reference_id,
-        reserved: 0,
+        tai_minus_utc_s: edition.tai_minus_utc_s.unwrap_or(0),
+        tai_is_known: u16::from(edition.tai_minus_utc_s.is_some()),
         reference: edition.reference.to_be_bytes(),
         step_at_ns: edition.timebase.step_at.as_ns() as u64,
         step: edition.timebase.step.cast_unsigned(),

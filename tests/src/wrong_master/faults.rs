@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use horolog_record::InvalidReason;
-use horolog_wire::ptp::message::{DELAY_RESP_LEN, STAMP_LEN};
+use horolog_wire::ptp::message::{DELAY_RESP_LEN, MANAGEMENT_LEN, STAMP_LEN};
 use horolog_wire::ptp::tlv::{Ended, UNICAST_LEN_MAX, Unicast};
 use horolog_wire::ptp::{
     Flags, HEADER_LEN, MessageType, PortIdentity, SEQUENCE_ID_OFFSET, SOURCE_OFFSET,
@@ -121,7 +121,11 @@ pub(super) const OF_ANY: [Fault; 24] = [
         }),
     ),
     changed("a request", InvalidReason::Mode, |m| retype(m, 0x1)),
-    changed("management", InvalidReason::Mode, |m| retype(m, 0xd)),
+    changed("management", InvalidReason::Mode, |m| {
+        m.resize(MANAGEMENT_LEN, 0);
+        tell_length(m, MANAGEMENT_LEN);
+        retype(m, 0xd);
+    }),
     changed("a reserved type", InvalidReason::Mode, |m| retype(m, 0x5)),
     changed("version 1", InvalidReason::Version, |m| m[1] = 1),
     changed("version 3", InvalidReason::Version, |m| m[1] = 3),

@@ -1,13 +1,18 @@
 //! `cargo xtask fuzz`: builds the fuzz targets with coverage counters on the stable compiler and
-//! runs each for some seconds. The corpus lives in the cache, outside the clone, so each run starts
-//! from what earlier ones found; `fuzz/seeds/TARGET` feeds the first. It keeps a crash, and says
-//! how to see it again; it does not minimise or judge it.
+//! runs each for some seconds, as many at a time as there are processors. The corpus lives in the
+//! cache, outside the clone, so each run starts from what earlier ones found; `fuzz/seeds/TARGET`
+//! feeds the first. It keeps a crash, and says how to see it again; it does not minimise or judge
+//! it.
 
 mod report;
 
 use std::fs::{self, File};
+use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, available_parallelism};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -68,15 +73,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         bail!("no such fuzz target; there are: {}", plan.targets.join(", "));
     }
     plan.build(options.target.as_deref())?;
-    let mut crashed = 0;
-    for target in &targets {
-        let outcome = plan.fuzz(target, options.seconds)?;
-        println!("{}", outcome.line(target));
-        if !outcome.passed {
-            crashed += 1;
-            println!("{}", outcome.advice(&plan.binary(target)));
-        }
-    }
+    let crashed = plan.fuzz_all(&targets, options.seconds)?;
     println!("fuzz: {} targets, {crashed} crashed", targets.len());
     Ok(crashed == 0)
 }
@@ -128,6 +125,33 @@ impl Plan {
         let status = command.status().context("cannot run cargo build")?;
         ensure!(status.success(), "the fuzz targets do not build");
         Ok(())
+    }
+
+    /// Runs as many targets at a time as there are processors; returns how many crashed.
+    fn fuzz_all(&self, targets: &[&String], seconds: u32) -> Result<usize> {
+        let waiting = Mutex::new(targets.iter());
+        let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let work = || {
+            let mut crashed = 0;
+            while let Some(target) = next() {
+                let outcome = self.fuzz(target, seconds)?;
+                let mut told = outcome.line(target);
+                if !outcome.passed {
+                    crashed += 1;
+                    told = format!("{told}\n{}", outcome.advice(&self.binary(target)));
+                }
+                println!("{told}");
+            }
+            Ok(crashed)
+        };
+        thread::scope(|scope| {
+            let processors = available_parallelism().map_or(1, NonZero::get);
+            let workers: Vec<_> = (0..processors).map(|_| scope.spawn(work)).collect();
+            workers
+                .into_iter()
+                .map(|worker| worker.join().unwrap_or_else(|p| resume_unwind(p)))
+                .sum()
+        })
     }
 
     fn fuzz(&self, target: &str, seconds: u32) -> Result<Outcome> {

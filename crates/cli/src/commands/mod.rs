@@ -1,6 +1,7 @@
 //! The commands, one file each: raw arguments, resolved options, one call.
 
 pub(crate) mod bench;
+pub(crate) mod clock;
 mod contest;
 pub(crate) mod counters;
 pub(crate) mod demo;

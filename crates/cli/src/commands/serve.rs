@@ -2,6 +2,7 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
+mod calibration;
 mod events;
 #[cfg(test)]
 mod example;
@@ -13,6 +14,7 @@ mod log;
 mod nts;
 mod operation;
 mod options;
+mod ptp;
 mod running;
 mod source;
 mod timestamps;
@@ -58,7 +60,8 @@ pub(crate) struct ServeArgs {
     /// virtual links.
     #[arg(long, value_enum, default_value_t = XdpReplyArg::Auto)]
     xdp_reply: XdpReplyArg,
-    /// Threads of the socket engine for each address [default: one for each core].
+    /// Threads of the socket engine for each address [default: one for each core; with --gnss one
+    /// less].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// How the threads share the work: each its own socket and batches, or all one socket with a
@@ -111,9 +114,13 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     source: source::SourceArgs,
     #[command(flatten)]
+    calibration: calibration::CalibrationArgs,
+    #[command(flatten)]
     nts: nts::NtsArgs,
     #[command(flatten)]
     timestamps: timestamps::TimestampsArgs,
+    #[command(flatten)]
+    ptp: ptp::PtpArgs,
     #[command(flatten)]
     operation: operation::OperationArgs,
 }
@@ -159,7 +166,7 @@ impl ServeArgs {
                 XdpReplyArg::Transmit => XdpReply::Transmit,
                 XdpReplyArg::Redirect => XdpReply::Redirect,
             },
-            threads: self.threads.unwrap_or_else(cores),
+            threads: self.threads.unwrap_or_else(|| self.calibration.leaves_of(cores())),
             dispatch: match self.dispatch {
                 DispatchArg::PerThread => Dispatch::PerThread,
                 DispatchArg::SharedLock => Dispatch::SharedLock,
@@ -179,12 +186,14 @@ impl ServeArgs {
             interleaved: self.interleaved.resolve()?,
             leap_seconds: self.leap_seconds.resolve()?,
             source: self.source.resolve(
-                self.local,
+                self.local || self.calibration.is_on(),
                 self.stratum.is_some(),
                 self.root_delay.is_some(),
             )?,
+            calibration: self.calibration.resolve()?,
             nts: self.nts.resolve()?,
             timestamps: self.timestamps.resolve()?,
+            ptp: self.ptp.resolve()?,
             operation: self.operation.resolve()?,
             ..default
         })

@@ -1,6 +1,6 @@
 //! `horolog status`: asks a running server for its state and counters.
 
-mod live;
+pub(crate) mod live;
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ pub(crate) fn run(args: StatusArgs) -> Result<(), Failure> {
     }
     let path = args.status_socket.map_or_else(status::find, Ok)?;
     if args.live {
-        return live::run(&path);
+        return live::run(&path, live::draw);
     }
     print!("{}", status::ask(&path)?);
     Ok(())

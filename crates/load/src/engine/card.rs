@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use horolog_record::Engine as Kind;
-use horolog_sys::hardware_timestamps::HardwareTimestamps;
+use horolog_sys::hardware_timestamps::{HardwareTimestamps, Purpose};
 use horolog_sys::phc::{PhcDevice, PhcReading};
 use horolog_time::Span;
 
@@ -34,7 +34,8 @@ impl Card {
             let reason = format!("no card lies before {}, this machine's own", plan.target.ip());
             return Err(unfit(engine, reason, REMEDY));
         };
-        let switched = HardwareTimestamps::switch_on(&link.interface)
+        let purpose = if plan.ptp.is_some() { Purpose::Ptp } else { Purpose::Ntp };
+        let switched = HardwareTimestamps::switch_on(&link.interface, purpose)
             .map_err(|error| unfit(engine, error.to_string(), REMEDY))?;
         if !switched.received() {
             let reason = format!("'{}' stamps no NTP packets that it receives", link.interface);

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use horolog_io::{Batch, Device, FrameSelection, PacketDevice, PacketOptions};
 use horolog_record::Engine as Kind;
-use horolog_sys::filter::Instruction;
 use horolog_wire::ethernet::{self, Header};
 use horolog_wire::ptp::{ETHER_TYPE, MULTICAST_MAC};
 
@@ -22,9 +21,6 @@ use crate::plan::{RunPlan, TrialPlan};
 use crate::ptp::REQUEST_LEN_MAX;
 use crate::request::Stamps;
 use crate::target::{Link, Macs, Route};
-
-/// Where the type stands in a frame, in bytes from its start.
-const ETHER_TYPE_OFFSET: u32 = 12;
 
 /// One lane's packet socket.
 struct EthernetPort {
@@ -119,13 +115,8 @@ impl EthernetEngine {
         let multicast = ptp.is_some_and(|ptp| ptp.multicast);
         let options = PacketOptions {
             slots: BATCH,
-            selection: FrameSelection::Program(vec![
-                Instruction::load_half(ETHER_TYPE_OFFSET),
-                Instruction::jump_if_equal(ETHER_TYPE.into(), 0, 1),
-                Instruction::finish(u32::MAX),
-                Instruction::finish(0),
-            ]),
-            group: multicast.then_some(MULTICAST_MAC),
+            selection: FrameSelection::EtherType(ETHER_TYPE),
+            groups: multicast.then_some(MULTICAST_MAC).into_iter().collect(),
             receive_buffer: Some(RECEIVE_BUFFER),
             hardware_timestamps: card.is_some(),
             bypass_queueing: !plan.tapped,

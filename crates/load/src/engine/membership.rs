@@ -51,7 +51,7 @@ impl Membership {
         let options = PacketOptions {
             slots: 1,
             selection: FrameSelection::Program(vec![Instruction::finish(0)]),
-            group: Some(MULTICAST_MAC),
+            groups: vec![MULTICAST_MAC],
             ..PacketOptions::default()
         };
         Ok(Self::Ethernet(PacketDevice::open(&link.interface, &options)?))

@@ -365,7 +365,7 @@ fn stamp_of(card: Option<&dyn Card>, packet: &Packet<'_, Endpoints>, own: Stamp)
 
 /// Whether a packet that came back from the error queue is the request with this timestamp.
 fn is_request(packet: &[u8], transmit: NtpTimestamp) -> bool {
-    let header = looped(packet).and_then(|(_, payload)| Header::parse(payload).ok());
+    let header = looped(packet).and_then(|sent| Header::parse(sent.payload).ok());
     header.is_some_and(|(header, _)| header.mode == Mode::Client && header.transmit == transmit)
 }
 

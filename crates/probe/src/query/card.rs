@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use horolog_io::{HardwareTime, InterfaceClock};
 use horolog_record::HardwareClock;
+use horolog_sys::hardware_timestamps::Purpose;
 use horolog_sys::netlink::Netlink;
 use horolog_time::Timestamp;
 
@@ -90,7 +91,7 @@ impl Cards {
             Some(name) => name.to_owned(),
             None => interface_to(address)?,
         };
-        let open = || match InterfaceClock::open(&name) {
+        let open = || match InterfaceClock::open(&name, Purpose::Ntp) {
             Ok(clock) => {
                 let shared = Shared { clock, compared: Instant::now() };
                 Ok(SystemCard(Arc::new(Mutex::new(shared))))

@@ -3,21 +3,19 @@
 use std::time::Duration;
 
 use horolog_record::{AllanDeviation, Best, Drift, Figures, Sample};
-use horolog_stats::{Spread, allan, line};
+use horolog_stats::Spread;
+
+use crate::stability;
 
 /// Places on the time grid for which an Allan deviation is worked out at most.
 const PLACES_MAX: u64 = 4_000_000;
-/// A line through two points fits whatever they are.
-const DRIFT_SAMPLES_MIN: usize = 3;
 /// A delay may seem to be below zero by the dispersion, and by so much more in ns: two readings of
 /// a clock by software, each some microseconds off.
 const READINGS_NS: i64 = 10_000;
 
 /// Figures of one quantity.
 pub(crate) fn figures(samples: &[Sample], of: fn(&Sample) -> i64) -> Option<Figures> {
-    let spread = Spread::of(samples.iter().map(of))?;
-    let Spread { count, mean, stddev, rms, min, p1, p5, p50, p95, p99, max } = spread;
-    Some(Figures { count: count as u64, mean, stddev, rms, min, p1, p5, p50, p95, p99, max })
+    Spread::of(samples.iter().map(of)).map(Figures::from)
 }
 
 /// Whether the round trip took less than no time.
@@ -48,19 +46,13 @@ pub(crate) fn jitter_ns(samples: &[Sample], offset_ns: i64) -> Option<f64> {
 
 /// The line through the offsets.
 pub(crate) fn drift(samples: &[Sample]) -> Option<Drift> {
-    let first = samples.first().filter(|_| samples.len() >= DRIFT_SAMPLES_MIN)?;
+    let first = samples.first()?;
     let point = |sample: &Sample| {
         let seconds = sample.t1_ns.saturating_sub(first.t1_ns) as f64 / 1e9;
         // An offset is small beside the time since 1970, so little is lost.
         (seconds, sample.offset_ns.saturating_sub(first.offset_ns) as f64)
     };
-    let line = line::fit(&samples.iter().map(point).collect::<Vec<_>>())?;
-    // A nanosecond in a second is a thousandth of a part per million.
-    Some(Drift {
-        ppm: line.slope / 1e3,
-        error_ppm: line.slope_error / 1e3,
-        residual_ns: line.residual,
-    })
+    stability::drift(&samples.iter().map(point).collect::<Vec<_>>())
 }
 
 /// The Allan deviation of the offsets, at octaves of the interval.
@@ -76,15 +68,7 @@ pub(crate) fn allan(samples: &[Sample], interval: Duration) -> Vec<AllanDeviatio
         let offset_ns = sample.offset_ns.saturating_sub(base_ns);
         phase_s[sample.sequence as usize] = Some(offset_ns as f64 / 1e9);
     }
-    let interval_s = interval.as_secs_f64();
-    allan::octaves(&phase_s)
-        .into_iter()
-        .map(|point| AllanDeviation {
-            tau_s: point.samples as f64 * interval_s,
-            deviation: point.deviation / interval_s,
-            terms: point.terms as u64,
-        })
-        .collect()
+    stability::allan(&phase_s, interval)
 }
 
 #[cfg(test)]

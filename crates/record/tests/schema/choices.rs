@@ -4,8 +4,8 @@
 use std::fmt::Debug;
 
 use horolog_record::{
-    Code, Engine, InvalidReason, LeapState, LimitUnit, Mode, Place, QueryEndReason, SearchEnd,
-    SearchKind, Severity, Spacing, StampKind,
+    ClockMethodKind, Code, ComparedKind, Engine, InvalidReason, LeapState, LimitUnit, Mode, Place,
+    QueryEndReason, SearchEnd, SearchKind, Severity, Spacing, StampKind,
 };
 use serde::Serialize;
 
@@ -71,13 +71,19 @@ pub(crate) const SEARCH_ENDS: Choices<SearchEnd, 5> = [
     (SearchEnd::BudgetSpent, "budget-spent"),
 ];
 
+pub(crate) const CLOCK_METHODS: Choices<ClockMethodKind, 2> =
+    [(ClockMethodKind::Servo, "servo"), (ClockMethodKind::SetAtPulse, "set-at-pulse")];
+
+pub(crate) const COMPARED_KINDS: Choices<ComparedKind, 3> =
+    [(ComparedKind::Kernel, "kernel"), (ComparedKind::Phc, "phc"), (ComparedKind::Pps, "pps")];
+
 pub(crate) const LIMIT_UNITS: Choices<LimitUnit, 3> =
     [(LimitUnit::Ratio, "ratio"), (LimitUnit::Ns, "ns"), (LimitUnit::PerSecond, "per-second")];
 
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 34> = [
+pub(crate) const CODES: Choices<Code, 38> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -112,6 +118,10 @@ pub(crate) const CODES: Choices<Code, 34> = [
     (Code::StampsMissing, "stamps-missing"),
     (Code::ServersDisagree, "servers-disagree"),
     (Code::NegativeDelay, "negative-delay"),
+    (Code::NeverLocked, "never-locked"),
+    (Code::ClockStepped, "clock-stepped"),
+    (Code::ClockUnread, "clock-unread"),
+    (Code::TaiUnknown, "tai-unknown"),
 ];
 
 pub(crate) const LEAP_STATES: Choices<LeapState, 4> = [
@@ -150,6 +160,8 @@ fn each_choice_keeps_its_name() {
     check(LIMIT_UNITS);
     check(SEVERITIES);
     check(CODES);
+    check(CLOCK_METHODS);
+    check(COMPARED_KINDS);
     check(LEAP_STATES);
     check(QUERY_ENDS);
     check(STAMP_KINDS);

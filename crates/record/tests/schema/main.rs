@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "clippy allows it in tests, but not in what they share")]
 
 mod choices;
+mod clock;
+mod clock_compare;
 mod golden;
 mod query;
 mod round_trip;

@@ -151,7 +151,7 @@ fn counts() -> impl Strategy<Value = QueryCounts> {
     })
 }
 
-fn figures() -> impl Strategy<Value = Figures> {
+pub(crate) fn figures() -> impl Strategy<Value = Figures> {
     (any::<u64>(), [number(), number(), number()], any::<[i64; 7]>()).prop_map(
         |(count, [mean, stddev, rms], [min, p1, p5, p50, p95, p99, max])| Figures {
             count,
@@ -180,7 +180,7 @@ fn best() -> impl Strategy<Value = Best> {
     )
 }
 
-fn drift() -> impl Strategy<Value = Drift> {
+pub(crate) fn drift() -> impl Strategy<Value = Drift> {
     [number(), number(), number()].prop_map(|[ppm, error_ppm, residual_ns]| Drift {
         ppm,
         error_ppm,
@@ -188,7 +188,7 @@ fn drift() -> impl Strategy<Value = Drift> {
     })
 }
 
-fn allan() -> impl Strategy<Value = AllanDeviation> {
+pub(crate) fn allan() -> impl Strategy<Value = AllanDeviation> {
     (number(), number(), any::<u64>()).prop_map(|(tau_s, deviation, terms)| AllanDeviation {
         tau_s,
         deviation,

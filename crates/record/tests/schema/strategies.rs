@@ -325,7 +325,7 @@ fn overload() -> impl Strategy<Value = Overload> {
     })
 }
 
-fn limit() -> impl Strategy<Value = LimitResult> {
+pub(crate) fn limit() -> impl Strategy<Value = LimitResult> {
     let figures = (number(), option::of(number()));
     let verdict = (option::of(any::<usize>()), any::<bool>());
     (any::<String>(), chosen(LIMIT_UNITS), figures, verdict).prop_map(

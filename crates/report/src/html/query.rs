@@ -1,14 +1,16 @@
 //! The page of a query: what each server's clock is off by, offset and delay over time, and the
 //! Allan deviation.
 
-use horolog_record::{Figures, QueryResult, Sample, ServerResult};
+use horolog_record::{AllanDeviation, Figures, QueryResult, Sample, ServerResult};
 
 use super::Page;
+use super::data::{row, table};
 use super::escape::{each, text};
 use super::plot::{Axis, Plot, Scale, Series, Unit, View};
 use super::sections::{command_line, drawn, facts, findings, host_facts, section};
+use super::stability::{allan_plot, allan_table};
 use crate::table::query::{
-    difference_line, figure_texts, full_name, leap_name, odd_replies, scientific, seconds, stamps,
+    difference_line, figure_texts, full_name, leap_name, odd_replies, stamps,
 };
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, signed_ns};
 
@@ -21,6 +23,9 @@ const NOTE: &str = "Figures are exact, from all samples. Offset is equation (6),
                     T4)) / 2, and delay equation (7), (T4 − T1) − (T3 − T2), of Liu, Wu and Wang 2020 \
                     (RFC 5905, section 8); all are against the clock of the machine that asked.";
 
+const STABILITY: &str = "Overlapping, of the fractional frequency. It falls with slope −1 where it is \
+                         the noise of the measurement, and rises where a clock wanders.";
+
 /// The page as HTML. It holds the result as JSON in the element `result`, without the samples of
 /// servers that have more than a thousand: those are in the result file.
 #[must_use]
@@ -28,7 +33,7 @@ pub fn query(result: &QueryResult) -> String {
     let plots = vec![
         over_time(result, &OFFSETS, |sample| sample.offset_ns),
         over_time(result, &DELAYS, |sample| sample.delay_ns),
-        allan(result),
+        allan_plot(STABILITY, &stability(result)),
     ];
     let (figures, plots) = drawn(plots.into_iter().map(|plot| (plot, String::new())).collect());
     let main = [
@@ -37,7 +42,7 @@ pub fn query(result: &QueryResult) -> String {
         section("Between servers", &differences(result)),
         section("Offset, delay and stability", &figures),
         section("Figures", &statistics(result)),
-        section("Allan deviation", &allan_table(result)),
+        section("Allan deviation", &allan_table(&stability(result))),
         section("Run and machine", &machine(result)),
     ];
     let names: Vec<_> = result.servers.iter().map(|server| server.name.as_str()).collect();
@@ -127,7 +132,7 @@ fn over_time(result: &QueryResult, quantity: &Quantity, of: fn(&Sample) -> i64) 
 }
 
 /// The lowest and the highest point of each stretch, where there are too many.
-fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+pub(super) fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     if points.len() <= POINTS_MAX {
         return points;
     }
@@ -140,47 +145,9 @@ fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     points.chunks(stretch).flat_map(extremes).flatten().collect()
 }
 
-fn allan(result: &QueryResult) -> Plot {
-    let series = |server: &ServerResult| {
-        let points = server.allan.iter().map(|point| (point.tau_s, point.deviation));
-        // A logarithmic axis has no place for what is not positive.
-        let points = points.filter(|(tau, deviation)| *tau > 0.0 && *deviation > 0.0).collect();
-        Series::new(server.name.clone(), points)
-    };
-    Plot {
-        id: "allan",
-        title: "Allan deviation",
-        hint: "Overlapping, of the fractional frequency. It falls with slope −1 where it is the noise of \
-               the measurement, and rises where a clock wanders.",
-        described_by: "allan",
-        x: Axis { label: "averaging time", short: "τ", unit: Unit::Seconds, scale: Scale::Log },
-        y: Axis {
-            label: "Allan deviation",
-            short: "deviation",
-            unit: Unit::Scientific,
-            scale: Scale::Log,
-        },
-        points: true,
-        marks: Vec::new(),
-        chooser: "",
-        view: 0,
-        views: vec![View { label: "", series: result.servers.iter().map(series).collect() }],
-    }
-}
-
-/// A table with a name in the first column of every row.
-fn table(id: &str, label: &str, titles: &[&str], rows: &str) -> String {
-    let titles = each(titles, |title| format!("<th scope=\"col\">{}</th>", text(title)));
-    format!(
-        "<div class=\"scroll\" id=\"{id}\" tabindex=\"0\" role=\"region\" aria-label=\"{label}\">\n\
-         <table class=\"data\">\n<thead><tr><td></td>{titles}</tr></thead>\n<tbody>\n{rows}</tbody>\n\
-         </table>\n</div>\n"
-    )
-}
-
-fn row(name: &str, cells: impl IntoIterator<Item = String>) -> String {
-    let cells = each(cells, |cell| format!("<td>{}</td>", text(&cell)));
-    format!("<tr><th scope=\"row\" class=\"words\">{}</th>{cells}</tr>\n", text(name))
+/// The servers with the Allan deviations of their offsets.
+fn stability(result: &QueryResult) -> Vec<(&str, &[AllanDeviation])> {
+    result.servers.iter().map(|one| (one.name.as_str(), one.allan.as_slice())).collect()
 }
 
 fn servers(result: &QueryResult) -> String {
@@ -265,19 +232,6 @@ fn statistics(result: &QueryResult) -> String {
         .concat()
     });
     table("figures", "Figures of all samples", &TITLES, &rows)
-}
-
-fn allan_table(result: &QueryResult) -> String {
-    let rows = each(&result.servers, |server| {
-        each(&server.allan, |point| {
-            row(
-                &server.name,
-                [seconds(point.tau_s), scientific(point.deviation), full_count(point.terms)],
-            )
-        })
-    });
-    let titles = ["averaging time", "deviation", "second differences"];
-    table("allan", "Allan deviation", &titles, &rows)
 }
 
 fn machine(result: &QueryResult) -> String {

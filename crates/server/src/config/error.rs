@@ -6,6 +6,8 @@ use std::time::Duration;
 use horolog_time::Span;
 use horolog_xdp::LIST_PREFIXES_MAX;
 
+use crate::ptp::PtpConfigError;
+
 use super::limits::{BURST_DAYS_MAX, CLIENTS_MAX};
 use super::{
     DRIFT_MAX_PPB, NtsConfigError, PAGE_LIVES, SMEARS, THREADS_MAX, TimestampsConfigError,
@@ -36,6 +38,9 @@ pub enum ConfigError {
     /// A stratum that must not be claimed.
     #[error("stratum {0} cannot be claimed; --stratum takes 1 (a primary server) to 15")]
     Stratum(u8),
+    /// A receiver or a pulse that cannot be so.
+    #[error("{0}")]
+    Calibration(String),
     /// A source twice.
     #[error("the source {0} is given twice; give each --source once")]
     SourceTwice(String),
@@ -57,6 +62,9 @@ pub enum ConfigError {
              listen on loopback, private, link-local or documentation addresses only"
     )]
     TestInPublic(SocketAddr),
+    /// Options for PTP that cannot be.
+    #[error(transparent)]
+    Ptp(#[from] PtpConfigError),
     /// Timestamps that contradict one another.
     #[error(transparent)]
     Timestamps(#[from] TimestampsConfigError),

@@ -35,6 +35,9 @@ pub enum LeapSystem {
 pub struct LeapConfig {
     /// The list of leap seconds; what the kernel was told counts where there is none.
     pub file: Option<PathBuf>,
+    /// TAI minus UTC at the start, in seconds; the list's, or what the kernel was told, where it is
+    /// not given.
+    pub tai_offset_s: Option<i16>,
     /// What the system clock does at a leap second.
     pub system: LeapSystem,
     /// How long a smear lasts.
@@ -48,6 +51,7 @@ impl Default for LeapConfig {
     fn default() -> Self {
         Self {
             file: None,
+            tai_offset_s: None,
             system: LeapSystem::default(),
             smear: Duration::from_nanos(SMEAR_DEFAULT.as_ns() as u64),
             smear_listen: Vec::new(),

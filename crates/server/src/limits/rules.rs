@@ -89,6 +89,7 @@ pub fn responder_settings(
         interleaved_slots: slots,
         limits: limits.is_on().then(|| limits.settings()),
         handed_over_queues: 0,
+        ptp_monitor: false,
     }
 }
 

@@ -96,7 +96,7 @@ const fn labelled(
 const REPLIES: &str = "Replies sent, by the body that made them";
 const KINDS: &str = "Replies that were not plain, by kind";
 
-const KNOWN: [Known; 43] = [
+const KNOWN: [Known; 51] = [
     labelled("replies", "engine", "/counters", &[("answered", "socket")], REPLIES),
     labelled(
         "replies",
@@ -197,6 +197,30 @@ const KNOWN: [Known; 43] = [
     seconds("clock_last_step_seconds", "/clock/last_step_ns", "The last step"),
     counter("reloads", "/reload/done", "Reloads that were done"),
     counter("reloads_refused", "/reload/failed", "Reloads that were refused"),
+    seconds(
+        "calibration_offset_seconds",
+        "/calibration/offset_ns",
+        "How far the system clock is ahead of UTC by the receiver",
+    ),
+    seconds(
+        "calibration_uncertainty_seconds",
+        "/calibration/uncertainty_ns",
+        "Standard deviation of that, or without a pulse its bound",
+    ),
+    gauge(
+        "calibration_frequency_ppb",
+        "/calibration/frequency_ppb",
+        "Frequency of the system clock without corrections",
+    ),
+    seconds("calibration_noise_seconds", "/calibration/noise_ns", "Noise of the pulses"),
+    gauge(
+        "calibration_allan_deviation_ppb",
+        "/calibration/allan/deviation_ppb",
+        "Allan deviation of the system clock, by averaging time",
+    ),
+    counter("calibration_pulses", "/calibration/pulses", "Pulses, by what became of them"),
+    counter("calibration_sentences", "/calibration/sentences", "Sentences, likewise"),
+    counter("calibration_steps", "/calibration/steps", "Steps that the calibration has made"),
     gauge("resident_bytes", "/resident_bytes", "Memory resident"),
     left("/pid"),
     // An identifier, not a quantity.
@@ -205,7 +229,9 @@ const KNOWN: [Known; 43] = [
 ];
 
 /// Objects whose keys are values of a label, but for those that are a metric of their own.
-const KEYED: [(&str, &str); 5] = [
+const KEYED: [(&str, &str); 7] = [
+    ("/calibration/pulses", "verdict"),
+    ("/calibration/sentences", "verdict"),
     ("/counters/ignored", "reason"),
     ("/xdp_counters/passed", "reason"),
     ("/xdp_counters/dropped", "reason"),
@@ -215,7 +241,7 @@ const KEYED: [(&str, &str); 5] = [
 /// Lists whose indices are values of a label with a name of its own.
 const INDEXED: [(&str, &str); 1] = [("/xdp_answered_by_core", "core")];
 /// Numbers in lists of objects that tell the objects apart.
-const DISTINGUISHING: [&str; 2] = ["thread", "core"];
+const DISTINGUISHING: [&str; 3] = ["thread", "core", "tau_s"];
 
 /// The state as `OpenMetrics` text.
 pub(super) fn text(status: &Value) -> String {
@@ -346,6 +372,10 @@ mod tests {
             "nts_ke": { "counters": { "established": 6, "open": 1 } },
             "workers": [{ "listen": "1.2.3.4:123", "thread": 0, "core": 1, "answered": 5 }],
             "xdp_answered_by_core": [6, 4],
+            "calibration": {
+                "offset_ns": -250, "state": "locked", "pulses": { "accepted": 7 },
+                "allan": [{ "tau_s": 8, "deviation_ppb": 0.5 }],
+            },
         }));
         for line in [
             "# TYPE horolog_replies counter",
@@ -362,6 +392,9 @@ mod tests {
             "horolog_thread_replies_total{core=\"1\",listen=\"1.2.3.4:123\",thread=\"0\"} 5",
             "horolog_xdp_core_replies_total{core=\"1\"} 4",
             "horolog_root_delay_seconds 0.0015",
+            "horolog_calibration_offset_seconds -2.5e-7",
+            "horolog_calibration_pulses_total{verdict=\"accepted\"} 7",
+            "horolog_calibration_allan_deviation_ppb{tau_s=\"8\"} 0.5",
             "horolog_stratum 2.0",
             "horolog_synchronised 1.0",
             "# EOF",

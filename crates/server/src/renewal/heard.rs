@@ -1,16 +1,18 @@
 //! How the sources of time bear on a clock page: what is added to the system clock, what is claimed
 //! of it, and when nothing is claimed because no source says the time or the time has jumped.
 
-use horolog_source::{Guard, Judgement, Report, TimeClaim, UNDISCIPLINED};
+use horolog_source::{Guard, Judgement, KnownLeaps, Report, TimeClaim, UNDISCIPLINED};
 use horolog_sys::clock::MonotonicClock;
+use horolog_time::leap::Validity;
 use horolog_time::{Clock, Monotonic, NtpShort, NtpTimestamp, Span, Timestamp, Utc};
 use horolog_wire::ntp::{Leap, STRATUM_UNSYNCHRONISED};
 
 use super::{Reading, Renewal};
-use crate::SystemVariables;
 use crate::config::LeapSystem;
 use crate::course::Point;
+use crate::leap_file::LeapFile;
 use crate::sources::{Heard, SharedSources};
+use crate::{Page, SystemVariables};
 
 /// Sources are asked once a second, and believed for eight.
 const WORD_IS_OLD: Span = Span::from_ms(10_000);
@@ -33,6 +35,30 @@ impl Renewal {
         }
         if !self.config.is_test() {
             sources.passed_leaps(self.course.leaps_s());
+            sources.known_leaps(self.known_leaps);
+        }
+    }
+
+    /// What is known of leap seconds by no source: those that are told what they say are believed
+    /// less.
+    pub(super) fn know_leaps(&self, point: &Point) -> KnownLeaps {
+        if self.config.leap_seconds.system == LeapSystem::Smears {
+            return KnownLeaps::default();
+        }
+        let list = self.leap_file.as_ref().map(LeapFile::list);
+        let list = list.as_deref().filter(|list| list.validity(point.utc) != Validity::Expired);
+        KnownLeaps {
+            tai_minus_utc_s: self.tai.known_s(),
+            has_list: list.is_some(),
+            next: point.next.filter(|leap| list.is_some_and(|list| list.leaps().contains(leap))),
+        }
+    }
+
+    /// TAI minus UTC as the selected source was told it.
+    pub(super) fn heard_tai_minus_utc_s(&self) -> Option<i32> {
+        match self.heard {
+            Heard::Selected(report) => report.tai_minus_utc_s,
+            Heard::Unasked | Heard::Nobody => None,
         }
     }
 
@@ -113,6 +139,20 @@ impl Renewal {
         }
     }
 
+    /// Half the width of the interval that true time lies in.
+    pub(super) fn distance(&self, page: &Page, now: Timestamp<Monotonic>) -> Span {
+        let claimed = page.variables;
+        match &self.heard {
+            Heard::Selected(report) if self.config.root_dispersion.is_none() => {
+                report.distance_at(now)
+            }
+            _ => {
+                let half_delay = Span::from_ns(claimed.root_delay.to_span().as_ns() / 2);
+                half_delay + claimed.root_dispersion.to_span()
+            }
+        }
+    }
+
     /// The variables of a clock that is not synchronised.
     pub(super) fn unsynchronised(&self) -> SystemVariables {
         SystemVariables {
@@ -175,6 +215,7 @@ mod tests {
             slew: Slew::default(),
             uncertainty: Span::from_ns(1_000),
             leap: Leap::Insert,
+            tai_minus_utc_s: None,
             stratum: 3,
             reference_id: [192, 0, 2, 1],
             reference: Timestamp::from_ns(OFFSET_NS),

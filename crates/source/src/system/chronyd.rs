@@ -47,6 +47,7 @@ fn report(tracking: &Tracking, look: &Look, corrections: &mut Corrections) -> Re
         slew,
         uncertainty,
         leap: tracking.leap,
+        tai_minus_utc_s: None,
         stratum: tracking.stratum,
         reference_id: tracking.reference_id,
         reference: tracking.reference,

@@ -69,6 +69,7 @@ mod tests {
             realtime_minus_monotonic: Span::from_ns(1_700_000_000 * NS_PER_S) + stepped,
             kernel: None,
             leaps_s: 0,
+            leaps: crate::KnownLeaps::default(),
         }
     }
 

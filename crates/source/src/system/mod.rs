@@ -143,6 +143,7 @@ fn kernel(look: &Look) -> Result<Report, Fault> {
         return Err(Fault::Unusable("the kernel says that its clock is not synchronised".into()));
     };
     Ok(Report {
+        tai_minus_utc_s: None,
         at: look.monotonic,
         offset: Span::ZERO,
         frequency_ppb: 0,

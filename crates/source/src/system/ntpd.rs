@@ -100,6 +100,7 @@ fn report(variables: &SystemVariables, look: &Look) -> Report {
         slew: Slew::default(),
         uncertainty: Span::ZERO,
         leap: variables.leap,
+        tai_minus_utc_s: None,
         stratum: variables.stratum,
         reference_id: variables.reference_id,
         reference: variables.reference.to_utc(look.realtime()),

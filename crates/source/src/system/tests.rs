@@ -24,6 +24,7 @@ fn look(seconds: i64, synchronised: bool) -> Look {
             frequency_ppb: 0.0,
         }),
         leaps_s: 0,
+        leaps: crate::KnownLeaps::default(),
     }
 }
 

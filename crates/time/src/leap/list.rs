@@ -68,6 +68,8 @@ pub enum Validity {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeapList {
     leaps: Vec<Leap>,
+    /// TAI minus UTC before the first of them, in seconds.
+    first_offset_s: i32,
     updated: Timestamp<Utc>,
     expires: Timestamp<Utc>,
 }
@@ -110,6 +112,15 @@ impl LeapList {
         &self.leaps
     }
 
+    /// TAI minus UTC after the leaps up to `now`, in seconds. `passing` is a leap whose step is not
+    /// made yet on the scale of `now`, and so does not count.
+    #[must_use]
+    pub fn tai_minus_utc_s(&self, now: Timestamp<Utc>, passing: Option<Leap>) -> i32 {
+        let past = self.leaps.iter().filter(|leap| Some(**leap) != passing);
+        let past = past.filter(|leap| leap.midnight <= now);
+        self.first_offset_s - past.map(|leap| (leap.step().as_ns() / NS_PER_S) as i32).sum::<i32>()
+    }
+
     /// How far it can be relied on at `now`.
     #[must_use]
     pub fn validity(&self, now: Timestamp<Utc>) -> Validity {
@@ -130,6 +141,7 @@ struct Reader {
     updated: Option<Timestamp<Utc>>,
     expires: Option<Timestamp<Utc>>,
     hash: Option<(usize, [u32; 5])>,
+    first_offset_s: Option<i32>,
     entry: Option<(Timestamp<Utc>, i32)>,
     leaps: Vec<Leap>,
     lines: usize,
@@ -192,6 +204,7 @@ impl Reader {
             }
             self.leaps.push(Leap { midnight, kind });
         }
+        self.first_offset_s.get_or_insert(tai_minus_utc);
         self.entry = Some((midnight, tai_minus_utc));
         Ok(())
     }
@@ -201,14 +214,12 @@ impl Reader {
         let (line, words) = self.hash.ok_or(missing("#h"))?;
         let updated = self.updated.ok_or(missing("#$"))?;
         let expires = self.expires.ok_or(missing("#@"))?;
-        if self.entry.is_none() {
-            return Err(missing("seconds TAI-UTC"));
-        }
+        let first_offset_s = self.first_offset_s.ok_or(missing("seconds TAI-UTC"))?;
         let found = words.map(u32::to_be_bytes);
         if self.hasher.finalize()[..] != *found.as_flattened() {
             return Err((Some(line), ListFault::Hash));
         }
-        Ok(LeapList { leaps: self.leaps, updated, expires })
+        Ok(LeapList { leaps: self.leaps, first_offset_s, updated, expires })
     }
 }
 

@@ -54,6 +54,17 @@ fn the_published_list_is_read() {
 }
 
 #[test]
+fn tai_is_ahead_by_the_leaps_that_were() {
+    let list = LeapList::parse(PUBLISHED).unwrap();
+    let last = *list.leaps().last().unwrap();
+    let at = |span: Span, passing| list.tai_minus_utc_s(last.midnight + span, passing);
+    assert_eq!(at(Span::ZERO, None), 37);
+    assert_eq!(at(Span::from_ns(-1), None), 36);
+    assert_eq!(at(Span::from_ms(4_000), Some(last)), 36, "before its step on this scale");
+    assert_eq!(list.tai_minus_utc_s(Timestamp::from_ns(0), None), 10);
+}
+
+#[test]
 fn any_changed_digit_is_found() {
     for (index, byte) in PUBLISHED.bytes().enumerate().filter(|(_, byte)| byte.is_ascii_digit()) {
         if PUBLISHED[..index].rsplit('\n').next().is_some_and(|line| line.contains("# ")) {

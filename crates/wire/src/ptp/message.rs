@@ -4,6 +4,7 @@
 use zerocopy::byteorder::network_endian::{I16, U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::management::Addressee;
 use super::tlv::Tlvs;
 use super::{
     HEADER_LEN, Headed, Header, MessageType, PortIdentity, PortLayout, PtpTimestamp,
@@ -23,6 +24,11 @@ pub const SIGNALING_PORT_OFFSET: usize = SIGNALING_LEN - 2;
 pub const ANNOUNCE_LEN: usize = HEADER_LEN + size_of::<AnnounceLayout>();
 /// Length of Signaling without its TLVs.
 pub const SIGNALING_LEN: usize = HEADER_LEN + size_of::<PortLayout>();
+/// Length of the messages that measure the delay to a neighbour; the question has ten bytes more
+/// than it needs, so that it is as long as its answer (clause 13.9.2).
+pub const PDELAY_LEN: usize = DELAY_RESP_LEN;
+/// Length of Management without its TLV.
+pub const MANAGEMENT_LEN: usize = HEADER_LEN + Addressee::LEN;
 
 /// A message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +61,24 @@ pub enum Body<'a> {
     Announce(Announce),
     /// Negotiations with a port; they stand in the suffix.
     Signaling(PortIdentity),
+    /// When a question for the delay to a neighbour was sent, or 0.
+    PdelayReq(PtpTimestamp),
+    /// The answer to it.
+    PdelayResp {
+        /// When the question was received, or 0.
+        receive: PtpTimestamp,
+        /// Who had asked.
+        requesting: PortIdentity,
+    },
+    /// When that answer was sent.
+    PdelayRespFollowUp {
+        /// That instant, or 0.
+        origin: PtpTimestamp,
+        /// Who had asked.
+        requesting: PortIdentity,
+    },
+    /// Whom a question or an order is for; what it is stands in the suffix.
+    Management(Addressee),
     /// Another message, by the four bits of its type, with all that follows the header.
     Other(u8, &'a [u8]),
 }
@@ -160,6 +184,20 @@ fn port(bytes: &[u8]) -> Result<(PortIdentity, &[u8]), Malformed> {
     Ok((layout.into(), rest))
 }
 
+/// Writes an instant and who had asked.
+fn emit_answer(at: PtpTimestamp, requesting: PortIdentity, buffer: &mut [u8]) {
+    let (first, second) = buffer.split_at_mut(size_of::<TimestampLayout>());
+    first.copy_from_slice(TimestampLayout::from(at).as_bytes());
+    second.copy_from_slice(PortLayout::from(requesting).as_bytes());
+}
+
+/// Reads an instant and who had asked.
+fn answer(bytes: &[u8]) -> Result<(PtpTimestamp, PortIdentity, &[u8]), Malformed> {
+    let (at, rest) = stamp(bytes)?;
+    let (requesting, rest) = port(rest)?;
+    Ok((at, requesting, rest))
+}
+
 impl<'a> Body<'a> {
     /// Reads the body of a message of this type, and returns the suffix with it.
     fn parse(kind: u8, bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Malformed> {
@@ -172,9 +210,23 @@ impl<'a> Body<'a> {
                 stamp(bytes).map(|(at, rest)| (Self::FollowUp(at), rest))?
             }
             Some(MessageType::DelayResp) => {
-                let (receive, rest) = stamp(bytes)?;
-                let (requesting, rest) = port(rest)?;
+                let (receive, requesting, rest) = answer(bytes)?;
                 (Self::DelayResp { receive, requesting }, rest)
+            }
+            Some(MessageType::PdelayReq) => {
+                let (at, _, rest) = answer(bytes)?;
+                (Self::PdelayReq(at), rest)
+            }
+            Some(MessageType::PdelayResp) => {
+                let (receive, requesting, rest) = answer(bytes)?;
+                (Self::PdelayResp { receive, requesting }, rest)
+            }
+            Some(MessageType::PdelayRespFollowUp) => {
+                let (origin, requesting, rest) = answer(bytes)?;
+                (Self::PdelayRespFollowUp { origin, requesting }, rest)
+            }
+            Some(MessageType::Management) => {
+                Addressee::parse(bytes).map(|(to, rest)| (Self::Management(to), rest))?
             }
             Some(MessageType::Announce) => {
                 let (layout, rest) = split::<AnnounceLayout>(bytes)?;
@@ -190,7 +242,7 @@ impl<'a> Body<'a> {
             Some(MessageType::Signaling) => {
                 port(bytes).map(|(target, rest)| (Self::Signaling(target), rest))?
             }
-            _ => (Self::Other(kind, bytes), &[]),
+            None => (Self::Other(kind, bytes), &[]),
         })
     }
 
@@ -204,6 +256,10 @@ impl<'a> Body<'a> {
             Self::DelayResp { .. } => MessageType::DelayResp as u8,
             Self::Announce(_) => MessageType::Announce as u8,
             Self::Signaling(_) => MessageType::Signaling as u8,
+            Self::PdelayReq(_) => MessageType::PdelayReq as u8,
+            Self::PdelayResp { .. } => MessageType::PdelayResp as u8,
+            Self::PdelayRespFollowUp { .. } => MessageType::PdelayRespFollowUp as u8,
+            Self::Management(_) => MessageType::Management as u8,
             Self::Other(kind, _) => *kind & 0xf,
         }
     }
@@ -212,9 +268,13 @@ impl<'a> Body<'a> {
     const fn len(&self) -> usize {
         match self {
             Self::Sync(_) | Self::DelayReq(_) | Self::FollowUp(_) => STAMP_LEN - HEADER_LEN,
-            Self::DelayResp { .. } => DELAY_RESP_LEN - HEADER_LEN,
+            Self::DelayResp { .. }
+            | Self::PdelayReq(_)
+            | Self::PdelayResp { .. }
+            | Self::PdelayRespFollowUp { .. } => DELAY_RESP_LEN - HEADER_LEN,
             Self::Announce(_) => ANNOUNCE_LEN - HEADER_LEN,
             Self::Signaling(_) => SIGNALING_LEN - HEADER_LEN,
+            Self::Management(_) => Addressee::LEN,
             Self::Other(_, bytes) => bytes.len(),
         }
     }
@@ -225,11 +285,13 @@ impl<'a> Body<'a> {
             Self::Sync(at) | Self::DelayReq(at) | Self::FollowUp(at) => {
                 buffer.copy_from_slice(TimestampLayout::from(at).as_bytes());
             }
-            Self::DelayResp { receive, requesting } => {
-                let (first, second) = buffer.split_at_mut(size_of::<TimestampLayout>());
-                first.copy_from_slice(TimestampLayout::from(receive).as_bytes());
-                second.copy_from_slice(PortLayout::from(requesting).as_bytes());
+            Self::PdelayReq(at) => emit_answer(at, PortIdentity::default(), buffer),
+            Self::DelayResp { receive: at, requesting }
+            | Self::PdelayResp { receive: at, requesting }
+            | Self::PdelayRespFollowUp { origin: at, requesting } => {
+                emit_answer(at, requesting, buffer);
             }
+            Self::Management(addressee) => addressee.emit(buffer),
             Self::Announce(announce) => {
                 let layout = AnnounceLayout {
                     origin: announce.origin.into(),
@@ -305,149 +367,5 @@ impl<'a> Message<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ptp::{Flags, NO_INTERVAL, TimeInterval};
-    use proptest::prelude::*;
-
-    /// A unicast `Delay_Resp` written out by hand from clauses 13.3 and 13.8.
-    const DELAY_RESP: [u8; DELAY_RESP_LEN] = [
-        0x09, 0x12, 0x00, 0x36, // IEEE 1588, Delay_Resp; version 2.1; 54 bytes
-        0x2a, 0x00, 0x04, 0x00, // domain 42; unicast
-        0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x80, 0x00, // correction 2.5 ns
-        0x00, 0x00, 0x00, 0x00, // for nobody
-        0x02, 0x00, 0x5e, 0xff, 0xfe, 0x10, 0x00, 0x01, 0x00, 0x03, // source, port 3
-        0xab, 0xcd, 0x03, 0x7f, // number; Delay_Resp in version 1; no interval
-        0x00, 0x01, 0x00, 0x00, 0x00, 0x02, // 2^32 + 2 s
-        0x3b, 0x9a, 0xc9, 0xff, // 999,999,999 ns
-        0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x00, 0x01, // who had asked
-    ];
-
-    #[test]
-    fn delay_resp_by_hand() {
-        let (message, trailer) = Message::parse(&DELAY_RESP).unwrap();
-        assert!(trailer.is_empty() && message.suffix.is_empty());
-        let header = Header {
-            sdo_id: 0,
-            minor_version: 1,
-            domain: 42,
-            flags: Flags::UNICAST,
-            correction: TimeInterval(0x2_8000),
-            source: PortIdentity { clock: 0x0200_5eff_fe10_0001, port: 3 },
-            sequence_id: 0xabcd,
-            log_interval: NO_INTERVAL,
-        };
-        let requesting = PortIdentity { clock: 0x0102_0304_0506_0708, port: 1 };
-        let receive = PtpTimestamp::new((1 << 32) + 2, 999_999_999);
-        assert!(receive.is_normal());
-        assert_eq!(message, Message::new(header, Body::DelayResp { receive, requesting }));
-        let mut back = [0; DELAY_RESP_LEN];
-        assert_eq!(message.emit(&mut back), DELAY_RESP_LEN);
-        assert_eq!(back, DELAY_RESP);
-    }
-
-    /// Table 37 of IEEE 1588-2019: what stands in the two bytes of the flags.
-    #[test]
-    fn flags_by_hand() {
-        for (flags, bytes) in [
-            (Flags::TWO_STEP, [0x02, 0]),
-            (Flags::UNICAST, [0x04, 0]),
-            (Flags::LEAP_61, [0, 0x01]),
-            (Flags::LEAP_59, [0, 0x02]),
-            (Flags::UTC_OFFSET_VALID, [0, 0x04]),
-            (Flags::PTP_TIMESCALE, [0, 0x08]),
-            (Flags::TIME_TRACEABLE, [0, 0x10]),
-            (Flags::FREQUENCY_TRACEABLE, [0, 0x20]),
-        ] {
-            let mut message = DELAY_RESP;
-            message[6..8].copy_from_slice(&bytes);
-            assert_eq!(Message::parse(&message).unwrap().0.header.flags, flags);
-        }
-    }
-
-    #[test]
-    fn a_message_ends_where_its_length_says() {
-        let mut bytes = [0; DELAY_RESP_LEN + 2];
-        bytes[..DELAY_RESP_LEN].copy_from_slice(&DELAY_RESP);
-        let (_, trailer) = Message::parse(&bytes).unwrap();
-        assert_eq!(trailer, [0, 0]);
-        for (length, error) in [(33, Malformed::Length), (53, Malformed::Length)] {
-            bytes[3] = length;
-            assert_eq!(Message::parse(&bytes), Err(error));
-        }
-        bytes[3] = 57;
-        assert_eq!(Message::parse(&bytes), Err(Malformed::Truncated));
-        assert_eq!(Message::parse(&bytes[..33]), Err(Malformed::Truncated));
-    }
-
-    #[test]
-    fn version_1_is_another_protocol() {
-        let mut bytes = DELAY_RESP;
-        bytes[1] = 0x01;
-        assert_eq!(Message::parse(&bytes), Err(Malformed::Version));
-    }
-
-    fn bodies() -> impl Strategy<Value = Body<'static>> {
-        let stamp = || (0u64..1 << 48, any::<u32>()).prop_map(|(s, n)| PtpTimestamp::new(s, n));
-        let port = || any::<(u64, u16)>().prop_map(|(clock, port)| PortIdentity { clock, port });
-        let grandmaster = any::<(u8, u8, u8, u16, u8, u64)>().prop_map(|all| Grandmaster {
-            priority1: all.0,
-            clock_class: all.1,
-            clock_accuracy: all.2,
-            variance: all.3,
-            priority2: all.4,
-            identity: all.5,
-        });
-        let announce = (stamp(), any::<(i16, u16, u8)>(), grandmaster).prop_map(
-            |(origin, (utc_offset, steps_removed, time_source), grandmaster)| {
-                let of_clock =
-                    Announce { origin, utc_offset, grandmaster, steps_removed, time_source };
-                Body::Announce(of_clock)
-            },
-        );
-        prop_oneof![
-            stamp().prop_map(Body::Sync),
-            stamp().prop_map(Body::DelayReq),
-            stamp().prop_map(Body::FollowUp),
-            (stamp(), port())
-                .prop_map(|(receive, requesting)| Body::DelayResp { receive, requesting }),
-            announce,
-            port().prop_map(Body::Signaling),
-            Just(Body::Other(MessageType::Management as u8, b"of another length")),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_written_is_read(
-            body in bodies(),
-            numbers: (u8, u16, i64, u64, u16, u16, i8),
-            sdo_id in 0u16..1 << 12,
-            minor_version in 0u8..16,
-            suffix in proptest::collection::vec(any::<u8>(), 0..40),
-        ) {
-            let (domain, flags, correction, clock, port, sequence_id, log_interval) = numbers;
-            let header = Header {
-                sdo_id, minor_version, domain, sequence_id, log_interval,
-                flags: Flags(flags),
-                correction: TimeInterval(correction),
-                source: PortIdentity { clock, port },
-            };
-            let has_suffix = !matches!(body, Body::Other(..));
-            let suffix: &[u8] = if has_suffix { &suffix } else { &[] };
-            let message = Message { header, body, suffix };
-            let mut bytes = [0xee; 128];
-            let length = message.emit(&mut bytes);
-            let (back, trailer) = Message::parse(&bytes).unwrap();
-            prop_assert_eq!(back, message);
-            prop_assert_eq!((length, trailer.len()), (message.len(), bytes.len() - message.len()));
-        }
-
-        #[test]
-        fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
-            if let Ok((message, _)) = Message::parse(&bytes) {
-                let _ = message.tlvs().count();
-            }
-        }
-    }
-}
+#[path = "message_tests.rs"]
+mod tests;

@@ -5,13 +5,16 @@
 //! It has no public standard. The numbers and the layout are those that linuxptp's master and
 //! client exchange.
 
-use zerocopy::byteorder::network_endian::{I16, I64, U16, U32};
+use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::message::{Grandmaster, GrandmasterLayout};
+use super::management::data::TimeProperties;
+use super::management::layouts::{CurrentLayout, ParentLayout, TimePropertiesLayout};
 use super::tlv::{HEAD_LEN, Tlv};
-use super::{PortIdentity, PortLayout, PtpTimestamp, TimeInterval, TimestampLayout};
+use super::{PtpTimestamp, TimestampLayout};
 use crate::Malformed;
+
+pub use super::management::data::{Current, Parent};
 
 /// The number of the TLV that asks; it has no value.
 pub const REQUEST: u16 = 0x21fe;
@@ -44,32 +47,6 @@ pub struct Response<'a> {
     pub last_sync: PtpTimestamp,
 }
 
-/// The parent data set.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Parent {
-    /// The master's port.
-    pub port: PortIdentity,
-    /// Whether the two that follow are measured.
-    pub has_statistics: bool,
-    /// Stability of the master, as seen.
-    pub variance: u16,
-    /// Rate of the master, as seen.
-    pub phase_change_rate: u32,
-    /// The grandmaster.
-    pub grandmaster: Grandmaster,
-}
-
-/// The current data set.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Current {
-    /// How many clocks are between it and the grandmaster.
-    pub steps_removed: u16,
-    /// What it is ahead of its master.
-    pub offset: TimeInterval,
-    /// The delay to its master.
-    pub delay: TimeInterval,
-}
-
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct HeadLayout {
@@ -82,18 +59,9 @@ struct HeadLayout {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct FootLayout {
-    parent: PortLayout,
-    has_statistics: u8,
-    reserved: u8,
-    variance: U16,
-    phase_change_rate: U32,
-    grandmaster: GrandmasterLayout,
-    steps_removed: U16,
-    offset: I64,
-    delay: I64,
-    utc_offset: I16,
-    time_flags: u8,
-    time_source: u8,
+    parent: ParentLayout,
+    current: CurrentLayout,
+    time: TimePropertiesLayout,
     last_sync: TimestampLayout,
 }
 
@@ -117,25 +85,16 @@ impl<'a> Response<'a> {
         let address_len = usize::from(head.address_len.get());
         let (address, rest) = rest.split_at_checked(address_len).ok_or(Malformed::Length)?;
         let foot = FootLayout::ref_from_bytes(rest).map_err(|_| Malformed::Length)?;
+        let time = TimeProperties::from(foot.time);
         Ok(Self {
             port_state: head.port_state,
             protocol: head.protocol.get(),
             address,
-            parent: Parent {
-                port: foot.parent.into(),
-                has_statistics: foot.has_statistics != 0,
-                variance: foot.variance.get(),
-                phase_change_rate: foot.phase_change_rate.get(),
-                grandmaster: foot.grandmaster.into(),
-            },
-            current: Current {
-                steps_removed: foot.steps_removed.get(),
-                offset: TimeInterval(foot.offset.get()),
-                delay: TimeInterval(foot.delay.get()),
-            },
-            utc_offset: foot.utc_offset.get(),
-            time_flags: foot.time_flags,
-            time_source: foot.time_source,
+            parent: foot.parent.into(),
+            current: foot.current.into(),
+            utc_offset: time.utc_offset,
+            time_flags: time.flags,
+            time_source: time.time_source,
             last_sync: foot.last_sync.into(),
         })
     }
@@ -164,19 +123,12 @@ impl<'a> Response<'a> {
     }
 
     fn foot(&self) -> FootLayout {
+        let (utc_offset, time_source) = (self.utc_offset, self.time_source);
+        let time = TimeProperties { utc_offset, flags: self.time_flags, time_source };
         FootLayout {
-            parent: self.parent.port.into(),
-            has_statistics: u8::from(self.parent.has_statistics),
-            reserved: 0,
-            variance: U16::new(self.parent.variance),
-            phase_change_rate: U32::new(self.parent.phase_change_rate),
-            grandmaster: self.parent.grandmaster.into(),
-            steps_removed: U16::new(self.current.steps_removed),
-            offset: I64::new(self.current.offset.0),
-            delay: I64::new(self.current.delay.0),
-            utc_offset: I16::new(self.utc_offset),
-            time_flags: self.time_flags,
-            time_source: self.time_source,
+            parent: self.parent.into(),
+            current: self.current.into(),
+            time: time.into(),
             last_sync: self.last_sync.into(),
         }
     }
@@ -185,6 +137,8 @@ impl<'a> Response<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ptp::message::Grandmaster;
+    use crate::ptp::{PortIdentity, TimeInterval};
     use proptest::prelude::*;
 
     #[test]

@@ -17,6 +17,10 @@ pub(crate) struct LeapArgs {
     /// kernel was told].
     #[arg(long, value_name = "FILE")]
     leap_file: Option<PathBuf>,
+    /// TAI minus UTC, in seconds, for PTP [default: that of the list, what a
+    /// receiver says, or what the kernel was told].
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i16).range(0..1000))]
+    tai_offset: Option<i16>,
     /// What the system clock does at a leap second: step (or be stepped), run on and be slewed
     /// afterwards, or be smeared because the clocks that it follows are.
     #[arg(long, value_enum, default_value_t = LeapSystemArg::Steps)]
@@ -48,6 +52,7 @@ impl LeapArgs {
         let default = LeapConfig::default();
         Ok(LeapConfig {
             file: self.leap_file,
+            tai_offset_s: self.tai_offset,
             system: match self.leap_system {
                 LeapSystemArg::Steps => LeapSystem::Steps,
                 LeapSystemArg::Slews => LeapSystem::Slews,

@@ -17,9 +17,10 @@ pub(crate) struct SourceArgs {
     /// system,chronyd=PATH, system,chronyd=ADDR:PORT, system,ntpd=ADDR:PORT.
     ///
     /// phc:/dev/ptpN: a PTP hardware clock, on TAI (scale=tai, with tai-offset=SECONDS where the
-    /// kernel does not know it) or on UTC (scale=utc). shm:UNIT: shared memory as of ntpd's driver
-    /// SHM. sock:PATH: a socket as of chronyd's driver SOCK. gpsd[:HOST:PORT]. All of these take
-    /// stratum=N, refid=ID, offset=TIME and uncertainty=TIME.
+    /// kernel does not know it) or on UTC (scale=utc). shm:UNIT: shared memory as of ntpd's
+    /// driver SHM. sock:PATH: a socket as of chronyd's driver SOCK. gpsd[:HOST:PORT].
+    /// gnss:/dev/LINE: the sentences of a GNSS receiver on a serial line, with baud=N (9600). All
+    /// of these take stratum=N, refid=ID, offset=TIME and uncertainty=TIME.
     #[arg(
         long,
         value_name = "KIND[:ARG][,KEY=VALUE...]",

@@ -1,5 +1,6 @@
-//! `horolog status --live`: a server's state on the terminal, anew each second. The drawing is a
-//! pure function of two answers of the server; around it stand the asking and the terminal.
+//! A server's state on the terminal, anew each second. The drawing is a pure function of two
+//! answers of the server, here that of `horolog status --live`; around it stand the asking and the
+//! terminal.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -20,25 +21,33 @@ use crate::failure::Failure;
 /// How often the server is asked.
 const EVERY: Duration = Duration::from_secs(1);
 
+/// Draws the later of two answers of a server.
+pub(crate) type Draw = fn(&mut Frame<'_>, before: &Value, now: &Value);
+
 /// Complains where there is nothing to draw on.
 pub(crate) fn needs_a_terminal() -> Result<(), Failure> {
     if io::stdout().is_terminal() && io::stdin().is_terminal() {
         return Ok(());
     }
-    Err(Failure::usage("--live draws on a terminal, and this is none; leave it out for JSON"))
+    Err(Failure::usage("--live draws on a terminal, and this is none; leave it out"))
 }
 
 /// Shows the server at `path` until `q` is pressed.
-pub(crate) fn run(path: &Path) -> Result<(), Failure> {
+pub(crate) fn run(path: &Path, draw: Draw) -> Result<(), Failure> {
     let first = ask(path)?;
     let mut terminal = ratatui::try_init().map_err(Failure::environment)?;
-    let shown = show(path, &mut terminal, first);
+    let shown = show(path, &mut terminal, first, draw);
     // A terminal that is gone needs no restoring.
     let _ = ratatui::try_restore();
     shown
 }
 
-fn show(path: &Path, terminal: &mut ratatui::DefaultTerminal, first: Value) -> Result<(), Failure> {
+fn show(
+    path: &Path,
+    terminal: &mut ratatui::DefaultTerminal,
+    first: Value,
+    draw: Draw,
+) -> Result<(), Failure> {
     let (mut before, mut now) = (first.clone(), first);
     loop {
         terminal.draw(|frame| draw(frame, &before, &now)).map_err(Failure::environment)?;
@@ -66,7 +75,8 @@ fn is_over(then: Instant) -> io::Result<bool> {
     })
 }
 
-fn ask(path: &Path) -> Result<Value, Failure> {
+/// The state of the server at `path`.
+pub(crate) fn ask(path: &Path) -> Result<Value, Failure> {
     let text = status::ask(path)?;
     serde_json::from_str(&text).map_err(|error| {
         Failure::environment(format!("{} answers no JSON: {error}", path.display()))

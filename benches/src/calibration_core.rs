@@ -1,0 +1,89 @@
+//! What it is worth to calibrate on another core than the one that answers: a server with one
+//! answering thread over sockets, without a calibration, with one on the same core, and with one on
+//! another core, in turn.
+//!
+//! Requests that it takes are found by the same search; such figures of sockets scatter by more
+//! than a calibration can cost, so the share of a core that its threads take, by the scheduler's
+//! count, is told as well: what the answering core loses to them when they are on it. The error of
+//! the clock is how late the sentences of its receiver are timestamped while the server is busy.
+//! The receiver is played and tells when it sent each; what the server made of it comes back over
+//! `--sock-output`.
+//!
+//! There is no pulse here: one is timestamped by the kernel, wherever the thread is, and loses less
+//! by a worse place. By sentences alone the clock is known to half a second, beside which
+//! all of this is nothing. On a machine with two cores the other one is the generator's as well.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use horolog_stats::Spread;
+
+use crate::calibrated::{Busy, CalibratedServer, Place};
+use crate::capacity;
+use crate::figure::Figure;
+
+const PLACES: [Place; 3] = [Place::Nowhere, Place::SameCore, Place::OtherCore];
+/// The two of them that calibrate.
+const CALIBRATING: [Place; 2] = [Place::SameCore, Place::OtherCore];
+
+/// The share of what the server takes without a calibration at which it is looked at.
+const SHARE: f64 = 0.9;
+
+/// A figure of a busy server: its name, its unit, and how it is told.
+type Part = (&'static str, &'static str, fn(&Busy) -> f64);
+
+const PARTS: [Part; 3] = [
+    ("calibrating threads, share of a core", "%", |busy| busy.core_share * 100.0),
+    ("sentences late, p50", "us", |busy| microseconds(&busy.delays, |delays| delays.p50)),
+    ("sentences late, max", "us", |busy| microseconds(&busy.delays, |delays| delays.max)),
+];
+
+fn microseconds(delays: &Spread, of: fn(&Spread) -> i64) -> f64 {
+    of(delays) as f64 / 1e3
+}
+
+/// Measures all places `rounds` times and compares them.
+pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
+    let mut rates = PLACES.map(|_| Vec::new());
+    let mut busy: [Vec<Busy>; 2] = Default::default();
+    for round in 1..=rounds {
+        for (place, rates) in PLACES.into_iter().zip(&mut rates) {
+            let server = CalibratedServer::start(place, binary)?;
+            let search = server.load(capacity::search()?)?.search;
+            let rate = search.context("the search did not end")?.rate;
+            eprintln!("round {round} of {rounds}: calibration {}: {rate:.0}/s", place.name());
+            rates.push(rate);
+        }
+        // Both at one rate.
+        let rate = rates[0].last().copied().unwrap_or_default() * SHARE;
+        for (place, runs) in CALIBRATING.into_iter().zip(&mut busy) {
+            let run = CalibratedServer::start(place, binary)?.busy_at(rate)?;
+            let parts = PARTS.map(|(what, unit, of)| format!("{what}: {:.3} {unit}", of(&run)));
+            eprintln!(
+                "round {round} of {rounds}: {} at {rate:.0}/s: {}",
+                place.name(),
+                parts.join(", ")
+            );
+            runs.push(run);
+        }
+    }
+    let rates = PLACES.into_iter().zip(rates).map(|(place, runs)| {
+        Figure::new(format!("requests taken, calibration {}", place.name()), "/s", runs)
+    });
+    let mut figures: Vec<Figure> = rates.collect();
+    let ratio = |name: &str, to: usize| Figure::ratio(name, &figures[2], &figures[to]);
+    let ratios = [
+        ratio("requests taken, calibration on another core to the same", 1),
+        ratio("requests taken, calibration on another core to none", 0),
+    ];
+    figures.extend(ratios);
+    for (what, unit, of) in PARTS {
+        let [same, other] = [0, 1].map(|index| {
+            let name = format!("{what}: {}", CALIBRATING[index].name());
+            Figure::new(name, unit, busy[index].iter().map(of).collect())
+        });
+        let ratio = Figure::ratio(format!("{what}: another core to the same"), &other, &same);
+        figures.extend([same, other, ratio]);
+    }
+    Ok(figures)
+}

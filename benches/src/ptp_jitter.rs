@@ -1,0 +1,146 @@
+//! How evenly each PTP master sends its Syncs while both are asked for the delay at the same rate:
+//! how far the intervals between them are from the nominal one, at a client's end of the link, by
+//! the kernel's timestamps of their arrival.
+//!
+//! What delays a Sync on a machine with few cores is partly the generator and the link, which share
+//! them with the master. Both masters meet the same, in turn, so the ratio says more than either
+//! figure; and with some 300 intervals in a run the 99th percentile is that of three of them.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use horolog_load::Job;
+use horolog_load::ramp::Ramp;
+use horolog_stats::Spread;
+use horolog_time::{NS_PER_S, Timestamp, Utc};
+use horolog_wire::ptp::MessageType;
+
+use crate::capacity::PTP_DELAY;
+use crate::figure::{Figure, Goal};
+use crate::masters::{Listener, MASTERS, Master, Started};
+
+/// Sixteen Syncs a second, as PTP profiles for telecommunication have them.
+const LOG_SYNC_INTERVAL: i8 = -4;
+const NOMINAL_NS: i64 = NS_PER_S >> 4;
+/// Requests a second that ptp4l still answers.
+const RATE: f64 = 10e3;
+const DURATION: Duration = Duration::from_secs(20);
+
+/// What one run came to.
+struct Run {
+    /// How far the intervals are from the nominal one, in ns.
+    jitter: Spread,
+    /// Share of the requests that were answered.
+    answered: f64,
+}
+
+/// A figure of the jitter: its name, and which it is.
+type Part = (&'static str, fn(&Spread) -> i64);
+
+const PARTS: [Part; 3] =
+    [("p50", |jitter| jitter.p50), ("p99", |jitter| jitter.p99), ("max", |jitter| jitter.max)];
+
+/// Listens to both masters `rounds` times and compares them.
+pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
+    let mut runs = MASTERS.map(|_| Vec::new());
+    for round in 1..=rounds {
+        for (master, runs) in MASTERS.into_iter().zip(&mut runs) {
+            let run = listen(master, binary).context(master.name())?;
+            let [p50, p99, max] = PARTS.map(|(_, of)| of(&run.jitter) as f64 / 1e3);
+            eprintln!(
+                "round {round} of {rounds}: Sync of {}: {p50:.1} us, p99 {p99:.1} us, max {max:.1} us, \
+                 of {}; {:.2}% answered",
+                master.name(),
+                run.jitter.count,
+                run.answered * 100.0
+            );
+            runs.push(run);
+        }
+    }
+    let figure = |place: usize, what: &str, unit, of: &dyn Fn(&Run) -> f64| {
+        let name = format!("{what}: {}", MASTERS[place].name());
+        Figure::new(name, unit, runs[place].iter().map(of).collect())
+    };
+    let mut figures = Vec::new();
+    for (part, of) in PARTS {
+        let what = format!("jitter of Sync intervals, {part}");
+        let [ptp4l, ours] =
+            [0, 1].map(|place| figure(place, &what, "us", &|run| of(&run.jitter) as f64 / 1e3));
+        let ratio = Figure::ratio(format!("{what}: horolog to ptp4l"), &ours, &ptp4l);
+        let ratio = if part == "p99" { ratio.with(Goal::Below(1.0)) } else { ratio };
+        figures.extend([ptp4l, ours, ratio]);
+    }
+    let answered = [0, 1].map(|place| {
+        figure(place, "delay requests answered meanwhile, share", "", &|run| run.answered)
+    });
+    Ok(figures.into_iter().chain(answered).collect())
+}
+
+/// Loads a master and listens to its Syncs meanwhile.
+fn listen(master: Master, binary: &Path) -> Result<Run> {
+    let started = Started::new(master, binary, LOG_SYNC_INTERVAL)?;
+    let listener = Listener::of_events(started.client())?;
+    let ramp = Ramp { min: RATE, max: RATE, multiplier: 2.0, duration: DURATION };
+    // The load has begun when it listens, and has not ended yet when that ends.
+    let (result, arrivals) = thread::scope(|scope| {
+        let arrivals = scope.spawn(move || {
+            thread::sleep(DURATION / 20);
+            arrivals(listener, Instant::now() + DURATION * 9 / 10)
+        });
+        let result = started.load(PTP_DELAY, Job::Ramp(ramp));
+        (result, arrivals.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    let (result, arrivals) = (result?, arrivals?);
+    let trial = result.trials.first().context("there was no trial")?;
+    let expected = DURATION.as_nanos() as i64 / NOMINAL_NS * 9 / 10;
+    ensure!(arrivals.len() as i64 * 2 > expected, "only {} Syncs came", arrivals.len());
+    let jitter = Spread::of(deviations(&arrivals)).context("no two Syncs in a row")?;
+    Ok(Run { jitter, answered: trial.received as f64 / trial.sent.max(1) as f64 })
+}
+
+/// A Sync's number, and when it came.
+type Arrival = (u16, Timestamp<Utc>);
+
+fn arrivals(listener: Listener, until: Instant) -> Result<Vec<Arrival>> {
+    let mut arrivals = Vec::new();
+    listener.listen(until, |message, packet| {
+        if let (Some(MessageType::Sync), Some(at)) = (message.kind(), packet.received_at) {
+            arrivals.push((message.header.sequence_id, at));
+        }
+        false
+    })?;
+    Ok(arrivals)
+}
+
+/// How far the intervals between Syncs are from the nominal one, in ns, either way. One that is
+/// lost takes its two intervals with it.
+fn deviations(arrivals: &[Arrival]) -> Vec<i64> {
+    let interval = |pair: &[Arrival]| match *pair {
+        [(number, at), (next, later)] if next == number.wrapping_add(1) => {
+            Some(((later - at).as_ns() - NOMINAL_NS).abs())
+        }
+        _ => None,
+    };
+    arrivals.windows(2).filter_map(interval).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_sync_is_no_long_interval() {
+        let at = |number: u16, ns: i64| (number, Timestamp::from_ns(ns));
+        let arrivals = [
+            at(u16::MAX, 0),
+            at(0, NOMINAL_NS + 70),
+            at(1, 2 * NOMINAL_NS),
+            at(3, 4 * NOMINAL_NS),
+            at(4, 5 * NOMINAL_NS),
+        ];
+        assert_eq!(deviations(&arrivals), [70, 70, 0]);
+        assert!(deviations(&arrivals[..1]).is_empty());
+    }
+}

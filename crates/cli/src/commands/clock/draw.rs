@@ -1,0 +1,127 @@
+//! `horolog clock draw`: a clock's error log as text, JSON and page.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use horolog_record::{CLOCK_LOG_LINE_MAX, ClockLogReader, ClockLogResult};
+use horolog_report::table;
+
+use crate::failure::Failure;
+use crate::output::{self, Destination};
+
+/// Draw the log of 'horolog clock log' or of 'horolog serve --clock-error-log': offsets over time
+/// with pulses believed and refused, the frequency and its corrections, states and steps.
+#[derive(Args, Debug)]
+pub(crate) struct DrawArgs {
+    /// The log.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Write what the log comes to, with every point, to this file; to standard output with -,
+    /// instead of the text.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write it as a page with plots to this file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &DrawArgs) -> Result<(), Failure> {
+    let to_stdout = [&args.json, &args.html];
+    let to_stdout = to_stdout.into_iter().flatten().filter(|path| output::is_stdout(path)).count();
+    if to_stdout > 1 {
+        return Err(Failure::usage("only one of --json and --html can go to standard output"));
+    }
+    let result = read(&args.file)?;
+    let open = |path: &Option<PathBuf>| path.as_deref().map(Destination::open).transpose();
+    let (json, html) = (open(&args.json)?, open(&args.html)?);
+    let files = [
+        json.map(|file| file.write(&horolog_report::to_json(&result))),
+        html.map(|file| file.write(&horolog_report::html::clock_log(&result))),
+    ];
+    // Behind the files: a reader of the text that went away ends the command here.
+    if to_stdout == 0 {
+        output::line(&table::clock_log(&result, &output::table_style()))?;
+    }
+    files.into_iter().flatten().collect()
+}
+
+fn read(path: &Path) -> Result<ClockLogResult, Failure> {
+    let name = path.display();
+    let unreadable = |error: io::Error| {
+        Failure::environment(format!("cannot read {name}: {error}; name the log of a clock"))
+    };
+    let mut file = BufReader::new(File::open(path).map_err(unreadable)?);
+    let mut reader = ClockLogReader::default();
+    let mut line = Vec::new();
+    // One byte more than a line and its end may have, so that one that is too long is seen.
+    let most = CLOCK_LOG_LINE_MAX as u64 + 2;
+    while file.by_ref().take(most).read_until(b'\n', &mut line).map_err(unreadable)? > 0 {
+        let whole = line.strip_suffix(b"\n");
+        let taken = reader.take(whole.unwrap_or(&line));
+        match taken {
+            // Whoever writes the log may be in the middle of its last line.
+            Err(_) if whole.is_none() && line.len() <= CLOCK_LOG_LINE_MAX => break,
+            taken => taken.map_err(|why| Failure::usage(format!("{name}: {why}")))?,
+        }
+        line.clear();
+    }
+    let result = reader.result(name.to_string());
+    if result.lines == 0 {
+        return Err(Failure::usage(format!("{name}: there is no line of a clock's log in it")));
+    }
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_discipline::{ClockErrorEntry, State, Verdict};
+
+    use super::*;
+
+    fn read_text(text: &str) -> Result<ClockLogResult, String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        read(file.path()).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn what_a_server_writes_is_read() {
+        let entry = ClockErrorEntry {
+            monotonic_ns: 5_000_000_123,
+            utc_ns: Some(1_800_000_000_000_000_000),
+            measured_ns: Some(-120),
+            innovation_ns: Some(-15.25),
+            verdict: Verdict::Accepted,
+            offset_ns: Some(-107),
+            uncertainty_ns: Some(31.5),
+            frequency_ppb: Some(19_998.125),
+            noise_ns: 101.5,
+            command_ppb: Some(-19_985.5),
+            step_ns: None,
+            state: State::Locked,
+        };
+        let result = read_text(&(entry.to_json() + "\n")).unwrap();
+        let clock = &result.clocks[0];
+        assert_eq!(clock.states[0].state, State::Locked.to_string());
+        let figures = [&clock.offsets, &clock.believed, &clock.corrections];
+        let figures = figures.map(|points| points[0].value.to_string());
+        assert_eq!(figures, ["-107", "-120", "-19985.5"]);
+        assert_eq!(clock.verdicts.get(Verdict::Accepted.name()), Some(&1));
+    }
+
+    #[test]
+    fn lines_are_read_and_the_bad_one_is_named() {
+        let line = "{\"monotonic_ns\":5,\"offset_ns\":7}\n";
+        assert_eq!(read_text(&line.repeat(3)).unwrap().lines, 3);
+        assert_eq!(read_text(&format!("{line}{{\"monotonic")).unwrap().lines, 1, "half a line");
+        let long = format!("{line}{}\n", " ".repeat(2 * CLOCK_LOG_LINE_MAX));
+        for wrong in [format!("{line}nonsense\n"), long, format!("{line}{}", "x".repeat(9_000))] {
+            let error = read_text(&wrong).unwrap_err();
+            assert!(error.contains(": line 2: "), "{error}");
+        }
+        assert!(read_text("").unwrap_err().contains("there is no line"));
+        assert!(matches!(read(Path::new("/nowhere/at.all")), Err(Failure::Environment(_))));
+    }
+}

@@ -1,0 +1,253 @@
+//! `horolog clock log`: what a comparison of clocks or a running server says, a line of JSON for
+//! each clock at each interval.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use horolog_probe::clocks::{Readings, each_interval};
+use horolog_record::ClockLogLine;
+use horolog_server::status;
+use horolog_sys::clock::{MonotonicClock, Realtime};
+use horolog_time::Clock;
+use serde_json::Value;
+
+use super::compare::ClocksArgs;
+use crate::commands::status::live;
+use crate::failure::Failure;
+use crate::output;
+use crate::values;
+
+/// Log how far the system clock is from other clocks of this machine, or what a running server says
+/// of its clock, as lines of JSON; 'horolog clock draw' draws them.
+///
+/// Each line has the offset (how far the system clock is ahead), what it may be wrong by and, of a
+/// server, the frequency and the state. It goes on until --time is over or Ctrl-C.
+#[derive(Args, Debug)]
+pub(crate) struct LogArgs {
+    /// The file to append to; - for standard output.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    clocks: ClocksArgs,
+    /// Log what the server that runs says of its calibration and its sources.
+    #[arg(long, conflicts_with = "clocks")]
+    server: bool,
+    /// Status socket of the server to log [default: that of the one server that runs].
+    #[arg(long, value_name = "PATH", conflicts_with = "clocks")]
+    status_socket: Option<PathBuf>,
+    /// How long to log [default: until Ctrl-C].
+    #[arg(short, long, value_name = "TIME", value_parser = values::long_duration)]
+    time: Option<Duration>,
+    /// Size at which the file becomes FILE.1, in place of the one before, in bytes; 4096 at least
+    /// [default: it grows].
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(4096..))]
+    size: Option<u64>,
+}
+
+pub(super) fn run(args: LogArgs) -> Result<(), Failure> {
+    let time = args.time.unwrap_or(Duration::MAX);
+    if args.server || args.status_socket.is_some() {
+        let path = args.status_socket.map_or_else(status::find, Ok)?;
+        // A server that is not there is complained of; one that goes away later is waited for.
+        live::ask(&path)?;
+        let mut log = LogFile::open(&args.file, args.size)?;
+        output::end_gently()?;
+        return of_server(&path, args.clocks.interval, time, &mut log);
+    }
+    let mut comparison = args.clocks.open(time)?;
+    let names: Vec<_> = comparison.names().map(str::to_owned).collect();
+    let mut log = LogFile::open(&args.file, args.size)?;
+    output::end_gently()?;
+    let mut written = Ok(());
+    comparison.watch(|_, readings| log.put(&compared(&names, readings), &mut written), &|| {
+        output::flow().is_break()
+    });
+    written
+}
+
+/// The lines of one place of a comparison.
+fn compared(names: &[String], readings: Readings) -> Vec<ClockLogLine> {
+    let line = |(name, reading): (&String, io::Result<_>)| match reading {
+        Ok(None) => None,
+        Ok(Some(sample)) => {
+            let sample: horolog_record::ClockSample = sample;
+            Some(ClockLogLine {
+                utc_ns: Some(sample.at_ns),
+                offset_ns: Some(sample.offset_ns),
+                uncertainty_ns: sample.doubt_ns.map(|doubt| doubt as f64),
+                ..named(name)
+            })
+        }
+        Err(error) => Some(ClockLogLine { reason: Some(error.to_string()), ..named(name) }),
+    };
+    names.iter().zip(readings).filter_map(line).collect()
+}
+
+fn of_server(
+    path: &Path,
+    interval: Duration,
+    time: Duration,
+    log: &mut LogFile,
+) -> Result<(), Failure> {
+    let count = time.as_nanos() / interval.as_nanos();
+    let count = u64::try_from(count).unwrap_or(u64::MAX).saturating_add(1);
+    let mut written = Ok(());
+    each_interval(interval, count, &|| output::flow().is_break(), |_| {
+        let lines = match live::ask(path) {
+            Ok(status) => told(&status),
+            Err(failure) => {
+                vec![ClockLogLine { reason: Some(failure.to_string()), ..named("server") }]
+            }
+        };
+        log.put(&lines, &mut written);
+    });
+    written
+}
+
+/// What a server's status says of its calibration and its sources.
+fn told(status: &Value) -> Vec<ClockLogLine> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let calibration = status.get("calibration").map(|calibration| ClockLogLine {
+        offset_ns: calibration["offset_ns"].as_i64(),
+        uncertainty_ns: calibration["uncertainty_ns"].as_f64(),
+        frequency_ppb: calibration["frequency_ppb"].as_f64(),
+        state: text(&calibration["state"]),
+        reason: text(&calibration["reason"]),
+        ..named("calibration")
+    });
+    let source = |source: &Value| ClockLogLine {
+        // A source says how far true time is ahead.
+        offset_ns: source["offset_ns"].as_i64().map(i64::saturating_neg),
+        uncertainty_ns: source["uncertainty_ns"].as_f64(),
+        state: text(&source["state"]),
+        reason: text(&source["reason"]),
+        ..named(source["name"].as_str().unwrap_or_default())
+    };
+    let sources = status["sources"].as_array().into_iter().flatten().map(source);
+    calibration.into_iter().chain(sources).collect()
+}
+
+/// A line of this clock, now.
+fn named(clock: &str) -> ClockLogLine {
+    ClockLogLine {
+        monotonic_ns: MonotonicClock.now().as_ns(),
+        utc_ns: Some(Realtime.now().as_ns()),
+        clock: Some(clock.to_owned()),
+        ..ClockLogLine::default()
+    }
+}
+
+/// Where lines go.
+struct LogFile {
+    path: PathBuf,
+    /// Standard output where there is none.
+    file: Option<File>,
+    bytes: u64,
+    bytes_max: Option<u64>,
+}
+
+impl LogFile {
+    fn open(path: &Path, bytes_max: Option<u64>) -> Result<Self, Failure> {
+        let mut log = Self { path: path.to_owned(), file: None, bytes: 0, bytes_max };
+        if !output::is_stdout(path) {
+            log.append().map_err(|error| log.unwritable(&error))?;
+        }
+        Ok(log)
+    }
+
+    fn append(&mut self) -> io::Result<()> {
+        let file = OpenOptions::new().append(true).create(true).open(&self.path)?;
+        self.bytes = file.metadata()?.len();
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// Writes lines, unless that has failed before.
+    fn put(&mut self, lines: &[ClockLogLine], written: &mut Result<(), Failure>) {
+        if written.is_ok() {
+            *written = lines.iter().try_for_each(|line| self.write(line));
+        }
+    }
+
+    fn write(&mut self, line: &ClockLogLine) -> Result<(), Failure> {
+        // No key that is not a string: nothing in it can fail.
+        let text = serde_json::to_string(line).unwrap_or_default();
+        if self.file.is_none() {
+            return output::line(&text);
+        }
+        self.write_to_file(&(text + "\n")).map_err(|error| self.unwritable(&error))
+    }
+
+    fn write_to_file(&mut self, line: &str) -> io::Result<()> {
+        let bytes = line.len() as u64;
+        if self.bytes_max.is_some_and(|max| self.bytes > 0 && self.bytes + bytes > max) {
+            let mut before = self.path.clone().into_os_string();
+            before.push(".1");
+            fs::rename(&self.path, before)?;
+            self.append()?;
+        }
+        self.bytes += bytes;
+        self.file.as_mut().map_or(Ok(()), |file| file.write_all(line.as_bytes()))
+    }
+
+    fn unwritable(&self, error: &io::Error) -> Failure {
+        let path = self.path.display();
+        Failure::environment(format!("cannot write {path}: {error}; name another file"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_servers_calibration_and_sources_have_lines_with_one_sign() {
+        let status = json!({
+            "calibration": { "state": "locked", "offset_ns": 250, "uncertainty_ns": 31.5,
+                             "frequency_ppb": 12.5 },
+            "sources": [{ "name": "gnss", "state": "selected", "offset_ns": -250 },
+                        { "name": "phc", "state": "unusable", "reason": "no PTP clock" }],
+        });
+        let lines = told(&status);
+        let clocks: Vec<_> = lines.iter().filter_map(|line| line.clock.as_deref()).collect();
+        assert_eq!(clocks, ["calibration", "gnss", "phc"]);
+        assert_eq!(
+            (lines[0].offset_ns, lines[1].offset_ns, lines[2].offset_ns),
+            (Some(250), Some(250), None)
+        );
+        assert_eq!(
+            (lines[0].frequency_ppb, lines[0].state.as_deref()),
+            (Some(12.5), Some("locked"))
+        );
+        assert_eq!(lines[2].reason.as_deref(), Some("no PTP clock"));
+        assert!(told(&json!({})).is_empty());
+    }
+
+    #[test]
+    fn a_full_file_becomes_the_one_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("clock.jsonl");
+        let mut log = LogFile::open(&path, Some(1_000)).unwrap();
+        for _ in 0..20 {
+            log.write(&named("raw")).unwrap();
+        }
+        let lengths = ["clock.jsonl", "clock.jsonl.1"]
+            .map(|name| fs::metadata(directory.path().join(name)).unwrap().len());
+        assert!(lengths.iter().all(|length| (1..=1_000).contains(length)), "{lengths:?}");
+    }
+
+    #[test]
+    fn a_device_that_fails_leaves_its_reason() {
+        let readings: Readings = vec![Ok(None), Err(io::ErrorKind::TimedOut.into())];
+        let lines = compared(&["/dev/pps0".to_owned(), "/dev/ptp0".to_owned()], readings);
+        assert_eq!((lines.len(), lines[0].clock.as_deref()), (1, Some("/dev/ptp0")));
+        assert!(lines[0].reason.is_some() && lines[0].offset_ns.is_none());
+    }
+}

@@ -1,0 +1,165 @@
+//! From what a simulation counted to its record. Pure, but for the facts about this machine.
+
+use std::collections::BTreeMap;
+
+use horolog_discipline::Oscillator;
+use horolog_discipline::simulation::{Outage, Outcome, Sample, SimulationSettings};
+use horolog_record::{
+    AllanDeviation, CLOCK_SCHEMA, ClockConditions, ClockCounts, ClockMethod, ClockMethodKind,
+    ClockOscillator, ClockOutage, ClockResult, ClockStretch, Code, Figures, Finding, Host,
+    Severity,
+};
+
+/// Stretches that an error is told in over the whole time: as many as a plot can show apart.
+const STRETCHES_MAX: usize = 1_000;
+
+/// How a method's error is read from a sample.
+type ErrorOf = fn(&Sample) -> i64;
+
+const METHODS: [(ClockMethodKind, ErrorOf); 2] = [
+    (ClockMethodKind::Servo, |sample| sample.ours_ns),
+    (ClockMethodKind::SetAtPulse, |sample| sample.theirs_ns),
+];
+
+/// The record of a simulation, not yet held against limits.
+pub(super) fn record(
+    settings: &SimulationSettings,
+    outcome: &Outcome,
+    started: String,
+    command: Vec<String>,
+) -> ClockResult {
+    let latency = settings.latency;
+    ClockResult {
+        schema: CLOCK_SCHEMA.to_owned(),
+        started,
+        command,
+        host: Host::read(),
+        seed: settings.seed,
+        duration_s: settings.duration_s,
+        oscillator: oscillator(&settings.oscillator),
+        conditions: ClockConditions {
+            pulse_noise_ns: settings.pulse_noise_ns,
+            quantisation_ns: settings.quantisation_ns,
+            latency_ns: latency.constant_ns,
+            latency_tail: latency.tail_share,
+            latency_tail_ns: latency.tail_mean_ns,
+            pulses_per_second: settings.pulses_per_second,
+            bad_sentences: settings.bad_sentences,
+            false_pulses: settings.false_pulses,
+            missing_pulses: settings.missing_pulses,
+        },
+        steered: settings.servo.is_steering,
+        locked_after_s: outcome.locked_after_s().map(|second| second as u64),
+        methods: METHODS.iter().map(|(kind, error)| method(outcome, *kind, *error)).collect(),
+        counts: ClockCounts {
+            pulses: named(&outcome.verdicts),
+            pulse_doubts: named(&outcome.pulse_doubts),
+            sentence_doubts: named(&outcome.sentence_doubts),
+            wrong_labels: outcome.wrong_labels,
+            steps: outcome.steps,
+        },
+        limits: Vec::new(),
+        findings: never_locked(outcome).into_iter().collect(),
+    }
+}
+
+fn oscillator(oscillator: &Oscillator) -> ClockOscillator {
+    ClockOscillator {
+        name: oscillator.name.to_owned(),
+        frequency_ppb: oscillator.frequency_ppb,
+        white_fm_ppb: oscillator.white_fm_ppb,
+        flicker_fm_ppb: oscillator.flicker_fm_ppb,
+        random_walk_fm_ppb: oscillator.random_walk_fm_ppb,
+        ageing_ppb_per_day: oscillator.ageing_ppb_per_day,
+        temperature_ppb: oscillator.temperature.amplitude_ppb,
+        temperature_period_s: oscillator.temperature.period_s,
+    }
+}
+
+fn method(outcome: &Outcome, kind: ClockMethodKind, error: ErrorOf) -> ClockMethod {
+    let allan = outcome.allan(error).into_iter().map(|point| AllanDeviation {
+        tau_s: point.samples as f64,
+        // From ns for each second.
+        deviation: point.deviation * 1e-9,
+        terms: point.terms as u64,
+    });
+    let outage = |outage: Outage| ClockOutage {
+        begin_s: outage.period.begin_s,
+        length_s: outage.period.length_s,
+        error_max_ns: outage.error_max_ns.unsigned_abs(),
+        recovered_after_s: outage.recovered_after_s,
+    };
+    ClockMethod {
+        kind,
+        error_ns: outcome.spread(error).map(Figures::from),
+        allan: allan.collect(),
+        outages: outcome.outages(error).into_iter().map(outage).collect(),
+        series: series(&outcome.samples, error),
+    }
+}
+
+/// The extremes of each stretch.
+fn series(samples: &[Sample], error: ErrorOf) -> Vec<ClockStretch> {
+    let length = samples.len().div_ceil(STRETCHES_MAX).max(1);
+    let stretch = |(index, stretch): (usize, &[Sample])| {
+        let errors = || stretch.iter().map(error);
+        Some(ClockStretch {
+            begin_s: (index * length) as u64,
+            min_ns: errors().min()?,
+            max_ns: errors().max()?,
+        })
+    };
+    samples.chunks(length).enumerate().filter_map(stretch).collect()
+}
+
+fn named(counts: &BTreeMap<&'static str, u64>) -> BTreeMap<String, u64> {
+    counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+}
+
+fn never_locked(outcome: &Outcome) -> Option<Finding> {
+    let doubts = outcome.pulse_doubts.iter().max_by_key(|(_, count)| **count);
+    let doubts = doubts.map_or_else(String::new, |(name, count)| {
+        format!(" ({count} pulses had no second, mostly for '{name}')")
+    });
+    outcome.locked_after_s().is_none().then(|| Finding {
+        code: Code::NeverLocked,
+        severity: Severity::Error,
+        message: format!("The clock was never locked to its pulses{doubts}."),
+        advice: "Look at what is simulated to be wrong with pulses and sentences, and simulate a \
+                 minute at least."
+            .to_owned(),
+        trial: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_discipline::simulation::simulate;
+
+    use super::*;
+
+    fn of(settings: &SimulationSettings) -> ClockResult {
+        record(settings, &simulate(settings), String::new(), Vec::new())
+    }
+
+    #[test]
+    fn both_methods_have_their_own_figures() {
+        let result = of(&SimulationSettings { duration_s: 5_003, ..Default::default() });
+        let [ours, theirs] = &result.methods[..] else { unreachable!("two methods") };
+        let deviation = |method: &ClockMethod| method.error_ns.unwrap().stddev;
+        assert!(deviation(ours) < 200.0 && deviation(theirs) > 1_000.0);
+        assert!(ours.allan[0].deviation < 1e-6 && theirs.allan[0].deviation > 1e-6);
+        assert_eq!(ours.series.len(), 5_003_usize.div_ceil(6));
+        assert_eq!(ours.series.last().unwrap().begin_s, 4_998);
+        assert!(result.findings.is_empty());
+    }
+
+    #[test]
+    fn a_clock_that_is_never_locked_is_an_error() {
+        let settings =
+            SimulationSettings { duration_s: 900, pulses_per_second: 2, ..Default::default() };
+        let result = of(&settings);
+        assert_eq!((result.locked_after_s, result.methods[0].error_ns), (None, None));
+        assert!(result.findings[0].message.contains("'rate'"), "{:?}", result.findings);
+    }
+}

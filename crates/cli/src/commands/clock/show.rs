@@ -1,0 +1,94 @@
+//! `horolog clock show`: what a running server says of its clock, as text, JSON or a live view.
+
+mod text;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use horolog_server::status;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout};
+use ratatui::widgets::Paragraph;
+use serde_json::{Map, Value};
+
+use crate::commands::status::live;
+use crate::failure::Failure;
+use crate::output;
+
+/// What of a server's status is about its clock.
+const PARTS: [&str; 14] = [
+    "schema",
+    "pid",
+    "uptime_s",
+    "leap",
+    "stratum",
+    "root_delay_ns",
+    "root_dispersion_ns",
+    "synchronised",
+    "page_age_ns",
+    "page_expired",
+    "clock",
+    "sources",
+    "calibration",
+    "ptp",
+];
+
+/// Show how right the clock of a running server is: its sources and their vote, the calibration by
+/// a receiver, its PTP ports.
+#[derive(Args, Debug)]
+pub(crate) struct ShowArgs {
+    /// Status socket of the server [default: that of the one server that runs].
+    #[arg(long, value_name = "PATH")]
+    status_socket: Option<PathBuf>,
+    /// Print these parts of the server's status as JSON.
+    #[arg(long, conflicts_with = "live")]
+    json: bool,
+    /// Show them on the terminal, anew each second, until q is pressed.
+    #[arg(long)]
+    live: bool,
+}
+
+pub(super) fn run(args: ShowArgs) -> Result<(), Failure> {
+    if args.live {
+        live::needs_a_terminal()?;
+    }
+    let path = args.status_socket.map_or_else(status::find, Ok)?;
+    if args.live {
+        return live::run(&path, draw);
+    }
+    let status = live::ask(&path)?;
+    if args.json {
+        let parts = PARTS.iter().filter_map(|part| Some((*part, status.get(part)?)));
+        let parts: Map<_, _> =
+            parts.map(|(part, value)| (part.to_owned(), value.clone())).collect();
+        // No key that is not a string: nothing in it can fail.
+        return output::line(&serde_json::to_string_pretty(&parts).unwrap_or_default());
+    }
+    output::line(&text::clock(&status))
+}
+
+fn draw(frame: &mut Frame<'_>, _before: &Value, now: &Value) {
+    let rows = [Constraint::Fill(1), Constraint::Length(1)];
+    let [top, bottom] = Layout::vertical(rows).areas(frame.area());
+    frame.render_widget(Paragraph::new(text::clock(now)), top);
+    frame.render_widget(Paragraph::new("q ends; anew each second"), bottom);
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn any_size_and_any_answer_can_be_drawn() {
+        for (width, height) in [(1, 1), (20, 3), (100, 60)] {
+            for status in [text::tests::status(), json!({}), json!(null)] {
+                let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+                terminal.draw(|frame| draw(frame, &json!(null), &status)).unwrap();
+            }
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! What a server's status says of its clock, in words and right-aligned figures. Pure.
+
+use horolog_report::units::{ABSENT, full_count, human_ns, mean_ns, signed_ns};
+use serde_json::Value;
+
+const NAME_WIDTH: usize = 30;
+const FIGURE_WIDTH: usize = 14;
+
+/// The lines, without a newline at the end.
+pub(super) fn clock(status: &Value) -> String {
+    let mut lines = served(status);
+    lines.extend(sources(&status["sources"]));
+    if let calibration @ Value::Object(_) = &status["calibration"] {
+        lines.extend(calibrated(calibration));
+    }
+    if let ptp @ Value::Object(_) = &status["ptp"] {
+        lines.extend(ports(ptp));
+    }
+    lines.join("\n")
+}
+
+fn served(status: &Value) -> Vec<String> {
+    let state = match (status["page_expired"].as_bool(), status["synchronised"].as_bool()) {
+        (Some(true), _) => "silent, for its clock page has expired".to_owned(),
+        (_, Some(true)) => format!("synchronised, stratum {}", word(&status["stratum"])),
+        _ => "not synchronised".to_owned(),
+    };
+    let uptime = status["uptime_s"].as_f64().unwrap_or(0.0);
+    vec![
+        format!("server {}, up {uptime:.0} s: {state}", word(&status["pid"])),
+        figure("root dispersion", &time(&status["root_dispersion_ns"])),
+        figure("root delay", &time(&status["root_delay_ns"])),
+        figure("clock page's age", &time(&status["page_age_ns"])),
+        figure("steps of the system clock", &count(&status["clock"]["steps"])),
+    ]
+}
+
+/// Each source with how far the system clock is ahead by it, and how many agree.
+fn sources(sources: &Value) -> Vec<String> {
+    let all = sources.as_array().map_or(&[][..], Vec::as_slice);
+    let state = |source: &Value| source["state"].as_str().unwrap_or_default().to_owned();
+    let agree = all.iter().filter(|one| ["selected", "truechimer"].contains(&&*state(one)));
+    let vote = match all.iter().find(|source| state(source) == "selected") {
+        Some(selected) => format!("the time of {} is served", word(&selected["name"])),
+        None => "none of them is served".to_owned(),
+    };
+    let mut lines = vec![
+        String::new(),
+        format!("sources: {} of {} agree, {vote}", agree.count(), all.len()),
+        row("  source, state", ["system ahead", "within", "age"]),
+    ];
+    for source in all {
+        let name = format!("  {}, {}", word(&source["name"]), state(source));
+        let age = source["age_ms"].as_i64().map(|ms| ms.saturating_mul(1_000_000));
+        let figures = [
+            source["offset_ns"].as_i64().map_or_else(absent, |ns| signed_ns(ns.saturating_neg())),
+            time(&source["uncertainty_ns"]),
+            age.map_or_else(absent, |ns| human_ns(ns.unsigned_abs())),
+        ];
+        lines.push(row(&name, figures.each_ref().map(String::as_str)));
+        if let Some(reason) = source["reason"].as_str() {
+            lines.push(format!("    {reason}"));
+        }
+    }
+    lines
+}
+
+/// What the state of a calibration means.
+fn meaning(state: &str) -> &'static str {
+    match state {
+        "starting" => "no pulse has a second yet",
+        "coarse" => "by sentences alone, without a pulse",
+        "locking" => "pulses are followed, not yet to what they are worth",
+        "locked" => "pulses are followed",
+        "holdover" => "no pulses; the clock runs on by what is known of it",
+        "unsynchronised" => "without pulses for too long to be sure",
+        _ => "",
+    }
+}
+
+fn calibrated(status: &Value) -> Vec<String> {
+    let state = word(&status["state"]);
+    let mut lines = vec![
+        String::new(),
+        format!("calibration by {}: {state}, {}", word(&status["name"]), meaning(&state)),
+    ];
+    if let Some(reason) = status["reason"].as_str() {
+        lines.push(format!("    {reason}"));
+    }
+    let steered = match (status["controls_clock"].as_bool(), status["control_ended"].as_str()) {
+        _ if status["control_suspended"] == true => {
+            "  the system clock is not steered: the majority of the sources says otherwise"
+                .to_owned()
+        }
+        (_, Some(why)) => format!("  the system clock is steered no more: {why}"),
+        (Some(true), None) => "  the system clock is steered".to_owned(),
+        _ => "  the system clock is left alone".to_owned(),
+    };
+    lines.push(steered);
+    lines.push(figure("system clock ahead of UTC", &signed(&status["offset_ns"])));
+    lines.push(figure("uncertainty", &mean(&status["uncertainty_ns"])));
+    lines.push(figure("frequency, uncorrected", &ppb(&status["frequency_ppb"])));
+    lines.push(figure("noise of pulses", &mean(&status["noise_ns"])));
+    if let Some(held_s) = status["holdover_s"].as_f64() {
+        let limit_s = status["holdover_limit_s"].as_f64().unwrap_or(0.0);
+        lines.push(figure("in holdover", &format!("{held_s:.0} of {limit_s:.0} s")));
+    }
+    lines.push(figure("steps", &count(&status["steps"])));
+    if let Some(leap) = status["pending_leap"].as_str() {
+        lines.push(format!("  next leap second: {leap}"));
+    }
+    if let Some(seconds) = status["tai_minus_utc_s"].as_i64() {
+        lines.push(figure("TAI minus UTC, received", &format!("{seconds} s")));
+    }
+    if let Some(doubt) = status["leap_doubt"].as_str() {
+        lines.push(format!("    {doubt}"));
+    }
+    if let Some(failures) = status["log_failures"].as_u64() {
+        lines.push(figure("log entries not written", &full_count(failures)));
+    }
+    for what in ["pulses", "sentences"] {
+        for (verdict, number) in status[what].as_object().into_iter().flatten() {
+            let name = format!("{what}: {}", verdict.replace('_', " "));
+            lines.push(figure(&name, &count(number)));
+        }
+    }
+    for point in status["allan"].as_array().into_iter().flatten() {
+        let name = format!("Allan deviation at {} s", word(&point["tau_s"]));
+        lines.push(figure(&name, &ppb(&point["deviation_ppb"])));
+    }
+    lines
+}
+
+fn ports(ptp: &Value) -> Vec<String> {
+    let (identity, profile) = (word(&ptp["clock_identity"]), word(&ptp["profile"]));
+    let mut lines = vec![
+        String::new(),
+        format!("PTP clock {identity}, profile {profile}, domain {}", word(&ptp["domain"])),
+        row("  port, state", ["hw stamps", "kernel stamps", "grants"]),
+    ];
+    for port in ptp["ports"].as_array().into_iter().flatten() {
+        let [number, interface, transport, state] =
+            ["port", "interface", "transport", "state"].map(|field| word(&port[field]));
+        let figures = ["hardware_stamps", "kernel_stamps", "grants"];
+        let figures = figures.map(|field| count(&port[field]));
+        let name = format!("  {number} {interface} {transport}, {state}");
+        lines.push(row(&name, figures.each_ref().map(String::as_str)));
+        if let better @ Value::Object(_) = &port["better"] {
+            lines.push(format!("    yields to {}", word(&better["port"])));
+        }
+        if let Some(error) = port["error"].as_str() {
+            lines.push(format!("    {error}"));
+        }
+    }
+    lines
+}
+
+fn figure(name: &str, value: &str) -> String {
+    row(&format!("  {name}"), [value, "", ""])
+}
+
+/// A name and figures under one another; a name that is too long has a line of its own.
+fn row(name: &str, figures: [&str; 3]) -> String {
+    let figures = figures.map(|figure| format!("{figure:>FIGURE_WIDTH$}"));
+    let figures = figures.join(" ");
+    let figures = figures.trim_end();
+    if name.chars().count() > NAME_WIDTH {
+        format!("{name}\n{:NAME_WIDTH$} {figures}", "")
+    } else {
+        format!("{name:NAME_WIDTH$} {figures}")
+    }
+}
+
+fn absent() -> String {
+    ABSENT.to_owned()
+}
+
+/// A string as it is, a number in digits.
+fn word(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => absent(),
+        other => other.to_string(),
+    }
+}
+
+fn signed(ns: &Value) -> String {
+    ns.as_i64().map_or_else(absent, signed_ns)
+}
+
+fn time(ns: &Value) -> String {
+    ns.as_i64().map_or_else(absent, |ns| human_ns(ns.unsigned_abs()))
+}
+
+fn mean(ns: &Value) -> String {
+    ns.as_f64().map_or_else(absent, mean_ns)
+}
+
+fn count(value: &Value) -> String {
+    value.as_u64().map_or_else(absent, full_count)
+}
+
+fn ppb(value: &Value) -> String {
+    value.as_f64().map_or_else(absent, |ppb| format!("{ppb:.3} ppb"))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    pub(crate) fn status() -> Value {
+        json!({
+            "pid": 7, "uptime_s": 3_661.4, "synchronised": true, "page_expired": false,
+            "stratum": 1, "page_age_ns": 50_000_000, "root_dispersion_ns": 1_500,
+            "root_delay_ns": 0, "clock": { "steps": 1 },
+            "sources": [
+                { "name": "gnss", "state": "selected", "offset_ns": -250, "uncertainty_ns": 1_400,
+                  "age_ms": 900 },
+                { "name": "system clock with a long name", "state": "falseticker",
+                  "offset_ns": 40_000_000, "uncertainty_ns": 16_000_000, "age_ms": 0 },
+                { "name": "phc", "state": "unusable", "reason": "/dev/ptp0: it is no PTP clock" },
+            ],
+            "calibration": {
+                "name": "/dev/ttyS0", "state": "locked", "offset_ns": 250,
+                "uncertainty_ns": 31.5, "frequency_ppb": 19_998.125, "noise_ns": 101.5,
+                "allan": [{ "tau_s": 1, "deviation_ppb": 141.0 }], "controls_clock": true,
+                "steps": 1, "pulses": { "accepted": 3_600, "off_grid": 2 },
+                "sentences": { "good": 3_601 }, "log_failures": 0, "real_time": true,
+            },
+            "ptp": {
+                "clock_identity": "02005e.fffe.100001", "profile": "default", "domain": 0,
+                "ports": [{ "port": 1, "interface": "eth0", "transport": "udp4",
+                            "state": "passive", "better": { "port": "02005e.fffe.100002-1" },
+                            "grants": 2, "hardware_stamps": 0, "kernel_stamps": 1_234 }],
+            },
+        })
+    }
+
+    #[test]
+    fn looks_like_this() {
+        let text = clock(&status());
+        assert_eq!(text, include_str!("text.txt").trim_end(), "\n{text}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let mut status = status();
+        status["synchronised"] = false.into();
+        status["sources"] = json!([]);
+        status["calibration"]["state"] = "holdover".into();
+        status["calibration"]["control_ended"] = "another program steers the clock".into();
+        status["calibration"]["reason"] = "no pulse for 12 s".into();
+        let text = clock(&status);
+        for expected in [
+            ": not synchronised",
+            "0 of 0 agree, none of them is served",
+            "holdover, no pulses",
+            "steered no more: another program",
+            "no pulse for 12 s",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        status["page_expired"] = true.into();
+        assert!(clock(&status).contains("silent, for its clock page has expired"));
+    }
+}

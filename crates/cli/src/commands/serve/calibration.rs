@@ -1,0 +1,126 @@
+//! Flags of `horolog serve` for a GNSS receiver and its pulse, by which the clock is calibrated.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use horolog_discipline::Oscillator;
+use horolog_server::{CalibrationConfig, Edge, ErrorLogConfig, PulseSpec, SentenceInput};
+use horolog_time::Span;
+
+use crate::commands::clock::oscillator;
+use crate::failure::Failure;
+use crate::values;
+
+#[derive(Args, Debug)]
+pub(crate) struct CalibrationArgs {
+    /// GNSS receiver to calibrate the clock by: a serial line, as in /dev/ttyS0:115200 (9600 where
+    /// no speed is given), or gpsd[:HOST:PORT]. It is the source of time then, beside those of
+    /// --source.
+    #[arg(long, value_name = "DEVICE[:BAUD]", conflicts_with = "local")]
+    gnss: Option<String>,
+    /// Pulse of the receiver, which marks the seconds: /dev/ppsN, gpio:/dev/gpiochipN,line=N or
+    /// extts:/dev/ptpN,channel=N,pin=N [default: none, and the time is known to half a second].
+    #[arg(long, value_name = "DEVICE", requires = "gnss")]
+    pps: Option<String>,
+    /// Compute the clock's error and serve by it, but do not steer the system clock.
+    #[arg(long, requires = "gnss")]
+    no_clock_control: bool,
+    /// How long to serve time after the last pulse, before all replies say unsynchronised.
+    #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "1h")]
+    holdover_limit: Duration,
+    /// Offset from which on the clock is stepped also while it is served [default: it is stepped at
+    /// the start at most, and slewed from then on].
+    #[arg(long, value_name = "TIME", value_parser = values::positive_duration, requires = "gnss",
+          conflicts_with = "no_clock_control")]
+    clock_step_threshold: Option<Duration>,
+    /// Oscillator of the clock, by whose model its uncertainty grows without pulses: raspberry-pi
+    /// (a plain crystal), tcxo or ocxo.
+    #[arg(long, value_name = "NAME", value_parser = oscillator, default_value = "raspberry-pi")]
+    oscillator: Oscillator,
+    /// How long after its pulse a sentence may begin.
+    #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
+          default_value = "950ms")]
+    sentence_lag: Duration,
+    /// How late the pulse is, by antenna, cable and receiver, in nanoseconds.
+    #[arg(long, value_name = "NS", requires = "pps", allow_negative_numbers = true)]
+    pulse_delay: Option<i64>,
+    /// The edge of the pulse that marks the second [default: assert].
+    #[arg(long, value_enum, value_name = "EDGE", requires = "pps")]
+    pulse_edge: Option<EdgeArg>,
+    /// How wide the pulse is; others are passed over [default: not looked at].
+    #[arg(long, value_name = "TIME", value_parser = values::positive_duration, requires = "pps")]
+    pulse_width: Option<Duration>,
+    /// File to append every pulse and correction to, as lines of JSON.
+    #[arg(long, value_name = "FILE", requires = "gnss")]
+    clock_error_log: Option<PathBuf>,
+    /// Size at which that file becomes FILE.1, in place of the one before.
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
+    clock_error_log_size: u64,
+    /// Unit of shared memory (SHM) to give the time to other programs by; can be given more than
+    /// once.
+    #[arg(long, value_name = "UNIT", requires = "gnss")]
+    shm_output: Vec<u8>,
+    /// Socket of another program (chronyd's SOCK) to send the time to; can be given more than once.
+    #[arg(long, value_name = "PATH", requires = "gnss")]
+    sock_output: Vec<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum EdgeArg {
+    Assert,
+    Clear,
+}
+
+impl CalibrationArgs {
+    /// Whether there is a receiver.
+    pub(crate) fn is_on(&self) -> bool {
+        self.gnss.is_some()
+    }
+
+    /// How many of so many cores are left for requests.
+    pub(crate) fn leaves_of(&self, cores: usize) -> usize {
+        cores.saturating_sub(usize::from(self.is_on())).max(1)
+    }
+
+    pub(crate) fn resolve(self) -> Result<Option<CalibrationConfig>, Failure> {
+        let Some(gnss) = &self.gnss else { return Ok(None) };
+        let sentences: SentenceInput =
+            gnss.parse().map_err(|error| Failure::usage(format!("--gnss {gnss}: {error}")))?;
+        let bytes_max = self.clock_error_log_size;
+        Ok(Some(CalibrationConfig {
+            sentences,
+            pulse: self.pulse()?,
+            controls_clock: !self.no_clock_control,
+            holdover_limit: span(self.holdover_limit),
+            step_threshold: self.clock_step_threshold.map(span),
+            oscillator: self.oscillator,
+            sentence_lag: span(self.sentence_lag),
+            error_log: self.clock_error_log.map(|path| ErrorLogConfig { path, bytes_max }),
+            shm_outputs: self.shm_output,
+            sock_outputs: self.sock_output,
+        }))
+    }
+
+    fn pulse(&self) -> Result<Option<PulseSpec>, Failure> {
+        let Some(pps) = &self.pps else { return Ok(None) };
+        let wrong = |error| Failure::usage(format!("--pps {pps}: {error}"));
+        let mut pulse: PulseSpec = pps.parse().map_err(wrong)?;
+        pulse.edge = match self.pulse_edge {
+            None => pulse.edge,
+            Some(EdgeArg::Assert) => Edge::Assert,
+            Some(EdgeArg::Clear) => Edge::Clear,
+        };
+        pulse.delay = self.pulse_delay.map_or(pulse.delay, Span::from_ns);
+        pulse.width = self.pulse_width.map(span).or(pulse.width);
+        pulse.check().map_err(wrong)?;
+        Ok(Some(pulse))
+    }
+}
+
+/// As long as can be told in nanoseconds, which is centuries.
+fn span(duration: Duration) -> Span {
+    Span::from_ns(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,108 @@
+//! Flags of `horolog serve` for PTP.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use clap::{Args, ValueEnum};
+use horolog_server::{PtpConfig, PtpProfile, PtpTransport};
+use horolog_sys::netlink::Prefix;
+
+use crate::failure::Failure;
+
+/// A grandmaster: it announces itself as what the source makes of it, yields to a better master,
+/// and never follows one.
+#[derive(Args, Debug)]
+pub(crate) struct PtpArgs {
+    /// Interface to be a PTP grandmaster on; can be given more than once [default: none].
+    #[arg(long = "ptp", value_name = "IF")]
+    interfaces: Vec<String>,
+    /// What PTP is carried by: udp4, udp6, l2 (Ethernet), separated by commas.
+    #[arg(
+        long = "ptp-transport",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "udp4",
+        value_name = "KIND"
+    )]
+    transports: Vec<TransportArg>,
+    /// Profile: default-e2e, default-p2p (peer delay) or g8275.2 (unicast only).
+    #[arg(long = "ptp-profile", value_name = "NAME", default_value = "default-e2e")]
+    profile: String,
+    /// Domain [default: the profile's: 0; 44 in g8275.2].
+    #[arg(long = "ptp-domain", value_name = "N")]
+    domain: Option<u8>,
+    /// First rank among masters, lower first.
+    #[arg(long = "ptp-priority1", value_name = "N", default_value_t = 128)]
+    priority1: u8,
+    /// Rank among masters of the same quality, lower first.
+    #[arg(long = "ptp-priority2", value_name = "N", default_value_t = 128)]
+    priority2: u8,
+    /// Clock class while synchronised [default: 6 at a reference clock, 7 while it is silent, 13
+    /// where nobody knows TAI, otherwise 248].
+    #[arg(long = "ptp-clock-class", value_name = "N")]
+    clock_class: Option<u8>,
+    /// Interval of Announce, log2 of seconds [default: the profile's].
+    #[arg(long = "ptp-announce-interval", value_name = "LOG2", allow_negative_numbers = true)]
+    announce_interval: Option<i8>,
+    /// Interval of Sync, log2 of seconds [default: the profile's].
+    #[arg(long = "ptp-sync-interval", value_name = "LOG2", allow_negative_numbers = true)]
+    sync_interval: Option<i8>,
+    /// Least interval of a client's Delay_Req, log2 of seconds [default: the profile's].
+    #[arg(long = "ptp-delay-interval", value_name = "LOG2", allow_negative_numbers = true)]
+    delay_interval: Option<i8>,
+    /// Have the card write the time into each Sync as it leaves, instead of telling it in a
+    /// Follow_Up. Needs --timestamps IF=hardware.
+    #[arg(long = "ptp-one-step")]
+    one_step: bool,
+    /// Answer NetSync Monitor, linuxptp's way to measure a master without following it. Three
+    /// messages answer one, so only clients that may be granted streams are answered.
+    #[arg(long = "ptp-netsync-monitor")]
+    monitor: bool,
+    /// Grants of unicast streams at a time, one for each client and kind of message; 0: none.
+    #[arg(long = "ptp-unicast-grants", value_name = "N", default_value_t = 4_096)]
+    unicast_grants: usize,
+    /// Messages a second that are granted to all clients together.
+    #[arg(long = "ptp-unicast-rate", value_name = "RATE", default_value_t = 65_536)]
+    unicast_rate: u32,
+    /// Clients that may have unicast streams; can be given more than once [default: those on the
+    /// interface's own networks].
+    #[arg(long = "ptp-unicast-allow", value_name = "PREFIX")]
+    unicast_allow: Vec<Prefix>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TransportArg {
+    Udp4,
+    Udp6,
+    L2,
+}
+
+impl PtpArgs {
+    pub(crate) fn resolve(self) -> Result<PtpConfig, Failure> {
+        let profile: PtpProfile = self
+            .profile
+            .parse()
+            .map_err(|error| Failure::usage(format!("--ptp-profile: {error}")))?;
+        let transports = self.transports.into_iter().map(|transport| match transport {
+            TransportArg::Udp4 => PtpTransport::Udp4,
+            TransportArg::Udp6 => PtpTransport::Udp6,
+            TransportArg::L2 => PtpTransport::Ethernet,
+        });
+        Ok(PtpConfig {
+            interfaces: self.interfaces,
+            transports: transports.collect(),
+            profile,
+            domain: self.domain,
+            priority1: self.priority1,
+            priority2: self.priority2,
+            clock_class: self.clock_class,
+            log_announce: self.announce_interval,
+            log_sync: self.sync_interval,
+            log_delay_req: self.delay_interval,
+            one_step: self.one_step,
+            monitor: self.monitor,
+            unicast_grants: self.unicast_grants,
+            unicast_rate: self.unicast_rate,
+            unicast_allow: self.unicast_allow,
+        })
+    }
+}

@@ -1,0 +1,99 @@
+//! Which pulses come every second. A pulse is regular when others came one and two seconds before
+//! it; what noise on the line makes is not.
+
+use std::collections::VecDeque;
+
+use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
+
+/// Pulses that are looked back on, and for how long. More than come in a few seconds at 10 Hz.
+const PULSES_MAX: usize = 64;
+const AGE_MAX: Span = Span::from_ns(4 * NS_PER_S);
+/// Seconds before a pulse in which there must have been others.
+const SECONDS_BEFORE: i64 = 2;
+
+/// The latest pulses.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Grid {
+    recent: VecDeque<Timestamp<Monotonic>>,
+}
+
+impl Grid {
+    /// Takes a pulse, which must be later than those before.
+    pub(crate) fn take(&mut self, at: Timestamp<Monotonic>) {
+        if self.recent.len() == PULSES_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(at);
+        self.recent.retain(|kept| at - *kept <= AGE_MAX);
+    }
+
+    /// Forgets pulses from `at` on: time does not run back, so those were no instants.
+    pub(crate) fn forget_from(&mut self, at: Timestamp<Monotonic>) {
+        self.recent.retain(|kept| *kept < at);
+    }
+
+    pub(crate) fn latest(&self) -> Option<Timestamp<Monotonic>> {
+        self.recent.back().copied()
+    }
+
+    /// Whether pulses came one and two seconds before `at`.
+    pub(crate) fn is_regular(&self, at: Timestamp<Monotonic>, tolerance: Span) -> bool {
+        (1..=SECONDS_BEFORE).all(|seconds| {
+            let expected = at - Span::from_ns(seconds * NS_PER_S);
+            let slack = tolerance.as_ns() * seconds;
+            self.recent.iter().any(|pulse| (*pulse - expected).as_ns().abs() <= slack)
+        })
+    }
+
+    /// The regular pulses in the second that ends with `at`.
+    pub(crate) fn regular(
+        &self,
+        at: Timestamp<Monotonic>,
+        tolerance: Span,
+    ) -> impl DoubleEndedIterator<Item = Timestamp<Monotonic>> {
+        let begin = at - Span::from_ns(NS_PER_S) + tolerance;
+        let within = move |pulse: &Timestamp<Monotonic>| *pulse > begin && *pulse <= at;
+        let pulses = self.recent.iter().copied().filter(within);
+        pulses.filter(move |pulse| self.is_regular(*pulse, tolerance))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: i64) -> Timestamp<Monotonic> {
+        Timestamp::from_ns(ms * 1_000_000)
+    }
+
+    fn regular(pulses: &[i64], at: i64) -> Vec<i64> {
+        let mut grid = Grid::default();
+        for pulse in pulses {
+            grid.take(ms(*pulse));
+        }
+        let found = grid.regular(ms(at), Span::from_ms(1));
+        found.map(|pulse| pulse.as_ns() / 1_000_000).collect()
+    }
+
+    #[test]
+    fn only_what_comes_every_second_is_regular() {
+        assert_eq!(regular(&[0, 1_000, 1_300, 2_000, 2_700, 3_000], 3_500), [3_000]);
+        assert_eq!(regular(&[0, 1_000, 3_000], 3_500), [] as [i64; 0]);
+        assert_eq!(regular(&[0, 1_003, 2_000], 2_500), [] as [i64; 0]);
+    }
+
+    #[test]
+    fn all_of_several_in_a_second_are_found() {
+        let two: Vec<_> = (0..9).map(|count| count * 500).collect();
+        assert_eq!(regular(&two, 4_000), [3_500, 4_000]);
+        let five: Vec<_> = (0..20).map(|count| count * 200).collect();
+        assert_eq!(regular(&five, 3_800).len(), 5);
+    }
+
+    #[test]
+    fn a_storm_of_pulses_takes_no_more_memory() {
+        let mut grid = Grid::default();
+        (0..10_000).for_each(|count| grid.take(ms(count)));
+        assert_eq!(grid.recent.len(), PULSES_MAX);
+    }
+}

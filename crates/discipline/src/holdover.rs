@@ -1,0 +1,91 @@
+//! How far a clock may have gone since its last pulse, by the model of its oscillator: the
+//! dispersion of holdover. Pure.
+
+use std::f64::consts::LN_2;
+
+use crate::Oscillator;
+use crate::oscillator::DAY_S;
+
+/// What is known of a clock at its last pulse: how far its phase (ns) and frequency (ppb) may be
+/// wrong.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Known {
+    pub(crate) phase_variance: f64,
+    pub(crate) frequency_variance: f64,
+    pub(crate) covariance: f64,
+}
+
+/// The standard deviation of the phase `elapsed` seconds later, in ns.
+///
+/// White, flicker and random-walk FM by the squares of τσ(τ), τσ(τ)/√ln 2 and τσ(τ) (D. W. Allan,
+/// "Time and frequency (time-domain) characterization, estimation, and prediction of precision
+/// clocks and oscillators", IEEE Trans. UFFC 34(6), 1987); ageing in full, and temperature by the
+/// mean over where in its course the pulses ended.
+pub(crate) fn dispersion_ns(oscillator: &Oscillator, known: &Known, elapsed: f64) -> f64 {
+    let start = known.phase_variance
+        + 2.0 * known.covariance * elapsed
+        + known.frequency_variance * elapsed.powi(2);
+    let white = oscillator.white_fm_ppb.powi(2) * elapsed;
+    let flicker = (oscillator.flicker_fm_ppb * elapsed).powi(2) / LN_2;
+    let walk = oscillator.random_walk_density() * elapsed.powi(3) / 3.0;
+    let ageing = (oscillator.ageing_ppb_per_day / DAY_S * elapsed.powi(2) / 2.0).powi(2);
+    (start + white + flicker + walk + ageing + temperature(oscillator, elapsed)).max(0.0).sqrt()
+}
+
+/// The variance that comes of the temperature: the mean, over the angle φ at which it begins, of
+/// the square of ∫ A (sin(ωt + φ) − sin φ) dt.
+fn temperature(oscillator: &Oscillator, elapsed: f64) -> f64 {
+    let omega = oscillator.temperature.angular();
+    let angle = omega * elapsed;
+    let (sine, cosine) = ((angle.sin() - angle) / omega, (1.0 - angle.cos()) / omega);
+    oscillator.temperature.amplitude_ppb.powi(2) / 2.0 * (sine.powi(2) + cosine.powi(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Temperature;
+
+    const STILL: Oscillator = Oscillator {
+        name: "still",
+        frequency_ppb: 0.0,
+        white_fm_ppb: 0.0,
+        flicker_fm_ppb: 0.0,
+        random_walk_fm_ppb: 0.0,
+        ageing_ppb_per_day: 0.0,
+        temperature: Temperature { amplitude_ppb: 0.0, period_s: 3_600.0 },
+    };
+    const EXACT: Known = Known { phase_variance: 0.0, frequency_variance: 0.0, covariance: 0.0 };
+
+    fn after_100_s(oscillator: Oscillator) -> f64 {
+        dispersion_ns(&oscillator, &EXACT, 100.0)
+    }
+
+    #[test]
+    fn each_part_grows_as_its_source_says() {
+        let near = |value: f64, expected: f64| {
+            assert!((value / expected - 1.0).abs() < 1e-9, "{value} {expected}");
+        };
+        near(after_100_s(Oscillator { white_fm_ppb: 2.0, ..STILL }), 20.0);
+        near(after_100_s(Oscillator { flicker_fm_ppb: 2.0, ..STILL }), 200.0 / LN_2.sqrt());
+        near(after_100_s(Oscillator { random_walk_fm_ppb: 2.0, ..STILL }), 2_000.0);
+        near(after_100_s(Oscillator { ageing_ppb_per_day: DAY_S, ..STILL }), 5_000.0);
+        let known = Known { phase_variance: 9.0, frequency_variance: 0.16, ..EXACT };
+        near(dispersion_ns(&STILL, &known, 10.0), 5.0);
+    }
+
+    /// After whole periods only the frequency at which it began is left.
+    #[test]
+    fn temperature_moves_the_clock_by_where_in_its_course_it_was() {
+        let temperature = Temperature { amplitude_ppb: 100.0, period_s: 50.0 };
+        let moved = after_100_s(Oscillator { temperature, ..STILL });
+        assert!((moved - 100.0 * 100.0 / 2_f64.sqrt()).abs() < 1e-6, "{moved}");
+    }
+
+    #[test]
+    fn a_better_oscillator_holds_over_for_longer() {
+        let of = |oscillator: &Oscillator| dispersion_ns(oscillator, &EXACT, 3_600.0);
+        let [plain, compensated, oven] = Oscillator::ALL.each_ref().map(of);
+        assert!(plain > 4.0 * compensated && compensated > 20.0 * oven, "{plain} {oven}");
+    }
+}

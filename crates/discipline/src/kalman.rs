@@ -1,0 +1,252 @@
+//! A Kalman filter of a free-running clock with three states: phase (ns), frequency (ppb, which is
+//! ns for each second) and the frequency's drift by temperature (ppb for each second), which fades
+//! away with the temperature's time constant, so that nothing is extrapolated without bounds.
+//!
+//! The first two are the usual model of a clock with white and random-walk frequency noise (Zucca
+//! and Tavella 2005, see [`Oscillator::random_walk_density`]); flicker noise has no finite model of
+//! this kind and stands as the random walk that is as large at the filter's own time scale.
+
+use horolog_time::{Monotonic, Timestamp};
+
+use crate::Oscillator;
+use crate::holdover::Known;
+
+/// The averaging time at which flicker noise is as large as the random walk that stands for it.
+const FLICKER_TIME_S: f64 = 100.0;
+/// The longest step that is worked out at once: drift bends within a longer one.
+const STEP_MAX_S: f64 = 10.0;
+
+const STEPS_MAX: f64 = 10_000.0;
+
+type Matrix = [[f64; 3]; 3];
+
+/// How fast what is known becomes uncertain.
+#[derive(Clone, Copy, Debug)]
+struct ProcessNoise {
+    /// Of the phase, in ns² for each second.
+    white: f64,
+    /// Of the frequency, in ppb² for each second.
+    walk: f64,
+    /// Of the drift, in (ppb/s)² for each second.
+    drift: f64,
+    /// In which time the drift fades to 1/e, in seconds.
+    drift_time: f64,
+}
+
+impl ProcessNoise {
+    fn of(oscillator: &Oscillator) -> Self {
+        let flicker = 3.0 * oscillator.flicker_fm_ppb.powi(2) / FLICKER_TIME_S;
+        let omega = oscillator.temperature.angular();
+        // The drift of a sine, and the time in which it turns.
+        let variance = (oscillator.temperature.amplitude_ppb * omega).powi(2) / 2.0;
+        let drift_time = omega.recip();
+        Self {
+            white: oscillator.white_fm_ppb.powi(2),
+            walk: oscillator.random_walk_density() + flicker,
+            drift: 2.0 * variance / drift_time,
+            drift_time,
+        }
+    }
+
+    fn drift_variance(&self) -> f64 {
+        self.drift * self.drift_time / 2.0
+    }
+}
+
+/// What a pulse says against what was predicted.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Innovation {
+    /// Measured minus predicted phase, in ns.
+    pub(crate) value: f64,
+    /// The variance that it should have.
+    pub(crate) variance: f64,
+}
+
+impl Innovation {
+    /// In standard deviations.
+    pub(crate) fn normalised(&self) -> f64 {
+        self.value / self.variance.sqrt()
+    }
+}
+
+/// The filter.
+#[derive(Clone, Debug)]
+pub(crate) struct Kalman {
+    at: Timestamp<Monotonic>,
+    state: [f64; 3],
+    covariance: Matrix,
+    noise: ProcessNoise,
+}
+
+impl Kalman {
+    /// A clock whose phase and frequency are known so far at `at`.
+    pub(crate) fn new(
+        oscillator: &Oscillator,
+        at: Timestamp<Monotonic>,
+        (phase, frequency): (f64, f64),
+        (phase_variance, frequency_variance): (f64, f64),
+    ) -> Self {
+        let noise = ProcessNoise::of(oscillator);
+        let mut covariance = [[0.0; 3]; 3];
+        covariance[0][0] = phase_variance;
+        covariance[1][1] = frequency_variance;
+        covariance[2][2] = noise.drift_variance();
+        Self { at, state: [phase, frequency, 0.0], covariance, noise }
+    }
+
+    pub(crate) fn phase(&self) -> f64 {
+        self.state[0]
+    }
+
+    pub(crate) fn frequency(&self) -> f64 {
+        self.state[1]
+    }
+
+    pub(crate) fn known(&self) -> Known {
+        Known {
+            phase_variance: self.covariance[0][0],
+            frequency_variance: self.covariance[1][1],
+            covariance: self.covariance[0][1],
+        }
+    }
+
+    /// Predicts what it is at `to`, if that is later.
+    pub(crate) fn advance(&mut self, to: Timestamp<Monotonic>) {
+        let mut rest = (to - self.at).as_seconds();
+        // Over days nothing is left of what is known, however it is worked out.
+        let step_max = STEP_MAX_S.max(rest / STEPS_MAX);
+        while rest > 0.0 {
+            let step = rest.min(step_max);
+            self.step(step);
+            rest -= step;
+        }
+        self.at = self.at.max(to);
+    }
+
+    fn step(&mut self, s: f64) {
+        let fading = (-s / self.noise.drift_time).exp();
+        let gained = self.noise.drift_time * (1.0 - fading);
+        let transition = [
+            [1.0, s, self.noise.drift_time * (s - gained)],
+            [0.0, 1.0, gained],
+            [0.0, 0.0, fading],
+        ];
+        self.state = transition.map(|row| dot(row, self.state));
+        let mut covariance = product(&product(&transition, &self.covariance), &turned(&transition));
+        let ProcessNoise { white, walk, drift, .. } = self.noise;
+        covariance[0][0] += white * s + walk * s.powi(3) / 3.0 + drift * s.powi(5) / 20.0;
+        covariance[1][1] += walk * s + drift * s.powi(3) / 3.0;
+        covariance[2][2] += drift * s;
+        for (row, column, noise) in [
+            (0, 1, walk * s.powi(2) / 2.0 + drift * s.powi(4) / 8.0),
+            (0, 2, drift * s.powi(3) / 6.0),
+            (1, 2, drift * s.powi(2) / 2.0),
+        ] {
+            covariance[row][column] += noise;
+            covariance[column][row] += noise;
+        }
+        self.covariance = covariance;
+    }
+
+    /// What a phase that was measured now, with noise of this variance, says against the state.
+    pub(crate) fn innovation(&self, phase: f64, variance: f64) -> Innovation {
+        Innovation { value: phase - self.state[0], variance: self.covariance[0][0] + variance }
+    }
+
+    /// Believes it. In the form of Joseph, which keeps the covariance a covariance.
+    pub(crate) fn update(&mut self, innovation: Innovation, noise: f64) {
+        let gain = self.covariance.map(|row| row[0] / innovation.variance);
+        for (state, gain) in self.state.iter_mut().zip(gain) {
+            *state += gain * innovation.value;
+        }
+        let mut kept = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
+        for (row, gain) in kept.iter_mut().zip(gain) {
+            row[0] -= gain;
+        }
+        self.covariance = product(&product(&kept, &self.covariance), &turned(&kept));
+        for (row, own) in self.covariance.iter_mut().zip(gain) {
+            for (cell, other) in row.iter_mut().zip(gain) {
+                *cell += own * other * noise;
+            }
+        }
+    }
+
+    /// Makes the frequency more uncertain, by this variance: the clock does not do as predicted.
+    pub(crate) fn doubt_frequency(&mut self, variance: f64) {
+        self.covariance[1][1] += variance;
+    }
+}
+
+fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn turned(matrix: &Matrix) -> Matrix {
+    [0, 1, 2].map(|column| [matrix[0][column], matrix[1][column], matrix[2][column]])
+}
+
+fn product(a: &Matrix, b: &Matrix) -> Matrix {
+    let columns = turned(b);
+    a.map(|row| columns.map(|column| dot(row, column)))
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_time::Span;
+
+    use super::*;
+
+    fn start(oscillator: &Oscillator) -> Kalman {
+        Kalman::new(oscillator, Timestamp::from_ns(0), (0.0, 0.0), (1e6, 1e8))
+    }
+
+    fn second(count: i64) -> Timestamp<Monotonic> {
+        Timestamp::from_ns(count * 1_000_000_000)
+    }
+
+    /// Feeds exact phases, one each second.
+    fn follow(filter: &mut Kalman, from: i64, to: i64, phase: impl Fn(f64) -> f64) {
+        for count in from..to {
+            filter.advance(second(count));
+            let innovation = filter.innovation(phase(count as f64), 100.0);
+            filter.update(innovation, 100.0);
+        }
+    }
+
+    #[test]
+    fn a_steady_frequency_is_found() {
+        let mut filter = start(&Oscillator::RASPBERRY_PI);
+        follow(&mut filter, 1, 100, |s| 500.0 + 12_345.0 * s);
+        assert!((filter.frequency() - 12_345.0).abs() < 0.5, "{filter:?}");
+        filter.advance(second(109));
+        assert!((filter.phase() - 500.0 - 12_345.0 * 109.0).abs() < 20.0, "{filter:?}");
+    }
+
+    #[test]
+    fn a_drifting_frequency_is_followed_without_a_lag() {
+        let mut filter = start(&Oscillator::RASPBERRY_PI);
+        follow(&mut filter, 1, 300, |s| 0.5 * s * s);
+        assert!((filter.phase() - 0.5 * 299.0 * 299.0).abs() < 10.0, "{filter:?}");
+        assert!((filter.frequency() - 299.0).abs() < 5.0, "{filter:?}");
+    }
+
+    #[test]
+    fn one_long_step_is_as_many_short_ones() {
+        let mut long = start(&Oscillator::TCXO);
+        follow(&mut long, 1, 50, |s| 7.0 * s);
+        let mut short = long.clone();
+        long.advance(second(149));
+        (50..=149).for_each(|count| short.advance(second(count)));
+        let ratio = long.covariance[0][0] / short.covariance[0][0];
+        assert!((ratio - 1.0).abs() < 0.01 && (long.phase() - short.phase()).abs() < 1e-6);
+    }
+
+    #[test]
+    fn time_does_not_run_back() {
+        let mut filter = start(&Oscillator::OCXO);
+        filter.advance(second(5));
+        let before = filter.covariance;
+        filter.advance(second(5) - Span::from_ns(1));
+        assert_eq!((filter.covariance, filter.at), (before, second(5)));
+    }
+}

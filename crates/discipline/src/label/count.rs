@@ -1,0 +1,88 @@
+//! The count of seconds: which second a pulse marks, carried on from pulse to pulse by the
+//! monotonic clock, past leap seconds that were announced.
+
+use horolog_time::leap::{Leap, LeapKind};
+use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
+
+/// A second and its pulse, from which others are counted. The second is one of the scale before an
+/// announced leap: UTC up to the leap, and from then on what UTC would be without.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Count {
+    pub(super) second: i64,
+    pub(super) at: Timestamp<Monotonic>,
+}
+
+impl Count {
+    pub(super) fn new(second: Timestamp<Utc>, at: Timestamp<Monotonic>) -> Self {
+        Self { second: second.as_ns().div_euclid(NS_PER_S), at }
+    }
+
+    /// The count at `at`, to the nearest second, and how far `at` is from that second's start.
+    pub(super) fn nearest(&self, at: Timestamp<Monotonic>) -> (Self, Span) {
+        let elapsed = (at - self.at).as_ns();
+        let seconds = (elapsed + NS_PER_S / 2).div_euclid(NS_PER_S);
+        let beside = Span::from_ns(elapsed - seconds * NS_PER_S);
+        (Self { second: self.second + seconds, at }, beside)
+    }
+
+    /// The second that has begun at `at`, and how long ago.
+    pub(super) fn begun(&self, at: Timestamp<Monotonic>) -> (i64, Span) {
+        let elapsed = (at - self.at).as_ns();
+        let seconds = elapsed.div_euclid(NS_PER_S);
+        (self.second + seconds, Span::from_ns(elapsed - seconds * NS_PER_S))
+    }
+}
+
+/// UTC of a count past a leap second; `None` of the second 60, which has no reading of its own.
+pub(super) fn utc_of(second: i64, leap: Option<Leap>) -> Option<i64> {
+    let Some(leap) = leap else { return Some(second) };
+    let instant = leap.instant().as_ns().div_euclid(NS_PER_S);
+    match leap.kind {
+        _ if second < instant => Some(second),
+        LeapKind::Insert if second == instant => None,
+        LeapKind::Insert => Some(second - 1),
+        LeapKind::Delete => Some(second + 1),
+    }
+}
+
+/// Whether a count is past the leap, so that it can be counted in UTC from now on.
+pub(super) fn is_past(second: i64, leap: Leap) -> bool {
+    second > leap.instant().as_ns().div_euclid(NS_PER_S)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2017-01-01T00:00:00Z
+    const MIDNIGHT: i64 = 1_483_228_800;
+
+    fn leap(kind: LeapKind) -> Leap {
+        Leap { midnight: Timestamp::from_timespec(MIDNIGHT, 0), kind }
+    }
+
+    #[test]
+    fn an_inserted_second_has_no_name_and_those_behind_it_are_one_less() {
+        let utc = |second| utc_of(MIDNIGHT + second, Some(leap(LeapKind::Insert)));
+        assert_eq!(utc(-1), Some(MIDNIGHT - 1));
+        assert_eq!(utc(0), None);
+        assert_eq!(utc(1), Some(MIDNIGHT));
+        assert_eq!(utc_of(MIDNIGHT, None), Some(MIDNIGHT));
+    }
+
+    #[test]
+    fn a_deleted_second_is_passed_over() {
+        let utc = |second| utc_of(MIDNIGHT + second, Some(leap(LeapKind::Delete)));
+        assert_eq!([utc(-2), utc(-1)], [Some(MIDNIGHT - 2), Some(MIDNIGHT)]);
+    }
+
+    #[test]
+    fn seconds_are_counted_either_way() {
+        let count = Count { second: 100, at: Timestamp::from_ns(5 * NS_PER_S) };
+        let (next, beside) = count.nearest(Timestamp::from_ns(7_999_000_000));
+        assert_eq!((next.second, beside), (103, Span::from_ms(-1)));
+        let (before, beside) = count.nearest(Timestamp::from_ns(4_001_000_000));
+        assert_eq!((before.second, beside), (99, Span::from_ms(1)));
+        assert_eq!(count.begun(Timestamp::from_ns(7_900_000_000)), (102, Span::from_ms(900)));
+    }
+}

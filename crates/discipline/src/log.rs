@@ -1,0 +1,148 @@
+//! The clock-error log: one entry for each pulse, for each change of the state and for each second
+//! of holdover. Whoever keeps the log writes the lines.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::State;
+
+/// What became of a pulse.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It was believed.
+    Accepted,
+    /// It is one of those with which the filter begins, which have to lie on a line.
+    Awaited,
+    /// The filter began, or began anew, with it and those before it.
+    Acquired,
+    /// It was too far from what was predicted.
+    Outlier,
+    /// It is far from what is known, as several before it: more of them are awaited.
+    Jump,
+    /// There was none.
+    Missing,
+}
+
+impl Verdict {
+    /// Its name in logs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Awaited => "awaited",
+            Self::Acquired => "acquired",
+            Self::Outlier => "outlier",
+            Self::Jump => "jump",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+/// One entry: a pulse, what was made of it, what is known of the clock then and what is done.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ClockErrorEntry {
+    /// When, by the monotonic clock, in ns.
+    pub monotonic_ns: i64,
+    /// UTC of the pulse by its label, in ns since 1970; `None` where no pulse came.
+    pub utc_ns: Option<i64>,
+    /// What the pulse says that the clock is ahead of UTC, in ns.
+    pub measured_ns: Option<i64>,
+    /// How far that was from what was predicted, in ns.
+    pub innovation_ns: Option<f64>,
+    /// What became of the pulse.
+    pub verdict: Verdict,
+    /// The estimate of how far the clock is ahead, before the command, in ns.
+    pub offset_ns: Option<i64>,
+    /// Standard deviation of that, in ns.
+    pub uncertainty_ns: Option<f64>,
+    /// The estimate of the clock's frequency, without what corrects it, in ppb.
+    pub frequency_ppb: Option<f64>,
+    /// What a pulse's own noise was measured to be, as a standard deviation in ns.
+    pub noise_ns: f64,
+    /// The correction of the frequency that holds from now on, in ppb.
+    pub command_ppb: Option<f64>,
+    /// The step that is made now, in ns.
+    pub step_ns: Option<i64>,
+    /// The state that this led to.
+    pub state: State,
+}
+
+impl ClockErrorEntry {
+    /// The entry as one JSON object, without an end of line.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // No map, no key that is not a string: nothing in it can fail. A number that is not finite
+        // becomes null.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// A number, or a dash where there is none.
+struct Or<T>(Option<T>);
+
+impl<T: fmt::Display> fmt::Display for Or<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(value) => value.fmt(f),
+            None => f.write_str("-"),
+        }
+    }
+}
+
+/// Fields in the order of the struct, for a person to read.
+impl fmt::Display for ClockErrorEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} utc={} measured={}ns innovation={:.1}ns {} offset={}ns ±{:.1}ns \
+             frequency={:.3}ppb noise={:.1}ns command={:.3}ppb step={}ns {}",
+            self.monotonic_ns,
+            Or(self.utc_ns),
+            Or(self.measured_ns),
+            Or(self.innovation_ns),
+            self.verdict.name(),
+            Or(self.offset_ns),
+            Or(self.uncertainty_ns),
+            Or(self.frequency_ppb),
+            self.noise_ns,
+            Or(self.command_ppb),
+            Or(self.step_ns),
+            self.state,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENTRY: ClockErrorEntry = ClockErrorEntry {
+        monotonic_ns: 5_000_000_123,
+        utc_ns: Some(1_800_000_000_000_000_000),
+        measured_ns: Some(-120),
+        innovation_ns: Some(-15.25),
+        verdict: Verdict::Accepted,
+        offset_ns: Some(-107),
+        uncertainty_ns: Some(31.5),
+        frequency_ppb: Some(19_998.125),
+        noise_ns: 101.5,
+        command_ppb: Some(-19_985.5),
+        step_ns: None,
+        state: State::Locked,
+    };
+
+    #[test]
+    fn an_entry_is_a_line_either_way() {
+        assert_eq!(
+            ENTRY.to_string(),
+            "5000000123 utc=1800000000000000000 measured=-120ns innovation=-15.2ns accepted \
+             offset=-107ns ±31.5ns frequency=19998.125ppb noise=101.5ns command=-19985.500ppb \
+             step=-ns locked"
+        );
+        let json = ENTRY.to_json();
+        assert!(!json.contains('\n') && json.contains("\"verdict\":\"accepted\""), "{json}");
+        assert_eq!(serde_json::from_str::<ClockErrorEntry>(&json).unwrap(), ENTRY);
+    }
+}

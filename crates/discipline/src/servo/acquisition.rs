@@ -1,0 +1,117 @@
+//! Where a filter begins: pulses in a row that lie on a line. A false one among them is waited out.
+
+use std::collections::VecDeque;
+
+use horolog_stats::line;
+use horolog_time::{Monotonic, Timestamp};
+
+/// Pulses that the line goes through. Of fewer, each late by chance, some lie on a line every week.
+pub(super) const PULSES: usize = 6;
+/// Pulses after which twice the noise is allowed for, and how often that may happen.
+const PATIENCE: u32 = 8;
+const DOUBLINGS_MAX: u32 = 12;
+
+/// Phase and frequency of the untouched clock at an instant, by a line.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Start {
+    pub(super) at: Timestamp<Monotonic>,
+    pub(super) phase: f64,
+    pub(super) frequency: f64,
+    pub(super) phase_variance: f64,
+    pub(super) frequency_variance: f64,
+}
+
+/// The latest pulses that no filter has explained.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Acquisition {
+    recent: VecDeque<(Timestamp<Monotonic>, f64)>,
+    taken: u32,
+}
+
+impl Acquisition {
+    /// Takes a pulse's phase; gives where the filter begins if the last ones lie on a line to
+    /// within `gate` standard deviations `noise`, of a frequency that is possible.
+    pub(super) fn take(
+        &mut self,
+        (at, phase): (Timestamp<Monotonic>, f64),
+        (gate, noise): (f64, f64),
+        frequency_max: f64,
+    ) -> Option<Start> {
+        if self.recent.len() == PULSES {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((at, phase));
+        self.taken += 1;
+        if self.recent.len() < PULSES {
+            return None;
+        }
+        let noise = noise * 2_f64.powi((self.taken / PATIENCE).min(DOUBLINGS_MAX) as i32);
+        let seconds = |other: &(Timestamp<Monotonic>, f64)| ((other.0 - at).as_seconds(), other.1);
+        let points: Vec<_> = self.recent.iter().map(seconds).collect();
+        let line = line::fit(&points)?;
+        let left = |(x, y): &(f64, f64)| (y - line.intercept - line.slope * x).abs();
+        let is_line = points.iter().all(|point| left(point) <= gate * noise);
+        // The variances of a line through so many points, at its end.
+        let mean = points.iter().map(|point| point.0).sum::<f64>() / points.len() as f64;
+        let spread: f64 = points.iter().map(|point| (point.0 - mean).powi(2)).sum();
+        let noise = noise.max(line.residual).powi(2);
+        (is_line && line.slope.abs() <= frequency_max).then(|| Start {
+            at,
+            phase: line.intercept,
+            frequency: line.slope,
+            phase_variance: noise * ((points.len() as f64).recip() + mean.powi(2) / spread),
+            frequency_variance: noise / spread,
+        })
+    }
+
+    /// How many came since the filter explained one.
+    pub(super) fn taken(&self) -> u32 {
+        self.taken
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feed(phases: &[f64]) -> Vec<Option<Start>> {
+        let mut acquisition = Acquisition::default();
+        let take = |(second, phase): (usize, &f64)| {
+            let at = Timestamp::from_ns(second as i64 * 1_000_000_000);
+            acquisition.take((at, *phase), (5.0, 100.0), 500_000.0)
+        };
+        phases.iter().enumerate().map(take).collect()
+    }
+
+    #[test]
+    fn six_pulses_on_a_line_begin_a_filter() {
+        let starts = feed(&[0.0, 1_000.0, 2_100.0, 2_950.0, 4_050.0, 4_950.0]);
+        assert_eq!(starts[..5], [None; 5]);
+        let start = starts[5].unwrap();
+        assert!((start.frequency - 1_000.0).abs() < 50.0, "{start:?}");
+        assert!((start.phase - 5_000.0).abs() < 100.0 && start.phase_variance >= 5_000.0);
+    }
+
+    #[test]
+    fn a_false_one_is_waited_out() {
+        let starts = feed(&[0.0, 0.0, 900_000.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+        assert!(starts[..8].iter().all(Option::is_none) && starts[8].is_some());
+    }
+
+    #[test]
+    fn noise_that_was_not_expected_is_accepted_in_the_end() {
+        let noisy: Vec<_> = (0..100).map(|count| [0.0, 3_000.0, -4_000.0][count % 3]).collect();
+        let first = feed(&noisy).iter().position(Option::is_some);
+        assert!(first.is_some_and(|count| count > 8), "{first:?}");
+    }
+
+    #[test]
+    fn no_clock_is_so_wrong() {
+        let steep: Vec<_> = (0..50).map(|count| f64::from(count) * 600_000.0).collect();
+        assert!(feed(&steep).iter().all(Option::is_none));
+    }
+}

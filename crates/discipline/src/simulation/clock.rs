@@ -1,0 +1,79 @@
+//! Two clocks on one oscillator: ours, as the servo steers it, and the one that is set at every
+//! pulse.
+
+use horolog_time::NS_PER_S;
+
+/// A clock as an error against true time, which its frequency adds to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ErrorClock {
+    /// How far it is ahead, in ns.
+    pub(super) error: f64,
+    /// How it is corrected, in ppb.
+    pub(super) correction: f64,
+    at: i64,
+}
+
+impl ErrorClock {
+    pub(super) fn new(error: f64) -> Self {
+        Self { error, correction: 0.0, at: 0 }
+    }
+
+    /// Lets it run up to `at`, in ns of true time, on an oscillator of this frequency.
+    pub(super) fn run(&mut self, at: i64, frequency_ppb: f64) {
+        let seconds = (at - self.at) as f64 / NS_PER_S as f64;
+        self.error += (frequency_ppb + self.correction) * seconds;
+        self.at = at;
+    }
+}
+
+/// The method of Liu, Wu and Wang 2020, section 2.2.3: at every pulse the clock is set, its seconds
+/// to those of the last sentence and one more, its nanoseconds to 0, by the interrupt's handler.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SetAtEveryPulse {
+    pub(super) clock: ErrorClock,
+    /// The second that the last sentence named.
+    last: Option<i64>,
+}
+
+impl SetAtEveryPulse {
+    pub(super) fn new(error: f64) -> Self {
+        Self { clock: ErrorClock::new(error), last: None }
+    }
+
+    pub(super) fn sentence(&mut self, names: i64) {
+        self.last = Some(names);
+    }
+
+    /// A pulse at `at`, in ns of true time.
+    pub(super) fn pulse(&mut self, at: i64) {
+        if let Some(last) = self.last {
+            self.clock.error = ((last + 1) * NS_PER_S - at) as f64;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_drifts_until_the_next_pulse() {
+        let mut method = SetAtEveryPulse::new(5e6);
+        method.pulse(2 * NS_PER_S);
+        assert!((method.clock.error - 5e6).abs() < 1e-9, "no sentence yet");
+        method.sentence(2);
+        method.pulse(3 * NS_PER_S + 40);
+        assert!((method.clock.error + 40.0).abs() < 1e-9, "set 40 ns late");
+        method.clock.run(3 * NS_PER_S, 0.0);
+        method.clock.run(3 * NS_PER_S + NS_PER_S / 2, 20_000.0);
+        assert!((method.clock.error - 9_960.0).abs() < 1e-6, "{}", method.clock.error);
+    }
+
+    #[test]
+    fn it_believes_whatever_comes() {
+        let mut method = SetAtEveryPulse::new(0.0);
+        method.sentence(100);
+        method.pulse(3 * NS_PER_S);
+        assert!((method.clock.error - 98e9).abs() < 1.0);
+    }
+}

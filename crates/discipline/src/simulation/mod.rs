@@ -1,0 +1,167 @@
+//! A simulation of the whole: an oscillator with its noises, a receiver's pulses and sentences with
+//! their faults, the labeller and the servo, and beside them on the same noise the method that sets
+//! the clock at every pulse. Weeks take seconds, and the same seed gives the same numbers.
+
+mod clock;
+mod noise;
+mod outcome;
+mod receiver;
+mod settings;
+
+use std::collections::BTreeMap;
+
+use horolog_time::{Monotonic, NS_PER_S, Span, SplitMix64, Timestamp, Utc};
+
+use crate::{Command, Labeller, Pulse, Sentence, Servo};
+use clock::{ErrorClock, SetAtEveryPulse};
+use noise::Frequency;
+use receiver::{Event, Receiver};
+
+pub use outcome::{Outage, Outcome, RECOVERED_NS, SETTLING_S, Sample};
+pub use settings::{Latency, Period, SimulationSettings};
+
+/// 2027-01-15T08:00:00Z, where the simulated time begins.
+const EPOCH_S: i64 = 1_800_000_000;
+/// What the monotonic clock shows then.
+const BOOT_NS: i64 = 1_000 * NS_PER_S;
+
+/// A simulation that runs.
+struct Simulation<'a> {
+    settings: &'a SimulationSettings,
+    labeller: Labeller,
+    servo: Servo,
+    /// The clock that is steered.
+    ours: ErrorClock,
+    /// The steps in it, which the monotonic clock does not take part in.
+    stepped: f64,
+    theirs: SetAtEveryPulse,
+    frequency_ppb: f64,
+    sequence: u64,
+    outcome: Outcome,
+}
+
+/// Runs a simulation from its beginning to its end.
+#[must_use]
+pub fn simulate(settings: &SimulationSettings) -> Outcome {
+    let mut seeds = SplitMix64::new(settings.seed);
+    let mut frequency = Frequency::new(settings.oscillator, seeds.next_u64());
+    let mut receiver = Receiver::new(&mut seeds);
+    let mut simulation = Simulation::new(settings);
+    for second in 0..settings.duration_s {
+        simulation.frequency_ppb = frequency.next();
+        for (at, event) in receiver.second(settings, second) {
+            simulation.handle(at, event);
+        }
+        simulation.end_second((second as i64 + 1) * NS_PER_S);
+    }
+    simulation.outcome
+}
+
+impl<'a> Simulation<'a> {
+    fn new(settings: &'a SimulationSettings) -> Self {
+        Self {
+            settings,
+            labeller: Labeller::new(settings.label),
+            servo: Servo::new(settings.servo),
+            ours: ErrorClock::new(settings.initial_offset_ns),
+            stepped: settings.initial_offset_ns,
+            theirs: SetAtEveryPulse::new(settings.initial_offset_ns),
+            frequency_ppb: 0.0,
+            sequence: 0,
+            outcome: Outcome::new(settings.outages.clone()),
+        }
+    }
+
+    fn run(&mut self, at: i64) {
+        self.ours.run(at, self.frequency_ppb);
+        self.theirs.clock.run(at, self.frequency_ppb);
+    }
+
+    /// The monotonic clock at `at`: slewed like ours, never stepped.
+    fn monotonic(&self, at: i64) -> Timestamp<Monotonic> {
+        Timestamp::from_ns(BOOT_NS + at + (self.ours.error - self.stepped).round() as i64)
+    }
+
+    fn handle(&mut self, at: i64, event: Event) {
+        self.run(at);
+        match event {
+            Event::Pulse => self.pulse(at),
+            Event::Sentence(names) => self.sentence(at, names),
+            Event::Sample => self.sample(at),
+        }
+    }
+
+    fn pulse(&mut self, at: i64) {
+        self.theirs.pulse(at);
+        self.sequence += 1;
+        let shown = EPOCH_S * NS_PER_S + at + self.ours.error.round() as i64;
+        let pulse = Pulse {
+            monotonic: self.monotonic(at),
+            realtime: Timestamp::<Utc>::from_ns(shown),
+            sequence: self.sequence,
+        };
+        match self.labeller.pulse(&pulse) {
+            Ok(labelled) => {
+                self.outcome.wrong_labels += u64::from(
+                    (labelled.second().as_ns() - EPOCH_S * NS_PER_S - at).abs() > NS_PER_S / 4,
+                );
+                let decision = self.servo.pulse(&labelled, pulse.monotonic);
+                count(&mut self.outcome.verdicts, decision.entry.verdict.name());
+                self.obey(decision.command);
+            }
+            Err(doubt) => count(&mut self.outcome.pulse_doubts, doubt.kind()),
+        }
+    }
+
+    fn sentence(&mut self, at: i64, names: i64) {
+        self.theirs.sentence(names);
+        let sentence = Sentence {
+            second: Timestamp::from_timespec(EPOCH_S + names, 0),
+            received: self.monotonic(at),
+            is_valid: true,
+            is_leap_second: false,
+        };
+        if let Err(doubt) = self.labeller.sentence(&sentence) {
+            count(&mut self.outcome.sentence_doubts, doubt.kind());
+        }
+    }
+
+    fn end_second(&mut self, at: i64) {
+        self.run(at);
+        if let Some(decision) = self.servo.tick(self.monotonic(at)) {
+            self.obey(decision.command);
+        }
+    }
+
+    fn obey(&mut self, command: Option<Command>) {
+        let Some(command) = command else { return };
+        self.ours.correction = command.frequency_ppb;
+        if let Some(step) = command.step {
+            self.ours.error += step.as_ns() as f64;
+            self.stepped += step.as_ns() as f64;
+            self.outcome.steps += 1;
+        }
+    }
+
+    /// What a client would be told, against true time.
+    fn sample(&mut self, at: i64) {
+        let estimate = self.servo.estimate(self.monotonic(at));
+        let correction = match estimate {
+            Some(estimate) if !self.settings.servo.is_steering => estimate.offset,
+            _ => Span::ZERO,
+        };
+        self.outcome.take(Sample {
+            ours_ns: self.ours.error.round() as i64 - correction.as_ns(),
+            theirs_ns: self.theirs.clock.error.round() as i64,
+            uncertainty_ns: estimate.map(|estimate| estimate.uncertainty_ns),
+            state: self.servo.state(),
+        });
+    }
+}
+
+fn count(counts: &mut BTreeMap<&'static str, u64>, what: &'static str) {
+    *counts.entry(what).or_default() += 1;
+}
+
+#[cfg(test)]
+mod tests;

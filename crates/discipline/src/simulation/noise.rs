@@ -1,0 +1,161 @@
+//! Random numbers of the shapes that clocks have: normal ones, and the frequency of an oscillator
+//! by its power-law noises.
+
+use std::f64::consts::PI;
+
+use horolog_time::SplitMix64;
+
+use crate::Oscillator;
+use crate::oscillator::DAY_S;
+
+/// Time constants of the processes that add up to flicker noise, each four times the one before:
+/// from a second to three days.
+const FLICKER_STAGES: u32 = 10;
+const FLICKER_RATIO: f64 = 4.0;
+
+/// Numbers with a normal distribution, of mean 0 and deviation 1 (Box and Muller, 1958).
+#[derive(Clone, Debug)]
+pub(super) struct Normal {
+    random: SplitMix64,
+    spare: Option<f64>,
+}
+
+impl Normal {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { random: SplitMix64::new(seed), spare: None }
+    }
+
+    pub(super) fn next(&mut self) -> f64 {
+        if let Some(spare) = self.spare.take() {
+            return spare;
+        }
+        // Above 0, so that the logarithm is finite.
+        let radius = (-2.0 * (1.0 - self.random.unit()).ln()).sqrt();
+        let angle = 2.0 * PI * self.random.unit();
+        self.spare = Some(radius * angle.sin());
+        radius * angle.cos()
+    }
+}
+
+/// One process of those that add up to flicker noise: it forgets with its time constant.
+#[derive(Clone, Copy, Debug)]
+struct Relaxation {
+    value: f64,
+    kept: f64,
+    renewed: f64,
+}
+
+/// The frequency of an oscillator, second by second.
+#[derive(Clone, Debug)]
+pub(super) struct Frequency {
+    oscillator: Oscillator,
+    normal: Normal,
+    flicker: Vec<Relaxation>,
+    walk: f64,
+    /// Where in its course the temperature begins, in radians.
+    temperature: f64,
+    second: f64,
+}
+
+impl Frequency {
+    pub(super) fn new(oscillator: Oscillator, seed: u64) -> Self {
+        let mut normal = Normal::new(seed);
+        let temperature = 2.0 * PI * normal.random.unit();
+        // A sum of processes whose time constants are a factor r apart and whose variances are all
+        // v has the spectrum v / (f ln r), and flicker noise of the Allan deviation σ has σ² / (2 f
+        // ln 2) (NIST SP 1065, section 3.3): v is σ² where r is 4. (J. A. Barnes and S. Jarvis, NBS
+        // Technical Note 604, 1971, is the idea.)
+        let variance = oscillator.flicker_fm_ppb.powi(2);
+        let stage = |power| {
+            let kept = (-FLICKER_RATIO.powi(power as i32).recip()).exp();
+            let renewed = (variance * (1.0 - kept * kept)).sqrt();
+            Relaxation { value: variance.sqrt() * normal.next(), kept, renewed }
+        };
+        let flicker = (0..FLICKER_STAGES).map(stage).collect();
+        Self { oscillator, normal, flicker, walk: 0.0, temperature, second: 0.0 }
+    }
+
+    /// The mean over the next second, in ppb.
+    pub(super) fn next(&mut self) -> f64 {
+        let oscillator = &self.oscillator;
+        for stage in &mut self.flicker {
+            stage.value = stage.kept * stage.value + stage.renewed * self.normal.next();
+        }
+        let flicker: f64 = self.flicker.iter().map(|stage| stage.value).sum();
+        // Where the walk goes in a second, and its mean over it, which varies about the middle of
+        // the way by a twelfth (a Brownian bridge).
+        let deviation = oscillator.random_walk_density().sqrt();
+        let way = deviation * self.normal.next();
+        let walk = self.walk + way / 2.0 + deviation / 12_f64.sqrt() * self.normal.next();
+        self.walk += way;
+        let white = oscillator.white_fm_ppb * self.normal.next();
+        let angle = self.temperature + oscillator.temperature.angular() * self.second;
+        let temperature = oscillator.temperature.amplitude_ppb * angle.sin();
+        let ageing = oscillator.ageing_ppb_per_day / DAY_S * self.second;
+        self.second += 1.0;
+        oscillator.frequency_ppb + white + flicker + walk + temperature + ageing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_stats::allan;
+
+    use super::*;
+    use crate::Temperature;
+
+    const STILL: Oscillator = Oscillator {
+        name: "still",
+        frequency_ppb: 100.0,
+        white_fm_ppb: 0.0,
+        flicker_fm_ppb: 0.0,
+        random_walk_fm_ppb: 0.0,
+        ageing_ppb_per_day: 0.0,
+        temperature: Temperature { amplitude_ppb: 0.0, period_s: 3_600.0 },
+    };
+
+    fn phases(oscillator: Oscillator, seconds: usize) -> Vec<Option<f64>> {
+        let mut frequency = Frequency::new(oscillator, 5);
+        let mut phase = 0.0;
+        let mut next = || {
+            phase += frequency.next();
+            Some(phase)
+        };
+        (0..seconds).map(|_| next()).collect()
+    }
+
+    /// Each noise by itself has the slope and the level that define it (NIST SP 1065, table 3).
+    #[test]
+    fn allan_deviations_are_those_that_were_asked_for() {
+        let check = |oscillator, law: fn(f64) -> f64| {
+            let phases = phases(oscillator, 200_000);
+            for samples in [1, 4, 16, 64, 256, 1_024] {
+                let found = allan::overlapping(&phases, samples).unwrap().deviation;
+                let ratio = found / (3.0 * law(samples as f64));
+                assert!((0.8..1.2).contains(&ratio), "{oscillator:?} {samples} {found}");
+            }
+        };
+        check(Oscillator { white_fm_ppb: 3.0, ..STILL }, |time| time.powf(-0.5));
+        check(Oscillator { flicker_fm_ppb: 3.0, ..STILL }, |_| 1.0);
+        check(Oscillator { random_walk_fm_ppb: 3.0, ..STILL }, f64::sqrt);
+    }
+
+    #[test]
+    fn ageing_and_temperature_are_not_random() {
+        let phase = |oscillator| phases(oscillator, 86_400).pop().unwrap().unwrap();
+        let aged = phase(Oscillator { ageing_ppb_per_day: 10.0, ..STILL }) - phase(STILL);
+        assert!((aged / (5.0 * DAY_S) - 1.0).abs() < 1e-4, "{aged}");
+        let temperature = Temperature { amplitude_ppb: 50.0, period_s: 3_600.0 };
+        let swung = phase(Oscillator { temperature, ..STILL }) - phase(STILL);
+        assert!(swung.abs() < 1.0, "whole periods: {swung}");
+    }
+
+    #[test]
+    fn normal_numbers_have_their_moments() {
+        let mut normal = Normal::new(3);
+        let values: Vec<_> = (0..100_000).map(|_| normal.next()).collect();
+        let moment = |power| values.iter().map(|value: &f64| value.powi(power)).sum::<f64>() / 1e5;
+        assert!(moment(1).abs() < 0.01 && (moment(2) - 1.0).abs() < 0.02);
+        assert!((moment(4) - 3.0).abs() < 0.1, "{}", moment(4));
+    }
+}

@@ -1,0 +1,132 @@
+//! A simulated receiver with its line: when pulses are seen and sentences come, and what is wrong
+//! with them.
+
+use std::collections::VecDeque;
+
+use horolog_time::{NS_PER_S, SplitMix64};
+
+use super::noise::Normal;
+use super::settings::SimulationSettings;
+
+const MS: f64 = 1e6;
+const YEAR_S: i64 = 365 * 86_400;
+const ROLLOVER_S: i64 = 1_024 * 7 * 86_400;
+/// Drift of the receiver's own clock against UTC, by which its quantisation error runs through all
+/// values, in ns a second.
+const RECEIVER_DRIFT_NS: f64 = 0.37;
+
+/// Something that reaches the host, at an instant of true time in ns since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Event {
+    /// An edge is seen.
+    Pulse,
+    /// A sentence that names this second.
+    Sentence(i64),
+    /// The clock's error is looked at.
+    Sample,
+}
+
+/// The receiver.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    faults: SplitMix64,
+    edges: SplitMix64,
+    sentences: Normal,
+    pulses: Normal,
+    sawtooth: f64,
+    /// Sentences that come in a later second.
+    late: VecDeque<(i64, Event)>,
+}
+
+impl Receiver {
+    pub(super) fn new(seeds: &mut SplitMix64) -> Self {
+        Self {
+            faults: SplitMix64::new(seeds.next_u64()),
+            edges: SplitMix64::new(seeds.next_u64()),
+            sentences: Normal::new(seeds.next_u64()),
+            pulses: Normal::new(seeds.next_u64()),
+            sawtooth: 0.0,
+            late: VecDeque::new(),
+        }
+    }
+
+    /// What happens from this second to the next, in order.
+    pub(super) fn second(
+        &mut self,
+        settings: &SimulationSettings,
+        second: u64,
+    ) -> Vec<(i64, Event)> {
+        let begin = second as i64 * NS_PER_S;
+        let mut events: Vec<_> = self.late.drain(..).collect();
+        events.push((begin + (self.edges.unit() * NS_PER_S as f64) as i64, Event::Sample));
+        let is_out = settings.outages.iter().any(|outage| outage.contains(second));
+        // Drawn in any case: an outage changes nothing of what comes after it.
+        let pulses = self.pulses(settings, begin);
+        let sentence = self.sentence(settings, second);
+        if !is_out {
+            events.extend(pulses);
+            events.extend(sentence);
+        }
+        let is_later = |event: &(i64, Event)| event.0 >= begin + NS_PER_S;
+        self.late.extend(events.iter().copied().filter(is_later));
+        events.retain(|event| !is_later(event));
+        events.sort_by_key(|event| event.0);
+        events
+    }
+
+    fn pulses(&mut self, settings: &SimulationSettings, begin: i64) -> Vec<(i64, Event)> {
+        let mut events = Vec::new();
+        let distance = NS_PER_S / i64::from(settings.pulses_per_second.max(1));
+        for pulse in 0..i64::from(settings.pulses_per_second) {
+            let late = self.lateness(settings);
+            if self.faults.unit() >= settings.missing_pulses {
+                events.push((begin + pulse * distance + late, Event::Pulse));
+            }
+        }
+        let at = (self.faults.unit() * NS_PER_S as f64) as i64;
+        if self.faults.unit() < settings.false_pulses {
+            events.push((begin + at, Event::Pulse));
+        }
+        events
+    }
+
+    /// How late an edge is seen, in ns; noise may make it early.
+    fn lateness(&mut self, settings: &SimulationSettings) -> i64 {
+        self.sawtooth = (self.sawtooth + RECEIVER_DRIFT_NS) % settings.quantisation_ns.max(1.0);
+        let sawtooth = self.sawtooth - settings.quantisation_ns / 2.0;
+        let latency = settings.latency;
+        let draw = (self.edges.unit(), self.edges.unit());
+        let tail = if draw.0 < latency.tail_share {
+            -latency.tail_mean_ns * (1.0 - draw.1).ln()
+        } else {
+            0.0
+        };
+        let white = settings.pulse_noise_ns * self.pulses.next();
+        (white + sawtooth + latency.constant_ns + tail).round() as i64
+    }
+
+    fn sentence(&mut self, settings: &SimulationSettings, second: u64) -> Option<(i64, Event)> {
+        let lag = settings.sentence_lag_ms + settings.sentence_jitter_ms * self.sentences.next();
+        let mut at = second as i64 * NS_PER_S + (lag.max(0.0) * MS) as i64;
+        let mut named = second as i64;
+        let (chance, kind) = (self.faults.unit(), self.faults.below(8));
+        if let Some((period, by)) = settings.spoof
+            && period.contains(second)
+        {
+            named += by;
+        }
+        if chance < settings.bad_sentences {
+            match kind {
+                0 => named += 1,
+                1 => named -= 1,
+                2 => named += 60,
+                3 => named -= YEAR_S,
+                4 => named += ROLLOVER_S,
+                5 => named -= ROLLOVER_S,
+                6 => at += NS_PER_S,
+                _ => return None,
+            }
+        }
+        Some((at, Event::Sentence(named)))
+    }
+}

@@ -1,0 +1,98 @@
+//! The Allan deviation of a clock against its pulses, as they come: of the clock as it is kept, and
+//! of its oscillator as it would run alone, which tells the class of oscillator that it is.
+
+use std::collections::VecDeque;
+
+use horolog_stats::allan::{self, AllanPoint};
+use horolog_time::{Monotonic, Timestamp};
+
+/// Seconds that are kept: averaging times up to an hour have enough of them.
+const SECONDS_MAX: usize = 4 * 3_600;
+
+/// Offsets of one second.
+#[derive(Clone, Copy, Debug)]
+struct Offsets {
+    clock: f64,
+    oscillator: f64,
+}
+
+/// The offsets of the last hours, one place for each second.
+#[derive(Clone, Default, Debug)]
+pub struct Stability {
+    begun: Option<Timestamp<Monotonic>>,
+    /// The second of the latest place.
+    latest: i64,
+    seconds: VecDeque<Option<Offsets>>,
+}
+
+impl Stability {
+    /// Takes the offsets, in ns, of a pulse that was believed.
+    pub(crate) fn take(&mut self, at: Timestamp<Monotonic>, clock: f64, oscillator: f64) {
+        let begun = *self.begun.get_or_insert(at);
+        let second = ((at - begun).as_seconds()).round() as i64;
+        let missing = (second - self.latest - 1).max(0) as usize;
+        if missing >= SECONDS_MAX {
+            self.seconds.clear();
+        } else {
+            self.seconds.extend(std::iter::repeat_n(None, missing));
+        }
+        self.seconds.push_back(Some(Offsets { clock, oscillator }));
+        self.latest = second;
+        let surplus = self.seconds.len().saturating_sub(SECONDS_MAX);
+        self.seconds.drain(..surplus);
+    }
+
+    /// The overlapping Allan deviation of the clock as it is kept, at octaves of a second, in ppb.
+    #[must_use]
+    pub fn clock(&self) -> Vec<AllanPoint> {
+        self.octaves(|offsets| offsets.clock)
+    }
+
+    /// The same of its oscillator alone.
+    #[must_use]
+    pub fn oscillator(&self) -> Vec<AllanPoint> {
+        self.octaves(|offsets| offsets.oscillator)
+    }
+
+    fn octaves(&self, of: impl Fn(&Offsets) -> f64) -> Vec<AllanPoint> {
+        let phases: Vec<_> = self.seconds.iter().map(|place| place.as_ref().map(&of)).collect();
+        allan::octaves(&phases)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_time::NS_PER_S;
+
+    use super::*;
+
+    fn feed(stability: &mut Stability, seconds: impl Iterator<Item = i64>) {
+        for second in seconds {
+            let wave = if second % 2 == 0 { 1.0 } else { -1.0 };
+            let at = Timestamp::from_ns(second * NS_PER_S + 300);
+            stability.take(at, wave, 2.0 * wave + 500.0 * second as f64);
+        }
+    }
+
+    #[test]
+    fn the_kept_clock_and_its_oscillator_have_their_own() {
+        let mut stability = Stability::default();
+        feed(&mut stability, 0..1_000);
+        let (clock, oscillator) = (stability.clock(), stability.oscillator());
+        // Second differences of ±1 are ±4, and those of a steady frequency are 0.
+        assert!((clock[0].deviation - 8_f64.sqrt()).abs() < 1e-9, "{clock:?}");
+        assert!((oscillator[0].deviation - 2.0 * 8_f64.sqrt()).abs() < 1e-6, "{oscillator:?}");
+    }
+
+    #[test]
+    fn gaps_stay_gaps_and_old_seconds_go() {
+        let mut stability = Stability::default();
+        feed(&mut stability, (0..1_000).chain(1_100..2_000));
+        assert_eq!(stability.seconds.len(), 2_000);
+        assert_eq!(stability.clock()[0].terms, 1_998 - 102);
+        feed(&mut stability, 2_000..20_000);
+        assert_eq!(stability.seconds.len(), SECONDS_MAX);
+        feed(&mut stability, 900_000..900_003);
+        assert_eq!(stability.seconds.len(), 3);
+    }
+}

@@ -1,0 +1,33 @@
+//! What a series of offsets says of a clock: its frequency and its Allan deviation. Pure.
+
+use std::time::Duration;
+
+use horolog_record::{AllanDeviation, Drift};
+use horolog_stats::{allan, line};
+
+/// A line through two points fits whatever they are.
+const DRIFT_POINTS_MIN: usize = 3;
+
+/// The line through points of seconds and ns.
+pub(crate) fn drift(points: &[(f64, f64)]) -> Option<Drift> {
+    let line = line::fit(points).filter(|_| points.len() >= DRIFT_POINTS_MIN)?;
+    // A nanosecond in a second is a thousandth of a part per million.
+    Some(Drift {
+        ppm: line.slope / 1e3,
+        error_ppm: line.slope_error / 1e3,
+        residual_ns: line.residual,
+    })
+}
+
+/// The overlapping Allan deviation of offsets in seconds, one for each interval, at octaves of it.
+pub(crate) fn allan(phase_s: &[Option<f64>], interval: Duration) -> Vec<AllanDeviation> {
+    let interval_s = interval.as_secs_f64();
+    allan::octaves(phase_s)
+        .into_iter()
+        .map(|point| AllanDeviation {
+            tau_s: point.samples as f64 * interval_s,
+            deviation: point.deviation / interval_s,
+            terms: point.terms as u64,
+        })
+        .collect()
+}

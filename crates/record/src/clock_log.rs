@@ -1,0 +1,330 @@
+//! A log of a clock's error, line by line, and what it comes to: the log that a calibrated server
+//! keeps, or that of `horolog clock log`. Each line is one JSON object. Reading is bounded: in the
+//! length of a line, the number of lines and the number of clocks.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The schema's name and version.
+pub const CLOCK_LOG_SCHEMA: &str = "horolog.clock-log/1";
+/// The longest line, in bytes.
+pub const CLOCK_LOG_LINE_MAX: usize = 4_096;
+
+const LINES_MAX: u64 = 1_000_000;
+const CLOCKS_MAX: usize = 64;
+/// The longest name of a clock, a state or a verdict.
+const WORD_MAX: usize = 128;
+/// Changes of the state, and steps, that are kept of a clock.
+const EVENTS_MAX: usize = 1_000;
+const NS_PER_S: f64 = 1e9;
+
+/// One line. Offsets are how far the system clock is ahead.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClockLogLine {
+    /// When, by the monotonic clock, in ns.
+    pub monotonic_ns: i64,
+    /// When, in ns since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utc_ns: Option<i64>,
+    /// What the system clock is held against; absent for the pulses of a calibrated server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<String>,
+    /// What a pulse says, in ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_ns: Option<i64>,
+    /// What became of the pulse.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<String>,
+    /// The offset, in ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset_ns: Option<i64>,
+    /// How far it may be wrong, in ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncertainty_ns: Option<f64>,
+    /// The estimate of the frequency without what corrects it, in ppb.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frequency_ppb: Option<f64>,
+    /// The correction of the frequency, in ppb.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_ppb: Option<f64>,
+    /// A step of the system clock, in ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_ns: Option<i64>,
+    /// How well the clock is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// Why there is no offset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What a whole log comes to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClockLogResult {
+    /// [`CLOCK_LOG_SCHEMA`].
+    pub schema: String,
+    /// The file.
+    pub file: String,
+    /// Lines that were read.
+    pub lines: u64,
+    /// Times that the monotonic clock began anew, as it does when a machine is started.
+    pub restarts: u64,
+    /// The clocks, in the order of their names.
+    pub clocks: Vec<LoggedClock>,
+}
+
+/// What is logged of one clock.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoggedClock {
+    /// Its name; empty for the pulses of a calibrated server.
+    pub name: String,
+    /// Pulses by what became of them.
+    pub verdicts: BTreeMap<String, u64>,
+    /// Changes of the state.
+    pub states: Vec<ClockLogState>,
+    /// Steps of the system clock, in ns.
+    pub steps: Vec<ClockLogPoint>,
+    /// Offsets, in ns.
+    pub offsets: Vec<ClockLogPoint>,
+    /// What pulses say that were believed, in ns.
+    pub believed: Vec<ClockLogPoint>,
+    /// What pulses say that were not, in ns.
+    pub refused: Vec<ClockLogPoint>,
+    /// Estimates of the frequency, in ppb.
+    pub frequencies: Vec<ClockLogPoint>,
+    /// Corrections of the frequency, in ppb.
+    pub corrections: Vec<ClockLogPoint>,
+}
+
+/// A change of the state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClockLogState {
+    /// Seconds from the first line.
+    pub at_s: f64,
+    /// The state from then on.
+    pub state: String,
+}
+
+/// A figure at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClockLogPoint {
+    /// Seconds from the first line.
+    pub at_s: f64,
+    /// The figure.
+    pub value: f64,
+}
+
+impl ClockLogLine {
+    /// Reads a line, without its end.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn read(line: &[u8]) -> Result<Self, String> {
+        if line.len() > CLOCK_LOG_LINE_MAX {
+            return Err(format!("longer than {CLOCK_LOG_LINE_MAX} bytes"));
+        }
+        // An array would be read as the fields in their order.
+        if line.trim_ascii_start().first() != Some(&b'{') {
+            return Err("no JSON object".to_owned());
+        }
+        let entry: Self = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+        let words = [&entry.clock, &entry.verdict, &entry.state];
+        if words.into_iter().flatten().any(|word| word.len() > WORD_MAX) {
+            return Err(format!("a name of more than {WORD_MAX} bytes"));
+        }
+        Ok(entry)
+    }
+}
+
+/// Takes a log line by line.
+#[derive(Clone, Debug, Default)]
+pub struct ClockLogReader {
+    lines: u64,
+    restarts: u64,
+    /// The last line: its monotonic and UTC time.
+    last: Option<(i64, Option<i64>)>,
+    elapsed_s: f64,
+    clocks: BTreeMap<String, LoggedClock>,
+}
+
+impl ClockLogReader {
+    /// Takes the next line.
+    ///
+    /// # Errors
+    ///
+    /// Its number and what is wrong with it.
+    pub fn take(&mut self, line: &[u8]) -> Result<(), String> {
+        let number = self.lines + 1;
+        let failed = |why: String| format!("line {number}: {why}");
+        if number > LINES_MAX {
+            return Err(failed(format!("more than {LINES_MAX} lines; draw a part of the file")));
+        }
+        let entry = ClockLogLine::read(line).map_err(failed)?;
+        let name = entry.clock.clone().unwrap_or_default();
+        if self.clocks.len() == CLOCKS_MAX && !self.clocks.contains_key(&name) {
+            return Err(failed(format!("more than {CLOCKS_MAX} clocks")));
+        }
+        self.lines = number;
+        self.pass(&entry);
+        let clock = self.clocks.entry(name.clone()).or_default();
+        clock.name = name;
+        clock.take(self.elapsed_s, &entry);
+        Ok(())
+    }
+
+    /// Moves on to the time of this line. Where the monotonic clock has begun anew, UTC tells how
+    /// long that took, as far as it is known.
+    fn pass(&mut self, entry: &ClockLogLine) {
+        let (monotonic_ns, utc_ns) = self.last.unwrap_or((entry.monotonic_ns, entry.utc_ns));
+        let passed_ns = entry.monotonic_ns.saturating_sub(monotonic_ns);
+        if passed_ns >= 0 {
+            self.elapsed_s += passed_ns as f64 / NS_PER_S;
+        } else {
+            self.restarts += 1;
+            let passed = entry.utc_ns.zip(utc_ns).map_or(0, |(now, then)| now.saturating_sub(then));
+            self.elapsed_s += passed.max(0) as f64 / NS_PER_S;
+        }
+        self.last = Some((entry.monotonic_ns, entry.utc_ns));
+    }
+
+    /// What the lines come to.
+    #[must_use]
+    pub fn result(self, file: String) -> ClockLogResult {
+        ClockLogResult {
+            schema: CLOCK_LOG_SCHEMA.to_owned(),
+            file,
+            lines: self.lines,
+            restarts: self.restarts,
+            clocks: self.clocks.into_values().collect(),
+        }
+    }
+}
+
+impl LoggedClock {
+    fn take(&mut self, at_s: f64, entry: &ClockLogLine) {
+        let point = |value: f64| ClockLogPoint { at_s, value };
+        let of_ns = |ns: Option<i64>| ns.map(|ns| point(ns as f64));
+        self.offsets.extend(of_ns(entry.offset_ns));
+        self.frequencies.extend(entry.frequency_ppb.map(point));
+        self.corrections.extend(entry.command_ppb.map(point));
+        if self.steps.len() < EVENTS_MAX {
+            self.steps.extend(of_ns(entry.step_ns));
+        }
+        if let Some(verdict) = &entry.verdict {
+            let believed = ["accepted", "acquired"].contains(&verdict.as_str());
+            let measured = if believed { &mut self.believed } else { &mut self.refused };
+            measured.extend(of_ns(entry.measured_ns));
+            if self.verdicts.len() < CLOCKS_MAX || self.verdicts.contains_key(verdict) {
+                *self.verdicts.entry(verdict.clone()).or_default() += 1;
+            }
+        }
+        if let Some(state) = &entry.state
+            && self.states.last().is_none_or(|last| last.state != *state)
+            && self.states.len() < EVENTS_MAX
+        {
+            self.states.push(ClockLogState { at_s, state: state.clone() });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// As a calibrated server writes it.
+    const PULSE: &str = r#"{"monotonic_ns":5000000123,"utc_ns":1800000000000000000,"measured_ns":-120,"innovation_ns":-15.25,"verdict":"accepted","offset_ns":-107,"uncertainty_ns":31.5,"frequency_ppb":19998.125,"noise_ns":101.5,"command_ppb":-19985.5,"step_ns":null,"state":"locked"}"#;
+
+    fn at(seconds: i64, rest: &str) -> String {
+        format!(r#"{{"monotonic_ns":{}{rest}}}"#, seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn a_servers_log_is_read() {
+        let mut reader = ClockLogReader::default();
+        reader.take(PULSE.as_bytes()).unwrap();
+        for line in [
+            at(6, r#","verdict":"outlier","measured_ns":9000,"state":"locked""#),
+            at(7, r#","verdict":"missing","measured_ns":null,"state":"holdover","step_ns":-5"#),
+            at(8, r#","clock":"raw","offset_ns":3"#),
+        ] {
+            reader.take(line.as_bytes()).unwrap();
+        }
+        let result = reader.result("errors.jsonl".to_owned());
+        assert_eq!((result.lines, result.restarts, result.clocks.len()), (4, 0, 2));
+        let [pulses, raw] = &result.clocks[..] else { unreachable!("two clocks") };
+        let values =
+            |points: &[ClockLogPoint]| points.iter().map(|one| one.value).collect::<Vec<_>>();
+        assert_eq!(values(&pulses.offsets), [-107.0]);
+        assert_eq!(
+            (values(&pulses.believed), values(&pulses.refused)),
+            (vec![-120.0], vec![9_000.0])
+        );
+        assert_eq!(
+            (values(&pulses.frequencies), values(&pulses.corrections)),
+            (vec![19_998.125], vec![-19_985.5])
+        );
+        assert_eq!(values(&pulses.steps), [-5.0]);
+        let states: Vec<_> = pulses.states.iter().map(|one| one.state.as_str()).collect();
+        assert_eq!(states, ["locked", "holdover"]);
+        assert!((pulses.states[1].at_s - 2.0).abs() < 1e-6);
+        assert_eq!((raw.name.as_str(), values(&raw.offsets)), ("raw", vec![3.0]));
+    }
+
+    #[test]
+    fn a_machine_that_was_started_anew_goes_on_by_utc() {
+        let mut reader = ClockLogReader::default();
+        for (seconds, utc_s, offset) in [(100, 1_000, 1), (101, 1_001, 2), (3, 1_061, 3)] {
+            let utc_ns = i64::from(utc_s) * 1_000_000_000;
+            let line = at(seconds, &format!(r#","utc_ns":{utc_ns},"offset_ns":{offset}"#));
+            reader.take(line.as_bytes()).unwrap();
+        }
+        let result = reader.result(String::new());
+        let times: Vec<_> = result.clocks[0].offsets.iter().map(|point| point.at_s).collect();
+        assert_eq!((times, result.restarts), (vec![0.0, 1.0, 61.0], 1));
+    }
+
+    #[test]
+    fn the_bad_line_is_named() {
+        let mut reader = ClockLogReader::default();
+        reader.take(PULSE.as_bytes()).unwrap();
+        let long = "x".repeat(CLOCK_LOG_LINE_MAX + 1);
+        let name = at(1, &format!(r#","clock":"{}""#, "x".repeat(WORD_MAX + 1)));
+        for wrong in ["", "{", "{}", "[1]", "{\"monotonic_ns\":1.5}", &long, &name] {
+            let error = reader.take(wrong.as_bytes()).unwrap_err();
+            assert!(error.starts_with("line 2: "), "{error}");
+        }
+        reader.take(PULSE.as_bytes()).unwrap();
+        for clock in 0..CLOCKS_MAX - 1 {
+            reader.take(at(9, &format!(r#","clock":"{clock}""#)).as_bytes()).unwrap();
+        }
+        let error = reader.take(at(9, r#","clock":"one more""#).as_bytes()).unwrap_err();
+        assert!(error.contains("clocks"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn a_line_that_is_written_is_read(
+            times in any::<(i64, Option<i64>)>(), clock in prop::option::of("[a-z/,=0-9]{1,40}"),
+            offset_ns in any::<Option<i64>>(), ppb in prop::option::of(-1e6_f64..1e6),
+        ) {
+            let (monotonic_ns, utc_ns) = times;
+            let line = ClockLogLine {
+                monotonic_ns, utc_ns, clock, offset_ns, frequency_ppb: ppb,
+                ..ClockLogLine::default()
+            };
+            let text = serde_json::to_string(&line).unwrap();
+            prop_assert_eq!(ClockLogLine::read(text.as_bytes()).unwrap(), line);
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(line in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut reader = ClockLogReader::default();
+            let taken = reader.take(&line).is_ok();
+            prop_assert_eq!(reader.result(String::new()).lines, u64::from(taken));
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What the terminal and the page say alike of a clock's simulation, in words.
+
+use std::collections::BTreeMap;
+
+use horolog_record::{ClockMethod, ClockMethodKind, ClockOutage, ClockResult};
+
+use crate::units::{full_count, human_ns, mean_ns, percent};
+
+/// What the literature measured, and why it stands beside these figures for orientation only.
+pub(crate) const LITERATURE: &str = "For orientation: Liu, Wu and Wang 2020 measured a mean of 16.5 µs, \
+                                     a deviation of 6.93 µs and a root mean square of 17.9 µs of their \
+                                     server with a time analyser over a cable. That includes network \
+                                     and software and is not comparable with a simulation.";
+
+/// What the figures are of.
+pub(crate) const DEFINITION: &str = "Errors are against true time, once a second at any instant of it, \
+                                     from the second in which the servo was first locked on, without \
+                                     outages and the minute after each. An outage is recovered from when \
+                                     the error stays within 1 µs for a minute.";
+
+/// A method's name.
+pub(crate) const fn method_name(kind: ClockMethodKind) -> &'static str {
+    match kind {
+        ClockMethodKind::Servo => "servo",
+        ClockMethodKind::SetAtPulse => "set at each pulse",
+    }
+}
+
+/// A time in days, hours, minutes and seconds, of which those that are 0 are left out.
+pub(crate) fn long_time(seconds: u64) -> String {
+    let parts = [
+        (seconds / 86_400, "d"),
+        (seconds / 3_600 % 24, "h"),
+        (seconds / 60 % 60, "min"),
+        (seconds % 60, "s"),
+    ];
+    let parts = parts.into_iter().filter(|(count, _)| *count > 0);
+    let texts: Vec<_> = parts.map(|(count, unit)| format!("{count} {unit}")).collect();
+    if texts.is_empty() { "0 s".to_owned() } else { texts.join(" ") }
+}
+
+/// What was simulated.
+pub(crate) fn conditions(result: &ClockResult) -> String {
+    let conditions = &result.conditions;
+    let mut texts = vec![
+        format!("pulses ± {}", mean_ns(conditions.pulse_noise_ns)),
+        format!("in steps of {}", mean_ns(conditions.quantisation_ns)),
+        format!(
+            "{} of them {} late in the mean",
+            percent(conditions.latency_tail),
+            mean_ns(conditions.latency_tail_ns)
+        ),
+    ];
+    if conditions.latency_ns > 0.0 {
+        texts.push(format!("all {} late", mean_ns(conditions.latency_ns)));
+    }
+    if conditions.pulses_per_second != 1 {
+        texts.push(format!("{} pulses a second", conditions.pulses_per_second));
+    }
+    let shares = [
+        (conditions.bad_sentences, "bad sentences"),
+        (conditions.false_pulses, "false pulses"),
+        (conditions.missing_pulses, "missing pulses"),
+    ];
+    let shares = shares.into_iter().filter(|(share, _)| *share > 0.0);
+    texts.extend(shares.map(|(share, what)| format!("{} {what}", percent(share))));
+    texts.join(", ")
+}
+
+/// What became of one outage.
+pub(crate) fn outage(method: &ClockMethod, outage: &ClockOutage) -> String {
+    let recovered = match outage.recovered_after_s {
+        Some(seconds) => format!("recovered {} after its end", long_time(seconds)),
+        None => "not recovered".to_owned(),
+    };
+    format!(
+        "{} without signal, {} after the start: {} off by up to {}, {recovered}",
+        long_time(outage.length_s),
+        long_time(outage.begin_s),
+        method_name(method.kind),
+        human_ns(outage.error_max_ns),
+    )
+}
+
+/// What was counted, each with what it says.
+pub(crate) fn counts(result: &ClockResult) -> Vec<String> {
+    let counts = &result.counts;
+    let listed = |title: &str, counts: &BTreeMap<String, u64>| {
+        let texts: Vec<_> =
+            counts.iter().map(|(name, count)| format!("{name} {}", full_count(*count))).collect();
+        (!texts.is_empty()).then(|| format!("{title}: {}", texts.join(", ")))
+    };
+    let lines = [
+        listed("pulses", &counts.pulses),
+        listed("pulses without a second", &counts.pulse_doubts),
+        listed("sentences not counted", &counts.sentence_doubts),
+        Some(format!(
+            "wrong seconds {}, steps of the clock {}",
+            full_count(counts.wrong_labels),
+            full_count(counts.steps)
+        )),
+    ];
+    lines.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_without_what_is_0() {
+        assert_eq!(long_time(0), "0 s");
+        assert_eq!(long_time(604_800), "7 d");
+        assert_eq!(long_time(90_061), "1 d 1 h 1 min 1 s");
+    }
+}

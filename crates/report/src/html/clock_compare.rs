@@ -1,0 +1,126 @@
+//! The page of a comparison of clocks: offsets over time, Allan deviations, and all figures.
+
+use horolog_record::{AllanDeviation, ClockCompareResult, ClockSample, ComparedClock};
+
+use super::Page;
+use super::data::{row, table};
+use super::escape::{each, text};
+use super::plot::{Axis, Plot, Scale, Series, Unit, View};
+use super::query::thinned;
+use super::sections::{command_line, drawn, facts, findings, host_facts, limits, section};
+use super::stability::{allan_plot, allan_table};
+use crate::table::clock_compare::{OFFSETS, figures, steps};
+use crate::units::{full_count, human_ns};
+
+/// Samples of a clock that are kept in the page's copy of the result.
+const SAMPLES_MAX: usize = 1_000;
+
+const STABILITY: &str = "Overlapping, of the offset. It falls with slope −1 where it is the noise of \
+                         readings, and rises where a clock wanders.";
+
+/// The page as HTML. It holds the result as JSON in the element `result`, without the samples of
+/// clocks that have more than a thousand: those are in the result file.
+#[must_use]
+pub fn clock_compare(result: &ClockCompareResult) -> String {
+    let plots = vec![over_time(result), allan_plot(STABILITY, &stability(result))];
+    let (plotted, plots) = drawn(plots.into_iter().map(|plot| (plot, String::new())).collect());
+    let stepped =
+        steps(result).map_or_else(String::new, |line| format!("<p>{}</p>\n", text(&line)));
+    let rows = each(&result.clocks, |clock| row(&clock.name, figures(clock)));
+    let titles = ["mean", "deviation", "min", "max", "frequency", "doubt", "readings"];
+    let main = [
+        section("Clocks", &(table("offsets", "Offsets", &titles, &rows) + &stepped)),
+        section("Findings", &findings(&result.findings)),
+        section("Limits", &limits(&result.limits)),
+        section("Offset and stability", &plotted),
+        section("Allan deviation", &allan_table(&stability(result))),
+        section("Run and machine", &machine(result)),
+    ];
+    let names: Vec<_> = result.clocks.iter().map(|clock| clock.name.as_str()).collect();
+    Page {
+        kind: "clock compare",
+        heading: format!("system clock against {}", names.join(", ")),
+        lead: format!(
+            "{} readings of each, one every {}, started {}",
+            full_count(result.count),
+            human_ns(result.interval_ns),
+            result.started
+        ),
+        main: main.concat(),
+        note: OFFSETS,
+        schema: &result.schema,
+        plots,
+        result: &without_most_samples(result),
+    }
+    .render()
+}
+
+fn without_most_samples(result: &ClockCompareResult) -> ClockCompareResult {
+    let mut result = result.clone();
+    for clock in &mut result.clocks {
+        if clock.samples.len() > SAMPLES_MAX {
+            clock.samples.clear();
+        }
+    }
+    result
+}
+
+fn over_time(result: &ClockCompareResult) -> Plot {
+    let interval_s = result.interval_ns as f64 / 1e9;
+    let series = |clock: &ComparedClock| {
+        let point =
+            |sample: &ClockSample| (sample.place as f64 * interval_s, sample.offset_ns as f64);
+        Series::new(clock.name.clone(), thinned(clock.samples.iter().map(point).collect()))
+    };
+    Plot {
+        id: "offset",
+        title: "Offset over time",
+        hint: "How far the system clock is ahead of each clock.",
+        described_by: "offsets",
+        x: Axis { label: "time", short: "time", unit: Unit::Seconds, scale: Scale::Linear },
+        y: Axis { label: "offset", short: "offset", unit: Unit::Signed, scale: Scale::Linear },
+        points: false,
+        marks: Vec::new(),
+        chooser: "",
+        view: 0,
+        views: vec![View { label: "", series: result.clocks.iter().map(series).collect() }],
+    }
+}
+
+fn stability(result: &ClockCompareResult) -> Vec<(&str, &[AllanDeviation])> {
+    result.clocks.iter().map(|one| (one.name.as_str(), one.allan.as_slice())).collect()
+}
+
+fn machine(result: &ClockCompareResult) -> String {
+    let run = facts(&[
+        ("Command", Some(command_line(&result.command))),
+        ("Started", Some(result.started.clone())),
+    ]);
+    format!("<div class=\"columns\">\n{run}{}</div>\n", host_facts(&result.host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn all_clocks_are_shown_and_no_name_becomes_markup() {
+        let mut result = fixture::clock_compare();
+        result.clocks[0].name = "<img src=x>".to_owned();
+        let page = clock_compare(&result);
+        assert!(!page.contains("<img") && page.contains("&lt;img src=x&gt;"));
+        assert!(page.contains("/dev/pps0") && page.contains("plot-offset"));
+        assert!(page.contains("-1.50 ms at 17 s"));
+    }
+
+    #[test]
+    fn clocks_without_a_reading_still_make_a_page() {
+        let mut result = fixture::clock_compare();
+        result.clocks.drain(..2);
+        let page = clock_compare(&result);
+        let (_, rest) = page.split_once("<main>").unwrap();
+        let (main, _) = rest.split_once("</main>").unwrap();
+        assert!(!main.contains("NaN") && !main.contains("plot-"), "{main}");
+    }
+}

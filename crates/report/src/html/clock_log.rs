@@ -1,0 +1,185 @@
+//! The page of a clock's error log: offsets over time with the pulses that were believed and those
+//! that were not, the frequency and its corrections, states and steps.
+
+use horolog_record::{ClockLogPoint, ClockLogResult, LoggedClock};
+
+use super::Page;
+use super::data::{row, table};
+use super::escape::each;
+use super::plot::{Axis, Mark, Plot, Scale, Series, Unit, View};
+use super::query::thinned;
+use super::sections::{drawn, section};
+use crate::clock_log::{NOTE, clock_name, figures};
+use crate::table::query::seconds;
+use crate::units::{full_count, signed_mean_ns};
+
+/// Changes of the state that are marked in the plot; more would hide it.
+const MARKS_MAX: usize = 24;
+
+/// Which points of a clock a line shows.
+type Points = fn(&LoggedClock) -> &Vec<ClockLogPoint>;
+
+/// The page as HTML. It holds what is drawn as JSON in the element `result`.
+#[must_use]
+pub fn clock_log(result: &ClockLogResult) -> String {
+    let result = &thinned_out(result);
+    let plots = vec![offsets(result), frequencies(result)];
+    let (plotted, plots) = drawn(plots.into_iter().map(|plot| (plot, String::new())).collect());
+    let rows = each(&result.clocks, |clock| row(&clock_name(clock), figures(clock)));
+    let titles = ["lines with an offset", "mean", "deviation", "min", "max", "steps"];
+    let main = [
+        section("Offset", &table("offsets", "Offsets", &titles, &rows)),
+        section("Over time", &plotted),
+        section("Pulses", &verdicts(result)),
+        section("States and steps", &events(result)),
+    ];
+    Page {
+        kind: "clock log",
+        heading: result.file.clone(),
+        lead: format!("{} lines", full_count(result.lines)),
+        main: main.concat(),
+        note: NOTE,
+        schema: &result.schema,
+        plots,
+        result,
+    }
+    .render()
+}
+
+/// As many points as a plot can show apart.
+fn thinned_out(result: &ClockLogResult) -> ClockLogResult {
+    let mut result = result.clone();
+    for clock in &mut result.clocks {
+        for points in [
+            &mut clock.offsets,
+            &mut clock.believed,
+            &mut clock.refused,
+            &mut clock.frequencies,
+            &mut clock.corrections,
+        ] {
+            let pairs = points.iter().map(|point| (point.at_s, point.value)).collect();
+            let pairs = thinned(pairs).into_iter();
+            *points = pairs.map(|(at_s, value)| ClockLogPoint { at_s, value }).collect();
+        }
+    }
+    result
+}
+
+/// The lines of all clocks, without those that have nothing to show.
+fn series(result: &ClockLogResult, lines: &[(&str, Points)]) -> Vec<Series> {
+    let line = |clock: &LoggedClock, (label, points): &(&str, Points)| {
+        let points = points(clock).iter().map(|point| (point.at_s, point.value));
+        Series::new(format!("{}, {label}", clock_name(clock)), points.collect())
+    };
+    let all = result.clocks.iter().flat_map(|clock| lines.iter().map(move |one| line(clock, one)));
+    all.filter(|series| !series.points.is_empty()).collect()
+}
+
+fn offsets(result: &ClockLogResult) -> Plot {
+    let offset: (&str, Points) = ("offset", |clock| &clock.offsets);
+    let pulses: [(&str, Points); 2] =
+        [("pulses believed", |clock| &clock.believed), ("pulses refused", |clock| &clock.refused)];
+    let states = result.clocks.iter().flat_map(|clock| &clock.states);
+    let marks = states.take(MARKS_MAX).map(|state| Mark {
+        axis: "x",
+        at: state.at_s,
+        label: state.state.clone(),
+    });
+    let all = [offset, pulses[0], pulses[1]];
+    Plot {
+        id: "offset",
+        title: "Offset over time",
+        hint: "How far the system clock is ahead. Lines across are changes of the state.",
+        described_by: "offsets",
+        x: time(),
+        y: Axis { label: "offset", short: "offset", unit: Unit::Signed, scale: Scale::Linear },
+        points: true,
+        marks: marks.collect(),
+        chooser: "shown",
+        view: 0,
+        views: vec![
+            View { label: "offset", series: series(result, &[offset]) },
+            View { label: "with pulses", series: series(result, &all) },
+        ],
+    }
+}
+
+fn frequencies(result: &ClockLogResult) -> Plot {
+    let lines: [(&str, Points); 2] =
+        [("frequency", |clock| &clock.frequencies), ("correction", |clock| &clock.corrections)];
+    Plot {
+        id: "frequency",
+        title: "Frequency and its correction",
+        hint: "In parts per billion: what the clock would gain without a correction, and the \
+               correction.",
+        described_by: "offsets",
+        x: time(),
+        y: Axis { label: "ppb", short: "ppb", unit: Unit::Count, scale: Scale::Linear },
+        points: false,
+        marks: Vec::new(),
+        chooser: "",
+        view: 0,
+        views: vec![View { label: "", series: series(result, &lines) }],
+    }
+}
+
+const fn time() -> Axis {
+    Axis { label: "time", short: "time", unit: Unit::Seconds, scale: Scale::Linear }
+}
+
+fn verdicts(result: &ClockLogResult) -> String {
+    let rows = each(&result.clocks, |clock| {
+        each(&clock.verdicts, |(verdict, count)| row(verdict, [full_count(*count)]))
+    });
+    if rows.is_empty() { rows } else { table("pulses", "Pulses", &["pulses"], &rows) }
+}
+
+fn events(result: &ClockLogResult) -> String {
+    let rows = each(&result.clocks, |clock| {
+        let states = each(&clock.states, |state| row(&state.state, [seconds(state.at_s)]));
+        let steps = each(&clock.steps, |step| {
+            row(&format!("step of {}", signed_mean_ns(step.value)), [seconds(step.at_s)])
+        });
+        states + &steps
+    });
+    if rows.is_empty() { rows } else { table("events", "States and steps", &["time"], &rows) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn offsets_pulses_and_states_are_drawn_and_no_text_becomes_markup() {
+        let mut result = fixture::clock_log();
+        result.file = "<img src=x>".to_owned();
+        let page = clock_log(&result);
+        assert!(!page.contains("<img") && page.contains("&lt;img src=x&gt;"));
+        for expected in ["plot-offset", "plot-frequency", "outlier", "holdover", "step of -5.00 µs"]
+        {
+            assert!(page.contains(expected), "{expected}");
+        }
+        assert!(page.contains("pulses refused") && page.contains("correction"));
+    }
+
+    #[test]
+    fn a_long_log_keeps_its_extremes_and_makes_no_large_page() {
+        let mut result = fixture::clock_log();
+        let point = |at: i32| ClockLogPoint { at_s: f64::from(at), value: f64::from(at % 7) };
+        result.clocks[0].offsets = (0..100_000).map(point).collect();
+        result.clocks[0].offsets[4_321].value = -9e6;
+        assert!(clock_log(&result).len() < 700_000);
+        let offsets = thinned_out(&result).clocks.remove(0).offsets;
+        assert!(offsets.iter().any(|point| point.value < -8e6));
+    }
+
+    #[test]
+    fn an_empty_log_still_makes_a_page() {
+        let result = ClockLogResult { clocks: Vec::new(), lines: 0, ..fixture::clock_log() };
+        let page = clock_log(&result);
+        let (_, rest) = page.split_once("<main>").unwrap();
+        let (main, _) = rest.split_once("</main>").unwrap();
+        assert!(!main.contains("NaN") && !main.contains("plot-"), "{main}");
+    }
+}

@@ -1,0 +1,18 @@
+//! A table of figures whose rows have names.
+
+use super::escape::{each, text};
+
+/// A table with a name in the first column of every row.
+pub(super) fn table(id: &str, label: &str, titles: &[&str], rows: &str) -> String {
+    let titles = each(titles, |title| format!("<th scope=\"col\">{}</th>", text(title)));
+    format!(
+        "<div class=\"scroll\" id=\"{id}\" tabindex=\"0\" role=\"region\" aria-label=\"{label}\">\n\
+         <table class=\"data\">\n<thead><tr><td></td>{titles}</tr></thead>\n<tbody>\n{rows}</tbody>\n\
+         </table>\n</div>\n"
+    )
+}
+
+pub(super) fn row(name: &str, cells: impl IntoIterator<Item = String>) -> String {
+    let cells = each(cells, |cell| format!("<td>{}</td>", text(&cell)));
+    format!("<tr><th scope=\"row\" class=\"words\">{}</th>{cells}</tr>\n", text(name))
+}

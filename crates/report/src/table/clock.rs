@@ -1,0 +1,134 @@
+//! The outcome of a clock's simulation: the figures of both methods side by side, outages, Allan
+//! deviations and what was counted.
+
+use horolog_record::{ClockMethod, ClockResult};
+
+use super::TableStyle;
+use super::grid::{self, Cell, Column, Group, Tone};
+use super::query::{figure_texts, scientific, seconds};
+use super::summary::{finding_lines, wrapped};
+use crate::clock::{DEFINITION, LITERATURE, conditions, counts, long_time, method_name, outage};
+use crate::limits;
+use crate::units::ABSENT;
+
+/// The columns that go first where the terminal is narrow are the last ones.
+const TITLES: [&str; 10] =
+    ["deviation", "mean", "max", "min", "RMS", "p50", "p99", "p1", "p95", "p5"];
+/// Where [`figure_texts`] has each of them.
+const PLACES: [usize; 10] = [1, 0, 9, 3, 2, 6, 8, 4, 7, 5];
+const NAME_WIDTH: usize = 17;
+const FIGURE_WIDTH: usize = 9;
+
+/// The lines for the terminal, without a newline at the end.
+#[must_use]
+pub fn clock(result: &ClockResult, style: &TableStyle) -> String {
+    let lock = result.locked_after_s.map_or_else(
+        || "never locked".to_owned(),
+        |seconds| format!("locked after {}", long_time(seconds)),
+    );
+    let title = format!(
+        "{}, {} simulated, seed {}: {lock}",
+        result.oscillator.name,
+        long_time(result.duration_s),
+        result.seed
+    );
+    let mut lines = vec![Tone::Strong.paint(&title, style.colour)];
+    let mut say = |text: &str| lines.extend(wrapped(text, "  ", "    ", style));
+    say(&conditions(result));
+    lines.push(String::new());
+    lines.extend(figures(result, style));
+    lines.push(String::new());
+    let mut say = |text: &str| lines.extend(wrapped(text, "  ", "    ", style));
+    for method in &result.methods {
+        for one in &method.outages {
+            say(&outage(method, one));
+        }
+    }
+    for method in &result.methods {
+        say(&allan(method));
+    }
+    for text in counts(result) {
+        say(&text);
+    }
+    say(DEFINITION);
+    say(LITERATURE);
+    for limit in &result.limits {
+        say(&limits::line(limit));
+    }
+    if !result.findings.is_empty() {
+        lines.push(String::new());
+        lines.extend(finding_lines(&result.findings, style));
+    }
+    lines.join("\n")
+}
+
+fn figures(result: &ClockResult, style: &TableStyle) -> Vec<String> {
+    let shown = (style.width.saturating_sub(NAME_WIDTH + 2) / (FIGURE_WIDTH + 1)).clamp(3, 10);
+    let mut columns = vec![Column::left("  error", NAME_WIDTH + 2)];
+    columns.extend(TITLES.iter().take(shown).map(|title| Column::right(title, FIGURE_WIDTH)));
+    let group = [Group { title: "", columns }];
+    let header = grid::header(&group, style.colour);
+    let mut lines: Vec<_> = header.lines().skip(1).map(str::to_owned).collect();
+    for method in &result.methods {
+        let texts = method.error_ns.map(|figures| figure_texts(&figures, true));
+        let figure = |place: &usize| {
+            let text = texts.as_ref().map_or(ABSENT, |texts| &texts[*place]);
+            Cell::plain(fitted(text))
+        };
+        let mut cells = vec![Cell::plain(format!("  {}", method_name(method.kind)))];
+        cells.extend(PLACES.iter().take(shown).map(figure));
+        lines.push(grid::row(&group, &cells, style.colour));
+    }
+    lines
+}
+
+/// A clock that believed a wrong sentence may be years off, for which there is no room.
+fn fitted(text: &str) -> String {
+    let beyond = if text.starts_with('-') { "<-999 s" } else { ">999 s" };
+    if text.chars().count() > FIGURE_WIDTH { beyond.to_owned() } else { text.to_owned() }
+}
+
+fn allan(method: &ClockMethod) -> String {
+    let point = |point: &horolog_record::AllanDeviation| {
+        format!("{} at {}", scientific(point.deviation), seconds(point.tau_s))
+    };
+    let points: Vec<_> = method.allan.iter().map(point).collect();
+    let points = if points.is_empty() { ABSENT.to_owned() } else { points.join(", ") };
+    format!("Allan deviation, {}: {points}", method_name(method.kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn looks_like_this() {
+        let text = clock(&fixture::clock(), &TableStyle { colour: false, width: 100 });
+        assert_eq!(text, include_str!("clock.txt").trim_end(), "\n{text}");
+    }
+
+    #[test]
+    fn a_clock_that_was_never_locked_has_no_figures() {
+        let mut result = fixture::clock();
+        result.locked_after_s = None;
+        for method in &mut result.methods {
+            (method.error_ns, method.allan, method.outages) = (None, Vec::new(), Vec::new());
+        }
+        let text = clock(&result, &TableStyle::default());
+        assert!(text.contains("never locked") && !text.contains("NaN"), "{text}");
+    }
+
+    #[test]
+    fn a_clock_that_is_years_off_stays_in_its_columns() {
+        assert_eq!(fitted("+619,315,200 s"), ">999 s");
+        assert_eq!(fitted("-34,667,001 s"), "<-999 s");
+        assert_eq!(fitted("-34,667 s"), "-34,667 s");
+    }
+
+    #[test]
+    fn a_narrow_terminal_keeps_the_deviation() {
+        let text = clock(&fixture::clock(), &TableStyle { colour: false, width: 50 });
+        assert!(text.contains("deviation") && !text.contains(" p5 "), "{text}");
+    }
+}

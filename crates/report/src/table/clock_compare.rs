@@ -1,0 +1,130 @@
+//! The outcome of a comparison of clocks: a row for each clock, what each wanders by, the steps of
+//! the system clock.
+
+use horolog_record::{ClockCompareResult, ComparedClock};
+
+use super::TableStyle;
+use super::grid::{self, Cell, Column, Group};
+use super::query::{figure_texts, scientific, seconds};
+use super::summary::{finding_lines, limit_lines, wrapped};
+use crate::units::{ABSENT, full_count, human_ns, signed_ns};
+
+/// The columns that go first where the terminal is narrow are the last ones.
+const COLUMNS: [(&str, usize); 7] = [
+    ("mean", 10),
+    ("deviation", 9),
+    ("min", 10),
+    ("max", 10),
+    ("frequency", 14),
+    ("doubt", 8),
+    ("readings", 9),
+];
+const NAME_WIDTH: usize = 23;
+/// Columns that are always shown.
+const SHOWN_MIN: usize = 2;
+/// Steps that are told one by one.
+const STEPS_SHOWN: usize = 5;
+
+/// What the offsets are.
+pub(crate) const OFFSETS: &str = "Offset: how far the system clock is ahead of the clock, the kernel's \
+                                  raw and monotonic ones as of the first reading. Frequency: how fast \
+                                  it gains on it. Doubt: half of the time that a reading took, the \
+                                  median.";
+
+/// The lines for the terminal, without a newline at the end.
+#[must_use]
+pub fn clock_compare(result: &ClockCompareResult, style: &TableStyle) -> String {
+    let mut room = style.width.saturating_sub(NAME_WIDTH);
+    let mut fits = |width: usize| {
+        let is_room = room > width;
+        room = room.saturating_sub(width + 1);
+        is_room
+    };
+    let shown = COLUMNS.iter().take_while(|(_, width)| fits(*width)).count().max(SHOWN_MIN);
+    let mut columns = vec![Column::left("system clock against", NAME_WIDTH)];
+    columns.extend(COLUMNS.iter().take(shown).map(|(title, width)| Column::right(title, *width)));
+    let group = [Group { title: "", columns }];
+    let header = grid::header(&group, style.colour);
+    let mut lines: Vec<_> = header.lines().skip(1).map(str::to_owned).collect();
+    for clock in &result.clocks {
+        let name = if clock.name.chars().count() > NAME_WIDTH {
+            lines.push(clock.name.clone());
+            String::new()
+        } else {
+            clock.name.clone()
+        };
+        let mut cells = vec![Cell::plain(name)];
+        cells.extend(figures(clock).map(Cell::plain).into_iter().take(shown));
+        lines.push(grid::row(&group, &cells, style.colour));
+    }
+    let mut say = |text: &str| lines.extend(wrapped(text, "  ", "    ", style));
+    result.clocks.iter().filter_map(allan).for_each(|text| say(&text));
+    if let Some(text) = steps(result) {
+        say(&text);
+    }
+    say(OFFSETS);
+    lines.extend(limit_lines(&result.limits, style));
+    lines.extend(finding_lines(&result.findings, style));
+    lines.join("\n")
+}
+
+/// The figures of a clock, in the order of [`COLUMNS`].
+pub(crate) fn figures(clock: &ComparedClock) -> [String; 7] {
+    let absent = || ABSENT.to_owned();
+    let [mean, deviation, _, min, .., max] = clock
+        .offset_ns
+        .map_or_else(|| std::array::from_fn(|_| absent()), |figures| figure_texts(&figures, true));
+    let frequency = clock.drift.filter(|drift| drift.ppm.is_finite());
+    let doubt = clock.doubt_ns.map(|figures| human_ns(figures.p50.unsigned_abs()));
+    [
+        mean,
+        deviation,
+        min,
+        max,
+        frequency.map_or_else(absent, |drift| format!("{:+.4} ppm", drift.ppm)),
+        doubt.unwrap_or_else(absent),
+        full_count(clock.samples.len() as u64),
+    ]
+}
+
+fn allan(clock: &ComparedClock) -> Option<String> {
+    let point = |point: &horolog_record::AllanDeviation| {
+        format!("{} at {}", scientific(point.deviation), seconds(point.tau_s))
+    };
+    let points: Vec<_> = clock.allan.iter().map(point).collect();
+    (!points.is_empty()).then(|| format!("Allan deviation, {}: {}", clock.name, points.join(", ")))
+}
+
+/// The steps of the system clock; `None` where there were none.
+pub(crate) fn steps(result: &ClockCompareResult) -> Option<String> {
+    let step = |step: &horolog_record::ClockStep| {
+        let at_s = step.place as f64 * (result.interval_ns as f64 / 1e9);
+        format!("{} at {}", signed_ns(step.step_ns), seconds(at_s))
+    };
+    let shown: Vec<_> = result.steps.iter().take(STEPS_SHOWN).map(step).collect();
+    let more = match result.steps.len().saturating_sub(STEPS_SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!shown.is_empty()).then(|| format!("Steps of the system clock: {}{more}", shown.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn looks_like_this() {
+        let style = TableStyle { colour: false, width: 100 };
+        let text = clock_compare(&fixture::clock_compare(), &style);
+        assert_eq!(text, include_str!("clock_compare.txt").trim_end(), "\n{text}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_keeps_mean_and_deviation() {
+        let style = TableStyle { colour: false, width: 50 };
+        let text = clock_compare(&fixture::clock_compare(), &style);
+        assert!(text.contains("deviation") && !text.contains("readings"), "{text}");
+    }
+}

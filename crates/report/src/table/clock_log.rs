@@ -1,0 +1,68 @@
+//! What a clock's error log comes to: a row for each clock, its pulses and its states.
+
+use horolog_record::ClockLogResult;
+
+use super::TableStyle;
+use super::grid::{self, Cell, Column, Group, Tone};
+use super::query::seconds;
+use super::summary::wrapped;
+use crate::clock_log::{NOTE, clock_name, figures};
+use crate::units::full_count;
+
+const TITLES: [&str; 6] = ["offsets", "mean", "deviation", "min", "max", "steps"];
+/// Changes of the state that are told one by one.
+const STATES_SHOWN: usize = 12;
+
+/// The lines for the terminal, without a newline at the end.
+#[must_use]
+pub fn clock_log(result: &ClockLogResult, style: &TableStyle) -> String {
+    let title = format!("{}: {} lines", result.file, full_count(result.lines));
+    let mut lines = vec![Tone::Strong.paint(&title, style.colour)];
+    let mut columns = vec![Column::left("system clock against", 24)];
+    columns.extend(TITLES.map(|title| Column::right(title, 10)));
+    let group = [Group { title: "", columns }];
+    lines.extend(grid::header(&group, style.colour).lines().skip(1).map(str::to_owned));
+    for clock in &result.clocks {
+        let mut cells = vec![Cell::plain(clock_name(clock))];
+        cells.extend(figures(clock).map(Cell::plain));
+        lines.push(grid::row(&group, &cells, style.colour));
+    }
+    let mut say = |text: &str| lines.extend(wrapped(text, "  ", "    ", style));
+    for clock in &result.clocks {
+        let name = clock_name(clock);
+        let counts = clock.verdicts.iter();
+        let counts: Vec<_> =
+            counts.map(|(verdict, count)| format!("{verdict} {}", full_count(*count))).collect();
+        if !counts.is_empty() {
+            say(&format!("{name}: {}", counts.join(", ")));
+        }
+        let states = clock.states.iter().take(STATES_SHOWN);
+        let states: Vec<_> =
+            states.map(|one| format!("{} from {} on", one.state, seconds(one.at_s))).collect();
+        if !states.is_empty() {
+            let more = match clock.states.len().saturating_sub(STATES_SHOWN) {
+                0 => String::new(),
+                more => format!(", and {more} more changes"),
+            };
+            say(&format!("{name}: {}{more}", states.join(", ")));
+        }
+    }
+    if result.restarts > 0 {
+        say(&format!("The machine was started anew {} times.", full_count(result.restarts)));
+    }
+    say(NOTE);
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn looks_like_this() {
+        let style = TableStyle { colour: false, width: 100 };
+        let text = clock_log(&fixture::clock_log(), &style);
+        assert_eq!(text, include_str!("clock_log.txt").trim_end(), "\n{text}");
+    }
+}

@@ -1,0 +1,135 @@
+//! The clock as messages tell of it at an instant, and the state of a port (IEEE 1588-2019, clauses
+//! 7.6.2 and 9.2.5).
+
+use horolog_time::Span;
+use horolog_wire::ptp::message::Grandmaster;
+use horolog_wire::ptp::{Announce, Flags, PtpTimestamp};
+
+use super::settings::ClockSettings;
+
+/// The clock as the clock page tells of it at an instant: all that messages say of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClockState {
+    /// Whether its time can be served at all. Where not, no port is a master.
+    pub usable: bool,
+    /// Its class (table 4).
+    pub clock_class: u8,
+    /// Its accuracy (table 5); see [`accuracy`].
+    pub accuracy: u8,
+    /// Its stability, `offsetScaledLogVariance`.
+    pub variance: u16,
+    /// Where its time is from (table 6).
+    pub time_source: u8,
+    /// Whether the offset to UTC is right, the time is TAI, can be traced, and has a leap second
+    /// before it: the low eight bits.
+    pub flags: Flags,
+    /// TAI less UTC, in seconds.
+    pub utc_offset: i16,
+}
+
+impl ClockState {
+    /// The clock as others rank it.
+    #[must_use]
+    pub const fn grandmaster(&self, settings: &ClockSettings) -> Grandmaster {
+        Grandmaster {
+            priority1: settings.priority1,
+            clock_class: self.clock_class,
+            clock_accuracy: self.accuracy,
+            variance: self.variance,
+            priority2: settings.priority2,
+            identity: settings.identity,
+        }
+    }
+
+    /// What it announces of itself.
+    #[must_use]
+    pub const fn announce(&self, settings: &ClockSettings, origin: PtpTimestamp) -> Announce {
+        Announce {
+            origin,
+            utc_offset: self.utc_offset,
+            grandmaster: self.grandmaster(settings),
+            steps_removed: 0,
+            time_source: self.time_source,
+        }
+    }
+
+    /// Its flags of the time, as one byte.
+    #[must_use]
+    pub const fn time_flags(&self) -> u8 {
+        self.flags.0 as u8
+    }
+}
+
+/// Bounds of the accuracies from 25 ns (0x20) to 10 s (0x30), in ns (table 5).
+const ACCURACIES_NS: [i64; 17] = [
+    25,
+    100,
+    250,
+    1_000,
+    2_500,
+    10_000,
+    25_000,
+    100_000,
+    250_000,
+    1_000_000,
+    2_500_000,
+    10_000_000,
+    25_000_000,
+    100_000_000,
+    250_000_000,
+    1_000_000_000,
+    10_000_000_000,
+];
+
+/// The accuracy of a clock that is off by no more than `bound` (table 5).
+#[must_use]
+pub fn accuracy(bound: Span) -> u8 {
+    let index = ACCURACIES_NS.partition_point(|&ns| ns < bound.as_ns().saturating_abs());
+    0x20 + index as u8
+}
+
+/// What a port does (table 20). A grandmaster that yields waits, and never follows.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum PortState {
+    /// It is silent, and hears who else is there; so it is as well while its clock is unusable.
+    Listening = 4,
+    /// It is the master.
+    Master = 6,
+    /// It is silent, since there is a better master.
+    Passive = 7,
+}
+
+impl PortState {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Listening => "listening",
+            Self::Master => "master",
+            Self::Passive => "passive",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accuracy_is_the_least_bound_that_holds() {
+        for (ns, code) in [
+            (0, 0x20),
+            (25, 0x20),
+            (26, 0x21),
+            (-26, 0x21),
+            (1_000, 0x23),
+            (1_000_001, 0x2a),
+            (10_000_000_000, 0x30),
+            (10_000_000_001, 0x31),
+            (i64::MIN, 0x31),
+        ] {
+            assert_eq!(accuracy(Span::from_ns(ns)), code, "{ns}");
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Options for PTP: what the grandmaster is told before it starts, and the rules that this must
+//! keep.
+
+use std::ops::RangeInclusive;
+
+use horolog_sys::netlink::Prefix;
+
+use horolog_wire::ethernet::MacAddress;
+
+use super::{ClockSettings, PortSettings, Profile, Transport, UnicastSettings};
+
+/// Intervals of messages, as log2 of seconds: from 128 a second to one in 16 s.
+const PTP_LOG_INTERVALS: RangeInclusive<i8> = -7..=4;
+/// Grants at a time: more than any interface serves streams for.
+const PTP_GRANTS_MAX: usize = 1 << 16;
+/// Messages a second that can be granted.
+const PTP_RATE_MAX: u32 = 10_000_000;
+
+/// Options for PTP.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PtpConfig {
+    /// The interfaces that it is served on; none: there is no PTP.
+    pub interfaces: Vec<String>,
+    /// What it is carried by there.
+    pub transports: Vec<Transport>,
+    /// The profile, which gives what is not given here.
+    pub profile: Profile,
+    /// The domain.
+    pub domain: Option<u8>,
+    /// Rank before everything that is said of the clock; lower first.
+    pub priority1: u8,
+    /// Rank after that.
+    pub priority2: u8,
+    /// Clock class while synchronised; what follows from the source when not given.
+    pub clock_class: Option<u8>,
+    /// Interval of Announce, log2 of seconds.
+    pub log_announce: Option<i8>,
+    /// Interval of Sync, log2 of seconds.
+    pub log_sync: Option<i8>,
+    /// Least interval of a client's `Delay_Req`, log2 of seconds.
+    pub log_delay_req: Option<i8>,
+    /// Whether the card writes the time into Sync as it leaves.
+    pub one_step: bool,
+    /// Whether NetSync Monitor is answered.
+    pub monitor: bool,
+    /// Grants of unicast streams at a time, one for each client and kind of message; 0: none.
+    pub unicast_grants: usize,
+    /// Messages a second that are granted to all of them together.
+    pub unicast_rate: u32,
+    /// Who may have them; those on the interface's own networks where it is empty.
+    pub unicast_allow: Vec<Prefix>,
+}
+
+impl Default for PtpConfig {
+    /// No interface; over IPv4, in the default profile.
+    fn default() -> Self {
+        Self {
+            interfaces: Vec::new(),
+            transports: vec![Transport::Udp4],
+            profile: Profile::DefaultE2e,
+            domain: None,
+            priority1: 128,
+            priority2: 128,
+            clock_class: None,
+            log_announce: None,
+            log_sync: None,
+            log_delay_req: None,
+            one_step: false,
+            monitor: false,
+            unicast_grants: UnicastSettings::DEFAULT.grants_max,
+            unicast_rate: UnicastSettings::DEFAULT.rate_max,
+            unicast_allow: Vec::new(),
+        }
+    }
+}
+
+/// A rule that options for PTP break; its text is one line for the user.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PtpConfigError {
+    /// An interface or transport stands twice.
+    #[error("{0} is given twice; leave one out")]
+    Twice(String),
+    /// The domain is reserved, or not the profile's.
+    #[error("--ptp-domain {0}: the profile {1} has domains {2} to {3}")]
+    Domain(u8, &'static str, u8, u8),
+    /// An interval that is too short or too long.
+    #[error("{0} {1}: an interval is from -7 (128 a second) to 4 (one in 16 s)")]
+    Interval(&'static str, i8),
+    /// A class that no grandmaster has.
+    #[error("--ptp-clock-class {0}: a grandmaster's is 6 to 254 (IEEE 1588-2019, table 4)")]
+    ClockClass(u8),
+    /// More grants than there can be.
+    #[error("--ptp-unicast-grants {0}: at most {PTP_GRANTS_MAX}")]
+    Grants(usize),
+    /// No rate, or more than can be.
+    #[error("--ptp-unicast-rate {0}: from 1 to {PTP_RATE_MAX}")]
+    Rate(u32),
+    /// One-step clocks are made by cards alone.
+    #[error(
+        "--ptp-one-step on '{0}' needs its card's timestamps: add --timestamps {0}=hardware, or \
+         leave it out for two-step"
+    )]
+    OneStep(String),
+}
+
+impl Transport {
+    /// Its name in configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Udp4 => "udp4",
+            Self::Udp6 => "udp6",
+            Self::Ethernet => "l2",
+        }
+    }
+}
+
+impl PtpConfig {
+    /// Whether there is PTP at all.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        !self.interfaces.is_empty()
+    }
+
+    /// The domain, the profile's where none is given.
+    #[must_use]
+    pub fn domain(&self) -> u8 {
+        self.domain.unwrap_or(self.profile.default_domain())
+    }
+
+    /// The settings of the clock with this identity and so many ports.
+    pub(super) fn clock(&self, identity: u64, ports: u16) -> ClockSettings {
+        ClockSettings {
+            domain: self.domain(),
+            priority1: self.priority1,
+            priority2: self.priority2,
+            ports,
+            ..ClockSettings::new(identity, self.profile)
+        }
+    }
+
+    /// The settings of a port.
+    pub(super) fn port(&self, number: u16, transport: Transport, mac: MacAddress) -> PortSettings {
+        let profiles = self.profile.port(number, transport, mac);
+        PortSettings {
+            log_announce: self.log_announce.unwrap_or(profiles.log_announce),
+            log_sync: self.log_sync.unwrap_or(profiles.log_sync),
+            log_min_delay_req: self.log_delay_req.unwrap_or(profiles.log_min_delay_req),
+            one_step: self.one_step,
+            monitor: self.monitor,
+            unicast: UnicastSettings {
+                grants_max: self.unicast_grants,
+                rate_max: self.unicast_rate,
+                ..profiles.unicast
+            },
+            ..profiles
+        }
+    }
+
+    /// Finds the first rule that the options break. `hardware` are the interfaces whose cards take
+    /// timestamps.
+    pub(crate) fn check(&self, hardware: &[String]) -> Result<(), PtpConfigError> {
+        if let Some(twice) = repeated(&self.interfaces) {
+            return Err(PtpConfigError::Twice(format!("--ptp {twice}")));
+        }
+        if let Some(twice) = repeated(&self.transports) {
+            return Err(PtpConfigError::Twice(format!("--ptp-transport {}", twice.name())));
+        }
+        let domains = self.profile.domains();
+        if !domains.contains(&self.domain()) {
+            let (first, last) = (*domains.start(), *domains.end());
+            let name = self.profile.name();
+            return Err(PtpConfigError::Domain(self.domain(), name, first, last));
+        }
+        for (flag, interval) in [
+            ("--ptp-announce-interval", self.log_announce),
+            ("--ptp-sync-interval", self.log_sync),
+            ("--ptp-delay-interval", self.log_delay_req),
+        ] {
+            if let Some(interval) = interval.filter(|log| !PTP_LOG_INTERVALS.contains(log)) {
+                return Err(PtpConfigError::Interval(flag, interval));
+            }
+        }
+        if let Some(class) = self.clock_class.filter(|class| !(6..=254).contains(class)) {
+            return Err(PtpConfigError::ClockClass(class));
+        }
+        if self.unicast_grants > PTP_GRANTS_MAX {
+            return Err(PtpConfigError::Grants(self.unicast_grants));
+        }
+        if !(1..=PTP_RATE_MAX).contains(&self.unicast_rate) {
+            return Err(PtpConfigError::Rate(self.unicast_rate));
+        }
+        let plain = self.interfaces.iter().find(|name| !hardware.contains(name));
+        match plain {
+            Some(name) if self.one_step => Err(PtpConfigError::OneStep(name.clone())),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn repeated<T: PartialEq>(all: &[T]) -> Option<&T> {
+    all.iter().enumerate().find(|(index, one)| all[..*index].contains(one)).map(|(_, one)| one)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(change: impl FnOnce(&mut PtpConfig)) -> Result<(), PtpConfigError> {
+        let mut config = PtpConfig { interfaces: vec!["eth0".into()], ..PtpConfig::default() };
+        change(&mut config);
+        config.check(&["eth1".into()])
+    }
+
+    #[test]
+    fn the_default_is_right_and_each_rule_is_kept() {
+        assert_eq!(check(|_| ()), Ok(()));
+        let twice = |c: &mut PtpConfig| c.interfaces.push("eth0".into());
+        assert_eq!(check(twice), Err(PtpConfigError::Twice("--ptp eth0".into())));
+        assert!(check(|c| c.transports.push(Transport::Udp4)).is_err());
+        assert!(check(|c| c.domain = Some(240)).is_err());
+        assert!(check(|c| c.log_sync = Some(-8)).is_err());
+        assert!(check(|c| c.log_announce = Some(5)).is_err());
+        assert_eq!(check(|c| c.clock_class = Some(255)), Err(PtpConfigError::ClockClass(255)));
+        assert!(check(|c| c.clock_class = Some(5)).is_err());
+        assert!(check(|c| c.unicast_grants = PTP_GRANTS_MAX + 1).is_err());
+        assert!(check(|c| c.unicast_rate = 0).is_err());
+        assert_eq!(check(|c| c.one_step = true), Err(PtpConfigError::OneStep("eth0".into())));
+        let with_card =
+            |c: &mut PtpConfig| (c.one_step, c.interfaces) = (true, vec!["eth1".into()]);
+        assert_eq!(check(with_card), Ok(()));
+    }
+
+    #[test]
+    fn a_profile_has_its_domains() {
+        let telecom = |domain| check(|c| (c.profile, c.domain) = (Profile::G8275_2, domain));
+        assert_eq!(telecom(None), Ok(()));
+        assert_eq!(telecom(Some(63)), Ok(()));
+        let message = telecom(Some(0)).unwrap_err().to_string();
+        assert!(message.ends_with("the profile g8275.2 has domains 44 to 63"), "{message}");
+    }
+}

@@ -1,0 +1,172 @@
+//! PTP on Ethernet (IEEE 1588-2019, annex E): one packet socket for all messages.
+
+use std::io;
+use std::time::Duration;
+
+use horolog_io::{Batch, Device, FrameSelection, PacketDevice, PacketOptions, TransmitStamp};
+use horolog_time::{Monotonic, Timestamp};
+use horolog_wire::ethernet::{HEADER_LEN, Header, MacAddress};
+use horolog_wire::ptp::{ETHER_TYPE, MULTICAST_MAC, PEER_MULTICAST_MAC};
+
+use super::link::{Incoming, Link, LinkError, Outgoing, Returned};
+use super::served::Served;
+use crate::ptp::{Address, Destination};
+
+/// Frames that one system call moves.
+const BATCH: usize = 32;
+const FRAME_MAX: usize = 1_514;
+/// The least that a frame has beside its checksum (IEEE 802.3, clause 4.4.2).
+const FRAME_MIN: usize = 60;
+/// A burst of a tenth of a second at a hundred thousand messages a second.
+const RECEIVE_BUFFER: usize = 8 << 20;
+const SEND_WAIT: Duration = Duration::from_millis(1);
+
+/// A port's way on Ethernet.
+pub(super) struct EthernetLink {
+    device: PacketDevice,
+    own: MacAddress,
+    received: Batch<()>,
+    leaving: Batch<()>,
+    looped: Batch<()>,
+    refused: u64,
+    dropped: u64,
+}
+
+impl EthernetLink {
+    /// Opens the socket on the interface of this name and address. With `hardware`, its card's
+    /// timestamps are asked for.
+    pub(super) fn open(
+        interface: &str,
+        own: MacAddress,
+        hardware: bool,
+    ) -> Result<Self, LinkError> {
+        let stamp = if hardware { TransmitStamp::Hardware } else { TransmitStamp::Kernel };
+        let options = PacketOptions {
+            slots: BATCH,
+            selection: FrameSelection::EtherType(ETHER_TYPE),
+            groups: vec![MULTICAST_MAC, PEER_MULTICAST_MAC],
+            transmit_timestamps: Some(stamp),
+            hardware_timestamps: hardware,
+            bypass_queueing: false,
+            receive_buffer: Some(RECEIVE_BUFFER),
+            send_wait: SEND_WAIT,
+            ..PacketOptions::default()
+        };
+        let batch = || Batch::new(BATCH, FRAME_MAX);
+        Ok(Self {
+            device: PacketDevice::open(interface, &options)?,
+            own,
+            received: batch(),
+            leaving: batch(),
+            looped: batch(),
+            refused: 0,
+            dropped: 0,
+        })
+    }
+}
+
+const fn mac(to: Destination) -> Option<MacAddress> {
+    match to {
+        Destination::Group => Some(MULTICAST_MAC),
+        Destination::PeerGroup => Some(PEER_MULTICAST_MAC),
+        Destination::To(Address::Mac(mac)) => Some(mac),
+        Destination::To(Address::Ip { .. }) => None,
+    }
+}
+
+fn destination(mac: MacAddress) -> Destination {
+    match mac {
+        MULTICAST_MAC => Destination::Group,
+        PEER_MULTICAST_MAC => Destination::PeerGroup,
+        mac => Destination::To(Address::Mac(mac)),
+    }
+}
+
+impl Link for EthernetLink {
+    fn wait(&mut self, wait: Duration) -> io::Result<()> {
+        self.device.wait(wait).map(drop)
+    }
+
+    fn receive(
+        &mut self,
+        served: &Served<'_>,
+        now: &dyn Fn() -> Timestamp<Monotonic>,
+        each: &mut dyn FnMut(&Incoming<'_>),
+    ) -> io::Result<usize> {
+        let count = self.device.receive(&mut self.received, Duration::ZERO)?;
+        let now = now();
+        for packet in self.received.iter().filter(|packet| !packet.truncated) {
+            let Ok((header, bytes)) = Header::parse(packet.bytes) else { continue };
+            // An interface that hears everything hears what is for others.
+            if ![self.own, MULTICAST_MAC, PEER_MULTICAST_MAC].contains(&header.destination) {
+                continue;
+            }
+            // On Ethernet nothing but the message itself tells its kind apart.
+            each(&Incoming {
+                bytes,
+                from: Address::Mac(header.source),
+                to_group: header.destination.is_group(),
+                event: bytes.first().is_some_and(|kind| kind & 0x8 == 0),
+                stamp: served.stamp(&packet, now),
+            });
+        }
+        Ok(count)
+    }
+
+    fn returned(
+        &mut self,
+        served: &Served<'_>,
+        now: &dyn Fn() -> Timestamp<Monotonic>,
+        each: &mut dyn FnMut(&Returned<'_>),
+    ) -> io::Result<usize> {
+        let count = self.device.sent(&mut self.looped)?;
+        let now = now();
+        for packet in self.looped.iter() {
+            if let (Ok((header, bytes)), Some(stamp)) =
+                (Header::parse(packet.bytes), served.stamp(&packet, now))
+            {
+                each(&Returned { bytes, to: destination(header.destination), stamp });
+            }
+        }
+        Ok(count)
+    }
+
+    fn push(&mut self, message: &Outgoing<'_>) {
+        let Some(to) = mac(message.to) else { return };
+        if self.leaving.is_full() {
+            self.flush();
+        }
+        let slot = self.leaving.len();
+        let header =
+            Header { destination: to, source: self.own, vlan: None, ether_type: ETHER_TYPE };
+        let len = (HEADER_LEN + message.bytes.len()).max(FRAME_MIN);
+        let pushed = self.leaving.push_with((), |frame| {
+            frame[..len].fill(0);
+            let start = header.emit(frame);
+            frame[start..start + message.bytes.len()].copy_from_slice(message.bytes);
+            len
+        });
+        if pushed {
+            *self.leaving.packet_mut(slot).stamp = message.stamp;
+        }
+    }
+
+    fn flush(&mut self) {
+        let count = self.leaving.len();
+        if count > 0 {
+            // A device that fails is found by the next receive.
+            let sent = self.device.send(&mut self.leaving).unwrap_or(0);
+            self.refused += (count - sent) as u64;
+            self.leaving.clear();
+        }
+    }
+
+    fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    fn dropped(&mut self) -> u64 {
+        self.dropped = self.device.dropped().unwrap_or(self.dropped);
+        self.dropped
+    }
+}

@@ -1,0 +1,342 @@
+//! What is granted, for how long, and what is denied.
+
+use horolog_wire::ptp::tlv::{Ended, Unicast};
+use proptest::prelude::*;
+
+use super::*;
+
+fn request(kind: MessageType, log_interval: i8, duration_s: u32) -> Unicast {
+    Unicast::Request { kind, log_interval, duration_s }
+}
+
+/// A message with these negotiations.
+fn say(all: &[Unicast], target: PortIdentity) -> Vec<u8> {
+    let mut suffix = [0; 512];
+    let mut length = 0;
+    for negotiation in all {
+        length += negotiation.emit(&mut suffix[length..]);
+    }
+    bytes(&Message { header: header(), body: Body::Signaling(target), suffix: &suffix[..length] })
+}
+
+/// What is said in a message.
+fn said(sent: &Sent) -> Vec<Unicast> {
+    sent.message().tlvs().map(|tlv| Unicast::from_tlv(&tlv.unwrap()).unwrap().unwrap()).collect()
+}
+
+/// What a client is answered.
+fn negotiate(port: &mut Port, all: &[Unicast], now: Timestamp<Monotonic>) -> Vec<Unicast> {
+    let mut out = Kept::default();
+    port.receive(&arrival(&say(all, PortIdentity::ALL)), &GOOD, now, &mut out);
+    assert!(out.0.len() <= 1);
+    out.0.first().map(said).unwrap_or_default()
+}
+
+/// Whether the answer to a request is for some time.
+fn is_granted(answer: Unicast) -> bool {
+    matches!(answer, Unicast::Grant { duration_s: 1.., .. })
+}
+
+fn unicast_master() -> (Port, Timestamp<Monotonic>) {
+    master_of(PortSettings { multicast: false, hybrid: false, ..settings(Profile::DefaultE2e) })
+}
+
+/// All that is sent from `now` on for so many seconds.
+fn run(port: &mut Port, now: Timestamp<Monotonic>, duration_s: i64) -> Vec<MessageType> {
+    let mut out = Kept::default();
+    let mut at = now;
+    while at < now + seconds(duration_s) {
+        port.due(&GOOD, at, &mut out);
+        let next = port.next_due();
+        assert!(next > at, "nothing stays due");
+        at = next;
+    }
+    out.kinds()
+}
+
+#[test]
+fn several_requests_in_a_message_are_granted_in_one() {
+    let (mut port, now) = unicast_master();
+    let asked = [
+        request(MessageType::Announce, 0, 60),
+        request(MessageType::Sync, -2, 60),
+        request(MessageType::DelayResp, -2, 60),
+        request(MessageType::PdelayResp, -2, 60),
+    ];
+    let answers = negotiate(&mut port, &asked, now);
+    let granted: Vec<_> = answers.iter().copied().map(is_granted).collect();
+    assert_eq!(granted, [true, true, true, false]);
+    let renewal_invited = true;
+    let first = Unicast::Grant {
+        kind: MessageType::Announce,
+        log_interval: 0,
+        duration_s: 60,
+        renewal_invited,
+    };
+    assert_eq!(answers[0], first);
+    let sent = run(&mut port, now, 10);
+    let count = |kind| sent.iter().filter(|&&sent| sent == kind).count();
+    assert_eq!((count(MessageType::Announce), count(MessageType::Sync)), (10, 40));
+    assert_eq!(ask(&mut port, &delay_req(), now).len(), 1, "without hybrid mode, by the grant");
+}
+
+#[test]
+fn streams_are_unicast_and_numbered_each_by_itself() {
+    let (mut port, now) = unicast_master();
+    negotiate(&mut port, &[request(MessageType::Sync, 0, 60)], now);
+    for sequence_id in 0..3 {
+        let mut out = Kept::default();
+        port.due(&GOOD, now + Span::from_ms(125) + seconds(sequence_id), &mut out);
+        let [sync] = &out.0[..] else { panic!() };
+        assert_eq!(
+            (sync.to, sync.event, sync.stamp),
+            (Destination::To(CLIENT_ADDRESS), true, true)
+        );
+        let header = sync.message().header;
+        assert_eq!(i64::from(header.sequence_id), sequence_id);
+        assert_eq!(header.flags, Flags::UNICAST.with(Flags::TWO_STEP));
+        assert_eq!(header.log_interval, NO_INTERVAL);
+    }
+}
+
+#[test]
+fn a_grant_ends_with_its_time_unless_it_is_renewed() {
+    let (mut port, now) = unicast_master();
+    let asked = [request(MessageType::Sync, 0, 5), request(MessageType::DelayResp, 0, 5)];
+    negotiate(&mut port, &asked, now);
+    assert_eq!(run(&mut port, now, 4).len(), 4);
+    assert!(negotiate(&mut port, &asked, now + seconds(4)).into_iter().all(is_granted));
+    assert_eq!(run(&mut port, now + seconds(4), 20).len(), 5);
+    assert_eq!(port.view(&GOOD).grants, 0);
+    assert!(ask(&mut port, &delay_req(), now + seconds(9)).is_empty());
+}
+
+#[test]
+fn renewals_do_not_bring_more_messages() {
+    let (mut port, now) = unicast_master();
+    let mut sent = 0;
+    for count in 0..100 {
+        let now = now + Span::from_ms(10 * count);
+        let log_interval = (count % 2) as i8;
+        negotiate(&mut port, &[request(MessageType::Sync, log_interval, 60)], now);
+        let mut out = Kept::default();
+        port.due(&GOOD, now, &mut out);
+        sent += out.0.len();
+    }
+    assert_eq!(sent, 1, "in a second, of one or half a message a second");
+    let asked = request(MessageType::Sync, -7, 60);
+    negotiate(&mut port, &[asked], now + seconds(1));
+    let sent = run(&mut port, now + seconds(1), 1).len();
+    assert!((127..=128).contains(&sent), "a shorter interval is kept to: {sent}");
+}
+
+#[test]
+fn cancelling_and_asking_again_does_not_bring_more_messages() {
+    let (mut port, now) = unicast_master();
+    let kind = MessageType::Sync;
+    let ended = Ended { kind, maintain_request: false, maintain_grant: false };
+    let mut sent = 0;
+    for count in 0..100 {
+        let now = now + Span::from_ms(count);
+        negotiate(&mut port, &[Unicast::Cancel(ended), request(kind, 0, 60)], now);
+        let mut out = Kept::default();
+        port.due(&GOOD, now, &mut out);
+        sent += out.0.len();
+    }
+    assert_eq!(sent, 0);
+}
+
+#[test]
+fn one_address_does_not_get_everything() {
+    let (mut port, now) = unicast_master();
+    let asked = |clock: u64, log_interval, from| {
+        let header = Header { source: PortIdentity { clock, port: 1 }, ..delay_req().header };
+        let suffix = say(&[request(MessageType::Sync, log_interval, 60)], PortIdentity::ALL);
+        let message = Message::parse(&suffix).unwrap().0;
+        let bytes = bytes(&Message {
+            header: Header { source: header.source, ..message.header },
+            ..message
+        });
+        (bytes, from)
+    };
+    for clock in 1..200 {
+        let (bytes, from) = asked(clock, 4, super::client(7));
+        port.receive(&Arrival { from, ..arrival(&bytes) }, &GOOD, now, &mut Kept::default());
+    }
+    assert_eq!(port.view(&GOOD).grants, 64);
+    let (bytes, from) = asked(1, -7, super::client(8));
+    port.receive(&Arrival { from, ..arrival(&bytes) }, &GOOD, now, &mut Kept::default());
+    assert_eq!(port.view(&GOOD).grants, 65, "another is granted what it asks for");
+}
+
+#[test]
+fn a_client_ends_its_grant() {
+    let (mut port, now) = unicast_master();
+    let kind = MessageType::Sync;
+    negotiate(&mut port, &[request(kind, 0, 60)], now);
+    let kept = Ended { kind, maintain_request: true, maintain_grant: false };
+    assert_eq!(negotiate(&mut port, &[Unicast::Cancel(kept)], now), []);
+    assert_eq!(port.view(&GOOD).grants, 1, "it ended what it had granted, which is nothing");
+    let ended = Ended { maintain_request: false, ..kept };
+    let answers = negotiate(&mut port, &[Unicast::Cancel(ended)], now);
+    assert_eq!(answers, [Unicast::AcknowledgeCancel(ended)]);
+    assert_eq!((port.view(&GOOD).grants, run(&mut port, now, 3).len()), (0, 0));
+}
+
+#[test]
+fn an_unusable_clock_ends_all_grants() {
+    let (mut port, now) = unicast_master();
+    let asked = [request(MessageType::Announce, 0, 60), request(MessageType::Sync, 0, 60)];
+    negotiate(&mut port, &asked, now);
+    let mut out = Kept::default();
+    port.due(&UNUSABLE, now, &mut out);
+    let [cancel] = &out.0[..] else { panic!("{:?}", out.0) };
+    assert_eq!(cancel.to, Destination::To(CLIENT_ADDRESS));
+    assert_eq!(cancel.message().body, Body::Signaling(CLIENT));
+    let mut kinds: Vec<_> = said(cancel)
+        .into_iter()
+        .map(|said| match said {
+            Unicast::Cancel(ended) => ended.kind,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    kinds.sort_unstable();
+    assert_eq!(kinds, [MessageType::Sync, MessageType::Announce]);
+    assert_eq!(port.view(&GOOD).grants, 0);
+    port.receive(&arrival(&say(&asked, PortIdentity::ALL)), &UNUSABLE, now, &mut out);
+    assert!(!said(&out.0[1]).into_iter().any(is_granted));
+}
+
+#[test]
+fn what_is_out_of_bounds_is_denied() {
+    let bounds =
+        UnicastSettings { grants_max: 2, rate_max: 36, duration_max_s: 100, log_interval_min: -4 };
+    let (mut port, now) =
+        master_of(PortSettings { unicast: bounds, ..settings(Profile::DefaultE2e) });
+    for (asked, duration_s) in [
+        (request(MessageType::Sync, -5, 60), 0),
+        (request(MessageType::Sync, 11, 60), 0),
+        (request(MessageType::Sync, 0, 0), 0),
+        (request(MessageType::Management, 0, 60), 0),
+        (request(MessageType::Sync, -4, 1000), 100),
+        (request(MessageType::Announce, -3, 60), 0),
+        (request(MessageType::Announce, -2, 60), 60),
+        (request(MessageType::DelayResp, 4, 60), 0),
+        (request(MessageType::Announce, -4, 60), 0),
+        (request(MessageType::Sync, -4, 60), 60),
+    ] {
+        let [Unicast::Grant { duration_s: granted, renewal_invited, .. }] =
+            negotiate(&mut port, &[asked], now)[..]
+        else {
+            panic!("{asked:?}")
+        };
+        assert_eq!((granted, renewal_invited), (duration_s, duration_s > 0), "{asked:?}");
+    }
+    assert_eq!((port.view(&GOOD).grants, port.view(&GOOD).granted_rate), (2, 36.0));
+}
+
+#[test]
+fn only_whom_the_list_admits_is_granted_streams() {
+    let (mut port, now) = master();
+    let asked = say(&[request(MessageType::Sync, 0, 60)], PortIdentity::ALL);
+    let mut out = Kept::default();
+    port.receive(&Arrival { admitted: false, ..arrival(&asked) }, &GOOD, now, &mut out);
+    assert!(!is_granted(said(&out.0[0])[0]));
+    assert_eq!(port.counts.refused(Refusal::NotAdmitted), 1);
+}
+
+#[test]
+fn who_is_meant_is_asked() {
+    let asked = [request(MessageType::Sync, 0, 60)];
+    for (clock, number, count) in [
+        (OWN, 1, 1),
+        (u64::MAX, u16::MAX, 1),
+        (OWN, u16::MAX, 1),
+        (OWN, 2, 0),
+        (CLIENT.clock, 1, 0),
+        (CLIENT.clock, u16::MAX, 0),
+    ] {
+        let (mut port, now) = master();
+        let mut out = Kept::default();
+        let target = PortIdentity { clock, port: number };
+        port.receive(&arrival(&say(&asked, target)), &GOOD, now, &mut out);
+        assert_eq!((out.0.len(), port.view(&GOOD).grants), (count, count), "{target:?}");
+        assert_eq!(port.counts.refused(Refusal::Target), 1 - count as u64);
+    }
+}
+
+/// What was granted before and after it is told of.
+#[test]
+fn a_malformed_request_among_others_is_passed_over() {
+    let (mut port, now) = master();
+    let mut bytes = say(&[request(MessageType::Sync, 0, 60); 3], PortIdentity::ALL);
+    let second = 44 + 10;
+    // A reserved type of messages.
+    bytes[second + 4] = 0x70;
+    let mut out = Kept::default();
+    port.receive(&arrival(&bytes), &GOOD, now, &mut out);
+    assert_eq!(said(&out.0[0]).into_iter().filter(|&said| is_granted(said)).count(), 2);
+    assert_eq!(port.counts.refused(Refusal::Length), 1);
+}
+
+#[test]
+fn a_message_of_many_requests_is_answered_in_part() {
+    let (mut port, now) = master();
+    let asked = [request(MessageType::Sync, 0, 60); 30];
+    assert_eq!(negotiate(&mut port, &asked, now).len(), 8);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Ask(u8, Unicast),
+    Wait(u16),
+    Unusable,
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let kind = (0..MessageType::ALL.len()).prop_map(|index| MessageType::ALL[index]);
+    let kinds = prop_oneof![Just(MessageType::Sync), Just(MessageType::Announce), kind];
+    let asked =
+        (kinds, -9i8..12, 0u32..40, 0u8..8).prop_map(|(kind, log_interval, duration_s, which)| {
+            if which == 0 {
+                Unicast::Cancel(Ended { kind, maintain_request: false, maintain_grant: false })
+            } else {
+                request(kind, log_interval, duration_s)
+            }
+        });
+    prop_oneof![
+        8 => (0u8..8, asked).prop_map(|(client, asked)| Step::Ask(client, asked)),
+        3 => (0u16..3000).prop_map(Step::Wait),
+        1 => Just(Step::Unusable),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn grants_never_exceed_their_bounds(all in proptest::collection::vec(steps(), 0..120)) {
+        let unicast = UnicastSettings { grants_max: 5, rate_max: 40, duration_max_s: 30, log_interval_min: -5 };
+        let (mut port, mut now) = master_of(PortSettings { unicast, ..settings(Profile::DefaultE2e) });
+        for step in all {
+            match step {
+                Step::Ask(client, asked) => {
+                    let bytes = say(&[asked], PortIdentity::ALL);
+                    let from = super::client(client);
+                    port.receive(&Arrival { from, ..arrival(&bytes) }, &GOOD, now, &mut Kept::default());
+                }
+                Step::Wait(ms) => now = now + Span::from_ms(ms.into()),
+                Step::Unusable => port.due(&UNUSABLE, now, &mut Kept::default()),
+            }
+            let view = port.view(&GOOD);
+            prop_assert!(view.grants <= 5 && view.granted_rate <= 40.0, "{:?}", view);
+            prop_assert!(port.grants.is_consistent());
+            let mut out = Kept::default();
+            port.due(&GOOD, now, &mut out);
+            // Two to the group, and no more than one for each grant.
+            prop_assert!(out.0.len() <= 7);
+            prop_assert!(port.next_due() > now);
+        }
+        port.due(&GOOD, now + seconds(40), &mut Kept::default());
+        let view = port.view(&GOOD);
+        prop_assert_eq!((view.grants, view.granted_rate), (0, 0.0));
+    }
+}

@@ -1,0 +1,204 @@
+//! What calibration is told: where sentences and pulses come from, and what becomes of what is
+//! known by them.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use horolog_discipline::Oscillator;
+use horolog_sys::serial;
+use horolog_time::{NS_PER_S, Span};
+
+use crate::spec::{GNSS_SPEED, absolute, wrong};
+use crate::{PulseSpec, SpecError};
+
+/// Where gpsd is by default.
+const GPSD: &str = "127.0.0.1:2947";
+/// The limits of holdover that make sense: shorter ones end with a single missed pulse.
+const HOLDOVER_MIN: Span = Span::from_ns(10 * NS_PER_S);
+/// Less is no reason to move the time under those that are served.
+const STEP_MIN: Span = Span::from_ms(1);
+/// No receiver is sooner for certain.
+const SENTENCE_LAG_MIN: Span = Span::from_ms(50);
+/// A log that is smaller would be turned over all the time.
+const LOG_BYTES_MIN: u64 = 1 << 16;
+
+/// Where sentences come from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SentenceInput {
+    /// A serial line, and its speed in bits per second.
+    Serial(PathBuf, u32),
+    /// gpsd, which passes on what the receiver sends.
+    Gpsd(String),
+}
+
+impl FromStr for SentenceInput {
+    type Err = SpecError;
+
+    /// Reads `DEVICE`, `DEVICE:BAUD`, `gpsd` or `gpsd:HOST:PORT`.
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        if text == "gpsd" {
+            return Ok(Self::Gpsd(GPSD.into()));
+        }
+        if let Some(address) = text.strip_prefix("gpsd:") {
+            let port = address.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+            return match port {
+                Some(Ok(_)) => Ok(Self::Gpsd(address.to_owned())),
+                _ => wrong("write gpsd or gpsd:HOST:PORT, as in gpsd:127.0.0.1:2947"),
+            };
+        }
+        let (device, speed) = match text.rsplit_once(':') {
+            Some((device, speed)) => (device, speed.parse().ok()),
+            None => (text, Some(GNSS_SPEED)),
+        };
+        let hint = "write the path of a line, as in /dev/ttyS0 or /dev/ttyS0:115200, or gpsd";
+        let Some(speed) = speed.filter(|speed| serial::is_speed(*speed)) else {
+            let speeds = serial::speeds().map(|speed| speed.to_string()).join(", ");
+            return wrong(format!("the speed of a line is one of {speeds}"));
+        };
+        Ok(Self::Serial(absolute(Some(device), hint)?, speed))
+    }
+}
+
+/// The clock-error log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ErrorLogConfig {
+    /// Its file; the one before it has `.1` behind the name.
+    pub path: PathBuf,
+    /// How large the file may become, in bytes, before it becomes the one before.
+    pub bytes_max: u64,
+}
+
+/// Options for calibration.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CalibrationConfig {
+    /// Where sentences come from.
+    pub sentences: SentenceInput,
+    /// The pulse; without one the time is known to half a second.
+    pub pulse: Option<PulseSpec>,
+    /// Whether the system clock is steered.
+    pub controls_clock: bool,
+    /// How long the time is served after the last pulse.
+    pub holdover_limit: Span,
+    /// The offset from which on the clock is stepped later than at the start; `None`: never.
+    pub step_threshold: Option<Span>,
+    /// The oscillator of the clock, by whose model it grows uncertain in holdover.
+    pub oscillator: Oscillator,
+    /// How long after its pulse a sentence may begin.
+    pub sentence_lag: Span,
+    /// Where every pulse and correction is written.
+    pub error_log: Option<ErrorLogConfig>,
+    /// Units of shared memory for other programs.
+    pub shm_outputs: Vec<u8>,
+    /// Sockets of other programs.
+    pub sock_outputs: Vec<PathBuf>,
+}
+
+impl CalibrationConfig {
+    /// How late a sentence may begin unless told otherwise: one that is later could be one of the
+    /// next second that is early.
+    pub const SENTENCE_LAG: Span = Span::from_ms(950);
+
+    /// How the source is called in messages.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let sentences = match &self.sentences {
+            SentenceInput::Serial(path, _) => format!("gnss:{}", path.display()),
+            SentenceInput::Gpsd(address) => format!("gnss:gpsd:{address}"),
+        };
+        match &self.pulse {
+            Some(pulse) => format!("{sentences} with {}", pulse.text),
+            None => sentences,
+        }
+    }
+
+    /// The devices that are opened again when they were gone.
+    #[must_use]
+    pub fn devices(&self) -> Vec<PathBuf> {
+        let line = match &self.sentences {
+            SentenceInput::Serial(path, _) => Some(path.clone()),
+            SentenceInput::Gpsd(_) => None,
+        };
+        let pulse = self.pulse.as_ref().map(|pulse| pulse.path().to_owned());
+        line.into_iter().chain(pulse).collect()
+    }
+
+    /// Finds the first rule that the options break.
+    pub fn check(&self) -> Result<(), SpecError> {
+        if let Some(pulse) = &self.pulse {
+            pulse.check()?;
+        }
+        if self.holdover_limit < HOLDOVER_MIN {
+            return wrong("a limit to holdover is 10 s at least");
+        }
+        if self.step_threshold.is_some_and(|threshold| threshold < STEP_MIN) {
+            return wrong("a threshold for steps is 1 ms at least; less is slewed");
+        }
+        if !(SENTENCE_LAG_MIN..=Self::SENTENCE_LAG).contains(&self.sentence_lag) {
+            return wrong("a sentence may begin 50 ms to 950 ms after its pulse");
+        }
+        if self.error_log.as_ref().is_some_and(|log| log.bytes_max < LOG_BYTES_MIN) {
+            return wrong("a clock-error log has 65536 bytes at least");
+        }
+        let twice = |units: &[u8]| {
+            units.iter().enumerate().any(|(index, unit)| units[..index].contains(unit))
+        };
+        if twice(&self.shm_outputs) {
+            return wrong("a unit of shared memory is given twice");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn config(pulse: Option<&str>) -> CalibrationConfig {
+        CalibrationConfig {
+            sentences: SentenceInput::Serial("/dev/ttyS0".into(), 9_600),
+            pulse: pulse.map(|pulse| pulse.parse().unwrap()),
+            controls_clock: false,
+            holdover_limit: Span::from_ns(60 * NS_PER_S),
+            step_threshold: None,
+            oscillator: Oscillator::RASPBERRY_PI,
+            sentence_lag: CalibrationConfig::SENTENCE_LAG,
+            error_log: None,
+            shm_outputs: Vec::new(),
+            sock_outputs: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn inputs_are_read() {
+        let line = |speed| Ok(SentenceInput::Serial("/dev/ttyS0".into(), speed));
+        assert_eq!("/dev/ttyS0".parse(), line(9_600));
+        assert_eq!("/dev/ttyS0:115200".parse(), line(115_200));
+        assert_eq!("gpsd".parse(), Ok(SentenceInput::Gpsd(GPSD.into())));
+        assert_eq!("gpsd:[::1]:2947".parse(), Ok(SentenceInput::Gpsd("[::1]:2947".into())));
+        for bad in ["", "ttyS0", "/dev/ttyS0:", "/dev/ttyS0:1200", "gpsd:there", "gpsd:"] {
+            let message = bad.parse::<SentenceInput>().unwrap_err().to_string();
+            assert!(!message.contains('\n'), "{bad}: {message}");
+        }
+    }
+
+    #[test]
+    fn rules() {
+        let plain = config(Some("/dev/pps0"));
+        assert_eq!(plain.check(), Ok(()));
+        assert_eq!(plain.name(), "gnss:/dev/ttyS0 with /dev/pps0");
+        assert_eq!(plain.devices(), [PathBuf::from("/dev/ttyS0"), "/dev/pps0".into()]);
+        let short = CalibrationConfig { holdover_limit: Span::from_ms(9_999), ..plain.clone() };
+        assert!(short.check().is_err());
+        let small = Span::from_ns(999_999);
+        let step = CalibrationConfig { step_threshold: Some(small), ..plain.clone() };
+        assert!(step.check().is_err());
+        for lag in [Span::from_ms(49), Span::from_ms(951)] {
+            assert!(CalibrationConfig { sentence_lag: lag, ..plain.clone() }.check().is_err());
+        }
+        let log = ErrorLogConfig { path: "/a".into(), bytes_max: 1_000 };
+        let small = CalibrationConfig { error_log: Some(log), ..plain.clone() };
+        assert!(small.check().is_err());
+        let twice = CalibrationConfig { shm_outputs: vec![2, 3, 2], ..plain };
+        assert!(twice.check().is_err());
+    }
+}

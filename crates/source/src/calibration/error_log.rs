@@ -1,0 +1,188 @@
+//! The clock-error log: one line of JSON for each entry, in a file that is turned over when it is
+//! full. An ordinary thread writes it, so that no disk holds up the calibration; what cannot be
+//! written is counted.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, SyncSender};
+use std::thread::{self, JoinHandle};
+
+use horolog_discipline::ClockErrorEntry;
+
+use super::ErrorLogConfig;
+
+/// Entries that wait for the disk at most: some minutes of them.
+const WAITING_MAX: usize = 256;
+/// Whom the file's group is for may read it, and others not.
+const MODE: u32 = 0o640;
+
+/// The file.
+#[derive(Debug)]
+pub(super) struct ErrorLogFile {
+    path: PathBuf,
+    bytes_max: u64,
+    file: File,
+    bytes: u64,
+}
+
+impl ErrorLogFile {
+    /// Opens the file, which is gone on with where it is there.
+    pub(super) fn open(config: &ErrorLogConfig) -> io::Result<Self> {
+        let file = append(&config.path)?;
+        let bytes = file.metadata()?.len();
+        let ErrorLogConfig { path, bytes_max } = config.clone();
+        Ok(Self { path, bytes_max, file, bytes })
+    }
+
+    /// Appends an entry. A full file that cannot be turned over is gone on with, until it can.
+    fn write(&mut self, entry: &ClockErrorEntry) -> io::Result<()> {
+        let line = entry.to_json() + "\n";
+        let is_full = self.bytes + line.len() as u64 > self.bytes_max;
+        let turned = if is_full { self.turn_over() } else { Ok(()) };
+        self.bytes += line.len() as u64;
+        self.file.write_all(line.as_bytes())?;
+        turned
+    }
+
+    fn turn_over(&mut self) -> io::Result<()> {
+        let mut before = self.path.clone().into_os_string();
+        before.push(".1");
+        match fs::rename(&self.path, before) {
+            // Somebody has taken it away already.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            renamed => renamed?,
+        }
+        self.file = append(&self.path)?;
+        self.bytes = 0;
+        Ok(())
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(MODE).open(path)
+}
+
+/// The log while it is written; dropping it writes what waits.
+#[derive(Debug)]
+pub(super) struct ErrorLog {
+    waiting: Option<SyncSender<ClockErrorEntry>>,
+    failures: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ErrorLog {
+    /// Starts its thread.
+    pub(super) fn start(mut file: ErrorLogFile) -> io::Result<Self> {
+        let (waiting, entries) = mpsc::sync_channel::<ClockErrorEntry>(WAITING_MAX);
+        let failures = Arc::<AtomicU64>::default();
+        let failed = Arc::clone(&failures);
+        let work = move || {
+            for entry in entries {
+                let is_lost = file.write(&entry).is_err();
+                failed.fetch_add(is_lost.into(), Ordering::Relaxed);
+            }
+        };
+        let thread = thread::Builder::new().name("clock-error-log".into()).spawn(work)?;
+        Ok(Self { waiting: Some(waiting), failures, thread: Some(thread) })
+    }
+
+    /// Hands an entry over; waits for nothing.
+    pub(super) fn write(&self, entry: &ClockErrorEntry) {
+        let is_lost = self.waiting.as_ref().is_none_or(|log| log.try_send(*entry).is_err());
+        self.failures.fetch_add(is_lost.into(), Ordering::Relaxed);
+    }
+
+    /// Entries that could not be written, or with which a full file could not be turned over.
+    pub(super) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for ErrorLog {
+    fn drop(&mut self) {
+        drop(self.waiting.take());
+        // A panic of it has said so on stderr.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use horolog_discipline::{State, Verdict};
+
+    use super::*;
+
+    fn entry(monotonic_ns: i64) -> ClockErrorEntry {
+        ClockErrorEntry {
+            monotonic_ns,
+            utc_ns: None,
+            measured_ns: None,
+            innovation_ns: None,
+            verdict: Verdict::Missing,
+            offset_ns: Some(-5),
+            uncertainty_ns: None,
+            frequency_ppb: None,
+            noise_ns: 1.0,
+            command_ppb: None,
+            step_ns: None,
+            state: State::Holdover,
+        }
+    }
+
+    fn read(path: &Path) -> String {
+        fs::read_to_string(path).unwrap()
+    }
+
+    fn numbers(text: &str) -> Vec<i64> {
+        let number = |line| serde_json::from_str::<ClockErrorEntry>(line).unwrap().monotonic_ns;
+        text.lines().map(number).collect()
+    }
+
+    #[test]
+    fn a_full_file_becomes_the_one_before_and_nothing_is_torn() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("errors.jsonl");
+        let config = ErrorLogConfig { path: path.clone(), bytes_max: 2_000 };
+        for part in [0..10, 10..30] {
+            let log = ErrorLog::start(ErrorLogFile::open(&config).unwrap()).unwrap();
+            part.for_each(|number| log.write(&entry(number)));
+        }
+        let (before, now) = (read(&directory.path().join("errors.jsonl.1")), read(&path));
+        assert!(before.len() <= 2_000 && now.len() <= 2_000);
+        let numbers = numbers(&(before + &now));
+        assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
+        assert_eq!(numbers.last(), Some(&29));
+        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777 & !MODE, 0);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_turned_over_is_gone_on_with_until_it_can() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("errors.jsonl");
+        // A directory in the way, which no file takes the place of.
+        let before = directory.path().join("errors.jsonl.1");
+        fs::create_dir(&before).unwrap();
+        let config = ErrorLogConfig { path: path.clone(), bytes_max: 1_000 };
+        let mut file = ErrorLogFile::open(&config).unwrap();
+        let failures = (0..20).filter(|number| file.write(&entry(*number)).is_err()).count();
+        assert!(failures > 0, "it is counted");
+        assert_eq!(numbers(&read(&path)), (0..20).collect::<Vec<_>>());
+        fs::remove_dir(&before).unwrap();
+        file.write(&entry(20)).unwrap();
+        assert_eq!((numbers(&read(&path)), numbers(&read(&before)).len()), (vec![20], 20));
+    }
+
+    #[test]
+    fn a_disk_that_takes_nothing_holds_up_nobody() {
+        let (waiting, _entries) = mpsc::sync_channel(WAITING_MAX);
+        let log = ErrorLog { waiting: Some(waiting), failures: Arc::default(), thread: None };
+        (0..WAITING_MAX as i64 + 5).for_each(|number| log.write(&entry(number)));
+        assert_eq!(log.failures(), 5);
+    }
+}

@@ -1,0 +1,167 @@
+//! What a receiver has said of leap seconds, as far as it is believed: no single report decides,
+//! and what the server knows better by its list goes before. Pure.
+
+use horolog_time::leap::{Date, Leap, LeapKind};
+use horolog_time::{NS_PER_S, Span};
+
+use crate::{KnownLeaps, LeapReport, NextLeap};
+
+/// Reports in a row that must agree. Satellites send what is next once in 12.5 minutes, each for
+/// itself.
+const AGREE: u32 = 10;
+
+/// Something that is believed when it has been said so many times in a row.
+#[derive(Clone, Copy, Debug)]
+struct Agreed<T> {
+    candidate: Option<(T, u32)>,
+    believed: Option<T>,
+}
+
+impl<T> Default for Agreed<T> {
+    fn default() -> Self {
+        Self { candidate: None, believed: None }
+    }
+}
+
+impl<T: Copy + PartialEq> Agreed<T> {
+    fn take(&mut self, said: T) {
+        let before = self.candidate.filter(|(candidate, _)| *candidate == said);
+        let times = before.map_or(0, |(_, times)| times) + 1;
+        self.candidate = Some((said, times.min(AGREE)));
+        if times >= AGREE {
+            self.believed = Some(said);
+        }
+    }
+}
+
+/// What the receiver says.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct ToldLeaps {
+    tai_minus_utc_s: Agreed<i32>,
+    next: Agreed<NextLeap>,
+}
+
+impl ToldLeaps {
+    /// Takes a report. Which leap second is next follows from the clock, which has to be right.
+    pub(super) fn take(&mut self, report: &LeapReport, is_clock_right: bool) {
+        self.tai_minus_utc_s.take(report.tai_minus_utc_s);
+        if let Some(next) = report.next.filter(|_| is_clock_right) {
+            self.next.take(next);
+        }
+    }
+
+    /// A leap second has passed, which the number is to follow at once.
+    pub(super) fn pass(&mut self, leap: Leap) {
+        let step_s = (leap.step().as_ns() / NS_PER_S) as i32;
+        self.tai_minus_utc_s.believed = self.tai_minus_utc_s.believed.map(|s| s - step_s);
+        self.tai_minus_utc_s.candidate = None;
+        self.next = Agreed::default();
+    }
+
+    /// TAI minus UTC, unless the server knows another.
+    pub(super) fn tai_minus_utc_s(&self, known: &KnownLeaps) -> Option<i32> {
+        let told_s = self.tai_minus_utc_s.believed?;
+        known.tai_minus_utc_s.is_none_or(|known_s| known_s == told_s).then_some(told_s)
+    }
+
+    /// The leap second that is next; `None` where the receiver does not say, or is not to be asked
+    /// because a list decides or contradicts its number.
+    pub(super) fn next(&self, known: &KnownLeaps) -> Option<NextLeap> {
+        let is_asked = !known.has_list && self.doubt(known).is_none();
+        self.next.believed.filter(|_| is_asked)
+    }
+
+    /// What it says that is not believed, in one line.
+    pub(super) fn doubt(&self, known: &KnownLeaps) -> Option<String> {
+        let told_s = self.tai_minus_utc_s.believed?;
+        if let Some(known_s) = known.tai_minus_utc_s.filter(|known_s| *known_s != told_s) {
+            return Some(format!(
+                "the receiver says that TAI minus UTC is {told_s} s, and the server knows \
+                 {known_s} s, which is followed"
+            ));
+        }
+        let told = self.next.believed?.leap()?;
+        (known.has_list && Some(told) != known.next).then(|| {
+            let told = words(&told);
+            format!(
+                "the receiver announces a leap second ({told}) that the list of leap seconds does \
+                 not have; the list is followed"
+            )
+        })
+    }
+}
+
+/// A leap second in words: what is done, and at the end of which day.
+pub(super) fn words(leap: &Leap) -> String {
+    let what = match leap.kind {
+        LeapKind::Insert => "insert",
+        LeapKind::Delete => "delete",
+    };
+    format!("{what} {}", Date(leap.midnight - Span::from_ns(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_time::Timestamp;
+
+    use super::*;
+
+    const LEAP: Leap =
+        Leap { midnight: Timestamp::from_ns(1_483_228_800 * NS_PER_S), kind: LeapKind::Insert };
+
+    fn report(tai_minus_utc_s: i32, next: Option<NextLeap>) -> LeapReport {
+        LeapReport { tai_minus_utc_s, next }
+    }
+
+    fn told(reports: &[(u32, LeapReport)]) -> ToldLeaps {
+        let mut told = ToldLeaps::default();
+        for (times, report) in reports {
+            (0..*times).for_each(|_| told.take(report, true));
+        }
+        told
+    }
+
+    #[test]
+    fn ten_in_a_row_decide_and_fewer_change_nothing() {
+        let unknown = KnownLeaps::default();
+        let number = |reports: &[_]| told(reports).tai_minus_utc_s(&unknown);
+        let (right, wrong) = (report(37, None), report(38, None));
+        assert_eq!(number(&[(9, right)]), None);
+        assert_eq!(number(&[(9, right), (1, wrong), (9, right)]), None);
+        assert_eq!(number(&[(10, right)]), Some(37));
+        assert_eq!(number(&[(10, right), (9, wrong), (1, right), (9, wrong)]), Some(37));
+        assert_eq!(number(&[(10, right), (10, wrong)]), Some(38));
+    }
+
+    #[test]
+    fn a_list_goes_before_the_receiver_and_a_contradiction_is_named() {
+        let told = told(&[(10, report(37, Some(NextLeap::At(LEAP))))]);
+        let unknown = KnownLeaps::default();
+        assert_eq!(told.next(&unknown), Some(NextLeap::At(LEAP)));
+        assert_eq!(told.doubt(&unknown), None);
+        let list = KnownLeaps { tai_minus_utc_s: Some(37), has_list: true, next: Some(LEAP) };
+        assert_eq!((told.tai_minus_utc_s(&list), told.doubt(&list)), (Some(37), None));
+        let without = KnownLeaps { next: None, ..list };
+        assert_eq!((told.next(&without), told.tai_minus_utc_s(&without)), (None, Some(37)));
+        let doubt = told.doubt(&without).unwrap();
+        assert!(doubt.contains("insert 2016-12-31") && !doubt.contains('\n'), "{doubt}");
+        let other = KnownLeaps { tai_minus_utc_s: Some(36), ..unknown };
+        assert_eq!((told.tai_minus_utc_s(&other), told.next(&other)), (None, None));
+        assert!(told.doubt(&other).unwrap().contains("37 s"));
+    }
+
+    #[test]
+    fn the_number_follows_a_leap_at_once() {
+        let mut told = told(&[(10, report(36, Some(NextLeap::At(LEAP))))]);
+        told.pass(LEAP);
+        let unknown = KnownLeaps::default();
+        assert_eq!((told.tai_minus_utc_s(&unknown), told.next(&unknown)), (Some(37), None));
+    }
+
+    #[test]
+    fn a_clock_that_may_be_wrong_names_no_day() {
+        let mut told = ToldLeaps::default();
+        (0..20).for_each(|_| told.take(&report(36, Some(NextLeap::At(LEAP))), false));
+        assert_eq!(told.next(&KnownLeaps::default()), None);
+    }
+}

@@ -1,0 +1,217 @@
+//! Finds sentences in what comes over a serial line (IEC 61162-1, as NMEA 0183 has it: `$`,
+//! printable characters, `*` and two hexadecimal digits of their exclusive or). Characters that are
+//! lost, added or changed cost the sentence that they are in and no other. Pure.
+
+use horolog_time::{Monotonic, Timestamp};
+
+/// The most characters between `$` and `*`. The standard has 82 for the whole sentence; receivers
+/// with many digits behind the point send more.
+pub(super) const TEXT_MAX: usize = 120;
+
+/// What has come over the line.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FrameCounts {
+    /// Sentences whose checksum is right.
+    pub good: u64,
+    /// Sentences whose checksum is wrong.
+    pub checksum: u64,
+    /// Sentences that broke off, or had a character that no sentence has.
+    pub garbled: u64,
+    /// Sentences that were too long to be any.
+    pub overlong: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Outside of a sentence.
+    Search,
+    /// Between `$` and `*`.
+    Text,
+    /// Behind `*`, with the first digit where it has come.
+    Checksum(Option<u8>),
+}
+
+/// Puts sentences together, character by character.
+#[derive(Clone, Debug)]
+pub struct Framer {
+    state: State,
+    text: [u8; TEXT_MAX],
+    length: usize,
+    began: Timestamp<Monotonic>,
+    counts: FrameCounts,
+}
+
+impl Default for Framer {
+    fn default() -> Self {
+        Self {
+            state: State::Search,
+            text: [0; TEXT_MAX],
+            length: 0,
+            began: Timestamp::from_ns(0),
+            counts: FrameCounts::default(),
+        }
+    }
+}
+
+impl Framer {
+    /// Takes a character that came at `at`, and gives the text of the sentence that it ends,
+    /// without `$`, `*` and checksum, and when its `$` came.
+    pub fn take(
+        &mut self,
+        byte: u8,
+        at: Timestamp<Monotonic>,
+    ) -> Option<(&str, Timestamp<Monotonic>)> {
+        if byte == b'$' {
+            if self.state != State::Search {
+                self.counts.garbled += 1;
+            }
+            (self.state, self.length, self.began) = (State::Text, 0, at);
+            return None;
+        }
+        match self.state {
+            State::Search => {}
+            State::Text if byte == b'*' => self.state = State::Checksum(None),
+            State::Text if !matches!(byte, b' '..=b'~') => {
+                self.give_up(|counts| &mut counts.garbled);
+            }
+            State::Text => match self.text.get_mut(self.length) {
+                Some(place) => {
+                    *place = byte;
+                    self.length += 1;
+                }
+                None => self.give_up(|counts| &mut counts.overlong),
+            },
+            State::Checksum(first) => match (hexadecimal(byte), first) {
+                (None, _) => self.give_up(|counts| &mut counts.garbled),
+                (digit, None) => self.state = State::Checksum(digit),
+                (Some(second), Some(first)) => return self.finish(first << 4 | second),
+            },
+        }
+        None
+    }
+
+    fn give_up(&mut self, count: impl FnOnce(&mut FrameCounts) -> &mut u64) {
+        *count(&mut self.counts) += 1;
+        self.state = State::Search;
+    }
+
+    fn finish(&mut self, checksum: u8) -> Option<(&str, Timestamp<Monotonic>)> {
+        self.state = State::Search;
+        let text = &self.text[..self.length];
+        if text.iter().fold(0, |sum, byte| sum ^ byte) != checksum {
+            self.counts.checksum += 1;
+            return None;
+        }
+        self.counts.good += 1;
+        // Printable ASCII, as everything that was taken.
+        std::str::from_utf8(text).ok().map(|text| (text, self.began))
+    }
+
+    /// What has come so far.
+    #[must_use]
+    pub const fn counts(&self) -> FrameCounts {
+        self.counts
+    }
+}
+
+const fn hexadecimal(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The sentence with this text.
+    pub(crate) fn sentence(text: &str) -> String {
+        let checksum = text.bytes().fold(0, |sum, byte| sum ^ byte);
+        format!("${text}*{checksum:02X}\r\n")
+    }
+
+    fn texts(framer: &mut Framer, bytes: &[u8]) -> Vec<String> {
+        let at = Timestamp::from_ns(7);
+        bytes
+            .iter()
+            .filter_map(|&byte| framer.take(byte, at).map(|(text, _)| text.to_owned()))
+            .collect()
+    }
+
+    const RMC: &str = "GNRMC,081253.00,A,3413.1,N,10855.2,E,0.0,,270219,,,A";
+
+    #[test]
+    fn a_sentence_is_found_between_others_bytes() {
+        let mut framer = Framer::default();
+        let line = format!("\u{b5}b noise{}junk*5A{}", sentence(RMC), sentence("GPZDA,1"));
+        assert_eq!(texts(&mut framer, line.as_bytes()), [RMC, "GPZDA,1"]);
+        assert_eq!(framer.counts(), FrameCounts { good: 2, ..FrameCounts::default() });
+    }
+
+    #[test]
+    fn small_digits_and_a_missing_end_of_line_are_taken() {
+        let line = sentence(RMC).to_lowercase().replace(&RMC.to_lowercase(), RMC);
+        assert_eq!(texts(&mut Framer::default(), line.trim_end().as_bytes()), [RMC]);
+    }
+
+    #[test]
+    fn each_kind_of_damage_costs_one_sentence_and_is_counted() {
+        let good = sentence(RMC);
+        let (body, rest) = good.split_at(20);
+        let damaged = [
+            (format!("{body}0{rest}"), "inserted"),
+            (format!("{body}{}", &rest[1..]), "lost"),
+            (good.replace("0812", "0813"), "changed"),
+        ];
+        for (line, what) in damaged {
+            let mut framer = Framer::default();
+            assert_eq!(texts(&mut framer, format!("{line}{good}").as_bytes()), [RMC], "{what}");
+            let expected = FrameCounts { good: 1, checksum: 1, ..FrameCounts::default() };
+            assert_eq!(framer.counts(), expected, "{what}");
+        }
+        let garbled = [format!("{body}\0{rest}"), body.to_owned(), good.replace('*', "*x")];
+        for line in garbled {
+            let mut framer = Framer::default();
+            assert_eq!(texts(&mut framer, format!("{line}{good}").as_bytes()), [RMC], "{line:?}");
+            assert_eq!((framer.counts().good, framer.counts().garbled), (1, 1), "{line:?}");
+        }
+        let mut framer = Framer::default();
+        let long = "x".repeat(TEXT_MAX + 1);
+        assert_eq!(texts(&mut framer, format!("${long}{good}").as_bytes()), [RMC]);
+        assert_eq!(framer.counts().overlong, 1);
+    }
+
+    #[test]
+    fn a_sentence_began_with_its_first_character() {
+        let mut framer = Framer::default();
+        let line = sentence("GPZDA,1");
+        let began = line.bytes().enumerate().find_map(|(index, byte)| {
+            let at = Timestamp::from_ns(index as i64 + 100);
+            framer.take(byte, at).map(|(_, began)| began)
+        });
+        assert_eq!(began, Some(Timestamp::from_ns(100)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_taken_and_a_sentence_behind_them_is_found(noise in prop::collection::vec(any::<u8>(), 0..300)) {
+            let mut framer = Framer::default();
+            texts(&mut framer, &noise);
+            prop_assert_eq!(texts(&mut framer, sentence(RMC).as_bytes()), [RMC]);
+        }
+
+        #[test]
+        fn one_changed_bit_is_never_believed(at in 1usize..RMC.len(), bit in 0u8..8) {
+            let mut line = sentence(RMC).into_bytes();
+            line[at] ^= 1 << bit;
+            prop_assert!(texts(&mut Framer::default(), &line).iter().all(|text| text != RMC));
+            let believed = texts(&mut Framer::default(), &line);
+            // What is left of it behind a new '$' has another checksum.
+            prop_assert!(believed.is_empty(), "{:?}", believed);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What a receiver says of leap seconds: how far TAI is ahead of UTC, and which leap second is
+//! next. Over a line u-blox's sentence PUBX,04 says the former; gpsd says it in its TPV reports,
+//! and in SUBFRAME reports both, as the satellites send them. Pure.
+
+use horolog_time::leap::{Leap, LeapKind};
+use horolog_time::{NS_PER_S, Timestamp, Utc};
+use serde::Deserialize;
+
+/// TAI is ahead of GPS's time by so much (IS-GPS-200, section 3.3.4).
+const TAI_MINUS_GPS_S: i32 = 19;
+/// What TAI minus UTC can be in this century; everything else is a damaged report.
+const POSSIBLE_S: std::ops::RangeInclusive<i32> = 30..=60;
+/// 1980-01-06, from where GPS counts its weeks.
+const GPS_EPOCH_S: i64 = 315_964_800;
+const DAY_S: i64 = 86_400;
+const WEEK_S: i64 = 7 * DAY_S;
+/// Satellites send the last eight bits of the week of a leap second.
+const WEEKS: i64 = 256;
+
+/// What one report says of leap seconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LeapReport {
+    /// TAI minus UTC, in seconds.
+    pub tai_minus_utc_s: i32,
+    /// The next leap second, where the report would name one.
+    pub next: Option<NextLeap>,
+}
+
+/// Which leap second is next by what satellites say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NextLeap {
+    /// None is decided on.
+    Unscheduled,
+    /// This one.
+    At(Leap),
+}
+
+impl NextLeap {
+    /// The leap second, if there is one.
+    #[must_use]
+    pub const fn leap(self) -> Option<Leap> {
+        match self {
+            Self::Unscheduled => None,
+            Self::At(leap) => Some(leap),
+        }
+    }
+}
+
+/// A report of gpsd, as far as it is of use here.
+#[derive(Deserialize)]
+struct GpsdReport {
+    class: String,
+    mode: Option<i64>,
+    leapseconds: Option<i32>,
+    #[serde(rename = "IONO")]
+    page: Option<Page18>,
+}
+
+/// Page 18 of subframe 4 (IS-GPS-200, section 20.3.3.5.1.6), of which gpsd makes `IONO`.
+#[derive(Deserialize)]
+struct Page18 {
+    /// `Δt_LS`: GPS minus UTC, now and from the leap second on.
+    ls: i32,
+    lsf: i32,
+    /// The week of the leap second, and the day of that week, from 1 on, at whose end it is.
+    #[serde(rename = "WNlsf")]
+    week: i64,
+    #[serde(rename = "DN")]
+    day: i64,
+}
+
+/// The least that TPV says when there is a fix.
+const MODE_WITH_FIX: i64 = 2;
+
+impl LeapReport {
+    /// Reads the text between `$` and `*` of a sentence whose checksum was right; `None` of one
+    /// that does not say it, or only repeats what the receiver's makers knew (`D`).
+    #[must_use]
+    pub fn of_sentence(text: &str) -> Option<Self> {
+        let mut fields = text.split(',');
+        let is_time = fields.next()? == "PUBX" && fields.next()? == "04";
+        let leap_seconds = fields.nth(4).filter(|_| is_time)?;
+        Self::of_gps(leap_seconds.parse().ok()?, None)
+    }
+
+    /// Reads a line of gpsd, by a clock that is right to some years; `None` of one that does not
+    /// say it.
+    #[must_use]
+    pub fn of_gpsd(line: &[u8], now: Timestamp<Utc>) -> Option<Self> {
+        let report: GpsdReport = serde_json::from_slice(line).ok()?;
+        match report.class.as_str() {
+            "TPV" if report.mode? >= MODE_WITH_FIX => Self::of_gps(report.leapseconds?, None),
+            "SUBFRAME" => {
+                let page = report.page?;
+                Self::of_gps(page.ls, Some(page.next(now)?))
+            }
+            _ => None,
+        }
+    }
+
+    fn of_gps(gps_minus_utc_s: i32, next: Option<NextLeap>) -> Option<Self> {
+        let tai_minus_utc_s = gps_minus_utc_s.checked_add(TAI_MINUS_GPS_S)?;
+        POSSIBLE_S.contains(&tai_minus_utc_s).then_some(Self { tai_minus_utc_s, next })
+    }
+}
+
+impl Page18 {
+    /// The leap second that is to come; `None` where the page cannot be right.
+    fn next(&self, now: Timestamp<Utc>) -> Option<NextLeap> {
+        let kind = match self.lsf.checked_sub(self.ls)? {
+            0 => return Some(NextLeap::Unscheduled),
+            1 => LeapKind::Insert,
+            -1 => LeapKind::Delete,
+            _ => return None,
+        };
+        if !(0..=1_023).contains(&self.week) || !(1..=7).contains(&self.day) {
+            return None;
+        }
+        // The week of these eight bits that is nearest to now.
+        let this = (now.as_ns() / NS_PER_S - GPS_EPOCH_S).div_euclid(WEEK_S);
+        let ahead = (self.week - this + WEEKS / 2).rem_euclid(WEEKS) - WEEKS / 2;
+        let midnight_s = GPS_EPOCH_S + (this + ahead) * WEEK_S + self.day * DAY_S;
+        let midnight = Timestamp::from_ns(midnight_s.checked_mul(NS_PER_S)?);
+        let leap = Leap { midnight, kind };
+        let is_ahead = leap.midnight > now;
+        Some(if is_ahead { NextLeap::At(leap) } else { NextLeap::Unscheduled })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// 2016-12-01 and the leap second at the end of that month.
+    const DECEMBER: Timestamp<Utc> = Timestamp::from_ns(1_480_550_400 * NS_PER_S);
+    const LEAP: Leap =
+        Leap { midnight: Timestamp::from_ns(1_483_228_800 * NS_PER_S), kind: LeapKind::Insert };
+
+    fn page(ls: i32, lsf: i32, week: i64, day: i64) -> String {
+        format!(
+            "{{\"class\":\"SUBFRAME\",\"device\":\"/dev/ttyACM0\",\"tSV\":7,\"frame\":4,\
+             \"scaled\":false,\"pageid\":56,\"IONO\":{{\"a0\":12,\"WNt\":152,\"ls\":{ls},\
+             \"WNlsf\":{week},\"DN\":{day},\"lsf\":{lsf}}}}}\r"
+        )
+    }
+
+    fn subframe(ls: i32, lsf: i32, week: i64, day: i64) -> Option<LeapReport> {
+        LeapReport::of_gpsd(page(ls, lsf, week, day).as_bytes(), DECEMBER)
+    }
+
+    #[test]
+    fn a_number_that_satellites_sent_is_read_and_the_makers_is_not() {
+        let of = |field: &str| {
+            let text =
+                format!("PUBX,04,073731.00,091202,113851.00,1196,{field},1930,-2660.664,43,");
+            LeapReport::of_sentence(&text)
+        };
+        assert_eq!(of("18"), Some(LeapReport { tai_minus_utc_s: 37, next: None }));
+        for other in ["18D", "", "10", "42", "-18", "x", "99999999999"] {
+            assert_eq!(of(other), None, "{other}");
+        }
+        for other in ["PUBX,00,1,2,3,4,18,", "GPRMC,04,1,2,3,4,18", "PUBX,04", "PUBX", ""] {
+            assert_eq!(LeapReport::of_sentence(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn gpsd_says_the_number_where_there_is_a_fix() {
+        let of = |line: &str| LeapReport::of_gpsd(line.as_bytes(), DECEMBER);
+        let line = "{\"class\":\"TPV\",\"device\":\"/dev/pts/1\",\"mode\":3,\
+                    \"time\":\"2026-11-22T20:00:00.000Z\",\"leapseconds\":18,\"lat\":46.5}\r";
+        assert_eq!(of(line), Some(LeapReport { tai_minus_utc_s: 37, next: None }));
+        assert_eq!(of(&line.replace("\"mode\":3", "\"mode\":1")), None);
+        assert_eq!(of(&line.replace("\"leapseconds\":18,", "")), None);
+        assert_eq!(of(&line.replace(":18", ":2147483647")), None);
+        assert_eq!(of("{\"class\":\"SKY\"}"), None);
+        assert_eq!(of("nonsense"), None);
+    }
+
+    /// Week 1929, day 7 (a Saturday), as was sent in the second half of 2016: 137 by its eight
+    /// bits.
+    #[test]
+    fn the_satellites_name_the_next_leap_second() {
+        let said = |next| Some(LeapReport { tai_minus_utc_s: 36, next: Some(next) });
+        assert_eq!(subframe(17, 18, 137, 7), said(NextLeap::At(LEAP)));
+        assert_eq!(
+            subframe(17, 18, 1_929 % 1_024, 7),
+            said(NextLeap::At(LEAP)),
+            "more of its bits"
+        );
+        assert_eq!(subframe(17, 17, 137, 7), said(NextLeap::Unscheduled));
+        let deleted = Leap { kind: LeapKind::Delete, ..LEAP };
+        assert_eq!(subframe(17, 16, 137, 7), said(NextLeap::At(deleted)));
+        let after = LEAP.midnight + horolog_time::Span::from_ns(1);
+        let late = LeapReport::of_gpsd(page(17, 18, 137, 7).as_bytes(), after);
+        assert_eq!(late, said(NextLeap::Unscheduled), "past");
+        for (ls, lsf, week, day) in [(17, 19, 137, 7), (17, 18, 137, 0), (17, 18, 137, 8)] {
+            assert_eq!(subframe(ls, lsf, week, day), None);
+        }
+        assert_eq!(subframe(17, 18, -1, 7), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_page_is_refused_or_names_a_day_within_years(
+            ls in any::<i32>(), lsf in any::<i32>(), week in any::<i64>(), day in any::<i64>(),
+            now in any::<i64>(),
+        ) {
+            let line = page(ls, lsf, week, day);
+            let now = Timestamp::from_ns(now);
+            if let Some(report) = LeapReport::of_gpsd(line.as_bytes(), now) {
+                prop_assert!(POSSIBLE_S.contains(&report.tai_minus_utc_s));
+                if let Some(NextLeap::At(leap)) = report.next {
+                    let ahead = (leap.midnight - now).as_ns();
+                    prop_assert!((1..=129 * WEEK_S * NS_PER_S).contains(&ahead));
+                }
+            }
+        }
+
+        #[test]
+        fn any_text_is_taken(text in ".{0,120}", bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = LeapReport::of_sentence(&text);
+            let _ = LeapReport::of_gpsd(&bytes, DECEMBER);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Shared memory for other programs, in mode 1 of ntpd's driver 28: the count moves before and
+//! after a sample is written, so that a reader knows a torn one.
+
+use std::io;
+
+use horolog_sys::shared_memory::SharedMemory;
+use horolog_time::{Span, Timestamp, Utc};
+
+use super::OutputSample;
+use crate::shm::{
+    CLOCK_MICROSECONDS, CLOCK_NANOSECONDS, CLOCK_SECONDS, COUNT, KEY, LEAP, MODE, PRECISION,
+    RECEIVE_MICROSECONDS, RECEIVE_NANOSECONDS, RECEIVE_SECONDS, VALID, WORDS, permissions,
+};
+
+/// The word of the number of samples that a reader is to average.
+const SAMPLES: usize = 11;
+
+/// A unit of shared memory.
+#[derive(Debug)]
+pub struct ShmOutput {
+    memory: SharedMemory<WORDS>,
+}
+
+impl ShmOutput {
+    /// Attaches the unit, which is made where it is not there. Units 0 and 1 are root's alone.
+    ///
+    /// # Errors
+    ///
+    /// Where another user has made it, more users may write to it than should, or something shorter
+    /// has its key.
+    pub fn open(unit: u8) -> io::Result<Self> {
+        let memory = SharedMemory::attach_own(KEY + i32::from(unit), permissions(unit))?;
+        Ok(Self { memory })
+    }
+
+    /// Writes a sample in place of the one before.
+    pub fn write(&self, sample: &OutputSample) {
+        let memory = &self.memory;
+        let count = memory.load(COUNT);
+        memory.store(MODE, 1);
+        memory.store(VALID, 0);
+        memory.store(COUNT, count.wrapping_add(1));
+        self.put(
+            CLOCK_SECONDS,
+            CLOCK_MICROSECONDS,
+            CLOCK_NANOSECONDS,
+            sample.system + sample.offset,
+        );
+        self.put(RECEIVE_SECONDS, RECEIVE_MICROSECONDS, RECEIVE_NANOSECONDS, sample.system);
+        memory.store(LEAP, (sample.leap as u8).into());
+        memory.store(PRECISION, precision(sample.uncertainty).cast_unsigned());
+        memory.store(SAMPLES, 0);
+        memory.store(COUNT, count.wrapping_add(2));
+        memory.store(VALID, 1);
+    }
+
+    fn put(&self, seconds: usize, micros: usize, nanos: usize, time: Timestamp<Utc>) {
+        let (whole, nanoseconds) = time.to_timespec();
+        self.memory.store(seconds, whole as u32);
+        self.memory.store(seconds + 1, (whole >> 32) as u32);
+        self.memory.store(micros, nanoseconds / 1_000);
+        self.memory.store(nanos, nanoseconds);
+    }
+}
+
+/// log2 of the seconds that a time may be wrong by, rounded up.
+fn precision(uncertainty: Span) -> i32 {
+    let seconds = uncertainty.as_seconds().max(1e-9);
+    seconds.log2().ceil().clamp(-30.0, 0.0) as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_time::NS_PER_S;
+    use horolog_wire::ntp::Leap;
+
+    use super::*;
+    use crate::shm::{ShmSample, parse_segment};
+
+    fn unit() -> u8 {
+        200 + (std::process::id() % 50) as u8
+    }
+
+    fn read(memory: &SharedMemory<WORDS>) -> Option<ShmSample> {
+        parse_segment(&std::array::from_fn(|index| memory.load(index)))
+    }
+
+    #[test]
+    fn what_is_written_is_read_by_the_driver_s_rules() {
+        let output = ShmOutput::open(unit()).unwrap();
+        let reader =
+            SharedMemory::<WORDS>::attach(KEY + i32::from(unit()), permissions(unit())).unwrap();
+        reader.remove().unwrap();
+        assert_eq!(read(&reader), None);
+        let sample = OutputSample {
+            system: Timestamp::from_ns(1_700_000_000 * NS_PER_S + 999_999_999),
+            offset: Span::from_ns(-1_234_567),
+            uncertainty: Span::from_ns(900),
+            leap: Leap::Insert,
+        };
+        output.write(&sample);
+        let first = read(&reader).unwrap();
+        assert_eq!((first.truth, first.system), (sample.system + sample.offset, sample.system));
+        assert_eq!((first.leap, first.precision, first.count), (Leap::Insert, -20, 2));
+        output.write(&sample);
+        assert_eq!(read(&reader).unwrap().count, 4);
+    }
+
+    #[test]
+    fn precisions_are_rounded_up_and_bounded() {
+        assert_eq!(precision(Span::from_ms(500)), -1);
+        assert_eq!(precision(Span::from_ms(501)), 0);
+        assert_eq!(precision(Span::ZERO), -29);
+        assert_eq!(precision(Span::from_ns(i64::MAX)), 0);
+    }
+}

@@ -1,0 +1,82 @@
+//! Samples to a socket that another program has made, as chronyd's driver SOCK does. Each sample
+//! finds its way anew, so that a program that comes later, or again, gets what is sent from then
+//! on.
+
+use std::io;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+
+use super::OutputSample;
+use crate::SockSample;
+
+/// Where samples go.
+#[derive(Debug)]
+pub struct SockOutput {
+    path: PathBuf,
+    socket: UnixDatagram,
+}
+
+impl SockOutput {
+    /// Prepares to send to `path`, where nobody need be yet.
+    ///
+    /// # Errors
+    ///
+    /// When this process may have no more sockets.
+    pub fn new(path: &Path) -> io::Result<Self> {
+        let socket = UnixDatagram::unbound()?;
+        // A reader that is stopped is not waited for.
+        socket.set_nonblocking(true)?;
+        Ok(Self { path: path.to_owned(), socket })
+    }
+
+    /// Sends a sample; says whether somebody was there to take it. The driver wants the offset at
+    /// what the clock showed to a microsecond, so what it showed is given as such.
+    #[must_use]
+    pub fn write(&self, sample: &OutputSample) -> bool {
+        let sample = SockSample {
+            system: sample.system,
+            offset: sample.offset,
+            pulse: false,
+            leap: sample.leap,
+        };
+        self.socket.send_to(&sample.emit(), &self.path).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_time::{NS_PER_S, Span, Timestamp};
+    use horolog_wire::ntp::Leap;
+
+    use super::*;
+    use crate::SOCK_SAMPLE_LEN;
+
+    #[test]
+    fn a_reader_that_comes_later_or_again_gets_samples() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("chrony.sock");
+        let output = SockOutput::new(&path).unwrap();
+        let sample = OutputSample {
+            system: Timestamp::from_ns(1_700_000_000 * NS_PER_S),
+            offset: Span::from_ns(-77),
+            uncertainty: Span::ZERO,
+            leap: Leap::Delete,
+        };
+        assert!(!output.write(&sample), "nobody is there");
+        for _ in 0..2 {
+            let reader = UnixDatagram::bind(&path).unwrap();
+            assert!(output.write(&sample));
+            let mut bytes = [0; SOCK_SAMPLE_LEN + 1];
+            let length = reader.recv(&mut bytes).unwrap();
+            let read = SockSample::parse(&bytes[..length]).unwrap();
+            assert_eq!(
+                (read.system, read.offset, read.leap),
+                (sample.system, sample.offset, sample.leap)
+            );
+            assert!(!read.pulse);
+            drop(reader);
+            assert!(!output.write(&sample), "the reader has gone");
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The devices: PPS, GPIO lines and PTP clocks. What they have in common is that they say what the
+//! system clock showed, or can be made to.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use horolog_sys::clock::realtime_minus_monotonic;
+use horolog_sys::external_timestamps::ExternalTimestamps;
+use horolog_sys::gpio::GpioLine;
+use horolog_sys::phc::{PhcDevice, PhcReading};
+use horolog_sys::pps::{PpsCapture, PpsDevice, PpsEdge, PpsEdges};
+use horolog_time::{Span, Timestamp, Utc};
+
+use super::{Edge, PulseEdge, PulseSource};
+use crate::Fault;
+
+/// An edge that has just come, seen from the monotonic clock as well. A step of the system clock
+/// between the edge and this moment makes it wrong by the step, which shows as a jump of the
+/// pulses.
+fn seen(realtime: Timestamp<Utc>, sequence: u32, edge: Edge) -> PulseEdge {
+    let ahead = realtime_minus_monotonic().offset;
+    let monotonic = Timestamp::from_ns(realtime.as_ns().saturating_sub(ahead.as_ns()));
+    PulseEdge { realtime, monotonic, sequence, edge }
+}
+
+fn gone(error: &io::Error) -> Fault {
+    Fault::Silent(format!("the pulse's device has failed: {error}"))
+}
+
+/// A fault that names the device, with what to do.
+fn unusable(path: &Path, error: &io::Error, otherwise: &str) -> Fault {
+    let hint = match error.kind() {
+        io::ErrorKind::NotFound => "there is no such device",
+        io::ErrorKind::PermissionDenied => "it may not be used by this user",
+        io::ErrorKind::ResourceBusy => "somebody else uses it",
+        _ => otherwise,
+    };
+    Fault::Unusable(format!("{}: {hint}: {error}", path.display()))
+}
+
+/// `/dev/ppsN`.
+pub(super) struct Pps {
+    device: PpsDevice,
+    last: Option<PpsEdges>,
+    pending: VecDeque<PulseEdge>,
+}
+
+impl Pps {
+    pub(super) fn open(path: &Path, edge: Edge, both: bool) -> Result<Self, Fault> {
+        let capture =
+            PpsCapture { assert: both || edge == Edge::Assert, clear: both || edge == Edge::Clear };
+        let device = PpsDevice::open(path, capture)
+            .map_err(|error| unusable(path, &error, "it cannot take these edges of a pulse"))?;
+        Ok(Self { device, last: None, pending: VecDeque::new() })
+    }
+}
+
+/// The edges that are new, in the order in which they came.
+fn new_edges(last: &PpsEdges, now: &PpsEdges) -> Vec<(PpsEdge, Edge)> {
+    let pairs = [(last.assert, now.assert, Edge::Assert), (last.clear, now.clear, Edge::Clear)];
+    let is_new = |(last, now, _): &(PpsEdge, PpsEdge, Edge)| last.sequence != now.sequence;
+    let mut edges: Vec<_> =
+        pairs.into_iter().filter(is_new).map(|(_, now, edge)| (now, edge)).collect();
+    edges.sort_by_key(|(edge, _)| edge.at);
+    edges
+}
+
+/// Waits for edges that are newer. The device waits for those that come from then on: what came
+/// between two waits is to be seen before, and what came just before a wait, after it.
+fn newer(
+    last: &PpsEdges,
+    wait: Duration,
+    mut fetch: impl FnMut(Duration) -> io::Result<Option<PpsEdges>>,
+) -> io::Result<Option<PpsEdges>> {
+    for wait in [Duration::ZERO, wait, Duration::ZERO] {
+        let now = fetch(wait)?;
+        if now.is_some_and(|now| !new_edges(last, &now).is_empty()) {
+            return Ok(now);
+        }
+    }
+    Ok(None)
+}
+
+impl PulseSource for Pps {
+    fn wait(&mut self, wait: Duration) -> Result<Option<PulseEdge>, Fault> {
+        if let Some(edge) = self.pending.pop_front() {
+            return Ok(Some(edge));
+        }
+        // What came before the first look is not of now.
+        let last = match self.last {
+            Some(last) => last,
+            None => match self.device.wait(Duration::ZERO).map_err(|error| gone(&error))? {
+                Some(edges) => edges,
+                None => return Ok(None),
+            },
+        };
+        self.last = Some(last);
+        let newer = newer(&last, wait, |wait| self.device.wait(wait));
+        if let Some(now) = newer.map_err(|error| gone(&error))? {
+            self.last = Some(now);
+            let edges = new_edges(&last, &now).into_iter();
+            self.pending.extend(edges.map(|(edge, kind)| seen(edge.at, edge.sequence, kind)));
+        }
+        Ok(self.pending.pop_front())
+    }
+}
+
+/// A GPIO line.
+pub(super) struct Gpio(GpioLine);
+
+impl Gpio {
+    pub(super) fn open(path: &Path, line: u32) -> Result<Self, Fault> {
+        let failed = |error: io::Error| unusable(path, &error, "it has no such line for input");
+        GpioLine::open(path, line).map(Self).map_err(failed)
+    }
+}
+
+impl PulseSource for Gpio {
+    fn wait(&mut self, wait: Duration) -> Result<Option<PulseEdge>, Fault> {
+        let event = self.0.wait(wait).map_err(|error| gone(&error))?;
+        let edge = |is_rising| if is_rising { Edge::Assert } else { Edge::Clear };
+        // Both kinds are counted together, and come in turn.
+        Ok(event.map(|event| seen(event.at, event.sequence / 2, edge(event.is_rising))))
+    }
+}
+
+/// A channel of a PTP clock, which takes one kind of edges.
+pub(super) struct External {
+    timestamps: ExternalTimestamps,
+    clock: PhcDevice,
+    edge: Edge,
+    sequence: u32,
+}
+
+impl External {
+    pub(super) fn open(
+        path: &Path,
+        channel: u32,
+        pin: Option<u32>,
+        edge: Edge,
+    ) -> Result<Self, Fault> {
+        let failed = |error: io::Error| {
+            unusable(path, &error, "it has no such channel or pin, or not for these edges")
+        };
+        let timestamps = ExternalTimestamps::open(path, channel, pin, edge == Edge::Assert);
+        let timestamps = timestamps.map_err(failed)?;
+        let clock = PhcDevice::open(path).map_err(failed)?;
+        Ok(Self { timestamps, clock, edge, sequence: 0 })
+    }
+}
+
+/// What the system clock showed when the hardware clock showed `phc_ns`, a moment before a reading
+/// of both.
+fn system_at(reading: &PhcReading, phc_ns: i64) -> Timestamp<Utc> {
+    let half = Span::from_ns((reading.after - reading.before).as_ns() / 2);
+    reading.before + half - Span::from_ns(reading.phc_ns.saturating_sub(phc_ns))
+}
+
+impl PulseSource for External {
+    fn wait(&mut self, wait: Duration) -> Result<Option<PulseEdge>, Fault> {
+        let Some(event) = self.timestamps.wait(wait).map_err(|error| gone(&error))? else {
+            return Ok(None);
+        };
+        let reading = self.clock.read().map_err(|error| gone(&error))?;
+        self.sequence = self.sequence.wrapping_add(1);
+        Ok(Some(seen(system_at(&reading, event.phc_ns), self.sequence, self.edge)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_edges_that_are_new_come_in_their_order() {
+        let edge = |sequence, ms: i64| PpsEdge { sequence, at: Timestamp::from_ns(ms * 1_000_000) };
+        let before = PpsEdges { assert: edge(1, 1_000), clear: edge(1, 1_100) };
+        assert_eq!(new_edges(&before, &before), []);
+        let assert = PpsEdges { assert: edge(2, 2_000), ..before };
+        assert_eq!(new_edges(&before, &assert), [(edge(2, 2_000), Edge::Assert)]);
+        let both = PpsEdges { clear: edge(2, 1_900), ..assert };
+        let expected = [(edge(2, 1_900), Edge::Clear), (edge(2, 2_000), Edge::Assert)];
+        assert_eq!(new_edges(&before, &both), expected);
+    }
+
+    #[test]
+    fn an_edge_between_two_waits_is_not_lost() {
+        const WAIT: Duration = Duration::from_millis(100);
+        let edge = |sequence, ms: i64| PpsEdge { sequence, at: Timestamp::from_ns(ms * 1_000_000) };
+        let last = PpsEdges { assert: edge(1, 1_000), clear: edge(0, 0) };
+        let next = PpsEdges { assert: edge(2, 2_000), ..last };
+        // The edge comes after so many questions; a wait ends by an edge that comes meanwhile.
+        let ask = |after: usize| {
+            let mut waits = Vec::new();
+            let found = newer(&last, WAIT, |wait| {
+                waits.push(wait);
+                let has_come = waits.len() > after;
+                let is_told = wait.is_zero() || waits.len() == after + 1;
+                Ok(is_told.then_some(if has_come { next } else { last }))
+            });
+            (found.unwrap().map(|edges| edges.assert.sequence), waits.len())
+        };
+        assert_eq!([0, 1, 2, 3].map(ask), [(Some(2), 1), (Some(2), 2), (Some(2), 3), (None, 3)]);
+    }
+
+    #[test]
+    fn a_hardware_clock_s_time_becomes_the_system_s() {
+        let reading = PhcReading {
+            before: Timestamp::from_ns(5_000),
+            phc_ns: 1_700_000_037_000_000_900,
+            after: Timestamp::from_ns(5_200),
+        };
+        assert_eq!(system_at(&reading, 1_700_000_037_000_000_000).as_ns(), 5_100 - 900);
+    }
+
+    #[test]
+    fn an_edge_is_seen_from_both_clocks() {
+        let realtime = Timestamp::from_ns(realtime_minus_monotonic().offset.as_ns() + 7_000);
+        let edge = seen(realtime, 3, Edge::Clear);
+        assert!((edge.monotonic.as_ns() - 7_000).abs() < 10_000_000, "{edge:?}");
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        let none = Path::new("/dev/there-is-none");
+        let faults = [
+            Pps::open(none, Edge::Assert, false).err(),
+            Gpio::open(none, 1).err(),
+            External::open(none, 0, None, Edge::Assert).err(),
+        ];
+        for fault in faults {
+            let text = fault.unwrap().to_string();
+            assert!(text.starts_with("/dev/there-is-none: there is no such device"), "{text}");
+        }
+        let null = Pps::open(Path::new("/dev/null"), Edge::Clear, true).err().unwrap();
+        assert!(null.to_string().contains("cannot take these edges"), "{null}");
+    }
+}

@@ -1,0 +1,186 @@
+//! How a pulse is asked for: `KIND:DEVICE[,KEY=VALUE...]`, or the path of a PPS device alone.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use horolog_time::Span;
+
+use super::devices::{External, Gpio, Pps};
+use super::{Conditioner, Edge, PulseSource};
+use crate::spec::{Options, absolute, span, wrong};
+use crate::{Fault, SpecError};
+
+/// More than any cable is long, and than any receiver is late by.
+const DELAY_MAX: Span = Span::from_ms(10);
+const WIDTH_MAX: Span = Span::from_ms(900);
+
+/// A pulse that was asked for, read but not opened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PulseSpec {
+    /// The text that it was read from: its name in messages.
+    pub text: String,
+    /// The edge that marks the second.
+    pub edge: Edge,
+    /// How late it comes by antenna, cable and receiver.
+    pub delay: Span,
+    /// How wide a pulse is, where others are to be passed over.
+    pub width: Option<Span>,
+    device: Device,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Device {
+    Pps(PathBuf),
+    Gpio(PathBuf, u32),
+    External { clock: PathBuf, channel: u32, pin: Option<u32> },
+}
+
+impl PulseSpec {
+    /// Opens the device.
+    pub fn open(&self) -> Result<Box<dyn PulseSource>, Fault> {
+        Ok(match &self.device {
+            Device::Pps(path) => Box::new(Pps::open(path, self.edge, self.width.is_some())?),
+            Device::Gpio(path, line) => Box::new(Gpio::open(path, *line)?),
+            Device::External { clock, channel, pin } => {
+                Box::new(External::open(clock, *channel, *pin, self.edge)?)
+            }
+        })
+    }
+
+    /// What makes pulses of its edges.
+    #[must_use]
+    pub fn conditioner(&self) -> Conditioner {
+        Conditioner::new(self.edge, self.delay, self.width)
+    }
+
+    /// Its device.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match &self.device {
+            Device::Pps(path) | Device::Gpio(path, _) => path,
+            Device::External { clock, .. } => clock,
+        }
+    }
+
+    /// Finds the first rule that it breaks.
+    pub fn check(&self) -> Result<(), SpecError> {
+        if self.delay < -DELAY_MAX || self.delay > DELAY_MAX {
+            return wrong("the delay of a pulse is at most 10 ms, either way");
+        }
+        match (&self.device, self.width) {
+            (Device::External { .. }, Some(_)) => {
+                wrong("a PTP clock takes one edge of a pulse, so its width cannot be checked")
+            }
+            (_, Some(width)) if width <= Span::ZERO || width > WIDTH_MAX => {
+                wrong("the width of a pulse is above 0 and at most 900 ms")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl FromStr for PulseSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let mut parts = text.split(',');
+        let head = parts.next().unwrap_or_default();
+        let (kind, argument) = match head.split_once(':') {
+            Some((kind, argument)) => (kind, argument),
+            None => ("pps", head),
+        };
+        let mut options = Options::read(parts)?;
+        let path = |hint| absolute(Some(argument), hint);
+        let device = match kind {
+            "pps" => Device::Pps(path("write /dev/ppsN or pps:/dev/ppsN, as in pps:/dev/pps0")?),
+            "gpio" => {
+                let hint = "write gpio:/dev/gpiochipN,line=N, as in gpio:/dev/gpiochip0,line=18";
+                match number("line", &mut options)? {
+                    Some(line) => Device::Gpio(path(hint)?, line),
+                    None => return wrong(hint),
+                }
+            }
+            "extts" => Device::External {
+                clock: path("write extts:/dev/ptpN, as in extts:/dev/ptp0,channel=0,pin=1")?,
+                channel: number("channel", &mut options)?.unwrap_or(0),
+                pin: number("pin", &mut options)?,
+            },
+            _ => return wrong(format!("there is no pulse '{kind}'; choose pps, gpio or extts")),
+        };
+        let edge = match options.take("edge") {
+            None | Some("assert") => Edge::Assert,
+            Some("clear") => Edge::Clear,
+            Some(_) => return wrong("edge takes assert or clear"),
+        };
+        let delay = options.take("delay").map_or(Ok(Span::ZERO), span)?;
+        let width = options.take("width").map(span).transpose()?;
+        options.finish(head)?;
+        let spec = Self { text: text.to_owned(), edge, delay, width, device };
+        spec.check().map(|()| spec)
+    }
+}
+
+fn number(key: &str, options: &mut Options<'_>) -> Result<Option<u32>, SpecError> {
+    match options.take(key).map(str::parse) {
+        None => Ok(None),
+        Some(Ok(number)) => Ok(Some(number)),
+        Some(Err(_)) => wrong(format!("{key} takes a number from 0")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(text: &str) -> PulseSpec {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn devices_and_settings_are_read() {
+        let plain = spec("/dev/pps0");
+        assert_eq!(plain.device, Device::Pps("/dev/pps0".into()));
+        assert_eq!((plain.edge, plain.delay, plain.width), (Edge::Assert, Span::ZERO, None));
+        let clear = spec("pps:/dev/pps1,edge=clear,delay=150ns,width=100ms");
+        let expected = (Edge::Clear, Span::from_ns(150), Some(Span::from_ms(100)));
+        assert_eq!((clear.edge, clear.delay, clear.width), expected);
+        let gpio = spec("gpio:/dev/gpiochip0,line=18");
+        assert_eq!(gpio.device, Device::Gpio("/dev/gpiochip0".into(), 18));
+        let clock = || "/dev/ptp0".into();
+        let external = spec("extts:/dev/ptp0,channel=2,pin=1").device;
+        assert_eq!(external, Device::External { clock: clock(), channel: 2, pin: Some(1) });
+        let external = spec("extts:/dev/ptp0").device;
+        assert_eq!(external, Device::External { clock: clock(), channel: 0, pin: None });
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_one_line() {
+        for bad in [
+            "",
+            "pps0",
+            "pps:pps0",
+            "bell:/dev/pps0",
+            "gpio:/dev/gpiochip0",
+            "gpio:/dev/gpiochip0,line=-1",
+            "extts:ptp0",
+            "extts:/dev/ptp0,width=100ms",
+            "/dev/pps0,edge=up",
+            "/dev/pps0,delay=1s",
+            "/dev/pps0,width=0",
+            "/dev/pps0,width=1s",
+            "/dev/pps0,line=1",
+        ] {
+            let message = bad.parse::<PulseSpec>().unwrap_err().to_string();
+            assert!(!message.is_empty() && !message.contains('\n'), "{bad}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_is_not_there_is_named() {
+        for text in ["/dev/pps77", "gpio:/dev/gpiochip77,line=1", "extts:/dev/ptp77"] {
+            let spec = spec(text);
+            let fault = spec.open().err().unwrap().to_string();
+            assert!(fault.starts_with(&spec.path().display().to_string()), "{fault}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Pulses that the kernel takes the time of: `/dev/ppsN` (`linux/pps.h`), the interface of RFC 2783
+//! as Linux has it. This module sets which edges are taken, and nothing else.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::time::Duration;
+
+use horolog_time::{Timestamp, Utc};
+
+use crate::descriptor::check;
+
+/// `struct pps_ktime`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Time {
+    seconds: i64,
+    nanoseconds: i32,
+    flags: u32,
+}
+
+impl Time {
+    fn to_timestamp(self) -> Timestamp<Utc> {
+        Timestamp::from_timespec(self.seconds, self.nanoseconds.into())
+    }
+}
+
+/// `struct pps_kinfo`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Info {
+    assert_sequence: u32,
+    clear_sequence: u32,
+    assert: Time,
+    clear: Time,
+    mode: i32,
+}
+
+/// `struct pps_fdata`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Fetch {
+    info: Info,
+    timeout: Time,
+}
+
+/// `struct pps_kparams`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Parameters {
+    version: i32,
+    mode: i32,
+    assert_offset: Time,
+    clear_offset: Time,
+}
+
+const CAPTURE_ASSERT: i32 = 0x01;
+const CAPTURE_CLEAR: i32 = 0x02;
+const FORMAT_TIMESPEC: i32 = 0x1000;
+const API_VERSION: i32 = 1;
+
+/// The numbers hold the size of a pointer to the structure.
+const fn request(direction: u64, number: u64) -> u64 {
+    direction << 30 | (size_of::<*const ()>() as u64) << 16 | (b'p' as u64) << 8 | number
+}
+
+const READ: u64 = 2;
+const WRITE: u64 = 1;
+const GET_PARAMETERS: u64 = request(READ, 0xa1);
+const SET_PARAMETERS: u64 = request(WRITE, 0xa2);
+const GET_CAPABILITIES: u64 = request(READ, 0xa3);
+const FETCH: u64 = request(READ | WRITE, 0xa4);
+
+/// An edge of one kind: how many there were, and when the last one was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PpsEdge {
+    /// Counts up by one with each edge of this kind, around the end of 32 bits.
+    pub sequence: u32,
+    /// `CLOCK_REALTIME` when it came.
+    pub at: Timestamp<Utc>,
+}
+
+/// The last edges of both kinds; of a kind that is not taken the sequence stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PpsEdges {
+    /// The line became active.
+    pub assert: PpsEdge,
+    /// The line became inactive.
+    pub clear: PpsEdge,
+}
+
+/// Which edges are to be taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PpsCapture {
+    /// When the line becomes active.
+    pub assert: bool,
+    /// When it becomes inactive.
+    pub clear: bool,
+}
+
+impl PpsCapture {
+    const fn mode(self) -> i32 {
+        (if self.assert { CAPTURE_ASSERT } else { 0 })
+            | (if self.clear { CAPTURE_CLEAR } else { 0 })
+    }
+}
+
+/// An open `/dev/ppsN`.
+#[derive(Debug)]
+pub struct PpsDevice {
+    file: File,
+}
+
+impl PpsDevice {
+    /// Opens it and has it take these edges.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such device, it may not be read, it is no source of pulses (`ENOTTY`), it
+    /// cannot take these edges (`Unsupported`), or they are not taken and this process may not
+    /// change that (`CAP_SYS_TIME`).
+    pub fn open(path: &Path, capture: PpsCapture) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let (mut able, mut parameters) = (0_i32, Parameters::default());
+        ask(&file, GET_CAPABILITIES, &mut able)?;
+        if capture.mode() & !able != 0 {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        ask(&file, GET_PARAMETERS, &mut parameters)?;
+        if capture.mode() & !parameters.mode != 0 {
+            parameters.version = API_VERSION;
+            parameters.mode |= capture.mode() | FORMAT_TIMESPEC;
+            ask(&file, SET_PARAMETERS, &mut parameters)?;
+        }
+        Ok(Self { file })
+    }
+
+    /// Waits up to `wait` for an edge; `None` where none came. With no time to wait it tells the
+    /// last edges at once.
+    ///
+    /// # Errors
+    ///
+    /// When the device is gone.
+    pub fn wait(&mut self, wait: Duration) -> io::Result<Option<PpsEdges>> {
+        let timeout = Time {
+            seconds: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
+            nanoseconds: wait.subsec_nanos().cast_signed(),
+            flags: 0,
+        };
+        let mut fetch = Fetch { timeout, ..Fetch::default() };
+        match ask(&self.file, FETCH, &mut fetch) {
+            Ok(()) => Ok(Some(fetch.info.edges())),
+            Err(error) if is_nothing(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Info {
+    fn edges(&self) -> PpsEdges {
+        PpsEdges {
+            assert: PpsEdge { sequence: self.assert_sequence, at: self.assert.to_timestamp() },
+            clear: PpsEdge { sequence: self.clear_sequence, at: self.clear.to_timestamp() },
+        }
+    }
+}
+
+/// Whether the time was over, or a signal came.
+fn is_nothing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ETIMEDOUT | libc::EINTR))
+}
+
+fn ask<T>(file: &File, request: u64, value: &mut T) -> io::Result<()> {
+    // SAFETY: each request is asked with the C structure of numbers that `linux/pps.h` names for
+    // it, which outlives the call; the tests hold the sizes against that header.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), request, std::ptr::from_mut(value)) }).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_and_structures_are_those_of_the_kernel() {
+        // linux/pps.h, where a pointer has eight bytes.
+        assert_eq!(GET_PARAMETERS, 0x8008_70a1);
+        assert_eq!(SET_PARAMETERS, 0x4008_70a2);
+        assert_eq!(GET_CAPABILITIES, 0x8008_70a3);
+        assert_eq!(FETCH, 0xc008_70a4);
+        assert_eq!((size_of::<Time>(), size_of::<Info>()), (16, 48));
+        assert_eq!((size_of::<Fetch>(), size_of::<Parameters>()), (64, 40));
+        assert_eq!(std::mem::offset_of!(Info, assert), 8);
+        assert_eq!(std::mem::offset_of!(Fetch, timeout), 48);
+        assert_eq!(std::mem::offset_of!(Parameters, clear_offset), 24);
+    }
+
+    #[test]
+    fn edges_are_read() {
+        let time = |seconds, nanoseconds| Time { seconds, nanoseconds, flags: 0 };
+        let info = Info {
+            assert_sequence: 7,
+            clear_sequence: 6,
+            assert: time(1_700_000_000, 12),
+            clear: time(1_699_999_999, 100_000_012),
+            mode: 0,
+        };
+        let PpsEdges { assert, clear } = info.edges();
+        assert_eq!((assert.sequence, assert.at.to_timespec()), (7, (1_700_000_000, 12)));
+        assert_eq!((clear.sequence, clear.at.to_timespec()), (6, (1_699_999_999, 100_000_012)));
+        let both = PpsCapture { assert: true, clear: true };
+        assert_eq!((both.mode(), PpsCapture { assert: false, ..both }.mode()), (3, 2));
+    }
+
+    #[test]
+    fn what_is_no_source_of_pulses_is_refused() {
+        let capture = PpsCapture { assert: true, clear: false };
+        let none = PpsDevice::open(Path::new("/dev/null"), capture).unwrap_err();
+        assert_eq!(none.raw_os_error(), Some(libc::ENOTTY));
+        let gone = PpsDevice::open(Path::new("/dev/there-is-none"), capture).unwrap_err();
+        assert_eq!(gone.kind(), io::ErrorKind::NotFound);
+        assert!(is_nothing(&io::Error::from_raw_os_error(libc::ETIMEDOUT)));
+        assert!(!is_nothing(&none));
+    }
+}

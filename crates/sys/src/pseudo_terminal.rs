@@ -1,0 +1,54 @@
+//! Pseudo-terminals (pty(7)): a line of which this process has the far end, for whoever stands in
+//! for a device, as tests do for a receiver.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use crate::descriptor::check;
+
+/// The far end of a line; the line ends with it.
+#[derive(Debug)]
+pub struct PseudoTerminal {
+    file: File,
+    number: u32,
+}
+
+impl PseudoTerminal {
+    /// Makes a new one.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no more of them, or no `/dev/pts`.
+    pub fn open() -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true);
+        let file = options.custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK).open("/dev/ptmx")?;
+        let (mut number, unlocked) = (0_u32, 0_i32);
+        // SAFETY: each request reads or writes one number, which outlives the call.
+        unsafe {
+            check(libc::ioctl(file.as_raw_fd(), libc::TIOCSPTLCK, &raw const unlocked))?;
+            check(libc::ioctl(file.as_raw_fd(), libc::TIOCGPTN, &raw mut number))?;
+        }
+        Ok(Self { file, number })
+    }
+
+    /// The device that is opened at the near end.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        format!("/dev/pts/{}", self.number).into()
+    }
+}
+
+impl Write for PseudoTerminal {
+    /// Sends what the line has room for.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}

@@ -1,0 +1,155 @@
+//! Data with texts in it: what a clock is and what its owner calls it (IEEE 1588-2019, clauses
+//! 5.3.9, 15.5.3.1.2 and 15.5.3.1.3).
+
+use crate::Malformed;
+
+/// Length of a text with the byte in front of it that says how long it is: at most 256.
+#[must_use]
+pub const fn text_len(text: &str) -> usize {
+    1 + shown(text).len()
+}
+
+/// As much of a text as its length's byte can count, in whole characters.
+const fn shown(text: &str) -> &str {
+    text.split_at(text.floor_char_boundary(u8::MAX as usize)).0
+}
+
+/// Writes a text to the front of `buffer` and returns its length.
+///
+/// # Panics
+/// When `buffer` is shorter than [`text_len`].
+pub fn emit_text(text: &str, buffer: &mut [u8]) -> usize {
+    let text = shown(text);
+    buffer[0] = text.len() as u8;
+    buffer[1..=text.len()].copy_from_slice(text.as_bytes());
+    1 + text.len()
+}
+
+/// Reads a text, and returns what follows it.
+fn parse_text(bytes: &[u8]) -> Result<(&str, &[u8]), Malformed> {
+    let (&length, rest) = bytes.split_first().ok_or(Malformed::Length)?;
+    let (text, rest) = rest.split_at_checked(length.into()).ok_or(Malformed::Length)?;
+    Ok((core::str::from_utf8(text).map_err(|_| Malformed::Length)?, rest))
+}
+
+/// What a clock is, and where (clause 15.5.3.1.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClockDescription<'a> {
+    /// What kinds of clock it is, a bit each ([`ClockDescription::ORDINARY`]).
+    pub kinds: u16,
+    /// What the port's physical layer is called.
+    pub physical_layer: &'a str,
+    /// The port's address there.
+    pub physical_address: &'a [u8],
+    /// By which protocol it is reached (table 3).
+    pub protocol: u16,
+    /// Its address there.
+    pub protocol_address: &'a [u8],
+    /// Who made it: an organisation's unique identifier.
+    pub manufacturer: [u8; 3],
+    /// Maker, model and instance, separated by semicolons.
+    pub product: &'a str,
+    /// Revisions of hardware, firmware and software, separated by semicolons.
+    pub revision: &'a str,
+    /// What its owner calls it.
+    pub user: &'a str,
+    /// The profile that it keeps to.
+    pub profile: [u8; 6],
+}
+
+impl<'a> ClockDescription<'a> {
+    /// The kind of a clock with a single time and no part between others.
+    pub const ORDINARY: u16 = 0x8000;
+
+    /// Its length, in bytes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        2 + text_len(self.physical_layer)
+            + 2
+            + self.physical_address.len()
+            + 4
+            + self.protocol_address.len()
+            + 4
+            + text_len(self.product)
+            + text_len(self.revision)
+            + text_len(self.user)
+            + 6
+    }
+
+    /// Never.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Reads it. A byte behind it, which makes the length even, is passed over.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let (kinds, rest) = number(bytes)?;
+        let (physical_layer, rest) = parse_text(rest)?;
+        let (physical_address, rest) = address(rest)?;
+        let (protocol, rest) = number(rest)?;
+        let (protocol_address, rest) = address(rest)?;
+        let (&[a, b, c, _], rest) = rest.split_first_chunk().ok_or(Malformed::Length)?;
+        let (product, rest) = parse_text(rest)?;
+        let (revision, rest) = parse_text(rest)?;
+        let (user, rest) = parse_text(rest)?;
+        let (&profile, rest) = rest.split_first_chunk().ok_or(Malformed::Length)?;
+        if rest.len() > 1 {
+            return Err(Malformed::Length);
+        }
+        Ok(Self {
+            kinds,
+            physical_layer,
+            physical_address,
+            protocol,
+            protocol_address,
+            manufacturer: [a, b, c],
+            product,
+            revision,
+            user,
+            profile,
+        })
+    }
+
+    /// Writes it to the front of `buffer` and returns its length.
+    ///
+    /// # Panics
+    /// When `buffer` is shorter than [`ClockDescription::len`].
+    pub fn emit(&self, buffer: &mut [u8]) -> usize {
+        let mut at = 0;
+        let mut put = |bytes: &[u8]| {
+            buffer[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
+        let put_text = |put: &mut dyn FnMut(&[u8]), text: &str| {
+            let text = shown(text);
+            put(&[text.len() as u8]);
+            put(text.as_bytes());
+        };
+        put(&self.kinds.to_be_bytes());
+        put_text(&mut put, self.physical_layer);
+        put(&(self.physical_address.len() as u16).to_be_bytes());
+        put(self.physical_address);
+        put(&self.protocol.to_be_bytes());
+        put(&(self.protocol_address.len() as u16).to_be_bytes());
+        put(self.protocol_address);
+        put(&self.manufacturer);
+        put(&[0]);
+        for text in [self.product, self.revision, self.user] {
+            put_text(&mut put, text);
+        }
+        put(&self.profile);
+        at
+    }
+}
+
+fn number(bytes: &[u8]) -> Result<(u16, &[u8]), Malformed> {
+    let (number, rest) = bytes.split_first_chunk().ok_or(Malformed::Length)?;
+    Ok((u16::from_be_bytes(*number), rest))
+}
+
+/// Reads an address with its length in front of it.
+fn address(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
+    let (length, rest) = number(bytes)?;
+    rest.split_at_checked(length.into()).ok_or(Malformed::Length)
+}

@@ -1,0 +1,217 @@
+//! The responder's answers to PTP's requests for the delay: which ports answer where.
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use zerocopy::IntoBytes;
+
+use crate::abi::{
+    PTP_MONITOR_MAX, PTP_PORT_HYBRID, PTP_PORT_MONITOR, PTP_PORT_MULTICAST, PtpClientKey,
+    PtpPortFields, PtpPortKey, ptp_monitor_len,
+};
+use crate::object;
+use crate::responder::Responder;
+use crate::{XdpError, test_run::Outcome};
+
+/// What PTP is carried by, in the order of `enum ptp_transport`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PtpTransport {
+    /// UDP over IPv4.
+    Ipv4,
+    /// UDP over IPv6.
+    Ipv6,
+    /// Ethernet.
+    Ethernet,
+}
+
+impl PtpTransport {
+    /// Bytes of an address over it.
+    const fn address_len(self) -> usize {
+        match self {
+            Self::Ipv4 => 4,
+            Self::Ipv6 => 16,
+            Self::Ethernet => 6,
+        }
+    }
+}
+
+/// `MONITOR_PARTS`.
+const MONITOR_PARTS: u32 = 3;
+
+/// A port that is a master, as far as it takes to answer requests for the delay.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PtpPort {
+    /// The clock's identity.
+    pub clock: u64,
+    /// The port's number.
+    pub port: u16,
+    /// The domain.
+    pub domain: u8,
+    /// Whose profile it keeps to, 12 bits.
+    pub sdo_id: u16,
+    /// What answers to the group say of how often clients may ask, log2 of seconds.
+    pub log_min_delay_req: i8,
+    /// Requests to the group are answered.
+    pub multicast: bool,
+    /// Requests to the port itself are answered.
+    pub hybrid: bool,
+    /// The interface's address on the link.
+    pub mac: [u8; 6],
+    /// Where answers to the group come from; what it is over Ethernet does not matter.
+    pub address: IpAddr,
+    /// The TLV that answers `NetSync` Monitor, where that is answered. One with another address
+    /// than the transport's is not sent.
+    pub monitor: Option<Vec<u8>>,
+}
+
+impl Responder {
+    /// Answers requests for the delay as this port, which come in by the interface with this index;
+    /// `None` stops that. Answers are given from the next edition of the clock on.
+    pub fn serve_ptp(
+        &self,
+        interface: u32,
+        transport: PtpTransport,
+        port: Option<&PtpPort>,
+    ) -> Result<(), XdpError> {
+        let key = PtpPortKey { interface, transport: transport as u32 };
+        let ports = self.loaded.map("ptp_ports")?;
+        let done = match port {
+            Some(port) => {
+                let fields = fields(transport, port);
+                ports.update(key.as_bytes(), fields.as_bytes(), MapFlags::ANY)
+            }
+            None => ports.delete(key.as_bytes()),
+        };
+        absent_is_fine(done)
+    }
+
+    /// Whether requests to an address of this machine are answered.
+    pub fn serve_ptp_at(&self, address: IpAddr, serve: bool) -> Result<(), XdpError> {
+        let addresses = self.loaded.map("ptp_addresses")?;
+        let key = mapped(address);
+        absent_is_fine(if serve {
+            addresses.update(&key, &[1], MapFlags::ANY)
+        } else {
+            addresses.delete(&key)
+        })
+    }
+
+    /// Lets the programs that answer NTP hand what is not NTP to those that answer PTP.
+    pub fn include_ptp(&self) -> Result<(), XdpError> {
+        let masters = self.loaded.map("masters")?;
+        let programs = ["answer_delay", "answer_delay_by_redirect", "answer_monitor"];
+        for (index, name) in (0_u32..).zip(programs) {
+            let program = self.loaded.program(name)?.as_fd().as_raw_fd().cast_unsigned();
+            masters
+                .update(&index.to_ne_bytes(), &program.to_ne_bytes(), MapFlags::ANY)
+                .map_err(|error| XdpError::Map(object::to_io(&error)))?;
+        }
+        Ok(())
+    }
+
+    /// Lets the interface with this index answer `NetSync` Monitor, with three frames for one. What
+    /// is attached there must be in native mode, and the interface has to take redirected frames:
+    /// see [`takes_redirects`](crate::takes_redirects).
+    pub fn answer_monitor_by(&self, interface: u32) -> Result<(), XdpError> {
+        let failed = |error: libbpf_rs::Error| XdpError::Map(object::to_io(&error));
+        let options = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+            ..Default::default()
+        };
+        let program = self.loaded.program("finish_copy")?.as_raw_fd().cast_unsigned();
+        // struct bpf_devmap_val of linux/bpf.h: where a copy leaves by, and what changes it.
+        let value = [interface, program].map(u32::to_ne_bytes).concat();
+        let (key_size, value_size) = (size_of::<u32>() as u32, value.len() as u32);
+        let name = Some("copies");
+        let kind = MapType::Devmap;
+        let copies = MapHandle::create(kind, name, key_size, value_size, MONITOR_PARTS, &options)
+            .map_err(failed)?;
+        for key in 0..MONITOR_PARTS {
+            copies.update(&key.to_ne_bytes(), &value, MapFlags::ANY).map_err(failed)?;
+        }
+        let inner = copies.as_fd().as_raw_fd().to_ne_bytes();
+        let all = self.loaded.map("ptp_copies")?;
+        all.update(&interface.to_ne_bytes(), &inner, MapFlags::ANY).map_err(failed)
+    }
+
+    /// Whether clients with addresses of a prefix are answered `NetSync` Monitor by the port at
+    /// this interface and transport. On Ethernet all are.
+    pub fn admit_to_monitor(
+        &self,
+        interface: u32,
+        transport: PtpTransport,
+        (address, length): (IpAddr, u8),
+        admit: bool,
+    ) -> Result<(), XdpError> {
+        let port = PtpPortKey { interface, transport: transport as u32 };
+        let mut key = PtpClientKey {
+            length: 8 * size_of::<PtpPortKey>() as u32 + u32::from(length),
+            port,
+            address: [0; 16],
+        };
+        match address {
+            IpAddr::V4(address) => key.address[..4].copy_from_slice(&address.octets()),
+            IpAddr::V6(address) => key.address = address.octets(),
+        }
+        let clients = self.loaded.map("ptp_clients")?;
+        absent_is_fine(if admit {
+            clients.update(key.as_bytes(), &[1], MapFlags::ANY)
+        } else {
+            clients.delete(key.as_bytes())
+        })
+    }
+
+    /// Runs the program that answers PTP once over a frame, as if it had arrived at the loopback
+    /// interface, without sending anything.
+    pub fn test_run_ptp(&self, frame: &[u8]) -> Result<Outcome, XdpError> {
+        crate::test_run::once(self.loaded.program("answer_delay")?, frame)
+    }
+
+    /// Runs the program that finishes copies of answers once over a frame, as if it were leaving.
+    /// Which copy it is follows from those that left before by the same processor.
+    pub fn test_run_copy(&self, frame: &[u8]) -> Result<Outcome, XdpError> {
+        crate::test_run::once(self.loaded.program("finish_copy_alone")?, frame)
+    }
+}
+
+fn absent_is_fine(done: libbpf_rs::Result<()>) -> Result<(), XdpError> {
+    match done {
+        Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
+            Err(XdpError::Map(object::to_io(&error)))
+        }
+        _ => Ok(()),
+    }
+}
+
+const fn mapped(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+fn fields(transport: PtpTransport, port: &PtpPort) -> PtpPortFields {
+    let multicast = if port.multicast { PTP_PORT_MULTICAST } else { 0 };
+    let hybrid = if port.hybrid { PTP_PORT_HYBRID } else { 0 };
+    let mut tlv = [0; PTP_MONITOR_MAX];
+    let fits = |tlv: &&Vec<u8>| tlv.len() == ptp_monitor_len(transport.address_len());
+    let monitor = port.monitor.as_ref().filter(fits).map_or(0, |bytes| {
+        tlv[..bytes.len()].copy_from_slice(bytes);
+        PTP_PORT_MONITOR
+    });
+    PtpPortFields {
+        clock: port.clock.to_be_bytes(),
+        port: port.port.to_be_bytes(),
+        domain: port.domain,
+        sdo_major: (port.sdo_id >> 8) as u8,
+        sdo_minor: port.sdo_id as u8,
+        log_min_delay_req: port.log_min_delay_req,
+        flags: multicast | hybrid | monitor,
+        reserved: 0,
+        mac: port.mac,
+        reserved2: [0; 2],
+        address: mapped(port.address),
+        monitor: tlv,
+    }
+}

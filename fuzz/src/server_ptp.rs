@@ -1,0 +1,217 @@
+//! A port of a PTP grandmaster, whatever it hears and whenever it is asked what is due. It never
+//! panics; what it remembers stays within its bounds; it is no master while its clock is unusable;
+//! what it sends is its own, right in form, and hardly longer than what it answers; and it answers
+//! nothing of its own.
+//!
+//! An input is a byte of settings and steps. A step has four bytes: what it is, two numbers, and
+//! how many bytes of a message follow.
+#![no_main]
+
+use std::net::Ipv4Addr;
+
+use horolog_server::ptp::{
+    Address, Arrival, ClockSettings, ClockState, Destination, FOREIGN_MASTERS_MAX, Outbox, Port,
+    PortSettings, PortState, Profile, Transport, UnicastSettings,
+};
+use horolog_time::{Monotonic, Span, Timestamp};
+use horolog_wire::ethernet::MacAddress;
+use horolog_wire::ptp::{Flags, Message, MessageType, PtpTimestamp};
+use libfuzzer_sys::fuzz_target;
+
+const OWN: u64 = 0x0200_5eff_fe10_0001;
+const GRANTS_MAX: usize = 6;
+const RATE_MAX: u32 = 50;
+const NOW: PtpTimestamp = PtpTimestamp::new(1_700_000_000, 5);
+/// A `Delay_Resp` is so much longer than its request.
+const DELAY_RESP_EXTRA: usize = 10;
+/// Eight grants are so much longer than their requests.
+const GRANTS_EXTRA: usize = 16;
+
+#[derive(Default)]
+struct Sent(Vec<(Destination, bool, Vec<u8>)>);
+
+impl Outbox for Sent {
+    fn send(&mut self, to: Destination, event: bool, stamp: bool, message: &[u8]) {
+        let kind = MessageType::from_bits(message[0]).expect("a type that there is");
+        assert_eq!(kind.is_event(), event);
+        assert!(event || !stamp, "only event messages are timestamped");
+        self.0.push((to, stamp, message.to_vec()));
+    }
+
+    fn now_ptp(&mut self) -> PtpTimestamp {
+        NOW
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&choices, mut rest)) = bytes.split_first() else { return };
+    let mut world = World::new(choices);
+    while let Some((&[step, a, b, length], more)) = rest.split_first_chunk() {
+        let (message, more) = more.split_at(more.len().min(length.into()));
+        rest = more;
+        match step & 3 {
+            0 | 1 => world.receive(message, a, b),
+            2 => world.wait(u16::from_be_bytes([a, b])),
+            _ => world.change_clock(a, b),
+        }
+        world.check();
+    }
+});
+
+struct World {
+    port: Port,
+    settings: ClockSettings,
+    one_step: bool,
+    clock: ClockState,
+    now: Timestamp<Monotonic>,
+}
+
+impl World {
+    fn new(choices: u8) -> Self {
+        let profile = Profile::ALL[usize::from(choices & 3) % Profile::ALL.len()];
+        let transports = [Transport::Udp4, Transport::Udp6, Transport::Ethernet];
+        let transport = transports[usize::from(choices >> 2 & 3) % transports.len()];
+        let settings = ClockSettings::new(OWN, profile);
+        let one_step = choices & 0x10 != 0;
+        let port = PortSettings {
+            one_step,
+            hybrid: choices & 0x20 != 0,
+            monitor: choices & 0x40 != 0,
+            unicast: UnicastSettings {
+                grants_max: GRANTS_MAX,
+                rate_max: RATE_MAX,
+                duration_max_s: 30,
+                log_interval_min: -5,
+            },
+            address: vec![192, 0, 2, 1],
+            ..profile.port(1, transport, MacAddress([2, 0, 0, 0, 0, 1]))
+        };
+        let clock = ClockState {
+            usable: choices & 0x80 == 0,
+            clock_class: 6,
+            accuracy: 0x21,
+            variance: 0x4e5d,
+            time_source: 0x20,
+            flags: Flags(0x3c),
+            utc_offset: 37,
+        };
+        let now = Timestamp::from_ns(1_000_000_000);
+        Self { port: Port::new(settings.clone(), port, now), settings, one_step, clock, now }
+    }
+
+    /// Chance finds no lengths, domains nor targets: bits of `ways` that are 0 make them right.
+    fn receive(&mut self, message: &[u8], ways: u8, client: u8) {
+        let mut bytes = message.to_vec();
+        if ways & 1 == 0 && bytes.len() >= 6 {
+            bytes[0] &= 0xf;
+            bytes[1] = bytes[1] & 0xf0 | 2;
+            let length = (bytes.len() as u16).to_be_bytes();
+            bytes[2..4].copy_from_slice(&length);
+            bytes[4..6].copy_from_slice(&[self.settings.domain, 0]);
+        }
+        let kind = bytes.first().map_or(0xf, |first| first & 0xf);
+        if ways & 2 == 0 && kind >= 0xc && bytes.len() >= 44 {
+            bytes[34..44].fill(0xff);
+        }
+        let arrival = Arrival {
+            bytes: &bytes,
+            from: address(client),
+            group: ways & 8 != 0,
+            event: (kind < 8) != (ways & 4 != 0),
+            received: NOW,
+            on_link: ways & 0x10 != 0,
+            admitted: ways & 0x20 != 0,
+        };
+        let was = self.port.state();
+        let mut out = Sent::default();
+        self.port.receive(&arrival, &self.clock, self.now, &mut out);
+        self.check_sent(&out);
+        if kind == MessageType::Announce as u8 {
+            // It may make the port passive, which ends all grants.
+            assert!(out.0.len() <= GRANTS_MAX);
+            return;
+        }
+        assert_eq!(self.port.state(), was, "an Announce alone changes the state");
+        assert!(out.0.len() <= 2);
+        if arrival.on_link || arrival.admitted {
+            return;
+        }
+        assert!(out.0.len() <= 1);
+        let extra = match MessageType::from_bits(kind) {
+            Some(MessageType::DelayReq) => DELAY_RESP_EXTRA,
+            Some(MessageType::Signaling) => GRANTS_EXTRA,
+            _ => 0,
+        };
+        assert!(out.0.iter().all(|(_, _, sent)| sent.len() <= bytes.len() + extra));
+    }
+
+    fn wait(&mut self, ms: u16) {
+        self.now = self.now + Span::from_ms(ms.into());
+        self.due();
+    }
+
+    fn change_clock(&mut self, class: u8, bits: u8) {
+        self.clock.clock_class = class;
+        self.clock.usable = bits & 1 == 0;
+        self.clock.flags = Flags(bits.into());
+        self.due();
+    }
+
+    fn due(&mut self) {
+        let mut out = Sent::default();
+        self.port.due(&self.clock, self.now, &mut out);
+        self.check_sent(&out);
+        assert!(out.0.len() <= 2 + GRANTS_MAX);
+        assert!(self.port.next_due() > self.now, "what is due was done");
+        assert!(self.clock.usable || self.port.state() != PortState::Master);
+        for (to, stamp, message) in &out.0 {
+            let mut follow_up = Sent::default();
+            self.port.sent(message, *to, NOW, &mut follow_up);
+            // In one step the card needs to be asked for a timestamp, which nothing follows.
+            assert_eq!(follow_up.0.len(), usize::from(*stamp && !self.one_step));
+            self.check_sent(&follow_up);
+        }
+    }
+
+    fn check(&self) {
+        let view = self.port.view(&self.clock);
+        assert!(view.foreign.len() <= FOREIGN_MASTERS_MAX);
+        assert!(view.grants <= GRANTS_MAX && view.granted_rate <= f64::from(RATE_MAX));
+        let fast = self.port.fast(&self.clock);
+        assert!(fast.is_none() || self.clock.usable && view.state == PortState::Master);
+    }
+
+    /// What is sent is right in form, says nothing of an unusable clock's time, and is not answered
+    /// by another port of the same clock.
+    fn check_sent(&self, out: &Sent) {
+        for (_, _, bytes) in &out.0 {
+            let (message, trailer) = Message::parse(bytes).expect("a message");
+            assert!(trailer.is_empty() && message.tlvs().all(|tlv| tlv.is_ok()));
+            assert_eq!((message.header.source.clock, message.header.source.port), (OWN, 1));
+            assert_eq!(message.header.domain, self.settings.domain);
+            let talks = [MessageType::Signaling, MessageType::Management];
+            let kind = message.kind().expect("a type that there is");
+            assert!(self.clock.usable || talks.contains(&kind), "{kind:?} of an unusable clock");
+            let arrival = Arrival {
+                bytes,
+                from: address(1),
+                group: true,
+                event: kind.is_event(),
+                received: NOW,
+                on_link: true,
+                admitted: true,
+            };
+            let mut port = self.port.clone();
+            let mut again = Sent::default();
+            port.receive(&arrival, &self.clock, self.now, &mut again);
+            assert!(again.0.is_empty(), "it answers itself");
+        }
+    }
+}
+
+fn address(client: u8) -> Address {
+    Address::Ip {
+        peer: Ipv4Addr::new(192, 0, 2, client).into(),
+        own: Ipv4Addr::new(192, 0, 2, 254).into(),
+    }
+}

@@ -1,0 +1,257 @@
+//! Scenarios of a server that is calibrated by a receiver at a pseudo-terminal, and of who takes
+//! what it gives on. No machine of these tests has a pulse, so here are sentences alone, and what
+//! is said where a device is missing. The clock is this machine's own, so every server here is told
+//! to leave it alone (`--no-clock-control`), or has no right to touch it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command};
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::receiver::{Receiver, miscounted};
+use horolog_lab::{Lab, LabConfig};
+use horolog_sys::shared_memory::SharedMemory;
+use horolog_time::Span;
+use horolog_wire::ntp::Leap;
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::chronyd::Client;
+use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address};
+use crate::scenario::Need;
+use crate::server_sandbox::is_confined;
+use crate::server_sources::{is_unsynchronised, state_of, wait_until};
+use crate::{ROOT, calibration, client, scenarios};
+
+/// The receiver is ahead of the system clock by so much.
+const TRUTH: Span = Span::from_ms(2_700);
+/// A sentence names its second to half of it.
+const ERROR_MAX: Span = Span::from_ms(600);
+/// Units that nobody else uses.
+const UNIT: u8 = 215;
+const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd"), Need::Peer("chronyc")];
+const SETPRIV: &[Need] = &[Need::Root, Need::Peer("setpriv")];
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(ROOT, calibration:
+        sentences_alone_are_served_and_given_on,
+        what_is_not_there_is_named,
+    ));
+    all.extend(scenarios!(CHRONYD, calibration: chronyd_takes_what_is_given_on));
+    all.extend(scenarios!(SETPRIV, calibration: a_clock_that_another_steers_is_left_alone));
+    all
+}
+
+/// A unit of shared memory that is removed when it is dropped.
+struct Unit;
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        // What cannot be removed is found by whoever looks at `ipcs`.
+        let attached = SharedMemory::<24>::attach(0x4e54_5030 + i32::from(UNIT), 0o666);
+        let _ = attached.and_then(|memory| memory.remove());
+    }
+}
+
+/// A server that follows this receiver and leaves the clock alone.
+fn calibrated(lab: &Lab, receiver: &Path, more: &[&str]) -> Result<Server> {
+    let gnss = format!("{}:115200", receiver.display());
+    let mut arguments = vec!["--gnss", &gnss, "--no-clock-control", "--sandbox", "required"];
+    arguments.extend(more);
+    let at = server_address(lab, false)?;
+    Server::start_as(lab.server(), Engine::Socket, &[at], &arguments)
+}
+
+fn is_near(offset: Span) -> bool {
+    (TRUTH - ERROR_MAX..TRUTH + ERROR_MAX).contains(&offset)
+}
+
+/// Waits until the calibration is in this state.
+fn await_state(server: &Server, state: &str) -> Result<Value> {
+    wait_until(state, || Ok(server.status()?["calibration"]["state"] == state))?;
+    Ok(server.status()?["calibration"].take())
+}
+
+/// Waits until the calibration says this of why it has no time.
+fn await_reason(server: &Server, why: &str) -> Result<()> {
+    wait_until(why, || {
+        let reason = server.status()?["calibration"]["reason"].take();
+        Ok(reason.as_str().is_some_and(|reason| reason.contains(why)))
+    })
+}
+
+/// The time of the sentences is served, to the half second that they are sure to; another server
+/// takes it from shared memory and over a socket; and weeks that were miscounted are not served.
+fn sentences_alone_are_served_and_given_on() -> Result<()> {
+    let _unit = Unit;
+    let directory = TempDir::new()?;
+    let (name, socket) = (directory.path().join("gnss"), directory.path().join("ours.sock"));
+    let receiver = Receiver::start(&name, TRUTH)?;
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let (unit, socket) = (UNIT.to_string(), socket.display().to_string());
+    let outputs = ["--shm-output", &unit, "--sock-output", &socket];
+    let server = calibrated(&lab, &name, &outputs)?;
+    let status = await_state(&server, "coarse")?;
+    is_confined(&server.status()?)?;
+    ensure!(status["controls_clock"] == false, "{status}");
+    ensure!(status["sentences"]["no_pulse"].as_u64() > Some(2), "{status}");
+    wait_until("its time is served", || {
+        let reply = client::ask_from(lab.client(), at)?;
+        ensure!(is_unsynchronised(&reply.header) || is_near(reply.offset()), "{reply:?}");
+        Ok(!is_unsynchronised(&reply.header))
+    })?;
+    let header = client::ask_from(lab.client(), at)?.header;
+    ensure!((header.leap, header.stratum) == (Leap::None, 1), "{header:?}");
+    ensure!(&header.reference_id == b"GNSS", "{header:?}");
+    ensure!(header.root_dispersion.to_span() > Span::from_ms(499), "{header:?}");
+
+    // The second server makes the socket long after the first one began to send.
+    let second = (lab.client().port().ipv4, 1123).into();
+    let sources = [format!("shm:{UNIT}"), format!("sock:{socket}")];
+    let arguments = ["--source", &sources[0], "--source", &sources[1]];
+    let taker = Server::start_as(lab.client(), Engine::Socket, &[second], &arguments)?;
+    wait_until("both outputs are taken", || {
+        let is_used = |state: String| state == "selected" || state == "truechimer";
+        Ok(is_used(state_of(&taker, "shm")?) && is_used(state_of(&taker, "sock")?))
+    })?;
+    wait_until("what they say is served", || {
+        let reply = client::ask_from(lab.server(), second)?;
+        ensure!(is_unsynchronised(&reply.header) || is_near(reply.offset()), "{reply:?}");
+        Ok(!is_unsynchronised(&reply.header))
+    })?;
+    taker.end("TERM")?;
+
+    receiver.say(miscounted(TRUTH, 1));
+    wait_until("miscounted weeks are not served", || {
+        let reply = client::ask_from(lab.client(), at)?;
+        ensure!(is_unsynchronised(&reply.header) || is_near(reply.offset()), "{reply:?}");
+        Ok(is_unsynchronised(&reply.header))
+    })?;
+    await_reason(&server, "1 times 1024 weeks")?;
+    receiver.pull_out();
+    await_reason(&server, "its line has ended")?;
+    receiver.say(TRUTH);
+    receiver.plug_in(&name)?;
+    await_state(&server, "coarse")?;
+    server.end("TERM")?;
+    Ok(())
+}
+
+/// The last measured offset that chronyd has of a reference clock, in seconds: positive where its
+/// own clock is ahead.
+fn offset_of(sources: &str, name: &str) -> Option<f64> {
+    let line = sources.lines().find(|line| line.starts_with('#') && line.contains(name))?;
+    let fields: Vec<_> = line.split(',').collect();
+    let was_reached = fields.get(5)? != &"0";
+    fields.get(8)?.parse().ok().filter(|_| was_reached)
+}
+
+/// chronyd, which starts after the server and leaves the clock alone, reads the offset of the
+/// receiver from shared memory and from a socket of its own.
+fn chronyd_takes_what_is_given_on() -> Result<()> {
+    let _unit = Unit;
+    let directory = TempDir::new()?;
+    let (name, socket) = (directory.path().join("gnss"), directory.path().join("chrony.sock"));
+    let _receiver = Receiver::start(&name, TRUTH)?;
+    let lab = Lab::new(&LabConfig::default())?;
+    let (unit, socket) = (UNIT.to_string(), socket.display().to_string());
+    let server = calibrated(&lab, &name, &["--shm-output", &unit, "--sock-output", &socket])?;
+    await_state(&server, "coarse")?;
+    let lines = [
+        format!("refclock SHM {UNIT}:perm=0666 refid SHMH poll 1 noselect"),
+        format!("refclock SOCK {socket} refid SOKH poll 1 noselect"),
+    ];
+    let chronyd = Client::start(lab.client(), &lines, |_| Ok(()))?;
+    wait_until("chronyd has the receiver's offset by both", || {
+        let sources = chronyd.ask("-c sources")?;
+        let offsets = ["SHMH", "SOKH"].map(|name| offset_of(&sources, name));
+        let is_right = |offset: f64| is_near(Span::from_ns((-offset * 1e9) as i64));
+        let wrong = offsets.iter().flatten().any(|offset| *offset != 0.0 && !is_right(*offset));
+        ensure!(!wrong, "{sources}");
+        Ok(offsets.into_iter().all(|offset| offset.is_some_and(is_right)))
+    })?;
+    server.end("TERM")?;
+    Ok(())
+}
+
+/// What is missing, or cannot be, is named in one line.
+fn what_is_not_there_is_named() -> Result<()> {
+    let directory = TempDir::new()?;
+    let name = directory.path().join("gnss");
+    let _receiver = Receiver::start(&name, TRUTH)?;
+    let lab = Lab::new(&LabConfig::default())?;
+    for (arguments, expected) in [
+        (["--pps", "/dev/pps77"].as_slice(), "/dev/pps77: there is no such device"),
+        (&["--pps", "/dev/null"], "/dev/null: it cannot take these edges of a pulse"),
+        (&["--pps", "gpio:/dev/gpiochip77,line=4"], "/dev/gpiochip77: there is no such device"),
+        (&["--pps", "extts:/dev/ptp77"], "/dev/ptp77: there is no such device"),
+        (&["--pps", "bell:/dev/pps0"], "--pps bell:/dev/pps0: there is no pulse 'bell'"),
+        (&["--pulse-width", "100ms"], "--pps"),
+        (&["--holdover-limit", "1s"], "a limit to holdover is 10 s at least"),
+        (&["--clock-error-log", "/there-is-none/log"], "/there-is-none/log cannot be written"),
+        (&["--local"], "cannot be used with"),
+    ] {
+        let Err(error) = calibrated(&lab, &name, arguments) else {
+            anyhow::bail!("{arguments:?} is taken");
+        };
+        ensure!(error.to_string().contains(expected), "{arguments:?}: {error}");
+    }
+    let Err(error) = calibrated(&lab, Path::new("/dev/there-is-none"), &[]) else {
+        anyhow::bail!("a line that is not there is taken");
+    };
+    ensure!(error.to_string().contains("there is no such line"), "{error}");
+    Ok(())
+}
+
+/// Something that has the name and the rights of a daemon that steers the clock, and does not.
+struct SeemingDaemon(Child);
+
+impl SeemingDaemon {
+    fn start(directory: &Path) -> Result<Self> {
+        let path = directory.join("chronyd");
+        fs::copy("/bin/sleep", &path)?;
+        Ok(Self(Command::new(path).arg("60").spawn()?))
+    }
+}
+
+impl Drop for SeemingDaemon {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// While another steers the clock, or without the right to, there is no start; and one line says
+/// what to do. The server has no right to set the clock here in any case.
+fn a_clock_that_another_steers_is_left_alone() -> Result<()> {
+    let directory = TempDir::new()?;
+    let name = directory.path().join("gnss");
+    let _receiver = Receiver::start(&name, TRUTH)?;
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?.to_string();
+    let refusal = || -> Result<String> {
+        let mut command = lab.server().command("setpriv");
+        command.args(["--bounding-set=-sys_time", "--inh-caps=-sys_time"]).arg(binary()?);
+        command.args(["serve", "--engine", "socket", "--listen", &at, "--gnss"]).arg(&name);
+        let output = run_to_end(&mut command, PATIENCE)?;
+        ensure!(output.status.code() == Some(3), "{output:?}");
+        let stderr = String::from_utf8(output.stderr).context("no text")?;
+        ensure!(stderr.lines().count() == 1, "{stderr}");
+        Ok(stderr)
+    };
+    let daemon = SeemingDaemon::start(directory.path())?;
+    let steered = refusal()?;
+    ensure!(steered.contains("steers the system clock already"), "{steered}");
+    ensure!(steered.contains("--no-clock-control"), "{steered}");
+    drop(daemon);
+    // Others may run on this machine, with or without this scenario.
+    let without = refusal()?;
+    let is_named =
+        without.contains("without CAP_SYS_TIME") || without.contains("steers the system");
+    ensure!(is_named && without.contains("--no-clock-control"), "{without}");
+    Ok(())
+}

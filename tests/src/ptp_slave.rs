@@ -1,0 +1,134 @@
+//! linuxptp's ptp4l as a client of the server under test. It runs free, and without the right to
+//! set a clock: private hosts share one, so what it measures is what the server adds to it.
+
+use std::fs;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use horolog_lab::{Host, Running};
+use tempfile::TempDir;
+
+use crate::process::run_to_end;
+use crate::ptp4l::Transport;
+
+/// Four Announces, some Syncs and an answer take a few seconds.
+const PATIENCE: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// A ptp4l that follows whatever master there is.
+pub(crate) struct PtpSlave {
+    process: Running,
+    directory: TempDir,
+    domain: u8,
+}
+
+/// What it measured at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    /// Its clock less the master's, in ns.
+    pub(crate) offset_ns: f64,
+    /// The delay to the master, in ns.
+    pub(crate) delay_ns: f64,
+}
+
+impl PtpSlave {
+    /// Starts it with further lines of the global section, and `sections` behind those.
+    pub(crate) fn start(
+        host: &Host,
+        transport: Transport,
+        domain: u8,
+        lines: &str,
+        sections: &str,
+    ) -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("ptp4l.conf");
+        let text = format!(
+            "[global]\nfree_running 1\ntime_stamping software\nslaveOnly 1\nuse_syslog 0\n\
+             logAnnounceInterval -2\nlogMinDelayReqInterval -3\nnetwork_transport {}\n\
+             domainNumber {domain}\nuds_address {}\n{lines}{sections}",
+            transport.name(),
+            directory.path().join("ptp4l.sock").display(),
+        );
+        fs::write(&path, text)?;
+        // What it writes to shared memory is to go with it.
+        let mut command = host.command("unshare");
+        command.args(["--ipc", "setpriv", "--bounding-set", "-sys_time"]);
+        command.args(["--inh-caps", "-sys_time", "ptp4l", "-f"]).arg(path);
+        let process = Running::start(&mut command)?;
+        Ok(Self { process, directory, domain })
+    }
+
+    /// A command that will run a program in `host` where the shared memory is that of this client.
+    pub(crate) fn beside(&self, host: &Host) -> Command {
+        let mut command = host.command("nsenter");
+        command.arg(format!("--ipc=/proc/{}/ns/ipc", self.process.pid()));
+        command
+    }
+
+    /// The same, by multicast on the host's interface.
+    pub(crate) fn by_multicast(host: &Host, transport: Transport, lines: &str) -> Result<Self> {
+        let section = format!("[{}]\n", host.port().interface);
+        Self::start(host, transport, 0, lines, &section)
+    }
+
+    /// Waits until what it measured is right, and returns that.
+    pub(crate) fn await_measured(&self, is_right: impl Fn(&Measured) -> bool) -> Result<Measured> {
+        let started = Instant::now();
+        let mut last = None;
+        while started.elapsed() < PATIENCE {
+            if let Some(measured) = self.measured()? {
+                if is_right(&measured) {
+                    return Ok(measured);
+                }
+                last = Some(measured);
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        bail!("measured last: {last:?}; {}", self.ask("PORT_DATA_SET")?)
+    }
+
+    /// What it measures now; `None` where it has no master yet, or not asked for the delay.
+    pub(crate) fn measured(&self) -> Result<Option<Measured>> {
+        let text = self.ask("CURRENT_DATA_SET")?;
+        if !text.contains("RESPONSE") {
+            return Ok(None); // it is not there yet
+        }
+        let measured = Measured {
+            offset_ns: number(&text, "offsetFromMaster")?,
+            delay_ns: number(&text, "meanPathDelay")?,
+        };
+        let follows = number(&text, "stepsRemoved")? > 0.5;
+        Ok((follows && measured.delay_ns != 0.0).then_some(measured))
+    }
+
+    /// What pmc prints of this client. It talks over sockets in the directory.
+    pub(crate) fn ask(&self, what: &str) -> Result<String> {
+        let socket = |name| self.directory.path().join(name);
+        let mut command = Command::new("pmc");
+        command.args(["-u", "-b", "0", "-d", &self.domain.to_string(), "-i"]);
+        command.arg(socket("pmc.sock")).arg("-s").arg(socket("ptp4l.sock"));
+        let output = run_to_end(command.arg(format!("GET {what}")), Duration::from_secs(10))?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+/// Asks a clock on the network by management, from `host`; what pmc prints.
+pub(crate) fn manage(host: &Host, transport: &str, domain: u8, request: &str) -> Result<String> {
+    let directory = tempfile::tempdir()?;
+    let mut command = host.command("pmc");
+    command.args([transport, "-b", "0", "-d", &domain.to_string()]);
+    command.args(["-i", &host.port().interface]).arg(request);
+    command.current_dir(directory.path());
+    let output = run_to_end(&mut command, Duration::from_secs(10))?;
+    ensure!(output.status.success(), "pmc: {output:?}");
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The number behind a name in what pmc prints.
+pub(crate) fn number(text: &str, name: &str) -> Result<f64> {
+    let line = text.lines().map(str::trim).find_map(|line| line.strip_prefix(name));
+    let value = line.with_context(|| format!("no {name}: {text}"))?.trim();
+    value.parse().with_context(|| format!("{name}: {value}"))
+}
