@@ -1,5 +1,6 @@
 //! What a scenario must not leave behind: named namespaces, XDP programs on this machine's own
 //! interfaces, child processes. What was there before the scenario is somebody else's and ignored.
+//! In the lane that waits, child processes alone, since the other lane comes and goes beside it.
 //! It cleans nothing up: whoever left it has a defect.
 
 use std::collections::BTreeSet;
@@ -11,6 +12,8 @@ use anyhow::{Context, Result, ensure};
 use horolog_lab::Host;
 use horolog_sys::namespace::list_named;
 use serde_json::Value;
+
+use crate::lane;
 
 /// The kernel takes programs and processes away a moment after they are let go.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -26,11 +29,14 @@ impl Belongings {
     /// Those that are there now.
     pub(crate) fn look() -> Result<Self> {
         let mut all = BTreeSet::new();
+        all.extend(children()?);
+        if lane::is_waiting() {
+            return Ok(Self(all));
+        }
         let ours = list_named()?.into_iter().filter(|name| name.starts_with(NAMESPACE_PREFIX));
         all.extend(ours.map(|name| format!("namespace {name}")));
         let links = std::process::Command::new("ip").args(["-j", "link"]).output();
         all.extend(xdp_in(&links.context("cannot run ip")?.stdout)?);
-        all.extend(children()?);
         Ok(Self(all))
     }
 

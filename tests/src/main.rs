@@ -1,9 +1,10 @@
 //! The scenarios: what Horolog does in private hosts, with real peers, as root. Each is a function
 //! of a module by topic; this lists them and what each needs.
 //!
-//! `cargo run --release -p horolog-scenarios [-- FILTER]` runs them, one after the other, because
-//! they measure and use the whole machine. Build `horolog` first; `make scenarios` does all of
-//! that. What cannot run here is reported as ignored, with the reason.
+//! `cargo run --release -p horolog-scenarios [-- FILTER]` runs them: those that measure one after
+//! the other, because they use the whole machine, and beside them those that wait ([`lane`]). Build
+//! `horolog` first; `make scenarios` does all of that. What cannot run here is reported as ignored,
+//! with the reason.
 
 mod bench;
 mod bodies;
@@ -27,6 +28,7 @@ mod frames_ptp;
 mod generator;
 mod kernel_courses;
 mod lab;
+mod lane;
 mod leftovers;
 mod limiters;
 mod load_command;
@@ -86,8 +88,9 @@ mod wrong_server;
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 
+use lane::Lanes;
 use process::Engine;
 use scenario::{Need, scenario};
 
@@ -95,17 +98,16 @@ const ROOT: &[Need] = &[Need::Root];
 const ROOT_AND_IPV6: &[Need] = &[Need::Root, Need::Ipv6];
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().collect();
-    if arguments.get(1).is_some_and(|first| first == lab::HELPER) {
-        return become_helper(&arguments[2..]);
+    let mut arguments: Vec<String> = std::env::args().collect();
+    match arguments.get(1).map(String::as_str) {
+        Some(lab::HELPER) => become_helper(&arguments[2..]),
+        Some(soak::MODE) => soak::run(&arguments[2..]),
+        Some(lane::WAITING) => {
+            arguments.remove(1);
+            lanes().run_waiting(&arguments)
+        }
+        _ => lanes().run(&arguments),
     }
-    if arguments.get(1).is_some_and(|first| first == soak::MODE) {
-        return soak::run(&arguments[2..]);
-    }
-    let mut arguments = Arguments::from_args();
-    // Two at once would disturb each other's figures and leftovers.
-    arguments.test_threads = Some(1);
-    libtest_mimic::run(&arguments, all()).exit_code()
 }
 
 fn become_helper(arguments: &[String]) -> ExitCode {
@@ -118,7 +120,11 @@ fn become_helper(arguments: &[String]) -> ExitCode {
     }
 }
 
-fn all() -> Vec<Trial> {
+fn lanes() -> Lanes {
+    Lanes { measuring: measuring(), waiting: waiting() }
+}
+
+fn measuring() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[], process: a_long_answer_is_read));
     all.extend(of_private_hosts());
     all.extend(of_packet_devices());
@@ -132,19 +138,11 @@ fn all() -> Vec<Trial> {
     all.extend(of_loads());
     all.extend(of_load_refusals());
     all.extend(server_interleaved::all());
-    all.extend(server_leap::all());
     all.extend(server_limits::all());
     all.extend(server_nts::all());
     all.extend(server_ke::all());
-    all.extend(server_sources::all());
-    all.extend(receivers::all());
-    all.extend(calibration::all());
-    all.extend(clocks::all());
     all.extend(server_configuration::all());
-    all.extend(server_ptp::all());
-    all.extend(server_ptp_peers::all());
-    all.extend(server_ptp_masters::all());
-    all.extend(server_ptp_hostile::all());
+    all.extend(server_ptp::under_load());
     all.extend(server_reload::all());
     all.extend(server_flood::all());
     all.extend(server_metrics::all());
@@ -170,6 +168,20 @@ fn all() -> Vec<Trial> {
     all.extend(bench::all());
     all.extend(soak::all());
     all.extend(of_the_demonstration());
+    all
+}
+
+fn waiting() -> Vec<Trial> {
+    let mut all = Vec::new();
+    all.extend(server_leap::all());
+    all.extend(server_sources::all());
+    all.extend(receivers::all());
+    all.extend(calibration::all());
+    all.extend(clocks::all());
+    all.extend(server_ptp::all());
+    all.extend(server_ptp_peers::all());
+    all.extend(server_ptp_masters::all());
+    all.extend(server_ptp_hostile::all());
     all
 }
 

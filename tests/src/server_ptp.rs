@@ -33,7 +33,7 @@ pub(crate) const AHEAD_NS: f64 = 40e6;
 pub(crate) const TOLERANCE_NS: f64 = 4e6;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// All of them.
+/// Those that wait for peers.
 pub(crate) fn all() -> Vec<Trial> {
     let transports =
         [("udp4", Transport::Ipv4), ("udp6", Transport::Ipv6), ("l2", Transport::Ethernet)];
@@ -49,8 +49,6 @@ pub(crate) fn all() -> Vec<Trial> {
         ptp4l_asks_its_neighbour,
         pmc_reads_the_data_sets,
         a_better_master_is_yielded_to,
-        ptp4l_follows_under_load,
-        the_load_generator_accepts_every_answer,
         hostile_messages_are_counted_and_change_nothing,
         what_ptp_cannot_be_is_named,
         the_time_that_is_not_known_is_not_offered,
@@ -59,6 +57,15 @@ pub(crate) fn all() -> Vec<Trial> {
         monitor_is_for_those_admitted,
     ));
     all
+}
+
+/// Those that load the server.
+pub(crate) fn under_load() -> Vec<Trial> {
+    scenarios!(NEEDS, server_ptp:
+        ptp4l_follows_under_load,
+        the_load_generator_accepts_every_answer,
+    )
+    .into()
 }
 
 /// A server whose time is ahead, on the lab's link.

@@ -147,7 +147,7 @@ fn serve(sockets: &[UdpSocket; 4], act: Act, stop: &AtomicBool, counts: &[Atomic
             }
             let context = Context { asked: &asked, before: before.as_ref(), other: other.as_ref() };
             let seen = counts[0].fetch_add(1, Ordering::Relaxed);
-            let wrong = if seen % 2 == 0 { act.answers(&context) } else { None };
+            let wrong = if seen.is_multiple_of(2) { act.answers(&context) } else { None };
             counts[1].fetch_add(u64::from(wrong.is_some()), Ordering::Relaxed);
             let now = Instant::now();
             let datagrams = wrong.unwrap_or_else(|| asked.right());
