@@ -10,7 +10,8 @@ use crate::{LabelSettings, PulseDoubt, Sentence, SentenceDoubt};
 /// GPS counts weeks modulo 1024, and a receiver that has lost count is wrong by as many.
 pub(super) const ROLLOVER_S: i64 = 1_024 * 7 * 86_400;
 /// How far from that the difference may be.
-const ROLLOVER_DOUBT_S: i64 = 86_400;
+const ROLLOVER_DOUBT_S: i64 = DAY_S;
+const DAY_S: i64 = 86_400;
 
 impl Labeller {
     /// Takes a sentence and says whether it counts for the second that is known, or for one that is
@@ -27,7 +28,9 @@ impl Labeller {
             return Err(SentenceDoubt::Fractional);
         }
         if sentence.is_leap_second {
-            self.has_seen_leap = self.leap.is_none();
+            // Leap seconds end a day: another 60 is a receiver's rounding.
+            let ends_day = (sentence.second.as_ns() / NS_PER_S + 1) % DAY_S == 0;
+            self.has_seen_leap |= self.leap.is_none() && ends_day;
             return Err(SentenceDoubt::LeapSecond);
         }
         if self.last_named.replace(sentence.second) == Some(sentence.second) {
@@ -78,6 +81,8 @@ impl Labeller {
         if named == expected {
             self.confirmed = sentence.received;
             self.vote = None;
+            // Seconds go on as they were counted, so there was no leap.
+            self.has_seen_leap = false;
             return Ok(());
         }
         let doubt = rollovers(named - expected).map_or_else(

@@ -105,6 +105,12 @@ impl Labeller {
         self.count.is_some()
     }
 
+    /// Whether the last sentences name another second than the one that is counted.
+    #[must_use]
+    pub fn is_disputed(&self) -> bool {
+        self.count.is_some() && self.vote.is_some()
+    }
+
     /// The other edge of the pulse, where the device tells of both: how long the pulse is says
     /// whether the right edge is taken.
     pub fn opposite_edge(&mut self, at: Timestamp<Monotonic>) {

@@ -377,6 +377,30 @@ fn a_leap_second_that_nobody_announced_is_learnt_from_the_sentences() {
     assert_eq!(bench.pulse(24_000), Ok(23));
 }
 
+/// A receiver that rounds up names a second 60 in any minute; a second that is one less is news for
+/// as long as any other all the same.
+#[test]
+fn a_second_60_that_ends_no_day_or_changes_nothing_makes_no_leap_easier() {
+    for start in [MIDNIGHT - 20, MIDNIGHT - 3_620] {
+        let mut bench = Bench::new(LabelSettings::default());
+        bench.start = start;
+        bench.run(0..20);
+        let leap = Sentence {
+            second: Timestamp::from_timespec(start + 19, 0),
+            received: at_ms(19_620),
+            is_valid: true,
+            is_leap_second: true,
+        };
+        assert_eq!(bench.labeller.sentence(&leap), Err(SentenceDoubt::LeapSecond));
+        bench.run(20..30);
+        for second in 30..40 {
+            let _ = bench.pulse(second * 1_000);
+            bench.sentence_at(second - 1, second * 1_000 + 120).unwrap_err().discard();
+        }
+        assert_eq!(bench.pulse(40_000), Err(PulseDoubt::Disputed), "{start}");
+    }
+}
+
 #[test]
 fn the_wrong_edge_is_told_by_the_width() {
     let mut bench = Bench::new(LabelSettings::default());
