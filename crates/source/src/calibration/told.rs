@@ -2,7 +2,7 @@
 //! and what the server knows better by its list goes before. Pure.
 
 use horolog_time::leap::{Date, Leap, LeapKind};
-use horolog_time::{NS_PER_S, Span};
+use horolog_time::{NS_PER_S, Span, Timestamp, Utc};
 
 use crate::{KnownLeaps, LeapReport, NextLeap};
 
@@ -34,18 +34,33 @@ impl<T: Copy + PartialEq> Agreed<T> {
     }
 }
 
+/// For so long after a leap second a number may be that before it: gpsd compares whole weeks, and
+/// satellites send a page of their own once in 12.5 minutes.
+const OLD_NUMBERS: Span = Span::from_ns(8 * 86_400 * NS_PER_S);
+
 /// What the receiver says.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct ToldLeaps {
     tai_minus_utc_s: Agreed<i32>,
     next: Agreed<NextLeap>,
+    /// The number that held before the last leap second, and that leap second.
+    before: Option<(i32, Leap)>,
 }
 
 impl ToldLeaps {
-    /// Takes a report. Which leap second is next follows from the clock, which has to be right.
-    pub(super) fn take(&mut self, report: &LeapReport, is_clock_right: bool) {
-        self.tai_minus_utc_s.take(report.tai_minus_utc_s);
-        if let Some(next) = report.next.filter(|_| is_clock_right) {
+    /// Takes a report at `now`. What satellites say of the next leap second was read by the clock,
+    /// which has to be right for that.
+    pub(super) fn take(&mut self, report: &LeapReport, now: Timestamp<Utc>, is_clock_right: bool) {
+        if report.next.is_some() && !is_clock_right {
+            return;
+        }
+        let is_old = self.before.is_some_and(|(before_s, leap)| {
+            before_s == report.tai_minus_utc_s && now - leap.midnight < OLD_NUMBERS
+        });
+        if !is_old {
+            self.tai_minus_utc_s.take(report.tai_minus_utc_s);
+        }
+        if let Some(next) = report.next {
             self.next.take(next);
         }
     }
@@ -53,6 +68,7 @@ impl ToldLeaps {
     /// A leap second has passed, which the number is to follow at once.
     pub(super) fn pass(&mut self, leap: Leap) {
         let step_s = (leap.step().as_ns() / NS_PER_S) as i32;
+        self.before = self.tai_minus_utc_s.believed.map(|before_s| (before_s, leap));
         self.tai_minus_utc_s.believed = self.tai_minus_utc_s.believed.map(|s| s - step_s);
         self.tai_minus_utc_s.candidate = None;
         self.next = Agreed::default();
@@ -102,12 +118,12 @@ pub(super) fn words(leap: &Leap) -> String {
 
 #[cfg(test)]
 mod tests {
-    use horolog_time::Timestamp;
-
     use super::*;
 
     const LEAP: Leap =
         Leap { midnight: Timestamp::from_ns(1_483_228_800 * NS_PER_S), kind: LeapKind::Insert };
+
+    const BEFORE: Timestamp<Utc> = Timestamp::from_ns(LEAP.midnight.as_ns() - 1);
 
     fn report(tai_minus_utc_s: i32, next: Option<NextLeap>) -> LeapReport {
         LeapReport { tai_minus_utc_s, next }
@@ -116,7 +132,7 @@ mod tests {
     fn told(reports: &[(u32, LeapReport)]) -> ToldLeaps {
         let mut told = ToldLeaps::default();
         for (times, report) in reports {
-            (0..*times).for_each(|_| told.take(report, true));
+            (0..*times).for_each(|_| told.take(report, BEFORE, true));
         }
         told
     }
@@ -159,9 +175,25 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_may_be_wrong_names_no_day() {
+    fn a_number_of_before_the_leap_is_no_news_for_a_week() {
+        let mut told = told(&[(10, report(36, None))]);
+        told.pass(LEAP);
+        let unknown = KnownLeaps::default();
+        let mut say = |tai_s, days: i64| {
+            let now = LEAP.midnight + Span::from_ns(days * 86_400 * NS_PER_S);
+            (0..20).for_each(|_| told.take(&report(tai_s, None), now, true));
+            told.tai_minus_utc_s(&unknown)
+        };
+        assert_eq!([(36, 0), (37, 1), (36, 7)].map(|(s, days)| say(s, days)), [Some(37); 3]);
+        assert_eq!(say(36, 9), Some(36), "there was none");
+    }
+
+    #[test]
+    fn a_clock_that_may_be_wrong_names_no_day_and_no_number_by_it() {
         let mut told = ToldLeaps::default();
-        (0..20).for_each(|_| told.take(&report(36, Some(NextLeap::At(LEAP))), false));
-        assert_eq!(told.next(&KnownLeaps::default()), None);
+        let said = report(36, Some(NextLeap::At(LEAP)));
+        (0..20).for_each(|_| told.take(&said, BEFORE, false));
+        let unknown = KnownLeaps::default();
+        assert_eq!((told.next(&unknown), told.tai_minus_utc_s(&unknown)), (None, None));
     }
 }

@@ -92,7 +92,10 @@ impl LeapReport {
             "TPV" if report.mode? >= MODE_WITH_FIX => Self::of_gps(report.leapseconds?, None),
             "SUBFRAME" => {
                 let page = report.page?;
-                Self::of_gps(page.ls, Some(page.next(now)?))
+                let next = page.next(now)?;
+                // Satellites go on to send both numbers for days after the leap second.
+                let ls = if next == NextLeap::Unscheduled { page.lsf } else { page.ls };
+                Self::of_gps(ls, Some(next))
             }
             _ => None,
         }
@@ -195,7 +198,8 @@ mod tests {
         assert_eq!(subframe(17, 16, 137, 7), said(NextLeap::At(deleted)));
         let after = LEAP.midnight + horolog_time::Span::from_ns(1);
         let late = LeapReport::of_gpsd(page(17, 18, 137, 7).as_bytes(), after);
-        assert_eq!(late, said(NextLeap::Unscheduled), "past");
+        let past = LeapReport { tai_minus_utc_s: 37, next: Some(NextLeap::Unscheduled) };
+        assert_eq!(late, Some(past), "the number behind it holds");
         for (ls, lsf, week, day) in [(17, 19, 137, 7), (17, 18, 137, 0), (17, 18, 137, 8)] {
             assert_eq!(subframe(ls, lsf, week, day), None);
         }

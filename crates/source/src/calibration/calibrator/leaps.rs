@@ -103,8 +103,12 @@ impl Calibrator {
 
     /// Takes what the receiver says of them.
     pub(in crate::calibration) fn leap_report(&mut self, report: &LeapReport) {
-        let is_clock_right = self.servo.state().is_synchronised();
-        self.leaps.told.take(report, is_clock_right);
+        // A report is read by the system clock.
+        let is_near = |offset: Span| offset.as_ns().saturating_abs() <= NUMBER_IN_DOUBT.as_ns();
+        let estimate = self.servo.estimate(self.looked);
+        let is_clock_right = self.servo.state().is_synchronised()
+            && estimate.is_some_and(|estimate| is_near(estimate.offset));
+        self.leaps.told.take(report, self.realtime, is_clock_right);
     }
 
     /// Goes on to `look`: what is next is announced to the labeller, and one that was taken back is
