@@ -259,3 +259,29 @@ fn a_receiver_that_contradicts_the_list_is_named_and_not_followed() {
     assert!(status.leap_doubt.unwrap().contains("36 s"));
     is_undisturbed(&world);
 }
+
+#[test]
+fn a_majority_that_contradicts_takes_no_leap_second_back() {
+    let (mut world, mut kernel) = (steered(600, Span::ZERO), KernelLeap::default());
+    world.known = list(Some(leap()));
+    run(&mut world, &mut kernel, 60, true);
+    (0..3).for_each(|_| world.calibrator.judged(crate::Standing::Falseticker));
+    let now = declared(&world);
+    assert_eq!((now.synchronised, now.leap), (false, PendingLeap::Insert));
+}
+
+#[test]
+fn at_the_end_the_flag_of_somebody_else_stays_and_our_own_does_not() {
+    for (known, expected) in
+        [(KnownLeaps::default(), PendingLeap::Insert), (list(Some(leap())), PendingLeap::None)]
+    {
+        let mut world = steered(40_000, Span::ZERO);
+        (world.leap, world.known) = (PendingLeap::Insert, known);
+        world.run_for(30);
+        assert_eq!(declared(&world).leap, PendingLeap::Insert);
+        let control = world.control.clone();
+        drop(world);
+        let left = control.0.lock().unwrap().declared.unwrap();
+        assert_eq!((left.leap, left.synchronised), (expected, false));
+    }
+}

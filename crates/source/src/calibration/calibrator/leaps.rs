@@ -32,6 +32,8 @@ pub(super) struct Leaps {
     /// The one of which the kernel was told here.
     declared: Option<Leap>,
     passed: Option<Leap>,
+    /// The flag of this day is the kernel's own, which somebody else has set.
+    is_foreign: bool,
     /// When the clock was stepped: with that the kernel forgets when its leap second is, and does
     /// not work it out anew before its flag has been down (`ntp_clear`).
     stepped: Option<Timestamp<Monotonic>>,
@@ -77,6 +79,12 @@ impl Leaps {
         }
         self.stepped = None;
         self.today
+    }
+
+    /// The leap second that stays with a kernel that is left alone: that of somebody else, and none
+    /// that nobody would take back.
+    pub(super) fn left_behind(&self) -> PendingLeap {
+        if self.is_foreign { self.today } else { PendingLeap::None }
     }
 
     /// TAI minus UTC to tell the kernel, where it says another.
@@ -134,8 +142,9 @@ impl Calibrator {
             }
         }
         let next = leaps.next(realtime);
-        leaps.today = PendingLeap::None;
+        (leaps.today, leaps.is_foreign) = (PendingLeap::None, false);
         if let Some((leap, is_known)) = next {
+            leaps.is_foreign = !is_known;
             // The kernel takes its flag for the day that its clock shows.
             let has_clock = self.control.is_none() || self.servo.estimate(look.monotonic).is_some();
             let left = leap.midnight - realtime;

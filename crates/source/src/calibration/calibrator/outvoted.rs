@@ -3,6 +3,7 @@
 //! its time, and steers again when it agrees with the others.
 
 use horolog_discipline::Command;
+use horolog_sys::clock_steering::Declaration;
 use horolog_time::Span;
 
 use super::Calibrator;
@@ -68,6 +69,8 @@ impl Calibrator {
             (estimate.offset, estimate.uncertainty_ns)
         });
         let Some(control) = &mut self.control else { return Ok(()) };
-        control.declare(&declaration(false, offset, uncertainty))
+        // A leap second comes whoever is believed.
+        let leap = self.leaps.declares(self.looked);
+        control.declare(&Declaration { leap, ..declaration(false, offset, uncertainty) })
     }
 }

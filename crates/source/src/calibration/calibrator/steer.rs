@@ -68,12 +68,13 @@ impl Calibrator {
     }
 
     /// Steers no more: the clock runs on by its frequency alone, without what was slewed, and
-    /// whoever asks the system is not told that it is right, or of a leap second that nobody would
-    /// take back.
+    /// whoever asks the system is not told that it is right, or of a leap second that was told here
+    /// and that nobody would take back.
     pub(in crate::calibration) fn let_go(&mut self) {
         let Some(mut control) = self.control.take() else { return };
         let Some(estimate) = self.servo.estimate(self.looked) else { return };
         let left = declaration(false, estimate.offset, estimate.uncertainty_ns);
+        let left = Declaration { leap: self.leaps.left_behind(), ..left };
         // What another has set meanwhile stays, and nobody is left to be told.
         let _ =
             control.set_frequency(-estimate.frequency_ppb).and_then(|()| control.declare(&left));
