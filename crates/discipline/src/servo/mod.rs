@@ -106,6 +106,13 @@ impl Servo {
         self.jumps.expect(step);
     }
 
+    /// UTC has stepped by this much at a leap second, at `at`, and the clock has not.
+    pub fn leap_without_clock(&mut self, step: Span, at: Timestamp<Monotonic>) {
+        if let Some(correction) = &mut self.correction {
+            correction.change(at, correction.frequency, -step);
+        }
+    }
+
     /// Commands nothing any more until [`Self::resume`], and goes on to estimate. What it gives is
     /// to be done at `at`: the frequency with which no slew goes on.
     pub fn suspend(&mut self, at: Timestamp<Monotonic>) -> Option<Command> {

@@ -2,6 +2,7 @@
 //! clock's error of them, and by that the clock is steered, others are told and a log is kept. It
 //! waits for nothing and reads no clock of its own; the thread brings it what comes.
 
+mod crossing;
 mod leaps;
 mod outvoted;
 mod steer;
@@ -17,6 +18,7 @@ use horolog_sys::adjtimex::PendingLeap;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 use horolog_wire::ntp;
 
+use self::crossing::Crossing;
 use self::leaps::Leaps;
 use self::outvoted::Votes;
 use super::counts::{pulse_doubt, sentence_doubt, verdict};
@@ -106,6 +108,7 @@ pub(super) struct Calibrator {
     looked: Timestamp<Monotonic>,
     realtime: Timestamp<Utc>,
     leaps: Leaps,
+    crossing: Crossing,
     votes: Votes,
     state: State,
     notices: Vec<String>,
@@ -161,6 +164,7 @@ impl Calibrator {
             looked: Timestamp::from_ns(i64::MIN),
             realtime: Timestamp::from_ns(0),
             leaps: Leaps::default(),
+            crossing: Crossing::default(),
             votes: Votes::default(),
             state: State::Starting,
             notices: Vec::new(),
@@ -196,9 +200,7 @@ impl Calibrator {
     pub(super) fn advance(&mut self, look: &Look) {
         let now = look.monotonic;
         (self.looked, self.realtime) = (now, look.realtime());
-        if let Some(leap) = self.leap_passed(look) {
-            self.servo.expect_step(leap);
-        }
+        self.cross_leap(look);
         self.see_leaps(look);
         while let Some((at, what)) = self.waiting.front().copied() {
             if now - at < self.hold {
@@ -257,8 +259,7 @@ impl Calibrator {
         match self.labeller.pulse(&pulse) {
             Ok(labelled) => {
                 self.last_pulse.came(edge.monotonic, None);
-                let decision = self.servo.pulse(&labelled, self.looked);
-                self.carry_out(&decision, Some(&labelled));
+                self.take_labelled(&labelled);
             }
             Err(doubt) => {
                 self.pulses.add(pulse_doubt(doubt));

@@ -260,6 +260,109 @@ fn a_receiver_that_contradicts_the_list_is_named_and_not_followed() {
     is_undisturbed(&world);
 }
 
+/// A world that is not steered, a minute before a leap second that a list has.
+fn listed(kind: LeapKind, ahead: Span) -> World {
+    let mut world = World::new(&config(Some("/dev/pps0")), ahead);
+    let leap = Leap { kind, ..leap() };
+    world.second = (leap.instant() - START).as_ns() / NS_PER_S - 60;
+    world.known = list(Some(leap));
+    world
+}
+
+/// Goes on for so many seconds in each of which the time is said.
+fn run_and_say(world: &mut World, seconds: i64) {
+    for _ in 0..seconds {
+        world.run_for(1);
+        assert!(world.report().is_ok(), "{}: {:?}", world.second, world.status());
+    }
+}
+
+#[test]
+fn a_clock_that_steps_late_or_ahead_of_time_is_never_a_second_off() {
+    for kind in [LeapKind::Insert, LeapKind::Delete] {
+        let step = Leap { kind, ..leap() }.step();
+        for late_s in 0..=4 {
+            let mut world = listed(kind, Span::ZERO);
+            world.run_for(60);
+            world.receiver_off_s = step.as_ns() / NS_PER_S;
+            run_and_say(&mut world, late_s);
+            world.leapt = step;
+            run_and_say(&mut world, 60);
+            is_undisturbed(&world);
+        }
+    }
+}
+
+/// Who passes the leap second owes it until then, and the clock is ahead from then on.
+#[test]
+fn a_clock_that_never_steps_is_ahead_by_the_second_once_it_is_over() {
+    for (kind, pulses) in [(LeapKind::Insert, 70), (LeapKind::Delete, 70), (LeapKind::Insert, 0)] {
+        let mut world = listed(kind, Span::ZERO);
+        let step = Leap { kind, ..leap() }.step();
+        world.run_for(60);
+        world.receiver_off_s = step.as_ns() / NS_PER_S;
+        run_and_say(&mut world, 6);
+        world.owed = -step;
+        run_and_say(&mut world, pulses);
+        for _ in pulses..20 {
+            world.run(Replay::default());
+            assert!(world.report().is_ok(), "{:?}", world.status());
+        }
+        let offset = world.report().unwrap().offset;
+        assert!((offset - step).as_ns().abs() < 10_000_000, "{offset:?}");
+        let CalibrationStatus { pulses, sentences, .. } = world.status();
+        assert_eq!((pulses.get("outlier"), sentences.get("disagrees")), (0, 0), "{pulses:?}");
+        // In the end it steps all the same, as somebody sets it.
+        (world.leapt, world.owed) = (step, Span::ZERO);
+        world.run_for(3);
+        run_and_say(&mut world, 10);
+    }
+}
+
+#[test]
+fn a_clock_that_is_off_by_seconds_does_not_pass_the_leap_second_by_itself() {
+    for ahead_s in [20, -20] {
+        let mut world = listed(LeapKind::Insert, Span::from_ns(ahead_s * NS_PER_S));
+        let said = LeapReport { tai_minus_utc_s: 37, next: None };
+        (0..10).for_each(|_| world.calibrator.leap_report(&said));
+        run_and_say_after_the_start(&mut world);
+        assert_eq!(world.status().tai_minus_utc_s, Some(37), "{ahead_s}");
+        assert!(world.status().pending_leap.is_some());
+        world.run_for(2);
+        world.receiver_off_s = -1;
+        world.known = KnownLeaps { tai_minus_utc_s: Some(38), ..list(None) };
+        world.run_for(6);
+        world.owed = Span::from_ns(NS_PER_S);
+        assert_eq!(world.status().tai_minus_utc_s, Some(38), "{ahead_s}");
+        run_and_say(&mut world, 60);
+        assert_eq!(world.status().pending_leap, None);
+    }
+}
+
+/// Up to two seconds before the leap second of a listed world.
+fn run_and_say_after_the_start(world: &mut World) {
+    world.run_for(20);
+    run_and_say(world, 38);
+}
+
+#[test]
+fn the_kernel_is_not_told_the_number_of_before_the_leap_second() {
+    let said = LeapReport { tai_minus_utc_s: 37, next: Some(NextLeap::At(leap())) };
+    let (mut world, mut kernel) = (steered(90, Span::ZERO), KernelLeap::default());
+    world.tai_s = 37;
+    run(&mut world, &mut kernel, 40, true);
+    (0..10).for_each(|_| world.calibrator.leap_report(&said));
+    run(&mut world, &mut kernel, 51, true);
+    world.tai_s = 38;
+    run(&mut world, &mut kernel, 30, true);
+    // The receiver is told by satellites some minutes later.
+    let late = LeapReport { next: None, ..said };
+    (0..20).for_each(|_| world.calibrator.leap_report(&late));
+    run(&mut world, &mut kernel, 10, true);
+    assert_eq!((world.status().tai_minus_utc_s, declared(&world).tai_offset_s), (Some(38), None));
+    is_undisturbed(&world);
+}
+
 #[test]
 fn a_majority_that_contradicts_takes_no_leap_second_back() {
     let (mut world, mut kernel) = (steered(600, Span::ZERO), KernelLeap::default());

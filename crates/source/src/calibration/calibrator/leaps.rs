@@ -8,7 +8,7 @@ use horolog_sys::adjtimex::PendingLeap;
 use horolog_time::leap::{Leap, LeapKind};
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 
-use super::{Calibrator, LEAP_NEAR, MOVED_MIN};
+use super::{Calibrator, LEAP_NEAR};
 use crate::calibration::told::{ToldLeaps, words};
 use crate::{CalibrationStatus, KnownLeaps, LeapReport, Look};
 
@@ -122,7 +122,7 @@ impl Calibrator {
     /// Goes on to `look`: what is next is announced to the labeller, and one that was taken back is
     /// taken back there.
     pub(super) fn see_leaps(&mut self, look: &Look) {
-        let realtime = look.realtime();
+        let (realtime, utc) = (look.realtime(), self.utc(look));
         if let Some(kernel) = look.kernel {
             self.leaps.kernel = Some((kernel.leap, kernel.tai_offset_s));
         }
@@ -130,15 +130,20 @@ impl Calibrator {
         if leaps.stepped.is_some() {
             return;
         }
-        if let Some(leap) = leaps.announced.filter(|leap| Some(*leap) != leaps.passed) {
-            let behind = realtime - leap.instant();
+        if let Some(leap) = leaps.announced {
+            let behind = utc - leap.instant();
+            let is_passed = leaps.passed == Some(leap);
             // It cannot be taken back any more, and until it is over the kernel's flag stays.
-            if (-LEAP_NEAR..=LEAP_NEAR).contains(&behind) {
+            if !is_passed && (-LEAP_NEAR..=LEAP_NEAR).contains(&behind) {
                 return;
             }
-            if behind > LEAP_NEAR {
+            if !is_passed && behind > LEAP_NEAR {
                 leaps.passed = Some(leap);
                 leaps.told.pass(leap);
+            }
+            if behind > LEAP_NEAR && self.crossing.awaits(leap, behind) {
+                leaps.today = PendingLeap::None;
+                return;
             }
         }
         let next = leaps.next(realtime);
@@ -162,15 +167,6 @@ impl Calibrator {
         }
         leaps.announced = next.map(|(leap, _)| leap);
         self.labeller.announce(leaps.announced);
-    }
-
-    /// The step of a leap second that was announced, if the kernel has made it.
-    pub(super) fn leap_passed(&self, look: &Look) -> Option<Span> {
-        let leap = self.leaps.announced?;
-        let moved = self.servo.moved(look.realtime_minus_monotonic)?;
-        let beside = (moved - leap.step()).as_ns().saturating_abs();
-        let is_then = (look.realtime() - leap.instant()).as_ns().abs() <= LEAP_NEAR.as_ns();
-        (is_then && beside <= MOVED_MIN.as_ns()).then_some(moved)
     }
 
     /// What the status says of leap seconds.
