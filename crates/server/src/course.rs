@@ -5,7 +5,8 @@
 //! From three seconds before a leap until five seconds after it, the leap is *being passed*: time
 //! is counted on the scale before the leap, and a step of the system clock by the second is taken
 //! off what is read. So it does not matter when that step comes; the time served steps where the
-//! page says, which is exact.
+//! page says, which is exact. A source that measures the clock learns of a second that it did not
+//! make: then the second is in what the source says, and is taken off that, or not owed any more.
 
 use horolog_sys::adjtimex::{KernelClock, PendingLeap};
 use horolog_sys::clock::ClockOffset;
@@ -39,8 +40,10 @@ pub(crate) struct Terms<'a> {
     /// Whether the kernel's word on leap seconds counts: not while another time is served than that
     /// of the system clock.
     pub(crate) ask_kernel: bool,
-    /// How far the served time is ahead of the system clock on purpose.
+    /// How far the served time is ahead of the system clock on purpose, or by a source.
     pub(crate) ahead: Span,
+    /// Whether that is by the word of a source.
+    pub(crate) is_heard: bool,
     /// The list of leap seconds.
     pub(crate) list: Option<&'a LeapList>,
 }
@@ -80,6 +83,11 @@ pub(crate) struct Course {
     offset: ClockOffset,
     /// The step that served time has made and the system clock has not.
     owed: Span,
+    /// The step that is in what the source says and is taken off it: it is yet to come on the scale
+    /// of a leap that is being passed, or the clock has made it since.
+    learnt: Span,
+    /// What the source said last of how far the clock is off.
+    heard: Option<Span>,
     /// The steps of the leaps that were passed before the one that is being passed.
     passed: Span,
     /// Leaps up to here are past.
@@ -96,6 +104,8 @@ impl Course {
         Self {
             offset,
             owed: Span::ZERO,
+            learnt: Span::ZERO,
+            heard: None,
             passed: Span::ZERO,
             reached: None,
             passing: None,
@@ -121,6 +131,7 @@ impl Course {
     /// Goes on to the instant of a reading.
     pub(crate) fn advance(&mut self, reading: &Reading, terms: &Terms<'_>) -> Point {
         self.take(reading, terms);
+        self.learn(reading, terms);
         if self.doubted_until.is_some_and(|until| reading.now >= until) {
             (self.doubted_until, self.owed) = (None, Span::ZERO);
             self.reached = None;
@@ -146,9 +157,6 @@ impl Course {
 
     /// Takes the measured offset in, without the step of a leap that is being passed.
     fn take(&mut self, reading: &Reading, terms: &Terms<'_>) {
-        let is = |jump: Span, step: Span| {
-            (jump - step).as_ns().unsigned_abs() < SAME_STEP.as_ns().unsigned_abs()
-        };
         let jump = reading.offset.offset - self.offset.offset;
         let mut offset = reading.offset;
         if let Some(passing) = &mut self.passing {
@@ -156,7 +164,8 @@ impl Course {
             let utc = Timestamp::<Utc>::from_ns(reading.now.as_ns())
                 + self.offset.offset
                 + self.owed
-                + terms.ahead;
+                + self.heard.filter(|_| terms.is_heard).unwrap_or(terms.ahead)
+                - self.learnt;
             let is_due = utc + SAME_STEP >= leap.instant();
             passing.stepped = is_due && is(jump, step);
             if passing.stepped {
@@ -167,6 +176,7 @@ impl Course {
                     self.passed = self.passed + step;
                 }
                 (self.passing, self.owed, self.reached) = (None, Span::ZERO, None);
+                self.learnt = Span::ZERO;
             }
         } else if !is(jump, Span::ZERO) {
             // The step that was owed has come, or another one that makes up for it as well.
@@ -175,9 +185,29 @@ impl Course {
         self.offset = self.offset.follow(offset);
     }
 
+    /// Takes in what the source says of a step that the system clock did not make.
+    fn learn(&mut self, reading: &Reading, terms: &Terms<'_>) {
+        if !terms.is_heard {
+            return;
+        }
+        let Some(before) = self.heard.replace(terms.ahead) else { return };
+        let jump = terms.ahead - before;
+        let leap = self.passing.map(|passing| passing.leap).filter(|leap| {
+            let utc = self.utc(reading.now, terms) - jump;
+            is(jump, leap.step()) && utc + SAME_STEP >= leap.instant()
+        });
+        if let Some(leap) = leap {
+            self.learnt = leap.step();
+        } else if self.learnt != Span::ZERO && is(jump, -self.learnt) {
+            self.learnt = Span::ZERO;
+        } else if self.owed != Span::ZERO && is(jump, self.owed) {
+            (self.owed, self.doubted_until) = (Span::ZERO, None);
+        }
+    }
+
     fn utc(&self, now: Timestamp<Monotonic>, terms: &Terms<'_>) -> Timestamp<Utc> {
         let realtime = Timestamp::from_ns(now.as_ns().saturating_add(self.offset.offset.as_ns()));
-        realtime + self.owed + terms.ahead
+        realtime + self.owed + terms.ahead - self.learnt
     }
 
     fn kernel(&mut self, reading: &Reading, terms: &Terms<'_>) -> Option<Leap> {
@@ -198,8 +228,9 @@ impl Course {
         self.reached = Some(utc);
         let Some(Passing { leap, stepped, patience }) = self.passing else { return };
         let behind = utc - leap.instant();
-        let is_late = !stepped && terms.disciplined && behind >= patience;
-        if stepped {
+        let is_known = stepped || self.learnt != Span::ZERO;
+        let is_late = !is_known && terms.disciplined && behind >= patience;
+        if is_known {
             self.doubted_until = None;
         } else if is_late && self.doubted_until.is_none() {
             self.doubted_until = Some(reading.now + DOUBT);
@@ -210,7 +241,8 @@ impl Course {
         if stepped {
             self.offset.offset = self.offset.offset + leap.step();
         } else {
-            self.owed = self.owed + leap.step();
+            // What a source has learnt is in what it says.
+            self.owed = self.owed + leap.step() - std::mem::take(&mut self.learnt);
         }
         self.passed = self.passed + leap.step();
         (self.passing, self.latest, self.kernel_is_stale) = (None, Some(leap), true);
@@ -243,6 +275,11 @@ impl Course {
             notices,
         }
     }
+}
+
+/// Whether a jump is this step.
+fn is(jump: Span, step: Span) -> bool {
+    (jump - step).as_ns().unsigned_abs() < SAME_STEP.as_ns().unsigned_abs()
 }
 
 fn kind(kernel: &KernelClock) -> Option<LeapKind> {

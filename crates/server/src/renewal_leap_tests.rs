@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use horolog_source::{Report, Slew};
 use horolog_sys::adjtimex::PendingLeap;
 use horolog_time::leap;
 
@@ -342,4 +343,78 @@ fn the_sources_are_told_what_the_list_says() {
     // The kernel's word is no list: who steers the clock has told it to the kernel.
     let unlisted = World { listed: false, ..world };
     assert_eq!(known(&unlisted, DUE - HOUR / 2), horolog_source::KnownLeaps::default());
+}
+
+/// A source that says the time by itself, and how far the clock is off by it.
+fn says(now: i64, offset: Span) -> Heard {
+    Heard::Selected(Report {
+        at: Timestamp::from_ns(now),
+        offset,
+        frequency_ppb: 0,
+        slew: Slew::default(),
+        uncertainty: Span::from_ns(100),
+        leap: Leap::None,
+        tai_minus_utc_s: None,
+        stratum: 1,
+        reference_id: *b"PPS\0",
+        reference: Timestamp::from_ns(MIDNIGHT - HOUR),
+        root_delay: Span::ZERO,
+        root_dispersion: Span::ZERO,
+    })
+}
+
+/// What the source says is off by the step of a leap second from when it has learnt it to when it
+/// has seen the clock step; meanwhile and in the end the time served is right. Gives the times
+/// after the leap at which nothing was claimed.
+fn follows(world: World, learns: i64, sees: Option<i64>) -> Vec<i64> {
+    let mut renewal = world.renewal(DUE - 20 * NS_PER_S);
+    let mut silent = Vec::new();
+    for tenth in -200..900 {
+        let now = DUE + tenth * 100 * MS + 3;
+        let knows = now >= DUE + learns && sees.is_none_or(|sees| now < DUE + sees);
+        let offset = if knows { world.leap().step() } else { Span::ZERO };
+        renewal.heard = says(now, offset);
+        let page = renewal.pages(&world.reading(now)).stepped;
+        for asked in asked(now, now + 100 * MS) {
+            let stepped = served(&page, asked, world.utc(asked)).unwrap();
+            assert!((stepped - world.utc(asked)).abs() <= 5, "{world:?} {}", asked - DUE);
+        }
+        if page.at(Timestamp::from_ns(now)).variables.leap == Leap::Unsynchronised {
+            silent.push(now - DUE);
+        }
+    }
+    silent
+}
+
+#[test]
+fn a_second_that_a_source_has_learnt_is_not_owed_as_well() {
+    for kind in [LeapKind::Insert, LeapKind::Delete] {
+        for trust in [Trust::Kernel, Trust::Local] {
+            let world = World {
+                kind,
+                kernel_steps_after_ns: None,
+                kernel_told: false,
+                listed: true,
+                trust,
+            };
+            // Behind the passing, as a calibration does, and in it.
+            let silent = follows(world, 6_500 * MS, None);
+            assert_eq!(silent.is_empty(), trust == Trust::Local, "{silent:?}");
+            assert!(silent.iter().all(|since| (500 * MS..6_600 * MS).contains(since)));
+            assert_eq!(follows(world, 300 * MS, None), [0; 0]);
+        }
+    }
+}
+
+#[test]
+fn a_clock_that_steps_late_under_a_source_that_has_learnt_the_second() {
+    for kind in [LeapKind::Insert, LeapKind::Delete] {
+        for (steps, sees) in [(1_500, 2_200), (4_000, 6_300), (0, 700)] {
+            let kernel_steps_after_ns = Some(steps * MS);
+            let trust = Trust::Kernel;
+            let world =
+                World { kind, kernel_steps_after_ns, kernel_told: true, listed: true, trust };
+            assert_eq!(follows(world, 300 * MS, Some(sees * MS)), [0; 0]);
+        }
+    }
 }
