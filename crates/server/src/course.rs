@@ -46,6 +46,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) is_heard: bool,
     /// The list of leap seconds.
     pub(crate) list: Option<&'a LeapList>,
+    /// The next leap second by the word of a receiver, which counts where there is no list.
+    pub(crate) told: Option<Leap>,
 }
 
 /// What a look at the clocks came to.
@@ -138,12 +140,16 @@ impl Course {
         }
         let utc = self.utc(reading.now, terms);
         let reached = self.reached.map_or(utc, |reached| reached.min(utc));
+        self.begin(reading, terms, utc);
         let kernel = self.kernel(reading, terms);
         let mut outlook = Outlook { next: None, discord: None };
         if terms.system != LeapSystem::Smears {
             let kernel_should_know = terms.ask_kernel && terms.disciplined;
             let sources = Sources { list: terms.list, kernel, kernel_should_know };
             outlook = Outlook::new(&sources, reached);
+            let is_listed = terms.list.is_some_and(|list| list.validity(utc) != Validity::Expired);
+            let told = terms.told.filter(|leap| !is_listed && leap.instant() > reached);
+            outlook.next = outlook.next.or(told).filter(|leap| Some(*leap) != self.latest);
         }
         if self.passing.is_none() {
             self.passing = outlook
@@ -153,6 +159,14 @@ impl Course {
         }
         self.finish(utc, reading, terms);
         self.point(reading, terms, &outlook)
+    }
+
+    /// Where it begins in an inserted second, that is made already, though its instant comes again.
+    fn begin(&mut self, reading: &Reading, terms: &Terms<'_>, utc: Timestamp<Utc>) {
+        let is_in_it = reading.kernel.as_ref().is_some_and(|kernel| kernel.is_leap_second);
+        if is_in_it && terms.ask_kernel && self.reached.is_none() {
+            self.latest = Some(Leap::at_end_of_day(utc, LeapKind::Insert));
+        }
     }
 
     /// Takes the measured offset in, without the step of a leap that is being passed.

@@ -96,6 +96,7 @@ impl Renewal {
             ahead: self.ahead(reading.now) + self.correction(reading.now),
             is_heard: matches!(self.heard, Heard::Selected(_)),
             list: list.as_deref(),
+            told: self.heard_next_leap(),
         };
         let point = self.course.advance(reading, &terms);
         self.notice(&point.notices);

@@ -77,6 +77,7 @@ impl World {
                 uncertainty: Span::from_ns(20),
             },
             kernel: Some(KernelClock {
+                is_leap_second: false,
                 synchronised: true,
                 leap,
                 maximum_error: Span::from_ms(1),
@@ -346,7 +347,7 @@ fn the_sources_are_told_what_the_list_says() {
 }
 
 /// A source that says the time by itself, and how far the clock is off by it.
-fn says(now: i64, offset: Span) -> Heard {
+fn says(now: i64, offset: Span, next_leap: Option<leap::Leap>) -> Heard {
     Heard::Selected(Report {
         at: Timestamp::from_ns(now),
         offset,
@@ -355,6 +356,7 @@ fn says(now: i64, offset: Span) -> Heard {
         uncertainty: Span::from_ns(100),
         leap: Leap::None,
         tai_minus_utc_s: None,
+        next_leap,
         stratum: 1,
         reference_id: *b"PPS\0",
         reference: Timestamp::from_ns(MIDNIGHT - HOUR),
@@ -373,7 +375,8 @@ fn follows(world: World, learns: i64, sees: Option<i64>) -> Vec<i64> {
         let now = DUE + tenth * 100 * MS + 3;
         let knows = now >= DUE + learns && sees.is_none_or(|sees| now < DUE + sees);
         let offset = if knows { world.leap().step() } else { Span::ZERO };
-        renewal.heard = says(now, offset);
+        let told = (!world.listed && !world.kernel_told && now < DUE).then(|| world.leap());
+        renewal.heard = says(now, offset, told);
         let page = renewal.pages(&world.reading(now)).stepped;
         for asked in asked(now, now + 100 * MS) {
             let stepped = served(&page, asked, world.utc(asked)).unwrap();
@@ -415,6 +418,56 @@ fn a_clock_that_steps_late_under_a_source_that_has_learnt_the_second() {
             let world =
                 World { kind, kernel_steps_after_ns, kernel_told: true, listed: true, trust };
             assert_eq!(follows(world, 300 * MS, Some(sees * MS)), [0; 0]);
+        }
+    }
+}
+
+/// Neither a list nor the kernel knows of it.
+#[test]
+fn a_leap_second_that_the_receiver_alone_knows_of_is_passed() {
+    for kind in [LeapKind::Insert, LeapKind::Delete] {
+        for (steps, learns) in [(None, 6_500), (Some(0), 90_000), (Some(300), 90_000)] {
+            let kernel_steps_after_ns = steps.map(|ms: i64| ms * MS);
+            let (kernel_told, listed, trust) = (false, false, Trust::Kernel);
+            let world = World { kind, kernel_steps_after_ns, kernel_told, listed, trust };
+            let silent = follows(world, learns * MS, None);
+            assert_eq!(silent.is_empty(), steps.is_some(), "{world:?} {silent:?}");
+        }
+    }
+}
+
+/// Its instant comes once more, and nobody knows by the clock alone that this is not the first time.
+#[test]
+fn a_server_that_starts_in_the_leap_second_does_not_pass_it_again() {
+    let world = World {
+        kind: LeapKind::Insert,
+        kernel_steps_after_ns: Some(0),
+        kernel_told: true,
+        listed: true,
+        trust: Trust::Kernel,
+    };
+    let reading = |now: i64| {
+        let reading = world.reading(now);
+        let is_leap_second = (0..NS_PER_S).contains(&(now - DUE));
+        let kernel = reading.kernel.map(|kernel| KernelClock {
+            is_leap_second,
+            leap: PendingLeap::None,
+            ..kernel
+        });
+        Reading { kernel, ..reading }
+    };
+    for started in [1, 400 * MS, 990 * MS, NS_PER_S, 3 * NS_PER_S] {
+        let file = world.renewal(DUE).leap_file;
+        let config = ServerConfig { stratum: 2, trust: world.trust, ..ServerConfig::default() };
+        let mut renewal = Renewal::new(&config, -24, &reading(DUE + started)).with_leap_file(file);
+        for tenth in 0..80 {
+            let now = DUE + started + tenth * 100 * MS;
+            let page = renewal.pages(&reading(now)).stepped;
+            assert_eq!((page.variables.stratum, page.variables.leap), (2, Leap::None), "{started}");
+            for asked in [now, now + 99 * MS, now + 899 * MS] {
+                let stepped = served(&page, asked, world.utc(asked)).unwrap();
+                assert!((stepped - world.utc(asked)).abs() <= 5, "{started} {}", asked - DUE);
+            }
         }
     }
 }

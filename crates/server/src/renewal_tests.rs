@@ -16,6 +16,7 @@ fn reading(now_ms: i64, offset_ns: i64, uncertainty_ns: i64) -> Reading {
             uncertainty: Span::from_ns(uncertainty_ns),
         },
         kernel: Some(KernelClock {
+            is_leap_second: false,
             synchronised: true,
             leap: PendingLeap::Insert,
             maximum_error: Span::from_ms(250),

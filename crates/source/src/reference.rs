@@ -96,6 +96,7 @@ impl ReferenceClock {
             uncertainty: estimate.uncertainty,
             leap: self.leap,
             tai_minus_utc_s: None,
+            next_leap: None,
             stratum: self.claim.stratum,
             reference_id: self.claim.reference_id,
             reference: served(look.monotonic, estimate.ahead),
@@ -134,6 +135,7 @@ pub(crate) mod tests {
     /// A kernel that says so much of TAI.
     pub(crate) fn kernel(tai_offset_s: i32) -> KernelClock {
         KernelClock {
+            is_leap_second: false,
             synchronised: true,
             leap: PendingLeap::None,
             maximum_error: Span::ZERO,

@@ -76,6 +76,8 @@ pub struct Report {
     pub leap: Leap,
     /// TAI minus UTC in seconds, of a source that was told it by satellites.
     pub tai_minus_utc_s: Option<i32>,
+    /// The leap second that is next, of a source that was told it by satellites.
+    pub next_leap: Option<LeapSecond>,
     /// Stratum to claim.
     pub stratum: u8,
     /// Reference identifier to claim.
@@ -169,6 +171,7 @@ pub(crate) mod tests {
             uncertainty: Span::from_ns(uncertainty_ns),
             leap: Leap::None,
             tai_minus_utc_s: None,
+            next_leap: None,
             stratum: 1,
             reference_id: *b"GPS\0",
             reference: Timestamp::from_ns(0),

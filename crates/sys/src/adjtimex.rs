@@ -26,6 +26,8 @@ pub struct KernelClock {
     pub synchronised: bool,
     /// The leap second that is to come.
     pub leap: PendingLeap,
+    /// It is in a leap second that was inserted, so its clock shows the last second once more.
+    pub is_leap_second: bool,
     /// Bound of the clock's error, as the disciplining program gave it, growing by 500 ppm since.
     pub maximum_error: Span,
     /// The disciplining program's estimate of the clock's error.
@@ -51,7 +53,8 @@ pub fn kernel_clock() -> io::Result<KernelClock> {
     let clock = interpret(&state);
     // The flag stays set until somebody clears it; in these phases its leap second is past.
     let is_past = phase == libc::TIME_OOP || phase == libc::TIME_WAIT;
-    Ok(KernelClock { leap: if is_past { PendingLeap::None } else { clock.leap }, ..clock })
+    let leap = if is_past { PendingLeap::None } else { clock.leap };
+    Ok(KernelClock { leap, is_leap_second: phase == libc::TIME_OOP, ..clock })
 }
 
 /// The length of a kernel's tick where nothing is corrected by it, in microseconds: 10^6 over
@@ -78,6 +81,7 @@ fn interpret(state: &libc::timex) -> KernelClock {
             (false, true) => PendingLeap::Delete,
             _ => PendingLeap::None,
         },
+        is_leap_second: false,
         maximum_error: Span::from_ns(state.maxerror.saturating_mul(1_000)),
         estimated_error: Span::from_ns(state.esterror.saturating_mul(1_000)),
         tai_offset_s: state.tai,

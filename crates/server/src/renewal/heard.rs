@@ -3,7 +3,7 @@
 
 use horolog_source::{Guard, Judgement, KnownLeaps, Report, TimeClaim, UNDISCIPLINED};
 use horolog_sys::clock::MonotonicClock;
-use horolog_time::leap::Validity;
+use horolog_time::leap::{Leap as LeapSecond, Validity};
 use horolog_time::{Clock, Monotonic, NtpShort, NtpTimestamp, Span, Timestamp, Utc};
 use horolog_wire::ntp::{Leap, STRATUM_UNSYNCHRONISED};
 
@@ -59,6 +59,14 @@ impl Renewal {
         match self.heard {
             Heard::Selected(report) => report.tai_minus_utc_s,
             Heard::Unasked | Heard::Nobody => None,
+        }
+    }
+
+    /// The next leap second as satellites have told it to the selected source.
+    pub(super) fn heard_next_leap(&self) -> Option<LeapSecond> {
+        match self.heard {
+            Heard::Selected(report) if !self.config.is_test() => report.next_leap,
+            _ => None,
         }
     }
 
@@ -216,6 +224,7 @@ mod tests {
             uncertainty: Span::from_ns(1_000),
             leap: Leap::Insert,
             tai_minus_utc_s: None,
+            next_leap: None,
             stratum: 3,
             reference_id: [192, 0, 2, 1],
             reference: Timestamp::from_ns(OFFSET_NS),

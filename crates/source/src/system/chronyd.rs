@@ -48,6 +48,7 @@ fn report(tracking: &Tracking, look: &Look, corrections: &mut Corrections) -> Re
         uncertainty,
         leap: tracking.leap,
         tai_minus_utc_s: None,
+        next_leap: None,
         stratum: tracking.stratum,
         reference_id: tracking.reference_id,
         reference: tracking.reference,

@@ -144,6 +144,7 @@ fn kernel(look: &Look) -> Result<Report, Fault> {
     };
     Ok(Report {
         tai_minus_utc_s: None,
+        next_leap: None,
         at: look.monotonic,
         offset: Span::ZERO,
         frequency_ppb: 0,

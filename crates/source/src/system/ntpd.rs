@@ -101,6 +101,7 @@ fn report(variables: &SystemVariables, look: &Look) -> Report {
         uncertainty: Span::ZERO,
         leap: variables.leap,
         tai_minus_utc_s: None,
+        next_leap: None,
         stratum: variables.stratum,
         reference_id: variables.reference_id,
         reference: variables.reference.to_utc(look.realtime()),

@@ -16,6 +16,7 @@ fn look(seconds: i64, synchronised: bool) -> Look {
         monotonic: Timestamp::from_timespec(seconds, 0),
         realtime_minus_monotonic: Span::from_ns(1_700_000_000 * NS_PER_S),
         kernel: Some(KernelClock {
+            is_leap_second: false,
             synchronised,
             leap: PendingLeap::Delete,
             maximum_error: Span::from_ms(30),

@@ -10,7 +10,7 @@ use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 
 use super::{Calibrator, LEAP_NEAR};
 use crate::calibration::told::{ToldLeaps, words};
-use crate::{CalibrationStatus, KnownLeaps, LeapReport, Look};
+use crate::{CalibrationStatus, KnownLeaps, LeapReport, Look, NextLeap};
 
 const DAY: Span = Span::from_ns(86_400 * NS_PER_S);
 /// So close to a leap second nobody says for sure which number holds.
@@ -95,6 +95,11 @@ impl Leaps {
             self.known.tai_minus_utc_s.or_else(|| self.told.tai_minus_utc_s(&self.known))?;
         let (_, kernel_s) = self.kernel?;
         (!near && kernel_s != known_s).then_some(known_s)
+    }
+
+    /// The leap second that is next as the receiver says it.
+    pub(super) fn told_next(&self) -> Option<Leap> {
+        self.told.next(&self.known).and_then(NextLeap::leap)
     }
 
     /// TAI minus UTC as the receiver says it.

@@ -23,6 +23,7 @@ impl Calibrator {
             uncertainty: Span::ZERO,
             leap: wire_leap(self.leaps.today),
             tai_minus_utc_s: self.leaps.tai_minus_utc_s(),
+            next_leap: self.leaps.told_next(),
             stratum: 1,
             reference_id: *b"GNSS",
             reference: look.realtime(),
