@@ -33,7 +33,7 @@ impl Failure {
 
     /// Says why on stderr, in one line, and gives the exit status.
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("horolog: {self}");
+        crate::output::note(&format!("horolog: {self}"));
         ExitCode::from(match self {
             Self::Limit(_) => 1,
             Self::Usage(_) => 2,

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{bench, clock, counters, demo, lab, load, query, serve, status};
+use commands::{after, at, bench, clock, counters, demo, lab, load, query, serve, status};
 use failure::Failure;
 
 /// Serve time, load it, and prove when things happen.
@@ -37,6 +37,8 @@ enum Command {
     Clock(clock::ClockArgs),
     Lab(lab::LabArgs),
     Bench(bench::BenchArgs),
+    After(after::AfterArgs),
+    At(Box<at::AtArgs>),
 }
 
 fn main() -> ExitCode {
@@ -57,6 +59,8 @@ fn main() -> ExitCode {
         Command::Clock(args) => clock::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Bench(args) => bench::run(&args),
+        Command::After(args) => after::run(args),
+        Command::At(args) => at::run(*args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

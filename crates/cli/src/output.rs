@@ -42,6 +42,11 @@ pub(crate) fn line(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Says something on standard error. Nobody may be there to read it.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
 /// Whether a file's name stands for standard output.
 pub(crate) fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")

@@ -5,6 +5,8 @@
 //! what was really sent, never of what was planned. Fields that a reader does not know are to be
 //! ignored; a field changes its meaning only with the number behind the schema's name.
 
+mod after;
+mod at;
 mod bench_cores;
 mod bench_nts;
 mod clients;
@@ -23,6 +25,8 @@ mod query;
 mod rfc3339;
 mod series;
 
+pub use after::{AFTER_SCHEMA, AfterEnd, AfterResult, Dependency, DependencyKind};
+pub use at::{AT_SCHEMA, AtEnd, AtProgram, AtResult, AtScheduling, AtTimescale};
 pub use bench_cores::{
     BENCH_CORES_SCHEMA, BenchCoresResult, CaptureCheck, CoresColumn, CoresPoint, CoresRun, Spread,
 };

@@ -5,6 +5,7 @@
 mod clock;
 mod clock_compare;
 mod clock_log;
+mod launch;
 mod query;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use horolog_stats::Histogram;
 pub(crate) use clock::clock;
 pub(crate) use clock_compare::clock_compare;
 pub(crate) use clock_log::clock_log;
+pub(crate) use launch::{after, at};
 pub(crate) use query::query;
 
 const DURATION_S: f64 = 2.0;

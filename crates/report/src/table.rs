@@ -3,6 +3,8 @@
 //! percentiles. Whether there is a terminal, how wide it is and whether it may show colour is for
 //! the caller to know.
 
+mod after;
+mod at;
 mod bench_cores;
 mod bench_nts;
 mod clock;
@@ -17,6 +19,8 @@ pub(crate) mod query;
 mod series;
 mod summary;
 
+pub use after::{after, after_line, dependency_name};
+pub use at::at;
 pub use bench_cores::bench_cores;
 pub use bench_nts::bench_nts;
 pub use clock::clock;

@@ -84,6 +84,13 @@ pub fn set_timer_slack_ns(slack_ns: u32) -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack) }).map(drop)
 }
 
+/// By how many nanoseconds the kernel may delay timers of this thread.
+pub fn timer_slack_ns() -> io::Result<u32> {
+    // SAFETY: numbers only.
+    let slack = check(unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) })?;
+    Ok(slack.unsigned_abs())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,6 +132,7 @@ mod tests {
         in_a_thread(|| {
             assert!(matches!(prefer_real_time(1_000), Scheduling::Ordinary(_)));
             set_timer_slack_ns(1).unwrap();
+            assert_eq!(timer_slack_ns().unwrap(), 1);
             be_ordinary().unwrap();
         });
     }

@@ -12,6 +12,7 @@
 mod address;
 pub mod adjtimex;
 pub mod affinity;
+pub mod alarm;
 pub mod capability;
 pub mod clock;
 pub mod clock_pair;
@@ -33,6 +34,7 @@ pub mod packet;
 pub mod phc;
 pub mod pps;
 pub mod private_file;
+pub mod process;
 pub mod pseudo_terminal;
 pub mod sandbox;
 pub mod serial;

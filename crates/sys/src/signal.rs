@@ -23,7 +23,9 @@ pub enum Signal {
 impl Signal {
     const ALL: [Self; 4] = [Self::Interrupt, Self::Terminate, Self::HangUp, Self::User1];
 
-    const fn number(self) -> libc::c_int {
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> i32 {
         match self {
             Self::Interrupt => libc::SIGINT,
             Self::Terminate => libc::SIGTERM,
@@ -31,6 +33,18 @@ impl Signal {
             Self::User1 => libc::SIGUSR1,
         }
     }
+}
+
+/// `si_code` of a signal that no process sent (`sigaction(2)`).
+const SI_KERNEL: libc::c_int = 0x80;
+
+/// Who sent a signal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sender {
+    /// The kernel, such as for a key of the terminal: all processes in the foreground got it.
+    Kernel,
+    /// A process, to this one alone.
+    Process,
 }
 
 /// Signals that are kept back until somebody waits for them.
@@ -58,13 +72,29 @@ impl BlockedSignals {
     ///
     /// None is known.
     pub fn wait(&self, wait: Duration) -> io::Result<Option<Signal>> {
+        Ok(self.wait_for_sender(wait)?.map(|(signal, _)| signal))
+    }
+
+    /// As [`Self::wait`], with who sent it.
+    ///
+    /// # Errors
+    ///
+    /// None is known.
+    pub fn wait_for_sender(&self, wait: Duration) -> io::Result<Option<(Signal, Sender)>> {
         let timeout = timespec(wait);
-        // SAFETY: an initialised set and a timespec, alive for the call; no details are asked for.
+        // SAFETY: a plain C structure, for which all bytes zero is valid.
+        let mut details: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: an initialised set, the details and a timespec, alive for the call.
         let result = check(unsafe {
-            libc::sigtimedwait(&raw const self.set, std::ptr::null_mut(), &raw const timeout)
+            libc::sigtimedwait(&raw const self.set, &raw mut details, &raw const timeout)
         });
         match result {
-            Ok(number) => Ok(Signal::ALL.into_iter().find(|signal| signal.number() == number)),
+            Ok(number) => {
+                let sender =
+                    if details.si_code == SI_KERNEL { Sender::Kernel } else { Sender::Process };
+                let signal = Signal::ALL.into_iter().find(|signal| signal.number() == number);
+                Ok(signal.map(|signal| (signal, sender)))
+            }
             Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
                 _ => Err(error),

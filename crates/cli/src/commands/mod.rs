@@ -1,5 +1,7 @@
 //! The commands, one file each: raw arguments, resolved options, one call.
 
+pub(crate) mod after;
+pub(crate) mod at;
 pub(crate) mod bench;
 pub(crate) mod clock;
 mod contest;

@@ -1,0 +1,136 @@
+//! `horolog at`: flags to an instant and programs, one run here or handed to the background, and
+//! its report.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+mod moment;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use horolog_launch::{Instant, Program, StrikeOptions, Struck, strike};
+use horolog_record::AtEnd;
+use horolog_report::table;
+use horolog_sys::undo;
+
+use crate::failure::Failure;
+use crate::output::{self, Destination};
+use crate::values;
+use moment::MomentArgs;
+
+/// Run commands at an exact instant, or every period from it on.
+///
+/// WHEN is written as for at(1): 'now + 2 minutes', 21:00 (tomorrow once it has passed), 9pm, noon,
+/// teatime, 'noon tomorrow', '10am monday', 2018/10/22, 'Oct 22 2028'; or as 2028-10-22T21:00:00Z
+/// or @1855774800.5. It is local time unless it ends with Z, UTC or TAI. With --every and no WHEN
+/// it is the next whole period since 1970. How late the command was started is said at the end.
+#[derive(Args, Debug)]
+pub(crate) struct AtArgs {
+    #[command(flatten)]
+    moment: MomentArgs,
+    #[command(flatten)]
+    series: SeriesArgs,
+    #[command(flatten)]
+    programs: ProgramArgs,
+    /// Write the result to this file; to standard output with -.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Say nothing of it, but why a command could not be started.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// A series of instants.
+#[derive(Args, Debug, Clone)]
+struct SeriesArgs {
+    /// Run the commands again every so often from WHEN on, until Ctrl-C or --count. Instants that
+    /// pass while they still run are missed and counted.
+    #[arg(long, value_name = "TIME", value_parser = period)]
+    every: Option<Duration>,
+    /// End after so many instants.
+    #[arg(long, value_name = "NUMBER", requires = "every", value_parser = values::count)]
+    count: Option<u32>,
+}
+
+fn period(text: &str) -> Result<Duration, String> {
+    match values::long_duration(text)? {
+        short if short < Duration::from_micros(100) => Err("100us at least".into()),
+        period => Ok(period),
+    }
+}
+
+/// What is run.
+#[derive(Args, Debug, Clone)]
+struct ProgramArgs {
+    /// A line for the shell to run; may be given more than once, and each line then waits for the
+    /// one before it.
+    #[arg(short = 'c', long = "run", value_name = "LINE", conflicts_with = "program")]
+    lines: Vec<String>,
+    /// Run all lines at once.
+    #[arg(long, requires = "lines")]
+    together: bool,
+    /// The command to run, with its arguments; without any, lateness alone is measured.
+    #[arg(last = true, value_name = "COMMAND")]
+    program: Vec<OsString>,
+}
+
+impl ProgramArgs {
+    fn programs(&self) -> Vec<Program> {
+        if self.program.is_empty() {
+            return self.lines.iter().cloned().map(Program::Line).collect();
+        }
+        vec![Program::Words(self.program.clone())]
+    }
+}
+
+pub(crate) fn run(args: AtArgs) -> Result<(), Failure> {
+    let first = args.moment.instant(args.series.every)?;
+    run_here(&args, first)
+}
+
+/// Waits and runs in the foreground.
+fn run_here(args: &AtArgs, first: Instant) -> Result<(), Failure> {
+    let json = args.json.as_deref().map(Destination::open).transpose()?;
+    let programs = args.programs.programs();
+    let is_stdout = args.json.as_deref().is_some_and(output::is_stdout);
+    let to_stderr = is_stdout || !programs.is_empty();
+    let options = StrikeOptions {
+        first,
+        every: args.series.every,
+        count: args.series.count.map(u64::from),
+        programs,
+        together: args.programs.together,
+        own_group: false,
+        command: output::command_line(),
+    };
+    let struck = strike(options).map_err(Failure::environment)?;
+    let written = json.map_or(Ok(()), |file| file.write(&horolog_report::to_json(&struck.result)));
+    if !args.quiet {
+        let text = table::at(&struck.result, &output::table_style());
+        if to_stderr {
+            output::note(&text);
+        } else {
+            output::line(&text)?;
+        }
+    }
+    written?;
+    end(args, &struck)
+}
+
+/// Ends with the status of the first command that failed, or by the signal that came.
+fn end(args: &AtArgs, struck: &Struck) -> Result<(), Failure> {
+    if let Some(reason) = &struck.not_started {
+        output::note(&format!("horolog: {reason}; check its name and permissions"));
+    }
+    // A series without end is ended by a signal, and by nothing else.
+    let endless = args.series.every.is_some() && args.series.count.is_none();
+    match (struck.failed, struck.signal) {
+        (_, Some(came)) if struck.result.end == AtEnd::Interrupted && !endless => {
+            undo::exit(128 + came.signal.number())
+        }
+        (Some(status), _) => undo::exit(status),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,110 @@
+//! Files that are there, and file systems that are mounted. A mount is looked up in the kernel's
+//! table: the file system itself, which may belong to a server that does not answer, is not touched.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use super::Sight;
+
+const MOUNTS: &str = "/proc/self/mountinfo";
+
+/// Whether something is there.
+pub(super) fn file(path: &Path) -> Sight {
+    match fs::metadata(path) {
+        Ok(_) => Sight::yes("it is there"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Sight::no("it is not there"),
+        Err(error) => Sight::no(error.to_string()),
+    }
+}
+
+/// Whether a file system is mounted there. One that is only mounted when somebody goes there
+/// (autofs) is not yet.
+pub(super) fn mount(path: &Path) -> Sight {
+    let table = match fs::read(MOUNTS) {
+        Ok(table) => table,
+        Err(error) => return Sight::no(format!("{MOUNTS}: {error}")),
+    };
+    match mounted(&String::from_utf8_lossy(&table), &plain(path)) {
+        None => Sight::no("nothing is mounted there"),
+        Some("autofs") => Sight::no("autofs is there, and nothing mounted by it yet"),
+        Some(kind) => Sight::yes(format!("{kind} is mounted there")),
+    }
+}
+
+/// The type of the file system that was mounted there last (proc_pid_mountinfo(5)).
+fn mounted<'a>(table: &'a str, path: &Path) -> Option<&'a str> {
+    let entry = |line: &'a str| {
+        let (before, after) = line.split_once(" - ")?;
+        let place = before.split(' ').nth(4)?;
+        (Path::new(&unescaped(place)) == path).then(|| after.split(' ').next()).flatten()
+    };
+    table.lines().rev().find_map(entry)
+}
+
+/// Spaces and their like stand as three octal digits behind a backslash.
+fn unescaped(place: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = place.as_bytes();
+    while let Some((&first, others)) = rest.split_first() {
+        let digits = others.get(..3).and_then(|digits| str::from_utf8(digits).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match byte.filter(|_| first == b'\\') {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &others[3..];
+            }
+            None => {
+                bytes.push(first);
+                rest = others;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Without `.`, `..` and a slash at the end; links are not followed, for that would touch the file
+/// system.
+fn plain(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut plain = PathBuf::new();
+    for component in absolute.components() {
+        match component {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            component => plain.push(component),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+22 28 0:21 / /proc rw,relatime shared:12 - proc proc rw
+30 28 0:26 / /mnt/auto rw shared:13 - autofs systemd-1 rw
+31 28 0:27 / /data/disk\\04013 rw shared:14 - nfs 192.168.1.13:/data/disk13 ro
+32 30 0:28 / /mnt/auto rw - nfs4 nas:/ rw
+33 28 0:29 / /home rw shared:15 - autofs systemd-1 rw
+";
+
+    #[test]
+    fn a_mount_is_found_by_its_place() {
+        let of = |path: &str| mounted(TABLE, &plain(Path::new(path)));
+        assert_eq!(of("/data/disk 13"), Some("nfs"));
+        assert_eq!(of("/data/../data/./disk 13/"), Some("nfs"));
+        assert_eq!(of("/mnt/auto"), Some("nfs4"), "what was mounted last counts");
+        assert_eq!(of("/home"), Some("autofs"));
+        assert_eq!((of("/data"), of("/home/me")), (None, None));
+    }
+
+    #[test]
+    fn this_machine_has_processes_and_no_nonsense() {
+        assert!(mount(Path::new("/proc")).holds && file(Path::new("/proc/self")).holds);
+        assert!(!mount(Path::new("/proc/self")).holds);
+        assert_eq!(file(Path::new("/no/such/file")).seen, "it is not there");
+    }
+}

@@ -1,0 +1,280 @@
+//! Ports that answer and names that have addresses. A UDP port is asked in its own protocol where
+//! that is known (NTP, DNS), for a port that is asked what it does not understand says nothing.
+
+use std::fmt::{self, Display, Formatter};
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use super::Sight;
+
+const NTP_PORT: u16 = 123;
+const DNS_PORT: u16 = 53;
+/// A datagram's largest payload over IPv4.
+const PAYLOAD_MAX: usize = 65_507;
+
+/// A host by name or address, and a port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Endpoint {
+    host: String,
+    port: u16,
+}
+
+/// Why a text is none.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum EndpointError {
+    /// It has another form.
+    #[error("write a host and a port, such as nas:2049, 192.0.2.1:2049 or [2001:db8::1]:2049")]
+    Form,
+    /// An option of a UDP port has another form.
+    #[error("write HOST:PORT, and behind it ',send=HEX' and ',silence=ok' where wanted")]
+    Option,
+}
+
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        let (host, port) = text.rsplit_once(':').ok_or(EndpointError::Form)?;
+        let port = port.parse().ok().filter(|port| *port != 0).ok_or(EndpointError::Form)?;
+        let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let is_host = match inner {
+            Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+            None => is_name(host),
+        };
+        if !is_host {
+            return Err(EndpointError::Form);
+        }
+        Ok(Self { host: inner.unwrap_or(host).to_owned(), port })
+    }
+}
+
+/// Whether it can be the name of a host, or an IPv4 address.
+fn is_name(text: &str) -> bool {
+    let letter = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '.' | '_');
+    !text.is_empty() && text.len() <= 253 && text.chars().all(letter)
+}
+
+impl Display for Endpoint {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+impl Endpoint {
+    fn addresses(&self) -> Result<Vec<SocketAddr>, Sight> {
+        let found = (&*self.host, self.port).to_socket_addrs().map(Vec::from_iter);
+        match found {
+            Ok(addresses) if !addresses.is_empty() => Ok(addresses),
+            Ok(_) => Err(Sight::no(format!("{} has no address", self.host))),
+            Err(error) => Err(Sight::no(format!("{} is not found: {}", self.host, plain(&error)))),
+        }
+    }
+}
+
+/// A UDP port and what it is asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UdpEndpoint {
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// What is sent; what the port's number stands for where it is absent.
+    send: Option<Vec<u8>>,
+    /// Whether a port that neither answers nor refuses will do.
+    silence: bool,
+}
+
+impl FromStr for UdpEndpoint {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        let mut parts = text.split(',');
+        let endpoint = parts.next().unwrap_or_default().parse()?;
+        let mut udp = Self { endpoint, send: None, silence: false };
+        for part in parts {
+            match part.split_once('=') {
+                Some(("send", hex)) if udp.send.is_none() => {
+                    udp.send = Some(bytes(hex).ok_or(EndpointError::Option)?);
+                }
+                Some(("silence", "ok")) => udp.silence = true,
+                _ => return Err(EndpointError::Option),
+            }
+        }
+        Ok(udp)
+    }
+}
+
+fn bytes(hex: &str) -> Option<Vec<u8>> {
+    if hex.is_empty() || !hex.is_ascii() || hex.len() % 2 != 0 || hex.len() / 2 > PAYLOAD_MAX {
+        return None;
+    }
+    let byte = |index| u8::from_str_radix(hex.get(index..index + 2)?, 16).ok();
+    hex.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(())?;
+    (0..hex.len()).step_by(2).map(byte).collect()
+}
+
+impl UdpEndpoint {
+    fn payload(&self) -> Vec<u8> {
+        match (&self.send, self.endpoint.port) {
+            (Some(bytes), _) => bytes.clone(),
+            // RFC 5905: version 4, client; the rest may be zero.
+            (None, NTP_PORT) => std::iter::once(0x23).chain([0; 47]).collect(),
+            // RFC 1035: recursion desired, one question: the name servers of the root.
+            (None, DNS_PORT) => vec![0x68, 0x6f, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1],
+            (None, _) => vec![0],
+        }
+    }
+}
+
+/// Whether a connection comes about at one of the addresses.
+pub(super) fn tcp(endpoint: &Endpoint, patience: Duration) -> Sight {
+    first(endpoint, patience, |address, patience| {
+        TcpStream::connect_timeout(&address, patience)?;
+        Ok(Sight::yes(format!("{address} takes connections")))
+    })
+}
+
+/// Whether an answer comes from one of the addresses.
+pub(super) fn udp(udp: &UdpEndpoint, patience: Duration) -> Sight {
+    let payload = udp.payload();
+    first(&udp.endpoint, patience, |address, patience| {
+        let own: SocketAddr = if address.is_ipv4() {
+            (Ipv4Addr::UNSPECIFIED, 0).into()
+        } else {
+            (Ipv6Addr::UNSPECIFIED, 0).into()
+        };
+        let socket = UdpSocket::bind(own)?;
+        // A connected socket hears of refusals.
+        socket.connect(address)?;
+        socket.send(&payload)?;
+        socket.set_read_timeout(Some(patience))?;
+        match socket.recv(&mut [0; 1]) {
+            Ok(_) => Ok(Sight::yes(format!("{address} answers"))),
+            Err(error) if is_timeout(&error) && udp.silence => {
+                Ok(Sight::yes(format!("{address} does not refuse")))
+            }
+            Err(error) => Err(error),
+        }
+    })
+}
+
+/// Tries the addresses in turn, with an equal share of the time for each.
+fn first(
+    endpoint: &Endpoint,
+    patience: Duration,
+    attempt: impl Fn(SocketAddr, Duration) -> io::Result<Sight>,
+) -> Sight {
+    let addresses = match endpoint.addresses() {
+        Ok(addresses) => addresses,
+        Err(sight) => return sight,
+    };
+    let end = Instant::now() + patience;
+    let mut last = Sight::no("no time was left to try it");
+    for (index, address) in addresses.iter().enumerate() {
+        let left = end.saturating_duration_since(Instant::now());
+        let share = left / u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
+        if share.is_zero() {
+            break;
+        }
+        match attempt(*address, share) {
+            Ok(sight) => return sight,
+            Err(error) => last = Sight::no(format!("{address}: {}", plain(&error))),
+        }
+    }
+    last
+}
+
+/// Whether the name has an address.
+pub(super) fn dns(name: &str) -> Sight {
+    let found = (name, 0).to_socket_addrs().map(|addresses| addresses.map(|found| found.ip()));
+    match found.map(Vec::from_iter) {
+        Ok(addresses) if !addresses.is_empty() => {
+            let shown: Vec<_> = addresses.iter().take(3).map(ToString::to_string).collect();
+            Sight::yes(shown.join(", "))
+        }
+        Ok(_) => Sight::no("it has no address"),
+        Err(error) => Sight::no(plain(&error)),
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+/// Without the numbers and prefixes of the libraries.
+fn plain(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => "no answer".to_owned(),
+        ErrorKind::ConnectionRefused => "refused".to_owned(),
+        ErrorKind::HostUnreachable => "no route to the host".to_owned(),
+        ErrorKind::NetworkUnreachable => "no route to the network".to_owned(),
+        _ => {
+            let text = error.to_string();
+            text.rsplit("information: ").next().unwrap_or(&text).replace('\n', " ")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn endpoints_are_written_and_read() {
+        for text in ["nas:2049", "192.0.2.1:1", "[2001:db8::1]:65535", "a-b.example:123"] {
+            assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
+        }
+        for bad in ["", "nas", "nas:", "nas:0", "nas:70000", "::1:5", "[nas]:5", "a b:1", ":5"] {
+            assert_eq!(bad.parse::<Endpoint>(), Err(EndpointError::Form), "{bad}");
+        }
+        let udp: UdpEndpoint = "nas:9,send=00fF,silence=ok".parse().unwrap();
+        assert_eq!((udp.payload(), udp.silence), (vec![0, 255], true));
+        for bad in ["nas:9,send=", "nas:9,send=0", "nas:9,send=+1", "nas:9,x=1", "nas:9,é=é"] {
+            assert!(bad.parse::<UdpEndpoint>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_port_holds_once_it_is_open() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let endpoint: Endpoint = listener.local_addr().unwrap().to_string().parse().unwrap();
+        assert!(tcp(&endpoint, PATIENCE).holds);
+        drop(listener);
+        let sight = tcp(&endpoint, PATIENCE);
+        assert!(!sight.holds && sight.seen.ends_with(": refused"), "{sight:?}");
+    }
+
+    #[test]
+    fn a_datagram_port_holds_once_it_answers() {
+        let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let text = server.local_addr().unwrap().to_string();
+        let short = Duration::from_millis(20);
+        assert!(!udp(&text.parse().unwrap(), short).holds, "it says nothing");
+        assert!(udp(&format!("{text},silence=ok").parse().unwrap(), short).holds);
+        let mut asked = [0; 8];
+        server.recv_from(&mut asked).unwrap();
+        server.recv_from(&mut asked).unwrap();
+        let answering = std::thread::spawn(move || {
+            let mut asked = [0; 8];
+            let (length, from) = server.recv_from(&mut asked).unwrap();
+            server.send_to(&asked[..length], from).unwrap();
+        });
+        assert!(udp(&text.parse().unwrap(), PATIENCE).holds);
+        answering.join().unwrap();
+        let refused = udp(&format!("{text},silence=ok").parse().unwrap(), PATIENCE);
+        assert!(!refused.holds && refused.seen.ends_with(": refused"), "{refused:?}");
+    }
+
+    #[test]
+    fn a_name_holds_once_it_has_an_address() {
+        assert!(dns("localhost").holds && dns("192.0.2.1").holds);
+        assert!(!dns("").holds);
+    }
+}

@@ -1,0 +1,94 @@
+//! The instants of a run: one, or one every period from the first on. Pure.
+
+/// Instants in ns since 1970 of their timescale.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Grid {
+    first_ns: i64,
+    every_ns: Option<i64>,
+    /// The one to come, counted from the first.
+    place: i64,
+}
+
+impl Grid {
+    /// With a period that is not 0. Of a series, what is past at `now_ns` is left out.
+    pub(crate) fn new(first_ns: i64, every_ns: Option<i64>, now_ns: i64) -> Self {
+        let mut grid = Self { first_ns, every_ns: every_ns.filter(|every| *every > 0), place: 0 };
+        grid.skip(now_ns);
+        grid
+    }
+
+    /// The instant to come; `None` beyond the reach of the clock.
+    pub(crate) fn instant(&self) -> Option<i64> {
+        match self.every_ns {
+            None => (self.place == 0).then_some(self.first_ns),
+            Some(every_ns) => self.first_ns.checked_add(self.place.checked_mul(every_ns)?),
+        }
+    }
+
+    /// The instant has been: goes on to the first one from `now_ns` on, and says how many that are
+    /// past were passed over.
+    pub(crate) fn advance(&mut self, now_ns: i64) -> u64 {
+        self.place = self.place.saturating_add(1);
+        self.skip(now_ns)
+    }
+
+    fn skip(&mut self, now_ns: i64) -> u64 {
+        let (Some(every_ns), Some(instant)) = (self.every_ns, self.instant()) else { return 0 };
+        let behind_ns = now_ns.saturating_sub(instant);
+        if behind_ns <= 0 {
+            return 0;
+        }
+        // Rounded up: the last of them is not before now.
+        let passed = behind_ns / every_ns + i64::from(behind_ns % every_ns != 0);
+        self.place = self.place.saturating_add(passed);
+        passed.unsigned_abs()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn one_instant_is_met_once_also_when_it_is_past() {
+        let mut grid = Grid::new(100, None, 500);
+        assert_eq!(grid.instant(), Some(100));
+        assert_eq!((grid.advance(600), grid.instant()), (0, None));
+    }
+
+    #[test]
+    fn a_series_goes_on_from_the_present() {
+        let mut grid = Grid::new(100, Some(10), 95);
+        assert_eq!(grid.instant(), Some(100));
+        assert_eq!((grid.advance(101), grid.instant()), (0, Some(110)));
+        // It took until after 130, and 120 and 130 are missed.
+        assert_eq!((grid.advance(131), grid.instant()), (2, Some(140)));
+        assert_eq!((grid.advance(150), grid.instant()), (0, Some(150)));
+        assert_eq!(Grid::new(100, Some(10), 121).instant(), Some(130));
+        // A clock that was set back is waited for.
+        assert_eq!((grid.advance(20), grid.instant()), (0, Some(160)));
+    }
+
+    proptest! {
+        #[test]
+        fn instants_are_on_the_grid_in_order_and_all_accounted_for(
+            first in -1_000_000..1_000_000_i64,
+            every in 1..1_000_i64,
+            steps in prop::collection::vec(0..5_000_i64, 1..30),
+        ) {
+            let mut now = first;
+            let mut grid = Grid::new(first, Some(every), now);
+            let (mut met, mut missed) = (0_i64, 0_i64);
+            for step in steps {
+                let instant = grid.instant().unwrap();
+                prop_assert!(instant >= now && instant - now <= every);
+                prop_assert_eq!(instant, first + (met + missed) * every);
+                met += 1;
+                now = instant + step;
+                missed += grid.advance(now) as i64;
+            }
+        }
+    }
+}

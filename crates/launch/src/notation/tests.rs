@@ -1,0 +1,248 @@
+//! What is understood and what is not, and when that is in a zone with summer time.
+
+use jiff::civil::{date, time};
+use jiff::tz::TimeZone;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::*;
+use crate::instant::{Instant, Scale};
+
+/// Central Europe: clocks go forward on 29 March 2026 and back on 25 October 2026.
+const BERLIN: &str = "CET-1CEST,M3.5.0,M10.5.0/3";
+
+fn now(utc: &str) -> Now {
+    let time: jiff::Timestamp = utc.parse().unwrap();
+    Now {
+        utc_ns: time.as_nanosecond() as i64,
+        tai_minus_utc_s: Some(37),
+        zone: TimeZone::posix(BERLIN).unwrap(),
+    }
+}
+
+fn at(text: &str, utc: &str) -> Result<Instant, ResolveError> {
+    text.parse::<Notation>().unwrap().resolve(&now(utc), Zone::Local, false)
+}
+
+/// When it is in UTC.
+fn when(text: &str, utc: &str) -> String {
+    at(text, utc).map_or_else(|error| error.to_string(), |instant| instant.to_string())
+}
+
+#[test]
+fn the_notations_of_at() {
+    // A Wednesday in winter: 12:00 in UTC is 13:00 there.
+    let present = "2026-01-14T12:00:00.5Z";
+    for (text, expected) in [
+        ("now", "2026-01-14T12:00:00.5Z"),
+        ("now+2min", "2026-01-14T12:02:00.5Z"),
+        ("now + 2 minutes", "2026-01-14T12:02:00.5Z"),
+        ("now + 250 ms", "2026-01-14T12:00:00.75Z"),
+        ("+ 1 hour", "2026-01-14T13:00:00.5Z"),
+        ("21:00", "2026-01-14T20:00:00Z"),
+        ("2100", "2026-01-14T20:00:00Z"),
+        ("9pm", "2026-01-14T20:00:00Z"),
+        ("9:00 PM", "2026-01-14T20:00:00Z"),
+        ("21", "2026-01-14T20:00:00Z"),
+        ("21:00:30.25", "2026-01-14T20:00:30.25Z"),
+        ("21:00Z", "2026-01-14T21:00:00Z"),
+        ("21:00 utc", "2026-01-14T21:00:00Z"),
+        ("11:00", "2026-01-15T10:00:00Z"),
+        ("12am", "2026-01-14T23:00:00Z"),
+        ("midnight", "2026-01-14T23:00:00Z"),
+        ("noon", "2026-01-15T11:00:00Z"),
+        ("noon tomorrow", "2026-01-15T11:00:00Z"),
+        ("teatime", "2026-01-14T15:00:00Z"),
+        ("teatime friday", "2026-01-16T15:00:00Z"),
+        ("10am wed", "2026-01-21T09:00:00Z"),
+        ("2pm wednesday", "2026-01-14T13:00:00Z"),
+        ("2pm next wednesday", "2026-01-21T13:00:00Z"),
+        ("4pm + 3 days", "2026-01-17T15:00:00Z"),
+        ("11am + 3 days", "2026-01-17T10:00:00Z"),
+        ("4pm next week", "2026-01-21T15:00:00Z"),
+        ("2018/10/22 + 10 years", "2028-10-22T11:00:00.5Z"),
+        ("2028/10/22", "2028-10-22T11:00:00.5Z"),
+        ("21:00 2028-10-22", "2028-10-22T19:00:00Z"),
+        ("2028-10-22 21:00", "2028-10-22T19:00:00Z"),
+        ("2028-10-22T21:00:00Z", "2028-10-22T21:00:00Z"),
+        ("2028-10-22T21:00:00.5+05:30", "2028-10-22T15:30:00.5Z"),
+        ("2028-10-22T21:00-0100", "2028-10-22T22:00:00Z"),
+        ("10:00 Oct 22", "2026-10-22T08:00:00Z"),
+        ("10:00 22 October 2028", "2028-10-22T08:00:00Z"),
+        ("10:00 Jan 2", "2027-01-02T09:00:00Z"),
+        ("10:00 10/22/28", "2028-10-22T08:00:00Z"),
+        ("10:00 22.10.2028", "2028-10-22T08:00:00Z"),
+        ("10:00 102228", "2028-10-22T08:00:00Z"),
+        ("@1800000000.5", "2027-01-15T08:00:00.5Z"),
+        ("21:00 TAI", "2026-01-14T21:00:00 TAI"),
+        ("2028-10-22T21:00:00 TAI", "2028-10-22T21:00:00 TAI"),
+        ("now tai + 1 s", "2026-01-14T12:00:38.5 TAI"),
+        ("now + 1 month", "2026-02-14T12:00:00.5Z"),
+        ("noon Jan 31 + 1 month", "2026-02-28T11:00:00Z"),
+    ] {
+        assert_eq!(when(text, present), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_time_that_has_passed_is_tomorrow_s_also_over_a_change_of_clocks() {
+    // 21:30 in Berlin on the eve of the day with 23 hours, and of that with 25.
+    assert_eq!(when("21:00", "2026-03-28T20:30:00Z"), "2026-03-29T19:00:00Z");
+    assert_eq!(when("21:00", "2026-10-24T19:30:00Z"), "2026-10-25T20:00:00Z");
+    assert_eq!(when("22:00", "2026-03-28T20:30:00Z"), "2026-03-28T21:00:00Z");
+    // A day on is the same time of day, 24 hours on are not.
+    assert_eq!(when("now + 1 day", "2026-03-28T20:30:00Z"), "2026-03-29T19:30:00Z");
+    assert_eq!(when("now + 24 hours", "2026-03-28T20:30:00Z"), "2026-03-29T20:30:00Z");
+    // To the nanosecond now is not past.
+    assert_eq!(when("21:30", "2026-03-28T20:30:00Z"), "2026-03-28T20:30:00Z");
+}
+
+#[test]
+fn a_time_that_there_is_twice_is_the_first_that_is_to_come() {
+    assert_eq!(when("2:30 2026-10-25", "2026-10-24T12:00:00Z"), "2026-10-25T00:30:00Z");
+    assert_eq!(when("2:30", "2026-10-25T00:45:00Z"), "2026-10-25T01:30:00Z");
+    assert_eq!(when("2:30", "2026-10-25T01:45:00Z"), "2026-10-26T01:30:00Z");
+}
+
+#[test]
+fn a_time_that_clocks_skip_is_refused() {
+    for text in ["2:30 2026-03-29", "2:30", "2:30 tomorrow"] {
+        let error = at(text, "2026-03-28T12:00:00Z");
+        assert!(matches!(error, Err(ResolveError::Gap { .. })), "{text}: {error:?}");
+    }
+    assert_eq!(when("2:30 2026-03-29 UTC", "2026-03-28T12:00:00Z"), "2026-03-29T02:30:00Z");
+    // After that hour of that day it is tomorrow's.
+    assert_eq!(when("2:30", "2026-03-29T12:00:00Z"), "2026-03-30T00:30:00Z");
+}
+
+#[test]
+fn what_is_past_or_unknown_is_refused() {
+    let present = "2026-01-14T12:00:00Z";
+    for text in ["2018/10/22", "11:00 today", "@5", "now - 1 s", "2026-01-14T11:59:59.999Z"] {
+        assert!(matches!(at(text, present), Err(ResolveError::Past(_))), "{text}");
+    }
+    let notation: Notation = "2018/10/22".parse().unwrap();
+    assert!(notation.resolve(&now(present), Zone::Utc, true).is_ok());
+    let notation: Notation = "21:00 TAI".parse().unwrap();
+    let unknown = Now { tai_minus_utc_s: None, ..now(present) };
+    let error = notation.resolve(&unknown, Zone::Local, false);
+    assert_eq!(error, Err(ResolveError::TaiUnknown));
+    assert!(when("Feb 29", present).contains("no 29 February 2026"));
+    assert!(matches!(at("2500-01-01", present), Err(ResolveError::Reach(_))));
+    assert!(matches!(at("now + 4294967295 years", present), Err(ResolveError::Reach(_))));
+}
+
+#[test]
+fn an_instant_is_read_as_it_was_shown() {
+    for (scale, ns) in [(Scale::Utc, 1_800_000_000_000_000_001), (Scale::Tai, 1_900_000_000_5)] {
+        let instant = Instant { scale, ns };
+        let notation: Notation = instant.notation().parse().unwrap();
+        let again = notation.resolve(&now("1970-01-01T00:00:00Z"), Zone::Local, true);
+        assert_eq!(again, Ok(instant));
+    }
+}
+
+#[test]
+fn what_is_no_notation_is_refused_in_a_line() {
+    for (text, expected) in [
+        ("", "no time is given"),
+        ("elevenses", "'elevenses' is not understood"),
+        ("25:00", "no hour"),
+        ("2500", "no hour"),
+        ("13pm", "no hour"),
+        ("0am", "no hour"),
+        ("21:60", "no minute"),
+        ("1260", "no minute"),
+        ("23:59:60", "leap second"),
+        ("31 February", "there is no 31 February"),
+        ("2026-02-31", "there is no 31 February 2026"),
+        ("10/32/26", "there is no 32 October 2026"),
+        ("2026-13-01", "there is no month 13"),
+        ("21:00 22:00", "second time"),
+        ("today tomorrow", "second day"),
+        ("21:00Z tai", "second zone"),
+        ("now + 2", "no amount"),
+        ("now + two minutes", "no amount"),
+        ("now + 5000000000 s", "no amount"),
+        ("now + 2 m", "no amount"),
+        ("now +", "no amount"),
+        ("Oct", "needs a day"),
+        ("next", "not understood"),
+        ("@5 tomorrow", "by itself"),
+        ("12:00:00:00", "not understood"),
+        ("1:2:3.0000000001", "not understood"),
+    ] {
+        let error = text.parse::<Notation>().expect_err(text).to_string();
+        assert!(error.contains(expected) && !error.contains('\n'), "{text}: {error}");
+    }
+}
+
+fn notation() -> impl Strategy<Value = Notation> {
+    let clock = (0..24_i8, 0..60_i8, 0..60_i8, 0..1_000_000_000_i32)
+        .prop_map(|(hour, minute, second, ns)| TimeWord::Clock(time(hour, minute, second, ns)));
+    let epoch = (i64::MIN + 1..=i64::MAX).prop_map(TimeWord::Epoch);
+    let day = prop_oneof![
+        Just(DateWord::Today),
+        Just(DateWord::Tomorrow),
+        (select(&WEEKDAYS[..]), any::<bool>())
+            .prop_map(|((_, day), next)| DateWord::Weekday { day, next }),
+        (1..=12_i8, 1..=28_i8).prop_map(|(month, day)| DateWord::MonthDay { month, day }),
+        (0..=9999_i16, 1..=12_i8, 1..=28_i8)
+            .prop_map(|(year, month, day)| DateWord::Date(date(year, month, day))),
+    ];
+    let zone = prop_oneof![
+        Just(Zone::Local),
+        Just(Zone::Utc),
+        Just(Zone::Tai),
+        (-1439..1440_i32).prop_map(|minutes| Zone::Offset(minutes * 60)),
+    ];
+    let shift = (any::<bool>(), any::<u32>(), select(&Unit::ALL[..]))
+        .prop_map(|(back, amount, unit)| Shift { back, amount, unit });
+    let shifts = vec(shift, 0..3);
+    let of_clock = (prop_oneof![Just(TimeWord::Now), clock], option::of(day), option::of(zone));
+    let scales = option::of(select(&[Zone::Utc, Zone::Tai][..]));
+    let of_epoch = (epoch, Just(None), scales);
+    (prop_oneof![of_clock, of_epoch], shifts).prop_map(|((time, date, zone), shifts)| Notation {
+        time,
+        date,
+        zone,
+        shifts,
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_notation_is_the_same_after_it_was_written_and_read(notation in notation()) {
+        let text = notation.to_string();
+        prop_assert_eq!(text.parse::<Notation>(), Ok(notation), "{}", text);
+    }
+
+    #[test]
+    fn what_is_resolved_is_not_past(notation in notation(), utc_ns in 0..4_000_000_000_000_000_000_i64) {
+        let now = Now { utc_ns, ..now("2026-01-01T00:00:00Z") };
+        if let Ok(instant) = notation.resolve(&now, Zone::Local, false) {
+            let ahead_ns = if instant.scale == Scale::Tai { 37_000_000_000 } else { 0 };
+            prop_assert!(instant.ns >= utc_ns + ahead_ns);
+        }
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(text in "\\PC*", utc_ns: i64) {
+        if let Ok(notation) = text.parse::<Notation>() {
+            let now = Now { utc_ns, ..now("2026-01-01T00:00:00Z") };
+            let _ = notation.resolve(&now, Zone::Local, true);
+        }
+    }
+
+    #[test]
+    fn words_in_any_order_do_not_make_it_panic(
+        words in vec("(now|noon|[0-9]{1,5}|[0-9]{1,2}:[0-9]{1,2}(:[0-9.]{1,4})?|am|pm|\\+|-|oct|mon|next|min|years|tai|z|[0-9/.-]{3,10}|@-?[0-9.]{1,12}|t)", 0..6)
+    ) {
+        if let Ok(notation) = words.join(" ").parse::<Notation>() {
+            let text = notation.to_string();
+            prop_assert_eq!(text.parse::<Notation>(), Ok(notation), "{}", text);
+        }
+    }
+}

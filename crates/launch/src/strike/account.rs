@@ -1,0 +1,163 @@
+//! The account of a run: lateness, what became of the programs, doubts.
+
+use horolog_record::{
+    AT_SCHEMA, AtEnd, AtProgram, AtResult, AtScheduling, AtTimescale, Code, Distribution, Finding,
+    Host, Severity, rfc3339_now,
+};
+use horolog_stats::Recorder;
+use horolog_sys::adjtimex::kernel_clock;
+use horolog_time::Span;
+
+use super::{StrikeOptions, Struck};
+use crate::instant::Scale;
+use crate::program::NotStarted;
+use crate::signals::Came;
+
+pub(super) struct Account {
+    result: AtResult,
+    woken: Recorder,
+    started: Recorder,
+    steps: (u64, Span),
+    failed: Option<i32>,
+    not_started: Option<String>,
+}
+
+impl Account {
+    pub(super) fn new(
+        options: &StrikeOptions,
+        scheduling: AtScheduling,
+        timer_slack_ns: u64,
+    ) -> Self {
+        let first = options.first;
+        let program = |program: &crate::program::Program| AtProgram {
+            program: program.shown(),
+            runs: 0,
+            failed: 0,
+            last_status: None,
+        };
+        let every = options.every.map(|every| u64::try_from(every.as_nanos()));
+        let result = AtResult {
+            schema: AT_SCHEMA.to_owned(),
+            started: rfc3339_now(),
+            command: options.command.clone(),
+            host: Host::read(),
+            first: first.to_string(),
+            timescale: match first.scale {
+                Scale::Utc => AtTimescale::Utc,
+                Scale::Tai => AtTimescale::Tai,
+            },
+            first_ns: first.ns,
+            every_ns: every.map(|every| every.unwrap_or(u64::MAX)),
+            end: AtEnd::Done,
+            met: 0,
+            missed: 0,
+            scheduling,
+            timer_slack_ns,
+            woken_late_ns: None,
+            started_late_ns: None,
+            programs: options.programs.iter().map(program).collect(),
+            findings: unsynchronised().into_iter().collect(),
+        };
+        let (woken, started) = (Recorder::new(), Recorder::new());
+        Self { result, woken, started, steps: (0, Span::ZERO), failed: None, not_started: None }
+    }
+
+    pub(super) fn woken(&mut self, instant_ns: i64, now_ns: i64) {
+        self.result.met += 1;
+        self.woken.record(late(instant_ns, now_ns));
+    }
+
+    pub(super) fn started(&mut self, instant_ns: i64, now_ns: i64) {
+        self.started.record(late(instant_ns, now_ns));
+    }
+
+    pub(super) fn missed(&mut self, instants: u64) {
+        self.result.missed = self.result.missed.saturating_add(instants);
+    }
+
+    pub(super) fn stepped(&mut self, by: Span) {
+        self.steps = (self.steps.0 + 1, self.steps.1 + by);
+    }
+
+    pub(super) fn ended(&mut self, index: usize, status: i32) {
+        let Some(program) = self.result.programs.get_mut(index) else { return };
+        program.runs += 1;
+        program.last_status = Some(status);
+        if status != 0 {
+            program.failed += 1;
+            self.failed.get_or_insert(status);
+        }
+    }
+
+    pub(super) fn not_started(&mut self, index: usize, failure: &NotStarted) {
+        let Some(program) = self.result.programs.get_mut(index) else { return };
+        program.failed += 1;
+        program.last_status = Some(failure.status);
+        self.failed.get_or_insert(failure.status);
+        let shown = program.program.first().map_or("", String::as_str);
+        self.not_started.get_or_insert(format!("cannot start '{shown}': {}", failure.error));
+    }
+
+    pub(super) fn finish(mut self, end: AtEnd, signal: Option<Came>) -> Struck {
+        self.result.end = end;
+        self.result.woken_late_ns = distribution(&self.woken);
+        self.result.started_late_ns = distribution(&self.started);
+        let (steps, by) = self.steps;
+        if steps > 0 {
+            self.result.findings.push(Finding {
+                code: Code::ClockStepped,
+                severity: Severity::Warning,
+                message: format!(
+                    "The system clock was set {} while an instant was waited for, by {:+.3} s in \
+                     all.",
+                    if steps == 1 { "once".to_owned() } else { format!("{steps} times") },
+                    by.as_seconds()
+                ),
+                advice: "Instants are met by the clock as it was set; lateness includes how far \
+                         it was set forward over one."
+                    .to_owned(),
+                trial: None,
+            });
+        }
+        Struck { result: self.result, failed: self.failed, not_started: self.not_started, signal }
+    }
+}
+
+fn late(instant_ns: i64, now_ns: i64) -> u64 {
+    u64::try_from(now_ns.saturating_sub(instant_ns)).unwrap_or(0)
+}
+
+fn unsynchronised() -> Option<Finding> {
+    let clock = kernel_clock().ok().filter(|clock| !clock.synchronised)?;
+    Some(Finding {
+        code: Code::ClockUnsynchronised,
+        severity: Severity::Warning,
+        message: format!(
+            "The system clock is not synchronised (maximum error {:.0} s): instants are met by \
+             what it shows.",
+            clock.maximum_error.as_seconds()
+        ),
+        advice: "Have a daemon keep the clock, and wait for it with 'horolog after --clock 1ms'."
+            .to_owned(),
+        trial: None,
+    })
+}
+
+/// What a recorder holds, as data; `None` where it holds nothing.
+fn distribution(recorder: &Recorder) -> Option<Distribution> {
+    let histogram = recorder.to_histogram();
+    let summary = histogram.summary()?;
+    Some(Distribution {
+        count: summary.count,
+        min: summary.min,
+        mean: summary.mean,
+        stddev: summary.stddev,
+        p50: summary.p50,
+        p90: summary.p90,
+        p99: summary.p99,
+        p99_9: summary.p99_9,
+        p99_99: summary.p99_99,
+        max: summary.max,
+        histogram: histogram.encode(),
+    })
+}

@@ -1,0 +1,130 @@
+//! The outcome of a run at instants: how late waking and starting were, and what became of the
+//! programs.
+
+use horolog_record::{AtEnd, AtProgram, AtResult, AtScheduling, Distribution};
+
+use super::TableStyle;
+use super::grid::{self, Cell, Column, Group};
+use super::summary::{finding_lines, wrapped};
+use crate::units::{ABSENT, full_count, human_ns};
+
+const NAME_WIDTH: usize = 13;
+/// Of a program that is shown.
+const PROGRAM_MAX: usize = 40;
+
+/// The lines for the terminal, without a newline at the end.
+#[must_use]
+pub fn at(result: &AtResult, style: &TableStyle) -> String {
+    let late = [("woken late", &result.woken_late_ns), ("started late", &result.started_late_ns)];
+    let late = late.into_iter().filter_map(|(name, late)| Some((name, late.as_ref()?)));
+    let late: Vec<_> = late.collect();
+    let mut lines = wrapped(&summary(result), "", "  ", style);
+    if result.every_ns.is_none() {
+        let told: Vec<_> =
+            late.iter().map(|(name, late)| format!("{name} by {}", human_ns(late.max))).collect();
+        if !told.is_empty() {
+            lines.push(format!("  {}", told.join(", ")));
+        }
+    } else if !late.is_empty() {
+        let titles = ["count", "min", "mean", "p50", "p90", "p99", "p99.9", "max"];
+        let mut columns = vec![Column::left("", NAME_WIDTH)];
+        columns.extend(titles.map(|title| Column::right(title, 8)));
+        let group = [Group { title: "", columns }];
+        lines.extend(grid::header(&group, style.colour).lines().skip(1).map(str::to_owned));
+        for (name, late) in late {
+            let mut cells = vec![Cell::plain(name.to_owned())];
+            cells.extend(figures(late).map(Cell::plain));
+            lines.push(grid::row(&group, &cells, style.colour));
+        }
+    }
+    for one in &result.programs {
+        lines.extend(wrapped(&program(one), "  ", "    ", style));
+    }
+    lines.extend(finding_lines(&result.findings, style));
+    lines.join("\n")
+}
+
+fn figures(late: &Distribution) -> [String; 8] {
+    // A percentile needs some beyond it.
+    let of = |ns: u64, count: u64| {
+        if late.count < count { ABSENT.to_owned() } else { human_ns(ns) }
+    };
+    [
+        full_count(late.count),
+        human_ns(late.min),
+        human_ns(late.mean.round() as u64),
+        human_ns(late.p50),
+        of(late.p90, 10),
+        of(late.p99, 100),
+        of(late.p99_9, 1_000),
+        human_ns(late.max),
+    ]
+}
+
+fn summary(result: &AtResult) -> String {
+    let scheduling = match result.scheduling {
+        AtScheduling::RealTime => "real-time (SCHED_FIFO)".to_owned(),
+        AtScheduling::Ordinary => {
+            format!("ordinary scheduling, timer slack {}", human_ns(result.timer_slack_ns))
+        }
+    };
+    let ended = match result.end {
+        AtEnd::Done => "",
+        AtEnd::Interrupted => ", ended by a signal",
+    };
+    match result.every_ns {
+        None if result.met == 0 => format!("{}: not met{ended}", result.first),
+        None => format!("{}: met, {scheduling}{ended}", result.first),
+        Some(every_ns) => format!(
+            "From {} every {}: {} met, {} missed, {scheduling}{ended}",
+            result.first,
+            human_ns(every_ns),
+            full_count(result.met),
+            full_count(result.missed)
+        ),
+    }
+}
+
+fn program(program: &AtProgram) -> String {
+    let mut name: String = program.program.join(" ").replace('\n', "; ");
+    if name.chars().count() > PROGRAM_MAX {
+        name = name.chars().take(PROGRAM_MAX - 1).chain(['…']).collect();
+    }
+    let status = program
+        .last_status
+        .map_or_else(String::new, |status| format!(", last exit status {status}"));
+    format!(
+        "'{name}': {} run{}, {} failed{status}",
+        full_count(program.runs),
+        if program.runs == 1 { "" } else { "s" },
+        full_count(program.failed)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn looks_like_this() {
+        let style = TableStyle { colour: false, width: 100 };
+        let text = at(&fixture::at(), &style);
+        assert_eq!(text, include_str!("at.txt").trim_end(), "\n{text}");
+    }
+
+    #[test]
+    fn one_instant_is_told_in_a_line_or_two() {
+        let style = TableStyle::default();
+        let mut result = fixture::at();
+        result.every_ns = None;
+        result.programs.clear();
+        result.findings.clear();
+        let text = at(&result, &style);
+        assert!(text.starts_with("2026-01-02T03:04:05Z: met, real-time"), "{text}");
+        assert!(text.contains("woken late by ") && text.lines().count() == 2, "{text}");
+        (result.met, result.end) = (0, AtEnd::Interrupted);
+        (result.woken_late_ns, result.started_late_ns) = (None, None);
+        assert_eq!(at(&result, &style), "2026-01-02T03:04:05Z: not met, ended by a signal");
+    }
+}

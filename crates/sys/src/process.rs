@@ -1,0 +1,128 @@
+//! Other processes, held by a descriptor so that a number that the kernel gives to a later one is
+//! never mistaken for them (`pidfd_open(2)`); groups of processes, and sessions without a terminal.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::descriptor::{check, check_new, wait_for};
+use crate::signal::Signal;
+
+/// A process that is there or was.
+#[derive(Debug)]
+pub struct ProcessHandle {
+    descriptor: OwnedFd,
+}
+
+impl ProcessHandle {
+    /// The process of this number at this moment.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH` where there is none.
+    pub fn open(pid: u32) -> io::Result<Self> {
+        let pid = number(pid)?;
+        // SAFETY: numbers only; the call gives a new descriptor or -1.
+        let result = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as libc::c_int;
+        // SAFETY: it was created just now and nobody else has it.
+        Ok(Self { descriptor: unsafe { check_new(result) }? })
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH` where it has ended and was waited for, `EPERM` where it is somebody else's.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        // SAFETY: an open descriptor and numbers; no details of the signal are given.
+        check(unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                self.descriptor.as_raw_fd(),
+                signal.number(),
+                std::ptr::null::<libc::siginfo_t>(),
+                0,
+            ) as libc::c_int
+        })
+        .map(drop)
+    }
+
+    /// Waits up to `wait` for its end; says whether it has come. A signal handler ends the wait.
+    pub fn wait(&self, wait: Duration) -> io::Result<bool> {
+        wait_for(self.descriptor.as_fd(), libc::POLLIN, wait)
+    }
+}
+
+fn number(pid: u32) -> io::Result<libc::pid_t> {
+    // 0 and negative numbers mean groups, and 1 is never meant.
+    libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 1).ok_or(io::ErrorKind::InvalidInput.into())
+}
+
+/// Sends a signal to all processes of a group whose leader was started by this process and not yet
+/// waited for, so that the number is still its own.
+pub fn signal_group(leader: u32, signal: Signal) -> io::Result<()> {
+    let group = number(leader)?;
+    // SAFETY: numbers only.
+    check(unsafe { libc::kill(-group, signal.number()) }).map(drop)
+}
+
+/// Ends such a group at once (`SIGKILL`).
+pub fn end_group(leader: u32) -> io::Result<()> {
+    let group = number(leader)?;
+    // SAFETY: numbers only.
+    check(unsafe { libc::kill(-group, libc::SIGKILL) }).map(drop)
+}
+
+/// Arranges that the program is started in a session of its own, without a terminal (`setsid(2)`).
+pub fn in_new_session(command: &mut Command) -> &mut Command {
+    // SAFETY: the closure runs in the forked child; setsid is a plain system call, and nothing is
+    // allocated.
+    unsafe { command.pre_exec(|| check(libc::setsid()).map(drop)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn a_process_is_signalled_and_its_end_seen() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let handle = ProcessHandle::open(child.id()).unwrap();
+        assert!(!handle.wait(Duration::ZERO).unwrap());
+        handle.signal(Signal::Terminate).unwrap();
+        assert!(handle.wait(Duration::from_secs(10)).unwrap());
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
+        assert!(handle.signal(Signal::Terminate).is_err(), "it is gone");
+    }
+
+    #[test]
+    fn a_group_ends_with_all_that_is_in_it() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 60 & wait"]).process_group(0);
+        let mut child = command.spawn().unwrap();
+        end_group(child.id()).unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+    }
+
+    #[test]
+    fn a_new_session_is_its_own_leader() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "cut -d' ' -f6 /proc/$$/stat"]).stdout(std::process::Stdio::piped());
+        let child = in_new_session(&mut command).spawn().unwrap();
+        let pid = child.id();
+        let said = child.wait_with_output().unwrap().stdout;
+        assert_eq!(String::from_utf8(said).unwrap().trim(), pid.to_string());
+    }
+
+    #[test]
+    fn numbers_that_mean_something_else_are_refused() {
+        for pid in [0, 1, u32::MAX] {
+            assert!(ProcessHandle::open(pid).is_err() && end_group(pid).is_err(), "{pid}");
+            assert!(signal_group(pid, Signal::Terminate).is_err(), "{pid}");
+        }
+    }
+}
