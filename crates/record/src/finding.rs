@@ -111,4 +111,18 @@ pub enum Code {
     ClockUnread,
     /// The kernel does not know how far TAI is ahead of UTC.
     TaiUnknown,
+    /// The far end of a path stopped answering.
+    FarEndVanished,
+    /// Datagrams were lost on a path.
+    PathLoss,
+    /// Datagrams did not come in their order on a path.
+    PathReordered,
+    /// Datagrams are longer than the path's MTU and go in fragments.
+    Fragmented,
+    /// The clocks of both ends are not close enough to tell one way from the other.
+    OneWayUnknown,
+    /// The path changed the DSCP of datagrams.
+    DscpChanged,
+    /// The load on the path was not what was asked for.
+    LoadMissed,
 }

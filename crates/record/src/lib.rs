@@ -21,6 +21,7 @@ mod host;
 mod limit;
 mod load;
 mod offset;
+mod path_udp;
 mod query;
 mod rfc3339;
 mod series;
@@ -54,6 +55,10 @@ pub use load::{
     SearchEnd, SearchKind, SearchResult, Spacing, Target, Trial,
 };
 pub use offset::{OffsetMethod, SignedDistribution};
+pub use path_udp::{
+    PATH_UDP_SCHEMA, PathCost, PathCounts, PathDirection, PathEnd, PathLoad, PathMode,
+    PathProtocol, PathRow, PathTarget, PathUdpResult,
+};
 pub use query::{
     AllanDeviation, Best, Difference, Drift, Figures, HardwareClock, LeapState, NtsUse,
     QUERY_SCHEMA, QueryCounts, QueryEnd, QueryEndReason, QueryResult, Sample, ServerResult,

@@ -37,6 +37,13 @@ pub struct Control {
     pub interface: u32,
     /// Index of the interface that took the hardware timestamp, 0 where that was not told.
     pub clock_interface: u32,
+    /// The traffic class as it came: DSCP and ECN (`IP_RECVTOS`, `IPV6_RECVTCLASS`).
+    pub traffic_class: Option<u8>,
+    /// The TTL or hop limit that was left of it (`IP_RECVTTL`, `IPV6_RECVHOPLIMIT`).
+    pub hop_limit: Option<u8>,
+    /// Which of the socket's datagrams a transmit timestamp is of, counted from 0
+    /// (`SOF_TIMESTAMPING_OPT_ID`).
+    pub stamp_id: Option<u32>,
 }
 
 impl Control {
@@ -88,9 +95,25 @@ impl Control {
                     self.local = (!self.to_group).then_some(destination.into());
                 }
             }
+            (libc::IPPROTO_IP, libc::IP_TOS) => self.traffic_class = payload.first().copied(),
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => self.traffic_class = small(payload),
+            (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+                self.hop_limit = small(payload);
+            }
+            (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
+                // struct sock_extended_err: errno, origin, type, code, padding, info, data.
+                if payload.get(4) == Some(&libc::SO_EE_ORIGIN_TIMESTAMPING) {
+                    self.stamp_id = read_u32(payload, 12);
+                }
+            }
             _ => {}
         }
     }
+}
+
+/// A C `int` that holds a byte.
+fn small(payload: &[u8]) -> Option<u8> {
+    read_u32(payload, 0).and_then(|value| u8::try_from(value).ok())
 }
 
 /// Takes the first message off: its level, type, payload and what follows it.
@@ -218,6 +241,21 @@ mod tests {
         let (level, kind, flags, rest) = split_message(&buffer.0[source..end]).unwrap();
         assert_eq!((level, kind), (libc::SOL_SOCKET, libc::SO_TIMESTAMPING));
         assert_eq!((read_u32(flags, 0), flags.len(), rest.len()), (Some(3), 4, 0));
+    }
+
+    #[test]
+    fn class_hop_limit_and_number_are_read() {
+        let mut buffer = ControlBuffer([0; CAPACITY]);
+        let mut error = [0; 16];
+        error[4] = libc::SO_EE_ORIGIN_TIMESTAMPING;
+        error[12..].copy_from_slice(&77_u32.to_ne_bytes());
+        let at = write_message(&mut buffer, 0, libc::IPPROTO_IP, libc::IP_TOS, &[0xb8]);
+        let ttl = 63_i32.to_ne_bytes();
+        let at = write_message(&mut buffer, at, libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, &ttl);
+        let at = write_message(&mut buffer, at, libc::IPPROTO_IP, libc::IP_RECVERR, &error);
+        let control = Control::parse(&buffer.0[..at]);
+        assert_eq!((control.traffic_class, control.hop_limit), (Some(0xb8), Some(63)));
+        assert_eq!(control.stamp_id, Some(77));
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub mod clock;
 pub mod clock_pair;
 pub mod clock_steering;
 mod control;
+pub mod datagram;
 mod descriptor;
 pub mod epoll;
 pub mod ethtool;

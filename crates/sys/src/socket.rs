@@ -1,4 +1,7 @@
-//! UDP sockets: opening them and setting their options. Datagrams go through [`crate::message`].
+//! UDP sockets: opening them and setting their options. Datagrams go through [`crate::message`],
+//! one at a time through [`crate::datagram`].
+
+mod manner;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -14,7 +14,9 @@ pub mod frame;
 pub mod ipv4;
 pub mod ipv6;
 pub mod ntp;
+pub mod path_probe;
 pub mod ptp;
+pub mod stamp;
 pub mod udp;
 
 /// Why bytes are not a value of the format that they were read as.

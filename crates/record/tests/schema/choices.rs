@@ -83,7 +83,7 @@ pub(crate) const LIMIT_UNITS: Choices<LimitUnit, 3> =
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 38> = [
+pub(crate) const CODES: Choices<Code, 45> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -122,6 +122,13 @@ pub(crate) const CODES: Choices<Code, 38> = [
     (Code::ClockStepped, "clock-stepped"),
     (Code::ClockUnread, "clock-unread"),
     (Code::TaiUnknown, "tai-unknown"),
+    (Code::FarEndVanished, "far-end-vanished"),
+    (Code::PathLoss, "path-loss"),
+    (Code::PathReordered, "path-reordered"),
+    (Code::Fragmented, "fragmented"),
+    (Code::OneWayUnknown, "one-way-unknown"),
+    (Code::DscpChanged, "dscp-changed"),
+    (Code::LoadMissed, "load-missed"),
 ];
 
 pub(crate) const LEAP_STATES: Choices<LeapState, 4> = [

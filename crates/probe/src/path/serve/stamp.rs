@@ -1,0 +1,223 @@
+//! The part of the far end that is a STAMP session-reflector (RFC 8762), stateless and without
+//! authentication, for the senders of other makers.
+//!
+//! The protocol has no way to know a sender's address from a forged one, so it is bounded otherwise:
+//! an answer is as long as what it answers, addresses on the Internet are answered only where they
+//! were allowed, answers are so many in a second at most, and nothing is answered that comes from a
+//! port on which reflectors listen, so that two of them cannot be set upon one another.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use horolog_io::target::is_public;
+use horolog_sys::adjtimex::kernel_clock;
+use horolog_sys::clock::{MonotonicClock, Realtime};
+use horolog_sys::datagram::Envelope;
+use horolog_sys::message::Received;
+use horolog_sys::netlink::Prefix;
+use horolog_time::{Clock, Monotonic, NS_PER_S, Span, Timestamp, Utc};
+use horolog_wire::stamp::{
+    ErrorEstimate, PACKET_LEN, PORT, ReflectorPacket, SenderPacket, WireTime,
+};
+
+use super::bucket::Bucket;
+use super::udp::{LENGTH_MAX, ListenOptions, Listener};
+use super::{Counts, FarEnd, ServeError};
+
+/// Ports below are of services, not of senders.
+const SERVICE_PORTS: u16 = 1_024;
+
+/// How to listen for STAMP.
+#[derive(Clone, Debug)]
+pub struct StampOptions {
+    /// Where, and how often to answer.
+    pub listen: ListenOptions,
+    /// Networks that are answered beside those that are no part of the Internet.
+    pub allowed: Vec<Prefix>,
+}
+
+/// What the reflector knows when a packet comes.
+#[derive(Clone, Copy, Debug)]
+pub struct Circumstances {
+    /// When the packet came.
+    pub received: Timestamp<Utc>,
+    /// When the answer leaves.
+    pub now: Timestamp<Utc>,
+    /// How far both may be off.
+    pub error_estimate: ErrorEstimate,
+    /// The TTL or hop limit with which it came; 0 where that is not known.
+    pub hop_limit: u8,
+}
+
+/// Turns a sender's packet into the reflector's answer, in place and of the same length; the padding
+/// stays (RFC 8762, section 4.3). Says whether it was such a packet. Pure.
+#[must_use]
+pub fn reflect(bytes: &mut [u8], at: &Circumstances) -> bool {
+    let Ok((sender, _)) = SenderPacket::parse(bytes) else { return false };
+    let answer = ReflectorPacket {
+        sequence: sender.sequence,
+        timestamp: WireTime::ntp(at.now),
+        error_estimate: at.error_estimate,
+        session: sender.session,
+        received: WireTime::ntp(at.received),
+        sender,
+        sender_hop_limit: at.hop_limit,
+    };
+    answer.emit(bytes) == PACKET_LEN
+}
+
+/// Starts the part.
+///
+/// # Errors
+///
+/// When there is no such address to listen at.
+pub fn listen(far: &mut FarEnd, options: &StampOptions) -> Result<(), ServeError> {
+    let listener = Listener::open("stamp", &options.listen)?;
+    let failed = |source| ServeError::new("stamp", options.listen.address, source);
+    let (socket, of) = (&listener.socket, listener.address);
+    socket.tell_receive_time(false).map_err(failed)?;
+    socket.tell_hop_limit(of).map_err(failed)?;
+    socket.tell_traffic_class(of, true).map_err(failed)?;
+    let reflecting = Reflecting {
+        own_port: of.port(),
+        allowed: options.allowed.clone(),
+        bucket: Bucket::new(options.listen.rate_max),
+        estimate: estimate(),
+        renewed: MonotonicClock.now(),
+        traffic_class: 0,
+        counts: Counts::from([("answered", 0), ("foreign", 0), ("not allowed", 0), ("limited", 0)]),
+        listener,
+    };
+    far.start("stamp", of, move |stop| reflecting.run(stop))
+}
+
+fn estimate() -> ErrorEstimate {
+    let clock = kernel_clock().ok();
+    let synchronised = clock.is_some_and(|clock| clock.synchronised);
+    let error = clock.map_or(Span::from_ms(16_000), |clock| clock.maximum_error);
+    ErrorEstimate::new(error, synchronised)
+}
+
+/// Whether somebody may be answered.
+fn may_ask(remote: SocketAddr, own_port: u16, allowed: &[Prefix]) -> bool {
+    let port = remote.port();
+    let is_service = port < SERVICE_PORTS || port == PORT || port == own_port;
+    let address: IpAddr = remote.ip().to_canonical();
+    !is_service && (!is_public(address) || allowed.iter().any(|prefix| prefix.contains(address)))
+}
+
+struct Reflecting {
+    listener: Listener,
+    own_port: u16,
+    allowed: Vec<Prefix>,
+    bucket: Bucket,
+    estimate: ErrorEstimate,
+    renewed: Timestamp<Monotonic>,
+    traffic_class: u8,
+    counts: Counts,
+}
+
+impl Reflecting {
+    fn run(mut self, stop: &AtomicBool) -> Counts {
+        let mut envelope = Envelope::new();
+        let mut buffer = vec![0; LENGTH_MAX];
+        while let Some(received) = self.listener.next(&mut envelope, &mut buffer, stop) {
+            let outcome = self.answer(&mut envelope, &mut buffer, &received);
+            *self.counts.entry(outcome).or_default() += 1;
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        self.counts
+    }
+
+    fn answer(
+        &mut self,
+        envelope: &mut Envelope,
+        buffer: &mut [u8],
+        received: &Received,
+    ) -> &'static str {
+        let now = MonotonicClock.now();
+        if (now - self.renewed).as_ns() > NS_PER_S {
+            (self.renewed, self.estimate) = (now, estimate());
+        }
+        let Some(remote) = received.remote else { return "foreign" };
+        if !may_ask(remote, self.own_port, &self.allowed) {
+            return "not allowed";
+        }
+        if !self.bucket.take(now) {
+            return "limited";
+        }
+        let control = &received.control;
+        let of = self.listener.address;
+        let class = control.traffic_class.unwrap_or(0);
+        if class != self.traffic_class && self.listener.socket.set_traffic_class(of, class).is_ok()
+        {
+            self.traffic_class = class;
+        }
+        let now = Realtime.now();
+        let at = Circumstances {
+            received: control.received_at.unwrap_or(now),
+            now,
+            error_estimate: self.estimate,
+            hop_limit: control.hop_limit.unwrap_or(0),
+        };
+        let bytes = &mut buffer[..received.len];
+        if !reflect(bytes, &at) {
+            return "foreign";
+        }
+        // One that does not leave is lost, which the sender sees.
+        let _ = envelope.answer(self.listener.socket.as_fd(), bytes, control.local);
+        "answered"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at() -> Circumstances {
+        Circumstances {
+            received: Timestamp::from_timespec(1_700_000_000, 5),
+            now: Timestamp::from_timespec(1_700_000_000, 9_005),
+            error_estimate: ErrorEstimate::new(Span::from_ns(1_000), true),
+            hop_limit: 254,
+        }
+    }
+
+    #[test]
+    fn a_packet_is_reflected_with_its_padding() {
+        let sender = SenderPacket {
+            sequence: 77,
+            timestamp: WireTime(0x1234),
+            error_estimate: ErrorEstimate::from_bits(0x8001),
+            session: 9,
+        };
+        let mut bytes = [0xaa; 60];
+        sender.emit(&mut bytes);
+        assert!(reflect(&mut bytes, &at()));
+        let (answer, padding) = ReflectorPacket::parse(&bytes).unwrap();
+        assert_eq!((answer.sequence, answer.sender), (77, sender), "stateless");
+        assert_eq!((answer.sender_hop_limit, answer.session), (254, 9));
+        let near = Timestamp::from_timespec(1_700_000_001, 0);
+        let time = |time: WireTime| time.to_utc(answer.error_estimate, near).unwrap();
+        assert!(((time(answer.timestamp) - time(answer.received)).as_ns() - 9_000).abs() <= 1);
+        assert_eq!(padding, [0xaa; 16]);
+        assert!(!reflect(&mut bytes[..43], &at()), "too short for a packet");
+    }
+
+    #[test]
+    fn who_may_ask_and_who_may_not() {
+        let may = |text: &str, allowed: &[&str]| {
+            let allowed: Vec<Prefix> = allowed.iter().map(|one| one.parse().unwrap()).collect();
+            may_ask(text.parse().unwrap(), 9_862, &allowed)
+        };
+        assert!(may("192.0.2.1:40000", &[]) && may("[2001:db8::1]:40000", &[]));
+        assert!(!may("8.8.8.8:40000", &[]) && !may("[::ffff:8.8.8.8]:40000", &[]));
+        assert!(may("8.8.8.8:40000", &["8.8.8.0/24"]));
+        for port in [862, 9_862, 123, 1_023] {
+            assert!(!may(&format!("192.0.2.1:{port}"), &["0.0.0.0/0"]), "{port}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! One conversation with the far end: its socket, its buffers and how a datagram is sent, received
+//! and stamped. When something is sent is not decided here.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use horolog_sys::datagram::{self, Envelope, Wait};
+use horolog_sys::socket::Socket;
+use horolog_wire::path_probe::{FLAG_KERNEL_TIME, FLAG_TRAFFIC_CLASS};
+use horolog_wire::stamp::SENDER_HOP_LIMIT;
+
+use super::codec::Codec;
+use super::error::PathError;
+use super::hello::{self, hello};
+use super::options::PathUdpOptions;
+use super::run::stamp_codec;
+
+/// Room in the socket for a burst of long datagrams.
+const BUFFER_BYTES: usize = 4 << 20;
+/// The longest datagram there is.
+const ROOM: usize = 65_536;
+
+/// A flow that can be used.
+pub(super) struct Flow {
+    pub(super) socket: Socket,
+    pub(super) codec: Codec,
+    pub(super) wait: Wait,
+    /// Whether the kernel takes timestamps.
+    pub(super) kernel: bool,
+    /// Whether the class of replies is told.
+    tells_class: bool,
+    envelope: Envelope,
+    pub(super) out: Vec<u8>,
+    pub(super) input: Vec<u8>,
+    /// Datagrams that were sent since the kernel numbers them.
+    pub(super) sent: u32,
+    /// The traffic class with which replies come.
+    pub(super) class_back: Option<u8>,
+}
+
+/// A datagram that came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Came {
+    pub(super) len: usize,
+    /// When it came from the driver, in ns since 1970.
+    pub(super) came_ns: Option<i64>,
+}
+
+/// A socket that is connected to the far end, with what the options ask of all its datagrams.
+pub(super) fn connected(options: &PathUdpOptions, to: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::udp(to)?;
+    if let Some(interface) = &options.interface {
+        socket.bind_to_interface(interface)?;
+    }
+    let any: IpAddr = match to {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    socket.bind((any, 0).into())?;
+    socket.send_in_fragments(to)?;
+    socket.connect(to)?;
+    if options.dscp != 0 {
+        socket.set_traffic_class(to, options.dscp << 2)?;
+    }
+    // What can be had will do.
+    let _ = (socket.set_receive_buffer(BUFFER_BYTES), socket.set_send_buffer(BUFFER_BYTES));
+    Ok(socket)
+}
+
+impl Flow {
+    /// Opens a flow for datagrams of one length.
+    pub(super) fn open(
+        options: &PathUdpOptions,
+        to: SocketAddr,
+        length: u64,
+    ) -> Result<Self, PathError> {
+        let failed = |source| PathError::Socket { address: to, source };
+        let socket = connected(options, to).map_err(failed)?;
+        let tells_class = options.dscp != 0;
+        let codec = if options.is_stamp {
+            socket.set_hop_limit(to, SENDER_HOP_LIMIT).map_err(failed)?;
+            stamp_codec()
+        } else {
+            let kernel = if options.kernel_timestamps { FLAG_KERNEL_TIME } else { 0 };
+            let class = if tells_class { FLAG_TRAFFIC_CLASS } else { 0 };
+            let welcome = hello(&socket, to, kernel | class)?;
+            Codec::Horolog { session: welcome.session }
+        };
+        if tells_class {
+            socket.tell_traffic_class(to, true).map_err(failed)?;
+        }
+        if options.kernel_timestamps {
+            socket.tell_all_times().map_err(failed)?;
+        }
+        if options.busy_polling {
+            // Only drivers that can be polled gain by it, and it may need a privilege.
+            let _ = socket.set_busy_poll(50);
+        }
+        Ok(Self {
+            socket,
+            codec,
+            wait: if options.busy_polling { Wait::Never } else { Wait::Asleep },
+            kernel: options.kernel_timestamps,
+            tells_class,
+            envelope: Envelope::new(),
+            out: vec![0; length as usize],
+            input: vec![0; ROOM],
+            sent: 0,
+            class_back: None,
+        })
+    }
+
+    /// How long a receiving call sleeps at most.
+    pub(super) fn sleep_at_most(&self, wait: Duration) -> Result<(), io::Error> {
+        self.socket.set_receive_timeout(wait)
+    }
+
+    /// Receives a datagram into the buffer.
+    pub(super) fn receive(&mut self) -> io::Result<Came> {
+        if !self.kernel && !self.tells_class {
+            let len = datagram::receive(self.socket.as_fd(), &mut self.input, self.wait)?;
+            return Ok(Came { len, came_ns: None });
+        }
+        let received = self.envelope.receive(self.socket.as_fd(), &mut self.input, self.wait)?;
+        self.class_back = received.control.traffic_class.or(self.class_back);
+        let came_ns = received.control.received_at.map(horolog_time::Timestamp::as_ns);
+        Ok(Came { len: received.len, came_ns })
+    }
+
+    /// What the kernel tells next of a datagram that left: its number and when that was.
+    pub(super) fn left(&mut self) -> Option<(u32, i64)> {
+        let stamp = self.envelope.receive_stamp(self.socket.as_fd()).ok()?;
+        Some((stamp.stamp_id?, stamp.received_at?.as_ns()))
+    }
+
+    /// Ends the session; what the far end counted in it.
+    pub(super) fn end(&self) -> Option<horolog_wire::path_probe::Counted> {
+        match self.codec {
+            Codec::Horolog { session } => hello::end(&self.socket, session),
+            Codec::Stamp { .. } => None,
+        }
+    }
+
+    /// Whether the far end is there, for a while of silence may have another reason.
+    pub(super) fn is_there(&self, to: SocketAddr) -> bool {
+        matches!(self.codec, Codec::Horolog { .. }) && hello(&self.socket, to, 0).is_ok()
+    }
+}

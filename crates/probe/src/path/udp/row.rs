@@ -1,0 +1,201 @@
+//! From what the flows of a row brought home to its record. Pure.
+
+use horolog_record::{
+    Distribution, PathCounts, PathDirection, PathEnd, PathLoad, PathRow, SignedDistribution,
+};
+use horolog_stats::loss::Rate;
+use horolog_stats::{Recorder, SignedRecorder};
+use horolog_time::Span;
+
+use super::books::Books;
+use super::options::RowPlan;
+
+/// Bytes of headers before the payload: IPv4 (RFC 791), IPv6 (RFC 8200) and its fragment header,
+/// UDP (RFC 768).
+const IPV4_BYTES: u64 = 20;
+const IPV6_BYTES: u64 = 40;
+const FRAGMENT_BYTES: u64 = 8;
+const UDP_BYTES: u64 = 8;
+
+/// IP packets that a datagram goes in: all fragments but the last one carry a multiple of 8 bytes.
+pub(super) fn fragments(length: u64, mtu: u64, is_ipv6: bool) -> u64 {
+    let (header, fragment) = if is_ipv6 { (IPV6_BYTES, FRAGMENT_BYTES) } else { (IPV4_BYTES, 0) };
+    if length + UDP_BYTES + header <= mtu {
+        return 1;
+    }
+    let room = mtu.saturating_sub(header + fragment) / 8 * 8;
+    (length + UDP_BYTES).div_ceil(room.max(8))
+}
+
+/// All that a row came to.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) books: Books,
+    pub(super) directions: Option<(PathDirection, PathDirection)>,
+    pub(super) load_arrived: Option<u64>,
+    pub(super) late: Option<Recorder>,
+    pub(super) duration: Span,
+    /// The most that the clocks of both ends may be apart; `None` where that is not known.
+    pub(super) clock_error_ns: Option<u64>,
+    pub(super) load: PathLoad,
+    pub(super) class_back: Option<u8>,
+    pub(super) ended: Option<PathEnd>,
+    pub(super) planned_rate: Option<f64>,
+    pub(super) fragments: u64,
+    pub(super) tells_class: bool,
+}
+
+/// The record of a row.
+pub(super) fn record(plan: &RowPlan, outcome: Outcome) -> PathRow {
+    let Outcome { books, duration, .. } = outcome;
+    let counts = PathCounts {
+        lost: books.counts.sent.saturating_sub(books.counts.received),
+        ..books.counts
+    };
+    let rtt_ns = distribution(&books.rtt);
+    let delay_ns = rtt_ns.as_ref().map(half);
+    // One way is known where the clocks are nearer to each other than the ends are.
+    let is_known = |error: u64| delay_ns.as_ref().is_some_and(|delay| error <= delay.p50 / 2);
+    let one_way = outcome.clock_error_ns.is_some_and(is_known);
+    let signed = |recorder| if one_way { signed(recorder) } else { None };
+    let dscp = |class: Option<u8>| class.filter(|_| outcome.tells_class).map(|class| class >> 2);
+    let (forward, backward) = outcome.directions.unzip();
+    PathRow {
+        length: plan.length,
+        fragments: outcome.fragments,
+        duration_s: duration.as_ns() as f64 / 1e9,
+        planned_rate: outcome.planned_rate,
+        achieved_rate: rate(counts.sent, duration),
+        load: PathLoad { arrived: outcome.load_arrived, ..outcome.load },
+        counts,
+        forward,
+        backward,
+        send_late_ns: outcome.late.as_ref().and_then(distribution),
+        forward_ns: signed(&books.forward),
+        backward_ns: signed(&books.backward),
+        far_ns: distribution(&books.far),
+        host_send_ns: distribution(&books.host_send),
+        host_receive_ns: distribution(&books.host_receive),
+        wire_ns: distribution(&books.wire),
+        dscp_there: dscp(books.class_there),
+        dscp_back: dscp(outcome.class_back),
+        ended: outcome.ended,
+        rtt_ns,
+        delay_ns,
+    }
+}
+
+fn rate(sent: u64, duration: Span) -> f64 {
+    let ns = u64::try_from(duration.as_ns()).unwrap_or(0);
+    Rate::from_span(sent, 0, ns).map_or(0.0, Rate::per_second)
+}
+
+/// T of a round trip: half of each figure.
+fn half(rtt: &Distribution) -> Distribution {
+    Distribution {
+        count: rtt.count,
+        min: rtt.min / 2,
+        mean: rtt.mean / 2.0,
+        stddev: rtt.stddev / 2.0,
+        p50: rtt.p50 / 2,
+        p90: rtt.p90 / 2,
+        p99: rtt.p99 / 2,
+        p99_9: rtt.p99_9 / 2,
+        p99_99: rtt.p99_99 / 2,
+        max: rtt.max / 2,
+        histogram: String::new(),
+    }
+}
+
+fn distribution(recorder: &Recorder) -> Option<Distribution> {
+    let histogram = recorder.to_histogram();
+    let summary = histogram.summary()?;
+    Some(Distribution {
+        count: summary.count,
+        min: summary.min,
+        mean: summary.mean,
+        stddev: summary.stddev,
+        p50: summary.p50,
+        p90: summary.p90,
+        p99: summary.p99,
+        p99_9: summary.p99_9,
+        p99_99: summary.p99_99,
+        max: summary.max,
+        histogram: histogram.encode(),
+    })
+}
+
+fn signed(recorder: &SignedRecorder) -> Option<SignedDistribution> {
+    let summary = recorder.summary()?;
+    Some(SignedDistribution {
+        count: summary.count,
+        min: summary.min,
+        mean: summary.mean,
+        stddev: summary.stddev,
+        p50: summary.p50,
+        p90: summary.p90,
+        p99: summary.p99,
+        p99_9: summary.p99_9,
+        p99_99: summary.p99_99,
+        max: summary.max,
+        histogram: recorder.positive().to_histogram().encode(),
+        histogram_negative: recorder.negative().to_histogram().encode(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fragments_are_those_of_the_standards() {
+        for (length, mtu, is_ipv6, expected) in [
+            (1_472, 1_500, false, 1),
+            (1_473, 1_500, false, 2),
+            (2_000, 1_500, false, 2),
+            (5_000, 1_500, false, 4),
+            (65_507, 1_500, false, 45),
+            (1_452, 1_500, true, 1),
+            (1_453, 1_500, true, 2),
+            // 1,448 of 1,452 bytes are a multiple of 8.
+            (2_888, 1_500, true, 2),
+            (2_889, 1_500, true, 3),
+            (65_507, 65_536, false, 1),
+        ] {
+            assert_eq!(fragments(length, mtu, is_ipv6), expected, "{length} of {mtu}");
+        }
+        assert!(fragments(100, 0, true) > 1, "an MTU that cannot be divides nothing by zero");
+    }
+
+    #[test]
+    fn one_way_is_told_where_the_clocks_are_near_enough() {
+        let outcome = |clock_error_ns| {
+            let mut books = Books::new(0, Span::from_ms(10));
+            books.rtt.record(20_000);
+            books.forward.record(9_000);
+            books.counts.sent = 2;
+            books.counts.received = 1;
+            Outcome {
+                books,
+                directions: None,
+                load_arrived: None,
+                late: None,
+                duration: Span::from_ms(1),
+                clock_error_ns,
+                load: PathLoad::default(),
+                class_back: Some(0xb8),
+                ended: None,
+                planned_rate: None,
+                fragments: 1,
+                tells_class: true,
+            }
+        };
+        let plan = RowPlan { length: 64, load_ratio: 0.0 };
+        for (error, known) in [(Some(0), true), (Some(5_001), false), (None, false)] {
+            assert_eq!(record(&plan, outcome(error)).forward_ns.is_some(), known, "{error:?}");
+        }
+        let row = record(&plan, outcome(None));
+        assert_eq!((row.delay_ns.unwrap().min, row.dscp_back), (10_000, Some(46)));
+        assert_eq!((row.counts.lost, row.achieved_rate as u64), (1, 1_000));
+    }
+}

@@ -1,0 +1,481 @@
+//! A run over a path from its options to its record: the far end is found and asked who it is, then
+//! one row after the other gets its flows, its threads and its load.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use horolog_io::target::{is_public, require_unicast};
+use horolog_record::{
+    Host, PATH_UDP_SCHEMA, PathCost, PathEnd, PathLoad, PathMode, PathProtocol, PathRow,
+    PathTarget, PathUdpResult, StampKind, rfc3339_now,
+};
+use horolog_stats::{Recorder, SeenWindow};
+use horolog_sys::adjtimex::kernel_clock;
+use horolog_sys::clock::{ClockOffset, MonotonicClock, realtime_minus_monotonic, sleep_until};
+use horolog_sys::packet::interface_index;
+use horolog_time::{Clock, Monotonic, Span, Timestamp};
+use horolog_wire::stamp::ErrorEstimate;
+
+use super::books::Books;
+use super::codec::Codec;
+use super::error::PathError;
+use super::findings::{self, Circumstances};
+use super::flow::{Flow, connected};
+use super::hello::{hello, number};
+use super::load::{self, Load};
+use super::open_loop::{Between, Receiver, Schedule, Sender};
+use super::options::{COUNT_MAX, FLOWS_MAX, LENGTH_MAX, LoadKind, PathUdpOptions, RowPlan};
+use super::ping_pong::{Brought, ping_pong};
+use super::row::{self, Outcome};
+use super::shared::{Gate, Shared};
+use super::{cost, hello};
+
+/// The kernel takes a moment to begin with timestamps when somebody asks for them.
+const SETTLING: Span = Span::from_ms(20);
+/// From the making of the threads to the first request at a fixed rate.
+const LEAD: Span = Span::from_ms(5);
+/// Requests of which an answer is recognised, at least and at most.
+const REACH: (f64, f64) = (4_096.0, 4_194_304.0);
+
+/// A far end that was found.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    same_clock: bool,
+    clock_error_ns: Option<u64>,
+    mtu: u32,
+}
+
+/// A run that can begin.
+#[derive(Debug)]
+pub struct PathUdp {
+    options: PathUdpOptions,
+    to: SocketAddr,
+    found: Found,
+    cost: PathCost,
+}
+
+/// STAMP without a session that was agreed upon: its identifier is drawn, and never zero.
+pub(super) fn stamp_codec() -> Codec {
+    let clock = kernel_clock().ok();
+    let error = clock.map_or(Span::from_ms(16_000), |clock| clock.maximum_error);
+    let synchronised = clock.is_some_and(|clock| clock.synchronised);
+    let session = (number() as u16).max(1);
+    Codec::Stamp { session, error_estimate: ErrorEstimate::new(error, synchronised) }
+}
+
+impl PathUdp {
+    /// Checks the options, finds the far end and asks it who it is.
+    ///
+    /// # Errors
+    ///
+    /// When the options cannot be, or nobody answers.
+    pub fn prepare(options: PathUdpOptions) -> Result<Self, PathError> {
+        check(&options)?;
+        let mut to = options.target.resolve(options.family)?;
+        require_unicast(to.ip())?;
+        if options.is_stamp && is_public(to.ip()) && !options.i_own_this_target {
+            return Err(PathError::Public(to.ip()));
+        }
+        if let Some(name) = &options.interface {
+            let index = interface_index(name);
+            let index = index.map_err(|_| PathError::NoInterface(name.clone()))?;
+            if let SocketAddr::V6(v6) = &mut to {
+                v6.set_scope_id(index);
+            }
+        } else if matches!(to.ip(), IpAddr::V6(v6) if v6.is_unicast_link_local()) {
+            return Err(PathError::NeedsInterface(to.ip()));
+        }
+        let found = find(&options, to)?;
+        Ok(Self { options, to, found, cost: cost::measure() })
+    }
+
+    /// How many rows there are.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.options.rows.len()
+    }
+
+    /// Measures all rows and returns the record. `progress` is told of each row when it begins;
+    /// `is_over` says when to end early.
+    ///
+    /// # Errors
+    ///
+    /// When load cannot be sent as it was asked for.
+    pub fn run(
+        self,
+        progress: &dyn Fn(usize, &RowPlan),
+        is_over: &(dyn Fn() -> bool + Sync),
+    ) -> Result<PathUdpResult, PathError> {
+        let started = rfc3339_now();
+        let mut rows: Vec<PathRow> = Vec::new();
+        let mut circumstances = Circumstances::default();
+        for (index, plan) in self.options.rows.iter().enumerate() {
+            if is_over() {
+                circumstances.interrupted = true;
+                break;
+            }
+            progress(index, plan);
+            let clock = realtime_minus_monotonic();
+            let row = self.row(plan, clock, is_over)?;
+            if !clock.agrees(realtime_minus_monotonic()) {
+                circumstances.stepped.push(index);
+            }
+            let ended = row.ended;
+            rows.push(row);
+            if ended.is_some() {
+                circumstances.interrupted = ended == Some(PathEnd::Interrupted);
+                break;
+            }
+        }
+        Ok(self.result(started, rows, &circumstances))
+    }
+
+    fn result(
+        self,
+        started: String,
+        rows: Vec<PathRow>,
+        circumstances: &Circumstances,
+    ) -> PathUdpResult {
+        let (options, to) = (self.options, self.to);
+        let broadcast = load::kind(&options, to) == LoadKind::Broadcast;
+        let has_load = options.rows.iter().any(|row| row.load_ratio > 0.0);
+        let mut result = PathUdpResult {
+            schema: PATH_UDP_SCHEMA.to_owned(),
+            started,
+            host: Host::read(),
+            target: PathTarget {
+                name: options.target.to_string(),
+                address: to.ip(),
+                port: to.port(),
+                mtu: self.found.mtu.into(),
+                same_clock: self.found.same_clock,
+                clock_error_ns: self.found.clock_error_ns,
+            },
+            protocol: if options.is_stamp { PathProtocol::Stamp } else { PathProtocol::Horolog },
+            mode: if options.rate.is_some() { PathMode::OpenLoop } else { PathMode::PingPong },
+            flows: options.flows,
+            busy_polling: options.busy_polling,
+            timestamps: if options.kernel_timestamps { StampKind::Kernel } else { StampKind::User },
+            dscp: options.dscp,
+            warm_up: options.warm_up,
+            reply_timeout_ns: options.timeout.as_nanos() as u64,
+            load_length: options.load_length,
+            load_broadcast: broadcast && has_load,
+            command: options.command,
+            cost: self.cost,
+            rows,
+            limits: Vec::new(),
+            findings: Vec::new(),
+        };
+        result.findings = findings::all(&result, circumstances);
+        result
+    }
+
+    /// One row, from the opening of its flows to its record.
+    fn row(
+        &self,
+        plan: &RowPlan,
+        clock: ClockOffset,
+        is_over: &(dyn Fn() -> bool + Sync),
+    ) -> Result<PathRow, PathError> {
+        let options = &self.options;
+        let flows = (0..options.flows).map(|_| Flow::open(options, self.to, plan.length));
+        let flows = match flows.collect::<Result<Vec<_>, _>>() {
+            Ok(flows) => flows,
+            Err(PathError::Silent(..)) => return Ok(self.missed(plan, PathEnd::Vanished)),
+            Err(PathError::Refused(..)) => return Ok(self.missed(plan, PathEnd::Closed)),
+            Err(error) => return Err(error),
+        };
+        let load = (plan.load_ratio > 0.0).then(|| Load::open(options, self.to)).transpose()?;
+        if options.kernel_timestamps {
+            sleep_until(MonotonicClock.now() + SETTLING);
+        }
+        let warm_up = options.warm_up as u32;
+        let each = options.count.map(|count| count.div_ceil(options.flows) as u32);
+        let shared = Shared {
+            to: self.to,
+            warm_up,
+            count: each.map(|count| count + warm_up),
+            // A number of requests takes as long as it takes.
+            time: if each.is_some() { Duration::from_hours(24) } else { options.time },
+            timeout: options.timeout,
+            busy_polling: options.busy_polling,
+            is_over,
+            ended: AtomicBool::new(false),
+            gate: Gate::new(plan.load_ratio),
+        };
+        let session = match flows.first().map(|flow| flow.codec) {
+            Some(Codec::Horolog { session }) => session,
+            _ => 0,
+        };
+        let is_done = AtomicBool::new(false);
+        let all = thread::scope(|scope| {
+            let (shared, is_done) = (&shared, &is_done);
+            let loading = load.map(|load| scope.spawn(move || load.run(shared, session, is_done)));
+            let all = self.flows(flows, shared, clock.offset);
+            is_done.store(true, Ordering::Release);
+            // A thread that died sent what it counted.
+            loading.map(thread::ScopedJoinHandle::join);
+            all
+        });
+        Ok(row::record(plan, self.outcome(plan, &shared, all)))
+    }
+
+    /// All flows side by side.
+    fn flows(
+        &self,
+        flows: Vec<Flow>,
+        shared: &Shared<'_>,
+        offset: Span,
+    ) -> Vec<(Brought, Flow, Option<Recorder>)> {
+        let start = MonotonicClock.now() + LEAD;
+        thread::scope(|scope| {
+            let threads: Vec<_> = flows
+                .into_iter()
+                .enumerate()
+                .map(|(index, flow)| match self.options.rate {
+                    None => scope.spawn(move || self.ping_pong(flow, shared, offset)),
+                    Some(rate) => {
+                        let phase = Span::from_ns((index as f64 * 1e9 / rate) as i64);
+                        let begin = start + phase;
+                        scope.spawn(move || self.open_loop(flow, shared, offset, (rate, begin)))
+                    }
+                })
+                .collect();
+            threads.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
+        })
+    }
+
+    fn ping_pong(
+        &self,
+        mut flow: Flow,
+        shared: &Shared<'_>,
+        offset: Span,
+    ) -> Option<(Brought, Flow, Option<Recorder>)> {
+        let seen = SeenWindow::new(REACH.0 as u64).ok()?;
+        let books = self.books();
+        let brought = ping_pong(&mut flow, shared, books, &seen, offset);
+        Some((self.tallied(brought, &flow), flow, None))
+    }
+
+    fn open_loop(
+        &self,
+        flow: Flow,
+        shared: &Shared<'_>,
+        offset: Span,
+        (rate, start): (f64, Timestamp<Monotonic>),
+    ) -> Option<(Brought, Flow, Option<Recorder>)> {
+        let options = &self.options;
+        let own_rate = rate / options.flows as f64;
+        let by_time = (own_rate * options.time.as_secs_f64()).ceil().max(1.0) as u32;
+        let count = shared.count.unwrap_or(by_time.saturating_add(shared.warm_up));
+        let schedule = Schedule { start, interval_ns: 1e9 / own_rate, count };
+        let reach = (own_rate * options.timeout.as_secs_f64() * 2.0).clamp(REACH.0, REACH.1);
+        let reach = (reach as usize).next_power_of_two();
+        let between = Between::new(SeenWindow::new(reach as u64).ok()?, reach);
+        let socket = flow.socket.try_clone().ok()?;
+        let out = vec![0; flow.out.len()];
+        let codec = flow.codec;
+        let left_at = if flow.kernel { vec![0; reach] } else { Vec::new() };
+        let (sent, (mut brought, flow)) = thread::scope(|scope| {
+            let between = &between;
+            let sender = Sender { socket: &socket, codec, out, shared, between, schedule, offset };
+            let sending = scope.spawn(move || sender.run());
+            let books = self.books();
+            let receiver = Receiver { flow, books, shared, between, schedule, offset, left_at };
+            let received = receiver.run();
+            sending.join().ok().map(|sent| (sent, received))
+        })?;
+        brought.books.counts.sent = sent.sent;
+        brought.books.counts.refused = sent.refused;
+        (brought.begun, brought.over) = (sent.begun, sent.over);
+        Some((self.tallied(brought, &flow), flow, Some(sent.late)))
+    }
+
+    fn books(&self) -> Books {
+        let timeout = Span::from_ns(self.options.timeout.as_nanos() as i64);
+        Books::new(self.options.warm_up as u32, timeout)
+    }
+
+    /// With what the far end counted to the end, where it is still there.
+    fn tallied(&self, mut brought: Brought, flow: &Flow) -> Brought {
+        if brought.ended.is_none()
+            && let Some(counted) = flow.end()
+        {
+            brought.books.counted = Some(counted);
+        }
+        brought
+    }
+
+    fn outcome(
+        &self,
+        plan: &RowPlan,
+        shared: &Shared<'_>,
+        all: Vec<(Brought, Flow, Option<Recorder>)>,
+    ) -> Outcome {
+        let options = &self.options;
+        let mut books = self.books();
+        let mut late: Option<Recorder> = None;
+        let mut sum = Sum::default();
+        for (brought, flow, own_late) in &all {
+            books.merge(&brought.books);
+            if let Some(own) = own_late {
+                late.get_or_insert_default().merge(own);
+            }
+            sum.add(brought, flow);
+        }
+        let ended = sum.ended.or((shared.is_over)().then_some(PathEnd::Interrupted));
+        let relaxed = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let gate = &shared.gate;
+        let sent = gate.sent().saturating_sub(relaxed(&gate.load_before));
+        let valid = gate.valid().saturating_sub(relaxed(&gate.valid_before));
+        let ratio = if valid == 0 { 0.0 } else { sent as f64 / valid as f64 };
+        let far_error = books.far_error.flatten().zip(own_error_ns());
+        let by_reply = far_error.map(|(far, own)| far.as_ns().unsigned_abs().saturating_add(own));
+        Outcome {
+            directions: sum.directions.filter(|_| sum.all_counted),
+            load_arrived: gate.is_there().then_some(sum.load_arrived),
+            duration: sum.begun.map_or(Span::ZERO, |begun| sum.over - begun),
+            clock_error_ns: if options.is_stamp { by_reply } else { self.found.clock_error_ns },
+            load: PathLoad { planned_ratio: plan.load_ratio, ratio, sent, arrived: None },
+            class_back: sum.class_back,
+            ended,
+            planned_rate: options.rate,
+            fragments: self.fragments(plan),
+            tells_class: options.dscp != 0,
+            books,
+            late,
+        }
+    }
+
+    fn fragments(&self, plan: &RowPlan) -> u64 {
+        row::fragments(plan.length, self.found.mtu.into(), self.to.is_ipv6())
+    }
+
+    /// A row that could not begin.
+    fn missed(&self, plan: &RowPlan, ended: PathEnd) -> PathRow {
+        let outcome = Outcome {
+            books: self.books(),
+            directions: None,
+            load_arrived: None,
+            late: None,
+            duration: Span::ZERO,
+            clock_error_ns: None,
+            load: PathLoad { planned_ratio: plan.load_ratio, ..PathLoad::default() },
+            class_back: None,
+            ended: Some(ended),
+            planned_rate: self.options.rate,
+            fragments: self.fragments(plan),
+            tells_class: false,
+        };
+        row::record(plan, outcome)
+    }
+}
+
+/// What several flows come to beside their books.
+struct Sum {
+    directions: Option<(horolog_record::PathDirection, horolog_record::PathDirection)>,
+    all_counted: bool,
+    load_arrived: u64,
+    begun: Option<Timestamp<Monotonic>>,
+    over: Timestamp<Monotonic>,
+    class_back: Option<u8>,
+    ended: Option<PathEnd>,
+}
+
+impl Default for Sum {
+    fn default() -> Self {
+        Self {
+            directions: None,
+            all_counted: true,
+            load_arrived: 0,
+            begun: None,
+            over: Timestamp::from_ns(0),
+            class_back: None,
+            ended: None,
+        }
+    }
+}
+
+impl Sum {
+    fn add(&mut self, brought: &Brought, flow: &Flow) {
+        match brought.books.directions() {
+            Some((forward, backward)) => {
+                let (there, back) = self.directions.get_or_insert_default();
+                for (all, one) in [(there, forward), (back, backward)] {
+                    all.lost += one.lost;
+                    all.duplicate += one.duplicate;
+                    all.reordered += one.reordered;
+                }
+            }
+            None => self.all_counted = false,
+        }
+        self.load_arrived += brought.books.counted.map_or(0, |counted| u64::from(counted.load));
+        self.begun = match (self.begun, brought.begun) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        self.over = self.over.max(brought.over);
+        self.class_back = self.class_back.or(flow.class_back);
+        self.ended = self.ended.or(brought.ended);
+    }
+}
+
+/// How far this host's clock may be off, in ns; `None` where it is not synchronised.
+fn own_error_ns() -> Option<u64> {
+    let clock = kernel_clock().ok().filter(|clock| clock.synchronised)?;
+    u64::try_from(clock.maximum_error.as_ns()).ok()
+}
+
+/// Asks the far end who it is.
+fn find(options: &PathUdpOptions, to: SocketAddr) -> Result<Found, PathError> {
+    let failed = |source| PathError::Socket { address: to, source };
+    let socket = connected(options, to).map_err(failed)?;
+    let mtu = socket.path_mtu(to).map_err(failed)?;
+    if options.is_stamp {
+        return Ok(Found { same_clock: false, clock_error_ns: None, mtu });
+    }
+    let welcome = hello(&socket, to, 0)?;
+    let apart = welcome.error_ns.zip(own_error_ns()).map(|(far, own)| far.saturating_add(own));
+    let clock_error_ns = if welcome.same_clock { Some(0) } else { apart };
+    hello::end(&socket, welcome.session);
+    Ok(Found { same_clock: welcome.same_clock, clock_error_ns, mtu })
+}
+
+fn check(options: &PathUdpOptions) -> Result<(), PathError> {
+    let min = options.length_min();
+    let (rows, flows) = (&options.rows, options.flows);
+    if !(1..=1_000).contains(&rows.len()) {
+        return Err(PathError::Rows(rows.len()));
+    }
+    let lengths = rows.iter().map(|row| row.length).chain([options.load_length]);
+    if let Some(length) = lengths.into_iter().find(|one| !(min..=LENGTH_MAX).contains(one)) {
+        return Err(PathError::Length { length, min });
+    }
+    if let Some(row) = rows.iter().find(|row| !(0.0..=10_000.0).contains(&row.load_ratio)) {
+        return Err(PathError::LoadRatio(row.load_ratio));
+    }
+    if options.is_stamp && rows.iter().any(|row| row.load_ratio > 0.0) {
+        return Err(PathError::StampLoad);
+    }
+    if !(1..=FLOWS_MAX).contains(&flows) {
+        return Err(PathError::Flows(flows));
+    }
+    for count in options.count.into_iter().chain([options.warm_up.max(1)]) {
+        if !(1..=COUNT_MAX).contains(&count) {
+            return Err(PathError::Count(count));
+        }
+    }
+    if let Some(rate) = options.rate.filter(|rate| !(1.0..=10e6).contains(rate)) {
+        return Err(PathError::Rate(rate));
+    }
+    if options.dscp > 63 {
+        return Err(PathError::Dscp(options.dscp));
+    }
+    if !(Duration::from_millis(1)..=Duration::from_mins(1)).contains(&options.timeout) {
+        return Err(PathError::Timeout);
+    }
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! What the threads of one row share: when it ends, how far it is, and the gate that keeps load and
+//! valid datagrams in their proportion. Atomics alone; nobody waits for a lock.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use horolog_sys::clock::{MonotonicClock, sleep_until};
+use horolog_time::{Clock, Span};
+
+/// How long those wait for each other who may sleep.
+const NAP: Span = Span::from_ns(20_000);
+
+/// A row as its threads see it.
+pub(super) struct Shared<'a> {
+    pub(super) to: SocketAddr,
+    /// Requests of each flow that are not counted.
+    pub(super) warm_up: u32,
+    /// Requests of each flow, warm-up and all, where that is to end it.
+    pub(super) count: Option<u32>,
+    /// How long each flow goes on behind its warm-up.
+    pub(super) time: Duration,
+    pub(super) timeout: Duration,
+    pub(super) busy_polling: bool,
+    /// Whether the run is to end.
+    pub(super) is_over: &'a (dyn Fn() -> bool + Sync),
+    /// Whether the row is to end, whoever saw the reason.
+    pub(super) ended: AtomicBool,
+    pub(super) gate: Gate,
+}
+
+/// Datagrams of load and valid ones, each of which waits for the other.
+#[derive(Debug)]
+pub(super) struct Gate {
+    /// R.
+    ratio: f64,
+    valid: AtomicU64,
+    load: AtomicU64,
+    /// Load that was sent when the first request that counts was.
+    pub(super) load_before: AtomicU64,
+    /// Valid ones, likewise.
+    pub(super) valid_before: AtomicU64,
+}
+
+impl Shared<'_> {
+    /// Whether no further request is to be sent.
+    pub(super) fn is_to_end(&self) -> bool {
+        self.ended.load(Ordering::Relaxed) || (self.is_over)()
+    }
+
+    fn rest(&self) {
+        if self.busy_polling {
+            std::hint::spin_loop();
+        } else {
+            sleep_until(MonotonicClock.now() + NAP);
+        }
+    }
+
+    /// Waits until the load that earlier requests are owed was sent, and counts one more request.
+    pub(super) fn before_request(&self, is_first_counted: bool) {
+        let gate = &self.gate;
+        if !gate.is_there() {
+            return;
+        }
+        let number = gate.valid.fetch_add(1, Ordering::Relaxed);
+        while !self.is_to_end() && (gate.sent() as f64) < gate.ratio * number as f64 {
+            self.rest();
+        }
+        if is_first_counted {
+            // The first flow that comes so far decides.
+            let (sent, zero) = (gate.sent(), 0);
+            let relaxed = Ordering::Relaxed;
+            let _ = gate.load_before.compare_exchange(zero, sent, relaxed, relaxed);
+            let _ = gate.valid_before.compare_exchange(zero, number, relaxed, relaxed);
+        }
+    }
+
+    /// Waits until one more datagram of load may be sent; false where there is to be none.
+    pub(super) fn before_load(&self, is_done: &AtomicBool) -> bool {
+        loop {
+            let gate = &self.gate;
+            // Read first: a request that comes in between is seen the next time.
+            let done = is_done.load(Ordering::Acquire);
+            let ahead = if done { 0 } else { 1 };
+            let allowed = gate.ratio * (gate.valid.load(Ordering::Relaxed) + ahead) as f64;
+            if (gate.sent() as f64) < allowed.round() {
+                return true;
+            }
+            if done || (self.is_over)() {
+                return false;
+            }
+            self.rest();
+        }
+    }
+}
+
+impl Gate {
+    pub(super) fn new(ratio: f64) -> Self {
+        let zero = || AtomicU64::new(0);
+        Self { ratio, valid: zero(), load: zero(), load_before: zero(), valid_before: zero() }
+    }
+
+    pub(super) fn is_there(&self) -> bool {
+        self.ratio > 0.0
+    }
+
+    /// One more datagram of load was sent.
+    pub(super) fn count_load(&self) {
+        self.load.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Datagrams of load that were sent.
+    pub(super) fn sent(&self) -> u64 {
+        self.load.load(Ordering::Relaxed)
+    }
+
+    /// Requests, warm-up and all.
+    pub(super) fn valid(&self) -> u64 {
+        self.valid.load(Ordering::Relaxed)
+    }
+}

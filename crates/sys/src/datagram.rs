@@ -1,0 +1,246 @@
+//! One datagram at a time, in one system call each and with nothing but that: for exchanges whose
+//! every hundred nanoseconds count. Batches go through [`crate::message`].
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::address::RawAddress;
+use crate::control::{CAPACITY as CONTROL_CAPACITY, Control, ControlBuffer, write_source};
+use crate::message::Received;
+
+/// Whether a receiving call waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// Until a datagram comes or the socket's receive timeout is over.
+    Asleep,
+    /// Not at all.
+    Never,
+}
+
+impl Wait {
+    const fn flags(self) -> libc::c_int {
+        match self {
+            Self::Asleep => 0,
+            Self::Never => libc::MSG_DONTWAIT,
+        }
+    }
+}
+
+fn length(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// Sends a datagram to where the socket is connected, without waiting for room.
+pub fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: the bytes and their number, only read during the call.
+    let sent = unsafe {
+        libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT)
+    };
+    length(sent).map(drop)
+}
+
+/// Receives a datagram, cut to the buffer; how long it is there.
+///
+/// # Errors
+///
+/// `WouldBlock` when none came, and what the network said of an earlier datagram.
+pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+    // SAFETY: the buffer and its length, which the kernel may fill during the call.
+    length(unsafe {
+        libc::recv(socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), wait.flags())
+    })
+}
+
+/// Room for what stands beside a datagram: where it came from and what the kernel tells of it.
+#[derive(Clone)]
+pub struct Envelope {
+    address: RawAddress,
+    address_len: usize,
+    control: ControlBuffer,
+    /// For what is sent, so that nothing is read of what came.
+    source: ControlBuffer,
+}
+
+impl Default for Envelope {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Envelope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Envelope").finish_non_exhaustive()
+    }
+}
+
+impl Envelope {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Self {
+        let empty = ControlBuffer([0; CONTROL_CAPACITY]);
+        Self { address: RawAddress::default(), address_len: 0, control: empty, source: empty }
+    }
+
+    /// Receives a datagram with what stands beside it.
+    ///
+    /// # Errors
+    ///
+    /// As [`receive`].
+    pub fn receive(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        buffer: &mut [u8],
+        wait: Wait,
+    ) -> io::Result<Received> {
+        self.receive_with(socket, buffer, wait.flags())
+    }
+
+    /// What the kernel tells of a datagram that left, from the socket's error queue; it never
+    /// waits.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` when it tells of none.
+    pub fn receive_stamp(&mut self, socket: BorrowedFd<'_>) -> io::Result<Control> {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE;
+        self.receive_with(socket, &mut [], flags).map(|received| received.control)
+    }
+
+    fn receive_with(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        buffer: &mut [u8],
+        flags: libc::c_int,
+    ) -> io::Result<Received> {
+        let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        let mut header = empty_header();
+        header.msg_name = self.address.as_mut_ptr().cast();
+        header.msg_namelen = RawAddress::CAPACITY as libc::socklen_t;
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = self.control.0.as_mut_ptr().cast();
+        header.msg_controllen = CONTROL_CAPACITY as _;
+        // SAFETY: the header points to the envelope's own parts and to the caller's buffer, each
+        // with its own length, all alive for the call and borrowed by nobody else.
+        let len = length(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) })?;
+        self.address_len = (header.msg_namelen as usize).min(RawAddress::CAPACITY);
+        let control_len = (header.msg_controllen as usize).min(CONTROL_CAPACITY);
+        Ok(Received {
+            len: len.min(buffer.len()),
+            truncated: header.msg_flags & libc::MSG_TRUNC != 0,
+            remote: self.address.decode(self.address_len),
+            control: Control::parse(&self.control.0[..control_len]),
+        })
+    }
+
+    /// Sends a datagram to where the last one came from, without waiting for room; from `local`
+    /// where that is given, which is what an answer from a wildcard address needs.
+    pub fn answer(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        bytes: &[u8],
+        local: Option<IpAddr>,
+    ) -> io::Result<()> {
+        // The kernel does not write through the buffer of an outgoing message.
+        let base = bytes.as_ptr().cast_mut().cast();
+        let mut part = libc::iovec { iov_base: base, iov_len: bytes.len() };
+        let mut header = empty_header();
+        header.msg_name = self.address.as_mut_ptr().cast();
+        header.msg_namelen = self.address_len as libc::socklen_t;
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        if let Some(local) = local {
+            header.msg_controllen = write_source(&mut self.source, local) as _;
+            header.msg_control = self.source.0.as_mut_ptr().cast();
+        }
+        // SAFETY: as for recvmsg; the kernel only reads.
+        let sent =
+            unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_DONTWAIT) };
+        length(sent).map(drop)
+    }
+}
+
+fn empty_header() -> libc::msghdr {
+    // SAFETY: a plain C structure of numbers and pointers, for which all bytes zero is valid.
+    unsafe { std::mem::zeroed() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::os::fd::AsFd;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::socket::Socket;
+
+    fn pair(address: &str) -> (Socket, Socket, SocketAddr) {
+        let any: SocketAddr = address.parse().unwrap();
+        let (near, far) = (Socket::udp(any).unwrap(), Socket::udp(any).unwrap());
+        far.bind(any).unwrap();
+        let at = far.local_address().unwrap();
+        near.connect(at).unwrap();
+        for socket in [&near, &far] {
+            socket.set_receive_timeout(Duration::from_secs(5)).unwrap();
+        }
+        (near, far, at)
+    }
+
+    #[test]
+    fn a_datagram_is_answered_with_its_class_and_hop_limit_told() {
+        let (near, far, at) = pair("127.0.0.1:0");
+        near.set_traffic_class(at, 46 << 2).unwrap();
+        near.set_hop_limit(at, 77).unwrap();
+        far.tell_traffic_class(at, true).unwrap();
+        far.tell_hop_limit(at).unwrap();
+        send(near.as_fd(), b"question").unwrap();
+        let (mut envelope, mut buffer) = (Envelope::new(), [0; 64]);
+        let received = envelope.receive(far.as_fd(), &mut buffer, Wait::Asleep).unwrap();
+        assert_eq!(&buffer[..received.len], b"question");
+        assert_eq!(received.remote, Some(near.local_address().unwrap()));
+        assert_eq!(received.control.traffic_class, Some(46 << 2));
+        assert_eq!(received.control.hop_limit, Some(77));
+        envelope.answer(far.as_fd(), b"answer", Some(at.ip())).unwrap();
+        assert_eq!(receive(near.as_fd(), &mut buffer, Wait::Asleep).unwrap(), 6);
+        assert_eq!(&buffer[..6], b"answer");
+        let nothing = receive(near.as_fd(), &mut buffer, Wait::Never).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn a_wait_ends_at_the_timeout() {
+        let (near, _far, _) = pair("127.0.0.1:0");
+        near.set_receive_timeout(Duration::from_millis(2)).unwrap();
+        let nothing = receive(near.as_fd(), &mut [0; 8], Wait::Asleep).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn what_left_is_stamped_and_numbered() {
+        let (near, _far, at) = pair("127.0.0.1:0");
+        near.tell_all_times().unwrap();
+        assert!(near.path_mtu(at).unwrap() >= 1_280);
+        let mut envelope = Envelope::new();
+        for id in 0..3 {
+            send(near.as_fd(), b"x").unwrap();
+            let stamp = (0..1_000).find_map(|_| {
+                std::thread::sleep(Duration::from_micros(100));
+                envelope.receive_stamp(near.as_fd()).ok()
+            });
+            let stamp = stamp.unwrap();
+            assert_eq!(stamp.stamp_id, Some(id));
+            assert!(stamp.received_at.is_some());
+        }
+    }
+
+    #[test]
+    fn a_long_datagram_goes_in_fragments() {
+        let (near, far, at) = pair("127.0.0.1:0");
+        near.send_in_fragments(at).unwrap();
+        let bytes = vec![7; 65_507];
+        send(near.as_fd(), &bytes).unwrap();
+        let mut buffer = vec![0; 65_536];
+        assert_eq!(receive(far.as_fd(), &mut buffer, Wait::Asleep).unwrap(), bytes.len());
+    }
+}

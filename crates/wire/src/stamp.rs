@@ -1,0 +1,262 @@
+//! The test packets of STAMP, the Simple Two-way Active Measurement Protocol (RFC 8762), without
+//! authentication: what a session-sender sends (section 4.2.1) and what a session-reflector answers
+//! (section 4.3.1), both of 44 bytes; longer packets have padding behind. The session identifier is
+//! that of RFC 8972, section 3, in bytes that RFC 8762 has zero. Authenticated packets and the TLVs
+//! of RFC 8972 are not known here; the latter are padding.
+
+use horolog_time::{NtpTimestamp, Span, Timestamp, Utc};
+use zerocopy::byteorder::network_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::Malformed;
+
+/// Length of either packet, in bytes.
+pub const PACKET_LEN: usize = 44;
+/// The UDP port of a reflector (RFC 8762, section 4.1; RFC 8545).
+pub const PORT: u16 = 862;
+/// The TTL or hop limit with which a sender sends (RFC 8762, section 4.2.1).
+pub const SENDER_HOP_LIMIT: u8 = 255;
+
+/// How far a timestamp may be off, and in which format it is (RFC 8762, section 4.2.1; RFC 4656,
+/// section 4.1.2): the bits S, Z, a scale of 6 bits and a multiplier of 8.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ErrorEstimate(u16);
+
+impl ErrorEstimate {
+    const SYNCHRONISED: u16 = 1 << 15;
+    const PTP: u16 = 1 << 14;
+    const SCALE_MAX: u32 = 63;
+
+    /// From the 16 bits of a packet.
+    #[must_use]
+    pub const fn from_bits(bits: u16) -> Self {
+        Self(bits)
+    }
+
+    /// The 16 bits.
+    #[must_use]
+    pub const fn to_bits(self) -> u16 {
+        self.0
+    }
+
+    /// The estimate for NTP timestamps of a clock that may be off by `error`, rounded up; its
+    /// multiplier is never 0, which would be no estimate.
+    #[must_use]
+    pub const fn new(error: Span, synchronised: bool) -> Self {
+        let error_ns = if error.as_ns() < 1 { 1 } else { error.as_ns() };
+        // In units of 2^-32 s, rounded up.
+        let units = ((error_ns as u128) << 32).div_ceil(1_000_000_000);
+        let mut scale = 0;
+        while scale < Self::SCALE_MAX && units.div_ceil(1 << scale) > u8::MAX as u128 {
+            scale += 1;
+        }
+        let multiplier = units.div_ceil(1 << scale) as u16;
+        let flag = if synchronised { Self::SYNCHRONISED } else { 0 };
+        Self(flag | (scale as u16) << 8 | multiplier)
+    }
+
+    /// The error that it stands for, multiplier × 2^(scale − 32) s; `None` where there is no
+    /// estimate (a multiplier of 0). It saturates.
+    #[must_use]
+    pub const fn error(self) -> Option<Span> {
+        let (multiplier, scale) = (self.0 & 0xff, self.0 >> 8 & 0x3f);
+        if multiplier == 0 {
+            return None;
+        }
+        let units = (multiplier as u128) << scale;
+        let ns = (units * 1_000_000_000) >> 32;
+        let ns = if ns > i64::MAX as u128 { i64::MAX } else { ns as i64 };
+        Some(Span::from_ns(ns))
+    }
+
+    /// Whether the clock says that it is synchronised to UTC.
+    #[must_use]
+    pub const fn synchronised(self) -> bool {
+        self.0 & Self::SYNCHRONISED != 0
+    }
+
+    /// Whether timestamps are in the format of PTP (RFC 8762 calls the bit Z).
+    #[must_use]
+    pub const fn is_ptp(self) -> bool {
+        self.0 & Self::PTP != 0
+    }
+}
+
+/// A timestamp as it stands in a packet: 64 bits of NTP's format or of PTP's truncated one
+/// (seconds and nanoseconds), which the error estimate beside it tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WireTime(pub u64);
+
+impl WireTime {
+    /// The instant in the format of NTP.
+    #[must_use]
+    pub const fn ntp(instant: Timestamp<Utc>) -> Self {
+        Self(NtpTimestamp::from_utc(instant).to_bits())
+    }
+
+    /// The instant nearest to `pivot` that it stands for, read in the format that `estimate`
+    /// tells. PTP's seconds are of TAI unless both ends agree otherwise; they are taken as they
+    /// are. `None` for a nanosecond that is none.
+    #[must_use]
+    pub const fn to_utc(
+        self,
+        estimate: ErrorEstimate,
+        pivot: Timestamp<Utc>,
+    ) -> Option<Timestamp<Utc>> {
+        if !estimate.is_ptp() {
+            return Some(NtpTimestamp::from_bits(self.0).to_utc(pivot));
+        }
+        let (seconds, nanoseconds) = ((self.0 >> 32) as u32, self.0 as u32);
+        if nanoseconds >= 1_000_000_000 {
+            return None;
+        }
+        // The lower 32 bits of the seconds: those of the era that is nearest.
+        let (now, _) = pivot.to_timespec();
+        let apart = seconds.wrapping_sub(now as u32).cast_signed();
+        Some(Timestamp::from_timespec(now.saturating_add(apart as i64), nanoseconds as i64))
+    }
+}
+
+/// What a session-sender sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SenderPacket {
+    /// The number of the packet, from 0 on.
+    pub sequence: u32,
+    /// When it left.
+    pub timestamp: WireTime,
+    /// How far that may be off.
+    pub error_estimate: ErrorEstimate,
+    /// The session, 0 where the sender has no identifiers (RFC 8972).
+    pub session: u16,
+}
+
+/// What a session-reflector answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReflectorPacket {
+    /// The sender's number in a stateless reflector, its own count in a stateful one.
+    pub sequence: u32,
+    /// When it left.
+    pub timestamp: WireTime,
+    /// How far the reflector's timestamps may be off.
+    pub error_estimate: ErrorEstimate,
+    /// The session, as in what it answers.
+    pub session: u16,
+    /// When what it answers came.
+    pub received: WireTime,
+    /// What it answers: number, timestamp and error estimate as they came.
+    pub sender: SenderPacket,
+    /// The TTL or hop limit with which that came.
+    pub sender_hop_limit: u8,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct SenderLayout {
+    sequence: U32,
+    timestamp: U64,
+    error_estimate: U16,
+    session: U16,
+    zero: [u8; 28],
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct ReflectorLayout {
+    sequence: U32,
+    timestamp: U64,
+    error_estimate: U16,
+    session: U16,
+    received: U64,
+    sender_sequence: U32,
+    sender_timestamp: U64,
+    sender_error_estimate: U16,
+    zero: [u8; 2],
+    sender_hop_limit: u8,
+    more_zero: [u8; 3],
+}
+
+const _: () = assert!(size_of::<SenderLayout>() == PACKET_LEN);
+const _: () = assert!(size_of::<ReflectorLayout>() == PACKET_LEN);
+
+impl SenderPacket {
+    /// Reads a packet; what must be zero is not looked at, and the padding comes with it.
+    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
+        let (layout, rest) =
+            SenderLayout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
+        let packet = Self {
+            sequence: layout.sequence.get(),
+            timestamp: WireTime(layout.timestamp.get()),
+            error_estimate: ErrorEstimate(layout.error_estimate.get()),
+            session: layout.session.get(),
+        };
+        Ok((packet, rest))
+    }
+
+    /// Writes it to the front of `buffer`; how long it is.
+    ///
+    /// # Panics
+    ///
+    /// When the buffer is shorter than [`PACKET_LEN`].
+    pub fn emit(&self, buffer: &mut [u8]) -> usize {
+        let layout = SenderLayout {
+            sequence: U32::new(self.sequence),
+            timestamp: U64::new(self.timestamp.0),
+            error_estimate: U16::new(self.error_estimate.0),
+            session: U16::new(self.session),
+            zero: [0; 28],
+        };
+        buffer[..PACKET_LEN].copy_from_slice(layout.as_bytes());
+        PACKET_LEN
+    }
+}
+
+impl ReflectorPacket {
+    /// Reads a packet; what must be zero is not looked at, and the padding comes with it.
+    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
+        let (layout, rest) =
+            ReflectorLayout::ref_from_prefix(bytes).map_err(|_| Malformed::Truncated)?;
+        let session = layout.session.get();
+        let packet = Self {
+            sequence: layout.sequence.get(),
+            timestamp: WireTime(layout.timestamp.get()),
+            error_estimate: ErrorEstimate(layout.error_estimate.get()),
+            session,
+            received: WireTime(layout.received.get()),
+            sender: SenderPacket {
+                sequence: layout.sender_sequence.get(),
+                timestamp: WireTime(layout.sender_timestamp.get()),
+                error_estimate: ErrorEstimate(layout.sender_error_estimate.get()),
+                session,
+            },
+            sender_hop_limit: layout.sender_hop_limit,
+        };
+        Ok((packet, rest))
+    }
+
+    /// Writes it to the front of `buffer`; how long it is.
+    ///
+    /// # Panics
+    ///
+    /// When the buffer is shorter than [`PACKET_LEN`].
+    pub fn emit(&self, buffer: &mut [u8]) -> usize {
+        let layout = ReflectorLayout {
+            sequence: U32::new(self.sequence),
+            timestamp: U64::new(self.timestamp.0),
+            error_estimate: U16::new(self.error_estimate.0),
+            session: U16::new(self.session),
+            received: U64::new(self.received.0),
+            sender_sequence: U32::new(self.sender.sequence),
+            sender_timestamp: U64::new(self.sender.timestamp.0),
+            sender_error_estimate: U16::new(self.sender.error_estimate.0),
+            zero: [0; 2],
+            sender_hop_limit: self.sender_hop_limit,
+            more_zero: [0; 3],
+        };
+        buffer[..PACKET_LEN].copy_from_slice(layout.as_bytes());
+        PACKET_LEN
+    }
+}
+
+#[cfg(test)]
+#[path = "stamp_tests.rs"]
+mod tests;
