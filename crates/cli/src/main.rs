@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{after, at, bench, clock, counters, demo, lab, load, query, serve, status};
+use commands::{after, at, bench, clock, counters, demo, lab, load, path, query, serve, status};
 use failure::Failure;
 
 /// Serve time, load it, and prove when things happen.
@@ -35,6 +35,7 @@ enum Command {
     Counters(counters::CountersArgs),
     Query(query::QueryArgs),
     Clock(clock::ClockArgs),
+    Path(path::PathArgs),
     Lab(lab::LabArgs),
     Bench(bench::BenchArgs),
     After(after::AfterArgs),
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         Command::Counters(args) => counters::run(args),
         Command::Query(args) => query::run(args),
         Command::Clock(args) => clock::run(args),
+        Command::Path(args) => path::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Bench(args) => bench::run(&args),
         Command::After(args) => after::run(args),

@@ -201,6 +201,11 @@ impl Progress {
         self.bar.set_message(format!("{}{done} of {total} readings", self.prefix));
     }
 
+    /// Something else goes on.
+    pub(crate) fn say(&self, text: &str) {
+        self.bar.set_message(format!("{}{text}", self.prefix));
+    }
+
     /// Prints a line of the result above the progress.
     pub(crate) fn print(&self, text: &str) {
         // What a reader that went away no longer sees is not worth ending a measurement for: the

@@ -6,6 +6,7 @@ mod clock;
 mod clock_compare;
 mod clock_log;
 mod launch;
+mod path_udp;
 mod query;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ pub(crate) use clock::clock;
 pub(crate) use clock_compare::clock_compare;
 pub(crate) use clock_log::clock_log;
 pub(crate) use launch::{after, at};
+pub(crate) use path_udp::path_udp;
 pub(crate) use query::query;
 
 const DURATION_S: f64 = 2.0;

@@ -15,6 +15,7 @@ mod intervals;
 mod load;
 mod losses;
 mod offsets;
+mod path_udp;
 mod plot;
 mod query;
 mod sections;
@@ -32,6 +33,7 @@ pub use clock_compare::clock_compare;
 pub use clock_log::clock_log;
 pub use demo::demo;
 pub use load::load;
+pub use path_udp::path_udp;
 pub use query::query;
 
 const TEMPLATE: &str = include_str!("../assets/page.html");
@@ -120,13 +122,14 @@ mod tests {
         serde_json::from_str(json).unwrap()
     }
 
-    fn pages() -> [String; 5] {
+    fn pages() -> [String; 6] {
         [
             load(&fixture::load()),
             demo(&fixture::demo()),
             bench_cores(&fixture::cores()),
             query(&fixture::query(100)),
             clock(&fixture::clock()),
+            path_udp(&fixture::path_udp()),
         ]
     }
 

@@ -15,6 +15,7 @@ pub mod html;
 mod json;
 mod limits;
 mod parts;
+mod path_udp;
 pub mod table;
 pub mod units;
 mod verdict;

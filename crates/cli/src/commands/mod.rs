@@ -9,6 +9,7 @@ pub(crate) mod counters;
 pub(crate) mod demo;
 pub(crate) mod lab;
 pub(crate) mod load;
+pub(crate) mod path;
 pub(crate) mod query;
 pub(crate) mod serve;
 pub(crate) mod status;

@@ -1,0 +1,134 @@
+//! `horolog path serve`: the far end, part by part, until it is told to end.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use clap::Args;
+use horolog_probe::path::serve::stamp::{self, StampOptions};
+use horolog_probe::path::serve::udp::{self, ListenOptions};
+use horolog_probe::path::serve::{FarEnd, ServeError};
+use horolog_report::units::full_count;
+use horolog_sys::netlink::Prefix;
+use horolog_sys::signal::{BlockedSignals, Signal};
+use horolog_wire::{path_probe, stamp as stamp_format};
+
+use crate::failure::Failure;
+use crate::output;
+use crate::values;
+
+/// How often to look whether all parts still run.
+const TICK: Duration = Duration::from_millis(200);
+/// Answers in a second of a part that strangers may ask.
+const STAMP_RATE_MAX: u64 = 100_000;
+
+/// Answer the measurements of 'horolog path' from other hosts, until Ctrl-C or SIGTERM.
+///
+/// Probes are echoed only to who showed to receive at the address that it sends from; no answer is
+/// longer than what it answers; sessions and answers are bounded. So this host cannot be made to
+/// flood another. It needs no privilege, but for --stamp at a port below 1024.
+#[derive(Args, Debug)]
+pub(crate) struct ServeArgs {
+    /// Where to listen, as ADDRESS or ADDRESS:PORT; may be given several times [default: all
+    /// addresses of both versions of IP, port 8625].
+    #[arg(short, long, value_name = "ADDR", value_parser = path_address)]
+    listen: Vec<SocketAddr>,
+    /// Be a STAMP session-reflector (RFC 8762; stateless, without authentication) as well, for the
+    /// senders of other makers.
+    #[arg(long)]
+    stamp: bool,
+    /// Where to listen for STAMP; may be given several times [default: the same addresses, port
+    /// 862].
+    #[arg(long, value_name = "ADDR", value_parser = stamp_address, requires = "stamp")]
+    stamp_listen: Vec<SocketAddr>,
+    /// Answer STAMP from this network of the Internet too, where anybody may forge a sender's
+    /// address; may be given several times. Private networks are always answered.
+    #[arg(long, value_name = "NETWORK", requires = "stamp")]
+    allow: Vec<Prefix>,
+    /// Look for datagrams all the time instead of sleeping until one comes: answers are faster, and
+    /// each address takes a processor.
+    #[arg(long)]
+    busy_poll: bool,
+    /// Probes answered in a second at each address, at most.
+    #[arg(long, value_name = "RATE", value_parser = values::count, default_value = "1M")]
+    max_rate: u32,
+}
+
+fn path_address(text: &str) -> Result<SocketAddr, String> {
+    address(text, path_probe::PORT)
+}
+
+fn stamp_address(text: &str) -> Result<SocketAddr, String> {
+    address(text, stamp_format::PORT)
+}
+
+fn address(text: &str, port: u16) -> Result<SocketAddr, String> {
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Ok((address, port).into());
+    }
+    values::socket_address(text)
+}
+
+impl From<ServeError> for Failure {
+    fn from(error: ServeError) -> Self {
+        Self::environment(error)
+    }
+}
+
+/// Both wildcard addresses, of which a host without IPv6 has one.
+fn everywhere(port: u16) -> [SocketAddr; 2] {
+    [(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()]
+}
+
+fn has_ipv6() -> bool {
+    std::path::Path::new("/proc/net/if_inet6").exists()
+}
+
+impl ServeArgs {
+    fn start(&self) -> Result<FarEnd, Failure> {
+        let mut far = FarEnd::new();
+        let all = |port| everywhere(port).into_iter().filter(|at| at.is_ipv4() || has_ipv6());
+        let rate_max = u64::from(self.max_rate);
+        let busy_polling = self.busy_poll;
+        let given = self.listen.iter().copied();
+        let own: Vec<_> =
+            if self.listen.is_empty() { all(path_probe::PORT).collect() } else { given.collect() };
+        for address in &own {
+            udp::listen(&mut far, &ListenOptions { address: *address, busy_polling, rate_max })?;
+        }
+        if self.stamp {
+            let at = |address: &SocketAddr| (address.ip(), stamp_format::PORT).into();
+            let same: Vec<_> = own.iter().map(at).collect();
+            let given = if self.stamp_listen.is_empty() { &same } else { &self.stamp_listen };
+            for address in given {
+                let rate_max = rate_max.min(STAMP_RATE_MAX);
+                let listen = ListenOptions { address: *address, busy_polling, rate_max };
+                stamp::listen(&mut far, &StampOptions { listen, allowed: self.allow.clone() })?;
+            }
+        }
+        Ok(far)
+    }
+}
+
+pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
+    // Before the threads are started, which inherit them.
+    let signals = BlockedSignals::block(&[Signal::Interrupt, Signal::Terminate])
+        .map_err(Failure::environment)?;
+    let far = args.start()?;
+    let at = |part: &horolog_probe::path::serve::Part| format!("{} at {}", part.name, part.address);
+    let parts: Vec<_> = far.parts().iter().map(at).collect();
+    output::note(&format!("horolog: path far end: {}", parts.join(", ")));
+    while signals.wait(TICK).map_err(Failure::environment)?.is_none() {
+        if let Some(dead) = far.dead() {
+            return Err(Failure::environment(format!("{} has ended by itself", at(dead))));
+        }
+    }
+    for (name, address, counts) in far.end() {
+        let counts = counts.iter().map(|(what, count)| format!("{what} {}", full_count(*count)));
+        let counts: Vec<_> = counts.collect();
+        output::note(&format!("horolog: {name} at {address}: {}", counts.join(", ")));
+    }
+    Ok(())
+}

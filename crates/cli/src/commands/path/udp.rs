@@ -1,0 +1,274 @@
+//! `horolog path udp`: flags to a run over a path, its result as table, JSON and page.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use horolog_io::target::{Family, TargetName};
+use horolog_probe::path::udp::{
+    LoadKind, PathError, PathUdp, PathUdpOptions, RowPlan, TABLE_4, TIMEOUT, WARM_UP,
+};
+use horolog_record::{PathUdpResult, Severity};
+use horolog_report::table;
+use horolog_wire::{path_probe, stamp};
+
+use super::limit::Limit;
+use crate::failure::Failure;
+use crate::output::{self, Destination, Progress};
+use crate::values;
+
+/// Measure what becomes of UDP datagrams on the way to a far end ('horolog path serve') and back:
+/// T, half the round trip; M, the share that is lost; S, the share that comes in order.
+///
+/// Without --rate each request waits for the reply to the one before it (ping-pong). With it they are
+/// sent at a fixed rate, and latency counts from the instant at which each was meant to be sent. A
+/// row is measured for each length and each load: R datagrams that mean nothing for each valid one,
+/// as Hao, Xue and Qin, "Performance and test method for real-time parallel system", define it.
+#[derive(Args, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(crate) struct UdpArgs {
+    /// The far end, as ADDRESS, ADDRESS:PORT, [IPV6]:PORT, NAME or NAME:PORT [default port: 8625,
+    /// of STAMP 862].
+    #[arg(value_name = "TARGET")]
+    target: String,
+    /// Lengths of datagrams in bytes of payload, such as 64,1000..5000:1000; longer ones than the
+    /// MTU go in fragments. From 48 (STAMP: 44) to 65507.
+    #[arg(short, long, value_name = "LIST", default_value = "64", value_parser = lengths)]
+    sizes: List<u64>,
+    /// How long a row takes.
+    #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration,
+          default_value = "1s", conflicts_with = "count")]
+    time: Duration,
+    /// Requests of a row, in all flows together.
+    #[arg(short = 'n', long, value_name = "N", value_parser = values::count)]
+    count: Option<u32>,
+    /// Requests in a second, in all flows together, whatever becomes of them [default: ping-pong].
+    #[arg(short, long, value_name = "RATE", value_parser = values::rate)]
+    rate: Option<f64>,
+    /// Requests of each row and flow that are sent first and not counted.
+    #[arg(long, value_name = "N", default_value_t = WARM_UP)]
+    warm_up: u64,
+    /// How long a reply may take, 1ms to 60s [default: 500ms].
+    #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
+    timeout: Option<Duration>,
+    /// Flows side by side, each of a port of its own, up to 64.
+    #[arg(short, long, value_name = "N", default_value_t = 1)]
+    flows: u64,
+    /// R: datagrams of load for each valid one, a list; each length is measured under each.
+    #[arg(short = 'R', long, value_name = "LIST", default_value = "0", value_parser = ratios)]
+    load_ratio: List<f64>,
+    /// Where load goes [default: broadcast where the far end is on this host's link].
+    #[arg(long, value_enum, value_name = "KIND")]
+    load: Option<LoadChoice>,
+    /// Bytes of payload of a datagram of load.
+    #[arg(long, value_name = "BYTES", default_value_t = 2000)]
+    load_length: u64,
+    /// The rows of Table 4 of that paper: 1000 to 5000 bytes, R of 0, 50 and 100, in its order.
+    #[arg(long, conflicts_with_all = ["sizes", "load_ratio"])]
+    table4: bool,
+    /// DSCP of requests, 0 to 63 or a name such as ef, af41 or cs5; with which one they come and
+    /// replies come back is told.
+    #[arg(long, value_name = "DSCP", value_parser = dscp, default_value = "0")]
+    dscp: u8,
+    /// Look for replies all the time instead of sleeping until they come; takes a processor for
+    /// each flow.
+    #[arg(short, long)]
+    busy_poll: bool,
+    /// Have the kernels of both ends take timestamps too, which separates what the host takes from
+    /// what the wire takes.
+    #[arg(long)]
+    timestamps: bool,
+    /// Ask a STAMP session-reflector (RFC 8762, without authentication) instead.
+    #[arg(long)]
+    stamp: bool,
+    /// The reflector of STAMP at a public address is yours.
+    #[arg(long, requires = "stamp")]
+    i_own_this_target: bool,
+    /// Interface to ask by [default: where the route leads].
+    #[arg(short, long, value_name = "IF")]
+    interface: Option<String>,
+    /// Only IPv4 addresses of a name.
+    #[arg(short = '4', conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// Only IPv6 addresses of a name.
+    #[arg(short = '6')]
+    ipv6: bool,
+    /// End with status 1 if this holds of a row, such as 'loss>0.1%' or 'p99>200us'; may be given
+    /// more than once. Metrics: loss, reordered, duplicates; of T: mean, p50, p90, p99, p99.9, max.
+    #[arg(long, value_name = "LIMIT")]
+    fail_if: Vec<Limit>,
+    /// Write the result to this file; to standard output with -, instead of the table.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the result as a page with plots to this file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// A list that is one value of its flag.
+#[derive(Clone, Debug)]
+struct List<T>(Vec<T>);
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LoadChoice {
+    Unicast,
+    Broadcast,
+}
+
+fn lengths(text: &str) -> Result<List<u64>, String> {
+    let whole = |length: &f64| {
+        let is_whole = length.fract() == 0.0;
+        is_whole.then_some(*length as u64).ok_or("a length is a whole number of bytes")
+    };
+    Ok(List(values::numbers(text)?.iter().map(whole).collect::<Result<_, _>>()?))
+}
+
+fn ratios(text: &str) -> Result<List<f64>, String> {
+    values::numbers(text).map(List)
+}
+
+/// A DSCP by number or by the names of RFC 2474, RFC 2597 and RFC 3246.
+fn dscp(text: &str) -> Result<u8, String> {
+    let wrong = || "write a DSCP from 0 to 63, or ef, va, le, cs0 to cs7, af11 to af43".to_owned();
+    let name = text.to_ascii_lowercase();
+    let digit = |at: usize, from: u8, to: u8| {
+        let digit = name.as_bytes().get(at).map(|byte| byte.wrapping_sub(b'0'));
+        digit.filter(|digit| (from..=to).contains(digit))
+    };
+    match &*name {
+        "ef" => return Ok(46),
+        "va" => return Ok(44),
+        "le" => return Ok(1),
+        _ => {}
+    }
+    if name.starts_with("cs") && name.len() == 3 {
+        return digit(2, 0, 7).map(|class| class * 8).ok_or_else(wrong);
+    }
+    if name.starts_with("af") && name.len() == 4 {
+        let class = digit(2, 1, 4).zip(digit(3, 1, 3));
+        return class.map(|(class, drop)| class * 8 + drop * 2).ok_or_else(wrong);
+    }
+    name.parse().ok().filter(|number| *number < 64).ok_or_else(wrong)
+}
+
+impl From<PathError> for Failure {
+    fn from(error: PathError) -> Self {
+        if error.is_usage() { Self::usage(error) } else { Self::environment(error) }
+    }
+}
+
+impl UdpArgs {
+    fn resolve(self) -> Result<PathUdpOptions, Failure> {
+        let port = if self.stamp { stamp::PORT } else { path_probe::PORT };
+        let target = TargetName::parse(&self.target, port).map_err(Failure::usage)?;
+        let usual = PathUdpOptions::new(target);
+        let with = |length: &u64| {
+            let length = *length;
+            self.load_ratio.0.iter().map(move |&load_ratio| RowPlan { length, load_ratio })
+        };
+        let rows = if self.table4 {
+            TABLE_4.to_vec()
+        } else {
+            self.sizes.0.iter().flat_map(with).collect()
+        };
+        Ok(PathUdpOptions {
+            rows,
+            family: match (self.ipv4, self.ipv6) {
+                (true, _) => Some(Family::V4),
+                (_, true) => Some(Family::V6),
+                _ => None,
+            },
+            interface: self.interface,
+            is_stamp: self.stamp,
+            i_own_this_target: self.i_own_this_target,
+            time: self.time,
+            count: self.count.map(u64::from),
+            rate: self.rate,
+            warm_up: self.warm_up,
+            timeout: self.timeout.unwrap_or(TIMEOUT),
+            flows: self.flows,
+            load_kind: self.load.map(|kind| match kind {
+                LoadChoice::Unicast => LoadKind::Unicast,
+                LoadChoice::Broadcast => LoadKind::Broadcast,
+            }),
+            load_length: self.load_length,
+            dscp: self.dscp,
+            busy_polling: self.busy_poll,
+            kernel_timestamps: self.timestamps,
+            command: output::command_line(),
+            ..usual
+        })
+    }
+}
+
+pub(super) fn run(args: UdpArgs) -> Result<(), Failure> {
+    let to_stdout = [&args.json, &args.html];
+    let to_stdout = to_stdout.into_iter().flatten().filter(|path| output::is_stdout(path)).count();
+    if to_stdout > 1 {
+        return Err(Failure::usage("only one of --json and --html can go to standard output"));
+    }
+    let open = |path: &Option<PathBuf>| path.as_deref().map(Destination::open).transpose();
+    let (json, html) = (open(&args.json)?, open(&args.html)?);
+    let limits = args.fail_if.clone();
+    let options = args.resolve()?;
+    output::end_gently()?;
+    let path = PathUdp::prepare(options)?;
+    let (progress, rows) = (Progress::new(), path.rows());
+    let told = |index: usize, plan: &RowPlan| {
+        progress.say(&format!(
+            "row {} of {rows}: {} bytes, R {}",
+            index + 1,
+            plan.length,
+            plan.load_ratio
+        ));
+    };
+    let result = path.run(&told, &|| output::flow().is_break());
+    progress.finish();
+    let mut result = result?;
+    result.limits = limits.iter().map(|limit| limit.judge(&result.rows)).collect();
+    let files = [
+        json.map(|file| file.write(&horolog_report::to_json(&result))),
+        html.map(|file| file.write(&horolog_report::html::path_udp(&result))),
+    ];
+    // Behind the files: a reader of the text that went away ends the command here.
+    if to_stdout == 0 {
+        output::line(&table::path_udp(&result, &output::table_style()))?;
+    }
+    files.into_iter().flatten().collect::<Result<(), _>>()?;
+    verdict(&result)
+}
+
+fn verdict(result: &PathUdpResult) -> Result<(), Failure> {
+    if let Some(broken) = horolog_report::broken_limits(&result.limits) {
+        return Err(Failure::Limit(broken));
+    }
+    match result.findings.iter().find(|finding| finding.severity == Severity::Error) {
+        Some(finding) => Err(Failure::Limit(finding.message.clone())),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dscp_has_a_number_and_may_have_a_name() {
+        for (text, number) in
+            [("0", 0), ("63", 63), ("EF", 46), ("cs5", 40), ("af41", 34), ("af13", 14), ("le", 1)]
+        {
+            assert_eq!(dscp(text), Ok(number), "{text}");
+        }
+        for wrong in ["", "64", "-1", "af51", "af14", "cs8", "cs", "fast"] {
+            assert!(dscp(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn lengths_are_whole() {
+        assert_eq!(lengths("64,1000..3000:1000").unwrap().0, [64, 1_000, 2_000, 3_000]);
+        assert!(lengths("64.5").is_err() && lengths("x").is_err());
+    }
+}

@@ -1,0 +1,76 @@
+//! The outcome of a run over a path: a row for each length and load, then what is known of both
+//! ways, of host and wire, and of the measurement's own cost.
+
+use horolog_record::PathUdpResult;
+
+use super::TableStyle;
+use super::grid::{self, Cell, Column, Group, Tone};
+use super::summary::{finding_lines, limit_lines, wrapped};
+use crate::path_udp::{COLUMNS, NOTE, cost, details, title};
+
+/// The lines for the terminal, without a newline at the end.
+#[must_use]
+pub fn path_udp(result: &PathUdpResult, style: &TableStyle) -> String {
+    let mut lines = wrapped(&title(result), "", "  ", style);
+    for line in &mut lines {
+        *line = Tone::Strong.paint(line, style.colour);
+    }
+    let width_of = |columns: &[crate::path_udp::Column]| {
+        columns.iter().map(|(_, width, ..)| width + 1).sum::<usize>().saturating_sub(1)
+    };
+    let shown = grid::fitting(COLUMNS.to_vec(), width_of, |(.., rank, _)| *rank, style.width);
+    let columns = shown.iter().map(|(title, width, ..)| Column::right(title, *width)).collect();
+    let group = [Group { title: "", columns }];
+    lines.extend(grid::header(&group, style.colour).lines().skip(1).map(str::to_owned));
+    for row in &result.rows {
+        let tone = |title| match title {
+            "M" if row.counts.lost > 0 => Tone::Bad,
+            "S" if row.counts.reordered > 0 => Tone::Doubt,
+            "again" if row.counts.duplicate > 0 => Tone::Doubt,
+            _ => Tone::Plain,
+        };
+        let cells =
+            shown.iter().map(|(title, _, _, cell)| Cell { text: cell(row), tone: tone(title) });
+        lines.push(grid::row(&group, &cells.collect::<Vec<_>>(), style.colour));
+    }
+    for (index, row) in result.rows.iter().enumerate() {
+        for line in details(result, index, row) {
+            lines.extend(wrapped(&line, "  ", "    ", style));
+        }
+    }
+    lines.extend(wrapped(&cost(result), "  ", "    ", style));
+    lines.extend(wrapped(NOTE, "  ", "    ", style));
+    lines.extend(limit_lines(&result.limits, style));
+    lines.extend(finding_lines(&result.findings, style));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn looks_like_this() {
+        let style = TableStyle { colour: false, width: 120 };
+        let text = path_udp(&fixture::path_udp(), &style);
+        assert_eq!(text, include_str!("path_udp.txt").trim_end(), "\n{text}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_keeps_length_loss_and_two_percentiles() {
+        let text = path_udp(&fixture::path_udp(), &TableStyle { colour: false, width: 30 });
+        let header = text.lines().find(|line| line.contains("p50")).unwrap();
+        let titles: Vec<_> = header.split_whitespace().collect();
+        assert_eq!(titles, ["L", "M", "p50", "p99"]);
+    }
+
+    #[test]
+    fn a_row_without_replies_has_no_figures() {
+        let mut result = fixture::path_udp();
+        let row = &mut result.rows[0];
+        (row.rtt_ns, row.delay_ns, row.counts.received) = (None, None, 0);
+        row.achieved_rate = f64::MAX;
+        assert!(!path_udp(&result, &TableStyle::default()).contains("NaN"));
+    }
+}
