@@ -41,6 +41,8 @@ pub mod sandbox;
 pub mod serial;
 pub mod shared_memory;
 pub mod signal;
+pub mod sock_diag;
 pub mod socket;
+pub mod tcp;
 pub mod undo;
 pub mod unix;

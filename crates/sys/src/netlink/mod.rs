@@ -16,6 +16,7 @@ mod neighbour;
 mod nsid;
 mod prefix;
 mod route;
+mod route_metrics;
 mod veth;
 
 pub use address::InterfaceAddress;
@@ -25,6 +26,7 @@ pub use link::{Link, LinkCounters};
 pub use neighbour::Neighbour;
 pub use prefix::{Prefix, PrefixError};
 pub use route::RouteInfo;
+pub use route_metrics::RouteMetrics;
 pub use veth::{VethEnd, VethPair};
 
 /// An Ethernet address, in the order in which it goes over the wire.

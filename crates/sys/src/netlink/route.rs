@@ -80,7 +80,7 @@ impl Netlink {
     }
 }
 
-fn to_destination(destination: Prefix) -> RouteMessage {
+pub(super) fn to_destination(destination: Prefix) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header.address_family = family(destination.address());
     message.header.destination_prefix_length = destination.length();

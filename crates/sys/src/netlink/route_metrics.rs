@@ -1,0 +1,78 @@
+//! What a route tells the kernel's TCP: the attributes that `ip route` shows as `rto_min`,
+//! `quickack` and `initcwnd`. They are read and never set.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteMetric};
+
+use super::route::to_destination;
+use super::{Netlink, NetlinkError, Prefix};
+
+/// Attributes of a route; each absent where the route does not have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouteMetrics {
+    /// The shortest time until a segment is sent again, which also limits how long an
+    /// acknowledgement is delayed.
+    pub rto_min: Option<Duration>,
+    /// Whether connections acknowledge at once.
+    pub quick_ack: Option<bool>,
+    /// Segments that a new connection may send at first.
+    pub initial_cwnd: Option<u32>,
+}
+
+impl Netlink {
+    /// The attributes of the route that a packet to `destination` would take.
+    pub fn route_metrics(&mut self, destination: IpAddr) -> Result<RouteMetrics, NetlinkError> {
+        let action = format!("look up the route to {destination}");
+        let mut request = to_destination(Prefix::host(destination));
+        request.header.table = RouteHeader::RT_TABLE_UNSPEC;
+        match self.get(&action, RouteNetlinkMessage::GetRoute(request))? {
+            Some(RouteNetlinkMessage::NewRoute(message)) => Ok(parse(&message)),
+            _ => Err(NetlinkError::malformed(&action, "no route in it")),
+        }
+    }
+}
+
+fn parse(message: &RouteMessage) -> RouteMetrics {
+    let mut found = RouteMetrics::default();
+    let metrics = message.attributes.iter().filter_map(|attribute| match attribute {
+        RouteAttribute::Metrics(metrics) => Some(metrics),
+        _ => None,
+    });
+    for metric in metrics.flatten() {
+        match metric {
+            RouteMetric::RtoMin(ms) => found.rto_min = Some(Duration::from_millis((*ms).into())),
+            RouteMetric::QuickAck(on) => found.quick_ack = Some(*on != 0),
+            RouteMetric::InitCwnd(segments) => found.initial_cwnd = Some(*segments),
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_are_taken_from_a_route() {
+        let mut message = RouteMessage::default();
+        assert_eq!(parse(&message), RouteMetrics::default());
+        let metrics =
+            vec![RouteMetric::RtoMin(9), RouteMetric::QuickAck(1), RouteMetric::InitCwnd(3)];
+        message.attributes.push(RouteAttribute::Metrics(metrics));
+        let expected = RouteMetrics {
+            rto_min: Some(Duration::from_millis(9)),
+            quick_ack: Some(true),
+            initial_cwnd: Some(3),
+        };
+        assert_eq!(parse(&message), expected);
+    }
+
+    #[test]
+    fn loopback_has_a_route_without_attributes_or_with() {
+        Netlink::open().unwrap().route_metrics("127.0.0.1".parse().unwrap()).unwrap();
+    }
+}

@@ -1,0 +1,187 @@
+//! What Linux lets a program see and set of a TCP connection beyond the standard library: the
+//! switches of tcp(7) that decide when a segment or an acknowledgement leaves, `TCP_INFO`, and
+//! sendfile(2). Streams are the standard library's; nothing here reads or writes them.
+
+mod info;
+mod zero_copy;
+
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use libc::{IPPROTO_TCP, SOL_SOCKET, c_int};
+
+use crate::descriptor::{check, get_option, set_option};
+
+pub use info::{TcpInfo, TcpState};
+pub use zero_copy::ZeroCopySender;
+
+/// Longest time that a socket may delay an acknowledgement, in microseconds (`TCP_DELACK_MAX_US` in
+/// linux/tcp.h, Linux 6.15); the libraries do not know it yet.
+const TCP_DELACK_MAX_US: c_int = 46;
+
+/// Holds back what does not fill a segment until this is switched off (`TCP_CORK`).
+pub fn set_cork(stream: &TcpStream, on: bool) -> io::Result<()> {
+    set_option(stream.as_fd(), IPPROTO_TCP, libc::TCP_CORK, &c_int::from(on))
+}
+
+/// Acknowledges at once, or in the way of an interactive connection (`TCP_QUICKACK`). It does not
+/// last: the kernel goes on from there by its own rules.
+pub fn set_quick_ack(stream: &TcpStream, on: bool) -> io::Result<()> {
+    set_option(stream.as_fd(), IPPROTO_TCP, libc::TCP_QUICKACK, &c_int::from(on))
+}
+
+/// Limits how long this end delays an acknowledgement (`TCP_DELACK_MAX_US`).
+///
+/// # Errors
+///
+/// `ENOPROTOOPT` on a kernel before 6.15.
+pub fn set_delayed_ack_max(stream: &TcpStream, longest: Duration) -> io::Result<()> {
+    let us = c_int::try_from(longest.as_micros()).unwrap_or(c_int::MAX);
+    set_option(stream.as_fd(), IPPROTO_TCP, TCP_DELACK_MAX_US, &us)
+}
+
+/// How long this end delays an acknowledgement at most, where the kernel lets it be asked for.
+#[must_use]
+pub fn delayed_ack_max(stream: &TcpStream) -> Option<Duration> {
+    let value = get_option::<1>(stream.as_fd(), IPPROTO_TCP, TCP_DELACK_MAX_US);
+    value.ok().map(|[us]| Duration::from_micros(us.into()))
+}
+
+/// The state of a connection (`TCP_INFO`).
+pub fn info(stream: &TcpStream) -> io::Result<TcpInfo> {
+    info_of(stream.as_fd())
+}
+
+fn info_of(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
+    let mut bytes = [0_u8; TcpInfo::BYTES];
+    let mut length = TcpInfo::BYTES as libc::socklen_t;
+    // SAFETY: the pointer and length are those of `bytes`, in which any bytes are valid.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            IPPROTO_TCP,
+            libc::TCP_INFO,
+            bytes.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    })?;
+    Ok(TcpInfo::parse(bytes.get(..length as usize).unwrap_or(&bytes)))
+}
+
+/// The name of the algorithm for congestion control (`TCP_CONGESTION`).
+pub fn congestion_control(stream: &TcpStream) -> io::Result<String> {
+    let mut name = [0_u8; 16];
+    let mut length = name.len() as libc::socklen_t;
+    // SAFETY: the pointer and length are those of `name`, in which any bytes are valid.
+    check(unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    })?;
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
+/// Sends up to `length` bytes of a file from `offset` on without a copy through this process
+/// (sendfile(2)); how many it were.
+pub fn send_file(
+    stream: &TcpStream,
+    file: BorrowedFd<'_>,
+    offset: u64,
+    length: usize,
+) -> io::Result<usize> {
+    let mut offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: two open descriptors and a number that outlives the call.
+    let sent =
+        unsafe { libc::sendfile(stream.as_raw_fd(), file.as_raw_fd(), &raw mut offset, length) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Whether the kernel may take what is sent from this socket out of the program's own memory
+/// (`SO_ZEROCOPY`).
+pub(crate) fn allow_zero_copy(stream: &TcpStream) -> io::Result<()> {
+    set_option(stream.as_fd(), SOL_SOCKET, libc::SO_ZEROCOPY, &(1 as c_int))
+}
+
+/// The time between two timer interrupts, from the resolution of the kernel's coarse clock, which
+/// moves with them alone: 1/HZ.
+pub fn tick() -> io::Result<Duration> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a timespec that outlives the call.
+    check(unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) })?;
+    let seconds = u64::try_from(time.tv_sec).map_err(|_| io::ErrorKind::InvalidData)?;
+    let ns = u32::try_from(time.tv_nsec).map_err(|_| io::ErrorKind::InvalidData)?;
+    Ok(Duration::new(seconds, ns))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::fs::File;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    pub(crate) fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn a_connection_tells_its_state() {
+        let (mut near, mut far) = pair();
+        near.write_all(b"twelve bytes").unwrap();
+        far.read_exact(&mut [0; 12]).unwrap();
+        let info = info(&far).unwrap();
+        assert_eq!(info.state(), TcpState::Established);
+        assert_eq!(info.bytes_received, 12);
+        assert!(info.mss > 0 && info.cwnd > 0 && info.ato > Duration::ZERO, "{info:?}");
+        assert!(!congestion_control(&near).unwrap().is_empty());
+        drop(near);
+    }
+
+    #[test]
+    fn a_cork_holds_back_and_its_removal_sends() {
+        let (mut near, mut far) = pair();
+        set_cork(&near, true).unwrap();
+        near.write_all(b"head").unwrap();
+        assert_eq!(info(&near).unwrap().not_sent, 4);
+        set_cork(&near, false).unwrap();
+        far.read_exact(&mut [0; 4]).unwrap();
+        assert_eq!(info(&near).unwrap().not_sent, 0);
+        set_quick_ack(&near, true).unwrap();
+    }
+
+    #[test]
+    fn a_file_goes_out() {
+        let (near, mut far) = pair();
+        let file = File::open("/proc/self/exe").unwrap();
+        assert_eq!(send_file(&near, file.as_fd(), 1, 3).unwrap(), 3);
+        let mut came = [0; 3];
+        far.read_exact(&mut came).unwrap();
+        assert_eq!(&came, b"ELF");
+    }
+
+    #[test]
+    fn the_tick_is_one_of_those_that_kernels_have() {
+        let hz = 1.0 / tick().unwrap().as_secs_f64();
+        assert!((24.0..=1_200.0).contains(&hz), "{hz}");
+    }
+
+    #[test]
+    fn the_longest_delay_of_an_acknowledgement_is_kept_or_refused() {
+        let (near, _far) = pair();
+        let longest = Duration::from_millis(10);
+        // An older kernel does not know the option.
+        if set_delayed_ack_max(&near, longest).is_ok() {
+            assert!(delayed_ack_max(&near).unwrap().abs_diff(longest) <= tick().unwrap());
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Sending without a copy (`MSG_ZEROCOPY`, Documentation/networking/msg_zerocopy.rst): the kernel
+//! takes the bytes out of the program's own pages and says later, through the socket's error queue,
+//! that it needs them no more. One payload, which never changes, is sent over and over.
+
+use std::io;
+use std::mem::size_of;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+use crate::descriptor::wait_for;
+
+/// Where a notification is from (`SO_EE_ORIGIN_ZEROCOPY` in linux/errqueue.h).
+const ORIGIN_ZERO_COPY: u8 = 5;
+/// The kernel copied after all (`SO_EE_CODE_ZEROCOPY_COPIED`).
+const CODE_COPIED: u8 = 1;
+/// Sends that may be under way; the kernel refuses more when its memory for them is used up.
+const PENDING_MAX: u32 = 1_024;
+/// How long the end waits for the kernel to be through.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A payload and the connection that it is sent by.
+#[derive(Debug)]
+pub struct ZeroCopySender<'a> {
+    stream: &'a TcpStream,
+    payload: Option<Box<[u8]>>,
+    sent: u32,
+    completed: u32,
+    copied: u32,
+}
+
+impl<'a> ZeroCopySender<'a> {
+    /// Has the kernel allow it (`SO_ZEROCOPY`).
+    ///
+    /// # Errors
+    ///
+    /// Of setsockopt(2), where the kernel cannot do it.
+    pub fn new(stream: &'a TcpStream, payload: Box<[u8]>) -> io::Result<Self> {
+        super::allow_zero_copy(stream)?;
+        Ok(Self { stream, payload: Some(payload), sent: 0, completed: 0, copied: 0 })
+    }
+
+    /// Sends the payload from `from` on, as much of it as there is room for; how many bytes that
+    /// were. It waits for room as the stream does.
+    pub fn send(&mut self, from: usize) -> io::Result<usize> {
+        if self.pending() >= PENDING_MAX {
+            self.reap(PATIENCE)?;
+        }
+        loop {
+            let payload = self.payload.as_deref().unwrap_or_default();
+            let bytes = payload.get(from..).unwrap_or_default();
+            // SAFETY: the pointer and length are those of a payload that is never written to, and
+            // that is freed only when the kernel has said that it needs it no more (see `Drop`).
+            let sent = unsafe {
+                libc::send(
+                    self.stream.as_raw_fd(),
+                    bytes.as_ptr().cast(),
+                    bytes.len(),
+                    libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL,
+                )
+            };
+            if let Ok(sent) = usize::try_from(sent) {
+                self.sent = self.sent.wrapping_add(1);
+                self.reap(Duration::ZERO)?;
+                return Ok(sent);
+            }
+            let error = io::Error::last_os_error();
+            // No memory for one more notification: some have to be taken first.
+            if error.raw_os_error() != Some(libc::ENOBUFS) || !self.reap(PATIENCE)? {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Sends that the kernel is through with, and how many of them it copied after all, as it does
+    /// on loopback and where the driver cannot do otherwise. Modulo 2^32.
+    #[must_use]
+    pub const fn told(&self) -> (u32, u32) {
+        (self.completed, self.copied)
+    }
+
+    /// Waits until the kernel is through with all that was sent, but not for long.
+    pub fn finish(&mut self) -> io::Result<()> {
+        let begun = Instant::now();
+        while self.pending() > 0 && begun.elapsed() < PATIENCE {
+            self.reap(PATIENCE)?;
+        }
+        Ok(())
+    }
+
+    const fn pending(&self) -> u32 {
+        self.sent.wrapping_sub(self.completed)
+    }
+
+    /// Takes all notifications that are there, waiting for the first; whether there was one.
+    fn reap(&mut self, wait: Duration) -> io::Result<bool> {
+        let before = self.completed;
+        loop {
+            match receive(self.stream) {
+                Ok(Some(told)) => {
+                    self.completed = self.completed.wrapping_add(told.sends);
+                    if told.copied {
+                        self.copied = self.copied.wrapping_add(told.sends);
+                    }
+                }
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.completed != before || wait.is_zero() {
+                        return Ok(self.completed != before);
+                    }
+                    // An error queue that is not empty always counts as an event.
+                    if !wait_for(self.stream.as_fd(), libc::POLLERR, wait)? {
+                        return Ok(false);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for ZeroCopySender<'_> {
+    fn drop(&mut self) {
+        // What the kernel says of it matters no more.
+        let _ = self.finish();
+        if self.pending() > 0 {
+            // The kernel may read it still, so it stays for the life of the process.
+            std::mem::forget(self.payload.take());
+        }
+    }
+}
+
+/// A notification: so many sends are done.
+struct Told {
+    sends: u32,
+    copied: bool,
+}
+
+/// Room for a control message with an extended error and the address behind it.
+#[repr(C, align(8))]
+struct Room([u8; 128]);
+
+fn receive(stream: &TcpStream) -> io::Result<Option<Told>> {
+    let mut room = Room([0; 128]);
+    // SAFETY: a plain C structure of numbers and pointers, for which all bytes zero is valid.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_control = room.0.as_mut_ptr().cast();
+    header.msg_controllen = room.0.len();
+    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+    // SAFETY: the header points to room that outlives the call, with its length.
+    let result = unsafe { libc::recvmsg(stream.as_raw_fd(), &raw mut header, flags) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let used = header.msg_controllen.min(room.0.len());
+    Ok(parse(room.0.get(..used).unwrap_or_default()))
+}
+
+/// The first control message, where it is a notification.
+fn parse(control: &[u8]) -> Option<Told> {
+    // The payload begins where the header ends, which is a multiple of its alignment.
+    let error = control.get(size_of::<libc::cmsghdr>()..)?;
+    let word = |at: usize| Some(u32::from_ne_bytes(*error.get(at..)?.first_chunk()?));
+    // struct sock_extended_err: errno 0..4, origin 4, type 5, code 6, pad 7, info 8..12, data 12..16
+    let (origin, code) = (*error.get(4)?, *error.get(6)?);
+    let (first, last) = (word(8)?, word(12)?);
+    let sends = last.wrapping_sub(first).wrapping_add(1);
+    (origin == ORIGIN_ZERO_COPY).then_some(Told { sends, copied: code & CODE_COPIED != 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::thread;
+
+    use super::super::tests::pair;
+    use super::*;
+
+    #[test]
+    fn all_bytes_come_and_the_kernel_tells_of_each_send() {
+        const SENDS: usize = 50;
+        let (near, mut far) = pair();
+        let payload: Box<[u8]> = (0..100_000_u32).map(|at| at as u8).collect();
+        let expected = payload.to_vec();
+        let reader = thread::spawn(move || {
+            let mut came = Vec::new();
+            far.read_to_end(&mut came).unwrap();
+            came
+        });
+        let mut sender = ZeroCopySender::new(&near, payload).unwrap();
+        for _ in 0..SENDS {
+            let mut from = 0;
+            while from < expected.len() {
+                from += sender.send(from).unwrap();
+            }
+        }
+        sender.finish().unwrap();
+        assert_eq!(sender.pending(), 0);
+        let (completed, copied) = sender.told();
+        assert!(completed as usize >= SENDS && copied <= completed);
+        drop(sender);
+        drop(near);
+        let came = reader.join().unwrap();
+        assert!(came.chunks(expected.len()).all(|chunk| chunk == expected));
+        assert_eq!(came.len(), SENDS * expected.len());
+    }
+
+    #[test]
+    fn other_messages_are_no_notifications() {
+        assert!(parse(&[]).is_none() && parse(&[0; 20]).is_none() && parse(&[0; 64]).is_none());
+    }
+}
