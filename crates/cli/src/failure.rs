@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use horolog_lab::LabError;
 use horolog_load::LoadError;
+use horolog_probe::path::tcp::PathError;
 use horolog_probe::query::QueryError;
 use horolog_server::StartError;
 use horolog_server::status::StatusError;
@@ -101,6 +102,12 @@ impl From<LoadError> for Failure {
 
 impl From<QueryError> for Failure {
     fn from(error: QueryError) -> Self {
+        if error.is_usage() { Self::usage(error) } else { Self::environment(error) }
+    }
+}
+
+impl From<PathError> for Failure {
+    fn from(error: PathError) -> Self {
         if error.is_usage() { Self::usage(error) } else { Self::environment(error) }
     }
 }

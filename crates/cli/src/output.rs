@@ -206,6 +206,11 @@ impl Progress {
         self.bar.set_message(format!("{}{text}", self.prefix));
     }
 
+    /// So many rows of all are measured.
+    pub(crate) fn rows(&self, done: u64, total: u64) {
+        self.bar.set_message(format!("{}{done} of {total} rows", self.prefix));
+    }
+
     /// Prints a line of the result above the progress.
     pub(crate) fn print(&self, text: &str) {
         // What a reader that went away no longer sees is not worth ending a measurement for: the

@@ -125,4 +125,8 @@ pub enum Code {
     DscpChanged,
     /// The load on the path was not what was asked for.
     LoadMissed,
+    /// The kernel copied what was to be sent without a copy.
+    ZeroCopyCopied,
+    /// Exchanges waited for a timer, not for the path or the far end.
+    Stalled,
 }

@@ -21,6 +21,8 @@ mod host;
 mod limit;
 mod load;
 mod offset;
+mod path_stall;
+mod path_tcp;
 mod path_udp;
 mod query;
 mod rfc3339;
@@ -55,9 +57,18 @@ pub use load::{
     SearchEnd, SearchKind, SearchResult, Spacing, Target, Trial,
 };
 pub use offset::{OffsetMethod, SignedDistribution};
+pub use path_stall::{
+    AckDelays, Claim, DelayedAck, HeldSamples, Mechanism, PATH_STALL_SCHEMA, PathStallResult,
+    SocketOption, StallCell, StallEvidence, StallKernel, StallPattern, StallWatch,
+    WatchedConnection, WindowStep,
+};
+pub use path_tcp::{
+    PATH_TCP_SCHEMA, PathEnd, PathTcpResult, TcpBandwidth, TcpDirection, TcpFigures, TcpLatency,
+    TcpSettings, TcpTarget, ZeroCopyCounts,
+};
 pub use path_udp::{
-    PATH_UDP_SCHEMA, PathCost, PathCounts, PathDirection, PathEnd, PathLoad, PathMode,
-    PathProtocol, PathRow, PathTarget, PathUdpResult,
+    PATH_UDP_SCHEMA, PathCost, PathCounts, PathDirection, PathLoad, PathMode, PathProtocol,
+    PathRow, PathTarget, PathUdpResult, RowEnd,
 };
 pub use query::{
     AllanDeviation, Best, Difference, Drift, Figures, HardwareClock, LeapState, NtsUse,

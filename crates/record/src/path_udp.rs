@@ -169,7 +169,7 @@ pub struct PathRow {
     pub dscp_back: Option<u8>,
     /// Why the row ended before it was through, where it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended: Option<PathEnd>,
+    pub ended: Option<RowEnd>,
 }
 
 /// The load on a path.
@@ -221,7 +221,7 @@ pub struct PathDirection {
 /// Why a row ended before it was through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum PathEnd {
+pub enum RowEnd {
     /// The run was ended.
     Interrupted,
     /// The far end did not answer any more.

@@ -6,6 +6,8 @@ mod clock;
 mod clock_compare;
 mod clock_log;
 mod launch;
+mod path_stall;
+mod path_tcp;
 mod path_udp;
 mod query;
 
@@ -24,6 +26,8 @@ pub(crate) use clock::clock;
 pub(crate) use clock_compare::clock_compare;
 pub(crate) use clock_log::clock_log;
 pub(crate) use launch::{after, at};
+pub(crate) use path_stall::path_stall;
+pub(crate) use path_tcp::path_tcp;
 pub(crate) use path_udp::path_udp;
 pub(crate) use query::query;
 

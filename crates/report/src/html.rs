@@ -15,6 +15,8 @@ mod intervals;
 mod load;
 mod losses;
 mod offsets;
+mod path_stall;
+mod path_tcp;
 mod path_udp;
 mod plot;
 mod query;
@@ -33,6 +35,8 @@ pub use clock_compare::clock_compare;
 pub use clock_log::clock_log;
 pub use demo::demo;
 pub use load::load;
+pub use path_stall::path_stall;
+pub use path_tcp::path_tcp;
 pub use path_udp::path_udp;
 pub use query::query;
 

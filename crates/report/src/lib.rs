@@ -16,6 +16,7 @@ mod json;
 mod limits;
 mod parts;
 mod path_udp;
+mod stall;
 pub mod table;
 pub mod units;
 mod verdict;

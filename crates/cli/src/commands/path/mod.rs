@@ -1,14 +1,16 @@
-//! `horolog path`: what the network path between two hosts really does.
+//! `horolog path`: what a network path really does, and the far end to measure it with.
 
 use clap::{Args, Subcommand};
 
 use crate::failure::Failure;
 
 mod limit;
+mod outcome;
 mod serve;
+mod tcp;
 mod udp;
 
-/// The network path between two hosts: what really becomes of datagrams on it.
+/// Network paths: what they and the kernels at both ends really do.
 #[derive(Args, Debug)]
 pub(crate) struct PathArgs {
     #[command(subcommand)]
@@ -19,11 +21,13 @@ pub(crate) struct PathArgs {
 enum PathCommand {
     Serve(serve::ServeArgs),
     Udp(Box<udp::UdpArgs>),
+    Tcp(tcp::TcpArgs),
 }
 
 pub(crate) fn run(args: PathArgs) -> Result<(), Failure> {
     match args.command {
         PathCommand::Serve(args) => serve::run(&args),
         PathCommand::Udp(args) => udp::run(*args),
+        PathCommand::Tcp(args) => tcp::run(args),
     }
 }

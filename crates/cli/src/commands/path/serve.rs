@@ -3,12 +3,14 @@
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
 use horolog_probe::path::serve::stamp::{self, StampOptions};
 use horolog_probe::path::serve::udp::{self, ListenOptions};
 use horolog_probe::path::serve::{FarEnd, ServeError};
+use horolog_probe::path::tcp::{self, FarEndSettings, TcpFarEnd, TcpLimits};
 use horolog_report::units::full_count;
 use horolog_sys::netlink::Prefix;
 use horolog_sys::signal::{BlockedSignals, Signal};
@@ -30,7 +32,7 @@ const STAMP_RATE_MAX: u64 = 100_000;
 /// flood another. It needs no privilege, but for --stamp at a port below 1024.
 #[derive(Args, Debug)]
 pub(crate) struct ServeArgs {
-    /// Where to listen, as ADDRESS or ADDRESS:PORT; may be given several times [default: all
+    /// Where to listen, over UDP and TCP, as ADDRESS or ADDRESS:PORT; may be given several times [default: all
     /// addresses of both versions of IP, port 8625].
     #[arg(short, long, value_name = "ADDR", value_parser = path_address)]
     listen: Vec<SocketAddr>,
@@ -53,6 +55,16 @@ pub(crate) struct ServeArgs {
     /// Probes answered in a second at each address, at most.
     #[arg(long, value_name = "RATE", value_parser = values::count, default_value = "1M")]
     max_rate: u32,
+    /// TCP connections at a time.
+    #[arg(long, value_name = "N", default_value_t = TcpLimits::default().connections,
+           value_parser = clap::value_parser!(u32).range(1..=4_096))]
+    tcp_connections: u32,
+    /// Longest time of a TCP connection.
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = values::long_duration)]
+    tcp_time: Duration,
+    /// Tell those who measure over TCP nothing of this machine (processor, kernel, interface).
+    #[arg(long)]
+    discreet: bool,
 }
 
 fn path_address(text: &str) -> Result<SocketAddr, String> {
@@ -78,23 +90,23 @@ impl From<ServeError> for Failure {
 }
 
 /// Both wildcard addresses, of which a host without IPv6 has one.
-fn everywhere(port: u16) -> [SocketAddr; 2] {
-    [(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()]
-}
-
-fn has_ipv6() -> bool {
-    std::path::Path::new("/proc/net/if_inet6").exists()
+fn all(port: u16) -> impl Iterator<Item = SocketAddr> {
+    let has_ipv6 = Path::new("/proc/net/if_inet6").exists();
+    let both = [(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()];
+    both.into_iter().filter(move |at: &SocketAddr| at.is_ipv4() || has_ipv6)
 }
 
 impl ServeArgs {
+    fn own_addresses(&self) -> Vec<SocketAddr> {
+        if self.listen.is_empty() { all(path_probe::PORT).collect() } else { self.listen.clone() }
+    }
+
+    /// The parts without connections.
     fn start(&self) -> Result<FarEnd, Failure> {
         let mut far = FarEnd::new();
-        let all = |port| everywhere(port).into_iter().filter(|at| at.is_ipv4() || has_ipv6());
         let rate_max = u64::from(self.max_rate);
         let busy_polling = self.busy_poll;
-        let given = self.listen.iter().copied();
-        let own: Vec<_> =
-            if self.listen.is_empty() { all(path_probe::PORT).collect() } else { given.collect() };
+        let own = self.own_addresses();
         for address in &own {
             udp::listen(&mut far, &ListenOptions { address: *address, busy_polling, rate_max })?;
         }
@@ -110,6 +122,22 @@ impl ServeArgs {
         }
         Ok(far)
     }
+
+    fn start_tcp(&self) -> Result<Vec<TcpFarEnd>, Failure> {
+        let usual = TcpLimits::default();
+        let limits = TcpLimits {
+            connections: self.tcp_connections,
+            connections_of_address: usual.connections_of_address.min(self.tcp_connections),
+            time: self.tcp_time,
+            ..usual
+        };
+        let settings = FarEndSettings { limits, is_discreet: self.discreet };
+        let one = |address: SocketAddr| {
+            tcp::serve(address, settings.clone())
+                .map_err(|error| ServeError::new("TCP", address, error).into())
+        };
+        self.own_addresses().into_iter().map(one).collect()
+    }
 }
 
 pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
@@ -118,11 +146,17 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
         .map_err(Failure::environment)?;
     let far = args.start()?;
     let at = |part: &horolog_probe::path::serve::Part| format!("{} at {}", part.name, part.address);
-    let parts: Vec<_> = far.parts().iter().map(at).collect();
+    let tcp = args.start_tcp()?;
+    let of_tcp = tcp.iter().map(|end| format!("TCP at {}", end.address()));
+    let parts: Vec<_> = far.parts().iter().map(at).chain(of_tcp).collect();
     output::note(&format!("horolog: path far end: {}", parts.join(", ")));
     while signals.wait(TICK).map_err(Failure::environment)?.is_none() {
         if let Some(dead) = far.dead() {
             return Err(Failure::environment(format!("{} has ended by itself", at(dead))));
+        }
+        if let Some(dead) = tcp.iter().find(|end| end.has_died()) {
+            let told = format!("TCP at {} has ended by itself", dead.address());
+            return Err(Failure::environment(told));
         }
     }
     for (name, address, counts) in far.end() {

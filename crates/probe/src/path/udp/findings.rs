@@ -1,7 +1,7 @@
 //! The doubts about a run over a path, from its record. Pure.
 
 use horolog_record::{
-    Code, Finding, PathEnd, PathMode, PathRow, PathUdpResult, Severity, StampKind,
+    Code, Finding, PathMode, PathRow, PathUdpResult, RowEnd, Severity, StampKind,
 };
 
 /// Share by which a rate or a load may miss what was planned.
@@ -170,15 +170,15 @@ fn pace(result: &PathUdpResult, row: &PathRow, say: &mut impl FnMut(Code, Severi
 fn silence(row: &PathRow) -> Option<(String, &'static str)> {
     let answered = row.counts.received;
     match row.ended {
-        Some(PathEnd::Vanished) => Some((
+        Some(RowEnd::Vanished) => Some((
             format!("The far end stopped answering after {answered} replies."),
             "See whether it still runs, and what changed on the path.",
         )),
-        Some(PathEnd::Closed) => Some((
+        Some(RowEnd::Closed) => Some((
             format!("Nobody listens at the far end's port any more, after {answered} replies."),
             "Start 'horolog path serve' there again.",
         )),
-        Some(PathEnd::Failed) => Some((
+        Some(RowEnd::Failed) => Some((
             format!("This host's socket failed after {answered} replies."),
             "See whether the interface and the route are still there.",
         )),

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
-use horolog_record::PathEnd;
+use horolog_record::RowEnd;
 use horolog_stats::{Recorder, SeenWindow};
 use horolog_sys::affinity::set_timer_slack_ns;
 use horolog_sys::clock::{MonotonicClock, sleep_until};
@@ -169,7 +169,7 @@ impl Receiver<'_> {
     /// Receives until all replies are there or none can be in time any more.
     pub(super) fn run(mut self) -> (Brought, Flow) {
         let timeout = Span::from_ns(self.shared.timeout.as_nanos() as i64);
-        let mut ended = self.flow.sleep_at_most(TICK).err().map(|_| PathEnd::Failed);
+        let mut ended = self.flow.sleep_at_most(TICK).err().map(|_| RowEnd::Failed);
         let mut heard = MonotonicClock.now();
         let mut polls = 0_u32;
         let mut quiet_since = None;
@@ -181,7 +181,7 @@ impl Receiver<'_> {
                 }
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock | ErrorKind::Interrupted => std::hint::spin_loop(),
-                    ErrorKind::ConnectionRefused => ended = Some(PathEnd::Closed),
+                    ErrorKind::ConnectionRefused => ended = Some(RowEnd::Closed),
                     _ => {}
                 },
             }
@@ -201,7 +201,7 @@ impl Receiver<'_> {
                 if self.flow.is_there(self.shared.to) && self.flow.sleep_at_most(TICK).is_ok() {
                     heard = MonotonicClock.now();
                 } else {
-                    ended = Some(PathEnd::Vanished);
+                    ended = Some(RowEnd::Vanished);
                 }
             }
         }

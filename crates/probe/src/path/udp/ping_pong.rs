@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
 
-use horolog_record::PathEnd;
+use horolog_record::RowEnd;
 use horolog_stats::SeenWindow;
 use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_sys::datagram::{self, Wait};
@@ -29,7 +29,7 @@ pub(super) struct Brought {
     pub(super) books: Books,
     pub(super) begun: Option<Timestamp<Monotonic>>,
     pub(super) over: Timestamp<Monotonic>,
-    pub(super) ended: Option<PathEnd>,
+    pub(super) ended: Option<RowEnd>,
 }
 
 /// How the wait for a reply ended.
@@ -62,7 +62,7 @@ pub(super) fn ping_pong(
     let length = Span::from_ns(shared.time.as_nanos() as i64);
     let (mut begun, mut over) = (None, MonotonicClock.now());
     let (mut heard, mut refusals) = (over, 0);
-    let mut ended = flow.sleep_at_most(shared.timeout).err().map(|_| PathEnd::Failed);
+    let mut ended = flow.sleep_at_most(shared.timeout).err().map(|_| RowEnd::Failed);
     for sequence in 0..shared.count.unwrap_or(u32::MAX) {
         let is_first = sequence == shared.warm_up;
         if is_first {
@@ -77,17 +77,17 @@ pub(super) fn ping_pong(
         over = MonotonicClock.now();
         match waited {
             Waited::Answered => (heard, refusals) = (over, 0),
-            Waited::Failed => ended = Some(PathEnd::Failed),
+            Waited::Failed => ended = Some(RowEnd::Failed),
             Waited::Refused => {
                 refusals += 1;
-                ended = (refusals >= REFUSALS).then_some(PathEnd::Closed);
+                ended = (refusals >= REFUSALS).then_some(RowEnd::Closed);
             }
             Waited::TimedOut if over - heard < SILENCE.max(timeout + timeout) => {}
             Waited::TimedOut => {
                 if flow.is_there(shared.to) && flow.sleep_at_most(shared.timeout).is_ok() {
                     heard = over;
                 } else {
-                    ended = Some(PathEnd::Vanished);
+                    ended = Some(RowEnd::Vanished);
                 }
             }
         }

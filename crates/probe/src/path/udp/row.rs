@@ -1,7 +1,7 @@
 //! From what the flows of a row brought home to its record. Pure.
 
 use horolog_record::{
-    Distribution, PathCounts, PathDirection, PathEnd, PathLoad, PathRow, SignedDistribution,
+    Distribution, PathCounts, PathDirection, PathLoad, PathRow, RowEnd, SignedDistribution,
 };
 use horolog_stats::loss::Rate;
 use horolog_stats::{Recorder, SignedRecorder};
@@ -39,7 +39,7 @@ pub(super) struct Outcome {
     pub(super) clock_error_ns: Option<u64>,
     pub(super) load: PathLoad,
     pub(super) class_back: Option<u8>,
-    pub(super) ended: Option<PathEnd>,
+    pub(super) ended: Option<RowEnd>,
     pub(super) planned_rate: Option<f64>,
     pub(super) fragments: u64,
     pub(super) tells_class: bool,

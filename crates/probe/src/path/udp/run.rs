@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use horolog_io::target::{is_public, require_unicast};
 use horolog_record::{
-    Host, PATH_UDP_SCHEMA, PathCost, PathEnd, PathLoad, PathMode, PathProtocol, PathRow,
-    PathTarget, PathUdpResult, StampKind, rfc3339_now,
+    Host, PATH_UDP_SCHEMA, PathCost, PathLoad, PathMode, PathProtocol, PathRow, PathTarget,
+    PathUdpResult, RowEnd, StampKind, rfc3339_now,
 };
 use horolog_stats::{Recorder, SeenWindow};
 use horolog_sys::adjtimex::kernel_clock;
@@ -125,7 +125,7 @@ impl PathUdp {
             let ended = row.ended;
             rows.push(row);
             if ended.is_some() {
-                circumstances.interrupted = ended == Some(PathEnd::Interrupted);
+                circumstances.interrupted = ended == Some(RowEnd::Interrupted);
                 break;
             }
         }
@@ -184,8 +184,8 @@ impl PathUdp {
         let flows = (0..options.flows).map(|_| Flow::open(options, self.to, plan.length));
         let flows = match flows.collect::<Result<Vec<_>, _>>() {
             Ok(flows) => flows,
-            Err(PathError::Silent(..)) => return Ok(self.missed(plan, PathEnd::Vanished)),
-            Err(PathError::Refused(..)) => return Ok(self.missed(plan, PathEnd::Closed)),
+            Err(PathError::Silent(..)) => return Ok(self.missed(plan, RowEnd::Vanished)),
+            Err(PathError::Refused(..)) => return Ok(self.missed(plan, RowEnd::Closed)),
             Err(error) => return Err(error),
         };
         let load = (plan.load_ratio > 0.0).then(|| Load::open(options, self.to)).transpose()?;
@@ -326,7 +326,7 @@ impl PathUdp {
             }
             sum.add(brought, flow);
         }
-        let ended = sum.ended.or((shared.is_over)().then_some(PathEnd::Interrupted));
+        let ended = sum.ended.or((shared.is_over)().then_some(RowEnd::Interrupted));
         let relaxed = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let gate = &shared.gate;
         let sent = gate.sent().saturating_sub(relaxed(&gate.load_before));
@@ -355,7 +355,7 @@ impl PathUdp {
     }
 
     /// A row that could not begin.
-    fn missed(&self, plan: &RowPlan, ended: PathEnd) -> PathRow {
+    fn missed(&self, plan: &RowPlan, ended: RowEnd) -> PathRow {
         let outcome = Outcome {
             books: self.books(),
             directions: None,
@@ -382,7 +382,7 @@ struct Sum {
     begun: Option<Timestamp<Monotonic>>,
     over: Timestamp<Monotonic>,
     class_back: Option<u8>,
-    ended: Option<PathEnd>,
+    ended: Option<RowEnd>,
 }
 
 impl Default for Sum {

@@ -1,0 +1,171 @@
+//! `horolog path tcp`: flags to a measurement of TCP, its result as text, JSON and page.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+mod limit;
+
+use std::time::Duration;
+
+use clap::Args;
+use horolog_io::target::{Family, TargetName};
+use horolog_probe::path::tcp::{PORT, TcpDirections, TcpOptions, TcpPath};
+use horolog_record::TcpSettings;
+use horolog_report::table;
+
+use self::limit::Limit;
+use super::outcome::{Files, verdict};
+use crate::failure::Failure;
+use crate::output::{self, Progress};
+use crate::values;
+
+/// What is measured where nothing is said: the smallest message there and back.
+const LATENCY_SIZE: u64 = 1;
+/// The size of messages that are transferred where nothing is said.
+const BANDWIDTH_SIZE: u64 = 65_536;
+
+/// Measure latency and bandwidth of TCP to a 'horolog path serve', by message size.
+///
+/// Latency is half the time of a message there and back; bandwidth is what the receiver gets of
+/// messages that are sent one after the other. Beside each row stands what the kernel says of the
+/// connection (TCP_INFO), and above them the facts of both ends.
+#[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent switches")]
+pub(crate) struct TcpArgs {
+    /// The far end: ADDRESS, NAME, either with :PORT [default port: 8625].
+    #[arg(value_name = "TARGET", value_parser = target)]
+    target: TargetName,
+    /// Message sizes in bytes, such as 64,128,1000..5000:1000,1..65536:*2 [default: 1 for latency,
+    /// 65536 for bandwidth].
+    #[arg(short, long, value_name = "LIST", value_parser = sizes)]
+    sizes: Option<Sizes>,
+    /// Measure latency alone.
+    #[arg(long, conflicts_with = "bandwidth")]
+    latency: bool,
+    /// Measure bandwidth alone.
+    #[arg(long)]
+    bandwidth: bool,
+    /// Measure bandwidth from the far end as well.
+    #[arg(long, conflicts_with = "latency")]
+    back: bool,
+    /// Time for each row, up to 1m.
+    #[arg(short, long, value_name = "TIME", value_parser = values::long_duration,
+          default_value = "1s")]
+    time: Duration,
+    /// Time before it that is not counted.
+    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "50ms")]
+    warm_up: Duration,
+    /// Connections side by side.
+    #[arg(short, long, value_name = "N", default_value_t = 1)]
+    connections: u32,
+    /// Send every message at once, at both ends (TCP_NODELAY).
+    #[arg(long)]
+    no_delay: bool,
+    /// Acknowledge at once, at both ends, set anew before every receive (TCP_QUICKACK).
+    #[arg(long)]
+    quick_ack: bool,
+    /// Hold a message back until it is whole, at both ends (TCP_CORK).
+    #[arg(long)]
+    cork: bool,
+    /// Transfer without copying from the program to the kernel (MSG_ZEROCOPY).
+    #[arg(long, conflicts_with = "latency")]
+    zero_copy: bool,
+    /// Use IPv4.
+    #[arg(short = '4', long)]
+    ipv4: bool,
+    /// Use IPv6.
+    #[arg(short = '6', long, conflicts_with = "ipv4")]
+    ipv6: bool,
+    /// End with status 1 if this holds of any row, such as 'p99>100us' or 'bandwidth<1G'; may be
+    /// given more than once. Metrics: mean, p50, p90, p99, p99.9, max (of the latency), bandwidth
+    /// (bytes per second, either way). What was not measured breaks its limit.
+    #[arg(long, value_name = "LIMIT")]
+    fail_if: Vec<Limit>,
+    #[command(flatten)]
+    files: Files,
+}
+
+/// Sizes of messages.
+#[derive(Clone, Debug)]
+struct Sizes(Vec<u64>);
+
+pub(super) fn target(text: &str) -> Result<TargetName, String> {
+    TargetName::parse(text, PORT).map_err(|error| error.to_string())
+}
+
+fn sizes(text: &str) -> Result<Sizes, String> {
+    let whole = |size: f64| {
+        let is_one = size >= 1.0 && size.fract() == 0.0 && size < 1e15;
+        is_one.then_some(size as u64).ok_or_else(|| format!("a message cannot have {size} bytes"))
+    };
+    values::numbers(text)?.into_iter().map(whole).collect::<Result<_, _>>().map(Sizes)
+}
+
+pub(super) const fn family(ipv4: bool, ipv6: bool) -> Option<Family> {
+    match (ipv4, ipv6) {
+        (true, _) => Some(Family::V4),
+        (_, true) => Some(Family::V6),
+        _ => None,
+    }
+}
+
+fn ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl TcpArgs {
+    fn options(&self) -> TcpOptions {
+        let sizes = |usual: u64, is_wanted: bool| match &self.sizes {
+            _ if !is_wanted => Vec::new(),
+            Some(Sizes(sizes)) => sizes.clone(),
+            None => vec![usual],
+        };
+        TcpOptions {
+            target: self.target.clone(),
+            family: family(self.ipv4, self.ipv6),
+            latency_sizes: sizes(LATENCY_SIZE, !self.bandwidth),
+            bandwidth_sizes: sizes(BANDWIDTH_SIZE, !self.latency),
+            directions: TcpDirections { out: true, back: self.back },
+            settings: TcpSettings {
+                no_delay: self.no_delay,
+                quick_ack: self.quick_ack,
+                cork: self.cork,
+                zero_copy: self.zero_copy,
+                connections: self.connections,
+                time_ns: ns(self.time),
+                warm_up_ns: ns(self.warm_up),
+            },
+            command: output::command_line(),
+        }
+    }
+}
+
+pub(super) fn run(args: TcpArgs) -> Result<(), Failure> {
+    let files = args.files.open()?;
+    let path = TcpPath::open(args.options())?;
+    output::end_gently()?;
+    let progress = Progress::new();
+    let total = path.rows();
+    let mut result = path.run(&|done| progress.rows(done, total), &|| output::flow().is_break());
+    progress.finish();
+    result.limits = args.fail_if.iter().map(|limit| limit.judge(&result)).collect();
+    files.write(
+        || horolog_report::to_json(&result),
+        || horolog_report::html::path_tcp(&result),
+        || table::path_tcp(&result, &output::table_style()),
+    )?;
+    verdict(&result.limits, &result.findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_whole_bytes() {
+        assert_eq!(sizes("1..65536:*2").unwrap().0.len(), 17);
+        assert_eq!(sizes("64,1.5k").unwrap().0, [64, 1_500]);
+        for wrong in ["0", "1.5", "-1", "", "a", "1e300"] {
+            assert!(sizes(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Messages of one size in one direction, as many as go: the receiver counts.
+
+use std::net::SocketAddr;
+use std::sync::Barrier;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Instant;
+
+use horolog_record::{TcpBandwidth, TcpDirection, TcpFigures, ZeroCopyCounts};
+use horolog_sys::tcp::{self, ZeroCopySender};
+
+use super::client::{Lost, Session};
+use super::error::PathError;
+use super::latency::{Row, flags, ns};
+use super::options::{TcpOptions, ms};
+use super::protocol::{Flags, Hello, REPORT_LEN, Report, Work};
+use super::row::{figures, together};
+
+/// Room for what comes.
+const CHUNK: usize = 256 << 10;
+
+/// What one connection came to.
+#[derive(Default)]
+struct Outcome {
+    bytes: u64,
+    duration_ns: u64,
+    tcp: Option<TcpFigures>,
+    zero_copy: Option<ZeroCopyCounts>,
+    lost: Option<String>,
+}
+
+/// Measures messages of one size.
+pub(super) fn measure(
+    address: SocketAddr,
+    size: u64,
+    direction: TcpDirection,
+    options: &TcpOptions,
+    is_over: &AtomicBool,
+) -> Result<Row<TcpBandwidth>, PathError> {
+    let settings = &options.settings;
+    let hello = hello(size as u32, direction, options);
+    let sessions = (0..settings.connections).map(|_| Session::open(address, &hello, is_over));
+    let sessions = sessions.collect::<Result<Vec<_>, _>>()?;
+    let start = Barrier::new(sessions.len());
+    let one = |mut session: Session<'_>| {
+        start.wait();
+        match direction {
+            TcpDirection::Out => send(&mut session, size as usize, options),
+            TcpDirection::Back => receive(&mut session, options),
+        }
+    };
+    let outcomes: Vec<Outcome> = thread::scope(|scope| {
+        let running: Vec<_> =
+            sessions.into_iter().map(|session| scope.spawn(|| one(session))).collect();
+        running.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    });
+    Ok(summed(outcomes, size, direction))
+}
+
+fn hello(size: u32, direction: TcpDirection, options: &TcpOptions) -> Hello {
+    let (work, request_bytes, head_bytes) = match direction {
+        TcpDirection::Out => (Work::Sink, size, 0),
+        TcpDirection::Back => (Work::Source, 0, size),
+    };
+    Hello {
+        work,
+        // A cork around a message would be taken off at once by the next one.
+        flags: Flags { cork: false, ..flags(&options.settings) },
+        request_bytes,
+        head_bytes,
+        body_bytes: 0,
+        batch: 1,
+        time_ms: ms(options.time()),
+        warm_up_ms: ms(options.warm_up()),
+    }
+}
+
+fn summed(outcomes: Vec<Outcome>, size: u64, direction: TcpDirection) -> Row<TcpBandwidth> {
+    let duration_ns = outcomes.iter().map(|outcome| outcome.duration_ns).max().unwrap_or(0);
+    let received_bytes = outcomes.iter().fold(0_u64, |sum, one| sum.saturating_add(one.bytes));
+    // Connections do not end at the very same time, so each has its own rate.
+    let rate_of = |one: &Outcome| match one.duration_ns {
+        0 => 0.0,
+        ns => one.bytes as f64 * 1e9 / ns as f64,
+    };
+    let rate: f64 = outcomes.iter().map(rate_of).sum();
+    let tcp: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.tcp).collect();
+    let zero_copy = outcomes.iter().filter_map(|outcome| outcome.zero_copy);
+    let zero_copy = zero_copy.reduce(|one, other| ZeroCopyCounts {
+        sends: one.sends.saturating_add(other.sends),
+        copied: one.copied.saturating_add(other.copied),
+    });
+    let figures = TcpBandwidth {
+        size_bytes: size,
+        direction,
+        received_bytes,
+        duration_ns,
+        rate,
+        message_rate: rate / size as f64,
+        zero_copy,
+        tcp: together(&tcp),
+    };
+    Row { figures, lost: outcomes.into_iter().find_map(|outcome| outcome.lost) }
+}
+
+fn send(session: &mut Session<'_>, size: usize, options: &TcpOptions) -> Outcome {
+    let mut outcome = Outcome::default();
+    let payload = vec![0; size];
+    let until = Instant::now() + options.warm_up() + options.time();
+    let sent = if options.settings.zero_copy {
+        send_zero_copy(session, payload, until, &mut outcome)
+    } else {
+        send_copies(session, &payload, until)
+    };
+    outcome.tcp = tcp::info(&session.stream).ok().map(|info| figures(&info));
+    match sent.and_then(|()| session.finish()) {
+        Ok(report) => {
+            outcome.bytes = report.bytes;
+            outcome.duration_ns = report.duration_ns;
+        }
+        Err(lost) => outcome.lost = lost.reason(),
+    }
+    outcome
+}
+
+fn send_copies(session: &mut Session<'_>, payload: &[u8], until: Instant) -> Result<(), Lost> {
+    while Instant::now() < until && !session.is_over() {
+        session.write(payload)?;
+    }
+    Ok(())
+}
+
+fn send_zero_copy(
+    session: &Session<'_>,
+    payload: Vec<u8>,
+    until: Instant,
+    outcome: &mut Outcome,
+) -> Result<(), Lost> {
+    let size = payload.len();
+    let mut sender = ZeroCopySender::new(&session.stream, payload.into_boxed_slice())?;
+    let mut since = None;
+    let mut from = 0;
+    while Instant::now() < until && !session.is_over() {
+        match sender.send(from) {
+            Ok(sent) => {
+                from = if from + sent == size { 0 } else { from + sent };
+                since = None;
+            }
+            Err(error) => session.tick(error, &mut since)?,
+        }
+    }
+    sender.finish()?;
+    let (sends, copied) = sender.told();
+    outcome.zero_copy = Some(ZeroCopyCounts { sends: sends.into(), copied: copied.into() });
+    Ok(())
+}
+
+fn receive(session: &mut Session<'_>, options: &TcpOptions) -> Outcome {
+    let mut outcome = Outcome::default();
+    match take_all(session, options, &mut outcome) {
+        Ok(report) => outcome.tcp = Some(report.tcp),
+        Err(lost) => outcome.lost = lost.reason(),
+    }
+    outcome
+}
+
+/// Reads to the end of the stream; the last bytes are the far end's report.
+fn take_all(
+    session: &mut Session<'_>,
+    options: &TcpOptions,
+    outcome: &mut Outcome,
+) -> Result<Report, Lost> {
+    let mut buffer = vec![0; CHUNK];
+    let mut tail = [0; REPORT_LEN];
+    let mut counted_from = None;
+    let mut last = Instant::now();
+    loop {
+        if options.settings.quick_ack {
+            tcp::set_quick_ack(&session.stream, true)?;
+        }
+        let came = session.read_some(&mut buffer)?;
+        if came == 0 {
+            break;
+        }
+        if session.is_over() {
+            return Err(Lost::Ended);
+        }
+        keep_tail(&mut tail, &buffer[..came]);
+        last = Instant::now();
+        if last > *counted_from.get_or_insert(last + options.warm_up()) {
+            outcome.bytes += came as u64;
+        }
+    }
+    outcome.bytes = outcome.bytes.saturating_sub(REPORT_LEN as u64);
+    let begun = counted_from.unwrap_or(last);
+    outcome.duration_ns = ns(last.saturating_duration_since(begun));
+    let gone = || Lost::Gone(std::io::ErrorKind::UnexpectedEof.into());
+    Report::parse(&tail).ok_or_else(gone)
+}
+
+/// The last bytes of a stream, whatever the pieces in which it came.
+fn keep_tail(tail: &mut [u8; REPORT_LEN], came: &[u8]) {
+    if let Some(last) = came.last_chunk::<REPORT_LEN>() {
+        *tail = *last;
+    } else {
+        tail.copy_within(came.len().., 0);
+        tail[REPORT_LEN - came.len()..].copy_from_slice(came);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_is_kept_whatever_the_pieces() {
+        let stream: Vec<u8> = (0..=255).collect();
+        for piece in [1, 7, REPORT_LEN - 1, REPORT_LEN, 100, 256] {
+            let mut tail = [0; REPORT_LEN];
+            stream.chunks(piece).for_each(|came| keep_tail(&mut tail, came));
+            assert_eq!(tail[..], stream[256 - REPORT_LEN..], "{piece}");
+        }
+    }
+
+    #[test]
+    fn connections_add_up_by_their_own_rates() {
+        let one = |bytes, duration_ns| Outcome { bytes, duration_ns, ..Outcome::default() };
+        let outcomes = vec![one(1_000, 1_000_000_000), one(1_000, 500_000_000), one(0, 0)];
+        let row = summed(outcomes, 100, TcpDirection::Out).figures;
+        assert_eq!((row.received_bytes, row.duration_ns), (2_000, 1_000_000_000));
+        assert!((row.rate - 3_000.0).abs() < 1e-6 && (row.message_rate - 30.0).abs() < 1e-9);
+    }
+}

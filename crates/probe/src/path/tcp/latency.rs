@@ -1,0 +1,140 @@
+//! Messages of one size there and back, one at a time on each connection.
+
+use std::net::SocketAddr;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use horolog_record::{TcpFigures, TcpLatency, TcpSettings};
+use horolog_stats::Recorder;
+use horolog_sys::tcp;
+
+use super::client::{Lost, Session};
+use super::error::PathError;
+use super::options::{TcpOptions, ms};
+use super::protocol::{Flags, Hello, Work};
+use super::row::{distribution, figures, together};
+
+/// What a row came to.
+pub(super) struct Row<T> {
+    pub(super) figures: T,
+    /// Why it is not whole.
+    pub(super) lost: Option<String>,
+}
+
+/// What one connection came to.
+struct Outcome {
+    times: Recorder,
+    tcp: Option<TcpFigures>,
+    lost: Option<String>,
+}
+
+pub(super) fn flags(settings: &TcpSettings) -> Flags {
+    Flags {
+        no_delay: settings.no_delay,
+        quick_ack_each: settings.quick_ack,
+        cork: settings.cork,
+        ..Flags::default()
+    }
+}
+
+/// Measures messages of one size.
+pub(super) fn measure(
+    address: SocketAddr,
+    size: u64,
+    options: &TcpOptions,
+    is_over: &AtomicBool,
+) -> Result<Row<TcpLatency>, PathError> {
+    let settings = &options.settings;
+    let bytes = size as u32;
+    let hello = Hello {
+        work: Work::Exchange,
+        flags: flags(settings),
+        request_bytes: bytes,
+        head_bytes: bytes,
+        body_bytes: 0,
+        batch: 1,
+        time_ms: ms(options.time()),
+        warm_up_ms: ms(options.warm_up()),
+    };
+    let sessions = (0..settings.connections).map(|_| Session::open(address, &hello, is_over));
+    let sessions = sessions.collect::<Result<Vec<_>, _>>()?;
+    let start = Barrier::new(sessions.len());
+    let outcomes: Vec<_> = thread::scope(|scope| {
+        let one = |session| scope.spawn(|| ping_pong(session, size as usize, options, &start));
+        let running: Vec<_> = sessions.into_iter().map(one).collect();
+        running.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    });
+    let mut times = Recorder::new();
+    for outcome in &outcomes {
+        times.merge(&outcome.times);
+    }
+    let tcp: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.tcp).collect();
+    let figures = TcpLatency {
+        size_bytes: size,
+        round_trips: times.count(),
+        rtt_ns: distribution(&times),
+        tcp: together(&tcp),
+    };
+    Ok(Row { figures, lost: outcomes.into_iter().find_map(|outcome| outcome.lost) })
+}
+
+fn ping_pong(
+    mut session: Session<'_>,
+    size: usize,
+    options: &TcpOptions,
+    start: &Barrier,
+) -> Outcome {
+    let mut times = Recorder::new();
+    start.wait();
+    let outcome = exchanges(&mut session, size, options, &mut times);
+    let tcp = tcp::info(&session.stream).ok().map(|info| figures(&info));
+    let lost = match outcome.and_then(|()| session.finish()) {
+        Ok(_) => None,
+        Err(lost) => lost.reason(),
+    };
+    Outcome { times, tcp, lost }
+}
+
+fn exchanges(
+    session: &mut Session<'_>,
+    size: usize,
+    options: &TcpOptions,
+    times: &mut Recorder,
+) -> Result<(), Lost> {
+    let settings = &options.settings;
+    let (out, mut back) = (vec![0; size], vec![0; size]);
+    let counted_from = Instant::now() + options.warm_up();
+    let until = counted_from + options.time();
+    let mut begun = Instant::now();
+    while begun < until && !session.is_over() {
+        if settings.cork {
+            tcp::set_cork(&session.stream, true)?;
+        }
+        session.write(&out)?;
+        if settings.cork {
+            tcp::set_cork(&session.stream, false)?;
+        }
+        if settings.quick_ack {
+            tcp::set_quick_ack(&session.stream, true)?;
+        }
+        session.read(&mut back)?;
+        // One reading of the clock ends an exchange and begins the next.
+        let ended = Instant::now();
+        if begun >= counted_from {
+            times.record(ns(ended - begun));
+        }
+        begun = ended;
+    }
+    Ok(())
+}
+
+pub(super) fn ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Whether the run is to end, for loops that have no session.
+pub(super) fn is_set(flag: &AtomicBool) -> bool {
+    flag.load(Ordering::Relaxed)
+}

@@ -1,0 +1,383 @@
+//! What both ends tell each other: a greeting that says what is to be done on a connection, a
+//! welcome with facts or a refusal, and a report at the end. Numbers are big-endian. Pure; whatever
+//! comes is read without a panic, and what is read can be written again to the same bytes.
+//!
+//! | greeting, 40 bytes | | welcome, 16 bytes | | report, 88 bytes | |
+//! |---|---|---|---|---|---|
+//! | 0..8 | [`MAGIC`] | 0..8 | [`MAGIC`] | 0..8 | [`MAGIC`] |
+//! | 8 | version | 8 | version | 8..40 | bytes, ns, exchanges, longest answer in ns |
+//! | 9 | work | 9 | verdict | 40..56 | samples of what was held |
+//! | 10..12 | flags | 10..12 | length of the facts | 56..60 | congestion window |
+//! | 12..16 | bytes of a request | 12..16 | the limit that was broken | 60..64 | segment size |
+//! | 16..20 | bytes of a header | then | facts as text | 64..68 | round trip in µs |
+//! | 20..24 | bytes of a body | | | 68..72 | segments sent again |
+//! | 24..28 | answers in a batch | | | 72..76 | acknowledgement timeout in µs |
+//! | 28..32 | time in ms | | | 76..88 | 0 |
+//! | 32..36 | warm-up in ms | | | | |
+//! | 36..40 | 0 | | | | |
+
+use horolog_record::{HeldSamples, PathEnd, TcpFigures};
+
+/// What every message begins with.
+pub const MAGIC: [u8; 8] = *b"horo-tcp";
+/// The version of this protocol.
+pub const VERSION: u8 = 1;
+/// Length of a greeting.
+pub const HELLO_LEN: usize = 40;
+/// Length of a welcome without its facts.
+pub const WELCOME_LEN: usize = 16;
+/// Length of a report.
+pub const REPORT_LEN: usize = 88;
+/// Most bytes of facts.
+pub const FACTS_MAX: usize = 2_048;
+/// Most characters of one fact.
+const FACT_CHARS_MAX: usize = 200;
+
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Work {
+    /// Nothing but the facts.
+    Facts,
+    /// Requests and answers, in turn.
+    Exchange,
+    /// The far end receives.
+    Sink,
+    /// The far end sends.
+    Source,
+}
+
+const WORKS: [Work; 4] = [Work::Facts, Work::Exchange, Work::Sink, Work::Source];
+
+/// What the far end sets on its socket and how it answers. Names as those of [`FLAGS`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent switches of a socket")]
+pub struct Flags {
+    /// `TCP_NODELAY`.
+    pub no_delay: bool,
+    /// `TCP_QUICKACK` at the beginning.
+    pub quick_ack_once: bool,
+    /// `TCP_QUICKACK` before every receive.
+    pub quick_ack_each: bool,
+    /// `TCP_CORK` before the first answer of a batch, and off after the last one.
+    pub cork: bool,
+    /// The body comes from a file.
+    pub send_file: bool,
+    /// The connection is closed where the cork would be removed.
+    pub close: bool,
+    /// The cork is never removed.
+    pub forget: bool,
+    /// While it waits, the far end looks at what its socket holds back.
+    pub observe: bool,
+}
+
+impl Flags {
+    const COUNT: usize = 8;
+
+    const fn fields(self) -> [bool; Self::COUNT] {
+        [
+            self.no_delay,
+            self.quick_ack_once,
+            self.quick_ack_each,
+            self.cork,
+            self.send_file,
+            self.close,
+            self.forget,
+            self.observe,
+        ]
+    }
+
+    fn bits(self) -> u16 {
+        self.fields().iter().rev().fold(0, |bits, on| bits << 1 | u16::from(*on))
+    }
+
+    const fn from_bits(bits: u16) -> Option<Self> {
+        if bits >> Self::COUNT != 0 {
+            return None;
+        }
+        Some(Self {
+            no_delay: bits & 1 != 0,
+            quick_ack_once: bits >> 1 & 1 != 0,
+            quick_ack_each: bits >> 2 & 1 != 0,
+            cork: bits >> 3 & 1 != 0,
+            send_file: bits >> 4 & 1 != 0,
+            close: bits >> 5 & 1 != 0,
+            forget: bits >> 6 & 1 != 0,
+            observe: bits >> 7 & 1 != 0,
+        })
+    }
+}
+
+/// What is to be done on a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// What it is for.
+    pub work: Work,
+    /// How.
+    pub flags: Flags,
+    /// Bytes after which the far end answers, or that a message of a sink has.
+    pub request_bytes: u32,
+    /// Bytes that it writes first.
+    pub head_bytes: u32,
+    /// Bytes that it writes then; 0 for a single write.
+    pub body_bytes: u32,
+    /// Answers that belong together under a cork.
+    pub batch: u32,
+    /// How long the connection is wanted, in ms.
+    pub time_ms: u32,
+    /// How long a sink counts nothing at first, in ms.
+    pub warm_up_ms: u32,
+}
+
+impl Hello {
+    /// Reads a greeting; `None` where it is none of this version.
+    #[must_use]
+    pub fn parse(bytes: &[u8; HELLO_LEN]) -> Option<Self> {
+        if bytes[..8] != MAGIC || bytes[8] != VERSION || bytes[36..] != [0; 4] {
+            return None;
+        }
+        Some(Self {
+            work: *WORKS.get(usize::from(bytes[9]))?,
+            flags: Flags::from_bits(u16::from_be_bytes([bytes[10], bytes[11]]))?,
+            request_bytes: word(bytes, 12),
+            head_bytes: word(bytes, 16),
+            body_bytes: word(bytes, 20),
+            batch: word(bytes, 24),
+            time_ms: word(bytes, 28),
+            warm_up_ms: word(bytes, 32),
+        })
+    }
+
+    /// The bytes of a greeting.
+    #[must_use]
+    pub fn emit(&self) -> [u8; HELLO_LEN] {
+        let mut bytes = [0; HELLO_LEN];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8] = VERSION;
+        bytes[9] = WORKS.iter().position(|work| *work == self.work).unwrap_or(0) as u8;
+        bytes[10..12].copy_from_slice(&self.flags.bits().to_be_bytes());
+        let words = [
+            self.request_bytes,
+            self.head_bytes,
+            self.body_bytes,
+            self.batch,
+            self.time_ms,
+            self.warm_up_ms,
+        ];
+        put(&mut bytes, 12, &words);
+        bytes
+    }
+}
+
+/// Whether the far end will.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It will.
+    Accepted,
+    /// It has as many connections as it may.
+    Busy,
+    /// It has as many of this address.
+    BusyForAddress,
+    /// The time is longer than it gives.
+    TooLong,
+    /// Messages are larger than it takes.
+    TooLarge,
+    /// The greeting makes no sense to it.
+    Malformed,
+}
+
+const VERDICTS: [Verdict; 6] = [
+    Verdict::Accepted,
+    Verdict::Busy,
+    Verdict::BusyForAddress,
+    Verdict::TooLong,
+    Verdict::TooLarge,
+    Verdict::Malformed,
+];
+
+/// The answer to a greeting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Welcome {
+    /// Whether the far end will.
+    pub verdict: Verdict,
+    /// Bytes of facts that follow.
+    pub facts_bytes: u16,
+    /// Where it will not: the limit, in connections, ms or bytes.
+    pub limit: u32,
+}
+
+impl Welcome {
+    /// Reads a welcome; `None` where it is none of this version, or announces too much.
+    #[must_use]
+    pub fn parse(bytes: &[u8; WELCOME_LEN]) -> Option<Self> {
+        let facts_bytes = u16::from_be_bytes([bytes[10], bytes[11]]);
+        if bytes[..8] != MAGIC || bytes[8] != VERSION || usize::from(facts_bytes) > FACTS_MAX {
+            return None;
+        }
+        let verdict = *VERDICTS.get(usize::from(bytes[9]))?;
+        Some(Self { verdict, facts_bytes, limit: word(bytes, 12) })
+    }
+
+    /// The bytes of a welcome.
+    #[must_use]
+    pub fn emit(&self) -> [u8; WELCOME_LEN] {
+        let mut bytes = [0; WELCOME_LEN];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8] = VERSION;
+        bytes[9] = VERDICTS.iter().position(|one| *one == self.verdict).unwrap_or(0) as u8;
+        bytes[10..12].copy_from_slice(&self.facts_bytes.to_be_bytes());
+        put(&mut bytes, 12, &[self.limit]);
+        bytes
+    }
+}
+
+/// What the far end saw of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// Bytes that it received, after the warm-up.
+    pub bytes: u64,
+    /// The time in which they came, in ns.
+    pub duration_ns: u64,
+    /// Requests that it answered.
+    pub exchanges: u64,
+    /// Longest time from a whole request to its answer in the socket, in ns.
+    pub service_max_ns: u64,
+    /// What its socket held back while it waited.
+    pub held: HeldSamples,
+    /// The state of its socket at the end.
+    pub tcp: TcpFigures,
+}
+
+impl Report {
+    /// Reads a report; `None` where it is none.
+    #[must_use]
+    pub fn parse(bytes: &[u8; REPORT_LEN]) -> Option<Self> {
+        if bytes[..8] != MAGIC || bytes[76..] != [0; 12] {
+            return None;
+        }
+        let small = |at: usize| u64::from(word(bytes, at));
+        Some(Self {
+            bytes: long(bytes, 8),
+            duration_ns: long(bytes, 16),
+            exchanges: long(bytes, 24),
+            service_max_ns: long(bytes, 32),
+            held: HeldSamples {
+                nagle: small(40),
+                window: small(44),
+                cork: small(48),
+                delivered: small(52),
+            },
+            tcp: TcpFigures {
+                cwnd: small(56),
+                mss_bytes: small(60),
+                rtt_ns: small(64) * 1_000,
+                retransmitted: small(68),
+                ato_ns: small(72) * 1_000,
+            },
+        })
+    }
+
+    /// The bytes of a report. What is too large for its field is the largest that it holds.
+    #[must_use]
+    pub fn emit(&self) -> [u8; REPORT_LEN] {
+        let mut bytes = [0; REPORT_LEN];
+        bytes[..8].copy_from_slice(&MAGIC);
+        let longs = [self.bytes, self.duration_ns, self.exchanges, self.service_max_ns];
+        for (place, value) in longs.into_iter().enumerate() {
+            bytes[8 + 8 * place..][..8].copy_from_slice(&value.to_be_bytes());
+        }
+        let (held, tcp) = (self.held, self.tcp);
+        let words = [
+            held.nagle,
+            held.window,
+            held.cork,
+            held.delivered,
+            tcp.cwnd,
+            tcp.mss_bytes,
+            tcp.rtt_ns / 1_000,
+            tcp.retransmitted,
+            tcp.ato_ns / 1_000,
+        ];
+        put(&mut bytes, 40, &words.map(|value| u32::try_from(value).unwrap_or(u32::MAX)));
+        bytes
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    let field = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    field.copied().map_or(0, u32::from_be_bytes)
+}
+
+fn long(bytes: &[u8], at: usize) -> u64 {
+    let field = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    field.copied().map_or(0, u64::from_be_bytes)
+}
+
+fn put(bytes: &mut [u8], at: usize, words: &[u32]) {
+    let places = bytes.get_mut(at..).unwrap_or_default().chunks_exact_mut(4);
+    for (place, value) in places.zip(words) {
+        place.copy_from_slice(&value.to_be_bytes());
+    }
+}
+
+/// The facts of an end as the text that goes behind a welcome: a line `name=value` for each.
+#[must_use]
+pub fn facts_text(end: &PathEnd) -> Vec<u8> {
+    let number = |value: Option<u64>| value.map(|value| value.to_string());
+    let facts = [
+        ("node", end.node.clone()),
+        ("cpu", end.cpu.clone()),
+        ("cores", number(end.cores)),
+        ("kernel", end.kernel.clone()),
+        ("distribution", end.distribution.clone()),
+        ("interface", end.interface.clone()),
+        ("nic", end.nic.clone()),
+        ("mtu", number(end.mtu)),
+        ("congestion-control", end.congestion_control.clone()),
+        ("program", end.program.clone()),
+    ];
+    let mut text = Vec::new();
+    for (name, value) in facts {
+        let Some(value) = value.and_then(|value| shown(&value)) else { continue };
+        let line = format!("{name}={value}\n");
+        if text.len() + line.len() <= FACTS_MAX {
+            text.extend(line.bytes());
+        }
+    }
+    text
+}
+
+/// Reads facts. What is not known or not fit to be shown is left out.
+#[must_use]
+pub fn facts(text: &[u8]) -> PathEnd {
+    let text = String::from_utf8_lossy(text.get(..FACTS_MAX).unwrap_or(text));
+    let mut end = PathEnd::default();
+    for (name, value) in text.lines().filter_map(|line| line.split_once('=')) {
+        let value = shown(value);
+        let number = || value.as_ref().and_then(|value| value.parse().ok());
+        match name {
+            "cores" => end.cores = number(),
+            "mtu" => end.mtu = number(),
+            "node" => end.node = value,
+            "cpu" => end.cpu = value,
+            "kernel" => end.kernel = value,
+            "distribution" => end.distribution = value,
+            "interface" => end.interface = value,
+            "nic" => end.nic = value,
+            "congestion-control" => end.congestion_control = value,
+            "program" => end.program = value,
+            _ => {}
+        }
+    }
+    end
+}
+
+/// A fact without what a terminal would act upon, and not longer than can be shown.
+fn shown(value: &str) -> Option<String> {
+    let value: String = value.chars().filter(|c| !c.is_control()).take(FACT_CHARS_MAX).collect();
+    let value = value.trim();
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+#[cfg(test)]
+#[path = "protocol_tests.rs"]
+mod tests;

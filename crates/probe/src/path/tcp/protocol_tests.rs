@@ -1,0 +1,113 @@
+//! Messages there and back, and what is none.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn hello() -> impl Strategy<Value = Hello> {
+    let what = (0..WORKS.len(), 0_u16..1 << Flags::COUNT, any::<[u32; 6]>());
+    what.prop_map(|(work, flags, words)| {
+        let [request_bytes, head_bytes, body_bytes, batch, time_ms, warm_up_ms] = words;
+        Hello {
+            work: WORKS[work],
+            flags: Flags::from_bits(flags).unwrap(),
+            request_bytes,
+            head_bytes,
+            body_bytes,
+            batch,
+            time_ms,
+            warm_up_ms,
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_greeting_is_read_as_it_was_written(hello in hello()) {
+        prop_assert_eq!(Hello::parse(&hello.emit()), Some(hello));
+    }
+
+    #[test]
+    fn any_greeting_that_is_read_is_written_alike(bytes: [u8; HELLO_LEN]) {
+        let mut bytes = bytes;
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8] = VERSION;
+        if let Some(hello) = Hello::parse(&bytes) {
+            prop_assert_eq!(hello.emit(), bytes);
+        }
+    }
+
+    #[test]
+    fn a_report_is_read_as_it_was_written(longs: [u64; 4], words: [u32; 9]) {
+        let at = |place: usize| u64::from(words[place]);
+        let report = Report {
+            bytes: longs[0],
+            duration_ns: longs[1],
+            exchanges: longs[2],
+            service_max_ns: longs[3],
+            held: HeldSamples { nagle: at(0), window: at(1), cork: at(2), delivered: at(3) },
+            tcp: TcpFigures {
+                cwnd: at(4),
+                mss_bytes: at(5),
+                rtt_ns: at(6) * 1_000,
+                retransmitted: at(7),
+                ato_ns: at(8) * 1_000,
+            },
+        };
+        prop_assert_eq!(Report::parse(&report.emit()), Some(report));
+    }
+
+    #[test]
+    fn any_facts_are_read_and_written_again(text: Vec<u8>) {
+        let end = facts(&text);
+        let written = facts_text(&end);
+        prop_assert!(written.len() <= FACTS_MAX);
+        prop_assert_eq!(facts(&written), end);
+    }
+}
+
+#[test]
+fn the_bytes_stand_where_the_table_says() {
+    let flags = Flags { no_delay: true, observe: true, ..Flags::default() };
+    let hello = Hello {
+        work: Work::Exchange,
+        flags,
+        request_bytes: 20,
+        head_bytes: 0x0102_0304,
+        body_bytes: 0,
+        batch: 1,
+        time_ms: 1_000,
+        warm_up_ms: 5,
+    };
+    let bytes = hello.emit();
+    assert_eq!(&bytes[..12], b"horo-tcp\x01\x01\x00\x81");
+    assert_eq!((&bytes[12..20], bytes[35]), (&[0, 0, 0, 20, 1, 2, 3, 4][..], 5));
+}
+
+#[test]
+fn what_is_no_message_is_refused() {
+    let mut bytes = [0; HELLO_LEN];
+    assert_eq!(Hello::parse(&bytes), None);
+    bytes[..8].copy_from_slice(&MAGIC);
+    assert_eq!(Hello::parse(&bytes), None, "version");
+    bytes[8] = VERSION;
+    assert!(Hello::parse(&bytes).is_some());
+    for (place, wrong) in [(9, 4), (10, 1), (39, 1)] {
+        let mut bytes = bytes;
+        bytes[place] = wrong;
+        assert_eq!(Hello::parse(&bytes), None, "{place}");
+    }
+    let welcome = Welcome { verdict: Verdict::Busy, facts_bytes: 7, limit: 64 };
+    assert_eq!(Welcome::parse(&welcome.emit()), Some(welcome));
+    let long = Welcome { facts_bytes: FACTS_MAX as u16 + 1, ..welcome };
+    assert_eq!(Welcome::parse(&long.emit()), None);
+    assert_eq!(Report::parse(&[0; REPORT_LEN]), None);
+}
+
+#[test]
+fn facts_that_a_terminal_would_act_upon_are_harmless() {
+    let end = facts(b"cpu=\x1b[31mred\nmtu=x\nmtu\n=\nnode=\n\xffkernel=6\nkernel=6.1");
+    assert_eq!(end.cpu.as_deref(), Some("[31mred"));
+    assert_eq!((end.mtu, end.node), (None, None));
+    assert_eq!(end.kernel.as_deref(), Some("6.1"));
+}

@@ -1,0 +1,1 @@
+//! The far end over loopback: what it answers, and what it refuses.

@@ -1,0 +1,145 @@
+//! The page of a search for stalls: how long exchanges took by pattern and option, what is said of
+//! stalls held against it, and all figures.
+
+use horolog_record::{PathStallResult, SocketOption, StallCell, StallPattern};
+
+use super::Page;
+use super::data::{row, table};
+use super::escape::{each, text};
+use super::plot::{Axis, Plot, Scale, Series, Unit, View};
+use super::sections::{command_line, drawn, facts, findings, host_facts, limits, section};
+use crate::stall;
+use crate::table::path_tcp::{end, target};
+
+/// The page as HTML. It holds the whole result as JSON in the element `result`.
+#[must_use]
+pub fn path_stall(result: &PathStallResult) -> String {
+    let plots = vec![(batches(result), String::new())];
+    let (plotted, plots) = drawn(plots);
+    let main = [
+        section("Findings", &findings(&result.findings)),
+        section("Limits", &limits(&result.limits)),
+        section("Patterns", &cells(result)),
+        section("Batches", &plotted),
+        section("What is said of stalls", &claims(result)),
+        section("Watched", &watched(result)),
+        section("Kernel, ends and machine", &ends(result)),
+    ];
+    let heading = match (&result.target, &result.watched) {
+        (Some(far), _) => format!("Stalls of TCP to {}", target(far)),
+        (None, Some(watch)) => format!("Stalls at port {}", watch.port),
+        (None, None) => "Stalls of TCP".to_owned(),
+    };
+    Page {
+        kind: "path stall",
+        heading,
+        lead: format!("{}; started {}", stall::evidence(result), result.started),
+        main: main.concat(),
+        note: stall::DEFINITION,
+        schema: &result.schema,
+        plots,
+        result,
+    }
+    .render()
+}
+
+fn cells(result: &PathStallResult) -> String {
+    if result.cells.is_empty() {
+        return String::new();
+    }
+    let rows = each(&result.cells, |cell| {
+        row(&format!("{}; {}", stall::pattern(cell), stall::option(cell.option)), stall::cell(cell))
+    });
+    let lines = stall::packets(result).into_iter().chain(stall::window(result));
+    let lines = each(lines, |line| format!("<p>{}</p>\n", text(&line)));
+    table("cells", "Patterns", &stall::COLUMNS, &rows) + &lines
+}
+
+/// The median exchange of each batch, under each option.
+fn batches(result: &PathStallResult) -> Plot {
+    let options = [
+        SocketOption::None,
+        SocketOption::NoDelay,
+        SocketOption::QuickAckOnce,
+        SocketOption::QuickAckEach,
+        SocketOption::Cork,
+    ];
+    let series = |option: SocketOption| {
+        let of = |cell: &&StallCell| cell.pattern == StallPattern::Batch && cell.option == option;
+        let points = result.cells.iter().filter(of).filter_map(|cell| {
+            let p50 = cell.exchange_ns.as_ref()?.p50;
+            (p50 > 0).then_some((f64::from(cell.writes), p50 as f64))
+        });
+        let label = if option == SocketOption::None { "no option" } else { stall::option(option) };
+        Series::new(label.to_owned(), points.collect())
+    };
+    Plot {
+        id: "batches",
+        title: "Batches",
+        hint: "The median time of so many small writes and as many reads.",
+        described_by: "cells",
+        x: Axis { label: "writes", short: "writes", unit: Unit::Count, scale: Scale::Linear },
+        y: Axis { label: "exchange", short: "time", unit: Unit::Ns, scale: Scale::Log },
+        points: true,
+        marks: Vec::new(),
+        chooser: "",
+        view: 0,
+        views: vec![View { label: "", series: options.map(series).into() }],
+    }
+}
+
+fn claims(result: &PathStallResult) -> String {
+    if result.claims.is_empty() {
+        return String::new();
+    }
+    let rows = each(&result.claims, |claim| {
+        row(&claim.says, [stall::held(claim.held).to_owned(), claim.figure.clone()])
+    });
+    table("claims", "What is said of stalls", &["here", "figure"], &rows)
+}
+
+fn watched(result: &PathStallResult) -> String {
+    let Some(watch) = &result.watched else { return String::new() };
+    let rows = each(&watch.connections, |one| row(&one.server, stall::connection(one)));
+    let line = format!("<p>{}</p>\n", text(&stall::watched(watch)));
+    table("watched", "Watched connections", &stall::WATCHED_COLUMNS, &rows) + &line
+}
+
+fn ends(result: &PathStallResult) -> String {
+    let run = facts(&[
+        ("Kernel's settings", Some(stall::kernel(&result.kernel))),
+        ("Near end", Some(end(Some(&result.near)))),
+        ("Far end", result.target.as_ref().map(|_| end(result.far.as_ref()))),
+        ("Command", Some(command_line(&result.command))),
+        ("Started", Some(result.started.clone())),
+    ]);
+    format!("<div class=\"columns\">\n{run}{}</div>\n", host_facts(&result.host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn patterns_and_claims_are_shown_and_nothing_becomes_markup() {
+        let mut result = fixture::path_stall();
+        result.claims[0].figure = "<img src=x>".to_owned();
+        let page = path_stall(&result);
+        assert!(!page.contains("<img") && page.contains("&lt;img src=x&gt;"));
+        assert!(page.contains("plot-batches") && page.contains("Nagle + delayed ACK"));
+        assert!(page.contains("192.0.2.9:443"));
+    }
+
+    #[test]
+    fn a_run_without_cells_still_makes_a_page() {
+        let mut result = fixture::path_stall();
+        result.cells.clear();
+        result.target = None;
+        result.watched = None;
+        let page = path_stall(&result);
+        let (_, rest) = page.split_once("<main>").unwrap();
+        let (main, _) = rest.split_once("</main>").unwrap();
+        assert!(!main.contains("NaN") && !main.contains("plot-"), "{main}");
+    }
+}

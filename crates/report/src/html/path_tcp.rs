@@ -1,0 +1,173 @@
+//! The page of a measurement of TCP: latency and bandwidth over the size of messages, and all
+//! figures.
+
+use horolog_record::{Distribution, PathTcpResult, TcpDirection};
+
+use super::Page;
+use super::data::{row, table};
+use super::escape::each;
+use super::plot::{Axis, Plot, Scale, Series, Unit, View};
+use super::sections::{command_line, drawn, facts, findings, host_facts, limits, section};
+use crate::table::path_tcp::{DEFINITION, bandwidth, end, latency, settings, target, way};
+use crate::units::full_count;
+
+const LATENCY: [&str; 12] = [
+    "mean",
+    "p50",
+    "p90",
+    "p99",
+    "p99.9",
+    "max",
+    "round trips",
+    "cwnd",
+    "mss",
+    "rtt",
+    "sent again",
+    "ato",
+];
+const BANDWIDTH: [&str; 9] =
+    ["rate", "bits", "messages", "bytes", "cwnd", "mss", "rtt", "sent again", "copied"];
+
+/// The page as HTML. It holds the whole result as JSON in the element `result`.
+#[must_use]
+pub fn path_tcp(result: &PathTcpResult) -> String {
+    let plots = vec![latency_plot(result), bandwidth_plot(result)];
+    let (plotted, plots) = drawn(plots.into_iter().map(|plot| (plot, String::new())).collect());
+    let main = [
+        section("Latency", &latencies(result)),
+        section("Bandwidth", &bandwidths(result)),
+        section("Findings", &findings(&result.findings)),
+        section("Limits", &limits(&result.limits)),
+        section("By message size", &plotted),
+        section("Ends and machine", &ends(result)),
+    ];
+    Page {
+        kind: "path tcp",
+        heading: format!("TCP to {}", target(&result.target)),
+        lead: format!("{}, started {}", settings(result), result.started),
+        main: main.concat(),
+        note: DEFINITION,
+        schema: &result.schema,
+        plots,
+        result,
+    }
+    .render()
+}
+
+fn latencies(result: &PathTcpResult) -> String {
+    if result.latency.is_empty() {
+        return String::new();
+    }
+    let rows = each(&result.latency, |one| {
+        row(&format!("{} B", full_count(one.size_bytes)), latency(one))
+    });
+    table("latencies", "Latency", &LATENCY, &rows)
+}
+
+fn bandwidths(result: &PathTcpResult) -> String {
+    if result.bandwidth.is_empty() {
+        return String::new();
+    }
+    let rows = each(&result.bandwidth, |one| {
+        let name = format!("{} B {}", full_count(one.size_bytes), way(one.direction));
+        row(&name, bandwidth(one))
+    });
+    table("bandwidths", "Bandwidth", &BANDWIDTH, &rows)
+}
+
+fn sizes() -> Axis {
+    Axis { label: "message size, bytes", short: "size", unit: Unit::Count, scale: Scale::Log }
+}
+
+fn latency_plot(result: &PathTcpResult) -> Plot {
+    let series = |label: &str, of: fn(&Distribution) -> u64| {
+        let points = result.latency.iter().filter_map(|row| {
+            let ns = of(row.rtt_ns.as_ref()?) as f64 / 2.0;
+            // A logarithmic axis has no place for what is not positive.
+            (row.size_bytes > 0 && ns > 0.0).then_some((row.size_bytes as f64, ns))
+        });
+        Series::new(label.to_owned(), points.collect())
+    };
+    Plot {
+        id: "latency",
+        title: "Latency",
+        hint: "Half of a round trip.",
+        described_by: "latencies",
+        x: sizes(),
+        y: Axis { label: "latency", short: "latency", unit: Unit::Ns, scale: Scale::Log },
+        points: true,
+        marks: Vec::new(),
+        chooser: "",
+        view: 0,
+        views: vec![View {
+            label: "",
+            series: vec![
+                series("p50", |times| times.p50),
+                series("p99", |times| times.p99),
+                series("p99.9", |times| times.p99_9),
+            ],
+        }],
+    }
+}
+
+fn bandwidth_plot(result: &PathTcpResult) -> Plot {
+    let series = |direction: TcpDirection| {
+        let rows = result.bandwidth.iter().filter(|row| row.direction == direction);
+        let points = rows.filter(|row| row.size_bytes > 0 && row.rate > 0.0);
+        let points = points.map(|row| (row.size_bytes as f64, row.rate)).collect();
+        Series::new(way(direction).to_owned(), points)
+    };
+    Plot {
+        id: "bandwidth",
+        title: "Bandwidth",
+        hint: "Bytes per second that the receiver got.",
+        described_by: "bandwidths",
+        x: sizes(),
+        y: Axis { label: "bytes per second", short: "rate", unit: Unit::Rate, scale: Scale::Log },
+        points: true,
+        marks: Vec::new(),
+        chooser: "",
+        view: 0,
+        views: vec![View {
+            label: "",
+            series: [TcpDirection::Out, TcpDirection::Back].map(series).into(),
+        }],
+    }
+}
+
+fn ends(result: &PathTcpResult) -> String {
+    let run = facts(&[
+        ("Near end", Some(end(Some(&result.near)))),
+        ("Far end", Some(end(result.far.as_ref()))),
+        ("Command", Some(command_line(&result.command))),
+        ("Started", Some(result.started.clone())),
+    ]);
+    format!("<div class=\"columns\">\n{run}{}</div>\n", host_facts(&result.host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn sizes_are_shown_and_no_fact_becomes_markup() {
+        let mut result = fixture::path_tcp();
+        result.far.as_mut().unwrap().cpu = Some("<img src=x>".to_owned());
+        let page = path_tcp(&result);
+        assert!(!page.contains("<img") && page.contains("&lt;img src=x&gt;"));
+        assert!(page.contains("plot-latency") && page.contains("plot-bandwidth"));
+    }
+
+    #[test]
+    fn a_run_without_rows_still_makes_a_page() {
+        let mut result = fixture::path_tcp();
+        result.latency.clear();
+        result.bandwidth.clear();
+        result.far = None;
+        let page = path_tcp(&result);
+        let (_, rest) = page.split_once("<main>").unwrap();
+        let (main, _) = rest.split_once("</main>").unwrap();
+        assert!(!main.contains("NaN") && !main.contains("plot-"), "{main}");
+    }
+}

@@ -1,0 +1,203 @@
+//! Stalls of TCP in words: patterns, options, mechanisms, the kernel's settings. The table and the
+//! page say it with these words.
+
+use horolog_record::{
+    Mechanism, PathStallResult, SocketOption, StallCell, StallEvidence, StallKernel, StallPattern,
+    StallWatch, WatchedConnection,
+};
+
+use crate::units::{ABSENT, full_count, human_ns, percent_of};
+
+/// What the figures are.
+pub(crate) const DEFINITION: &str = "Stalled: exchanges that took that much longer than one that waits for nothing. Band: \
+                                     those of 38 to 42 ms. Held: by what the sockets kept data back \
+                                     while exchanges waited (TCP_INFO of both ends).";
+
+/// The columns of a table of cells.
+pub(crate) const COLUMNS: [&str; 9] =
+    ["first", "p50", "max", "exchanges", "stalled", "band", "read", "mechanism", "answer in"];
+
+/// A pattern with its numbers.
+pub(crate) fn pattern(cell: &StallCell) -> String {
+    let bytes = cell.write_bytes;
+    match cell.pattern {
+        StallPattern::Single => format!("1 × {bytes} B, read"),
+        StallPattern::WriteWriteRead => format!("2 × {bytes} B, read"),
+        StallPattern::FullSegments => format!("2 × {bytes} B (whole segments), read"),
+        StallPattern::LastWithEnd => format!("2 × {bytes} B, the last with FIN"),
+        StallPattern::Batch => format!("{} × {bytes} B, as many reads", cell.writes),
+        StallPattern::HeaderAndBody => format!("header, {bytes} B body by sendfile"),
+        StallPattern::HeaderBodyClose => format!("header, {bytes} B body, close"),
+        StallPattern::CorkForgotten => format!("header, {bytes} B body, cork forgotten"),
+    }
+}
+
+/// An option.
+pub(crate) const fn option(option: SocketOption) -> &'static str {
+    match option {
+        SocketOption::None => "-",
+        SocketOption::NoDelay => "TCP_NODELAY",
+        SocketOption::QuickAckOnce => "TCP_QUICKACK once",
+        SocketOption::QuickAckEach => "TCP_QUICKACK each",
+        SocketOption::Cork => "TCP_CORK",
+    }
+}
+
+/// A mechanism.
+pub(crate) const fn mechanism(mechanism: Option<Mechanism>) -> &'static str {
+    match mechanism {
+        None => ABSENT,
+        Some(Mechanism::NagleDelayedAck) => "Nagle + delayed ACK",
+        Some(Mechanism::WindowDelayedAck) => "cwnd + delayed ACK",
+        Some(Mechanism::Cork) => "cork",
+        Some(Mechanism::LateAnswer) => "late answer",
+        Some(Mechanism::Loss) => "loss",
+        Some(Mechanism::Elsewhere) => "elsewhere",
+    }
+}
+
+/// The figures of a cell, in the order of [`COLUMNS`].
+pub(crate) fn cell(cell: &StallCell) -> [String; 9] {
+    let time = |ns: Option<u64>| ns.map_or_else(|| ABSENT.to_owned(), human_ns);
+    let times = cell.exchange_ns.as_ref();
+    [
+        time(cell.first_ns),
+        time(times.map(|times| times.p50)),
+        time(times.map(|times| times.max)),
+        full_count(cell.exchanges),
+        percent_of(cell.stalled, cell.exchanges),
+        percent_of(cell.in_band, cell.exchanges),
+        cell.stalled_read.map_or_else(|| ABSENT.to_owned(), |read| read.to_string()),
+        mechanism(cell.mechanism).to_owned(),
+        time(cell.service_max_ns),
+    ]
+}
+
+/// What this kernel does, in a line.
+pub(crate) fn kernel(kernel: &StallKernel) -> String {
+    let mut facts = Vec::new();
+    if let (Some(hz), Some(min)) = (kernel.hz, kernel.delayed_ack_min_ns) {
+        facts.push(format!("HZ {hz}, delayed ACK at least HZ/25 = {}", human_ns(min)));
+    }
+    facts.push(match kernel.tcp_delack_min {
+        Some(value) => format!("tcp_delack_min {value}"),
+        None => "no tcp_delack_min".to_owned(),
+    });
+    if let Some(ns) = kernel.delayed_ack_max_ns {
+        facts.push(format!("at most {}", human_ns(ns)));
+    }
+    let switch = |on: bool| if on { "on" } else { "off" };
+    if let Some(on) = kernel.slow_start_after_idle {
+        facts.push(format!("tcp_slow_start_after_idle {}", switch(on)));
+    }
+    if let Some(thresh) = kernel.pingpong_thresh {
+        facts.push(format!("tcp_pingpong_thresh {thresh}"));
+    }
+    if let Some(on) = kernel.autocorking {
+        facts.push(format!("tcp_autocorking {}", switch(on)));
+    }
+    if let Some(ns) = kernel.route_rto_min_ns {
+        facts.push(format!("route: rto_min {}", human_ns(ns)));
+    }
+    if let Some(on) = kernel.route_quick_ack {
+        facts.push(format!("route: quickack {}", switch(on)));
+    }
+    if let Some(segments) = kernel.route_initial_cwnd {
+        facts.push(format!("route: initcwnd {segments}"));
+    }
+    facts.join("; ")
+}
+
+/// What mechanisms were told by, in a line.
+pub(crate) fn evidence(result: &PathStallResult) -> String {
+    let by = match result.evidence {
+        StallEvidence::TcpInfo => "TCP_INFO and timing",
+        StallEvidence::Packets => "TCP_INFO, timing and the packets",
+    };
+    format!("told by {by}; stalled from {} on", human_ns(result.stall_min_ns))
+}
+
+/// What the packets said, in a line for each cell that has something to say.
+pub(crate) fn packets(result: &PathStallResult) -> Vec<String> {
+    let line = |one: &StallCell| {
+        let acks = one.acks.as_ref()?;
+        let delay = acks.delay_ns?;
+        Some(format!(
+            "{} ({}): {} of {} pure acknowledgements came {} to {} late (median {}), {} of them \
+             let held data go",
+            pattern(one),
+            option(one.option),
+            acks.delayed,
+            acks.pure,
+            human_ns(delay.min),
+            human_ns(delay.max),
+            human_ns(delay.p50),
+            acks.released
+        ))
+    };
+    result.cells.iter().filter_map(line).collect()
+}
+
+/// How the congestion window grew, in a line.
+pub(crate) fn window(result: &PathStallResult) -> Option<String> {
+    let step = |step: &horolog_record::WindowStep| {
+        let pause = if step.after_pause { " after a pause" } else { "" };
+        format!("{}{pause} ({})", step.cwnd, human_ns(step.exchange_ns))
+    };
+    let steps: Vec<_> = result.window.iter().map(step).collect();
+    (!steps.is_empty()).then(|| {
+        format!("Congestion window before each burst, and how long it took: {}.", steps.join(", "))
+    })
+}
+
+/// A claim's verdict in a word.
+pub(crate) const fn held(held: Option<bool>) -> &'static str {
+    match held {
+        Some(true) => "held",
+        Some(false) => "not held",
+        None => "not tried",
+    }
+}
+
+/// What was watched, in a line.
+pub(crate) fn watched(watch: &StallWatch) -> String {
+    let sum = |of: fn(&WatchedConnection) -> u64| {
+        watch.connections.iter().map(of).fold(0, u64::saturating_add)
+    };
+    let mut text = format!(
+        "Port {} watched for {}: {} connections, {} stalls at clients, {} at servers",
+        watch.port,
+        human_ns(watch.duration_ns),
+        watch.connections.len(),
+        sum(|one| one.client_stalls),
+        sum(|one| one.server_stalls)
+    );
+    if watch.connections_missed > 0 {
+        text += &format!("; {} connections more were not followed", watch.connections_missed);
+    }
+    if watch.packets_dropped > 0 {
+        text += &format!("; {} packets were not seen", full_count(watch.packets_dropped));
+    }
+    text
+}
+
+/// The columns of a table of watched connections.
+pub(crate) const WATCHED_COLUMNS: [&str; 8] =
+    ["client", "answers", "at client", "at server", "stall p50", "stall max", "band", "mechanism"];
+
+/// The figures of a watched connection, in the order of [`WATCHED_COLUMNS`].
+pub(crate) fn connection(one: &WatchedConnection) -> [String; 8] {
+    let times = one.stall_ns.as_ref();
+    let time = |ns: Option<u64>| ns.map_or_else(|| ABSENT.to_owned(), human_ns);
+    let stalls = one.client_stalls.saturating_add(one.server_stalls);
+    [
+        one.client.clone(),
+        one.answers.map_or_else(|| ABSENT.to_owned(), full_count),
+        full_count(one.client_stalls),
+        full_count(one.server_stalls),
+        time(times.map(|times| times.p50)),
+        time(times.map(|times| times.max)),
+        percent_of(one.in_band, stalls),
+        mechanism(one.mechanism).to_owned(),
+    ]
+}

@@ -1,0 +1,116 @@
+//! The outcome of a search for stalls: a row for each pattern and option, what is said of stalls
+//! held against it, and what to change.
+
+use horolog_record::PathStallResult;
+
+use super::TableStyle;
+use super::grid::{self, Cell, Column, Group, Tone};
+use super::path_tcp::{end, target};
+use super::summary::{finding_lines, limit_lines, wrapped};
+use crate::stall;
+
+const NAME_WIDTH: usize = 34;
+const OPTION_WIDTH: usize = 17;
+const WIDTHS: [usize; 9] = [8, 8, 8, 9, 8, 8, 4, 19, 9];
+/// The order in which columns are given up where the terminal is narrow: the highest first.
+const RANKS: [u8; 9] = [2, 0, 1, 5, 0, 4, 3, 0, 6];
+
+/// The lines for the terminal, without a newline at the end.
+#[must_use]
+pub fn path_stall(result: &PathStallResult, style: &TableStyle) -> String {
+    let mut lines = Vec::new();
+    let say = |text: &str, lines: &mut Vec<String>| {
+        lines.extend(wrapped(text, "  ", "    ", style));
+    };
+    if let Some(far) = &result.target {
+        lines.push(format!("Stalls of TCP to {}", target(far)));
+        say(&format!("near: {}", end(Some(&result.near))), &mut lines);
+        say(&format!("far: {}", end(result.far.as_ref())), &mut lines);
+    }
+    say(&stall::kernel(&result.kernel), &mut lines);
+    say(&stall::evidence(result), &mut lines);
+    if !result.cells.is_empty() {
+        lines.extend(cells(result, style));
+        say(stall::DEFINITION, &mut lines);
+        stall::packets(result).iter().for_each(|text| say(text, &mut lines));
+        if let Some(text) = stall::window(result) {
+            say(&text, &mut lines);
+        }
+    }
+    for claim in &result.claims {
+        let text = format!("{}: {} ({})", stall::held(claim.held), claim.says, claim.figure);
+        say(&text, &mut lines);
+    }
+    if let Some(watch) = &result.watched {
+        say(&stall::watched(watch), &mut lines);
+        lines.extend(connections(watch, style));
+    }
+    lines.extend(limit_lines(&result.limits, style));
+    lines.extend(finding_lines(&result.findings, style));
+    lines.join("\n")
+}
+
+fn cells(result: &PathStallResult, style: &TableStyle) -> Vec<String> {
+    let all: Vec<usize> = (0..WIDTHS.len()).collect();
+    let width = |columns: &[usize]| {
+        NAME_WIDTH + 1 + OPTION_WIDTH + columns.iter().map(|at| WIDTHS[*at] + 1).sum::<usize>()
+    };
+    let shown = grid::fitting(all, width, |at| RANKS[*at], style.width);
+    let mut columns =
+        vec![Column::left("pattern", NAME_WIDTH), Column::left("option", OPTION_WIDTH)];
+    columns.extend(shown.iter().map(|at| Column::right(stall::COLUMNS[*at], WIDTHS[*at])));
+    let group = [Group { title: "", columns }];
+    let header = grid::header(&group, style.colour);
+    let mut lines: Vec<_> = header.lines().skip(1).map(str::to_owned).collect();
+    for cell in &result.cells {
+        let texts = stall::cell(cell);
+        let tone = if cell.stalled > 0 { Tone::Doubt } else { Tone::Plain };
+        let mut row = vec![
+            Cell::plain(stall::pattern(cell)),
+            Cell::plain(stall::option(cell.option).to_owned()),
+        ];
+        row.extend(shown.iter().map(|at| Cell { text: texts[*at].clone(), tone }));
+        lines.push(grid::row(&group, &row, style.colour));
+    }
+    lines
+}
+
+fn connections(watch: &horolog_record::StallWatch, style: &TableStyle) -> Vec<String> {
+    const WIDTHS: [usize; 8] = [22, 9, 9, 9, 9, 9, 8, 19];
+    if watch.connections.is_empty() {
+        return Vec::new();
+    }
+    let mut columns = vec![Column::left("server", 22)];
+    columns.extend(
+        stall::WATCHED_COLUMNS.iter().zip(WIDTHS).map(|(title, width)| Column::right(title, width)),
+    );
+    let group = [Group { title: "", columns }];
+    let header = grid::header(&group, style.colour);
+    let mut lines: Vec<_> = header.lines().skip(1).map(str::to_owned).collect();
+    for one in &watch.connections {
+        let mut row = vec![Cell::plain(one.server.clone())];
+        row.extend(stall::connection(one).map(Cell::plain));
+        lines.push(grid::row(&group, &row, style.colour));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn looks_like_this() {
+        let style = TableStyle { colour: false, width: 132 };
+        let text = path_stall(&fixture::path_stall(), &style);
+        assert_eq!(text, include_str!("path_stall.txt").trim_end(), "\n{text}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_keeps_the_share_and_the_mechanism() {
+        let style = TableStyle { colour: false, width: 80 };
+        let text = path_stall(&fixture::path_stall(), &style);
+        assert!(text.contains("mechanism") && !text.contains("answer in"), "{text}");
+    }
+}

@@ -1,0 +1,257 @@
+//! The outcome of a measurement of TCP: both ends' facts, a row for each size, the doubts.
+
+use horolog_record::{
+    PathEnd, PathTcpResult, TcpBandwidth, TcpDirection, TcpFigures, TcpLatency, TcpTarget,
+};
+
+use super::TableStyle;
+use super::grid::{self, Cell, Column, Group};
+use super::summary::{finding_lines, limit_lines, wrapped};
+use crate::units::{ABSENT, amount, full_count, human_ns, mean_ns};
+
+/// The columns that go first where the terminal is narrow are the last ones.
+const LATENCY: [(&str, usize); 12] = [
+    ("mean", 8),
+    ("p50", 8),
+    ("p90", 8),
+    ("p99", 8),
+    ("p99.9", 8),
+    ("max", 8),
+    ("round trips", 11),
+    ("cwnd", 5),
+    ("mss", 6),
+    ("rtt", 8),
+    ("again", 6),
+    ("ato", 8),
+];
+const BANDWIDTH: [(&str, usize); 9] = [
+    ("rate", 11),
+    ("bits", 11),
+    ("messages", 11),
+    ("bytes", 16),
+    ("cwnd", 5),
+    ("mss", 6),
+    ("rtt", 8),
+    ("again", 6),
+    ("copied", 7),
+];
+const SIZE_WIDTH: usize = 11;
+const WAY_WIDTH: usize = 4;
+/// Columns that are always shown.
+const SHOWN_MIN: usize = 2;
+
+/// What the figures are.
+pub(crate) const DEFINITION: &str = "Latency: half of a round trip. Rate: bytes per second that the receiver got. cwnd \
+                                     (segments), mss (bytes), rtt and ato are the kernel's \
+                                     (TCP_INFO) at the end of the row, again: segments sent again; \
+                                     of several connections the largest, and the sum.";
+
+/// The lines for the terminal, without a newline at the end.
+#[must_use]
+pub fn path_tcp(result: &PathTcpResult, style: &TableStyle) -> String {
+    let mut lines = vec![format!("TCP to {}", target(&result.target))];
+    lines.extend(wrapped(&format!("near: {}", end(Some(&result.near))), "  ", "    ", style));
+    lines.extend(wrapped(&format!("far: {}", end(result.far.as_ref())), "  ", "    ", style));
+    lines.extend(wrapped(&settings(result), "  ", "    ", style));
+    if !result.latency.is_empty() {
+        let columns = shown(&LATENCY, SIZE_WIDTH, style);
+        let rows =
+            result.latency.iter().map(|row| (vec![full_count(row.size_bytes)], latency(row)));
+        lines.extend(grid_lines(&["latency, B"], &columns, rows.collect(), style));
+    }
+    if !result.bandwidth.is_empty() {
+        let columns = shown(&BANDWIDTH, SIZE_WIDTH + WAY_WIDTH + 1, style);
+        let names =
+            |row: &TcpBandwidth| vec![full_count(row.size_bytes), way(row.direction).to_owned()];
+        let rows = result.bandwidth.iter().map(|row| (names(row), bandwidth(row).to_vec()));
+        lines.extend(grid_lines(&["bandwidth, B", "way"], &columns, rows.collect(), style));
+    }
+    lines.extend(wrapped(DEFINITION, "  ", "    ", style));
+    lines.extend(limit_lines(&result.limits, style));
+    lines.extend(finding_lines(&result.findings, style));
+    lines.join("\n")
+}
+
+fn shown(
+    columns: &[(&'static str, usize)],
+    taken: usize,
+    style: &TableStyle,
+) -> Vec<(&'static str, usize)> {
+    let mut room = style.width.saturating_sub(taken);
+    let mut fits = |width: usize| {
+        let is_room = room > width;
+        room = room.saturating_sub(width + 1);
+        is_room
+    };
+    let count = columns.iter().take_while(|(_, width)| fits(*width)).count().max(SHOWN_MIN);
+    columns.iter().take(count).copied().collect()
+}
+
+fn grid_lines(
+    names: &[&'static str],
+    shown: &[(&'static str, usize)],
+    rows: Vec<(Vec<String>, Vec<String>)>,
+    style: &TableStyle,
+) -> Vec<String> {
+    let name_width = |place: usize| if place == 0 { SIZE_WIDTH + 1 } else { WAY_WIDTH };
+    let mut columns: Vec<_> =
+        names.iter().enumerate().map(|(at, name)| Column::right(name, name_width(at))).collect();
+    columns.extend(shown.iter().map(|(title, width)| Column::right(title, *width)));
+    let group = [Group { title: "", columns }];
+    let header = grid::header(&group, style.colour);
+    let mut lines: Vec<_> = header.lines().skip(1).map(str::to_owned).collect();
+    for (names, figures) in rows {
+        let cells = names.into_iter().chain(figures.into_iter().take(shown.len()));
+        let cells: Vec<_> = cells.map(Cell::plain).collect();
+        lines.push(grid::row(&group, &cells, style.colour));
+    }
+    lines
+}
+
+/// The figures of a row, in the order of [`LATENCY`].
+pub(crate) fn latency(row: &TcpLatency) -> Vec<String> {
+    let times = row.rtt_ns.as_ref();
+    let half = |ns: Option<f64>| ns.map_or_else(|| ABSENT.to_owned(), |ns| mean_ns(ns / 2.0));
+    let mut cells = vec![
+        half(times.map(|times| times.mean)),
+        half(times.map(|times| times.p50 as f64)),
+        half(times.map(|times| times.p90 as f64)),
+        half(times.map(|times| times.p99 as f64)),
+        half(times.map(|times| times.p99_9 as f64)),
+        half(times.map(|times| times.max as f64)),
+        full_count(row.round_trips),
+    ];
+    cells.extend(tcp(row.tcp.as_ref()));
+    cells.push(row.tcp.map_or_else(|| ABSENT.to_owned(), |tcp| human_ns(tcp.ato_ns)));
+    cells
+}
+
+/// The figures of a row, in the order of [`BANDWIDTH`].
+pub(crate) fn bandwidth(row: &TcpBandwidth) -> [String; 9] {
+    let [cwnd, mss, rtt, again] = tcp(row.tcp.as_ref());
+    let copied = row.zero_copy.map_or_else(
+        || ABSENT.to_owned(),
+        |counts| crate::units::percent_of(counts.copied, counts.sends),
+    );
+    [
+        per_second(row.rate, "B/s"),
+        per_second(row.rate * 8.0, "b/s"),
+        per_second(row.message_rate, "/s"),
+        full_count(row.received_bytes),
+        cwnd,
+        mss,
+        rtt,
+        again,
+        copied,
+    ]
+}
+
+/// A rate with three digits and its own unit.
+pub(crate) fn per_second(rate: f64, unit: &str) -> String {
+    let Some(rate) = amount(rate) else { return ABSENT.to_owned() };
+    let text = crate::units::human_rate(rate);
+    text.strip_suffix("/s").map_or_else(
+        || text.clone(),
+        |number| {
+            let number = number.trim_end();
+            // What ends in a prefix takes the unit behind it.
+            let gap = if number.ends_with(|c: char| c.is_ascii_alphabetic()) { "" } else { " " };
+            format!("{number}{gap}{unit}")
+        },
+    )
+}
+
+fn tcp(figures: Option<&TcpFigures>) -> [String; 4] {
+    let text = |of: fn(&TcpFigures) -> String| figures.map_or_else(|| ABSENT.to_owned(), of);
+    [
+        text(|tcp| full_count(tcp.cwnd)),
+        text(|tcp| full_count(tcp.mss_bytes)),
+        text(|tcp| human_ns(tcp.rtt_ns)),
+        text(|tcp| full_count(tcp.retransmitted)),
+    ]
+}
+
+/// Which way, in a word.
+pub(crate) const fn way(direction: TcpDirection) -> &'static str {
+    match direction {
+        TcpDirection::Out => "out",
+        TcpDirection::Back => "back",
+    }
+}
+
+/// The target with its name, where it has one.
+pub(crate) fn target(target: &TcpTarget) -> String {
+    match &target.name {
+        Some(name) => format!("{name} ({})", target.address),
+        None => target.address.to_string(),
+    }
+}
+
+/// An end's facts in a line.
+pub(crate) fn end(end: Option<&PathEnd>) -> String {
+    let Some(end) = end else { return "tells nothing of itself".to_owned() };
+    let cpu = end.cpu.as_ref().map(|cpu| match end.cores {
+        Some(cores) => format!("{cores} × {cpu}"),
+        None => cpu.clone(),
+    });
+    let interface = end.interface.as_ref().map(|name| {
+        let kind = end.nic.as_ref().map_or_else(String::new, |nic| format!(" ({nic})"));
+        let mtu = end.mtu.map_or_else(String::new, |mtu| format!(", MTU {mtu}"));
+        format!("{name}{kind}{mtu}")
+    });
+    let kernel = end.kernel.as_ref().map(|kernel| format!("Linux {kernel}"));
+    let facts = [
+        end.node.clone(),
+        cpu,
+        kernel,
+        end.distribution.clone(),
+        interface,
+        end.congestion_control.clone(),
+        end.program.clone(),
+    ];
+    let known: Vec<_> = facts.into_iter().flatten().collect();
+    if known.is_empty() { "tells nothing of itself".to_owned() } else { known.join("; ") }
+}
+
+/// How connections were used, in a line.
+pub(crate) fn settings(result: &PathTcpResult) -> String {
+    let settings = &result.settings;
+    let switches = [
+        (settings.no_delay, "TCP_NODELAY"),
+        (settings.quick_ack, "TCP_QUICKACK before every receive"),
+        (settings.cork, "TCP_CORK around every message"),
+        (settings.zero_copy, "MSG_ZEROCOPY"),
+    ];
+    let on: Vec<_> = switches.into_iter().filter_map(|(on, name)| on.then_some(name)).collect();
+    let on = if on.is_empty() { "no socket option".to_owned() } else { on.join(", ") };
+    let connections = match settings.connections {
+        1 => "1 connection".to_owned(),
+        many => format!("{many} connections"),
+    };
+    format!("{connections}, {} for each row, {on}", human_ns(settings.time_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn looks_like_this() {
+        let style = TableStyle { colour: false, width: 100 };
+        let text = path_tcp(&fixture::path_tcp(), &style);
+        assert_eq!(text, include_str!("path_tcp.txt").trim_end(), "\n{text}");
+    }
+
+    #[test]
+    fn rates_have_their_own_unit() {
+        assert_eq!(per_second(118e6, "B/s"), "118 MB/s");
+        assert_eq!(per_second(950.0, "b/s"), "950 b/s");
+        assert_eq!(per_second(f64::NAN, "B/s"), "-");
+    }
+
+    #[test]
+    fn an_end_that_tells_nothing_is_said_so() {
+        assert_eq!(end(None), end(Some(&PathEnd::default())));
+    }
+}
