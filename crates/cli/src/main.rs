@@ -11,7 +11,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{after, at, bench, clock, counters, demo, lab, load, path, query, serve, status};
+use commands::{
+    after, at, bench, clock, counters, demo, host, lab, load, path, query, serve, status,
+};
 use failure::Failure;
 
 /// Serve time, load it, and prove when things happen.
@@ -36,6 +38,7 @@ enum Command {
     Query(query::QueryArgs),
     Clock(clock::ClockArgs),
     Path(path::PathArgs),
+    Host(host::HostArgs),
     Lab(lab::LabArgs),
     Bench(bench::BenchArgs),
     After(after::AfterArgs),
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Query(args) => query::run(args),
         Command::Clock(args) => clock::run(args),
         Command::Path(args) => path::run(args),
+        Command::Host(args) => host::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Bench(args) => bench::run(&args),
         Command::After(args) => after::run(args),

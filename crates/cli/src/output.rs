@@ -211,6 +211,12 @@ impl Progress {
         self.bar.set_message(format!("{}{done} of {total} rows", self.prefix));
     }
 
+    /// So much of the time is over.
+    pub(crate) fn time(&self, done: Duration, total: Duration) {
+        let [done, total] = [done, total].map(|time| time.as_secs());
+        self.bar.set_message(format!("{}{done} of {total} s", self.prefix));
+    }
+
     /// Prints a line of the result above the progress.
     pub(crate) fn print(&self, text: &str) {
         // What a reader that went away no longer sees is not worth ending a measurement for: the

@@ -120,21 +120,7 @@ fn duration_s(plan: &TrialPlan, counts: &TrialCounts) -> f64 {
 /// What a recorder holds, as data; `None` where it holds nothing.
 #[must_use]
 pub fn distribution(recorder: &Recorder) -> Option<Distribution> {
-    let histogram = recorder.to_histogram();
-    let summary = histogram.summary()?;
-    Some(Distribution {
-        count: summary.count,
-        min: summary.min,
-        mean: summary.mean,
-        stddev: summary.stddev,
-        p50: summary.p50,
-        p90: summary.p90,
-        p99: summary.p99,
-        p99_9: summary.p99_9,
-        p99_99: summary.p99_99,
-        max: summary.max,
-        histogram: histogram.encode(),
-    })
+    Distribution::of(&recorder.to_histogram())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A measured distribution: the figures that a person reads and the histogram that another run can
 //! be merged or compared with.
 
+use horolog_stats::Histogram;
 use serde::{Deserialize, Serialize};
 
 /// A distribution of non-negative times in nanoseconds. Percentiles come from a histogram of under
@@ -30,4 +31,25 @@ pub struct Distribution {
     /// All of it: `HdrHistogram`'s V2 encoding, deflated, in base 64; two of them can be merged.
     /// Empty where it was left out to save room.
     pub histogram: String,
+}
+
+impl Distribution {
+    /// What a histogram holds; `None` where it holds nothing.
+    #[must_use]
+    pub fn of(histogram: &Histogram) -> Option<Self> {
+        let summary = histogram.summary()?;
+        Some(Self {
+            count: summary.count,
+            min: summary.min,
+            mean: summary.mean,
+            stddev: summary.stddev,
+            p50: summary.p50,
+            p90: summary.p90,
+            p99: summary.p99,
+            p99_9: summary.p99_9,
+            p99_99: summary.p99_99,
+            max: summary.max,
+            histogram: histogram.encode(),
+        })
+    }
 }

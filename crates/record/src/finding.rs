@@ -129,4 +129,22 @@ pub enum Code {
     ZeroCopyCopied,
     /// Exchanges waited for a timer, not for the path or the far end.
     Stalled,
+    /// Real-time scheduling was asked for and refused.
+    RealTimeRefused,
+    /// Memory was not locked, so that a page that is missing may be in a latency.
+    MemoryUnlocked,
+    /// Idle states of the processors were not held off.
+    IdleStatesFree,
+    /// Periods were over before their thread came to wait for them.
+    PeriodsMissed,
+    /// A latency was larger than it might be, and ended the run.
+    LatencyAboveBreak,
+    /// A figure came out negative, so it says nothing.
+    NegativeFigure,
+    /// Fewer switches came than the method makes.
+    SwitchesMissing,
+    /// A kind of handler is not to be had here.
+    HandlerUnavailable,
+    /// A core was taken from a thread that wanted all of it.
+    TimeStolen,
 }

@@ -18,6 +18,8 @@ mod distribution;
 mod establishment;
 mod finding;
 mod host;
+mod host_conditions;
+mod host_timer;
 mod limit;
 mod load;
 mod offset;
@@ -51,6 +53,10 @@ pub use distribution::Distribution;
 pub use establishment::{EstablishmentResult, EstablishmentTrial, FailureReason};
 pub use finding::{Code, Finding, Severity};
 pub use host::Host;
+pub use host_conditions::{HostConditions, SchedulingPolicy, ThreadScheduling};
+pub use host_timer::{
+    HOST_TIMER_SCHEMA, HostTimerResult, TimerBreak, TimerCore, TimerCost, TimerStretch,
+};
 pub use limit::{LimitResult, LimitUnit};
 pub use load::{
     ClassCounts, Engine, InvalidReason, LOAD_SCHEMA, LoadResult, Mode, Part, Place, Responses,

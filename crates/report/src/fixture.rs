@@ -5,6 +5,7 @@
 mod clock;
 mod clock_compare;
 mod clock_log;
+mod host_timer;
 mod launch;
 mod path_stall;
 mod path_tcp;
@@ -25,6 +26,7 @@ use horolog_stats::Histogram;
 pub(crate) use clock::clock;
 pub(crate) use clock_compare::clock_compare;
 pub(crate) use clock_log::clock_log;
+pub(crate) use host_timer::{host_conditions, host_timer, in_real_time};
 pub(crate) use launch::{after, at};
 pub(crate) use path_stall::path_stall;
 pub(crate) use path_tcp::path_tcp;

@@ -11,6 +11,7 @@ mod clock_log;
 mod cores;
 pub mod csv;
 mod findings;
+mod host;
 pub mod html;
 mod json;
 mod limits;

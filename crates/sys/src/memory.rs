@@ -1,6 +1,33 @@
-//! How much memory this process has resident.
+//! How much memory this process has resident, and keeping it there.
 
 use std::{fs, io};
+
+use crate::descriptor::check;
+
+/// All memory of this process, present and future, kept in RAM (mlockall(2)); dropping it lets the
+/// memory go again.
+#[derive(Debug)]
+pub struct LockedMemory(());
+
+impl LockedMemory {
+    /// Locks it.
+    ///
+    /// # Errors
+    ///
+    /// Of mlockall(2): mostly neither `CAP_IPC_LOCK` nor a large enough `RLIMIT_MEMLOCK`.
+    pub fn lock() -> io::Result<Self> {
+        // SAFETY: two flags; what is mapped stays where it is.
+        check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) })?;
+        Ok(Self(()))
+    }
+}
+
+impl Drop for LockedMemory {
+    fn drop(&mut self) {
+        // SAFETY: no argument; it fails only where nothing is locked.
+        unsafe { libc::munlockall() };
+    }
+}
 
 /// Bytes of this process's memory that are resident (proc(5), `/proc/self/statm`).
 ///

@@ -7,6 +7,7 @@ pub(crate) mod clock;
 mod contest;
 pub(crate) mod counters;
 pub(crate) mod demo;
+pub(crate) mod host;
 pub(crate) mod lab;
 pub(crate) mod load;
 pub(crate) mod path;

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use horolog_record::{
     ClockMethodKind, Code, ComparedKind, Engine, InvalidReason, LeapState, LimitUnit, Mode, Place,
-    QueryEndReason, SearchEnd, SearchKind, Severity, Spacing, StampKind,
+    QueryEndReason, SchedulingPolicy, SearchEnd, SearchKind, Severity, Spacing, StampKind,
 };
 use serde::Serialize;
 
@@ -83,7 +83,7 @@ pub(crate) const LIMIT_UNITS: Choices<LimitUnit, 3> =
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 45> = [
+pub(crate) const CODES: Choices<Code, 54> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -129,6 +129,15 @@ pub(crate) const CODES: Choices<Code, 45> = [
     (Code::OneWayUnknown, "one-way-unknown"),
     (Code::DscpChanged, "dscp-changed"),
     (Code::LoadMissed, "load-missed"),
+    (Code::RealTimeRefused, "real-time-refused"),
+    (Code::MemoryUnlocked, "memory-unlocked"),
+    (Code::IdleStatesFree, "idle-states-free"),
+    (Code::PeriodsMissed, "periods-missed"),
+    (Code::LatencyAboveBreak, "latency-above-break"),
+    (Code::NegativeFigure, "negative-figure"),
+    (Code::SwitchesMissing, "switches-missing"),
+    (Code::HandlerUnavailable, "handler-unavailable"),
+    (Code::TimeStolen, "time-stolen"),
 ];
 
 pub(crate) const LEAP_STATES: Choices<LeapState, 4> = [
@@ -145,6 +154,9 @@ pub(crate) const QUERY_ENDS: Choices<QueryEndReason, 5> = [
     (QueryEndReason::Unreachable, "unreachable"),
     (QueryEndReason::NoKeys, "no-keys"),
 ];
+
+pub(crate) const POLICIES: Choices<SchedulingPolicy, 2> =
+    [(SchedulingPolicy::Fifo, "fifo"), (SchedulingPolicy::Other, "other")];
 
 pub(crate) const STAMP_KINDS: Choices<StampKind, 3> =
     [(StampKind::Hardware, "hardware"), (StampKind::Kernel, "kernel"), (StampKind::User, "user")];
@@ -172,4 +184,5 @@ fn each_choice_keeps_its_name() {
     check(LEAP_STATES);
     check(QUERY_ENDS);
     check(STAMP_KINDS);
+    check(POLICIES);
 }

@@ -7,6 +7,8 @@ mod choices;
 mod clock;
 mod clock_compare;
 mod golden;
+mod host;
+mod host_timer;
 mod query;
 mod round_trip;
 mod strategies;

@@ -189,7 +189,7 @@ fn whole_trial() -> impl Strategy<Value = Trial> {
     })
 }
 
-fn distribution() -> impl Strategy<Value = Distribution> {
+pub(crate) fn distribution() -> impl Strategy<Value = Distribution> {
     let numbers: [_; 8] = std::array::from_fn(|_| any::<u64>());
     (numbers, number(), number(), any::<String>()).prop_map(|(numbers, mean, stddev, histogram)| {
         let [count, min, p50, p90, p99, p99_9, p99_99, max] = numbers;

@@ -228,7 +228,7 @@ pub(super) fn percentiles(
 
 /// Points (n, value that all but one in n do not exceed), from the fastest reply to the one
 /// slowest. A histogram that cannot be read gives the figures that stand beside it.
-fn percentile_points(distribution: &Distribution) -> Vec<(f64, f64)> {
+pub(super) fn percentile_points(distribution: &Distribution) -> Vec<(f64, f64)> {
     let slowest = (distribution.count as f64, plottable_ns(distribution.max));
     let Ok(histogram) = Histogram::decode(&distribution.histogram) else {
         let known = [

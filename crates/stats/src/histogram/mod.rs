@@ -160,6 +160,15 @@ impl Histogram {
         }
     }
 
+    /// The buckets that hold something, in rising order: the largest value of each, and how many it
+    /// holds.
+    pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.inner.iter_recorded().map(|step| {
+            let upper = self.inner.highest_equivalent(step.value_iterated_to());
+            (upper, step.count_since_last_iteration())
+        })
+    }
+
     /// The usual figures at once.
     #[must_use]
     pub fn summary(&self) -> Option<Summary> {
@@ -233,6 +242,14 @@ mod tests {
         assert!(summary.stddev.abs() < 1e-6);
         assert!((summary.mean - 1_000_003.0).abs() < 1e-9);
         assert_eq!((summary.min, summary.p50, summary.max), (1_000_003, 1_000_003, 1_000_003));
+    }
+
+    #[test]
+    fn buckets_hold_all_values_in_order() {
+        let buckets: Vec<_> = recorded(&[5, 1_000_000, 5, 77]).recorded().collect();
+        assert_eq!(buckets[..2], [(5, 2), (77, 1)]);
+        let (upper, count) = buckets[2];
+        assert!(count == 1 && (1_000_000..1_008_000).contains(&upper), "{upper}");
     }
 
     #[test]

@@ -1,0 +1,35 @@
+//! `horolog host`: what this machine is capable of, and why.
+
+use clap::{Args, Subcommand};
+use horolog_probe::host::HostError;
+
+use crate::failure::Failure;
+
+mod bound;
+mod cores;
+mod files;
+mod timer;
+
+/// What this machine's scheduler, timers and interrupts really do.
+#[derive(Args, Debug)]
+pub(crate) struct HostArgs {
+    #[command(subcommand)]
+    command: HostCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum HostCommand {
+    Timer(timer::TimerArgs),
+}
+
+pub(crate) fn run(args: HostArgs) -> Result<(), Failure> {
+    match args.command {
+        HostCommand::Timer(args) => timer::run(args),
+    }
+}
+
+impl From<HostError> for Failure {
+    fn from(error: HostError) -> Self {
+        if error.is_usage() { Self::usage(error) } else { Self::environment(error) }
+    }
+}

@@ -1,0 +1,10 @@
+//! What this host's scheduler does to a thread that is to run at an instant. Each measurement
+//! arranges what it is allowed to (real-time scheduling, locked memory, idle states), says so in
+//! its record, and leaves the machine as it was.
+
+mod conditions;
+mod error;
+mod figures;
+pub mod timer;
+
+pub use error::HostError;

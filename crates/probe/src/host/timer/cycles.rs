@@ -1,0 +1,191 @@
+//! The cycle itself: wait for each instant of a grid, and count how late it is. Who waits is a
+//! parameter, so the tests let a simulated clock be as late as they like.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use horolog_record::{TimerBreak, TimerStretch};
+use horolog_stats::Recorder;
+use horolog_time::{Monotonic, Span, Timestamp};
+
+/// Stretches that a run is told by, at most.
+const STRETCHES: u64 = 400;
+
+/// The instants of one thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grid {
+    /// The first of them.
+    pub(super) begin: Timestamp<Monotonic>,
+    /// From one to the next.
+    pub(super) interval: Span,
+    /// How many there are.
+    pub(super) cycles: u64,
+    /// The latency that ends the run.
+    pub(super) break_above_ns: Option<u64>,
+}
+
+impl Grid {
+    fn due(&self, cycle: u64) -> Timestamp<Monotonic> {
+        let cycle = i64::try_from(cycle).unwrap_or(i64::MAX);
+        self.begin + Span::from_ns(self.interval.as_ns().saturating_mul(cycle))
+    }
+
+    fn at_s(&self, cycle: u64) -> f64 {
+        (self.due(cycle) - self.begin).as_ns() as f64 / 1e9
+    }
+
+    /// Cycles that are told together.
+    const fn stretch(&self) -> u64 {
+        let whole = self.cycles.div_ceil(STRETCHES);
+        if whole == 0 { 1 } else { whole }
+    }
+}
+
+/// Something that reads a clock and waits for an instant of it.
+pub(super) trait Waiter {
+    /// The present instant.
+    fn now(&mut self) -> Timestamp<Monotonic>;
+    /// Waits, and may come back early.
+    fn wait_until(&mut self, due: Timestamp<Monotonic>);
+}
+
+/// What became of the instants.
+#[derive(Debug)]
+pub(super) struct Cycles {
+    /// From each instant to the reading of the clock behind it, in ns.
+    pub(super) latencies: Recorder,
+    /// Instants that were past when the thread came to wait for them.
+    pub(super) missed: u64,
+    /// The latency that ended the run; its core is not known here.
+    pub(super) broken: Option<TimerBreak>,
+    largest: Vec<u64>,
+}
+
+impl Cycles {
+    /// Goes through the grid until its end, a latency above the bound, or `stop`.
+    pub(super) fn run(grid: &Grid, waiter: &mut impl Waiter, stop: &AtomicBool) -> Self {
+        let stretch = grid.stretch();
+        // All memory is there before the first instant.
+        let mut cycles = Self {
+            latencies: Recorder::new(),
+            missed: 0,
+            broken: None,
+            largest: vec![0; usize::try_from(grid.cycles.div_ceil(stretch)).unwrap_or(0)],
+        };
+        for cycle in 0..grid.cycles {
+            let due = grid.due(cycle);
+            let mut now = waiter.now();
+            if now >= due {
+                cycles.missed += 1;
+            }
+            while now < due {
+                waiter.wait_until(due);
+                now = waiter.now();
+            }
+            let latency_ns = (now - due).as_ns().unsigned_abs();
+            cycles.latencies.record(latency_ns);
+            let largest = &mut cycles.largest[(cycle / stretch) as usize];
+            *largest = (*largest).max(latency_ns);
+            if grid.break_above_ns.is_some_and(|limit| latency_ns > limit) {
+                stop.store(true, Ordering::Relaxed);
+                let at_s = grid.at_s(cycle);
+                cycles.broken = Some(TimerBreak { core: 0, cycle, at_s, latency_ns });
+            }
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        cycles
+    }
+
+    /// The largest latency of each stretch that was begun.
+    pub(super) fn series(&self, grid: &Grid) -> Vec<TimerStretch> {
+        let stretch = grid.stretch();
+        let begun = self.latencies.count().div_ceil(stretch);
+        let largest = self.largest.iter().take(usize::try_from(begun).unwrap_or(0));
+        (0..)
+            .zip(largest)
+            .map(|(place, &max_ns)| TimerStretch { at_s: grid.at_s(place * stretch), max_ns })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A clock on which each wait ends so much late, in turn.
+    struct Late {
+        now_ns: i64,
+        late_ns: Vec<i64>,
+        waits: usize,
+    }
+
+    impl Waiter for Late {
+        fn now(&mut self) -> Timestamp<Monotonic> {
+            Timestamp::from_ns(self.now_ns)
+        }
+
+        fn wait_until(&mut self, due: Timestamp<Monotonic>) {
+            self.now_ns = due.as_ns() + self.late_ns[self.waits % self.late_ns.len()];
+            self.waits += 1;
+        }
+    }
+
+    fn grid(cycles: u64, break_above_ns: Option<u64>) -> Grid {
+        let begin = Timestamp::from_ns(1_000_000);
+        Grid { begin, interval: Span::from_ns(1_000), cycles, break_above_ns }
+    }
+
+    fn run(late_ns: &[i64], cycles: u64, break_above_ns: Option<u64>) -> (Cycles, usize, bool) {
+        let stop = AtomicBool::new(false);
+        let mut waiter = Late { now_ns: 0, late_ns: late_ns.to_vec(), waits: 0 };
+        let cycles = Cycles::run(&grid(cycles, break_above_ns), &mut waiter, &stop);
+        (cycles, waiter.waits, stop.into_inner())
+    }
+
+    #[test]
+    fn a_latency_counts_from_its_instant() {
+        let (cycles, waits, stopped) = run(&[7, 11], 10, None);
+        let latencies = cycles.latencies.to_histogram();
+        assert_eq!((latencies.count(), latencies.min(), latencies.max()), (10, Some(7), Some(11)));
+        assert_eq!((cycles.missed, waits, stopped), (0, 10, false));
+    }
+
+    /// One wake-up that is 3.5 periods late: three more instants pass meanwhile, and each of them
+    /// is late by what is left of it. None is skipped, as no request of a client would be.
+    #[test]
+    fn periods_that_pass_meanwhile_are_missed_and_measured() {
+        let (cycles, waits, _) = run(&[3_500, 0, 0, 0, 0, 0, 0, 0], 5, None);
+        assert_eq!((cycles.missed, cycles.latencies.count(), waits), (3, 5, 2));
+        assert_eq!(cycles.latencies.sum(), 3_500 + 2_500 + 1_500 + 500);
+        assert_eq!(cycles.latencies.max(), Some(3_500));
+    }
+
+    #[test]
+    fn a_wait_that_ends_early_is_gone_on_with() {
+        let (cycles, waits, _) = run(&[-400, 5], 4, None);
+        assert_eq!((cycles.latencies.count(), waits), (4, 8));
+        assert_eq!((cycles.latencies.min(), cycles.missed), (Some(5), 0));
+    }
+
+    #[test]
+    fn a_latency_above_the_bound_ends_the_run() {
+        let (cycles, _, stopped) = run(&[1, 1, 900, 1], 1_000, Some(899));
+        let broken = cycles.broken.unwrap();
+        assert_eq!((broken.cycle, broken.latency_ns, stopped), (2, 900, true));
+        assert_eq!(cycles.latencies.count(), 3);
+        assert!((broken.at_s - 2e-6).abs() < 1e-15);
+        assert!(run(&[900], 10, Some(900)).0.broken.is_none(), "the bound itself is allowed");
+    }
+
+    #[test]
+    fn stretches_keep_the_largest_of_all_cycles() {
+        let (cycles, ..) = run(&[1, 2, 3, 4, 5, 6, 999], 7 * 400, None);
+        let series = cycles.series(&grid(7 * 400, None));
+        assert_eq!(series.len(), 400);
+        assert!(series.iter().all(|stretch| stretch.max_ns == 999));
+        assert!((series[1].at_s - 7e-6).abs() < 1e-15, "{:?}", series[1]);
+        let ended = run(&[1_000, 0], 1_000, Some(999)).0;
+        assert_eq!(ended.series(&grid(1_000, None)).len(), 1);
+    }
+}

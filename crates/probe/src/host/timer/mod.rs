@@ -1,0 +1,221 @@
+//! How late a thread wakes up that is to run at the beginning of each period, as cyclictest
+//! measures it: one thread for each core sleeps until an absolute instant, reads the clock, and
+//! does so again one period later.
+//!
+//! No period is skipped. A thread that comes too late for an instant does not wait for it, counts
+//! it as missed, and its latency is what it is: from that instant to now. What was asked for and
+//! refused is a finding; nothing here prints.
+
+mod cycles;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use horolog_record::{
+    Code, Distribution, Finding, HOST_TIMER_SCHEMA, Host, HostTimerResult, Severity, TimerBreak,
+    TimerCore, TimerCost, rfc3339_now,
+};
+use horolog_sys::clock::{MonotonicClock, sleep_until};
+use horolog_time::{Clock, Monotonic, Span, Timestamp};
+
+use super::conditions::{self, Conditions, finding};
+use super::{HostError, figures};
+use cycles::{Cycles, Grid, Waiter};
+
+/// Time for all threads to be ready before the first period.
+const HEAD_START: Span = Span::from_ms(20);
+/// How often the waiting thread looks whether the run is to end.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What to measure, and how.
+#[derive(Clone, Debug)]
+pub struct TimerOptions {
+    /// The cores; none for all that this process may run on.
+    pub cores: Vec<usize>,
+    /// The period.
+    pub interval: Duration,
+    /// Periods of each core.
+    pub cycles: u64,
+    /// The real-time priority; `None` for ordinary threads.
+    pub priority: Option<u8>,
+    /// Whether deep idle states are held off.
+    pub hold_awake: bool,
+    /// The latency that ends the run.
+    pub break_above: Option<Duration>,
+    /// The command line, for the record.
+    pub command: Vec<String>,
+}
+
+/// The kernel's own timers.
+struct Sleep;
+
+impl Waiter for Sleep {
+    fn now(&mut self) -> Timestamp<Monotonic> {
+        MonotonicClock.now()
+    }
+
+    fn wait_until(&mut self, due: Timestamp<Monotonic>) {
+        sleep_until(due);
+    }
+}
+
+/// Measures until all periods are over, a latency ends the run, or it is to end.
+///
+/// # Errors
+///
+/// When a core is not to be had or a thread cannot be started.
+pub fn run(
+    options: TimerOptions,
+    progress: &dyn Fn(Duration, Duration),
+    is_over: &dyn Fn() -> bool,
+) -> Result<HostTimerResult, HostError> {
+    let cores = conditions::cores(&options.cores)?;
+    let started = rfc3339_now();
+    let arranged = Conditions::arrange(options.hold_awake);
+    let stop = AtomicBool::new(false);
+    let begin = MonotonicClock.now() + HEAD_START;
+    let total = options.interval.saturating_mul(u32::try_from(options.cycles).unwrap_or(u32::MAX));
+    let measured: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = cores
+            .iter()
+            .enumerate()
+            .map(|(place, &core)| {
+                let grid = grid(&options, begin, place, cores.len());
+                let (options, stop) = (&options, &stop);
+                let work = move || measure(core, options, grid, stop);
+                thread::Builder::new()
+                    .name(format!("timer {core}"))
+                    .spawn_scoped(scope, work)
+                    .map_err(|error| {
+                        stop.store(true, Ordering::Relaxed);
+                        HostError::Thread { core, error }
+                    })
+            })
+            .collect();
+        let running = |thread: &Result<thread::ScopedJoinHandle<'_, _>, _>| {
+            thread.as_ref().is_ok_and(|thread| !thread.is_finished())
+        };
+        while threads.iter().any(running) {
+            thread::sleep(LOOK);
+            let elapsed = (MonotonicClock.now() - begin).as_ns().max(0).unsigned_abs();
+            progress(Duration::from_nanos(elapsed).min(total), total);
+            if is_over() {
+                stop.store(true, Ordering::Relaxed);
+            }
+        }
+        let join = |thread: Result<thread::ScopedJoinHandle<'_, _>, _>| {
+            thread?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(join).collect::<Result<Vec<_>, HostError>>()
+    })?;
+    Ok(record(options, started, &arranged, measured))
+}
+
+/// The periods of one core. Those of several begin one after the other, so that their instants do
+/// not meet.
+fn grid(options: &TimerOptions, begin: Timestamp<Monotonic>, place: usize, of: usize) -> Grid {
+    let interval_ns = i64::try_from(options.interval.as_nanos()).unwrap_or(i64::MAX);
+    let shift_ns = interval_ns / of.max(1) as i64 * place as i64;
+    Grid {
+        begin: begin + Span::from_ns(shift_ns),
+        interval: Span::from_ns(interval_ns),
+        cycles: options.cycles,
+        break_above_ns: options.break_above.map(|limit| limit.as_nanos() as u64),
+    }
+}
+
+/// The thread of one core.
+fn measure(
+    core: usize,
+    options: &TimerOptions,
+    grid: Grid,
+    stop: &AtomicBool,
+) -> Result<(TimerCore, Option<TimerBreak>), HostError> {
+    let scheduling = conditions::settle(core, options.priority);
+    let scheduling = scheduling.inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
+    let past = MonotonicClock.now();
+    let cost = TimerCost {
+        clock_ns: figures::clock_ns(),
+        call_ns: figures::median_of_calls(|| sleep_until(past)),
+    };
+    let cycles = Cycles::run(&grid, &mut Sleep, stop);
+    let broken = cycles.broken.map(|broken| TimerBreak { core, ..broken });
+    let core = TimerCore {
+        core,
+        scheduling,
+        cost,
+        missed: cycles.missed,
+        latency_ns: Distribution::of(&cycles.latencies.to_histogram()),
+        series: cycles.series(&grid),
+    };
+    Ok((core, broken))
+}
+
+fn record(
+    options: TimerOptions,
+    started: String,
+    arranged: &Conditions,
+    measured: Vec<(TimerCore, Option<TimerBreak>)>,
+) -> HostTimerResult {
+    let broken = measured.iter().filter_map(|(_, broken)| *broken);
+    let broken_by = broken.reduce(|one, other| if other.at_s < one.at_s { other } else { one });
+    let mut result = HostTimerResult {
+        schema: HOST_TIMER_SCHEMA.to_owned(),
+        started,
+        command: options.command,
+        host: Host::read(),
+        conditions: arranged.record(),
+        interval_ns: options.interval.as_nanos() as u64,
+        planned: options.cycles,
+        cores: measured.into_iter().map(|(core, _)| core).collect(),
+        break_above_ns: options.break_above.map(|limit| limit.as_nanos() as u64),
+        broken_by,
+        limits: Vec::new(),
+        findings: Vec::new(),
+    };
+    result.findings = findings(&result);
+    result
+}
+
+/// The doubts about a run, from its record alone.
+fn findings(result: &HostTimerResult) -> Vec<Finding> {
+    let scheduling: Vec<_> = result.cores.iter().map(|core| &core.scheduling).collect();
+    let mut findings = conditions::findings(&result.conditions, &scheduling);
+    let measured = |core: &TimerCore| core.latency_ns.as_ref().map_or(0, |one| one.count);
+    let missed: u64 = result.cores.iter().map(|core| core.missed).sum();
+    let cycles: u64 = result.cores.iter().map(measured).sum();
+    if missed > 0 {
+        findings.push(finding(
+            Code::PeriodsMissed,
+            Severity::Warning,
+            format!(
+                "Of {cycles} periods {missed} were over before their thread came to wait for them; \
+                 their latencies are in the figures."
+            ),
+            "See what held the core: 'horolog host interrupt' finds who takes it.",
+        ));
+    }
+    if let Some(broken) = result.broken_by {
+        findings.push(finding(
+            Code::LatencyAboveBreak,
+            Severity::Error,
+            format!(
+                "Core {} woke up {} us late in its period {}, {:.6} s into the run, which ended it.",
+                broken.core,
+                broken.latency_ns / 1_000,
+                broken.cycle,
+                broken.at_s
+            ),
+            "Look at what ran at that instant.",
+        ));
+    } else if result.cores.iter().any(|core| measured(core) < result.planned) {
+        findings.push(finding(
+            Code::Interrupted,
+            Severity::Note,
+            format!("The run was ended after {cycles} periods of all cores."),
+            "",
+        ));
+    }
+    findings
+}

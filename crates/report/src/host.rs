@@ -1,0 +1,90 @@
+//! What the measurements of a host's scheduler share as text: how threads were scheduled, what was
+//! held still, figures of a distribution. The tables and the pages say it with these words.
+
+use horolog_record::{Distribution, HostConditions, SchedulingPolicy, ThreadScheduling};
+
+use crate::units::{ABSENT, full_count, human_ns, mean_ns};
+
+/// The titles of [`latency_figures`].
+pub(crate) const LATENCY_TITLES: [&str; 8] =
+    ["count", "min", "mean", "p50", "p99", "p99.9", "max", "deviation"];
+
+/// The figures of a distribution, those that matter least at the end.
+pub(crate) fn latency_figures(distribution: Option<&Distribution>) -> [String; 8] {
+    let Some(d) = distribution else { return std::array::from_fn(|_| ABSENT.to_owned()) };
+    [
+        full_count(d.count),
+        human_ns(d.min),
+        mean_ns(d.mean),
+        human_ns(d.p50),
+        human_ns(d.p99),
+        human_ns(d.p99_9),
+        human_ns(d.max),
+        mean_ns(d.stddev),
+    ]
+}
+
+/// How threads were scheduled.
+pub(crate) fn scheduling(scheduling: &ThreadScheduling) -> String {
+    let refused = if scheduling.error.is_some() { ", since real time was refused" } else { "" };
+    match (scheduling.policy, scheduling.timer_slack_ns) {
+        (SchedulingPolicy::Fifo, _) => format!("SCHED_FIFO at priority {}", scheduling.priority),
+        (SchedulingPolicy::Other, None) => format!("SCHED_OTHER{refused}"),
+        (SchedulingPolicy::Other, Some(slack)) => {
+            format!("SCHED_OTHER{refused}, timer slack {}", human_ns(slack))
+        }
+    }
+}
+
+/// What was held still, in one sentence each.
+pub(crate) fn conditions(conditions: &HostConditions) -> String {
+    let memory = if conditions.memory_locked { "locked" } else { "not locked" };
+    let idle = match conditions.cpu_dma_latency_us {
+        Some(us) => format!("/dev/cpu_dma_latency held at {us} us"),
+        None if conditions.cpu_dma_latency_error.is_some() => {
+            "/dev/cpu_dma_latency not to be had".to_owned()
+        }
+        None => "idle states left as they are".to_owned(),
+    };
+    let driver = conditions.idle_driver.as_deref().map_or_else(
+        || "no idle driver".to_owned(),
+        |driver| format!("idle driver {driver} ({})", conditions.idle_states.join(", ")),
+    );
+    let throttling = match (conditions.real_time_runtime_us, conditions.real_time_period_us) {
+        (Some(runtime), Some(period)) => format!(
+            "real-time threads may run {} in {}",
+            human_ns(runtime.saturating_mul(1_000)),
+            human_ns(period.saturating_mul(1_000))
+        ),
+        _ => "real-time threads are not throttled".to_owned(),
+    };
+    format!("Memory {memory}; {idle}, {driver}; {throttling}.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_said_so() {
+        let text = conditions(&HostConditions::default());
+        assert_eq!(
+            text,
+            "Memory not locked; idle states left as they are, no idle driver; real-time threads are \
+             not throttled."
+        );
+        assert!(latency_figures(None).iter().all(|figure| figure == ABSENT));
+    }
+
+    #[test]
+    fn refused_real_time_is_said() {
+        let refused = ThreadScheduling {
+            policy: SchedulingPolicy::Other,
+            priority: 0,
+            error: Some("no".to_owned()),
+            timer_slack_ns: Some(50_000),
+        };
+        let text = scheduling(&refused);
+        assert_eq!(text, "SCHED_OTHER, since real time was refused, timer slack 50.0 µs");
+    }
+}

@@ -1,0 +1,122 @@
+//! The page of a run of wake-ups: histogram, tail and the course of each core, and all figures.
+
+use horolog_record::{Distribution, HostTimerResult, TimerCore};
+
+use super::Page;
+use super::data::{row, table};
+use super::escape::{each, text};
+use super::latency::{Place, histogram, tail, time_axis};
+use super::plot::{Axis, Plot, Scale, Series, Unit, View};
+use super::sections::{command_line, drawn, facts, findings, host_facts, limits, section};
+use crate::host::LATENCY_TITLES;
+use crate::table::host_timer::{LATENCY, cells, facts as sentences};
+use crate::units::{full_count, human_ns};
+
+const TABLE: &str = "latencies";
+const HISTOGRAM: Place =
+    Place { id: "histogram", title: "Histogram of latencies", described_by: TABLE };
+const TAIL: Place = Place { id: "tail", title: "Latency by rarity", described_by: TABLE };
+
+/// The page as HTML. It holds the whole result as JSON in the element `result`.
+#[must_use]
+pub fn host_timer(result: &HostTimerResult) -> String {
+    let cores = distributions(result);
+    let plots = vec![histogram(&HISTOGRAM, &cores), tail(&TAIL, &cores), over_time(result)];
+    let (plotted, plots) = drawn(plots.into_iter().map(|plot| (plot, String::new())).collect());
+    let rows = each(&result.cores, |core| {
+        let [number, cells @ ..] = cells(core);
+        row(&format!("core {number}"), cells)
+    });
+    let titles = [&["missed"], &LATENCY_TITLES[..]].concat();
+    let main = [
+        section("Latencies", &table(TABLE, "Wake-up latencies", &titles, &rows)),
+        section("Findings", &findings(&result.findings)),
+        section("Limits", &limits(&result.limits)),
+        section("Distribution and course", &plotted),
+        section("How it was measured", &each(sentences(result), |line| paragraph(&line))),
+        section("Run and machine", &machine(result)),
+    ];
+    Page {
+        kind: "host timer",
+        heading: format!("wake-ups every {}", human_ns(result.interval_ns)),
+        lead: format!(
+            "{} periods on each of {} cores, started {}",
+            full_count(result.planned),
+            result.cores.len(),
+            result.started
+        ),
+        main: main.concat(),
+        note: LATENCY,
+        schema: &result.schema,
+        plots,
+        result,
+    }
+    .render()
+}
+
+pub(super) fn paragraph(line: &str) -> String {
+    format!("<p>{}</p>\n", text(line))
+}
+
+fn distributions(result: &HostTimerResult) -> Vec<(String, &Distribution)> {
+    let named = |core: &TimerCore| format!("core {}", core.core);
+    let of = |core| Some((named(core), core.latency_ns.as_ref()?));
+    result.cores.iter().filter_map(of).collect()
+}
+
+fn over_time(result: &HostTimerResult) -> Plot {
+    let series = |core: &TimerCore| {
+        let points = core.series.iter().map(|one| (one.at_s, one.max_ns.max(1) as f64));
+        Series::new(format!("core {}", core.core), points.collect())
+    };
+    Plot {
+        id: "course",
+        title: "Largest latency over time",
+        hint: "The largest of each stretch of periods.",
+        described_by: TABLE,
+        x: Axis { label: "time", short: "time", unit: Unit::Seconds, scale: Scale::Linear },
+        y: time_axis(),
+        points: false,
+        marks: Vec::new(),
+        chooser: "",
+        view: 0,
+        views: vec![View { label: "", series: result.cores.iter().map(series).collect() }],
+    }
+}
+
+fn machine(result: &HostTimerResult) -> String {
+    let run = facts(&[
+        ("Command", Some(command_line(&result.command))),
+        ("Started", Some(result.started.clone())),
+    ]);
+    format!("<div class=\"columns\">\n{run}{}</div>\n", host_facts(&result.host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn each_core_is_shown_and_no_text_becomes_markup() {
+        let mut result = fixture::host_timer();
+        result.findings[0].message = "<img src=x>".to_owned();
+        result.conditions.idle_driver = Some("<img src=y>".to_owned());
+        let page = host_timer(&result);
+        assert!(!page.contains("<img"));
+        assert!(page.contains("core 1") && page.contains("plot-histogram"));
+        assert!(page.contains("SCHED_FIFO at priority 80"));
+    }
+
+    #[test]
+    fn a_run_without_periods_still_makes_a_page() {
+        let mut result = fixture::host_timer();
+        for core in &mut result.cores {
+            (core.latency_ns, core.series) = (None, Vec::new());
+        }
+        let page = host_timer(&result);
+        let (_, rest) = page.split_once("<main>").unwrap();
+        let (main, _) = rest.split_once("</main>").unwrap();
+        assert!(!main.contains("NaN") && !main.contains("plot-"), "{main}");
+    }
+}

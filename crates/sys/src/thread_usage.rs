@@ -1,0 +1,94 @@
+//! What the kernel says of this thread: how often it was switched, how long it waited for a core,
+//! how coarse its timers are. Nothing is changed here.
+
+use std::{fs, io};
+
+use crate::descriptor::check;
+
+/// How often this thread gave up its core.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Switches {
+    /// Because it waited for something (`ru_nvcsw`).
+    pub voluntary: u64,
+    /// Because another one was to run, which includes `sched_yield` (`ru_nivcsw`).
+    pub involuntary: u64,
+}
+
+impl Switches {
+    /// Those of this thread since it began (getrusage(2), `RUSAGE_THREAD`).
+    ///
+    /// # Errors
+    ///
+    /// None is known.
+    pub fn now() -> io::Result<Self> {
+        // SAFETY: a plain C structure of numbers, for which all bytes zero is valid.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: one structure that outlives the call.
+        check(unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) })?;
+        Ok(Self { voluntary: usage.ru_nvcsw as u64, involuntary: usage.ru_nivcsw as u64 })
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn all(self) -> u64 {
+        self.voluntary + self.involuntary
+    }
+
+    /// Those that came since `earlier`.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self {
+            voluntary: self.voluntary.saturating_sub(earlier.voluntary),
+            involuntary: self.involuntary.saturating_sub(earlier.involuntary),
+        }
+    }
+}
+
+/// How long this thread could have run and had no core, in ns (Linux,
+/// `Documentation/scheduler/sched-stats.rst`, `/proc/PID/schedstat`).
+///
+/// # Errors
+///
+/// When the kernel does not count it.
+pub fn run_delay_ns() -> io::Result<u64> {
+    let text = fs::read_to_string("/proc/thread-self/schedstat")?;
+    text.split_whitespace()
+        .nth(1)
+        .and_then(|field| field.parse().ok())
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// By how many nanoseconds the kernel may delay timers of this thread (`PR_GET_TIMERSLACK` in
+/// prctl(2)).
+///
+/// # Errors
+///
+/// None is known.
+pub fn timer_slack_ns() -> io::Result<u64> {
+    // SAFETY: numbers only.
+    check(unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) }).map(|slack| slack as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_sleep_is_a_voluntary_switch() {
+        let before = Switches::now().unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+        let since = Switches::now().unwrap().since(before);
+        assert!(since.voluntary >= 1 && since.all() >= since.voluntary, "{since:?}");
+    }
+
+    #[test]
+    fn slack_is_what_was_set() {
+        std::thread::spawn(|| {
+            crate::affinity::set_timer_slack_ns(12_345).unwrap();
+            assert_eq!(timer_slack_ns().unwrap(), 12_345);
+        })
+        .join()
+        .unwrap();
+    }
+}
