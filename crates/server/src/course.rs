@@ -13,6 +13,7 @@ use horolog_sys::clock::ClockOffset;
 use horolog_time::leap::{Leap, LeapKind, LeapList, Outlook, Sources, Validity};
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 
+use crate::clock::STEP_MIN;
 use crate::config::LeapSystem;
 use crate::leap_notice::LeapNotice;
 use crate::renewal::Reading;
@@ -42,8 +43,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) ask_kernel: bool,
     /// How far the served time is ahead of the system clock on purpose, or by a source.
     pub(crate) ahead: Span,
-    /// Whether that is by the word of a source.
-    pub(crate) is_heard: bool,
+    /// When the source said it by whose word that is.
+    pub(crate) heard_at: Option<Timestamp<Monotonic>>,
     /// The list of leap seconds.
     pub(crate) list: Option<&'a LeapList>,
     /// The next leap second by the word of a receiver, which counts where there is no list.
@@ -90,6 +91,9 @@ pub(crate) struct Course {
     learnt: Span,
     /// What the source said last of how far the clock is off.
     heard: Option<Span>,
+    /// When the word of the last look was said, and how far the clock has been set since.
+    heard_at: Option<Timestamp<Monotonic>>,
+    set: Span,
     /// The steps of the leaps that were passed before the one that is being passed.
     passed: Span,
     /// Leaps up to here are past.
@@ -108,6 +112,8 @@ impl Course {
             owed: Span::ZERO,
             learnt: Span::ZERO,
             heard: None,
+            heard_at: None,
+            set: Span::ZERO,
             passed: Span::ZERO,
             reached: None,
             passing: None,
@@ -132,7 +138,9 @@ impl Course {
 
     /// Goes on to the instant of a reading.
     pub(crate) fn advance(&mut self, reading: &Reading, terms: &Terms<'_>) -> Point {
+        let shown = self.offset.offset + self.owed;
         self.take(reading, terms);
+        self.keep_word(self.offset.offset + self.owed - shown, terms);
         self.learn(reading, terms);
         if self.doubted_until.is_some_and(|until| reading.now >= until) {
             (self.doubted_until, self.owed) = (None, Span::ZERO);
@@ -178,7 +186,7 @@ impl Course {
             let utc = Timestamp::<Utc>::from_ns(reading.now.as_ns())
                 + self.offset.offset
                 + self.owed
-                + self.heard.filter(|_| terms.is_heard).unwrap_or(terms.ahead)
+                + self.heard.filter(|_| terms.heard_at.is_some()).unwrap_or(terms.ahead)
                 - self.learnt;
             let is_due = utc + SAME_STEP >= leap.instant();
             passing.stepped = is_due && is(jump, step);
@@ -199,9 +207,22 @@ impl Course {
         self.offset = self.offset.follow(offset);
     }
 
+    /// What was said of how far the clock is off holds of the clock as it was then, whoever has
+    /// moved it since, until something new is said.
+    fn keep_word(&mut self, moved: Span, terms: &Terms<'_>) {
+        let before = std::mem::replace(&mut self.heard_at, terms.heard_at);
+        if before != terms.heard_at {
+            self.set = Span::ZERO;
+        } else if before.is_some()
+            && moved.as_ns().unsigned_abs() >= STEP_MIN.as_ns().unsigned_abs()
+        {
+            self.set = self.set + moved;
+        }
+    }
+
     /// Takes in what the source says of a step that the system clock did not make.
     fn learn(&mut self, reading: &Reading, terms: &Terms<'_>) {
-        if !terms.is_heard {
+        if terms.heard_at.is_none() {
             return;
         }
         let Some(before) = self.heard.replace(terms.ahead) else { return };
@@ -221,7 +242,7 @@ impl Course {
 
     fn utc(&self, now: Timestamp<Monotonic>, terms: &Terms<'_>) -> Timestamp<Utc> {
         let realtime = Timestamp::from_ns(now.as_ns().saturating_add(self.offset.offset.as_ns()));
-        realtime + self.owed + terms.ahead - self.learnt
+        realtime + self.owed + terms.ahead - self.learnt - self.set
     }
 
     fn kernel(&mut self, reading: &Reading, terms: &Terms<'_>) -> Option<Leap> {

@@ -94,7 +94,7 @@ impl Renewal {
             disciplined: self.config.trust == Trust::Kernel && !self.config.is_test(),
             ask_kernel: !self.config.is_test(),
             ahead: self.ahead(reading.now) + self.correction(reading.now),
-            is_heard: matches!(self.heard, Heard::Selected(_)),
+            heard_at: self.heard_at(),
             list: list.as_deref(),
             told: self.heard_next_leap(),
         };

@@ -471,3 +471,31 @@ fn a_server_that_starts_in_the_leap_second_does_not_pass_it_again() {
         }
     }
 }
+
+/// What was said before somebody set the clock was said of the clock as it was.
+#[test]
+fn a_word_from_before_a_step_of_the_clock_is_not_taken_for_one_from_behind_it() {
+    let world = World {
+        kind: LeapKind::Insert,
+        kernel_steps_after_ns: None,
+        kernel_told: false,
+        listed: false,
+        trust: Trust::Kernel,
+    };
+    for set in [Span::from_ms(-50), Span::from_ms(-1_000), Span::from_ms(7), Span::from_ms(40_000)]
+    {
+        let mut renewal = world.renewal(DUE - HOUR);
+        for tenth in 0..40 {
+            let now = DUE - HOUR + tenth * 100 * MS;
+            // Sources are asked once a second; the clock is set in between to what is right.
+            let asked = now - tenth % 10 * 100 * MS;
+            renewal.heard = says(asked, if tenth < 20 { set } else { Span::ZERO }, None);
+            let mut reading = world.reading(now);
+            let moved = if tenth < 15 { Span::ZERO } else { set };
+            reading.offset.offset = reading.offset.offset - set + moved;
+            let page = renewal.pages(&reading).stepped;
+            let stepped = served(&page, now, world.utc(now)).unwrap();
+            assert!((stepped - world.utc(now)).abs() <= 10, "{set:?} {tenth}");
+        }
+    }
+}

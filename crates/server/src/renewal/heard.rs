@@ -62,6 +62,14 @@ impl Renewal {
         }
     }
 
+    /// When the selected source said what it says.
+    pub(super) fn heard_at(&self) -> Option<Timestamp<Monotonic>> {
+        match self.heard {
+            Heard::Selected(report) => Some(report.at),
+            Heard::Unasked | Heard::Nobody => None,
+        }
+    }
+
     /// The next leap second as satellites have told it to the selected source.
     pub(super) fn heard_next_leap(&self) -> Option<LeapSecond> {
         match self.heard {
