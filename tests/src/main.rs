@@ -29,6 +29,8 @@ mod generator;
 mod kernel_courses;
 mod lab;
 mod lane;
+mod launch_after;
+mod launch_at;
 mod leftovers;
 mod limiters;
 mod load_command;
@@ -178,6 +180,8 @@ fn waiting() -> Vec<Trial> {
     all.extend(receivers::all());
     all.extend(calibration::all());
     all.extend(clocks::all());
+    all.extend(launch_after::all());
+    all.extend(launch_at::all());
     all.extend(server_ptp::all());
     all.extend(server_ptp_peers::all());
     all.extend(server_ptp_masters::all());

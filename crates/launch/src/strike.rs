@@ -86,19 +86,20 @@ pub fn strike(options: StrikeOptions) -> io::Result<Struck> {
         Scheduling::RealTime => AtScheduling::RealTime,
         Scheduling::Ordinary(_) => AtScheduling::Ordinary,
     };
-    let account = Account::new(&options, scheduling, u64::from(SLACK_NS));
+    let now_ns = options.first.scale.clock().now_ns();
+    let every = options.every.map(|every| i64::try_from(every.as_nanos()).unwrap_or(i64::MAX));
+    let grid = Grid::new(options.first.ns, every, now_ns);
+    let first = Instant { ns: grid.instant().unwrap_or(options.first.ns), ..options.first };
+    let account = Account::new(&options, first, scheduling, u64::from(SLACK_NS));
     let mut striker = Striker { options, signals, to, events, account, usual_slack_ns };
-    let end = striker.run()?;
+    let end = striker.run(grid)?;
     let signal = striker.signals.came();
     Ok(striker.account.finish(end, signal))
 }
 
 impl Striker {
-    fn run(&mut self) -> io::Result<AtEnd> {
+    fn run(&mut self, mut grid: Grid) -> io::Result<AtEnd> {
         let clock = self.options.first.scale.clock();
-        let every = self.options.every.map(|every| every.as_nanos());
-        let every_ns = every.map(|every| i64::try_from(every).unwrap_or(i64::MAX));
-        let mut grid = Grid::new(self.options.first.ns, every_ns, clock.now_ns());
         let mut left = self.options.count.unwrap_or(u64::MAX);
         while let Some(instant_ns) = grid.instant().filter(|_| left > 0) {
             let Some(woken_ns) = self.sleep(instant_ns)? else { return Ok(AtEnd::Interrupted) };

@@ -9,7 +9,7 @@ use horolog_sys::adjtimex::kernel_clock;
 use horolog_time::Span;
 
 use super::{StrikeOptions, Struck};
-use crate::instant::Scale;
+use crate::instant::{Instant, Scale};
 use crate::program::NotStarted;
 use crate::signals::Came;
 
@@ -25,10 +25,10 @@ pub(super) struct Account {
 impl Account {
     pub(super) fn new(
         options: &StrikeOptions,
+        first: Instant,
         scheduling: AtScheduling,
         timer_slack_ns: u64,
     ) -> Self {
-        let first = options.first;
         let program = |program: &crate::program::Program| AtProgram {
             program: program.shown(),
             runs: 0,

@@ -161,7 +161,7 @@ pub(crate) const POLICIES: Choices<SchedulingPolicy, 2> =
 pub(crate) const STAMP_KINDS: Choices<StampKind, 3> =
     [(StampKind::Hardware, "hardware"), (StampKind::Kernel, "kernel"), (StampKind::User, "user")];
 
-fn check<T: Serialize + Debug, const N: usize>(choices: Choices<T, N>) {
+pub(crate) fn check<T: Serialize + Debug, const N: usize>(choices: Choices<T, N>) {
     for (choice, name) in choices {
         assert_eq!(serde_json::to_value(&choice).unwrap(), name, "{choice:?}");
     }

@@ -9,6 +9,7 @@ mod clock_compare;
 mod golden;
 mod host;
 mod host_timer;
+mod launch;
 mod query;
 mod round_trip;
 mod strategies;

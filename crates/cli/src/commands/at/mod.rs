@@ -3,17 +3,20 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
+mod detach;
+mod jobs;
 mod moment;
 
 use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
-use horolog_launch::{Instant, Program, StrikeOptions, Struck, strike};
+use clap::{Args, Subcommand, ValueEnum};
+use horolog_launch::{Instant, Program, Queue, StrikeOptions, Struck, is_taken_over, strike};
 use horolog_record::AtEnd;
 use horolog_report::table;
-use horolog_sys::undo;
+use horolog_sys::undo::{self, Undo};
 
 use crate::failure::Failure;
 use crate::output::{self, Destination};
@@ -25,9 +28,13 @@ use moment::MomentArgs;
 /// WHEN is written as for at(1): 'now + 2 minutes', 21:00 (tomorrow once it has passed), 9pm, noon,
 /// teatime, 'noon tomorrow', '10am monday', 2018/10/22, 'Oct 22 2028'; or as 2028-10-22T21:00:00Z
 /// or @1855774800.5. It is local time unless it ends with Z, UTC or TAI. With --every and no WHEN
-/// it is the next whole period since 1970. How late the command was started is said at the end.
+/// it is the next whole period since 1970. How late the command was started is said at the end, and
+/// its exit status is passed on.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct AtArgs {
+    #[command(subcommand)]
+    command: Option<JobCommand>,
     #[command(flatten)]
     moment: MomentArgs,
     #[command(flatten)]
@@ -40,6 +47,31 @@ pub(crate) struct AtArgs {
     /// Say nothing of it, but why a command could not be started.
     #[arg(short, long)]
     quiet: bool,
+    /// Wait in the background: systemd keeps the job where it runs, and else a process of its own.
+    #[arg(long)]
+    detach: bool,
+    /// Who keeps the job, where that is not to be found out.
+    #[arg(long, value_name = "KEEPER", requires = "detach")]
+    by: Option<Keeper>,
+    /// The file of this job in the queue.
+    #[arg(long, hide = true, value_name = "FILE")]
+    job: Option<PathBuf>,
+}
+
+/// Jobs in the background.
+#[derive(Subcommand, Debug)]
+enum JobCommand {
+    List(jobs::ListArgs),
+    Cancel(jobs::CancelArgs),
+}
+
+/// Who keeps jobs in the background.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Keeper {
+    /// systemd, as a transient timer.
+    Systemd,
+    /// A process of its own for each, with a file in the queue.
+    Process,
 }
 
 /// A series of instants.
@@ -86,7 +118,28 @@ impl ProgramArgs {
 }
 
 pub(crate) fn run(args: AtArgs) -> Result<(), Failure> {
+    match &args.command {
+        Some(JobCommand::List(args)) => return jobs::list(args),
+        Some(JobCommand::Cancel(args)) => return jobs::cancel(args),
+        None => {}
+    }
     let first = args.moment.instant(args.series.every)?;
+    if args.detach {
+        return detach::run(&args, first);
+    }
+    let Some(file) = &args.job else {
+        if !args.quiet && args.series.every.is_none() {
+            output::note(&format!("horolog: waiting until {}", moment::shown(first)));
+        }
+        return run_here(&args, first);
+    };
+    let (queue, id) = Queue::of_file(file)
+        .ok_or_else(|| Failure::usage(format!("{} is no file of a job", file.display())))?;
+    if !is_taken_over(io::stdin().lock()) {
+        return Err(Failure::environment("this job was not entered in the queue"));
+    }
+    // However it ends, it leaves the queue.
+    let (_, _entry) = Undo::after(|| Ok::<_, Failure>(()), move || queue.finish(id))?;
     run_here(&args, first)
 }
 
@@ -102,7 +155,7 @@ fn run_here(args: &AtArgs, first: Instant) -> Result<(), Failure> {
         count: args.series.count.map(u64::from),
         programs,
         together: args.programs.together,
-        own_group: false,
+        own_group: args.job.is_some(),
         command: output::command_line(),
     };
     let struck = strike(options).map_err(Failure::environment)?;

@@ -17,7 +17,7 @@ const SECOND_NS: i64 = 1_000_000_000;
 #[derive(Args, Debug)]
 pub(super) struct MomentArgs {
     /// When; several words are one.
-    #[arg(value_name = "WHEN", allow_hyphen_values = true)]
+    #[arg(value_name = "WHEN")]
     when: Vec<String>,
     /// WHEN is in UTC.
     #[arg(long, conflicts_with = "tai")]
@@ -34,6 +34,12 @@ pub(super) struct MomentArgs {
 }
 
 impl MomentArgs {
+    /// How far TAI is ahead of UTC in seconds, as far as is known.
+    pub(super) fn tai_ahead_s(&self) -> i32 {
+        let kernel_s = kernel_clock().map(|clock| clock.tai_offset_s).unwrap_or(0);
+        if kernel_s == 0 { self.tai_offset.unwrap_or(0) } else { kernel_s }
+    }
+
     /// The instant; of a series it may be past.
     pub(super) fn instant(&self, every: Option<Duration>) -> Result<Instant, Failure> {
         let kernel_s = kernel_clock().map(|clock| clock.tai_offset_s).unwrap_or(0);
@@ -79,6 +85,13 @@ impl MomentArgs {
         let notation: Notation = text.parse()?;
         Ok(notation.resolve(now, zone, self.past_too || every.is_some())?)
     }
+}
+
+/// An instant, and what the clock on the wall shows then.
+pub(super) fn shown(instant: Instant) -> String {
+    let local = instant.local(&TimeZone::system());
+    let local = local.map_or_else(String::new, |local| format!(" ({local})"));
+    format!("{instant}{local}")
 }
 
 impl From<NotationError> for Failure {

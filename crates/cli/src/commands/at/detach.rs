@@ -1,0 +1,173 @@
+//! `horolog at --detach`: the same job as the command line of a process that waits, handed to
+//! systemd or to the queue.
+
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use horolog_launch::{
+    BackgroundError, Claim, Instant, Outline, Queue, QueueError, Systemd, SystemdError, Transient,
+    hand_over,
+};
+use horolog_sys::alarm::AlarmClock;
+
+use super::{AtArgs, Keeper, moment};
+use crate::failure::Failure;
+use crate::output;
+
+/// What of the environment a job of systemd's gets; all of it would be there for all to read.
+const KEPT: [&str; 5] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ"];
+
+impl From<SystemdError> for Failure {
+    fn from(error: SystemdError) -> Self {
+        match error {
+            SystemdError::NoJob(_) => Self::usage(error),
+            error => Self::environment(error),
+        }
+    }
+}
+
+impl From<QueueError> for Failure {
+    fn from(error: QueueError) -> Self {
+        match error {
+            QueueError::NoJob(_) => Self::usage(error),
+            error => Self::environment(error),
+        }
+    }
+}
+
+impl From<BackgroundError> for Failure {
+    fn from(error: BackgroundError) -> Self {
+        match error {
+            BackgroundError::Queue(error) => error.into(),
+            error => Self::environment(error),
+        }
+    }
+}
+
+/// This user's queue.
+pub(super) fn queue() -> Result<Queue, Failure> {
+    let path = |name| env::var_os(name).map(PathBuf::from);
+    Ok(Queue::place(path("XDG_STATE_HOME"), path("HOME"))?)
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
+/// The systemd that keeps this user's jobs, if it does.
+pub(super) fn systemd(by: Option<Keeper>) -> Option<Systemd> {
+    let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    match by {
+        Some(Keeper::Process) => None,
+        Some(Keeper::Systemd) => Some(Systemd::of(is_root())),
+        None => Systemd::running(is_root(), runtime.as_deref()),
+    }
+}
+
+pub(super) fn run(args: &AtArgs, first: Instant) -> Result<(), Failure> {
+    let directory = env::current_dir().map_err(|error| {
+        Failure::environment(format!("the working directory: {error}; change to one that there is"))
+    })?;
+    if args.programs.programs().is_empty() {
+        return Err(Failure::usage("--detach needs a command to run; give one behind '--'"));
+    }
+    match systemd(args.by) {
+        Some(systemd) => to_systemd(args, first, systemd, &directory),
+        None => to_process(args, first, &directory),
+    }
+}
+
+fn to_systemd(
+    args: &AtArgs,
+    first: Instant,
+    systemd: Systemd,
+    directory: &Path,
+) -> Result<(), Failure> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let id = format!("{:x}-{}", now.as_secs(), std::process::id());
+    let own = env::current_exe().map_err(Failure::environment)?;
+    let mut program = vec![own.into_os_string()];
+    program.extend(arguments(args, first, directory, None));
+    let environment = KEPT.iter().filter_map(|name| Some((*name, env::var_os(name)?)));
+    let environment: Vec<_> = environment.collect();
+    let description = format!("{first}: {}", summary(args));
+    systemd.start(
+        &id,
+        &Transient {
+            first,
+            now_ns: AlarmClock::Realtime.now_ns(),
+            tai_ahead_ns: i64::from(args.moment.tai_ahead_s()) * 1_000_000_000,
+            description: &description,
+            directory,
+            environment: &environment,
+            program: &program,
+        },
+    )?;
+    output::line(&format!(
+        "job {id}: {}, kept by systemd; output: journalctl -u horolog-at-{id}.service",
+        moment::shown(first)
+    ))
+}
+
+fn to_process(args: &AtArgs, first: Instant, directory: &Path) -> Result<(), Failure> {
+    let every = args.series.every.map(|every| every.as_nanos());
+    let outline = Outline {
+        first: first.to_string(),
+        every_ns: every.map(|every| u64::try_from(every).unwrap_or(u64::MAX)),
+        programs: args.programs.programs().iter().map(horolog_launch::Program::shown).collect(),
+        directory: directory.display().to_string(),
+    };
+    let told = |claim: &Claim| arguments(args, first, directory, Some(claim));
+    let handed = hand_over(&queue()?, outline, told)?;
+    output::line(&format!(
+        "job {}: {}, process {}; output: {}",
+        handed.job.id,
+        moment::shown(first),
+        handed.job.process.pid,
+        handed.log.display()
+    ))
+}
+
+/// What it runs, in a line.
+fn summary(args: &AtArgs) -> String {
+    let programs = args.programs.programs();
+    let programs: Vec<_> = programs.iter().map(|program| program.shown().join(" ")).collect();
+    programs.join("; ").replace(char::is_control, " ")
+}
+
+/// The command line of the process that waits.
+fn arguments(
+    args: &AtArgs,
+    first: Instant,
+    directory: &Path,
+    claim: Option<&Claim>,
+) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec!["at".into(), "--past-too".into()];
+    let mut option = |name: &str, value: OsString| words.extend([OsString::from(name), value]);
+    if let Some(claim) = claim {
+        option("--job", claim.file.clone().into_os_string());
+    }
+    if let Some(every) = args.series.every {
+        option("--every", format!("{}ns", every.as_nanos()).into());
+    }
+    if let Some(count) = args.series.count {
+        option("--count", count.to_string().into());
+    }
+    if let Some(json) = &args.json {
+        option("--json", directory.join(json).into_os_string());
+    }
+    for line in &args.programs.lines {
+        words.push(format!("--run={line}").into());
+    }
+    words.extend(args.programs.together.then(|| "--together".into()));
+    words.extend(args.quiet.then(|| "--quiet".into()));
+    words.push(first.notation().into());
+    if !args.programs.program.is_empty() {
+        words.push("--".into());
+        words.extend(args.programs.program.iter().cloned());
+    }
+    words
+}

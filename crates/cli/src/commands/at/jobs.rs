@@ -1,0 +1,147 @@
+//! `horolog at list` and `horolog at cancel`: jobs in the background, whoever keeps them.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use clap::Args;
+use horolog_launch::{Entry, Job, Standing, Unit};
+use serde_json::{Value, json};
+
+use super::{Keeper, detach};
+use crate::failure::Failure;
+use crate::output;
+
+/// List the jobs that wait in the background, those that run, and those that left output.
+#[derive(Args, Debug)]
+pub(super) struct ListArgs {
+    /// Ask only those that this keeper keeps.
+    #[arg(long, value_name = "KEEPER")]
+    by: Option<Keeper>,
+    /// Write JSON instead of the text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Cancel jobs in the background: one that waits is not run, one that runs is ended, and what is
+/// left of one that is over is removed.
+#[derive(Args, Debug)]
+pub(super) struct CancelArgs {
+    /// The jobs, as 'horolog at list' names them.
+    #[arg(value_name = "JOB", required_unless_present = "ended")]
+    jobs: Vec<String>,
+    /// Remove what is left of all jobs that are over.
+    #[arg(long)]
+    ended: bool,
+    /// Ask this keeper only.
+    #[arg(long, value_name = "KEEPER")]
+    by: Option<Keeper>,
+}
+
+pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
+    let entries = match args.by {
+        Some(Keeper::Systemd) => Vec::new(),
+        _ => detach::queue()?.list()?,
+    };
+    let units = detach::systemd(args.by).map_or_else(|| Ok(Vec::new()), |one| one.list())?;
+    if args.json {
+        let jobs = entries.iter().map(entry_json).chain(units.iter().map(unit_json));
+        let jobs: Vec<_> = jobs.collect();
+        let list = json!({ "schema": "horolog.at-list/1", "jobs": jobs });
+        return output::line(horolog_report::to_json(&list).trim_end());
+    }
+    if entries.is_empty() && units.is_empty() {
+        output::note("horolog: no jobs");
+    }
+    for entry in &entries {
+        output::line(&entry_line(entry))?;
+    }
+    for unit in &units {
+        let Unit { id, description, .. } = unit;
+        output::line(&format!("{id}  systemd  {description}"))?;
+    }
+    Ok(())
+}
+
+fn entry_line(entry: &Entry) -> String {
+    let standing = match &entry.standing {
+        Standing::Unreadable(why) => format!("{}, its file {why}", name(&entry.standing)),
+        standing => name(standing).to_owned(),
+    };
+    let job = entry.job.as_ref().map_or_else(String::new, |job| format!("  {}", job_text(job)));
+    let log = match (&entry.standing, &entry.log) {
+        (Standing::Waiting | Standing::Starting, _) | (_, None) => String::new(),
+        (_, Some(log)) => format!("  output: {}", log.display()),
+    };
+    format!("{}  {standing}{job}{log}", entry.id)
+}
+
+fn job_text(job: &Job) -> String {
+    let programs: Vec<_> = job.programs.iter().map(|words| words.join(" ")).collect();
+    let programs = programs.join("; ").replace(char::is_control, " ");
+    let every = job.every_ns.map_or_else(String::new, |every_ns| {
+        format!(" every {}", horolog_report::units::human_ns(every_ns))
+    });
+    format!("{}{every}  {programs}", job.first)
+}
+
+const fn name(standing: &Standing) -> &'static str {
+    match standing {
+        Standing::Waiting => "waiting",
+        Standing::Starting => "starting",
+        Standing::Lost => "lost",
+        Standing::Ended => "ended",
+        Standing::Unreadable(_) => "unreadable",
+    }
+}
+
+fn entry_json(entry: &Entry) -> Value {
+    json!({
+        "id": entry.id.to_string(),
+        "keeper": "process",
+        "standing": name(&entry.standing),
+        "first": entry.job.as_ref().map(|job| &job.first),
+        "every_ns": entry.job.as_ref().and_then(|job| job.every_ns),
+        "programs": entry.job.as_ref().map(|job| &job.programs),
+        "pid": entry.job.as_ref().map(|job| job.process.pid),
+        "log": entry.log,
+    })
+}
+
+fn unit_json(unit: &Unit) -> Value {
+    json!({
+        "id": unit.id,
+        "keeper": "systemd",
+        "units": unit.units,
+        "description": unit.description,
+    })
+}
+
+pub(super) fn cancel(args: &CancelArgs) -> Result<(), Failure> {
+    if args.ended {
+        let queue = detach::queue()?;
+        let is_over = |entry: &Entry| matches!(entry.standing, Standing::Ended | Standing::Lost);
+        for entry in queue.list()?.into_iter().filter(is_over) {
+            queue.cancel(entry.id)?;
+            output::line(&format!("job {}: removed", entry.id))?;
+        }
+    }
+    // Each is tried, and the first failure told.
+    let failures: Vec<_> = args.jobs.iter().filter_map(|job| one(args, job).err()).collect();
+    failures.into_iter().next().map_or(Ok(()), Err)
+}
+
+fn one(args: &CancelArgs, job: &str) -> Result<(), Failure> {
+    let number = job.parse::<u32>().ok().filter(|_| args.by != Some(Keeper::Systemd));
+    let done = match (number, detach::systemd(args.by)) {
+        (Some(id), _) => match detach::queue()?.cancel(id)?.standing {
+            Standing::Waiting | Standing::Starting => "cancelled",
+            _ => "removed",
+        },
+        (None, Some(systemd)) => systemd.cancel(job).map(|_| "cancelled")?,
+        (None, None) => {
+            return Err(Failure::usage(format!(
+                "there is no job '{job}'; 'horolog at list' shows those that there are"
+            )));
+        }
+    };
+    output::line(&format!("job {job}: {done}"))
+}

@@ -1,0 +1,83 @@
+//! Which process a job is, beyond its number, which the kernel gives to another one later: when it
+//! was started, and since which start of the machine that is counted.
+
+use std::fs;
+
+use horolog_sys::process::ProcessHandle;
+use serde::{Deserialize, Serialize};
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// The place of the start time behind the name (proc_pid_stat(5), field 22).
+const START_FIELD: usize = 19;
+/// That of the state (field 3).
+const STATE_FIELD: usize = 0;
+
+/// One process of all that have been.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ProcessIdentity {
+    /// Its number.
+    pub pid: u32,
+    /// When it was started, in ticks since the start of the machine.
+    pub start_ticks: u64,
+    /// Which start of the machine that was.
+    pub boot_id: String,
+}
+
+impl ProcessIdentity {
+    /// The process of this number at present; `None` where there is none that runs.
+    #[must_use]
+    pub fn of(pid: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let boot_id = fs::read_to_string(BOOT_ID).ok()?.trim().to_owned();
+        Some(Self { pid, start_ticks: start_ticks(&stat)?, boot_id })
+    }
+
+    /// Whether it still runs.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        Self::of(self.pid).is_some_and(|now| now == *self)
+    }
+
+    /// A hold on it; `None` where it has ended. Its number may be another one's only before the
+    /// hold, and so it is looked at after.
+    pub(super) fn open(&self) -> Option<ProcessHandle> {
+        let handle = ProcessHandle::open(self.pid).ok()?;
+        self.is_there().then_some(handle)
+    }
+}
+
+/// When a process was started; `None` where it has ended and only waits for its parent. The name
+/// may hold anything, and ends with the last parenthesis.
+fn start_ticks(stat: &str) -> Option<u64> {
+    let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    if matches!(*fields.get(STATE_FIELD)?, "Z" | "X") {
+        return None;
+    }
+    fields.get(START_FIELD)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_there_and_no_other_is_taken_for_it() {
+        let own = ProcessIdentity::of(std::process::id()).unwrap();
+        assert!(own.is_there() && own.open().is_some());
+        let older = ProcessIdentity { start_ticks: own.start_ticks - 1, ..own.clone() };
+        let elsewhere = ProcessIdentity { boot_id: "another".to_owned(), ..own };
+        assert!(!older.is_there() && older.open().is_none() && !elsewhere.is_there());
+    }
+
+    #[test]
+    fn a_name_may_look_like_fields() {
+        let stat = |state: &str| {
+            format!("7 (a) b 1 (c) {state} 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0 0\n")
+        };
+        assert_eq!(start_ticks(&stat("S")), Some(4_711));
+        assert_eq!(start_ticks(&stat("Z")), None, "it has ended");
+        for bad in ["", "7 (x", "7 (x)", "7 (x) S 1"] {
+            assert_eq!(start_ticks(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The queue in a directory of the test's own.
+
+use std::os::unix::fs::PermissionsExt;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn queue() -> (tempfile::TempDir, Queue) {
+    let directory = tempfile::tempdir().unwrap();
+    let queue = Queue::place(Some(directory.path().to_owned()), None).unwrap();
+    (directory, queue)
+}
+
+fn job(id: u32, pid: u32) -> Job {
+    let process = ProcessIdentity::of(pid);
+    let boot_id = "another".to_owned();
+    Job {
+        schema: JOB_SCHEMA.to_owned(),
+        id,
+        process: process.unwrap_or(ProcessIdentity { pid, start_ticks: 1, boot_id }),
+        handed_over: "2026-01-02T03:04:05.678Z".to_owned(),
+        first: "2026-01-02T21:00:00Z".to_owned(),
+        every_ns: None,
+        programs: vec![vec!["echo".to_owned(), "a\nb".to_owned()]],
+        directory: "/".to_owned(),
+    }
+}
+
+#[test]
+fn jobs_have_numbers_of_their_own_and_files_for_nobody_else() {
+    let (_directory, queue) = queue();
+    assert_eq!(queue.list().unwrap(), []);
+    let (first, _log) = queue.claim().unwrap();
+    let (second, _log) = queue.claim().unwrap();
+    assert_eq!((first.id, second.id), (1, 2));
+    queue.write(&job(2, std::process::id())).unwrap();
+    for path in [&first.file, &first.log, &second.file] {
+        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, FILE_MODE);
+    }
+    let mode = fs::metadata(&queue.directory).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, DIRECTORY_MODE);
+    let standings: Vec<_> =
+        queue.list().unwrap().into_iter().map(|entry| (entry.id, entry.standing)).collect();
+    assert_eq!(standings, [(1, Standing::Starting), (2, Standing::Waiting)]);
+    assert_eq!(Queue::of_file(&second.file).unwrap().1, 2);
+    queue.finish(2);
+    assert_eq!(queue.list().unwrap().len(), 1, "an empty log goes with its job");
+    assert!(matches!(queue.cancel(2), Err(QueueError::NoJob(2))));
+}
+
+#[test]
+fn a_process_that_is_gone_or_another_one_is_no_job() {
+    let (_directory, queue) = queue();
+    let (claim, _log) = queue.claim().unwrap();
+    let own = job(claim.id, std::process::id());
+    let start_ticks = own.process.start_ticks - 1;
+    let other = ProcessIdentity { start_ticks, ..own.process.clone() };
+    queue.write(&Job { process: other, ..own }).unwrap();
+    assert_eq!(queue.list().unwrap()[0].standing, Standing::Lost);
+    // Which this test survives: nobody is signalled.
+    assert_eq!(queue.cancel(claim.id).unwrap().standing, Standing::Lost);
+    assert_eq!(queue.list().unwrap(), []);
+}
+
+#[test]
+fn a_waiting_process_is_ended() {
+    let (_directory, queue) = queue();
+    let (claim, _log) = queue.claim().unwrap();
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    queue.write(&job(claim.id, child.id())).unwrap();
+    let waited = std::thread::spawn(move || child.wait().unwrap());
+    assert_eq!(queue.cancel(claim.id).unwrap().standing, Standing::Waiting);
+    assert!(!waited.join().unwrap().success());
+    assert_eq!(queue.list().unwrap(), []);
+}
+
+#[test]
+fn what_is_no_job_is_told_and_can_be_removed() {
+    let (_directory, queue) = queue();
+    let (first, _log) = queue.claim().unwrap();
+    fs::write(&first.file, "{\"schema\":\"horolog.at-job/2\"").unwrap();
+    fs::write(queue.directory.join("7.json"), job(8, 2).to_text()).unwrap();
+    fs::create_dir(queue.directory.join("9.json")).unwrap();
+    fs::write(queue.directory.join("10.log"), "said").unwrap();
+    for strange in ["x.json", "0.json", "01.json", "+5.json", "12.txt", ".job-abc"] {
+        fs::write(queue.directory.join(strange), "").unwrap();
+    }
+    let entries = queue.list().unwrap();
+    assert_eq!(entries.iter().map(|entry| entry.id).collect::<Vec<_>>(), [1, 7, 9, 10]);
+    for entry in &entries[..3] {
+        assert!(matches!(entry.standing, Standing::Unreadable(_)), "{entry:?}");
+    }
+    assert_eq!(entries[3].standing, Standing::Ended);
+    queue.cancel(1).unwrap();
+    queue.cancel(10).unwrap();
+    assert_eq!(queue.list().unwrap().len(), 2);
+}
+
+#[test]
+fn a_directory_that_others_can_write_to_is_refused() {
+    let (_directory, queue) = queue();
+    fs::create_dir_all(&queue.directory).unwrap();
+    fs::set_permissions(&queue.directory, fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(matches!(queue.claim(), Err(QueueError::Open { mode: 0o777, .. })));
+    assert!(matches!(Queue::place(None, None), Err(QueueError::NoPlace)));
+    assert!(matches!(Queue::place(Some("here".into()), None), Err(QueueError::NoPlace)));
+}
+
+proptest! {
+    #[test]
+    fn any_job_is_the_same_after_it_was_written_and_read(
+        id: u32, pid: u32, start_ticks: u64, boot_id: String, first: String,
+        every_ns: Option<u64>, programs: Vec<Vec<String>>, directory: String,
+    ) {
+        let process = ProcessIdentity { pid, start_ticks, boot_id };
+        let job = Job { id, process, first, every_ns, programs, directory, ..job(1, 2) };
+        prop_assert_eq!(Job::parse(job.to_text().as_bytes()).unwrap(), job);
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes: Vec<u8>, cut in 0..400_usize) {
+        let _ = Job::parse(&bytes);
+        let text = job(3, 2).to_text();
+        let half = &text.as_bytes()[..cut.min(text.len() - 3)];
+        prop_assert!(Job::parse(half).is_err());
+    }
+}

@@ -1,0 +1,15 @@
+//! Any bytes as the file of a job in the queue. Reading it never panics, what is wrong is said in a
+//! line, and what can be read is the same when it was written and read again.
+#![no_main]
+
+use horolog_launch::Job;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| match Job::parse(bytes) {
+    Ok(job) => {
+        assert_eq!(Job::parse(job.to_text().as_bytes()).expect("what is written is read"), job);
+        // Whoever it names is looked at and not touched.
+        let _ = job.process.is_there();
+    }
+    Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
+});

@@ -1,0 +1,241 @@
+//! Scenarios of `horolog after`: each dependency comes while it is waited for, or never does.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Lab, LabConfig};
+use horolog_sys::namespace::die_with_parent;
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{PATIENCE, binary, run_to_end, signal};
+use crate::scenario::Need;
+use crate::{ROOT, launch_after, scenarios};
+
+/// Long enough for several tries, short for a test.
+const LATER: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+const UNSYNCHRONISED: &[Need] = &[Need::UnsynchronisedClock];
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(&[], launch_after:
+        a_port_that_opens_later_is_waited_for,
+        a_server_that_answers_later_is_waited_for,
+        a_command_that_fails_first_is_tried_again,
+        a_deadline_ends_the_wait_and_what_it_tried,
+        a_waiter_that_is_told_to_end_leaves_nothing,
+        what_cannot_be_waited_for_is_refused,
+    ));
+    all.extend(scenarios!(UNSYNCHRONISED, launch_after: a_clock_without_a_keeper_is_waited_for));
+    all.extend(scenarios!(ROOT, launch_after:
+        a_mount_that_appears_is_waited_for,
+        a_name_server_that_is_silent_does_not_hold_up_the_deadline,
+    ));
+    all
+}
+
+fn after(arguments: &[&str]) -> Result<Output> {
+    run_to_end(Command::new(binary()?).arg("after").args(arguments), PATIENCE)
+}
+
+fn text(bytes: &[u8]) -> Result<&str> {
+    str::from_utf8(bytes).context("no text")
+}
+
+/// The processes with this in their command lines.
+pub(crate) fn processes(with: &str) -> Result<Vec<u32>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        // One that has ended meanwhile has none.
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        if String::from_utf8_lossy(&line).replace('\0', " ").contains(with) {
+            found.push(pid);
+        }
+    }
+    Ok(found)
+}
+
+/// Waits until something holds, and gives up in the end.
+pub(crate) fn until(what: &str, holds: impl Fn() -> Result<bool>) -> Result<()> {
+    let began = Instant::now();
+    while !holds()? {
+        ensure!(began.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        thread::sleep(POLL_INTERVAL);
+    }
+    Ok(())
+}
+
+/// And the command runs then, with its own status.
+fn a_port_that_opens_later_is_waited_for() -> Result<()> {
+    let directory = TempDir::new()?;
+    let json = directory.path().join("after.json");
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+    let opener = thread::spawn(move || {
+        thread::sleep(LATER);
+        let listener = TcpListener::bind(free)?;
+        listener.accept().map(drop)
+    });
+    let (port, json_text) = (free.to_string(), json.to_string_lossy().into_owned());
+    let wait = ["--tcp", &port, "--interval", "20ms", "--deadline", "8s", "--json", &json_text];
+    let output = after(&[&wait[..], &["--", "sh", "-c", "echo ran; exit 7"]].concat())?;
+    opener.join().map_err(|_| anyhow::anyhow!("the opener panicked"))??;
+    ensure!(output.status.code() == Some(7), "{output:?}");
+    ensure!(text(&output.stdout)? == "ran\n", "{output:?}");
+    ensure!(text(&output.stderr)?.contains(&format!("tcp {port} holds after")), "{output:?}");
+    let result: Value = serde_json::from_str(&fs::read_to_string(&json)?)?;
+    ensure!(result["schema"] == "horolog.after/1" && result["end"] == "held", "{result}");
+    let tries = result["dependencies"][0]["tries"].as_u64().context("no tries")?;
+    ensure!(tries >= 3, "{result}");
+    Ok(())
+}
+
+/// First the port refuses, then it is silent, then it answers.
+fn a_server_that_answers_later_is_waited_for() -> Result<()> {
+    let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+    let server = thread::spawn(move || {
+        thread::sleep(LATER / 2);
+        let socket = UdpSocket::bind(free)?;
+        let mut request = [0; 8];
+        socket.recv_from(&mut request)?;
+        let (length, from) = socket.recv_from(&mut request)?;
+        socket.send_to(&request[..length], from).map(|_| request)
+    });
+    let target = format!("{free},send=c0ffee");
+    let output =
+        after(&["--udp", &target, "--interval", "20ms", "--patience", "50ms", "--deadline", "8s"])?;
+    let request = server.join().map_err(|_| anyhow::anyhow!("the server panicked"))??;
+    ensure!(output.status.success() && request[..3] == [0xc0, 0xff, 0xee], "{output:?}");
+    let table = text(&output.stdout)?;
+    ensure!(table.contains("answers") && table.contains("It holds after"), "{table}");
+    Ok(())
+}
+
+fn a_command_that_fails_first_is_tried_again() -> Result<()> {
+    let directory = TempDir::new()?;
+    let count = directory.path().join("count");
+    let line = format!("echo x >> {0}; test $(wc -l < {0}) -ge 3", count.display());
+    let output = after(&["--succeeds", &line, "--interval", "10ms", "--json", "-", "-q"])?;
+    let result: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(result["dependencies"][0]["tries"] == 3, "{result}");
+    ensure!(fs::read_to_string(&count)?.lines().count() == 3, "tried once more");
+    ensure!(output.stderr.is_empty(), "{output:?}");
+    Ok(())
+}
+
+/// The command is not run, the tries that hang go, and each that did not hold is named.
+fn a_deadline_ends_the_wait_and_what_it_tried() -> Result<()> {
+    let directory = TempDir::new()?;
+    let (never, ran) = (directory.path().join("never"), directory.path().join("ran"));
+    let (never, ran_text) = (never.to_string_lossy().into_owned(), ran.to_string_lossy());
+    let wait = ["--file", "/", "--file", &never, "--succeeds", "sleep 61.25 & sleep 61.25"];
+    let output = after(&[&wait[..], &["--deadline", "300ms", "--", "touch", &ran_text]].concat())?;
+    ensure!(output.status.code() == Some(1) && !ran.exists(), "{output:?}");
+    let said = text(&output.stderr)?;
+    for expected in ["2 of 3 did not hold", "it is not there", "the first try has not ended"] {
+        ensure!(said.contains(expected), "{expected}: {said}");
+    }
+    until("what was tried is gone", || Ok(processes("sleep 61.25")?.is_empty()))
+}
+
+fn a_waiter_that_is_told_to_end_leaves_nothing() -> Result<()> {
+    for (name, status, marker) in
+        [("TERM", Some(143), "61.5"), ("INT", Some(130), "61.75"), ("KILL", None, "61.875")]
+    {
+        let line = format!("exec sleep {marker}");
+        let mut command = Command::new(binary()?);
+        command.args(["after", "-q", "--succeeds", &line, "--", "true"]);
+        let mut child = die_with_parent(&mut command).spawn()?;
+        let sleep = format!("sleep {marker}");
+        let started = until("the try is there", || {
+            // The waiter has it in its own command line.
+            Ok(processes(&sleep)?.len() >= 2)
+        });
+        let signalled = started.and_then(|()| signal(&child, name));
+        let ended = child.wait()?;
+        signalled?;
+        ensure!(ended.code() == status, "{name}: {ended:?}");
+        until("the try is gone", || Ok(processes(&sleep)?.is_empty()))?;
+    }
+    Ok(())
+}
+
+fn a_clock_without_a_keeper_is_waited_for() -> Result<()> {
+    let output = after(&["--clock", "1ms", "--deadline", "200ms"])?;
+    ensure!(output.status.code() == Some(1), "{output:?}");
+    ensure!(text(&output.stdout)?.contains("not synchronised"), "{output:?}");
+    Ok(())
+}
+
+fn a_mount_that_appears_is_waited_for() -> Result<()> {
+    let directory = TempDir::new()?;
+    let place = directory.path().join("a place");
+    fs::create_dir(&place)?;
+    let script = "\"$1\" after --mount \"$2\" --interval 20ms --deadline 8s --json - -q & \
+                  sleep 0.25; mount -t tmpfs none \"$2\"; wait $!";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]).arg(binary()?).arg(&place);
+    let output = run_to_end(&mut command, PATIENCE)?;
+    ensure!(output.status.success(), "{output:?}");
+    let result: Value = serde_json::from_slice(&output.stdout)?;
+    let mount = &result["dependencies"][0];
+    ensure!(mount["seen"] == "tmpfs is mounted there", "{result}");
+    ensure!(mount["tries"].as_u64().is_some_and(|tries| tries >= 3), "{result}");
+    Ok(())
+}
+
+/// A resolver waits for seconds, and this does not.
+fn a_name_server_that_is_silent_does_not_hold_up_the_deadline() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let server = lab.server().port().ipv4;
+    let silent = lab.server().run(|| UdpSocket::bind((server, 53)))??;
+    let directory = TempDir::new()?;
+    let resolver = directory.path().join("resolv.conf");
+    fs::write(&resolver, format!("nameserver {server}\noptions timeout:20 attempts:2\n"))?;
+    let script = "mount --bind \"$2\" /etc/resolv.conf && \
+                  exec \"$1\" after --dns nas.example --deadline 300ms";
+    let mut command = lab.client().command("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]).arg(binary()?).arg(&resolver);
+    let output = run_to_end(&mut command, PATIENCE)?;
+    ensure!(output.status.code() == Some(1), "{output:?}");
+    ensure!(text(&output.stdout)?.contains("the first try has not ended"), "{output:?}");
+    silent.set_nonblocking(true)?;
+    silent.recv(&mut [0; 512]).context("the name server was not asked")?;
+    Ok(())
+}
+
+fn what_cannot_be_waited_for_is_refused() -> Result<()> {
+    for (arguments, status, expected) in [
+        (["-d", "1s"].as_slice(), 2, "nothing is given to wait for"),
+        (&["--tcp", "nas"], 2, "write a host and a port"),
+        (&["--udp", "nas:9,send=x"], 2, "send=HEX"),
+        (&["--delay", "tomorrow"], 2, "write a time"),
+        (&["--file", "/", "--backoff", "0.5"], 2, "a factor from 1 to 100"),
+        (&["--file", "/", "--json", "/nowhere/at/all"], 3, "cannot write /nowhere/at/all"),
+        (&["-q", "--file", "/", "--", "/nowhere/at/all"], 3, "cannot run '/nowhere/at/all'"),
+    ] {
+        let output = after(arguments)?;
+        let stderr = text(&output.stderr)?;
+        ensure!(output.status.code() == Some(status), "{arguments:?}: {output:?}");
+        ensure!(stderr.contains(expected), "{arguments:?}: {stderr}");
+        ensure!(stderr.lines().count() == 1, "{arguments:?}: {stderr}");
+    }
+    // Nobody reads any more.
+    let script = "{ \"$1\" after --file / --delay 1ms; echo $? >&3; } 2>&1 3>&1 >/dev/null | true";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh"]).arg(binary()?);
+    ensure!(run_to_end(&mut command, PATIENCE)?.status.success(), "a pipe");
+    let output = run_to_end(
+        Command::new("sh").args(["-c", "\"$1\" after --file / >&- 2>&-", "sh"]).arg(binary()?),
+        PATIENCE,
+    )?;
+    ensure!(output.status.code().is_some_and(|code| code < 4), "{output:?}");
+    Ok(())
+}

@@ -1,0 +1,263 @@
+//! Scenarios of `horolog at`: instants and series of them, jobs in the background, and what is
+//! refused. No test asserts how late anything is.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_sys::namespace::die_with_parent;
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::launch_after::{processes, until};
+use crate::process::{PATIENCE, binary, run_to_end, signal, signal_to};
+use crate::{launch_at, scenarios};
+
+/// Central Europe's time without the files that say so.
+const BERLIN: &str = "CET-1CEST,M3.5.0,M10.5.0/3";
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    Vec::from(scenarios!(&[], launch_at:
+        lines_run_in_their_order_and_the_first_failure_is_passed_on,
+        a_series_is_on_its_grid,
+        what_passes_meanwhile_is_missed_and_counted,
+        a_signal_ends_it_and_its_programs,
+        what_is_no_instant_is_refused_in_a_line,
+        a_job_waits_in_the_background_and_is_cancelled,
+        a_job_runs_in_the_background,
+        a_killed_job_is_lost_and_nobody_else_is_touched,
+        systemd_is_handed_what_it_keeps,
+    ))
+}
+
+fn at(arguments: &[&str]) -> Result<Output> {
+    run_to_end(Command::new(binary()?).arg("at").args(arguments), PATIENCE)
+}
+
+fn text(bytes: &[u8]) -> Result<&str> {
+    str::from_utf8(bytes).context("no text")
+}
+
+/// With a queue of its own.
+fn queued(state: &Path, arguments: &[&str]) -> Result<Output> {
+    let mut command = Command::new(binary()?);
+    command.arg("at").args(arguments).env("XDG_STATE_HOME", state);
+    let output = run_to_end(&mut command, PATIENCE)?;
+    ensure!(output.status.success(), "{arguments:?}: {output:?}");
+    Ok(output)
+}
+
+fn listed(state: &Path) -> Result<Vec<Value>> {
+    let output = queued(state, &["list", "--by", "process", "--json"])?;
+    let list: Value = serde_json::from_slice(&output.stdout)?;
+    Ok(list["jobs"].as_array().context("no jobs")?.clone())
+}
+
+fn lines_run_in_their_order_and_the_first_failure_is_passed_on() -> Result<()> {
+    let directory = TempDir::new()?;
+    let json = directory.path().join("at.json").to_string_lossy().into_owned();
+    let lines = ["-c", "echo a; exit 5", "-c", "echo b", "-c", "echo c; exit 6"];
+    let output = at(&[&["now+100ms", "--json", &json][..], &lines[..]].concat())?;
+    ensure!(output.status.code() == Some(5), "{output:?}");
+    ensure!(text(&output.stdout)? == "a\nb\nc\n", "{output:?}");
+    ensure!(text(&output.stderr)?.contains("woken late by"), "{output:?}");
+    let result: Value = serde_json::from_str(&fs::read_to_string(&json)?)?;
+    ensure!(result["schema"] == "horolog.at/1" && result["met"] == 1, "{result}");
+    ensure!(result["programs"][2]["last_status"] == 6, "{result}");
+    for late in ["woken_late_ns", "started_late_ns"] {
+        ensure!(result[late]["count"] == 1, "{late}: {result}");
+    }
+    // Together, the second does not wait for the first one.
+    let fifo = directory.path().join("fifo");
+    let (read, write) = (format!("read x < {0}", fifo.display()), fifo.display().to_string());
+    let make = Command::new("mkfifo").arg(&fifo).status()?;
+    ensure!(make.success(), "mkfifo");
+    let output =
+        at(&["now", "--past-too", "--together", "-c", &read, "-c", &format!("echo > {write}")])?;
+    ensure!(output.status.success(), "{output:?}");
+    let missing = at(&["now", "--past-too", "--", "/nowhere/at/all"])?;
+    ensure!(missing.status.code() == Some(127), "{missing:?}");
+    Ok(())
+}
+
+fn a_series_is_on_its_grid() -> Result<()> {
+    const EVERY_NS: i64 = 20_000_000;
+    let output = at(&["--every", "20ms", "--count", "6", "--json", "-", "-q", "--", "true"])?;
+    ensure!(output.status.success(), "{output:?}");
+    let result: Value = serde_json::from_slice(&output.stdout)?;
+    let first_ns = result["first_ns"].as_i64().context("no first instant")?;
+    ensure!(first_ns % EVERY_NS == 0 && result["every_ns"] == EVERY_NS, "{result}");
+    ensure!(result["met"] == 6 && result["programs"][0]["runs"] == 6, "{result}");
+    ensure!(result["woken_late_ns"]["count"] == 6, "{result}");
+    // From an instant that was, on the grid that it begins.
+    let from = ["@1000000000.007", "--every", "20ms", "--count", "2", "--json", "-", "-q"];
+    let result: Value = serde_json::from_slice(&at(&from)?.stdout)?;
+    let first_ns = result["first_ns"].as_i64().context("no first instant")?;
+    ensure!(first_ns % EVERY_NS == 7_000_000 && result["met"] == 2, "{result}");
+    // By TAI, whether the kernel knows it or not.
+    let tai = at(&["--every", "20ms", "--count", "2", "--tai", "--tai-offset", "37", "-q"])?;
+    ensure!(matches!(tai.status.code(), Some(0 | 2)), "{tai:?}");
+    Ok(())
+}
+
+fn what_passes_meanwhile_is_missed_and_counted() -> Result<()> {
+    let series = ["--every", "20ms", "--count", "3", "--json", "-", "-q"];
+    let output = at(&[&series[..], &["--", "sleep", "0.05"]].concat())?;
+    let result: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(result["met"] == 3 && result["programs"][0]["runs"] == 3, "{result}");
+    // Two behind each of the first two, or more on a busy machine.
+    ensure!(result["missed"].as_u64().is_some_and(|missed| missed >= 4), "{result}");
+    Ok(())
+}
+
+fn a_signal_ends_it_and_its_programs() -> Result<()> {
+    let marker = "sleep 62.25";
+    for (when, line) in [("now + 1 hour", "true"), ("now + 50 ms", "exec sleep 62.25")] {
+        let mut command = Command::new(binary()?);
+        command.args(["at", "-q", when, "-c", line]);
+        let mut child = die_with_parent(&mut command).spawn()?;
+        let found = if line == "true" { "at -q now + 1 hour" } else { marker };
+        let count = if line == "true" { 1 } else { 2 };
+        let there = until("it waits", || Ok(processes(found)?.len() >= count));
+        std::thread::sleep(Duration::from_millis(20));
+        let told = there.and_then(|()| signal(&child, "TERM"));
+        let ended = child.wait()?;
+        told?;
+        ensure!(ended.code() == Some(143), "{when}: {ended:?}");
+    }
+    until("its program is gone", || Ok(processes(marker)?.is_empty()))
+}
+
+fn what_is_no_instant_is_refused_in_a_line() -> Result<()> {
+    for (arguments, status, expected) in [
+        (["2018/10/22"].as_slice(), 2, "is past"),
+        (&["31 February"], 2, "there is no 31 February"),
+        (&["25:00"], 2, "no hour of a day"),
+        (&["2:30 2099-03-29"], 2, "does not exist"),
+        (&["elevenses"], 2, "'elevenses' is not understood"),
+        (&[], 2, "no time is given"),
+        (&["now", "--count", "2"], 2, "--every"),
+        (&["--every", "1us"], 2, "100us at least"),
+        (&["noon", "--detach"], 2, "needs a command"),
+        (&["noon", "--tai", "--utc"], 2, "cannot be used with"),
+        (&["cancel", "none"], 2, "there is no job 'none'"),
+    ] {
+        let mut command = Command::new(binary()?);
+        command.arg("at").args(arguments).env("TZ", BERLIN);
+        let output = run_to_end(&mut command, PATIENCE)?;
+        let stderr = text(&output.stderr)?;
+        ensure!(output.status.code() == Some(status), "{arguments:?}: {output:?}");
+        ensure!(stderr.contains(expected), "{arguments:?}: {stderr}");
+        ensure!(stderr.lines().count() == 1, "{arguments:?}: {stderr}");
+    }
+    Ok(())
+}
+
+fn a_job_waits_in_the_background_and_is_cancelled() -> Result<()> {
+    let state = TempDir::new()?;
+    let ran = state.path().join("ran").to_string_lossy().into_owned();
+    let job = ["--detach", "--by", "process", "now + 63 s", "--", "touch", &ran];
+    let output = queued(state.path(), &job)?;
+    let said = text(&output.stdout)?;
+    ensure!(said.starts_with("job 1: ") && said.lines().count() == 1, "{said}");
+    let jobs = listed(state.path())?;
+    ensure!(jobs.len() == 1 && jobs[0]["standing"] == "waiting", "{jobs:?}");
+    ensure!(jobs[0]["programs"][0][0] == "touch", "{jobs:?}");
+    let directory = state.path().join("horolog/at");
+    for (path, mode) in [(directory.clone(), 0o700), (directory.join("1.json"), 0o600)] {
+        let found = fs::metadata(&path)?.permissions().mode() & 0o777;
+        ensure!(found == mode, "{}: {found:o}", path.display());
+    }
+    let pid = jobs[0]["pid"].as_u64().context("no process")?;
+    let said = text(&queued(state.path(), &["cancel", "1"])?.stdout)?.to_owned();
+    ensure!(said == "job 1: cancelled\n", "{said}");
+    ensure!(listed(state.path())?.is_empty() && !Path::new(&ran).exists(), "it is there");
+    until("its process is gone", || Ok(!Path::new(&format!("/proc/{pid}/exe")).exists()))?;
+    ensure!(fs::read_dir(&directory)?.next().is_none(), "files are left");
+    Ok(())
+}
+
+fn a_job_runs_in_the_background() -> Result<()> {
+    let state = TempDir::new()?;
+    let ran = state.path().join("ran");
+    let line = format!("echo said; pwd > {}", ran.display());
+    let job = ["--detach", "--by", "process", "now + 100 ms", "--run", &line];
+    queued(state.path(), &job)?;
+    until("it ran", || Ok(ran.exists() && listed(state.path())?[0]["standing"] == "ended"))?;
+    let log = fs::read_to_string(state.path().join("horolog/at/1.log"))?;
+    ensure!(log.starts_with("said\n") && log.contains("met"), "{log}");
+    let own = std::env::current_dir()?;
+    ensure!(fs::read_to_string(&ran)?.trim_end() == own.to_string_lossy(), "another directory");
+    queued(state.path(), &["cancel", "--ended"])?;
+    ensure!(listed(state.path())?.is_empty(), "its output is there");
+    Ok(())
+}
+
+fn a_killed_job_is_lost_and_nobody_else_is_touched() -> Result<()> {
+    let state = TempDir::new()?;
+    queued(state.path(), &["--detach", "--by", "process", "now + 64 s", "--", "true"])?;
+    let file = state.path().join("horolog/at/1.json");
+    let mut job: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
+    let pid = job["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).context("no process")?;
+    signal_to(pid, "KILL")?;
+    until("it is lost", || Ok(listed(state.path())?[0]["standing"] == "lost"))?;
+    // The number is another process's now: this one's.
+    job["pid"] = std::process::id().into();
+    fs::write(&file, job.to_string())?;
+    ensure!(listed(state.path())?[0]["standing"] == "lost", "taken for another");
+    queued(state.path(), &["cancel", "1"])?;
+    // Half a file is told, and can be removed.
+    fs::write(&file, &job.to_string()[..40])?;
+    ensure!(listed(state.path())?[0]["standing"] == "unreadable", "half a job");
+    queued(state.path(), &["cancel", "1"])?;
+    ensure!(listed(state.path())?.is_empty(), "it is there");
+    Ok(())
+}
+
+/// A systemd that writes down what it is told, and none at all.
+fn systemd_is_handed_what_it_keeps() -> Result<()> {
+    let directory = TempDir::new()?;
+    let told = directory.path().join("told");
+    let script = |name: &str, rest: &str| -> Result<()> {
+        let path = directory.path().join(name);
+        let told = told.display();
+        fs::write(&path, format!("#!/bin/sh\nprintf '%s\\n' {name} \"$@\" >> {told}\n{rest}\n"))?;
+        Ok(fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?)
+    };
+    script("systemd-run", "exit 0")?;
+    let unit = "horolog-at-7f-1.timer loaded active waiting 2099-01-01T12:00:00Z: echo";
+    script("systemctl", &format!("case \"$*\" in *list-units*) echo '{unit}';; esac"))?;
+    let path = format!("{}:/usr/bin:/bin", directory.path().display());
+    let call = |path: &str, arguments: &[&str]| {
+        let mut command = Command::new(binary()?);
+        command.arg("at").args(arguments).env("PATH", path);
+        run_to_end(&mut command, PATIENCE)
+    };
+    let job = ["--detach", "--by", "systemd", "--utc", "12:00 2099-01-01", "--", "echo", "$HOME"];
+    let output = call(&path, &job)?;
+    ensure!(output.status.success(), "{output:?}");
+    let words = fs::read_to_string(&told)?;
+    for expected in ["--on-calendar=2099-01-01 11:59:55.000000 UTC", "$$HOME", "--past-too"] {
+        ensure!(words.lines().any(|word| word == expected), "{expected}: {words}");
+    }
+    let list = call(&path, &["list", "--by", "systemd"])?;
+    ensure!(text(&list.stdout)?.starts_with("7f-1  systemd  2099-01-01"), "{list:?}");
+    let cancel = call(&path, &["cancel", "--by", "systemd", "7f-1"])?;
+    ensure!(cancel.status.success(), "{cancel:?}");
+    ensure!(fs::read_to_string(&told)?.ends_with("stop\nhorolog-at-7f-1.timer\n"), "not stopped");
+    let unknown = call(&path, &["cancel", "--by", "systemd", "80-1"])?;
+    ensure!(unknown.status.code() == Some(2), "{unknown:?}");
+    script("systemd-run", "echo 'Failed to connect to bus: No such file' >&2; exit 1")?;
+    for (path, expected) in [(&*path, "Failed to connect to bus"), ("/nowhere", "systemd-run")] {
+        let refused = call(path, &job)?;
+        let stderr = text(&refused.stderr)?;
+        ensure!(refused.status.code() == Some(3) && stderr.contains(expected), "{refused:?}");
+        ensure!(stderr.lines().count() == 1, "{stderr}");
+    }
+    Ok(())
+}
