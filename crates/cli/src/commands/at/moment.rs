@@ -89,7 +89,7 @@ impl MomentArgs {
 
 /// An instant, and what the clock on the wall shows then.
 pub(super) fn shown(instant: Instant) -> String {
-    let local = instant.local(&TimeZone::system());
+    let local = instant.local(&TimeZone::system()).filter(|local| !local.ends_with(" UTC"));
     let local = local.map_or_else(String::new, |local| format!(" ({local})"));
     format!("{instant}{local}")
 }
