@@ -1,14 +1,15 @@
 //! The programs of an instant: started, told of signals, waited for. Their output is not touched.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::sync::mpsc::Sender as Channel;
 use std::thread;
 
 use horolog_sys::process::{ProcessHandle, signal_group};
 use horolog_sys::signal::Sender;
+use horolog_sys::start::{Started, start};
 
 use crate::signals::Came;
 
@@ -39,24 +40,16 @@ impl Program {
         }
     }
 
-    fn command(&self, own_group: bool) -> Command {
-        let mut command = match self {
+    fn start(&self, own_group: bool) -> io::Result<Started> {
+        match self {
             Self::Line(line) => {
-                let mut command = Command::new("/bin/sh");
-                command.arg("-c").arg(line);
-                command
+                start(OsStr::new("/bin/sh"), &["-c".into(), line.into()], own_group)
             }
             Self::Words(words) => {
-                let mut words = words.iter();
-                let mut command = Command::new(words.next().cloned().unwrap_or_default());
-                command.args(words);
-                command
+                let (name, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+                start(name, arguments, own_group)
             }
-        };
-        if own_group {
-            command.process_group(0);
         }
-        command
     }
 }
 
@@ -103,22 +96,22 @@ pub(crate) struct NotStarted {
 }
 
 /// Starts a program; nothing else is done before it runs.
-pub(crate) fn start(program: &Program, own_group: bool) -> Result<Child, NotStarted> {
-    let started = program.command(own_group).spawn();
+pub(crate) fn begin(program: &Program, own_group: bool) -> Result<Started, NotStarted> {
+    let started = program.start(own_group);
     started.map_err(|error| NotStarted { status: status_of_error(&error), error })
 }
 
 /// Has a thread wait for it, which tells its exit status.
 pub(crate) fn watch<T: Send + 'static>(
-    mut child: Child,
+    started: Started,
     own_group: bool,
     to: Channel<T>,
     tell: impl FnOnce(i32) -> T + Send + 'static,
 ) -> io::Result<Running> {
-    let pid = child.id();
+    let pid = started.pid();
     let running = Running { handle: ProcessHandle::open(pid)?, pid, own_group };
     let wait = move || {
-        let status = child.wait().map_or(BY_SIGNAL, status_of);
+        let status = started.wait().map_or(BY_SIGNAL, status_of);
         // Nobody listens any more where this process is ending.
         let _ = to.send(tell(status));
     };

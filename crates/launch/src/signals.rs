@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use horolog_sys::signal::{BlockedSignals, InterruptibleThread, Sender, Signal};
+use horolog_sys::signal::{BlockedSignals, InterruptibleThread, Sender, Signal, is_ignored};
 
 /// How long the sleeper may take to notice, before it is called once more.
 const REPEAT: Duration = Duration::from_millis(1);
@@ -40,13 +40,14 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Keeps them back and has a thread wait for them, which gives each to `tell`. The calling
+    /// Keeps them back, but those that this process was started to ignore, and has a thread wait for them, which gives each to `tell`. The calling
     /// thread is the one that can be called out of its sleep. Call it before any thread is started.
     pub(crate) fn watch<T: Send + 'static>(
         to: Channel<T>,
         tell: impl Fn(Came) -> T + Send + 'static,
     ) -> io::Result<Self> {
-        let blocked = BlockedSignals::block(&ENDING)?;
+        let taken = ENDING.into_iter().filter(|signal| !is_ignored(*signal).unwrap_or(false));
+        let blocked = BlockedSignals::block(&taken.collect::<Vec<_>>())?;
         let shared = Arc::new(Shared {
             came: Mutex::new(None),
             asleep: AtomicBool::new(false),

@@ -162,14 +162,14 @@ impl Striker {
         running: &mut Vec<(usize, Running)>,
     ) -> io::Result<()> {
         let own_group = self.options.own_group;
-        match program::start(&self.options.programs[index], own_group) {
-            Ok(child) => {
+        match program::begin(&self.options.programs[index], own_group) {
+            Ok(started) => {
                 let now_ns = self.options.first.scale.clock().now_ns();
                 if index == 0 {
                     self.account.started(instant_ns, now_ns);
                 }
                 let tell = move |status| Event::Ended(index, status);
-                running.push((index, program::watch(child, own_group, self.to.clone(), tell)?));
+                running.push((index, program::watch(started, own_group, self.to.clone(), tell)?));
             }
             Err(not_started) => self.account.not_started(index, &not_started),
         }

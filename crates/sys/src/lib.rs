@@ -45,6 +45,7 @@ pub mod shared_memory;
 pub mod signal;
 pub mod sock_diag;
 pub mod socket;
+pub mod start;
 pub mod tcp;
 pub mod thread_usage;
 pub mod undo;

@@ -3,6 +3,8 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::Duration;
 
 use crate::descriptor::{check, timespec};
@@ -103,6 +105,24 @@ impl BlockedSignals {
     }
 }
 
+/// Whether this process ignores a signal, mostly because whoever started it wants that, as nohup(1)
+/// does and shells for what they run behind `&`.
+pub fn is_ignored(signal: Signal) -> io::Result<bool> {
+    // SAFETY: a plain C structure, for which all bytes zero is valid.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: a valid number and a place for the answer; nothing is changed.
+    check(unsafe { libc::sigaction(signal.number(), std::ptr::null(), &raw mut action) })?;
+    Ok(action.sa_sigaction == libc::SIG_IGN)
+}
+
+/// Arranges that the program is started with all signals let through, whatever this thread keeps
+/// back.
+pub fn let_through(command: &mut Command) -> &mut Command {
+    // SAFETY: the closure runs in the forked child; it fills a set on the stack and makes one
+    // system call.
+    unsafe { command.pre_exec(|| change_mask(libc::SIG_SETMASK, &signal_set([]))) }
+}
+
 /// A thread of this process that can be called out of a system call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InterruptibleThread {
@@ -165,7 +185,7 @@ fn install_handler() -> io::Result<()> {
         .map(drop)
 }
 
-fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<()> {
+pub(crate) fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<()> {
     // SAFETY: an initialised set, only read; the old mask is not asked for.
     match unsafe { libc::pthread_sigmask(how, set, std::ptr::null_mut()) } {
         0 => Ok(()),
@@ -173,7 +193,7 @@ fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<()> {
     }
 }
 
-fn signal_set(numbers: impl IntoIterator<Item = libc::c_int>) -> libc::sigset_t {
+pub(crate) fn signal_set(numbers: impl IntoIterator<Item = libc::c_int>) -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
     // SAFETY: sigemptyset initialises the set, then it is added to; valid signal numbers only.
     unsafe {
@@ -206,6 +226,16 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn signals_are_not_ignored_where_nobody_asked_for_that() {
+        assert!(!is_ignored(Signal::Terminate).unwrap());
+        // SAFETY: numbers only; no other test uses this signal's action.
+        unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+        assert!(is_ignored(Signal::HangUp).unwrap());
+        // SAFETY: as above.
+        unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use horolog_sys::namespace::die_with_parent;
 use horolog_sys::process::{self, ProcessHandle};
+use horolog_sys::signal;
 use horolog_sys::undo::Undo;
 
 use super::Sight;
@@ -31,7 +32,7 @@ fn status(line: &str, patience: Duration) -> io::Result<Option<ExitStatus>> {
     let group = Arc::new(AtomicU32::new(0));
     let ended = Arc::clone(&group);
     let start = || {
-        let child = die_with_parent(&mut command).spawn()?;
+        let child = die_with_parent(signal::let_through(&mut command)).spawn()?;
         group.store(child.id(), Ordering::Relaxed);
         Ok::<_, io::Error>(child)
     };

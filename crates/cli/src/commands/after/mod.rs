@@ -15,7 +15,7 @@ use horolog_launch::{
 };
 use horolog_record::{AfterEnd, AfterResult, Dependency};
 use horolog_report::table;
-use horolog_sys::undo;
+use horolog_sys::{start, undo};
 use horolog_time::Span;
 
 use crate::failure::Failure;
@@ -208,6 +208,10 @@ fn become_program(program: &[OsString]) -> Failure {
     let Some((name, arguments)) = program.split_first() else {
         return Failure::usage("no command is given");
     };
+    // What was kept back for the wait ends the program, not this.
+    if let Err(error) = start::let_signals_through() {
+        return Failure::environment(error);
+    }
     let error = process::Command::new(name).args(arguments).exec();
     Failure::environment(format!(
         "cannot run '{}': {error}; check its name and permissions",
