@@ -209,6 +209,14 @@ impl Progress {
     /// So many rows of all are measured.
     pub(crate) fn rows(&self, done: u64, total: u64) {
         self.bar.set_message(format!("{}{done} of {total} rows", self.prefix));
+    /// So many repetitions of all are done.
+    pub(crate) fn repetitions(&self, done: u64, total: u64) {
+        self.bar.set_message(format!("{}{done} of {total} repetitions", self.prefix));
+    }
+
+    /// This part of a measurement begins.
+    pub(crate) fn part(&self, name: &str) {
+        self.bar.set_message(format!("{}{name}", self.prefix));
     }
 
     /// So much of the time is over.

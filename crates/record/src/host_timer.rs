@@ -63,9 +63,11 @@ pub struct TimerCore {
 pub struct TimerCost {
     /// One reading of the clock.
     pub clock_ns: u64,
-    /// Waiting for an instant that is past, and reading the clock: what a latency would be if
-    /// nothing had to wake up.
-    pub call_ns: u64,
+    /// One turn of the loop that has nothing to wait for: reading the clock, counting the latency.
+    pub cycle_ns: u64,
+    /// Waiting for an instant that is past, and reading the clock: the kernel sets its timer all
+    /// the same and is interrupted by it, so that no latency can be much below.
+    pub past_ns: u64,
 }
 
 /// The largest latency of a stretch of periods.

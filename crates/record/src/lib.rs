@@ -19,6 +19,8 @@ mod establishment;
 mod finding;
 mod host;
 mod host_conditions;
+mod host_interrupt;
+mod host_switch;
 mod host_timer;
 mod limit;
 mod load;
@@ -54,6 +56,14 @@ pub use establishment::{EstablishmentResult, EstablishmentTrial, FailureReason};
 pub use finding::{Code, Finding, Severity};
 pub use host::Host;
 pub use host_conditions::{HostConditions, SchedulingPolicy, ThreadScheduling};
+pub use host_interrupt::{
+    HOST_INTERRUPT_SCHEMA, HandlerDelay, HandlerKind, HandlerRepetition, HostInterruptResult,
+    StolenCore, StolenGap, StolenPart,
+};
+pub use host_switch::{
+    ExchangeRepetition, HOST_SWITCH_SCHEMA, HostSwitchResult, StepsRepetition, SwitchExchange,
+    SwitchPartner, SwitchPlacement, SwitchSteps, SwitchWay,
+};
 pub use host_timer::{
     HOST_TIMER_SCHEMA, HostTimerResult, TimerBreak, TimerCore, TimerCost, TimerStretch,
 };

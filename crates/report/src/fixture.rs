@@ -5,6 +5,8 @@
 mod clock;
 mod clock_compare;
 mod clock_log;
+mod host_interrupt;
+mod host_switch;
 mod host_timer;
 mod launch;
 mod path_stall;
@@ -26,6 +28,9 @@ use horolog_stats::Histogram;
 pub(crate) use clock::clock;
 pub(crate) use clock_compare::clock_compare;
 pub(crate) use clock_log::clock_log;
+pub(crate) use host_interrupt::host_interrupt;
+pub(crate) use host_switch::host_switch;
+pub(crate) use host_timer::host_timer;
 pub(crate) use host_timer::{host_conditions, host_timer, in_real_time};
 pub(crate) use launch::{after, at};
 pub(crate) use path_stall::path_stall;

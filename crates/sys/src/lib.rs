@@ -23,6 +23,7 @@ mod descriptor;
 pub mod dma_latency;
 pub mod epoll;
 pub mod ethtool;
+pub mod expiry;
 pub mod external_timestamps;
 pub mod filter;
 pub mod gpio;

@@ -439,4 +439,17 @@ struct sink_count {
 };
 _Static_assert(sizeof(struct sink_count) == 64, "sink_count");
 
+/* What timer.bpf.c is asked for, and how far it is. */
+struct timer_plan {
+	__u64 due;		/* the next expiry, monotonic, in ns */
+	__u64 left;		/* expiries that are still to come */
+	__u64 distance_min;	/* from a handler to the next expiry, in ns, at least */
+	__u64 distance_span;	/* and up to so much more, at random */
+	__u64 flags;		/* of the timer */
+	__u64 error;		/* 1: the kernel would not arm it */
+	__u64 elsewhere;	/* handlers that ran on another core */
+	__u64 core;		/* where it was armed */
+};
+_Static_assert(sizeof(struct timer_plan) == 64, "timer_plan");
+
 #endif

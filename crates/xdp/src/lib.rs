@@ -14,6 +14,7 @@ mod abi;
 mod attach;
 mod error;
 mod generator;
+mod kernel_timer;
 mod limits;
 mod map;
 mod object;
@@ -33,6 +34,7 @@ pub use abi::{
 pub use attach::{AttachMode, Attachment, Interface, takes_redirects};
 pub use error::XdpError;
 pub use generator::{Generator, GeneratorSettings, OffsetSettings, Protocol, TrialSettings};
+pub use kernel_timer::{KernelDelays, KernelTimer};
 pub use limits::{LimitSettings, ListedPrefix, ResponderSettings};
 pub use ptp::{PtpPort, PtpTransport};
 pub use reflector::Reflector;

@@ -5,6 +5,8 @@
 mod conditions;
 mod error;
 mod figures;
+pub mod interrupt;
+pub mod switch;
 pub mod timer;
 
 pub use error::HostError;

@@ -41,7 +41,11 @@ fn result() -> impl Strategy<Value = HostTimerResult> {
 }
 
 fn core() -> impl Strategy<Value = TimerCore> {
-    let cost = any::<[u64; 2]>().prop_map(|[clock_ns, call_ns]| TimerCost { clock_ns, call_ns });
+    let cost = any::<[u64; 3]>().prop_map(|[clock_ns, cycle_ns, past_ns]| TimerCost {
+        clock_ns,
+        cycle_ns,
+        past_ns,
+    });
     let stretch = (number(), any::<u64>()).prop_map(|(at_s, max_ns)| TimerStretch { at_s, max_ns });
     let measured = (any::<u64>(), option::of(distribution()), vec(stretch, 0..3));
     (any::<usize>(), scheduling(), cost, measured).prop_map(
@@ -72,7 +76,7 @@ fn the_file_is_written_as_it_was_read() {
 fn the_values_stand_where_their_names_say() {
     let result: HostTimerResult = read(TIMER);
     let [first, second] = &result.cores[..] else { panic!("two cores") };
-    assert_eq!((first.core, first.missed, first.cost.call_ns), (0, 3, 310));
+    assert_eq!((first.core, first.missed, first.cost.past_ns), (0, 3, 3_100));
     assert_eq!(first.scheduling.policy, SchedulingPolicy::Fifo);
     assert_eq!(second.scheduling.timer_slack_ns, Some(50_000));
     assert_eq!(result.broken_by.unwrap().latency_ns, 5_100_000);

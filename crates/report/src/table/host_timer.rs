@@ -73,14 +73,15 @@ pub(crate) fn facts(result: &HostTimerResult) -> Vec<String> {
         ));
     }
     facts.push(conditions(&result.conditions));
-    let costs = result.cores.iter().map(|core| {
-        let (call, clock) = (human_ns(core.cost.call_ns), human_ns(core.cost.clock_ns));
-        format!("core {}: {call}, {clock} of it the clock", core.core)
-    });
-    let costs: Vec<_> = costs.collect();
-    if !costs.is_empty() {
-        facts.push(format!("Of each latency the measurement's own is ({}).", costs.join("; ")));
-    }
+    facts.extend(result.cores.iter().map(|core| {
+        let cost = &core.cost;
+        let [clock, cycle, past] = [cost.clock_ns, cost.cycle_ns, cost.past_ns].map(human_ns);
+        format!(
+            "Own cost on core {}: {clock} for the clock in each latency, {cycle} for a period; \
+             waiting for an instant that is past takes {past}.",
+            core.core
+        )
+    }));
     facts
 }
 

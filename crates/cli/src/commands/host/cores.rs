@@ -2,10 +2,8 @@
 
 use clap::Args;
 
-use crate::values;
-
-/// More cores than any machine has.
-const CORE_MAX: f64 = 8_191.0;
+/// More cores than Linux can be built for.
+const CORES_MAX: usize = 8_192;
 
 /// Cores, as `0,2..6:2`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,11 +11,21 @@ pub(super) struct CoreList(pub(super) Vec<usize>);
 
 /// Reads a list of cores.
 pub(super) fn core_list(text: &str) -> Result<CoreList, String> {
-    let numbers = values::numbers(text)?;
-    let core =
-        |number: f64| (number.fract() == 0.0 && number <= CORE_MAX).then_some(number as usize);
-    let cores: Option<Vec<_>> = numbers.into_iter().map(core).collect();
-    cores.map(CoreList).ok_or_else(|| "cores are whole numbers, such as 0,2..6:2".to_owned())
+    let form = || "write cores as 0,2 or 0..7 or 0..6:2".to_owned();
+    let mut cores = Vec::new();
+    for part in text.split(',') {
+        cores.extend(range(part).ok_or_else(form)?);
+    }
+    Ok(CoreList(cores))
+}
+
+/// One core, or those from one to another, each so many behind the last.
+fn range(text: &str) -> Option<impl Iterator<Item = usize>> {
+    let core = |text: &str| text.parse::<usize>().ok().filter(|core| *core < CORES_MAX);
+    let (from, rest) = text.split_once("..").unwrap_or((text, text));
+    let (to, step) = rest.split_once(':').unwrap_or((rest, "1"));
+    let (from, to, step) = (core(from)?, core(to)?, core(step).filter(|step| *step > 0)?);
+    (from <= to).then(|| (from..=to).step_by(step))
 }
 
 /// How the measuring threads run.
@@ -51,7 +59,9 @@ mod tests {
     #[test]
     fn cores_are_whole_numbers() {
         assert_eq!(core_list("0,2..6:2"), Ok(CoreList(vec![0, 2, 4, 6])));
-        for wrong in ["", "a", "1.5", "-1", "9000", "0-3"] {
+        assert_eq!(core_list("0"), Ok(CoreList(vec![0])));
+        assert_eq!(core_list("1..3"), Ok(CoreList(vec![1, 2, 3])));
+        for wrong in ["", "a", "1.5", "-1", "9000", "0-3", "3..1", "0..4:0", "0,", "0..99999999"] {
             assert!(core_list(wrong).is_err(), "{wrong}");
         }
     }

@@ -8,6 +8,8 @@ use crate::failure::Failure;
 mod bound;
 mod cores;
 mod files;
+mod interrupt;
+mod switch;
 mod timer;
 
 /// What this machine's scheduler, timers and interrupts really do.
@@ -19,11 +21,15 @@ pub(crate) struct HostArgs {
 
 #[derive(Subcommand, Debug)]
 enum HostCommand {
+    Interrupt(interrupt::InterruptArgs),
+    Switch(switch::SwitchArgs),
     Timer(timer::TimerArgs),
 }
 
 pub(crate) fn run(args: HostArgs) -> Result<(), Failure> {
     match args.command {
+        HostCommand::Interrupt(args) => interrupt::run(args),
+        HostCommand::Switch(args) => switch::run(args),
         HostCommand::Timer(args) => timer::run(args),
     }
 }

@@ -7,14 +7,15 @@
 //! refused is a finding; nothing here prints.
 
 mod cycles;
+mod start;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use horolog_record::{
-    Code, Distribution, Finding, HOST_TIMER_SCHEMA, Host, HostTimerResult, Severity, TimerBreak,
-    TimerCore, TimerCost, rfc3339_now,
+    Code, Distribution, Finding, HOST_TIMER_SCHEMA, Host, HostTimerResult, Severity,
+    ThreadScheduling, TimerBreak, TimerCore, TimerCost, rfc3339_now,
 };
 use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
@@ -22,9 +23,12 @@ use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use super::conditions::{self, Conditions, finding};
 use super::{HostError, figures};
 use cycles::{Cycles, Grid, Waiter};
+use start::Start;
 
-/// Time for all threads to be ready before the first period.
-const HEAD_START: Span = Span::from_ms(20);
+/// From when all threads are ready to the first period.
+const HEAD_START: Span = Span::from_ms(5);
+/// Instants of the trial by which the loop's own cost is known.
+const TRIAL_CYCLES: u64 = 2_000;
 /// How often the waiting thread looks whether the run is to end.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -73,17 +77,15 @@ pub fn run(
     let cores = conditions::cores(&options.cores)?;
     let started = rfc3339_now();
     let arranged = Conditions::arrange(options.hold_awake);
-    let stop = AtomicBool::new(false);
-    let begin = MonotonicClock.now() + HEAD_START;
+    let (stop, start) = (AtomicBool::new(false), Start::default());
     let total = options.interval.saturating_mul(u32::try_from(options.cycles).unwrap_or(u32::MAX));
     let measured: Vec<_> = thread::scope(|scope| {
         let threads: Vec<_> = cores
             .iter()
             .enumerate()
             .map(|(place, &core)| {
-                let grid = grid(&options, begin, place, cores.len());
-                let (options, stop) = (&options, &stop);
-                let work = move || measure(core, options, grid, stop);
+                let (options, start, stop, of) = (&options, &start, &stop, cores.len());
+                let work = move || measure(core, options, start, (place, of), stop);
                 thread::Builder::new()
                     .name(format!("timer {core}"))
                     .spawn_scoped(scope, work)
@@ -96,6 +98,8 @@ pub fn run(
         let running = |thread: &Result<thread::ScopedJoinHandle<'_, _>, _>| {
             thread.as_ref().is_ok_and(|thread| !thread.is_finished())
         };
+        let begin = MonotonicClock.now() + HEAD_START;
+        let begin = start.when_ready(cores.len(), &stop, HEAD_START).unwrap_or(begin);
         while threads.iter().any(running) {
             thread::sleep(LOOK);
             let elapsed = (MonotonicClock.now() - begin).as_ns().max(0).unsigned_abs();
@@ -129,16 +133,17 @@ fn grid(options: &TimerOptions, begin: Timestamp<Monotonic>, place: usize, of: u
 fn measure(
     core: usize,
     options: &TimerOptions,
-    grid: Grid,
+    start: &Start,
+    (place, of): (usize, usize),
     stop: &AtomicBool,
 ) -> Result<(TimerCore, Option<TimerBreak>), HostError> {
     let scheduling = conditions::settle(core, options.priority);
     let scheduling = scheduling.inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
-    let past = MonotonicClock.now();
-    let cost = TimerCost {
-        clock_ns: figures::clock_ns(),
-        call_ns: figures::median_of_calls(|| sleep_until(past)),
+    let cost = cost();
+    let Some(begin) = start.wait(stop) else {
+        return Ok((unmeasured(core, scheduling, cost), None));
     };
+    let grid = grid(options, begin, place, of);
     let cycles = Cycles::run(&grid, &mut Sleep, stop);
     let broken = cycles.broken.map(|broken| TimerBreak { core, ..broken });
     let core = TimerCore {
@@ -150,6 +155,30 @@ fn measure(
         series: cycles.series(&grid),
     };
     Ok((core, broken))
+}
+
+/// What the measurement costs by itself on this thread's core.
+fn cost() -> TimerCost {
+    let past = MonotonicClock.now();
+    let all_past = Grid {
+        begin: past - Span::from_ms(1_000),
+        interval: Span::from_ns(1),
+        cycles: TRIAL_CYCLES,
+        break_above_ns: None,
+    };
+    let begun = MonotonicClock.now();
+    Cycles::run(&all_past, &mut Sleep, &AtomicBool::new(false));
+    let taken_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
+    TimerCost {
+        clock_ns: figures::clock_ns(),
+        cycle_ns: taken_ns / TRIAL_CYCLES,
+        past_ns: figures::median_of_calls(|| sleep_until(past)),
+    }
+}
+
+/// A core whose thread was told to end before the first period.
+const fn unmeasured(core: usize, scheduling: ThreadScheduling, cost: TimerCost) -> TimerCore {
+    TimerCore { core, scheduling, cost, missed: 0, latency_ns: None, series: Vec::new() }
 }
 
 fn record(

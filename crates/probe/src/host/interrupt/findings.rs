@@ -1,0 +1,112 @@
+//! The doubts about a run of handlers and a spin, from its record alone. Pure.
+
+use horolog_record::{Code, Finding, HostInterruptResult, Severity, StolenCore};
+
+use super::handlers;
+use crate::host::conditions::{self, finding};
+
+/// The share of a core from which its loss is a finding.
+const STOLEN_SHARE: f64 = 0.01;
+
+/// All doubts.
+pub(super) fn all(result: &HostInterruptResult, is_interrupted: bool) -> Vec<Finding> {
+    let scheduling: Vec<_> = result.handlers.iter().map(|one| &one.scheduling).collect();
+    let mut findings = conditions::findings(&result.conditions, &scheduling);
+    let mut told = Vec::new();
+    for handler in &result.handlers {
+        let Some(error) = handler.error.as_deref().filter(|_| !told.contains(&handler.kind)) else {
+            continue;
+        };
+        told.push(handler.kind);
+        findings.push(finding(
+            Code::HandlerUnavailable,
+            Severity::Warning,
+            format!("{} gave no figures: {error}.", handlers::name(handler.kind)),
+            "The kernel's handler takes root (or CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON) and Linux 6.4.",
+        ));
+    }
+    let elsewhere: u64 = result.handlers.iter().map(|one| one.elsewhere).sum();
+    if elsewhere > 0 {
+        findings.push(finding(
+            Code::HandlerUnavailable,
+            Severity::Note,
+            format!("{elsewhere} of the kernel's handlers ran on another core than was asked for."),
+            "From Linux 6.7 on a timer can be tied to a core.",
+        ));
+    }
+    findings.extend(result.stolen.iter().filter_map(stolen));
+    if is_interrupted {
+        findings.push(finding(
+            Code::Interrupted,
+            Severity::Note,
+            "The run was ended before it was through.".to_owned(),
+            "",
+        ));
+    }
+    findings
+}
+
+fn stolen(core: &StolenCore) -> Option<Finding> {
+    let share = |ns: u64| ns as f64 / core.duration_ns.max(1) as f64;
+    if share(core.all.total_ns) < STOLEN_SHARE {
+        return None;
+    }
+    let by_threads = core.by_threads.total_ns >= core.by_others.total_ns;
+    let advice = if by_threads {
+        "See which threads run there ('ps -eLo psr,cls,rtprio,comm'), and keep them off (cpusets, \
+         isolcpus)."
+    } else {
+        "No thread ran: look at interrupts (/proc/interrupts), at steal on a virtual machine, and at \
+         system management interrupts."
+    };
+    Some(finding(
+        Code::TimeStolen,
+        Severity::Warning,
+        format!(
+            "Core {} was taken for {:.2}% of the time, {:.2}% by other threads and {:.2}% by \
+             interrupts, system management or the host; the longest gap was {} us.",
+            core.core,
+            share(core.all.total_ns) * 100.0,
+            share(core.by_threads.total_ns) * 100.0,
+            share(core.by_others.total_ns) * 100.0,
+            core.all.max_ns / 1_000
+        ),
+        advice,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_record::StolenPart;
+
+    use super::*;
+
+    fn core(by_threads_ns: u64, by_others_ns: u64) -> StolenCore {
+        let part = |total_ns| StolenPart { gaps: 1, total_ns, max_ns: total_ns };
+        StolenCore {
+            core: 3,
+            duration_ns: 1_000_000_000,
+            turn_ns: 30,
+            threshold_ns: 2_000,
+            all: part(by_threads_ns + by_others_ns),
+            by_threads: part(by_threads_ns),
+            by_others: part(by_others_ns),
+            gap_ns: None,
+            longest: Vec::new(),
+            run_delay_ns: None,
+            steal_ns: None,
+            interrupts: None,
+            system_management: None,
+        }
+    }
+
+    #[test]
+    fn a_loss_that_matters_names_who_took_most() {
+        assert_eq!(stolen(&core(4_000_000, 5_000_000)), None);
+        let threads = stolen(&core(50_000_000, 1_000_000)).unwrap();
+        assert!(threads.advice.contains("which threads"), "{threads:?}");
+        assert!(threads.message.contains("Core 3 was taken for 5.10%"), "{threads:?}");
+        let others = stolen(&core(0, 50_000_000)).unwrap();
+        assert!(others.advice.contains("No thread ran"), "{others:?}");
+    }
+}

@@ -1,0 +1,176 @@
+//! How late handlers run behind a timer's expiry at a random instant, in the kernel and in user
+//! space; and what is taken from a thread that spins on a core and wants all of it, as oslat looks
+//! for it.
+//!
+//! The handlers' threads run in real time where that is allowed. The spinning one is an ordinary
+//! thread always: a real-time one would be throttled, and would itself take the core from others.
+
+mod counters;
+mod findings;
+mod handlers;
+mod stolen;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
+
+use horolog_record::{
+    HOST_INTERRUPT_SCHEMA, HandlerDelay, HandlerKind, Host, HostInterruptResult, StolenCore,
+    rfc3339_now,
+};
+
+use super::conditions::{self, Conditions};
+use super::{HostError, figures};
+
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What to measure, and how.
+#[derive(Clone, Debug)]
+pub struct InterruptOptions {
+    /// The cores; none for all that this process may run on.
+    pub cores: Vec<usize>,
+    /// The kinds of handlers.
+    pub kinds: Vec<HandlerKind>,
+    /// Expiries of each repetition.
+    pub expiries: u64,
+    /// Repetitions of each kind.
+    pub repetitions: usize,
+    /// The shortest and the longest distance from a handler to the next expiry.
+    pub distance: (Duration, Duration),
+    /// How long to look for stolen time; zero for not at all.
+    pub spin: Duration,
+    /// What is longer than this, of a turn of the spinning loop, was stolen.
+    pub threshold: Duration,
+    /// The real-time priority of the handlers' threads; `None` for ordinary ones.
+    pub priority: Option<u8>,
+    /// Whether deep idle states are held off.
+    pub hold_awake: bool,
+    /// The command line, for the record.
+    pub command: Vec<String>,
+}
+
+/// Measures all of it: first the handlers of all cores at once, then the stolen time.
+///
+/// # Errors
+///
+/// When a core is not to be had or a thread cannot be started.
+pub fn run(
+    options: InterruptOptions,
+    progress: &dyn Fn(&str),
+    is_over: &dyn Fn() -> bool,
+) -> Result<HostInterruptResult, HostError> {
+    let cores = conditions::cores(&options.cores)?;
+    let started = rfc3339_now();
+    let arranged = Conditions::arrange(options.hold_awake);
+    let stop = AtomicBool::new(false);
+    let clock_ns = figures::clock_ns();
+    let mut handlers: Vec<HandlerDelay> = Vec::new();
+    for &kind in &options.kinds {
+        progress(handlers::name(kind));
+        let of_kind =
+            on_each(&cores, &stop, is_over, |core| handlers::measure(&options, core, kind, &stop))?;
+        handlers.extend(of_kind);
+    }
+    let mut stolen: Vec<StolenCore> = Vec::new();
+    if !options.spin.is_zero() && !stop.load(Ordering::Relaxed) {
+        progress("stolen time");
+        stolen = on_each(&cores, &stop, is_over, |core| {
+            stolen::measure(core, options.spin, options.threshold, &stop)
+        })?;
+    }
+    let mut result = HostInterruptResult {
+        schema: HOST_INTERRUPT_SCHEMA.to_owned(),
+        started,
+        command: options.command,
+        host: Host::read(),
+        conditions: arranged.record(),
+        expiries: options.expiries,
+        distance_min_ns: options.distance.0.as_nanos() as u64,
+        distance_max_ns: options.distance.1.as_nanos() as u64,
+        clock_ns,
+        handlers,
+        stolen,
+        limits: Vec::new(),
+        findings: Vec::new(),
+    };
+    result.findings = findings::all(&result, stop.load(Ordering::Relaxed));
+    Ok(result)
+}
+
+/// Does something on each core at once, in a thread of its own, until all are done; tells them to
+/// stop where the run is to end.
+fn on_each<T: Send>(
+    cores: &[usize],
+    stop: &AtomicBool,
+    is_over: &dyn Fn() -> bool,
+    work: impl Fn(usize) -> Result<T, HostError> + Sync,
+) -> Result<Vec<T>, HostError> {
+    thread::scope(|scope| {
+        let work = &work;
+        let start = |&core: &usize| {
+            let thread = thread::Builder::new().name(format!("interrupt {core}"));
+            let thread = thread.spawn_scoped(scope, move || work(core));
+            thread.map_err(|error| HostError::Thread { core, error })
+        };
+        let threads: Vec<_> = cores.iter().map(start).collect();
+        let running = |thread: &Result<ScopedJoinHandle<'_, _>, _>| {
+            thread.as_ref().is_ok_and(|thread| !thread.is_finished())
+        };
+        while threads.iter().any(running) {
+            thread::sleep(LOOK);
+            if is_over() {
+                stop.store(true, Ordering::Relaxed);
+            }
+        }
+        let join = |thread: Result<ScopedJoinHandle<'_, _>, _>| {
+            thread?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(join).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_record::Code;
+
+    use super::*;
+
+    fn options() -> InterruptOptions {
+        InterruptOptions {
+            cores: Vec::new(),
+            kinds: vec![HandlerKind::Signal, HandlerKind::Timerfd],
+            expiries: 20,
+            repetitions: 2,
+            distance: (Duration::from_micros(100), Duration::from_micros(300)),
+            spin: Duration::from_millis(50),
+            threshold: Duration::from_micros(2),
+            priority: None,
+            hold_awake: false,
+            command: Vec::new(),
+        }
+    }
+
+    /// As an ordinary user can.
+    #[test]
+    fn handlers_in_user_space_run_at_each_expiry() {
+        let result = run(options(), &|_| (), &|| false).unwrap();
+        let cores = result.stolen.len();
+        assert_eq!(result.handlers.len(), 2 * cores);
+        for handler in &result.handlers {
+            let count = handler.delay_ns.as_ref().map_or(0, |delay| delay.count);
+            assert_eq!((count, handler.repetitions.len()), (40, 2), "{handler:?}");
+        }
+        for core in &result.stolen {
+            assert!(core.duration_ns >= 50_000_000, "{core:?}");
+            let parts = [core.by_threads, core.by_others];
+            assert_eq!(parts.iter().map(|part| part.gaps).sum::<u64>(), core.all.gaps);
+            assert!(core.all.total_ns <= core.duration_ns);
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_ended_says_so() {
+        let result = run(options(), &|_| (), &|| true).unwrap();
+        assert!(result.findings.iter().any(|finding| finding.code == Code::Interrupted));
+    }
+}

@@ -1,0 +1,218 @@
+//! A thread that spins and reads the clock: between two readings there is nothing but its own loop,
+//! unless somebody took the core. After each gap the kernel is asked whether it was another thread.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use horolog_record::{Distribution, StolenCore, StolenGap, StolenPart};
+use horolog_stats::Recorder;
+use horolog_sys::clock::MonotonicClock;
+use horolog_sys::thread_usage::{Switches, run_delay_ns};
+use horolog_time::{Clock, Monotonic, Span, Timestamp};
+
+use super::counters::CoreCounters;
+use crate::host::{HostError, conditions, figures};
+
+/// Longest gaps that are told one by one.
+const LONGEST: usize = 10;
+/// Turns of the loop between two looks whether the run is to end.
+const TURNS: u32 = 256;
+
+/// What a spinning thread asks of its surroundings.
+trait Surroundings {
+    fn now(&mut self) -> Timestamp<Monotonic>;
+    /// How often this thread was switched away from by now.
+    fn switches(&mut self) -> u64;
+    fn is_over(&mut self) -> bool;
+}
+
+struct Here<'a> {
+    end: Timestamp<Monotonic>,
+    stop: &'a AtomicBool,
+}
+
+impl Surroundings for Here<'_> {
+    #[inline]
+    fn now(&mut self) -> Timestamp<Monotonic> {
+        MonotonicClock.now()
+    }
+
+    fn switches(&mut self) -> u64 {
+        // It cannot fail; if it did, no gap would be another thread's.
+        Switches::now().map_or(0, Switches::all)
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.now() >= self.end
+    }
+}
+
+/// The gaps of a spin.
+#[derive(Debug)]
+struct Gaps {
+    duration_ns: u64,
+    lengths: Recorder,
+    by_threads: StolenPart,
+    by_others: StolenPart,
+    longest: Vec<StolenGap>,
+}
+
+impl Gaps {
+    /// Spins until it is over.
+    fn find(here: &mut impl Surroundings, threshold_ns: u64) -> Self {
+        let mut gaps = Self {
+            duration_ns: 0,
+            lengths: Recorder::new(),
+            by_threads: StolenPart::default(),
+            by_others: StolenPart::default(),
+            longest: Vec::with_capacity(LONGEST + 1),
+        };
+        let mut switches = here.switches();
+        let begun = here.now();
+        let mut last = begun;
+        while !here.is_over() {
+            // What that look took is looked at as well: a gap may come in it.
+            for _ in 0..TURNS {
+                let now = here.now();
+                let length_ns = (now - last).as_ns().unsigned_abs();
+                if length_ns > threshold_ns {
+                    let after = here.switches();
+                    gaps.add(StolenGap {
+                        at_s: (last - begun).as_ns() as f64 / 1e9,
+                        length_ns,
+                        by_threads: after > switches,
+                    });
+                    switches = after;
+                    // The time for asking is nobody's.
+                    last = here.now();
+                } else {
+                    last = now;
+                }
+            }
+        }
+        gaps.duration_ns = (last - begun).as_ns().unsigned_abs();
+        gaps
+    }
+
+    fn add(&mut self, gap: StolenGap) {
+        self.lengths.record(gap.length_ns);
+        let part = if gap.by_threads { &mut self.by_threads } else { &mut self.by_others };
+        part.gaps += 1;
+        part.total_ns += gap.length_ns;
+        part.max_ns = part.max_ns.max(gap.length_ns);
+        let place = self.longest.partition_point(|one| one.length_ns >= gap.length_ns);
+        if place < LONGEST {
+            self.longest.insert(place, gap);
+            self.longest.truncate(LONGEST);
+        }
+    }
+
+    fn all(&self) -> StolenPart {
+        let (one, other) = (self.by_threads, self.by_others);
+        StolenPart {
+            gaps: one.gaps + other.gaps,
+            total_ns: one.total_ns + other.total_ns,
+            max_ns: one.max_ns.max(other.max_ns),
+        }
+    }
+}
+
+/// Spins on a core, in the calling thread, as an ordinary one.
+pub(super) fn measure(
+    core: usize,
+    spin: Duration,
+    threshold: Duration,
+    stop: &AtomicBool,
+) -> Result<StolenCore, HostError> {
+    conditions::settle(core, None)?;
+    let turn_ns = figures::clock_ns();
+    let threshold_ns = threshold.as_nanos() as u64;
+    let before = (run_delay_ns().ok(), CoreCounters::read(core));
+    let end = MonotonicClock.now() + Span::from_ns(spin.as_nanos() as i64);
+    let gaps = Gaps::find(&mut Here { end, stop }, threshold_ns);
+    let after = (run_delay_ns().ok(), CoreCounters::read(core));
+    let since = |before: Option<u64>, after: Option<u64>| Some(after?.saturating_sub(before?));
+    Ok(StolenCore {
+        core,
+        duration_ns: gaps.duration_ns,
+        turn_ns,
+        threshold_ns,
+        all: gaps.all(),
+        by_threads: gaps.by_threads,
+        by_others: gaps.by_others,
+        gap_ns: Distribution::of(&gaps.lengths.to_histogram()),
+        longest: gaps.longest,
+        run_delay_ns: since(before.0, after.0),
+        steal_ns: since(before.1.steal_ns, after.1.steal_ns),
+        interrupts: since(before.1.interrupts, after.1.interrupts),
+        system_management: since(before.1.system_management, after.1.system_management),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A loop of 50 ns a turn, with gaps of these lengths at these turns, some of which are
+    /// switches.
+    struct Simulated {
+        now_ns: i64,
+        turn: u64,
+        gaps: Vec<(u64, i64, bool)>,
+        switches: u64,
+    }
+
+    impl Surroundings for Simulated {
+        fn now(&mut self) -> Timestamp<Monotonic> {
+            self.turn += 1;
+            self.now_ns += 50;
+            for &(turn, length_ns, is_switch) in &self.gaps {
+                if turn == self.turn {
+                    self.now_ns += length_ns;
+                    self.switches += u64::from(is_switch);
+                }
+            }
+            Timestamp::from_ns(self.now_ns)
+        }
+
+        fn switches(&mut self) -> u64 {
+            self.switches
+        }
+
+        fn is_over(&mut self) -> bool {
+            self.turn > 10_000
+        }
+    }
+
+    fn find(gaps: &[(u64, i64, bool)]) -> Gaps {
+        let mut here = Simulated { now_ns: 0, turn: 0, gaps: gaps.to_vec(), switches: 7 };
+        Gaps::find(&mut here, 1_000)
+    }
+
+    #[test]
+    fn gaps_are_found_and_told_apart() {
+        let gaps = find(&[(100, 2_000_000, true), (500, 3_000, false), (501, 900, false)]);
+        assert_eq!((gaps.by_threads.gaps, gaps.by_threads.total_ns), (1, 2_000_050));
+        assert_eq!((gaps.by_others.gaps, gaps.by_others.max_ns), (1, 3_050));
+        assert_eq!((gaps.all().gaps, gaps.lengths.count()), (2, 2));
+        assert!(gaps.longest[0].by_threads && !gaps.longest[1].by_threads);
+        assert!((gaps.longest[0].at_s - 4.9e-6).abs() < 1e-12, "{:?}", gaps.longest[0]);
+    }
+
+    #[test]
+    fn the_longest_are_kept_and_all_are_counted() {
+        let gaps: Vec<_> = (1..100).map(|at| (at * 50, at as i64 * 10_000, false)).collect();
+        let found = find(&gaps);
+        assert_eq!(found.all().gaps, 99);
+        let longest: Vec<_> = found.longest.iter().map(|gap| gap.length_ns).collect();
+        assert_eq!(longest.len(), LONGEST);
+        assert_eq!((longest[0], longest[9]), (990_050, 900_050));
+    }
+
+    #[test]
+    fn a_quiet_core_has_none() {
+        let gaps = find(&[]);
+        assert!(gaps.all() == StolenPart::default() && gaps.longest.is_empty());
+        assert!(gaps.duration_ns > 400_000, "{}", gaps.duration_ns);
+    }
+}

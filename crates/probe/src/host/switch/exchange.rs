@@ -1,0 +1,110 @@
+//! Turns that hand over and wait to be handed back, timed one by one.
+
+use std::io;
+use std::time::Duration;
+
+use horolog_record::{
+    Distribution, ExchangeRepetition, SwitchExchange, SwitchPartner, SwitchPlacement, SwitchWay,
+};
+use horolog_stats::Recorder;
+use horolog_sys::clock::MonotonicClock;
+use horolog_sys::partner::{Alone, Partner, Place, Way};
+use horolog_sys::thread_usage::Switches;
+use horolog_time::Clock;
+
+use super::arithmetic::{self, median};
+use super::steps::rest;
+use super::{Setting, kind};
+
+/// Turns that are taken first and not counted.
+const WARM_UP: u64 = 50;
+/// Calls alone by which their cost is known.
+const ALONE_CALLS: u32 = 2_000;
+/// A real-time thread rests after running for so long.
+const STRETCH_NS: u64 = 100_000_000;
+
+/// All repetitions of one way with one partner in one place.
+pub(super) fn measure(
+    setting: &Setting<'_>,
+    way: SwitchWay,
+    partner: SwitchPartner,
+    (placement, core): (SwitchPlacement, usize),
+) -> SwitchExchange {
+    let mut turns = Recorder::new();
+    let mut repetitions = Vec::new();
+    let mut error = None;
+    for _ in 0..setting.repetitions {
+        if setting.is_over() {
+            break;
+        }
+        (setting.step)();
+        let place = Place { core, priority: setting.priority };
+        match repetition(setting, (way, partner), place, &mut turns) {
+            Ok(repetition) => repetitions.push(repetition),
+            Err(why) => {
+                error = Some(why.to_string());
+                break;
+            }
+        }
+    }
+    SwitchExchange {
+        way,
+        partner,
+        placement,
+        turn_mean_ns: median(repetitions.iter().map(|one: &ExchangeRepetition| Some(one.turn_ns))),
+        per_switch_ns: median(repetitions.iter().map(|one| one.per_switch_ns)),
+        turn_ns: Distribution::of(&turns.to_histogram()),
+        repetitions,
+        error,
+    }
+}
+
+fn repetition(
+    setting: &Setting<'_>,
+    (way, partner): (SwitchWay, SwitchPartner),
+    place: Place,
+    turns: &mut Recorder,
+) -> io::Result<ExchangeRepetition> {
+    let (way, kind) = (named(way), kind(partner));
+    let alone_ns = alone(Alone::open(way, kind)?)?;
+    let child = Partner::start(kind, way, place)?;
+    for _ in 0..WARM_UP {
+        child.turn()?;
+    }
+    let before = Switches::now()?;
+    let (mut sum_ns, mut stretch_ns, mut rests) = (0, 0, 0);
+    let mut last = MonotonicClock.now();
+    for _ in 0..setting.turns {
+        child.turn()?;
+        let now = MonotonicClock.now();
+        let turn_ns = (now - last).as_ns().unsigned_abs();
+        turns.record(turn_ns);
+        (sum_ns, stretch_ns, last) = (sum_ns + turn_ns, stretch_ns + turn_ns, now);
+        if stretch_ns > STRETCH_NS {
+            rest(Duration::from_nanos(stretch_ns));
+            (stretch_ns, rests, last) = (0, rests + 1, MonotonicClock.now());
+        }
+    }
+    let switches = Switches::now()?.since(before).all().saturating_sub(rests);
+    drop(child);
+    rest(Duration::from_nanos(stretch_ns));
+    let cost = (alone_ns, setting.clock_ns);
+    Ok(arithmetic::exchange(setting.turns, sum_ns, cost, switches))
+}
+
+/// What the calls of one side cost, in ns.
+fn alone(alone: Alone) -> io::Result<f64> {
+    let begun = MonotonicClock.now();
+    for _ in 0..ALONE_CALLS {
+        alone.call()?;
+    }
+    Ok((MonotonicClock.now() - begun).as_ns() as f64 / f64::from(ALONE_CALLS))
+}
+
+const fn named(way: SwitchWay) -> Way {
+    match way {
+        SwitchWay::Pipe => Way::Pipe,
+        SwitchWay::Futex => Way::Futex,
+        SwitchWay::Eventfd => Way::EventFd,
+    }
+}

@@ -1,0 +1,71 @@
+//! The eight steps, with the numbers that the paper gives them.
+
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use horolog_record::{StepsRepetition, SwitchPartner, SwitchSteps};
+use horolog_sys::clock::MonotonicClock;
+use horolog_sys::partner::{Alone, Partner, Place, Way};
+use horolog_sys::thread_usage::Switches;
+use horolog_time::Clock;
+
+use super::arithmetic::{self, median};
+use super::{Setting, kind};
+
+/// All repetitions with one kind of partner.
+pub(super) fn measure(setting: &Setting<'_>, partner: SwitchPartner) -> SwitchSteps {
+    let mut steps = SwitchSteps {
+        partner,
+        repetitions: Vec::new(),
+        per_switch_ns: None,
+        document_ns: None,
+        error: None,
+    };
+    for _ in 0..setting.repetitions {
+        if setting.is_over() {
+            break;
+        }
+        (setting.step)();
+        match repetition(setting, partner) {
+            Ok(repetition) => steps.repetitions.push(repetition),
+            Err(error) => {
+                steps.error = Some(error.to_string());
+                break;
+            }
+        }
+    }
+    steps.per_switch_ns = median(steps.repetitions.iter().map(|one| one.per_switch_ns));
+    steps.document_ns = median(steps.repetitions.iter().map(|one| one.document_ns));
+    steps
+}
+
+/// Step 1 was made by the caller: this thread is the parent, tied to its core.
+fn repetition(setting: &Setting<'_>, partner: SwitchPartner) -> io::Result<StepsRepetition> {
+    let kind = kind(partner);
+    let alone = Alone::open(Way::Yield, kind)?;
+    let t1 = MonotonicClock.now(); // step 2
+    for _ in 0..setting.turns {
+        alone.call()?; // step 3
+    }
+    let t2 = MonotonicClock.now(); // step 4
+    let place = Place { core: setting.core, priority: setting.priority };
+    let child = Partner::start(kind, Way::Yield, place)?; // step 5
+    let before = Switches::now()?;
+    let t3 = MonotonicClock.now(); // step 6
+    for _ in 0..setting.turns {
+        child.turn()?; // step 7
+    }
+    let t4 = MonotonicClock.now(); // step 8
+    let switches = Switches::now()?.since(before).all();
+    drop(child);
+    let span_ns = |span: horolog_time::Span| span.as_ns().unsigned_abs();
+    let turns_ns = span_ns(t4 - t3);
+    rest(Duration::from_nanos(turns_ns));
+    Ok(arithmetic::steps(setting.turns, span_ns(t2 - t1), turns_ns, switches))
+}
+
+/// Sleeps as long as this thread ran, so that real-time threads leave half of the core to others.
+pub(super) fn rest(ran: Duration) {
+    thread::sleep(ran.clamp(Duration::from_millis(1), Duration::from_secs(1)));
+}

@@ -1,0 +1,128 @@
+//! The page of a run of expiries and a spin: histograms and tails of delays and gaps, and all
+//! figures.
+
+use horolog_record::{Distribution, HostInterruptResult, StolenGap};
+
+use super::Page;
+use super::data::{row, table};
+use super::escape::each;
+use super::host_timer::paragraph;
+use super::latency::{Place, histogram, tail};
+use super::sections::{command_line, drawn, facts, findings, host_facts, limits, section};
+use crate::host::{LATENCY_TITLES, latency_figures};
+use crate::table::host_interrupt::{
+    METHOD, facts as sentences, handler_name, repetitions, stolen_cells, stolen_facts,
+    stolen_titles,
+};
+use crate::units::{full_count, human_ns};
+
+const DELAYS: &str = "delays";
+const STOLEN: &str = "stolen";
+const HISTOGRAM: Place =
+    Place { id: "histogram", title: "Histogram of delays", described_by: DELAYS };
+const TAIL: Place = Place { id: "tail", title: "Delays by rarity", described_by: DELAYS };
+const GAPS: Place = Place { id: "gaps", title: "Histogram of gaps", described_by: STOLEN };
+
+/// The page as HTML. It holds the whole result as JSON in the element `result`.
+#[must_use]
+pub fn host_interrupt(result: &HostInterruptResult) -> String {
+    let (delays, gaps) = (delays(result), gaps(result));
+    let plots = vec![histogram(&HISTOGRAM, &delays), tail(&TAIL, &delays), histogram(&GAPS, &gaps)];
+    let (plotted, plots) = drawn(plots.into_iter().map(|plot| (plot, String::new())).collect());
+    let handlers = each(&result.handlers, |one| {
+        row(&handler_name(one), latency_figures(one.delay_ns.as_ref()))
+    });
+    let means = each(result.handlers.iter().filter_map(repetitions), |line| paragraph(&line));
+    let main = [
+        section(
+            "Handlers",
+            &(table(DELAYS, "Delays of handlers", &LATENCY_TITLES, &handlers) + &means),
+        ),
+        section("Findings", &findings(&result.findings)),
+        section("Limits", &limits(&result.limits)),
+        section("Stolen time", &stolen(result)),
+        section("Distributions", &plotted),
+        section("How it was measured", &each(sentences(result), |line| paragraph(&line))),
+        section("Run and machine", &machine(result)),
+    ];
+    Page {
+        kind: "host interrupt",
+        heading: "handlers behind an expiry, and stolen time".to_owned(),
+        lead: format!(
+            "{} expiries a repetition, started {}",
+            full_count(result.expiries),
+            result.started
+        ),
+        main: main.concat(),
+        note: METHOD,
+        schema: &result.schema,
+        plots,
+        result,
+    }
+    .render()
+}
+
+fn stolen(result: &HostInterruptResult) -> String {
+    if result.stolen.is_empty() {
+        return String::new();
+    }
+    let rows = each(&result.stolen, |core| row(&format!("core {}", core.core), stolen_cells(core)));
+    let facts = each(&result.stolen, |core| paragraph(&stolen_facts(core)));
+    let longest = each(&result.stolen, |core| {
+        let gap = |gap: &StolenGap| {
+            let whose = if gap.by_threads { "a thread" } else { "no thread" };
+            format!("{} at {:.6} s ({whose})", human_ns(gap.length_ns), gap.at_s)
+        };
+        let gaps: Vec<_> = core.longest.iter().map(gap).collect();
+        if gaps.is_empty() {
+            return String::new();
+        }
+        paragraph(&format!("Longest gaps of core {}: {}.", core.core, gaps.join(", ")))
+    });
+    table(STOLEN, "Time taken from each core", &stolen_titles(), &rows) + &facts + &longest
+}
+
+fn delays(result: &HostInterruptResult) -> Vec<(String, &Distribution)> {
+    let handlers = result.handlers.iter();
+    handlers.filter_map(|one| Some((handler_name(one), one.delay_ns.as_ref()?))).collect()
+}
+
+fn gaps(result: &HostInterruptResult) -> Vec<(String, &Distribution)> {
+    let cores = result.stolen.iter();
+    cores.filter_map(|one| Some((format!("core {}", one.core), one.gap_ns.as_ref()?))).collect()
+}
+
+fn machine(result: &HostInterruptResult) -> String {
+    let run = facts(&[
+        ("Command", Some(command_line(&result.command))),
+        ("Started", Some(result.started.clone())),
+    ]);
+    format!("<div class=\"columns\">\n{run}{}</div>\n", host_facts(&result.host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn handlers_and_gaps_are_shown_and_no_text_becomes_markup() {
+        let mut result = fixture::host_interrupt();
+        result.findings[0].message = "<img src=x>".to_owned();
+        let page = host_interrupt(&result);
+        assert!(!page.contains("<img"));
+        assert!(page.contains("timerfd, core 0") && page.contains("plot-gaps"));
+        assert!(page.contains("2.00 ms at 0.250000 s (a thread)"));
+    }
+
+    #[test]
+    fn a_run_without_figures_still_makes_a_page() {
+        let mut result = fixture::host_interrupt();
+        result.handlers.truncate(1);
+        result.stolen.clear();
+        let page = host_interrupt(&result);
+        let (_, rest) = page.split_once("<main>").unwrap();
+        let (main, _) = rest.split_once("</main>").unwrap();
+        assert!(!main.contains("NaN") && !main.contains("plot-"), "{main}");
+    }
+}

@@ -1,0 +1,191 @@
+//! Handlers' delays, repetition by repetition as the paper has them, and what was taken from each
+//! core.
+
+use horolog_record::{HandlerDelay, HandlerKind, HostInterruptResult, StolenCore, StolenPart};
+
+use super::TableStyle;
+use super::grid::{self, Cell, Column, Group};
+use super::summary::{finding_lines, limit_lines, wrapped};
+use crate::host::{LATENCY_TITLES, conditions, latency_figures, scheduling};
+use crate::units::{ABSENT, full_count, human_ns, mean_ns, percent_of};
+
+const NAME_WIDTH: usize = 24;
+const TIME_WIDTH: usize = 9;
+const COUNT_WIDTH: usize = 8;
+const STOLEN_TITLES: [&str; 7] =
+    ["stolen", "gaps", "longest", "by threads", "longest", "by others", "longest"];
+const STOLEN_WIDTHS: [usize; 7] = [8, 8, 9, 10, 9, 10, 9];
+
+/// How the figures came about.
+pub(crate) const METHOD: &str = "Delay: from a timer's expiry at a random instant to the handler's first reading of the clock. \
+     The kernel's handler is a bpf_timer's callback, in the soft interrupt behind the timer's own. \
+     Stolen: turns of a spinning loop of an ordinary thread that took longer than the threshold; by \
+     threads where the kernel switched to another one, by others (interrupts, system management, \
+     the host) where it did not.";
+
+/// The lines for the terminal, without a newline at the end.
+#[must_use]
+pub fn host_interrupt(result: &HostInterruptResult, style: &TableStyle) -> String {
+    let mut lines = handlers_table(result, style);
+    lines.extend(
+        result
+            .handlers
+            .iter()
+            .filter_map(repetitions)
+            .flat_map(|text| wrapped(&text, "  ", "    ", style)),
+    );
+    if !result.stolen.is_empty() {
+        lines.push(String::new());
+        lines.extend(stolen_table(result, style));
+        let told = result.stolen.iter().map(stolen_facts);
+        lines.extend(told.flat_map(|text| wrapped(&text, "  ", "    ", style)));
+    }
+    for text in facts(result).iter().map(String::as_str).chain([METHOD]) {
+        lines.extend(wrapped(text, "  ", "    ", style));
+    }
+    lines.extend(limit_lines(&result.limits, style));
+    lines.extend(finding_lines(&result.findings, style));
+    lines.join("\n")
+}
+
+/// The columns that fit beside a name, one at least.
+fn columns(
+    name: &'static str,
+    titles: impl IntoIterator<Item = (&'static str, usize)>,
+    style: &TableStyle,
+) -> [Group; 1] {
+    let mut room = style.width.saturating_sub(NAME_WIDTH);
+    let mut columns = vec![Column::left(name, NAME_WIDTH)];
+    for (title, width) in titles {
+        if room <= width && columns.len() > 1 {
+            break;
+        }
+        room = room.saturating_sub(width + 1);
+        columns.push(Column::right(title, width));
+    }
+    [Group { title: "", columns }]
+}
+
+fn rows(
+    group: &[Group; 1],
+    style: &TableStyle,
+    rows: impl Iterator<Item = (String, Vec<String>)>,
+) -> Vec<String> {
+    let header = grid::header(group, style.colour);
+    let mut lines: Vec<_> = header.lines().skip(1).map(str::to_owned).collect();
+    lines.extend(rows.map(|(name, cells)| {
+        let cells = std::iter::once(name).chain(cells).take(group[0].columns.len());
+        let cells: Vec<_> = cells.map(Cell::plain).collect();
+        grid::row(group, &cells, style.colour).trim_end().to_owned()
+    }));
+    lines
+}
+
+fn handlers_table(result: &HostInterruptResult, style: &TableStyle) -> Vec<String> {
+    let width = |title: &str| if title == "count" { COUNT_WIDTH } else { TIME_WIDTH };
+    let group = columns("handler", LATENCY_TITLES.map(|title| (title, width(title))), style);
+    let all = result.handlers.iter();
+    let cells = all.map(|one| (handler_name(one), latency_figures(one.delay_ns.as_ref()).into()));
+    rows(&group, style, cells)
+}
+
+fn stolen_table(result: &HostInterruptResult, style: &TableStyle) -> Vec<String> {
+    let group = columns("taken from", STOLEN_TITLES.into_iter().zip(STOLEN_WIDTHS), style);
+    let cells =
+        result.stolen.iter().map(|core| (format!("core {}", core.core), stolen_cells(core).into()));
+    rows(&group, style, cells)
+}
+
+/// A handler and its core.
+pub(crate) fn handler_name(handler: &HandlerDelay) -> String {
+    let kind = match handler.kind {
+        HandlerKind::Kernel => "kernel",
+        HandlerKind::Signal => "signal",
+        HandlerKind::Timerfd => "timerfd",
+    };
+    format!("{kind}, core {}", handler.core)
+}
+
+/// The means of a handler's repetitions, as the paper has them; `None` where there is none.
+pub(crate) fn repetitions(handler: &HandlerDelay) -> Option<String> {
+    let means: Vec<_> = handler.repetitions.iter().map(|one| mean_ns(one.mean_ns)).collect();
+    (!means.is_empty()).then(|| {
+        format!("{}, the means of its repetitions: {}", handler_name(handler), means.join(", "))
+    })
+}
+
+/// The titles of [`stolen_cells`].
+pub(crate) const fn stolen_titles() -> [&'static str; 7] {
+    STOLEN_TITLES
+}
+
+/// What was taken from a core: shares of the time, numbers, the longest.
+pub(crate) fn stolen_cells(core: &StolenCore) -> [String; 7] {
+    let share = |part: StolenPart| percent_of(part.total_ns, core.duration_ns);
+    let longest = |part: StolenPart| {
+        if part.gaps == 0 { ABSENT.to_owned() } else { human_ns(part.max_ns) }
+    };
+    [
+        share(core.all),
+        full_count(core.all.gaps),
+        longest(core.all),
+        share(core.by_threads),
+        longest(core.by_threads),
+        share(core.by_others),
+        longest(core.by_others),
+    ]
+}
+
+/// What the kernel and the processor counted meanwhile.
+pub(crate) fn stolen_facts(core: &StolenCore) -> String {
+    let mut facts = vec![
+        format!("spun for {}", human_ns(core.duration_ns)),
+        format!("{} a turn, a gap from {} on", human_ns(core.turn_ns), human_ns(core.threshold_ns)),
+    ];
+    let known = [
+        ("waited for the core", core.run_delay_ns.map(human_ns)),
+        ("steal", core.steal_ns.map(human_ns)),
+        ("interrupts", core.interrupts.map(full_count)),
+        ("system management interrupts", core.system_management.map(full_count)),
+    ];
+    let known = known.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", value?)));
+    facts.extend(known);
+    format!("Core {}: {}.", core.core, facts.join("; "))
+}
+
+/// What was measured and how, in sentences.
+pub(crate) fn facts(result: &HostInterruptResult) -> Vec<String> {
+    let mut facts = Vec::new();
+    if let Some(handler) = result.handlers.first() {
+        facts.push(format!(
+            "{} expiries a repetition, {} to {} apart, threads {}; the clock takes {} of each delay.",
+            full_count(result.expiries),
+            human_ns(result.distance_min_ns),
+            human_ns(result.distance_max_ns),
+            scheduling(&handler.scheduling),
+            human_ns(result.clock_ns)
+        ));
+    }
+    facts.push(conditions(&result.conditions));
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn looks_like_this() {
+        let style = TableStyle { colour: false, width: 110 };
+        let text = host_interrupt(&fixture::host_interrupt(), &style);
+        assert_eq!(text, include_str!("host_interrupt.txt").trim_end(), "\n{text}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_keeps_the_share() {
+        let style = TableStyle { colour: false, width: 44 };
+        let text = host_interrupt(&fixture::host_interrupt(), &style);
+        assert!(text.contains("stolen") && !text.contains("by others "), "{text}");
+    }
+}

@@ -1,0 +1,193 @@
+//! Switches: the eight steps, repetition by repetition as the paper has them, and the exchanges.
+
+use horolog_record::{
+    HostSwitchResult, StepsRepetition, SwitchExchange, SwitchPartner, SwitchPlacement, SwitchSteps,
+    SwitchWay,
+};
+
+use super::TableStyle;
+use super::grid::{self, Cell, Column, Group};
+use super::summary::{finding_lines, limit_lines, wrapped};
+use crate::host::{conditions, scheduling};
+use crate::units::{ABSENT, full_count, human_ns, mean_ns};
+
+const NAME_WIDTH: usize = 30;
+const TIME_WIDTH: usize = 9;
+const EXCHANGE_TITLES: [&str; 7] =
+    ["turn, mean", "p50", "p99", "max", "calls", "switch", "switches"];
+const EXCHANGE_WIDTHS: [usize; 7] = [10, 9, 9, 9, 9, 9, 8];
+/// Repetitions of the eight steps that have a column.
+const REPETITIONS_SHOWN: usize = 5;
+
+/// How the figures came about.
+pub(crate) const METHOD: &str = "By the eight steps of Hao, Xue and Qin 2010, section 4.1.1: T1, n calls of sched_yield \
+     alone, T2; T3, n turns with a child of the same priority on the same core, T4. A switch is \
+     (T4 - T3 - 2 (T2 - T1)) / 2n: a turn has two switches and two calls. The document's own figure \
+     is (T4 - T3 - (T2 - T1)) / n. An exchange hands over and waits to be handed back; calls are one \
+     side's alone, and a switch is half of a turn without both sides' calls and the clock; switches \
+     are those that the kernel counted on the one side for each turn.";
+
+/// The lines for the terminal, without a newline at the end.
+#[must_use]
+pub fn host_switch(result: &HostSwitchResult, style: &TableStyle) -> String {
+    let mut lines = steps_table(result, style);
+    lines.push(String::new());
+    lines.extend(exchange_table(result, style));
+    for text in facts(result).iter().map(String::as_str).chain([METHOD]) {
+        lines.extend(wrapped(text, "  ", "    ", style));
+    }
+    lines.extend(limit_lines(&result.limits, style));
+    lines.extend(finding_lines(&result.findings, style));
+    lines.join("\n")
+}
+
+fn steps_table(result: &HostSwitchResult, style: &TableStyle) -> Vec<String> {
+    const NUMBERS: [&str; REPETITIONS_SHOWN] = ["1", "2", "3", "4", "5"];
+    let mut columns = vec![Column::left("eight steps", NAME_WIDTH), Column::right("median", 9)];
+    let repetitions = result.steps.iter().map(|steps| steps.repetitions.len()).max().unwrap_or(0);
+    let room = style.width.saturating_sub(NAME_WIDTH + 1 + TIME_WIDTH) / (TIME_WIDTH + 1);
+    let numbers = NUMBERS.iter().take(repetitions.min(room));
+    columns.extend(numbers.map(|number| Column::right(number, TIME_WIDTH)));
+    let group = [Group { title: "", columns }];
+    let mut lines = without_first(&grid::header(&group, style.colour));
+    for steps in &result.steps {
+        for (name, cells) in steps_rows(steps) {
+            let shown = std::iter::once(name).chain(cells).take(group[0].columns.len());
+            let cells: Vec<_> = shown.map(Cell::plain).collect();
+            lines.push(grid::row(&group, &cells, style.colour).trim_end().to_owned());
+        }
+    }
+    lines
+}
+
+/// Both figures of the eight steps: a name, the median, each repetition.
+pub(crate) fn steps_rows(steps: &SwitchSteps) -> [(String, Vec<String>); 2] {
+    let row = |name: &str, median: Option<f64>, of: fn(&StepsRepetition) -> Option<f64>| {
+        let name = format!("{} switch, {name}", partner_name(steps.partner));
+        let each = steps.repetitions.iter().map(|one| known(of(one)));
+        (name, std::iter::once(known(median)).chain(each).collect())
+    };
+    [
+        row("each", steps.per_switch_ns, |one| one.per_switch_ns),
+        row("document's T0", steps.document_ns, |one| one.document_ns),
+    ]
+}
+
+fn exchange_table(result: &HostSwitchResult, style: &TableStyle) -> Vec<String> {
+    let mut columns = vec![Column::left("exchange", NAME_WIDTH)];
+    let mut room = style.width.saturating_sub(NAME_WIDTH);
+    for (title, width) in EXCHANGE_TITLES.into_iter().zip(EXCHANGE_WIDTHS) {
+        if room <= width && columns.len() > 1 {
+            break;
+        }
+        room = room.saturating_sub(width + 1);
+        columns.push(Column::right(title, width));
+    }
+    let group = [Group { title: "", columns }];
+    let mut lines = without_first(&grid::header(&group, style.colour));
+    for exchange in &result.exchanges {
+        let cells = std::iter::once(exchange_name(exchange)).chain(exchange_cells(exchange));
+        let cells: Vec<_> = cells.take(group[0].columns.len()).map(Cell::plain).collect();
+        lines.push(grid::row(&group, &cells, style.colour).trim_end().to_owned());
+    }
+    lines
+}
+
+/// Without the line for the groups' titles, which have none here.
+fn without_first(header: &str) -> Vec<String> {
+    header.lines().skip(1).map(str::to_owned).collect()
+}
+
+/// The titles of [`exchange_cells`].
+pub(crate) const fn exchange_titles() -> [&'static str; 7] {
+    EXCHANGE_TITLES
+}
+
+/// The figures of an exchange.
+pub(crate) fn exchange_cells(exchange: &SwitchExchange) -> [String; 7] {
+    let turn = exchange.turn_ns.as_ref();
+    let time = |of: fn(&horolog_record::Distribution) -> u64| {
+        turn.map_or_else(|| ABSENT.to_owned(), |turn| human_ns(of(turn)))
+    };
+    let mean = |of: fn(&horolog_record::ExchangeRepetition) -> f64| {
+        let sum: f64 = exchange.repetitions.iter().map(of).sum();
+        let count = exchange.repetitions.len();
+        (count > 0).then(|| sum / count as f64).filter(|mean| mean.is_finite() && *mean >= 0.0)
+    };
+    [
+        known(exchange.turn_mean_ns),
+        time(|turn| turn.p50),
+        time(|turn| turn.p99),
+        time(|turn| turn.max),
+        known(mean(|one| one.alone_ns)),
+        known(exchange.per_switch_ns),
+        mean(|one| one.switches_per_turn)
+            .map_or_else(|| ABSENT.to_owned(), |count| format!("{count:.2}")),
+    ]
+}
+
+/// What an exchange is by, with whom and where.
+pub(crate) fn exchange_name(exchange: &SwitchExchange) -> String {
+    let way = match exchange.way {
+        SwitchWay::Pipe => "pipe",
+        SwitchWay::Futex => "futex",
+        SwitchWay::Eventfd => "eventfd",
+    };
+    let placement = match exchange.placement {
+        SwitchPlacement::SameCore => "same core",
+        SwitchPlacement::AcrossCores => "across cores",
+    };
+    format!("{way}, {}, {placement}", partner_name(exchange.partner))
+}
+
+pub(crate) const fn partner_name(partner: SwitchPartner) -> &'static str {
+    match partner {
+        SwitchPartner::Process => "process",
+        SwitchPartner::Thread => "thread",
+    }
+}
+
+fn known(ns: Option<f64>) -> String {
+    ns.map_or_else(|| ABSENT.to_owned(), mean_ns)
+}
+
+/// What was measured and how, in sentences.
+pub(crate) fn facts(result: &HostSwitchResult) -> Vec<String> {
+    let cores = result.cores.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
+    vec![
+        format!(
+            "{} turns a repetition, cores {cores}, {}; the clock takes {}.",
+            full_count(result.turns),
+            scheduling(&result.scheduling),
+            human_ns(result.clock_ns)
+        ),
+        conditions(&result.conditions),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn looks_like_this() {
+        let style = TableStyle { colour: false, width: 110 };
+        let text = host_switch(&fixture::host_switch(), &style);
+        assert_eq!(text, include_str!("host_switch.txt").trim_end(), "\n{text}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_keeps_median_and_mean() {
+        let style = TableStyle { colour: false, width: 44 };
+        let text = host_switch(&fixture::host_switch(), &style);
+        assert!(text.contains("median") && text.contains("turn, mean"), "{text}");
+        assert!(!text.contains("p99"), "{text}");
+    }
+
+    #[test]
+    fn what_was_refused_is_a_dash() {
+        let rows = steps_rows(&fixture::host_switch().steps[1]);
+        assert!(rows[0].1.contains(&ABSENT.to_owned()), "{rows:?}");
+    }
+}

@@ -1,0 +1,233 @@
+//! Timers that expire at an absolute instant of `CLOCK_MONOTONIC` and reach user space by a signal
+//! handler or a descriptor (timer_create(2), timerfd_create(2)). Each says when its expiry was first
+//! noticed there. One thread makes, arms and waits.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use horolog_time::{Clock, Monotonic, Timestamp};
+
+use crate::clock::MonotonicClock;
+use crate::descriptor::{check, check_new};
+
+/// Nothing has been noticed.
+const NEVER: i64 = i64::MIN;
+
+/// A timer whose expiry runs a signal handler in the thread that made it.
+#[derive(Debug)]
+pub struct SignalTimer {
+    timer: libc::timer_t,
+    /// When the handler ran. It is never freed: a signal that is still queued when the timer goes
+    /// would find it.
+    noticed_ns: &'static AtomicI64,
+    /// All signals that were blocked before, without the one of the timer.
+    waiting: libc::sigset_t,
+}
+
+impl SignalTimer {
+    /// Makes it for the calling thread, which from then on has the signal blocked except while it
+    /// waits.
+    ///
+    /// # Errors
+    ///
+    /// When the user has no timer left (`RLIMIT_SIGPENDING`).
+    pub fn new() -> io::Result<Self> {
+        let number = signal_number();
+        install_handler(number)?;
+        let waiting = block(number)?;
+        let noticed_ns: &'static AtomicI64 = Box::leak(Box::new(AtomicI64::new(NEVER)));
+        // SAFETY: a plain C structure, for which all bytes zero is valid.
+        let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
+        event.sigev_notify = libc::SIGEV_THREAD_ID;
+        event.sigev_signo = number;
+        event.sigev_value.sival_ptr = std::ptr::from_ref(noticed_ns).cast_mut().cast();
+        // SAFETY: no argument, cannot fail.
+        event.sigev_notify_thread_id = unsafe { libc::gettid() };
+        let mut timer: libc::timer_t = std::ptr::null_mut();
+        // SAFETY: both structures outlive the call.
+        check(unsafe {
+            libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer)
+        })?;
+        Ok(Self { timer, noticed_ns, waiting })
+    }
+
+    /// Arms the timer, waits until the handler ran, and says when it did: its first instructions
+    /// read the clock. An instant that is past expires at once.
+    ///
+    /// # Errors
+    ///
+    /// `Interrupted` when another signal came first.
+    pub fn expire_at(&self, due: Timestamp<Monotonic>) -> io::Result<Timestamp<Monotonic>> {
+        self.noticed_ns.store(NEVER, Ordering::Relaxed);
+        let setting = once_at(due);
+        // SAFETY: one structure that outlives the call; the old setting is not asked for.
+        check(unsafe {
+            libc::timer_settime(
+                self.timer,
+                libc::TIMER_ABSTIME,
+                &raw const setting,
+                std::ptr::null_mut(),
+            )
+        })?;
+        // SAFETY: an initialised set, only read. It always returns -1, after a handler ran.
+        unsafe { libc::sigsuspend(&raw const self.waiting) };
+        match self.noticed_ns.load(Ordering::Relaxed) {
+            NEVER => Err(io::ErrorKind::Interrupted.into()),
+            noticed_ns => Ok(Timestamp::from_ns(noticed_ns)),
+        }
+    }
+}
+
+impl Drop for SignalTimer {
+    fn drop(&mut self) {
+        // SAFETY: made in `new` and nowhere deleted.
+        unsafe { libc::timer_delete(self.timer) };
+    }
+}
+
+/// A timer whose expiry makes a descriptor readable.
+#[derive(Debug)]
+pub struct DescriptorTimer(OwnedFd);
+
+impl DescriptorTimer {
+    /// Makes it.
+    ///
+    /// # Errors
+    ///
+    /// When there is no descriptor left.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: numbers in, a new descriptor out, owned from here on.
+        let timer =
+            unsafe { check_new(libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC)) }?;
+        Ok(Self(timer))
+    }
+
+    /// Arms the timer, waits in read(2) for its expiry, and says when that came back.
+    ///
+    /// # Errors
+    ///
+    /// `Interrupted` when a signal came first.
+    pub fn expire_at(&self, due: Timestamp<Monotonic>) -> io::Result<Timestamp<Monotonic>> {
+        let setting = once_at(due);
+        // SAFETY: one structure that outlives the call; the old setting is not asked for.
+        check(unsafe {
+            libc::timerfd_settime(
+                self.0.as_raw_fd(),
+                libc::TFD_TIMER_ABSTIME,
+                &raw const setting,
+                std::ptr::null_mut(),
+            )
+        })?;
+        let mut expiries = 0_u64;
+        // SAFETY: the pointer and the length are those of `expiries`, in which any bytes are valid.
+        let read = unsafe {
+            libc::read(
+                self.0.as_raw_fd(),
+                std::ptr::from_mut(&mut expiries).cast(),
+                size_of::<u64>(),
+            )
+        };
+        let noticed = MonotonicClock.now();
+        if read == -1 { Err(io::Error::last_os_error()) } else { Ok(noticed) }
+    }
+}
+
+/// The third of the signals that the C library leaves to programs; nobody sends it unasked.
+fn signal_number() -> libc::c_int {
+    libc::SIGRTMIN() + 2
+}
+
+fn once_at(due: Timestamp<Monotonic>) -> libc::itimerspec {
+    let (seconds, nanoseconds) = due.to_timespec();
+    libc::itimerspec {
+        it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
+        it_value: libc::timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() },
+    }
+}
+
+extern "C" fn note(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    let noticed_ns = MonotonicClock.now().as_ns();
+    // SAFETY: with SA_SIGINFO the kernel gives a valid structure. Its value is looked at only where
+    // a timer sent the signal, and then it is the address of an atomic that is never freed. Both
+    // reading the clock and storing are safe in a handler.
+    unsafe {
+        if (*info).si_code == libc::SI_TIMER {
+            let place: *const AtomicI64 = (*info).si_value().sival_ptr.cast();
+            (*place).store(noticed_ns, Ordering::Relaxed);
+        }
+    }
+}
+
+fn install_handler(number: libc::c_int) -> io::Result<()> {
+    let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = note;
+    // SAFETY: a plain C structure, for which all bytes zero is valid: an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as libc::sighandler_t;
+    action.sa_flags = libc::SA_SIGINFO;
+    // SAFETY: the action outlives the call, and its handler has the signature that the flag asks
+    // for and does only what a handler may.
+    check(unsafe { libc::sigaction(number, &raw const action, std::ptr::null_mut()) }).map(drop)
+}
+
+/// Blocks the signal in this thread and gives the mask to wait with: what was blocked before,
+/// without it.
+fn block(number: libc::c_int) -> io::Result<libc::sigset_t> {
+    let mut waiting = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut own = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset initialises `own` before it is read, and pthread_sigmask writes `waiting`
+    // where it succeeds; the number is a valid one.
+    unsafe {
+        libc::sigemptyset(own.as_mut_ptr());
+        libc::sigaddset(own.as_mut_ptr(), number);
+        match libc::pthread_sigmask(libc::SIG_BLOCK, own.as_ptr(), waiting.as_mut_ptr()) {
+            0 => {}
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
+        libc::sigdelset(waiting.as_mut_ptr(), number);
+        Ok(waiting.assume_init())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use horolog_time::Span;
+
+    fn later() -> Timestamp<Monotonic> {
+        MonotonicClock.now() + Span::from_ms(1)
+    }
+
+    /// In a thread of its own, which keeps the signal blocked.
+    #[test]
+    fn handlers_notice_each_expiry_and_none_too_early() {
+        std::thread::spawn(|| {
+            let (signal, descriptor) =
+                (SignalTimer::new().unwrap(), DescriptorTimer::new().unwrap());
+            for _ in 0..5 {
+                let due = later();
+                assert!(signal.expire_at(due).unwrap() >= due);
+                let due = later();
+                assert!(descriptor.expire_at(due).unwrap() >= due);
+            }
+            let past = Timestamp::from_ns(1);
+            assert!(signal.expire_at(past).unwrap() > past);
+            assert!(descriptor.expire_at(past).unwrap() > past);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_timer_after_another_one_has_its_own_place() {
+        std::thread::spawn(|| {
+            let first = SignalTimer::new().unwrap();
+            first.expire_at(later()).unwrap();
+            drop(first);
+            let due = later();
+            assert!(SignalTimer::new().unwrap().expire_at(due).unwrap() >= due);
+        })
+        .join()
+        .unwrap();
+    }
+}
