@@ -4,7 +4,7 @@
 //!
 //! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generation] [generator] [footprint]
 //! [flood] [limits] [interleaved] [nts] [key-establishment] [ptp] [ptp-jitter]
-//! [calibration-core]`.
+//! [calibration-core] [host-timer] [host-switch]`.
 
 mod calibrated;
 mod calibration_core;
@@ -13,6 +13,8 @@ mod figure;
 mod footprint;
 mod generation;
 mod generator;
+mod host_switch;
+mod host_timer;
 mod interleaved;
 mod key_establishment;
 mod limits;
@@ -46,7 +48,7 @@ struct Options {
     parts: Vec<String>,
 }
 
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 14] = [
     "footprint",
     "generation",
     "generator",
@@ -59,6 +61,8 @@ const PARTS: [&str; 12] = [
     "ptp",
     "ptp-jitter",
     "calibration-core",
+    "host-timer",
+    "host-switch",
 ];
 
 impl Options {
@@ -108,6 +112,8 @@ fn main() -> Result<()> {
             "ptp" => ptp::measure(&binary, options.rounds)?,
             "ptp-jitter" => ptp_jitter::measure(&binary, options.rounds)?,
             "calibration-core" => calibration_core::measure(&binary, options.rounds)?,
+            "host-timer" => host_timer::measure(&binary, options.rounds)?,
+            "host-switch" => host_switch::measure(&binary, options.rounds)?,
             "limits" => limits::measure(&binary, options.rounds)?,
             "flood" => capacity::flood(&binary, options.rounds)?,
             _ => capacity::measure(&binary, options.rounds)?,

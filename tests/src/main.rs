@@ -26,6 +26,7 @@ mod establishments;
 mod frames;
 mod frames_ptp;
 mod generator;
+mod host_scheduler;
 mod kernel_courses;
 mod lab;
 mod lane;
@@ -143,6 +144,7 @@ fn measuring() -> Vec<Trial> {
     all.extend(server_limits::all());
     all.extend(server_nts::all());
     all.extend(server_ke::all());
+    all.extend(host_scheduler::all());
     all.extend(server_configuration::all());
     all.extend(server_ptp::under_load());
     all.extend(server_reload::all());

@@ -209,6 +209,8 @@ impl Progress {
     /// So many rows of all are measured.
     pub(crate) fn rows(&self, done: u64, total: u64) {
         self.bar.set_message(format!("{}{done} of {total} rows", self.prefix));
+    }
+
     /// So many repetitions of all are done.
     pub(crate) fn repetitions(&self, done: u64, total: u64) {
         self.bar.set_message(format!("{}{done} of {total} repetitions", self.prefix));

@@ -1,5 +1,5 @@
 //! Timers that expire at an absolute instant of `CLOCK_MONOTONIC` and reach user space by a signal
-//! handler or a descriptor (timer_create(2), timerfd_create(2)). Each says when its expiry was first
+//! handler or a descriptor (`timer_create`, `timerfd_create`). Each says when its expiry was first
 //! noticed there. One thread makes, arms and waits.
 
 use std::io;

@@ -4,8 +4,9 @@
 use std::fmt::Debug;
 
 use horolog_record::{
-    ClockMethodKind, Code, ComparedKind, Engine, InvalidReason, LeapState, LimitUnit, Mode, Place,
-    QueryEndReason, SchedulingPolicy, SearchEnd, SearchKind, Severity, Spacing, StampKind,
+    ClockMethodKind, Code, ComparedKind, Engine, HandlerKind, InvalidReason, LeapState, LimitUnit,
+    Mode, Place, QueryEndReason, SchedulingPolicy, SearchEnd, SearchKind, Severity, Spacing,
+    StampKind, SwitchPartner, SwitchPlacement, SwitchWay,
 };
 use serde::Serialize;
 
@@ -158,6 +159,21 @@ pub(crate) const QUERY_ENDS: Choices<QueryEndReason, 5> = [
 pub(crate) const POLICIES: Choices<SchedulingPolicy, 2> =
     [(SchedulingPolicy::Fifo, "fifo"), (SchedulingPolicy::Other, "other")];
 
+pub(crate) const HANDLER_KINDS: Choices<HandlerKind, 3> = [
+    (HandlerKind::Kernel, "kernel"),
+    (HandlerKind::Signal, "signal"),
+    (HandlerKind::Timerfd, "timerfd"),
+];
+
+pub(crate) const SWITCH_PARTNERS: Choices<SwitchPartner, 2> =
+    [(SwitchPartner::Process, "process"), (SwitchPartner::Thread, "thread")];
+
+pub(crate) const SWITCH_WAYS: Choices<SwitchWay, 3> =
+    [(SwitchWay::Pipe, "pipe"), (SwitchWay::Futex, "futex"), (SwitchWay::Eventfd, "eventfd")];
+
+pub(crate) const SWITCH_PLACEMENTS: Choices<SwitchPlacement, 2> =
+    [(SwitchPlacement::SameCore, "same-core"), (SwitchPlacement::AcrossCores, "across-cores")];
+
 pub(crate) const STAMP_KINDS: Choices<StampKind, 3> =
     [(StampKind::Hardware, "hardware"), (StampKind::Kernel, "kernel"), (StampKind::User, "user")];
 
@@ -185,4 +201,8 @@ fn each_choice_keeps_its_name() {
     check(QUERY_ENDS);
     check(STAMP_KINDS);
     check(POLICIES);
+    check(HANDLER_KINDS);
+    check(SWITCH_PARTNERS);
+    check(SWITCH_WAYS);
+    check(SWITCH_PLACEMENTS);
 }

@@ -8,6 +8,8 @@ mod clock;
 mod clock_compare;
 mod golden;
 mod host;
+mod host_interrupt;
+mod host_switch;
 mod host_timer;
 mod launch;
 mod query;

@@ -1,0 +1,210 @@
+//! Scenarios of `horolog host timer`, `switch` and `interrupt`: a core that is busy at a higher
+//! priority is found by the first, one whose time is taken by the last; and the machine is left as
+//! it was found.
+
+use std::fs;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use horolog_sys::affinity::{self, Scheduling};
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{PATIENCE, binary, run_to_end};
+use crate::{ROOT, host_scheduler, scenarios};
+
+/// How long the busy core is busy, each time.
+const BUSY: Duration = Duration::from_millis(6);
+/// And how long it is not.
+const IDLE: Duration = Duration::from_millis(54);
+/// Above the measuring threads, which take 80.
+const ABOVE: i32 = 95;
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(ROOT, host_scheduler:
+        a_busy_core_is_found_by_its_wake_ups,
+        stolen_time_is_found_and_whose_it_is,
+        switches_have_figures_by_every_way,
+        handlers_run_in_the_kernel_and_in_user_space,
+    ));
+    all.extend(scenarios!(&[], host_scheduler: what_is_wrong_of_a_host_is_said));
+    all
+}
+
+fn host(arguments: &[&str]) -> Result<Output> {
+    run_to_end(Command::new(binary()?).arg("host").args(arguments), PATIENCE)
+}
+
+/// The result of a command that has to be done.
+fn measured(arguments: &[&str]) -> Result<Value> {
+    let output = host(&[arguments, &["--json", "-"]].concat())?;
+    ensure!(output.status.success(), "{arguments:?}: {output:?}");
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Runs something while the core is taken at a high priority, again and again.
+fn while_busy<T>(core: usize, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let busy = scope.spawn(|| -> Result<()> {
+            affinity::pin_to_core(core)?;
+            let scheduling = affinity::prefer_real_time(ABOVE);
+            ensure!(matches!(scheduling, Scheduling::RealTime), "{scheduling:?}");
+            while !stop.load(Ordering::Relaxed) {
+                let begun = Instant::now();
+                while begun.elapsed() < BUSY {}
+                thread::sleep(IDLE);
+            }
+            Ok(())
+        });
+        let outcome = run();
+        stop.store(true, Ordering::Relaxed);
+        busy.join().map_err(|_| anyhow::anyhow!("the busy thread panicked"))??;
+        outcome
+    })
+}
+
+fn last_core() -> Result<usize> {
+    affinity::allowed_cores()?.last().copied().context("no core")
+}
+
+fn number(value: &Value) -> Result<u64> {
+    value.as_u64().with_context(|| format!("no number: {value}"))
+}
+
+/// Each time that the core is busy, a wake-up is late by most of it and the periods meanwhile are
+/// missed; none is left out of the count.
+pub(crate) fn a_busy_core_is_found_by_its_wake_ups() -> Result<()> {
+    let core = last_core()?;
+    let name = core.to_string();
+    let settings = ["timer", "-c", &name, "-t", "600ms", "-i", "1ms"];
+    let result = while_busy(core, || measured(&settings))?;
+    let found = &result["cores"][0];
+    ensure!(found["scheduling"]["policy"] == "fifo", "{found}");
+    let latency = &found["latency_ns"];
+    ensure!(number(&latency["count"])? == 600, "a period was skipped: {latency}");
+    let busy_ns = BUSY.as_nanos() as u64;
+    ensure!(number(&latency["max"])? > busy_ns / 2, "{latency}");
+    // Ten times busy, and each time five periods or so are over before they are waited for.
+    ensure!(number(&found["missed"])? >= 15, "{found}");
+    let codes: Vec<_> = result["findings"].as_array().context("no findings")?.iter().collect();
+    ensure!(codes.iter().any(|one| one["code"] == "periods-missed"), "{codes:?}");
+
+    let broken = while_busy(core, || host(&["timer", "-c", &name, "-t", "2s", "-b", "3ms"]))?;
+    ensure!(broken.status.code() == Some(1), "{broken:?}");
+    let said = String::from_utf8(broken.stderr)?;
+    ensure!(said.contains("us late in its period"), "{said}");
+    Ok(())
+}
+
+/// The detector is an ordinary thread: what takes the core at a higher priority is another thread,
+/// and it is told so.
+pub(crate) fn stolen_time_is_found_and_whose_it_is() -> Result<()> {
+    let core = last_core()?;
+    let name = core.to_string();
+    let spin = ["interrupt", "-c", &name, "--handlers", "timerfd", "-n", "1", "-r", "1"];
+    let spin = [&spin[..], &["-s", "600ms"]].concat();
+    let result = while_busy(core, || measured(&spin))?;
+    let found = &result["stolen"][0];
+    let threads = &found["by_threads"];
+    let busy_ns = BUSY.as_nanos() as u64;
+    ensure!(number(&threads["gaps"])? >= 5, "{found}");
+    ensure!(number(&threads["max_ns"])? >= busy_ns * 8 / 10, "{found}");
+    ensure!(number(&threads["total_ns"])? >= busy_ns * 5, "{found}");
+    // The scheduler's own count of it, which knows nothing of gaps.
+    let waited_ns = number(&found["run_delay_ns"])?;
+    ensure!(waited_ns >= busy_ns * 5, "{found}");
+    let longest = &found["longest"][0];
+    ensure!(longest["by_threads"] == true, "{longest}");
+
+    let limited = [&spin[..], &["--fail-if", "gap>1ms"]].concat();
+    let output = while_busy(core, || host(&limited))?;
+    ensure!(output.status.code() == Some(1), "{output:?}");
+    Ok(())
+}
+
+/// Of the eight steps and the exchanges each has figures in the order in which they must be, and no
+/// process is left.
+pub(crate) fn switches_have_figures_by_every_way() -> Result<()> {
+    let directory = TempDir::new()?;
+    let page = directory.path().join("switch.html");
+    let page = page.to_str().context("no text")?;
+    let result = measured(&["switch", "-n", "500", "-r", "3", "--html", page])?;
+    ensure!(result["schema"] == "horolog.host-switch/1", "{result}");
+    for steps in result["steps"].as_array().context("no steps")? {
+        let repetitions = steps["repetitions"].as_array().context("no repetitions")?;
+        ensure!(repetitions.len() == 3, "{steps}");
+        for repetition in repetitions {
+            ensure!(number(&repetition["switches"])? >= 495, "{repetition}");
+            let [alone, both] = ["loop_ns", "turns_ns"].map(|name| number(&repetition[name]));
+            ensure!(both? > alone?, "a turn takes longer than its call: {repetition}");
+        }
+        let figure = |name: &str| steps[name].as_f64().with_context(|| format!("{name}: {steps}"));
+        // Two switches and a call are more than one switch.
+        ensure!(figure("document_ns")? > figure("per_switch_ns")?, "{steps}");
+    }
+    let exchanges = result["exchanges"].as_array().context("no exchanges")?;
+    let cores = affinity::allowed_cores()?.len().min(2);
+    ensure!(exchanges.len() == 6 * cores, "{}", exchanges.len());
+    for exchange in exchanges {
+        ensure!(number(&exchange["turn_ns"]["count"])? == 1_500, "{exchange}");
+        let first = &exchange["repetitions"][0];
+        ensure!(first["turn_ns"].as_f64() > first["alone_ns"].as_f64(), "{first}");
+        if exchange["placement"] == "same-core" {
+            ensure!(first["switches_per_turn"].as_f64() >= Some(0.95), "{first}");
+        }
+    }
+    ensure!(fs::read_to_string(page)?.contains("plot-histogram"), "no page");
+    Ok(())
+}
+
+pub(crate) fn handlers_run_in_the_kernel_and_in_user_space() -> Result<()> {
+    let core = last_core()?.to_string();
+    let settings = ["interrupt", "-c", &core, "-n", "100", "-r", "5", "-s", "50ms"];
+    let result = measured(&settings)?;
+    let handlers = result["handlers"].as_array().context("no handlers")?;
+    ensure!(handlers.len() == 3, "{handlers:?}");
+    for handler in handlers {
+        ensure!(handler["error"].is_null() && handler["elsewhere"] == 0, "{handler}");
+        ensure!(number(&handler["delay_ns"]["count"])? == 500, "{handler}");
+        ensure!(handler["repetitions"].as_array().is_some_and(|all| all.len() == 5), "{handler}");
+    }
+    // A thread is woken by the interrupt in which the kernel's handler could run already.
+    let least = |place: usize| number(&handlers[place]["delay_ns"]["min"]);
+    let kernel = least(0)?;
+    ensure!(kernel < least(1)? && kernel < least(2)?, "{kernel} {} {}", least(1)?, least(2)?);
+    Ok(())
+}
+
+pub(crate) fn what_is_wrong_of_a_host_is_said() -> Result<()> {
+    for (arguments, status, expected) in [
+        (["timer", "-c", "8000"].as_slice(), 2, "core 8000 is not to be had"),
+        (&["timer", "-c", "0-1"], 2, "write cores as"),
+        (&["timer", "-i", "1us"], 2, "50us at least"),
+        (&["timer", "-i", "1s", "-t", "10ms"], 2, "shorter than one --interval"),
+        (&["timer", "-p", "100"], 2, "100"),
+        (&["timer", "-p", "5", "--ordinary"], 2, "cannot be used with"),
+        (&["timer", "--fail-if", "median>1us"], 2, "write a figure"),
+        (&["timer", "--json", "/nowhere/at/all"], 3, "/nowhere/at/all"),
+        (&["switch", "-n", "1M"], 2, "1M"),
+        (&["switch", "-n", "60000"], 2, "60000"),
+        (&["switch", "-c", "0..2"], 2, "one core, or two"),
+        (&["switch", "--fail-if", "stolen>1%"], 2, "write a figure"),
+        (&["interrupt", "-d", "1us"], 2, "20us to 1s"),
+        (&["interrupt", "--handlers", "apc"], 2, "apc"),
+        (&["interrupt", "--fail-if", "stolen>1us"], 2, "is a share"),
+        (&["interrupt", "--json", "-", "--html", "-"], 2, "only one of"),
+    ] {
+        let output = host(arguments)?;
+        let stderr = String::from_utf8(output.stderr).context("no text")?;
+        ensure!(output.status.code() == Some(status), "{arguments:?}: {stderr}");
+        ensure!(stderr.contains(expected), "{arguments:?}: {stderr}");
+        ensure!(stderr.lines().count() == 1, "{arguments:?}: {stderr}");
+    }
+    Ok(())
+}
