@@ -75,10 +75,11 @@ impl Outlook {
         list?.leaps().iter().rev().find(is_past).copied()
     }
 
-    /// The next leap second, if it is to be announced at `now`.
+    /// The next leap second, if it is to be announced at `now`: on its own day and not before, since
+    /// who is told takes it for one at the end of the day (IEEE 1588-2019, leap59 and leap61).
     #[must_use]
     pub fn announced(&self, now: Timestamp<Utc>) -> Option<Leap> {
-        self.next.filter(|leap| leap.instant() - now <= ANNOUNCED_AHEAD)
+        self.next.filter(|leap| leap.midnight - now <= ANNOUNCED_AHEAD)
     }
 }
 
