@@ -75,8 +75,8 @@ impl Outlook {
         list?.leaps().iter().rev().find(is_past).copied()
     }
 
-    /// The next leap second, if it is to be announced at `now`: on its own day and not before, since
-    /// who is told takes it for one at the end of the day (IEEE 1588-2019, leap59 and leap61).
+    /// The next leap second, if it is to be announced at `now`: on its own day and not before. Who
+    /// is told takes it for one at the end of the day (IEEE 1588-2019, leap59 and leap61).
     #[must_use]
     pub fn announced(&self, now: Timestamp<Utc>) -> Option<Leap> {
         self.next.filter(|leap| leap.midnight - now <= ANNOUNCED_AHEAD)

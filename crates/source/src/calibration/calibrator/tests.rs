@@ -32,7 +32,7 @@ pub(super) struct World {
     pub(super) gains_ppb: f64,
     /// Leap seconds that passed.
     pub(super) leapt: Span,
-    /// How far the clock is ahead beside that, for it did not make one of them, and this is counted.
+    /// How far the clock is ahead beside that, for it did not make one of them.
     pub(super) owed: Span,
     pub(super) second: i64,
     pub(super) receiver_off_s: i64,
