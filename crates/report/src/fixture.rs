@@ -31,7 +31,6 @@ pub(crate) use clock_log::clock_log;
 pub(crate) use host_interrupt::host_interrupt;
 pub(crate) use host_switch::host_switch;
 pub(crate) use host_timer::host_timer;
-pub(crate) use host_timer::{host_conditions, host_timer, in_real_time};
 pub(crate) use launch::{after, at};
 pub(crate) use path_stall::path_stall;
 pub(crate) use path_tcp::path_tcp;

@@ -1,4 +1,4 @@
-//! The TCP sockets of this network namespace, each with its state, through sock_diag(7): what `ss
+//! The TCP sockets of this network namespace, each with its state, through `sock_diag`(7): what `ss
 //! -ti` shows. It needs no privilege and sees no packet.
 
 use std::io;
@@ -10,7 +10,7 @@ use crate::tcp::TcpInfo;
 
 /// Length of `struct nlmsghdr`.
 const HEADER_LEN: usize = 16;
-/// `SOCK_DIAG_BY_FAMILY` and `INET_DIAG_INFO` of linux/sock_diag.h and linux/inet_diag.h.
+/// `SOCK_DIAG_BY_FAMILY` and `INET_DIAG_INFO` of `linux/sock_diag.h` and `linux/inet_diag.h`.
 const BY_FAMILY: u16 = 20;
 const INFO: u16 = 2;
 const NLMSG_ERROR: u16 = 2;
@@ -54,7 +54,7 @@ impl SockDiag {
     ///
     /// # Errors
     ///
-    /// Of netlink(7), such as a kernel without sock_diag.
+    /// Of netlink(7), such as a kernel without `sock_diag`.
     pub fn connections(&mut self, port: u16) -> io::Result<Vec<Connection>> {
         let mut found = Vec::new();
         for family in [libc::AF_INET, libc::AF_INET6] {

@@ -3,5 +3,6 @@
 //! nothing here prints.
 
 pub mod serve;
+pub mod stall;
 pub mod tcp;
 pub mod udp;

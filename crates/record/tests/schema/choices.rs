@@ -5,8 +5,9 @@ use std::fmt::Debug;
 
 use horolog_record::{
     ClockMethodKind, Code, ComparedKind, Engine, HandlerKind, InvalidReason, LeapState, LimitUnit,
-    Mode, Place, QueryEndReason, SchedulingPolicy, SearchEnd, SearchKind, Severity, Spacing,
-    StampKind, SwitchPartner, SwitchPlacement, SwitchWay,
+    Mechanism, Mode, Place, QueryEndReason, SchedulingPolicy, SearchEnd, SearchKind, Severity,
+    SocketOption, Spacing, StallEvidence, StallPattern, StampKind, SwitchPartner, SwitchPlacement,
+    SwitchWay, TcpDirection,
 };
 use serde::Serialize;
 
@@ -84,7 +85,7 @@ pub(crate) const LIMIT_UNITS: Choices<LimitUnit, 3> =
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 54> = [
+pub(crate) const CODES: Choices<Code, 56> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -139,6 +140,8 @@ pub(crate) const CODES: Choices<Code, 54> = [
     (Code::SwitchesMissing, "switches-missing"),
     (Code::HandlerUnavailable, "handler-unavailable"),
     (Code::TimeStolen, "time-stolen"),
+    (Code::ZeroCopyCopied, "zero-copy-copied"),
+    (Code::Stalled, "stalled"),
 ];
 
 pub(crate) const LEAP_STATES: Choices<LeapState, 4> = [
@@ -177,6 +180,40 @@ pub(crate) const SWITCH_PLACEMENTS: Choices<SwitchPlacement, 2> =
 pub(crate) const STAMP_KINDS: Choices<StampKind, 3> =
     [(StampKind::Hardware, "hardware"), (StampKind::Kernel, "kernel"), (StampKind::User, "user")];
 
+pub(crate) const TCP_DIRECTIONS: Choices<TcpDirection, 2> =
+    [(TcpDirection::Out, "out"), (TcpDirection::Back, "back")];
+
+pub(crate) const STALL_PATTERNS: Choices<StallPattern, 8> = [
+    (StallPattern::Single, "single"),
+    (StallPattern::WriteWriteRead, "write-write-read"),
+    (StallPattern::FullSegments, "full-segments"),
+    (StallPattern::LastWithEnd, "last-with-end"),
+    (StallPattern::Batch, "batch"),
+    (StallPattern::HeaderAndBody, "header-and-body"),
+    (StallPattern::HeaderBodyClose, "header-body-close"),
+    (StallPattern::CorkForgotten, "cork-forgotten"),
+];
+
+pub(crate) const SOCKET_OPTIONS: Choices<SocketOption, 5> = [
+    (SocketOption::None, "none"),
+    (SocketOption::NoDelay, "no-delay"),
+    (SocketOption::QuickAckOnce, "quick-ack-once"),
+    (SocketOption::QuickAckEach, "quick-ack-each"),
+    (SocketOption::Cork, "cork"),
+];
+
+pub(crate) const MECHANISMS: Choices<Mechanism, 6> = [
+    (Mechanism::NagleDelayedAck, "nagle-delayed-ack"),
+    (Mechanism::WindowDelayedAck, "window-delayed-ack"),
+    (Mechanism::Cork, "cork"),
+    (Mechanism::LateAnswer, "late-answer"),
+    (Mechanism::Loss, "loss"),
+    (Mechanism::Elsewhere, "elsewhere"),
+];
+
+pub(crate) const STALL_EVIDENCE: Choices<StallEvidence, 2> =
+    [(StallEvidence::TcpInfo, "tcp-info"), (StallEvidence::Packets, "packets")];
+
 pub(crate) fn check<T: Serialize + Debug, const N: usize>(choices: Choices<T, N>) {
     for (choice, name) in choices {
         assert_eq!(serde_json::to_value(&choice).unwrap(), name, "{choice:?}");
@@ -205,4 +242,9 @@ fn each_choice_keeps_its_name() {
     check(SWITCH_PARTNERS);
     check(SWITCH_WAYS);
     check(SWITCH_PLACEMENTS);
+    check(TCP_DIRECTIONS);
+    check(STALL_PATTERNS);
+    check(SOCKET_OPTIONS);
+    check(MECHANISMS);
+    check(STALL_EVIDENCE);
 }

@@ -12,6 +12,8 @@ mod host_interrupt;
 mod host_switch;
 mod host_timer;
 mod launch;
+mod path_stall;
+mod path_tcp;
 mod query;
 mod round_trip;
 mod strategies;

@@ -1,5 +1,5 @@
 //! `TCP_INFO` as the kernel lays it out (`struct tcp_info` in linux/tcp.h), read byte by byte. An
-//! older kernel gives fewer bytes; what it does not tell is 0. The same bytes come by sock_diag(7).
+//! older kernel gives fewer bytes; what it does not tell is 0. The same bytes come by `sock_diag`(7).
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ pub enum TcpState {
 /// What the kernel tells of a connection: the fields that say why data does not leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TcpInfo {
-    state: u8,
+    /// The kernel's number of its state.
+    pub state_number: u8,
     /// After this time without an acknowledgement a segment is sent again.
     pub rto: Duration,
     /// After this time an acknowledgement is sent that had no data to go with.
@@ -80,7 +81,7 @@ mod at {
     pub(super) const RWND_LIMITED: usize = 176;
 }
 
-/// The number of an established connection (`TCP_ESTABLISHED` in linux/tcp_states.h).
+/// The number of an established connection (`TCP_ESTABLISHED` in `linux/tcp_states.h`).
 const ESTABLISHED: u8 = 1;
 
 impl TcpInfo {
@@ -100,7 +101,7 @@ impl TcpInfo {
         };
         let us = |at| Duration::from_micros(word(at).into());
         Self {
-            state: bytes.get(at::STATE).copied().unwrap_or(0),
+            state_number: bytes.get(at::STATE).copied().unwrap_or(0),
             rto: us(at::RTO),
             ato: us(at::ATO),
             mss: word(at::SND_MSS),
@@ -126,7 +127,7 @@ impl TcpInfo {
     /// The connection's state.
     #[must_use]
     pub const fn state(&self) -> TcpState {
-        match self.state {
+        match self.state_number {
             ESTABLISHED => TcpState::Established,
             other => TcpState::Other(other),
         }

@@ -1,4 +1,4 @@
-//! Sending without a copy (`MSG_ZEROCOPY`, Documentation/networking/msg_zerocopy.rst): the kernel
+//! Sending without a copy (`MSG_ZEROCOPY` of `Documentation/networking/msg_zerocopy.rst`): the kernel
 //! takes the bytes out of the program's own pages and says later, through the socket's error queue,
 //! that it needs them no more. One payload, which never changes, is sent over and over.
 

@@ -7,6 +7,7 @@ use crate::failure::Failure;
 mod limit;
 mod outcome;
 mod serve;
+mod stall;
 mod tcp;
 mod udp;
 
@@ -21,13 +22,15 @@ pub(crate) struct PathArgs {
 enum PathCommand {
     Serve(serve::ServeArgs),
     Udp(Box<udp::UdpArgs>),
-    Tcp(tcp::TcpArgs),
+    Tcp(Box<tcp::TcpArgs>),
+    Stall(Box<stall::StallArgs>),
 }
 
 pub(crate) fn run(args: PathArgs) -> Result<(), Failure> {
     match args.command {
         PathCommand::Serve(args) => serve::run(&args),
         PathCommand::Udp(args) => udp::run(*args),
-        PathCommand::Tcp(args) => tcp::run(args),
+        PathCommand::Tcp(args) => tcp::run(*args),
+        PathCommand::Stall(args) => stall::run(*args),
     }
 }

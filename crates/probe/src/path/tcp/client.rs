@@ -142,13 +142,16 @@ impl<'a> Session<'a> {
 
     /// Says that no more is written, and reads the far end's report, which comes last.
     pub(crate) fn finish(&mut self) -> Result<Report, Lost> {
-        self.stream.shutdown(Shutdown::Write)?;
+        match self.stream.shutdown(Shutdown::Write) {
+            // It was said before, and the far end is through already.
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
+            done => done?,
+        }
         let mut bytes = [0; REPORT_LEN];
         // It is wanted of a run that is ended too, so it is waited for in any case.
         let never = AtomicBool::new(false);
-        let waiting = Session { stream: self.stream.try_clone()?, far: None, is_over: &never };
-        let mut waiting = waiting;
-        waiting.read(&mut bytes)?;
+        let stream = self.stream.try_clone()?;
+        Session { stream, far: None, is_over: &never }.read(&mut bytes)?;
         Report::parse(&bytes).ok_or_else(|| Lost::Gone(io::ErrorKind::InvalidData.into()))
     }
 

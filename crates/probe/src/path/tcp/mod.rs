@@ -22,7 +22,10 @@ pub use options::{
 pub use run::TcpPath;
 pub use serve::{FarEndSettings, TcpFarEnd, TcpLimits, serve};
 
-pub(crate) use facts::far_end;
+pub(crate) use client::{Lost, Session};
+pub(crate) use facts::{far_end, machine, near_end};
+pub(crate) use row::{SETTLE, distribution, figures, held, observe_wait, same_machine};
+pub(crate) use run::{finding, watched};
 
 /// The port of the far end unless another one is given.
 pub use horolog_wire::path_probe::PORT;

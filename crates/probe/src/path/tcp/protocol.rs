@@ -68,10 +68,12 @@ pub struct Flags {
     pub forget: bool,
     /// While it waits, the far end looks at what its socket holds back.
     pub observe: bool,
+    /// The welcome comes so late that the kernel takes the greeting for no dialogue.
+    pub settle: bool,
 }
 
 impl Flags {
-    const COUNT: usize = 8;
+    const COUNT: usize = 9;
 
     const fn fields(self) -> [bool; Self::COUNT] {
         [
@@ -83,6 +85,7 @@ impl Flags {
             self.close,
             self.forget,
             self.observe,
+            self.settle,
         ]
     }
 
@@ -103,6 +106,7 @@ impl Flags {
             close: bits >> 5 & 1 != 0,
             forget: bits >> 6 & 1 != 0,
             observe: bits >> 7 & 1 != 0,
+            settle: bits >> 8 & 1 != 0,
         })
     }
 }

@@ -16,6 +16,10 @@ pub(crate) const fn observe_wait() -> Duration {
     Duration::from_millis(4)
 }
 
+/// After so long without a segment the kernel takes what is sent for no answer: longer than the
+/// time for which it delays an acknowledgement.
+pub(crate) const SETTLE: Duration = Duration::from_millis(60);
+
 /// What a record keeps of a connection.
 #[must_use]
 pub(crate) fn figures(info: &TcpInfo) -> TcpFigures {

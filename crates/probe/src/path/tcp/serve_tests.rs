@@ -1,1 +1,187 @@
-//! The far end over loopback: what it answers, and what it refuses.
+//! The far end over loopback: what it measures with us, and what it refuses.
+
+use std::io::{Read, Write};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use horolog_record::{Code, PathTcpResult, TcpSettings};
+
+use super::super::protocol::{Flags, HELLO_LEN, Hello, Work};
+use super::super::{PathError, Session, TcpDirections, TcpOptions, TcpPath};
+use super::*;
+
+fn far_end(limits: TcpLimits) -> TcpFarEnd {
+    let settings = FarEndSettings { limits, is_discreet: false };
+    serve("127.0.0.1:0".parse().unwrap(), settings).unwrap()
+}
+
+fn options(address: SocketAddr) -> TcpOptions {
+    TcpOptions {
+        target: address.to_string().parse().unwrap(),
+        family: None,
+        latency_sizes: vec![1, 5_000],
+        bandwidth_sizes: vec![700],
+        directions: TcpDirections { out: true, back: true },
+        settings: TcpSettings {
+            no_delay: false,
+            quick_ack: false,
+            cork: false,
+            zero_copy: false,
+            connections: 2,
+            time_ns: 30_000_000,
+            warm_up_ns: 5_000_000,
+        },
+        command: Vec::new(),
+    }
+}
+
+fn run(options: TcpOptions) -> PathTcpResult {
+    TcpPath::open(options).unwrap().run(&|_| (), &|| false)
+}
+
+fn hello() -> Hello {
+    Hello {
+        work: Work::Exchange,
+        flags: Flags::default(),
+        request_bytes: 10,
+        head_bytes: 20,
+        body_bytes: 0,
+        batch: 1,
+        time_ms: 1_000,
+        warm_up_ms: 0,
+    }
+}
+
+#[test]
+fn round_trips_and_transfers_are_measured_both_ways() {
+    let far = far_end(TcpLimits::default());
+    let result = run(options(far.address()));
+    assert!(result.latency.iter().all(|row| row.round_trips > 0 && row.tcp.is_some()));
+    assert_eq!(result.latency.len(), 2);
+    for row in &result.bandwidth {
+        assert!(row.rate > 0.0 && row.received_bytes > 0 && row.tcp.is_some(), "{row:?}");
+        assert!((row.message_rate * 700.0 - row.rate).abs() < 1.0);
+    }
+    assert_eq!(result.bandwidth.len(), 2);
+    let codes: Vec<_> = result.findings.iter().map(|finding| finding.code).collect();
+    assert_eq!(codes, [Code::SharedMachine]);
+    assert_eq!(result.far.unwrap().kernel, result.near.kernel);
+}
+
+#[test]
+fn every_switch_of_a_socket_can_be_set() {
+    let far = far_end(TcpLimits::default());
+    let mut all = options(far.address());
+    let settings = TcpSettings {
+        no_delay: true,
+        quick_ack: true,
+        cork: true,
+        zero_copy: true,
+        ..all.settings
+    };
+    all.settings = settings;
+    let result = run(all);
+    assert!(result.latency.iter().all(|row| row.round_trips > 0), "{:?}", result.findings);
+    let counts = result.bandwidth[0].zero_copy.unwrap();
+    // Over loopback the kernel copies.
+    assert!(counts.sends > 0 && counts.copied == counts.sends, "{counts:?}");
+    assert!(result.findings.iter().any(|finding| finding.code == Code::ZeroCopyCopied));
+}
+
+#[test]
+fn one_connection_too_many_is_told_so() {
+    let far = far_end(TcpLimits { connections: 1, ..TcpLimits::default() });
+    let over = AtomicBool::new(false);
+    let held = Session::open(far.address(), &hello(), &over).unwrap();
+    let refused = Session::open(far.address(), &hello(), &over).map(drop).unwrap_err();
+    assert!(matches!(refused, PathError::Busy { limit: 1, of_address: false, .. }), "{refused}");
+    assert!(!refused.is_usage());
+    drop(held);
+}
+
+#[test]
+fn what_is_beyond_the_limits_is_refused_with_the_limit() {
+    let limits = TcpLimits {
+        time: Duration::from_millis(500),
+        message_bytes: 10,
+        connections_of_address: 3,
+        ..TcpLimits::default()
+    };
+    let far = far_end(limits);
+    let over = AtomicBool::new(false);
+    let said = |hello: Hello| {
+        Session::open(far.address(), &hello, &over).map(drop).unwrap_err().to_string()
+    };
+    assert!(said(hello()).contains("500 ms"));
+    let large = Hello { time_ms: 100, ..hello() };
+    assert!(said(large).contains("up to 10 bytes"));
+    let empty = Hello { request_bytes: 0, head_bytes: 1, ..large };
+    assert!(said(empty).contains("no 'horolog path serve'"));
+}
+
+#[test]
+fn what_is_no_greeting_is_refused_and_nobody_waits_for_who_says_nothing() {
+    let far = far_end(TcpLimits::default());
+    let mut stream = TcpStream::connect(far.address()).unwrap();
+    stream.write_all(&[b'x'; HELLO_LEN]).unwrap();
+    let mut said = Vec::new();
+    stream.read_to_end(&mut said).unwrap();
+    assert_eq!(said.len(), 16);
+    let silent = TcpStream::connect(far.address()).unwrap();
+    let begun = Instant::now();
+    drop(far);
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    drop(silent);
+}
+
+#[test]
+fn a_far_end_that_goes_away_in_the_middle_is_named() {
+    let far = far_end(TcpLimits::default());
+    let mut long = options(far.address());
+    long.settings.time_ns = 20_000_000_000;
+    let path = TcpPath::open(long).unwrap();
+    let ends = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(100));
+        drop(far);
+    });
+    let begun = Instant::now();
+    let result = path.run(&|_| (), &|| false);
+    ends.join().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert!(result.findings.iter().any(|finding| finding.code == Code::FarEndVanished));
+    assert_eq!((result.latency.len(), result.bandwidth.len()), (1, 0), "what there was is kept");
+}
+
+#[test]
+fn a_run_that_is_ended_keeps_what_it_has() {
+    let far = far_end(TcpLimits::default());
+    let mut long = options(far.address());
+    long.settings.time_ns = 20_000_000_000;
+    let begun = Instant::now();
+    let is_over = || begun.elapsed() > Duration::from_millis(100);
+    let result = TcpPath::open(long).unwrap().run(&|_| (), &is_over);
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert!(result.latency[0].round_trips > 0, "{result:?}");
+    let codes: Vec<_> = result.findings.iter().map(|finding| finding.code).collect();
+    assert!(codes.contains(&Code::Interrupted) && !codes.contains(&Code::FarEndVanished));
+}
+
+#[test]
+fn options_that_cannot_be_are_refused_before_anything_is_sent() {
+    let closed = "127.0.0.1:1".parse().unwrap();
+    let wrong = |change: fn(&mut TcpOptions)| {
+        let mut options = options(closed);
+        change(&mut options);
+        TcpPath::open(options).map(drop).unwrap_err()
+    };
+    for (error, said) in [
+        (wrong(|options| options.settings.connections = 0), "from 1 to 64, not 0"),
+        (wrong(|options| options.latency_sizes = vec![0]), "from 1 to"),
+        (wrong(|options| options.latency_sizes = vec![1 << 40]), "from 1 to"),
+        (wrong(|options| options.settings.time_ns = 1), "from 10 ms to 60s"),
+    ] {
+        assert!(error.is_usage() && error.to_string().contains(said), "{error}");
+    }
+    let error = wrong(|_| ());
+    assert!(!error.is_usage() && error.to_string().contains("nothing listens"), "{error}");
+}

@@ -5,12 +5,13 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use horolog_sys::tcp;
 
 use super::protocol::{HELLO_LEN, Hello, Report, Verdict, Welcome, Work, facts_text};
-use super::row::{TICK, figures, held, observe_wait};
+use super::row::{SETTLE, TICK, figures, held, observe_wait};
 use super::serve::{FarEndSettings, TcpLimits};
 
 /// How long a greeting may take.
@@ -43,6 +44,9 @@ pub(super) fn run(
         Verdict::Accepted => facts_text(&settings.facts(stream)),
         _ => Vec::new(),
     };
+    if parsed.is_some_and(|hello| hello.flags.settle) && verdict == Verdict::Accepted {
+        thread::sleep(SETTLE);
+    }
     let facts_bytes = facts.len() as u16;
     let welcome = Welcome { verdict, facts_bytes, limit };
     // In one write, so that no half of it waits for an acknowledgement.

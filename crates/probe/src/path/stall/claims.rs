@@ -1,0 +1,396 @@
+//! What is said of stalls of TCP on Linux (in articles of 2011 and later, and the manuals that they
+//! quote), each held against what was measured. Pure.
+
+use horolog_record::{
+    Claim, Mechanism, SocketOption, StallCell, StallKernel, StallPattern, WindowStep,
+};
+
+/// The median of a cork that was forgotten, from which on it was the kernel's timer that let go.
+const FORGOTTEN_MIN_NS: u64 = 150_000_000;
+/// How fast a far end answers that is not to blame.
+const FAST_NS: u64 = 2_000_000;
+
+/// What claims are judged by.
+pub(super) struct Measured<'a> {
+    pub(super) cells: &'a [StallCell],
+    pub(super) window: &'a [WindowStep],
+    pub(super) kernel: &'a StallKernel,
+    /// The algorithm that decides the window's size.
+    pub(super) congestion_control: Option<&'a str>,
+    /// How long the last exchange with the end of the stream took, and what would be a stall.
+    pub(super) last_with_end_ns: Option<u64>,
+    pub(super) threshold_ns: u64,
+}
+
+/// Whether most exchanges stalled, or next to none; `None` in between.
+pub(super) fn stalls(cell: &StallCell) -> Option<bool> {
+    match cell.exchanges {
+        0 => None,
+        all if cell.stalled.saturating_mul(2) >= all => Some(true),
+        all if cell.stalled.saturating_mul(4) <= all => Some(false),
+        _ => None,
+    }
+}
+
+fn share(cell: &StallCell) -> String {
+    let median = cell
+        .exchange_ns
+        .as_ref()
+        .map_or_else(String::new, |times| format!(", median {}", ms(times.p50)));
+    format!("{} of {} stalled{median}", cell.stalled, cell.exchanges)
+}
+
+fn ms(ns: u64) -> String {
+    format!("{:.3} ms", ns as f64 / 1e6)
+}
+
+fn claim(id: &str, says: &str, (held, figure): (Option<bool>, String)) -> Claim {
+    Claim { id: id.to_owned(), says: says.to_owned(), held, figure }
+}
+
+/// All claims, in the order in which they are made.
+pub(super) fn all(measured: &Measured<'_>) -> Vec<Claim> {
+    let mut claims = batches(measured);
+    claims.extend(nagle(measured));
+    claims.extend(quick_ack(measured));
+    claims.extend(windows(measured));
+    claims.extend(timers(measured));
+    claims.extend(corks(measured));
+    claims
+}
+
+impl Measured<'_> {
+    fn cell(&self, pattern: StallPattern, option: SocketOption) -> Option<&StallCell> {
+        self.cells.iter().find(|cell| (cell.pattern, cell.option) == (pattern, option))
+    }
+
+    fn batches(&self, option: SocketOption) -> impl Iterator<Item = &StallCell> {
+        let of =
+            move |cell: &&StallCell| cell.pattern == StallPattern::Batch && cell.option == option;
+        self.cells.iter().filter(of)
+    }
+
+    /// Whether a pattern stalls as is said.
+    fn expect(
+        &self,
+        pattern: StallPattern,
+        option: SocketOption,
+        is_said_to_stall: bool,
+    ) -> (Option<bool>, String) {
+        match self.cell(pattern, option) {
+            Some(cell) => (stalls(cell).map(|does| does == is_said_to_stall), share(cell)),
+            None => (None, "not run".to_owned()),
+        }
+    }
+
+    /// Whether all batches of three writes or more do.
+    fn expect_batches(
+        &self,
+        option: SocketOption,
+        is_said_to_stall: bool,
+    ) -> (Option<bool>, String) {
+        let cells: Vec<_> = self.batches(option).filter(|cell| cell.writes >= 3).collect();
+        let stalled: Vec<_> = cells
+            .iter()
+            .filter(|cell| stalls(cell) == Some(true))
+            .map(|cell| cell.writes)
+            .collect();
+        let free = cells
+            .iter()
+            .filter(|cell| stalls(cell) == Some(false))
+            .map(|cell| cell.writes)
+            .collect();
+        let held = if is_said_to_stall { &free } else { &stalled };
+        let held = (!cells.is_empty()).then_some(held.is_empty());
+        (held, format!("stalled: {}; not: {}", list(&stalled), list(&free)))
+    }
+}
+
+/// Numbers with their runs as ranges.
+fn list(numbers: &Vec<u32>) -> String {
+    let mut parts: Vec<(u32, u32)> = Vec::new();
+    for number in numbers {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == *number => *last = *number,
+            _ => parts.push((*number, *number)),
+        }
+    }
+    let texts: Vec<_> = parts
+        .iter()
+        .map(|(first, last)| match last - first {
+            0 => first.to_string(),
+            _ => format!("{first}–{last}"),
+        })
+        .collect();
+    if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
+}
+
+fn batches(measured: &Measured<'_>) -> Vec<Claim> {
+    let none = SocketOption::None;
+    let few: Vec<_> = measured.batches(none).filter(|cell| cell.writes < 3).collect();
+    let few_stall = few.iter().any(|cell| stalls(cell) == Some(true));
+    let (many, figure) = measured.expect_batches(none, true);
+    let from_three = many.map(|many| many && !few_stall);
+    let first = measured.batches(none).find(|cell| cell.writes >= 3);
+    let round = first.and_then(|cell| {
+        let (first_ns, times) = (cell.first_ns?, cell.exchange_ns.as_ref()?);
+        let held = first_ns < measured.threshold_ns && times.p50 >= measured.threshold_ns;
+        Some((Some(held), format!("first {}, median {}", ms(first_ns), ms(times.p50))))
+    });
+    let stalled: Vec<_> =
+        measured.batches(none).filter(|cell| cell.writes >= 3 && cell.stalled > 0).collect();
+    let reads: Vec<_> = stalled.iter().filter_map(|cell| cell.stalled_read).collect();
+    let service = measured.batches(none).filter_map(|cell| cell.service_max_ns).max();
+    let missing = || (None, "not run".to_owned());
+    vec![
+        claim(
+            "batch-from-3",
+            "batches stall from three writes on, and not below",
+            (from_three, figure),
+        ),
+        claim(
+            "batch-second-round",
+            "the first batch goes through, those behind it stall",
+            round.unwrap_or_else(missing),
+        ),
+        claim(
+            "batch-third-read",
+            "it is the third read that waits",
+            (
+                (!reads.is_empty()).then(|| reads.iter().all(|read| *read == 3)),
+                format!("reads that waited, batch by batch: {}", list(&reads)),
+            ),
+        ),
+        claim(
+            "server-fast",
+            "the server is not to blame: it answers within 2 ms",
+            service.map_or_else(missing, |ns| {
+                (Some(ns < FAST_NS), format!("slowest answer {}", ms(ns)))
+            }),
+        ),
+    ]
+}
+
+fn nagle(measured: &Measured<'_>) -> Vec<Claim> {
+    use StallPattern::{FullSegments, LastWithEnd, Single, WriteWriteRead};
+    let none = SocketOption::None;
+    let small = measured.cell(WriteWriteRead, none).map(|cell| {
+        let is_nagle = cell.mechanism == Some(Mechanism::NagleDelayedAck);
+        let figure = format!(
+            "{} looks at sockets that waited: {} held by Nagle, {} by the window",
+            cell.held.nagle + cell.held.window + cell.held.cork,
+            cell.held.nagle,
+            cell.held.window
+        );
+        ((cell.stalled > 0).then_some(is_nagle), figure)
+    });
+    let last = measured.last_with_end_ns.map(|ns| {
+        let stalls_before = measured.cell(LastWithEnd, none).is_some_and(|cell| cell.stalled > 0);
+        let held = stalls_before.then_some(ns < measured.threshold_ns);
+        (held, format!("{} with the end, behind writes that stalled", ms(ns)))
+    });
+    let missing = || (None, "not run".to_owned());
+    vec![
+        claim(
+            "single-write",
+            "delayed acknowledgements alone delay nobody: one write there and one back",
+            measured.expect(Single, none, false),
+        ),
+        claim(
+            "write-write-read",
+            "two small writes before a read stall",
+            measured.expect(WriteWriteRead, none, true),
+        ),
+        claim(
+            "one-small-segment",
+            "without an option only one small segment is under way unacknowledged",
+            small.unwrap_or_else(missing),
+        ),
+        claim(
+            "full-segment",
+            "a whole segment is sent at once",
+            measured.expect(FullSegments, none, false),
+        ),
+        claim("end-of-stream", "what comes with FIN is sent at once", last.unwrap_or_else(missing)),
+        claim(
+            "no-delay",
+            "with TCP_NODELAY small segments are sent at once",
+            measured.expect(WriteWriteRead, SocketOption::NoDelay, false),
+        ),
+    ]
+}
+
+fn quick_ack(measured: &Measured<'_>) -> Vec<Claim> {
+    use StallPattern::WriteWriteRead;
+    vec![
+        claim(
+            "quick-ack-each",
+            "TCP_QUICKACK set again after each receive cures batches",
+            measured.expect_batches(SocketOption::QuickAckEach, false),
+        ),
+        claim(
+            "quick-ack-once",
+            "TCP_QUICKACK does not last: set once, it cures nothing",
+            measured.expect(WriteWriteRead, SocketOption::QuickAckOnce, true),
+        ),
+    ]
+}
+
+fn windows(measured: &Measured<'_>) -> Vec<Claim> {
+    let windows: Vec<_> = measured.window.iter().map(|step| step.cwnd.to_string()).collect();
+    let by = measured.congestion_control.map_or_else(String::new, |name| format!("; by {name}"));
+    let figure = format!("windows {}{by}", windows.join(", "));
+    let at = |place: usize| measured.window.get(place).map(|step| step.cwnd);
+    let held_by_window = measured
+        .batches(SocketOption::NoDelay)
+        .filter(|cell| cell.stalled > 0 && cell.mechanism == Some(Mechanism::WindowDelayedAck));
+    let by_window: Vec<_> = held_by_window.map(|cell| cell.writes).collect();
+    let has_batches = measured.batches(SocketOption::NoDelay).next().is_some();
+    let first = at(0);
+    let single = measured.cell(StallPattern::Single, SocketOption::None);
+    let idle_cwnd = single.and_then(|cell| cell.near_tcp).map(|tcp| tcp.cwnd);
+    let before = measured.window.iter().position(|step| step.after_pause);
+    let paused = before.and_then(|place| Some((at(place.checked_sub(1)?)?, at(place)?)));
+    let is_on = measured.kernel.slow_start_after_idle;
+    let figure_of = |value: Option<u64>| {
+        value.map_or_else(|| "not run".to_owned(), |value| format!("{value} segments"))
+    };
+    vec![
+        claim(
+            "window-stalls",
+            "with TCP_NODELAY batches stall at the congestion window",
+            (
+                has_batches.then_some(!by_window.is_empty()),
+                format!("stalled at it: {}; first window {}", list(&by_window), figure_of(first)),
+            ),
+        ),
+        claim(
+            "first-window",
+            "a connection begins with a window of one or two segments",
+            (first.map(|cwnd| cwnd <= 2), figure_of(first)),
+        ),
+        claim(
+            "slow-start",
+            "the window doubles with each round while data waits",
+            (at(0).zip(at(1)).map(|(one, next)| next >= one.saturating_mul(2)), figure),
+        ),
+        claim(
+            "window-not-grown",
+            "the window does not grow while nothing waits for it",
+            (
+                idle_cwnd.zip(first).map(|(after, first)| after <= first),
+                format!("after single writes {}{by}", figure_of(idle_cwnd)),
+            ),
+        ),
+        claim(
+            "restart-after-idle",
+            "with tcp_slow_start_after_idle the window begins anew after a pause, without it not",
+            (
+                paused.zip(is_on).map(|((before, after), on)| (after < before) == on),
+                paused.map_or_else(
+                    || "not run".to_owned(),
+                    |(before, after)| format!("{before} before the pause, {after} behind it{by}"),
+                ),
+            ),
+        ),
+    ]
+}
+
+fn timers(measured: &Measured<'_>) -> Vec<Claim> {
+    let kernel = measured.kernel;
+    let stalled = measured.cell(StallPattern::WriteWriteRead, SocketOption::None);
+    let stalled = stalled.filter(|cell| stalls(cell) == Some(true));
+    let median = stalled.and_then(|cell| cell.exchange_ns.as_ref()).map(|times| times.p50);
+    let tick_ns = kernel.hz.map(|hz| 1_000_000_000 / hz.max(1));
+    let fits = median.zip(kernel.delayed_ack_min_ns).zip(tick_ns).map(|((ns, min), tick)| {
+        (min.saturating_sub(tick)..=min.saturating_add(3 * tick)).contains(&ns)
+    });
+    let figure = |ns: Option<u64>| ns.map_or_else(|| "no stall".to_owned(), ms);
+    let nagles =
+        measured.cells.iter().filter(|cell| cell.mechanism == Some(Mechanism::NagleDelayedAck));
+    let (all, in_band) =
+        nagles.fold((0, 0), |(all, band), cell| (all + cell.stalled, band + cell.in_band));
+    let ato = stalled.and_then(|cell| cell.far_tcp).map(|tcp| tcp.ato_ns);
+    vec![
+        claim(
+            "hz-25",
+            "an acknowledgement is delayed for HZ/25 at least, and a stall lasts about so long",
+            (
+                fits,
+                format!(
+                    "HZ {}, HZ/25 {}, median stall {}",
+                    kernel.hz.map_or_else(|| "unknown".to_owned(), |hz| hz.to_string()),
+                    kernel.delayed_ack_min_ns.map_or_else(|| "unknown".to_owned(), ms),
+                    figure(median)
+                ),
+            ),
+        ),
+        claim(
+            "band",
+            "stalled exchanges take 38 to 42 ms",
+            (
+                (all > 0).then_some(in_band * 2 >= all),
+                format!("{in_band} of {all} stalls by delayed acknowledgements"),
+            ),
+        ),
+        claim(
+            "tcp-delack-min",
+            "the least delay can be set by net.ipv4.tcp_delack_min",
+            (
+                Some(kernel.tcp_delack_min.is_some()),
+                kernel.tcp_delack_min.map_or_else(
+                    || "this kernel has no such setting".to_owned(),
+                    |value| format!("it stands at {value}"),
+                ),
+            ),
+        ),
+        claim(
+            "ato",
+            "the timeout of acknowledgements is the least one, or grows from it",
+            (
+                ato.zip(kernel.delayed_ack_min_ns).map(|(ato, min)| ato >= min),
+                format!("at the end that delayed {}", figure(ato)),
+            ),
+        ),
+    ]
+}
+
+fn corks(measured: &Measured<'_>) -> Vec<Claim> {
+    use StallPattern::{CorkForgotten, HeaderAndBody, HeaderBodyClose};
+    let (none, cork) = (SocketOption::None, SocketOption::Cork);
+    let forgotten = measured.cell(CorkForgotten, cork).and_then(|cell| {
+        let p50 = cell.exchange_ns.as_ref()?.p50;
+        Some((Some(p50 >= FORGOTTEN_MIN_NS), format!("median {}", ms(p50))))
+    });
+    vec![
+        claim(
+            "header-and-body",
+            "a header and a body in two writes stall",
+            measured.expect(HeaderAndBody, none, true),
+        ),
+        claim(
+            "cork",
+            "TCP_CORK around both sends them together, at once when it is removed",
+            measured.expect(HeaderAndBody, cork, false),
+        ),
+        claim(
+            "cork-holds",
+            "under TCP_CORK nothing leaves that does not fill a segment",
+            forgotten.unwrap_or_else(|| (None, "not run".to_owned())),
+        ),
+        claim(
+            "close-uncorks",
+            "closing the connection removes the cork",
+            measured.expect(HeaderBodyClose, cork, false),
+        ),
+        claim(
+            "nginx",
+            "nginx sets TCP_CORK by tcp_nopush, and leaves its removal to close",
+            (None, "nginx is not run by this measurement".to_owned()),
+        ),
+    ]
+}
+
+#[cfg(test)]
+#[path = "claims_tests.rs"]
+mod tests;

@@ -1,0 +1,148 @@
+//! Claims over cells that are made up.
+
+use horolog_record::{Distribution, HeldSamples, TcpFigures};
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+fn cell(pattern: StallPattern, option: SocketOption, writes: u32, stalled: u64) -> StallCell {
+    let p50 = if stalled > 5 { 41 * MS } else { MS / 20 };
+    let times = Distribution {
+        count: 10,
+        min: MS / 20,
+        mean: p50 as f64,
+        stddev: 0.0,
+        p50,
+        p90: p50,
+        p99: p50,
+        p99_9: p50,
+        p99_99: p50,
+        max: p50,
+        histogram: String::new(),
+    };
+    StallCell {
+        pattern,
+        writes,
+        write_bytes: 132,
+        option,
+        exchanges: 10,
+        first_ns: Some(MS / 10),
+        exchange_ns: Some(times),
+        stalled,
+        in_band: stalled,
+        stalled_read: (stalled > 0).then_some(3),
+        mechanism: (stalled > 0).then_some(Mechanism::NagleDelayedAck),
+        held: HeldSamples { nagle: stalled, ..HeldSamples::default() },
+        service_max_ns: Some(MS / 50),
+        near_tcp: Some(TcpFigures { cwnd: 10, ..TcpFigures::default() }),
+        far_tcp: Some(TcpFigures { ato_ns: 40 * MS, ..TcpFigures::default() }),
+        acks: None,
+    }
+}
+
+fn kernel() -> StallKernel {
+    StallKernel {
+        hz: Some(250),
+        delayed_ack_min_ns: Some(40 * MS),
+        slow_start_after_idle: Some(true),
+        ..StallKernel::default()
+    }
+}
+
+fn held(cells: &[StallCell], window: &[WindowStep], id: &str) -> Option<bool> {
+    let kernel = kernel();
+    let measured = Measured {
+        cells,
+        window,
+        kernel: &kernel,
+        congestion_control: None,
+        last_with_end_ns: Some(MS / 10),
+        threshold_ns: 10 * MS,
+    };
+    all(&measured).into_iter().find(|claim| claim.id == id).unwrap().held
+}
+
+#[test]
+fn what_is_not_run_is_neither_held_nor_not() {
+    let kernel = kernel();
+    let measured = Measured {
+        cells: &[],
+        window: &[],
+        kernel: &kernel,
+        congestion_control: None,
+        last_with_end_ns: None,
+        threshold_ns: 0,
+    };
+    let claims = all(&measured);
+    let decided: Vec<_> = claims.iter().filter(|claim| claim.held.is_some()).collect();
+    assert_eq!(decided.len(), 1, "tcp_delack_min alone: {decided:?}");
+    let mut ids: Vec<_> = claims.iter().map(|claim| &claim.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), claims.len(), "each has a name of its own");
+}
+
+#[test]
+fn batches_are_judged_by_where_they_begin_to_stall() {
+    let batch = |writes, stalled| cell(StallPattern::Batch, SocketOption::None, writes, stalled);
+    let as_said = [batch(1, 0), batch(2, 0), batch(3, 9), batch(4, 9)];
+    assert_eq!(held(&as_said, &[], "batch-from-3"), Some(true));
+    assert_eq!(held(&as_said, &[], "batch-second-round"), Some(true));
+    assert_eq!(held(&as_said, &[], "batch-third-read"), Some(true));
+    assert_eq!(held(&[batch(2, 9), batch(3, 9)], &[], "batch-from-3"), Some(false));
+    assert_eq!(held(&[batch(2, 0), batch(3, 0)], &[], "batch-from-3"), Some(false));
+    let mut fourth = batch(4, 9);
+    fourth.stalled_read = Some(2);
+    assert_eq!(held(&[batch(3, 9), fourth], &[], "batch-third-read"), Some(false));
+}
+
+#[test]
+fn timers_and_cures_are_judged() {
+    let small = |option, stalled| cell(StallPattern::WriteWriteRead, option, 2, stalled);
+    let cells = [
+        small(SocketOption::None, 9),
+        small(SocketOption::NoDelay, 0),
+        small(SocketOption::QuickAckOnce, 0),
+    ];
+    for (id, expected) in [
+        ("write-write-read", Some(true)),
+        ("no-delay", Some(true)),
+        ("quick-ack-once", Some(false)),
+        ("one-small-segment", Some(true)),
+        ("hz-25", Some(true)),
+        ("band", Some(true)),
+        ("ato", Some(true)),
+        ("tcp-delack-min", Some(false)),
+        ("cork", None),
+    ] {
+        assert_eq!(held(&cells, &[], id), expected, "{id}");
+    }
+    let undecided = [small(SocketOption::None, 4)];
+    assert_eq!(held(&undecided, &[], "write-write-read"), None);
+}
+
+#[test]
+fn windows_are_judged() {
+    let step = |cwnd, after_pause| WindowStep { sent_bytes: 0, after_pause, cwnd, exchange_ns: 1 };
+    let window = [step(10, false), step(20, false), step(40, false), step(10, true)];
+    let cells = [cell(StallPattern::Single, SocketOption::None, 1, 0)];
+    for (id, expected) in [
+        ("first-window", Some(false)),
+        ("slow-start", Some(true)),
+        ("window-not-grown", Some(true)),
+        ("restart-after-idle", Some(true)),
+        ("window-stalls", None),
+    ] {
+        assert_eq!(held(&cells, &window, id), expected, "{id}");
+    }
+    let kept = [step(10, false), step(11, false), step(11, true)];
+    assert_eq!(held(&cells, &kept, "restart-after-idle"), Some(false));
+    assert_eq!(held(&cells, &kept, "slow-start"), Some(false));
+}
+
+#[test]
+fn runs_of_numbers_are_ranges() {
+    assert_eq!(list(&vec![1, 2, 3, 5, 7, 8]), "1–3, 5, 7–8");
+    assert_eq!(list(&Vec::new()), "none");
+}

@@ -1,0 +1,302 @@
+//! What the packets of connections say of stalls: how late acknowledgements without data come, and
+//! whether data was held until then. Pure: packets and their times go in.
+//!
+//! Data that leaves right after a late acknowledgement, with nothing else to set it off, was held by
+//! the sender: by Nagle's algorithm where a single small segment was under way, by the congestion
+//! window where there were several.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use horolog_record::{AckDelays, DelayedAck, Mechanism, WatchedConnection};
+use horolog_stats::Recorder;
+
+use super::judge::{BAND_NS, ns};
+use super::segment::Segment;
+use crate::path::tcp::distribution;
+
+/// Connections that are followed.
+const FLOWS_MAX: usize = 4_096;
+/// Delays that are kept of a connection.
+const DELAYS_MAX: usize = 10_000;
+/// Data that was held leaves so soon behind the acknowledgement that it waited for.
+const RELEASE: Duration = Duration::from_millis(2);
+
+/// The connections of a port, or of a far end.
+#[derive(Debug)]
+pub(super) struct Flows {
+    /// The port of the end that is the server.
+    port: u16,
+    /// From when on an acknowledgement is late.
+    late: Duration,
+    flows: HashMap<(SocketAddr, SocketAddr), Flow>,
+    missed: u64,
+}
+
+/// One connection; of each two the client's first.
+#[derive(Debug, Default)]
+struct Flow {
+    sides: [Side; 2],
+    /// Who sent data last.
+    speaker: Option<usize>,
+    answers: u64,
+    pure: u64,
+    delays_ns: Vec<u64>,
+    released: u64,
+    stalls: [u64; 2],
+    times: Option<Recorder>,
+    in_band: u64,
+    by_nagle: u64,
+    by_window: u64,
+}
+
+/// One end's data.
+#[derive(Debug, Default)]
+struct Side {
+    /// Behind the last byte that was sent, and when that was.
+    sent: Option<(u32, u64)>,
+    /// Segments since all was acknowledged.
+    under_way: u32,
+    /// A late acknowledgement that just came: when, how late, segments that were under way.
+    late_ack: Option<(u64, u64, u32)>,
+}
+
+impl Flows {
+    pub(super) fn new(port: u16, late: Duration) -> Self {
+        Self { port, late, flows: HashMap::new(), missed: 0 }
+    }
+
+    /// Takes a segment that was seen at a time in ns.
+    pub(super) fn take(&mut self, segment: &Segment, at_ns: u64) {
+        let is_from_client = segment.to.port() == self.port;
+        if !is_from_client && segment.from.port() != self.port {
+            return;
+        }
+        let key =
+            if is_from_client { (segment.from, segment.to) } else { (segment.to, segment.from) };
+        let late_ns = ns(self.late);
+        if !self.flows.contains_key(&key) && self.flows.len() >= FLOWS_MAX {
+            self.missed = self.missed.saturating_add(1);
+            return;
+        }
+        let flow = self.flows.entry(key).or_default();
+        if segment.is_first {
+            // A port that is used again begins anew; what was counted stays.
+            flow.sides = Default::default();
+            return;
+        }
+        flow.take(segment, usize::from(!is_from_client), at_ns, late_ns);
+    }
+
+    /// What acknowledgements of all connections came to, which are then forgotten.
+    pub(super) fn drain(&mut self) -> AckDelays {
+        let flows = std::mem::take(&mut self.flows);
+        let mut delays: Vec<u64> = Vec::new();
+        let (mut pure, mut released) = (0, 0);
+        for flow in flows.into_values() {
+            pure += flow.pure;
+            released += flow.released;
+            delays.extend(flow.delays_ns);
+        }
+        acks(pure, released, delays)
+    }
+
+    /// Connections that there was no room for.
+    pub(super) const fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    /// The connections that exchanged data, those that stalled most first.
+    pub(super) fn connections(self) -> Vec<WatchedConnection> {
+        let spoke = |flow: &Flow| flow.speaker.is_some();
+        let flows = self.flows.into_iter().filter(|(_, flow)| spoke(flow));
+        let mut all: Vec<_> = flows.map(|(key, flow)| flow.into_record(key)).collect();
+        let stalls = |one: &WatchedConnection| one.client_stalls.saturating_add(one.server_stalls);
+        all.sort_by(|one, other| {
+            stalls(other).cmp(&stalls(one)).then_with(|| one.client.cmp(&other.client))
+        });
+        all
+    }
+}
+
+impl Flow {
+    fn take(&mut self, segment: &Segment, from: usize, at_ns: u64, late_ns: u64) {
+        let to = 1 - from;
+        if segment.payload > 0 {
+            self.data(segment, from, at_ns);
+        }
+        let Some(acknowledged) = segment.acknowledged else { return };
+        let is_pure = segment.payload == 0 && !segment.is_last;
+        self.pure += u64::from(is_pure);
+        let other = &mut self.sides[to];
+        let Some((end, sent_ns)) = other.sent else { return };
+        if is_before(acknowledged, end) {
+            return;
+        }
+        // All that the other end sent is acknowledged.
+        let under_way = std::mem::take(&mut other.under_way);
+        other.sent = None;
+        let delay_ns = at_ns.saturating_sub(sent_ns);
+        if is_pure && delay_ns >= late_ns {
+            other.late_ack = Some((at_ns, delay_ns, under_way));
+            if self.delays_ns.len() < DELAYS_MAX {
+                self.delays_ns.push(delay_ns);
+            }
+        }
+    }
+
+    fn data(&mut self, segment: &Segment, from: usize, at_ns: u64) {
+        if self.speaker.replace(from).is_some_and(|last| last != from) {
+            self.answers += 1;
+        }
+        let side = &mut self.sides[from];
+        if let Some((ack_ns, delay_ns, under_way)) = side.late_ack.take()
+            && at_ns.saturating_sub(ack_ns) <= ns(RELEASE)
+        {
+            self.released += 1;
+            self.stalls[from] += 1;
+            self.times.get_or_insert_with(Recorder::new).record(delay_ns);
+            self.in_band += u64::from(BAND_NS.contains(&delay_ns));
+            if under_way > 1 {
+                self.by_window += 1;
+            } else {
+                self.by_nagle += 1;
+            }
+        }
+        let end = segment.end();
+        if side.sent.is_none_or(|(sent, _)| is_before(sent, end)) {
+            side.sent = Some((end, at_ns));
+            side.under_way += 1;
+        }
+    }
+
+    fn into_record(self, (client, server): (SocketAddr, SocketAddr)) -> WatchedConnection {
+        let [client_stalls, server_stalls] = self.stalls;
+        let mechanism = (self.released > 0).then_some(if self.by_window > self.by_nagle {
+            Mechanism::WindowDelayedAck
+        } else {
+            Mechanism::NagleDelayedAck
+        });
+        WatchedConnection {
+            server: server.to_string(),
+            client: client.to_string(),
+            answers: Some(self.answers),
+            client_stalls,
+            server_stalls,
+            stall_ns: self.times.as_ref().and_then(distribution),
+            in_band: self.in_band,
+            mechanism,
+            acks: Some(acks(self.pure, self.released, self.delays_ns)),
+        }
+    }
+}
+
+fn acks(pure: u64, released: u64, mut delays: Vec<u64>) -> AckDelays {
+    delays.sort_unstable();
+    let delay_ns = delays.first().zip(delays.last()).map(|(min, max)| DelayedAck {
+        min: *min,
+        p50: delays[delays.len() / 2],
+        max: *max,
+    });
+    AckDelays { pure, delayed: delays.len() as u64, delay_ns, released }
+}
+
+/// Whether a number of a byte lies before another one, which may have wrapped around (RFC 9293,
+/// section 3.4).
+const fn is_before(one: u32, other: u32) -> bool {
+    (one.wrapping_sub(other) as i32) < 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLIENT: &str = "192.0.2.1:40000";
+    const SERVER: &str = "192.0.2.2:80";
+    const MS: u64 = 1_000_000;
+
+    fn segment(from_client: bool, sequence: u32, acknowledged: u32, payload: u32) -> Segment {
+        let (client, server) = (CLIENT.parse().unwrap(), SERVER.parse().unwrap());
+        let (from, to) = if from_client { (client, server) } else { (server, client) };
+        Segment {
+            from,
+            to,
+            sequence,
+            acknowledged: Some(acknowledged),
+            payload,
+            is_first: false,
+            is_last: false,
+        }
+    }
+
+    fn flows(segments: &[(u64, Segment)]) -> Flows {
+        let mut flows = Flows::new(80, Duration::from_millis(10));
+        segments.iter().for_each(|(at_ms, segment)| flows.take(segment, at_ms * MS));
+        flows
+    }
+
+    /// As in the capture of document 001: the eighth packet is the late one.
+    #[test]
+    fn a_small_segment_that_waits_for_a_late_acknowledgement_is_nagles() {
+        let start = u32::MAX - 100;
+        let seen = flows(&[
+            (0, segment(true, 1, start, 132)),
+            (1, segment(false, start, 133, 132)),
+            (2, segment(true, 133, start.wrapping_add(132), 1_188)),
+            (3, segment(false, start.wrapping_add(132), 1_321, 1_023)),
+            (43, segment(true, 1_321, start.wrapping_add(1_155), 0)),
+            (43, segment(false, start.wrapping_add(1_155), 1_321, 165)),
+            (44, segment(true, 1_321, start.wrapping_add(1_320), 0)),
+        ]);
+        let connections = seen.connections();
+        let one = &connections[0];
+        assert_eq!((one.client_stalls, one.server_stalls, one.in_band), (0, 1, 1));
+        assert_eq!(one.mechanism, Some(Mechanism::NagleDelayedAck));
+        assert_eq!((one.stall_ns.as_ref().unwrap().max, one.answers), (40 * MS, Some(3)));
+        let acks = one.acks.as_ref().unwrap();
+        assert_eq!((acks.pure, acks.delayed, acks.released), (2, 1, 1));
+    }
+
+    #[test]
+    fn several_small_segments_under_way_are_the_windows() {
+        let seen = flows(&[
+            (0, segment(true, 1, 1, 1_188)),
+            (1, segment(false, 1, 1_189, 132)),
+            (1, segment(false, 133, 1_189, 132)),
+            (1, segment(false, 265, 1_189, 132)),
+            (41, segment(true, 1_189, 397, 0)),
+            (41, segment(false, 397, 1_189, 792)),
+        ]);
+        assert_eq!(seen.connections()[0].mechanism, Some(Mechanism::WindowDelayedAck));
+    }
+
+    #[test]
+    fn a_late_acknowledgement_that_nobody_waited_for_is_no_stall() {
+        let mut seen = flows(&[
+            (0, segment(true, 1, 1, 20)),
+            (1, segment(false, 1, 21, 20)),
+            (41, segment(true, 21, 21, 0)),
+            (900, segment(true, 21, 21, 20)),
+            (901, segment(false, 21, 41, 20)),
+        ]);
+        let acks = seen.drain();
+        assert_eq!((acks.delayed, acks.released), (1, 0));
+        assert_eq!(acks.delay_ns.unwrap().p50, 40 * MS);
+        assert_eq!(seen.drain().pure, 0, "it is forgotten");
+    }
+
+    #[test]
+    fn other_ports_are_not_followed_and_there_is_an_end_to_the_number() {
+        let mut flows = Flows::new(81, Duration::from_millis(10));
+        flows.take(&segment(true, 1, 1, 20), 0);
+        assert!(flows.connections().is_empty());
+        let mut flows = Flows::new(80, Duration::from_millis(10));
+        for port in 1..=FLOWS_MAX as u16 + 3 {
+            let mut one = segment(true, 1, 1, 20);
+            one.from.set_port(port.wrapping_add(1_000));
+            flows.take(&one, 0);
+        }
+        assert_eq!(flows.missed(), 3);
+    }
+}

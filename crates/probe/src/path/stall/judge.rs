@@ -1,0 +1,167 @@
+//! Which exchanges stalled, and what held them. Pure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use horolog_record::{AckDelays, HeldSamples, Mechanism, StallCell};
+use horolog_stats::Recorder;
+
+use super::cell::{Exchange, Outcome};
+use super::plan::Plan;
+use crate::path::tcp::distribution;
+
+/// The band in which stalls by delayed acknowledgements were found to lie, in ns.
+pub(super) const BAND_NS: std::ops::RangeInclusive<u64> = 38_000_000..=42_000_000;
+
+pub(super) fn ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The time from which on an exchange stalled: so much longer than one that waits for nothing.
+pub(super) fn threshold(plain: &[Exchange], stall_min: Duration) -> Duration {
+    let mut times: Vec<_> = plain.iter().map(|exchange| exchange.took).collect();
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or(Duration::ZERO).saturating_add(stall_min)
+}
+
+/// What a pattern comes to in the record.
+pub(super) fn cell(
+    plan: &Plan,
+    outcome: &Outcome,
+    threshold: Duration,
+    acks: Option<AckDelays>,
+) -> StallCell {
+    let mut times = Recorder::new();
+    outcome.exchanges.iter().for_each(|exchange| times.record(ns(exchange.took)));
+    let stalled: Vec<_> =
+        outcome.exchanges.iter().filter(|exchange| exchange.took >= threshold).collect();
+    let in_band =
+        outcome.exchanges.iter().filter(|exchange| BAND_NS.contains(&ns(exchange.took))).count();
+    let mut reads = BTreeMap::new();
+    for exchange in &stalled {
+        *reads.entry(exchange.longest_read).or_insert(0_u32) += 1;
+    }
+    // Of those that are alike the first one.
+    let read = reads.into_iter().rev().max_by_key(|(_, count)| *count).map(|(read, _)| read);
+    let report = outcome.report.as_ref();
+    let mechanism = (!stalled.is_empty()).then(|| mechanism(outcome, threshold));
+    StallCell {
+        pattern: plan.pattern,
+        writes: plan.writes,
+        write_bytes: plan.write_bytes.into(),
+        option: plan.option,
+        exchanges: outcome.exchanges.len() as u64,
+        first_ns: outcome.exchanges.first().map(|exchange| ns(exchange.took)),
+        exchange_ns: distribution(&times),
+        stalled: stalled.len() as u64,
+        in_band: in_band as u64,
+        stalled_read: read.filter(|_| plan.reads().0 > 1),
+        mechanism,
+        held: both(outcome.held, report.map(|report| report.held).unwrap_or_default()),
+        service_max_ns: report.map(|report| report.service_max_ns),
+        near_tcp: outcome.near,
+        far_tcp: report.map(|report| report.tcp),
+        acks,
+    }
+}
+
+/// What either end held back; what one end had delivered says nothing while the other holds.
+fn both(near: HeldSamples, far: HeldSamples) -> HeldSamples {
+    HeldSamples {
+        nagle: near.nagle.saturating_add(far.nagle),
+        window: near.window.saturating_add(far.window),
+        cork: near.cork.saturating_add(far.cork),
+        delivered: near.delivered,
+    }
+}
+
+/// What held most.
+fn mechanism(outcome: &Outcome, threshold: Duration) -> Mechanism {
+    let far = outcome.report.as_ref();
+    let held = both(outcome.held, far.map(|report| report.held).unwrap_or_default());
+    let all = [
+        (held.nagle, Mechanism::NagleDelayedAck),
+        (held.window, Mechanism::WindowDelayedAck),
+        (held.cork, Mechanism::Cork),
+    ];
+    if let Some((most, mechanism)) = all.into_iter().max_by_key(|(samples, _)| *samples)
+        && most > 0
+    {
+        return mechanism;
+    }
+    let tcp = [outcome.near, far.map(|report| report.tcp)];
+    let is_late = far.is_none_or(|report| report.service_max_ns >= ns(threshold) / 2);
+    if tcp.into_iter().flatten().any(|tcp| tcp.retransmitted > 0) {
+        Mechanism::Loss
+    } else if held.delivered > 0 && is_late {
+        Mechanism::LateAnswer
+    } else {
+        Mechanism::Elsewhere
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_record::{SocketOption, StallPattern, TcpFigures};
+
+    use super::*;
+    use crate::path::tcp::protocol::Report;
+
+    fn outcome(times_ms: &[(u64, u32)]) -> Outcome {
+        let exchange = |(ms, longest_read): &(u64, u32)| Exchange {
+            took: Duration::from_millis(*ms),
+            longest_read: *longest_read,
+        };
+        Outcome { exchanges: times_ms.iter().map(exchange).collect(), ..Outcome::default() }
+    }
+
+    const PLAN: Plan = Plan {
+        pattern: StallPattern::Batch,
+        option: SocketOption::None,
+        writes: 3,
+        write_bytes: 132,
+        exchanges: 5,
+    };
+    const THRESHOLD: Duration = Duration::from_millis(10);
+
+    #[test]
+    fn stalls_and_their_reads_are_counted() {
+        let ran = outcome(&[(1, 1), (40, 3), (44, 3), (12, 2), (2, 1)]);
+        let cell = cell(&PLAN, &ran, THRESHOLD, None);
+        assert_eq!((cell.exchanges, cell.stalled, cell.in_band), (5, 3, 1));
+        assert_eq!((cell.stalled_read, cell.first_ns), (Some(3), Some(1_000_000)));
+        assert_eq!(cell.mechanism, Some(Mechanism::Elsewhere));
+    }
+
+    #[test]
+    fn what_waits_for_nothing_sets_the_threshold() {
+        let plain = outcome(&[(1, 1), (2, 1), (90, 1)]).exchanges;
+        assert_eq!(threshold(&plain, THRESHOLD), Duration::from_millis(12));
+        assert_eq!(threshold(&[], THRESHOLD), THRESHOLD);
+    }
+
+    #[test]
+    fn what_held_most_is_named() {
+        let mut ran = outcome(&[(40, 1)]);
+        let report = |held, service_ms: u64, retransmitted| Report {
+            held,
+            service_max_ns: service_ms * 1_000_000,
+            tcp: TcpFigures { retransmitted, ..TcpFigures::default() },
+            ..Report::default()
+        };
+        let none = HeldSamples::default();
+        ran.held = HeldSamples { delivered: 9, ..none };
+        ran.report = Some(report(HeldSamples { nagle: 2, delivered: 1, ..none }, 0, 0));
+        assert_eq!(mechanism(&ran, THRESHOLD), Mechanism::NagleDelayedAck);
+        ran.report = Some(report(HeldSamples { window: 2, ..none }, 0, 0));
+        assert_eq!(mechanism(&ran, THRESHOLD), Mechanism::WindowDelayedAck);
+        ran.report = Some(report(HeldSamples { cork: 1, ..none }, 0, 0));
+        assert_eq!(mechanism(&ran, THRESHOLD), Mechanism::Cork);
+        ran.report = Some(report(none, 30, 0));
+        assert_eq!(mechanism(&ran, THRESHOLD), Mechanism::LateAnswer);
+        ran.report = Some(report(none, 0, 1));
+        assert_eq!(mechanism(&ran, THRESHOLD), Mechanism::Loss);
+        ran.report = Some(report(none, 0, 0));
+        assert_eq!(mechanism(&ran, THRESHOLD), Mechanism::Elsewhere);
+    }
+}

@@ -1,0 +1,167 @@
+//! Which patterns of writing are run, under which options of sockets. Pure.
+
+use horolog_record::{SocketOption, StallPattern};
+
+use crate::path::tcp::protocol::{Flags, Hello, Work};
+
+/// Payload of a write of a batch, as services send that were found to stall.
+const BATCH_BYTES: u32 = 132;
+/// Payload of each of two small writes.
+const SMALL_BYTES: u32 = 10;
+const REQUEST_BYTES: u32 = 64;
+const HEAD_BYTES: u32 = 200;
+/// A body that fits in a segment together with its header.
+const BODY_BYTES: u32 = 1_000;
+/// A cork that is forgotten costs a fifth of a second each time.
+const FORGOTTEN_COUNT: u32 = 3;
+/// How long a connection may be wanted beyond its exchanges.
+const TIME_MIN_MS: u32 = 2_000;
+/// What one exchange may take: a cork that is forgotten, and a little.
+const EXCHANGE_MS_MAX: u32 = 300;
+
+/// A pattern under an option.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Plan {
+    pub(super) pattern: StallPattern,
+    pub(super) option: SocketOption,
+    /// Writes before the reads.
+    pub(super) writes: u32,
+    /// Payload of each.
+    pub(super) write_bytes: u32,
+    pub(super) exchanges: u32,
+}
+
+const OPTIONS: [SocketOption; 5] = [
+    SocketOption::None,
+    SocketOption::NoDelay,
+    SocketOption::QuickAckOnce,
+    SocketOption::QuickAckEach,
+    SocketOption::Cork,
+];
+
+/// All of them, the one that waits for nothing first. `mss_bytes` is the largest segment.
+pub(super) fn all(count: u32, batches: &[u32], mss_bytes: u32) -> Vec<Plan> {
+    let plan = |pattern, option, writes, write_bytes| Plan {
+        pattern,
+        option,
+        writes,
+        write_bytes,
+        exchanges: count,
+    };
+    let mut plans = Vec::new();
+    plans.extend(OPTIONS.map(|option| plan(StallPattern::WriteWriteRead, option, 2, SMALL_BYTES)));
+    let none = SocketOption::None;
+    plans.push(plan(StallPattern::FullSegments, none, 2, mss_bytes));
+    plans.push(plan(StallPattern::LastWithEnd, none, 2, SMALL_BYTES));
+    for writes in batches {
+        let of = |option| plan(StallPattern::Batch, option, *writes, BATCH_BYTES);
+        plans.extend(OPTIONS.map(of));
+    }
+    let body = |option| plan(StallPattern::HeaderAndBody, option, 1, BODY_BYTES);
+    plans.extend(OPTIONS.map(body));
+    let cork = SocketOption::Cork;
+    plans.push(plan(StallPattern::HeaderBodyClose, cork, 1, BODY_BYTES));
+    let forgotten = plan(StallPattern::CorkForgotten, cork, 1, BODY_BYTES);
+    plans.push(Plan { exchanges: FORGOTTEN_COUNT.min(count), ..forgotten });
+    plans
+}
+
+impl Plan {
+    /// The pattern that waits for nothing.
+    pub(super) const fn single(count: u32) -> Self {
+        Self {
+            pattern: StallPattern::Single,
+            option: SocketOption::None,
+            writes: 1,
+            write_bytes: 2 * SMALL_BYTES,
+            exchanges: count,
+        }
+    }
+
+    /// Whether the far end is the one that writes in pieces.
+    pub(super) const fn is_of_far_end(&self) -> bool {
+        matches!(
+            self.pattern,
+            StallPattern::HeaderAndBody
+                | StallPattern::HeaderBodyClose
+                | StallPattern::CorkForgotten
+        )
+    }
+
+    /// Whether each exchange has a connection of its own.
+    pub(super) const fn is_one_by_one(&self) -> bool {
+        matches!(self.pattern, StallPattern::HeaderBodyClose)
+    }
+
+    /// Payload of each write of this end.
+    pub(super) const fn sent_bytes(&self) -> u32 {
+        if self.is_of_far_end() { REQUEST_BYTES } else { self.write_bytes }
+    }
+
+    /// Reads of an exchange, and the bytes of each.
+    pub(super) const fn reads(&self) -> (u32, u32) {
+        match self.pattern {
+            StallPattern::Batch => (self.writes, self.write_bytes),
+            _ if self.is_of_far_end() => (1, HEAD_BYTES + BODY_BYTES),
+            _ => (1, 2 * SMALL_BYTES),
+        }
+    }
+
+    /// What the far end is to do.
+    pub(super) fn hello(&self) -> Hello {
+        let is_of_far_end = self.is_of_far_end();
+        let is_batch = self.pattern == StallPattern::Batch;
+        let (_, read_bytes) = self.reads();
+        let flags = Flags {
+            no_delay: self.option == SocketOption::NoDelay,
+            quick_ack_once: self.option == SocketOption::QuickAckOnce,
+            quick_ack_each: self.option == SocketOption::QuickAckEach,
+            cork: self.option == SocketOption::Cork,
+            send_file: is_of_far_end,
+            close: self.pattern == StallPattern::HeaderBodyClose,
+            forget: self.pattern == StallPattern::CorkForgotten,
+            observe: true,
+            // An option that is set once has been set by then.
+            settle: self.option == SocketOption::None,
+        };
+        let writes = if is_batch { 1 } else { self.writes };
+        Hello {
+            work: Work::Exchange,
+            flags,
+            request_bytes: writes.saturating_mul(self.sent_bytes()),
+            head_bytes: if is_of_far_end { HEAD_BYTES } else { read_bytes },
+            body_bytes: if is_of_far_end { BODY_BYTES } else { 0 },
+            batch: if is_batch { self.writes } else { 1 },
+            time_ms: TIME_MIN_MS.saturating_add(self.exchanges.saturating_mul(EXCHANGE_MS_MAX)),
+            warm_up_ms: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pattern_comes_under_the_options_that_matter() {
+        let plans = all(10, &[3, 32], 1_448);
+        let of = |pattern| plans.iter().filter(|plan| plan.pattern == pattern).count();
+        assert_eq!((of(StallPattern::WriteWriteRead), of(StallPattern::Batch)), (5, 10));
+        assert_eq!((of(StallPattern::HeaderAndBody), of(StallPattern::CorkForgotten)), (5, 1));
+        assert_eq!(of(StallPattern::Single), 0, "it comes before, to hold the others against");
+    }
+
+    #[test]
+    fn both_ends_count_the_same_bytes() {
+        for plan in all(2, &[1, 7], 1_448).into_iter().chain([Plan::single(2)]) {
+            let hello = plan.hello();
+            let sent = plan.writes * plan.sent_bytes();
+            let (reads, read_bytes) = plan.reads();
+            let answers = sent / hello.request_bytes;
+            let answered = answers * (hello.head_bytes + hello.body_bytes);
+            assert_eq!(sent % hello.request_bytes, 0, "{plan:?}");
+            assert_eq!(answered, reads * read_bytes, "{plan:?}");
+            assert_eq!(answers, hello.batch, "{plan:?}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! A search for stalls from its options to its record.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use horolog_io::target::require_unicast;
+use horolog_record::{
+    Code, Finding, Host, PATH_STALL_SCHEMA, PathEnd, PathStallResult, Severity, StallCell,
+    StallEvidence, StallKernel, StallPattern, TcpTarget, WindowStep, rfc3339_now,
+};
+use horolog_sys::netlink::Netlink;
+use horolog_sys::tcp;
+
+use super::capture::Capture;
+use super::cell::{self, Outcome};
+use super::claims::{self, Measured};
+use super::flow::Flows;
+use super::judge::{self, ns};
+use super::options::StallOptions;
+use super::plan::{self, Plan};
+use super::{advice, kernel, window};
+use crate::path::tcp::protocol::{Flags, Hello, Work};
+use crate::path::tcp::{PathError, Session, finding, near_end, same_machine, watched};
+
+/// A far end that was greeted, and what is to be tried with it.
+pub struct StallPath {
+    options: StallOptions,
+    address: SocketAddr,
+    near: PathEnd,
+    far: Option<PathEnd>,
+    kernel: StallKernel,
+    mss_bytes: u32,
+}
+
+/// What came of all patterns.
+#[derive(Default)]
+struct Ran {
+    cells: Vec<StallCell>,
+    threshold_ns: u64,
+    last_with_end_ns: Option<u64>,
+    window: Vec<WindowStep>,
+    /// Why the far end was lost.
+    lost: Option<String>,
+}
+
+impl StallPath {
+    /// Checks the options, finds the far end and asks for its facts.
+    ///
+    /// # Errors
+    ///
+    /// When the options cannot be, or the far end is not there or refuses.
+    pub fn open(options: StallOptions) -> Result<Self, PathError> {
+        options.check()?;
+        let address = options.target.resolve(options.family)?;
+        require_unicast(address.ip())?;
+        let longest = Plan::single(options.count).hello();
+        let hello = Hello { work: Work::Facts, flags: Flags::default(), ..longest };
+        let over = AtomicBool::new(false);
+        let session = Session::open(address, &hello, &over)?;
+        let info = tcp::info(&session.stream)
+            .map_err(|error| PathError::Environment(format!("no TCP_INFO: {error}")))?;
+        let near = near_end(&session.stream);
+        let kernel = kernel::read(Some(&session.stream), Some(address.ip()));
+        let far = session.far;
+        Ok(Self { options, address, near, far, kernel, mss_bytes: info.mss })
+    }
+
+    /// How many patterns there are, and the look at the window.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.plans(self.mss_bytes).len() as u64 + 1
+    }
+
+    fn plans(&self, mss_bytes: u32) -> Vec<Plan> {
+        let mut plans = vec![Plan::single(self.options.count)];
+        plans.extend(plan::all(self.options.count, &self.options.batches, mss_bytes));
+        plans
+    }
+
+    /// Runs pattern by pattern, until all are done, the far end has gone, or the run is to end.
+    #[must_use]
+    pub fn run(self, progress: &dyn Fn(u64), is_over: &dyn Fn() -> bool) -> PathStallResult {
+        let started = rfc3339_now();
+        let (mut capture, unseen) = self.capture();
+        let over = AtomicBool::new(false);
+        let ran = self.patterns(progress, is_over, &over, capture.as_ref());
+        let dropped = capture.as_mut().map_or(0, Capture::end);
+        let measured = Measured {
+            cells: &ran.cells,
+            window: &ran.window,
+            kernel: &self.kernel,
+            congestion_control: self.near.congestion_control.as_deref(),
+            last_with_end_ns: ran.last_with_end_ns,
+            threshold_ns: ran.threshold_ns,
+        };
+        let claims = claims::all(&measured);
+        let mut findings = advice::of_cells(&ran.cells);
+        findings.extend(same_machine(&self.near, self.far.as_ref()));
+        findings.extend(unseen);
+        findings.extend(ran.lost.as_ref().map(|reason| self.vanished(reason)));
+        findings.extend((dropped > 0).then(|| dropped_packets(dropped)));
+        if over.load(Ordering::Relaxed) {
+            let message = "The run was ended before all patterns were tried.".to_owned();
+            findings.push(finding(Code::Interrupted, Severity::Note, message, ""));
+        }
+        PathStallResult {
+            schema: PATH_STALL_SCHEMA.to_owned(),
+            started,
+            command: self.options.command.clone(),
+            host: Host::read(),
+            target: Some(TcpTarget {
+                address: self.address,
+                name: self.options.target.name().map(str::to_owned),
+            }),
+            near: self.near,
+            far: self.far,
+            kernel: self.kernel,
+            evidence: evidence(capture.is_some()),
+            stall_min_ns: ns(self.options.stall_min),
+            cells: ran.cells,
+            window: ran.window,
+            claims,
+            watched: None,
+            limits: Vec::new(),
+            findings,
+        }
+    }
+
+    fn patterns(
+        &self,
+        progress: &dyn Fn(u64),
+        is_over: &dyn Fn() -> bool,
+        over: &AtomicBool,
+        capture: Option<&Capture>,
+    ) -> Ran {
+        let mut ran = Ran::default();
+        let mut threshold = self.options.stall_min;
+        let mut mss_bytes = self.mss_bytes;
+        let pause = self.options.pause;
+        let grow = || window::run(self.address, mss_bytes, pause, over);
+        match watched(is_over, over, grow) {
+            // Over loopback segments grow with the window.
+            Ok((steps, mss)) => (ran.window, mss_bytes) = (steps, mss),
+            Err(error) => ran.lost = Some(error.to_string()),
+        }
+        for (done, plan) in (1..).zip(&self.plans(mss_bytes)) {
+            progress(done);
+            if is_over() {
+                over.store(true, Ordering::Relaxed);
+            }
+            if over.load(Ordering::Relaxed) || ran.lost.is_some() {
+                return ran;
+            }
+            let outcome = match watched(is_over, over, || cell::run(self.address, plan, over)) {
+                Ok(outcome) => outcome,
+                Err(error) => Outcome { lost: Some(error.to_string()), ..Outcome::default() },
+            };
+            if plan.pattern == StallPattern::Single {
+                threshold = judge::threshold(&outcome.exchanges, self.options.stall_min);
+                ran.threshold_ns = ns(threshold);
+            }
+            if plan.pattern == StallPattern::LastWithEnd {
+                ran.last_with_end_ns = outcome.exchanges.last().map(|last| ns(last.took));
+            }
+            let acks = capture.map(|capture| capture.with(Flows::drain));
+            ran.cells.push(judge::cell(plan, &outcome, threshold, acks));
+            ran.lost = outcome.lost;
+        }
+        ran
+    }
+
+    /// The capture where there may be one, or why there is none.
+    fn capture(&self) -> (Option<Capture>, Option<Finding>) {
+        if !self.options.packets {
+            return (None, None);
+        }
+        let route = Netlink::open().and_then(|mut link| link.route_get(self.address.ip(), None));
+        let interface = route.map_or(0, |route| route.index);
+        let flows = Flows::new(self.address.port(), self.options.stall_min);
+        match Capture::start(interface, self.address.port(), flows) {
+            Ok(capture) => (Some(capture), None),
+            Err(error) => (None, Some(no_packets(&error))),
+        }
+    }
+
+    fn vanished(&self, reason: &str) -> Finding {
+        let message = format!(
+            "The far end {} was lost in the middle of the measurement: {reason}. The last pattern is \
+             not whole, and patterns behind it are missing.",
+            self.address
+        );
+        finding(Code::FarEndVanished, Severity::Error, message, "See whether it still runs.")
+    }
+}
+
+pub(super) const fn evidence(has_packets: bool) -> StallEvidence {
+    if has_packets { StallEvidence::Packets } else { StallEvidence::TcpInfo }
+}
+
+pub(super) fn no_packets(error: &std::io::Error) -> Finding {
+    let message = format!(
+        "The packets were not seen ({error}): mechanisms are told by TCP_INFO and timing alone."
+    );
+    let advice = "Run it as root, or with CAP_NET_RAW, to see the acknowledgements themselves.";
+    finding(Code::EngineFallback, Severity::Note, message, advice)
+}
+
+pub(super) fn dropped_packets(dropped: u64) -> Finding {
+    let message = format!("{dropped} packets were dropped before they were seen.");
+    finding(Code::CaptureIncomplete, Severity::Warning, message, "Watch less at a time.")
+}

@@ -1,0 +1,78 @@
+//! How the congestion window grows from its first size on, and what a pause makes of it.
+
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use horolog_record::WindowStep;
+use horolog_sys::tcp;
+
+use super::judge::ns;
+use crate::path::tcp::protocol::{Flags, Hello, Work};
+use crate::path::tcp::{Lost, PathError, Session};
+
+/// Bursts before the pause and after it.
+const BURSTS: [u32; 2] = [6, 2];
+/// A burst is longer than any first window: in segments, and in bytes at most.
+const SEGMENTS: u32 = 64;
+const BYTES_MAX: u32 = 1 << 20;
+const TIME_MS: u32 = 5_000;
+
+/// Sends bursts, each answered by one byte; the steps until the connection was lost, if it was, and
+/// the size of segments in the end.
+pub(super) fn run(
+    address: SocketAddr,
+    mss_bytes: u32,
+    pause: Duration,
+    is_over: &AtomicBool,
+) -> Result<(Vec<WindowStep>, u32), PathError> {
+    let burst = mss_bytes.saturating_mul(SEGMENTS).clamp(2, BYTES_MAX);
+    let hello = Hello {
+        work: Work::Exchange,
+        flags: Flags { no_delay: true, ..Flags::default() },
+        request_bytes: burst,
+        head_bytes: 1,
+        body_bytes: 0,
+        batch: 1,
+        time_ms: TIME_MS.saturating_add(u32::try_from(pause.as_millis()).unwrap_or(u32::MAX)),
+        warm_up_ms: 0,
+    };
+    let mut session = Session::open(address, &hello, is_over)?;
+    let payload = vec![0; burst as usize];
+    let mut steps = Vec::new();
+    for (part, count) in BURSTS.into_iter().enumerate() {
+        if part > 0 {
+            thread::sleep(pause);
+        }
+        for place in 0..count {
+            let after_pause = part > 0 && place == 0;
+            let sent_bytes = u64::from(burst) * steps.len() as u64;
+            match step(&mut session, &payload) {
+                Ok((cwnd, took)) => steps.push(WindowStep {
+                    sent_bytes,
+                    after_pause,
+                    cwnd: cwnd.into(),
+                    exchange_ns: ns(took),
+                }),
+                // What there is stands; that the far end went shows elsewhere too.
+                Err(_) => return Ok((steps, mss_bytes)),
+            }
+        }
+    }
+    let mss_bytes = tcp::info(&session.stream).map_or(mss_bytes, |info| info.mss);
+    Ok((steps, mss_bytes))
+}
+
+/// One burst; the window that it found, and how long it took.
+fn step(session: &mut Session<'_>, payload: &[u8]) -> Result<(u32, Duration), Lost> {
+    let begun = Instant::now();
+    // The kernel looks at the pause when the first byte is written, and that byte alone does not
+    // let the window grow.
+    let (first, rest) = payload.split_at(1);
+    session.write(first)?;
+    let cwnd = tcp::info(&session.stream)?.cwnd;
+    session.write(rest)?;
+    session.read(&mut [0])?;
+    Ok((cwnd, begun.elapsed()))
+}
