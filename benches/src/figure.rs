@@ -50,6 +50,11 @@ impl Figure {
         Self::new(name, "", runs)
     }
 
+    /// The ratio of the medians of two figures: of what single runs swing by, little is left in it.
+    pub(crate) fn ratio_of_medians(name: impl Into<String>, of: &Self, to: &Self) -> Self {
+        Self::new(name, "", vec![of.median() / to.median()])
+    }
+
     /// The middle run; the mean of the two in the middle where they are even in number.
     pub(crate) fn median(&self) -> f64 {
         let mut sorted = self.runs.clone();

@@ -4,7 +4,7 @@
 //!
 //! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generation] [generator] [footprint]
 //! [flood] [limits] [interleaved] [nts] [key-establishment] [ptp] [ptp-jitter]
-//! [calibration-core] [host-timer] [host-switch]`.
+//! [calibration-core] [host-timer] [host-switch] [path-udp]`.
 
 mod calibrated;
 mod calibration_core;
@@ -21,6 +21,7 @@ mod limits;
 mod masters;
 mod metrics;
 mod nts;
+mod path_udp;
 mod ptp;
 mod ptp_jitter;
 mod servers;
@@ -48,7 +49,7 @@ struct Options {
     parts: Vec<String>,
 }
 
-const PARTS: [&str; 14] = [
+const PARTS: [&str; 15] = [
     "footprint",
     "generation",
     "generator",
@@ -63,6 +64,7 @@ const PARTS: [&str; 14] = [
     "calibration-core",
     "host-timer",
     "host-switch",
+    "path-udp",
 ];
 
 impl Options {
@@ -114,6 +116,7 @@ fn main() -> Result<()> {
             "calibration-core" => calibration_core::measure(&binary, options.rounds)?,
             "host-timer" => host_timer::measure(&binary, options.rounds)?,
             "host-switch" => host_switch::measure(&binary, options.rounds)?,
+            "path-udp" => path_udp::measure(&binary, options.rounds)?,
             "limits" => limits::measure(&binary, options.rounds)?,
             "flood" => capacity::flood(&binary, options.rounds)?,
             _ => capacity::measure(&binary, options.rounds)?,

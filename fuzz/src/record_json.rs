@@ -4,7 +4,7 @@
 
 use std::fmt::Debug;
 
-use horolog_record::{ClockCompareResult, DemoResult, LoadResult, QueryResult};
+use horolog_record::{ClockCompareResult, DemoResult, LoadResult, PathUdpResult, QueryResult};
 use horolog_report::table::{self, TableStyle};
 use horolog_report::{csv, html, to_json};
 use libfuzzer_sys::fuzz_target;
@@ -27,6 +27,9 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if let Some(result) = read::<ClockCompareResult>(bytes) {
         compare(&result);
+    }
+    if let Some(result) = read::<PathUdpResult>(bytes) {
+        path(&result);
     }
 });
 
@@ -68,6 +71,13 @@ fn compare(result: &ClockCompareResult) {
         let _ = table::clock_compare(result, style);
     }
     page(&html::clock_compare(result));
+}
+
+fn path(result: &PathUdpResult) {
+    for style in &STYLES {
+        assert!(!table::path_udp(result, style).contains("NaN"));
+    }
+    page(&html::path_udp(result));
 }
 
 /// A page that is whole, and runs no script but the ones that every page has.

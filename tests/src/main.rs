@@ -46,6 +46,8 @@ mod loads;
 mod mutated;
 mod noise;
 mod ntpperf;
+mod path_udp;
+mod path_udp_forwarder;
 mod process;
 mod ptp4l;
 mod ptp_answers;
@@ -166,6 +168,7 @@ fn measuring() -> Vec<Trial> {
     all.extend(load_ptp::all());
     all.extend(load_offsets::all());
     all.extend(query::all());
+    all.extend(path_udp::all());
     all.extend(courses::all());
     all.extend(kernel_courses::all());
     all.extend(limiters::all());

@@ -181,7 +181,9 @@ pub struct PathLoad {
     pub ratio: f64,
     /// n: datagrams of load that were sent, those of the warm-up left out.
     pub sent: u64,
-    /// Datagrams of load that came to the far end, warm-up and all.
+    /// Datagrams of load that were sent, warm-up and all.
+    pub sent_in_all: u64,
+    /// How many of these came to the far end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrived: Option<u64>,
 }

@@ -103,9 +103,9 @@ pub(crate) fn details(result: &PathUdpResult, index: usize, row: &PathRow) -> Ve
     }
     if let Some(arrived) = row.load.arrived {
         lines.push(format!(
-            "{name}: {} datagrams of load sent, {} came",
-            full_count(row.load.sent),
-            full_count(arrived)
+            "{name}: {} of {} datagrams of load came, those of the warm-up among them",
+            full_count(arrived),
+            full_count(row.load.sent_in_all)
         ));
     }
     lines

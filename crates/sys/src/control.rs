@@ -100,11 +100,11 @@ impl Control {
             (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
                 self.hop_limit = small(payload);
             }
-            (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
-                // struct sock_extended_err: errno, origin, type, code, padding, info, data.
-                if payload.get(4) == Some(&libc::SO_EE_ORIGIN_TIMESTAMPING) {
-                    self.stamp_id = read_u32(payload, 12);
-                }
+            // struct sock_extended_err: errno, origin, type, code, padding, info, data.
+            (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+                if payload.get(4) == Some(&libc::SO_EE_ORIGIN_TIMESTAMPING) =>
+            {
+                self.stamp_id = read_u32(payload, 12);
             }
             _ => {}
         }

@@ -5,9 +5,9 @@ use std::fmt::Debug;
 
 use horolog_record::{
     ClockMethodKind, Code, ComparedKind, Engine, HandlerKind, InvalidReason, LeapState, LimitUnit,
-    Mechanism, Mode, Place, QueryEndReason, SchedulingPolicy, SearchEnd, SearchKind, Severity,
-    SocketOption, Spacing, StallEvidence, StallPattern, StampKind, SwitchPartner, SwitchPlacement,
-    SwitchWay, TcpDirection,
+    Mechanism, Mode, PathMode, PathProtocol, Place, QueryEndReason, RowEnd, SchedulingPolicy,
+    SearchEnd, SearchKind, Severity, SocketOption, Spacing, StallEvidence, StallPattern, StampKind,
+    SwitchPartner, SwitchPlacement, SwitchWay, TcpDirection,
 };
 use serde::Serialize;
 
@@ -177,6 +177,19 @@ pub(crate) const SWITCH_WAYS: Choices<SwitchWay, 3> =
 pub(crate) const SWITCH_PLACEMENTS: Choices<SwitchPlacement, 2> =
     [(SwitchPlacement::SameCore, "same-core"), (SwitchPlacement::AcrossCores, "across-cores")];
 
+pub(crate) const PATH_PROTOCOLS: Choices<PathProtocol, 2> =
+    [(PathProtocol::Horolog, "horolog"), (PathProtocol::Stamp, "stamp")];
+
+pub(crate) const PATH_MODES: Choices<PathMode, 2> =
+    [(PathMode::PingPong, "ping-pong"), (PathMode::OpenLoop, "open-loop")];
+
+pub(crate) const ROW_ENDS: Choices<RowEnd, 4> = [
+    (RowEnd::Interrupted, "interrupted"),
+    (RowEnd::Vanished, "vanished"),
+    (RowEnd::Closed, "closed"),
+    (RowEnd::Failed, "failed"),
+];
+
 pub(crate) const STAMP_KINDS: Choices<StampKind, 3> =
     [(StampKind::Hardware, "hardware"), (StampKind::Kernel, "kernel"), (StampKind::User, "user")];
 
@@ -247,4 +260,7 @@ fn each_choice_keeps_its_name() {
     check(SOCKET_OPTIONS);
     check(MECHANISMS);
     check(STALL_EVIDENCE);
+    check(PATH_PROTOCOLS);
+    check(PATH_MODES);
+    check(ROW_ENDS);
 }

@@ -14,6 +14,7 @@ mod host_timer;
 mod launch;
 mod path_stall;
 mod path_tcp;
+mod path_udp;
 mod query;
 mod round_trip;
 mod strategies;

@@ -197,7 +197,7 @@ pub(crate) fn distribution() -> impl Strategy<Value = Distribution> {
     })
 }
 
-fn signed() -> impl Strategy<Value = SignedDistribution> {
+pub(crate) fn signed() -> impl Strategy<Value = SignedDistribution> {
     let numbers: [_; 7] = std::array::from_fn(|_| any::<i64>());
     let rest = (any::<u64>(), number(), number(), any::<String>(), any::<String>());
     (numbers, rest).prop_map(|(numbers, rest)| {

@@ -125,8 +125,11 @@ fn lengths(text: &str) -> Result<List<u64>, String> {
     Ok(List(values::numbers(text)?.iter().map(whole).collect::<Result<_, _>>()?))
 }
 
+/// As every list, and 0 for no load.
 fn ratios(text: &str) -> Result<List<f64>, String> {
-    values::numbers(text).map(List)
+    let part = |part: &str| if part == "0" { Ok(vec![0.0]) } else { values::numbers(part) };
+    let parts: Vec<_> = text.split(',').map(part).collect::<Result<_, _>>()?;
+    Ok(List(parts.concat()))
 }
 
 /// A DSCP by number or by the names of RFC 2474, RFC 2597 and RFC 3246.
@@ -270,5 +273,7 @@ mod tests {
     fn lengths_are_whole() {
         assert_eq!(lengths("64,1000..3000:1000").unwrap().0, [64, 1_000, 2_000, 3_000]);
         assert!(lengths("64.5").is_err() && lengths("x").is_err());
+        assert_eq!(ratios("0,50..100:50").unwrap().0, [0.0, 50.0, 100.0]);
+        assert!(ratios("").is_err() && ratios("0,").is_err() && ratios("-1").is_err());
     }
 }

@@ -60,10 +60,11 @@ pub(super) fn connected(options: &PathUdpOptions, to: SocketAddr) -> io::Result<
     };
     socket.bind((any, 0).into())?;
     socket.send_in_fragments(to)?;
-    socket.connect(to)?;
     if options.dscp != 0 {
+        // Before the route is looked up: with another class it may be another one.
         socket.set_traffic_class(to, options.dscp << 2)?;
     }
+    socket.connect(to)?;
     // What can be had will do.
     let _ = (socket.set_receive_buffer(BUFFER_BYTES), socket.set_send_buffer(BUFFER_BYTES));
     Ok(socket)

@@ -17,7 +17,7 @@ use super::shared::Shared;
 /// Looks at the socket between two looks at the clock, where replies are not slept for.
 const POLLS: u32 = 64;
 /// Silence that is no chance any more.
-pub(super) const SILENCE: Span = Span::from_ms(2_000);
+pub(super) const SILENCE: Span = Span::from_ms(1_000);
 /// Refusals of the far end's host in a row after which nobody listens there.
 const REFUSALS: u32 = 3;
 /// After the own sending path refused a request.

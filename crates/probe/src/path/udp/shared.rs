@@ -36,7 +36,7 @@ pub(super) struct Gate {
     ratio: f64,
     valid: AtomicU64,
     load: AtomicU64,
-    /// Load that was sent when the first request that counts was.
+    /// Load that was owed when the first request that counts was sent.
     pub(super) load_before: AtomicU64,
     /// Valid ones, likewise.
     pub(super) valid_before: AtomicU64,
@@ -67,11 +67,11 @@ impl Shared<'_> {
             self.rest();
         }
         if is_first_counted {
-            // The first flow that comes so far decides.
-            let (sent, zero) = (gate.sent(), 0);
+            // The first flow that comes so far decides; what is ahead is owed to requests that count.
+            let owed = (gate.ratio * number as f64).round() as u64;
             let relaxed = Ordering::Relaxed;
-            let _ = gate.load_before.compare_exchange(zero, sent, relaxed, relaxed);
-            let _ = gate.valid_before.compare_exchange(zero, number, relaxed, relaxed);
+            let _ = gate.load_before.compare_exchange(0, owed, relaxed, relaxed);
+            let _ = gate.valid_before.compare_exchange(0, number, relaxed, relaxed);
         }
     }
 

@@ -1,0 +1,40 @@
+//! Any bytes as a datagram of a path's measurement, at both ends. Reading them never panics; what was
+//! read is written as it was; the far end answers within the header alone, and only who said hello
+//! or has a session.
+#![no_main]
+
+use horolog_probe::path::serve::udp::{UdpArrival, UdpReflector, UdpVerdict};
+use horolog_probe::path::udp::Codec;
+use horolog_time::Timestamp;
+use horolog_wire::path_probe::{HEADER_LEN, Header, Kind};
+use libfuzzer_sys::fuzz_target;
+
+const SESSION: u64 = 0x0102_0304_0506_0708;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok((header, padding)) = Header::parse(bytes) {
+        assert_eq!(padding.len(), bytes.len() - HEADER_LEN);
+        let mut written = [0; HEADER_LEN];
+        assert_eq!(header.emit(&mut written), HEADER_LEN);
+        assert_eq!(written, bytes[..HEADER_LEN]);
+    }
+    let near = Timestamp::from_ns(1_700_000_000_000_000_000);
+    if let Some(reply) = (Codec::Horolog { session: SESSION }).read(bytes, near) {
+        assert!(reply.counted.is_some() && bytes[5] == Kind::Echo as u8);
+    }
+    let mut far = UdpReflector::new(1_000, "boot".to_owned());
+    let arrival = UdpArrival {
+        remote: ([192, 0, 2, 1], 4_000).into(),
+        now: Timestamp::from_ns(7_000_000_000),
+        received_ns: 5,
+        traffic_class: 0xb8,
+    };
+    let mut answer = bytes.to_vec();
+    match far.take(&mut answer, &arrival) {
+        UdpVerdict::Answer(kind, _) => {
+            assert_eq!(kind, Kind::Welcome, "who has no session is welcomed or not answered");
+            assert_eq!(answer[HEADER_LEN..], bytes[HEADER_LEN..]);
+        }
+        UdpVerdict::Silence(_) => assert_eq!(answer, bytes),
+    }
+});

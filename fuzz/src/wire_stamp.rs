@@ -1,0 +1,36 @@
+//! Any bytes as a packet of STAMP, either way. Reading them never panics; what was read is read again
+//! from what it is written as; a reflector's answer is as long as what it answers, padding and all.
+#![no_main]
+
+use horolog_probe::path::serve::stamp::{Circumstances, reflect};
+use horolog_probe::path::udp::Codec;
+use horolog_time::{Span, Timestamp};
+use horolog_wire::stamp::{ErrorEstimate, PACKET_LEN, ReflectorPacket, SenderPacket};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let near = Timestamp::from_ns(1_700_000_000_000_000_000);
+    let mut written = [0; PACKET_LEN];
+    if let Ok((packet, padding)) = SenderPacket::parse(bytes) {
+        assert_eq!(padding.len(), bytes.len() - PACKET_LEN);
+        packet.emit(&mut written);
+        assert_eq!(SenderPacket::parse(&written).expect("it was written").0, packet);
+        let _ = (packet.timestamp.to_utc(packet.error_estimate, near), packet.error_estimate.error());
+    }
+    if let Ok((packet, _)) = ReflectorPacket::parse(bytes) {
+        packet.emit(&mut written);
+        assert_eq!(ReflectorPacket::parse(&written).expect("it was written").0, packet);
+    }
+    let error_estimate = ErrorEstimate::new(Span::from_ns(500), true);
+    let codec = Codec::Stamp { session: 9, error_estimate };
+    let _ = codec.read(bytes, near);
+    let mut answer = bytes.to_vec();
+    let at = Circumstances { received: near, now: near, error_estimate, hop_limit: 255 };
+    let is_packet = reflect(&mut answer, &at);
+    assert_eq!(is_packet, bytes.len() >= PACKET_LEN);
+    if is_packet {
+        assert_eq!(answer[PACKET_LEN..], bytes[PACKET_LEN..]);
+        let (reflected, _) = ReflectorPacket::parse(&answer).expect("it was written");
+        assert_eq!(reflected.sender, SenderPacket::parse(bytes).expect("it was read").0);
+    }
+});

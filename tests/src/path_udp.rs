@@ -1,0 +1,413 @@
+//! Scenarios of `horolog path udp` and its far end: a path with known faults, whose figures have to
+//! come out; datagrams that are seen by the scenario's own sockets; far ends that vanish, and what
+//! they are silent at.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Host, Lab, LabConfig, Running};
+use horolog_record::{Code, PathRow, PathUdpResult, RowEnd};
+use horolog_sys::datagram::{Envelope, Wait};
+use horolog_sys::socket::Socket;
+use horolog_wire::path_probe::{HEADER_LEN, HELLO_LEN, Header, Kind, PORT};
+use horolog_wire::stamp;
+use libtest_mimic::Trial;
+
+use crate::path_udp_forwarder::{Faults, Forwarder, is_hit};
+use crate::process::{binary, run_to_end, signal_to};
+use crate::{ROOT, ROOT_AND_IPV6, path_udp, scenarios};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The port of the hop with faults.
+const HOP: u16 = 9_000;
+const STAMP: u16 = 9_862;
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(ROOT, path_udp:
+        a_known_path_is_found_at_a_fixed_rate,
+        a_known_path_is_found_in_ping_pong,
+        classes_are_seen_at_both_ends,
+        load_comes_in_its_proportion,
+        the_table_of_the_paper_is_measured,
+        a_far_end_that_vanishes_is_named,
+        a_reflector_and_a_sender_speak_stamp,
+        strangers_get_nothing,
+        what_cannot_be_is_said,
+    ));
+    all.extend(scenarios!(ROOT_AND_IPV6, path_udp: long_datagrams_go_in_fragments));
+    all
+}
+
+/// A lab with a far end in its server host.
+struct Path {
+    lab: Lab,
+    far: Running,
+    at: SocketAddr,
+}
+
+impl Path {
+    fn new(ipv6: bool) -> Result<Self> {
+        let lab = Lab::new(&LabConfig::default())?;
+        let port = lab.server().port();
+        let at: SocketAddr = if ipv6 {
+            (port.ipv6.context("no IPv6 address")?, PORT).into()
+        } else {
+            (port.ipv4, PORT).into()
+        };
+        let mut command = lab.server().command(binary()?);
+        command.args(["path", "serve", "--stamp", "--stamp-listen"]);
+        command.arg(SocketAddr::new(at.ip(), STAMP).to_string());
+        let mut far = Running::start(&mut command)?;
+        let is_taken = || lab.server().run(|| UdpSocket::bind(at).is_err()).unwrap_or(false);
+        far.await_ready(PATIENCE, is_taken)?;
+        // STAMP is listened for last.
+        let is_taken = || {
+            let at = SocketAddr::new(at.ip(), STAMP);
+            lab.server().run(|| UdpSocket::bind(at).is_err()).unwrap_or(false)
+        };
+        far.await_ready(PATIENCE, is_taken)?;
+        Ok(Self { lab, far, at })
+    }
+
+    fn hop(&self, there: Faults, back: Faults) -> Result<Forwarder> {
+        Forwarder::start(self.lab.server(), self.via(HOP), self.at, there, back)
+    }
+
+    fn via(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.at.ip(), port)
+    }
+
+    fn output(&self, to: SocketAddr, arguments: &[&str]) -> Result<Output> {
+        run_to_end(&mut command(self.lab.client(), to, arguments)?, PATIENCE)
+    }
+
+    fn measured(&self, to: SocketAddr, arguments: &[&str]) -> Result<PathUdpResult> {
+        let output = self.output(to, &[arguments, &["--json", "-"]].concat())?;
+        ensure!(output.status.success(), "{arguments:?}: {output:?}");
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+}
+
+fn command(host: &Host, to: SocketAddr, arguments: &[&str]) -> Result<Command> {
+    let mut command = host.command(binary()?);
+    command.args(["path", "udp", &to.to_string()]).args(arguments);
+    Ok(command)
+}
+
+fn only(result: &PathUdpResult) -> Result<&PathRow> {
+    ensure!(result.rows.len() == 1, "{result:?}");
+    Ok(&result.rows[0])
+}
+
+fn has(result: &PathUdpResult, code: Code) -> bool {
+    result.findings.iter().any(|finding| finding.code == code)
+}
+
+fn a_known_path_is_found_at_a_fixed_rate() -> Result<()> {
+    const COUNT: u32 = 600;
+    let path = Path::new(false)?;
+    let there = Faults {
+        delay: Duration::from_millis(3),
+        lost: Some((10, 9)),
+        swapped: Some((8, 4)),
+        ..Faults::default()
+    };
+    let back =
+        Faults { delay: Duration::from_millis(1), copied: Some((7, 3)), ..Faults::default() };
+    let _hop = path.hop(there, back)?;
+    let count = COUNT.to_string();
+    let arguments = ["-r", "2k", "-n", &count, "--warm-up", "0"];
+    let result = path.measured(path.via(HOP), &arguments)?;
+    let row = only(&result)?;
+
+    let passed = || (0..COUNT).filter(|one| !is_hit(*one, there.lost));
+    let hit = |fault| passed().filter(|one| is_hit(*one, fault)).count() as u64;
+    let lost = u64::from(COUNT) - passed().count() as u64;
+    let (copied, swapped) = (hit(back.copied), hit(there.swapped));
+    let counts = &row.counts;
+    ensure!((counts.sent, counts.lost) == (u64::from(COUNT), lost), "{counts:?}");
+    ensure!((counts.duplicate, counts.reordered) == (copied, swapped), "{counts:?}");
+    let (forward, backward) = row.forward.zip(row.backward).context("no directions")?;
+    ensure!((forward.lost, backward.lost) == (lost, 0), "{forward:?} {backward:?}");
+    ensure!((forward.duplicate, backward.duplicate) == (0, copied), "{forward:?} {backward:?}");
+    ensure!((forward.reordered, backward.reordered) == (swapped, 0), "{forward:?} {backward:?}");
+    for code in [Code::PathLoss, Code::PathReordered, Code::DuplicateReplies, Code::SharedMachine] {
+        ensure!(has(&result, code), "{code:?}: {:?}", result.findings);
+    }
+    check_delays(row)
+}
+
+/// 3 ms there and 1 ms back: the scenario's hop adds its own time, and takes none off.
+fn check_delays(row: &PathRow) -> Result<()> {
+    let (there, back) =
+        row.forward_ns.as_ref().zip(row.backward_ns.as_ref()).context("no one-way times")?;
+    ensure!(there.min >= 3_000_000 && back.min >= 1_000_000, "{there:?} {back:?}");
+    ensure!(there.p50 - back.p50 > 1_000_000, "{there:?} {back:?}");
+    let delay = row.delay_ns.as_ref().context("no T")?;
+    ensure!(delay.min >= 2_000_000 && delay.p50 < 20_000_000, "{delay:?}");
+    Ok(())
+}
+
+fn a_known_path_is_found_in_ping_pong() -> Result<()> {
+    let path = Path::new(false)?;
+    let there = Faults { delay: Duration::from_millis(3), ..Faults::default() };
+    let back = Faults {
+        delay: Duration::from_millis(1),
+        lost: Some((20, 19)),
+        copied: Some((6, 2)),
+        ..Faults::default()
+    };
+    let _hop = path.hop(there, back)?;
+    let arguments = ["-n", "100", "--warm-up", "0", "--timeout", "60ms"];
+    let result = path.measured(path.via(HOP), &arguments)?;
+    let row = only(&result)?;
+    let (forward, backward) = row.forward.zip(row.backward).context("no directions")?;
+    ensure!((row.counts.sent, row.counts.lost) == (100, 5), "{:?}", row.counts);
+    ensure!((forward.lost, backward.lost) == (0, 5), "{forward:?} {backward:?}");
+    let copied = (0..100).filter(|one| is_hit(*one, back.copied) && !is_hit(*one, back.lost));
+    ensure!(row.counts.duplicate == copied.count() as u64, "{:?}", row.counts);
+    check_delays(row)?;
+    let limited =
+        |limit| path.output(path.via(HOP), &[&arguments[..], &["--fail-if", limit]].concat());
+    let broken = limited("loss>4%")?;
+    ensure!(broken.status.code() == Some(1), "{broken:?}");
+    ensure!(limited("loss>6%")?.status.success(), "a limit that was kept");
+    Ok(())
+}
+
+/// Both ends tell the class, and so does a socket of the scenario's own. A hop hands datagrams on
+/// without it.
+fn classes_are_seen_at_both_ends() -> Result<()> {
+    let path = Path::new(false)?;
+    let arguments = ["--dscp", "ef", "-n", "200"];
+    let result = path.measured(path.at, &arguments)?;
+    let row = only(&result)?;
+    ensure!((row.dscp_there, row.dscp_back) == (Some(46), Some(46)), "{row:?}");
+    let _hop = path.hop(Faults::default(), Faults::default())?;
+    let result = path.measured(path.via(HOP), &arguments)?;
+    let row = only(&result)?;
+    ensure!((row.dscp_there, row.dscp_back) == (Some(0), Some(0)), "{row:?}");
+    ensure!(has(&result, Code::DscpChanged), "{:?}", result.findings);
+
+    let at = path.via(9_001);
+    let listener = path.lab.server().run(|| -> Result<_> {
+        let socket = Socket::udp(at)?;
+        socket.bind(at)?;
+        socket.set_receive_timeout(PATIENCE)?;
+        socket.tell_traffic_class(at, true)?;
+        socket.tell_hop_limit(at)?;
+        Ok(socket)
+    })??;
+    let seen = thread::spawn(move || {
+        Envelope::new().receive(listener.as_fd(), &mut [0; 100], Wait::Asleep)
+    });
+    let asked = ["--stamp", "--dscp", "af41", "-n", "2", "--warm-up", "0", "--timeout", "50ms"];
+    let silent = path.output(at, &asked)?;
+    let seen = seen.join().ok().context("the listener died")??.control;
+    ensure!(seen.traffic_class == Some(34 << 2), "{seen:?}");
+    ensure!(seen.hop_limit == Some(stamp::SENDER_HOP_LIMIT), "{seen:?}");
+    ensure!(silent.status.code() == Some(1), "nobody answered: {silent:?}");
+    Ok(())
+}
+
+fn long_datagrams_go_in_fragments() -> Result<()> {
+    for (ipv6, lengths, expected) in [
+        (false, "1472,1473,5000,65507", [1, 2, 4, 45]),
+        (true, "1452,1453,2889,5000", [1, 2, 3, 4]),
+    ] {
+        let path = Path::new(ipv6)?;
+        let manner = ["-n", "50", "--flows", "2", "--timestamps", "--warm-up", "4"];
+        let result = path.measured(path.at, &[&["--sizes", lengths], &manner[..]].concat())?;
+        let fragments: Vec<_> = result.rows.iter().map(|row| row.fragments).collect();
+        ensure!(fragments == expected, "{fragments:?}");
+        for row in &result.rows {
+            ensure!((row.counts.sent, row.counts.received) == (50, 50), "{row:?}");
+            let parts = [&row.host_send_ns, &row.host_receive_ns, &row.wire_ns, &row.far_ns];
+            let count = parts.map(|part| part.as_ref().map_or(0, |part| part.count));
+            ensure!(count == [50; 4], "{count:?}");
+        }
+        let told = result.findings.iter().filter(|finding| finding.code == Code::Fragmented);
+        let told: Vec<_> = told.map(|finding| finding.trial).collect();
+        ensure!(told == [Some(1), Some(2), Some(3)], "{told:?}");
+    }
+    Ok(())
+}
+
+fn load_comes_in_its_proportion() -> Result<()> {
+    let path = Path::new(false)?;
+    for kind in ["unicast", "broadcast"] {
+        let arguments = ["-R", "0,5", "-n", "200", "--load", kind];
+        let result = path.measured(path.at, &arguments)?;
+        let [idle, loaded] = &result.rows[..] else { anyhow::bail!("{result:?}") };
+        ensure!((idle.load.sent, idle.load.arrived) == (0, None), "{:?}", idle.load);
+        let load = &loaded.load;
+        ensure!((load.ratio - 5.0).abs() < 0.2 && load.sent >= 960, "{kind}: {load:?}");
+        // Warm-up and all, where none was lost.
+        let arrived = load.arrived.unwrap_or(0);
+        ensure!(arrived > 900 && arrived <= 1_505, "{kind}: {load:?}");
+        ensure!(loaded.counts.received >= 190, "{kind}: {:?}", loaded.counts);
+        ensure!(result.load_broadcast == (kind == "broadcast"), "{kind}");
+    }
+    Ok(())
+}
+
+fn the_table_of_the_paper_is_measured() -> Result<()> {
+    let path = Path::new(false)?;
+    let result = path.measured(path.at, &["--table4", "-n", "20", "--warm-up", "4"])?;
+    let rows: Vec<_> =
+        result.rows.iter().map(|row| (row.length, row.load.planned_ratio as u64)).collect();
+    let expected = [
+        (1_000, 0),
+        (2_000, 0),
+        (3_000, 50),
+        (4_000, 50),
+        (5_000, 100),
+        (3_000, 100),
+        (2_000, 50),
+        (1_000, 100),
+    ];
+    ensure!(rows == expected, "{rows:?}");
+    for row in &result.rows {
+        let off = (row.load.ratio - row.load.planned_ratio).abs();
+        ensure!(off <= row.load.planned_ratio * 0.1, "{:?}", row.load);
+    }
+    Ok(())
+}
+
+/// One that is stopped says nothing; of one that was killed its host says that nobody listens.
+fn a_far_end_that_vanishes_is_named() -> Result<()> {
+    for (name, expected) in [("KILL", RowEnd::Closed), ("STOP", RowEnd::Vanished)] {
+        let path = Path::new(false)?;
+        let pid = path.far.pid();
+        let ending = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(300));
+            signal_to(pid, name)
+        });
+        let output = path.output(path.at, &["-t", "60s", "--timeout", "200ms", "--json", "-"])?;
+        ending.join().ok().context("the thread died")??;
+        let result: PathUdpResult = serde_json::from_slice(&output.stdout)?;
+        ensure!(output.status.code() == Some(1), "{name}: {:?}", output.status);
+        let row = only(&result)?;
+        ensure!(row.ended == Some(expected) && row.counts.received > 0, "{name}: {row:?}");
+        ensure!(has(&result, Code::FarEndVanished), "{name}: {:?}", result.findings);
+        if expected == RowEnd::Vanished {
+            signal_to(pid, "CONT")?;
+        }
+    }
+    Ok(())
+}
+
+fn a_reflector_and_a_sender_speak_stamp() -> Result<()> {
+    let path = Path::new(false)?;
+    let at = path.via(STAMP);
+    let result = path.measured(at, &["--stamp", "--sizes", "44,200", "-n", "100"])?;
+    for row in &result.rows {
+        ensure!(row.counts.received == 100 && row.far_ns.is_some(), "{row:?}");
+        ensure!(row.forward.is_none(), "a stateless reflector counts nothing: {row:?}");
+    }
+    // A packet written by hand (RFC 8762, figure 3), and its answer (figure 5).
+    let answer = path.lab.client().run(|| -> Result<_> {
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_ttl(77)?;
+        let mut packet = [0_u8; 50];
+        packet[..4].copy_from_slice(&[0, 0, 1, 2]);
+        packet[4..12].copy_from_slice(&[0xe9, 1, 2, 3, 4, 5, 6, 7]);
+        packet[12..16].copy_from_slice(&[0x80, 0x01, 0x12, 0x34]);
+        packet[44..].copy_from_slice(b"padded");
+        socket.send_to(&packet, at)?;
+        let mut answer = [0; 100];
+        let len = socket.recv(&mut answer)?;
+        Ok(answer[..len].to_vec())
+    })??;
+    ensure!(answer.len() == 50, "{} bytes", answer.len());
+    ensure!(answer[..4] == [0, 0, 1, 2] && answer[14..16] == [0x12, 0x34], "{answer:?}");
+    ensure!(answer[24..28] == [0, 0, 1, 2], "the sender's number: {answer:?}");
+    ensure!(answer[28..36] == [0xe9, 1, 2, 3, 4, 5, 6, 7], "its time: {answer:?}");
+    ensure!(answer[36..38] == [0x80, 0x01] && answer[40] == 77, "{answer:?}");
+    ensure!(&answer[44..] == b"padded", "{answer:?}");
+    Ok(())
+}
+
+/// Nothing but hellos and the probes of those who were welcomed is answered, and no answer is longer.
+fn strangers_get_nothing() -> Result<()> {
+    let path = Path::new(false)?;
+    let at = path.at;
+    path.lab.client().run(move || -> Result<()> {
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        socket.connect(at)?;
+        let answer = |bytes: &[u8], wait| -> Result<Option<Vec<u8>>> {
+            socket.set_read_timeout(Some(wait))?;
+            socket.send(bytes)?;
+            let mut answer = vec![0; 70_000];
+            Ok(socket.recv(&mut answer).ok().map(|len| answer[..len].to_vec()))
+        };
+        let written = |header: Header, len: usize| {
+            let mut bytes = vec![0; len];
+            header.emit(&mut bytes);
+            bytes
+        };
+        let short = Duration::from_millis(60);
+        for kind in [Kind::Probe, Kind::Load, Kind::End, Kind::Welcome, Kind::Echo, Kind::Tally] {
+            let got = answer(&written(Header::new(kind, 12_345, 1), 100), short)?;
+            ensure!(got.is_none(), "{kind:?}: {got:?}");
+        }
+        for noise in [&b""[..], b"\r\n", &[0xff; 64]] {
+            ensure!(answer(noise, short)?.is_none(), "{noise:?}");
+        }
+        let hello = Header::new(Kind::Hello, 0, 5);
+        ensure!(answer(&written(hello, HEADER_LEN), short)?.is_none(), "a short hello");
+        let welcome = answer(&written(hello, HELLO_LEN), PATIENCE)?.context("no welcome")?;
+        ensure!(welcome.len() == HELLO_LEN, "{} bytes", welcome.len());
+        let session =
+            Header::parse(&welcome).map_err(|error| anyhow::anyhow!("{error}"))?.0.session;
+        for len in [HEADER_LEN, 1_400, 9_000] {
+            let probe = written(Header::new(Kind::Probe, session, 1), len);
+            let echo = answer(&probe, PATIENCE)?.context("no echo")?;
+            ensure!(echo.len() == len, "{} of {len} bytes", echo.len());
+        }
+        // Another port has another session.
+        let other = UdpSocket::bind("0.0.0.0:0")?;
+        other.set_read_timeout(Some(short))?;
+        other.send_to(&written(Header::new(Kind::Probe, session, 1), 100), at)?;
+        ensure!(other.recv(&mut [0; 100]).is_err(), "another's session was taken");
+        Ok(())
+    })?
+}
+
+fn what_cannot_be_is_said() -> Result<()> {
+    let path = Path::new(false)?;
+    let nobody = path.via(9_999);
+    for (to, arguments, status, expected) in [
+        (path.at, &["--sizes", "65508"][..], 2, "from 48 to 65507"),
+        (path.at, &["--sizes", "64,47"], 2, "from 48 to 65507"),
+        (path.at, &["--sizes", "43", "--stamp"], 2, "from 44 to 65507"),
+        (path.at, &["--stamp", "-R", "5"], 2, "path serve"),
+        (path.at, &["--flows", "65"], 2, "from 1 to 64"),
+        (path.at, &["--dscp", "64"], 2, "DSCP from 0 to 63"),
+        (path.at, &["--rate", "20M"], 2, "from 1 to 10M"),
+        (path.at, &["--timeout", "61s"], 2, "60 s"),
+        (path.at, &["-i", "nowhere0"], 3, "no interface 'nowhere0'"),
+        (path.at, &["--json", "/nowhere/at/all"], 3, "/nowhere/at/all"),
+        (path.at, &["--fail-if", "speed>1"], 2, "loss>1%"),
+        (nobody, &[], 3, "nobody listens"),
+        (path.via(STAMP), &[], 3, "no far end of this kind"),
+    ] {
+        let output = path.output(to, arguments)?;
+        let stderr = String::from_utf8(output.stderr).context("no text")?;
+        ensure!(output.status.code() == Some(status), "{arguments:?}: {stderr}");
+        ensure!(stderr.contains(expected), "{arguments:?}: {stderr}");
+        ensure!(stderr.lines().count() == 1, "{arguments:?}: {stderr}");
+    }
+    let mut taken = path.lab.server().command(binary()?);
+    taken.args(["path", "serve", "--listen", &path.at.to_string()]);
+    let taken = run_to_end(&mut taken, PATIENCE)?;
+    let stderr = String::from_utf8(taken.stderr).context("no text")?;
+    ensure!(taken.status.code() == Some(3) && stderr.contains("another program has"), "{stderr}");
+    Ok(())
+}
