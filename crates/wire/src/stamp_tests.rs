@@ -76,7 +76,7 @@ fn both_formats_of_time_are_read() {
     let read = WireTime::ntp(instant).to_utc(ntp, near).unwrap();
     assert!((read - instant).as_ns().abs() <= 1, "{read:?}");
     let ptp = ErrorEstimate::from_bits(ntp.to_bits() | 1 << 14);
-    let truncated = WireTime(1_700_000_000 << 32 | 123_456_789);
+    let truncated = WireTime((1_700_000_000 << 32) + 123_456_789);
     assert_eq!(truncated.to_utc(ptp, near), Some(instant));
     assert_eq!(WireTime(1_000_000_000).to_utc(ptp, near), None);
     // Seconds beyond 2106 wrap.

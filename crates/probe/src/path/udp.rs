@@ -16,9 +16,11 @@ mod load;
 mod open_loop;
 mod options;
 mod ping_pong;
+mod prepare;
 mod row;
 mod run;
 mod shared;
+mod sum;
 
 pub use codec::{Codec, Reply};
 pub use error::PathError;

@@ -55,7 +55,8 @@ pub(super) struct Books {
     pub(super) host_receive: Recorder,
     pub(super) wire: Recorder,
     pub(super) class_there: Option<u8>,
-    pub(super) far_error: Option<Option<Span>>,
+    /// How far the far end's clock may be off, as its last reply told.
+    pub(super) far_error: Option<Span>,
 }
 
 /// Numbers that are remembered with the far end's count; a copy comes soon after.

@@ -35,9 +35,8 @@ pub struct Reply {
     pub counted: Option<Counted>,
     /// The traffic class with which the request came, where that is told.
     pub traffic_class: Option<u8>,
-    /// How far the far end's clock may be off, where each reply tells it; `None` within: it is not
-    /// synchronised.
-    pub error: Option<Option<Span>>,
+    /// How far the far end's clock may be off, where each reply tells it and it is synchronised.
+    pub error: Option<Span>,
 }
 
 impl Codec {
@@ -95,7 +94,7 @@ impl Codec {
                     sent_ns: packet.timestamp.to_utc(estimate, near)?.as_ns(),
                     counted: None,
                     traffic_class: None,
-                    error: Some(error),
+                    error,
                 })
             }
         }
@@ -141,6 +140,6 @@ mod tests {
         assert_eq!((reply.sequence, reply.counted), (5, None));
         assert!((reply.received_ns - received.as_ns()).abs() <= 1);
         assert!((reply.sent_ns - now.as_ns()).abs() <= 1);
-        assert!(reply.error.unwrap().unwrap().as_ns() >= 9_000);
+        assert!(reply.error.unwrap().as_ns() >= 9_000);
     }
 }

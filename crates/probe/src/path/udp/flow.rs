@@ -15,7 +15,7 @@ use super::codec::Codec;
 use super::error::PathError;
 use super::hello::{self, hello};
 use super::options::PathUdpOptions;
-use super::run::stamp_codec;
+use super::prepare::stamp_codec;
 
 /// Room in the socket for a burst of long datagrams.
 const BUFFER_BYTES: usize = 4 << 20;

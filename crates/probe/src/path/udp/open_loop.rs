@@ -72,7 +72,7 @@ impl Between {
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) late: Recorder,
-    pub(super) sent: u64,
+    pub(super) left: u64,
     pub(super) refused: u64,
     pub(super) begun: Option<Timestamp<Monotonic>>,
     pub(super) over: Timestamp<Monotonic>,
@@ -95,7 +95,7 @@ impl Sender<'_> {
         // Of no use to real-time threads, and harmless where it cannot be had.
         let _ = set_timer_slack_ns(1);
         let now = MonotonicClock.now();
-        let mut sent = Sent { late: Recorder::new(), sent: 0, refused: 0, begun: None, over: now };
+        let mut sent = Sent { late: Recorder::new(), left: 0, refused: 0, begun: None, over: now };
         for sequence in 0..self.schedule.count {
             let due = self.schedule.due(sequence);
             if !self.sleep(due) {
@@ -147,7 +147,7 @@ impl Sender<'_> {
         }
         sent.begun = sent.begun.or(Some(now));
         sent.over = now;
-        sent.sent += u64::from(left);
+        sent.left += u64::from(left);
         sent.refused += u64::from(!left);
         sent.late.record(u64::try_from((now - due).as_ns()).unwrap_or(0));
     }
@@ -186,7 +186,7 @@ impl Receiver<'_> {
                 },
             }
             polls = polls.wrapping_add(1);
-            if self.shared.busy_polling && polls % POLLS != 0 {
+            if self.shared.busy_polling && !polls.is_multiple_of(POLLS) {
                 continue;
             }
             let now = MonotonicClock.now();

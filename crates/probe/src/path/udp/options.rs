@@ -53,6 +53,7 @@ pub const TABLE_4: [RowPlan; 8] = [
 
 /// What to measure, and how.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct PathUdpOptions {
     /// The far end.
     pub target: TargetName,

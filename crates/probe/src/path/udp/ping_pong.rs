@@ -146,7 +146,7 @@ impl Exchange<'_> {
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock | ErrorKind::Interrupted => {
                         polls = polls.wrapping_add(1);
-                        let looks = self.flow.wait == Wait::Asleep || polls % POLLS == 0;
+                        let looks = self.flow.wait == Wait::Asleep || polls.is_multiple_of(POLLS);
                         if looks && MonotonicClock.now() - sent >= self.timeout {
                             return Waited::TimedOut;
                         }

@@ -12,25 +12,24 @@ use horolog_record::{
     PathUdpResult, RowEnd, StampKind, rfc3339_now,
 };
 use horolog_stats::{Recorder, SeenWindow};
-use horolog_sys::adjtimex::kernel_clock;
 use horolog_sys::clock::{ClockOffset, MonotonicClock, realtime_minus_monotonic, sleep_until};
 use horolog_sys::packet::interface_index;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
-use horolog_wire::stamp::ErrorEstimate;
 
 use super::books::Books;
 use super::codec::Codec;
+use super::cost;
 use super::error::PathError;
 use super::findings::{self, Circumstances};
-use super::flow::{Flow, connected};
-use super::hello::{hello, number};
+use super::flow::Flow;
 use super::load::{self, Load};
 use super::open_loop::{Between, Receiver, Schedule, Sender};
-use super::options::{COUNT_MAX, FLOWS_MAX, LENGTH_MAX, LoadKind, PathUdpOptions, RowPlan};
+use super::options::{LoadKind, PathUdpOptions, RowPlan};
 use super::ping_pong::{Brought, ping_pong};
+use super::prepare::{Found, check, find, own_error_ns};
 use super::row::{self, Outcome};
 use super::shared::{Gate, Shared};
-use super::{cost, hello};
+use super::sum::Sum;
 
 /// The kernel takes a moment to begin with timestamps when somebody asks for them.
 const SETTLING: Span = Span::from_ms(20);
@@ -39,14 +38,6 @@ const LEAD: Span = Span::from_ms(5);
 /// Requests of which an answer is recognised, at least and at most.
 const REACH: (f64, f64) = (4_096.0, 4_194_304.0);
 
-/// A far end that was found.
-#[derive(Clone, Copy, Debug)]
-struct Found {
-    same_clock: bool,
-    clock_error_ns: Option<u64>,
-    mtu: u32,
-}
-
 /// A run that can begin.
 #[derive(Debug)]
 pub struct PathUdp {
@@ -54,15 +45,6 @@ pub struct PathUdp {
     to: SocketAddr,
     found: Found,
     cost: PathCost,
-}
-
-/// STAMP without a session that was agreed upon: its identifier is drawn, and never zero.
-pub(super) fn stamp_codec() -> Codec {
-    let clock = kernel_clock().ok();
-    let error = clock.map_or(Span::from_ms(16_000), |clock| clock.maximum_error);
-    let synchronised = clock.is_some_and(|clock| clock.synchronised);
-    let session = (number() as u16).max(1);
-    Codec::Stamp { session, error_estimate: ErrorEstimate::new(error, synchronised) }
 }
 
 impl PathUdp {
@@ -220,7 +202,7 @@ impl PathUdp {
             loading.map(thread::ScopedJoinHandle::join);
             all
         });
-        Ok(row::record(plan, self.outcome(plan, &shared, all)))
+        Ok(row::record(plan, self.outcome(plan, &shared, &all)))
     }
 
     /// All flows side by side.
@@ -257,7 +239,7 @@ impl PathUdp {
         let seen = SeenWindow::new(REACH.0 as u64).ok()?;
         let books = self.books();
         let brought = ping_pong(&mut flow, shared, books, &seen, offset);
-        Some((self.tallied(brought, &flow), flow, None))
+        Some((tallied(brought, &flow), flow, None))
     }
 
     fn open_loop(
@@ -288,10 +270,10 @@ impl PathUdp {
             let received = receiver.run();
             sending.join().ok().map(|sent| (sent, received))
         })?;
-        brought.books.counts.sent = sent.sent;
+        brought.books.counts.sent = sent.left;
         brought.books.counts.refused = sent.refused;
         (brought.begun, brought.over) = (sent.begun, sent.over);
-        Some((self.tallied(brought, &flow), flow, Some(sent.late)))
+        Some((tallied(brought, &flow), flow, Some(sent.late)))
     }
 
     fn books(&self) -> Books {
@@ -299,27 +281,17 @@ impl PathUdp {
         Books::new(self.options.warm_up as u32, timeout)
     }
 
-    /// With what the far end counted to the end, where it is still there.
-    fn tallied(&self, mut brought: Brought, flow: &Flow) -> Brought {
-        if brought.ended.is_none()
-            && let Some(counted) = flow.end()
-        {
-            brought.books.counted = Some(counted);
-        }
-        brought
-    }
-
     fn outcome(
         &self,
         plan: &RowPlan,
         shared: &Shared<'_>,
-        all: Vec<(Brought, Flow, Option<Recorder>)>,
+        all: &[(Brought, Flow, Option<Recorder>)],
     ) -> Outcome {
         let options = &self.options;
         let mut books = self.books();
         let mut late: Option<Recorder> = None;
         let mut sum = Sum::default();
-        for (brought, flow, own_late) in &all {
+        for (brought, flow, own_late) in all {
             books.merge(&brought.books);
             if let Some(own) = own_late {
                 late.get_or_insert_default().merge(own);
@@ -332,7 +304,7 @@ impl PathUdp {
         let sent = gate.sent().saturating_sub(relaxed(&gate.load_before));
         let valid = gate.valid().saturating_sub(relaxed(&gate.valid_before));
         let ratio = if valid == 0 { 0.0 } else { sent as f64 / valid as f64 };
-        let far_error = books.far_error.flatten().zip(own_error_ns());
+        let far_error = books.far_error.zip(own_error_ns());
         let by_reply = far_error.map(|(far, own)| far.as_ns().unsigned_abs().saturating_add(own));
         Outcome {
             directions: sum.directions.filter(|_| sum.all_counted),
@@ -484,4 +456,12 @@ fn check(options: &PathUdpOptions) -> Result<(), PathError> {
         return Err(PathError::Timeout);
     }
     Ok(())
+/// With what the far end counted to the end, where it is still there.
+fn tallied(mut brought: Brought, flow: &Flow) -> Brought {
+    if brought.ended.is_none()
+        && let Some(counted) = flow.end()
+    {
+        brought.books.counted = Some(counted);
+    }
+    brought
 }

@@ -81,7 +81,7 @@ impl Shared<'_> {
             let gate = &self.gate;
             // Read first: a request that comes in between is seen the next time.
             let done = is_done.load(Ordering::Acquire);
-            let ahead = if done { 0 } else { 1 };
+            let ahead = u64::from(!done);
             let allowed = gate.ratio * (gate.valid.load(Ordering::Relaxed) + ahead) as f64;
             if (gate.sent() as f64) < allowed.round() {
                 return true;

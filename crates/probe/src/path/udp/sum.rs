@@ -1,0 +1,57 @@
+//! What several flows of a row come to together. Pure.
+
+use horolog_record::{PathDirection, RowEnd};
+use horolog_time::{Monotonic, Timestamp};
+
+use super::flow::Flow;
+use super::ping_pong::Brought;
+
+/// What several flows come to beside their books.
+pub(super) struct Sum {
+    pub(super) directions: Option<(PathDirection, PathDirection)>,
+    pub(super) all_counted: bool,
+    pub(super) load_arrived: u64,
+    pub(super) begun: Option<Timestamp<Monotonic>>,
+    pub(super) over: Timestamp<Monotonic>,
+    pub(super) class_back: Option<u8>,
+    pub(super) ended: Option<RowEnd>,
+}
+
+impl Default for Sum {
+    fn default() -> Self {
+        Self {
+            directions: None,
+            all_counted: true,
+            load_arrived: 0,
+            begun: None,
+            over: Timestamp::from_ns(0),
+            class_back: None,
+            ended: None,
+        }
+    }
+}
+
+impl Sum {
+    /// Adds another one's.
+    pub(super) fn add(&mut self, brought: &Brought, flow: &Flow) {
+        match brought.books.directions() {
+            Some((forward, backward)) => {
+                let (there, back) = self.directions.get_or_insert_default();
+                for (all, one) in [(there, forward), (back, backward)] {
+                    all.lost += one.lost;
+                    all.duplicate += one.duplicate;
+                    all.reordered += one.reordered;
+                }
+            }
+            None => self.all_counted = false,
+        }
+        self.load_arrived += brought.books.counted.map_or(0, |counted| u64::from(counted.load));
+        self.begun = match (self.begun, brought.begun) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        self.over = self.over.max(brought.over);
+        self.class_back = self.class_back.or(flow.class_back);
+        self.ended = self.ended.or(brought.ended);
+    }
+}
