@@ -227,15 +227,23 @@ fn what_cannot_be_waited_for_is_refused() -> Result<()> {
         ensure!(stderr.contains(expected), "{arguments:?}: {stderr}");
         ensure!(stderr.lines().count() == 1, "{arguments:?}: {stderr}");
     }
-    // Nobody reads any more.
-    let script = "{ \"$1\" after --file / --delay 1ms; echo $? >&3; } 2>&1 3>&1 >/dev/null | true";
-    let mut command = Command::new("sh");
-    command.args(["-c", script, "sh"]).arg(binary()?);
-    ensure!(run_to_end(&mut command, PATIENCE)?.status.success(), "a pipe");
-    let output = run_to_end(
-        Command::new("sh").args(["-c", "\"$1\" after --file / >&- 2>&-", "sh"]).arg(binary()?),
-        PATIENCE,
-    )?;
-    ensure!(output.status.code().is_some_and(|code| code < 4), "{output:?}");
+    nobody_reads(&["after", "--file", "/"])?;
+    nobody_reads(&["at", "--every", "5ms", "--count", "2"])?;
+    nobody_reads(&["at", "now", "--past-too", "-c", "true"])
+}
+
+/// With both outputs a pipe that nobody reads, and with both closed, a command does what it does.
+fn nobody_reads(arguments: &[&str]) -> Result<()> {
+    let directory = TempDir::new()?;
+    let status = directory.path().join("status");
+    let piped = "to=$1; shift; { sleep 0.05; \"$@\"; echo $? > \"$to\"; } 2>&1 | true";
+    let closed = "to=$1; shift; \"$@\" >&- 2>&-; echo $? > \"$to\"";
+    for script in [piped, closed] {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh"]).arg(&status).arg(binary()?).args(arguments);
+        run_to_end(&mut command, PATIENCE)?;
+        let status = fs::read_to_string(&status)?;
+        ensure!(status == "0\n", "{arguments:?}: {script}: {status}");
+    }
     Ok(())
 }

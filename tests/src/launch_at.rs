@@ -5,7 +5,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_sys::namespace::die_with_parent;
@@ -123,14 +122,24 @@ fn a_signal_ends_it_and_its_programs() -> Result<()> {
         let mut child = die_with_parent(&mut command).spawn()?;
         let found = if line == "true" { "at -q now + 1 hour" } else { marker };
         let count = if line == "true" { 1 } else { 2 };
-        let there = until("it waits", || Ok(processes(found)?.len() >= count));
-        std::thread::sleep(Duration::from_millis(20));
+        let status = format!("/proc/{}/status", child.id());
+        let there = until("it waits", || {
+            Ok(keeps_terminate_back(&status)? && processes(found)?.len() >= count)
+        });
         let told = there.and_then(|()| signal(&child, "TERM"));
         let ended = child.wait()?;
         told?;
         ensure!(ended.code() == Some(143), "{when}: {ended:?}");
     }
     until("its program is gone", || Ok(processes(marker)?.is_empty()))
+}
+
+/// Whether a process has got so far that a signal ends it in its own way (proc_pid_status(5)).
+fn keeps_terminate_back(status: &str) -> Result<bool> {
+    const TERMINATE: u64 = 1 << (15 - 1);
+    let status = fs::read_to_string(status)?;
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    Ok(u64::from_str_radix(blocked.context("no signals")?.trim(), 16)? & TERMINATE != 0)
 }
 
 fn what_is_no_instant_is_refused_in_a_line() -> Result<()> {

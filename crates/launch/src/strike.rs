@@ -104,21 +104,7 @@ impl Striker {
         while let Some(instant_ns) = grid.instant().filter(|_| left > 0) {
             let Some(woken_ns) = self.sleep(instant_ns)? else { return Ok(AtEnd::Interrupted) };
             self.account.woken(instant_ns, woken_ns);
-            let mut running = Vec::new();
-            if self.options.together {
-                for index in 0..self.options.programs.len() {
-                    self.start(index, instant_ns, &mut running)?;
-                }
-                self.wait(&mut running);
-            } else {
-                for index in 0..self.options.programs.len() {
-                    self.start(index, instant_ns, &mut running)?;
-                    self.wait(&mut running);
-                    if self.signals.came().is_some() {
-                        break;
-                    }
-                }
-            }
+            self.meet(instant_ns)?;
             if self.signals.came().is_some() {
                 return Ok(AtEnd::Interrupted);
             }
@@ -127,6 +113,22 @@ impl Striker {
             self.account.missed(if left > 0 { missed } else { 0 });
         }
         Ok(AtEnd::Done)
+    }
+
+    /// Starts what is to be started at an instant, and waits for its end.
+    fn meet(&mut self, instant_ns: i64) -> io::Result<()> {
+        let mut running = Vec::new();
+        for index in 0..self.options.programs.len() {
+            self.start(index, instant_ns, &mut running)?;
+            if !self.options.together {
+                self.wait(&mut running);
+                if self.signals.came().is_some() {
+                    return Ok(());
+                }
+            }
+        }
+        self.wait(&mut running);
+        Ok(())
     }
 
     /// Sleeps until the clock shows the instant, and says what it shows then; `None` where a signal

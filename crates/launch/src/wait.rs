@@ -3,14 +3,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use horolog_record::{AFTER_SCHEMA, AfterEnd, AfterResult, Dependency, Host, rfc3339_now};
 
 use crate::condition::{Condition, Sight};
-use crate::course::{Backoff, Change, Course, Known};
+use crate::course::{Backoff, Change, Course};
 use crate::signals::{Came, Signals};
 
 /// What is waited for, and how.
@@ -45,6 +45,15 @@ pub struct Waited {
     pub signal: Option<Came>,
 }
 
+struct Waiter {
+    options: WaitOptions,
+    conditions: Vec<Arc<Condition>>,
+    course: Course,
+    start: Instant,
+    to: Sender<Event>,
+    events: Receiver<Event>,
+}
+
 /// Waits until all conditions hold, the deadline has passed or a signal comes. `tell` hears of each
 /// change. Looks that still hang at the end are left behind: end the process soon.
 ///
@@ -52,83 +61,91 @@ pub struct Waited {
 ///
 /// The system gives no thread.
 pub fn wait(options: WaitOptions, tell: impl Fn(&Dependency, Change)) -> io::Result<Waited> {
-    let started = rfc3339_now();
-    let start = Instant::now();
-    let (sender, events) = mpsc::channel();
-    let _signals = Signals::watch(sender.clone(), Event::Signal)?;
+    let (started, start) = (rfc3339_now(), Instant::now());
+    let (to, events) = mpsc::channel();
+    let _signals = Signals::watch(to.clone(), Event::Signal)?;
     let conditions: Vec<_> = options.conditions.iter().cloned().map(Arc::new).collect();
     let due = conditions.iter().map(|condition| match **condition {
         Condition::Delay(time) => time,
         _ => Duration::ZERO,
     });
-    let mut course = Course::new(due, options.backoff);
-    let (end, signal) = loop {
-        let now = start.elapsed();
-        if course.is_done(now) {
-            break (AfterEnd::Held, None);
-        }
-        if options.deadline.is_some_and(|deadline| now >= deadline) {
-            break (AfterEnd::Deadline, None);
-        }
-        for index in course.take_due(now) {
-            look(index, &conditions[index], start, options.patience, &sender)?;
-        }
-        let until = [course.next_due(), options.deadline].into_iter().flatten().min();
-        let until = until.unwrap_or(Duration::MAX).saturating_sub(start.elapsed());
-        match events.recv_timeout(until.min(Duration::from_hours(1))) {
-            Ok(Event::Saw(index, sight)) => {
-                let change = course.saw(index, start.elapsed(), sight);
-                if let Some(change) = change {
-                    tell(&dependency(&conditions[index], &course.known()[index]), change);
-                }
+    let course = Course::new(due, options.backoff);
+    let mut waiter = Waiter { options, conditions, course, start, to, events };
+    let (end, signal) = waiter.run(tell)?;
+    Ok(Waited { result: waiter.result(started, end), signal })
+}
+
+impl Waiter {
+    fn run(&mut self, tell: impl Fn(&Dependency, Change)) -> io::Result<(AfterEnd, Option<Came>)> {
+        loop {
+            let now = self.start.elapsed();
+            if self.course.is_done(now) {
+                return Ok((AfterEnd::Held, None));
             }
-            Ok(Event::Signal(came)) => break (AfterEnd::Interrupted, Some(came)),
-            // This thread holds a sender itself, so the channel is never closed.
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            if self.options.deadline.is_some_and(|deadline| now >= deadline) {
+                return Ok((AfterEnd::Deadline, None));
+            }
+            for index in self.course.take_due(now) {
+                self.look(index)?;
+            }
+            match self.events.recv_timeout(self.pause()) {
+                Ok(Event::Saw(index, sight)) => {
+                    if let Some(change) = self.course.saw(index, self.start.elapsed(), sight) {
+                        tell(&self.dependency(index), change);
+                    }
+                }
+                Ok(Event::Signal(came)) => return Ok((AfterEnd::Interrupted, Some(came))),
+                // This thread holds a sender itself, so the channel is never closed.
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
         }
-    };
-    let known = conditions.iter().zip(course.known());
-    let result = AfterResult {
-        schema: AFTER_SCHEMA.to_owned(),
-        started,
-        command: options.command,
-        host: Host::read(),
-        deadline_ns: options.deadline.map(ns),
-        waited_ns: ns(start.elapsed()),
-        end,
-        dependencies: known.map(|(condition, known)| dependency(condition, known)).collect(),
-        program: options.program,
-        findings: Vec::new(),
-    };
-    Ok(Waited { result, signal })
-}
+    }
 
-/// Looks in a thread of its own.
-fn look(
-    index: usize,
-    condition: &Arc<Condition>,
-    start: Instant,
-    patience: Duration,
-    to: &Sender<Event>,
-) -> io::Result<()> {
-    let (condition, to) = (Arc::clone(condition), to.clone());
-    let look = move || {
-        let sight = condition.look(start.elapsed(), patience);
-        // Nobody listens any more where the wait is over.
-        let _ = to.send(Event::Saw(index, sight));
-    };
-    thread::Builder::new().name("look".into()).spawn(look).map(drop)
-}
+    /// How long nothing is to be done, unless something is told.
+    fn pause(&self) -> Duration {
+        let until = [self.course.next_due(), self.options.deadline].into_iter().flatten().min();
+        let until = until.unwrap_or(Duration::MAX).saturating_sub(self.start.elapsed());
+        until.min(Duration::from_hours(1))
+    }
 
-fn dependency(condition: &Condition, known: &Known) -> Dependency {
-    Dependency {
-        kind: condition.kind(),
-        target: condition.target(),
-        held: known.held_after.is_some(),
-        held_after_ns: known.held_after.map(ns),
-        tries: known.tries,
-        lost: known.lost,
-        seen: known.seen.clone(),
+    /// Looks in a thread of its own.
+    fn look(&self, index: usize) -> io::Result<()> {
+        let (condition, to) = (Arc::clone(&self.conditions[index]), self.to.clone());
+        let (start, patience) = (self.start, self.options.patience);
+        let look = move || {
+            let sight = condition.look(start.elapsed(), patience);
+            // Nobody listens any more where the wait is over.
+            let _ = to.send(Event::Saw(index, sight));
+        };
+        thread::Builder::new().name("look".into()).spawn(look).map(drop)
+    }
+
+    fn dependency(&self, index: usize) -> Dependency {
+        let (condition, known) = (&self.conditions[index], &self.course.known()[index]);
+        Dependency {
+            kind: condition.kind(),
+            target: condition.target(),
+            held: known.held_after.is_some(),
+            held_after_ns: known.held_after.map(ns),
+            tries: known.tries,
+            lost: known.lost,
+            seen: known.seen.clone(),
+        }
+    }
+
+    fn result(self, started: String, end: AfterEnd) -> AfterResult {
+        AfterResult {
+            schema: AFTER_SCHEMA.to_owned(),
+            started,
+            host: Host::read(),
+            deadline_ns: self.options.deadline.map(ns),
+            waited_ns: ns(self.start.elapsed()),
+            end,
+            dependencies: (0..self.conditions.len()).map(|index| self.dependency(index)).collect(),
+            command: self.options.command,
+            program: self.options.program,
+            findings: Vec::new(),
+        }
     }
 }
 
