@@ -189,7 +189,9 @@ impl Striker {
                     self.account.ended(index, status);
                 }
                 Event::Signal(came) => {
-                    running.iter().for_each(|(_, program)| program.pass_on(came));
+                    for (_, program) in running.iter() {
+                        program.pass_on(came);
+                    }
                 }
             }
         }

@@ -188,13 +188,11 @@ fn units(text: &str) -> Vec<Unit> {
         if !matches!(kind, "timer" | "service") {
             continue;
         }
-        match units.iter_mut().find(|unit| unit.id == id) {
-            Some(unit) => unit.units.push(name.to_owned()),
-            None => {
-                let (id, units_of) = (id.to_owned(), vec![name.to_owned()]);
-                units.push(Unit { id, units: units_of, description });
-            }
+        if let Some(unit) = units.iter_mut().find(|unit| unit.id == id) {
+            unit.units.push(name.to_owned());
+            continue;
         }
+        units.push(Unit { id: id.to_owned(), units: vec![name.to_owned()], description });
     }
     units
 }

@@ -6,8 +6,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Flags by which a file is opened at once, whatever it is, and not where a link stands in its place
-/// (`open(2)`, `O_NONBLOCK` and `O_NOFOLLOW`).
+/// Flags by which a file is opened at once, whatever it is, and not where a link stands in its
+/// place (`open(2)`, `O_NONBLOCK` and `O_NOFOLLOW`).
 pub const AT_ONCE_AND_NO_LINK: i32 = libc::O_NONBLOCK | libc::O_NOFOLLOW;
 
 /// Others may neither read nor write it, nor run it.

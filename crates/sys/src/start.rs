@@ -1,5 +1,5 @@
-//! Starting a program as fast as the system can (`posix_spawn(3)`), with all signals let through and
-//! none ignored that this process ignores for itself, and waiting for its end. The standard
+//! Starting a program as fast as the system can (`posix_spawn(3)`), with all signals let through
+//! and none ignored that this process ignores for itself, and waiting for its end. The standard
 //! library's way hands on the signals that a thread keeps back, or forks the whole process.
 
 use std::ffi::{CString, OsStr, OsString};

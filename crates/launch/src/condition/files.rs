@@ -1,5 +1,5 @@
 //! Files that are there, and file systems that are mounted. A mount is looked up in the kernel's
-//! table: the file system itself, which may belong to a server that does not answer, is not touched.
+//! table: the file system itself, which may be of a server that does not answer, is not touched.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -31,7 +31,7 @@ pub(super) fn mount(path: &Path) -> Sight {
     }
 }
 
-/// The type of the file system that was mounted there last (proc_pid_mountinfo(5)).
+/// The type of the file system that was mounted there last (`proc_pid_mountinfo(5)`).
 fn mounted<'a>(table: &'a str, path: &Path) -> Option<&'a str> {
     let entry = |line: &'a str| {
         let (before, after) = line.split_once(" - ")?;
@@ -48,16 +48,9 @@ fn unescaped(place: &str) -> String {
     while let Some((&first, others)) = rest.split_first() {
         let digits = others.get(..3).and_then(|digits| str::from_utf8(digits).ok());
         let byte = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match byte.filter(|_| first == b'\\') {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &others[3..];
-            }
-            None => {
-                bytes.push(first);
-                rest = others;
-            }
-        }
+        let escaped = byte.filter(|_| first == b'\\');
+        bytes.push(escaped.unwrap_or(first));
+        rest = if escaped.is_some() { &others[3..] } else { others };
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -88,7 +81,7 @@ mod tests {
 30 28 0:26 / /mnt/auto rw shared:13 - autofs systemd-1 rw
 31 28 0:27 / /data/disk\\04013 rw shared:14 - nfs 192.168.1.13:/data/disk13 ro
 32 30 0:28 / /mnt/auto rw - nfs4 nas:/ rw
-33 28 0:29 / /home rw shared:15 - autofs systemd-1 rw
+33 28 0:29 / /pool rw shared:15 - autofs systemd-1 rw
 ";
 
     #[test]
@@ -97,8 +90,8 @@ mod tests {
         assert_eq!(of("/data/disk 13"), Some("nfs"));
         assert_eq!(of("/data/../data/./disk 13/"), Some("nfs"));
         assert_eq!(of("/mnt/auto"), Some("nfs4"), "what was mounted last counts");
-        assert_eq!(of("/home"), Some("autofs"));
-        assert_eq!((of("/data"), of("/home/me")), (None, None));
+        assert_eq!(of("/pool"), Some("autofs"));
+        assert_eq!((of("/data"), of("/pool/me")), (None, None));
     }
 
     #[test]

@@ -105,7 +105,6 @@ impl Condition {
 pub(crate) fn seconds(time: Duration) -> String {
     let ns = time.as_nanos();
     let (unit_ns, unit) = match ns {
-        0 => (1_000_000_000, "s"),
         1..1_000 => (1, "ns"),
         1_000..1_000_000 => (1_000, "us"),
         1_000_000..1_000_000_000 => (1_000_000, "ms"),

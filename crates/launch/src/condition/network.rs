@@ -58,10 +58,8 @@ fn is_name(text: &str) -> bool {
 
 impl Display for Endpoint {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self.host.contains(':') {
-            true => write!(f, "[{}]:{}", self.host, self.port),
-            false => write!(f, "{}:{}", self.host, self.port),
-        }
+        let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
+        write!(f, "{open}{}{close}:{}", self.host, self.port)
     }
 }
 
@@ -108,7 +106,8 @@ impl FromStr for UdpEndpoint {
 }
 
 fn bytes(hex: &str) -> Option<Vec<u8>> {
-    if hex.is_empty() || !hex.is_ascii() || hex.len() % 2 != 0 || hex.len() / 2 > PAYLOAD_MAX {
+    let is_whole = !hex.is_empty() && hex.len().is_multiple_of(2);
+    if !is_whole || !hex.is_ascii() || hex.len() / 2 > PAYLOAD_MAX {
         return None;
     }
     let byte = |index| u8::from_str_radix(hex.get(index..index + 2)?, 16).ok();

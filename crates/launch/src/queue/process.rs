@@ -7,7 +7,7 @@ use horolog_sys::process::ProcessHandle;
 use serde::{Deserialize, Serialize};
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// The place of the start time behind the name (proc_pid_stat(5), field 22).
+/// The place of the start time behind the name (`proc_pid_stat(5)`, field 22).
 const START_FIELD: usize = 19;
 /// That of the state (field 3).
 const STATE_FIELD: usize = 0;
