@@ -2,7 +2,6 @@
 //! Whatever is refused is stated and goes without; dropping [`Conditions`] takes all of it back.
 
 use std::fs;
-use std::path::Path;
 
 use horolog_record::{Code, Finding, HostConditions, SchedulingPolicy, Severity, ThreadScheduling};
 use horolog_sys::affinity::{self, Scheduling};
@@ -14,6 +13,8 @@ use super::HostError;
 
 const IDLE: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 const IDLE_STATES: &str = "/sys/devices/system/cpu/cpu0/cpuidle";
+/// `CPUIDLE_STATE_MAX` of the kernel.
+const IDLE_STATES_MAX: u32 = 10;
 const RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 const PERIOD: &str = "/proc/sys/kernel/sched_rt_period_us";
 
@@ -59,8 +60,7 @@ fn line(path: &str) -> Option<String> {
 
 fn idle_states() -> Vec<String> {
     let name = |number| line(&format!("{IDLE_STATES}/state{number}/name"));
-    let is_there = |number: &u32| Path::new(&format!("{IDLE_STATES}/state{number}")).exists();
-    (0_u32..).take_while(is_there).filter_map(name).collect()
+    (0..IDLE_STATES_MAX).map_while(name).collect()
 }
 
 /// Ties this thread to a core and has it scheduled in real time where a priority is given and that

@@ -66,7 +66,7 @@ fn repetition(
     turns: &mut Recorder,
 ) -> io::Result<ExchangeRepetition> {
     let (way, kind) = (named(way), kind(partner));
-    let alone_ns = alone(Alone::open(way, kind)?)?;
+    let alone_ns = alone(&Alone::open(way, kind)?)?;
     let child = Partner::start(kind, way, place)?;
     for _ in 0..WARM_UP {
         child.turn()?;
@@ -93,7 +93,7 @@ fn repetition(
 }
 
 /// What the calls of one side cost, in ns.
-fn alone(alone: Alone) -> io::Result<f64> {
+fn alone(alone: &Alone) -> io::Result<f64> {
     let begun = MonotonicClock.now();
     for _ in 0..ALONE_CALLS {
         alone.call()?;

@@ -116,7 +116,7 @@ mod tests {
     /// A clock on which each wait ends so much late, in turn.
     struct Late {
         now_ns: i64,
-        late_ns: Vec<i64>,
+        by_ns: Vec<i64>,
         waits: usize,
     }
 
@@ -126,7 +126,7 @@ mod tests {
         }
 
         fn wait_until(&mut self, due: Timestamp<Monotonic>) {
-            self.now_ns = due.as_ns() + self.late_ns[self.waits % self.late_ns.len()];
+            self.now_ns = due.as_ns() + self.by_ns[self.waits % self.by_ns.len()];
             self.waits += 1;
         }
     }
@@ -138,7 +138,7 @@ mod tests {
 
     fn run(late_ns: &[i64], cycles: u64, break_above_ns: Option<u64>) -> (Cycles, usize, bool) {
         let stop = AtomicBool::new(false);
-        let mut waiter = Late { now_ns: 0, late_ns: late_ns.to_vec(), waits: 0 };
+        let mut waiter = Late { now_ns: 0, by_ns: late_ns.to_vec(), waits: 0 };
         let cycles = Cycles::run(&grid(cycles, break_above_ns), &mut waiter, &stop);
         (cycles, waiter.waits, stop.into_inner())
     }
