@@ -1,5 +1,6 @@
 //! A turn through a pipe between two processes on one core, beside `perf bench sched pipe`, which
-//! does the same: both as ordinary processes tied to the last core, in turn.
+//! does the same: both tied to the last core, in real time at the same priority, so that nobody else
+//! gets in between, in turn.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,6 +12,7 @@ use crate::figure::{Figure, Goal};
 use crate::host_timer::last_core;
 
 const TURNS: u32 = 20_000;
+const PRIORITY: &str = "80";
 
 /// Measures with both `rounds` times and compares them.
 pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
@@ -39,9 +41,10 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
 /// The mean of a turn, in µs.
 fn perf(core: &str) -> Result<f64> {
     let turns = TURNS.to_string();
-    let mut command = Command::new("taskset");
-    command.args(["-c", core, "perf", "bench", "-f", "simple", "sched", "pipe", "-l", &turns]);
-    let output = command.output().context("perf or taskset is not there")?;
+    let mut command = Command::new("chrt");
+    command.args(["-f", PRIORITY, "taskset", "-c", core]);
+    command.args(["perf", "bench", "-f", "simple", "sched", "pipe", "-l", &turns]);
+    let output = command.output().context("chrt is not there")?;
     let text = String::from_utf8_lossy(&output.stdout);
     ensure!(output.status.success(), "perf bench: {}", String::from_utf8_lossy(&output.stderr));
     let seconds: f64 = text.trim().parse().with_context(|| format!("perf said '{text}'"))?;
@@ -50,7 +53,7 @@ fn perf(core: &str) -> Result<f64> {
 
 fn horolog(binary: &Path, core: &str) -> Result<f64> {
     let turns = TURNS.to_string();
-    let arguments = ["host", "switch", "--ordinary", "-c", core, "-n", &turns, "-r", "1"];
+    let arguments = ["host", "switch", "-p", PRIORITY, "-c", core, "-n", &turns, "-r", "1"];
     let arguments = [&arguments[..], &["--leave-idle-states", "--json", "-"]].concat();
     let output = Command::new(binary).args(arguments).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
