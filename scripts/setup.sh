@@ -169,7 +169,7 @@ install_rust() {
 # --- Peers ---------------------------------------------------------------------------------------
 
 peers=$horolog_cache/peers
-peer_packages=(chrony ntpsec linuxptp gpsd gpsd-clients python3-gps sockperf)
+peer_packages=(chrony ntpsec linuxptp gpsd gpsd-clients python3-gps sockperf qperf iperf3)
 
 peers_run() {
 	"$peers/usr/sbin/chronyd" --version >/dev/null 2>&1 &&
@@ -179,7 +179,9 @@ peers_run() {
 		"$peers/usr/sbin/pmc" -v >/dev/null 2>&1 &&
 		"$peers/usr/sbin/gpsd" -V >/dev/null 2>&1 &&
 		[[ -x $peers/usr/bin/gpsfake ]] &&
-		"$peers/usr/bin/sockperf" --version >/dev/null 2>&1
+		"$peers/usr/bin/sockperf" --version >/dev/null 2>&1 &&
+		"$peers/usr/bin/qperf" --version >/dev/null 2>&1 &&
+		"$peers/usr/bin/iperf3" --version >/dev/null 2>&1
 }
 
 fetch_peers() {
@@ -199,7 +201,7 @@ peer_libraries() {
 install_peers() {
 	! peers_run || return 0
 	say "unpacking Debian's ${peer_packages[*]} into $peers (not installed: this machine's time service stays as it is)"
-	command -v apt-get >/dev/null || die "this system has no apt-get; put chronyd, chronyc, ntpsec's ntpd, ptp4l, pmc, gpsd, gpsfake and sockperf into $peers/usr/sbin and $peers/usr/bin"
+	command -v apt-get >/dev/null || die "this system has no apt-get; put chronyd, chronyc, ntpsec's ntpd, ptp4l, pmc, gpsd, gpsfake, sockperf, qperf and iperf3 into $peers/usr/sbin and $peers/usr/bin"
 	mkdir -p "$horolog_cache"
 	local work package
 	work=$(mktemp -d "$horolog_cache/peers.XXXXXX")

@@ -4,7 +4,7 @@
 //!
 //! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generation] [generator] [footprint]
 //! [flood] [limits] [interleaved] [nts] [key-establishment] [ptp] [ptp-jitter]
-//! [calibration-core] [host-timer] [host-switch] [path-udp]`.
+//! [calibration-core] [host-timer] [host-switch] [path-udp] [path-tcp]`.
 
 mod calibrated;
 mod calibration_core;
@@ -21,6 +21,7 @@ mod limits;
 mod masters;
 mod metrics;
 mod nts;
+mod path_tcp;
 mod path_udp;
 mod ptp;
 mod ptp_jitter;
@@ -49,7 +50,7 @@ struct Options {
     parts: Vec<String>,
 }
 
-const PARTS: [&str; 15] = [
+const PARTS: [&str; 16] = [
     "footprint",
     "generation",
     "generator",
@@ -65,6 +66,7 @@ const PARTS: [&str; 15] = [
     "host-timer",
     "host-switch",
     "path-udp",
+    "path-tcp",
 ];
 
 impl Options {
@@ -117,6 +119,7 @@ fn main() -> Result<()> {
             "host-timer" => host_timer::measure(&binary, options.rounds)?,
             "host-switch" => host_switch::measure(&binary, options.rounds)?,
             "path-udp" => path_udp::measure(&binary, options.rounds)?,
+            "path-tcp" => path_tcp::measure(&binary, options.rounds)?,
             "limits" => limits::measure(&binary, options.rounds)?,
             "flood" => capacity::flood(&binary, options.rounds)?,
             _ => capacity::measure(&binary, options.rounds)?,

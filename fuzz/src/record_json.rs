@@ -4,7 +4,10 @@
 
 use std::fmt::Debug;
 
-use horolog_record::{ClockCompareResult, DemoResult, LoadResult, PathUdpResult, QueryResult};
+use horolog_record::{
+    ClockCompareResult, DemoResult, LoadResult, PathStallResult, PathTcpResult, PathUdpResult,
+    QueryResult,
+};
 use horolog_report::table::{self, TableStyle};
 use horolog_report::{csv, html, to_json};
 use libfuzzer_sys::fuzz_target;
@@ -30,6 +33,18 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if let Some(result) = read::<PathUdpResult>(bytes) {
         path(&result);
+    }
+    if let Some(result) = read::<PathTcpResult>(bytes) {
+        for style in &STYLES {
+            let _ = table::path_tcp(&result, style);
+        }
+        page(&html::path_tcp(&result));
+    }
+    if let Some(result) = read::<PathStallResult>(bytes) {
+        for style in &STYLES {
+            let _ = table::path_stall(&result, style);
+        }
+        page(&html::path_stall(&result));
     }
 });
 

@@ -15,7 +15,8 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(padding.len(), bytes.len() - PACKET_LEN);
         packet.emit(&mut written);
         assert_eq!(SenderPacket::parse(&written).expect("it was written").0, packet);
-        let _ = (packet.timestamp.to_utc(packet.error_estimate, near), packet.error_estimate.error());
+        let _ =
+            (packet.timestamp.to_utc(packet.error_estimate, near), packet.error_estimate.error());
     }
     if let Ok((packet, _)) = ReflectorPacket::parse(bytes) {
         packet.emit(&mut written);

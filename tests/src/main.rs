@@ -46,6 +46,8 @@ mod loads;
 mod mutated;
 mod noise;
 mod ntpperf;
+mod path_stall;
+mod path_tcp;
 mod path_udp;
 mod path_udp_forwarder;
 mod process;
@@ -147,6 +149,8 @@ fn measuring() -> Vec<Trial> {
     all.extend(server_nts::all());
     all.extend(server_ke::all());
     all.extend(host_scheduler::all());
+    all.extend(path_tcp::all());
+    all.extend(path_stall::all());
     all.extend(server_configuration::all());
     all.extend(server_ptp::under_load());
     all.extend(server_reload::all());

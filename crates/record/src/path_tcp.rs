@@ -87,6 +87,7 @@ pub struct PathEnd {
 
 /// How connections were used, at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent switches of a socket")]
 pub struct TcpSettings {
     /// `TCP_NODELAY`.
     pub no_delay: bool,

@@ -28,7 +28,7 @@ pub(crate) fn pattern(cell: &StallCell) -> String {
         StallPattern::Batch => format!("{} × {bytes} B, as many reads", cell.writes),
         StallPattern::HeaderAndBody => format!("header, {bytes} B body by sendfile"),
         StallPattern::HeaderBodyClose => format!("header, {bytes} B body, close"),
-        StallPattern::CorkForgotten => format!("header, {bytes} B body, cork forgotten"),
+        StallPattern::CorkForgotten => format!("header, {bytes} B body, cork left on"),
     }
 }
 

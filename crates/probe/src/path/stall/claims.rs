@@ -286,7 +286,10 @@ fn windows(measured: &Measured<'_>) -> Vec<Claim> {
             "restart-after-idle",
             "with tcp_slow_start_after_idle the window begins anew after a pause, without it not",
             (
-                paused.zip(is_on).map(|((before, after), on)| (after < before) == on),
+                // A window that had not grown tells nothing.
+                paused.zip(first).zip(is_on).and_then(|(((before, after), first), on)| {
+                    (before > first).then_some((after <= first) == on)
+                }),
                 paused.map_or_else(
                     || "not run".to_owned(),
                     |(before, after)| format!("{before} before the pause, {after} behind it{by}"),

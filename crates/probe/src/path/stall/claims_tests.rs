@@ -137,6 +137,8 @@ fn windows_are_judged() {
         assert_eq!(held(&cells, &window, id), expected, "{id}");
     }
     let kept = [step(10, false), step(11, false), step(11, true)];
+    let flat = [step(10, false), step(10, false), step(10, true)];
+    assert_eq!(held(&cells, &flat, "restart-after-idle"), None);
     assert_eq!(held(&cells, &kept, "restart-after-idle"), Some(false));
     assert_eq!(held(&cells, &kept, "slow-start"), Some(false));
 }

@@ -183,12 +183,21 @@ struct Held {
 #[derive(Default)]
 struct One {
     /// Since when the client's and the server's socket hold data back, and by what.
-    since: [Option<(Duration, Mechanism)>; 2],
+    since: [Option<Since>; 2],
     stalls: [u64; 2],
     times: Option<Recorder>,
     in_band: u64,
     by_window: u64,
     by_nagle: u64,
+}
+
+/// Data that a socket holds back.
+#[derive(Clone, Copy)]
+struct Since {
+    at: Duration,
+    by: Mechanism,
+    /// Bytes that were acknowledged by then; with more of them the wait is another one.
+    acknowledged: u64,
 }
 
 impl Held {
@@ -217,6 +226,7 @@ impl Held {
                 (_, under_way) if under_way >= info.cwnd => Some(Mechanism::WindowDelayedAck),
                 _ => Some(Mechanism::NagleDelayedAck),
             };
+            let held = held.map(|by| Since { at: now, by, acknowledged: info.bytes_acknowledged });
             one.see(side, held, now, self.stall_min);
         }
     }
@@ -233,25 +243,26 @@ impl Held {
 }
 
 impl One {
-    fn see(&mut self, side: usize, held: Option<Mechanism>, now: Duration, stall_min: Duration) {
-        match (self.since[side], held) {
-            (None, Some(mechanism)) => self.since[side] = Some((now, mechanism)),
-            (Some((since, mechanism)), None) => {
-                self.since[side] = None;
-                let took = now.saturating_sub(since);
-                if took < stall_min {
-                    return;
-                }
-                self.stalls[side] += 1;
-                self.times.get_or_insert_with(Recorder::new).record(ns(took));
-                self.in_band += u64::from(BAND_NS.contains(&ns(took)));
-                if mechanism == Mechanism::WindowDelayedAck {
-                    self.by_window += 1;
-                } else {
-                    self.by_nagle += 1;
-                }
-            }
-            _ => {}
+    fn see(&mut self, side: usize, held: Option<Since>, now: Duration, stall_min: Duration) {
+        let before = self.since[side];
+        if let (Some(before), Some(held)) = (before, held)
+            && before.acknowledged == held.acknowledged
+        {
+            return;
+        }
+        self.since[side] = held;
+        let Some(before) = before else { return };
+        let took = now.saturating_sub(before.at);
+        if took < stall_min {
+            return;
+        }
+        self.stalls[side] += 1;
+        self.times.get_or_insert_with(Recorder::new).record(ns(took));
+        self.in_band += u64::from(BAND_NS.contains(&ns(took)));
+        if before.by == Mechanism::WindowDelayedAck {
+            self.by_window += 1;
+        } else {
+            self.by_nagle += 1;
         }
     }
 
@@ -285,13 +296,16 @@ mod tests {
     fn data_that_is_held_for_long_is_a_stall_and_what_is_held_shortly_is_none() {
         let mut one = One::default();
         let (nagle, ms) = (Some(Mechanism::NagleDelayedAck), Duration::from_millis);
-        for (at, held) in [(0, nagle), (4, nagle), (40, None), (44, None), (50, nagle), (54, None)]
-        {
-            one.see(1, held, ms(at), ms(10));
+        let looks =
+            [(0, 7), (4, 7), (40, 0), (44, 0), (50, 9), (54, 0), (60, 10), (96, 20), (100, 0)];
+        for (at_ms, acknowledged) in looks {
+            let at = ms(at_ms);
+            let since = Since { at, by: Mechanism::NagleDelayedAck, acknowledged };
+            one.see(1, (acknowledged > 0).then_some(since), at, ms(10));
         }
         let client = "192.0.2.1:1".parse().unwrap();
         let record = one.into_record((client, "192.0.2.2:80".parse().unwrap()));
-        assert_eq!((record.client_stalls, record.server_stalls, record.in_band), (0, 1, 1));
+        assert_eq!((record.client_stalls, record.server_stalls, record.in_band), (0, 2, 1));
         assert_eq!(record.mechanism, nagle);
         assert_eq!(record.stall_ns.unwrap().max, 40_000_000);
     }

@@ -1,0 +1,34 @@
+//! Any bytes as a message of the path protocol, as facts, and as a frame that was captured: each is
+//! read without a panic, and what is read is written again to the same bytes.
+#![no_main]
+
+use horolog_probe::path::stall::Segment;
+use horolog_probe::path::tcp::protocol::{
+    FACTS_MAX, HELLO_LEN, Hello, REPORT_LEN, Report, WELCOME_LEN, Welcome, facts, facts_text,
+};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Some(first) = bytes.first_chunk::<HELLO_LEN>()
+        && let Some(hello) = Hello::parse(first)
+    {
+        assert_eq!(&hello.emit(), first);
+    }
+    if let Some(first) = bytes.first_chunk::<WELCOME_LEN>()
+        && let Some(welcome) = Welcome::parse(first)
+    {
+        assert_eq!(&welcome.emit(), first);
+        assert!(usize::from(welcome.facts_bytes) <= FACTS_MAX);
+    }
+    if let Some(first) = bytes.first_chunk::<REPORT_LEN>()
+        && let Some(report) = Report::parse(first)
+    {
+        assert_eq!(&report.emit(), first);
+    }
+    let end = facts(bytes);
+    let text = facts_text(&end);
+    assert!(text.len() <= FACTS_MAX && facts(&text) == end);
+    if let Some(segment) = Segment::parse(bytes) {
+        assert!(segment.payload <= u32::from(u16::MAX));
+    }
+});

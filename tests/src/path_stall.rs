@@ -1,0 +1,243 @@
+//! Scenarios of `horolog path stall`: stalls whose cause is known, because the private hosts were
+//! set up for it: the usual kernel, a congestion window that does not grow, a route that shortens delayed
+//! acknowledgements, a far end that answers late; and traffic that is watched.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Host, Lab, LabConfig};
+use horolog_probe::path::tcp::protocol::{HELLO_LEN, Hello, Report, Verdict, Welcome, Work};
+use horolog_sys::tcp;
+use libtest_mimic::Trial;
+use serde_json::Value;
+
+use crate::path_tcp::{address, far_end, path, result};
+use crate::process::{PATIENCE, run_to_end};
+use crate::scenario::Need;
+use crate::{ROOT, path_stall, scenarios};
+
+const IP: &[Need] = &[Need::Root, Need::Peer("ip")];
+/// How late the far end answers that is to be found out.
+const LATE: Duration = Duration::from_millis(25);
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(ROOT, path_stall:
+        small_writes_stall_and_options_cure_them,
+        a_late_far_end_is_told_from_a_kernel_that_waits,
+        watched_traffic_is_said_to_stall_or_not,
+    ));
+    all.extend(scenarios!(IP, path_stall:
+        a_small_window_is_told_from_nagle,
+        the_delay_of_acknowledgements_is_measured,
+    ));
+    all
+}
+
+/// A search that is short.
+fn stall(lab: &Lab, more: &[&str]) -> Result<Value> {
+    let target = address(lab).to_string();
+    let settings = ["stall", &target, "-n", "4", "--pause", "10ms"];
+    result(lab.client(), &[&settings[..], more].concat(), 0)
+}
+
+/// A pattern under an option.
+fn cell<'a>(told: &'a Value, pattern: &str, option: &str, writes: u64) -> Result<&'a Value> {
+    let cells = told["cells"].as_array().context("no cells")?;
+    let is_it = |cell: &&Value| {
+        cell["pattern"] == pattern && cell["option"] == option && cell["writes"] == writes
+    };
+    cells.iter().find(is_it).with_context(|| format!("no {pattern} under {option}"))
+}
+
+fn median_ns(cell: &Value) -> Result<u64> {
+    cell["exchange_ns"]["p50"].as_u64().with_context(|| format!("no median: {cell}"))
+}
+
+/// Two thirds of the exchanges at least: the first ones go through.
+fn stalls(cell: &Value) -> bool {
+    cell["stalled"].as_u64() >= Some(2)
+}
+
+fn small_writes_stall_and_options_cure_them() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let _far = far_end(&lab, &[])?;
+    let told = stall(&lab, &["-b", "1,8"])?;
+    ensure!(told["evidence"] == "packets", "{told}");
+    let pair = cell(&told, "write-write-read", "none", 2)?;
+    ensure!(stalls(pair) && pair["mechanism"] == "nagle-delayed-ack", "{pair}");
+    ensure!(pair["acks"]["released"].as_u64() >= Some(2), "the packets say so: {pair}");
+    // With three, two answers may still share a segment; with eight they never do all.
+    let batch = cell(&told, "batch", "none", 8)?;
+    ensure!(stalls(batch) && batch["stalled_read"].as_u64() >= Some(2), "{batch}");
+    ensure!(batch["mechanism"] == "nagle-delayed-ack", "{batch}");
+    for option in ["no-delay", "quick-ack-each", "cork"] {
+        for (pattern, writes) in [("write-write-read", 2), ("batch", 8)] {
+            let cured = cell(&told, pattern, option, writes)?;
+            ensure!(median_ns(cured)? * 4 < median_ns(pair)?, "{cured}");
+        }
+    }
+    let single = cell(&told, "single", "none", 1)?;
+    ensure!(median_ns(single)? * 4 < median_ns(pair)?, "{single}");
+    ensure!(cell(&told, "batch", "none", 1)?["stalled"] == 0, "{told}");
+    let forgotten = cell(&told, "cork-forgotten", "cork", 1)?;
+    ensure!(stalls(forgotten) && forgotten["mechanism"] == "cork", "{forgotten}");
+    let closed = cell(&told, "header-body-close", "cork", 1)?;
+    ensure!(median_ns(closed)? * 4 < median_ns(forgotten)?, "{closed}");
+    let advice = told["findings"][0]["advice"].as_str().context("no advice")?;
+    ensure!(advice.contains("TCP_NODELAY"), "{advice}");
+    for (id, held) in [("write-write-read", true), ("no-delay", true), ("tcp-delack-min", false)] {
+        let claims = told["claims"].as_array().context("no claims")?;
+        let claim = claims.iter().find(|claim| claim["id"] == id).context("no such claim")?;
+        // A kernel of a distribution may have the setting.
+        ensure!(claim["held"] == held || id == "tcp-delack-min", "{claim}");
+    }
+    Ok(())
+}
+
+fn ip(host: &Host, arguments: &[&str]) -> Result<()> {
+    let output = run_to_end(host.command("ip").args(arguments), PATIENCE)?;
+    ensure!(output.status.success(), "ip {arguments:?}: {output:?}");
+    Ok(())
+}
+
+/// The route between the hosts, at one of them, with attributes.
+fn change_route(host: &Host, attributes: &[&str]) -> Result<()> {
+    let change = ["route", "change", "192.0.2.0/30", "dev", "veth0", "src"];
+    let source = host.port().ipv4.to_string();
+    ip(host, &[&change[..], &[&source], attributes].concat())
+}
+
+/// With a window that stays at three segments at the end that answers, batches stall there even without Nagle's
+/// algorithm.
+fn a_small_window_is_told_from_nagle() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    for host in [lab.client(), lab.server()] {
+        // Every kernel has it, and its window grows by acknowledgements alone.
+        let set = || fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "reno");
+        host.run(set)??;
+    }
+    change_route(lab.server(), &["cwnd", "lock", "3"])?;
+    let _far = far_end(&lab, &[])?;
+    let told = stall(&lab, &["-b", "8"])?;
+    // Three of them are below what is acknowledged at once, whatever was asked for.
+    let batch = cell(&told, "batch", "no-delay", 8)?;
+    ensure!(batch["stalled"].as_u64() >= Some(1), "{batch}");
+    ensure!(batch["mechanism"] == "window-delayed-ack", "{batch}");
+    let pair = cell(&told, "write-write-read", "none", 2)?;
+    ensure!(pair["mechanism"] == "nagle-delayed-ack", "{pair}");
+    Ok(())
+}
+
+/// A route that lets segments be sent again sooner lets acknowledgements wait for less.
+fn the_delay_of_acknowledgements_is_measured() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let _far = far_end(&lab, &[])?;
+    let plain = stall(&lab, &["-b", "1"])?;
+    change_route(lab.server(), &["rto_min", "20ms"])?;
+    change_route(lab.client(), &["rto_min", "20ms"])?;
+    let short = stall(&lab, &["-b", "1", "--stall-min", "6ms"])?;
+    ensure!(short["kernel"]["route_rto_min_ns"] == 20_000_000, "{}", short["kernel"]);
+    let pair =
+        |told: &Value| Ok::<_, anyhow::Error>(cell(told, "write-write-read", "none", 2)?.clone());
+    let (usual, shorter) = (pair(&plain)?, pair(&short)?);
+    ensure!(stalls(&usual) && stalls(&shorter), "{usual} {shorter}");
+    let ack_ns = |cell: &Value| cell["acks"]["delay_ns"]["min"].as_u64().context("no delay");
+    ensure!(ack_ns(&shorter)? * 4 < ack_ns(&usual)? * 3, "{usual} {shorter}");
+    Ok(())
+}
+
+/// A far end that acknowledges at once and, from the second pattern on, answers late.
+fn late_far_end(listener: &TcpListener, connections: usize) -> Result<()> {
+    for place in 0..connections {
+        let (mut stream, _) = listener.accept()?;
+        let mut bytes = [0; HELLO_LEN];
+        stream.read_exact(&mut bytes)?;
+        let hello = Hello::parse(&bytes).context("no greeting")?;
+        let welcome = Welcome { verdict: Verdict::Accepted, facts_bytes: 0, limit: 0 };
+        stream.write_all(&welcome.emit())?;
+        // The facts, the window and the single write come first.
+        let is_late = place > 2 && hello.work == Work::Exchange;
+        let late = if is_late { LATE } else { Duration::ZERO };
+        answer(&mut stream, hello, late)?;
+    }
+    Ok(())
+}
+
+fn answer(stream: &mut std::net::TcpStream, hello: Hello, late: Duration) -> Result<()> {
+    let mut request = vec![0; hello.request_bytes as usize];
+    let reply = vec![0; (hello.head_bytes + hello.body_bytes) as usize];
+    let mut came = 0;
+    loop {
+        tcp::set_quick_ack(stream, true)?;
+        match stream.read(&mut request[came..])? {
+            0 => break,
+            read => came += read,
+        }
+        if came == request.len() {
+            came = 0;
+            thread::sleep(late);
+            stream.write_all(&reply)?;
+        }
+    }
+    let service_max_ns = late.as_nanos() as u64;
+    // Who has hung up wants no report.
+    let _ = stream.write_all(&Report { service_max_ns, ..Report::default() }.emit());
+    Ok(())
+}
+
+fn a_late_far_end_is_told_from_a_kernel_that_waits() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = address(&lab);
+    let listener = lab.server().run(|| TcpListener::bind(at))??;
+    // Facts, window, single write, and two small writes under the five options.
+    thread::spawn(move || late_far_end(&listener, 8));
+    let target = at.to_string();
+    // Then it is gone, which ends the search.
+    let told = result(lab.client(), &["stall", &target, "-n", "4", "--pause", "0s"], 1)?;
+    let pair = cell(&told, "write-write-read", "none", 2)?;
+    ensure!(pair["stalled"] == 4 && pair["mechanism"] == "late-answer", "{pair}");
+    ensure!(median_ns(pair)? >= LATE.as_nanos() as u64, "{pair}");
+    ensure!(pair["acks"]["delayed"] == 0, "no acknowledgement was late: {pair}");
+    Ok(())
+}
+
+fn watched_traffic_is_said_to_stall_or_not() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let _far = far_end(&lab, &[])?;
+    let (target, port) = (address(&lab).to_string(), address(&lab).port().to_string());
+    let watch = ["stall", "--watch", &port, "-t", "1100ms"];
+    let busy = ["stall", &target, "-n", "6", "-b", "1", "--pause", "0s", "--no-packets"];
+    let (packets, sockets) = thread::scope(|scope| {
+        let packets = scope.spawn(|| result(lab.client(), &watch, 0));
+        let sockets =
+            scope.spawn(|| result(lab.client(), &[&watch[..], &["--no-packets"]].concat(), 0));
+        thread::sleep(Duration::from_millis(150));
+        let traffic = path(lab.client(), &busy);
+        let gone = |_| anyhow::anyhow!("a watch panicked");
+        let watched = (packets.join().map_err(gone)??, sockets.join().map_err(gone)??);
+        traffic.map(|_| watched)
+    })?;
+    for (told, evidence) in [(&packets, "packets"), (&sockets, "tcp-info")] {
+        ensure!(told["evidence"] == evidence, "{told}");
+        let worst = &told["watched"]["connections"][0];
+        ensure!(worst["client_stalls"].as_u64() >= Some(2), "{told}");
+        ensure!(worst["mechanism"] == "nagle-delayed-ack", "{worst}");
+        let findings = told["findings"].as_array().context("no findings")?;
+        ensure!(findings.iter().any(|one| one["code"] == "stalled"), "{findings:?}");
+    }
+    let quiet = ["stall", "--watch", &port, "-t", "300ms", "--fail-if", "stalled>20%"];
+    let told = thread::scope(|scope| {
+        let watched = scope.spawn(|| result(lab.client(), &quiet, 0));
+        let healthy = ["tcp", &target, "--latency", "-s", "10", "-t", "600ms"];
+        let traffic = path(lab.client(), &healthy);
+        let told = watched.join().map_err(|_| anyhow::anyhow!("the watch panicked"))??;
+        traffic.map(|_| told)
+    })?;
+    ensure!(told["watched"]["connections"][0]["answers"].as_u64() > Some(100), "{told}");
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! Scenarios of `horolog path tcp`: what it measures over a private link and says of both ends, a
+//! far end that vanishes or is busy, and what cannot be.
+
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Host, Lab, LabConfig, Running};
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{PATIENCE, binary, run_to_end};
+use crate::{ROOT, path_tcp, scenarios};
+
+const PORT: u16 = 8_625;
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    Vec::from(scenarios!(ROOT, path_tcp:
+        sizes_are_measured_and_both_ends_told,
+        a_far_end_that_vanishes_is_named,
+        what_is_wrong_of_a_path_is_said,
+    ))
+}
+
+/// Where a far end in the lab's server host answers.
+pub(crate) fn address(lab: &Lab) -> SocketAddr {
+    (lab.server().port().ipv4, PORT).into()
+}
+
+/// Starts a far end in the lab's server host, and waits until it answers.
+pub(crate) fn far_end(lab: &Lab, arguments: &[&str]) -> Result<Running> {
+    let at = address(lab);
+    let mut command = lab.server().command(binary()?);
+    command.args(["path", "serve", "--listen", &at.to_string()]).args(arguments);
+    let mut running = Running::start(&mut command)?;
+    let answers = || lab.client().run(|| TcpStream::connect(at).is_ok()).unwrap_or(false);
+    running.await_ready(PATIENCE, answers)?;
+    Ok(running)
+}
+
+/// What a command of `horolog path` in a host says.
+pub(crate) fn path(host: &Host, arguments: &[&str]) -> Result<Output> {
+    run_to_end(host.command(binary()?).arg("path").args(arguments), PATIENCE)
+}
+
+/// The same as JSON, of a command that has to end with this status.
+pub(crate) fn result(host: &Host, arguments: &[&str], status: i32) -> Result<Value> {
+    let directory = TempDir::new()?;
+    let file = directory.path().join("result.json");
+    let file_text = file.to_str().context("no text")?;
+    let output = path(host, &[arguments, &["--json", file_text]].concat())?;
+    ensure!(output.status.code() == Some(status), "{arguments:?}: {output:?}");
+    Ok(serde_json::from_str(&fs::read_to_string(&file)?)?)
+}
+
+fn sizes_are_measured_and_both_ends_told() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let _far = far_end(&lab, &[])?;
+    let target = address(&lab).to_string();
+    let settings = ["tcp", &target, "-s", "1,1448,65536", "-t", "80ms", "--warm-up", "10ms"];
+    let limits = ["--back", "-c", "2", "--fail-if", "p50>10s"];
+    let told = result(lab.client(), &[&settings[..], &limits[..]].concat(), 0)?;
+    ensure!(told["schema"] == "horolog.path-tcp/1", "{told}");
+    let latency = told["latency"].as_array().context("no latency")?;
+    let bandwidth = told["bandwidth"].as_array().context("no bandwidth")?;
+    ensure!((latency.len(), bandwidth.len()) == (3, 6), "{told}");
+    for row in latency {
+        ensure!(row["round_trips"].as_u64() > Some(0) && row["tcp"]["mss_bytes"] == 1_448, "{row}");
+    }
+    for row in bandwidth {
+        ensure!(row["rate"].as_f64() > Some(0.0) && row["tcp"]["cwnd"].as_u64() > Some(0), "{row}");
+    }
+    let (near, far) = (&told["near"], &told["far"]);
+    ensure!(near["interface"] == "veth0" && far["nic"] == "veth" && far["mtu"] == 1_500, "{told}");
+    ensure!(far["kernel"] == near["kernel"] && far["cpu"] == near["cpu"], "{far}");
+    // More bytes in a message are more bytes in a second.
+    let rate = |place: usize| bandwidth[place]["rate"].as_f64().unwrap_or(0.0);
+    ensure!(rate(4) > 4.0 * rate(0) && rate(5) > 4.0 * rate(1), "{bandwidth:?}");
+
+    let broken = ["tcp", &target, "--bandwidth", "-t", "50ms", "--fail-if", "bandwidth<1000G"];
+    let broken = path(lab.client(), &broken)?;
+    let stderr = String::from_utf8_lossy(&broken.stderr).into_owned();
+    ensure!(broken.status.code() == Some(1) && stderr.contains("bandwidth<1000G"), "{stderr}");
+    Ok(())
+}
+
+fn a_far_end_that_vanishes_is_named() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let far = far_end(&lab, &[])?;
+    let target = address(&lab).to_string();
+    let told = thread::scope(|scope| {
+        let measured =
+            scope.spawn(|| result(lab.client(), &["tcp", &target, "-s", "1", "-t", "30s"], 1));
+        thread::sleep(Duration::from_millis(400));
+        drop(far);
+        measured.join().map_err(|_| anyhow::anyhow!("the measurement panicked"))?
+    })?;
+    let findings = told["findings"].as_array().context("no findings")?;
+    ensure!(findings.iter().any(|one| one["code"] == "far-end-vanished"), "{told}");
+    ensure!(
+        told["latency"][0]["round_trips"].as_u64() > Some(0),
+        "what came before is kept: {told}"
+    );
+    ensure!(told["bandwidth"].as_array().is_some_and(Vec::is_empty), "{told}");
+    Ok(())
+}
+
+fn what_is_wrong_of_a_path_is_said() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let _far = far_end(&lab, &["--tcp-connections", "1", "--tcp-time", "3s"])?;
+    let at = address(&lab).to_string();
+    let closed = SocketAddr::new(address(&lab).ip(), 9).to_string();
+    for (arguments, status, expected) in [
+        (["tcp", &closed].as_slice(), 3, "nothing listens at"),
+        (&["stall", &closed], 3, "nothing listens at"),
+        (&["tcp", &at, "-c", "2"], 1, "is busy: it takes 1 connections"),
+        (&["tcp", &at, "-t", "5s"], 2, "lets a connection last 3000 ms"),
+        (&["tcp", &at, "-c", "0"], 2, "from 1 to 64, not 0"),
+        (&["tcp", &at, "-s", "0"], 2, "cannot have 0 bytes"),
+        (&["tcp", &at, "-s", "1G"], 2, "no number or range"),
+        (&["tcp", &at, "-s", "900M"], 2, "messages have from 1 to"),
+        (&["tcp", "224.0.0.1"], 2, "not the address of one host"),
+        (&["tcp", &at, "--fail-if", "p98>1us"], 2, "write a metric"),
+        (&["tcp"], 2, "<TARGET>"),
+        (&["stall", &at, "-n", "1"], 2, "from 2 to"),
+        (&["stall", &at, "-b", "0"], 2, "cannot have 0 writes"),
+        (&["stall", &at, "--stall-min", "1us"], 2, "a stall is from"),
+        (&["stall", "--watch", "0"], 2, "0 is not in 1..="),
+        (&["stall", "--watch", "80", "-i", "nowhere0"], 3, "no interface 'nowhere0'"),
+        (&["stall"], 2, "<TARGET>"),
+        (&["serve", "--listen", &closed], 3, "cannot listen at"),
+        (&["serve", "--listen", "nowhere"], 2, "write an address and a port"),
+    ] {
+        let output = path(lab.client(), arguments)?;
+        let stderr = String::from_utf8(output.stderr).context("no text")?;
+        ensure!(
+            output.status.code() == Some(status),
+            "{arguments:?}: {:?}, {stderr}",
+            output.status
+        );
+        ensure!(stderr.contains(expected), "{arguments:?}: {stderr}");
+        ensure!(stderr.lines().count() == 1, "{arguments:?}: {stderr}");
+    }
+    // As nobody speaks this protocol at another port, what does is named.
+    let other = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let at = other.local_addr()?.to_string();
+    let speaker = thread::spawn(move || {
+        other.accept().map(|(mut stream, _)| {
+            std::io::Write::write_all(&mut stream, b"220 mail.example ESMTP at your service\r\n")
+        })
+    });
+    let output = run_to_end(Command::new(binary()?).args(["path", "tcp", &at]), PATIENCE)?;
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(stderr.contains("is no 'horolog path serve'"), "{stderr}");
+    drop(speaker.join());
+    Ok(())
+}
