@@ -62,6 +62,7 @@ mod tests {
             uncertainty: Span::ZERO,
             leap,
             tai_minus_utc_s: None,
+            next_leap: None,
             stratum: KERNEL_STRATUM,
             reference_id: UNDISCIPLINED,
             reference: Timestamp::from_ns(0),
