@@ -26,6 +26,8 @@ mod establishments;
 mod frames;
 mod frames_ptp;
 mod generator;
+mod host_clocks;
+mod host_nics;
 mod host_scheduler;
 mod kernel_courses;
 mod lab;
@@ -151,6 +153,8 @@ fn measuring() -> Vec<Trial> {
     all.extend(host_scheduler::all());
     all.extend(path_tcp::all());
     all.extend(path_stall::all());
+    all.extend(host_clocks::all());
+    all.extend(host_nics::all());
     all.extend(server_configuration::all());
     all.extend(server_ptp::under_load());
     all.extend(server_reload::all());

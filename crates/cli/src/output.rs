@@ -196,6 +196,11 @@ impl Progress {
         self.bar.set_message(format!("{}{done} of {total} exchanges", self.prefix));
     }
 
+    /// What is going on, in words.
+    pub(crate) fn doing(&self, what: &str) {
+        self.bar.set_message(format!("{}{what}", self.prefix));
+    }
+
     /// So many readings of all are taken.
     pub(crate) fn readings(&self, done: u64, total: u64) {
         self.bar.set_message(format!("{}{done} of {total} readings", self.prefix));

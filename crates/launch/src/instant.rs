@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use horolog_sys::alarm::AlarmClock;
+use horolog_sys::alarm_clock::AlarmClock;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 

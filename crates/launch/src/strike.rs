@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use horolog_record::{AtEnd, AtResult, AtScheduling};
 use horolog_sys::affinity::{Scheduling, prefer_real_time, set_timer_slack_ns, timer_slack_ns};
-use horolog_sys::alarm::Wake;
+use horolog_sys::alarm_clock::Wake;
 use horolog_sys::clock::realtime_minus_monotonic;
 use horolog_time::Span;
 

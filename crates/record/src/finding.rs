@@ -129,6 +129,24 @@ pub enum Code {
     ZeroCopyCopied,
     /// Exchanges waited for a timer, not for the path or the far end.
     Stalled,
+    /// A clock went back from one core to another.
+    ClockBackwards,
+    /// Each reading of a clock is a system call.
+    ClockSlow,
+    /// Idle cores take long to wake.
+    DeepIdle,
+    /// Timers may be later than usual to join others.
+    SlackWide,
+    /// Timers expire at ticks alone.
+    CoarseTimers,
+    /// Waits ended before their time.
+    WaitsEarly,
+    /// A function to wait by is not to be had here.
+    FunctionUnavailable,
+    /// An interface dropped received packets.
+    NicDrops,
+    /// An interface cannot pass packets.
+    NicDown,
     /// Real-time scheduling was asked for and refused.
     RealTimeRefused,
     /// Memory was not locked, so that a page that is missing may be in a latency.

@@ -18,8 +18,11 @@ mod distribution;
 mod establishment;
 mod finding;
 mod host;
+mod host_clock;
 mod host_conditions;
+mod host_delay;
 mod host_interrupt;
+mod host_nic;
 mod host_switch;
 mod host_timer;
 mod limit;
@@ -55,10 +58,23 @@ pub use distribution::Distribution;
 pub use establishment::{EstablishmentResult, EstablishmentTrial, FailureReason};
 pub use finding::{Code, Finding, Severity};
 pub use host::Host;
+pub use host_clock::{
+    ClockFacts, ClocksourceFacts, CoreOrder, HOST_CLOCK_SCHEMA, HostClockResult, HzSource,
+    IdleState, KernelDiscipline, PhcFacts, RtcFacts, TickFacts, TickMode, WakingFacts,
+};
 pub use host_conditions::{HostConditions, SchedulingPolicy, ThreadScheduling};
+pub use host_delay::{
+    Claim, ClaimVerdict, DelayCell, DelayKind, DelaySetting, DelaySlack, HOST_DELAY_SCHEMA,
+    HostDelayResult, InterruptedDelay, Resumption,
+};
 pub use host_interrupt::{
     HOST_INTERRUPT_SCHEMA, HandlerDelay, HandlerKind, HandlerRepetition, HostInterruptResult,
     StolenCore, StolenGap, StolenPart,
+};
+pub use host_nic::{
+    HOST_NIC_SCHEMA, HostNicResult, NicAdvice, NicCoalescing, NicDrops, NicInterrupt, NicOffload,
+    NicPurpose, NicQueues, NicRings, NicSpreading, NicTimestamps, NicUntold, NicXdp, NicXdpAbility,
+    NicXdpMode,
 };
 pub use host_switch::{
     ExchangeRepetition, HOST_SWITCH_SCHEMA, HostSwitchResult, StepsRepetition, SwitchExchange,
@@ -74,8 +90,8 @@ pub use load::{
 };
 pub use offset::{OffsetMethod, SignedDistribution};
 pub use path_stall::{
-    AckDelays, Claim, DelayedAck, HeldSamples, Mechanism, PATH_STALL_SCHEMA, PathStallResult,
-    SocketOption, StallCell, StallEvidence, StallKernel, StallPattern, StallWatch,
+    AckDelays, DelayedAck, HeldSamples, Mechanism, PATH_STALL_SCHEMA, PathStallResult,
+    SocketOption, StallCell, StallClaim, StallEvidence, StallKernel, StallPattern, StallWatch,
     WatchedConnection, WindowStep,
 };
 pub use path_tcp::{

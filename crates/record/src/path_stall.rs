@@ -38,7 +38,7 @@ pub struct PathStallResult {
     /// The congestion window as it grew from the first segment on, and over a pause.
     pub window: Vec<WindowStep>,
     /// What is said of such stalls, held against what was measured.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<StallClaim>,
     /// Traffic of a port that was watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watched: Option<StallWatch>,
@@ -248,7 +248,7 @@ pub struct WindowStep {
 
 /// Something that is said of stalls, and whether it holds here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Claim {
+pub struct StallClaim {
     /// A short name that stays.
     pub id: String,
     /// What is said.

@@ -1,67 +1,204 @@
-//! Sleeping until an instant of a clock that somebody may set meanwhile (`clock_nanosleep(2)`,
-//! `TIMER_ABSTIME`): the kernel follows a step, so the sleep ends when the clock shows the instant.
+//! alarm(2), pause(2) and sleep(3) in a child process: an alarm and the handler of its signal belong
+//! to a whole process, and this one keeps its own as they are.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
-use horolog_time::NS_PER_S;
+use crate::affinity::{prefer_real_time, set_timer_slack_ns};
+use crate::descriptor::{check, check_new, wait_for};
 
-use crate::clock::read;
+/// The signals that the child's handler saw.
+static ALARMS: AtomicU32 = AtomicU32::new(0);
+/// The alarm that is pending while something else waits, in seconds.
+const PENDING_S: u32 = 100;
 
-/// A clock to sleep by.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AlarmClock {
-    /// `CLOCK_REALTIME`: UTC.
-    Realtime,
-    /// `CLOCK_TAI`: UTC and the kernel's TAI minus UTC.
-    Tai,
+/// How the child is scheduled.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ChildSettings {
+    /// Its timer slack; as inherited where there is none.
+    pub slack_ns: Option<u32>,
+    /// Its priority under `SCHED_FIFO`; ordinary where there is none.
+    pub real_time_priority: Option<i32>,
 }
 
-/// How a sleep ended.
+/// What became of a pending alarm while something else waited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wake {
-    /// The clock shows the instant, or a later one.
-    Reached,
-    /// A signal handler ran.
-    Interrupted,
+pub struct BesideAlarm {
+    /// Signals `SIGALRM` that came.
+    pub signals: u32,
+    /// Seconds by which the alarm came nearer, rounded up.
+    pub elapsed_s: u32,
 }
 
-impl AlarmClock {
-    const fn number(self) -> libc::clockid_t {
-        match self {
-            Self::Realtime => libc::CLOCK_REALTIME,
-            Self::Tai => libc::CLOCK_TAI,
-        }
-    }
+/// How long alarm(2) for so many seconds and pause(2) took, in ns by `CLOCK_MONOTONIC`.
+///
+/// # Errors
+///
+/// When no child can be made, it may not be scheduled so, or it does not end in time.
+pub fn alarm_and_pause(seconds: u32, settings: ChildSettings) -> io::Result<u64> {
+    let limit = Duration::from_secs(u64::from(seconds) + 5);
+    let [took_ns] = in_child(limit, settings, || {
+        let begun = now_ns();
+        // SAFETY: a number in, a number out; the signal has a handler in this process.
+        unsafe { libc::alarm(seconds) };
+        // SAFETY: no argument; it returns when a handler has.
+        unsafe { libc::pause() };
+        [now_ns().wrapping_sub(begun)]
+    })?;
+    Ok(took_ns)
+}
 
-    /// What it shows, in ns since 1970.
-    #[must_use]
-    pub fn now_ns(self) -> i64 {
-        let time = read(self.number());
-        time.tv_sec.saturating_mul(NS_PER_S).saturating_add(time.tv_nsec)
-    }
+/// What an alarm that is pending goes through while `wait` waits: a `wait` made of alarms would
+/// replace it, or bring its signal.
+///
+/// # Errors
+///
+/// As of [`alarm_and_pause`].
+///
+/// # Safety
+///
+/// `wait` runs in a forked child: it may make system calls, and neither allocate nor lock.
+unsafe fn beside_alarm(wait: impl Fn()) -> io::Result<BesideAlarm> {
+    let [signals, left_s] = in_child(Duration::from_secs(10), ChildSettings::default(), || {
+        // SAFETY: numbers alone; the signal has a handler in this process.
+        unsafe { libc::alarm(PENDING_S) };
+        wait();
+        // SAFETY: as above; the alarm is taken back.
+        let left_s = unsafe { libc::alarm(0) };
+        [u64::from(ALARMS.load(Ordering::Relaxed)), u64::from(left_s)]
+    })?;
+    let elapsed_s = PENDING_S.saturating_sub(left_s as u32);
+    Ok(BesideAlarm { signals: signals as u32, elapsed_s })
+}
 
-    /// Sleeps until it shows `ns` since 1970; at once where that is past.
-    ///
-    /// # Errors
-    ///
-    /// None is known for an instant from 1970 on; `InvalidInput` for one before.
-    pub fn sleep_until_ns(self, ns: i64) -> io::Result<Wake> {
-        let until = libc::timespec { tv_sec: ns.div_euclid(NS_PER_S), tv_nsec: ns % NS_PER_S };
-        // SAFETY: one timespec that outlives the call; the remainder is not asked for.
-        let error = unsafe {
-            libc::clock_nanosleep(
-                self.number(),
-                libc::TIMER_ABSTIME,
-                &raw const until,
-                std::ptr::null_mut(),
-            )
+/// Whether sleep(3) for a second leaves a pending alarm alone.
+///
+/// # Errors
+///
+/// As of [`alarm_and_pause`].
+pub fn sleep_beside_alarm() -> io::Result<BesideAlarm> {
+    // SAFETY: one call that waits, in the C library a system call alone.
+    unsafe {
+        beside_alarm(|| {
+            libc::sleep(1);
+        })
+    }
+}
+
+/// Whether usleep(3) for some milliseconds leaves a pending alarm alone.
+///
+/// # Errors
+///
+/// As of [`alarm_and_pause`].
+pub fn usleep_beside_alarm() -> io::Result<BesideAlarm> {
+    // SAFETY: as above.
+    unsafe {
+        beside_alarm(|| {
+            libc::usleep(20_000);
+        })
+    }
+}
+
+extern "C" fn count(_: libc::c_int) {
+    ALARMS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Runs `work` in a forked child with a handler for `SIGALRM`, and returns its numbers. The child
+/// makes system calls alone: another thread may hold any lock at the fork.
+fn in_child<const N: usize>(
+    limit: Duration,
+    settings: ChildSettings,
+    work: impl FnOnce() -> [u64; N],
+) -> io::Result<[u64; N]> {
+    let (reader, writer) = pipe()?;
+    // SAFETY: the child runs the code of the branch below, which makes system calls and touches
+    // nothing that another thread may have left half changed, and ends without destructors.
+    let child = check(unsafe { libc::fork() })?;
+    if child == 0 {
+        let numbers = prepare(settings).map(|()| work());
+        let (status, bytes) = match &numbers {
+            Ok(numbers) => (0, numbers.as_slice()),
+            Err(_) => (1, [].as_slice()),
         };
-        match error {
-            0 => Ok(Wake::Reached),
-            libc::EINTR => Ok(Wake::Interrupted),
-            error => Err(io::Error::from_raw_os_error(error)),
+        // SAFETY: a slice of numbers, alive for the call, and the end of this process.
+        unsafe {
+            libc::write(writer.as_raw_fd(), bytes.as_ptr().cast(), size_of_val(bytes));
+            libc::_exit(status);
         }
     }
+    drop(writer);
+    let numbers = read_numbers(reader, limit);
+    // SAFETY: a child that nobody else waits for; one that has ended is not harmed.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        while libc::waitpid(child, std::ptr::null_mut(), 0) == -1
+            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+        {}
+    }
+    numbers
+}
+
+/// In the child: system calls alone.
+fn prepare(settings: ChildSettings) -> io::Result<()> {
+    // SAFETY: numbers alone: it dies with the thread that made it.
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
+    let handler: extern "C" fn(libc::c_int) = count;
+    // SAFETY: a plain C structure, for which all bytes zero is valid: no flag, an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as libc::sighandler_t;
+    // SAFETY: the handler touches an atomic alone; the set is initialised before it is used.
+    unsafe {
+        check(libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut()))?;
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGALRM);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+    }
+    ALARMS.store(0, Ordering::Relaxed);
+    if let Some(slack_ns) = settings.slack_ns {
+        set_timer_slack_ns(slack_ns)?;
+    }
+    match settings.real_time_priority.map(prefer_real_time) {
+        Some(crate::affinity::Scheduling::Ordinary(error)) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [-1; 2];
+    // SAFETY: room for two descriptors, which are new and owned from here on.
+    unsafe {
+        check(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC))?;
+        Ok((check_new(ends[0])?, check_new(ends[1])?))
+    }
+}
+
+fn read_numbers<const N: usize>(reader: OwnedFd, limit: Duration) -> io::Result<[u64; N]> {
+    let begun = Instant::now();
+    // A signal ends a wait early.
+    while !wait_for(reader.as_fd(), libc::POLLIN, limit.saturating_sub(begun.elapsed()))? {
+        if begun.elapsed() >= limit {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+    }
+    let mut numbers = [0; N];
+    let mut file = File::from(reader);
+    for number in &mut numbers {
+        let mut bytes = [0; size_of::<u64>()];
+        // An end without numbers is a child that was not allowed to be so.
+        file.read_exact(&mut bytes)
+            .map_err(|_| io::Error::from(io::ErrorKind::PermissionDenied))?;
+        *number = u64::from_ne_bytes(bytes);
+    }
+    Ok(numbers)
+}
+
+fn now_ns() -> u64 {
+    let time = crate::clock::read(libc::CLOCK_MONOTONIC);
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
 #[cfg(test)]
@@ -69,14 +206,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sleep_ends_when_the_clock_shows_the_instant() {
-        for clock in [AlarmClock::Realtime, AlarmClock::Tai] {
-            let until_ns = clock.now_ns() + 2_000_000;
-            assert_eq!(clock.sleep_until_ns(until_ns).unwrap(), Wake::Reached);
-            assert!(clock.now_ns() >= until_ns);
-            assert_eq!(clock.sleep_until_ns(0).unwrap(), Wake::Reached);
-        }
-        let before = AlarmClock::Realtime.sleep_until_ns(-1).unwrap_err();
-        assert_eq!(before.kind(), io::ErrorKind::InvalidInput);
+    fn an_alarm_ends_a_pause_after_its_second() {
+        let took_ns = alarm_and_pause(1, ChildSettings::default()).unwrap();
+        assert!((1_000_000_000..5_000_000_000).contains(&took_ns), "{took_ns}");
+    }
+
+    #[test]
+    fn what_is_no_wait_of_alarms_leaves_one_alone() {
+        let beside = usleep_beside_alarm().unwrap();
+        assert!(beside.signals == 0 && beside.elapsed_s <= 2, "{beside:?}");
+    }
+
+    #[test]
+    fn a_wait_of_alarms_is_told_from_others() {
+        // SAFETY: system calls alone.
+        let beside = unsafe {
+            beside_alarm(|| {
+                libc::alarm(1);
+                libc::pause();
+            })
+        };
+        assert_eq!(beside.unwrap(), BesideAlarm { signals: 1, elapsed_s: PENDING_S });
+    }
+
+    #[test]
+    fn an_impossible_priority_is_refused() {
+        let settings =
+            ChildSettings { real_time_priority: Some(1_000), ..ChildSettings::default() };
+        let error = alarm_and_pause(1, settings).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     }
 }

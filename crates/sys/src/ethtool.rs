@@ -166,7 +166,7 @@ pub fn timestamp_facts(interface: &str) -> Result<TimestampFacts, EthtoolError> 
 }
 
 /// An interface, and what is being asked of it, for error messages.
-struct Device<'a> {
+pub(crate) struct Device<'a> {
     interface: &'a str,
     action: &'static str,
     /// Any socket will do: it stands for the network namespace.
@@ -174,7 +174,7 @@ struct Device<'a> {
 }
 
 impl<'a> Device<'a> {
-    fn open(interface: &'a str, action: &'static str) -> Result<Self, EthtoolError> {
+    pub(crate) fn open(interface: &'a str, action: &'static str) -> Result<Self, EthtoolError> {
         let possible = (1..libc::IFNAMSIZ).contains(&interface.len()) && !interface.contains('\0');
         if !possible {
             return Err(EthtoolError::NoSuchInterface(interface.to_owned()));
@@ -206,7 +206,12 @@ impl<'a> Device<'a> {
 
     /// Sends the words of `request` with room behind them for `count` items of `size` bytes, and
     /// returns the same bytes as the kernel left them.
-    fn ask(&self, request: &[u32], count: u32, size: usize) -> Result<Vec<u8>, EthtoolError> {
+    pub(crate) fn ask(
+        &self,
+        request: &[u32],
+        count: u32,
+        size: usize,
+    ) -> Result<Vec<u8>, EthtoolError> {
         let mut buffer: Vec<u8> = request.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let length = buffer.len() + count as usize * size;
         buffer.resize(length + SPARE_BYTES, 0);
@@ -240,13 +245,13 @@ impl<'a> Device<'a> {
 }
 
 /// The two 32-bit words of which a 64-bit one is made, in this machine's order.
-fn halves(value: u64) -> [u32; 2] {
+pub(crate) fn halves(value: u64) -> [u32; 2] {
     let bytes = value.to_ne_bytes();
     [word(&bytes, 0), word(&bytes, 1)]
 }
 
 /// The 32-bit word at a position counted in such words; 0 beyond the end.
-fn word(bytes: &[u8], position: usize) -> u32 {
+pub(crate) fn word(bytes: &[u8], position: usize) -> u32 {
     bytes
         .chunks_exact(size_of::<u32>())
         .nth(position)
@@ -255,13 +260,18 @@ fn word(bytes: &[u8], position: usize) -> u32 {
 }
 
 /// The `count` items of `size` bytes behind the first `words` words.
-fn items(bytes: &[u8], words: usize, count: u32, size: usize) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn items(
+    bytes: &[u8],
+    words: usize,
+    count: u32,
+    size: usize,
+) -> impl Iterator<Item = &[u8]> {
     let start = words * size_of::<u32>();
     bytes.get(start..).unwrap_or_default().chunks_exact(size).take(count as usize)
 }
 
 /// A name without its padding; drivers leave it unterminated when it fills its field.
-fn name(field: &[u8]) -> String {
+pub(crate) fn name(field: &[u8]) -> String {
     let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
     String::from_utf8_lossy(&field[..end]).trim().to_owned()
 }

@@ -2,10 +2,13 @@
 //! arranges what it is allowed to (real-time scheduling, locked memory, idle states), says so in
 //! its record, and leaves the machine as it was.
 
+pub mod clock;
 mod conditions;
+pub mod delay;
 mod error;
 mod figures;
 pub mod interrupt;
+pub mod nic;
 pub mod switch;
 pub mod timer;
 

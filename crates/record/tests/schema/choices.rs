@@ -4,10 +4,11 @@
 use std::fmt::Debug;
 
 use horolog_record::{
-    ClockMethodKind, Code, ComparedKind, Engine, HandlerKind, InvalidReason, LeapState, LimitUnit,
-    Mechanism, Mode, PathMode, PathProtocol, Place, QueryEndReason, RowEnd, SchedulingPolicy,
-    SearchEnd, SearchKind, Severity, SocketOption, Spacing, StallEvidence, StallPattern, StampKind,
-    SwitchPartner, SwitchPlacement, SwitchWay, TcpDirection,
+    ClaimVerdict, ClockMethodKind, Code, ComparedKind, DelayKind, DelaySlack, Engine, HandlerKind,
+    HzSource, InvalidReason, LeapState, LimitUnit, Mechanism, Mode, NicPurpose, NicXdpAbility,
+    NicXdpMode, PathMode, PathProtocol, Place, QueryEndReason, Resumption, RowEnd,
+    SchedulingPolicy, SearchEnd, SearchKind, Severity, SocketOption, Spacing, StallEvidence,
+    StallPattern, StampKind, SwitchPartner, SwitchPlacement, SwitchWay, TcpDirection, TickMode,
 };
 use serde::Serialize;
 
@@ -85,7 +86,7 @@ pub(crate) const LIMIT_UNITS: Choices<LimitUnit, 3> =
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 56> = [
+pub(crate) const CODES: Choices<Code, 65> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -131,6 +132,15 @@ pub(crate) const CODES: Choices<Code, 56> = [
     (Code::OneWayUnknown, "one-way-unknown"),
     (Code::DscpChanged, "dscp-changed"),
     (Code::LoadMissed, "load-missed"),
+    (Code::ClockBackwards, "clock-backwards"),
+    (Code::ClockSlow, "clock-slow"),
+    (Code::DeepIdle, "deep-idle"),
+    (Code::SlackWide, "slack-wide"),
+    (Code::CoarseTimers, "coarse-timers"),
+    (Code::WaitsEarly, "waits-early"),
+    (Code::FunctionUnavailable, "function-unavailable"),
+    (Code::NicDrops, "nic-drops"),
+    (Code::NicDown, "nic-down"),
     (Code::RealTimeRefused, "real-time-refused"),
     (Code::MemoryUnlocked, "memory-unlocked"),
     (Code::IdleStatesFree, "idle-states-free"),
@@ -142,6 +152,70 @@ pub(crate) const CODES: Choices<Code, 56> = [
     (Code::TimeStolen, "time-stolen"),
     (Code::ZeroCopyCopied, "zero-copy-copied"),
     (Code::Stalled, "stalled"),
+];
+
+pub(crate) const NIC_XDP_MODES: Choices<NicXdpMode, 4> = [
+    (NicXdpMode::Native, "native"),
+    (NicXdpMode::Generic, "generic"),
+    (NicXdpMode::Offloaded, "offloaded"),
+    (NicXdpMode::Several, "several"),
+];
+
+pub(crate) const NIC_XDP_ABILITIES: Choices<NicXdpAbility, 7> = [
+    (NicXdpAbility::Native, "native"),
+    (NicXdpAbility::Redirect, "redirect"),
+    (NicXdpAbility::RedirectTarget, "redirect-target"),
+    (NicXdpAbility::ZeroCopy, "zero-copy"),
+    (NicXdpAbility::Offload, "offload"),
+    (NicXdpAbility::Fragments, "fragments"),
+    (NicXdpAbility::TimestampMetadata, "timestamp-metadata"),
+];
+
+pub(crate) const NIC_PURPOSES: Choices<NicPurpose, 3> = [
+    (NicPurpose::Serving, "serving"),
+    (NicPurpose::Loading, "loading"),
+    (NicPurpose::Accuracy, "accuracy"),
+];
+
+pub(crate) const HZ_SOURCES: Choices<HzSource, 3> = [
+    (HzSource::Config, "config"),
+    (HzSource::Resolution, "resolution"),
+    (HzSource::Measured, "measured"),
+];
+
+pub(crate) const TICK_MODES: Choices<TickMode, 3> =
+    [(TickMode::Periodic, "periodic"), (TickMode::Idle, "idle"), (TickMode::Full, "full")];
+
+pub(crate) const DELAY_SLACKS: Choices<DelaySlack, 2> =
+    [(DelaySlack::Default, "default"), (DelaySlack::Minimal, "minimal")];
+
+pub(crate) const DELAY_KINDS: Choices<DelayKind, 12> = [
+    (DelayKind::Sleep, "sleep"),
+    (DelayKind::AlarmPause, "alarm-pause"),
+    (DelayKind::Poll, "poll"),
+    (DelayKind::EpollWait, "epoll-wait"),
+    (DelayKind::Usleep, "usleep"),
+    (DelayKind::Select, "select"),
+    (DelayKind::Nanosleep, "nanosleep"),
+    (DelayKind::ClockNanosleep, "clock-nanosleep"),
+    (DelayKind::ClockNanosleepAbsolute, "clock-nanosleep-absolute"),
+    (DelayKind::EpollPwait2, "epoll-pwait2"),
+    (DelayKind::Timerfd, "timerfd"),
+    (DelayKind::IoUring, "io-uring"),
+];
+
+pub(crate) const RESUMPTIONS: Choices<Resumption, 4> = [
+    (Resumption::None, "none"),
+    (Resumption::Remaining, "remaining"),
+    (Resumption::Absolute, "absolute"),
+    (Resumption::Again, "again"),
+];
+
+pub(crate) const CLAIM_VERDICTS: Choices<ClaimVerdict, 4> = [
+    (ClaimVerdict::Holds, "holds"),
+    (ClaimVerdict::Fails, "fails"),
+    (ClaimVerdict::NotMeasured, "not-measured"),
+    (ClaimVerdict::Elsewhere, "elsewhere"),
 ];
 
 pub(crate) const LEAP_STATES: Choices<LeapState, 4> = [
@@ -248,6 +322,15 @@ fn each_choice_keeps_its_name() {
     check(CLOCK_METHODS);
     check(COMPARED_KINDS);
     check(LEAP_STATES);
+    check(HZ_SOURCES);
+    check(NIC_XDP_MODES);
+    check(NIC_XDP_ABILITIES);
+    check(NIC_PURPOSES);
+    check(TICK_MODES);
+    check(DELAY_SLACKS);
+    check(DELAY_KINDS);
+    check(RESUMPTIONS);
+    check(CLAIM_VERDICTS);
     check(QUERY_ENDS);
     check(STAMP_KINDS);
     check(POLICIES);

@@ -1,8 +1,8 @@
 //! The result of a search for stalls against its golden file, and any that the types allow.
 
 use horolog_record::{
-    AckDelays, Claim, DelayedAck, HeldSamples, Mechanism, PATH_STALL_SCHEMA, PathStallResult,
-    StallCell, StallKernel, StallPattern, StallWatch, WatchedConnection, WindowStep,
+    AckDelays, DelayedAck, HeldSamples, Mechanism, PATH_STALL_SCHEMA, PathStallResult, StallCell,
+    StallClaim, StallKernel, StallPattern, StallWatch, WatchedConnection, WindowStep,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -111,8 +111,8 @@ fn window() -> impl Strategy<Value = WindowStep> {
     })
 }
 
-fn claim() -> impl Strategy<Value = Claim> {
-    any::<([String; 3], Option<bool>)>().prop_map(|([id, says, figure], held)| Claim {
+fn claim() -> impl Strategy<Value = StallClaim> {
+    any::<([String; 3], Option<bool>)>().prop_map(|([id, says, figure], held)| StallClaim {
         id,
         says,
         held,

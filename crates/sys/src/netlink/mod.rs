@@ -18,6 +18,7 @@ mod prefix;
 mod route;
 mod route_metrics;
 mod veth;
+mod xdp;
 
 pub use address::InterfaceAddress;
 pub use connection::Netlink;
@@ -28,6 +29,7 @@ pub use prefix::{Prefix, PrefixError};
 pub use route::RouteInfo;
 pub use route_metrics::RouteMetrics;
 pub use veth::{VethEnd, VethPair};
+pub use xdp::{XdpAttachment, XdpFeatures, xdp_features};
 
 /// An Ethernet address, in the order in which it goes over the wire.
 pub type MacAddress = [u8; 6];

@@ -11,7 +11,7 @@ use horolog_launch::{
     BackgroundError, Claim, Instant, Outline, Queue, QueueError, Systemd, SystemdError, Transient,
     hand_over,
 };
-use horolog_sys::alarm::AlarmClock;
+use horolog_sys::alarm_clock::AlarmClock;
 
 use super::{AtArgs, Keeper, moment};
 use crate::failure::Failure;

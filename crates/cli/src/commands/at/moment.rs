@@ -6,7 +6,7 @@ use clap::Args;
 use horolog_launch::notation::{Notation, NotationError, Now, ResolveError, Zone};
 use horolog_launch::{Instant, Scale};
 use horolog_sys::adjtimex::kernel_clock;
-use horolog_sys::alarm::AlarmClock;
+use horolog_sys::alarm_clock::AlarmClock;
 use jiff::tz::TimeZone;
 
 use crate::failure::Failure;

@@ -6,13 +6,16 @@ use horolog_probe::host::HostError;
 use crate::failure::Failure;
 
 mod bound;
+mod clock;
 mod cores;
+mod delay;
 mod files;
 mod interrupt;
+mod nic;
 mod switch;
 mod timer;
 
-/// What this machine's scheduler, timers and interrupts really do.
+/// What this machine's clocks, delays, scheduler, timers and interrupts really do.
 #[derive(Args, Debug)]
 pub(crate) struct HostArgs {
     #[command(subcommand)]
@@ -23,6 +26,9 @@ pub(crate) struct HostArgs {
 enum HostCommand {
     Interrupt(interrupt::InterruptArgs),
     Switch(switch::SwitchArgs),
+    Clock(clock::ClockArgs),
+    Delay(Box<delay::DelayArgs>),
+    Nic(nic::NicArgs),
     Timer(timer::TimerArgs),
 }
 
@@ -30,6 +36,9 @@ pub(crate) fn run(args: HostArgs) -> Result<(), Failure> {
     match args.command {
         HostCommand::Interrupt(args) => interrupt::run(args),
         HostCommand::Switch(args) => switch::run(args),
+        HostCommand::Clock(args) => clock::run(&args),
+        HostCommand::Delay(args) => delay::run(&args),
+        HostCommand::Nic(args) => nic::run(&args),
         HostCommand::Timer(args) => timer::run(args),
     }
 }

@@ -2,7 +2,7 @@
 //! quote), each held against what was measured. Pure.
 
 use horolog_record::{
-    Claim, Mechanism, SocketOption, StallCell, StallKernel, StallPattern, WindowStep,
+    Mechanism, SocketOption, StallCell, StallClaim, StallKernel, StallPattern, WindowStep,
 };
 
 /// The median of a cork that was forgotten, from which on it was the kernel's timer that let go.
@@ -44,12 +44,12 @@ fn ms(ns: u64) -> String {
     format!("{:.3} ms", ns as f64 / 1e6)
 }
 
-fn claim(id: &str, says: &str, (held, figure): (Option<bool>, String)) -> Claim {
-    Claim { id: id.to_owned(), says: says.to_owned(), held, figure }
+fn claim(id: &str, says: &str, (held, figure): (Option<bool>, String)) -> StallClaim {
+    StallClaim { id: id.to_owned(), says: says.to_owned(), held, figure }
 }
 
 /// All claims, in the order in which they are made.
-pub(super) fn all(measured: &Measured<'_>) -> Vec<Claim> {
+pub(super) fn all(measured: &Measured<'_>) -> Vec<StallClaim> {
     let mut claims = batches(measured);
     claims.extend(nagle(measured));
     claims.extend(quick_ack(measured));
@@ -125,7 +125,7 @@ fn list(numbers: &Vec<u32>) -> String {
     if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
 }
 
-fn batches(measured: &Measured<'_>) -> Vec<Claim> {
+fn batches(measured: &Measured<'_>) -> Vec<StallClaim> {
     let none = SocketOption::None;
     let few: Vec<_> = measured.batches(none).filter(|cell| cell.writes < 3).collect();
     let few_stall = few.iter().any(|cell| stalls(cell) == Some(true));
@@ -171,7 +171,7 @@ fn batches(measured: &Measured<'_>) -> Vec<Claim> {
     ]
 }
 
-fn nagle(measured: &Measured<'_>) -> Vec<Claim> {
+fn nagle(measured: &Measured<'_>) -> Vec<StallClaim> {
     use StallPattern::{FullSegments, LastWithEnd, Single, WriteWriteRead};
     let none = SocketOption::None;
     let small = measured.cell(WriteWriteRead, none).map(|cell| {
@@ -220,7 +220,7 @@ fn nagle(measured: &Measured<'_>) -> Vec<Claim> {
     ]
 }
 
-fn quick_ack(measured: &Measured<'_>) -> Vec<Claim> {
+fn quick_ack(measured: &Measured<'_>) -> Vec<StallClaim> {
     use StallPattern::WriteWriteRead;
     vec![
         claim(
@@ -236,7 +236,7 @@ fn quick_ack(measured: &Measured<'_>) -> Vec<Claim> {
     ]
 }
 
-fn windows(measured: &Measured<'_>) -> Vec<Claim> {
+fn windows(measured: &Measured<'_>) -> Vec<StallClaim> {
     let windows: Vec<_> = measured.window.iter().map(|step| step.cwnd.to_string()).collect();
     let by = measured.congestion_control.map_or_else(String::new, |name| format!("; by {name}"));
     let figure = format!("windows {}{by}", windows.join(", "));
@@ -299,7 +299,7 @@ fn windows(measured: &Measured<'_>) -> Vec<Claim> {
     ]
 }
 
-fn timers(measured: &Measured<'_>) -> Vec<Claim> {
+fn timers(measured: &Measured<'_>) -> Vec<StallClaim> {
     let kernel = measured.kernel;
     let stalled = measured.cell(StallPattern::WriteWriteRead, SocketOption::None);
     let stalled = stalled.filter(|cell| stalls(cell) == Some(true));
@@ -358,7 +358,7 @@ fn timers(measured: &Measured<'_>) -> Vec<Claim> {
     ]
 }
 
-fn corks(measured: &Measured<'_>) -> Vec<Claim> {
+fn corks(measured: &Measured<'_>) -> Vec<StallClaim> {
     use StallPattern::{CorkForgotten, HeaderAndBody, HeaderBodyClose};
     let (none, cork) = (SocketOption::None, SocketOption::Cork);
     let forgotten = measured.cell(CorkForgotten, cork).and_then(|cell| {

@@ -1,0 +1,178 @@
+//! `horolog host delay`: flags to a measurement of the functions by which programs wait.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use std::time::Duration;
+
+use clap::Args;
+use horolog_probe::host::delay::{HostDelayOptions, measure};
+use horolog_record::{DelayKind, DelaySlack, Distribution, HostDelayResult, SchedulingPolicy};
+use horolog_report::{html, table};
+
+use super::bound::{Bound, TIMES};
+use super::files::{FileArgs, verdict};
+use crate::failure::Failure;
+use crate::output::{self, Progress};
+use crate::values;
+
+/// A wait that is longer keeps nobody's attention.
+const DELAY_MAX: Duration = Duration::from_mins(1);
+const DELAYS_MAX: usize = 40;
+
+/// Measure what the functions deliver by which programs wait: sleep, alarm and pause, usleep,
+/// nanosleep, clock_nanosleep, select, poll, epoll, timerfd, io_uring.
+///
+/// Each function is asked for each delay that it can take, under SCHED_OTHER and SCHED_FIFO, with
+/// the timer slack as it is and with the least. The overshoot is how much later the wait ended.
+/// Then what is commonly said of clocks and delays on Linux is held against the figures. Waits of
+/// 5ms and more are measured all at once; the whole takes about 20 s. Handlers, scheduling and slack
+/// of this process stay as they are.
+#[derive(Args, Debug)]
+pub(crate) struct DelayArgs {
+    /// The functions, such as 'nanosleep,select' [default: all]: sleep, alarm-pause, poll,
+    /// epoll-wait, usleep, select, nanosleep, clock-nanosleep, clock-nanosleep-absolute,
+    /// epoll-pwait2, timerfd, io-uring.
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = function)]
+    functions: Vec<DelayKind>,
+    /// The delays to ask for, such as '50us,2ms', up to 1m.
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = delay,
+          default_value = "1us,10us,100us,1ms,10ms,100ms,1s")]
+    delays: Vec<Duration>,
+    /// Waits of each function at each delay; of a long delay as many as fit into a second, three at
+    /// least.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    samples: u64,
+    /// How threads that wait are scheduled, such as 'other' [default: other,fifo].
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = policy)]
+    policy: Vec<SchedulingPolicy>,
+    /// The timer slack: as inherited (default) or 1ns (minimal) [default: default,minimal].
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = slack)]
+    slack: Vec<DelaySlack>,
+    /// Leave out what is commonly said, and the signals.
+    #[arg(long)]
+    no_claims: bool,
+    /// End with status 1 if this holds of the overshoot of any function at any delay, such as
+    /// 'p99>1ms'; may be given more than once. Figures: mean, p50, p90, p99, p99.9, max.
+    #[arg(long, value_name = "LIMIT", value_parser = bound)]
+    fail_if: Vec<Bound>,
+    #[command(flatten)]
+    files: FileArgs,
+}
+
+fn bound(text: &str) -> Result<Bound, String> {
+    Bound::parse(text, &TIMES)
+}
+
+fn function(text: &str) -> Result<DelayKind, String> {
+    let names = || DelayKind::ALL.map(DelayKind::name).join(", ");
+    let found = DelayKind::ALL.into_iter().find(|kind| kind.name() == text);
+    found.ok_or_else(|| format!("write one of {}", names()))
+}
+
+fn delay(text: &str) -> Result<Duration, String> {
+    match values::long_duration(text)? {
+        long if long > DELAY_MAX => Err("1m at most".into()),
+        delay => Ok(delay),
+    }
+}
+
+fn policy(text: &str) -> Result<SchedulingPolicy, String> {
+    match text {
+        "other" => Ok(SchedulingPolicy::Other),
+        "fifo" => Ok(SchedulingPolicy::Fifo),
+        _ => Err("write other or fifo".into()),
+    }
+}
+
+fn slack(text: &str) -> Result<DelaySlack, String> {
+    match text {
+        "default" => Ok(DelaySlack::Default),
+        "minimal" => Ok(DelaySlack::Minimal),
+        _ => Err("write default or minimal".into()),
+    }
+}
+
+/// What was given, each once and in its order, or else all.
+fn given<T: Copy + PartialEq>(given: &[T], all: &[T]) -> Vec<T> {
+    let mut once = Vec::new();
+    for one in if given.is_empty() { all } else { given } {
+        if !once.contains(one) {
+            once.push(*one);
+        }
+    }
+    once
+}
+
+impl DelayArgs {
+    fn options(&self) -> Result<HostDelayOptions, Failure> {
+        let mut delays = given(&self.delays, &[]);
+        delays.sort_unstable();
+        let options = HostDelayOptions {
+            functions: given(&self.functions, &DelayKind::ALL),
+            delays,
+            samples: self.samples,
+            policies: given(&self.policy, &[SchedulingPolicy::Other, SchedulingPolicy::Fifo]),
+            slacks: given(&self.slack, &[DelaySlack::Default, DelaySlack::Minimal]),
+            claims: !self.no_claims,
+            command: output::command_line(),
+        };
+        if options.delays.len() > DELAYS_MAX {
+            return Err(Failure::usage(format!("at most {DELAYS_MAX} delays; give fewer")));
+        }
+        if !options.is_any_possible() {
+            return Err(Failure::usage(
+                "none of these functions can be asked for these delays: sleep and alarm-pause take \
+                 whole seconds, poll and epoll-wait whole milliseconds, usleep and select whole \
+                 microseconds",
+            ));
+        }
+        Ok(options)
+    }
+}
+
+pub(super) fn run(args: &DelayArgs) -> Result<(), Failure> {
+    let options = args.options()?;
+    let files = args.files.open()?;
+    output::end_gently()?;
+    let progress = Progress::new();
+    let is_over = || output::flow().is_break();
+    let mut result = measure(options, &|what| progress.doing(what), &is_over);
+    progress.finish();
+    let worst = |bound: &Bound| bound.judge(worst(&result, bound));
+    result.limits = args.fail_if.iter().map(worst).collect();
+    let text = table::host_delay(&result, &output::table_style());
+    files.write(&result, horolog_report::to_json, html::host_delay, &text)?;
+    verdict(&result.limits, &result.findings)
+}
+
+/// The worst figure of all that was measured.
+fn worst(result: &HostDelayResult, bound: &Bound) -> Option<f64> {
+    let of = |d: &Distribution| match &*bound.name {
+        "mean" => d.mean,
+        "p50" => d.p50 as f64,
+        "p90" => d.p90 as f64,
+        "p99" => d.p99 as f64,
+        "p99.9" => d.p99_9 as f64,
+        _ => d.max as f64,
+    };
+    let values = result.cells.iter().filter_map(|cell| cell.overshoot_ns.as_ref()).map(of);
+    values.reduce(f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_and_nothing_is_measured_twice() {
+        assert_eq!(function("epoll-pwait2"), Ok(DelayKind::EpollPwait2));
+        assert!(function("nap").is_err_and(|why| why.contains("clock-nanosleep")));
+        assert_eq!(given(&[3, 1, 3], &[7]), [3, 1]);
+        assert_eq!(given(&[], &[7, 8]), [7, 8]);
+        for wrong in ["0", "2m", "soon", ""] {
+            assert!(delay(wrong).is_err(), "{wrong}");
+        }
+        assert!(policy("rr").is_err() && slack("none").is_err() && bound("p98>1ms").is_err());
+    }
+}

@@ -1,0 +1,111 @@
+//! Whether a clock ever goes back from one core to another: a thread on each core reads it, and no
+//! reading may be earlier than the latest that any core is known to have taken before.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use horolog_record::CoreOrder;
+use horolog_sys::affinity::{allowed_cores, pin_to_core};
+use horolog_sys::posix_clock::PosixClock;
+
+/// Of a large machine the first ones: they share what they are compared by.
+const CORES_MAX: usize = 64;
+/// The low bits of the shared word say which core read, the rest what.
+const CORE_BITS: u32 = 7;
+
+/// What one core saw.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    handed_over: u64,
+    backwards: u64,
+    backwards_max_ns: u64,
+}
+
+/// Compares `CLOCK_MONOTONIC` over all cores for so long; `None` where there is but one.
+pub(super) fn compare(time: Duration) -> Option<CoreOrder> {
+    let mut cores = allowed_cores().ok()?;
+    cores.truncate(CORES_MAX);
+    if cores.len() < 2 {
+        return None;
+    }
+    // Counted from a second before, since the bits are shared; what is earlier still is 0.
+    let base = PosixClock::MONOTONIC.now_ns().ok()? - 1_000_000_000;
+    let read = || Some(u64::try_from(PosixClock::MONOTONIC.now_ns().ok()? - base).unwrap_or(0));
+    let (latest, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let seen: Vec<_> = thread::scope(|scope| {
+        let watch = |(place, core): (usize, &usize)| {
+            let (core, latest, is_over) = (*core, &latest, &is_over);
+            scope.spawn(move || {
+                pin_to_core(core).ok().map(|()| watch(place as u64, latest, is_over, &read))
+            })
+        };
+        let threads: Vec<_> = cores.iter().enumerate().map(watch).collect();
+        thread::sleep(time);
+        is_over.store(true, Ordering::Relaxed);
+        threads.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
+    });
+    let total = |of: fn(&Seen) -> u64| seen.iter().map(of).sum();
+    (seen.len() > 1).then(|| CoreOrder {
+        cores: seen.len(),
+        handed_over: total(|seen| seen.handed_over),
+        backwards: total(|seen| seen.backwards),
+        backwards_max_ns: seen.iter().map(|seen| seen.backwards_max_ns).max().unwrap_or(0),
+    })
+}
+
+fn watch(
+    place: u64,
+    latest: &AtomicU64,
+    is_over: &AtomicBool,
+    read: &dyn Fn() -> Option<u64>,
+) -> Seen {
+    let mut seen = Seen::default();
+    while !is_over.load(Ordering::Relaxed) {
+        // Whatever another core published before was read before this reading is taken.
+        let before = latest.load(Ordering::SeqCst);
+        let Some(now) = read() else { break };
+        let (earlier, who) = (before >> CORE_BITS, before & ((1 << CORE_BITS) - 1));
+        if who != place {
+            seen.handed_over += 1;
+        }
+        if now < earlier {
+            seen.backwards += 1;
+            seen.backwards_max_ns = seen.backwards_max_ns.max(earlier - now);
+        } else {
+            latest.fetch_max(now << CORE_BITS | place, Ordering::SeqCst);
+        }
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_behind_on_one_core_is_caught() {
+        let (latest, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+        let ahead = |ns: u64| {
+            let read = move || PosixClock::MONOTONIC.now_ns().ok().map(|now| now as u64 + ns);
+            let (latest, is_over) = (&latest, &is_over);
+            move |place| watch(place, latest, is_over, &read)
+        };
+        let (first, second) = (ahead(1_000_000_000), ahead(0));
+        let seen = thread::scope(|scope| {
+            let threads = [scope.spawn(move || first(0)), scope.spawn(move || second(1))];
+            thread::sleep(Duration::from_millis(30));
+            is_over.store(true, Ordering::Relaxed);
+            threads.map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(seen[0].backwards, 0);
+        assert!(seen[1].backwards > 0 && seen[1].backwards_max_ns > 900_000_000, "{seen:?}");
+    }
+
+    #[test]
+    fn what_the_kernel_calls_monotonic_is() {
+        if let Some(order) = compare(Duration::from_millis(20)) {
+            assert!(order.cores > 1 && order.backwards == 0, "{order:?}");
+        }
+    }
+}

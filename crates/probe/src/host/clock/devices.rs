@@ -1,0 +1,123 @@
+//! Clocks with a device of their own: real-time clocks, read at the change of their second, and PTP
+//! hardware clocks. A machine without either has none, and that is what is said.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use horolog_record::{PhcFacts, RtcFacts};
+use horolog_sys::phc::PhcDevice;
+use horolog_sys::posix_clock::PosixClock;
+
+const NS_PER_S: i64 = 1_000_000_000;
+/// A second changes within a second, and a device takes its time.
+const SECOND_MAX: Duration = Duration::from_millis(1_300);
+
+/// All real-time clocks; reading one takes up to a second.
+pub(super) fn rtcs(root: &Path) -> Vec<RtcFacts> {
+    entries(&root.join("sys/class/rtc")).into_iter().map(|path| rtc(&path)).collect()
+}
+
+/// All PTP hardware clocks.
+pub(super) fn phcs(root: &Path) -> Vec<PhcFacts> {
+    let named = |path: PathBuf| {
+        let name = path.file_name()?.to_str()?.to_owned();
+        Some(phc(&root.join("dev").join(name), read_line(&path.join("clock_name"))))
+    };
+    entries(&root.join("sys/class/ptp")).into_iter().filter_map(named).collect()
+}
+
+fn rtc(path: &Path) -> RtcFacts {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let epoch = path.join("since_epoch");
+    let read = || read_line(&epoch)?.parse::<i64>().ok();
+    let reading = second_changed(&read);
+    RtcFacts {
+        name,
+        driver: read_line(&path.join("name")),
+        set_system_clock: read_line(&path.join("hctosys")).map(|text| text == "1"),
+        system_ahead_ns: reading.as_ref().ok().map(|reading| reading.0),
+        doubt_ns: reading.as_ref().ok().map(|reading| reading.1),
+        error: reading.err().map(str::to_owned),
+    }
+}
+
+/// How far the system clock is ahead of a clock of whole seconds, and the doubt of that.
+fn second_changed(read: &dyn Fn() -> Option<i64>) -> Result<(i64, u64), &'static str> {
+    const UNREAD: &str = "it tells no time";
+    let system = || PosixClock::REALTIME.now_ns().map_err(|_| UNREAD);
+    let begun = Instant::now();
+    let first = read().ok_or(UNREAD)?;
+    let mut before = system()?;
+    while begun.elapsed() < SECOND_MAX {
+        let second = read().ok_or(UNREAD)?;
+        let after = system()?;
+        if second != first {
+            let middle = before + (after - before) / 2;
+            let ahead = middle.saturating_sub(second.saturating_mul(NS_PER_S));
+            return Ok((ahead, (after - before).unsigned_abs() / 2 + 1));
+        }
+        before = after;
+        // A device is slow to read, and this need not be a busy loop.
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    Err("it stands still: its second did not change within 1.3 s")
+}
+
+fn phc(device: &Path, clock_name: Option<String>) -> PhcFacts {
+    let reading = PhcDevice::open(device).and_then(|mut phc| phc.read());
+    let system_ahead = reading.as_ref().ok().map(|reading| {
+        let width = (reading.after - reading.before).as_ns();
+        let middle = reading.before.as_ns() + width / 2;
+        (middle.saturating_sub(reading.phc_ns), width.unsigned_abs() / 2 + 1)
+    });
+    PhcFacts {
+        device: device.display().to_string(),
+        clock_name,
+        system_ahead_ns: system_ahead.map(|reading| reading.0),
+        doubt_ns: system_ahead.map(|reading| reading.1),
+        error: reading.err().map(|error| error.to_string()),
+    }
+}
+
+/// The entries of a directory in the order of their names; none where it is not there.
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    let listed = fs::read_dir(directory).into_iter().flatten();
+    let mut paths: Vec<_> = listed.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    paths
+}
+
+/// The first line of a file, if it has something in it.
+pub(super) fn read_line(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().next()?.trim();
+    (!line.is_empty()).then(|| line.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_behind_is_found_behind() {
+        const BEHIND_NS: i64 = 7_300_000_000;
+        let read = || Some((PosixClock::REALTIME.now_ns().unwrap() - BEHIND_NS) / NS_PER_S);
+        let (ahead, doubt) = second_changed(&read).unwrap();
+        assert!((ahead - BEHIND_NS).unsigned_abs() <= doubt, "{ahead} ± {doubt}");
+    }
+
+    #[test]
+    fn a_clock_that_stands_still_or_says_nothing_is_told_of() {
+        assert!(second_changed(&|| Some(5)).unwrap_err().contains("stands still"));
+        assert_eq!(second_changed(&|| None), Err("it tells no time"));
+    }
+
+    #[test]
+    fn a_machine_without_devices_has_none() {
+        let nowhere = Path::new("/nowhere/at/all");
+        assert_eq!((rtcs(nowhere), phcs(nowhere)), (Vec::new(), Vec::new()));
+        let there = phc(Path::new("/dev/null"), Some("nothing".to_owned()));
+        assert!(there.error.is_some() && there.system_ahead_ns.is_none(), "{there:?}");
+    }
+}

@@ -1,0 +1,254 @@
+//! Every clock that a program can ask: what it states, what a reading costs, in which steps it
+//! moves, and how fast it runs against `CLOCK_MONOTONIC`.
+
+use std::hint::black_box;
+use std::io;
+use std::time::{Duration, Instant};
+
+use horolog_record::ClockFacts;
+use horolog_sys::posix_clock::{PosixClock, gettimeofday_ns, time_ns};
+
+/// Readings in a batch, and batches, of which the median counts: one that was interrupted does not.
+const BATCH: u32 = 2_000;
+const BATCHES: usize = 9;
+/// Readings in which the smallest step is looked for.
+const STEP_READINGS: u32 = 50_000;
+/// No longer than this for one clock: a coarse one moves at ticks alone.
+const STEP_WATCH_MAX: Duration = Duration::from_millis(12);
+/// Pairs of readings of which the tightest is taken.
+const BRACKETS: usize = 16;
+
+/// What is told of a clock, with what is needed to know its rate later.
+pub(super) struct Watched {
+    facts: ClockFacts,
+    clock: Option<PosixClock>,
+    begun: Option<Reading>,
+}
+
+/// A clock between two readings of `CLOCK_MONOTONIC`, all in ns.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    at: i64,
+    shown: i64,
+    doubt: i64,
+}
+
+/// A function that tells the time: its name, itself, and the unit of what it tells in ns.
+type Older = (&'static str, fn() -> i64, u64);
+
+/// What readings cost and in which steps they move, of all clocks; rates begin now.
+pub(super) fn begin(system_call_ns: Option<f64>) -> Vec<Watched> {
+    let mut all: Vec<_> =
+        PosixClock::ALL.into_iter().map(|clock| watched(clock, system_call_ns)).collect();
+    let older: [Older; 2] =
+        [("gettimeofday()", gettimeofday_ns, 1_000), ("time()", time_ns, 1_000_000_000)];
+    all.extend(older.map(|(name, read, resolution_ns)| {
+        let cost_ns = cost(&|| Ok(read()));
+        let facts = ClockFacts {
+            resolution_ns: Some(resolution_ns),
+            // A second is longer than it is worth watching for.
+            step_ns: (resolution_ns < 1_000_000).then(|| smallest_step(&|| Ok(read()))).flatten(),
+            cost_ns,
+            by_vdso: is_by_vdso(cost_ns, system_call_ns),
+            ..empty(name)
+        };
+        Watched { facts, clock: None, begun: None }
+    }));
+    // Behind the costs, so that all rates are of the same time.
+    for watched in &mut all {
+        watched.begun = watched.clock.and_then(reading);
+    }
+    all
+}
+
+/// What a bare system call that reads a clock costs.
+pub(super) fn system_call_cost() -> Option<f64> {
+    cost(&|| PosixClock::MONOTONIC.now_by_system_call_ns())
+}
+
+/// The facts, with the rates since the beginning.
+pub(super) fn end(watched: Vec<Watched>) -> Vec<ClockFacts> {
+    let ended = watched.into_iter().map(|one| {
+        let now = one.clock.and_then(reading);
+        let rate = one.begun.zip(now).and_then(|(begun, now)| rate(begun, now));
+        ClockFacts {
+            rate_ppm: rate.map(|rate| rate.0),
+            rate_doubt_ppm: rate.map(|rate| rate.1),
+            ..one.facts
+        }
+    });
+    ended.collect()
+}
+
+/// The smallest steps in which `CLOCK_REALTIME` and gettimeofday(2) move.
+pub(crate) fn steps_of_system_clock() -> [Option<u64>; 2] {
+    [smallest_step(&|| PosixClock::REALTIME.now_ns()), smallest_step(&|| Ok(gettimeofday_ns()))]
+}
+
+fn empty(name: &str) -> ClockFacts {
+    ClockFacts {
+        name: name.to_owned(),
+        error: None,
+        resolution_ns: None,
+        step_ns: None,
+        cost_ns: None,
+        by_vdso: None,
+        rate_ppm: None,
+        rate_doubt_ppm: None,
+    }
+}
+
+fn watched(clock: PosixClock, system_call_ns: Option<f64>) -> Watched {
+    let read = || clock.now_ns();
+    if let Err(error) = read() {
+        let error = match error.raw_os_error() {
+            // What the kernel says of alarm clocks on a machine without a real-time clock.
+            Some(INVALID) => "this machine has none (it needs a real-time clock)".to_owned(),
+            _ => error.to_string(),
+        };
+        let facts = ClockFacts { error: Some(error), ..empty(clock.name) };
+        return Watched { facts, clock: None, begun: None };
+    }
+    let cost_ns = cost(&read);
+    let facts = ClockFacts {
+        resolution_ns: clock.resolution_ns().ok().and_then(|ns| u64::try_from(ns).ok()),
+        step_ns: smallest_step(&read),
+        cost_ns,
+        by_vdso: is_by_vdso(cost_ns, system_call_ns),
+        ..empty(clock.name)
+    };
+    Watched { facts, clock: (!clock.is_of_processor_time()).then_some(clock), begun: None }
+}
+
+/// `EINVAL`.
+const INVALID: i32 = 22;
+
+/// A reading that costs less than two thirds of a system call makes none.
+fn is_by_vdso(cost_ns: Option<f64>, system_call_ns: Option<f64>) -> Option<bool> {
+    Some(cost_ns? * 1.5 < system_call_ns?)
+}
+
+fn cost(read: &dyn Fn() -> io::Result<i64>) -> Option<f64> {
+    let mut batches = Vec::with_capacity(BATCHES);
+    for _ in 0..BATCHES {
+        let begun = Instant::now();
+        for _ in 0..BATCH {
+            black_box(read().ok()?);
+        }
+        batches.push(begun.elapsed().as_secs_f64() * 1e9 / f64::from(BATCH));
+    }
+    batches.sort_by(f64::total_cmp);
+    batches.get(BATCHES / 2).copied()
+}
+
+/// The smallest step forward between two readings in a row.
+fn smallest_step(read: &dyn Fn() -> io::Result<i64>) -> Option<u64> {
+    let begun = Instant::now();
+    let mut smallest: Option<u64> = None;
+    let mut last = read().ok()?;
+    for count in 0_u32.. {
+        let now = read().ok()?;
+        if let Ok(step @ 1..) = u64::try_from(now - last) {
+            smallest = Some(smallest.map_or(step, |smallest| smallest.min(step)));
+        }
+        last = now;
+        let is_enough = count >= STEP_READINGS && smallest.is_some();
+        if is_enough || (count % 64 == 0 && begun.elapsed() > STEP_WATCH_MAX) {
+            break;
+        }
+    }
+    smallest
+}
+
+/// The tightest of several readings. A coarse clock is followed to where it moves.
+fn reading(clock: PosixClock) -> Option<Reading> {
+    if clock.is_coarse() {
+        return at_the_step(clock);
+    }
+    let readings = (0..BRACKETS).filter_map(|_| bracket(clock));
+    readings.min_by_key(|reading| reading.doubt)
+}
+
+fn bracket(clock: PosixClock) -> Option<Reading> {
+    let before = PosixClock::MONOTONIC.now_ns().ok()?;
+    let shown = clock.now_ns().ok()?;
+    let width = PosixClock::MONOTONIC.now_ns().ok()? - before;
+    Some(Reading { at: before + width / 2, shown, doubt: width / 2 + 1 })
+}
+
+fn at_the_step(clock: PosixClock) -> Option<Reading> {
+    let begun = Instant::now();
+    let mut last = bracket(clock)?;
+    while begun.elapsed() < STEP_WATCH_MAX {
+        let now = bracket(clock)?;
+        if now.shown != last.shown {
+            let apart = now.at - last.at;
+            return Some(Reading { doubt: apart + now.doubt, ..now });
+        }
+        last = now;
+    }
+    None
+}
+
+/// By how many ppm the clock gained on `CLOCK_MONOTONIC`, and the doubt of that.
+fn rate(begun: Reading, now: Reading) -> Option<(f64, f64)> {
+    let elapsed = now.at.checked_sub(begun.at).filter(|ns| *ns > 0)? as f64;
+    let gained = (now.shown - begun.shown) as f64 - elapsed;
+    let doubt = (begun.doubt + now.doubt) as f64;
+    Some((gained / elapsed * 1e6, doubt / elapsed * 1e6))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn the_smallest_step_of_a_simulated_clock_is_found() {
+        let now = Cell::new(0);
+        let read = || {
+            // Moves by 70 at every third reading, by 40 at every hundredth.
+            let count = now.get() % 1_000_000 + 1;
+            let step = if count % 100 == 0 { 40 } else { 70 * i64::from(count % 3 == 0) };
+            now.set(now.get() + 1 + step * 1_000_000);
+            Ok(now.get() / 1_000_000)
+        };
+        assert_eq!(smallest_step(&read), Some(40));
+        assert_eq!(smallest_step(&|| Ok(7)), None);
+    }
+
+    #[test]
+    fn a_clock_that_gains_has_its_rate() {
+        let begun = Reading { at: 1_000, shown: 50, doubt: 20 };
+        let now = Reading { at: 1_000_001_000, shown: 1_000_100_050, doubt: 30 };
+        let (ppm, doubt) = rate(begun, now).unwrap();
+        assert!((ppm - 100.0).abs() < 1e-6 && (doubt - 0.05).abs() < 1e-6, "{ppm} {doubt}");
+        assert!(rate(now, now).is_none());
+    }
+
+    #[test]
+    fn a_reading_that_costs_as_much_as_a_call_is_one() {
+        assert_eq!(is_by_vdso(Some(25.0), Some(120.0)), Some(true));
+        assert_eq!(is_by_vdso(Some(110.0), Some(120.0)), Some(false));
+        assert_eq!(is_by_vdso(None, Some(120.0)), None);
+    }
+
+    #[test]
+    fn all_clocks_of_this_machine_are_told_of() {
+        let watched = begin(system_call_cost());
+        std::thread::sleep(Duration::from_millis(20));
+        let facts = end(watched);
+        assert_eq!(facts.len(), PosixClock::ALL.len() + 2);
+        let of = |name: &str| facts.iter().find(|one| one.name == name).unwrap();
+        let monotonic = of("MONOTONIC");
+        assert!(
+            monotonic.cost_ns.unwrap() > 0.0 && monotonic.rate_ppm == Some(0.0) || {
+                monotonic.rate_ppm.unwrap().abs() <= monotonic.rate_doubt_ppm.unwrap()
+            }
+        );
+        assert!(of("MONOTONIC_COARSE").step_ns > monotonic.step_ns, "{facts:?}");
+        assert_eq!(of("PROCESS_CPUTIME_ID").rate_ppm, None);
+        assert_eq!(of("gettimeofday()").step_ns.map(|step| step % 1_000), Some(0));
+    }
+}

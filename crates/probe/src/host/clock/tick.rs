@@ -1,0 +1,200 @@
+//! The tick: how many a second, how that is known, and what it counts. The arithmetic and the
+//! reading of the kernel's texts are pure.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use flate2::read::GzDecoder;
+use horolog_record::{HzSource, TickFacts, TickMode};
+use horolog_sys::posix_clock::{PosixClock, user_hz};
+
+const NS_PER_S: u64 = 1_000_000_000;
+const SECONDS_PER_DAY: f64 = 86_400.0;
+/// A kernel's configuration is a tenth of this; what is longer is none.
+const CONFIG_BYTES_MAX: u64 = 4 << 20;
+/// Ticks that are watched, and how long at most.
+const STEPS: usize = 12;
+const WATCH_MAX: Duration = Duration::from_millis(150);
+
+/// What the kernel's configuration says of the tick.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Configured {
+    hz: Option<u32>,
+    mode: Option<TickMode>,
+}
+
+/// Everything about the tick of this machine.
+pub(crate) fn look() -> TickFacts {
+    let config = configuration();
+    let coarse_resolution_ns =
+        PosixClock::MONOTONIC_COARSE.resolution_ns().ok().and_then(|ns| u64::try_from(ns).ok());
+    let timers = fs::read_to_string("/proc/timer_list").unwrap_or_default();
+    let measured_ns = watch();
+    let (path, configured) = config.unzip();
+    let (hz, known_by) = ticks_per_second(configured, coarse_resolution_ns, measured_ns).unzip();
+    let is_configured = known_by == Some(HzSource::Config);
+    let facts = TickFacts {
+        hz,
+        known_by,
+        config_file: path.filter(|_| is_configured).map(|path| path.display().to_string()),
+        tick_measured_ns: measured_ns,
+        coarse_resolution_ns,
+        mode: configured.and_then(|config| config.mode),
+        high_resolution: PosixClock::MONOTONIC.resolution_ns().ok().map(|ns| ns == 1),
+        user_hz: user_hz(),
+        jiffies: jiffies(&timers),
+        jiffies_bits: usize::BITS,
+        ..TickFacts::default()
+    };
+    with_wraps(facts)
+}
+
+/// The best-known number of ticks per second and how it is known: the configuration, then what the
+/// coarse clock states, then its steps.
+fn ticks_per_second(
+    configured: Option<Configured>,
+    coarse_resolution_ns: Option<u64>,
+    measured_ns: Option<u64>,
+) -> Option<(u32, HzSource)> {
+    let of_tick = |ns: Option<u64>| {
+        let hz = (NS_PER_S as f64 / ns.filter(|ns| *ns > 0)? as f64).round();
+        // A kernel with another clock as its tick would be no Linux.
+        (1.0..=10_000.0).contains(&hz).then_some(hz as u32)
+    };
+    let configured = configured.and_then(|config| config.hz).map(|hz| (hz, HzSource::Config));
+    configured
+        .or_else(|| Some((of_tick(coarse_resolution_ns)?, HzSource::Resolution)))
+        .or_else(|| Some((of_tick(measured_ns)?, HzSource::Measured)))
+}
+
+/// Adds when counters of ticks are through.
+fn with_wraps(facts: TickFacts) -> TickFacts {
+    let Some(hz) = facts.hz.filter(|hz| *hz > 0) else { return facts };
+    let days = |ticks: f64| ticks / f64::from(hz) / SECONDS_PER_DAY;
+    let left = |jiffies: u64| days((1_u64 << 32) as f64 - (jiffies & 0xffff_ffff) as f64);
+    TickFacts {
+        tick_ns: Some(NS_PER_S / u64::from(hz)),
+        wrap_32_days: Some(days(2_f64.powi(32))),
+        wrap_64_days: Some(days(2_f64.powi(64))),
+        next_wrap_32_days: facts.jiffies.map(left),
+        ..facts
+    }
+}
+
+/// The first configuration of this kernel that can be read, and where it stands.
+fn configuration() -> Option<(PathBuf, Configured)> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = release.trim();
+    let paths = [
+        "/proc/config.gz".into(),
+        format!("/boot/config-{release}"),
+        format!("/lib/modules/{release}/config"),
+        format!("/usr/lib/modules/{release}/config"),
+    ];
+    paths.into_iter().map(PathBuf::from).find_map(|path| {
+        let configured = parse_configuration(&read_configuration(&path)?);
+        configured.hz.map(|_| (path, configured))
+    })
+}
+
+fn read_configuration(path: &Path) -> Option<String> {
+    let file = File::open(path).ok()?;
+    let mut text = String::new();
+    if path.extension().is_some_and(|extension| extension == "gz") {
+        GzDecoder::new(file).take(CONFIG_BYTES_MAX).read_to_string(&mut text).ok()?;
+    } else {
+        file.take(CONFIG_BYTES_MAX).read_to_string(&mut text).ok()?;
+    }
+    Some(text)
+}
+
+pub(super) fn parse_configuration(text: &str) -> Configured {
+    let set = |name: &str| {
+        text.lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest == "=y"))
+    };
+    let hz = text.lines().find_map(|line| line.strip_prefix("CONFIG_HZ=")?.parse().ok());
+    let modes = [
+        ("CONFIG_NO_HZ_FULL", TickMode::Full),
+        ("CONFIG_NO_HZ_IDLE", TickMode::Idle),
+        ("CONFIG_HZ_PERIODIC", TickMode::Periodic),
+    ];
+    let mode = modes.into_iter().find(|(name, _)| set(name)).map(|(_, mode)| mode);
+    Configured { hz, mode }
+}
+
+/// The kernel's count of ticks, from `/proc/timer_list`, which root alone may read.
+pub(crate) fn jiffies(timer_list: &str) -> Option<u64> {
+    timer_list.lines().find_map(|line| line.trim().strip_prefix("jiffies: ")?.trim().parse().ok())
+}
+
+/// The smallest step in which the coarse clock moves: one tick, where this thread was not kept from
+/// seeing it.
+fn watch() -> Option<u64> {
+    let clock = PosixClock::MONOTONIC_COARSE;
+    let begun = Instant::now();
+    let mut steps = Vec::with_capacity(STEPS);
+    let mut last = clock.now_ns().ok()?;
+    while steps.len() < STEPS && begun.elapsed() < WATCH_MAX {
+        let now = clock.now_ns().ok()?;
+        if now != last {
+            steps.push(u64::try_from(now - last).ok()?);
+            last = now;
+        }
+    }
+    steps.into_iter().min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: &str = "CONFIG_HZ_PERIODIC=n\nCONFIG_NO_HZ_IDLE=y\n# CONFIG_NO_HZ_FULL is not set\n\
+                          CONFIG_HZ_300=y\nCONFIG_HZ=300\n";
+
+    #[test]
+    fn the_configuration_comes_before_what_is_seen() {
+        let configured = parse_configuration(CONFIG);
+        assert_eq!(configured, Configured { hz: Some(300), mode: Some(TickMode::Idle) });
+        let known = |config, stated, seen| ticks_per_second(config, stated, seen);
+        let (stated, seen) = (Some(4_000_000), Some(10_000_000));
+        assert_eq!(known(Some(configured), stated, seen), Some((300, HzSource::Config)));
+        assert_eq!(known(None, stated, seen), Some((250, HzSource::Resolution)));
+        assert_eq!(known(None, None, seen), Some((100, HzSource::Measured)));
+        assert_eq!(known(None, Some(0), Some(1)), None);
+        // 300 does not divide 10⁹: the tick is 3,333,333 ns.
+        assert_eq!(known(None, Some(3_333_333), None), Some((300, HzSource::Resolution)));
+    }
+
+    #[test]
+    fn counters_are_through_when_they_must_be() {
+        let of =
+            |hz, jiffies| with_wraps(TickFacts { hz: Some(hz), jiffies, ..TickFacts::default() });
+        // The figure that is known best: 497 days at 100 ticks a second.
+        assert!((of(100, None).wrap_32_days.unwrap() - 497.1).abs() < 0.01);
+        assert!((of(1_000, None).wrap_32_days.unwrap() - 49.71).abs() < 0.01);
+        assert!(of(1_000, None).wrap_64_days.unwrap() > 365e6 * 365.0);
+        assert_eq!(of(250, None).tick_ns, Some(4_000_000));
+        // A kernel begins five minutes before the 32-bit counter is through.
+        let begin = (1_u64 << 32) - 300 * 250;
+        let left = of(250, Some(begin)).next_wrap_32_days.unwrap();
+        assert!((left * SECONDS_PER_DAY - 300.0).abs() < 0.01, "{left}");
+        assert_eq!(with_wraps(TickFacts::default()).wrap_32_days, None);
+    }
+
+    #[test]
+    fn the_count_is_found_among_the_timers() {
+        let text = "Timer List Version: v0.10\n  .nr_events:  3\njiffies: 4295101234\n\n";
+        assert_eq!(jiffies(text), Some(4_295_101_234));
+        assert_eq!(jiffies(""), None);
+    }
+
+    #[test]
+    fn this_machine_has_a_tick() {
+        let facts = look();
+        let (hz, tick_ns) = (facts.hz.unwrap(), facts.tick_ns.unwrap());
+        assert!((10..=10_000).contains(&hz), "{facts:?}");
+        assert_eq!(facts.coarse_resolution_ns.map(|ns| ns.abs_diff(tick_ns) < 1_000), Some(true));
+    }
+}

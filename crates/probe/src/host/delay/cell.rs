@@ -1,0 +1,189 @@
+//! One function at one delay: waits that are measured one by one, and what they come to.
+
+use std::io;
+use std::time::Duration;
+
+use horolog_record::{DelayCell, DelayKind, Distribution};
+use horolog_stats::Recorder;
+use horolog_sys::posix_clock::PosixClock;
+
+/// Waits of one function at one delay.
+#[derive(Debug)]
+pub(super) struct Account {
+    requested_ns: u64,
+    overshoots: Recorder,
+    early: u64,
+    early_max_ns: u64,
+    processor_ns: u64,
+    error: Option<String>,
+}
+
+impl Account {
+    pub(super) fn new(requested: Duration) -> Self {
+        Self {
+            requested_ns: ns(requested),
+            overshoots: Recorder::new(),
+            early: 0,
+            early_max_ns: 0,
+            processor_ns: 0,
+            error: None,
+        }
+    }
+
+    /// Waits once and counts it. False where there is no use in going on.
+    pub(super) fn wait(&mut self, wait: &mut dyn FnMut(Duration) -> io::Result<()>) -> bool {
+        let processor = thread_time_ns();
+        let begun = now_ns();
+        let waited = wait(Duration::from_nanos(self.requested_ns));
+        let took_ns = now_ns().saturating_sub(begun);
+        match waited {
+            Ok(()) => {
+                self.count(took_ns);
+                self.processor_ns += thread_time_ns().saturating_sub(processor);
+                true
+            }
+            // A signal that somebody sends this process: the wait is not counted.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
+            Err(error) => {
+                self.error = Some(error.to_string());
+                false
+            }
+        }
+    }
+
+    /// Counts a wait that took so long.
+    pub(super) fn count(&mut self, took_ns: u64) {
+        self.overshoots.record(took_ns.saturating_sub(self.requested_ns));
+        if took_ns < self.requested_ns {
+            self.early += 1;
+            self.early_max_ns = self.early_max_ns.max(self.requested_ns - took_ns);
+        }
+    }
+
+    /// There is nothing to measure, for this reason.
+    pub(super) fn fail(&mut self, error: &io::Error) {
+        self.error = Some(error.to_string());
+    }
+
+    pub(super) const fn is_failed(&self) -> bool {
+        self.error.is_some()
+    }
+
+    /// What was asked for, in whole seconds.
+    pub(super) fn requested_s(&self) -> u32 {
+        u32::try_from(self.requested_ns / 1_000_000_000).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn cell(self, function: DelayKind, setting: usize) -> DelayCell {
+        let count = self.overshoots.count();
+        let is_here = function != DelayKind::AlarmPause && count > 0;
+        DelayCell {
+            function,
+            setting,
+            requested_ns: self.requested_ns,
+            early: self.early,
+            early_max_ns: self.early_max_ns,
+            overshoot_ns: Distribution::of(&self.overshoots.to_histogram()),
+            processor_ns: is_here.then(|| self.processor_ns as f64 / count as f64),
+            error: self.error,
+        }
+    }
+}
+
+/// The median of what is seen of a wait of nothing.
+pub(super) fn own_cost_ns() -> u64 {
+    let mut costs: Vec<_> = (0..1_001)
+        .map(|_| {
+            let begun = now_ns();
+            now_ns().saturating_sub(begun)
+        })
+        .collect();
+    costs.sort_unstable();
+    costs[costs.len() / 2]
+}
+
+/// `CLOCK_MONOTONIC`, which every Linux has.
+pub(super) fn now_ns() -> u64 {
+    PosixClock::MONOTONIC.now_ns().ok().and_then(|ns| u64::try_from(ns).ok()).unwrap_or(0)
+}
+
+/// Processor time of this thread.
+pub(super) fn thread_time_ns() -> u64 {
+    PosixClock::THREAD_TIME.now_ns().ok().and_then(|ns| u64::try_from(ns).ok()).unwrap_or(0)
+}
+
+pub(super) fn ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The wait is real, the extra is known.
+    #[test]
+    fn a_known_extra_delay_is_found() {
+        const EXTRA: Duration = Duration::from_millis(3);
+        let (mut plain, mut late) = (Account::new(SHORT), Account::new(SHORT));
+        for _ in 0..20 {
+            assert!(plain.wait(&mut |delay| {
+                std::thread::sleep(delay);
+                Ok(())
+            }));
+            assert!(late.wait(&mut |delay| {
+                std::thread::sleep(delay + EXTRA);
+                Ok(())
+            }));
+        }
+        let cell = |account: Account| account.cell(DelayKind::Nanosleep, 0);
+        let (plain, late) = (cell(plain), cell(late));
+        let (plain, late) = (plain.overshoot_ns.unwrap(), late.overshoot_ns.unwrap());
+        assert!(late.min >= ns(EXTRA), "{late:?}");
+        assert!(late.p50 >= plain.min + ns(EXTRA) / 2 && plain.count == 20, "{plain:?} {late:?}");
+    }
+
+    const SHORT: Duration = Duration::from_micros(100);
+
+    #[test]
+    fn a_wait_that_ends_early_is_told_apart() {
+        let mut account = Account::new(Duration::from_secs(1));
+        assert!(account.wait(&mut |_| Ok(())));
+        account.count(1_000_000_250);
+        let cell = account.cell(DelayKind::Select, 2);
+        let overshoot = cell.overshoot_ns.unwrap();
+        assert_eq!((cell.early, overshoot.min, overshoot.max), (1, 0, 250));
+        assert!(cell.early_max_ns > 900_000_000, "{}", cell.early_max_ns);
+    }
+
+    #[test]
+    fn an_error_ends_it_and_a_signal_does_not() {
+        let mut account = Account::new(SHORT);
+        assert!(account.wait(&mut |_| Err(io::ErrorKind::Interrupted.into())));
+        assert!(!account.wait(&mut |_| Err(io::ErrorKind::Unsupported.into())));
+        let cell = account.cell(DelayKind::IoUring, 0);
+        assert!(cell.overshoot_ns.is_none() && cell.processor_ns.is_none());
+        assert!(cell.error.is_some());
+    }
+
+    #[test]
+    fn a_wait_that_spins_is_seen_by_its_processor_time() {
+        const SPIN: Duration = Duration::from_millis(2);
+        let (mut sleeping, mut spinning) = (Account::new(SPIN), Account::new(SPIN));
+        for _ in 0..5 {
+            sleeping.wait(&mut |delay| {
+                std::thread::sleep(delay);
+                Ok(())
+            });
+            spinning.wait(&mut |delay| {
+                let begun = std::time::Instant::now();
+                while begun.elapsed() < delay {
+                    std::hint::spin_loop();
+                }
+                Ok(())
+            });
+        }
+        let cost = |account: Account| account.cell(DelayKind::Poll, 0).processor_ns.unwrap();
+        let (sleeping, spinning) = (cost(sleeping), cost(spinning));
+        assert!(spinning > 3.0 * sleeping, "{spinning} {sleeping}");
+    }
+}

@@ -1,0 +1,154 @@
+//! Claims about the tick, what it counts, and the clocks.
+
+use horolog_record::Claim;
+
+use super::{Seen, claim, time};
+
+const SECONDS_PER_DAY: f64 = 86_400.0;
+const DAYS_PER_YEAR: f64 = 365.25;
+/// What a kernel can be configured for.
+const USUAL_HZ: [u32; 4] = [100, 250, 300, 1_000];
+/// What is said that 32 bits of ticks last at 100 a second.
+const SAID_DAYS: f64 = 497.0;
+
+pub(super) fn all(seen: &Seen<'_>) -> Vec<Claim> {
+    let mut claims = Vec::from(of_the_tick(seen));
+    claims.extend(of_jiffies(seen));
+    claims.extend(of_clocks(seen));
+    claims
+}
+
+fn of_the_tick(seen: &Seen<'_>) -> [Claim; 6] {
+    let (tick, evidence) = (&seen.result.tick, seen.evidence);
+    let hz = tick.hz;
+    let is_hz = |wanted: u32| hz.map(|hz| (hz == wanted, format!("HZ = {hz}")));
+    [
+        claim(
+            "hz-choices",
+            "HZ is 100, 250, 300 or 1000, chosen when the kernel is built.",
+            hz.map(|hz| (USUAL_HZ.contains(&hz), format!("HZ = {hz}"))),
+        ),
+        claim("hz-default", "HZ is 250 unless somebody chose another.", is_hz(250)),
+        claim(
+            "hz-2-6",
+            "Since Linux 2.6 HZ is 1000, so the clock interrupts every millisecond.",
+            is_hz(1_000),
+        ),
+        claim(
+            "irq-0",
+            "The timer interrupt is IRQ 0 and comes HZ times a second.",
+            hz.zip(evidence.irq_0_per_s).map(|(hz, rate)| {
+                let is_so = (rate - f64::from(hz)).abs() < f64::from(hz) / 20.0;
+                (is_so, format!("IRQ 0 came {rate:.1} times a second, HZ = {hz}"))
+            }),
+        ),
+        claim(
+            "tick-inverse",
+            "A tick is 1/HZ: 4 ms where HZ is 250.",
+            hz.zip(tick.tick_measured_ns).map(|(hz, ns)| {
+                let product = f64::from(hz) * ns as f64 / 1e9;
+                let figure = format!("the coarse clock moves by {}, HZ = {hz}", time(ns));
+                ((product - 1.0).abs() < 0.02, figure)
+            }),
+        ),
+        claim(
+            "jiffies-per-second",
+            "jiffies grows by HZ in a second.",
+            hz.zip(evidence.jiffies_per_s).map(|(hz, rate)| {
+                let is_so = (rate - f64::from(hz)).abs() < f64::from(hz) / 50.0;
+                (is_so, format!("it grew by {rate:.1} a second, HZ = {hz}"))
+            }),
+        ),
+    ]
+}
+
+fn of_jiffies(seen: &Seen<'_>) -> [Claim; 5] {
+    let tick = &seen.result.tick;
+    let days_at_100 = 2_f64.powi(32) / 100.0 / SECONDS_PER_DAY;
+    let here = tick
+        .wrap_32_days
+        .map_or_else(String::new, |days| format!("; at this HZ 32 bits last {days:.1} days"));
+    [
+        claim(
+            "wrap-497-days",
+            "At HZ = 100 a count of 32 bits overflows after about 497 days.",
+            Some((
+                (days_at_100 - SAID_DAYS).abs() < 1.0,
+                format!("2³² / 100 s = {days_at_100:.1} days{here}"),
+            )),
+        ),
+        claim(
+            "jiffies-overflows",
+            "jiffies, an unsigned long, overflows after little more than a year.",
+            Some((
+                tick.jiffies_bits == 32,
+                format!("an unsigned long has {} bits here", tick.jiffies_bits),
+            )),
+        ),
+        claim(
+            "jiffies-64",
+            "jiffies_64 lasts for millions of years.",
+            tick.wrap_64_days.map(|days| {
+                let years = days / DAYS_PER_YEAR;
+                (years > 1e6, format!("{years:.2e} years"))
+            }),
+        ),
+        claim(
+            "jiffies-low-half",
+            "jiffies is the low 32 bits of jiffies_64.",
+            tick.jiffies.map(|jiffies| {
+                let is_half = tick.jiffies_bits == 32;
+                (is_half, format!("it has {} bits and stands at {jiffies}", tick.jiffies_bits))
+            }),
+        ),
+        claim(
+            "time-before",
+            "Counts are to be compared by time_before() and time_after(), not by '<'.",
+            Some((
+                is_after(5, u32::MAX - 5) && !is_plainly_after(5, u32::MAX - 5),
+                "11 ticks after 0xfffffffa a count of 32 bits is 5: '<' calls that earlier, the sign \
+                 of the difference later"
+                    .to_owned(),
+            )),
+        ),
+    ]
+}
+
+/// What `time_after()` computes: right for half of the range, across the overflow too.
+const fn is_after(now: u32, then: u32) -> bool {
+    then.wrapping_sub(now).cast_signed() < 0
+}
+
+const fn is_plainly_after(now: u32, then: u32) -> bool {
+    now > then
+}
+
+fn of_clocks(seen: &Seen<'_>) -> [Claim; 3] {
+    let (tick, evidence) = (&seen.result.tick, seen.evidence);
+    [
+        claim(
+            "gettimeofday-microsecond",
+            "gettimeofday() shows the time of day (xtime) to the microsecond.",
+            evidence
+                .gettimeofday_step_ns
+                .map(|ns| (ns == 1_000, format!("the smallest step seen is {}", time(ns)))),
+        ),
+        claim(
+            "clock-as-fine-as-tick",
+            "The system's clock is as fine as its tick: 4 ms at HZ = 250.",
+            evidence.step_ns.zip(tick.tick_ns).map(|(step, tick)| {
+                let is_so = step > tick / 2;
+                (is_so, format!("it moves in steps of {}, the tick is {}", time(step), time(tick)))
+            }),
+        ),
+        claim(
+            "rtc-sets-time",
+            "At boot the kernel reads the real-time clock and sets the time of day by it.",
+            Some(match (evidence.rtcs, evidence.is_set_by_rtc) {
+                (0, _) => (false, "this machine has no real-time clock".to_owned()),
+                (_, true) => (true, "its real-time clock says so (hctosys is 1)".to_owned()),
+                (_, false) => (false, "its real-time clock did not (hctosys is 0)".to_owned()),
+            }),
+        ),
+    ]
+}

@@ -1,0 +1,99 @@
+//! The doubts about measured delays, from their record. Pure.
+
+use horolog_record::{
+    ClaimVerdict, Code, DelaySlack, Finding, HostDelayResult, SchedulingPolicy, Severity,
+};
+
+use crate::host::clock::finding;
+
+/// The slack that a thread has where nobody set another.
+const SLACK_NS: u64 = 50_000;
+
+/// All doubts, in no order.
+pub(super) fn all(result: &HostDelayResult, is_interrupted: bool) -> Vec<Finding> {
+    let mut findings: Vec<_> = early(result).into_iter().chain(unavailable(result)).collect();
+    for setting in &result.settings {
+        if let Some(error) = &setting.error {
+            let policy = match setting.policy {
+                SchedulingPolicy::Fifo => "SCHED_FIFO",
+                SchedulingPolicy::Other => "SCHED_OTHER",
+            };
+            findings.push(finding(
+                Code::RealTimeRefused,
+                Severity::Warning,
+                format!("Nothing was measured under {policy}: {error}."),
+                "It needs CAP_SYS_NICE: run as root, or give --policy other.",
+            ));
+        }
+    }
+    let default = result.settings.iter().find(|one| one.slack == DelaySlack::Default);
+    if let Some(slack) = default.and_then(|one| one.slack_ns).filter(|slack| *slack > SLACK_NS) {
+        findings.push(finding(
+            Code::SlackWide,
+            Severity::Warning,
+            format!(
+                "Timers of this process may be {slack} ns late: that much slack was inherited."
+            ),
+            "Whoever started it set PR_SET_TIMERSLACK (systemd: TimerSlackNSec=).",
+        ));
+    }
+    if is_interrupted {
+        findings.push(finding(
+            Code::Interrupted,
+            Severity::Note,
+            "The run was ended before it was through.".to_owned(),
+            "",
+        ));
+    }
+    findings.extend(unmeasured(result));
+    findings
+}
+
+fn early(result: &HostDelayResult) -> Option<Finding> {
+    let cells = result.cells.iter().filter(|cell| cell.early > 0);
+    let worst = cells.clone().max_by_key(|cell| cell.early_max_ns)?;
+    Some(finding(
+        Code::WaitsEarly,
+        Severity::Warning,
+        format!(
+            "{} waits ended before their time, {} by {} ns at most.",
+            cells.map(|cell| cell.early).sum::<u64>(),
+            worst.function.name(),
+            worst.early_max_ns
+        ),
+        "A wait that is early was ended by something else, or its clock runs apart from \
+         CLOCK_MONOTONIC.",
+    ))
+}
+
+fn unavailable(result: &HostDelayResult) -> Option<Finding> {
+    let mut told: Vec<_> = result
+        .cells
+        .iter()
+        .filter_map(|cell| Some(format!("{} ({})", cell.function.name(), cell.error.as_ref()?)))
+        .collect();
+    told.sort();
+    told.dedup();
+    (!told.is_empty()).then(|| {
+        finding(
+            Code::FunctionUnavailable,
+            Severity::Note,
+            format!("Some functions could not be measured throughout: {}.", told.join(", ")),
+            "io_uring may be forbidden (sysctl kernel.io_uring_disabled), and a sandbox may forbid \
+             others.",
+        )
+    })
+}
+
+fn unmeasured(result: &HostDelayResult) -> Option<Finding> {
+    let claims = result.claims.iter().filter(|one| one.verdict == ClaimVerdict::NotMeasured);
+    let count = claims.count();
+    (count > 0).then(|| {
+        finding(
+            Code::FewSamples,
+            Severity::Note,
+            format!("{count} claims were not judged for want of measurements."),
+            "Give no --delays and --functions, and run as root, to have all of them.",
+        )
+    })
+}

@@ -1,0 +1,130 @@
+//! `nanosleep` under signals: what becomes of a delay that is interrupted again and again, by how
+//! the program goes on.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use horolog_record::{InterruptedDelay, Resumption};
+use horolog_sys::clock::sleep_until;
+use horolog_sys::delay::nanosleep_once;
+use horolog_sys::interruption::{Interruption, Waiter};
+use horolog_time::Timestamp;
+
+use super::cell::{now_ns, ns, thread_time_ns};
+
+/// The delay that is interrupted.
+const DELAY: Duration = Duration::from_millis(60);
+/// Time from one signal to the next.
+const INTERVAL: Duration = Duration::from_millis(2);
+/// One that is asked for again and again is given up after so many times its length.
+const PATIENCE: u64 = 3;
+
+const ALL: [Resumption; 4] =
+    [Resumption::None, Resumption::Remaining, Resumption::Absolute, Resumption::Again];
+
+/// All ways to go on, each under a storm of signals. The signal's handler is put back.
+pub(super) fn measure() -> io::Result<Vec<InterruptedDelay>> {
+    ALL.into_iter().map(|resumption| under_signals(resumption, DELAY, INTERVAL)).collect()
+}
+
+fn under_signals(
+    resumption: Resumption,
+    delay: Duration,
+    interval: Duration,
+) -> io::Result<InterruptedDelay> {
+    let interruption = Interruption::install()?;
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (announce, announced) = mpsc::channel();
+        let is_over = &is_over;
+        let sleeper = scope.spawn(move || {
+            // Whoever waits for it sees that the channel is closed.
+            let _ = announce.send(Waiter::current()?);
+            let outcome = wait(resumption, delay);
+            is_over.store(true, Ordering::Release);
+            outcome
+        });
+        if let Ok(waiter) = announced.recv() {
+            while !is_over.load(Ordering::Acquire) {
+                thread::sleep(interval);
+                // One that has ended meanwhile needs none.
+                let _ = interruption.send(waiter);
+            }
+        }
+        let gone = || Err(io::ErrorKind::Other.into());
+        sleeper.join().unwrap_or_else(|_| gone())
+    })
+}
+
+fn wait(resumption: Resumption, delay: Duration) -> io::Result<InterruptedDelay> {
+    let (begun, processor) = (now_ns(), thread_time_ns());
+    let due = begun.saturating_add(ns(delay));
+    let given_up = begun.saturating_add(ns(delay).saturating_mul(PATIENCE));
+    let (mut calls, mut interruptions, mut left) = (0, 0, delay);
+    let ended = loop {
+        calls += 1;
+        left = match resumption {
+            Resumption::Absolute => until(due),
+            _ => nanosleep_once(left)?,
+        };
+        if left.is_zero() {
+            break true;
+        }
+        interruptions += 1;
+        match resumption {
+            Resumption::None => break true,
+            Resumption::Again => left = delay,
+            Resumption::Remaining | Resumption::Absolute => {}
+        }
+        if now_ns() > given_up {
+            break false;
+        }
+    };
+    Ok(InterruptedDelay {
+        resumption,
+        requested_ns: ns(delay),
+        took_ns: now_ns() - begun,
+        ended,
+        interruptions,
+        calls,
+        processor_ns: thread_time_ns().saturating_sub(processor),
+    })
+}
+
+/// Waits for an instant; what is left of it where a signal came before.
+fn until(due: u64) -> Duration {
+    sleep_until(Timestamp::from_ns(i64::try_from(due).unwrap_or(i64::MAX)));
+    Duration::from_nanos(due.saturating_sub(now_ns()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(20);
+
+    fn outcome(resumption: Resumption) -> InterruptedDelay {
+        under_signals(resumption, SHORT, Duration::from_millis(1)).unwrap()
+    }
+
+    #[test]
+    fn what_is_given_up_is_early_and_what_is_resumed_is_not() {
+        let given_up = outcome(Resumption::None);
+        assert!(given_up.took_ns < ns(SHORT) && given_up.interruptions == 1, "{given_up:?}");
+        for resumption in [Resumption::Remaining, Resumption::Absolute] {
+            let resumed = outcome(resumption);
+            assert!(resumed.took_ns >= ns(SHORT) && resumed.ended, "{resumed:?}");
+            assert!(resumed.interruptions > 1, "{resumed:?}");
+            assert!(resumed.processor_ns < resumed.took_ns / 2, "{resumed:?}");
+        }
+    }
+
+    #[test]
+    fn what_begins_again_at_each_signal_does_not_end() {
+        let again = outcome(Resumption::Again);
+        assert!(!again.ended && again.took_ns > 2 * ns(SHORT), "{again:?}");
+    }
+}

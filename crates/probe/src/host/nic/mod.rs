@@ -1,0 +1,332 @@
+//! What a network card is set to and able to do, and what to change of it for serving or loading
+//! time. Everything is asked of the kernel and the driver in the network namespace of the calling
+//! thread; nothing is set.
+
+mod advice;
+mod interrupts;
+
+use std::fs;
+use std::path::Path;
+
+use horolog_record::{
+    HOST_NIC_SCHEMA, Host, HostNicResult, NicCoalescing, NicDrops, NicOffload, NicQueues, NicRings,
+    NicSpreading, NicTimestamps, NicUntold, NicXdp, NicXdpAbility, NicXdpMode, rfc3339_now,
+};
+use horolog_sys::ethtool::{Channels, EthtoolError, channels};
+use horolog_sys::netlink::{Link, Netlink, NetlinkError, XdpAttachment, xdp_features};
+use horolog_sys::nic;
+
+/// Offloads that matter to packets of time, by the kernel's names.
+const OFFLOADS: [&str; 10] = [
+    "rx-gro",
+    "rx-gro-hw",
+    "rx-gro-list",
+    "rx-udp-gro-forwarding",
+    "rx-lro",
+    "tx-generic-segmentation",
+    "tx-udp-segmentation",
+    "tx-checksum-ip-generic",
+    "rx-checksum",
+    "rx-hashing",
+];
+/// Bits of `SOF_TIMESTAMPING_*`.
+const TX_HARDWARE: u32 = 1 << 0;
+const TX_SOFTWARE: u32 = 1 << 1;
+const RX_HARDWARE: u32 = 1 << 2;
+const RX_SOFTWARE: u32 = 1 << 3;
+/// `HWTSTAMP_TX_*` and `HWTSTAMP_FILTER_*`, by their numbers (`linux/net_tstamp.h`).
+const TRANSMIT_TYPES: [&str; 4] = ["off", "on", "onestep-sync", "onestep-p2p"];
+const RECEIVE_FILTERS: [&str; 16] = [
+    "none",
+    "all",
+    "some",
+    "ptpv1-l4-event",
+    "ptpv1-l4-sync",
+    "ptpv1-l4-delay-req",
+    "ptpv2-l4-event",
+    "ptpv2-l4-sync",
+    "ptpv2-l4-delay-req",
+    "ptpv2-l2-event",
+    "ptpv2-l2-sync",
+    "ptpv2-l2-delay-req",
+    "ptpv2-event",
+    "ptpv2-sync",
+    "ptpv2-delay-req",
+    "ntp-all",
+];
+/// Bits of `netdev_xdp_act` and what they stand for here.
+const ABILITIES: [(u32, NicXdpAbility); 6] = [
+    (0, NicXdpAbility::Native),
+    (1, NicXdpAbility::Redirect),
+    (2, NicXdpAbility::RedirectTarget),
+    (3, NicXdpAbility::ZeroCopy),
+    (4, NicXdpAbility::Offload),
+    (5, NicXdpAbility::Fragments),
+];
+
+const QUEUES_MAX: u32 = 4_096;
+
+/// Looks at an interface.
+///
+/// # Errors
+///
+/// When there is none of this name, or the kernel cannot be asked.
+pub fn look(interface: &str, command: Vec<String>) -> Result<HostNicResult, NetlinkError> {
+    let mut netlink = Netlink::open()?;
+    let link = netlink.link_by_name(interface)?;
+    let mut result = empty(interface.to_owned(), command);
+    of_link(&mut result, &link);
+    of_driver(&mut result, interface);
+    of_queues(&mut result, interface, &link);
+    let mut untold = Vec::new();
+    let mut told = Told(&mut untold);
+    result.rings = told.or_why("rings", nic::rings(interface)).map(|rings| NicRings {
+        rx: rings.rx,
+        tx: rings.tx,
+        rx_max: rings.rx_max,
+        tx_max: rings.tx_max,
+    });
+    result.coalescing = told.or_why("coalescing", nic::coalescing(interface)).map(waits);
+    result.spreading =
+        told.or_why("spreading (RSS)", nic::spreading(interface)).as_ref().map(spread);
+    result.timestamps = told.or_why("timestamps", nic::stamping(interface)).map(stamps);
+    let features = told.or_why("offloads", nic::features(interface)).unwrap_or_default();
+    let matters = |feature: &nic::Feature| OFFLOADS.contains(&feature.name.as_str());
+    let offloads = features.into_iter().filter(matters);
+    result.offloads = offloads
+        .map(|one| NicOffload { name: one.name, on: one.on, changeable: one.changeable })
+        .collect();
+    let attached = netlink.xdp_attachment(link.index);
+    let can = told.or_why("XDP abilities", xdp_features(link.index));
+    result.xdp = NicXdp { attached: attached.ok().flatten().map(mode), can: can.map(abilities) };
+    result.untold.extend(untold);
+    result.advice = advice::all(&result);
+    result.findings = advice::findings(&result);
+    Ok(result)
+}
+
+/// An interface of which nothing is known yet.
+fn empty(interface: String, command: Vec<String>) -> HostNicResult {
+    HostNicResult {
+        schema: HOST_NIC_SCHEMA.to_owned(),
+        started: rfc3339_now(),
+        command,
+        host: Host::read(),
+        interface,
+        kind: None,
+        driver: None,
+        firmware: None,
+        bus: None,
+        numa_node: None,
+        operational: false,
+        mtu: 0,
+        speed_mbit_s: None,
+        full_duplex: None,
+        queues: NicQueues::default(),
+        spreading: None,
+        interrupts: Vec::new(),
+        rings: None,
+        coalescing: None,
+        offloads: Vec::new(),
+        xdp: NicXdp::default(),
+        timestamps: None,
+        drops: NicDrops::default(),
+        untold: Vec::new(),
+        advice: Vec::new(),
+        findings: Vec::new(),
+    }
+}
+
+/// Collects what is not told.
+struct Told<'a>(&'a mut Vec<NicUntold>);
+
+impl Told<'_> {
+    fn or_why<T, E: ToString>(&mut self, what: &str, told: Result<T, E>) -> Option<T> {
+        told.map_err(|error| {
+            self.0.push(NicUntold { what: what.to_owned(), why: error.to_string() });
+        })
+        .ok()
+    }
+}
+
+fn of_link(result: &mut HostNicResult, link: &Link) {
+    result.kind.clone_from(&link.kind);
+    result.operational = link.operational;
+    result.mtu = link.mtu;
+    let counters = link.counters;
+    result.drops = NicDrops {
+        rx_dropped: counters.rx_dropped,
+        rx_missed: counters.rx_missed,
+        rx_errors: counters.rx_errors,
+        tx_dropped: counters.tx_dropped,
+        tx_errors: counters.tx_errors,
+    };
+}
+
+fn of_driver(result: &mut HostNicResult, interface: &str) {
+    let filled = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let driver = nic::driver(interface).ok();
+    if let Some(driver) = &driver {
+        result.driver = filled(&driver.name);
+        result.firmware = filled(&driver.firmware);
+        result.bus = filled(&driver.bus);
+    }
+    let device = device_name(interface, result.bus.as_deref());
+    if let Some(device) = &device {
+        let node = Path::new("/sys/class/net").join(interface).join("device/numa_node");
+        result.numa_node = read_number(&node);
+        result.interrupts = interrupts::of(&[
+            interface.to_owned(),
+            device.clone(),
+            result.bus.clone().unwrap_or_default(),
+        ]);
+    } else {
+        let why = "it has no device of its own, or /sys shows another network namespace";
+        result.untold.push(NicUntold { what: "interrupts".to_owned(), why: why.to_owned() });
+    }
+    if let Ok(speed) = nic::speed(interface) {
+        (result.speed_mbit_s, result.full_duplex) = (speed.mbit_s, speed.full_duplex);
+    }
+}
+
+/// The device behind an interface, such as `virtio2`. `/sys` may show the interfaces of another
+/// namespace, where one of the same name may be: its bus has to be the driver's.
+fn device_name(interface: &str, bus: Option<&str>) -> Option<String> {
+    let bus = bus?;
+    let link = fs::canonicalize(Path::new("/sys/class/net").join(interface).join("device")).ok()?;
+    let is_of_bus = link.components().any(|part| part.as_os_str().to_str() == Some(bus));
+    is_of_bus.then(|| link.file_name()?.to_str().map(str::to_owned)).flatten()
+}
+
+fn read_number(path: &Path) -> Option<u32> {
+    // A machine with one node says -1.
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+fn of_queues(result: &mut HostNicResult, interface: &str, link: &Link) {
+    let allocated = NicQueues {
+        rx: link.num_rx_queues,
+        tx: link.num_tx_queues,
+        rx_max: link.num_rx_queues,
+        tx_max: link.num_tx_queues,
+        combined: false,
+    };
+    result.queues = match channels(interface) {
+        Ok(channels) => queues(channels),
+        Err(error) => {
+            let unsupported = matches!(error, EthtoolError::Unsupported { .. });
+            let why = if unsupported {
+                "its driver does not tell: those that the kernel made".to_owned()
+            } else {
+                error.to_string()
+            };
+            result.untold.push(NicUntold { what: "queues in use".to_owned(), why });
+            allocated
+        }
+    };
+}
+
+const fn queues(channels: Channels) -> NicQueues {
+    NicQueues {
+        rx: channels.rx + channels.combined,
+        tx: channels.tx + channels.combined,
+        rx_max: channels.rx_max + channels.combined_max,
+        tx_max: channels.tx_max + channels.combined_max,
+        combined: channels.combined_max > 0,
+    }
+}
+
+fn waits(set: nic::Coalescing) -> NicCoalescing {
+    NicCoalescing {
+        rx_ns: u64::from(set.rx_us) * 1_000,
+        rx_frames: set.rx_frames,
+        tx_ns: u64::from(set.tx_us) * 1_000,
+        tx_frames: set.tx_frames,
+        adaptive_rx: set.adaptive_rx,
+        adaptive_tx: set.adaptive_tx,
+    }
+}
+
+fn spread(spreading: &nic::Spreading) -> NicSpreading {
+    // No driver has more queues; a table that says so is broken.
+    let possible = |queue: &&u32| **queue < QUEUES_MAX;
+    let used = spreading.table.iter().filter(possible).max().map_or(0, |last| last + 1);
+    let queues = used.max(spreading.queues.min(QUEUES_MAX));
+    let of_queue = |queue: u32| spreading.table.iter().filter(|one| **one == queue).count() as u64;
+    NicSpreading {
+        entries: spreading.table.len(),
+        entries_of_queues: (0..queues).map(of_queue).collect(),
+        key_bytes: spreading.key_bytes,
+    }
+}
+
+fn named(bits: u32, names: &[&str]) -> Vec<String> {
+    let is_set = |(place, _): &(usize, &&str)| bits >> place & 1 == 1;
+    names.iter().enumerate().filter(is_set).map(|(_, name)| (*name).to_owned()).collect()
+}
+
+fn stamps(stamping: nic::Stamping) -> NicTimestamps {
+    let has = |bit| stamping.kinds & bit != 0;
+    NicTimestamps {
+        software_rx: has(RX_SOFTWARE),
+        software_tx: has(TX_SOFTWARE),
+        hardware_rx: has(RX_HARDWARE),
+        hardware_tx: has(TX_HARDWARE),
+        clock: stamping.clock.map(|number| format!("/dev/ptp{number}")),
+        transmit_types: named(stamping.transmit_types, &TRANSMIT_TYPES),
+        receive_filters: named(stamping.receive_filters, &RECEIVE_FILTERS),
+    }
+}
+
+const fn mode(attachment: XdpAttachment) -> NicXdpMode {
+    match attachment {
+        XdpAttachment::Driver => NicXdpMode::Native,
+        XdpAttachment::Generic => NicXdpMode::Generic,
+        XdpAttachment::Hardware => NicXdpMode::Offloaded,
+        XdpAttachment::Several => NicXdpMode::Several,
+    }
+}
+
+fn abilities(features: horolog_sys::netlink::XdpFeatures) -> Vec<NicXdpAbility> {
+    let able = ABILITIES.iter().filter(|(bit, _)| features.acts >> bit & 1 == 1);
+    let stamped = (features.metadata & 1 == 1).then_some(NicXdpAbility::TimestampMetadata);
+    able.map(|(_, ability)| *ability).chain(stamped).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_told_of_without_advice() {
+        let result = look("lo", vec!["x".to_owned()]).unwrap();
+        assert!(result.advice.is_empty() && result.interrupts.is_empty());
+        let untold: Vec<_> = result.untold.iter().map(|one| one.what.as_str()).collect();
+        for what in ["rings", "coalescing", "interrupts"] {
+            assert!(untold.contains(&what), "{untold:?}");
+        }
+        let stamps = result.timestamps.unwrap();
+        assert!(stamps.software_rx && !stamps.hardware_tx && stamps.clock.is_none());
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_is_named() {
+        let error = look("no-such-if", Vec::new()).unwrap_err();
+        assert!(error.to_string().contains("no-such-if"), "{error}");
+    }
+
+    #[test]
+    fn bits_have_names() {
+        assert_eq!(named(0b110, &TRANSMIT_TYPES), ["on", "onestep-sync"]);
+        assert_eq!(named(1 << 15 | 1, &RECEIVE_FILTERS), ["none", "ntp-all"]);
+    }
+
+    #[test]
+    fn a_table_is_counted_by_queue() {
+        let table = vec![0, 1, 0, 3];
+        let spreading = spread(&nic::Spreading { queues: 2, table, key_bytes: 40 });
+        assert_eq!((spreading.entries, spreading.entries_of_queues), (4, vec![2, 1, 0, 1]));
+        let none = spread(&nic::Spreading { queues: 1, table: Vec::new(), key_bytes: 0 });
+        assert_eq!(none.entries_of_queues, [0]);
+    }
+}

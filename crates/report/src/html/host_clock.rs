@@ -1,0 +1,83 @@
+//! The page of a host's clocks: facts with what they mean, the clocks' figures, and what each
+//! reading costs as a plot.
+
+use horolog_record::HostClockResult;
+
+use super::Page;
+use super::data::{row, table};
+use super::escape::{each, text};
+use super::sections::{command_line, facts, findings, host_facts, section};
+use crate::facts::FactGroup;
+use crate::host_clock::{CLOCK_TITLES, CLOCKS_NOTE, figures, groups};
+use crate::units::human_ns;
+
+/// The page as HTML. It holds the result as JSON in the element `result`.
+#[must_use]
+pub fn host_clock(result: &HostClockResult) -> String {
+    let rows = each(&result.clocks, |clock| match &clock.error {
+        Some(error) => row(&clock.name, [error.clone()]),
+        None => row(&clock.name, figures(clock)),
+    });
+    let run = facts(&[
+        ("Command", Some(command_line(&result.command))),
+        ("Started", Some(result.started.clone())),
+    ]);
+    let machine = format!("<div class=\"columns\">\n{run}{}</div>\n", host_facts(&result.host));
+    let main = [
+        section("Findings", &findings(&result.findings)),
+        fact_sections(&groups(result)),
+        section("Clocks", &table("clocks", "Clocks", &CLOCK_TITLES, &rows)),
+        section("Run and machine", &machine),
+    ];
+    Page {
+        kind: "host clock",
+        heading: "clocks of this host".to_owned(),
+        lead: format!("watched for {}, started {}", human_ns(result.watched_ns), result.started),
+        main: main.concat(),
+        note: CLOCKS_NOTE,
+        schema: &result.schema,
+        plots: Vec::new(),
+        result,
+    }
+    .render()
+}
+
+/// A section for each group: name, value, meaning.
+pub(super) fn fact_sections(groups: &[FactGroup]) -> String {
+    each(groups, |group| {
+        let rows = each(&group.facts, |fact| {
+            format!(
+                "<tr><th scope=\"row\" class=\"words\">{}</th><td class=\"words\">{}</td>\
+                 <td class=\"words\">{}</td></tr>\n",
+                text(&fact.name),
+                text(&fact.value),
+                text(&fact.meaning)
+            )
+        });
+        let table = format!(
+            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\">\n\
+             <table class=\"data\">\n<thead><tr><td></td><th scope=\"col\" class=\"words\">value</th>\
+             <th scope=\"col\" class=\"words\">what it means</th></tr></thead>\n<tbody>\n{rows}</tbody>\n\
+             </table>\n</div>\n",
+            title = text(group.title)
+        );
+        section(group.title, &table)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn all_facts_are_on_the_page_and_no_text_becomes_markup() {
+        let mut result = fixture::host_clock();
+        result.clocksource.current = Some("<img src=x>".to_owned());
+        result.waking.hypervisor = Some("<script>".to_owned());
+        let page = host_clock(&result);
+        assert!(!page.contains("<img") && page.contains("&lt;img src=x&gt;"));
+        assert!(page.contains("wrap at 32 bit") && page.contains("MONOTONIC_COARSE"));
+        assert!(!page.contains("NaN") && !page.contains("{{"));
+    }
+}

@@ -1,0 +1,180 @@
+//! The page of a host's delays: overshoot over the delay asked for, all figures, claims.
+
+use horolog_record::{ClaimVerdict, DelayKind, Distribution, HostDelayResult};
+
+use super::Page;
+use super::data::{row, table};
+use super::escape::{each, text};
+use super::plot::{Axis, Plot, Scale, Series, Unit, View};
+use super::sections::{command_line, drawn, facts, findings, host_facts, limits, section};
+use crate::host_delay::{
+    CLAIMS, INTERRUPTED_TITLES, NOTE, SLACK, cells_of, interrupted, resumption, setting,
+    setting_name, tally, verdict,
+};
+use crate::units::{ABSENT, full_count, human_ns, mean_ns};
+
+const TITLES: [&str; 9] =
+    ["asked for", "waits", "early", "min", "p50", "p90", "p99", "max", "processor"];
+
+/// The page as HTML. It holds the whole result as JSON in the element `result`.
+#[must_use]
+pub fn host_delay(result: &HostDelayResult) -> String {
+    let plots = vec![
+        plot(result, "median", "Median overshoot", |one| one.p50),
+        plot(result, "tail", "99th percentile of the overshoot", |one| one.p99),
+    ];
+    let (plotted, plots) = drawn(plots.into_iter().map(|plot| (plot, String::new())).collect());
+    let main = [
+        section("Overshoot", &plotted),
+        section("Findings", &findings(&result.findings)),
+        section("Limits", &limits(&result.limits)),
+        section("Figures", &figures(result)),
+        section("Interrupted by signals", &signals(result)),
+        section(CLAIMS, &claims(result)),
+        section("Run and machine", &machine(result)),
+    ];
+    Page {
+        kind: "host delay",
+        heading: "delays of this host".to_owned(),
+        lead: format!("{} settings, started {}", result.settings.len(), result.started),
+        main: main.concat(),
+        note: NOTE,
+        schema: &result.schema,
+        plots,
+        result,
+    }
+    .render()
+}
+
+fn plot(
+    result: &HostDelayResult,
+    id: &'static str,
+    title: &'static str,
+    of: fn(&Distribution) -> u64,
+) -> Plot {
+    let view = |index: usize| {
+        let line = |kind: DelayKind| {
+            let cells = cells_of(result, index).filter(|cell| cell.function == kind);
+            // A logarithmic axis has no place for what is not positive.
+            let point = |cell: &horolog_record::DelayCell| {
+                Some((cell.requested_ns as f64, of(cell.overshoot_ns.as_ref()?).max(1) as f64))
+            };
+            Series::new(kind.name().to_owned(), cells.filter_map(point).collect())
+        };
+        let series = DelayKind::ALL.into_iter().map(line);
+        View {
+            label: setting_name(&result.settings[index]),
+            series: series.filter(|series| !series.points.is_empty()).collect(),
+        }
+    };
+    let measured = (0..result.settings.len()).filter(|at| result.settings[*at].error.is_none());
+    Plot {
+        id,
+        title,
+        hint: SLACK,
+        described_by: "figures",
+        x: Axis { label: "delay asked for", short: "asked", unit: Unit::Ns, scale: Scale::Log },
+        y: Axis { label: "overshoot", short: "later by", unit: Unit::Ns, scale: Scale::Log },
+        points: true,
+        marks: Vec::new(),
+        chooser: "Setting",
+        view: 0,
+        views: measured.map(view).collect(),
+    }
+}
+
+fn figures(result: &HostDelayResult) -> String {
+    let all = result.settings.iter().enumerate();
+    let rows = each(all, |(index, one)| {
+        let head = format!(
+            "<tr><th scope=\"rowgroup\" class=\"words\" colspan=\"{}\">{}</th></tr>\n",
+            TITLES.len() + 1,
+            text(&setting(one))
+        );
+        let rows = each(cells_of(result, index), |cell| row(cell.function.name(), of_cell(cell)));
+        head + &rows
+    });
+    table("figures", "Overshoots", &TITLES, &rows)
+}
+
+fn of_cell(cell: &horolog_record::DelayCell) -> [String; 9] {
+    let of = |of: fn(&Distribution) -> u64| {
+        cell.overshoot_ns.as_ref().map_or_else(|| ABSENT.to_owned(), |one| human_ns(of(one)))
+    };
+    [
+        human_ns(cell.requested_ns),
+        full_count(cell.overshoot_ns.as_ref().map_or(0, |one| one.count)),
+        full_count(cell.early),
+        of(|one| one.min),
+        of(|one| one.p50),
+        of(|one| one.p90),
+        of(|one| one.p99),
+        of(|one| one.max),
+        cell.error.clone().or_else(|| cell.processor_ns.map(mean_ns)).unwrap_or(ABSENT.to_owned()),
+    ]
+}
+
+fn signals(result: &HostDelayResult) -> String {
+    if result.interrupted.is_empty() {
+        return String::new();
+    }
+    let rows = each(&result.interrupted, |one| row(resumption(one.resumption), interrupted(one)));
+    table("signals", "nanosleep under signals", &INTERRUPTED_TITLES, &rows)
+}
+
+fn claims(result: &HostDelayResult) -> String {
+    if result.claims.is_empty() {
+        return String::new();
+    }
+    let items = each(&result.claims, |claim| {
+        let class = if claim.verdict == ClaimVerdict::Fails { "warning" } else { "note" };
+        format!(
+            "<li class=\"{class}\"><span class=\"severity\">{}</span><p>{}</p>\
+             <p class=\"advice\">{}</p></li>\n",
+            verdict(claim.verdict),
+            text(&claim.says),
+            text(&claim.figure)
+        )
+    });
+    format!("<p>{}</p>\n<ul class=\"findings\">\n{items}</ul>\n", text(&tally(result)))
+}
+
+fn machine(result: &HostDelayResult) -> String {
+    let run = facts(&[
+        ("Command", Some(command_line(&result.command))),
+        ("Started", Some(result.started.clone())),
+        ("HZ", result.tick.hz.map(|hz| hz.to_string())),
+        ("Measurement's own cost", Some(human_ns(result.own_cost_ns))),
+    ]);
+    format!("<div class=\"columns\">\n{run}{}</div>\n", host_facts(&result.host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn each_measured_setting_is_a_view_and_no_text_becomes_markup() {
+        let mut result = fixture::host_delay();
+        result.claims[0].figure = "<img src=x>".to_owned();
+        result.cells[0].error = Some("<script>".to_owned());
+        let page = host_delay(&result);
+        assert!(!page.contains("<img") && page.contains("&lt;img src=x&gt;"));
+        assert!(page.contains("plot-median") && page.contains("plot-tail"));
+        assert!(page.contains("SCHED_OTHER, minimal slack"));
+        assert!(page.contains("not measured (Operation not permitted)"));
+    }
+
+    #[test]
+    fn a_run_without_figures_still_makes_a_page() {
+        let mut result = fixture::host_delay();
+        result.cells.clear();
+        result.claims.clear();
+        result.interrupted.clear();
+        let page = host_delay(&result);
+        let (_, rest) = page.split_once("<main>").unwrap();
+        let (main, _) = rest.split_once("</main>").unwrap();
+        assert!(!main.contains("NaN") && !main.contains("plot-"), "{main}");
+    }
+}

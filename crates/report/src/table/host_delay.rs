@@ -1,0 +1,143 @@
+//! The delays of a host: a table of overshoots for each setting, a row for each function, and what
+//! is said of delays with what holds.
+
+use horolog_record::{ClaimVerdict, DelayCell, DelayKind, HostDelayResult};
+
+use super::TableStyle;
+use super::grid::Tone;
+use super::summary::{finding_lines, limit_lines, wrapped};
+use crate::host_delay::{
+    CLAIMS, INTERRUPTED_TITLES, NOTE, SLACK, cells_of, delays, interrupted, resumption, setting,
+    tally, verdict,
+};
+use crate::units::{ABSENT, human_ns};
+
+const NAME_WIDTH: usize = 25;
+const CELL_WIDTH: usize = 8;
+const SIGNALS_WIDTH: usize = 10;
+/// Columns of figures over all delays, behind those of single ones.
+const WORST: [&str; 2] = ["p99", "max"];
+
+/// The lines for the terminal, without a newline at the end.
+#[must_use]
+pub fn host_delay(result: &HostDelayResult, style: &TableStyle) -> String {
+    let mut lines = Vec::new();
+    for (index, one) in result.settings.iter().enumerate() {
+        lines.push(Tone::Strong.paint(&setting(one), style.colour));
+        if one.error.is_none() {
+            lines.extend(overshoots(result, index, style));
+        }
+        lines.push(String::new());
+    }
+    lines.extend(wrapped(NOTE, "  ", "    ", style));
+    lines.extend(wrapped(SLACK, "  ", "    ", style));
+    lines.extend(signals(result, style));
+    lines.extend(claims(result, style));
+    lines.extend(limit_lines(&result.limits, style));
+    lines.extend(finding_lines(&result.findings, style));
+    lines.join("\n")
+}
+
+/// A row for each function: the median at each delay, and the worst of all delays.
+fn overshoots(result: &HostDelayResult, index: usize, style: &TableStyle) -> Vec<String> {
+    let all = delays(result);
+    let room = style.width.saturating_sub(NAME_WIDTH + WORST.len() * (CELL_WIDTH + 1));
+    let shown = all.len().min((room / (CELL_WIDTH + 1)).max(2));
+    let delays = &all[..shown];
+    let titles = delays.iter().map(|delay| human_ns(*delay).replace(".00", "").replace(".0", ""));
+    let titles = titles.chain(WORST.map(str::to_owned));
+    let head = format!("{:<NAME_WIDTH$}{}", "median overshoot at", cells(titles));
+    let mut lines = vec![Tone::Strong.paint(head.trim_end(), style.colour)];
+    for kind in DelayKind::ALL {
+        let of_kind = cells_of(result, index).filter(|cell| cell.function == kind);
+        if of_kind.clone().next().is_none() {
+            continue;
+        }
+        let median = |delay: &u64| {
+            let cell = of_kind.clone().find(|cell| cell.requested_ns == *delay);
+            figure(cell.and_then(|cell| Some(cell.overshoot_ns.as_ref()?.p50)))
+        };
+        let worst = |of: fn(&horolog_record::Distribution) -> u64| {
+            let values = of_kind
+                .clone()
+                .filter_map(|cell: &DelayCell| Some(of(cell.overshoot_ns.as_ref()?)));
+            figure(values.max())
+        };
+        let figures = delays.iter().map(median).chain([worst(|one| one.p99), worst(|one| one.max)]);
+        lines.push(format!("{:<NAME_WIDTH$}{}", kind.name(), cells(figures)));
+    }
+    lines
+}
+
+fn figure(ns: Option<u64>) -> String {
+    ns.map_or_else(|| ABSENT.to_owned(), human_ns)
+}
+
+fn cells(texts: impl Iterator<Item = String>) -> String {
+    columns(texts, CELL_WIDTH)
+}
+
+/// Texts flush right in columns of one width.
+fn columns(texts: impl Iterator<Item = String>, width: usize) -> String {
+    let padded: Vec<_> = texts.map(|text| format!(" {text:>width$}")).collect();
+    padded.concat()
+}
+
+fn signals(result: &HostDelayResult, style: &TableStyle) -> Vec<String> {
+    if result.interrupted.is_empty() {
+        return Vec::new();
+    }
+    let titles = INTERRUPTED_TITLES.map(str::to_owned).into_iter();
+    let head =
+        format!("{:<NAME_WIDTH$}{}", "nanosleep under signals", columns(titles, SIGNALS_WIDTH));
+    let mut lines = vec![String::new(), Tone::Strong.paint(&head, style.colour)];
+    lines.extend(result.interrupted.iter().map(|one| {
+        let name = resumption(one.resumption);
+        format!("{name:<NAME_WIDTH$}{}", columns(interrupted(one).into_iter(), SIGNALS_WIDTH))
+    }));
+    lines
+}
+
+fn claims(result: &HostDelayResult, style: &TableStyle) -> Vec<String> {
+    if result.claims.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![String::new(), Tone::Strong.paint(CLAIMS, style.colour)];
+    for claim in &result.claims {
+        let word = verdict(claim.verdict);
+        let text = match claim.verdict {
+            ClaimVerdict::Elsewhere => format!("{} {}", claim.says, claim.figure),
+            _ => format!("{} → {word}: {}", claim.says, claim.figure),
+        };
+        let mark = match claim.verdict {
+            ClaimVerdict::Holds => "  + ",
+            ClaimVerdict::Fails => "  - ",
+            ClaimVerdict::NotMeasured => "  ? ",
+            ClaimVerdict::Elsewhere => "  > ",
+        };
+        lines.extend(wrapped(&text, mark, "    ", style));
+    }
+    lines.push(format!("  {}", tally(result)));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn looks_like_this() {
+        let style = TableStyle { colour: false, width: 100 };
+        let text = host_delay(&fixture::host_delay(), &style);
+        assert_eq!(text, include_str!("host_delay.txt").trim_end(), "\n{text}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_keeps_the_worst() {
+        let style = TableStyle { colour: false, width: 60 };
+        let text = host_delay(&fixture::host_delay(), &style);
+        assert!(text.contains("max") && text.contains("nanosleep"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+}

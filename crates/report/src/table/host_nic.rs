@@ -1,0 +1,39 @@
+//! A network card: facts with what they mean, and what to change with the commands for it.
+
+use horolog_record::HostNicResult;
+
+use super::TableStyle;
+use super::grid::Tone;
+use super::host_clock::fact_lines;
+use super::summary::{finding_lines, wrapped};
+use crate::host_nic::{ADVICE, change, groups};
+
+/// The lines for the terminal, without a newline at the end.
+#[must_use]
+pub fn host_nic(result: &HostNicResult, style: &TableStyle) -> String {
+    let mut lines = vec![Tone::Strong.paint(&result.interface, style.colour)];
+    lines.extend(fact_lines(&groups(result), style));
+    if !result.advice.is_empty() {
+        lines.push(Tone::Strong.paint(ADVICE, style.colour));
+    }
+    for advice in &result.advice {
+        lines.extend(wrapped(&change(advice), "  ", "    ", style));
+        // Not wrapped: it is to be copied.
+        lines.extend(advice.command.iter().map(|command| format!("      {command}")));
+    }
+    lines.extend(finding_lines(&result.findings, style));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn looks_like_this() {
+        let style = TableStyle { colour: false, width: 100 };
+        let text = host_nic(&fixture::host_nic(), &style);
+        assert_eq!(text, include_str!("host_nic.txt").trim_end(), "\n{text}");
+    }
+}

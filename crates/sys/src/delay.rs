@@ -1,0 +1,286 @@
+//! The functions by which a program waits, each called as programs call it. What a wait delivered
+//! is for the caller to measure. `sleep` by an alarm is in [`crate::alarm`], since alarms belong to a
+//! whole process.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use crate::descriptor::{check, check_new, timespec};
+use crate::io_uring::TimeoutRing;
+
+/// A function to wait by.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum DelayFunction {
+    /// sleep(3), in whole seconds.
+    Sleep,
+    /// usleep(3).
+    Usleep,
+    /// nanosleep(2).
+    Nanosleep,
+    /// `clock_nanosleep(2)` for a time on `CLOCK_MONOTONIC`.
+    ClockNanosleep,
+    /// `clock_nanosleep(2)` until an instant of `CLOCK_MONOTONIC`.
+    ClockNanosleepAbsolute,
+    /// select(2) with no descriptors.
+    Select,
+    /// poll(2) with no descriptors.
+    Poll,
+    /// `epoll_wait` on an empty set.
+    EpollWait,
+    /// `epoll_pwait2` on an empty set.
+    EpollPwait2,
+    /// A timer's descriptor that is read.
+    Timerfd,
+    /// A timeout that is submitted to an `io_uring` and waited for (`IORING_OP_TIMEOUT`).
+    IoUring,
+}
+
+impl DelayFunction {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Sleep,
+        Self::Usleep,
+        Self::Nanosleep,
+        Self::ClockNanosleep,
+        Self::ClockNanosleepAbsolute,
+        Self::Select,
+        Self::Poll,
+        Self::EpollWait,
+        Self::EpollPwait2,
+        Self::Timerfd,
+        Self::IoUring,
+    ];
+}
+
+/// A function with the descriptors that it needs.
+#[derive(Debug)]
+pub struct Delayer(Means);
+
+#[derive(Debug)]
+enum Means {
+    Plain(DelayFunction),
+    Epoll(DelayFunction, OwnedFd),
+    Timer(OwnedFd),
+    Ring(TimeoutRing),
+}
+
+impl Delayer {
+    /// Opens what the function needs.
+    ///
+    /// # Errors
+    ///
+    /// Where the kernel has no such function, or forbids it.
+    pub fn open(function: DelayFunction) -> io::Result<Self> {
+        Ok(Self(match function {
+            DelayFunction::EpollWait | DelayFunction::EpollPwait2 => {
+                // SAFETY: one flag in, a new descriptor out, owned from here on.
+                let set = unsafe { check_new(libc::epoll_create1(libc::EPOLL_CLOEXEC)) }?;
+                Means::Epoll(function, set)
+            }
+            DelayFunction::Timerfd => {
+                // SAFETY: numbers in, a new descriptor out, owned from here on.
+                Means::Timer(unsafe {
+                    check_new(libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC))
+                }?)
+            }
+            DelayFunction::IoUring => Means::Ring(TimeoutRing::open()?),
+            plain => Means::Plain(plain),
+        }))
+    }
+
+    /// Waits so long, once. A delay that the function cannot be asked for is rounded up.
+    ///
+    /// # Errors
+    ///
+    /// `Interrupted` where a signal ended the wait; whatever else the kernel says.
+    pub fn wait(&mut self, delay: Duration) -> io::Result<()> {
+        match self {
+            Self(Means::Plain(function)) => plain(*function, delay),
+            Self(Means::Epoll(function, set)) => epoll(*function, set, delay),
+            Self(Means::Timer(timer)) => by_timer(timer, delay),
+            Self(Means::Ring(ring)) => ring.wait(delay),
+        }
+    }
+}
+
+fn plain(function: DelayFunction, delay: Duration) -> io::Result<()> {
+    let mut time = timespec(delay);
+    match function {
+        DelayFunction::Sleep => sleep(delay),
+        DelayFunction::Usleep => usleep(rounded_up(delay, 1_000)),
+        DelayFunction::ClockNanosleep => clock_nanosleep(0, &time),
+        DelayFunction::ClockNanosleepAbsolute => {
+            let now = crate::clock::read(libc::CLOCK_MONOTONIC);
+            time.tv_sec = time.tv_sec.saturating_add(now.tv_sec);
+            time.tv_nsec += now.tv_nsec;
+            if time.tv_nsec >= 1_000_000_000 {
+                time.tv_nsec -= 1_000_000_000;
+                time.tv_sec = time.tv_sec.saturating_add(1);
+            }
+            clock_nanosleep(libc::TIMER_ABSTIME, &time)
+        }
+        DelayFunction::Select => {
+            let us = rounded_up(delay, 1_000);
+            let mut time = libc::timeval {
+                tv_sec: libc::time_t::try_from(us / 1_000_000).unwrap_or(libc::time_t::MAX),
+                tv_usec: (us % 1_000_000) as libc::suseconds_t,
+            };
+            let none = std::ptr::null_mut;
+            // SAFETY: no sets, and a timeval that outlives the call, which may change it.
+            check(unsafe { libc::select(0, none(), none(), none(), &raw mut time) }).map(drop)
+        }
+        DelayFunction::Poll => {
+            // SAFETY: no descriptors are announced, so none are looked at.
+            check(unsafe { libc::poll(std::ptr::null_mut(), 0, milliseconds(delay)) }).map(drop)
+        }
+        _ => nanosleep(&time, None),
+    }
+}
+
+/// Whole units of so many nanoseconds, rounded up.
+fn rounded_up(delay: Duration, unit_ns: u128) -> u64 {
+    u64::try_from(delay.as_nanos().div_ceil(unit_ns)).unwrap_or(u64::MAX)
+}
+
+fn milliseconds(delay: Duration) -> libc::c_int {
+    libc::c_int::try_from(rounded_up(delay, 1_000_000)).unwrap_or(libc::c_int::MAX)
+}
+
+fn sleep(delay: Duration) -> io::Result<()> {
+    let seconds = u32::try_from(rounded_up(delay, 1_000_000_000)).unwrap_or(u32::MAX);
+    // SAFETY: a number in, a number out.
+    match unsafe { libc::sleep(seconds) } {
+        0 => Ok(()),
+        _ => Err(io::ErrorKind::Interrupted.into()),
+    }
+}
+
+/// usleep(3) with what it is given, whether POSIX allows it or not.
+///
+/// # Errors
+///
+/// What the C library says; `InvalidInput` from one that takes no second and more.
+pub fn usleep(microseconds: u64) -> io::Result<()> {
+    let microseconds = u32::try_from(microseconds).unwrap_or(u32::MAX);
+    // SAFETY: a number in, a number out.
+    check(unsafe { libc::usleep(microseconds) }).map(drop)
+}
+
+fn clock_nanosleep(flags: libc::c_int, time: &libc::timespec) -> io::Result<()> {
+    let remaining = std::ptr::null_mut();
+    // SAFETY: a timespec that outlives the call; the remainder is not asked for.
+    let result = unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, flags, time, remaining) };
+    // It returns the error and leaves `errno` alone.
+    if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) }
+}
+
+fn nanosleep(time: &libc::timespec, left: Option<&mut libc::timespec>) -> io::Result<()> {
+    let left = left.map_or(std::ptr::null_mut(), std::ptr::from_mut);
+    // SAFETY: both are null or outlive the call.
+    check(unsafe { libc::nanosleep(time, left) }).map(drop)
+}
+
+/// nanosleep(2) as it is, which a signal ends early: what is left of the delay then.
+///
+/// # Errors
+///
+/// Whatever else the kernel says.
+pub fn nanosleep_once(delay: Duration) -> io::Result<Duration> {
+    let mut left = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    match nanosleep(&timespec(delay), Some(&mut left)) {
+        Ok(()) => Ok(Duration::ZERO),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+            Ok(Duration::new(left.tv_sec as u64, left.tv_nsec as u32))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// nanosleep(2) with a time that is none (10⁹ ns beside the seconds), as a miscounting program asks
+/// for it: an error, at once.
+pub fn nanosleep_of_no_time() -> io::Result<()> {
+    nanosleep(&libc::timespec { tv_sec: 0, tv_nsec: 1_000_000_000 }, None)
+}
+
+fn epoll(function: DelayFunction, set: &OwnedFd, delay: Duration) -> io::Result<()> {
+    let mut event = libc::epoll_event { events: 0, u64: 0 };
+    let result = if function == DelayFunction::EpollWait {
+        // SAFETY: room for the one event that is announced, alive for the call.
+        unsafe { libc::epoll_wait(set.as_raw_fd(), &raw mut event, 1, milliseconds(delay)) }
+    } else {
+        let time = timespec(delay);
+        let no_mask = std::ptr::null::<libc::sigset_t>();
+        // SAFETY: room for one event, a timespec and no mask, alive for the call.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                set.as_raw_fd(),
+                &raw mut event,
+                1,
+                &raw const time,
+                no_mask,
+                0_usize,
+            )
+        };
+        result as libc::c_int
+    };
+    check(result).map(drop)
+}
+
+fn by_timer(timer: &OwnedFd, delay: Duration) -> io::Result<()> {
+    let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // All zero would disarm it.
+    let delay = delay.max(Duration::from_nanos(1));
+    let setting = libc::itimerspec { it_interval: zero, it_value: timespec(delay) };
+    let mut expirations = 0_u64;
+    // SAFETY: a setting that outlives the call; the old one is not asked for.
+    check(unsafe {
+        libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const setting, std::ptr::null_mut())
+    })?;
+    let room = size_of::<u64>();
+    // SAFETY: eight bytes of room for the count, alive for the call.
+    let result = unsafe { libc::read(timer.as_raw_fd(), (&raw mut expirations).cast(), room) };
+    check(result as libc::c_int).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn no_function_ends_early() {
+        for function in DelayFunction::ALL {
+            let mut delayer = match Delayer::open(function) {
+                Ok(delayer) => delayer,
+                // A sandbox may forbid it.
+                Err(_) if function == DelayFunction::IoUring => continue,
+                Err(error) => panic!("{function:?}: {error}"),
+            };
+            if function == DelayFunction::Sleep {
+                continue;
+            }
+            for delay in [Duration::from_millis(1), Duration::from_millis(3)] {
+                let begun = Instant::now();
+                delayer.wait(delay).unwrap();
+                assert!(begun.elapsed() >= delay, "{function:?}: {:?}", begun.elapsed());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused_at_once() {
+        let error = nanosleep_of_no_time().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(nanosleep_once(Duration::from_micros(10)).unwrap(), Duration::ZERO);
+    }
+
+    #[test]
+    fn delays_are_rounded_up() {
+        assert_eq!(rounded_up(Duration::from_nanos(1_001), 1_000), 2);
+        assert_eq!(milliseconds(Duration::from_micros(1_000)), 1);
+        assert_eq!(milliseconds(Duration::MAX), libc::c_int::MAX);
+    }
+}

@@ -1,0 +1,270 @@
+//! A small `io_uring` that does one thing: it waits for timeouts (`IORING_OP_TIMEOUT`). The layout is
+//! that of `linux/io_uring.h`; one request is in flight at a time.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::descriptor::{check, check_new};
+
+const ENTRIES: u32 = 1;
+const OP_TIMEOUT: u8 = 11;
+const ENTER_GETEVENTS: libc::c_uint = 1;
+/// Where the three parts are mapped from.
+const OFFSET_SUBMISSION: libc::off_t = 0;
+const OFFSET_COMPLETION: libc::off_t = 0x800_0000;
+const OFFSET_ENTRIES: libc::off_t = 0x1000_0000;
+
+/// `struct io_sqring_offsets` and `struct io_cqring_offsets`: ten words each.
+type Offsets = [u32; 10];
+
+/// `struct io_uring_params`.
+#[repr(C)]
+#[derive(Default)]
+struct Parameters {
+    submission_entries: u32,
+    completion_entries: u32,
+    flags: u32,
+    thread: [u32; 2],
+    features: u32,
+    reserved: [u32; 4],
+    submission: Offsets,
+    completion: Offsets,
+}
+
+/// `struct io_uring_sqe`, as far as a timeout has a use for it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Submission {
+    operation: u8,
+    flags: u8,
+    priority: u16,
+    descriptor: i32,
+    count: u64,
+    address: u64,
+    length: u32,
+    timeout_flags: u32,
+    user_data: u64,
+    rest: [u64; 3],
+}
+
+/// `struct io_uring_cqe`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Completion {
+    user_data: u64,
+    result: i32,
+    flags: u32,
+}
+
+/// `struct __kernel_timespec`.
+#[repr(C)]
+struct Time {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+/// Memory shared with the kernel.
+#[derive(Debug)]
+struct Mapping {
+    start: *mut u8,
+    length: usize,
+}
+
+// SAFETY: the memory belongs to the value alone in this process, wherever it goes.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    fn new(ring: &OwnedFd, length: usize, offset: libc::off_t) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+                ring.as_raw_fd(),
+                offset,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { start: start.cast(), length })
+    }
+
+    /// A pointer to a `T` that lies wholly in the mapping.
+    fn at<T>(&self, offset: usize) -> io::Result<*mut T> {
+        let end = offset.checked_add(size_of::<T>()).filter(|end| *end <= self.length);
+        if end.is_none() || !offset.is_multiple_of(align_of::<T>()) {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        // SAFETY: within the mapping, as was just seen.
+        Ok(unsafe { self.start.add(offset) }.cast())
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own, and nothing points into it any more.
+        let _ = unsafe { libc::munmap(self.start.cast(), self.length) };
+    }
+}
+
+/// An `io_uring` for timeouts.
+#[derive(Debug)]
+pub struct TimeoutRing {
+    submission: Mapping,
+    completion: Mapping,
+    entries: Mapping,
+    /// Words of the rings, by their place in the mappings.
+    submission_tail: usize,
+    completion_head: usize,
+    completion_tail: usize,
+    completion_mask: u32,
+    completions_at: usize,
+    // Behind the mappings, which are of it.
+    ring: OwnedFd,
+}
+
+impl TimeoutRing {
+    /// Makes a ring.
+    ///
+    /// # Errors
+    ///
+    /// Where the kernel has none, or it is forbidden (`kernel.io_uring_disabled`, a sandbox).
+    pub fn open() -> io::Result<Self> {
+        let mut parameters = Parameters::default();
+        // SAFETY: the structure of the size that the kernel expects, alive for the call; a new
+        // descriptor out, owned from here on.
+        let ring = unsafe {
+            let result = libc::syscall(libc::SYS_io_uring_setup, ENTRIES, &raw mut parameters);
+            check_new(result as libc::c_int)
+        }?;
+        let Parameters { submission_entries, completion_entries, .. } = parameters;
+        // struct io_sqring_offsets: head, tail, ring_mask, ring_entries, flags, dropped, array.
+        let [_, tail, _, _, _, _, array, ..] = parameters.submission.map(|word| word as usize);
+        // struct io_cqring_offsets: head, tail, ring_mask, ring_entries, overflow, cqes.
+        let [head, completion_tail, mask, _, _, completions, ..] =
+            parameters.completion.map(|word| word as usize);
+        let submission_length = array + submission_entries as usize * size_of::<u32>();
+        let completion_length = completions + completion_entries as usize * size_of::<Completion>();
+        let submission = Mapping::new(&ring, submission_length, OFFSET_SUBMISSION)?;
+        let completion = Mapping::new(&ring, completion_length, OFFSET_COMPLETION)?;
+        let length = submission_entries as usize * size_of::<Submission>();
+        let entries = Mapping::new(&ring, length, OFFSET_ENTRIES)?;
+        // SAFETY: both words lie in their mappings; the ring is not in use yet.
+        let completion_mask = unsafe {
+            submission.at::<u32>(array)?.write(0);
+            completion.at::<u32>(mask)?.read()
+        };
+        Ok(Self {
+            submission,
+            completion,
+            entries,
+            submission_tail: tail,
+            completion_head: head,
+            completion_tail,
+            completion_mask,
+            completions_at: completions,
+            ring,
+        })
+    }
+
+    /// Waits so long, once.
+    ///
+    /// # Errors
+    ///
+    /// `Interrupted` where a signal ended the wait; the timeout is then still in flight, so the ring
+    /// waits no more. Whatever else the kernel says.
+    pub fn wait(&mut self, delay: Duration) -> io::Result<()> {
+        let time = Time {
+            seconds: i64::try_from(delay.as_secs()).unwrap_or(i64::MAX),
+            nanoseconds: delay.subsec_nanos().into(),
+        };
+        let request = Submission {
+            operation: OP_TIMEOUT,
+            flags: 0,
+            priority: 0,
+            descriptor: -1,
+            // No number of other completions ends it.
+            count: 0,
+            address: std::ptr::from_ref(&time) as u64,
+            length: 1,
+            timeout_flags: 0,
+            user_data: 0,
+            rest: [0; 3],
+        };
+        // SAFETY: the one entry of the ring, which the kernel does not look at until the tail moves.
+        unsafe { self.entries.at::<Submission>(0)?.write(request) };
+        // SAFETY: the word lies in the mapping, is aligned, and is shared with the kernel alone.
+        let tail = unsafe { AtomicU32::from_ptr(self.submission.at(self.submission_tail)?) };
+        tail.store(tail.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+        let no_mask = std::ptr::null::<libc::sigset_t>();
+        // SAFETY: one request in the ring, whose time outlives the call: the kernel copies it when
+        // the request is submitted, in this call.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_io_uring_enter,
+                self.ring.as_raw_fd(),
+                1,
+                1,
+                ENTER_GETEVENTS,
+                no_mask,
+                0_usize,
+            )
+        };
+        check(result as libc::c_int)?;
+        self.take()
+    }
+
+    /// Takes the completion out of the ring.
+    fn take(&mut self) -> io::Result<()> {
+        // SAFETY: both words lie in the mapping, are aligned, and are shared with the kernel alone.
+        let (head, tail) = unsafe {
+            (
+                AtomicU32::from_ptr(self.completion.at(self.completion_head)?),
+                AtomicU32::from_ptr(self.completion.at(self.completion_tail)?),
+            )
+        };
+        let place = head.load(Ordering::Relaxed);
+        if place == tail.load(Ordering::Acquire) {
+            // The wait was ended and the timeout was not.
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let index = (place & self.completion_mask) as usize;
+        let at = self.completions_at + index * size_of::<Completion>();
+        // SAFETY: an entry within the mapping that the kernel has written, as the tail says.
+        let result = unsafe { self.completion.at::<Completion>(at)?.read() }.result;
+        head.store(place.wrapping_add(1), Ordering::Release);
+        match -result {
+            // What a timeout ends with.
+            libc::ETIME | 0 => Ok(()),
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_the_kernel_s() {
+        assert_eq!(size_of::<Parameters>(), 120);
+        assert_eq!(size_of::<Submission>(), 64);
+        assert_eq!((size_of::<Completion>(), size_of::<Time>()), (16, 16));
+    }
+
+    #[test]
+    fn timeouts_follow_one_another() {
+        // A sandbox may forbid it.
+        let Ok(mut ring) = TimeoutRing::open() else { return };
+        for _ in 0..40 {
+            let begun = std::time::Instant::now();
+            ring.wait(Duration::from_micros(200)).unwrap();
+            assert!(begun.elapsed() >= Duration::from_micros(200));
+        }
+    }
+}

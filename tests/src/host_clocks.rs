@@ -1,0 +1,188 @@
+//! Scenarios of `horolog host clock` and `horolog host delay`: what they say of a truth that was put
+//! in place before they start (a timer slack, a time namespace), and of what cannot be.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::thread;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use horolog_sys::affinity::set_timer_slack_ns;
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{PATIENCE, binary, run_to_end};
+use crate::{ROOT, host_clocks, scenarios};
+
+/// A timer slack that nobody has by chance; wider than what a busy machine adds to a wait.
+const SLACK_NS: u32 = 23_000_000;
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(ROOT, host_clocks: a_time_namespace_is_seen));
+    all.extend(scenarios!(&[], host_clocks:
+        a_look_at_the_clocks_has_all_its_forms,
+        an_inherited_slack_is_found_in_the_delays,
+        claims_are_judged_and_nothing_is_left_changed,
+        what_cannot_be_is_refused,
+    ));
+    all
+}
+
+fn host(arguments: &[&str]) -> Result<Output> {
+    run_to_end(Command::new(binary()?).arg("host").args(arguments), PATIENCE)
+}
+
+/// What a command writes as JSON that has to be done.
+fn json(arguments: &[&str]) -> Result<Value> {
+    let output = host(&[arguments, &["--json", "-"]].concat())?;
+    ensure!(output.status.success(), "{arguments:?}: {output:?}");
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// The same, started by a thread with another timer slack, which a program inherits.
+fn json_with_slack(arguments: &'static [&'static str]) -> Result<Value> {
+    let started = thread::spawn(move || {
+        set_timer_slack_ns(SLACK_NS)?;
+        json(arguments)
+    });
+    started.join().map_err(|_| anyhow!("a panic"))?
+}
+
+fn path_text(path: &Path) -> Result<&str> {
+    path.to_str().context("no text")
+}
+
+fn a_look_at_the_clocks_has_all_its_forms() -> Result<()> {
+    let directory = TempDir::new()?;
+    let of = |name: &str| directory.path().join(name);
+    let (file, page) = (of("clock.json"), of("clock.html"));
+    let files = ["--json", path_text(&file)?, "--html", path_text(&page)?];
+    let output = host(&[&["clock", "-t", "300ms"][..], &files].concat())?;
+    ensure!(output.status.success(), "{output:?}");
+    let table = String::from_utf8(output.stdout)?;
+    for expected in ["HZ", "jiffies", "clocksource", "MONOTONIC_RAW", "timer slack", "RTC"] {
+        ensure!(table.contains(expected), "{expected}: {table}");
+    }
+    let result: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
+    ensure!(result["schema"] == "horolog.host-clock/1", "{result}");
+    // The coarse clock moves once a tick, whatever else says how long that is.
+    let tick = |name: &str| result["tick"][name].as_u64().context("no tick");
+    ensure!(tick("tick_ns")?.abs_diff(tick("coarse_resolution_ns")?) < 1_000, "{result}");
+    ensure!(tick("hz")?.abs_diff(1_000_000_000 / tick("tick_ns")?) <= 1, "{result}");
+    let clocks = result["clocks"].as_array().context("no clocks")?;
+    let of = |name| clocks.iter().find(|clock| clock["name"] == name).context("no such clock");
+    let rate = of("BOOTTIME")?["rate_ppm"].as_f64().context("no rate")?;
+    let doubt = of("BOOTTIME")?["rate_doubt_ppm"].as_f64().context("no doubt")?;
+    ensure!(rate.abs() <= doubt + 0.001, "it runs as MONOTONIC does: {rate} ± {doubt}");
+    ensure!(of("MONOTONIC_COARSE")?["step_ns"].as_u64() > of("MONOTONIC")?["step_ns"].as_u64());
+    ensure!(fs::read_to_string(&page)?.trim_end().ends_with("</html>"), "no page");
+    let slack = json_with_slack(&["clock", "-t", "50ms"])?;
+    ensure!(slack["waking"]["timer_slack_ns"] == SLACK_NS, "{}", slack["waking"]);
+    Ok(())
+}
+
+/// A namespace in which the machine has been up for longer.
+fn a_time_namespace_is_seen() -> Result<()> {
+    if !Path::new("/proc/self/ns/time").exists() {
+        return Ok(());
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--time", "--monotonic", "4000", "--boottime", "7000"]);
+    command.arg(binary()?).args(["host", "clock", "-t", "50ms", "--json", "-"]);
+    let output = run_to_end(&mut command, PATIENCE)?;
+    ensure!(output.status.success(), "{output:?}");
+    let waking = &serde_json::from_slice::<Value>(&output.stdout)?["waking"];
+    ensure!(waking["namespace_monotonic_ns"] == 4_000_000_000_000_u64, "{waking}");
+    ensure!(waking["namespace_boottime_ns"] == 7_000_000_000_000_u64, "{waking}");
+    Ok(())
+}
+
+/// The median overshoot of `nanosleep` by setting.
+fn medians(result: &Value) -> Result<Vec<u64>> {
+    let cells = result["cells"].as_array().context("no cells")?;
+    let median = |cell: &Value| cell["overshoot_ns"]["p50"].as_u64().context("no median");
+    cells.iter().map(median).collect()
+}
+
+fn an_inherited_slack_is_found_in_the_delays() -> Result<()> {
+    let arguments: &[_] =
+        &["delay", "-f", "nanosleep", "-d", "1ms", "-n", "15", "--policy", "other", "--no-claims"];
+    let wide = json_with_slack(arguments)?;
+    ensure!(wide["schema"] == "horolog.host-delay/1", "{wide}");
+    ensure!(wide["settings"][0]["slack_ns"] == SLACK_NS, "{wide}");
+    let codes = wide["findings"].as_array().context("no findings")?;
+    ensure!(codes.iter().any(|finding| finding["code"] == "slack-wide"), "{wide}");
+    let [by_default, minimal] = medians(&wide)?[..] else { anyhow::bail!("{wide}") };
+    // A timer in this range waits for the next interrupt, at the end of the range if none comes.
+    ensure!(by_default > 3 * minimal, "{by_default} against {minimal} ns");
+    ensure!(wide["cells"][0]["early"] == 0 && wide["claims"].as_array().is_some_and(Vec::is_empty));
+    Ok(())
+}
+
+fn claims_are_judged_and_nothing_is_left_changed() -> Result<()> {
+    let directory = TempDir::new()?;
+    let page = directory.path().join("delay.html");
+    let arguments =
+        ["delay", "-d", "1us,100us", "-n", "5", "--policy", "other", "--slack", "default"];
+    let limit = ["--fail-if", "p50>10s", "--html", path_text(&page)?];
+    let result = json(&[&arguments[..], &limit].concat())?;
+    let claims = result["claims"].as_array().context("no claims")?;
+    let verdict = |id| claims.iter().find(|claim| claim["id"] == id).map(|one| &one["verdict"]);
+    // What holds of every kernel and C library that this runs on.
+    for (id, expected) in [
+        ("time-before", "holds"),
+        ("usleep-at-least", "holds"),
+        ("sleep-is-alarm", "fails"),
+        ("usleep-limit", "fails"),
+        ("nanosleep-interrupted", "holds"),
+        ("delayed-ack-40-ms", "elsewhere"),
+    ] {
+        ensure!(verdict(id).is_some_and(|one| one == expected), "{id}: {claims:?}");
+    }
+    let interrupted = result["interrupted"].as_array().context("no signals")?;
+    ensure!(interrupted.len() == 4 && interrupted[3]["ended"] == false, "{interrupted:?}");
+    ensure!(fs::read_to_string(&page)?.contains("plot-median"), "no plot");
+    let broken = host(&[
+        "delay",
+        "-f",
+        "poll",
+        "-d",
+        "1ms",
+        "-n",
+        "2",
+        "--no-claims",
+        "--fail-if",
+        "max>0",
+    ])?;
+    ensure!(broken.status.code() == Some(1), "{broken:?}");
+    Ok(())
+}
+
+fn what_cannot_be_is_refused() -> Result<()> {
+    for (arguments, status, expected) in [
+        (["clock", "-t", "2h"].as_slice(), 2, "1h at most"),
+        (&["clock", "--json", "/nowhere/at/all"], 3, "/nowhere/at/all"),
+        (&["clock", "--json", "-", "--html", "-"], 2, "standard output"),
+        (&["delay", "-f", "nap"], 2, "alarm-pause"),
+        (&["delay", "-d", "soon"], 2, "soon"),
+        (&["delay", "-d", "2m"], 2, "1m at most"),
+        (&["delay", "-f", "sleep", "-d", "1ms"], 2, "sleep and alarm-pause take whole seconds"),
+        (&["delay", "-n", "0"], 2, "0"),
+        (&["delay", "--policy", "rr"], 2, "other or fifo"),
+        (&["delay", "--slack", "none"], 2, "default or minimal"),
+        (&["delay", "--fail-if", "p98>1ms"], 2, "p99"),
+        (&["nic", "no-such-if"], 3, "no interface 'no-such-if'"),
+        (&["nic", "a-name-that-is-far-too-long"], 3, "no interface"),
+        (&["nic"], 2, "IF"),
+    ] {
+        let output = host(arguments)?;
+        let stderr = String::from_utf8(output.stderr).context("no text")?;
+        let ended = output.status;
+        ensure!(ended.code() == Some(status), "{arguments:?}: {ended:?}, {stderr}");
+        ensure!(stderr.contains(expected), "{arguments:?}: {stderr}");
+        ensure!(stderr.lines().count() == 1, "{arguments:?}: {stderr}");
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! Scenarios of `horolog host nic` in private hosts: a veth whose queues and settings are known.
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Host, Lab, LabConfig};
+use horolog_sys::ethtool::set_gro;
+use horolog_sys::namespace::die_with_parent;
+use libtest_mimic::Trial;
+use serde_json::Value;
+
+use crate::process::{PATIENCE, binary, run_to_end};
+use crate::{ROOT, host_nics, scenarios};
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    Vec::from(scenarios!(ROOT, host_nics: a_veth_is_told_of_as_it_was_made, loopback_has_little))
+}
+
+fn look(host: &Host, interface: &str) -> Result<Value> {
+    let mut command = host.command(binary()?);
+    command.args(["host", "nic", interface, "--json", "-"]);
+    let output = run_to_end(die_with_parent(&mut command), PATIENCE)?;
+    ensure!(output.status.success(), "{output:?}");
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn names(result: &Value, list: &str, name: &str) -> Result<Vec<String>> {
+    let entries = result[list].as_array().context("no list")?;
+    Ok(entries.iter().filter_map(|one| one[name].as_str().map(str::to_owned)).collect())
+}
+
+fn a_veth_is_told_of_as_it_was_made() -> Result<()> {
+    let lab = Lab::new(&LabConfig { queues: 3, ..LabConfig::default() })?;
+    let server = lab.server();
+    let interface = server.port().interface.clone();
+    server.run(|| set_gro(&interface, true))??;
+    let result = look(server, &interface)?;
+    ensure!(result["schema"] == "horolog.host-nic/1", "{result}");
+    ensure!(result["driver"] == "veth" && result["kind"] == "veth", "{result}");
+    ensure!(result["queues"]["rx"] == 3 && result["queues"]["tx"] == 3, "{}", result["queues"]);
+    let gro = |result: &Value| {
+        let offloads = result["offloads"].as_array().cloned().unwrap_or_default();
+        offloads.iter().find(|one| one["name"] == "rx-gro").map(|one| one["on"].clone())
+    };
+    ensure!(gro(&result) == Some(Value::Bool(true)), "{}", result["offloads"]);
+    let stamps = &result["timestamps"];
+    ensure!(stamps["software_tx"] == true && stamps["hardware_tx"] == false, "{stamps}");
+    ensure!(stamps.get("clock").is_none(), "{stamps}");
+    let untold = names(&result, "untold", "what")?;
+    ensure!(untold.iter().any(|what| what == "interrupts"), "{untold:?}");
+    server.run(|| set_gro(&interface, false))??;
+    ensure!(gro(&look(server, &interface)?) == Some(Value::Bool(false)));
+    // The outer machine has no such interface.
+    let mut outside = std::process::Command::new(binary()?);
+    let output = run_to_end(outside.args(["host", "nic", &interface]), PATIENCE)?;
+    ensure!(output.status.code() == Some(3), "{output:?}");
+    Ok(())
+}
+
+fn loopback_has_little() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let result = look(lab.server(), "lo")?;
+    ensure!(result["advice"].as_array().is_some_and(Vec::is_empty), "{result}");
+    let untold = names(&result, "untold", "what")?;
+    for what in ["rings", "coalescing", "interrupts"] {
+        ensure!(untold.iter().any(|one| one == what), "{untold:?}");
+    }
+    let found = names(&result, "findings", "code")?;
+    ensure!(found.iter().any(|code| code == "stamps-missing"), "{found:?}");
+    Ok(())
+}
