@@ -83,12 +83,13 @@ pub fn measure(
         Evidence::begin()
     });
     let mut settings = settings(&options);
+    let all = settings.len();
     let mut cells = Vec::new();
     for (index, setting) in settings.iter_mut().enumerate() {
         if is_over() {
             break;
         }
-        doing(&format!("waiting, setting {} of 4", index + 1));
+        doing(&format!("waiting, setting {} of {all}", index + 1));
         match refused(setting) {
             Some(error) => setting.error = Some(error.to_string()),
             None => cells.extend(of_setting(&options, index, setting, is_over)),
