@@ -134,7 +134,7 @@ fn a_signal_ends_it_and_its_programs() -> Result<()> {
     until("its program is gone", || Ok(processes(marker)?.is_empty()))
 }
 
-/// Whether a process has got so far that a signal ends it in its own way (proc_pid_status(5)).
+/// Whether a process has got so far that a signal ends it in its own way (`proc_pid_status(5)`).
 fn keeps_terminate_back(status: &str) -> Result<bool> {
     const TERMINATE: u64 = 1 << (15 - 1);
     let status = fs::read_to_string(status)?;

@@ -65,8 +65,8 @@ fn main() -> ExitCode {
         Command::Host(args) => host::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Bench(args) => bench::run(&args),
-        Command::After(args) => after::run(args),
-        Command::At(args) => at::run(*args),
+        Command::After(args) => after::run(&args),
+        Command::At(args) => at::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -126,7 +126,7 @@ impl AfterArgs {
     }
 }
 
-pub(crate) fn run(args: AfterArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &AfterArgs) -> Result<(), Failure> {
     let conditions = args.conditions()?;
     let json = args.json.as_deref().map(Destination::open).transpose()?;
     let is_stdout = args.json.as_deref().is_some_and(output::is_stdout);
@@ -153,16 +153,16 @@ pub(crate) fn run(args: AfterArgs) -> Result<(), Failure> {
     // Tries that hang are left behind: from here on the process ends by itself.
     let written = json.map_or(Ok(()), |file| file.write(&horolog_report::to_json(&result)));
     if let Some(came) = signal {
-        show(&args, &result, is_stdout);
+        show(args, &result, is_stdout);
         undo::exit(128 + came.signal.number());
     }
     if result.end == AfterEnd::Deadline {
-        show(&args, &result, is_stdout);
+        show(args, &result, is_stdout);
         give_up(&missing(&result));
     }
     written?;
     if args.program.is_empty() {
-        show(&args, &result, is_stdout);
+        show(args, &result, is_stdout);
         return Ok(());
     }
     Err(become_program(&args.program))

@@ -42,7 +42,7 @@ impl From<BackgroundError> for Failure {
     fn from(error: BackgroundError) -> Self {
         match error {
             BackgroundError::Queue(error) => error.into(),
-            error => Self::environment(error),
+            error @ BackgroundError::Start(_) => Self::environment(error),
         }
     }
 }

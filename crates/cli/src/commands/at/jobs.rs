@@ -3,7 +3,7 @@
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 use clap::Args;
-use horolog_launch::{Entry, Job, Standing, Unit};
+use horolog_launch::{Entry, Job, Standing, Systemd, Unit};
 use serde_json::{Value, json};
 
 use super::{Keeper, detach};
@@ -41,7 +41,7 @@ pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
         Some(Keeper::Systemd) => Vec::new(),
         _ => detach::queue()?.list()?,
     };
-    let units = detach::systemd(args.by).map_or_else(|| Ok(Vec::new()), |one| one.list())?;
+    let units = detach::systemd(args.by).map_or_else(|| Ok(Vec::new()), Systemd::list)?;
     if args.json {
         let jobs = entries.iter().map(entry_json).chain(units.iter().map(unit_json));
         let jobs: Vec<_> = jobs.collect();

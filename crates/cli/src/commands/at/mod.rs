@@ -117,7 +117,7 @@ impl ProgramArgs {
     }
 }
 
-pub(crate) fn run(args: AtArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &AtArgs) -> Result<(), Failure> {
     match &args.command {
         Some(JobCommand::List(args)) => return jobs::list(args),
         Some(JobCommand::Cancel(args)) => return jobs::cancel(args),
@@ -125,13 +125,13 @@ pub(crate) fn run(args: AtArgs) -> Result<(), Failure> {
     }
     let first = args.moment.instant(args.series.every)?;
     if args.detach {
-        return detach::run(&args, first);
+        return detach::run(args, first);
     }
     let Some(file) = &args.job else {
         if !args.quiet && args.series.every.is_none() {
             output::note(&format!("horolog: waiting until {}", moment::shown(first)));
         }
-        return run_here(&args, first);
+        return run_here(args, first);
     };
     let (queue, id) = Queue::of_file(file)
         .ok_or_else(|| Failure::usage(format!("{} is no file of a job", file.display())))?;
@@ -139,8 +139,8 @@ pub(crate) fn run(args: AtArgs) -> Result<(), Failure> {
         return Err(Failure::environment("this job was not entered in the queue"));
     }
     // However it ends, it leaves the queue.
-    let (_, _entry) = Undo::after(|| Ok::<_, Failure>(()), move || queue.finish(id))?;
-    run_here(&args, first)
+    let ((), _entry) = Undo::after(|| Ok::<_, Failure>(()), move || queue.finish(id))?;
+    run_here(args, first)
 }
 
 /// Waits and runs in the foreground.

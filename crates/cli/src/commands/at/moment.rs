@@ -36,13 +36,13 @@ pub(super) struct MomentArgs {
 impl MomentArgs {
     /// How far TAI is ahead of UTC in seconds, as far as is known.
     pub(super) fn tai_ahead_s(&self) -> i32 {
-        let kernel_s = kernel_clock().map(|clock| clock.tai_offset_s).unwrap_or(0);
+        let kernel_s = kernel_clock().map_or(0, |clock| clock.tai_offset_s);
         if kernel_s == 0 { self.tai_offset.unwrap_or(0) } else { kernel_s }
     }
 
     /// The instant; of a series it may be past.
     pub(super) fn instant(&self, every: Option<Duration>) -> Result<Instant, Failure> {
-        let kernel_s = kernel_clock().map(|clock| clock.tai_offset_s).unwrap_or(0);
+        let kernel_s = kernel_clock().map_or(0, |clock| clock.tai_offset_s);
         let kernel_s = (kernel_s != 0).then_some(kernel_s);
         if let (Some(told), Some(known)) = (self.tai_offset, kernel_s)
             && told != known
