@@ -1,5 +1,5 @@
-//! Scenarios of `horolog host clock` and `horolog host delay`: what they say of a truth that was put
-//! in place before they start (a timer slack, a time namespace), and of what cannot be.
+//! Scenarios of `horolog host clock` and `horolog host delay`: what they say of a truth that was
+//! put in place before they start (a timer slack, a time namespace), and of what cannot be.
 
 use std::fs;
 use std::path::Path;
@@ -89,7 +89,7 @@ fn a_time_namespace_is_seen() -> Result<()> {
         return Ok(());
     }
     let mut command = Command::new("unshare");
-    command.args(["--time", "--monotonic", "4000", "--boottime", "7000"]);
+    command.args(["--time", "--fork", "--monotonic", "4000", "--boottime", "7000"]);
     command.arg(binary()?).args(["host", "clock", "-t", "50ms", "--json", "-"]);
     let output = run_to_end(&mut command, PATIENCE)?;
     ensure!(output.status.success(), "{output:?}");

@@ -13,10 +13,11 @@ pub(crate) const NOTE: &str = "Overshoot: how much later than asked for a wait e
                                asked for nothing shorter. Of long delays there are few waits. p99 and max: \
                                the worst of all delays.";
 
-/// Why select and poll differ from the others.
+/// Why functions differ.
 pub(crate) const SLACK: &str = "select, poll and epoll let the kernel be late by a thousandth of the \
-                                delay, 100 ms at most, or by the timer slack where that is more; the \
-                                others by the timer slack alone; real-time threads by nothing.";
+                                delay, 100 ms at most, or by the timer slack where that is more; \
+                                sleep, usleep and nanosleep by the timer slack; alarm, timerfd and \
+                                io_uring by nothing, nor any real-time thread.";
 
 /// The heading of the claims.
 pub(crate) const CLAIMS: &str = "What is said of clocks and delays, and what holds here";

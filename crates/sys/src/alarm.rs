@@ -1,5 +1,5 @@
-//! alarm(2), pause(2) and sleep(3) in a child process: an alarm and the handler of its signal belong
-//! to a whole process, and this one keeps its own as they are.
+//! alarm(2), pause(2) and sleep(3) in a child process: an alarm and the handler of its signal
+//! belong to a whole process, and this one keeps its own as they are.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,6 +1,6 @@
 //! The functions by which a program waits, each called as programs call it. What a wait delivered
-//! is for the caller to measure. `sleep` by an alarm is in [`crate::alarm`], since alarms belong to a
-//! whole process.
+//! is for the caller to measure. `sleep` by an alarm is in [`crate::alarm`], since alarms belong
+//! to a whole process.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -1,5 +1,5 @@
-//! A signal that does nothing but end a thread's wait, for so long as somebody wants it: the handler
-//! that stood there before is put back.
+//! A signal that does nothing but end a thread's wait, for so long as somebody wants it: the
+//! handler that stood there before is put back.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! A small `io_uring` that does one thing: it waits for timeouts (`IORING_OP_TIMEOUT`). The layout is
-//! that of `linux/io_uring.h`; one request is in flight at a time.
+//! A small `io_uring` that does one thing: it waits for timeouts (`IORING_OP_TIMEOUT`). The layout
+//! is that of `linux/io_uring.h`; one request is in flight at a time.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -176,8 +176,8 @@ impl TimeoutRing {
     ///
     /// # Errors
     ///
-    /// `Interrupted` where a signal ended the wait; the timeout is then still in flight, so the ring
-    /// waits no more. Whatever else the kernel says.
+    /// `Interrupted` where a signal ended the wait; the timeout is then still in flight, so the
+    /// ring waits no more. Whatever else the kernel says.
     pub fn wait(&mut self, delay: Duration) -> io::Result<()> {
         let time = Time {
             seconds: i64::try_from(delay.as_secs()).unwrap_or(i64::MAX),
@@ -196,7 +196,8 @@ impl TimeoutRing {
             user_data: 0,
             rest: [0; 3],
         };
-        // SAFETY: the one entry of the ring, which the kernel does not look at until the tail moves.
+        // SAFETY: the one entry of the ring, which the kernel does not look at until the tail
+        // moves.
         unsafe { self.entries.at::<Submission>(0)?.write(request) };
         // SAFETY: the word lies in the mapping, is aligned, and is shared with the kernel alone.
         let tail = unsafe { AtomicU32::from_ptr(self.submission.at(self.submission_tail)?) };

@@ -1,5 +1,5 @@
-//! What a driver tells of a network card beyond [`crate::ethtool`]: rings, coalescing, offloads, the
-//! spreading of packets over queues, speed. Asked through the ethtool ioctls, nothing is set.
+//! What a driver tells of a network card beyond [`crate::ethtool`]: rings, coalescing, offloads,
+//! the spreading of packets over queues, speed. Asked through the ethtool ioctls, nothing is set.
 //! Interfaces are looked up in the calling thread's network namespace. The structures are those of
 //! `linux/ethtool.h`.
 

@@ -45,8 +45,8 @@ pub enum XdpAttachment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XdpFeatures {
     /// Bits of `netdev_xdp_act`, from 0 on: aborting, dropping, passing and answering; redirecting;
-    /// taking what others redirect; `AF_XDP` without copies; running in the card; packets in several
-    /// buffers; redirecting those.
+    /// taking what others redirect; `AF_XDP` without copies; running in the card; packets in
+    /// several buffers; redirecting those.
     pub acts: u64,
     /// What a program may ask of a packet received: bit 0 its hardware timestamp, 1 its hash.
     pub metadata: u64,

@@ -17,8 +17,8 @@ use crate::values;
 const TIME_MAX: Duration = Duration::from_hours(1);
 
 /// Show what this host's clocks are and do: the tick (HZ, jiffies), the clocksource, every POSIX
-/// clock with its resolution, cost and rate, RTC and PTP clocks, the kernel's discipline, what makes
-/// wake-ups late.
+/// clock with its resolution, cost and rate, RTC and PTP clocks, the kernel's discipline, what
+/// makes wake-ups late.
 ///
 /// Each fact has a line on what it means. Nothing is set. Root is told the count of jiffies too.
 /// Exit status 1 where a clock goes back from one core to another.

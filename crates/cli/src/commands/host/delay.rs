@@ -25,8 +25,8 @@ const DELAYS_MAX: usize = 40;
 /// Each function is asked for each delay that it can take, under SCHED_OTHER and SCHED_FIFO, with
 /// the timer slack as it is and with the least. The overshoot is how much later the wait ended.
 /// Then what is commonly said of clocks and delays on Linux is held against the figures. Waits of
-/// 5ms and more are measured all at once; the whole takes about 20 s. Handlers, scheduling and slack
-/// of this process stay as they are.
+/// 5ms and more are measured all at once; the whole takes about 20 s. Handlers, scheduling and
+/// slack of this process stay as they are.
 #[derive(Args, Debug)]
 pub(crate) struct DelayArgs {
     /// The functions, such as 'nanosleep,select' [default: all]: sleep, alarm-pause, poll,

@@ -87,8 +87,11 @@ pub fn look(interface: &str, command: Vec<String>) -> Result<HostNicResult, Netl
         tx_max: rings.tx_max,
     });
     result.coalescing = told.or_why("coalescing", nic::coalescing(interface)).map(waits);
-    result.spreading =
-        told.or_why("spreading (RSS)", nic::spreading(interface)).as_ref().map(spread);
+    let spreading = match nic::spreading(interface) {
+        Ok(spreading) if spreading.table.is_empty() => Err("it has no table".to_owned()),
+        spreading => spreading.map_err(|error| error.to_string()),
+    };
+    result.spreading = told.or_why("spreading (RSS)", spreading).as_ref().map(spread);
     result.timestamps = told.or_why("timestamps", nic::stamping(interface)).map(stamps);
     let features = told.or_why("offloads", nic::features(interface)).unwrap_or_default();
     let matters = |feature: &nic::Feature| OFFLOADS.contains(&feature.name.as_str());

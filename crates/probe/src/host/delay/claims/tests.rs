@@ -1,3 +1,5 @@
+//! Claims held against evidence of a machine of today, of an old one, and of none.
+
 use std::time::Duration;
 
 use horolog_record::{
