@@ -99,7 +99,7 @@ need_system_packages() {
 	need tshark tshark "dissects what the generator wrote for Wireshark"
 	need ntpdig ntpsec-ntpdig "an SNTP client that the tests let ask our server"
 	need cyclictest rt-tests "measures wake-up latency; the benchmark holds ours against it"
-	# On Ubuntu perf comes with each kernel's own tools, and only one part of the benchmark asks for it.
+	# On Ubuntu perf comes with each kernel's own tools; one part of the benchmark asks for it.
 	! apt-cache show linux-perf >/dev/null 2>&1 ||
 		need perf linux-perf "measures switches; the benchmark holds ours against it"
 }

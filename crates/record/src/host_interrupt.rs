@@ -110,8 +110,8 @@ pub struct StolenCore {
     /// How long the thread waited for the core by the scheduler's count (`schedstat`), in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_delay_ns: Option<u64>,
-    /// What the hypervisor says that it gave to others (`steal` in `/proc/stat`), in ns, in steps of
-    /// a tick of that file.
+    /// What the hypervisor says that it gave to others (`steal` in `/proc/stat`), in ns, in steps
+    /// of a tick of that file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal_ns: Option<u64>,
     /// Interrupts that the core took (`/proc/interrupts`).

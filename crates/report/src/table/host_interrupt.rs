@@ -17,11 +17,11 @@ const STOLEN_TITLES: [&str; 7] =
 const STOLEN_WIDTHS: [usize; 7] = [8, 8, 9, 10, 9, 10, 9];
 
 /// How the figures came about.
-pub(crate) const METHOD: &str = "Delay: from a timer's expiry at a random instant to the handler's first reading of the clock. \
-     The kernel's handler is a bpf_timer's callback, in the soft interrupt behind the timer's own. \
-     Stolen: turns of a spinning loop of an ordinary thread that took longer than the threshold; by \
-     threads where the kernel switched to another one, by others (interrupts, system management, \
-     the host) where it did not.";
+pub(crate) const METHOD: &str = "Delay: from a timer's expiry at a random instant to the handler's first reading of the \
+     clock. The kernel's handler is a bpf_timer's callback, in the soft interrupt behind the \
+     timer's own. Stolen: turns of a spinning loop of an ordinary thread that took longer than \
+     the threshold; by threads where the kernel switched to another one, by others (interrupts, \
+     system management, the host) where it did not.";
 
 /// The lines for the terminal, without a newline at the end.
 #[must_use]

@@ -22,10 +22,10 @@ const REPETITIONS_SHOWN: usize = 5;
 /// How the figures came about.
 pub(crate) const METHOD: &str = "By the eight steps of Hao, Xue and Qin 2010, section 4.1.1: T1, n calls of sched_yield \
      alone, T2; T3, n turns with a child of the same priority on the same core, T4. A switch is \
-     (T4 - T3 - 2 (T2 - T1)) / 2n: a turn has two switches and two calls. The document's own figure \
-     is (T4 - T3 - (T2 - T1)) / n. An exchange hands over and waits to be handed back; calls are one \
-     side's alone, and a switch is half of a turn without both sides' calls and the clock; switches \
-     are those that the kernel counted on the one side for each turn.";
+     (T4 - T3 - 2 (T2 - T1)) / 2n: a turn has two switches and two calls. The document's own \
+     figure is (T4 - T3 - (T2 - T1)) / n. An exchange hands over and waits to be handed back; \
+     calls are one side's alone, and a switch is half of a turn without both sides' calls and the \
+     clock; switches are those that the kernel counted on the one side for each turn.";
 
 /// The lines for the terminal, without a newline at the end.
 #[must_use]

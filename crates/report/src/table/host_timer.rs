@@ -16,10 +16,9 @@ const TIME_WIDTH: usize = 9;
 const SHOWN_MIN: usize = 5;
 
 /// What a latency is.
-pub(crate) const LATENCY: &str = "Latency: from the instant at which a thread was to wake up to its \
-                                  first reading of the clock. Missed: periods that were over before \
-                                  their thread came to wait for them; they count with their \
-                                  latency.";
+pub(crate) const LATENCY: &str = "Latency: from the instant at which a thread was to wake up to its first reading of the \
+     clock. Missed: periods that were over before their thread came to wait for them; they count \
+     with their latency.";
 
 /// The lines for the terminal, without a newline at the end.
 #[must_use]

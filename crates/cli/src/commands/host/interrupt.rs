@@ -41,8 +41,8 @@ const DISTANCE_MAX: Duration = Duration::from_secs(1);
 /// clock in the handler: in the kernel (bpf_timer, whose callback runs in the soft interrupt behind
 /// the timer's own), in a signal handler, and in a thread that waits for a timerfd. Then a thread
 /// spins on each core, as an ordinary one, and reads the clock: a turn of its loop that took longer
-/// than the threshold is a gap, and the kernel is asked whether another thread ran in it; if not, it
-/// was an interrupt, system management or the host.
+/// than the threshold is a gap, and the kernel is asked whether another thread ran in it; if not,
+/// it was an interrupt, system management or the host.
 #[derive(Args, Debug)]
 pub(crate) struct InterruptArgs {
     /// The cores, such as 0,2..6:2 [default: all that this process may run on].

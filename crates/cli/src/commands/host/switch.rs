@@ -24,8 +24,8 @@ const FIGURES: [Limited; 5] = [
 
 /// What it costs to switch between processes and between threads.
 ///
-/// By the eight steps of Hao, Xue and Qin 2010 (section 4.1.1): n calls of sched_yield alone, then n
-/// turns with a child (a process, then a thread) of the same real-time priority on the same core.
+/// By the eight steps of Hao, Xue and Qin 2010 (section 4.1.1): n calls of sched_yield alone, then
+/// n turns with a child (a process, then a thread) of the same real-time priority on the same core.
 /// Each turn has two switches; the figure for each switch has both sides' calls taken off, the
 /// document's own has one side's. Then turns that hand over and wait, by a pipe, a futex and an
 /// eventfd, on one core and across two; their figure for each switch has the same calls alone taken

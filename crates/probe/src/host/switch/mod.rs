@@ -1,9 +1,10 @@
 //! What it costs to switch from one process or thread to another.
 //!
-//! By the eight steps of Hao, Xue and Qin 2010 (section 4.1.1): n calls of the scheduler alone, then
-//! n turns with a partner on the same core under `SCHED_FIFO`. And by turns that hand over and wait
-//! (pipe, futex, eventfd), on one core and across two, less the same calls alone, as lmbench does.
-//! A figure that comes out negative is refused; so are steps whose switches the kernel did not make.
+//! By the eight steps of Hao, Xue and Qin 2010 (section 4.1.1): n calls of the scheduler alone,
+//! then n turns with a partner on the same core under `SCHED_FIFO`. And by turns that hand over and
+//! wait (pipe, futex, eventfd), on one core and across two, less the same calls alone, as lmbench
+//! does. A figure that comes out negative is refused; so are steps whose switches the kernel did
+//! not make.
 
 mod arithmetic;
 mod exchange;
