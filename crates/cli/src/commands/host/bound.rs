@@ -11,7 +11,7 @@ pub(super) struct Bound {
     expression: String,
     pub(super) name: String,
     unit: LimitUnit,
-    bound: f64,
+    above: f64,
 }
 
 /// A figure that can be limited: its name and what it is.
@@ -37,15 +37,14 @@ impl Bound {
         let (name, bound) = text.split_once('>').ok_or_else(form)?;
         let &(name, unit) =
             figures.iter().find(|(known, _)| *known == name.trim()).ok_or_else(form)?;
-        let bound = match unit {
-            LimitUnit::Ratio => values::ratio(bound.trim())
-                .map_err(|why| format!("{name} is a share, such as '{name}>0.1%': {why}"))?,
-            _ => {
-                let time = values::duration(bound.trim());
-                time.map_err(|why| format!("{name} is a time: {why}"))?.as_secs_f64() * 1e9
-            }
+        let above = if unit == LimitUnit::Ratio {
+            values::ratio(bound.trim())
+                .map_err(|why| format!("{name} is a share, such as '{name}>0.1%': {why}"))?
+        } else {
+            let time = values::duration(bound.trim());
+            time.map_err(|why| format!("{name} is a time: {why}"))?.as_secs_f64() * 1e9
         };
-        Ok(Self { expression: text.to_owned(), name: name.to_owned(), unit, bound })
+        Ok(Self { expression: text.to_owned(), name: name.to_owned(), unit, above })
     }
 
     /// Holds a figure against it. What was not measured breaks it.
@@ -53,10 +52,10 @@ impl Bound {
         LimitResult {
             expression: self.expression.clone(),
             unit: self.unit,
-            bound: self.bound,
+            bound: self.above,
             value,
             trial: None,
-            failed: value.is_none_or(|value| value > self.bound),
+            failed: value.is_none_or(|value| value > self.above),
         }
     }
 }

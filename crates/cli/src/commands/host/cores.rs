@@ -1,5 +1,7 @@
 //! Which cores are measured, and how threads run there, as they are written. Pure.
 
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
 use clap::Args;
 
 /// More cores than Linux can be built for.
