@@ -2,7 +2,7 @@
 //! ping-pong, in one lab of private hosts, in turn; where both sleep until a datagram comes, and
 //! where both look for it all the time.
 
-use std::net::{IpAddr, UdpSocket};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -71,9 +71,9 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
 /// A server that runs while its client measures: two that look all the time would share a core.
 fn served(command: &mut Command, host: &Host, port: u16) -> Result<Running> {
     let mut running = Running::start(command)?;
-    let at = (IpAddr::from(host.port().ipv4), port);
-    let is_taken = || host.run(|| UdpSocket::bind(at).is_err()).unwrap_or(false);
-    running.await_ready(PATIENCE, is_taken)?;
+    let listed = || fs::read_to_string("/proc/thread-self/net/udp").unwrap_or_default();
+    let listens = |sockets: String| sockets.contains(&format!(":{port:04X} "));
+    running.await_ready(PATIENCE, || host.run(listed).is_ok_and(listens))?;
     Ok(running)
 }
 
