@@ -40,9 +40,9 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Keeps them back, but those that this process was started to ignore, and has a thread wait for
-    /// them, which gives each to `tell`. The calling thread is the one that can be called out of
-    /// its sleep. Call it before any thread is started.
+    /// Keeps them back, but those that this process was started to ignore, and has a thread wait
+    /// for them, which gives each to `tell`. The calling thread is the one that can be called out
+    /// of its sleep. Call it before any thread is started.
     pub(crate) fn watch<T: Send + 'static>(
         to: Channel<T>,
         tell: impl Fn(Came) -> T + Send + 'static,
