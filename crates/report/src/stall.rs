@@ -1,6 +1,8 @@
 //! Stalls of TCP in words: patterns, options, mechanisms, the kernel's settings. The table and the
 //! page say it with these words.
 
+use std::fmt::Write as _;
+
 use horolog_record::{
     Mechanism, PathStallResult, SocketOption, StallCell, StallEvidence, StallKernel, StallPattern,
     StallWatch, WatchedConnection,
@@ -173,10 +175,10 @@ pub(crate) fn watched(watch: &StallWatch) -> String {
         sum(|one| one.server_stalls)
     );
     if watch.connections_missed > 0 {
-        text += &format!("; {} connections more were not followed", watch.connections_missed);
+        let _ = write!(text, "; {} connections more were not followed", watch.connections_missed);
     }
     if watch.packets_dropped > 0 {
-        text += &format!("; {} packets were not seen", full_count(watch.packets_dropped));
+        let _ = write!(text, "; {} packets were not seen", full_count(watch.packets_dropped));
     }
     text
 }

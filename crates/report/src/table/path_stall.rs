@@ -32,7 +32,9 @@ pub fn path_stall(result: &PathStallResult, style: &TableStyle) -> String {
     if !result.cells.is_empty() {
         lines.extend(cells(result, style));
         say(stall::DEFINITION, &mut lines);
-        stall::packets(result).iter().for_each(|text| say(text, &mut lines));
+        for text in stall::packets(result) {
+            say(&text, &mut lines);
+        }
         if let Some(text) = stall::window(result) {
             say(&text, &mut lines);
         }

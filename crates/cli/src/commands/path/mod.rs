@@ -30,7 +30,7 @@ pub(crate) fn run(args: PathArgs) -> Result<(), Failure> {
     match args.command {
         PathCommand::Serve(args) => serve::run(&args),
         PathCommand::Udp(args) => udp::run(*args),
-        PathCommand::Tcp(args) => tcp::run(*args),
-        PathCommand::Stall(args) => stall::run(*args),
+        PathCommand::Tcp(args) => tcp::run(&args),
+        PathCommand::Stall(args) => stall::run(&args),
     }
 }

@@ -92,7 +92,7 @@ fn batches(text: &str) -> Result<Batches, String> {
     values::numbers(text)?.into_iter().map(whole).collect::<Result<_, _>>().map(Batches)
 }
 
-pub(super) fn run(args: StallArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &StallArgs) -> Result<(), Failure> {
     let files = args.files.open()?;
     let mut result = match (args.watch, &args.target) {
         (Some(port), _) => watch(&args, port)?,

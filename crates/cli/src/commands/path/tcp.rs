@@ -139,7 +139,7 @@ impl TcpArgs {
     }
 }
 
-pub(super) fn run(args: TcpArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &TcpArgs) -> Result<(), Failure> {
     let files = args.files.open()?;
     let path = TcpPath::open(args.options())?;
     output::end_gently()?;

@@ -90,9 +90,9 @@ fn follow(socket: &Socket, flows: &Mutex<Flows>, over: &AtomicBool) -> u64 {
         let slots = buffers.iter_mut().map(|buffer| &mut buffer[..]);
         let Ok(count) = table.receive(socket.as_fd(), slots) else { continue };
         let mut flows = flows.lock().unwrap_or_else(PoisonError::into_inner);
-        for slot in 0..count {
+        for (slot, buffer) in buffers.iter().enumerate().take(count) {
             let received = table.received(slot);
-            let frame = buffers[slot].get(..received.len).unwrap_or_default();
+            let frame = buffer.get(..received.len).unwrap_or_default();
             let at = received.control.received_at.unwrap_or_else(|| Realtime.now());
             if let Some(segment) = Segment::parse(frame) {
                 flows.take(&segment, since_1970(at));

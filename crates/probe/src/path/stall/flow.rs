@@ -30,7 +30,7 @@ pub(super) struct Flows {
     port: u16,
     /// From when on an acknowledgement is late.
     late: Duration,
-    flows: HashMap<(SocketAddr, SocketAddr), Flow>,
+    by_ends: HashMap<(SocketAddr, SocketAddr), Flow>,
     missed: u64,
 }
 
@@ -64,7 +64,7 @@ struct Side {
 
 impl Flows {
     pub(super) fn new(port: u16, late: Duration) -> Self {
-        Self { port, late, flows: HashMap::new(), missed: 0 }
+        Self { port, late, by_ends: HashMap::new(), missed: 0 }
     }
 
     /// Takes a segment that was seen at a time in ns.
@@ -76,11 +76,11 @@ impl Flows {
         let key =
             if is_from_client { (segment.from, segment.to) } else { (segment.to, segment.from) };
         let late_ns = ns(self.late);
-        if !self.flows.contains_key(&key) && self.flows.len() >= FLOWS_MAX {
+        if !self.by_ends.contains_key(&key) && self.by_ends.len() >= FLOWS_MAX {
             self.missed = self.missed.saturating_add(1);
             return;
         }
-        let flow = self.flows.entry(key).or_default();
+        let flow = self.by_ends.entry(key).or_default();
         if segment.is_first {
             // A port that is used again begins anew; what was counted stays.
             flow.sides = Default::default();
@@ -91,7 +91,7 @@ impl Flows {
 
     /// What acknowledgements of all connections came to, which are then forgotten.
     pub(super) fn drain(&mut self) -> AckDelays {
-        let flows = std::mem::take(&mut self.flows);
+        let flows = std::mem::take(&mut self.by_ends);
         let mut delays: Vec<u64> = Vec::new();
         let (mut pure, mut released) = (0, 0);
         for flow in flows.into_values() {
@@ -110,7 +110,7 @@ impl Flows {
     /// The connections that exchanged data, those that stalled most first.
     pub(super) fn connections(self) -> Vec<WatchedConnection> {
         let spoke = |flow: &Flow| flow.speaker.is_some();
-        let flows = self.flows.into_iter().filter(|(_, flow)| spoke(flow));
+        let flows = self.by_ends.into_iter().filter(|(_, flow)| spoke(flow));
         let mut all: Vec<_> = flows.map(|(key, flow)| flow.into_record(key)).collect();
         let stalls = |one: &WatchedConnection| one.client_stalls.saturating_add(one.server_stalls);
         all.sort_by(|one, other| {

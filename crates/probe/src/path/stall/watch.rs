@@ -1,5 +1,5 @@
 //! Watches the traffic of a port and says whether it stalls: by the packets where this process may
-//! see them, otherwise by what the sockets of this host hold back (sock_diag). It sends nothing and
+//! see them, otherwise by what the sockets of this host hold back (`sock_diag`). It sends nothing and
 //! changes nothing.
 
 use std::collections::HashMap;
