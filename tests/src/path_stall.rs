@@ -1,6 +1,6 @@
 //! Scenarios of `horolog path stall`: stalls whose cause is known, because the private hosts were
-//! set up for it: the usual kernel, a congestion window that does not grow, a route that shortens delayed
-//! acknowledgements, a far end that answers late; and traffic that is watched.
+//! set up for it: the usual kernel, a congestion window that does not grow, a route that shortens
+//! delayed acknowledgements, a far end that answers late; and traffic that is watched.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -112,8 +112,8 @@ fn change_route(host: &Host, attributes: &[&str]) -> Result<()> {
     ip(host, &[&change[..], &[&source], attributes].concat())
 }
 
-/// With a window that stays at one segment at the end that answers, batches stall there even without Nagle's
-/// algorithm.
+/// With a window that stays at one segment at the end that answers, batches stall there even
+/// without Nagle's algorithm.
 fn a_small_window_is_told_from_nagle() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     for host in [lab.client(), lab.server()] {
@@ -239,6 +239,7 @@ fn watched_traffic_is_said_to_stall_or_not() -> Result<()> {
         let told = watched.join().map_err(|_| anyhow::anyhow!("the watch panicked"))??;
         traffic.map(|_| told)
     })?;
-    ensure!(told["watched"]["connections"][0]["answers"].as_u64() > Some(100), "{told}");
+    let seen = told["watched"]["connections"].as_array().context("no connections")?;
+    ensure!(seen.iter().any(|one| one["answers"].as_u64() > Some(100)), "{told}");
     Ok(())
 }

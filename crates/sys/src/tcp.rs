@@ -104,7 +104,8 @@ pub fn send_file(
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// A file that is in memory only and goes with its descriptor (`memfd_create`(2)), with these bytes.
+/// A file that is in memory only and goes with its descriptor (`memfd_create`(2)), with these
+/// bytes.
 pub fn memory_file(bytes: &[u8]) -> io::Result<File> {
     // SAFETY: a string that ends in zero and a flag in, a new descriptor out, owned from here on.
     let descriptor =

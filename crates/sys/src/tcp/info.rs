@@ -1,5 +1,6 @@
 //! `TCP_INFO` as the kernel lays it out (`struct tcp_info` in linux/tcp.h), read byte by byte. An
-//! older kernel gives fewer bytes; what it does not tell is 0. The same bytes come by `sock_diag`(7).
+//! older kernel gives fewer bytes; what it does not tell is 0. The same bytes come by
+//! `sock_diag`(7).
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Sending without a copy (`MSG_ZEROCOPY` of `Documentation/networking/msg_zerocopy.rst`): the kernel
-//! takes the bytes out of the program's own pages and says later, through the socket's error queue,
-//! that it needs them no more. One payload, which never changes, is sent over and over.
+//! Sending without a copy (`MSG_ZEROCOPY` of `Documentation/networking/msg_zerocopy.rst`): the
+//! kernel takes the bytes out of the program's own pages and says later, through the socket's error
+//! queue, that it needs them no more. One payload, which never changes, is sent over and over.
 
 use std::io;
 use std::mem::size_of;
@@ -161,7 +161,8 @@ fn parse(control: &[u8]) -> Option<Told> {
     // The payload begins where the header ends, which is a multiple of its alignment.
     let error = control.get(size_of::<libc::cmsghdr>()..)?;
     let word = |at: usize| Some(u32::from_ne_bytes(*error.get(at..)?.first_chunk()?));
-    // struct sock_extended_err: errno 0..4, origin 4, type 5, code 6, pad 7, info 8..12, data 12..16
+    // struct sock_extended_err: errno 0..4, origin 4, type 5, code 6, pad 7, info 8..12, data
+    // 12..16
     let (origin, code) = (*error.get(4)?, *error.get(6)?);
     let (first, last) = (word(8)?, word(12)?);
     let sends = last.wrapping_sub(first).wrapping_add(1);

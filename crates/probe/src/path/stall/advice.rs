@@ -1,5 +1,5 @@
-//! What to change where exchanges stalled: a finding for each pattern, with the cures that worked in
-//! this very run. Pure.
+//! What to change where exchanges stalled: a finding for each pattern, with the cures that worked
+//! in this very run. Pure.
 
 use horolog_record::{
     Code, Finding, Mechanism, Severity, SocketOption, StallCell, StallPattern, StallWatch,

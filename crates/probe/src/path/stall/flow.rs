@@ -1,9 +1,9 @@
 //! What the packets of connections say of stalls: how late acknowledgements without data come, and
 //! whether data was held until then. Pure: packets and their times go in.
 //!
-//! Data that leaves right after a late acknowledgement, with nothing else to set it off, was held by
-//! the sender: by Nagle's algorithm where a single small segment was under way, by the congestion
-//! window where there were several.
+//! Data that leaves right after a late acknowledgement, with nothing else to set it off, was held
+//! by the sender: by Nagle's algorithm where a single small segment was under way, by the
+//! congestion window where there were several.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

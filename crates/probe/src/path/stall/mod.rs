@@ -1,6 +1,6 @@
-//! Stalls of TCP: exchanges that wait for a timer of the kernel's instead of for the path or the far
-//! end. Patterns of writing that provoke them are run with a far end of ours ([`StallPath`]), or the
-//! traffic of a port is watched ([`Watch`]).
+//! Stalls of TCP: exchanges that wait for a timer of the kernel's instead of for the path or the
+//! far end. Patterns of writing that provoke them are run with a far end of ours ([`StallPath`]),
+//! or the traffic of a port is watched ([`Watch`]).
 //!
 //! What holds data back is told by `TCP_INFO` of both ends while an exchange waits, and, where this
 //! process may, by the packets. Nothing of the kernel's settings is ever changed.

@@ -1,5 +1,5 @@
-//! Why a path cannot be measured, and whose fault it is. What happens in the middle of a measurement
-//! is in its result.
+//! Why a path cannot be measured, and whose fault it is. What happens in the middle of a
+//! measurement is in its result.
 
 use std::io;
 use std::net::SocketAddr;

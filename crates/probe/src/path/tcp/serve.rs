@@ -1,5 +1,5 @@
-//! The far end: a listener that measures with whoever connects, within bounds, since it may stand on
-//! the public internet. What it does on a connection is in `session.rs`.
+//! The far end: a listener that measures with whoever connects, within bounds, since it may stand
+//! on the public internet. What it does on a connection is in `session.rs`.
 //!
 //! Connections are bounded in number, in number for each address, in time and in bytes; one more is
 //! told so and closed. Nothing is kept of anyone, and nobody is sent more than was asked for on a

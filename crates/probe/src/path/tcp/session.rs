@@ -1,5 +1,5 @@
-//! What the far end does on one connection: read the greeting, answer it, do the work, report. Every
-//! wait and every number is bounded.
+//! What the far end does on one connection: read the greeting, answer it, do the work, report.
+//! Every wait and every number is bounded.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
