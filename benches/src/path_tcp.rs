@@ -178,10 +178,9 @@ fn qperf_figure(said: &str) -> Result<f64> {
         let number: f64 = words.next().unwrap_or_default().replace(',', "").parse()?;
         let factor = match (name.trim(), words.next()) {
             ("latency", Some("sec")) => 1e6,
-            ("latency", Some("ms")) => 1e3,
+            ("latency", Some("ms")) | ("bw", Some("GB/sec")) => 1e3,
             ("latency", Some("us")) | ("bw", Some("MB/sec")) => 1.0,
             ("latency", Some("ns")) | ("bw", Some("KB/sec")) => 1e-3,
-            ("bw", Some("GB/sec")) => 1e3,
             ("bw", Some("bytes/sec")) => 1e-6,
             ("latency" | "bw", unit) => bail!("qperf tells {unit:?}"),
             _ => continue,

@@ -1,5 +1,6 @@
-//! Any bytes as a packet of STAMP, either way. Reading them never panics; what was read is read again
-//! from what it is written as; a reflector's answer is as long as what it answers, padding and all.
+//! Any bytes as a packet of STAMP, either way. Reading them never panics; what was read is read
+//! again from what it is written as; a reflector's answer is as long as what it answers, padding
+//! and all.
 #![no_main]
 
 use horolog_probe::path::serve::stamp::{Circumstances, reflect};

@@ -344,7 +344,8 @@ fn a_reflector_and_a_sender_speak_stamp() -> Result<()> {
     Ok(())
 }
 
-/// Nothing but hellos and the probes of those who were welcomed is answered, and no answer is longer.
+/// Nothing but hellos and the probes of those who were welcomed is answered, and no answer is
+/// longer.
 fn strangers_get_nothing() -> Result<()> {
     let path = Path::new(false)?;
     let at = path.at;

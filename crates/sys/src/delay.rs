@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn delays_are_rounded_up() {
         assert_eq!(rounded_up(Duration::from_nanos(1_001), 1_000), 2);
-        assert_eq!(milliseconds(Duration::from_micros(1_000)), 1);
+        assert_eq!(milliseconds(Duration::from_millis(1)), 1);
         assert_eq!(milliseconds(Duration::MAX), libc::c_int::MAX);
     }
 }

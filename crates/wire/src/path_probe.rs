@@ -3,8 +3,8 @@
 //! [`crate::stamp`].
 //!
 //! A near end first says hello and is told a session, which only who receives at the address that
-//! it sends from can know. Probes that bear it are echoed; nothing else is. No answer is longer than
-//! what it answers, and no answer is itself answered.
+//! it sends from can know. Probes that bear it are echoed; nothing else is. No answer is longer
+//! than what it answers, and no answer is itself answered.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -17,12 +17,12 @@
 //! | 16–19 | sequence number of a probe and its echo; of a hello a number that comes back |
 //! | 20–47 | by the kind, zero where that has nothing to tell |
 //!
-//! A *welcome* tells in bytes 32–39 by which kernel the far end's clock runs (a hash of the boot and
-//! of the hello's number, so that two ends of one kernel know that their clocks are the same) and
-//! in 40–47 the most that this clock may be off, −1 where it is not synchronised. An *echo* and a
-//! *tally* tell how many counted probes of the session came (20–23), how many of them behind a later
-//! one (24–27), and how many datagrams of load (28–31); an echo also when the probe came (32–39) and
-//! when the echo left (40–47), in ns since 1970 by the far end's clock.
+//! A *welcome* tells in bytes 32–39 by which kernel the far end's clock runs (a hash of the boot
+//! and of the hello's number, so that two ends of one kernel know that their clocks are the same)
+//! and in 40–47 the most that this clock may be off, −1 where it is not synchronised. An *echo* and
+//! a *tally* tell how many counted probes of the session came (20–23), how many of them behind a
+//! later one (24–27), and how many datagrams of load (28–31); an echo also when the probe came
+//! (32–39) and when the echo left (40–47), in ns since 1970 by the far end's clock.
 
 use zerocopy::byteorder::network_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -1,7 +1,7 @@
-//! The far end of path measurements: parts that each listen at an address and have a thread, started
-//! by one call each and ended together. What a part answers is its own business; that it cannot be
-//! abused is the business of all: none answers strangers with more than they sent, and each has its
-//! bounds.
+//! The far end of path measurements: parts that each listen at an address and have a thread,
+//! started by one call each and ended together. What a part answers is its own business; that it
+//! cannot be abused is the business of all: none answers strangers with more than they sent, and
+//! each has its bounds.
 
 mod bucket;
 mod reflector;

@@ -1,4 +1,5 @@
-//! `--fail-if` of a path: limits on what becomes of datagrams, of which the worst row is told. Pure.
+//! `--fail-if` of a path: limits on what becomes of datagrams, of which the worst row is told.
+//! Pure.
 
 use std::str::FromStr;
 

@@ -32,8 +32,8 @@ const STAMP_RATE_MAX: u64 = 100_000;
 /// flood another. It needs no privilege, but for --stamp at a port below 1024.
 #[derive(Args, Debug)]
 pub(crate) struct ServeArgs {
-    /// Where to listen, over UDP and TCP, as ADDRESS or ADDRESS:PORT; may be given several times [default: all
-    /// addresses of both versions of IP, port 8625].
+    /// Where to listen, over UDP and TCP, as ADDRESS or ADDRESS:PORT; may be given several times
+    /// [default: all addresses of both versions of IP, port 8625].
     #[arg(short, long, value_name = "ADDR", value_parser = path_address)]
     listen: Vec<SocketAddr>,
     /// Be a STAMP session-reflector (RFC 8762; stateless, without authentication) as well, for the

@@ -95,8 +95,8 @@ fn batches(text: &str) -> Result<Batches, String> {
 pub(super) fn run(args: &StallArgs) -> Result<(), Failure> {
     let files = args.files.open()?;
     let mut result = match (args.watch, &args.target) {
-        (Some(port), _) => watch(&args, port)?,
-        (None, Some(target)) => search(&args, target)?,
+        (Some(port), _) => watch(args, port)?,
+        (None, Some(target)) => search(args, target)?,
         // The parser asks for one of them.
         (None, None) => return Err(Failure::usage("give a TARGET, or --watch PORT")),
     };

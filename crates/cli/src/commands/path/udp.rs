@@ -22,10 +22,11 @@ use crate::values;
 /// Measure what becomes of UDP datagrams on the way to a far end ('horolog path serve') and back:
 /// T, half the round trip; M, the share that is lost; S, the share that comes in order.
 ///
-/// Without --rate each request waits for the reply to the one before it (ping-pong). With it they are
-/// sent at a fixed rate, and latency counts from the instant at which each was meant to be sent. A
-/// row is measured for each length and each load: R datagrams that mean nothing for each valid one,
-/// as Hao, Xue and Qin, "Performance and test method for real-time parallel system", define it.
+/// Without --rate each request waits for the reply to the one before it (ping-pong). With it they
+/// are sent at a fixed rate, and latency counts from the instant at which each was meant to be
+/// sent. A row is measured for each length and each load: R datagrams that mean nothing for each
+/// valid one, as Hao, Xue and Qin, "Performance and test method for real-time parallel system",
+/// define it.
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct UdpArgs {

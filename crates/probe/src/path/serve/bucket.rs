@@ -1,4 +1,5 @@
-//! A bound on how often something is done: so many in a second, with a moment's worth at once. Pure.
+//! A bound on how often something is done: so many in a second, with a moment's worth at once.
+//! Pure.
 
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 

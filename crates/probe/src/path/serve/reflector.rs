@@ -32,8 +32,8 @@ fn plain_hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
 }
 
-/// What stands for a kernel beside the number of a hello: two ends that run on the same one find the
-/// same.
+/// What stands for a kernel beside the number of a hello: two ends that run on the same one find
+/// the same.
 #[must_use]
 pub fn kernel_hash(boot_id: &str, number: u32) -> i64 {
     let text = format!("{} {number}", boot_id.trim());

@@ -1,10 +1,11 @@
 //! The part of the far end that is a STAMP session-reflector (RFC 8762), stateless and without
 //! authentication, for the senders of other makers.
 //!
-//! The protocol has no way to know a sender's address from a forged one, so it is bounded otherwise:
-//! an answer is as long as what it answers, addresses on the Internet are answered only where they
-//! were allowed, answers are so many in a second at most, and nothing is answered that comes from a
-//! port on which reflectors listen, so that two of them cannot be set upon one another.
+//! The protocol has no way to know a sender's address from a forged one, so it is bounded
+//! otherwise: an answer is as long as what it answers, addresses on the Internet are answered only
+//! where they were allowed, answers are so many in a second at most, and nothing is answered that
+//! comes from a port on which reflectors listen, so that two of them cannot be set upon one
+//! another.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -50,8 +51,8 @@ pub struct Circumstances {
     pub hop_limit: u8,
 }
 
-/// Turns a sender's packet into the reflector's answer, in place and of the same length; the padding
-/// stays (RFC 8762, section 4.3). Says whether it was such a packet. Pure.
+/// Turns a sender's packet into the reflector's answer, in place and of the same length; the
+/// padding stays (RFC 8762, section 4.3). Says whether it was such a packet. Pure.
 #[must_use]
 pub fn reflect(bytes: &mut [u8], at: &Circumstances) -> bool {
     let Ok((sender, _)) = SenderPacket::parse(bytes) else { return false };

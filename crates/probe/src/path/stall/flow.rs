@@ -232,7 +232,9 @@ mod tests {
 
     fn flows(segments: &[(u64, Segment)]) -> Flows {
         let mut flows = Flows::new(80, Duration::from_millis(10));
-        segments.iter().for_each(|(at_ms, segment)| flows.take(segment, at_ms * MS));
+        for (at_ms, segment) in segments {
+            flows.take(segment, at_ms * MS);
+        }
         flows
     }
 

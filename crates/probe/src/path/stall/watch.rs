@@ -1,6 +1,6 @@
 //! Watches the traffic of a port and says whether it stalls: by the packets where this process may
-//! see them, otherwise by what the sockets of this host hold back (`sock_diag`). It sends nothing and
-//! changes nothing.
+//! see them, otherwise by what the sockets of this host hold back (`sock_diag`). It sends nothing
+//! and changes nothing.
 
 use std::collections::HashMap;
 use std::io;

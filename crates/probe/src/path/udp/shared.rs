@@ -67,7 +67,8 @@ impl Shared<'_> {
             self.rest();
         }
         if is_first_counted {
-            // The first flow that comes so far decides; what is ahead is owed to requests that count.
+            // The first flow that comes so far decides; what is ahead is owed to requests that
+            // count.
             let owed = (gate.ratio * number as f64).round() as u64;
             let relaxed = Ordering::Relaxed;
             let _ = gate.load_before.compare_exchange(0, owed, relaxed, relaxed);
