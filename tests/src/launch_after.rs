@@ -84,7 +84,7 @@ fn a_port_that_opens_later_is_waited_for() -> Result<()> {
         listener.accept().map(drop)
     });
     let (port, json_text) = (free.to_string(), json.to_string_lossy().into_owned());
-    let wait = ["--listen", &port, "--interval", "20ms", "--deadline", "8s", "--json", &json_text];
+    let wait = ["--tcp", &port, "--interval", "20ms", "--deadline", "8s", "--json", &json_text];
     let output = after(&[&wait[..], &["--", "sh", "-c", "echo ran; exit 7"]].concat())?;
     opener.join().map_err(|_| anyhow::anyhow!("the opener panicked"))??;
     ensure!(output.status.code() == Some(7), "{output:?}");
@@ -214,7 +214,7 @@ fn a_name_server_that_is_silent_does_not_hold_up_the_deadline() -> Result<()> {
 fn what_cannot_be_waited_for_is_refused() -> Result<()> {
     for (arguments, status, expected) in [
         (["-d", "1s"].as_slice(), 2, "nothing is given to wait for"),
-        (&["--listen", "nas"], 2, "write a host and a port"),
+        (&["--tcp", "nas"], 2, "write a host and a port"),
         (&["--udp", "nas:9,send=x"], 2, "send=HEX"),
         (&["--delay", "tomorrow"], 2, "write a time"),
         (&["--file", "/", "--backoff", "0.5"], 2, "a factor from 1 to 100"),

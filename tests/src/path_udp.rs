@@ -299,7 +299,7 @@ fn an_end_is_named(signal: &'static str, expected: RowEnd) -> Result<()> {
     let pid = path.far.pid();
     let ending = thread::spawn(move || {
         // Long enough for the first row to begin on a busy machine.
-        thread::sleep(Duration::from_millis(800));
+        thread::sleep(Duration::from_millis(2_500));
         signal_to(pid, signal)
     });
     let output = path.output(path.at, &["-t", "60s", "--timeout", "100ms", "--json", "-"])?;

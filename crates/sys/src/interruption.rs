@@ -85,9 +85,9 @@ impl Drop for Interruption {
 
 extern "C" fn do_nothing(_: libc::c_int) {}
 
-/// Another one than [`crate::signal`]'s.
+/// Another one than [`crate::signal`]'s and [`crate::expiry`]'s.
 fn signal() -> libc::c_int {
-    libc::SIGRTMIN() + 2
+    libc::SIGRTMIN() + 3
 }
 
 #[cfg(test)]
@@ -125,6 +125,8 @@ mod tests {
             assert!(sleeper.join().unwrap() > Duration::from_secs(1));
         });
         drop(interruption);
+        // Nobody may install it again before it was looked at.
+        let _alone = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
         assert_eq!(handler(), libc::SIG_DFL);
     }
 }

@@ -27,9 +27,10 @@ const STAMP_RATE_MAX: u64 = 100_000;
 
 /// Answer the measurements of 'horolog path' from other hosts, until Ctrl-C or SIGTERM.
 ///
-/// Probes are echoed only to who showed to receive at the address that it sends from; no answer is
-/// longer than what it answers; sessions and answers are bounded. So this host cannot be made to
-/// flood another. It needs no privilege, but for --stamp at a port below 1024.
+/// Over UDP, probes are echoed only to who showed to receive at the address that it sends from, no
+/// answer is longer than what it answers, and sessions and answers are bounded. So this host cannot
+/// be made to flood another. Over TCP, who connects may have what it asks for, within bounds of
+/// connections, time and bytes. It needs no privilege, but for --stamp at a port below 1024.
 #[derive(Args, Debug)]
 pub(crate) struct ServeArgs {
     /// Where to listen, over UDP and TCP, as ADDRESS or ADDRESS:PORT; may be given several times
