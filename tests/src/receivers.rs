@@ -168,7 +168,9 @@ fn gpsfake_plays_a_receiver_to_gpsd() -> Result<()> {
     fs::write(&log, lines.collect::<String>())?;
     let lab = Lab::new(&LabConfig::default())?;
     let mut command = lab.server().command("unshare");
-    command.args(["--ipc", "gpsfake", "-1", "-P", "2947", "-c"]);
+    // In a process namespace of its own, which ends with it: it would leave its gpsd behind.
+    command.args(["--ipc", "--pid", "--fork", "--kill-child", "gpsfake", "-1"]);
+    command.args(["-P", "2947", "-c"]);
     command.arg(format!("{}", 1.0 / LINES_A_SECOND as f64)).arg(&log);
     // Where it lies in the cache, what it needs lies beside it.
     let peers = in_path("gpsfake").and_then(|path| path.parent()?.parent().map(Path::to_owned));
