@@ -177,6 +177,7 @@ fn gpsfake_plays_a_receiver_to_gpsd() -> Result<()> {
     let peers = peers.context("gpsfake has no directory")?;
     command.env("PYTHONPATH", peers.join("lib/python3/dist-packages"));
     command.env("LD_LIBRARY_PATH", peers.join("lib/x86_64-linux-gnu"));
+    command.env("TMPDIR", directory.path());
     let _gpsfake = Running::start(&mut command)?;
     let at = server_address(&lab, false)?;
     let server = Server::start_as(lab.server(), Engine::Socket, &[at], &["--source", "gpsd"])?;
