@@ -150,7 +150,9 @@ fn a_waiter_that_is_told_to_end_leaves_nothing() -> Result<()> {
         [("TERM", Some(143), "61.5"), ("INT", Some(130), "61.75"), ("KILL", None, "61.875")]
     {
         let line = format!("exec sleep {marker}");
-        let mut command = Command::new(binary()?);
+        // Whoever runs this may ignore SIGINT, as shells do behind `&`; a waiter would go on with it.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=INT").arg(binary()?);
         command.args(["after", "-q", "--succeeds", &line, "--", "true"]);
         let mut child = die_with_parent(&mut command).spawn()?;
         let sleep = format!("sleep {marker}");
