@@ -150,7 +150,7 @@ fn a_waiter_that_is_told_to_end_leaves_nothing() -> Result<()> {
         [("TERM", Some(143), "61.5"), ("INT", Some(130), "61.75"), ("KILL", None, "61.875")]
     {
         let line = format!("exec sleep {marker}");
-        // Whoever runs this may ignore SIGINT, as shells do behind `&`; a waiter would go on with it.
+        // Whoever runs this may ignore SIGINT, as shells do behind `&`, and a waiter would too.
         let mut command = Command::new("env");
         command.arg("--default-signal=INT").arg(binary()?);
         command.args(["after", "-q", "--succeeds", &line, "--", "true"]);
