@@ -88,7 +88,7 @@ impl CalibratedServer {
         } else {
             let (line, samples) = (path("gnss"), path("samples.sock"));
             // It must never touch this machine's clock.
-            command.args(["--no-clock-control", "--sock-output"]).arg(&samples);
+            command.args(["--no-clock-control", "--coarse-output", "--sock-output"]).arg(&samples);
             command.arg("--gnss").arg(format!("{}:115200", line.display()));
             Some(Calibrated::new(&line, &samples)?)
         };

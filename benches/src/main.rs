@@ -4,7 +4,7 @@
 //!
 //! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generation] [generator] [footprint]
 //! [flood] [limits] [interleaved] [nts] [key-establishment] [ptp] [ptp-jitter]
-//! [calibration-core] [host-timer] [host-switch] [path-udp] [path-tcp]`.
+//! [calibration-core] [host-timer] [host-switch] [path-udp] [path-tcp] [relay]`.
 
 mod calibrated;
 mod calibration_core;
@@ -25,6 +25,7 @@ mod path_tcp;
 mod path_udp;
 mod ptp;
 mod ptp_jitter;
+mod relay;
 mod servers;
 
 use std::path::PathBuf;
@@ -50,7 +51,7 @@ struct Options {
     parts: Vec<String>,
 }
 
-const PARTS: [&str; 16] = [
+const PARTS: [&str; 17] = [
     "footprint",
     "generation",
     "generator",
@@ -67,6 +68,7 @@ const PARTS: [&str; 16] = [
     "host-switch",
     "path-udp",
     "path-tcp",
+    "relay",
 ];
 
 impl Options {
@@ -120,6 +122,7 @@ fn main() -> Result<()> {
             "host-switch" => host_switch::measure(&binary, options.rounds)?,
             "path-udp" => path_udp::measure(&binary, options.rounds)?,
             "path-tcp" => path_tcp::measure(&binary, options.rounds)?,
+            "relay" => relay::measure(&binary, options.rounds)?,
             "limits" => limits::measure(&binary, options.rounds)?,
             "flood" => capacity::flood(&binary, options.rounds)?,
             _ => capacity::measure(&binary, options.rounds)?,

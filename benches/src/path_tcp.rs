@@ -26,6 +26,8 @@ const BANDWIDTH_SIZES: [u32; 2] = [1_024, 65_536];
 /// Within 5% of qperf's, or better.
 const GOALS: [f64; 2] = [1.05, 0.95];
 const PORT: u16 = 8_625;
+/// More than any machine carries in a run: the peers have no bounds either.
+const UNBOUNDED: [&str; 4] = ["--tcp-bytes", "1T", "--tcp-bytes-hour", "1000T"];
 const IPERF_PORT: u16 = 5_201;
 const QPERF_PORT: u16 = 19_765;
 
@@ -96,7 +98,7 @@ impl FarEnds {
         };
         let ours = at(PORT).to_string();
         let running = [
-            start(binary, &["path", "serve", "--listen", &ours], PORT)?,
+            start(binary, &[&["path", "serve", "--listen", &ours][..], &UNBOUNDED].concat(), PORT)?,
             start(Path::new("qperf"), &[], QPERF_PORT)
                 .context("qperf; scripts/setup.sh --peers fetches it")?,
             start(Path::new("iperf3"), &["-s"], IPERF_PORT)

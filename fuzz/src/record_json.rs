@@ -4,10 +4,7 @@
 
 use std::fmt::Debug;
 
-use horolog_record::{
-    ClockCompareResult, DemoResult, LoadResult, PathStallResult, PathTcpResult, PathUdpResult,
-    QueryResult,
-};
+use horolog_record::{AfterResult, LoadResult, PathUdpResult, QueryResult};
 use horolog_report::table::{self, TableStyle};
 use horolog_report::{csv, html, to_json};
 use libfuzzer_sys::fuzz_target;
@@ -22,31 +19,50 @@ fuzz_target!(|bytes: &[u8]| {
     if let Some(result) = read::<LoadResult>(bytes) {
         load(&result);
     }
-    if let Some(result) = read::<DemoResult>(bytes) {
-        demo(&result);
+    if let Some(result) = read::<AfterResult>(bytes) {
+        for dependency in &result.dependencies {
+            let _ = table::after_line(dependency);
+        }
     }
     if let Some(result) = read::<QueryResult>(bytes) {
-        query(&result);
-    }
-    if let Some(result) = read::<ClockCompareResult>(bytes) {
-        compare(&result);
+        assert!(csv::query(&result).starts_with("server,"));
     }
     if let Some(result) = read::<PathUdpResult>(bytes) {
-        path(&result);
+        assert!(STYLES.iter().all(|style| !table::path_udp(&result, style).contains("NaN")));
     }
-    if let Some(result) = read::<PathTcpResult>(bytes) {
-        for style in &STYLES {
-            let _ = table::path_tcp(&result, style);
-        }
-        page(&html::path_tcp(&result));
-    }
-    if let Some(result) = read::<PathStallResult>(bytes) {
-        for style in &STYLES {
-            let _ = table::path_stall(&result, style);
-        }
-        page(&html::path_stall(&result));
-    }
+    rendered(bytes, table::after, None);
+    rendered(bytes, table::at, None);
+    rendered(bytes, table::bench_cores, Some(html::bench_cores));
+    rendered(bytes, table::bench_nts, None);
+    rendered(bytes, table::clock, Some(html::clock));
+    rendered(bytes, table::clock_compare, Some(html::clock_compare));
+    rendered(bytes, table::demo, Some(html::demo));
+    rendered(bytes, table::host_clock, Some(html::host_clock));
+    rendered(bytes, table::host_delay, Some(html::host_delay));
+    rendered(bytes, table::host_interrupt, Some(html::host_interrupt));
+    rendered(bytes, table::host_nic, Some(html::host_nic));
+    rendered(bytes, table::host_switch, Some(html::host_switch));
+    rendered(bytes, table::host_timer, Some(html::host_timer));
+    rendered(bytes, table::path_stall, Some(html::path_stall));
+    rendered(bytes, table::path_tcp, Some(html::path_tcp));
+    rendered(bytes, table::path_udp, Some(html::path_udp));
+    rendered(bytes, table::query, Some(html::query));
 });
+
+/// A result as a table, and as a page where there is one.
+fn rendered<T: DeserializeOwned + Serialize + PartialEq + Debug>(
+    bytes: &[u8],
+    table: fn(&T, &TableStyle) -> String,
+    html: Option<fn(&T) -> String>,
+) {
+    let Some(result) = read::<T>(bytes) else { return };
+    for style in &STYLES {
+        let _ = table(&result, style);
+    }
+    if let Some(html) = html {
+        page(&html(&result));
+    }
+}
 
 fn read<T: DeserializeOwned + Serialize + PartialEq + Debug>(bytes: &[u8]) -> Option<T> {
     let result: T = serde_json::from_slice(bytes).ok()?;
@@ -64,35 +80,6 @@ fn load(result: &LoadResult) {
         let _ = table::summary(result, style);
     }
     page(&html::load(result));
-}
-
-fn demo(result: &DemoResult) {
-    for style in &STYLES {
-        let _ = table::demo(result, style);
-    }
-    page(&html::demo(result));
-}
-
-fn query(result: &QueryResult) {
-    for style in &STYLES {
-        let _ = table::query(result, style);
-    }
-    assert!(csv::query(result).starts_with("server,"));
-    page(&html::query(result));
-}
-
-fn compare(result: &ClockCompareResult) {
-    for style in &STYLES {
-        let _ = table::clock_compare(result, style);
-    }
-    page(&html::clock_compare(result));
-}
-
-fn path(result: &PathUdpResult) {
-    for style in &STYLES {
-        assert!(!table::path_udp(result, style).contains("NaN"));
-    }
-    page(&html::path_udp(result));
 }
 
 /// A page that is whole, and runs no script but the ones that every page has.

@@ -221,7 +221,7 @@ pub(crate) fn a_page_that_goes_away_is_a_doubt() -> Result<()> {
     let mut counters = Counters::start(lab.server(), &["--status-socket", &socket])?;
     let flags = counters.flags();
     let (target, out) = (at.ip().to_string(), "result.json");
-    let mut command = load(lab.client(), &[&target, "-r", "1k-2k", "-x", "1.4", "-t", "0.5"])?;
+    let mut command = load(lab.client(), &[&target, "-r", "1k-4k", "-x", "1.4", "-t", "0.5"])?;
     command.args(["--engine", "udp", "--json", out]).args(&flags);
     let mut run = Started::start(&mut command)?;
     // A trial has its row below the header when it is over.

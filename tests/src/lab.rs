@@ -23,6 +23,7 @@ use horolog_sys::namespace::{NetNs, delete_named, die_with_parent};
 use horolog_sys::netlink::{Netlink, NetlinkError, Prefix, VethEnd, VethPair};
 
 use crate::process::signal;
+use crate::replication_changes::{self, RELAY_HELPER};
 
 /// First argument that makes the runner one of the processes that these scenarios watch.
 pub(crate) const HELPER: &str = "lab-helper";
@@ -417,8 +418,9 @@ fn helper_command(arguments: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// The other process: makes a named lab (`up NAME HOSTS`), holds an anonymous one (`hold`), or
-/// becomes a program in the client host of a named one (`exec NAME PROGRAM...`).
+/// The other process: makes a named lab (`up NAME HOSTS`), holds an anonymous one (`hold`),
+/// becomes a program in the client host of a named one (`exec NAME PROGRAM...`), or relays
+/// (`relay INTERFACE INDEX`).
 pub(crate) fn helper(arguments: &[String]) -> Result<()> {
     match arguments {
         [action, name, hosts] if action == "up" => {
@@ -426,6 +428,7 @@ pub(crate) fn helper(arguments: &[String]) -> Result<()> {
             Ok(())
         }
         [action] if action == "hold" => match hold()? {},
+        [action, name, index] if action == RELAY_HELPER => replication_changes::hold(name, index),
         [action, name, argv @ ..] if action == "exec" => {
             let argv: Vec<OsString> = argv.iter().map(OsString::from).collect();
             match horolog_lab::exec(name, "client", &argv)? {}

@@ -3,21 +3,29 @@
 //! Those of the other lane wait for most of their time, for a peer to answer or a second to pass,
 //! and ask for little of the machine: they run beside the first and wait as long as it takes.
 //!
-//! What a scenario leaves behind in namespaces and on interfaces is looked for in the lane that
-//! measures; the one that waits makes no namespace with a name and looks at its processes alone.
+//! Each lane's process has a parent of its own ([`crate::supervisor`]): of the first lane that is
+//! the process that was started, of the second one a child of it. So each finds what it has left
+//! itself. What a scenario leaves behind in namespaces and on interfaces is looked for in the lane
+//! that measures; the one that waits makes no namespace with a name and looks at processes alone.
 
-use std::io::{self, Write as _};
-use std::process::{Child, Command, ExitCode, Output, Stdio};
-use std::thread;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::process::{Child, Command, ExitCode, Stdio};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use horolog_sys::namespace::die_with_parent;
 use libtest_mimic::{Arguments, Trial};
+use tempfile::tempfile;
 
-/// What stands before the other arguments of the process whose scenarios wait.
+use crate::supervisor;
+
+/// What stands before the other arguments of the processes whose scenarios measure and wait.
+pub(crate) const MEASURING: &str = "measuring";
 pub(crate) const WAITING: &str = "waiting";
+/// And of the parent of the one that waits.
+pub(crate) const BESIDE: &str = "beside";
 
-/// Whether this is that process.
+/// Whether this is the process whose scenarios wait.
 pub(crate) fn is_waiting() -> bool {
     std::env::args().nth(1).is_some_and(|first| first == WAITING)
 }
@@ -36,18 +44,12 @@ impl Lanes {
             let all = self.measuring.into_iter().chain(self.waiting).collect();
             return libtest_mimic::run(&parsed, all).exit_code();
         }
-        let waiting = match start(&arguments[1..]) {
-            Ok(waiting) => waiting,
-            Err(error) => return told(&error),
-        };
-        let collector = thread::spawn(move || waiting.wait_with_output());
-        let measured = libtest_mimic::run(&parsed, self.measuring);
-        let waited = collector.join().map_err(|_| anyhow!("the thread that reads it panicked"));
-        match waited.and_then(|output| passed_on(&output?)) {
-            Ok(true) => measured.exit_code(),
-            Ok(false) => ExitCode::FAILURE,
-            Err(error) => told(&error),
-        }
+        exit_code(both(&arguments[1..]))
+    }
+
+    /// Runs the scenarios that measure, in this process.
+    pub(crate) fn run_measuring(self, arguments: &[String]) -> ExitCode {
+        libtest_mimic::run(&parse(arguments), self.measuring).exit_code()
     }
 
     /// Runs the scenarios that wait, in this process.
@@ -56,29 +58,66 @@ impl Lanes {
     }
 }
 
-/// What `arguments`, of which the first is the program's name, ask for.
+/// Runs the lane that waits, as its parent.
+pub(crate) fn beside(arguments: &[String]) -> ExitCode {
+    let run = || {
+        supervisor::become_parent()?;
+        let waiting = start(WAITING, arguments, Stdio::inherit(), Stdio::inherit())?;
+        let [status] = supervisor::wait_for(&[waiting])?;
+        Ok(status.success() & nothing_is_left()?)
+    };
+    exit_code(run())
+}
+
+/// Whether all of both lanes held, and nothing is left.
+fn both(arguments: &[String]) -> Result<bool> {
+    supervisor::become_parent()?;
+    // Not pipes: whatever the lane leaves would hold them open.
+    let (stdout, stderr) = (tempfile()?, tempfile()?);
+    let beside = start(BESIDE, arguments, stdout.try_clone()?.into(), stderr.try_clone()?.into())?;
+    let measuring = start(MEASURING, arguments, Stdio::inherit(), Stdio::inherit())?;
+    let [waited, measured] = supervisor::wait_for(&[beside, measuring])?;
+    println!("Beside these ran those that wait:");
+    io::stderr().write_all(&written(stderr)?)?;
+    io::stdout().write_all(&written(stdout)?)?;
+    Ok(waited.success() & measured.success() & nothing_is_left()?)
+}
+
+fn nothing_is_left() -> Result<bool> {
+    let left = supervisor::left_over()?;
+    if !left.is_empty() {
+        eprintln!("left behind when all scenarios were over: {}", left.join(", "));
+    }
+    Ok(left.is_empty())
+}
+
+fn written(mut file: File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 fn parse(arguments: &[String]) -> Arguments {
     let mut parsed = Arguments::from_iter(arguments);
     parsed.test_threads = Some(1);
     parsed
 }
 
-fn start(arguments: &[String]) -> Result<Child> {
+fn start(mode: &str, arguments: &[String], stdout: Stdio, stderr: Stdio) -> Result<Child> {
     let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
-    command.arg(WAITING).args(arguments).stdin(Stdio::null());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    die_with_parent(&mut command).spawn().context("cannot start the lane that waits")
+    command.arg(mode).args(arguments).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+    let child = die_with_parent(&mut command).spawn();
+    child.with_context(|| format!("cannot start the lane '{mode}'"))
 }
 
-/// Prints what the other lane printed, and says whether all of it held.
-fn passed_on(output: &Output) -> Result<bool> {
-    println!("Beside these ran those that wait:");
-    io::stderr().write_all(&output.stderr)?;
-    io::stdout().write_all(&output.stdout)?;
-    Ok(output.status.success())
-}
-
-fn told(error: &anyhow::Error) -> ExitCode {
-    eprintln!("the lane that waits: {error:#}");
-    ExitCode::FAILURE
+fn exit_code(outcome: Result<bool>) -> ExitCode {
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("the lanes: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -221,7 +221,11 @@ fn what_cannot_be_waited_for_is_refused() -> Result<()> {
         (&["--delay", "tomorrow"], 2, "write a time"),
         (&["--file", "/", "--backoff", "0.5"], 2, "a factor from 1 to 100"),
         (&["--file", "/", "--json", "/nowhere/at/all"], 3, "cannot write /nowhere/at/all"),
-        (&["-q", "--file", "/", "--", "/nowhere/at/all"], 3, "cannot run '/nowhere/at/all'"),
+        (&["-q", "--file", "/", "--", "/nowhere/at/all"], 127, "cannot run '/nowhere/at/all'"),
+        (&["-q", "--file", "/", "--", "/etc/passwd"], 126, "cannot run '/etc/passwd'"),
+        // What is to run runs all the same.
+        (&["-q", "--file", "/", "--json", "/dev/full", "--", "true"], 0, "cannot write /dev/full"),
+        (&["-q", "--file", "/", "--json", "/nowhere/a", "--", "true"], 0, "cannot write /nowhere"),
     ] {
         let output = after(arguments)?;
         let stderr = text(&output.stderr)?;

@@ -14,14 +14,14 @@ use tempfile::TempDir;
 
 use crate::launch_after::{processes, until};
 use crate::process::{PATIENCE, binary, run_to_end, signal, signal_to};
-use crate::{launch_at, scenarios};
+use crate::{ROOT, launch_at, scenarios};
 
 /// Central Europe's time without the files that say so.
 const BERLIN: &str = "CET-1CEST,M3.5.0,M10.5.0/3";
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
-    Vec::from(scenarios!(&[], launch_at:
+    let mut all = Vec::from(scenarios!(&[], launch_at:
         lines_run_in_their_order_and_the_first_failure_is_passed_on,
         a_series_is_on_its_grid,
         what_passes_meanwhile_is_missed_and_counted,
@@ -29,9 +29,15 @@ pub(crate) fn all() -> Vec<Trial> {
         what_is_no_instant_is_refused_in_a_line,
         a_job_waits_in_the_background_and_is_cancelled,
         a_job_runs_in_the_background,
+        a_job_that_runs_is_told_from_one_that_waits,
         a_killed_job_is_lost_and_nobody_else_is_touched,
         systemd_is_handed_what_it_keeps,
-    ))
+    ));
+    all.extend(scenarios!(ROOT, launch_at:
+        a_command_has_the_scheduling_that_its_starter_had,
+        what_is_refused_is_told_and_goes_without,
+    ));
+    all
 }
 
 fn at(arguments: &[&str]) -> Result<Output> {
@@ -101,6 +107,68 @@ fn a_series_is_on_its_grid() -> Result<()> {
     // By TAI, whether the kernel knows it or not.
     let tai = at(&["--every", "20ms", "--count", "2", "--tai", "--tai-offset", "37", "-q"])?;
     ensure!(matches!(tai.status.code(), Some(0 | 2)), "{tai:?}");
+    Ok(())
+}
+
+/// Prints a shell's nice value, real-time priority, policy (0 `SCHED_OTHER`, 1 `SCHED_FIFO`, 3
+/// `SCHED_BATCH`) and timer slack.
+const FACTS: &str = r#"cut -d" " -f19,40,41 /proc/$$/stat; cat /proc/$$/timerslack_ns"#;
+
+/// What `at` prints and records, with a program in front of it that changes its scheduling.
+fn under(words: &[&str], arguments: &[&str]) -> Result<(Output, Value)> {
+    let directory = TempDir::new()?;
+    let json = directory.path().join("at.json");
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).arg(binary()?).args(["at", "now + 150 ms", "--json"]).arg(&json);
+    let output = run_to_end(command.args(arguments), PATIENCE)?;
+    ensure!(output.status.success(), "{output:?}");
+    Ok((output, serde_json::from_str(&fs::read_to_string(&json)?)?))
+}
+
+fn a_command_has_the_scheduling_that_its_starter_had() -> Result<()> {
+    let facts = |words: &[&str], arguments: &[&str], line: &str| {
+        let (output, result) = under(words, &[arguments, &["-q", "-c", line]].concat())?;
+        ensure!(result["scheduling"] == "real-time" && result["memory_locked"] == true, "{result}");
+        Ok((text(&output.stdout)?.to_owned(), result["head_start_ns"].as_u64()))
+    };
+    let plain = &["nice", "-n", "0"];
+    let usual = fs::read_to_string("/proc/self/timerslack_ns")?;
+    let later = format!("sleep 0.05; {FACTS}");
+    // This may itself be nice.
+    let own = Command::new("nice").output()?.stdout;
+    if text(&own)?.trim() == "0" {
+        let ended = facts(plain, &[], &later)?;
+        ensure!(ended == (format!("0 0 0\n{usual}"), Some(5_000_000)), "{ended:?}");
+        let (lasts, _) = facts(plain, &["--head-start", "500ms"], FACTS)?;
+        ensure!(lasts.starts_with("0 39 1\n"), "{lasts}");
+        // What is started meanwhile is ordinary.
+        let (child, _) =
+            facts(plain, &["--head-start", "500ms"], &format!("sh -c '{{ {FACTS}; }}'; :"))?;
+        ensure!(child.starts_with("0 0 0\n"), "{child}");
+    }
+    let none = facts(plain, &["--head-start", "0ms"], FACTS)?;
+    ensure!(none.0.ends_with(&format!(" 0 0\n{usual}")) && none.1.is_none(), "{none:?}");
+    // Another scheduling is what is given from the first, so that children have it as well.
+    let batch = facts(&["chrt", "--batch", "0", "nice", "-n", "7"], &[], FACTS)?;
+    ensure!(batch.0.ends_with(&format!(" 0 3\n{usual}")) && batch.1.is_none(), "{batch:?}");
+    let fifo = facts(&["chrt", "--fifo", "7"], &[], FACTS)?;
+    ensure!(fifo.0.contains(" 7 1\n") && fifo.1.is_none(), "{fifo:?}");
+    Ok(())
+}
+
+fn what_is_refused_is_told_and_goes_without() -> Result<()> {
+    let bare = ["setpriv", "--bounding-set", "-sys_nice,-ipc_lock,-sys_resource", "--inh-caps"];
+    let words = [&bare[..], &["-sys_nice,-ipc_lock,-sys_resource", "prlimit"]].concat();
+    let words = [&words[..], &["--rtprio=0", "--memlock=65536"]].concat();
+    // The slack of a process is for those to read who could set it.
+    let (output, result) = under(&words, &["-c", "cut -d' ' -f19,40,41 /proc/$$/stat"])?;
+    ensure!(result["scheduling"] == "ordinary" && result["memory_locked"] == false, "{result}");
+    ensure!(text(&output.stdout)?.ends_with(" 0 0\n"), "{output:?}");
+    let said = text(&output.stderr)?;
+    for expected in ["SCHED_FIFO was refused", "Memory could not be locked"] {
+        // Before the instant, and in the report.
+        ensure!(said.matches(expected).count() == 2, "{expected}: {said}");
+    }
     Ok(())
 }
 
@@ -198,12 +266,50 @@ fn a_job_runs_in_the_background() -> Result<()> {
     let job = ["--detach", "--by", "process", "now + 100 ms", "--run", &line];
     queued(state.path(), &job)?;
     until("it ran", || Ok(ran.exists() && listed(state.path())?[0]["standing"] == "ended"))?;
+    let ended = &listed(state.path())?[0];
+    ensure!(ended["status"] == 0 && ended["ended"].is_string(), "{ended}");
+    ensure!(ended["programs"][0][0] == *line && ended["first"].is_string(), "{ended}");
     let log = fs::read_to_string(state.path().join("horolog/at/1.log"))?;
     ensure!(log.starts_with("said\n") && log.contains("met"), "{log}");
     let own = std::env::current_dir()?;
     ensure!(fs::read_to_string(&ran)?.trim_end() == own.to_string_lossy(), "another directory");
     queued(state.path(), &["cancel", "--ended"])?;
     ensure!(listed(state.path())?.is_empty(), "its output is there");
+    Ok(())
+}
+
+fn a_job_that_runs_is_told_from_one_that_waits() -> Result<()> {
+    let state = TempDir::new()?;
+    let fifo = state.path().join("fifo").to_string_lossy().into_owned();
+    ensure!(Command::new("mkfifo").arg(&fifo).status()?.success(), "mkfifo");
+    let line = format!("read x < {fifo}; exit 7");
+    let detach = ["--detach", "--by", "process", "--quiet"];
+    queued(state.path(), &[&detach[..], &["now + 1 s", "--run", &line]].concat())?;
+    let standing =
+        |expected: &str| until(expected, || Ok(listed(state.path())?[0]["standing"] == expected));
+    standing("waiting")?;
+    standing("running")?;
+    fs::write(&fifo, "go\n")?;
+    standing("ended")?;
+    let ended = &listed(state.path())?[0];
+    ensure!(ended["status"] == 7 && ended["log"].is_null(), "{ended}");
+    let shown = text(&queued(state.path(), &["list", "--by", "process"])?.stdout)?.to_owned();
+    ensure!(shown.contains(" with status 7 ") && shown.contains("exit 7"), "{shown}");
+    // What runs is ended with its commands, and what succeeds and says nothing leaves nothing.
+    queued(state.path(), &[&detach[..], &["now", "--past-too", "--run", &line]].concat())?;
+    until("it runs", || Ok(listed(state.path())?[1]["standing"] == "running"))?;
+    queued(state.path(), &["cancel", "2"])?;
+    queued(state.path(), &[&detach[..], &["now", "--past-too", "--", "true"]].concat())?;
+    until("it is over", || Ok(listed(state.path())?.len() == 1))?;
+    queued(state.path(), &["cancel", "--ended"])?;
+    ensure!(listed(state.path())?.is_empty(), "something is left");
+    let mut homeless = Command::new(binary()?);
+    let home = state.path().join("none");
+    homeless.args(["at", "--detach", "--by", "process", "now + 1 h", "--", "true"]);
+    let output = run_to_end(homeless.env_remove("XDG_STATE_HOME").env("HOME", &home), PATIENCE)?;
+    let said = text(&output.stderr)?;
+    ensure!(output.status.code() == Some(3) && said.contains("no directory"), "{output:?}");
+    ensure!(!home.exists(), "a home was made");
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! What a scenario must not leave behind: named namespaces, XDP programs on this machine's own
-//! interfaces, child processes. What was there before the scenario is somebody else's and ignored.
-//! In the lane that waits, child processes alone, since the other lane comes and goes beside it.
+//! interfaces, processes, be they children or without a parent. What was there before the scenario
+//! is somebody else's and ignored. In the lane that waits, processes alone, since the other lane
+//! comes and goes beside it.
 //! It cleans nothing up: whoever left it has a defect.
 
 use std::collections::BTreeSet;
@@ -14,6 +15,8 @@ use horolog_sys::namespace::list_named;
 use serde_json::Value;
 
 use crate::lane;
+use crate::process::{PATIENCE as PROGRAM_PATIENCE, run_to_end, signal_to};
+use crate::supervisor::parents;
 
 /// The kernel takes programs and processes away a moment after they are let go.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -29,7 +32,7 @@ impl Belongings {
     /// Those that are there now.
     pub(crate) fn look() -> Result<Self> {
         let mut all = BTreeSet::new();
-        all.extend(children()?);
+        all.extend(children_of(&parents())?);
         if lane::is_waiting() {
             return Ok(Self(all));
         }
@@ -57,6 +60,22 @@ impl Belongings {
     }
 }
 
+/// A process whose parent has ended is found, by name, and one that ends is held against nobody.
+pub(crate) fn an_orphan_is_found() -> Result<()> {
+    let before = Belongings::look()?;
+    let script = "sleep 62.5 > /dev/null 2>&1 & echo $!; true & exit 0";
+    let output =
+        run_to_end(std::process::Command::new("sh").args(["-c", script]), PROGRAM_PATIENCE)?;
+    let orphan = str::from_utf8(&output.stdout)?.trim().to_owned();
+    let left = before.left_behind()?;
+    signal_to(orphan.parse().context("no process")?, "KILL")?;
+    let expected = format!("process {orphan} (sleep)");
+    ensure!(left.as_deref() == Some(&*expected), "{left:?} instead of {expected}");
+    let gone = before.left_behind()?;
+    ensure!(gone.is_none(), "{gone:?} is still there");
+    Ok(())
+}
+
 /// Checks that no XDP program is attached to an interface of this host.
 pub(crate) fn nothing_is_attached(host: &Host) -> Result<()> {
     let links = host.command("ip").args(["-j", "link"]).output().context("cannot run ip")?;
@@ -72,18 +91,22 @@ fn xdp_in(links: &[u8]) -> Result<Vec<String>> {
     Ok(with_program.map(|link| format!("XDP program on {}", link["ifname"])).collect())
 }
 
-fn children() -> Result<Vec<String>> {
+/// The children of these processes, but this one.
+pub(crate) fn children_of(parents: &[u32]) -> Result<Vec<String>> {
     let own = std::process::id().to_string();
+    let parents: Vec<String> = parents.iter().map(u32::to_string).collect();
     let entries = fs::read_dir("/proc").context("cannot list the processes")?;
     Ok(entries
         .filter_map(Result::ok)
         .filter(|entry| entry.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit()))
+        .filter(|entry| entry.file_name().to_string_lossy() != own)
         // One that has ended meanwhile is none.
         .filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok())
         .filter_map(|stat| {
             // "PID (NAME) STATE PARENT ...", where the name may hold anything (proc_pid_stat(5)).
             let (head, tail) = stat.rsplit_once(") ")?;
-            (tail.split(' ').nth(1)? == own).then(|| format!("process {head})"))
+            let parent = tail.split(' ').nth(1)?;
+            parents.iter().any(|known| known == parent).then(|| format!("process {head})"))
         })
         .collect())
 }

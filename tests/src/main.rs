@@ -7,6 +7,7 @@
 //! with the reason.
 
 mod bench;
+mod bench_relay;
 mod bodies;
 mod bodies_limits;
 mod bodies_ptp;
@@ -26,6 +27,7 @@ mod establishments;
 mod frames;
 mod frames_ptp;
 mod generator;
+mod host_all;
 mod host_clocks;
 mod host_nics;
 mod host_scheduler;
@@ -34,6 +36,7 @@ mod lab;
 mod lane;
 mod launch_after;
 mod launch_at;
+mod launch_systemd;
 mod leftovers;
 mod limiters;
 mod load_command;
@@ -68,6 +71,16 @@ mod raw;
 mod receivers;
 mod refusal;
 mod refusals;
+mod relay;
+mod relay_below;
+mod relay_bodies;
+mod relay_full;
+mod relay_life;
+mod relay_tree;
+mod replication;
+mod replication_changes;
+mod replication_load;
+mod replication_sockets;
 mod replies;
 mod requests;
 mod scenario;
@@ -89,6 +102,7 @@ mod server_reload;
 mod server_sandbox;
 mod server_sources;
 mod soak;
+mod supervisor;
 mod tallied;
 mod verdicts;
 mod well_behaved_ptp;
@@ -111,6 +125,11 @@ fn main() -> ExitCode {
     match arguments.get(1).map(String::as_str) {
         Some(lab::HELPER) => become_helper(&arguments[2..]),
         Some(soak::MODE) => soak::run(&arguments[2..]),
+        Some(lane::BESIDE) => lane::beside(&arguments[2..]),
+        Some(lane::MEASURING) => {
+            arguments.remove(1);
+            lanes().run_measuring(&arguments)
+        }
         Some(lane::WAITING) => {
             arguments.remove(1);
             lanes().run_waiting(&arguments)
@@ -151,6 +170,7 @@ fn measuring() -> Vec<Trial> {
     all.extend(server_nts::all());
     all.extend(server_ke::all());
     all.extend(host_scheduler::all());
+    all.extend(host_all::all());
     all.extend(path_tcp::all());
     all.extend(path_stall::all());
     all.extend(host_clocks::all());
@@ -168,7 +188,6 @@ fn measuring() -> Vec<Trial> {
     all.extend(wrong_server::all());
     all.extend(load_ends::all());
     all.extend(load_mix::all());
-    all.extend(wrong_master::all());
     all.extend(well_behaved_ptp::all());
     all.extend(load_modes::all());
     all.extend(qualification::all());
@@ -177,28 +196,39 @@ fn measuring() -> Vec<Trial> {
     all.extend(load_offsets::all());
     all.extend(query::all());
     all.extend(path_udp::all());
+    all.extend(relay::all());
+    all.extend(relay_below::all());
+    all.extend(relay_life::all());
+    all.extend(relay_full::all());
+    all.extend(scenarios!(ROOT, relay_bodies: both_bodies_decide_alike));
+    all.extend(relay_tree::all());
     all.extend(courses::all());
     all.extend(kernel_courses::all());
     all.extend(limiters::all());
     all.extend(bench::all());
+    all.extend(bench_relay::all());
     all.extend(soak::all());
     all.extend(of_the_demonstration());
     all
 }
 
 fn waiting() -> Vec<Trial> {
-    let mut all = Vec::new();
+    let mut all = Vec::from(scenarios!(&[], leftovers: an_orphan_is_found));
     all.extend(server_leap::all());
+    all.extend(relay_life::waiting());
     all.extend(server_sources::all());
     all.extend(receivers::all());
     all.extend(calibration::all());
     all.extend(clocks::all());
     all.extend(launch_after::all());
     all.extend(launch_at::all());
+    all.extend(launch_systemd::all());
     all.extend(server_ptp::all());
     all.extend(server_ptp_peers::all());
     all.extend(server_ptp_masters::all());
     all.extend(server_ptp_hostile::all());
+    // At a low rate, with patience.
+    all.extend(wrong_master::all());
     all
 }
 
@@ -260,6 +290,21 @@ fn of_the_bodies() -> Vec<Trial> {
         what_could_not_leave_does_not_leave_later,
         a_datagram_that_does_not_fit_is_told,
     ))
+    .chain(scenarios!(ROOT_AND_IPV6, replication:
+        copies_are_what_they_should_be,
+        what_is_not_plain_goes_up_as_it_was,
+        refusals_are_told_apart,
+    ))
+    .chain(scenarios!(ROOT_AND_IPV6, replication_sockets: sockets_are_served))
+    .chain(scenarios!(ROOT_AND_IPV6, replication_changes:
+        who_stays_gets_every_packet_once,
+        who_cannot_be_reached_costs_nobody_a_packet,
+        what_a_ring_has_no_room_for_is_counted,
+        this_host_may_send_by_an_interface_of_its_own,
+        what_cannot_be_set_changes_nothing,
+        a_killed_relay_leaves_nothing,
+    ))
+    .chain(scenarios!(ROOT, replication_load: full_batches_from_every_core_reach_who_stays))
     .collect()
 }
 

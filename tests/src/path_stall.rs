@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::path_tcp::{address, far_end, path, result};
-use crate::process::{PATIENCE, run_to_end};
+use crate::process::{PATIENCE, binary, run_to_end, signal_to};
 use crate::scenario::Need;
 use crate::{ROOT, path_stall, scenarios};
 
@@ -30,6 +31,7 @@ pub(crate) fn all() -> Vec<Trial> {
         small_writes_stall_and_options_cure_them,
         a_late_far_end_is_told_from_a_kernel_that_waits,
         watched_traffic_is_said_to_stall_or_not,
+        a_watch_that_is_interrupted_tells_what_it_saw,
     ));
     all.extend(scenarios!(IP, path_stall:
         a_small_window_is_told_from_nagle,
@@ -241,5 +243,25 @@ fn watched_traffic_is_said_to_stall_or_not() -> Result<()> {
     })?;
     let seen = told["watched"]["connections"].as_array().context("no connections")?;
     ensure!(seen.iter().any(|one| one["answers"].as_u64() > Some(100)), "{told}");
+    Ok(())
+}
+
+/// By either evidence: packets are watched by a thread of their own, which a signal reached.
+fn a_watch_that_is_interrupted_tells_what_it_saw() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    for (evidence, more) in [("packets", &[][..]), ("tcp-info", &["--no-packets"])] {
+        let mut command = lab.client().command(binary()?);
+        command.args(["path", "stall", "--watch", "443", "-t", "1m", "--json", "-"]).args(more);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let watch = command.spawn()?;
+        thread::sleep(Duration::from_secs(1));
+        signal_to(watch.id(), "TERM")?;
+        let output = watch.wait_with_output()?;
+        ensure!(output.status.success(), "{evidence}: {:?}", output.status);
+        let told: Value = serde_json::from_slice(&output.stdout)?;
+        ensure!(told["evidence"] == evidence, "{told}");
+        let findings = told["findings"].as_array().context("no findings")?;
+        ensure!(findings.iter().any(|one| one["code"] == "interrupted"), "{findings:?}");
+    }
     Ok(())
 }

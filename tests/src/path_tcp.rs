@@ -23,6 +23,7 @@ pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(ROOT, path_tcp:
         sizes_are_measured_and_both_ends_told,
         a_far_end_that_vanishes_is_named,
+        a_bound_that_is_reached_is_named,
         what_is_wrong_of_a_path_is_said,
     ))
 }
@@ -110,6 +111,30 @@ fn a_far_end_that_vanishes_is_named() -> Result<()> {
     Ok(())
 }
 
+fn a_bound_that_is_reached_is_named() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let _far = far_end(&lab, &["--tcp-bytes", "1M", "--tcp-bytes-hour", "3MB"])?;
+    let target = address(&lab).to_string();
+    for (arguments, part) in [
+        (&["tcp", "-s", "1k", "-t", "20s"][..], "latency"),
+        (&["tcp", "--bandwidth", "-t", "20s"], "bandwidth"),
+    ] {
+        let told = result(lab.client(), &[arguments, &[&target]].concat(), 1)?;
+        let findings = told["findings"].as_array().context("no findings")?;
+        let found = findings.iter().find(|one| one["code"] == "far-end-limit");
+        let message = found.and_then(|one| one["message"].as_str()).context("no such finding")?;
+        ensure!(message.contains("a connection may carry 1048576 bytes there"), "{message}");
+        ensure!(told[part].as_array().is_some_and(|rows| rows.len() == 1), "{told}");
+    }
+    // What is left of the hour is less than a connection may carry.
+    let told = result(lab.client(), &["tcp", "-s", "1k", "-t", "20s", &target], 1)?;
+    ensure!(told.to_string().contains("may carry 3000000 bytes in an hour there"), "{told}");
+    let refused = path(lab.client(), &["tcp", &target])?;
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    ensure!(refused.status.code() == Some(3) && stderr.contains("try again in"), "{stderr}");
+    Ok(())
+}
+
 fn what_is_wrong_of_a_path_is_said() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let _far = far_end(&lab, &["--tcp-connections", "1", "--tcp-time", "3s"])?;
@@ -118,24 +143,24 @@ fn what_is_wrong_of_a_path_is_said() -> Result<()> {
     for (arguments, status, expected) in [
         (["tcp", &closed].as_slice(), 3, "nothing listens at"),
         (&["stall", &closed], 3, "nothing listens at"),
-        (&["tcp", &at, "-c", "2"], 1, "is busy: it takes 1 connections"),
+        (&["tcp", &at, "-c", "2"], 3, "refuses: it takes 1 connection at a time; ask for fewer"),
         (&["tcp", &at, "-t", "5s"], 2, "lets a connection last 3000 ms"),
         (&["tcp", &at, "-c", "0"], 2, "from 1 to 64, not 0"),
-        (&["tcp", &at, "-s", "0"], 2, "no number or range"),
-        (&["tcp", &at, "-s", "1.5"], 2, "cannot have 1.5 bytes"),
-        (&["tcp", &at, "-s", "1G"], 2, "no number or range"),
+        (&["tcp", &at, "-s", "0"], 2, "'0' is too little"),
+        (&["tcp", &at, "-s", "1.5"], 2, "no number or range"),
+        (&["tcp", &at, "-s", "1G"], 2, "messages have from 1 to"),
         (&["tcp", &at, "-s", "900M"], 2, "messages have from 1 to"),
         (&["tcp", "224.0.0.1"], 2, "not the address of one host"),
-        (&["tcp", &at, "--fail-if", "p98>1us"], 2, "write a metric"),
+        (&["tcp", &at, "--fail-if", "p98>1us"], 2, "write a figure"),
         (&["tcp"], 2, "<TARGET>"),
         (&["stall", &at, "-n", "1"], 2, "from 2 to"),
         (&["stall", &at, "-b", "1.5"], 2, "cannot have 1.5 writes"),
         (&["stall", &at, "--stall-min", "1us"], 2, "a stall is from"),
         (&["stall", "--watch", "0"], 2, "0 is not in 1..="),
         (&["stall", "--watch", "80", "-i", "nowhere0"], 3, "no interface 'nowhere0'"),
-        (&["stall"], 2, "<TARGET>"),
+        (&["stall"], 2, "give a TARGET where"),
         (&["serve", "--listen", &closed], 3, "cannot listen at"),
-        (&["serve", "--listen", "nowhere"], 2, "write an address and a port"),
+        (&["serve", "--listen", "nowhere"], 2, "write an address, with a port or without"),
     ] {
         let output = path(lab.client(), arguments)?;
         let stderr = String::from_utf8(output.stderr).context("no text")?;

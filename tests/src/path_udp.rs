@@ -38,6 +38,8 @@ pub(crate) fn all() -> Vec<Trial> {
         a_far_end_that_was_killed_is_named,
         a_far_end_that_falls_silent_is_named,
         a_reflector_and_a_sender_speak_stamp,
+        what_a_limit_left_out_is_not_laid_on_the_path,
+        what_a_full_socket_dropped_is_not_laid_on_the_path,
         strangers_get_nothing,
         what_cannot_be_is_said,
     ));
@@ -216,7 +218,7 @@ fn classes_are_seen_at_both_ends() -> Result<()> {
     let seen = seen.join().ok().context("the listener died")??.control;
     ensure!(seen.traffic_class == Some(34 << 2), "{seen:?}");
     ensure!(seen.hop_limit == Some(stamp::SENDER_HOP_LIMIT), "{seen:?}");
-    ensure!(silent.status.code() == Some(1), "nobody answered: {silent:?}");
+    ensure!(silent.status.code() == Some(3), "nobody answered: {silent:?}");
     Ok(())
 }
 
@@ -346,6 +348,45 @@ fn a_reflector_and_a_sender_speak_stamp() -> Result<()> {
 
 /// Nothing but hellos and the probes of those who were welcomed is answered, and no answer is
 /// longer.
+fn what_a_limit_left_out_is_not_laid_on_the_path() -> Result<()> {
+    let path = Path::new(false)?;
+    let at = path.via(9_700);
+    let mut command = path.lab.server().command(binary()?);
+    command.args(["path", "serve", "--max-rate", "500", "--listen", &at.to_string()]);
+    let mut far = Running::start(&mut command)?;
+    far.await_ready(PATIENCE, || is_listening(path.lab.server(), at.port()))?;
+    let result =
+        path.measured(at, &["-r", "2k", "-n", "2000", "--flows", "2", "--warm-up", "0"])?;
+    let row = only(&result)?;
+    let (forward, losses) = row.forward.zip(row.losses()).context("nothing is told")?;
+    ensure!(losses.far_limit > 500 && losses.far_limit == forward.lost, "{forward:?} {losses:?}");
+    ensure!((losses.far_socket, losses.path_there) == (0, 0), "{losses:?}");
+    let told = result.findings.iter().find(|finding| finding.code == Code::PathLoss);
+    ensure!(told.is_some_and(|told| told.advice.contains("--max-rate")), "{told:?}");
+    Ok(())
+}
+
+/// A far end that is stopped for a while, shorter than silence that ends a row.
+fn what_a_full_socket_dropped_is_not_laid_on_the_path() -> Result<()> {
+    let path = Path::new(false)?;
+    let pid = path.far.pid();
+    let stopping = thread::spawn(move || -> Result<()> {
+        thread::sleep(Duration::from_millis(1_500));
+        signal_to(pid, "STOP")?;
+        thread::sleep(Duration::from_millis(700));
+        signal_to(pid, "CONT")
+    });
+    let manner = ["-s", "1472", "-r", "20k", "-n", "60000", "--warm-up", "0", "--timeout", "3s"];
+    let measured = path.measured(path.at, &manner);
+    stopping.join().ok().context("the thread died")??;
+    let result = measured?;
+    let row = only(&result)?;
+    let (forward, losses) = row.forward.zip(row.losses()).context("nothing is told")?;
+    ensure!(forward.lost > 100 && losses.far_socket == forward.lost, "{forward:?} {losses:?}");
+    ensure!((losses.far_limit, losses.path_there) == (0, 0), "{losses:?}");
+    Ok(())
+}
+
 fn strangers_get_nothing() -> Result<()> {
     let path = Path::new(false)?;
     let at = path.at;

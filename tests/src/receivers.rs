@@ -99,7 +99,9 @@ fn a_line_that_ends_is_waited_for() -> Result<()> {
     is_confined(&server.status()?)?;
     receiver.pull_out();
     wait_until("a line that ended is no source", || Ok(state_of(&server, "gnss")? == "silent"))?;
-    ensure!(is_unsynchronised(&client::ask_from(lab.client(), at)?.header));
+    wait_until("its time is not served", || {
+        Ok(is_unsynchronised(&client::ask_from(lab.client(), at)?.header))
+    })?;
     receiver.plug_in(&name)?;
     wait_until("its time is served again", || Ok(state_of(&server, "gnss")? == "selected"))?;
     let ended = server.end("TERM")?;

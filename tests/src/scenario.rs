@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use horolog_sys::adjtimex::kernel_clock;
 use libtest_mimic::{Completion, Failed, Trial};
 
+use crate::launch_systemd::{cgroup_root, systemd};
 use crate::leftovers::Belongings;
 
 /// Something without which a scenario cannot run.
@@ -22,6 +23,8 @@ pub(crate) enum Need {
     /// A clock that the kernel calls unsynchronised. Scenarios never set the clock, so they take it
     /// as it is.
     UnsynchronisedClock,
+    /// systemd's programs, and a tree of cgroups for one of its own.
+    Systemd,
 }
 
 /// Why a scenario is not run.
@@ -42,6 +45,10 @@ impl Need {
             Self::UnsynchronisedClock => (
                 kernel_clock().is_ok_and(|clock| !clock.synchronised),
                 "needs a machine whose clock is not synchronised".to_owned(),
+            ),
+            Self::Systemd => (
+                systemd().is_some() && cgroup_root().is_some() && in_path("systemd-run").is_some(),
+                "needs systemd and a cgroup2 file system".to_owned(),
             ),
         };
         (!met).then_some(Hindrance::Machine(reason))

@@ -29,6 +29,7 @@ const CLOCK_RENEWAL: Duration = Duration::from_millis(150);
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[], server_configuration: a_file_is_checked));
     all.extend(scenarios!(ROOT, server_configuration:
+        interfaces_of_the_own_host_are_checked,
         what_cannot_be_reloaded_changes_nothing,
         what_waits_for_a_restart_is_named,
     ));
@@ -64,6 +65,7 @@ pub(crate) fn a_file_is_checked() -> Result<()> {
         ("listen = ['127.0.0.1']\n", ":1:", "--listen"),
         ("stratum = \n", ":1:", "horolog.toml"),
         ("interface = ['nosuch0']\n", ":1:", "'nosuch0'"),
+        ("local = true\npps = '/dev/pps0'\n", ":2:", "--gnss"),
     ];
     for (text, line, named) in wrong {
         let refused = check(text, &[])?;
@@ -71,6 +73,20 @@ pub(crate) fn a_file_is_checked() -> Result<()> {
         ensure!(refused.status.code() == Some(2), "{text}: {} with {stderr}", refused.status);
         ensure!(stderr.lines().count() == 1, "not one line: {stderr}");
         ensure!(stderr.contains(line) && stderr.contains(named), "{text}: {stderr}");
+    }
+    Ok(())
+}
+
+/// A private host's interfaces are its own, though /sys shows those of whoever mounted it.
+pub(crate) fn interfaces_of_the_own_host_are_checked() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let own = lab.server().port().interface.as_str();
+    for (interface, code) in [(own, 0), ("nosuch0", 2)] {
+        let mut command = lab.server().command(binary()?);
+        command.args(["serve", "--check", "--local", "--interface", interface]);
+        let checked = run_to_end(&mut command, PATIENCE)?;
+        let stderr = String::from_utf8_lossy(&checked.stderr);
+        ensure!(checked.status.code() == Some(code), "{interface}: {stderr}");
     }
     Ok(())
 }

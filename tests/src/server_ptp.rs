@@ -17,7 +17,11 @@ use crate::ptp_slave::{Measured, PtpSlave, manage, number};
 use crate::ptp4l::Transport;
 use crate::random::Random;
 use crate::scenario::{Need, scenario};
+use crate::server_sources::Unit;
 use crate::{scenarios, server_ptp, server_ptp_monitor};
+
+/// A unit of shared memory that nobody else uses.
+const UNIT: u8 = 77;
 
 pub(crate) const NEEDS: &[Need] = &[
     Need::Root,
@@ -49,6 +53,7 @@ pub(crate) fn all() -> Vec<Trial> {
         ptp4l_asks_its_neighbour,
         pmc_reads_the_data_sets,
         a_better_master_is_yielded_to,
+        an_interface_that_goes_down_makes_the_port_faulty,
         hostile_messages_are_counted_and_change_nothing,
         what_ptp_cannot_be_is_named,
         the_time_that_is_not_known_is_not_offered,
@@ -206,6 +211,28 @@ fn a_better_master_is_yielded_to() -> Result<()> {
     ensure!(port(&server)?["sent"]["sync"] == silent, "{silent}: {}", port(&server)?);
     drop(better);
     await_state(&server, "master")
+}
+
+/// A port whose interface goes down is told as faulty and announces nothing; when the interface is
+/// back it is the master again, and is followed.
+fn an_interface_that_goes_down_makes_the_port_faulty() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let server = start(&lab, Engine::Xdp, &[])?;
+    await_state(&server, "master")?;
+    let announced = port(&server)?["announces"].take();
+    ensure!(announced["utc_offset_s"] == 37 && announced["ptp_timescale"] == true, "{announced}");
+    let interface = &lab.server().port().interface;
+    for (to, state) in [("down", "faulty"), ("up", "master")] {
+        let arguments = ["link", "set", interface, to];
+        let set = lab.server().command("ip").args(arguments).status()?;
+        ensure!(set.success(), "ip {arguments:?}: {set}");
+        await_state(&server, state)?;
+        let is_told = port(&server)?.get("announces").is_some();
+        ensure!(is_told == (state == "master"), "{}", port(&server)?);
+    }
+    let slave = PtpSlave::by_multicast(lab.client(), Transport::Ipv4, "")?;
+    slave.await_measured(is_right)?;
+    Ok(())
 }
 
 /// What makes a client one that is a master.
@@ -391,7 +418,9 @@ fn the_time_that_is_not_known_is_not_offered() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let interface = lab.server().port().interface.clone();
-    let arguments = ["--ptp", &interface, "--ptp-announce-interval", "-3", "--source", "shm:77"];
+    let unit = Unit(UNIT);
+    let source = format!("shm:{}", unit.0);
+    let arguments = ["--ptp", &interface, "--ptp-announce-interval", "-3", "--source", &source];
     let server = Server::start_as(lab.server(), Engine::Xdp, &[at], &arguments)?;
     thread::sleep(Duration::from_secs(3));
     let port = port(&server)?;

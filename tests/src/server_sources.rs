@@ -276,6 +276,17 @@ impl Drop for Segment {
     }
 }
 
+/// A unit of shared memory that a server makes where it is not there; removed when this is dropped.
+pub(crate) struct Unit(pub(crate) u8);
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        // What cannot be removed is found by whoever looks at `ipcs`.
+        let attached = SharedMemory::<24>::attach(0x4e54_5030 + i32::from(self.0), 0o666);
+        let _ = attached.and_then(|memory| memory.remove());
+    }
+}
+
 /// The state of the source whose name begins so.
 pub(crate) fn state_of(server: &Server, name: &str) -> Result<String> {
     let status = server.status()?;

@@ -1,8 +1,10 @@
 //! What cargo and rustc know about the workspace, read from their machine-readable output.
 //! Manifests are not parsed a second time for what `cargo metadata` already answers.
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -49,10 +51,14 @@ impl Metadata {
     }
 }
 
-/// The directory that holds the workspace's `Cargo.toml`.
+/// The directory that holds the workspace's `Cargo.toml`. Cargo says at run time where it is:
+/// clones share what they build, so a path that is compiled in may be another clone's.
 pub(crate) fn root() -> &'static Path {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask.parent().unwrap_or(xtask)
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let xtask = env::var_os("CARGO_MANIFEST_DIR").map_or_else(PathBuf::new, PathBuf::from);
+        xtask.parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+    });
+    &ROOT
 }
 
 /// Metadata of the manifest, with all dependencies that this host builds, as the lock file pins

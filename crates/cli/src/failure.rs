@@ -9,6 +9,7 @@ use horolog_lab::LabError;
 use horolog_load::LoadError;
 use horolog_probe::path::tcp::PathError;
 use horolog_probe::query::QueryError;
+use horolog_record::{Finding, LimitResult, Severity};
 use horolog_server::StartError;
 use horolog_server::status::StatusError;
 
@@ -35,12 +36,38 @@ impl Failure {
     /// Says why on stderr, in one line, and gives the exit status.
     pub(crate) fn report(&self) -> ExitCode {
         crate::output::note(&format!("horolog: {self}"));
-        ExitCode::from(match self {
+        ExitCode::from(self.status())
+    }
+
+    /// The exit status.
+    pub(crate) const fn status(&self) -> u8 {
+        match self {
             Self::Limit(_) => 1,
             Self::Usage(_) => 2,
             Self::Environment(_) => 3,
-        })
+        }
     }
+}
+
+/// How a measurement ends: in status 1 where a limit is broken or a finding is an error.
+pub(crate) fn verdict(limits: &[LimitResult], findings: &[Finding]) -> Result<(), Failure> {
+    limits_kept(limits)?;
+    no_error(findings)
+}
+
+pub(crate) fn limits_kept(limits: &[LimitResult]) -> Result<(), Failure> {
+    horolog_report::broken_limits(limits).map_or(Ok(()), |broken| Err(Failure::Limit(broken)))
+}
+
+pub(crate) fn no_error(findings: &[Finding]) -> Result<(), Failure> {
+    let error = findings.iter().find(|finding| finding.severity == Severity::Error);
+    error.map_or(Ok(()), |finding| Err(Failure::Limit(finding.message.clone())))
+}
+
+/// Ends in status 3 where there is no figure at all, for this reason.
+pub(crate) fn no_lack(lack: Option<String>) -> Result<(), Failure> {
+    let told = |why| Failure::environment(format!("nothing was measured: {why}"));
+    lack.map_or(Ok(()), |why| Err(told(why)))
 }
 
 /// What is wrong with a command line, in one line: clap's own message has several.
@@ -117,6 +144,7 @@ impl From<LabError> for Failure {
         match error {
             LabError::Hosts(_)
             | LabError::Queues(_)
+            | LabError::NotAbove(_)
             | LabError::BadName(_)
             | LabError::LongName { .. }
             | LabError::Exists(_)

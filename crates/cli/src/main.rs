@@ -1,8 +1,16 @@
 //! The `horolog` binary: flags become resolved options, and options one call into the crate that
 //! does the work. Results go to stdout, progress and complaints to stderr.
 
+#![warn(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "they panic where nobody reads any more or a disk is full; `output` has what goes on"
+)]
+
 mod commands;
 mod failure;
+mod files;
+mod limit;
 mod output;
 mod secret;
 mod values;
@@ -12,7 +20,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    after, at, bench, clock, counters, demo, host, lab, load, path, query, serve, status,
+    after, at, bench, clock, counters, demo, host, lab, load, path, query, relay, serve, status,
 };
 use failure::Failure;
 
@@ -38,6 +46,7 @@ enum Command {
     Query(query::QueryArgs),
     Clock(clock::ClockArgs),
     Path(path::PathArgs),
+    Relay(relay::RelayArgs),
     Host(host::HostArgs),
     Lab(lab::LabArgs),
     Bench(bench::BenchArgs),
@@ -62,6 +71,7 @@ fn main() -> ExitCode {
         Command::Query(args) => query::run(args),
         Command::Clock(args) => clock::run(args),
         Command::Path(args) => path::run(args),
+        Command::Relay(args) => relay::run(args),
         Command::Host(args) => host::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Bench(args) => bench::run(&args),

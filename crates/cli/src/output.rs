@@ -34,11 +34,25 @@ pub(crate) fn table_style() -> TableStyle {
     TableStyle { colour, width }
 }
 
-/// Prints one line of a result. A reader that went away ends the command without complaint.
+/// Prints one line of a result. A reader that went away is no failure: what was measured decides
+/// the command's status all the same.
 pub(crate) fn line(text: &str) -> Result<(), Failure> {
-    match writeln!(io::stdout().lock(), "{text}") {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => undo::exit(0),
-        result => result.map_err(|error| Failure::environment(format!("standard output: {error}"))),
+    print_to(&mut io::stdout().lock(), text).map(drop)
+}
+
+/// Prints one line of those that come until they are no longer wanted: where the reader has gone
+/// away, the process ends without complaint.
+pub(crate) fn line_of_many(text: &str) -> Result<(), Failure> {
+    let is_read = print_to(&mut io::stdout().lock(), text)?;
+    if is_read { Ok(()) } else { undo::exit(0) }
+}
+
+/// Writes a line; says whether its reader is still there.
+fn print_to(to: &mut impl Write, text: &str) -> Result<bool, Failure> {
+    match writeln!(to, "{text}") {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::environment(format!("standard output: {error}"))),
     }
 }
 
@@ -145,7 +159,7 @@ pub(crate) fn end_gently() -> Result<(), Failure> {
                 if ending.swap(true, Ordering::Relaxed) {
                     undo::exit(130);
                 }
-                eprintln!("horolog: ending early; once more ends at once");
+                note("horolog: ending early; once more ends at once");
             }
         }
     };
@@ -163,6 +177,8 @@ pub(crate) fn flow() -> ControlFlow<()> {
 pub(crate) struct Progress {
     bar: ProgressBar,
     prefix: String,
+    /// Why lines above it could not be printed, if that failed.
+    refused: OnceLock<Failure>,
 }
 
 impl Progress {
@@ -178,22 +194,7 @@ impl Progress {
         let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         bar.enable_steady_tick(Duration::from_millis(250));
-        Self { bar, prefix }
-    }
-
-    /// A trial begins.
-    pub(crate) fn trial(&self, rate: f64, duration: Duration) {
-        self.bar.set_message(format!(
-            "{}{} requests/s for {:.1} s",
-            self.prefix,
-            units::human_rate(rate),
-            duration.as_secs_f64()
-        ));
-    }
-
-    /// So many exchanges of all are done.
-    pub(crate) fn exchanges(&self, done: u64, total: u64) {
-        self.bar.set_message(format!("{}{done} of {total} exchanges", self.prefix));
+        Self { bar, prefix, refused: OnceLock::new() }
     }
 
     /// What is going on, in words.
@@ -201,47 +202,68 @@ impl Progress {
         self.bar.set_message(format!("{}{what}", self.prefix));
     }
 
-    /// So many readings of all are taken.
-    pub(crate) fn readings(&self, done: u64, total: u64) {
-        self.bar.set_message(format!("{}{done} of {total} readings", self.prefix));
+    /// So many of all are done, of rows, readings or whatever else is counted.
+    pub(crate) fn counted(&self, done: u64, total: u64, what: &str) {
+        self.doing(&format!("{done} of {total} {what}"));
     }
 
-    /// Something else goes on.
-    pub(crate) fn say(&self, text: &str) {
-        self.bar.set_message(format!("{}{text}", self.prefix));
+    /// A trial begins.
+    pub(crate) fn trial(&self, rate: f64, duration: Duration) {
+        let (rate, seconds) = (units::human_rate(rate), duration.as_secs_f64());
+        self.doing(&format!("{rate} requests/s for {seconds:.1} s"));
     }
 
-    /// So many rows of all are measured.
-    pub(crate) fn rows(&self, done: u64, total: u64) {
-        self.bar.set_message(format!("{}{done} of {total} rows", self.prefix));
-    }
-
-    /// So many repetitions of all are done.
-    pub(crate) fn repetitions(&self, done: u64, total: u64) {
-        self.bar.set_message(format!("{}{done} of {total} repetitions", self.prefix));
-    }
-
-    /// This part of a measurement begins.
-    pub(crate) fn part(&self, name: &str) {
-        self.bar.set_message(format!("{}{name}", self.prefix));
-    }
-
-    /// So much of the time is over.
-    pub(crate) fn time(&self, done: Duration, total: Duration) {
-        let [done, total] = [done, total].map(|time| time.as_secs());
-        self.bar.set_message(format!("{}{done} of {total} s", self.prefix));
+    /// Keeps a line above what is going on, where that is shown.
+    pub(crate) fn keep(&self, text: &str) {
+        self.bar.println(text);
     }
 
     /// Prints a line of the result above the progress.
     pub(crate) fn print(&self, text: &str) {
-        // What a reader that went away no longer sees is not worth ending a measurement for: the
-        // result still goes to its files.
-        self.bar.suspend(|| {
-            let _ = writeln!(io::stdout().lock(), "{text}");
-        });
+        // What nobody sees is not worth ending a measurement for: the result still goes to its
+        // files.
+        if let Err(failure) = self.bar.suspend(|| line(text)) {
+            // The first reason is enough.
+            let _ = self.refused.set(failure);
+        }
+    }
+
+    /// Ends it, and says whether the lines above it could be printed.
+    pub(crate) fn finish_printing(mut self) -> Result<(), Failure> {
+        let refused = self.refused.take();
+        self.finish();
+        refused.map_or(Ok(()), Err)
     }
 
     pub(crate) fn finish(self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes nothing, for this reason.
+    struct Refusing(io::ErrorKind);
+
+    impl Write for Refusing {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_failure_and_a_full_disk_is_one() {
+        assert!(matches!(print_to(&mut Vec::new(), "text"), Ok(true)));
+        assert!(matches!(print_to(&mut Refusing(io::ErrorKind::BrokenPipe), "text"), Ok(false)));
+        let full = print_to(&mut Refusing(io::ErrorKind::StorageFull), "text");
+        assert!(
+            matches!(full, Err(Failure::Environment(why)) if why.starts_with("standard output: "))
+        );
     }
 }

@@ -3,6 +3,9 @@
 /// The media type of plain text.
 pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
 
+/// That of metrics (`OpenMetrics` 1.0.0, section "Overall structure").
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
 /// What is answered to one request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
@@ -19,6 +22,12 @@ impl Answer {
     #[must_use]
     pub fn text(code: u16, body: impl Into<String>) -> Self {
         Self { code, kind: TEXT, body: body.into() }
+    }
+
+    /// A page of metrics.
+    #[must_use]
+    pub fn open_metrics(body: String) -> Self {
+        Self { code: 200, kind: OPEN_METRICS, body }
     }
 
     /// The answer as it is sent. Who asks by HEAD gets the header alone.

@@ -23,6 +23,9 @@ pub enum TargetNameError {
         /// The resolver's reason.
         source: io::Error,
     },
+    /// An address of the version of IP that is not wanted.
+    #[error("{0} is no address of {1}; leave the option away, or give another address")]
+    OtherFamily(IpAddr, Family),
     /// An address that is not one host's.
     #[error("{0} is not the address of one host; give a unicast address")]
     NotUnicast(IpAddr),
@@ -35,6 +38,15 @@ pub enum Family {
     V4,
     /// IPv6.
     V6,
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        })
+    }
 }
 
 /// A target as a person writes it.
@@ -142,6 +154,11 @@ impl TargetName {
 
     /// Its first address, of the given family where one is given.
     pub fn resolve(&self, family: Option<Family>) -> Result<SocketAddr, TargetNameError> {
+        if let (Ok(address), Some(family)) = (self.host.parse::<IpAddr>(), family)
+            && address.is_ipv4() != (family == Family::V4)
+        {
+            return Err(TargetNameError::OtherFamily(address, family));
+        }
         let unresolved = |source| TargetNameError::Unresolved { name: self.host.clone(), source };
         let fits = |address: &SocketAddr| match family {
             None => true,
@@ -247,7 +264,7 @@ mod tests {
         assert_eq!(target.resolve(None).unwrap().to_string(), "192.0.2.1:123");
         assert!(matches!(
             target.resolve(Some(Family::V6)),
-            Err(TargetNameError::Unresolved { .. })
+            Err(TargetNameError::OtherFamily(_, Family::V6))
         ));
     }
 

@@ -69,6 +69,12 @@ impl LabConfig {
     }
 }
 
+/// Whether each server of a tree hangs below a host that is there before it.
+pub(crate) fn check_tree(above: &[usize]) -> Result<(), LabError> {
+    let wrong = (1..).zip(above).find(|(number, above)| above >= &number);
+    wrong.map_or(Ok(()), |(number, _)| Err(LabError::NotAbove(number)))
+}
+
 /// Which end of a link: the client host's or the server's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
@@ -145,6 +151,15 @@ mod tests {
         for queues in [0, QUEUES_MAX + 1] {
             let config = LabConfig { queues, ..LabConfig::default() };
             assert!(matches!(config.check(), Err(LabError::Queues(_))), "{queues}");
+        }
+    }
+
+    #[test]
+    fn a_server_hangs_below_an_earlier_host() {
+        check_tree(&[0, 1, 1, 0, 4]).unwrap();
+        for (above, number) in [(&[1][..], 1), (&[0, 2], 2), (&[0, 0, 9], 3)] {
+            let error = check_tree(above).unwrap_err();
+            assert!(matches!(error, LabError::NotAbove(wrong) if wrong == number), "{error}");
         }
     }
 

@@ -17,6 +17,9 @@ pub enum LabError {
     /// So many hosts cannot be.
     #[error("a lab of {0} hosts cannot be made; ask for 2 to {HOSTS_MAX}")]
     Hosts(usize),
+    /// A host is to hang below one that is made later, or not at all.
+    #[error("server {0} of a lab has to be joined to a host of a smaller number")]
+    NotAbove(usize),
     /// So many queues cannot be.
     #[error("an interface with {0} queues cannot be made; ask for 1 to {QUEUES_MAX}")]
     Queues(u32),

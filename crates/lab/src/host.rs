@@ -16,7 +16,8 @@ pub struct Host {
     pub name: String,
     /// Its network.
     pub netns: NetNs,
-    /// Its interfaces besides loopback: one for each server at the client, one at each server.
+    /// Its interfaces besides loopback: one for each server at the client, one at each server; in a
+    /// tree those of [`crate::Lab::tree`].
     pub ports: Vec<Port>,
 }
 

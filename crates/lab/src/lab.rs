@@ -25,16 +25,23 @@ pub struct Lab {
 impl Lab {
     /// Makes the hosts and joins them. Needs `CAP_SYS_ADMIN` and `CAP_NET_ADMIN`.
     pub fn new(config: &LabConfig) -> Result<Self, LabError> {
+        Self::tree(&vec![0; config.hosts.saturating_sub(1)], config)
+    }
+
+    /// The same as a tree: server 1 and those that follow are each joined to the host whose number
+    /// stands in `above`, which is smaller than its own. A host's first interface is that to the
+    /// host above it, the others are those to the hosts below, in the order of their numbers; the
+    /// client has the latter alone. How many hosts there are says `above`, not `config`.
+    pub fn tree(above: &[usize], config: &LabConfig) -> Result<Self, LabError> {
+        let config = LabConfig { hosts: above.len() + 1, ..config.clone() };
         config.check()?;
-        let mut client = Host::bare(config::host_name(0), config.ipv6)?;
-        let mut servers = Vec::with_capacity(config.hosts - 1);
-        for number in 1..config.hosts {
+        config::check_tree(above)?;
+        let mut hosts = vec![Host::bare(config::host_name(0), config.ipv6)?];
+        for (number, above) in (1..).zip(above) {
             let mut server = Host::bare(config::host_name(number), config.ipv6)?;
-            join(&mut client, &mut server, number, config)?;
-            servers.push(server);
+            join(&mut hosts[*above], &mut server, number, &config)?;
+            hosts.push(server);
         }
-        let mut hosts = vec![client];
-        hosts.append(&mut servers);
         Ok(Self { hosts })
     }
 

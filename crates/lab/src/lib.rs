@@ -2,10 +2,11 @@
 //! measurements that must touch no real network.
 //!
 //! A lab is a star. Host 0, the client, has one link to each of the others, the servers; usually
-//! there is one. All hosts see the files, processes and users of the machine and differ in nothing
-//! but their network. Nothing outside the new namespaces is changed, and no state is kept but in
-//! the kernel: an anonymous [`Lab`] vanishes with the process that holds it, however it dies, and
-//! a lab made by [`up`] is known by the names of its namespaces alone.
+//! there is one. ([`Lab::tree`] joins servers to servers instead.) All hosts see the files,
+//! processes and users of the machine and differ in nothing but their network. Nothing outside the
+//! new namespaces is changed, and no state is kept but in the kernel: an anonymous [`Lab`] vanishes
+//! with the process that holds it, however it dies, and a lab made by [`up`] is known by the names
+//! of its namespaces alone.
 //!
 //! A lab attaches no XDP program, and decides nothing about what is run in it. Its links neither
 //! lose nor delay packets on purpose; faults belong into a packet device, where they are exact.

@@ -69,7 +69,7 @@ pub fn hand_over(
         }
         entered
     };
-    enter().inspect_err(|_| queue.finish(claim.id))
+    enter().inspect_err(|_| queue.finish(claim.id, Some(0)))
 }
 
 fn enter(
@@ -88,6 +88,7 @@ fn enter(
         every_ns: outline.every_ns,
         programs: outline.programs,
         directory: outline.directory,
+        ended: None,
     };
     queue.write(&job)?;
     let mut input = child.stdin.take().ok_or_else(gone)?;

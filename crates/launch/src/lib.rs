@@ -18,10 +18,10 @@ pub use background::{BackgroundError, Handed, Outline, hand_over, is_taken_over}
 pub use condition::{Condition, Endpoint, EndpointError, Sight, UdpEndpoint};
 pub use course::{Backoff, Change, Course, Known};
 pub use instant::{Instant, Scale};
-pub use program::Program;
+pub use program::{Program, status_of_error};
 pub use queue::{
-    Claim, Entry, JOB_LEN_MAX, JOB_SCHEMA, Job, JobError, ProcessIdentity, Queue, QueueError,
-    Standing,
+    Claim, Ending, Entry, JOB_LEN_MAX, JOB_SCHEMA, Job, JobError, ProcessIdentity, Queue,
+    QueueError, RunningMark, Standing,
 };
 pub use signals::Came;
 pub use strike::{StrikeOptions, Struck, strike};

@@ -4,12 +4,15 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::sync::mpsc::Sender as Channel;
 use std::thread;
+use std::time::Duration;
 
+use horolog_sys::alarm_clock::AlarmClock;
 use horolog_sys::process::{ProcessHandle, signal_group};
 use horolog_sys::signal::Sender;
-use horolog_sys::start::{Started, start};
+use horolog_sys::start::{At, CallOff, Recipe, Started, Usual, start};
 
 use crate::signals::Came;
 
@@ -40,14 +43,15 @@ impl Program {
         }
     }
 
-    fn start(&self, own_group: bool) -> io::Result<Started> {
+    /// As it is started; `own_group` makes it the leader of a group of processes.
+    fn recipe(&self, own_group: bool) -> io::Result<Recipe> {
         match self {
             Self::Line(line) => {
-                start(OsStr::new("/bin/sh"), &["-c".into(), line.into()], own_group)
+                Recipe::new(OsStr::new("/bin/sh"), &["-c".into(), line.into()], own_group)
             }
             Self::Words(words) => {
                 let (name, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-                start(name, arguments, own_group)
+                Recipe::new(name, arguments, own_group)
             }
         }
     }
@@ -63,8 +67,10 @@ pub(crate) fn status_of(status: ExitStatus) -> i32 {
     }
 }
 
-/// The exit status of a program that could not be started.
-fn status_of_error(error: &io::Error) -> i32 {
+/// The exit status of a program that could not be started, as shells have it: 127 where it is not
+/// there, 126 otherwise.
+#[must_use]
+pub fn status_of_error(error: &io::Error) -> i32 {
     if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_START }
 }
 
@@ -95,26 +101,96 @@ pub(crate) struct NotStarted {
     pub(crate) status: i32,
 }
 
-/// Starts a program; nothing else is done before it runs.
-pub(crate) fn begin(program: &Program, own_group: bool) -> Result<Started, NotStarted> {
-    let started = program.start(own_group);
-    started.map_err(|error| NotStarted { status: status_of_error(&error), error })
+impl From<io::Error> for NotStarted {
+    fn from(error: io::Error) -> Self {
+        Self { status: status_of_error(&error), error }
+    }
 }
 
-/// Has a thread wait for it, which tells its exit status.
-pub(crate) fn watch<T: Send + 'static>(
-    started: Started,
-    own_group: bool,
+/// What is told of a program, in this order.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// The instant has come, and the clock shows this, in ns since 1970.
+    Woken(i64),
+    /// It runs, since the clock showed this.
+    Started(Running, i64),
+    /// It does not run. Nothing comes after this.
+    NotStarted(NotStarted),
+    /// It was called off before its instant. Nothing comes after this.
+    CalledOff,
+    /// It has ended with this status. Nothing comes after this.
+    Ended(i32),
+}
+
+/// How a program is started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    /// The clock that the news tell of.
+    pub(crate) clock: AlarmClock,
+    /// When; at once where it is absent.
+    pub(crate) at: Option<At>,
+    /// How it is to run.
+    pub(crate) usual: Usual,
+    /// How long it keeps the priority that it was started with, at most.
+    pub(crate) head_start: Duration,
+    /// Whether it gets a group of its own.
+    pub(crate) own_group: bool,
+}
+
+/// Has a thread start a program and wait for its end, and tell of both. What it returns calls the
+/// start off.
+///
+/// # Errors
+///
+/// The system gives no thread.
+pub(crate) fn launch<T: Send + 'static>(
+    program: &Program,
+    manner: Manner,
     to: Channel<T>,
-    tell: impl FnOnce(i32) -> T + Send + 'static,
-) -> io::Result<Running> {
-    let pid = started.pid();
-    let running = Running { handle: ProcessHandle::open(pid)?, pid, own_group };
-    let wait = move || {
-        let status = started.wait().map_or(BY_SIGNAL, status_of);
+    tell: impl Fn(News) -> T + Send + 'static,
+) -> io::Result<Arc<CallOff>> {
+    let recipe = program.recipe(manner.own_group);
+    let call_off = Arc::new(CallOff::default());
+    let calls_off = Arc::clone(&call_off);
+    let run = move || {
         // Nobody listens any more where this process is ending.
-        let _ = to.send(tell(status));
+        let tell = |news| drop(to.send(tell(news)));
+        let last = match recipe.and_then(|recipe| begin(&recipe, manner, &calls_off, &tell)) {
+            Ok(None) => News::CalledOff,
+            Ok(Some(started)) => News::Ended(run_to_end(started, manner.head_start)),
+            Err(error) => News::NotStarted(error.into()),
+        };
+        tell(last);
     };
-    thread::Builder::new().name("program".into()).spawn(wait)?;
-    Ok(running)
+    thread::Builder::new().name("program".into()).spawn(run)?;
+    Ok(call_off)
+}
+
+fn begin(
+    recipe: &Recipe,
+    manner: Manner,
+    call_off: &CallOff,
+    tell: &impl Fn(News),
+) -> io::Result<Option<Started>> {
+    let attempt = start(recipe, manner.at.as_ref(), manner.usual, call_off)?;
+    let started_ns = manner.clock.now_ns();
+    if let Some(woken_ns) = attempt.woken_ns {
+        tell(News::Woken(woken_ns));
+    }
+    let Some(started) = attempt.started? else { return Ok(None) };
+    let pid = started.pid();
+    let handle = ProcessHandle::open(pid)?;
+    tell(News::Started(Running { handle, pid, own_group: manner.own_group }, started_ns));
+    Ok(Some(started))
+}
+
+/// Waits for its end, and takes its priority from it when it has had its head start.
+fn run_to_end(mut started: Started, head_start: Duration) -> i32 {
+    if started.keeps_priority() {
+        // Where it cannot be waited for, it has had it.
+        let _ = ProcessHandle::open(started.pid()).and_then(|handle| handle.wait(head_start));
+    }
+    let given_back = started.give_back();
+    debug_assert!(given_back.is_ok(), "{given_back:?}");
+    started.wait().map_or(BY_SIGNAL, status_of)
 }

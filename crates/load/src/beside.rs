@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 
-use horolog_record::{Spacing, WellBehaved};
+use horolog_record::{Distribution, Spacing, WellBehaved};
 use horolog_sys::netlink::Prefix;
 
 use crate::account::TrialCounts;
@@ -17,7 +17,6 @@ use crate::engine::packet::PacketEngine;
 use crate::engine::{Engine, EngineError};
 use crate::fairness::Asked;
 use crate::plan::{RunPlan, TrialPlan};
-use crate::trial::distribution;
 
 /// How well-behaved clients behave.
 #[derive(Clone, PartialEq, Debug)]
@@ -114,7 +113,7 @@ impl Beside {
             invalid: counts.invalid.iter().sum(),
             clients_asking: asking().count() as u64,
             clients_hurt: asking().filter(hurt).count() as u64,
-            rtt_ns: distribution(&counts.rtt),
+            rtt_ns: Distribution::of_recorder(&counts.rtt),
         }
     }
 }

@@ -108,8 +108,11 @@ impl LoadError {
         match self {
             Self::Target(error) => matches!(
                 error,
-                TargetError::Name(TargetNameError::Syntax(_) | TargetNameError::NotUnicast(_))
-                    | TargetError::Public(_)
+                TargetError::Name(
+                    TargetNameError::Syntax(_)
+                        | TargetNameError::OtherFamily(..)
+                        | TargetNameError::NotUnicast(_)
+                ) | TargetError::Public(_)
                     | TargetError::NeedsInterface(_)
             ),
             Self::Clients(error) => !matches!(error, ClientsError::NoDefault),

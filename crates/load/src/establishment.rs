@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use horolog_ke::{KeClient, KeError};
 use horolog_record::{
-    Code, EstablishmentResult, EstablishmentTrial, FailureReason, Finding, Host, LOAD_SCHEMA, Mode,
-    SearchKind, SearchResult, Severity, Target, rfc3339_now,
+    Code, Distribution, EstablishmentResult, EstablishmentTrial, FailureReason, Finding, Host,
+    LOAD_SCHEMA, Mode, SearchKind, SearchResult, Severity, Target, rfc3339_now,
 };
 use horolog_stats::{Recorder, Search, SearchConfig};
 
@@ -23,7 +23,6 @@ use crate::findings;
 use crate::limit::Limit;
 use crate::nts::{Algorithm, NtsError, Trust};
 use crate::target::{self, Family, TargetName};
-use crate::trial::distribution;
 use paced::{Asking, Found};
 
 /// Clients unless a number is asked for: enough to keep every core of a server busy over a link
@@ -254,7 +253,7 @@ fn record(connections: usize, counts: Counts, took: Duration) -> EstablishmentTr
         received,
         lost: counts.sent - received,
         failures: counts.failures,
-        handshake_ns: distribution(&counts.times),
+        handshake_ns: Distribution::of_recorder(&counts.times),
     }
 }
 

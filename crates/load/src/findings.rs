@@ -17,6 +17,7 @@ use crate::account::TrialCounts;
 use crate::capture::CaptureSummary;
 use crate::error;
 use crate::page::PageDoubts;
+use crate::ptp::PtpPlan;
 
 /// A trial with what its record does not hold.
 #[derive(Clone, Copy, Debug)]
@@ -72,8 +73,8 @@ pub struct Circumstances<'a> {
     pub spacing: Spacing,
     /// Requests were in interleaved mode.
     pub interleaved: bool,
-    /// The PTP domain that was asked for, where PTP was.
-    pub ptp_domain: Option<u8>,
+    /// How a PTP master was asked, where one was.
+    pub ptp: Option<PtpPlan>,
     /// Where the server has to route replies to, where it has to: network and gateway.
     pub return_route: Option<(String, String)>,
     /// The server runs on this machine.
@@ -109,6 +110,7 @@ pub struct Circumstances<'a> {
 pub fn all(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(trials::no_replies(trials, about));
+    findings.extend(trials::no_monitor(trials, about));
     if findings.is_empty() {
         findings.extend(time::silent(trials, about.silences));
     }
@@ -116,9 +118,10 @@ pub fn all(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Vec<Finding> {
     findings.extend(trials::behind(trials, about));
     findings.extend(trials::late_requests(trials));
     findings.extend(trials::ring_overflow(trials));
-    findings.extend(trials::invalid_replies(trials));
+    findings.extend(trials::invalid_replies(trials, about));
     findings.extend(trials::duplicate_replies(trials));
-    findings.extend(trials::server_unsynchronised(trials));
+    findings.extend(trials::server_unsynchronised(trials, about));
+    findings.extend(trials::denied(trials));
     findings.extend(trials::basic_replies(trials, about));
     findings.extend(trials::unexplained(trials, about));
     findings.extend(clients::uneven(trials));
@@ -271,11 +274,14 @@ fn circumstances(about: &Circumstances<'_>) -> Vec<Finding> {
             "give the key S2C behind the cookie, or use --nts, to have them opened",
         ));
     }
-    for (engines, reason) in error::by_reason(about.fallbacks) {
+    let refused = error::by_reason(about.fallbacks);
+    if !refused.is_empty() {
+        let each: Vec<_> =
+            refused.iter().map(|(engines, reason)| format!("not {engines}: {reason}")).collect();
         findings.push(finding(
             Code::EngineFallback,
             Severity::Note,
-            format!("engine '{}' is used and not {engines}: {reason}", about.engine.name()),
+            format!("engine '{}' is used and {}", about.engine.name(), each.join("; and ")),
             "a better engine sends and receives more, and disturbs the measurement less",
         ));
     }

@@ -145,7 +145,7 @@ impl Metric {
         let wrong = || match self.unit() {
             LimitUnit::Ratio => LimitError::Share(text.to_owned()),
             LimitUnit::Ns => LimitError::Time(text.to_owned()),
-            LimitUnit::PerSecond => LimitError::Rate(text.to_owned()),
+            LimitUnit::PerSecond | LimitUnit::BytesPerSecond => LimitError::Rate(text.to_owned()),
         };
         let (units, most): (&[(&str, f64)], f64) = match self.unit() {
             LimitUnit::Ratio => (&[("%", 0.01), ("", 1.0)], 1.0),
@@ -153,7 +153,9 @@ impl Metric {
             LimitUnit::Ns => {
                 (&[("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)], f64::INFINITY)
             }
-            LimitUnit::PerSecond => (&[("k", 1e3), ("M", 1e6), ("", 1.0)], f64::INFINITY),
+            LimitUnit::PerSecond | LimitUnit::BytesPerSecond => {
+                (&[("k", 1e3), ("M", 1e6), ("", 1.0)], f64::INFINITY)
+            }
         };
         let bare = text.strip_suffix("/s").filter(|_| self.unit() == LimitUnit::PerSecond);
         let text_of_rate = bare.unwrap_or(text);
@@ -323,6 +325,7 @@ impl Limit {
             bound: self.bound,
             value,
             trial,
+            of: None,
             failed: value.is_none_or(|value| self.comparison.holds(value, self.bound)),
         }
     }

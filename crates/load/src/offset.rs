@@ -5,7 +5,7 @@
 //! way between. So a transmit timestamp that was taken 12 µs before the reply really left gives
 //! +12 µs. The time at which a program got round to reading a reply is never taken for its receipt.
 
-use horolog_record::{OffsetMethod, SignedDistribution};
+use horolog_record::OffsetMethod;
 use horolog_stats::SignedRecorder;
 use horolog_time::{Monotonic, NS_PER_S, NtpTimestamp, Span, Timestamp, Utc};
 
@@ -199,26 +199,6 @@ impl Offsets {
 /// The nearest number of whole seconds, in ns.
 pub(crate) const fn whole_seconds(ns: i64) -> i64 {
     ns.saturating_add(NS_PER_S / 2).div_euclid(NS_PER_S).saturating_mul(NS_PER_S)
-}
-
-/// What was found, as data; `None` where it is nothing.
-#[must_use]
-pub fn distribution(recorder: &SignedRecorder) -> Option<SignedDistribution> {
-    let summary = recorder.summary()?;
-    Some(SignedDistribution {
-        count: summary.count,
-        min: summary.min,
-        mean: summary.mean,
-        stddev: summary.stddev,
-        p50: summary.p50,
-        p90: summary.p90,
-        p99: summary.p99,
-        p99_9: summary.p99_9,
-        p99_99: summary.p99_99,
-        max: summary.max,
-        histogram: recorder.positive().to_histogram().encode(),
-        histogram_negative: recorder.negative().to_histogram().encode(),
-    })
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ pub use horolog_counters::UdpCounters;
 use horolog_record::Place;
 
 use crate::account::TrialCounts;
+use crate::ptp::Transport;
 
 /// What an interface counted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -52,6 +53,8 @@ pub struct Counters {
     /// The server runs in the same network namespace as the generator, so that `udp` counts the
     /// generator's own sockets as well.
     pub shared_host: bool,
+    /// PTP is asked for, over this. A master sends to all as well, which answers nobody.
+    pub ptp: Option<Transport>,
 }
 
 /// How many replies are missing, and what the generator itself knows of them.
@@ -67,18 +70,24 @@ pub struct Missing {
     pub ring_dropped: u64,
     /// Valid replies that came too late, to some of the requests that are lost.
     pub late: u64,
+    /// Everything that came and was a reply, whether it counts or not.
+    pub arrived: u64,
 }
 
 impl Missing {
     /// What is missing of these counts.
     #[must_use]
-    pub const fn of(counts: &TrialCounts) -> Self {
+    pub fn of(counts: &TrialCounts) -> Self {
         Self {
             sent: counts.sent,
             received: counts.received,
             lost: counts.lost(),
             ring_dropped: counts.ring_dropped,
             late: counts.late.saturating_sub(counts.late_earlier),
+            arrived: counts.received
+                + counts.late
+                + counts.duplicate
+                + counts.invalid.iter().sum::<u64>(),
         }
     }
 }
@@ -119,13 +128,19 @@ fn evidence(missing: Missing, before: &Counters, after: &Counters) -> Vec<(Place
         evidence.push((Place::Interface, peer.without_room()));
     }
     let own_ring = if before.shared_host { missing.ring_dropped } else { 0 };
-    let udp = gained(before.udp, after.udp, udp_since);
+    let is_udp = before.ptp != Some(Transport::Ethernet);
+    let udp = gained(before.udp, after.udp, udp_since).filter(|_| is_udp);
+    let unasked = own.map_or(0, |own| unasked(&own, before, missing));
     if let Some(udp) = udp {
         evidence.push((Place::Socket, udp.receive_buffer_errors.saturating_sub(own_ring)));
         evidence.push((Place::Server, udp.no_ports));
     }
-    let server = gained(before.server, after.server, ServerCounters::since)
-        .or_else(|| udp.filter(|_| !before.shared_host).map(ServerCounters::of_udp));
+    let server = gained(before.server, after.server, ServerCounters::since).or_else(|| {
+        let of_udp = udp.filter(|_| !before.shared_host).map(ServerCounters::of_udp);
+        let of_frames =
+            peer.filter(|_| !is_udp && before.own_is_veth).map(ServerCounters::of_frames);
+        of_udp.or(of_frames).map(|server| server.but_for(unasked))
+    });
     if let Some(server) = server {
         evidence.push((Place::Server, server.received.saturating_sub(server.answered)));
     }
@@ -135,15 +150,27 @@ fn evidence(missing: Missing, before: &Counters, after: &Counters) -> Vec<(Place
         evidence.push((place, peer.tx_dropped));
     }
     if let (Some(own), Some(peer)) = (own, peer) {
-        let left = peer.tx_packets.min(server.map_or(u64::MAX, |server| server.answered));
-        evidence.push((Place::Link, between(left, own.came(), missing)));
+        let left = peer.tx_packets.saturating_sub(unasked);
+        let left = left.min(server.map_or(u64::MAX, |server| server.answered));
+        let came = own.came().saturating_sub(unasked);
+        evidence.push((Place::Link, between(left, came, missing)));
     }
     if let Some(own) = own {
-        evidence.push((Place::OwnRing, own.without_room()));
+        evidence.push((Place::OwnRing, own.without_room().saturating_sub(unasked)));
     }
     evidence.push((Place::OwnRing, missing.ring_dropped));
     evidence.push((Place::Late, missing.late));
     evidence
+}
+
+/// Packets that came from a PTP master and answer nobody: its Announce, Sync and `Follow_Up` to all
+/// and to those who have a contract. Whatever comes over a veth is the other end's, so they are
+/// those that were no replies; over another interface nobody can say whose packets came.
+fn unasked(own: &InterfaceCounters, before: &Counters, missing: Missing) -> u64 {
+    if before.ptp.is_none() || !before.own_is_veth {
+        return 0;
+    }
+    own.rx_packets.saturating_sub(missing.arrived.saturating_add(missing.ring_dropped))
 }
 
 /// Packets that left one interface and did not come to the other. Both count other traffic as well,
@@ -198,6 +225,16 @@ impl ServerCounters {
     /// sent.
     const fn of_udp(udp: UdpCounters) -> Self {
         Self { received: udp.in_datagrams, answered: udp.out_datagrams }
+    }
+
+    /// What an interface counts of a server over Ethernet that tells nothing itself.
+    const fn of_frames(interface: InterfaceCounters) -> Self {
+        Self { received: interface.came(), answered: interface.tx_packets }
+    }
+
+    /// The same where so much of what was sent answered nobody.
+    const fn but_for(self, unasked: u64) -> Self {
+        Self { answered: self.answered.saturating_sub(unasked), ..self }
     }
 
     fn since(self, before: &Self) -> Self {

@@ -7,10 +7,9 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use horolog_record::{
-    Host, LOAD_SCHEMA, LoadResult, Mode, Overload, Point, SearchEnd, SearchKind, SearchResult,
-    Series, Silence, Target, Trial, rfc3339_now,
+    Host, LOAD_SCHEMA, LoadResult, Mode, Overload, Point, SearchKind, SearchResult, Series,
+    Silence, Target, Trial, rfc3339_now,
 };
-use horolog_stats::search::Reason;
 use horolog_stats::{Search, SearchConfig, SearchOutcome, Step, TrialOutcome};
 use horolog_sys::adjtimex;
 use horolog_time::Span;
@@ -83,7 +82,8 @@ impl Load {
             Watch::new(target, route, &options.namespaces).with_server(options.ask_server.take());
         let page = options.counters.take();
         let page = page.map(|page| PageWatch::open(page, prepared.plan.target)).transpose()?;
-        let watch = watch.with_page(page);
+        let transport = prepared.plan.ptp.map(|ptp| ptp.transport);
+        let watch = watch.with_page(page).of_ptp(transport);
         let open = |options: &CaptureOptions| Capture::open(options, &prepared.plan);
         let capture = options.capture.as_ref().map(open).transpose()?;
         Ok(Self {
@@ -314,7 +314,7 @@ impl Load {
                 engine: self.engine(),
                 spacing: self.options.spacing,
                 interleaved: plan.interleaved,
-                ptp_domain: plan.ptp.map(|ptp| ptp.domain),
+                ptp: plan.ptp,
                 return_route,
                 shared_machine: self.watch.sees_server(),
                 page: self.watch.page_doubts(),
@@ -374,13 +374,7 @@ pub(crate) fn result_of(
         lower: outcome.lower,
         upper: outcome.upper,
         loss_ratio: outcome.loss_ratio().unwrap_or(0.0),
-        end: match outcome.reason {
-            Reason::Converged => SearchEnd::Converged,
-            Reason::CappedAtMax => SearchEnd::CappedAtMax,
-            Reason::GeneratorLimit => SearchEnd::GeneratorLimit,
-            Reason::BelowMin => SearchEnd::BelowMin,
-            Reason::BudgetSpent => SearchEnd::BudgetSpent,
-        },
+        end: outcome.reason.into(),
     }
 }
 

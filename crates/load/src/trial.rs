@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use horolog_record::{ClassCounts, Distribution, InvalidReason, Part, Place, Responses, Trial};
-use horolog_stats::Recorder;
+use horolog_record::{
+    ClassCounts, Distribution, InvalidReason, Part, Place, Responses, SignedDistribution, Trial,
+};
 use horolog_stats::loss::Rate;
 
 use crate::account::TrialCounts;
 use crate::fairness;
-use crate::offset;
 use crate::plan::{PartPlan, TrialPlan};
 
 /// The record of a trial.
@@ -48,14 +48,14 @@ pub fn record(plan: &TrialPlan, counts: &TrialCounts, lost_at: BTreeMap<Place, u
         cookies_reused: counts.cookies_reused,
         fairness: fairness::of(&counts.clients),
         well_behaved: None,
-        rtt_ns: distribution(&counts.rtt),
-        response_time_ns: distribution(&counts.response),
+        rtt_ns: Distribution::of_recorder(&counts.rtt),
+        response_time_ns: Distribution::of_recorder(&counts.response),
         tx_offset_ns: counts
             .offsets
             .as_ref()
-            .and_then(|found| offset::distribution(&found.offsets)),
+            .and_then(|found| SignedDistribution::of(&found.offsets)),
         stamped: counts.offsets.as_ref().map(|found| found.stamped),
-        lateness_ns: distribution(&counts.lateness),
+        lateness_ns: Distribution::of_recorder(&counts.lateness),
         lost_at,
         parts: plan
             .parts
@@ -115,12 +115,6 @@ fn duration_s(plan: &TrialPlan, counts: &TrialCounts) -> f64 {
         }
         _ => plan.duration.as_secs_f64(),
     }
-}
-
-/// What a recorder holds, as data; `None` where it holds nothing.
-#[must_use]
-pub fn distribution(recorder: &Recorder) -> Option<Distribution> {
-    Distribution::of(&recorder.to_histogram())
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use horolog_sys::netlink::{self, Netlink};
 
 use crate::page::{PageDoubts, PageWatch};
 use crate::places::{Counters, InterfaceCounters, ServerCounters, UdpCounters};
+use crate::ptp::Transport;
 use crate::target::Route;
 
 /// Asks a server that runs in this process, or that has a way to be asked, for its counters; `None`
@@ -27,6 +28,7 @@ pub struct Watch {
     /// The target is an address of this host.
     shared_host: bool,
     ipv4: bool,
+    ptp: Option<Transport>,
     ask_server: Option<AskServer>,
 }
 
@@ -67,6 +69,7 @@ impl Watch {
             page: None,
             shared_host: link.is_none(),
             ipv4: target.is_ipv4(),
+            ptp: None,
             ask_server: None,
         };
         watch.peer = watch.own.as_mut().and_then(|own| own.find_peer(target, namespaces));
@@ -77,6 +80,13 @@ impl Watch {
     #[must_use]
     pub fn with_server(mut self, ask: Option<AskServer>) -> Self {
         self.ask_server = ask;
+        self
+    }
+
+    /// Has what a PTP master sends unasked told from replies.
+    #[must_use]
+    pub const fn of_ptp(mut self, transport: Option<Transport>) -> Self {
+        self.ptp = transport;
         self
     }
 
@@ -108,6 +118,7 @@ impl Watch {
             shared_host: self.shared_host,
             own_is_veth: self.own.as_ref().is_some_and(|own| own.is_veth),
             server: self.ask_server.as_mut().and_then(|ask| ask()),
+            ptp: self.ptp,
             ..Counters::default()
         };
         if self.shared_host {

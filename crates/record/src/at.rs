@@ -33,10 +33,17 @@ pub struct AtResult {
     pub met: u64,
     /// Instants that passed while programs of an earlier one ran or the clock was set over them.
     pub missed: u64,
-    /// How the waiting thread was scheduled.
+    /// How what waited was scheduled.
     pub scheduling: AtScheduling,
     /// By how much the kernel might delay its timer, in ns; of no effect where it is real-time.
     pub timer_slack_ns: u64,
+    /// How long programs that were started at an instant kept the real-time priority that they were
+    /// started with, in ns; absent where they began with the scheduling that they were to have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_start_ns: Option<u64>,
+    /// Whether the waiting process's memory was locked into RAM around instants.
+    #[serde(default)]
+    pub memory_locked: bool,
     /// From the instant to the first instruction after it, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub woken_late_ns: Option<Distribution>,

@@ -129,13 +129,21 @@ impl ClockLogLine {
         if line.trim_ascii_start().first() != Some(&b'{') {
             return Err("no JSON object".to_owned());
         }
-        let entry: Self = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+        let entry: Self = serde_json::from_slice(line).map_err(|error| wrong(&error))?;
         let words = [&entry.clock, &entry.verdict, &entry.state];
         if words.into_iter().flatten().any(|word| word.len() > WORD_MAX) {
             return Err(format!("a name of more than {WORD_MAX} bytes"));
         }
         Ok(entry)
     }
+}
+
+/// What is wrong with a line, and where in it.
+fn wrong(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let what = text.strip_suffix(&place).unwrap_or(&text);
+    format!("{what} at column {}", error.column())
 }
 
 /// Takes a log line by line.

@@ -47,7 +47,8 @@ pub enum Code {
     SharedMachine,
     /// The clock of this machine is not synchronised.
     ClockUnsynchronised,
-    /// The server says that it is not synchronised (leap 3 or stratum 16).
+    /// The server says that it is not synchronised (leap 3 or stratum 16), or a PTP master that its
+    /// time can be traced to no primary reference.
     ServerUnsynchronised,
     /// The processor's frequency moved during the run.
     FrequencyMoved,
@@ -111,8 +112,12 @@ pub enum Code {
     ClockUnread,
     /// The kernel does not know how far TAI is ahead of UTC.
     TaiUnknown,
+    /// A PTP master granted none of the unicast messages that it was asked for.
+    Denied,
     /// The far end of a path stopped answering.
     FarEndVanished,
+    /// The far end of a path has carried what it carries for anybody.
+    FarEndLimit,
     /// Datagrams were lost on a path.
     PathLoss,
     /// Datagrams did not come in their order on a path.
@@ -165,4 +170,8 @@ pub enum Code {
     HandlerUnavailable,
     /// A core was taken from a thread that wanted all of it.
     TimeStolen,
+    /// Threads wake up too late for what is to be measured.
+    WakeUpsLate,
+    /// A part of a measurement gave no figures.
+    PartUnmeasured,
 }

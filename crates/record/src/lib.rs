@@ -9,6 +9,7 @@ mod after;
 mod at;
 mod bench_cores;
 mod bench_nts;
+mod bench_relay;
 mod clients;
 mod clock;
 mod clock_compare;
@@ -18,6 +19,7 @@ mod distribution;
 mod establishment;
 mod finding;
 mod host;
+mod host_all;
 mod host_clock;
 mod host_conditions;
 mod host_delay;
@@ -32,6 +34,7 @@ mod path_stall;
 mod path_tcp;
 mod path_udp;
 mod query;
+mod relay_tree;
 mod rfc3339;
 mod series;
 
@@ -41,6 +44,10 @@ pub use bench_cores::{
     BENCH_CORES_SCHEMA, BenchCoresResult, CaptureCheck, CoresColumn, CoresPoint, CoresRun, Spread,
 };
 pub use bench_nts::{BENCH_NTS_SCHEMA, BenchNtsResult, NtsCapacity};
+pub use bench_relay::{
+    BENCH_RELAY_SCHEMA, BenchRelayResult, FLAT_RATIO_MAX, RelayCell, RelayDirect, RelayEngine,
+    RelayHalf, RelayRound, RelayShape,
+};
 pub use clients::{Fairness, WellBehaved};
 pub use clock::{
     CLOCK_SCHEMA, ClockConditions, ClockCounts, ClockMethod, ClockMethodKind, ClockOscillator,
@@ -58,6 +65,10 @@ pub use distribution::Distribution;
 pub use establishment::{EstablishmentResult, EstablishmentTrial, FailureReason};
 pub use finding::{Code, Finding, Severity};
 pub use host::Host;
+pub use host_all::{
+    HOST_ALL_SCHEMA, HostAllResult, HostPart, HostPartOutcome, HostPartState, HostVerdict,
+    WorstFinding,
+};
 pub use host_clock::{
     ClockFacts, ClocksourceFacts, CoreOrder, HOST_CLOCK_SCHEMA, HostClockResult, HzSource,
     IdleState, KernelDiscipline, PhcFacts, RtcFacts, TickFacts, TickMode, WakingFacts,
@@ -99,13 +110,18 @@ pub use path_tcp::{
     TcpSettings, TcpTarget, ZeroCopyCounts,
 };
 pub use path_udp::{
-    PATH_UDP_SCHEMA, PathCost, PathCounts, PathDirection, PathLoad, PathMode, PathProtocol,
-    PathRow, PathTarget, PathUdpResult, RowEnd,
+    PATH_UDP_SCHEMA, PathCost, PathCounts, PathDirection, PathHostLosses, PathLoad, PathLosses,
+    PathMode, PathProtocol, PathRow, PathTarget, PathUdpResult, RowEnd,
 };
 pub use query::{
     AllanDeviation, Best, Difference, Drift, Figures, HardwareClock, LeapState, NtsUse,
     QUERY_SCHEMA, QueryCounts, QueryEnd, QueryEndReason, QueryResult, Sample, ServerResult,
     ServerState, StampCounts, StampKind,
+};
+pub use relay_tree::{
+    RELAY_TREE_SCHEMA, RelayTreeAssumption, RelayTreeCalibration, RelayTreeEngine,
+    RelayTreeEquation4, RelayTreeGain, RelayTreeMeasured, RelayTreeMethod, RelayTreeNode,
+    RelayTreeNodeGain, RelayTreeProcessing, RelayTreeResult, RelayTreeShape, RelayTreeShapeKind,
 };
 pub use rfc3339::rfc3339_now;
 pub use series::{Overload, Percentiles, Point, Series, Silence};

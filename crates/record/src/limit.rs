@@ -17,6 +17,10 @@ pub struct LimitResult {
     /// The index of the trial that it is from, where it is from one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<usize>,
+    /// What it is a figure of, in words, where it is from no trial: a core, a function with its
+    /// delay and setting, a row with its length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
     /// Whether the limit was broken.
     pub failed: bool,
 }
@@ -31,4 +35,6 @@ pub enum LimitUnit {
     Ns,
     /// Requests per second.
     PerSecond,
+    /// Bytes per second.
+    BytesPerSecond,
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use horolog_stats::loss::loss_ratio;
+use horolog_stats::search::Reason;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -414,6 +415,18 @@ pub enum SearchEnd {
     GeneratorLimit,
     /// Its time or its trials were used up.
     BudgetSpent,
+}
+
+impl From<Reason> for SearchEnd {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Converged => Self::Converged,
+            Reason::CappedAtMax => Self::CappedAtMax,
+            Reason::GeneratorLimit => Self::GeneratorLimit,
+            Reason::BelowMin => Self::BelowMin,
+            Reason::BudgetSpent => Self::BudgetSpent,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! How far the timestamps of a server are off: distributions of times of either sign, and how they
 //! were taken.
 
+use horolog_stats::SignedRecorder;
 use serde::{Deserialize, Serialize};
 
 /// A distribution of times of either sign, in nanoseconds. Count, minimum, maximum, mean and
@@ -31,6 +32,28 @@ pub struct SignedDistribution {
     pub histogram: String,
     /// The magnitudes of the values below 0, encoded likewise.
     pub histogram_negative: String,
+}
+
+impl SignedDistribution {
+    /// What a recorder holds; `None` where it holds nothing.
+    #[must_use]
+    pub fn of(recorder: &SignedRecorder) -> Option<Self> {
+        let summary = recorder.summary()?;
+        Some(Self {
+            count: summary.count,
+            min: summary.min,
+            mean: summary.mean,
+            stddev: summary.stddev,
+            p50: summary.p50,
+            p90: summary.p90,
+            p99: summary.p99,
+            p99_9: summary.p99_9,
+            p99_99: summary.p99_99,
+            max: summary.max,
+            histogram: recorder.positive().to_histogram().encode(),
+            histogram_negative: recorder.negative().to_histogram().encode(),
+        })
+    }
 }
 
 /// How the offsets of a run were taken: the local receive timestamp of a reply, less the server's

@@ -104,7 +104,7 @@ pub enum StallPattern {
     WriteWriteRead,
     /// Two writes of a whole segment each, then a read.
     FullSegments,
-    /// A small write, then one with the end of the stream.
+    /// A small write, then one with the end of the stream: one exchange, the last of a connection.
     LastWithEnd,
     /// So many small writes, each answered by its own, then as many reads.
     Batch,

@@ -131,6 +131,9 @@ pub struct PathRow {
     /// On the way back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backward: Option<PathDirection>,
+    /// What came to one of the hosts and got no further: no losses of the path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_losses: Option<PathHostLosses>,
     /// The round trip, in ns: from the reading of the clock before the request was handed over, or
     /// from the intended instant at a fixed rate, to that after the reply was taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -220,6 +223,37 @@ pub struct PathDirection {
     pub reordered: u64,
 }
 
+/// What the hosts at both ends lost of what came to them while a row was measured. Each number is
+/// absent where that end does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathHostLosses {
+    /// Requests that the far end's limit left without a reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far_limited: Option<u64>,
+    /// Datagrams that the far end's socket dropped because its buffer was full: requests, load and
+    /// what others sent there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far_dropped: Option<u64>,
+    /// Datagrams that this host's sockets dropped, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub near_dropped: Option<u64>,
+}
+
+/// Where requests were lost that have no reply in time, late ones left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathLosses {
+    /// By the far end's limit.
+    pub far_limit: u64,
+    /// At the far end's socket, at most.
+    pub far_socket: u64,
+    /// On the path to the far end, at least.
+    pub path_there: u64,
+    /// At the near end's sockets, at most.
+    pub near_socket: u64,
+    /// On the path back, at least.
+    pub path_back: u64,
+}
+
 /// Why a row ended before it was through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -235,6 +269,23 @@ pub enum RowEnd {
 }
 
 impl PathRow {
+    /// Where requests were lost; `None` where the far end does not tell.
+    #[must_use]
+    pub fn losses(&self) -> Option<PathLosses> {
+        let (there, back) = self.forward.zip(self.backward)?;
+        let hosts = self.host_losses?;
+        let far_limit = hosts.far_limited?.min(there.lost);
+        let far_socket = hosts.far_dropped?.min(there.lost - far_limit);
+        let near_socket = hosts.near_dropped.unwrap_or(0).min(back.lost);
+        Some(PathLosses {
+            far_limit,
+            far_socket,
+            path_there: there.lost - far_limit - far_socket,
+            near_socket,
+            path_back: back.lost - near_socket,
+        })
+    }
+
     /// M: the share of valid datagrams that were lost, from 0 to 1.
     #[must_use]
     pub fn loss_ratio(&self) -> f64 {

@@ -67,19 +67,20 @@ pub(crate) fn conditions(result: &ClockResult) -> String {
     texts.join(", ")
 }
 
-/// What became of one outage.
-pub(crate) fn outage(method: &ClockMethod, outage: &ClockOutage) -> String {
-    let recovered = match outage.recovered_after_s {
-        Some(seconds) => format!("recovered {} after its end", long_time(seconds)),
-        None => "not recovered".to_owned(),
+/// What became of one outage in a run of so many seconds.
+pub(crate) fn outage(method: &ClockMethod, outage: &ClockOutage, duration_s: u64) -> String {
+    let error =
+        format!("{} off by up to {}", method_name(method.kind), human_ns(outage.error_max_ns));
+    let what = match outage.recovered_after_s {
+        _ if outage.begin_s >= duration_s => "not begun when the run ended".to_owned(),
+        _ if outage.begin_s.saturating_add(outage.length_s) > duration_s => {
+            format!("{error}, not over when the run ended")
+        }
+        Some(seconds) => format!("{error}, recovered {} after its end", long_time(seconds)),
+        None => format!("{error}, not recovered"),
     };
-    format!(
-        "{} without signal, {} after the start: {} off by up to {}, {recovered}",
-        long_time(outage.length_s),
-        long_time(outage.begin_s),
-        method_name(method.kind),
-        human_ns(outage.error_max_ns),
-    )
+    let (length, begin) = (long_time(outage.length_s), long_time(outage.begin_s));
+    format!("{length} without signal, {begin} after the start: {what}")
 }
 
 /// What was counted, each with what it says.
@@ -106,6 +107,18 @@ pub(crate) fn counts(result: &ClockResult) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_outage_that_outlasts_the_run_is_not_one_without_recovery() {
+        let told = |begin_s, length_s| {
+            let error_max_ns = 3_000;
+            let one = ClockOutage { begin_s, length_s, error_max_ns, recovered_after_s: None };
+            outage(&crate::fixture::clock().methods[0], &one, 3_600)
+        };
+        assert!(told(600, 60).ends_with("servo off by up to 3.00 µs, not recovered"));
+        assert!(told(600, 3_600).ends_with("3.00 µs, not over when the run ended"));
+        assert!(told(3_600, 60).ends_with("start: not begun when the run ended"));
+    }
 
     #[test]
     fn times_are_written_without_what_is_0() {

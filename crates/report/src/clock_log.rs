@@ -23,7 +23,7 @@ pub(crate) fn figures(clock: &LoggedClock) -> [String; 6] {
         Some(offset) => [
             full_count(offset.count as u64),
             signed_mean_ns(offset.mean),
-            mean_ns(offset.stddev),
+            if offset.count < 2 { absent() } else { mean_ns(offset.stddev) },
             signed_ns(offset.min),
             signed_ns(offset.max),
             steps,

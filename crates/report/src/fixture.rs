@@ -2,9 +2,11 @@
 //! it, latencies with a long tail. All figures follow from the formulas here, so no test depends on
 //! chance.
 
+mod bench_relay;
 mod clock;
 mod clock_compare;
 mod clock_log;
+mod host_all;
 mod host_clock;
 mod host_delay;
 mod host_interrupt;
@@ -16,6 +18,7 @@ mod path_stall;
 mod path_tcp;
 mod path_udp;
 mod query;
+mod relay_tree;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -28,9 +31,11 @@ use horolog_record::{
 };
 use horolog_stats::Histogram;
 
+pub(crate) use bench_relay::bench_relay;
 pub(crate) use clock::clock;
 pub(crate) use clock_compare::clock_compare;
 pub(crate) use clock_log::clock_log;
+pub(crate) use host_all::host_all;
 pub(crate) use host_clock::host_clock;
 pub(crate) use host_delay::host_delay;
 pub(crate) use host_interrupt::host_interrupt;
@@ -42,6 +47,7 @@ pub(crate) use path_stall::path_stall;
 pub(crate) use path_tcp::path_tcp;
 pub(crate) use path_udp::path_udp;
 pub(crate) use query::query;
+pub(crate) use relay_tree::relay_tree;
 
 const DURATION_S: f64 = 2.0;
 
@@ -388,18 +394,5 @@ fn distribution(base_ns: f64, tail: f64) -> Option<Distribution> {
         let share = (index as f64 + 0.5) / VALUES as f64;
         histogram.record((base_ns * (0.8 + 0.3 * share + 0.02 * tail / (1.0 - share))) as u64);
     }
-    let summary = histogram.summary()?;
-    Some(Distribution {
-        count: summary.count,
-        min: summary.min,
-        mean: summary.mean,
-        stddev: summary.stddev,
-        p50: summary.p50,
-        p90: summary.p90,
-        p99: summary.p99,
-        p99_9: summary.p99_9,
-        p99_99: summary.p99_99,
-        max: summary.max,
-        histogram: histogram.encode(),
-    })
+    Distribution::of(&histogram)
 }

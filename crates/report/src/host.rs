@@ -40,7 +40,7 @@ pub(crate) fn scheduling(scheduling: &ThreadScheduling) -> String {
 pub(crate) fn conditions(conditions: &HostConditions) -> String {
     let memory = if conditions.memory_locked { "locked" } else { "not locked" };
     let idle = match conditions.cpu_dma_latency_us {
-        Some(us) => format!("/dev/cpu_dma_latency held at {us} us"),
+        Some(us) => format!("/dev/cpu_dma_latency held at {us} µs"),
         None if conditions.cpu_dma_latency_error.is_some() => {
             "/dev/cpu_dma_latency not to be had".to_owned()
         }

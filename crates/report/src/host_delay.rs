@@ -23,7 +23,8 @@ pub(crate) const SLACK: &str = "select, poll and epoll let the kernel be late by
 pub(crate) const CLAIMS: &str = "What is said of clocks and delays, and what holds here";
 
 /// A setting's name; views of a plot have constant ones.
-pub(crate) const fn setting_name(setting: &DelaySetting) -> &'static str {
+#[must_use]
+pub const fn setting_name(setting: &DelaySetting) -> &'static str {
     match (setting.policy, setting.slack) {
         (SchedulingPolicy::Other, DelaySlack::Default) => "SCHED_OTHER, default slack",
         (SchedulingPolicy::Other, DelaySlack::Minimal) => "SCHED_OTHER, minimal slack",
@@ -32,9 +33,18 @@ pub(crate) const fn setting_name(setting: &DelaySetting) -> &'static str {
     }
 }
 
+/// Whether there is a figure of a setting; the run may have ended before there was.
+pub(crate) fn is_measured(result: &HostDelayResult, setting: usize) -> bool {
+    cells_of(result, setting).any(|cell| cell.overshoot_ns.is_some())
+}
+
 /// A setting in full.
-pub(crate) fn setting(setting: &DelaySetting) -> String {
+pub(crate) fn setting(result: &HostDelayResult, index: usize) -> String {
+    let setting = &result.settings[index];
     let name = setting_name(setting);
+    if setting.error.is_none() && !is_measured(result, index) {
+        return format!("{name}: not measured");
+    }
     let slack = setting.slack_ns.map(human_ns);
     match (&setting.error, slack, setting.policy) {
         (Some(error), ..) => format!("{name}: not measured ({error})"),

@@ -9,8 +9,15 @@ use horolog_record::{
 use crate::facts::{Fact, FactGroup, UNKNOWN, fact, listed};
 use crate::units::{full_count, human_ns};
 
-/// What stands above the changes.
-pub(crate) const ADVICE: &str = "What to change";
+/// What stands above the changes, and above what no command changes.
+const CHANGES: &str = "What to change";
+const REMARKS: &str = "What to know";
+
+/// The changes, and what no command changes, each with what stands above it.
+pub(crate) fn advice(result: &HostNicResult) -> [(&'static str, Vec<&NicAdvice>); 2] {
+    let (changes, remarks) = result.advice.iter().partition(|one| one.command.is_some());
+    [(CHANGES, changes), (REMARKS, remarks)]
+}
 
 /// All facts.
 pub(crate) fn groups(result: &HostNicResult) -> Vec<FactGroup> {
@@ -94,9 +101,29 @@ fn interrupt(interrupt: &NicInterrupt) -> Fact {
     let effective = interrupt.effective_cores.clone().unwrap_or_else(|| allowed.clone());
     fact(
         format!("interrupt {}", interrupt.number),
-        format!("{} to core {effective}, {}", interrupt.name, full_count(interrupt.count)),
-        format!("may go to cores {allowed}; where it goes, packets are received"),
+        format!(
+            "{} to core {effective}, came {} times",
+            interrupt.name,
+            full_count(interrupt.count)
+        ),
+        format!("may go to cores {allowed}; {}", errand(&interrupt.name)),
     )
+}
+
+/// What is done where an interrupt goes, as far as drivers' names tell: `virtio2-input.0`,
+/// `eth0-rx-1`, `eth0-TxRx-0`, `virtio2-output.0`, `virtio2-config`.
+fn errand(name: &str) -> &'static str {
+    let name = name.to_lowercase();
+    let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+    if has(&["config", "mgmt", "async", "misc", "adminq"]) {
+        "by it the card tells of its own state"
+    } else if has(&["rx", "input", "comp"]) {
+        "where it goes, packets are received"
+    } else if has(&["tx", "output"]) {
+        "where it goes, buffers of sent packets are freed"
+    } else {
+        "where it goes, the card's work is done"
+    }
 }
 
 fn packets(result: &HostNicResult) -> Vec<Fact> {
@@ -230,4 +257,23 @@ pub(crate) fn change(advice: &NicAdvice) -> String {
         NicPurpose::Accuracy => "for accuracy",
     };
     format!("{purpose}: {}", advice.text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interrupts_are_for_what_their_names_say() {
+        for (name, word) in [
+            ("virtio2-input.0", "received"),
+            ("eth0-TxRx-0", "received"),
+            ("mlx5_comp3@pci:0000:03:00.0", "received"),
+            ("virtio2-output.0", "freed"),
+            ("virtio2-config", "state"),
+            ("eth0", "work"),
+        ] {
+            assert!(errand(name).contains(word), "{name}: {}", errand(name));
+        }
+    }
 }

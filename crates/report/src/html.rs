@@ -5,12 +5,14 @@
 //! out of a result is escaped, and a content security policy keeps the page from loading anything.
 
 mod bench_cores;
+mod bench_relay;
 mod clock;
 mod clock_compare;
 mod clock_log;
 mod data;
 mod demo;
 mod escape;
+mod host_all;
 mod host_clock;
 mod host_delay;
 mod host_interrupt;
@@ -27,6 +29,7 @@ mod path_tcp;
 mod path_udp;
 mod plot;
 mod query;
+mod relay_tree;
 mod sections;
 mod series;
 mod stability;
@@ -37,10 +40,12 @@ use serde::Serialize;
 use crate::json::to_compact_json;
 
 pub use bench_cores::bench_cores;
+pub use bench_relay::bench_relay;
 pub use clock::clock;
 pub use clock_compare::clock_compare;
 pub use clock_log::clock_log;
 pub use demo::demo;
+pub use host_all::host_all;
 pub use host_clock::host_clock;
 pub use host_delay::host_delay;
 pub use host_interrupt::host_interrupt;
@@ -52,6 +57,7 @@ pub use path_stall::path_stall;
 pub use path_tcp::path_tcp;
 pub use path_udp::path_udp;
 pub use query::query;
+pub use relay_tree::relay_tree;
 
 const TEMPLATE: &str = include_str!("../assets/page.html");
 const PAGE_CSS: &str = include_str!("../assets/page.css");
@@ -121,6 +127,13 @@ fn fill(template: &str, values: &[(&str, &str)]) -> String {
     page
 }
 
+/// What stands in the main part of a page.
+#[cfg(test)]
+fn main_of(page: &str) -> &str {
+    let (_, rest) = page.split_once("<main>").unwrap();
+    rest.split_once("</main>").unwrap().0
+}
+
 #[cfg(test)]
 mod tests {
     use horolog_record::{DemoResult, LoadResult, QueryResult};
@@ -139,14 +152,16 @@ mod tests {
         serde_json::from_str(json).unwrap()
     }
 
-    fn pages() -> [String; 6] {
+    fn pages() -> [String; 8] {
         [
             load(&fixture::load()),
             demo(&fixture::demo()),
             bench_cores(&fixture::cores()),
+            bench_relay(&fixture::bench_relay()),
             query(&fixture::query(100)),
             clock(&fixture::clock()),
             path_udp(&fixture::path_udp()),
+            relay_tree(&fixture::relay_tree()),
         ]
     }
 
@@ -267,8 +282,7 @@ mod tests {
         let mut nobody = fixture::demo();
         nobody.candidates.clear();
         for page in [load(&fixture::empty()), load(&silent), demo(&candidates), demo(&nobody)] {
-            let (_, rest) = page.split_once("<main>").unwrap();
-            let (main, _) = rest.split_once("</main>").unwrap();
+            let main = main_of(&page);
             assert!(!main.contains("NaN") && !main.contains(">inf"), "{main}");
         }
     }

@@ -13,6 +13,7 @@ pub mod csv;
 mod facts;
 mod findings;
 mod host;
+mod host_all;
 mod host_clock;
 mod host_delay;
 mod host_nic;
@@ -21,6 +22,8 @@ mod json;
 mod limits;
 mod parts;
 mod path_udp;
+mod relay;
+mod relay_tree;
 mod stall;
 pub mod table;
 pub mod units;
@@ -29,6 +32,8 @@ mod verdict;
 #[cfg(test)]
 mod fixture;
 
+pub use host_delay::setting_name;
 pub use json::to_json;
 pub use limits::broken as broken_limits;
+pub use stall::pattern as stall_pattern;
 pub use verdict::highest;

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use horolog_record::{LimitResult, LimitUnit};
 
-use crate::units::{ABSENT, human_ns, human_rate};
+use crate::units::{ABSENT, human_ns, human_rate, per_second};
 
 /// What a figure of a limit is to a reader.
 fn figure(value: f64, unit: LimitUnit) -> String {
@@ -13,18 +13,21 @@ fn figure(value: f64, unit: LimitUnit) -> String {
         // More digits than elsewhere: the figure stands beside one that it just missed.
         LimitUnit::Ratio if value.is_finite() => format!("{:.4}%", value * 100.0),
         LimitUnit::Ratio => ABSENT.to_owned(),
-        LimitUnit::Ns => human_ns(value.max(0.0) as u64),
+        // Rounded as it is in tables.
+        LimitUnit::Ns => human_ns(value.max(0.0).round() as u64),
         LimitUnit::PerSecond => human_rate(value),
+        LimitUnit::BytesPerSecond => per_second(value, "B/s"),
     }
 }
 
-/// What was measured, and in which trial.
+/// What was measured, and of what or in which trial.
 pub(crate) fn measured(limit: &LimitResult) -> String {
     let value =
         limit.value.map_or_else(|| "not measured".to_owned(), |value| figure(value, limit.unit));
-    match limit.trial {
-        Some(trial) => format!("{value} in trial {}", trial.saturating_add(1)),
-        None => value,
+    match (limit.trial, &limit.of) {
+        (Some(trial), _) => format!("{value} in trial {}", trial.saturating_add(1)),
+        (None, Some(of)) => format!("{value} ({of})"),
+        (None, None) => value,
     }
 }
 
@@ -62,7 +65,7 @@ mod tests {
 
     fn limit(expression: &str, unit: LimitUnit, bound: f64, value: Option<f64>) -> LimitResult {
         let expression = expression.to_owned();
-        LimitResult { expression, unit, bound, value, trial: Some(2), failed: true }
+        LimitResult { expression, unit, bound, value, trial: Some(2), of: None, failed: true }
     }
 
     #[test]
@@ -75,6 +78,10 @@ mod tests {
         assert_eq!(text, expected);
         assert_eq!(broken(&[lossy]).unwrap(), "limit 'loss>0.1%' broken: 0.1040% in trial 3");
         assert_eq!(broken(&[kept]), None);
+        let of = Some("core 1".to_owned());
+        let of_core =
+            LimitResult { of, trial: None, ..limit("p99>200us", LimitUnit::Ns, 200e3, Some(1e6)) };
+        assert_eq!(broken(&[of_core]).unwrap(), "limit 'p99>200us' broken: 1.00 ms (core 1)");
     }
 
     #[test]
@@ -84,6 +91,12 @@ mod tests {
         let missing = LimitResult { trial: None, ..missing };
         let text = broken(&[slow, missing]).unwrap();
         assert!(text.starts_with("limit 'ndr<1M' broken: not measured; "), "{text}");
+    }
+
+    #[test]
+    fn a_time_is_rounded_as_in_the_table_beside_it() {
+        let near = limit("stddev>1ns", LimitUnit::Ns, 1.0, Some(1.6));
+        assert!(line(&near).contains("broken: 2 ns"), "{}", line(&near));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What the table and the page of a run over a path have in common: its columns and its sentences.
 
 use horolog_record::{
-    Distribution, PathMode, PathProtocol, PathRow, PathUdpResult, SignedDistribution, StampKind,
+    Distribution, PathLosses, PathMode, PathProtocol, PathRow, PathUdpResult, SignedDistribution,
+    StampKind,
 };
 
 use crate::units::{
@@ -100,6 +101,17 @@ pub(crate) fn details(result: &PathUdpResult, index: usize, row: &PathRow) -> Ve
     if let Some(there) = row.dscp_there {
         let back = row.dscp_back.map_or_else(|| ABSENT.to_owned(), |back| back.to_string());
         lines.push(format!("{name}: DSCP {} came as {there}, back as {back}", result.dscp));
+    }
+    if let Some(at) = row.losses().filter(|at| *at != PathLosses::default()) {
+        lines.push(format!(
+            "{name}: lost there {} by the far end's limit, up to {} at its socket, at least {} on \
+             the path; back up to {} at this host's socket, at least {} on the path",
+            full_count(at.far_limit),
+            full_count(at.far_socket),
+            full_count(at.path_there),
+            full_count(at.near_socket),
+            full_count(at.path_back)
+        ));
     }
     if let Some(arrived) = row.load.arrived {
         lines.push(format!(

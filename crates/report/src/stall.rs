@@ -20,7 +20,8 @@ pub(crate) const COLUMNS: [&str; 9] =
     ["first", "p50", "max", "exchanges", "stalled", "band", "read", "mechanism", "answer in"];
 
 /// A pattern with its numbers.
-pub(crate) fn pattern(cell: &StallCell) -> String {
+#[must_use]
+pub fn pattern(cell: &StallCell) -> String {
     let bytes = cell.write_bytes;
     match cell.pattern {
         StallPattern::Single => format!("1 × {bytes} B, read"),
@@ -32,6 +33,57 @@ pub(crate) fn pattern(cell: &StallCell) -> String {
         StallPattern::HeaderBodyClose => format!("header, {bytes} B body, close"),
         StallPattern::CorkForgotten => format!("header, {bytes} B body, cork left on"),
     }
+}
+
+/// A cell of a table and how many cells it stands for, itself included.
+pub(crate) struct Folded<'a> {
+    pub(crate) cell: &'a StallCell,
+    pub(crate) of: usize,
+}
+
+impl Folded<'_> {
+    pub(crate) fn pattern(&self) -> String {
+        match self.of {
+            1 => pattern(self.cell),
+            of => {
+                let StallCell { writes, write_bytes, .. } = self.cell;
+                format!("{writes} × {write_bytes} B, worst of {of} batches")
+            }
+        }
+    }
+}
+
+/// What is said of folded cells.
+pub(crate) const FOLDED: &str = "Of batches with one option and one mechanism the worst stands for \
+                                 all; --json and --html have each.";
+
+/// All cells, but of the batches with the same option and mechanism that which stalled most often,
+/// or longest, in the place of the first.
+pub(crate) fn folded(cells: &[StallCell]) -> Vec<Folded<'_>> {
+    let badness = |cell: &StallCell| {
+        let share = cell.stalled as f64 / cell.exchanges.max(1) as f64;
+        (share, cell.exchange_ns.as_ref().map_or(0, |times| times.p50))
+    };
+    let mut all: Vec<Folded<'_>> = Vec::new();
+    for cell in cells {
+        let is_like = |other: &&mut Folded<'_>| {
+            let is_batch = |cell: &StallCell| cell.pattern == StallPattern::Batch;
+            let other = other.cell;
+            is_batch(cell)
+                && is_batch(other)
+                && (cell.option, cell.mechanism) == (other.option, other.mechanism)
+        };
+        match all.iter_mut().find(is_like) {
+            Some(like) => {
+                like.of += 1;
+                if badness(cell) > badness(like.cell) {
+                    like.cell = cell;
+                }
+            }
+            None => all.push(Folded { cell, of: 1 }),
+        }
+    }
+    all
 }
 
 /// An option.
@@ -121,23 +173,25 @@ pub(crate) fn evidence(result: &PathStallResult) -> String {
 
 /// What the packets said, in a line for each cell that has something to say.
 pub(crate) fn packets(result: &PathStallResult) -> Vec<String> {
-    let line = |one: &StallCell| {
-        let acks = one.acks.as_ref()?;
+    let line = |one: &Folded<'_>| {
+        let acks = one.cell.acks.as_ref()?;
         let delay = acks.delay_ns?;
         Some(format!(
-            "{} ({}): {} of {} pure acknowledgements came {} to {} late (median {}), {} of them \
-             let held data go",
-            pattern(one),
-            option(one.option),
+            "{} ({}): {} of {} pure acknowledgements came {} late, {} of them let held data go",
+            one.pattern(),
+            option(one.cell.option),
             acks.delayed,
             acks.pure,
-            human_ns(delay.min),
-            human_ns(delay.max),
-            human_ns(delay.p50),
+            spread(human_ns(delay.min), &human_ns(delay.p50), &human_ns(delay.max)),
             acks.released
         ))
     };
-    result.cells.iter().filter_map(line).collect()
+    folded(&result.cells).iter().filter_map(line).collect()
+}
+
+/// Two extremes and the median, or one figure where they are alike to a reader.
+fn spread(min: String, median: &str, max: &str) -> String {
+    if min == max { min } else { format!("{min} to {max} (median {median})") }
 }
 
 /// How the congestion window grew, in a line.
@@ -167,20 +221,24 @@ pub(crate) fn watched(watch: &StallWatch) -> String {
         watch.connections.iter().map(of).fold(0, u64::saturating_add)
     };
     let mut text = format!(
-        "Port {} watched for {}: {} connections, {} stalls at clients, {} at servers",
+        "Port {} watched for {}: {}, {} stalls at clients, {} at servers",
         watch.port,
         human_ns(watch.duration_ns),
-        watch.connections.len(),
+        connections(watch.connections.len() as u64, ""),
         sum(|one| one.client_stalls),
         sum(|one| one.server_stalls)
     );
     if watch.connections_missed > 0 {
-        let _ = write!(text, "; {} connections more were not followed", watch.connections_missed);
+        let _ = write!(text, "; {} not followed", connections(watch.connections_missed, " more"));
     }
     if watch.packets_dropped > 0 {
         let _ = write!(text, "; {} packets were not seen", full_count(watch.packets_dropped));
     }
     text
+}
+
+fn connections(count: u64, more: &str) -> String {
+    format!("{} connection{}{more}", full_count(count), if count == 1 { "" } else { "s" })
 }
 
 /// The columns of a table of watched connections.

@@ -22,6 +22,19 @@ pub fn human_ns(ns: u64) -> String {
     }
 }
 
+/// A period, such as `20.0 ms`; from a thousand seconds on exactly, such as `2 h` or `1,001 s`.
+#[must_use]
+pub fn period_ns(ns: u64) -> String {
+    const SECOND_NS: u64 = 1_000_000_000;
+    if ns < 1_000 * SECOND_NS {
+        return human_ns(ns);
+    }
+    let units = [(86_400, "d"), (3_600, "h"), (60, "min")];
+    let whole = units.into_iter().find(|(seconds, _)| ns.is_multiple_of(seconds * SECOND_NS));
+    let (seconds, unit) = whole.unwrap_or((1, "s"));
+    format!("{} {unit}", full_count(ns / (seconds * SECOND_NS)))
+}
+
 /// A signed time with its sign, as [`human_ns`] has it: `+250 µs`, `-3.00 ms`. From a thousand
 /// seconds on, in whole seconds.
 #[must_use]
@@ -64,6 +77,21 @@ pub fn human_rate(rate: f64) -> String {
         }
         _ => format!("{rate:.2e}/s"),
     }
+}
+
+/// A rate with three digits and its own unit.
+pub(crate) fn per_second(rate: f64, unit: &str) -> String {
+    let Some(rate) = amount(rate) else { return ABSENT.to_owned() };
+    let text = human_rate(rate);
+    text.strip_suffix("/s").map_or_else(
+        || text.clone(),
+        |number| {
+            let number = number.trim_end();
+            // What ends in a prefix takes the unit behind it.
+            let gap = if number.ends_with(|c: char| c.is_ascii_alphabetic()) { "" } else { " " };
+            format!("{number}{gap}{unit}")
+        },
+    )
 }
 
 /// A count in full, with a comma between the thousands.
@@ -137,6 +165,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn rates_have_their_own_unit() {
+        assert_eq!(per_second(118e6, "B/s"), "118 MB/s");
+        assert_eq!(per_second(950.0, "b/s"), "950 b/s");
+        assert_eq!(per_second(f64::NAN, "B/s"), "-");
+    }
+
+    #[test]
+    fn periods_of_any_length_are_told() {
+        let of = [20_000_000, 7_200_000_000_000, 86_400_000_000_000, 1_001_000_000_000];
+        assert_eq!(of.map(period_ns), ["20.0 ms", "2 h", "1 d", "1,001 s"]);
+    }
 
     #[test]
     fn times_have_three_digits_and_carry_into_the_next_unit() {

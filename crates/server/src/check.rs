@@ -1,9 +1,14 @@
 //! What can be known of a configuration before anything is opened for serving: its own rules, and
-//! whether what it names is there. It opens no socket and changes nothing.
+//! whether what it names is there. It opens no socket by which anything is served and no device,
+//! and changes nothing, so that a server that runs does not notice.
 
 use std::fs;
-use std::path::Path;
 
+use horolog_source::Fault;
+use horolog_sys::netlink::{Netlink, NetlinkError};
+
+use crate::hardware::{Hardware, HardwareStartError};
+use crate::ptp::{OpenPtp, PtpStartError};
 use crate::secrets::FromFiles;
 use crate::{ConfigError, LeapFile, ServerConfig};
 
@@ -14,8 +19,17 @@ pub enum CheckError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// An interface that is not there.
-    #[error("there is no interface '{0}'; `ip link` lists those that --interface may name")]
-    NoInterface(String),
+    #[error("there is no interface '{0}'; `ip link` lists those that {1} may name")]
+    NoInterface(String, &'static str),
+    /// A source of time that is not there.
+    #[error("the source {0} cannot be used: {1}")]
+    Source(String, Fault),
+    /// An interface that takes no timestamps.
+    #[error(transparent)]
+    Hardware(#[from] HardwareStartError),
+    /// A port of PTP that cannot be.
+    #[error(transparent)]
+    Ptp(#[from] PtpStartError),
     /// A user that is not there.
     #[error("there is no user '{0}'; --user takes a name of /etc/passwd")]
     NoUser(String),
@@ -29,11 +43,29 @@ pub enum CheckError {
 /// What it finds right may be gone when the server starts; starting looks again.
 pub fn check(config: &ServerConfig) -> Result<(), CheckError> {
     config.check()?;
-    for name in &config.interfaces {
-        // A name with a slash is none of an interface, and must not lead out of the directory.
-        if name.contains('/') || !Path::new("/sys/class/net").join(name).exists() {
-            return Err(CheckError::NoInterface(name.clone()));
+    let mut netlink = Netlink::open().map_err(|error| other(&error))?;
+    for (names, option) in
+        [(&config.interfaces, "--interface"), (&config.timestamps.hardware, "--timestamps")]
+    {
+        for name in names {
+            // In a private host /sys shows the interfaces of whoever mounted it.
+            match netlink.link_by_name(name) {
+                Err(NetlinkError::NoSuchInterface(_)) => {
+                    return Err(CheckError::NoInterface(name.clone(), option));
+                }
+                found => drop(found.map_err(|error| other(&error))?),
+            }
         }
+    }
+    Hardware::check(config)?;
+    OpenPtp::check(config)?;
+    for source in &config.source.sources {
+        let failed = |fault| CheckError::Source(source.text.clone(), fault);
+        source.is_there().map_err(failed)?;
+    }
+    if let Some(calibration) = &config.calibration {
+        let failed = |fault| CheckError::Source(calibration.name(), fault);
+        calibration.is_there().map_err(failed)?;
     }
     if let Some(name) = &config.operation.user
         && !user_exists(name)
@@ -43,9 +75,12 @@ pub fn check(config: &ServerConfig) -> Result<(), CheckError> {
     check_files(config)
 }
 
+fn other(error: &dyn std::fmt::Display) -> CheckError {
+    CheckError::Other(error.to_string())
+}
+
 /// Reads every file that a start would read, as a start would.
 fn check_files(config: &ServerConfig) -> Result<(), CheckError> {
-    let other = |error: &dyn std::fmt::Display| CheckError::Other(error.to_string());
     if let Some(path) = &config.leap_seconds.file {
         LeapFile::open(path).map_err(|error| other(&error))?;
     }
@@ -77,9 +112,27 @@ mod tests {
         for name in ["nosuch0", "../net/lo"] {
             config.interfaces = vec![name.into()];
             let error = check(&config).unwrap_err();
-            assert!(matches!(error, CheckError::NoInterface(_)), "{error}");
+            assert!(matches!(error, CheckError::NoInterface(..)), "{error}");
         }
         config.interfaces.clear();
+        config.timestamps.hardware = vec!["nosuch0".into()];
+        assert!(check(&config).unwrap_err().to_string().contains("--timestamps"));
+        config.timestamps.hardware = vec!["lo".into()];
+        let error = check(&config).unwrap_err();
+        assert!(matches!(error, CheckError::Hardware(_)), "{error}");
+        config.timestamps.hardware.clear();
+        for name in ["nosuch0", "lo"] {
+            config.ptp.interfaces = vec![name.into()];
+            let error = check(&config).unwrap_err();
+            assert!(matches!(error, CheckError::Ptp(_)), "{error}");
+        }
+        config.ptp.interfaces.clear();
+        for gone in ["phc:/dev/nosuch", "gpsd:nohost.invalid:2947", "sock:/nosuch/x", "sock:/etc"] {
+            config.source.sources = vec![gone.parse().unwrap()];
+            let error = check(&config).unwrap_err();
+            assert!(matches!(error, CheckError::Source(..)), "{gone}: {error}");
+        }
+        config.source.sources.clear();
         let user = Some("nobody-of-this-name".to_owned());
         config.operation = OperationConfig { user, ..OperationConfig::default() };
         assert!(matches!(check(&config), Err(CheckError::NoUser(_))));

@@ -261,7 +261,7 @@ impl ServerConfig {
         self.limits.check()?;
         self.interleaved.check()?;
         self.leap_seconds.check()?;
-        self.source.check()?;
+        self.source.check(self.calibration.as_ref())?;
         calibration::check(self.calibration.as_ref())?;
         self.nts.check()?;
         self.timestamps.check()?;

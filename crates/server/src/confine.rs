@@ -129,8 +129,8 @@ fn parent(path: &Path) -> Option<PathBuf> {
     (parent != Path::new("/")).then(|| parent.to_owned())
 }
 
-/// The directory of the status socket where that is Horolog's own.
+/// The directory of the status socket where that is the user's own.
 fn own_directory(config: &ServerConfig) -> Option<PathBuf> {
-    let path = config.status_socket.as_ref()?;
-    (Some(path) == status::default_path().as_ref()).then(|| parent(path)).flatten()
+    let (path, user) = (config.status_socket.as_ref()?, config.operation.user.as_deref()?);
+    (Some(path) == status::default_path(Some(user)).as_ref()).then(|| parent(path)).flatten()
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use horolog_io::{Conversion, HardwareTime, InterfaceClock, InterfaceClockError, Packet};
-use horolog_sys::hardware_timestamps::Purpose;
+use horolog_sys::hardware_timestamps::{HardwareTimestamps, Purpose};
 use horolog_time::{Monotonic, Timestamp};
 
 use crate::periodic::Periodic;
@@ -106,15 +106,16 @@ impl OpenHardware {
 impl Hardware {
     /// Switches them on at all the interfaces that the configuration names, or at none.
     pub(crate) fn open(config: &ServerConfig) -> Result<OpenHardware, HardwareStartError> {
-        let ptp = &config.ptp;
-        let purpose = |name: &String| match (ptp.interfaces.contains(name), ptp.one_step) {
-            (false, _) => Purpose::Ntp,
-            (true, false) => Purpose::Ptp,
-            (true, true) => Purpose::PtpOneStep,
-        };
-        let open = |name: &String| InterfaceClock::open(name, purpose(name));
+        let open = |name: &String| InterfaceClock::open(name, purpose(config, name));
         let interfaces = config.timestamps.hardware.iter();
         Ok(OpenHardware(interfaces.map(open).collect::<Result<_, _>>()?))
+    }
+
+    /// Whether the drivers of these interfaces offer them, without switching them on.
+    pub(crate) fn check(config: &ServerConfig) -> Result<(), HardwareStartError> {
+        let check = |name: &String| HardwareTimestamps::check(name, purpose(config, name));
+        let checked = config.timestamps.hardware.iter().try_for_each(check);
+        checked.map_err(|error| InterfaceClockError::from(error).into())
     }
 
     /// What converts their timestamps.
@@ -125,6 +126,16 @@ impl Hardware {
     /// Whether the thread has ended without being told to.
     pub(crate) fn has_died(&self) -> bool {
         self.thread.has_died()
+    }
+}
+
+/// What an interface's timestamps are for.
+fn purpose(config: &ServerConfig, interface: &String) -> Purpose {
+    let ptp = &config.ptp;
+    match (ptp.interfaces.contains(interface), ptp.one_step) {
+        (false, _) => Purpose::Ntp,
+        (true, false) => Purpose::Ptp,
+        (true, true) => Purpose::PtpOneStep,
     }
 }
 

@@ -25,6 +25,15 @@ fn name(kind: LeapKind) -> &'static str {
     }
 }
 
+/// A leap second that is to come in words: what is done, and at the end of which day.
+pub(crate) fn pending(leap: &Leap) -> String {
+    let what = match leap.kind {
+        LeapKind::Insert => "insert",
+        LeapKind::Delete => "delete",
+    };
+    format!("{what} {}", day(leap))
+}
+
 /// The day whose last minute a leap changes.
 fn day(leap: &Leap) -> Date {
     Date(leap.midnight - Span::from_ns(1))
@@ -40,8 +49,10 @@ impl fmt::Display for LeapNotice {
             ),
             Self::Expired(at) => write!(
                 f,
-                "the leap-seconds file expired on {}, so it announces no leap second any \
-                 more, only the kernel does; get a new one and reload",
+                "the leap-seconds file expired on {}, so it announces no leap second any more, \
+                 only the kernel does, and a server that starts with it has no TAI minus UTC from \
+                 it: PTP tells no TAI then (class 13 at best, no offset to UTC), unless a receiver \
+                 or the kernel does; get a new one and reload, or give --tai-offset",
                 Date(*at)
             ),
             Self::Discord(Discord::KernelOnly(leap)) => write!(

@@ -78,8 +78,8 @@ pub use listening::WorkerStatus;
 pub use metrics::MetricsError;
 pub use page::{Page, PageReader, PageSink, PageWriter, Pages, SystemVariables, shared};
 pub use ptp::{
-    Profile as PtpProfile, PtpConfig, PtpConfigError, PtpPortStatus, PtpStartError, PtpStatus,
-    Transport as PtpTransport,
+    Announced as PtpAnnounced, Profile as PtpProfile, PtpConfig, PtpConfigError, PtpPortStatus,
+    PtpStartError, PtpStatus, Transport as PtpTransport,
 };
 pub use reload::{ReloadError, ReloadHealth, ReloadReport};
 pub use secrets::SecretsError;

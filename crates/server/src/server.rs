@@ -22,6 +22,7 @@ use crate::confine::{Confinement, confine};
 use crate::establish::{self, EstablishmentPart, KeStatus};
 use crate::hand_over::HandedOver;
 use crate::hardware::Hardware;
+use crate::leap_notice::pending;
 use crate::listening::{ListenPart, Listening, Opened, WorkerStatus};
 use crate::metrics::{self, MetricsError};
 use crate::page::{self, PageReader, PageSink};
@@ -78,6 +79,12 @@ pub struct Status {
     pub root_delay_ns: i64,
     /// Dispersion to the reference clock, in nanoseconds.
     pub root_dispersion_ns: i64,
+    /// TAI minus UTC, in seconds; absent where nobody knows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tai_minus_utc_s: Option<i16>,
+    /// The leap second that is next by the list: what is done, and at the end of which day.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending_leap: Option<String>,
     /// How far the served time is ahead of the system clock on purpose, in nanoseconds.
     pub test_offset_ns: i64,
     /// How fast that grows on purpose, in parts per billion.
@@ -184,6 +191,8 @@ impl Running {
             reference_id: variables.reference_id,
             root_delay_ns: variables.root_delay.to_span().as_ns(),
             root_dispersion_ns: variables.root_dispersion.to_span().as_ns(),
+            tai_minus_utc_s: page.tai_minus_utc_s,
+            pending_leap: self.sources.shared().next_leap().as_ref().map(pending),
             test_offset_ns: config.test_offset.as_ns(),
             test_drift_ppb: config.test_drift_ppb,
             sources: self.sources.shared().states(),

@@ -12,6 +12,7 @@ use horolog_source::{
     Fault, KnownLeaps, Look, Panel, Report, STALE, Source, SourceSpec, SourceState,
 };
 use horolog_sys::clock::MonotonicClock;
+use horolog_time::leap::Leap;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use crate::clock::look;
@@ -76,6 +77,11 @@ impl SharedSources {
         if let Ok(mut leaps) = self.known_leaps.try_lock() {
             *leaps = known;
         }
+    }
+
+    /// The leap second that is next by the server's list.
+    pub(crate) fn next_leap(&self) -> Option<Leap> {
+        lock(&self.known_leaps).next
     }
 
     /// Each source, for the status.

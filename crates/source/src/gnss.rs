@@ -96,7 +96,7 @@ pub(crate) fn rollovers(difference: Span) -> Option<i64> {
 /// Why nothing that came tells the time.
 pub(crate) fn silence(heard: &Heard) -> Fault {
     if let Some(reason) = &heard.ended {
-        return Fault::Silent(format!("its line has ended: {reason}"));
+        return Fault::Silent(reason.clone());
     }
     if let Some(error) = heard.wrong {
         return Fault::Unusable(error.to_string());

@@ -80,6 +80,14 @@ impl GpsdLine {
     }
 }
 
+/// What an address `HOST:PORT` stands for.
+pub(crate) fn resolve(address: &str) -> Result<Vec<SocketAddr>, Fault> {
+    let resolved = address.to_socket_addrs().map_err(|error| {
+        Fault::Unusable(format!("the address {address} cannot be resolved: {error}"))
+    })?;
+    Ok(resolved.collect())
+}
+
 /// The source.
 pub(crate) struct Gpsd {
     name: String,
@@ -99,10 +107,7 @@ impl Gpsd {
     /// Resolves the address, which may take long and so happens only here: other sources wait while
     /// this one is asked.
     pub(crate) fn open(name: String, address: String, claim: Claim) -> Result<Self, Fault> {
-        let resolved = address.to_socket_addrs().map_err(|error| {
-            Fault::Unusable(format!("the address {address} cannot be resolved: {error}"))
-        })?;
-        let resolved = resolved.collect();
+        let resolved = resolve(&address)?;
         Ok(Self::new(name, address, resolved, claim))
     }
 

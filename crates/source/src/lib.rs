@@ -30,8 +30,8 @@ pub use control::{ClockControl, ControlError, Steerer, Steering, SystemClock, wh
 pub use gnss::{FrameCounts, Framer, LeapReport, NextLeap, Sentence, SentenceError};
 pub use gpsd::GpsdLine;
 pub use guard::{Guard, JUMP_MAX, Judgement, TimeClaim};
-pub use output::{OutputSample, ShmOutput, SockOutput};
-pub use panel::{Panel, Round, STALE, SourceState, Standing};
+pub use output::{OutputSample, OutputStatus, ShmOutput, SockOutput};
+pub use panel::{FIRST_WORD, Panel, Round, STALE, SourceState, Standing};
 pub use pulse::{Conditioner, Edge, PulseCounts, PulseEdge, PulseSource, PulseSpec};
 pub use report::{DRIFT_PPB, Fault, KnownLeaps, Look, Report, Slew, Source};
 pub use shm::{ShmSample, parse_segment};

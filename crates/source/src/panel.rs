@@ -11,6 +11,10 @@ use crate::{Candidate, Fault, JUMP_MAX, Look, Report, Source, vote};
 /// How long a report holds when no newer one comes.
 pub const STALE: Span = Span::from_ns(8 * NS_PER_S);
 
+/// How long a source that has said nothing yet, and of which nothing is wrong, is waited for before
+/// it is called silent: a receiver's first sentences have to agree.
+pub const FIRST_WORD: Span = Span::from_ns(12 * NS_PER_S);
+
 /// What a source counts for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -36,7 +40,7 @@ pub struct SourceState {
     pub name: String,
     /// What it counts for.
     pub state: Standing,
-    /// True time minus the system clock, as it says, in nanoseconds.
+    /// How far the system clock is ahead of true time, as it says, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset_ns: Option<i64>,
     /// How far that may be wrong, root distance included, in nanoseconds.
@@ -73,6 +77,9 @@ struct Member {
     /// What the last report says of true time minus the monotonic clock.
     ahead: Span,
     fault: Option<Fault>,
+    /// When it was asked first.
+    asked: Option<Timestamp<Monotonic>>,
+    /// What it counted for in the last round; `None` while its first word is awaited.
     standing: Option<Standing>,
 }
 
@@ -92,9 +99,8 @@ impl Panel {
     /// A panel of these sources.
     #[must_use]
     pub fn new(sources: Vec<Box<dyn Source>>) -> Self {
-        let (report, ahead, fault, standing) = (None, Span::ZERO, None, None);
-        let member = |source| Member { source, report, ahead, fault: fault.clone(), standing };
-        Self { members: sources.into_iter().map(member).collect(), selected: None }
+        let members = sources.into_iter().map(Member::new).collect();
+        Self { members, selected: None }
     }
 
     /// Whether there is no source at all.
@@ -114,7 +120,7 @@ impl Panel {
         let standings = self.vote(&voters, now);
         let notices = self.notices(&standings, now);
         for (member, standing) in self.members.iter_mut().zip(&standings) {
-            member.standing = Some(*standing);
+            member.standing = Some(*standing).filter(|_| !member.is_awaited(now));
             member.source.judged(*standing);
         }
         let selected = self.members.iter().find(|one| one.standing == Some(Standing::Selected));
@@ -160,7 +166,7 @@ impl Panel {
         let mut notices = Vec::new();
         for (member, &standing) in self.members.iter().zip(standings) {
             let before = member.standing;
-            if before != Some(standing) {
+            if before != Some(standing) && !member.is_awaited(now) {
                 notices.extend(member.notice(standing, now));
             }
         }
@@ -169,14 +175,15 @@ impl Panel {
         if standings.iter().any(|standing| split(Some(standing))) && !was_split {
             notices.push(self.disagreement(standings, now));
         }
-        let nobody = |mut all: Box<dyn Iterator<Item = Option<Standing>> + '_>| {
-            all.all(|one| !matches!(one, Some(Standing::Selected | Standing::Undecided)))
-        };
-        let is_nobody = nobody(Box::new(standings.iter().copied().map(Some)));
-        let first = self.members.iter().all(|member| member.standing.is_none());
-        let was_nobody = nobody(Box::new(self.members.iter().map(|member| member.standing)));
-        if is_nobody && (first || !was_nobody) {
-            notices.push("no source of time is left; all replies say unsynchronised".into());
+        let tells = |one: &Standing| matches!(one, Standing::Selected | Standing::Undecided);
+        let is_awaited = self.members.iter().any(|member| member.is_awaited(now));
+        let is_nobody = !is_awaited && !standings.iter().any(tells);
+        let was_nobody =
+            self.members.iter().all(|member| member.standing.is_some_and(|one| !tells(&one)));
+        if is_nobody && !was_nobody {
+            let never = self.members.iter().all(|member| member.report.is_none());
+            let what = if never { "tells the time yet" } else { "is left" };
+            notices.push(format!("no source of time {what}; all replies say unsynchronised"));
         }
         notices
     }
@@ -197,14 +204,29 @@ impl Panel {
     }
 }
 
-/// An offset with its bounds, in words.
+/// An offset with its bounds, in words, of the sign that it has wherever it is told and with the
+/// two digits that its bounds leave.
 fn claim(report: &Report, now: Timestamp<Monotonic>) -> String {
-    let (offset, distance) = (report.offset_at(now), report.distance_at(now));
-    format!("{:+.9} s (±{:.9} s)", offset.as_seconds(), distance.as_seconds())
+    let ahead_s = -report.offset_at(now).as_seconds();
+    let distance_s = report.distance_at(now).as_seconds();
+    let digits = (1.0 - distance_s.max(1e-9).log10().floor()).clamp(0.0, 9.0) as usize;
+    format!("the system clock is ahead by {ahead_s:+.digits$} s (±{distance_s:.digits$} s)")
 }
 
 impl Member {
+    const fn new(source: Box<dyn Source>) -> Self {
+        let (report, ahead, fault, asked, standing) = (None, Span::ZERO, None, None, None);
+        Self { source, report, ahead, fault, asked, standing }
+    }
+
+    /// Whether it has not said anything yet and may still be about to.
+    fn is_awaited(&self, now: Timestamp<Monotonic>) -> bool {
+        let is_young = self.asked.is_some_and(|asked| now - asked < FIRST_WORD);
+        is_young && self.report.is_none() && self.fault.is_none()
+    }
+
     fn poll(&mut self, look: &Look) {
+        self.asked.get_or_insert(look.monotonic);
         match self.source.poll(look) {
             Ok(Some(report)) => {
                 self.fault = (report.leap == Leap::Unsynchronised)
@@ -264,7 +286,7 @@ impl Member {
         SourceState {
             name: self.source.name().to_owned(),
             state,
-            offset_ns: report.map(|report| report.offset_at(now).as_ns()),
+            offset_ns: report.map(|report| report.offset_at(now).as_ns().saturating_neg()),
             uncertainty_ns: report.map(|report| report.distance_at(now).as_ns()),
             stratum: report.map(|report| report.stratum),
             age_ms: report.map(|report| (now - report.at).as_ns() / 1_000_000),
@@ -351,6 +373,35 @@ mod tests {
     }
 
     #[test]
+    fn a_source_is_not_called_silent_before_it_had_its_time() {
+        let mut bench = Bench::new(&[0]);
+        bench.say(0, Ok(None));
+        for _ in 0..12 {
+            let round = bench.round();
+            assert_eq!((standings(&round), round.notices), (vec![Standing::Silent], vec![]));
+        }
+        let told = bench.round().notices;
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].contains("is silent") && told[1].contains("tells the time yet"));
+        assert_eq!(bench.round().notices, [""; 0]);
+        // What is wrong from the start is said at once.
+        let mut bench = Bench::new(&[0]);
+        bench.say(0, Err(Fault::Silent("no answer".into())));
+        assert_eq!(bench.round().notices.len(), 2);
+    }
+
+    #[test]
+    fn the_system_clock_is_ahead_where_it_is_to_be_set_back() {
+        let round = Bench::new(&[-250]).round();
+        assert_eq!(round.states[0].offset_ns, Some(250));
+        let at = Timestamp::from_ns(0);
+        let said = |offset, uncertainty| claim(&Report { at, ..report(offset, uncertainty) }, at);
+        let coarse = said(449_628_575, 500_010_357);
+        assert_eq!(coarse, "the system clock is ahead by -0.45 s (±0.50 s)");
+        assert!(said(-1_234, 96).contains("by +0.000001234 s (±0.000000096 s)"));
+    }
+
+    #[test]
     fn a_liar_is_named_once() {
         let mut bench = Bench::new(&[0, 100, 5_000_000]);
         let round = bench.round();
@@ -383,7 +434,8 @@ mod tests {
         let round = bench.round();
         assert_eq!(round.selected, None);
         assert_eq!(round.notices.len(), 1, "{:?}", round.notices);
-        assert!(round.notices[0].contains("a says +0.0") && round.notices[0].contains("b says"));
+        let told = &round.notices[0];
+        assert!(told.contains("a says the system clock") && told.contains("b says"), "{told}");
         assert_eq!(bench.round().notices, [""; 0]);
         bench.say(1, Ok(Some(report(0, 1_000))));
         assert!(bench.round().selected.is_some());

@@ -100,6 +100,21 @@ impl Sock {
     }
 }
 
+/// Whether a socket may stand at `path`: its directory is there, and nothing else is in its place.
+/// One that is there may be that of the server that runs.
+pub(crate) fn may_be_made(path: &Path) -> Result<(), Fault> {
+    let failed = |why: &str| {
+        Err(Fault::Unusable(format!("cannot make the socket {}: {why}", path.display())))
+    };
+    if !path.parent().is_some_and(Path::is_dir) {
+        return failed("there is no such directory");
+    }
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => failed("something else is there"),
+        _ => Ok(()),
+    }
+}
+
 /// Binds the socket in place of one that was left behind, and of nothing else.
 fn bind(path: &Path) -> io::Result<UnixDatagram> {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());

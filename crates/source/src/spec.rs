@@ -1,7 +1,10 @@
 //! How a source is asked for: `KIND[:ARGUMENT][,KEY=VALUE...]`, as a flag and a configuration file
 //! write it. Pure: whether the thing is there is found out when it is opened.
 
+use std::fs;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -9,11 +12,11 @@ use horolog_sys::serial;
 use horolog_time::Span;
 
 use crate::gnss::Gnss;
-use crate::gpsd::Gpsd;
+use crate::gpsd::{Gpsd, resolve};
 use crate::phc::{PhcScale, PhcSource};
 use crate::reference::Claim;
 use crate::shm::Shm;
-use crate::sock::Sock;
+use crate::sock::{self, Sock};
 use crate::system::{CHRONYD_SOCKET, System};
 use crate::{Fault, Source};
 
@@ -38,6 +41,20 @@ impl SourceSpec {
             _ => None,
         };
         socket.and_then(Path::parent).map(Path::to_owned).into_iter().collect()
+    }
+
+    /// Whether the device, the host or the directory that it names is there, without opening it.
+    ///
+    /// # Errors
+    ///
+    /// What is not there, in one line.
+    pub fn is_there(&self) -> Result<(), Fault> {
+        match &self.kind {
+            Kind::Phc(path, ..) | Kind::Gnss(path, ..) => device_is_there(path),
+            Kind::Gpsd(address, _) => resolve(address).map(drop),
+            Kind::Sock(path, _) => sock::may_be_made(path),
+            _ => Ok(()),
+        }
     }
 
     /// The devices that are opened again when they were gone.
@@ -102,6 +119,18 @@ impl SourceSpec {
             Kind::Gpsd(address, claim) => Ok(Box::new(Gpsd::open(name, address.clone(), *claim)?)),
             Kind::Gnss(path, speed, claim) => Ok(Box::new(Gnss::open(name, path, *speed, *claim)?)),
         }
+    }
+}
+
+/// Whether there is a device of this path. To open one can disturb who uses it: a serial line is
+/// set to a speed, a pulse's device has readers.
+pub(crate) fn device_is_there(path: &Path) -> Result<(), Fault> {
+    let failed = |what: &str| Err(Fault::Unusable(format!("{}: {what}", path.display())));
+    match fs::metadata(path) {
+        Ok(found) if found.file_type().is_char_device() => Ok(()),
+        Ok(_) => failed("it is no device"),
+        Err(error) if error.kind() == ErrorKind::NotFound => failed("there is no such device"),
+        Err(error) => failed(&error.to_string()),
     }
 }
 

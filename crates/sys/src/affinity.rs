@@ -2,6 +2,8 @@
 
 use std::io;
 use std::mem::size_of_val;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use crate::descriptor::check;
 
@@ -32,11 +34,28 @@ pub fn pin_to_core(core: usize) -> io::Result<()> {
     check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), set.as_ptr().cast()) }).map(drop)
 }
 
+/// Arranges that a program runs on one core, with all of its threads. That it does not start is
+/// the error where the core does not exist or is not allowed to this process.
+pub fn keep_on_core(command: &mut Command, core: usize) -> &mut Command {
+    // SAFETY: the closure runs in the forked child, where only async-signal-safe calls are allowed;
+    // it makes one system call, allocates nothing and takes no lock.
+    unsafe { command.pre_exec(move || pin_to_core(core)) }
+}
+
 /// Lets other threads go before this one: each step, of 19 at most, is worth a fifth of the share
 /// of a core that is competed for (`setpriority`). A thread with a core to itself loses nothing.
 pub fn stand_back(steps: u8) -> io::Result<()> {
     // SAFETY: three numbers; 0 is this thread.
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, steps.min(19).into()) }).map(drop)
+}
+
+/// This thread's nice value, -20 to 19.
+pub fn nice() -> io::Result<i32> {
+    // The C library's function returns -1 for a nice value and for an error; the system call gives
+    // 20 minus the value.
+    // SAFETY: numbers only; 0 is this thread.
+    let share = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) };
+    Ok(20 - check(share as libc::c_int)?)
 }
 
 /// How a thread came to be scheduled.
@@ -65,14 +84,78 @@ pub fn be_ordinary() -> io::Result<()> {
 }
 
 fn schedule(policy: i32, priority: i32) -> io::Result<()> {
-    // SAFETY: a plain C structure of numbers, for which all bytes zero is valid; it has further
-    // members in some C libraries.
-    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
-    parameters.sched_priority = priority;
     // Threads and processes started from here on are ordinary again.
-    let policy = policy | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: one structure that outlives the call; 0 is this thread.
-    check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) }).map(drop)
+    Policy { number: policy | libc::SCHED_RESET_ON_FORK, priority }.set(0)
+}
+
+/// How a thread is scheduled: policy, real-time priority and whether what it starts is ordinary
+/// again (sched(7)). The nice value stands beside it and stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Policy {
+    number: libc::c_int,
+    priority: libc::c_int,
+}
+
+impl Policy {
+    /// That of this thread.
+    ///
+    /// # Errors
+    ///
+    /// None is known.
+    pub fn current() -> io::Result<Self> {
+        // SAFETY: a plain C structure of numbers, for which all bytes zero is valid.
+        let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+        // SAFETY: numbers only; 0 is this thread.
+        let number = check(unsafe { libc::sched_getscheduler(0) })?;
+        // SAFETY: one structure that outlives the call; 0 is this thread.
+        check(unsafe { libc::sched_getparam(0, &raw mut parameters) })?;
+        Ok(Self { number, priority: parameters.sched_priority })
+    }
+
+    /// `SCHED_FIFO`, which what is started from here on has as well unless `reset_on_fork`.
+    #[must_use]
+    pub const fn fifo(priority: libc::c_int, reset_on_fork: bool) -> Self {
+        let flag = if reset_on_fork { libc::SCHED_RESET_ON_FORK } else { 0 };
+        Self { number: libc::SCHED_FIFO | flag, priority }
+    }
+
+    /// The same for something that hands on what it has.
+    pub(crate) const fn without_reset(self) -> Self {
+        Self { number: self.number & !libc::SCHED_RESET_ON_FORK, priority: self.priority }
+    }
+
+    /// Whether it comes before all ordinary threads.
+    #[must_use]
+    pub const fn is_real_time(self) -> bool {
+        let number = self.number & !libc::SCHED_RESET_ON_FORK;
+        matches!(number, libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE)
+    }
+
+    /// Whether it is what a thread has that nobody gave another one (`SCHED_OTHER`).
+    #[must_use]
+    pub const fn is_default(self) -> bool {
+        self.number & !libc::SCHED_RESET_ON_FORK == libc::SCHED_OTHER
+    }
+
+    /// Gives it to this thread.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` where that is more than this thread may have.
+    pub fn take(self) -> io::Result<()> {
+        self.set(0)
+    }
+
+    /// Gives it to a thread by its number, 0 for this one. It allocates nothing and takes no lock.
+    pub(crate) fn set(self, thread: libc::pid_t) -> io::Result<()> {
+        // SAFETY: a plain C structure of numbers, for which all bytes zero is valid; it has further
+        // members in some C libraries.
+        let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+        parameters.sched_priority = self.priority;
+        // SAFETY: one structure that outlives the call, and numbers.
+        check(unsafe { libc::sched_setscheduler(thread, self.number, &raw const parameters) })
+            .map(drop)
+    }
 }
 
 /// Sets by how many nanoseconds the kernel may delay timers of this thread to join wake-ups: 50,000
@@ -110,6 +193,17 @@ mod tests {
     }
 
     #[test]
+    fn a_program_is_kept_on_its_core() {
+        let last = *allowed_cores().unwrap().last().unwrap();
+        let mut command = Command::new("grep");
+        command.args(["Cpus_allowed_list", "/proc/self/status"]);
+        let output = keep_on_core(&mut command, last).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text.split_whitespace().last(), Some(&*last.to_string()), "{text}");
+        assert!(keep_on_core(&mut Command::new("true"), usize::MAX).status().is_err());
+    }
+
+    #[test]
     fn a_core_that_is_not_there_is_refused() {
         in_a_thread(|| {
             for core in [WORDS * 64 - 1, WORDS * 64, usize::MAX] {
@@ -122,8 +216,23 @@ mod tests {
     fn a_thread_that_stands_back_has_a_nice_value() {
         in_a_thread(|| {
             stand_back(3).unwrap();
-            // SAFETY: three numbers; 0 is this thread.
-            assert_eq!(unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }, 3);
+            assert_eq!(nice().unwrap(), 3);
+        });
+    }
+
+    #[test]
+    fn a_policy_is_read_and_given_back() {
+        in_a_thread(|| {
+            let usual = Policy::current().unwrap();
+            assert!(usual.is_default() && !usual.is_real_time());
+            assert!(Policy::fifo(1, false).is_real_time() && Policy::fifo(1, true).is_real_time());
+            stand_back(12).unwrap();
+            let batch = Policy { number: libc::SCHED_BATCH, priority: 0 };
+            batch.take().unwrap();
+            assert_eq!(Policy::current().unwrap(), batch);
+            usual.take().unwrap();
+            assert_eq!(Policy::current().unwrap(), usual);
+            assert_eq!(nice().unwrap(), 12);
         });
     }
 

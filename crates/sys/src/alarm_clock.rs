@@ -26,7 +26,7 @@ pub enum Wake {
 }
 
 impl AlarmClock {
-    const fn number(self) -> libc::clockid_t {
+    pub(crate) const fn number(self) -> libc::clockid_t {
         match self {
             Self::Realtime => libc::CLOCK_REALTIME,
             Self::Tai => libc::CLOCK_TAI,
@@ -46,7 +46,7 @@ impl AlarmClock {
     ///
     /// None is known for an instant from 1970 on; `InvalidInput` for one before.
     pub fn sleep_until_ns(self, ns: i64) -> io::Result<Wake> {
-        let until = libc::timespec { tv_sec: ns.div_euclid(NS_PER_S), tv_nsec: ns % NS_PER_S };
+        let until = timespec(ns);
         // SAFETY: one timespec that outlives the call; the remainder is not asked for.
         let error = unsafe {
             libc::clock_nanosleep(
@@ -64,9 +64,24 @@ impl AlarmClock {
     }
 }
 
+/// An instant as the kernel takes it, which refuses those before 1970.
+pub(crate) const fn timespec(ns: i64) -> libc::timespec {
+    libc::timespec { tv_sec: ns.div_euclid(NS_PER_S), tv_nsec: ns % NS_PER_S }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whatever the kernel's number is, 0 or one that a daemon told it.
+    #[test]
+    fn tai_is_as_far_ahead_as_the_kernel_says() {
+        let ahead_s = i64::from(crate::adjtimex::kernel_clock().unwrap().tai_offset_s);
+        let utc_ns = AlarmClock::Realtime.now_ns();
+        let tai_ns = AlarmClock::Tai.now_ns();
+        let apart_ns = tai_ns - utc_ns - ahead_s * NS_PER_S;
+        assert!((0..NS_PER_S).contains(&apart_ns), "{apart_ns} ns beside {ahead_s} s");
+    }
 
     #[test]
     fn a_sleep_ends_when_the_clock_shows_the_instant() {

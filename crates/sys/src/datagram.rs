@@ -2,7 +2,7 @@
 //! every hundred nanoseconds count. Batches go through [`crate::message`].
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::address::RawAddress;
@@ -39,6 +39,32 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
     };
     length(sent).map(drop)
 }
+
+/// Sends a datagram to `remote`, without waiting for room.
+///
+/// # Errors
+///
+/// Of sendto(2): `WouldBlock` when the socket's buffer is full, [`TOO_LONG`] and [`NO_BUFFERS`].
+pub fn send_to(socket: BorrowedFd<'_>, bytes: &[u8], remote: SocketAddr) -> io::Result<()> {
+    let (raw, address_len) = RawAddress::encode(remote);
+    // SAFETY: the bytes and the address with their lengths, only read during the call.
+    let sent = unsafe {
+        libc::sendto(
+            socket.as_raw_fd(),
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            libc::MSG_DONTWAIT,
+            raw.as_ptr(),
+            address_len as libc::socklen_t,
+        )
+    };
+    length(sent).map(drop)
+}
+
+/// The error of a datagram that is longer than the way that it was to take, or than any.
+pub const TOO_LONG: i32 = libc::EMSGSIZE;
+/// The error of a datagram for which a device's queue has no room.
+pub const NO_BUFFERS: i32 = libc::ENOBUFS;
 
 /// Receives a datagram, cut to the buffer; how long it is there.
 ///
@@ -96,6 +122,41 @@ impl Envelope {
         self.receive_with(socket, buffer, wait.flags())
     }
 
+    /// Receives a datagram with nothing beside it but where it came from, in a call that costs
+    /// less.
+    ///
+    /// # Errors
+    ///
+    /// As [`receive`].
+    pub fn receive_plain(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        buffer: &mut [u8],
+        wait: Wait,
+    ) -> io::Result<Received> {
+        let mut address_len = RawAddress::CAPACITY as libc::socklen_t;
+        let flags = wait.flags() | libc::MSG_TRUNC;
+        // SAFETY: the buffer and its length, the envelope's own room for an address and its length,
+        // all alive for the call and borrowed by nobody else.
+        let len = length(unsafe {
+            libc::recvfrom(
+                socket.as_raw_fd(),
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                flags,
+                self.address.as_mut_ptr(),
+                &raw mut address_len,
+            )
+        })?;
+        self.address_len = (address_len as usize).min(RawAddress::CAPACITY);
+        Ok(Received {
+            len: len.min(buffer.len()),
+            truncated: len > buffer.len(),
+            remote: self.address.decode(self.address_len),
+            control: Control::default(),
+        })
+    }
+
     /// What the kernel tells of a datagram that left, from the socket's error queue; it never
     /// waits.
     ///
@@ -142,6 +203,7 @@ impl Envelope {
         bytes: &[u8],
         local: Option<IpAddr>,
     ) -> io::Result<()> {
+        let Some(local) = local else { return self.answer_plainly(socket, bytes) };
         // The kernel does not write through the buffer of an outgoing message.
         let base = bytes.as_ptr().cast_mut().cast();
         let mut part = libc::iovec { iov_base: base, iov_len: bytes.len() };
@@ -150,13 +212,26 @@ impl Envelope {
         header.msg_namelen = self.address_len as libc::socklen_t;
         header.msg_iov = &raw mut part;
         header.msg_iovlen = 1;
-        if let Some(local) = local {
-            header.msg_controllen = write_source(&mut self.source, local) as _;
-            header.msg_control = self.source.0.as_mut_ptr().cast();
-        }
+        header.msg_controllen = write_source(&mut self.source, local) as _;
+        header.msg_control = self.source.0.as_mut_ptr().cast();
         // SAFETY: as for recvmsg; the kernel only reads.
         let sent =
             unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_DONTWAIT) };
+        length(sent).map(drop)
+    }
+
+    fn answer_plainly(&self, socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+        // SAFETY: the bytes and the address, each with its length, only read during the call.
+        let sent = unsafe {
+            libc::sendto(
+                socket.as_raw_fd(),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                libc::MSG_DONTWAIT,
+                self.address.as_ptr(),
+                self.address_len as libc::socklen_t,
+            )
+        };
         length(sent).map(drop)
     }
 }
@@ -168,7 +243,6 @@ fn empty_header() -> libc::msghdr {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
     use std::os::fd::AsFd;
     use std::time::Duration;
 
@@ -209,6 +283,22 @@ mod tests {
     }
 
     #[test]
+    fn a_datagram_is_answered_with_nothing_told() {
+        let (near, far, _) = pair("127.0.0.1:0");
+        send(near.as_fd(), b"question").unwrap();
+        let (mut envelope, mut buffer) = (Envelope::new(), [0; 4]);
+        let received = envelope.receive_plain(far.as_fd(), &mut buffer, Wait::Asleep).unwrap();
+        assert_eq!((received.len, received.truncated), (4, true), "cut to the buffer");
+        assert_eq!(received.remote, Some(near.local_address().unwrap()));
+        assert_eq!(received.control, Control::default());
+        envelope.answer(far.as_fd(), b"answer", None).unwrap();
+        let mut answer = [0; 8];
+        assert_eq!(receive(near.as_fd(), &mut answer, Wait::Asleep).unwrap(), 6);
+        let nothing = envelope.receive_plain(far.as_fd(), &mut buffer, Wait::Never);
+        assert_eq!(nothing.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
     fn a_wait_ends_at_the_timeout() {
         let (near, _far, _) = pair("127.0.0.1:0");
         near.set_receive_timeout(Duration::from_millis(2)).unwrap();
@@ -232,6 +322,19 @@ mod tests {
             assert_eq!(stamp.stamp_id, Some(id));
             assert!(stamp.received_at.is_some());
         }
+    }
+
+    #[test]
+    fn a_datagram_goes_where_it_is_told_and_in_one_piece() {
+        let (_, far, at) = pair("127.0.0.1:0");
+        let near = Socket::udp(at).unwrap();
+        near.never_fragment(at).unwrap();
+        send_to(near.as_fd(), b"hello", at).unwrap();
+        let mut buffer = [0; 8];
+        assert_eq!(receive(far.as_fd(), &mut buffer, Wait::Asleep).unwrap(), 5);
+        // The loopback interface takes 65,536 bytes, headers included.
+        let refused = send_to(near.as_fd(), &vec![0; 65_520], at).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(TOO_LONG));
     }
 
     #[test]

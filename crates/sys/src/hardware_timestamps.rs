@@ -83,17 +83,7 @@ impl HardwareTimestamps {
     /// Switches them on for all packets sent, and for those received where the driver can take them
     /// of every packet or of every one that serves the purpose. Nothing changes if this fails.
     pub fn switch_on(interface: &str, purpose: Purpose) -> Result<Self, HardwareError> {
-        let facts = timestamp_facts(interface)?;
-        let (Some(clock), Some(wanted)) = (facts.clock, wanted(&facts, purpose)) else {
-            let name = interface.to_owned();
-            let has_others =
-                purpose == Purpose::PtpOneStep && wanted(&facts, Purpose::Ptp).is_some();
-            return Err(if has_others {
-                HardwareError::NoOneStep(name)
-            } else {
-                HardwareError::NotOffered(name)
-            });
-        };
+        let (clock, wanted) = offered(interface, purpose)?;
         let refused = |source| HardwareError::Refused { interface: interface.to_owned(), source };
         // It stands for the network namespace, also when another thread puts the setting back.
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(refused)?;
@@ -121,6 +111,15 @@ impl HardwareTimestamps {
         Ok(Self { interface: interface.to_owned(), clock, received, _undo: undo })
     }
 
+    /// Whether an interface's driver offers them, without switching them on.
+    ///
+    /// # Errors
+    ///
+    /// What it does not offer.
+    pub fn check(interface: &str, purpose: Purpose) -> Result<(), HardwareError> {
+        offered(interface, purpose).map(drop)
+    }
+
     /// The interface.
     #[must_use]
     pub fn interface(&self) -> &str {
@@ -138,6 +137,17 @@ impl HardwareTimestamps {
     pub const fn received(&self) -> bool {
         self.received
     }
+}
+
+/// The number of the interface's clock, and the setting to ask for.
+fn offered(interface: &str, purpose: Purpose) -> Result<(u32, Setting), HardwareError> {
+    let facts = timestamp_facts(interface)?;
+    if let (Some(clock), Some(wanted)) = (facts.clock, wanted(&facts, purpose)) {
+        return Ok((clock, wanted));
+    }
+    let name = interface.to_owned();
+    let has_others = purpose == Purpose::PtpOneStep && wanted(&facts, Purpose::Ptp).is_some();
+    Err(if has_others { HardwareError::NoOneStep(name) } else { HardwareError::NotOffered(name) })
 }
 
 /// The setting to ask for, if the driver takes timestamps of what it sends.

@@ -53,6 +53,7 @@ pub mod signal;
 pub mod sock_diag;
 pub mod socket;
 pub mod start;
+pub mod tap;
 pub mod tcp;
 pub mod thread_usage;
 pub mod undo;

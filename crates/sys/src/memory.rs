@@ -4,20 +4,32 @@ use std::{fs, io};
 
 use crate::descriptor::check;
 
-/// All memory of this process, present and future, kept in RAM (mlockall(2)); dropping it lets the
-/// memory go again.
+/// Memory of this process that is kept in RAM (mlockall(2)); dropping it lets the memory go again.
 #[derive(Debug)]
 pub struct LockedMemory(());
 
 impl LockedMemory {
-    /// Locks it.
+    /// Locks all that there is and all that is to come.
     ///
     /// # Errors
     ///
     /// Of mlockall(2): mostly neither `CAP_IPC_LOCK` nor a large enough `RLIMIT_MEMLOCK`.
     pub fn lock() -> io::Result<Self> {
-        // SAFETY: two flags; what is mapped stays where it is.
-        check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) })?;
+        Self::with(libc::MCL_CURRENT | libc::MCL_FUTURE)
+    }
+
+    /// Locks all that there is, so that what comes later needs no room within `RLIMIT_MEMLOCK`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::lock`].
+    pub fn lock_present() -> io::Result<Self> {
+        Self::with(libc::MCL_CURRENT)
+    }
+
+    fn with(flags: libc::c_int) -> io::Result<Self> {
+        // SAFETY: flags; what is mapped stays where it is.
+        check(unsafe { libc::mlockall(flags) })?;
         Ok(Self(()))
     }
 }

@@ -4,7 +4,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use crate::descriptor::{check, check_new, wait_for};
@@ -82,10 +83,48 @@ pub fn in_new_session(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(|| check(libc::setsid()).map(drop)) }
 }
 
+/// Makes this process the parent of all that its children, and theirs, leave without one
+/// (`PR_SET_CHILD_SUBREAPER(2const)`). Take up those that end with [`take_up`].
+pub fn adopt_orphans() -> io::Result<()> {
+    let yes: libc::c_ulong = 1;
+    // SAFETY: numbers only.
+    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, yes) }).map(drop)
+}
+
+/// What a look at all children showed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TakenUp {
+    /// This one had ended, and is no more.
+    Ended(u32, ExitStatus),
+    /// All of them run.
+    None,
+    /// There are no children.
+    NoChildren,
+}
+
+/// Takes up a child that has ended, whichever it is, and waits for one to end where `wait`. A
+/// program that uses it waits for no child in any other way.
+pub fn take_up(wait: bool) -> io::Result<TakenUp> {
+    let mut status = 0;
+    let flags = if wait { 0 } else { libc::WNOHANG };
+    loop {
+        // SAFETY: numbers and a place for the status.
+        match check(unsafe { libc::waitpid(-1, &raw mut status, flags) }) {
+            Ok(0) => return Ok(TakenUp::None),
+            Ok(pid) => {
+                return Ok(TakenUp::Ended(pid.unsigned_abs(), ExitStatus::from_raw(status)));
+            }
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
+                return Ok(TakenUp::NoChildren);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::os::unix::process::ExitStatusExt;
-
     use super::*;
 
     #[test]

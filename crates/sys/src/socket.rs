@@ -182,6 +182,16 @@ impl Socket {
         }
     }
 
+    /// Takes packets of multicast groups on the interfaces alone where this socket has joined them,
+    /// not where others have (`IP_MULTICAST_ALL`, ip(7), `IPV6_MULTICAST_ALL`).
+    pub fn take_own_groups(&self, group: IpAddr) -> io::Result<()> {
+        let off: c_int = 0;
+        match group {
+            IpAddr::V4(_) => set_option(self.as_fd(), IPPROTO_IP, libc::IP_MULTICAST_ALL, &off),
+            IpAddr::V6(_) => set_option(self.as_fd(), IPPROTO_IPV6, libc::IPV6_MULTICAST_ALL, &off),
+        }
+    }
+
     /// Sends and receives by the interface named `name` alone (`SO_BINDTODEVICE`).
     ///
     /// # Errors

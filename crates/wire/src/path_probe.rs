@@ -22,7 +22,9 @@
 //! and in 40–47 the most that this clock may be off, −1 where it is not synchronised. An *echo* and
 //! a *tally* tell how many counted probes of the session came (20–23), how many of them behind a
 //! later one (24–27), and how many datagrams of load (28–31); an echo also when the probe came
-//! (32–39) and when the echo left (40–47), in ns since 1970 by the far end's clock.
+//! (32–39) and when the echo left (40–47), in ns since 1970 by the far end's clock. A tally with
+//! the flag 8 tells what the far end's host had of the session and lost: counted probes that its
+//! limit left without an echo (32–39), and all datagrams that its socket dropped meanwhile (40–47).
 
 use zerocopy::byteorder::network_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -45,6 +47,8 @@ pub const FLAG_KERNEL_TIME: u8 = 1;
 pub const FLAG_TRAFFIC_CLASS: u8 = 2;
 /// In a probe: it warms up, and is not counted.
 pub const FLAG_WARM_UP: u8 = 4;
+/// In a tally: it tells what the far end's host lost.
+pub const FLAG_LOSSES: u8 = 8;
 
 /// What a datagram is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,6 +96,15 @@ pub struct Counted {
     pub load: u32,
 }
 
+/// What came to the far end's host while a session lasted, and got no further.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Losses {
+    /// Counted probes of the session that the far end's limit left without an echo.
+    pub limited: u64,
+    /// Datagrams of anybody that its socket dropped because its buffer was full.
+    pub dropped: u64,
+}
+
 /// The header of any of these datagrams. What its kind has no use for is zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
@@ -107,9 +120,11 @@ pub struct Header {
     pub sequence: u32,
     /// Of an echo and a tally: what the far end counted.
     pub counted: Counted,
-    /// Of an echo: when the probe came. Of a welcome: the hash of the kernel.
+    /// Of an echo: when the probe came. Of a welcome: the hash of the kernel. Of a tally: what was
+    /// limited.
     pub received_ns: i64,
-    /// Of an echo: when it left. Of a welcome: how far the clock may be off, or −1.
+    /// Of an echo: when it left. Of a welcome: how far the clock may be off, or −1. Of a tally:
+    /// what was dropped.
     pub sent_ns: i64,
 }
 
@@ -146,6 +161,24 @@ impl Header {
             received_ns: 0,
             sent_ns: 0,
         }
+    }
+
+    /// The header with what a tally tells of losses.
+    #[must_use]
+    pub fn with_losses(self, losses: Losses) -> Self {
+        Self {
+            flags: self.flags | FLAG_LOSSES,
+            received_ns: losses.limited.cast_signed(),
+            sent_ns: losses.dropped.cast_signed(),
+            ..self
+        }
+    }
+
+    /// What a tally tells of losses; `None` of a far end that tells nothing of them.
+    #[must_use]
+    pub fn losses(&self) -> Option<Losses> {
+        let (limited, dropped) = (self.received_ns.cast_unsigned(), self.sent_ns.cast_unsigned());
+        (self.flags & FLAG_LOSSES != 0).then_some(Losses { limited, dropped })
     }
 
     /// Reads the header; what follows it is padding and comes with it.
@@ -219,6 +252,17 @@ mod tests {
         assert_eq!(bytes[16..32], [0, 0, 0, 9, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0, 7]);
         assert_eq!((bytes[39], &bytes[40..48], bytes[48]), (8, &[0xff; 8][..], 0xff));
         assert_eq!(Header::parse(&bytes), Ok((header, &[0xff, 0xff][..])));
+    }
+
+    #[test]
+    fn a_tally_tells_of_losses_by_its_flag() {
+        let tally = Header::new(Kind::Tally, 1, 0);
+        assert_eq!(tally.losses(), None, "of a far end that does not know of them");
+        let losses = Losses { limited: 3, dropped: 1 << 33 };
+        let mut bytes = [0; HEADER_LEN];
+        tally.with_losses(losses).emit(&mut bytes);
+        assert_eq!((bytes[6], bytes[39], bytes[43]), (8, 3, 2));
+        assert_eq!(Header::parse(&bytes).unwrap().0.losses(), Some(losses));
     }
 
     #[test]

@@ -452,4 +452,165 @@ struct timer_plan {
 };
 _Static_assert(sizeof(struct timer_plan) == 64, "timer_plan");
 
+/* ---- the relay ---- */
+
+/* The most interfaces that copies leave by, and what their indices stay below. */
+#define RELAY_INTERFACES_MAX 64
+#define RELAY_INTERFACE_INDICES (1U << 16)
+/* Copies that a driver is given at once: DEV_MAP_BULK_SIZE of kernel/bpf/devmap.c. */
+#define RELAY_BULK 16
+/* Bits that hold the length of a payload. */
+#define RELAY_PAYLOAD_BITS 12
+/* In place of a slot: the network stack has the group. */
+#define RELAY_NO_SLOT (~0ULL)
+
+/* Why a packet went on to the network stack. */
+enum relay_passed {
+	RELAY_PASSED_OTHER,	/* not a whole UDP packet without options to a group */
+	RELAY_PASSED_MALFORMED,	/* lengths do not fit, trailing bytes, no checksum over IPv6 */
+	RELAY_PASSED_LONG,	/* longer than every copy may be */
+	RELAY_PASSED_NO_CHILDREN, /* the group has none here */
+	RELAY_PASSED_REASONS,
+};
+
+/* Why a packet to a group was dropped. */
+enum relay_refusal {
+	RELAY_REFUSED_SOURCE,	/* the group does not take packets from there */
+	RELAY_REFUSED_CHILD,	/* one of the group's children sent it */
+	RELAY_REFUSED_ONESELF,	/* the relay itself sent it */
+	RELAY_REFUSED_HOPS,	/* it may not go further */
+	RELAY_REFUSED_RATE,	/* the group had too many */
+	RELAY_REFUSED_FAN_OUT,	/* all groups together made too many copies */
+	RELAY_REFUSALS,
+};
+
+/* What an address is to a group, in bits. */
+#define RELAY_SOURCE_ALLOWED 1	/* it may send */
+#define RELAY_SOURCE_CHILD 2	/* the group has a child there */
+#define RELAY_SOURCE_OWN 4	/* it is this host's */
+/* Ports in a word of the set of those that groups listen at. */
+#define RELAY_PORTS_OF_WORD 64
+
+/* What stays the same while the program is loaded. */
+struct relay_config {
+	__u32 slots;		/* two for each group */
+	__u32 children;		/* that there are counters for */
+};
+_Static_assert(sizeof(struct relay_config) == 8, "relay_config");
+
+/* Who may send to a group: a prefix of an address, which stands in the first bytes. */
+struct relay_source_key {
+	__u32 length;		/* of the prefix, in bits, with those of the group */
+	__u32 group;
+	__u8 address[16];
+};
+_Static_assert(sizeof(struct relay_source_key) == 24, "relay_source_key");
+
+/* Where a child of a group listens: nothing that is sent from there is copied. */
+struct relay_end_key {
+	__u32 group;
+	__be16 port;
+	__u16 reserved;
+	__u8 address[16];	/* as in the key of sources */
+};
+_Static_assert(sizeof(struct relay_end_key) == 24, "relay_end_key");
+
+/* What an interface is to the relay. */
+struct relay_interface {
+	__u8 leaves;		/* its number among those that copies leave by, and 1; 0: none do */
+	__u8 is_own;		/* what comes in by it was put there by the relay itself */
+	__u8 mac[6];		/* its own; zeroes: whatever comes in is for this host */
+};
+_Static_assert(sizeof(struct relay_interface) == 8, "relay_interface");
+
+struct relay_group {
+	__u64 slot;		/* where the group's children are now, or RELAY_NO_SLOT */
+	__u64 reserved[7];
+	__u64 arrival;		/* theoretical arrival time, monotonic, in ns (GCRA) */
+	__u64 reserved2[7];
+};
+_Static_assert(sizeof(struct relay_group) == 128, "relay_group");
+
+/* The limit of all groups together. */
+struct relay_fan_out {
+	__u64 tolerance_ns;	/* that copies may be ahead of their rate; 0: there is none */
+	__u64 reserved[7];
+	__u64 arrival;
+	__u64 reserved2[7];
+};
+_Static_assert(sizeof(struct relay_fan_out) == 128, "relay_fan_out");
+
+struct relay_span {
+	__u32 first;
+	__u32 count;
+};
+
+/* A group's children at a time. Nothing of it changes while a program may read it: what changes is
+ * made in the group's other slot. */
+struct relay_slot {
+	__u32 group;
+	__u32 length_max;	/* bytes of the packet, its IP header included */
+	__u32 interface;	/* that packets come in by; 0: any */
+	__u8 hops_max;		/* that copies leave with */
+	__u8 hops_anew;		/* they do so whatever the packet had */
+	__u16 reserved;
+	__u64 interval_ns;	/* for each packet; 0: as many as there are */
+	__u64 tolerance_ns;
+	__u64 copies_ns;	/* what the copies of a packet cost of all groups' limit */
+	struct relay_span rows[RELAY_INTERFACES_MAX]; /* of what leaves by each interface */
+};
+_Static_assert(sizeof(struct relay_slot) == 40 + 8 * RELAY_INTERFACES_MAX, "relay_slot");
+
+/* What a child's copy has of its own. IPv4 addresses stand in the first four bytes. */
+struct relay_row {
+	__u8 destination_mac[6];
+	__u8 source_mac[6];
+	__be16 source_port;
+	__be16 destination_port;
+	__be32 source[4];
+	__be32 destination[4];
+	__u32 address_sum;	/* of the words of both addresses (RFC 1071) ... */
+	__u32 port_sum;		/* ... and of both ports */
+	__u32 child;		/* its counters */
+	__u32 unresolved;	/* nobody knows its MAC address */
+};
+_Static_assert(sizeof(struct relay_row) == 64, "relay_row");
+
+/* The packet whose copies left last by an interface, and how many of them did. */
+struct relay_leaving {
+	__u64 packet;
+	__u64 copies;
+};
+
+/* What one processor keeps for itself; nobody else writes it. */
+struct relay_state {
+	__u64 packets;		/* that copies were made of; names the last of them, too */
+	__u64 strays;		/* copies that were nobody's: none, as long as the kernel keeps order */
+	__u64 passed[RELAY_PASSED_REASONS];
+	__u32 batch_len;	/* copies that the driver is being given, ... */
+	__u32 batch[RELAY_BULK]; /* ... whose they are, and in the lower bits their payloads */
+	__u32 reserved[3];
+	struct relay_leaving leaving[RELAY_INTERFACES_MAX];
+};
+_Static_assert(sizeof(struct relay_state) == 128 + 16 * RELAY_INTERFACES_MAX, "relay_state");
+
+/* What one processor counted of a slot's packets. Bytes are those of UDP payloads. */
+struct relay_slot_counts {
+	__u64 packets;
+	__u64 bytes;		/* of these */
+	__u64 refused[RELAY_REFUSALS];
+	__u64 refused_bytes;
+	__u64 reserved[7];
+};
+_Static_assert(sizeof(struct relay_slot_counts) == 128, "relay_slot_counts");
+
+/* What one processor counted of a child's copies. */
+struct relay_child_counts {
+	__u64 copies;		/* given to the driver */
+	__u64 bytes;
+	__u64 unresolved;	/* dropped, because nobody knows the child's MAC address */
+	__u64 driver_full;	/* of those given to the driver, the ones that it had no room for */
+};
+_Static_assert(sizeof(struct relay_child_counts) == 32, "relay_child_counts");
+
 #endif

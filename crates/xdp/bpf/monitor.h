@@ -20,7 +20,6 @@ enum monitor_part {
 };
 
 #define TIME_LEN (sizeof(struct ptp) + sizeof(struct ptp_timestamp))
-#define ETHERNET_MIN 60	/* without the checksum (IEEE 802.3, 4.4.2) */
 
 struct copies {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);

@@ -21,6 +21,7 @@
 #define TYPE_VLAN 0x8100
 #define TYPE_SERVICE_VLAN 0x88a8
 #define PROTOCOL_UDP 17
+#define ETHERNET_MIN 60	/* without the checksum (IEEE 802.3, 4.4.2) */
 
 #define NTP_LEN 48
 #define UDP_NTP_LEN (8 + NTP_LEN)

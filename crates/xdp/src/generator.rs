@@ -358,7 +358,7 @@ impl Generator {
     /// asked for or a signal reaches the thread. What is sent leaves in batches of `batch` frames
     /// asked for, due or not.
     pub fn send(&self, repeat: i32, batch: u32) -> Result<(), XdpError> {
-        test_run::live(self.loaded.program("load")?, self.frame_len, repeat, batch)
+        test_run::live(self.loaded.program("load")?, &vec![0; self.frame_len], repeat, batch)
     }
 
     /// Runs the program once over a frame without sending anything. It takes the loopback interface

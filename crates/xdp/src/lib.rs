@@ -20,9 +20,11 @@ mod map;
 mod object;
 mod ptp;
 mod reflector;
+mod relay;
 mod reply_drop;
 mod responder;
 mod sink;
+mod stream;
 mod test_run;
 mod xsk;
 
@@ -38,11 +40,19 @@ pub use kernel_timer::{KernelDelays, KernelTimer};
 pub use limits::{LimitSettings, ListedPrefix, ResponderSettings};
 pub use ptp::{PtpPort, PtpTransport};
 pub use reflector::Reflector;
+pub use relay::{
+    RELAY_INTERFACES_MAX, RELAY_LENGTH_MAX, Relay, RelayChild, RelayChildCounts, RelayCounts,
+    RelayError, RelayFormer, RelayGone, RelayGroup, RelayGroupCounts, RelayLimit, RelayMeters,
+    RelayPassed, RelayRefusal, RelaySettings,
+};
 pub use reply_drop::{ReplyDrop, ReplyDropSettings};
 pub use responder::{
     ClockEdition, ClockWriter, InterleavedRequests, PassedReason, Refusal, ReplyPath, Responder,
     ResponderCounts,
 };
 pub use sink::Sink;
+pub use stream::{
+    STREAM_MARK_LEN, StreamChild, StreamFrame, StreamLane, StreamSink, StreamSource, StreamTrial,
+};
 pub use test_run::{Outcome, Verdict, live_frames_supported};
 pub use xsk::{XskDrops, XskFrame, XskSocket};

@@ -347,7 +347,7 @@ impl ClockWriter {
     }
 }
 
-fn listen_key(at: SocketAddr) -> ListenKey {
+pub(crate) fn listen_key(at: SocketAddr) -> ListenKey {
     let address = match at.ip() {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
         IpAddr::V6(address) => address.octets(),

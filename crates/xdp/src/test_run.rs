@@ -67,21 +67,20 @@ fn verdict(value: u32) -> Verdict {
     }
 }
 
-/// Runs `program` over and over on live frames of `frame_len` bytes, on the processor that this
-/// thread is pinned to, until `repeat` runs are done or a signal reaches the thread. What the
-/// program sends in a batch of `batch` runs leaves at the end of the batch.
+/// Runs `program` over and over on live frames that begin as copies of `frame`, on the processor
+/// that this thread is pinned to, until `repeat` runs are done or a signal reaches the thread. What
+/// the program sends in a batch of `batch` runs leaves at the end of the batch.
 pub(crate) fn live(
     program: BorrowedFd<'_>,
-    frame_len: usize,
+    frame: &[u8],
     repeat: i32,
     batch: u32,
 ) -> Result<(), XdpError> {
-    let frame = vec![0_u8; frame_len];
-    let context = xdp_md { data_end: frame_len as u32, ..Default::default() };
+    let context = xdp_md { data_end: frame.len() as u32, ..Default::default() };
     let mut options = bpf_test_run_opts {
         sz: size_of::<bpf_test_run_opts>() as libbpf_sys::size_t,
         data_in: frame.as_ptr().cast(),
-        data_size_in: frame_len as u32,
+        data_size_in: frame.len() as u32,
         ctx_in: (&raw const context).cast(),
         ctx_size_in: size_of::<xdp_md>() as u32,
         repeat,
@@ -102,7 +101,7 @@ pub(crate) fn live(
 /// one frame pass to the loopback interface, which has no use for it.
 pub fn live_frames_supported() -> Result<bool, XdpError> {
     let loaded = Loaded::load("pass", PASS, |_| Ok(()))?;
-    match live(loaded.program("pass")?, 64, 1, 1) {
+    match live(loaded.program("pass")?, &[0; 64], 1, 1) {
         Ok(()) => Ok(true),
         Err(XdpError::NoLiveFrames) => Ok(false),
         Err(error) => Err(error),

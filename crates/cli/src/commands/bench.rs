@@ -1,4 +1,4 @@
-//! `horolog bench`: experiments about servers, each on this machine from end to end.
+//! `horolog bench`: experiments about servers and relays, each on this machine from end to end.
 
 use clap::{Args, Subcommand};
 
@@ -6,11 +6,12 @@ use crate::failure::Failure;
 
 mod cores;
 mod nts;
+mod relay;
 
 /// More threads than a machine has cores make no sense, and more cores are not to be had.
 const THREADS_MAX: usize = 1024;
 
-/// Experiments that compare a server with itself.
+/// Experiments that compare a server or a relay with itself.
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
@@ -21,12 +22,14 @@ pub(crate) struct BenchArgs {
 enum ExperimentArgs {
     Cores(cores::CoresArgs),
     Nts(nts::NtsArgs),
+    Relay(relay::RelayArgs),
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     match &args.experiment {
         ExperimentArgs::Cores(args) => cores::run(args),
         ExperimentArgs::Nts(args) => nts::run(args),
+        ExperimentArgs::Relay(args) => relay::run(args),
     }
 }
 

@@ -99,9 +99,11 @@ pub(crate) fn run(args: CountersArgs) -> Result<(), Failure> {
     let answer =
         move |request: &Request<'_>| horolog_counters::answer(request, &token, |query| page(query));
     let responder = Responder::start("counters", listener, answer).map_err(cannot)?;
-    eprintln!("horolog: counters at http://{address}");
+    output::note(&format!("horolog: counters at http://{address}"));
     if is_open(address.ip()) {
-        eprintln!("horolog: whoever sees the packets sees the token; a private address is safer");
+        output::note(
+            "horolog: whoever sees the packets sees the token; a private address is safer",
+        );
     }
     while signals.wait(TICK).map_err(Failure::environment)?.is_none() {
         if responder.has_died() {

@@ -61,12 +61,13 @@ enum Stage {
 
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let quiet = output::is_stdout(&args.json);
+    crate::files::apart(&[("--json", Some(&args.json)), ("--html", Some(&args.html))])?;
     let (json, page) = (Destination::open(&args.json)?, Destination::open(&args.html)?);
     output::end_gently()?;
     let (stage, started) = (Stage::open()?, rfc3339_now());
     let mut findings = stage.findings();
     for finding in &findings {
-        eprintln!("horolog: {}; {}", finding.message, finding.advice);
+        output::note(&format!("horolog: {}; {}", finding.message, finding.advice));
     }
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut candidates: Vec<Candidate> = Vec::new();
@@ -94,13 +95,14 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         findings,
     };
     let written = [json.write(&to_json(&result)), page.write(&html::demo(&result))];
-    // Behind the files: a reader of the table that went away ends the command here, and a file that
-    // could not be written takes nothing from the table.
+    // Behind the files: a full standard output ends the command here, and a file that could not be
+    // written takes nothing from the table.
     if !quiet {
         output::line(&table::demo(&result, &output::table_style()))?;
     }
     written.into_iter().collect::<Result<(), _>>()?;
-    eprintln!("horolog: wrote {} and {}", args.json.display(), args.html.display());
+    let (json, html) = (args.json.display(), args.html.display());
+    output::note(&format!("horolog: wrote {json} and {html}"));
     Ok(())
 }
 
@@ -212,7 +214,7 @@ fn contest(
     let candidate = Candidate { label: contender.label.clone(), server_command, load: load? };
     if candidate.load.search.is_some() {
         let rate = horolog_report::highest(&candidate.load);
-        eprintln!("horolog: {}: {rate} without loss", candidate.label);
+        output::note(&format!("horolog: {}: {rate} without loss", candidate.label));
     }
     Ok(candidate)
 }

@@ -10,6 +10,7 @@ use horolog_sys::netlink::Prefix;
 use horolog_sys::signal::{BlockedSignals, Signal};
 
 use crate::failure::Failure;
+use crate::output;
 
 /// Make and use private hosts: network namespaces joined by virtual links.
 ///
@@ -90,10 +91,14 @@ fn up(name: &str, config: &LabConfig) -> Result<(), Failure> {
     let signals = [Signal::Interrupt, Signal::Terminate, Signal::HangUp];
     BlockedSignals::block(&signals).map_err(Failure::environment)?;
     let lab = horolog_lab::up(name, config)?;
-    for host in lab.hosts() {
-        println!("{}", describe(host));
+    let told = lab.hosts().iter().try_for_each(|host| output::line(&describe(host)));
+    if let Err(failure) = told {
+        down(name)?;
+        return Err(failure);
     }
-    eprintln!("horolog: 'horolog lab exec --name {name} HOST PROGRAM' runs a program in a host");
+    output::note(&format!(
+        "horolog: 'horolog lab exec --name {name} HOST PROGRAM' runs a program in a host"
+    ));
     Ok(())
 }
 
@@ -108,10 +113,10 @@ fn describe(host: &Host) -> String {
 fn down(name: &str) -> Result<(), Failure> {
     let downed = horolog_lab::down(name)?;
     for process in &downed.processes {
-        eprintln!(
+        output::note(&format!(
             "horolog: process {} ({}) still runs in a host and keeps it until it ends",
             process.pid, process.name
-        );
+        ));
     }
     Ok(())
 }
@@ -119,7 +124,7 @@ fn down(name: &str) -> Result<(), Failure> {
 fn list() -> Result<(), Failure> {
     for lab in horolog_lab::list()? {
         let note = if lab.is_whole() { "" } else { " (not whole; remove it)" };
-        println!("{}: {}{note}", lab.name, lab.hosts.join(", "));
+        output::line(&format!("{}: {}{note}", lab.name, lab.hosts.join(", ")))?;
     }
     Ok(())
 }

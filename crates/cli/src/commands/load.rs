@@ -314,6 +314,7 @@ struct Outputs {
 
 impl Outputs {
     fn open(json: Option<&Path>, html: Option<&Path>) -> Result<Self, Failure> {
+        crate::files::apart(&[("--json", json), ("--html", html)])?;
         Ok(Self {
             quiet: json.is_some_and(output::is_stdout),
             rows: RowKind::Trials,
@@ -423,8 +424,8 @@ fn run_load(options: LoadOptions, outputs: Outputs) -> Result<(), Failure> {
     let Rows { style, progress, .. } = rows;
     progress.finish();
     let written = outputs.write(&result);
-    // Behind the files: a reader of the table that went away ends the command here, and a file that
-    // could not be written takes nothing from the table.
+    // Behind the files: a full standard output ends the command here, and a file that could not be
+    // written takes nothing from the table.
     if !quiet {
         output::line(&table::summary(&result, &style))?;
     }
@@ -436,10 +437,10 @@ fn announce(load: &Load) {
     let target = load.target();
     let by = target.interface.map(|name| format!(" by {name}")).unwrap_or_default();
     let from = target.source_network.map(|net| format!(", clients from {net}")).unwrap_or_default();
-    eprintln!(
+    output::note(&format!(
         "horolog: loading {} port {}{by} with engine {}{from}",
         target.address,
         target.port,
         load.engine().name()
-    );
+    ));
 }

@@ -12,5 +12,6 @@ pub(crate) mod lab;
 pub(crate) mod load;
 pub(crate) mod path;
 pub(crate) mod query;
+pub(crate) mod relay;
 pub(crate) mod serve;
 pub(crate) mod status;

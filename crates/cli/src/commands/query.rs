@@ -9,11 +9,11 @@ use std::time::Duration;
 use clap::Args;
 use horolog_io::target::{Family, TargetName};
 use horolog_probe::query::{Algorithm, COUNT, KE_PORT, NtsOptions, Query, QueryOptions, Trust};
-use horolog_record::Severity;
-use horolog_report::table;
+use horolog_report::{csv, html, table, to_json};
 
-use crate::failure::Failure;
-use crate::output::{self, Destination, Progress};
+use crate::failure::{Failure, no_error};
+use crate::files::Files;
+use crate::output::{self, Progress};
 use crate::values;
 
 /// Ask time servers how far their clocks are from this machine's, once or over a long run, several
@@ -137,35 +137,18 @@ impl QueryArgs {
 }
 
 pub(crate) fn run(args: QueryArgs) -> Result<(), Failure> {
-    let to_stdout = [&args.json, &args.html, &args.csv];
-    let to_stdout = to_stdout.into_iter().flatten().filter(|path| output::is_stdout(path)).count();
-    if to_stdout > 1 {
-        return Err(Failure::usage(
-            "only one of --json, --html and --csv can go to standard output",
-        ));
-    }
-    let open = |path: &Option<PathBuf>| path.as_deref().map(Destination::open).transpose();
-    let (json, html, csv) = (open(&args.json)?, open(&args.html)?, open(&args.csv)?);
+    let flags = [("--json", &args.json), ("--html", &args.html), ("--csv", &args.csv)];
+    let files = Files::open(flags)?;
     let options = args.resolve()?;
     output::end_gently()?;
     let query = Query::prepare(options)?;
     let (total, done) = (query.exchanges(), AtomicU64::new(0));
     let progress = Progress::new();
-    let one_more = || progress.exchanges(done.fetch_add(1, Ordering::Relaxed) + 1, total);
+    let one_more = || {
+        progress.counted(done.fetch_add(1, Ordering::Relaxed) + 1, total, "exchanges");
+    };
     let result = query.run(&one_more, &|| output::flow().is_break());
     progress.finish();
-    let files = [
-        json.map(|file| file.write(&horolog_report::to_json(&result))),
-        html.map(|file| file.write(&horolog_report::html::query(&result))),
-        csv.map(|file| file.write(&horolog_report::csv::query(&result))),
-    ];
-    // Behind the files: a reader of the text that went away ends the command here.
-    if to_stdout == 0 {
-        output::line(&table::query(&result, &output::table_style()))?;
-    }
-    files.into_iter().flatten().collect::<Result<(), _>>()?;
-    match result.findings.iter().find(|finding| finding.severity == Severity::Error) {
-        Some(finding) => Err(Failure::Limit(finding.message.clone())),
-        None => Ok(()),
-    }
+    files.write(&result, [to_json, html::query, csv::query], table::query)?;
+    no_error(&result.findings)
 }

@@ -101,8 +101,8 @@ pub(crate) struct ServeArgs {
     /// For tests: serve time that gains so many parts per billion on the clock.
     #[arg(long, value_name = "PPB", default_value_t = 0, allow_negative_numbers = true)]
     test_drift: i64,
-    /// Where to answer 'horolog status' [default: /run/horolog/PID.sock for root, otherwise
-    /// $XDG_RUNTIME_DIR/horolog/PID.sock].
+    /// Where to answer 'horolog status' [default: /run/horolog/PID.sock for root, with --user
+    /// /run/horolog/user-NAME/PID.sock, otherwise $XDG_RUNTIME_DIR/horolog/PID.sock].
     #[arg(long, value_name = "PATH")]
     status_socket: Option<PathBuf>,
     #[command(flatten)]
@@ -148,6 +148,8 @@ enum DispatchArg {
 impl ServeArgs {
     fn resolve(self) -> Result<ServerConfig, Failure> {
         let default = ServerConfig::default();
+        let operation = self.operation.resolve()?;
+        let user = operation.user.as_deref();
         Ok(ServerConfig {
             listen: if self.listen.is_empty() && self.leap_seconds.serves_utc() {
                 default.listen
@@ -181,7 +183,7 @@ impl ServeArgs {
             test_offset: Span::from_ns(self.test_offset),
             test_drift_ppb: self.test_drift,
             page_life: self.clock_expiry,
-            status_socket: self.status_socket.or_else(status::default_path),
+            status_socket: self.status_socket.or_else(|| status::default_path(user)),
             limits: self.limits.resolve()?,
             interleaved: self.interleaved.resolve()?,
             leap_seconds: self.leap_seconds.resolve()?,
@@ -194,7 +196,7 @@ impl ServeArgs {
             nts: self.nts.resolve()?,
             timestamps: self.timestamps.resolve()?,
             ptp: self.ptp.resolve()?,
-            operation: self.operation.resolve()?,
+            operation,
             ..default
         })
     }

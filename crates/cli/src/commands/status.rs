@@ -1,6 +1,7 @@
 //! `horolog status`: asks a running server for its state and counters.
 
 pub(crate) mod live;
+mod view;
 
 use std::path::PathBuf;
 
@@ -8,6 +9,7 @@ use clap::Args;
 use horolog_server::status;
 
 use crate::failure::Failure;
+use crate::output;
 
 /// Print the state and counters of a running server, as JSON.
 #[derive(Args, Debug)]
@@ -26,8 +28,7 @@ pub(crate) fn run(args: StatusArgs) -> Result<(), Failure> {
     }
     let path = args.status_socket.map_or_else(status::find, Ok)?;
     if args.live {
-        return live::run(&path, live::draw);
+        return live::run(&path, view::lay);
     }
-    print!("{}", status::ask(&path)?);
-    Ok(())
+    output::line(status::ask(&path)?.trim_end())
 }

@@ -1,7 +1,8 @@
 //! Lists of numbers as all commands take them: `64,128,1000..5000:1000,1..64k:*2` is 64, 128, then
-//! from 1,000 to 5,000 in steps of 1,000, then from 1 to 64,000, each twice the one before. Pure.
+//! from 1,000 to 5,000 in steps of 1,000, then from 1 on, each twice the one before, up to 64k. Of
+//! rates and counts that is 64,000; of sizes in bytes it is 65,536. Pure.
 
-use super::rate as number;
+use super::{rate, size};
 
 /// The most numbers in a list; a step that is too small would otherwise make it endless.
 const NUMBERS_MAX: usize = 10_000;
@@ -9,13 +10,38 @@ const NUMBERS_MAX: usize = 10_000;
 /// How far a number may lie beyond the end of its range for rounding's sake, as a share of it.
 const ROUNDING: f64 = 1e-9;
 
+/// How a single number is written.
+type Number = fn(&str) -> Result<f64, String>;
+
 /// The numbers of a list, in its order.
 pub(crate) fn numbers(text: &str) -> Result<Vec<f64>, String> {
+    list(text, rate, "5k, 5k..50k:5k or 1k..1M:*2")
+}
+
+/// The sizes of a list in bytes, in its order, each written like [`size`].
+pub(crate) fn sizes(text: &str) -> Result<Vec<u64>, String> {
+    let number: Number = |text| size(text).map(|size| size as f64);
+    let sizes = list(text, number, "64, 1000..5000:1000 or 1..64k:*2")?;
+    let whole = |size: f64| {
+        let is_whole = size.fract() == 0.0;
+        is_whole.then_some(size as u64).ok_or_else(|| format!("there are no {size} bytes"))
+    };
+    sizes.into_iter().map(whole).collect()
+}
+
+fn list(text: &str, number: Number, such_as: &str) -> Result<Vec<f64>, String> {
+    let wrong = |part: &str| {
+        let is_zero = part.parse::<f64>().is_ok_and(|number| number == 0.0);
+        let what = if is_zero { "is too little" } else { "is no number or range" };
+        format!("'{part}' {what}: write such as {such_as}")
+    };
     let mut numbers = Vec::new();
     for part in text.split(',') {
         match part.split_once("..") {
-            None => numbers.push(number(part).map_err(|_| explain(part))?),
-            Some((from, rest)) => extend(&mut numbers, from, rest).ok_or_else(|| explain(part))?,
+            None => numbers.push(number(part).map_err(|_| wrong(part))?),
+            Some((from, rest)) => {
+                extend(&mut numbers, from, rest, number).ok_or_else(|| wrong(part))?;
+            }
         }
         if numbers.len() > NUMBERS_MAX {
             return Err(format!("these are more than {NUMBERS_MAX} numbers; take larger steps"));
@@ -25,11 +51,11 @@ pub(crate) fn numbers(text: &str) -> Result<Vec<f64>, String> {
 }
 
 /// Adds the numbers of a range; `None` where it is not one.
-fn extend(numbers: &mut Vec<f64>, from: &str, rest: &str) -> Option<()> {
+fn extend(numbers: &mut Vec<f64>, from: &str, rest: &str, number: Number) -> Option<()> {
     let (to, step) = rest.split_once(':')?;
     let (mut next, to) = (number(from).ok()?, number(to).ok()?);
     let (factor, step) = match step.strip_prefix('*') {
-        Some(factor) => (number(factor).ok()?, 0.0),
+        Some(factor) => (rate(factor).ok()?, 0.0),
         None => (1.0, number(step).ok()?),
     };
     if next > to || (factor <= 1.0 && step <= 0.0) {
@@ -41,10 +67,6 @@ fn extend(numbers: &mut Vec<f64>, from: &str, rest: &str) -> Option<()> {
         next = next * factor + step;
     }
     Some(())
-}
-
-fn explain(part: &str) -> String {
-    format!("'{part}' is no number or range: write such as 5k, 5k..50k:5k or 1k..1M:*2")
 }
 
 #[cfg(test)]
@@ -68,7 +90,22 @@ mod tests {
         for bad in ["", ",", "1,", "a", "2..1:1", "1..2", "1..2:", "1..2:0", "1..2:*1", "1..2:-1"] {
             assert!(numbers(bad).unwrap_err().contains("no number or range"), "{bad}");
         }
+        assert!(sizes("64,0").unwrap_err().starts_with("'0' is too little: "));
         assert!(numbers("1..1M:0.001").unwrap_err().contains("more than 10000"));
         assert!(numbers("1..2:*1.0000000001").unwrap_err().contains("more than 10000"));
+    }
+
+    #[test]
+    fn sizes_are_of_bytes() {
+        let doubled: Vec<u64> = (0..=16).map(|power| 1 << power).collect();
+        for sweep in ["1..64k:*2", "1..64K:*2", "1..64KiB:*2", "1..65536:*2"] {
+            assert_eq!(sizes(sweep).unwrap(), doubled, "{sweep}");
+        }
+        assert_eq!(sizes("64,1.5k,1000..3000:1000").unwrap(), [64, 1_536, 1_000, 2_000, 3_000]);
+        assert_eq!(sizes("1kB..3kB:1kB").unwrap(), [1_000, 2_000, 3_000]);
+        for bad in ["", "-1", "1.5", "a", "1..2", "1..4:*0.5"] {
+            assert!(sizes(bad).unwrap_err().contains("no number or range"), "{bad}");
+        }
+        assert!(sizes("1..9:*1.5").unwrap_err().contains("no 1.5 bytes"));
     }
 }

@@ -43,11 +43,17 @@ struct Simulation<'a> {
 /// Runs a simulation from its beginning to its end.
 #[must_use]
 pub fn simulate(settings: &SimulationSettings) -> Outcome {
+    simulate_while(settings, || true)
+}
+
+/// The same, for as long as it is to go on, which is asked before each second.
+#[must_use]
+pub fn simulate_while(settings: &SimulationSettings, mut goes_on: impl FnMut() -> bool) -> Outcome {
     let mut seeds = SplitMix64::new(settings.seed);
     let mut frequency = Frequency::new(settings.oscillator, seeds.next_u64());
     let mut receiver = Receiver::new(&mut seeds);
     let mut simulation = Simulation::new(settings);
-    for second in 0..settings.duration_s {
+    for second in (0..settings.duration_s).take_while(|_| goes_on()) {
         simulation.frequency_ppb = frequency.next();
         for (at, event) in receiver.second(settings, second) {
             simulation.handle(at, event);

@@ -1,6 +1,7 @@
 //! What is asked of the whole, on simulated time.
 
 use super::*;
+
 use crate::{Oscillator, ServoSettings, State};
 
 const DAY_S: u64 = 86_400;
@@ -168,4 +169,15 @@ fn without_the_gate_late_interrupts_would_move_the_clock() {
     let believing = simulate(&SimulationSettings { servo: steady, ..faulty(61) });
     let ungated = believing.spread(ours).unwrap();
     assert!(ungated.max > 500 || ungated.min < -500, "{ungated:?}");
+}
+
+#[test]
+fn what_is_ended_early_is_the_beginning_of_the_whole() {
+    let settings = SimulationSettings { duration_s: 1_000, ..Default::default() };
+    let mut seconds = 0;
+    let begun = simulate_while(&settings, || {
+        seconds += 1;
+        seconds <= 400
+    });
+    assert_eq!(begun.samples, simulate(&settings).samples[..400]);
 }

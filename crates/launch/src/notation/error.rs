@@ -46,8 +46,8 @@ pub enum NotationError {
     },
     /// What stands behind a sign is no amount of time.
     #[error(
-        "'{0}' is no amount of time to add; write a number up to 4294967295 and ms, seconds, \
-         minutes, hours, days, weeks, months or years, as in 'now + 2 minutes'"
+        "'{0}' is no amount of time to add; write a whole number up to 4294967295 and ms, seconds, \
+         minutes, hours, days, weeks, months or years, as in 'now + 2 minutes' or 'now + 500ms'"
     )]
     Amount(String),
     /// A month without its day.

@@ -108,12 +108,13 @@ impl Reader {
         let word = self.next().ok_or_else(|| NotationError::Amount(sign.into()))?;
         let digits = word.bytes().take_while(u8::is_ascii_digit).count();
         let (number, mut name) = (&word[..digits], word[digits..].to_owned());
-        let wrong = |name: &str| NotationError::Amount(format!("{sign} {number} {name}"));
+        let mut told = format!("{sign} {word}");
         if name.is_empty() {
-            name = self.next().ok_or_else(|| wrong(""))?;
+            name = self.next().ok_or_else(|| NotationError::Amount(told.clone()))?;
+            told = format!("{told} {name}");
         }
-        let amount = number.parse().map_err(|_| wrong(&name))?;
-        let unit = unit(&name).ok_or_else(|| wrong(&name))?;
+        let amount = number.parse().map_err(|_| NotationError::Amount(told.clone()))?;
+        let unit = unit(&name).ok_or(NotationError::Amount(told))?;
         self.shifts.push(Shift { back, amount, unit });
         Ok(())
     }

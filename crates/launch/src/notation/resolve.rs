@@ -1,7 +1,7 @@
 //! When a notation is: a pure function of it, the present, the time zone and how far TAI is ahead.
 
 use jiff::civil::{Date, DateTime, Time};
-use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use jiff::{Span, Timestamp};
 
 use super::{DateWord, Notation, NotationError, Shift, TimeWord, Unit, Zone};
@@ -29,18 +29,23 @@ pub enum ResolveError {
     Past(String),
     /// Clocks are set forward over it.
     #[error(
-        "{time} does not exist in {zone}: clocks go from {time} on straight to summer time \
-         (UTC{before} becomes UTC{after}); write a time before or after the change, or --utc"
+        "{} does not exist in {zone}: clocks go from {} straight to {} (UTC{before} becomes \
+         UTC{after}); write a time before or after the change, or --utc",
+        minute(*time), minute(*from), minute(*to)
     )]
     Gap {
-        /// The time of day that there is not.
-        time: String,
+        /// The time that there is not.
+        time: DateTime,
         /// The time zone.
         zone: String,
+        /// What clocks show when they are set forward.
+        from: DateTime,
+        /// And right after.
+        to: DateTime,
         /// The offset from UTC before.
-        before: String,
+        before: Offset,
         /// And after.
-        after: String,
+        after: Offset,
     },
     /// The kernel does not know TAI.
     #[error(
@@ -63,7 +68,7 @@ impl Notation {
             Zone::Utc => (TimeZone::UTC, Scale::Utc),
             Zone::Tai => (TimeZone::UTC, Scale::Tai),
             Zone::Offset(seconds) => {
-                let offset = jiff::tz::Offset::from_seconds(seconds);
+                let offset = Offset::from_seconds(seconds);
                 (offset.map_err(|_| self.reach())?.to_time_zone(), Scale::Utc)
             }
         };
@@ -185,14 +190,7 @@ impl Resolver<'_> {
         }
         let offset = match self.zone.to_ambiguous_timestamp(civil).offset() {
             AmbiguousOffset::Unambiguous { offset } => offset,
-            AmbiguousOffset::Gap { before, after } => {
-                return Err(ResolveError::Gap {
-                    time: civil.strftime("%Y-%m-%d %H:%M").to_string(),
-                    zone: self.zone.iana_name().unwrap_or("the local time zone").to_owned(),
-                    before: before.to_string(),
-                    after: after.to_string(),
-                });
-            }
+            AmbiguousOffset::Gap { before, after } => return Err(self.gap(civil, before, after)),
             AmbiguousOffset::Fold { before, after } => {
                 // The first of the two, or the second once the first has passed.
                 let first = before.to_timestamp(civil).map_err(reach)?;
@@ -207,6 +205,24 @@ impl Resolver<'_> {
         self.later(ns_of(time, self.notation)?)
     }
 
+    /// Why clocks of the zone never show it.
+    fn gap(&self, civil: DateTime, before: Offset, after: Offset) -> ResolveError {
+        // Counted on by the offset of before, it is at the change or behind it.
+        let change = before.to_timestamp(civil).ok().and_then(|behind| {
+            let next = behind.checked_add(Span::new().nanoseconds(1)).ok()?;
+            self.zone.preceding(next).next().map(|change| change.timestamp())
+        });
+        let shown = |offset: Offset| change.map_or(civil, |change| offset.to_datetime(change));
+        ResolveError::Gap {
+            time: civil,
+            zone: self.zone.iana_name().unwrap_or("the local time zone").to_owned(),
+            from: shown(before),
+            to: shown(after),
+            before,
+            after,
+        }
+    }
+
     /// With the spans that are added, in order.
     fn later(&self, ns: i64) -> Result<i64, ResolveError> {
         let add = |ns: i64, shift: &Shift| {
@@ -217,6 +233,11 @@ impl Resolver<'_> {
         let sum = self.notation.shifts.iter().try_fold(ns, add);
         sum.ok_or_else(|| self.notation.reach())
     }
+}
+
+/// A time of day, to the minute.
+fn minute(time: DateTime) -> String {
+    time.strftime("%Y-%m-%d %H:%M").to_string()
 }
 
 fn ns_of(time: Timestamp, notation: &Notation) -> Result<i64, ResolveError> {

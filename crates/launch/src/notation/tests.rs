@@ -112,6 +112,11 @@ fn a_time_that_clocks_skip_is_refused() {
         let error = at(text, "2026-03-28T12:00:00Z");
         assert!(matches!(error, Err(ResolveError::Gap { .. })), "{text}: {error:?}");
     }
+    for text in ["2:00 2026-03-29", "2:30 2026-03-29", "2:59:59.9 2026-03-29"] {
+        let told = when(text, "2026-03-28T12:00:00Z");
+        let change = "clocks go from 2026-03-29 02:00 straight to 2026-03-29 03:00 (UTC+01 becomes";
+        assert!(told.contains(change), "{text}: {told}");
+    }
     assert_eq!(when("2:30 2026-03-29 UTC", "2026-03-28T12:00:00Z"), "2026-03-29T02:30:00Z");
     // After that hour of that day it is tomorrow's.
     assert_eq!(when("2:30", "2026-03-29T12:00:00Z"), "2026-03-30T00:30:00Z");
@@ -244,5 +249,18 @@ proptest! {
             let text = notation.to_string();
             prop_assert_eq!(text.parse::<Notation>(), Ok(notation), "{}", text);
         }
+    }
+}
+
+#[test]
+fn an_amount_that_is_none_is_told_as_it_was_written() {
+    for (text, told) in [
+        ("now + 0.5s", "'+ 0.5s' is no amount"),
+        ("now+1.5 hours", "'+ 1.5' is no amount"),
+        ("now + 5 moons", "'+ 5 moons'"),
+        ("now -", "'-'"),
+    ] {
+        let error = text.parse::<Notation>().unwrap_err().to_string();
+        assert!(error.starts_with(told) && error.contains("now + 500ms"), "{error}");
     }
 }

@@ -1,7 +1,7 @@
 //! A job as its file has it. Reading one never panics, and what is not whole or not of this format
 //! is refused.
 
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -35,6 +35,20 @@ pub struct Job {
     pub programs: Vec<Vec<String>>,
     /// Where it runs.
     pub directory: String,
+    /// How it ended; absent while it has not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Ending>,
+}
+
+/// How a job ended.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Ending {
+    /// When, RFC 3339.
+    pub at: String,
+    /// Its exit status, as `horolog at` would have had it in the foreground; absent where it was
+    /// ended before it had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<i32>,
 }
 
 /// Why a file is no job.
@@ -82,8 +96,9 @@ impl Job {
     }
 }
 
-/// Reads a job's file, of which nobody is waited for.
-pub(super) fn read(path: &Path) -> Result<Job, JobError> {
+/// Reads a job's file, of which nobody is waited for; and says whether its programs run, which the
+/// process that waits tells by a lock.
+pub(super) fn read(path: &Path) -> Result<(Job, bool), JobError> {
     use std::os::unix::fs::OpenOptionsExt;
     /// `O_NONBLOCK`, so that a FIFO in its place is opened at once, and `O_NOFOLLOW`.
     const FLAGS: i32 = horolog_sys::private_file::AT_ONCE_AND_NO_LINK;
@@ -92,6 +107,7 @@ pub(super) fn read(path: &Path) -> Result<Job, JobError> {
         return Err(JobError::Form("it is no regular file".to_owned()));
     }
     let mut bytes = Vec::new();
-    file.take(JOB_LEN_MAX + 1).read_to_end(&mut bytes)?;
-    Job::parse(&bytes)
+    (&file).take(JOB_LEN_MAX + 1).read_to_end(&mut bytes)?;
+    let is_running = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+    Ok((Job::parse(&bytes)?, is_running))
 }

@@ -11,9 +11,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use horolog_record::rfc3339_now;
 use horolog_sys::signal::Signal;
 
-pub use job::{JOB_LEN_MAX, JOB_SCHEMA, Job, JobError};
+pub use job::{Ending, JOB_LEN_MAX, JOB_SCHEMA, Job, JobError};
 pub use process::ProcessIdentity;
 
 /// For nobody but the user.
@@ -34,6 +35,11 @@ pub enum QueueError {
     /// There is no place for it.
     #[error("neither XDG_STATE_HOME nor HOME says where to keep the queue; set one of them")]
     NoPlace,
+    /// The user's directory is not there.
+    #[error(
+        "HOME is {}, which is no directory; set it or XDG_STATE_HOME to one", .0.display()
+    )]
+    NoHome(PathBuf),
     /// It cannot be read or written.
     #[error("{}: {error}; check the path and its permissions", path.display())]
     Io {
@@ -64,13 +70,15 @@ pub enum QueueError {
 /// What became of a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// It waits, or its programs run.
+    /// It waits for its instant, or its next one.
     Waiting,
+    /// Its programs run.
+    Running,
     /// It is just being started.
     Starting,
     /// Its process is gone without a word: killed, or the machine was restarted.
     Lost,
-    /// It is over, and its log is there.
+    /// It is over; how, or its output, is kept.
     Ended,
     /// Its file cannot be read.
     Unreadable(String),
@@ -93,6 +101,26 @@ pub struct Entry {
 #[derive(Clone, Debug)]
 pub struct Queue {
     directory: PathBuf,
+    /// What is not made where it is not there.
+    home: Option<PathBuf>,
+}
+
+/// A job's word on whether its programs run: a lock on its file, which goes with the process.
+#[derive(Debug)]
+pub struct RunningMark {
+    file: File,
+    is_set: bool,
+}
+
+impl RunningMark {
+    /// Sets it or takes it back.
+    pub fn set(&mut self, is_running: bool) {
+        if is_running != self.is_set {
+            let changed = if is_running { self.file.lock() } else { self.file.unlock() };
+            // Where a file system has no locks, the job is listed as one that waits.
+            self.is_set = is_running && changed.is_ok();
+        }
+    }
 }
 
 /// A number that is taken, with its files.
@@ -110,21 +138,25 @@ impl Queue {
     /// Where a user's queue is: below `XDG_STATE_HOME`, or `~/.local/state`.
     pub fn place(state_home: Option<PathBuf>, home: Option<PathBuf>) -> Result<Self, QueueError> {
         let absolute = |path: &PathBuf| path.is_absolute();
-        let base = state_home.filter(absolute);
-        let base = base.or_else(|| Some(home.filter(absolute)?.join(".local/state")));
-        let directory = base.ok_or(QueueError::NoPlace)?.join("horolog/at");
-        Ok(Self { directory })
+        if let Some(base) = state_home.filter(absolute) {
+            return Ok(Self { directory: base.join("horolog/at"), home: None });
+        }
+        let home = home.filter(absolute).ok_or(QueueError::NoPlace)?;
+        Ok(Self { directory: home.join(".local/state/horolog/at"), home: Some(home) })
     }
 
     /// The queue that a job's file is in.
     #[must_use]
     pub fn of_file(file: &Path) -> Option<(Self, u32)> {
         let id = number(file, "json")?;
-        Some((Self { directory: file.parent()?.to_owned() }, id))
+        Some((Self { directory: file.parent()?.to_owned(), home: None }, id))
     }
 
     /// Makes the directory, where it is not there, and sees that it is the user's own.
     fn make(&self) -> Result<(), QueueError> {
+        if let Some(home) = self.home.as_ref().filter(|home| !home.is_dir()) {
+            return Err(QueueError::NoHome(home.clone()));
+        }
         let path = &self.directory;
         let failed = |error| QueueError::Io { path: path.clone(), error };
         DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path).map_err(failed)?;
@@ -179,12 +211,29 @@ impl Queue {
         write().map_err(|error| QueueError::Io { path: path.clone(), error })
     }
 
-    /// A job is over: its file goes, and its log if there is nothing in it.
-    pub fn finish(&self, id: u32) {
-        // What is gone already need not be removed.
-        let _ = fs::remove_file(self.file(id));
-        if fs::metadata(self.log(id)).is_ok_and(|log| log.len() == 0) {
-            let _ = fs::remove_file(self.log(id));
+    /// By what a job tells that its programs run.
+    pub fn mark(&self, id: u32) -> Result<RunningMark, QueueError> {
+        let path = self.file(id);
+        let file = File::open(&path).map_err(|error| QueueError::Io { path, error })?;
+        Ok(RunningMark { file, is_set: false })
+    }
+
+    /// A job is over, with this exit status where it has one: how it ended is kept, and its log if
+    /// there is something in it; of one that succeeded and said nothing, nothing is.
+    pub fn finish(&self, id: u32, status: Option<i32>) {
+        let log = self.log(id);
+        let said_nothing = fs::metadata(&log).is_ok_and(|log| log.len() == 0);
+        if said_nothing {
+            // What is gone already need not be removed.
+            let _ = fs::remove_file(&log);
+        }
+        let ended = || {
+            let (job, _) = job::read(&self.file(id)).ok()?;
+            let ended = Some(Ending { at: rfc3339_now(), status });
+            self.write(&Job { ended, ..job }).ok()
+        };
+        if said_nothing && status == Some(0) || ended().is_none() {
+            let _ = fs::remove_file(self.file(id));
         }
     }
 
@@ -218,11 +267,13 @@ impl Queue {
             Err(JobError::Empty) if self.is_young(id) => (Standing::Starting, None),
             Err(JobError::Empty) => (Standing::Lost, None),
             Err(error) => (Standing::Unreadable(error.to_string()), None),
-            Ok(job) if job.id != id => {
+            Ok((job, _)) if job.id != id => {
                 (Standing::Unreadable(format!("it is of job {}", job.id)), None)
             }
-            Ok(job) if job.process.is_there() => (Standing::Waiting, Some(job)),
-            Ok(job) => (Standing::Lost, Some(job)),
+            Ok((job, _)) if job.ended.is_some() => (Standing::Ended, Some(job)),
+            Ok((job, _)) if !job.process.is_there() => (Standing::Lost, Some(job)),
+            Ok((job, true)) => (Standing::Running, Some(job)),
+            Ok((job, false)) => (Standing::Waiting, Some(job)),
         };
         Entry { id, standing, job, log }
     }
@@ -236,10 +287,10 @@ impl Queue {
     /// was.
     pub fn cancel(&self, id: u32) -> Result<Entry, QueueError> {
         let entry = self.entry(id);
-        if entry.standing == Standing::Ended && entry.log.is_none() {
+        if entry.standing == Standing::Ended && entry.job.is_none() && entry.log.is_none() {
             return Err(QueueError::NoJob(id));
         }
-        if let (Standing::Waiting, Some(job)) = (&entry.standing, &entry.job) {
+        if let (Standing::Waiting | Standing::Running, Some(job)) = (&entry.standing, &entry.job) {
             self.end(job)?;
         }
         for path in [self.file(id), self.log(id)] {

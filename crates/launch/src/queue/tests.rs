@@ -25,6 +25,7 @@ fn job(id: u32, pid: u32) -> Job {
         every_ns: None,
         programs: vec![vec!["echo".to_owned(), "a\nb".to_owned()]],
         directory: "/".to_owned(),
+        ended: None,
     }
 }
 
@@ -45,9 +46,45 @@ fn jobs_have_numbers_of_their_own_and_files_for_nobody_else() {
         queue.list().unwrap().into_iter().map(|entry| (entry.id, entry.standing)).collect();
     assert_eq!(standings, [(1, Standing::Starting), (2, Standing::Waiting)]);
     assert_eq!(Queue::of_file(&second.file).unwrap().1, 2);
-    queue.finish(2);
+    let mut mark = queue.mark(2).unwrap();
+    for (is_running, standing) in [(true, Standing::Running), (false, Standing::Waiting)] {
+        mark.set(is_running);
+        assert_eq!(queue.list().unwrap()[1].standing, standing);
+    }
+    queue.finish(2, Some(0));
     assert_eq!(queue.list().unwrap().len(), 1, "an empty log goes with its job");
     assert!(matches!(queue.cancel(2), Err(QueueError::NoJob(2))));
+}
+
+#[test]
+fn of_a_job_that_failed_or_said_something_its_end_is_kept() {
+    let (_directory, queue) = queue();
+    for (id, said, status) in [(1, "", Some(7)), (2, "said", Some(0)), (3, "", None)] {
+        let (claim, mut log) = queue.claim().unwrap();
+        queue.write(&job(id, std::process::id())).unwrap();
+        log.write_all(said.as_bytes()).unwrap();
+        queue.finish(claim.id, status);
+        let entry = queue.list().unwrap().pop().unwrap();
+        assert_eq!((entry.id, &entry.standing), (id, &Standing::Ended));
+        assert_eq!(entry.log.is_some(), !said.is_empty());
+        let kept = entry.job.unwrap();
+        let ended = kept.ended.clone().unwrap();
+        assert_eq!((ended.status, ended.at.is_empty()), (status, false));
+        assert_eq!(Job { ended: None, ..kept }, job(id, std::process::id()));
+    }
+    // Which this test survives: nobody is signalled.
+    assert_eq!(queue.cancel(1).unwrap().standing, Standing::Ended);
+    assert_eq!(queue.list().unwrap().len(), 2);
+}
+
+#[test]
+fn a_home_that_is_not_there_is_not_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path().join("none");
+    let queue = Queue::place(None, Some(home.clone())).unwrap();
+    assert!(matches!(queue.claim(), Err(QueueError::NoHome(_))));
+    assert!(!home.exists() && queue.list().unwrap().is_empty());
+    Queue::place(None, Some(directory.path().to_owned())).unwrap().claim().unwrap();
 }
 
 #[test]

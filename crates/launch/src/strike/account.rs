@@ -1,16 +1,17 @@
 //! The account of a run: lateness, what became of the programs, doubts.
 
 use horolog_record::{
-    AT_SCHEMA, AtEnd, AtProgram, AtResult, AtScheduling, AtTimescale, Code, Distribution, Finding,
-    Host, Severity, rfc3339_now,
+    AT_SCHEMA, AtEnd, AtProgram, AtResult, AtTimescale, Code, Distribution, Finding, Host,
+    Severity, rfc3339_now,
 };
 use horolog_stats::Recorder;
 use horolog_sys::adjtimex::kernel_clock;
 use horolog_time::Span;
 
-use super::{StrikeOptions, Struck};
+use super::conditions::Conditions;
+use super::{SLACK_NS, STEP_MIN, StrikeOptions, Struck};
 use crate::instant::{Instant, Scale};
-use crate::program::NotStarted;
+use crate::program::{News, NotStarted};
 use crate::signals::Came;
 
 pub(super) struct Account {
@@ -23,19 +24,13 @@ pub(super) struct Account {
 }
 
 impl Account {
-    pub(super) fn new(
-        options: &StrikeOptions,
-        first: Instant,
-        scheduling: AtScheduling,
-        timer_slack_ns: u64,
-    ) -> Self {
+    pub(super) fn new(options: &StrikeOptions, first: Instant, conditions: &Conditions) -> Self {
         let program = |program: &crate::program::Program| AtProgram {
             program: program.shown(),
             runs: 0,
             failed: 0,
             last_status: None,
         };
-        let every = options.every.map(|every| u64::try_from(every.as_nanos()));
         let result = AtResult {
             schema: AT_SCHEMA.to_owned(),
             started: rfc3339_now(),
@@ -47,24 +42,33 @@ impl Account {
                 Scale::Tai => AtTimescale::Tai,
             },
             first_ns: first.ns,
-            every_ns: every.map(|every| every.unwrap_or(u64::MAX)),
+            every_ns: options.every.map(|every| ns(every.as_nanos())),
             end: AtEnd::Done,
             met: 0,
             missed: 0,
-            scheduling,
-            timer_slack_ns,
+            scheduling: conditions.scheduling(),
+            timer_slack_ns: SLACK_NS.into(),
+            head_start_ns: conditions.head_start().map(|time| ns(time.as_nanos())),
+            memory_locked: conditions.memory_locked(),
             woken_late_ns: None,
             started_late_ns: None,
             programs: options.programs.iter().map(program).collect(),
-            findings: unsynchronised().into_iter().collect(),
+            findings: unsynchronised()
+                .into_iter()
+                .chain(conditions.findings().iter().cloned())
+                .collect(),
         };
         let (woken, started) = (Recorder::new(), Recorder::new());
         Self { result, woken, started, steps: (0, Span::ZERO), failed: None, not_started: None }
     }
 
-    pub(super) fn woken(&mut self, instant_ns: i64, now_ns: i64) {
+    /// An instant has come; meanwhile the system clock was set by so much.
+    pub(super) fn woken(&mut self, instant_ns: i64, now_ns: i64, moved: Span) {
         self.result.met += 1;
         self.woken.record(late(instant_ns, now_ns));
+        if moved.as_ns().unsigned_abs() >= STEP_MIN.as_ns().unsigned_abs() {
+            self.steps = (self.steps.0 + 1, self.steps.1 + moved);
+        }
     }
 
     pub(super) fn started(&mut self, instant_ns: i64, now_ns: i64) {
@@ -75,11 +79,16 @@ impl Account {
         self.result.missed = self.result.missed.saturating_add(instants);
     }
 
-    pub(super) fn stepped(&mut self, by: Span) {
-        self.steps = (self.steps.0 + 1, self.steps.1 + by);
+    /// The last that is told of a program.
+    pub(super) fn ended(&mut self, index: usize, news: &News) {
+        match news {
+            News::Ended(status) => self.ran(index, *status),
+            News::NotStarted(failure) => self.not_started(index, failure),
+            News::CalledOff | News::Woken(_) | News::Started(..) => {}
+        }
     }
 
-    pub(super) fn ended(&mut self, index: usize, status: i32) {
+    fn ran(&mut self, index: usize, status: i32) {
         let Some(program) = self.result.programs.get_mut(index) else { return };
         program.runs += 1;
         program.last_status = Some(status);
@@ -89,7 +98,7 @@ impl Account {
         }
     }
 
-    pub(super) fn not_started(&mut self, index: usize, failure: &NotStarted) {
+    fn not_started(&mut self, index: usize, failure: &NotStarted) {
         let Some(program) = self.result.programs.get_mut(index) else { return };
         program.failed += 1;
         program.last_status = Some(failure.status);
@@ -100,8 +109,8 @@ impl Account {
 
     pub(super) fn finish(mut self, end: AtEnd, signal: Option<Came>) -> Struck {
         self.result.end = end;
-        self.result.woken_late_ns = distribution(&self.woken);
-        self.result.started_late_ns = distribution(&self.started);
+        self.result.woken_late_ns = Distribution::of_recorder(&self.woken);
+        self.result.started_late_ns = Distribution::of_recorder(&self.started);
         let (steps, by) = self.steps;
         if steps > 0 {
             self.result.findings.push(Finding {
@@ -123,6 +132,10 @@ impl Account {
     }
 }
 
+fn ns(ns: u128) -> u64 {
+    u64::try_from(ns).unwrap_or(u64::MAX)
+}
+
 fn late(instant_ns: i64, now_ns: i64) -> u64 {
     u64::try_from(now_ns.saturating_sub(instant_ns)).unwrap_or(0)
 }
@@ -140,24 +153,5 @@ fn unsynchronised() -> Option<Finding> {
         advice: "Have a daemon keep the clock, and wait for it with 'horolog after --clock 1ms'."
             .to_owned(),
         trial: None,
-    })
-}
-
-/// What a recorder holds, as data; `None` where it holds nothing.
-fn distribution(recorder: &Recorder) -> Option<Distribution> {
-    let histogram = recorder.to_histogram();
-    let summary = histogram.summary()?;
-    Some(Distribution {
-        count: summary.count,
-        min: summary.min,
-        mean: summary.mean,
-        stddev: summary.stddev,
-        p50: summary.p50,
-        p90: summary.p90,
-        p99: summary.p99,
-        p99_9: summary.p99_9,
-        p99_99: summary.p99_99,
-        max: summary.max,
-        histogram: histogram.encode(),
     })
 }

@@ -8,14 +8,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use horolog_ke::KeClient;
-use horolog_record::{EstablishmentTrial, SearchKind, SearchResult};
+use horolog_record::{Distribution, EstablishmentTrial, SearchKind, SearchResult};
 use horolog_stats::loss::Rate;
 use horolog_stats::{Search, SearchConfig, Step, TrialOutcome};
 
 use super::{Counts, EstablishmentOptions, STACK, joined};
 use crate::error::LoadError;
 use crate::run::result_of;
-use crate::trial::distribution;
 
 /// What the threads of a trial get to be there by its beginning.
 const LEAD: Duration = Duration::from_millis(20);
@@ -150,7 +149,7 @@ impl Asking<'_> {
             received,
             lost: counts.sent - received,
             failures: counts.failures,
-            handshake_ns: distribution(&counts.times),
+            handshake_ns: Distribution::of_recorder(&counts.times),
         };
         Ok((trial, failure))
     }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use horolog_record::{InvalidReason, Place};
+use horolog_record::{InvalidReason, Place, Responses};
 
 use super::*;
 use crate::plan::TrialPlan;
+use crate::ptp::{PtpKind, Transport};
 use crate::trial::record;
 
 fn counts() -> TrialCounts {
@@ -41,7 +42,7 @@ fn about() -> Circumstances<'static> {
         engine: Engine::Packet,
         spacing: Spacing::Constant,
         interleaved: false,
-        ptp_domain: None,
+        ptp: None,
         return_route: Some(("10.64.0.0/10".into(), "192.0.2.2".into())),
         shared_machine: false,
         page: None,
@@ -119,10 +120,33 @@ fn lateness_matters_where_it_shows_in_the_latency() {
 fn no_replies_of_a_master_name_the_domain() {
     let counts = TrialCounts { received: 0, rtt: horolog_stats::Recorder::default(), ..counts() };
     let trial = trial(&counts, &[]);
-    let circumstances = Circumstances { ptp_domain: Some(24), ..about() };
-    let findings = all(&[Observed::new(&trial, &counts)], &circumstances);
-    let advice = &only(&findings, Code::NoReplies).advice;
-    assert!(advice.contains("domain 24") && advice.contains("10.64.0.0/10"), "{advice}");
+    for (kind, contract) in [(PtpKind::Delay, true), (PtpKind::Nsm, false)] {
+        let circumstances = Circumstances { ptp: Some(asked(kind)), ..about() };
+        let findings = all(&[Observed::new(&trial, &counts)], &circumstances);
+        let advice = &only(&findings, Code::NoReplies).advice;
+        assert!(advice.contains("domain 24") && advice.contains("10.64.0.0/10"), "{advice}");
+        assert_eq!(advice.contains("horolog load ptp unicast"), contract, "{advice}");
+    }
+}
+
+fn asked(kind: PtpKind) -> PtpPlan {
+    let transport = Transport::Udp;
+    PtpPlan { kind, domain: 24, minor_version: 1, multicast: false, transport }
+}
+
+#[test]
+fn a_master_without_netsync_monitor_is_not_called_dead() {
+    let mut counts =
+        TrialCounts { received: 0, rtt: horolog_stats::Recorder::default(), ..counts() };
+    counts.invalid[InvalidReason::Monitor as usize] = 20_000;
+    let trial = trial(&counts, &[]);
+    let silences = [Silence { trial: 0, from_s: 0.0, to_s: 2.0, ended: false, recovery_ms: None }];
+    let about = Circumstances { ptp: Some(asked(PtpKind::Nsm)), silences: &silences, ..about() };
+    let findings = all(&[Observed::new(&trial, &counts)], &about);
+    let codes: Vec<_> = findings.iter().map(|finding| finding.code).collect();
+    assert_eq!(codes, [Code::NoReplies, Code::InvalidReplies]);
+    assert!(findings[0].advice.contains("--ptp-netsync-monitor"), "{:?}", findings[0]);
+    assert!(!findings[1].advice.contains("kiss"), "{:?}", findings[1]);
 }
 
 #[test]
@@ -156,6 +180,32 @@ fn each_count_has_its_finding() {
     let few = TrialCounts { planned: 500, sent: 500, received: 500, ..counts() };
     let few = TrialCounts { last_sent: Some(horolog_time::Timestamp::from_ns(49_900_000)), ..few };
     only(&found(&few, &[]), Code::FewSamples);
+}
+
+#[test]
+fn a_master_that_denies_everything_is_named_and_one_that_grants_is_not() {
+    let denial = Responses { denial: 20_000, ..Responses::default() };
+    let told = |responses| {
+        let trial = Trial { responses, ..trial(&counts(), &[]) };
+        let counts = counts();
+        all(&[Observed::new(&trial, &counts)], &about())
+    };
+    let found = told(denial);
+    let denied = only(&found, Code::Denied);
+    assert!(denied.message.contains("denied all 20000"), "{denied:?}");
+    assert!(denied.advice.contains("--ptp-unicast-allow"), "{denied:?}");
+    assert_eq!(told(Responses { grant: 1, ..denial }), []);
+}
+
+#[test]
+fn a_master_without_a_primary_reference_is_not_called_unsynchronised() {
+    let counts = TrialCounts { server_unsynchronised: 20_000, ..counts() };
+    let trial = trial(&counts, &[]);
+    let observed = [Observed::new(&trial, &counts)];
+    let found = all(&observed, &Circumstances { ptp: Some(asked(PtpKind::Nsm)), ..about() });
+    let told = only(&found, Code::ServerUnsynchronised);
+    assert_eq!(told.severity, Severity::Note);
+    assert!(told.message.contains("no primary reference"), "{told:?}");
 }
 
 #[test]

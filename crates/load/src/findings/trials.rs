@@ -1,8 +1,9 @@
 //! The doubts that trials give rise to, one function for each.
 
-use horolog_record::{Code, Finding, Mode, Place, Severity, Trial};
+use horolog_record::{Code, Finding, InvalidReason, Mode, Place, Severity, Trial};
 
 use super::{Circumstances, Observed, about_worst, finding};
+use crate::ptp::PtpKind;
 
 /// The share of the planned rate below which a generator is behind.
 const BEHIND: f64 = 0.999;
@@ -45,11 +46,44 @@ pub(super) fn no_replies(trials: &[Observed<'_>], about: &Circumstances<'_>) -> 
             "check that the server runs, serves this address, and no firewall is between".into()
         }
     };
-    let advice = match about.ptp_domain {
+    let advice = match &about.ptp {
         None => advice,
-        Some(domain) => format!("{advice}; check that it is a PTP master in domain {domain}"),
+        Some(ptp) => {
+            let domain = format!("check that it is a PTP master in domain {}", ptp.domain);
+            let contract = if ptp.kind == PtpKind::Delay && ptp.has_addresses() {
+                " and answers without a contract: one of g8275.2 answers those alone whom it \
+                 granted Delay_Resp, which 'horolog load ptp unicast' asks for"
+            } else {
+                ""
+            };
+            format!("{advice}; {domain}{contract}")
+        }
     };
     Some(finding(Code::NoReplies, Severity::Error, message, &advice))
+}
+
+/// A master that answers as if NetSync Monitor had not been asked for.
+pub(super) fn no_monitor(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Option<Finding> {
+    if about.ptp.is_none_or(|ptp| ptp.kind != PtpKind::Nsm) {
+        return None;
+    }
+    let sum = |count: fn(&Trial) -> u64| -> u64 {
+        trials.iter().map(|observed| count(observed.trial)).sum()
+    };
+    let answered = sum(|trial| trial.received + trial.late + trial.responses.sync_follow_up);
+    let plain = sum(|trial| {
+        trial.responses.delay + trial.invalid.get(&InvalidReason::Monitor).copied().unwrap_or(0)
+    });
+    if answered > 0 || plain == 0 {
+        return None;
+    }
+    let message = format!(
+        "{plain} requests were answered by a Delay_Resp without NetSync Monitor, and none by a Sync"
+    );
+    let advice = "the master has NetSync Monitor off, or not for these clients: of horolog, serve \
+                  with --ptp-netsync-monitor, and name clients of other networks in \
+                  --ptp-unicast-allow";
+    Some(finding(Code::NoReplies, Severity::Error, message, advice))
 }
 
 pub(super) fn behind(trials: &[Observed<'_>], about: &Circumstances<'_>) -> Option<Finding> {
@@ -123,7 +157,16 @@ pub(super) fn ring_overflow(trials: &[Observed<'_>]) -> Option<Finding> {
     )
 }
 
-pub(super) fn invalid_replies(trials: &[Observed<'_>]) -> Option<Finding> {
+pub(super) fn invalid_replies(
+    trials: &[Observed<'_>],
+    about: &Circumstances<'_>,
+) -> Option<Finding> {
+    let advice = if about.ptp.is_some() {
+        "they count as lost; what stands behind each number is the part of the message that was \
+         not as it has to be"
+    } else {
+        "they count as lost; a kiss of death shows as stratum: the server limits its clients' rate"
+    };
     about_worst(
         trials,
         |observed| observed.trial.invalid_total() as f64,
@@ -139,7 +182,7 @@ pub(super) fn invalid_replies(trials: &[Observed<'_>]) -> Option<Finding> {
                 .collect();
             format!("some replies were invalid: {}", reasons.join(", "))
         },
-        "they count as lost; a kiss of death shows as stratum: the server limits its clients' rate",
+        advice,
     )
 }
 
@@ -153,7 +196,27 @@ pub(super) fn duplicate_replies(trials: &[Observed<'_>]) -> Option<Finding> {
     )
 }
 
-pub(super) fn server_unsynchronised(trials: &[Observed<'_>]) -> Option<Finding> {
+/// Of a PTP master that says of its time that it can be traced to nothing that is what is told: it
+/// may well be synchronised, by no primary reference.
+pub(super) fn server_unsynchronised(
+    trials: &[Observed<'_>],
+    about: &Circumstances<'_>,
+) -> Option<Finding> {
+    if about.ptp.is_some() {
+        return about_worst(
+            trials,
+            |observed| observed.server_unsynchronised as f64,
+            (Code::ServerUnsynchronised, Severity::Note),
+            |observed| {
+                let (said, all) = (observed.server_unsynchronised, observed.trial.received);
+                format!(
+                    "the master says in {said} of {all} answers that its time can be traced to no \
+                     primary reference"
+                )
+            },
+            "it may be right all the same, by its own clock or another server's; it says so itself",
+        );
+    }
     about_worst(
         trials,
         |observed| observed.server_unsynchronised as f64,
@@ -163,6 +226,23 @@ pub(super) fn server_unsynchronised(trials: &[Observed<'_>]) -> Option<Finding> 
             format!("the server says in {said} of {all} replies that it is not synchronised")
         },
         "clients would not use its time; its speed may differ once it is synchronised",
+    )
+}
+
+/// Requests for unicast messages that a PTP master denied, where it granted none.
+pub(super) fn denied(trials: &[Observed<'_>]) -> Option<Finding> {
+    let denied = |observed: &Observed<'_>| match observed.trial.responses.grant {
+        0 => observed.trial.responses.denial,
+        _ => 0,
+    };
+    about_worst(
+        trials,
+        |observed| denied(observed) as f64,
+        (Code::Denied, Severity::Warning),
+        |observed| format!("the master denied all {} requests it answered", denied(observed)),
+        "the figures are those of denials; put the clients on the master's list of those that may \
+         have unicast messages (of horolog: --ptp-unicast-allow), and see its limits on grants, \
+         rate and intervals",
     )
 }
 

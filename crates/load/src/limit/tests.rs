@@ -9,7 +9,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::account::TrialCounts;
-use crate::offset;
 use crate::plan::TrialPlan;
 use crate::trial;
 
@@ -132,7 +131,7 @@ fn offsets_are_judged_by_how_far_they_are_off_either_way() {
     let mut offsets = SignedRecorder::new();
     (0..90).for_each(|_| offsets.record(-40_000));
     (0..10).for_each(|_| offsets.record(3_000));
-    let trial = Trial { tx_offset_ns: offset::distribution(&offsets), ..trial(1e3, 0, 100) };
+    let trial = Trial { tx_offset_ns: SignedDistribution::of(&offsets), ..trial(1e3, 0, 100) };
     let value = |text: &str| limit(text).judge(std::slice::from_ref(&trial), None).value.unwrap();
     for (text, ns) in
         [("offset-p50>1us", 40_000.0), ("offset-p99>1us", 40_000.0), ("offset-max>1us", 40_000.0)]

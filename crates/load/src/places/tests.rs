@@ -11,6 +11,7 @@ fn after(own: u64, udp: u64, unanswered: u64) -> Counters {
         udp: Some(UdpCounters { receive_buffer_errors: udp, ..UdpCounters::default() }),
         server: Some(ServerCounters { received: 100, answered: 100 - unanswered }),
         shared_host: false,
+        ptp: None,
     }
 }
 
@@ -105,6 +106,35 @@ fn of_a_server_that_tells_nothing_udp_tells() {
     assert_eq!(places, BTreeMap::from([(Place::Unknown, 9)]), "the generator's own are among them");
 }
 
+/// A master at the other end of a veth that answers nobody, and sends 3 messages of its own accord,
+/// which nobody takes.
+#[test]
+fn what_a_master_sends_to_all_is_no_reply() {
+    let missing = Missing { sent: 1_000, lost: 1_000, ..Missing::default() };
+    let own = InterfaceCounters { rx_packets: 3, rx_dropped: 3, ..InterfaceCounters::default() };
+    let peer =
+        InterfaceCounters { rx_packets: 1_000, tx_packets: 3, ..InterfaceCounters::default() };
+    let udp = UdpCounters { in_datagrams: 1_000, out_datagrams: 3, ..UdpCounters::default() };
+    for transport in [Transport::Udp, Transport::Ethernet] {
+        let base = Counters { own_is_veth: true, ptp: Some(transport), ..Counters::default() };
+        let with =
+            |own, peer, udp| Counters { own: Some(own), peer: Some(peer), udp: Some(udp), ..base };
+        let none = InterfaceCounters::default();
+        let (before, after) = (with(none, none, UdpCounters::default()), with(own, peer, udp));
+        let places = assign(missing, &before, &after);
+        assert_eq!(places, BTreeMap::from([(Place::Server, 1_000)]), "{transport:?}");
+        // Where it answers all but one, what it sends beside that hides nothing.
+        let missing = Missing { sent: 1_000, received: 999, arrived: 999, lost: 1, ..missing };
+        let after = with(
+            InterfaceCounters { rx_packets: 1_002, ..own },
+            InterfaceCounters { tx_packets: 1_002, ..peer },
+            UdpCounters { out_datagrams: 1_002, ..udp },
+        );
+        let places = assign(missing, &before, &after);
+        assert_eq!(places, BTreeMap::from([(Place::Server, 1)]), "{transport:?}");
+    }
+}
+
 fn counters() -> impl Strategy<Value = Counters> {
     let number = || prop_oneof![0_u64..100, Just(u64::MAX)];
     let interface = || {
@@ -136,6 +166,7 @@ fn counters() -> impl Strategy<Value = Counters> {
             }),
             server: server.map(|(received, answered)| ServerCounters { received, answered }),
             shared_host,
+            ptp: own_is_veth.then_some(Transport::Ethernet),
         },
     )
 }
@@ -151,7 +182,7 @@ proptest! {
         after in counters(),
     ) {
         let missing =
-            Missing { sent: lost + received, received, lost, ring_dropped: ring, late: lost / 3 };
+            Missing { sent: lost + received, received, lost, ring_dropped: ring, late: lost / 3, arrived: received };
         let places = assign(missing, &before, &after);
         prop_assert_eq!(places.values().sum::<u64>(), lost);
         prop_assert!(places.values().all(|&count| count > 0));

@@ -18,6 +18,10 @@ const IDLE_STATES_MAX: u32 = 10;
 const RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 const PERIOD: &str = "/proc/sys/kernel/sched_rt_period_us";
 
+/// What to do where `SCHED_FIFO` was refused.
+pub(super) const REAL_TIME_ADVICE: &str =
+    "Run as root, with CAP_SYS_NICE, or with an RLIMIT_RTPRIO that allows it.";
+
 /// What holds while this lives.
 pub(super) struct Conditions {
     _memory: Option<LockedMemory>,
@@ -118,7 +122,7 @@ pub(super) fn findings(
             Code::RealTimeRefused,
             Severity::Warning,
             format!("SCHED_FIFO was refused ({error}): the threads ran as ordinary ones."),
-            "Run as root, with CAP_SYS_NICE, or with an RLIMIT_RTPRIO that allows it.",
+            REAL_TIME_ADVICE,
         ));
     }
     if let Some(error) = &conditions.memory_error {

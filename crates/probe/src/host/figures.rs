@@ -1,4 +1,5 @@
-//! What the measurements of a host share: what a reading of the clock costs, and medians.
+//! What the measurements of a host share: what a reading of the clock costs, medians, and how
+//! figures are told in words.
 
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::Clock;
@@ -24,9 +25,31 @@ pub(super) fn median_of_calls(mut call: impl FnMut()) -> u64 {
     taken[READINGS / 2]
 }
 
+/// A time in words.
+pub(super) fn time(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2} ms", ns as f64 / 1e6),
+        _ => format!("{:.3} s", ns as f64 / 1e9),
+    }
+}
+
+/// So many of something: `1 repetition`, `2 repetitions`.
+pub(super) fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn figures_have_the_unit_of_their_size_and_words_their_number() {
+        let of = [40, 14_614, 36_096_000, 2_500_000_000].map(time);
+        assert_eq!(of, ["40 ns", "14.6 µs", "36.10 ms", "2.500 s"]);
+        assert_eq!([0, 1, 2].map(|n| counted(n, "wait")), ["0 waits", "1 wait", "2 waits"]);
+    }
 
     #[test]
     fn a_call_costs_what_it_takes() {

@@ -2,6 +2,7 @@
 //! arranges what it is allowed to (real-time scheduling, locked memory, idle states), says so in
 //! its record, and leaves the machine as it was.
 
+pub mod all;
 pub mod clock;
 mod conditions;
 pub mod delay;

@@ -2,7 +2,58 @@
 //! TCP [`tcp`]'s) and the measurements that ask it ([`udp`], [`tcp`]). A measurement returns a
 //! record; nothing here prints.
 
+use std::io;
+use std::net::SocketAddr;
+
 pub mod serve;
 pub mod stall;
 pub mod tcp;
 pub mod udp;
+
+/// What to do about an address that could not be used, behind the system's reason.
+fn way_out(source: &io::Error, address: SocketAddr) -> String {
+    match source.kind() {
+        io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => format!(
+            "; 'ip route get {}' shows whether there is a way: see that the interface is up",
+            address.ip()
+        ),
+        _ => String::new(),
+    }
+}
+
+/// A time for a message, with three digits and its unit.
+pub(crate) fn time(ns: u64) -> String {
+    let (value, unit) = match ns {
+        0..1_000 => return format!("{ns} ns"),
+        1_000..999_500 => (ns as f64 / 1e3, "µs"),
+        999_500..999_500_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    let decimals = match value {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_the_unit_that_keeps_them_short() {
+        for (ns, text) in [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (1_500, "1.50 µs"),
+            (99_960, "100 µs"),
+            (999_600, "1.00 ms"),
+            (14_614_500, "14.6 ms"),
+            (999_600_000, "1.00 s"),
+            (120_000_000_000, "120 s"),
+        ] {
+            assert_eq!(time(ns), text);
+        }
+    }
+}

@@ -32,6 +32,8 @@ pub(crate) struct Account {
     pub(crate) says: Option<ServerState>,
     pub(crate) samples: Vec<Sample>,
     pub(crate) ended: Option<QueryEnd>,
+    /// Requests since the last valid reply that had none.
+    pub(crate) silent: u64,
     rate_kisses: u32,
 }
 
@@ -67,9 +69,16 @@ impl Account {
         *self.counts.kisses.entry(name).or_default() += 1;
     }
 
+    /// No valid reply came in time.
+    pub(crate) fn lost(&mut self) {
+        self.counts.lost += 1;
+        self.silent += 1;
+    }
+
     /// A valid reply came.
     pub(crate) fn received(&mut self, header: &Header, interleaved: bool) {
         self.counts.received += 1;
+        self.silent = 0;
         self.counts.interleaved += u64::from(interleaved);
         self.says = Some(state(header));
     }

@@ -203,7 +203,7 @@ impl<'a, D: Device<Address = Endpoints>> Asker<'a, D> {
                 self.account.complete(&exchange, self.manner.precision);
             }
         } else {
-            self.account.counts.lost += 1;
+            self.account.lost();
             self.client.give_up();
         }
     }

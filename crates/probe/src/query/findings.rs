@@ -8,13 +8,25 @@ use horolog_record::{
 
 use super::figures::is_impossible;
 
+/// The share of requests that may be without an answer before that is a warning.
+const NOTED_LOSS: f64 = 0.01;
+
 /// What is known of a run besides its record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances<'a> {
     /// The kernel says that this machine's clock is synchronised; `None` where it does not say.
     pub(crate) clock_synchronised: Option<bool>,
-    /// Why there is no card's clock for each server, where one was asked for.
-    pub(crate) no_cards: &'a [Option<String>],
+    /// The same of each server.
+    pub(crate) servers: &'a [Beside],
+}
+
+/// What is known of a server besides its record.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Beside {
+    /// Why there is no card's clock, where one was asked for.
+    pub(crate) no_card: Option<String>,
+    /// Requests behind the last valid reply that had none.
+    pub(crate) silent: u64,
 }
 
 /// All doubts, in no order.
@@ -22,6 +34,8 @@ pub(crate) fn all(result: &QueryResult, about: &Circumstances<'_>) -> Vec<Findin
     let servers = &result.servers;
     let mut findings = Vec::new();
     findings.extend(silent(servers));
+    findings.extend(ceased(result, about));
+    findings.extend(unanswered(result, about));
     findings.extend(kisses(servers));
     findings.extend(no_keys(servers));
     findings.extend(interrupted(servers));
@@ -82,6 +96,65 @@ fn silent(servers: &[ServerResult]) -> Option<Finding> {
         format!("No valid reply: {}.", told(servers, why)?.trim_end_matches('.')),
         "Check the address and the port, what filters packets on the way, and that a server runs.",
     ))
+}
+
+/// Whether a server answered and then no more, a single loss aside.
+const fn has_ceased(server: &ServerResult, beside: &Beside) -> bool {
+    beside.silent > 1 && server.counts.received > 0
+}
+
+/// Requests without a reply of any kind, of a server that gave others valid ones.
+fn missing(server: &ServerResult) -> Option<u64> {
+    let QueryCounts { received, lost, invalid, kisses, .. } = &server.counts;
+    let others = invalid.values().chain(kisses.values()).sum();
+    let missing = lost.saturating_sub(others);
+    (*received > 0 && missing > 0).then_some(missing)
+}
+
+fn ceased(result: &QueryResult, about: &Circumstances<'_>) -> Option<Finding> {
+    let each = result.servers.iter().zip(about.servers);
+    let each = each.filter(|(server, beside)| has_ceased(server, beside));
+    let what = |(server, _): (&ServerResult, &Beside)| {
+        let (missing, last) = (missing(server)?, server.samples.last());
+        let since = last.map_or_else(String::new, |last| {
+            let ns = last.sequence.saturating_mul(result.interval_ns);
+            format!(", none later than {:.1} s after the start", ns as f64 / 1e9)
+        });
+        Some(format!("{}: {missing} of {}{since}", server.name, server.counts.sent))
+    };
+    let told: Vec<_> = each.filter_map(what).collect();
+    (!told.is_empty()).then(|| {
+        finding(
+            Code::ServerSilent,
+            Severity::Warning,
+            format!("Answers ceased; requests without one: {}.", told.join("; ")),
+            "The server ended or the way to it broke; figures are of the time before.",
+        )
+    })
+}
+
+fn unanswered(result: &QueryResult, about: &Circumstances<'_>) -> Option<Finding> {
+    let each = result.servers.iter().zip(about.servers);
+    let each = each.filter(|(server, beside)| !has_ceased(server, beside));
+    let each = each.filter_map(|(server, _)| Some((server, missing(server)?)));
+    let each: Vec<_> = each.collect();
+    let is_much = |(server, missing): &(&ServerResult, u64)| {
+        *missing as f64 > NOTED_LOSS * server.counts.sent as f64
+    };
+    let severity = if each.iter().any(is_much) { Severity::Warning } else { Severity::Note };
+    let told = each
+        .iter()
+        .map(|(server, missing)| format!("{}: {missing} of {}", server.name, server.counts.sent));
+    let told: Vec<_> = told.collect();
+    (!told.is_empty()).then(|| {
+        finding(
+            Code::PathLoss,
+            severity,
+            format!("Requests were not answered in time: {}.", told.join("; ")),
+            "Requests or replies were lost on the way, or the server limits how often it answers; \
+             figures are of the others.",
+        )
+    })
 }
 
 fn kisses(servers: &[ServerResult]) -> Option<Finding> {
@@ -204,9 +277,9 @@ fn basic(result: &QueryResult) -> Option<Finding> {
 
 fn missing_stamps(servers: &[ServerResult], about: &Circumstances<'_>) -> Option<Finding> {
     let mut told_each = Vec::new();
-    for (server, no_card) in servers.iter().zip(about.no_cards) {
+    for (server, beside) in servers.iter().zip(about.servers) {
         let hardware = server.hardware_clock.is_some();
-        told_each.extend(no_card.as_ref().map(|why| format!("{}: {why}", server.name)));
+        told_each.extend(beside.no_card.as_ref().map(|why| format!("{}: {why}", server.name)));
         for (which, counts) in [("T1", server.transmit_stamps), ("T4", server.receive_stamps)] {
             let by_others = others(counts, hardware);
             told_each.extend(by_others.map(|others| format!("{} {which}: {others}", server.name)));
@@ -253,165 +326,4 @@ fn contradictions(result: &QueryResult) -> Option<Finding> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use horolog_record::{Difference, Host, InvalidReason, QUERY_SCHEMA, QueryEnd, ServerState};
-
-    use super::super::figures;
-    use super::*;
-
-    fn server(name: &str) -> ServerResult {
-        ServerResult {
-            name: name.to_owned(),
-            address: None,
-            port: 123,
-            nts: None,
-            hardware_clock: None,
-            says: None,
-            counts: QueryCounts { sent: 8, received: 8, ..QueryCounts::default() },
-            ended: None,
-            transmit_stamps: StampCounts { kernel: 8, ..StampCounts::default() },
-            receive_stamps: StampCounts { kernel: 8, ..StampCounts::default() },
-            offset_ns: None,
-            delay_ns: None,
-            dispersion_ns: None,
-            best: None,
-            jitter_ns: None,
-            drift: None,
-            allan: Vec::new(),
-            samples: Vec::new(),
-        }
-    }
-
-    fn silent_server(name: &str) -> ServerResult {
-        let counts = QueryCounts { sent: 8, lost: 8, ..QueryCounts::default() };
-        ServerResult { counts, ..server(name) }
-    }
-
-    fn findings(servers: Vec<ServerResult>) -> Vec<Finding> {
-        findings_of(servers, false, Vec::new(), None)
-    }
-
-    fn findings_of(
-        servers: Vec<ServerResult>,
-        interleaved: bool,
-        differences: Vec<Difference>,
-        no_card: Option<&str>,
-    ) -> Vec<Finding> {
-        let no_cards = vec![no_card.map(str::to_owned); servers.len()];
-        let result = QueryResult {
-            schema: QUERY_SCHEMA.to_owned(),
-            started: String::new(),
-            command: Vec::new(),
-            host: Host::default(),
-            ntp_version: 4,
-            interleaved,
-            count: 8,
-            interval_ns: 1,
-            reply_timeout_ns: 1,
-            servers,
-            differences,
-            findings: Vec::new(),
-        };
-        all(&result, &Circumstances { clock_synchronised: Some(true), no_cards: &no_cards })
-    }
-
-    fn only(findings: &[Finding], code: Code) -> &Finding {
-        assert_eq!(findings.len(), 1, "{findings:?}");
-        assert_eq!(findings[0].code, code);
-        &findings[0]
-    }
-
-    #[test]
-    fn a_clean_run_has_no_doubt() {
-        assert_eq!(findings(vec![server("a"), server("b")]), []);
-    }
-
-    #[test]
-    fn one_silent_server_is_a_doubt_and_nothing_but_silence_an_error() {
-        let found = findings(vec![server("a"), silent_server("b")]);
-        let one = only(&found, Code::NoReplies);
-        assert_eq!(one.severity, Severity::Warning);
-        assert_eq!(one.message, "No valid reply: b: none of 8 requests was answered.");
-        let found = findings(vec![silent_server("a"), silent_server("b")]);
-        assert_eq!(only(&found, Code::NoReplies).severity, Severity::Error);
-        let end = QueryEnd { reason: QueryEndReason::Unresolved, message: "no such name".into() };
-        let found = findings(vec![ServerResult { ended: Some(end), ..silent_server("c") }]);
-        assert!(only(&found, Code::NoReplies).message.ends_with("c: no such name."));
-    }
-
-    #[test]
-    fn kisses_and_invalid_replies_are_named() {
-        let mut kissed = server("a");
-        kissed.counts.kisses = BTreeMap::from([("RATE".to_owned(), 3)]);
-        let found = findings(vec![kissed, server("b")]);
-        assert_eq!(only(&found, Code::KissOfDeath).message, "Kisses of death: a: RATE 3.");
-        let mut broken = server("a");
-        broken.counts.invalid = BTreeMap::from([(InvalidReason::Origin, 2)]);
-        let found = findings(vec![broken]);
-        assert!(only(&found, Code::InvalidReplies).message.ends_with("a: origin 2."));
-    }
-
-    #[test]
-    fn a_delay_below_zero_is_a_doubt() {
-        let samples = [10, -60_000].map(|delay| figures::tests::sample(0, 0, delay)).to_vec();
-        let found = findings(vec![ServerResult { samples, ..server("a") }]);
-        assert!(only(&found, Code::NegativeDelay).message.ends_with("a: 1 of 2."));
-    }
-
-    #[test]
-    fn what_a_server_says_of_itself_is_a_doubt() {
-        let says = ServerState {
-            leap: LeapState::Unsynchronised,
-            version: 4,
-            stratum: 16,
-            reference_id: "INIT".to_owned(),
-            root_delay_ns: 0,
-            root_dispersion_ns: 0,
-            precision: -20,
-        };
-        let found = findings(vec![ServerResult { says: Some(says), ..server("a") }]);
-        assert!(only(&found, Code::ServerUnsynchronised).message.contains("a: stratum 16"));
-    }
-
-    #[test]
-    fn basic_replies_are_a_doubt_where_interleaved_ones_were_asked_for() {
-        let found = findings_of(vec![server("a")], true, Vec::new(), None);
-        assert!(only(&found, Code::BasicReplies).message.contains("a: 8 of 8"));
-        let mut all = server("a");
-        all.counts.interleaved = 6;
-        assert_eq!(findings_of(vec![all], true, Vec::new(), None), []);
-    }
-
-    #[test]
-    fn timestamps_by_less_than_was_asked_for_are_named() {
-        let stamps = StampCounts { kernel: 6, user: 2, ..StampCounts::default() };
-        let found = findings(vec![ServerResult { transmit_stamps: stamps, ..server("a") }]);
-        assert!(only(&found, Code::StampsMissing).message.contains("a T1: 2 of 8 by this program"));
-        let found = findings_of(vec![server("a")], false, Vec::new(), Some("'lo' has none"));
-        assert!(only(&found, Code::StampsMissing).message.contains("a: 'lo' has none"));
-        let clock = horolog_record::HardwareClock {
-            interface: "eth0".to_owned(),
-            clock: 0,
-            conversion_uncertainty_ns: 100,
-        };
-        let found = findings(vec![ServerResult { hardware_clock: Some(clock), ..server("a") }]);
-        assert!(only(&found, Code::StampsMissing).message.contains("8 of 8 by the kernel"));
-    }
-
-    #[test]
-    fn servers_that_contradict_one_another_are_named() {
-        let difference = Difference {
-            first: 0,
-            second: 1,
-            pairs: 1,
-            offset_ns: 500,
-            bound_ns: 100,
-            mean_ns: 500.0,
-            contradiction: true,
-        };
-        let found = findings_of(vec![server("a"), server("b")], false, vec![difference], None);
-        assert!(only(&found, Code::ServersDisagree).message.contains("a and b"));
-    }
-}
+mod tests;

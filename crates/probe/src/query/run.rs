@@ -24,7 +24,7 @@ use super::card::{Card, Cards};
 use super::differences::differences;
 use super::error::QueryError;
 use super::figures;
-use super::findings::{self, Circumstances};
+use super::findings::{self, Beside, Circumstances};
 use super::options::{
     COUNT, COUNT_MAX, INTERVAL_LONG, INTERVAL_MIN, INTERVAL_POLITE, INTERVAL_PRIVATE, QueryOptions,
     TARGETS_MAX,
@@ -223,7 +223,7 @@ impl Query {
         precision: i8,
         progress: &dyn Fn(),
         stop: &dyn Fn() -> bool,
-    ) -> (ServerResult, Option<String>) {
+    ) -> (ServerResult, Beside) {
         let manner = Manner {
             version: self.options.version,
             interleaved: self.options.interleaved,
@@ -240,11 +240,12 @@ impl Query {
         let name = &target.name;
         let plain = name.port() == ntp::PORT;
         let name = if plain { name.host().to_owned() } else { name.to_string() };
-        (server_result((name, way.address, way.port), done, self.interval), way.no_card)
+        let beside = Beside { no_card: way.no_card, silent: done.account.silent };
+        (server_result((name, way.address, way.port), done, self.interval), beside)
     }
 
-    fn record(&self, started: String, servers: Vec<(ServerResult, Option<String>)>) -> QueryResult {
-        let (servers, no_cards): (Vec<_>, Vec<_>) = servers.into_iter().unzip();
+    fn record(&self, started: String, servers: Vec<(ServerResult, Beside)>) -> QueryResult {
+        let (servers, beside): (Vec<_>, Vec<_>) = servers.into_iter().unzip();
         let samples: Vec<_> = servers.iter().map(|server| server.samples.as_slice()).collect();
         let differences = differences(&samples);
         let mut result = QueryResult {
@@ -263,7 +264,7 @@ impl Query {
         };
         let about = Circumstances {
             clock_synchronised: adjtimex::kernel_clock().ok().map(|clock| clock.synchronised),
-            no_cards: &no_cards,
+            servers: &beside,
         };
         result.findings = findings::all(&result, &about);
         result

@@ -5,10 +5,11 @@ use std::fmt::Debug;
 
 use horolog_record::{
     ClaimVerdict, ClockMethodKind, Code, ComparedKind, DelayKind, DelaySlack, Engine, HandlerKind,
-    HzSource, InvalidReason, LeapState, LimitUnit, Mechanism, Mode, NicPurpose, NicXdpAbility,
-    NicXdpMode, PathMode, PathProtocol, Place, QueryEndReason, Resumption, RowEnd,
-    SchedulingPolicy, SearchEnd, SearchKind, Severity, SocketOption, Spacing, StallEvidence,
-    StallPattern, StampKind, SwitchPartner, SwitchPlacement, SwitchWay, TcpDirection, TickMode,
+    HostPart, HostPartState, HostVerdict, HzSource, InvalidReason, LeapState, LimitUnit, Mechanism,
+    Mode, NicPurpose, NicXdpAbility, NicXdpMode, PathMode, PathProtocol, Place, QueryEndReason,
+    RelayEngine, RelayTreeAssumption, RelayTreeShapeKind, Resumption, RowEnd, SchedulingPolicy,
+    SearchEnd, SearchKind, Severity, SocketOption, Spacing, StallEvidence, StallPattern, StampKind,
+    SwitchPartner, SwitchPlacement, SwitchWay, TcpDirection, TickMode,
 };
 use serde::Serialize;
 
@@ -74,19 +75,26 @@ pub(crate) const SEARCH_ENDS: Choices<SearchEnd, 5> = [
     (SearchEnd::BudgetSpent, "budget-spent"),
 ];
 
+pub(crate) const RELAY_ENGINES: Choices<RelayEngine, 3> =
+    [(RelayEngine::Send, "send"), (RelayEngine::Sendmmsg, "sendmmsg"), (RelayEngine::Xdp, "xdp")];
+
 pub(crate) const CLOCK_METHODS: Choices<ClockMethodKind, 2> =
     [(ClockMethodKind::Servo, "servo"), (ClockMethodKind::SetAtPulse, "set-at-pulse")];
 
 pub(crate) const COMPARED_KINDS: Choices<ComparedKind, 3> =
     [(ComparedKind::Kernel, "kernel"), (ComparedKind::Phc, "phc"), (ComparedKind::Pps, "pps")];
 
-pub(crate) const LIMIT_UNITS: Choices<LimitUnit, 3> =
-    [(LimitUnit::Ratio, "ratio"), (LimitUnit::Ns, "ns"), (LimitUnit::PerSecond, "per-second")];
+pub(crate) const LIMIT_UNITS: Choices<LimitUnit, 4> = [
+    (LimitUnit::Ratio, "ratio"),
+    (LimitUnit::Ns, "ns"),
+    (LimitUnit::PerSecond, "per-second"),
+    (LimitUnit::BytesPerSecond, "bytes-per-second"),
+];
 
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 65> = [
+pub(crate) const CODES: Choices<Code, 69> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -125,7 +133,9 @@ pub(crate) const CODES: Choices<Code, 65> = [
     (Code::ClockStepped, "clock-stepped"),
     (Code::ClockUnread, "clock-unread"),
     (Code::TaiUnknown, "tai-unknown"),
+    (Code::Denied, "denied"),
     (Code::FarEndVanished, "far-end-vanished"),
+    (Code::FarEndLimit, "far-end-limit"),
     (Code::PathLoss, "path-loss"),
     (Code::PathReordered, "path-reordered"),
     (Code::Fragmented, "fragmented"),
@@ -150,6 +160,8 @@ pub(crate) const CODES: Choices<Code, 65> = [
     (Code::SwitchesMissing, "switches-missing"),
     (Code::HandlerUnavailable, "handler-unavailable"),
     (Code::TimeStolen, "time-stolen"),
+    (Code::WakeUpsLate, "wake-ups-late"),
+    (Code::PartUnmeasured, "part-unmeasured"),
     (Code::ZeroCopyCopied, "zero-copy-copied"),
     (Code::Stalled, "stalled"),
 ];
@@ -242,6 +254,32 @@ pub(crate) const HANDLER_KINDS: Choices<HandlerKind, 3> = [
     (HandlerKind::Timerfd, "timerfd"),
 ];
 
+pub(crate) const HOST_VERDICTS: Choices<HostVerdict, 4> = [
+    (HostVerdict::Fit, "fit"),
+    (HostVerdict::Doubtful, "doubtful"),
+    (HostVerdict::Unfit, "unfit"),
+    (HostVerdict::Unjudged, "unjudged"),
+];
+
+pub(crate) const HOST_PARTS: Choices<HostPart, 6> = [
+    (HostPart::Clock, "clock"),
+    (HostPart::Delay, "delay"),
+    (HostPart::Timer, "timer"),
+    (HostPart::Switch, "switch"),
+    (HostPart::Interrupt, "interrupt"),
+    (HostPart::Nic, "nic"),
+];
+
+pub(crate) const HOST_PART_STATES: Choices<HostPartState, 7> = [
+    (HostPartState::Measured, "measured"),
+    (HostPartState::Reduced, "reduced"),
+    (HostPartState::Failed, "failed"),
+    (HostPartState::Interrupted, "interrupted"),
+    (HostPartState::NotBegun, "not-begun"),
+    (HostPartState::Skipped, "skipped"),
+    (HostPartState::Absent, "absent"),
+];
+
 pub(crate) const SWITCH_PARTNERS: Choices<SwitchPartner, 2> =
     [(SwitchPartner::Process, "process"), (SwitchPartner::Thread, "thread")];
 
@@ -301,6 +339,20 @@ pub(crate) const MECHANISMS: Choices<Mechanism, 6> = [
 pub(crate) const STALL_EVIDENCE: Choices<StallEvidence, 2> =
     [(StallEvidence::TcpInfo, "tcp-info"), (StallEvidence::Packets, "packets")];
 
+pub(crate) const TREE_ASSUMPTIONS: Choices<RelayTreeAssumption, 5> = [
+    (RelayTreeAssumption::SameDegree, "same-degree"),
+    (RelayTreeAssumption::SameDepth, "same-depth"),
+    (RelayTreeAssumption::SameNodes, "same-nodes"),
+    (RelayTreeAssumption::SamePath, "same-path"),
+    (RelayTreeAssumption::SamePlace, "same-place"),
+];
+
+pub(crate) const TREE_SHAPES: Choices<RelayTreeShapeKind, 3> = [
+    (RelayTreeShapeKind::Compact, "compact"),
+    (RelayTreeShapeKind::Star, "star"),
+    (RelayTreeShapeKind::Chain, "chain"),
+];
+
 pub(crate) fn check<T: Serialize + Debug, const N: usize>(choices: Choices<T, N>) {
     for (choice, name) in choices {
         assert_eq!(serde_json::to_value(&choice).unwrap(), name, "{choice:?}");
@@ -316,6 +368,7 @@ fn each_choice_keeps_its_name() {
     check(PLACES);
     check(SEARCH_KINDS);
     check(SEARCH_ENDS);
+    check(RELAY_ENGINES);
     check(LIMIT_UNITS);
     check(SEVERITIES);
     check(CODES);
@@ -335,6 +388,9 @@ fn each_choice_keeps_its_name() {
     check(STAMP_KINDS);
     check(POLICIES);
     check(HANDLER_KINDS);
+    check(HOST_VERDICTS);
+    check(HOST_PARTS);
+    check(HOST_PART_STATES);
     check(SWITCH_PARTNERS);
     check(SWITCH_WAYS);
     check(SWITCH_PLACEMENTS);
@@ -346,4 +402,6 @@ fn each_choice_keeps_its_name() {
     check(PATH_PROTOCOLS);
     check(PATH_MODES);
     check(ROW_ENDS);
+    check(TREE_ASSUMPTIONS);
+    check(TREE_SHAPES);
 }

@@ -15,7 +15,7 @@ use crate::strategies::{chosen, finding, host, number};
 
 const CLOCK: &str = include_str!("host_clock.json");
 
-fn result() -> impl Strategy<Value = HostClockResult> {
+pub(crate) fn result() -> impl Strategy<Value = HostClockResult> {
     let facts = (any::<String>(), vec(any::<String>(), 0..3), host(), tick(), clocksource());
     let clocks = (vec(clock(), 0..3), option::of(number()), any::<u64>(), option::of(cores()));
     let others = (vec(rtc(), 0..3), vec(phc(), 0..3), option::of(kernel()), waking());

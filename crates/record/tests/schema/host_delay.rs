@@ -16,7 +16,7 @@ use crate::strategies::{chosen, distribution, finding, host, limit, number};
 
 const DELAY: &str = include_str!("host_delay.json");
 
-fn result() -> impl Strategy<Value = HostDelayResult> {
+pub(crate) fn result() -> impl Strategy<Value = HostDelayResult> {
     let facts = (any::<String>(), vec(any::<String>(), 0..3), host(), tick(), any::<u64>());
     let measured = (vec(setting(), 0..3), vec(cell(), 0..3), vec(interrupted(), 0..3));
     let judged = (vec(claim(), 0..3), vec(limit(), 0..3), vec(finding(), 0..3));

@@ -17,7 +17,7 @@ use crate::strategies::{chosen, distribution, finding, host, limit, number};
 
 const INTERRUPT: &str = include_str!("host_interrupt.json");
 
-fn result() -> impl Strategy<Value = HostInterruptResult> {
+pub(crate) fn result() -> impl Strategy<Value = HostInterruptResult> {
     let facts = (any::<String>(), vec(any::<String>(), 0..3), host(), conditions());
     let measured = (any::<[u64; 4]>(), vec(handler(), 0..3), vec(stolen(), 0..3));
     let judged = (vec(limit(), 0..3), vec(finding(), 0..3));

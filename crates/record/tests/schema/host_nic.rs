@@ -15,7 +15,7 @@ use crate::strategies::{chosen, finding, host};
 
 const NIC: &str = include_str!("host_nic.json");
 
-fn result() -> impl Strategy<Value = HostNicResult> {
+pub(crate) fn result() -> impl Strategy<Value = HostNicResult> {
     let facts = (any::<[String; 2]>(), vec(any::<String>(), 0..3), host());
     let texts: [_; 4] = std::array::from_fn(|_| option::of(any::<String>()));
     let numbers = (option::of(any::<u32>()), any::<u32>(), option::of(any::<u32>()));

@@ -16,7 +16,7 @@ use crate::strategies::{chosen, distribution, finding, host, limit, number};
 
 const SWITCH: &str = include_str!("host_switch.json");
 
-fn result() -> impl Strategy<Value = HostSwitchResult> {
+pub(crate) fn result() -> impl Strategy<Value = HostSwitchResult> {
     let facts = (any::<String>(), vec(any::<String>(), 0..3), host(), conditions());
     let settings = (scheduling(), vec(any::<usize>(), 0..3), any::<[u64; 2]>());
     let measured = (vec(steps(), 0..3), vec(exchange(), 0..3));

@@ -15,7 +15,7 @@ use crate::strategies::{distribution, finding, host, limit, number};
 
 const TIMER: &str = include_str!("host_timer.json");
 
-fn result() -> impl Strategy<Value = HostTimerResult> {
+pub(crate) fn result() -> impl Strategy<Value = HostTimerResult> {
     let facts = (any::<String>(), vec(any::<String>(), 0..3), host(), conditions());
     let settings = (any::<[u64; 2]>(), option::of(any::<u64>()), option::of(broken()));
     let judged = (vec(limit(), 0..3), vec(finding(), 0..3));

@@ -74,12 +74,14 @@ fn dependency() -> impl Strategy<Value = Dependency> {
 
 fn at() -> impl Strategy<Value = AtResult> {
     let facts = (any::<String>(), vec(any::<String>(), 0..3), host(), any::<String>());
-    let plan = (chosen(TIMESCALES), any::<i64>(), any::<Option<u64>>(), chosen(SCHEDULINGS));
+    let plan = (chosen(TIMESCALES), any::<i64>(), any::<Option<u64>>());
+    let conditions = (chosen(SCHEDULINGS), any::<Option<u64>>(), any::<bool>());
     let outcome = (chosen(AT_ENDS), any::<[u64; 3]>(), vec(program(), 0..3));
     let late = (option::of(distribution()), option::of(distribution()), vec(finding(), 0..3));
-    (facts, plan, outcome, late).prop_map(|(facts, plan, outcome, late)| {
+    (facts, plan, conditions, outcome, late).prop_map(|(facts, plan, conditions, outcome, late)| {
         let (started, command, host, first) = facts;
-        let (timescale, first_ns, every_ns, scheduling) = plan;
+        let (timescale, first_ns, every_ns) = plan;
+        let (scheduling, head_start_ns, memory_locked) = conditions;
         let (end, [met, missed, timer_slack_ns], programs) = outcome;
         let (woken_late_ns, started_late_ns, findings) = late;
         AtResult {
@@ -96,6 +98,8 @@ fn at() -> impl Strategy<Value = AtResult> {
             missed,
             scheduling,
             timer_slack_ns,
+            head_start_ns,
+            memory_locked,
             woken_late_ns,
             started_late_ns,
             programs,
@@ -134,6 +138,7 @@ fn the_values_stand_where_their_names_say() {
     assert_eq!((mount.held, mount.held_after_ns, mount.lost), (false, None, 1));
     let at: AtResult = read(AT);
     assert_eq!((at.met, at.missed, at.every_ns), (200, 3, Some(1_000_000_000)));
+    assert_eq!((at.head_start_ns, at.memory_locked), (Some(5_000_000), true));
     assert_eq!(at.woken_late_ns.unwrap().p99, 37_119);
     assert_eq!((at.programs[0].failed, at.programs[1].last_status), (1, Some(143)));
 }

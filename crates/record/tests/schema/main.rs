@@ -3,11 +3,13 @@
 //! readable, so a golden file may grow, but nothing in it may change.
 #![expect(clippy::unwrap_used, reason = "clippy allows it in tests, but not in what they share")]
 
+mod bench_relay;
 mod choices;
 mod clock;
 mod clock_compare;
 mod golden;
 mod host;
+mod host_all;
 mod host_clock;
 mod host_delay;
 mod host_interrupt;
@@ -19,5 +21,6 @@ mod path_stall;
 mod path_tcp;
 mod path_udp;
 mod query;
+mod relay_tree;
 mod round_trip;
 mod strategies;

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use horolog_record::{
-    PATH_UDP_SCHEMA, PathCost, PathCounts, PathDirection, PathLoad, PathMode, PathProtocol,
-    PathRow, PathTarget, PathUdpResult, RowEnd,
+    PATH_UDP_SCHEMA, PathCost, PathCounts, PathDirection, PathHostLosses, PathLoad, PathMode,
+    PathProtocol, PathRow, PathTarget, PathUdpResult, RowEnd,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -66,7 +66,12 @@ fn target() -> impl Strategy<Value = PathTarget> {
 
 fn row() -> impl Strategy<Value = PathRow> {
     let plan = (any::<[u64; 2]>(), [number(), number()], option::of(number()), load());
-    let ways = (counts(), option::of(direction()), option::of(direction()));
+    let ways = (
+        counts(),
+        option::of(direction()),
+        option::of(direction()),
+        option::of(any::<[Option<u64>; 3]>()),
+    );
     let times = (
         [option::of(distribution()), option::of(distribution()), option::of(distribution())],
         [option::of(distribution()), option::of(distribution()), option::of(distribution())],
@@ -76,7 +81,12 @@ fn row() -> impl Strategy<Value = PathRow> {
     let rest = (any::<[Option<u8>; 2]>(), option::of(chosen(ROW_ENDS)));
     (plan, ways, times, rest).prop_map(|(plan, ways, times, rest)| {
         let ([length, fragments], [duration_s, achieved_rate], planned_rate, load) = plan;
-        let (counts, forward, backward) = ways;
+        let (counts, forward, backward, hosts) = ways;
+        let host_losses = hosts.map(|[far_limited, far_dropped, near_dropped]| PathHostLosses {
+            far_limited,
+            far_dropped,
+            near_dropped,
+        });
         let (
             [rtt_ns, delay_ns, send_late_ns],
             [far_ns, host_send_ns, host_receive_ns],
@@ -94,6 +104,7 @@ fn row() -> impl Strategy<Value = PathRow> {
             counts,
             forward,
             backward,
+            host_losses,
             rtt_ns,
             delay_ns,
             send_late_ns,
@@ -160,6 +171,9 @@ fn the_values_stand_where_their_names_say() {
     assert_eq!((row.length, row.fragments, row.ended), (2_000, 2, Some(RowEnd::Vanished)));
     assert!((row.loss_ratio() - 0.01).abs() < 1e-12);
     assert!((row.order_ratio().unwrap() - (1.0 - 3.0 / 990.0)).abs() < 1e-12);
+    let losses = row.losses().unwrap();
+    assert_eq!((losses.far_limit, losses.far_socket, losses.path_there), (3, 2, 2));
+    assert_eq!((losses.near_socket, losses.path_back), (1, 0), "no more than were lost");
     let silent = PathRow { counts: PathCounts::default(), ..row.clone() };
     assert_eq!((silent.loss_ratio(), silent.order_ratio()), (0.0, None));
 }

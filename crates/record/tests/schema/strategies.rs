@@ -327,14 +327,15 @@ fn overload() -> impl Strategy<Value = Overload> {
 
 pub(crate) fn limit() -> impl Strategy<Value = LimitResult> {
     let figures = (number(), option::of(number()));
-    let verdict = (option::of(any::<usize>()), any::<bool>());
-    (any::<String>(), chosen(LIMIT_UNITS), figures, verdict).prop_map(
-        |(expression, unit, (bound, value), (trial, failed))| LimitResult {
+    let place = (option::of(any::<usize>()), option::of(any::<String>()));
+    (any::<String>(), chosen(LIMIT_UNITS), figures, place, any::<bool>()).prop_map(
+        |(expression, unit, (bound, value), (trial, of), failed)| LimitResult {
             expression,
             unit,
             bound,
             value,
             trial,
+            of,
             failed,
         },
     )

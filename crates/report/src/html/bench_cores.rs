@@ -5,8 +5,10 @@ use horolog_record::{BenchCoresResult, CoresPoint};
 
 use super::Page;
 use super::escape::{each, text};
-use super::plot::{Axis, Mark, Plot, Scale, Series, Unit, View};
-use super::sections::{command_line, drawn, facts, findings, host_facts, section, verdict};
+use super::plot::{Axis, Choice, Mark, Plot, Scale, Series, Unit};
+use super::sections::{
+    columns, command_line, drawn, facts, findings, host_facts, paragraph, section, verdict,
+};
 use crate::cores::{Sheet, capacities, cores, responses, sentences};
 use crate::units::human_rate;
 
@@ -17,7 +19,7 @@ pub fn bench_cores(result: &BenchCoresResult) -> String {
     let (figures, plots) = drawn(plots);
     // The first one stands on top.
     let said = sentences(result).into_iter().skip(1);
-    let said = each(said, |sentence| format!("<p>{}</p>\n", text(&sentence)));
+    let said = each(said, |sentence| paragraph(&sentence));
     let tables = table(&responses(result), "responses") + &table(&capacities(result), "capacities");
     let main = [
         top(result),
@@ -92,9 +94,7 @@ fn by_rate(result: &BenchCoresResult) -> Plot {
             at: result.required_rate,
             label: format!("required: {}", human_rate(result.required_rate)),
         }],
-        chooser: "",
-        view: 0,
-        views: vec![View { label: "", series: series.collect() }],
+        shown: Choice::one(series),
     }
 }
 
@@ -116,9 +116,7 @@ fn single_runs(result: &BenchCoresResult) -> Plot {
         y: rate_axis("responses per second", "responses"),
         points: true,
         marks: Vec::new(),
-        chooser: "",
-        view: 0,
-        views: vec![View { label: "", series: series.collect() }],
+        shown: Choice::one(series),
     }
 }
 
@@ -131,5 +129,5 @@ fn machine(result: &BenchCoresResult) -> String {
     let command = Some(command_line(&result.command));
     let started = Some(result.started.clone());
     let run = facts(&[("Command", command), ("Started", started), ("Engine", engine)]);
-    format!("<div class=\"columns\">\n{run}{}</div>\n", host_facts(&result.host))
+    columns(&[run, host_facts(&result.host)])
 }

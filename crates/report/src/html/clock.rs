@@ -5,9 +5,11 @@ use horolog_record::{AllanDeviation, ClockMethod, ClockResult};
 
 use super::Page;
 use super::data::{row, table};
-use super::escape::{each, text};
-use super::plot::{Axis, Plot, Scale, Series, Unit, View};
-use super::sections::{command_line, drawn, facts, findings, host_facts, limits, section};
+use super::escape::each;
+use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::sections::{
+    columns, command_line, drawn_alone, facts, findings, host_facts, limits, paragraph, section,
+};
 use super::stability::{allan_plot, allan_table};
 use crate::clock::{DEFINITION, LITERATURE, conditions, counts, long_time, method_name, outage};
 use crate::table::query::{figure_texts, seconds};
@@ -23,7 +25,7 @@ const STABILITY: &str = "Overlapping, of the clock's error in service (NIST SP 1
 #[must_use]
 pub fn clock(result: &ClockResult) -> String {
     let plots = vec![over_time(result), allan_plot(STABILITY, &stability(result))];
-    let (figures, plots) = drawn(plots.into_iter().map(|plot| (plot, String::new())).collect());
+    let (figures, plots) = drawn_alone(plots);
     let main = [
         section("Error", &errors(result)),
         section("Findings", &findings(&result.findings)),
@@ -45,10 +47,6 @@ pub fn clock(result: &ClockResult) -> String {
         result,
     }
     .render()
-}
-
-fn paragraph(line: &str) -> String {
-    format!("<p>{}</p>\n", text(line))
 }
 
 /// How far each clock is off, the worse way in each stretch.
@@ -74,9 +72,7 @@ fn over_time(result: &ClockResult) -> Plot {
         },
         points: false,
         marks: Vec::new(),
-        chooser: "",
-        view: 0,
-        views: vec![View { label: "", series: result.methods.iter().map(series).collect() }],
+        shown: Choice::one(result.methods.iter().map(series)),
     }
 }
 
@@ -106,7 +102,9 @@ fn errors(result: &ClockResult) -> String {
 }
 
 fn outages(result: &ClockResult) -> String {
-    each(&result.methods, |method| each(&method.outages, |one| paragraph(&outage(method, one))))
+    each(&result.methods, |method| {
+        each(&method.outages, |one| paragraph(&outage(method, one, result.duration_s)))
+    })
 }
 
 fn machine(result: &ClockResult) -> String {
@@ -133,13 +131,14 @@ fn machine(result: &ClockResult) -> String {
             )),
         ),
     ]);
-    format!("<div class=\"columns\">\n{run}{oscillator}{}</div>\n", host_facts(&result.host))
+    columns(&[run, oscillator, host_facts(&result.host)])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture;
+    use crate::html::main_of;
 
     #[test]
     fn both_methods_are_shown_and_the_literature_is_no_rival() {
@@ -157,8 +156,7 @@ mod tests {
             (method.error_ns, method.allan, method.series) = (None, Vec::new(), Vec::new());
         }
         let page = clock(&result);
-        let (_, rest) = page.split_once("<main>").unwrap();
-        let (main, _) = rest.split_once("</main>").unwrap();
+        let main = main_of(&page);
         assert!(main.contains("never locked") && !main.contains("plot-"), "{main}");
     }
 }

@@ -4,10 +4,10 @@ use horolog_record::{AllanDeviation, ClockCompareResult, ClockSample, ComparedCl
 
 use super::Page;
 use super::data::{row, table};
-use super::escape::{each, text};
-use super::plot::{Axis, Plot, Scale, Series, Unit, View};
+use super::escape::each;
+use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
 use super::query::thinned;
-use super::sections::{command_line, drawn, facts, findings, host_facts, limits, section};
+use super::sections::{drawn_alone, findings, limits, machine, paragraph, section};
 use super::stability::{allan_plot, allan_table};
 use crate::table::clock_compare::{OFFSETS, figures, steps};
 use crate::units::{full_count, human_ns};
@@ -23,9 +23,8 @@ const STABILITY: &str = "Overlapping, of the offset. It falls with slope −1 wh
 #[must_use]
 pub fn clock_compare(result: &ClockCompareResult) -> String {
     let plots = vec![over_time(result), allan_plot(STABILITY, &stability(result))];
-    let (plotted, plots) = drawn(plots.into_iter().map(|plot| (plot, String::new())).collect());
-    let stepped =
-        steps(result).map_or_else(String::new, |line| format!("<p>{}</p>\n", text(&line)));
+    let (plotted, plots) = drawn_alone(plots);
+    let stepped = steps(result).map_or_else(String::new, |line| paragraph(&line));
     let rows = each(&result.clocks, |clock| row(&clock.name, figures(clock)));
     let titles = ["mean", "deviation", "min", "max", "frequency", "doubt", "readings"];
     let main = [
@@ -34,7 +33,7 @@ pub fn clock_compare(result: &ClockCompareResult) -> String {
         section("Limits", &limits(&result.limits)),
         section("Offset and stability", &plotted),
         section("Allan deviation", &allan_table(&stability(result))),
-        section("Run and machine", &machine(result)),
+        section("Run and machine", &machine(&result.command, &result.started, &result.host)),
     ];
     let names: Vec<_> = result.clocks.iter().map(|clock| clock.name.as_str()).collect();
     Page {
@@ -81,9 +80,7 @@ fn over_time(result: &ClockCompareResult) -> Plot {
         y: Axis { label: "offset", short: "offset", unit: Unit::Signed, scale: Scale::Linear },
         points: false,
         marks: Vec::new(),
-        chooser: "",
-        view: 0,
-        views: vec![View { label: "", series: result.clocks.iter().map(series).collect() }],
+        shown: Choice::one(result.clocks.iter().map(series)),
     }
 }
 
@@ -91,18 +88,11 @@ fn stability(result: &ClockCompareResult) -> Vec<(&str, &[AllanDeviation])> {
     result.clocks.iter().map(|one| (one.name.as_str(), one.allan.as_slice())).collect()
 }
 
-fn machine(result: &ClockCompareResult) -> String {
-    let run = facts(&[
-        ("Command", Some(command_line(&result.command))),
-        ("Started", Some(result.started.clone())),
-    ]);
-    format!("<div class=\"columns\">\n{run}{}</div>\n", host_facts(&result.host))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture;
+    use crate::html::main_of;
 
     #[test]
     fn all_clocks_are_shown_and_no_name_becomes_markup() {
@@ -119,8 +109,7 @@ mod tests {
         let mut result = fixture::clock_compare();
         result.clocks.drain(..2);
         let page = clock_compare(&result);
-        let (_, rest) = page.split_once("<main>").unwrap();
-        let (main, _) = rest.split_once("</main>").unwrap();
+        let main = main_of(&page);
         assert!(!main.contains("NaN") && !main.contains("plot-"), "{main}");
     }
 }

@@ -6,9 +6,9 @@ use horolog_record::{ClockLogPoint, ClockLogResult, LoggedClock};
 use super::Page;
 use super::data::{row, table};
 use super::escape::each;
-use super::plot::{Axis, Mark, Plot, Scale, Series, Unit, View};
+use super::plot::{Axis, Choice, Mark, Plot, Scale, Series, Unit, View};
 use super::query::thinned;
-use super::sections::{drawn, section};
+use super::sections::{drawn_alone, section};
 use crate::clock_log::{NOTE, clock_name, figures};
 use crate::table::query::seconds;
 use crate::units::{full_count, signed_mean_ns};
@@ -24,7 +24,7 @@ type Points = fn(&LoggedClock) -> &Vec<ClockLogPoint>;
 pub fn clock_log(result: &ClockLogResult) -> String {
     let result = &thinned_out(result);
     let plots = vec![offsets(result), frequencies(result)];
-    let (plotted, plots) = drawn(plots.into_iter().map(|plot| (plot, String::new())).collect());
+    let (plotted, plots) = drawn_alone(plots);
     let rows = each(&result.clocks, |clock| row(&clock_name(clock), figures(clock)));
     let titles = ["lines with an offset", "mean", "deviation", "min", "max", "steps"];
     let main = [
@@ -95,12 +95,14 @@ fn offsets(result: &ClockLogResult) -> Plot {
         y: Axis { label: "offset", short: "offset", unit: Unit::Signed, scale: Scale::Linear },
         points: true,
         marks: marks.collect(),
-        chooser: "shown",
-        view: 0,
-        views: vec![
-            View { label: "offset", series: series(result, &[offset]) },
-            View { label: "with pulses", series: series(result, &all) },
-        ],
+        shown: Choice {
+            chooser: "shown",
+            view: 0,
+            views: vec![
+                View { label: "offset".into(), series: series(result, &[offset]) },
+                View { label: "with pulses".into(), series: series(result, &all) },
+            ],
+        },
     }
 }
 
@@ -117,9 +119,7 @@ fn frequencies(result: &ClockLogResult) -> Plot {
         y: Axis { label: "ppb", short: "ppb", unit: Unit::Count, scale: Scale::Linear },
         points: false,
         marks: Vec::new(),
-        chooser: "",
-        view: 0,
-        views: vec![View { label: "", series: series(result, &lines) }],
+        shown: Choice::one(series(result, &lines)),
     }
 }
 
@@ -149,6 +149,7 @@ fn events(result: &ClockLogResult) -> String {
 mod tests {
     use super::*;
     use crate::fixture;
+    use crate::html::main_of;
 
     #[test]
     fn offsets_pulses_and_states_are_drawn_and_no_text_becomes_markup() {
@@ -178,8 +179,7 @@ mod tests {
     fn an_empty_log_still_makes_a_page() {
         let result = ClockLogResult { clocks: Vec::new(), lines: 0, ..fixture::clock_log() };
         let page = clock_log(&result);
-        let (_, rest) = page.split_once("<main>").unwrap();
-        let (main, _) = rest.split_once("</main>").unwrap();
+        let main = main_of(&page);
         assert!(!main.contains("NaN") && !main.contains("plot-"), "{main}");
     }
 }

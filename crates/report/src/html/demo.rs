@@ -6,7 +6,7 @@ use horolog_record::{Candidate, DemoResult, Distribution, SearchKind, Trial};
 use super::escape::{each, text};
 use super::losses::{candidates, losses};
 use super::sections::{
-    command_line, drawn, facts, findings, host_facts, section, times_at_lower_bound, verdict,
+    command_line, drawn, findings, machine, section, times_at_lower_bound, verdict,
 };
 use super::{LOAD_NOTE, Page, series, trials};
 use crate::verdict::{Highest, lower_bound_trial, sentence};
@@ -49,7 +49,7 @@ pub fn demo(result: &DemoResult) -> String {
         section(rate_title(result), &candidates(&result.candidates, "requests per second")),
         section("Rate, loss and latency", &figures),
         section("Servers and their trials", &format!("<div id=\"servers\">\n{servers}</div>\n")),
-        section("Run and machine", &machine(result)),
+        section("Run and machine", &machine(&result.command, &result.started, &result.host)),
     ];
     Page {
         kind: "demo",
@@ -144,14 +144,6 @@ fn server((index, candidate): (usize, &Candidate)) -> String {
         text(&command_line(&candidate.server_command)),
         trials::trials(load, &format!("trials-{index}")),
     )
-}
-
-fn machine(result: &DemoResult) -> String {
-    let run = facts(&[
-        ("Command", Some(command_line(&result.command))),
-        ("Started", Some(result.started.clone())),
-    ]);
-    format!("<div class=\"columns\">\n{run}{}</div>\n", host_facts(&result.host))
 }
 
 #[cfg(test)]

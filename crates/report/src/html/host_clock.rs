@@ -6,7 +6,7 @@ use horolog_record::HostClockResult;
 use super::Page;
 use super::data::{row, table};
 use super::escape::{each, text};
-use super::sections::{command_line, facts, findings, host_facts, section};
+use super::sections::{Body, command_line, facts, findings, host_facts, section};
 use crate::facts::FactGroup;
 use crate::host_clock::{CLOCK_TITLES, CLOCKS_NOTE, figures, groups};
 use crate::units::human_ns;
@@ -14,37 +14,40 @@ use crate::units::human_ns;
 /// The page as HTML. It holds the result as JSON in the element `result`.
 #[must_use]
 pub fn host_clock(result: &HostClockResult) -> String {
-    let rows = each(&result.clocks, |clock| match &clock.error {
-        Some(error) => row(&clock.name, [error.clone()]),
-        None => row(&clock.name, figures(clock)),
-    });
+    let body = body(result);
     let run = facts(&[
         ("Command", Some(command_line(&result.command))),
         ("Started", Some(result.started.clone())),
     ]);
     let machine = format!("<div class=\"columns\">\n{run}{}</div>\n", host_facts(&result.host));
-    let main = [
-        section("Findings", &findings(&result.findings)),
-        fact_sections(&groups(result)),
-        section("Clocks", &table("clocks", "Clocks", &CLOCK_TITLES, &rows)),
-        section("Run and machine", &machine),
-    ];
     Page {
         kind: "host clock",
         heading: "clocks of this host".to_owned(),
         lead: format!("watched for {}, started {}", human_ns(result.watched_ns), result.started),
-        main: main.concat(),
+        main: body.sections() + &section("Run and machine", &machine),
         note: CLOCKS_NOTE,
         schema: &result.schema,
-        plots: Vec::new(),
+        plots: body.plots,
         result,
     }
     .render()
 }
 
+/// What it shows of the result.
+pub(super) fn body(result: &HostClockResult) -> Body {
+    let rows = each(&result.clocks, |clock| match &clock.error {
+        Some(error) => row(&clock.name, [error.clone()]),
+        None => row(&clock.name, figures(clock)),
+    });
+    let mut sections = vec![("Findings", findings(&result.findings))];
+    sections.extend(fact_sections(&groups(result)));
+    sections.push(("Clocks", table("clocks", "Clocks", &CLOCK_TITLES, &rows)));
+    Body { sections, plots: Vec::new() }
+}
+
 /// A section for each group: name, value, meaning.
-pub(super) fn fact_sections(groups: &[FactGroup]) -> String {
-    each(groups, |group| {
+pub(super) fn fact_sections(groups: &[FactGroup]) -> Vec<(&'static str, String)> {
+    let of = |group: &FactGroup| {
         let rows = each(&group.facts, |fact| {
             format!(
                 "<tr><th scope=\"row\" class=\"words\">{}</th><td class=\"words\">{}</td>\
@@ -61,8 +64,9 @@ pub(super) fn fact_sections(groups: &[FactGroup]) -> String {
              </table>\n</div>\n",
             title = text(group.title)
         );
-        section(group.title, &table)
-    })
+        (group.title, table)
+    };
+    groups.iter().map(of).collect()
 }
 
 #[cfg(test)]

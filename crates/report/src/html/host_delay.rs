@@ -5,11 +5,13 @@ use horolog_record::{ClaimVerdict, DelayKind, Distribution, HostDelayResult};
 use super::Page;
 use super::data::{row, table};
 use super::escape::{each, text};
-use super::plot::{Axis, Plot, Scale, Series, Unit, View};
-use super::sections::{command_line, drawn, facts, findings, host_facts, limits, section};
+use super::plot::{Axis, Choice, Plot, Scale, Series, Unit, View};
+use super::sections::{
+    Body, command_line, drawn_alone, facts, findings, host_facts, limits, section,
+};
 use crate::host_delay::{
-    CLAIMS, INTERRUPTED_TITLES, NOTE, SLACK, cells_of, interrupted, resumption, setting,
-    setting_name, tally, verdict,
+    CLAIMS, INTERRUPTED_TITLES, NOTE, SLACK, cells_of, interrupted, is_measured, resumption,
+    setting, setting_name, tally, verdict,
 };
 use crate::units::{ABSENT, full_count, human_ns, mean_ns};
 
@@ -19,31 +21,36 @@ const TITLES: [&str; 9] =
 /// The page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn host_delay(result: &HostDelayResult) -> String {
-    let plots = vec![
-        plot(result, "median", "Median overshoot", |one| one.p50),
-        plot(result, "tail", "99th percentile of the overshoot", |one| one.p99),
-    ];
-    let (plotted, plots) = drawn(plots.into_iter().map(|plot| (plot, String::new())).collect());
-    let main = [
-        section("Overshoot", &plotted),
-        section("Findings", &findings(&result.findings)),
-        section("Limits", &limits(&result.limits)),
-        section("Figures", &figures(result)),
-        section("Interrupted by signals", &signals(result)),
-        section(CLAIMS, &claims(result)),
-        section("Run and machine", &machine(result)),
-    ];
+    let body = body(result);
     Page {
         kind: "host delay",
         heading: "delays of this host".to_owned(),
         lead: format!("{} settings, started {}", result.settings.len(), result.started),
-        main: main.concat(),
+        main: body.sections() + &section("Run and machine", &machine(result)),
         note: NOTE,
         schema: &result.schema,
-        plots,
+        plots: body.plots,
         result,
     }
     .render()
+}
+
+/// What it shows of the result.
+pub(super) fn body(result: &HostDelayResult) -> Body {
+    let plots = vec![
+        plot(result, "median", "Median overshoot", |one| one.p50),
+        plot(result, "tail", "99th percentile of the overshoot", |one| one.p99),
+    ];
+    let (plotted, plots) = drawn_alone(plots);
+    let sections = vec![
+        ("Overshoot", plotted),
+        ("Findings", findings(&result.findings)),
+        ("Limits", limits(&result.limits)),
+        ("Figures", figures(result)),
+        ("Interrupted by signals", signals(result)),
+        (CLAIMS, claims(result)),
+    ];
+    Body { sections, plots }
 }
 
 fn plot(
@@ -63,11 +70,11 @@ fn plot(
         };
         let series = DelayKind::ALL.into_iter().map(line);
         View {
-            label: setting_name(&result.settings[index]),
+            label: setting_name(&result.settings[index]).into(),
             series: series.filter(|series| !series.points.is_empty()).collect(),
         }
     };
-    let measured = (0..result.settings.len()).filter(|at| result.settings[*at].error.is_none());
+    let measured = (0..result.settings.len()).filter(|at| is_measured(result, *at));
     Plot {
         id,
         title,
@@ -77,19 +84,16 @@ fn plot(
         y: Axis { label: "overshoot", short: "later by", unit: Unit::Ns, scale: Scale::Log },
         points: true,
         marks: Vec::new(),
-        chooser: "Setting",
-        view: 0,
-        views: measured.map(view).collect(),
+        shown: Choice { chooser: "Setting", view: 0, views: measured.map(view).collect() },
     }
 }
 
 fn figures(result: &HostDelayResult) -> String {
-    let all = result.settings.iter().enumerate();
-    let rows = each(all, |(index, one)| {
+    let rows = each(0..result.settings.len(), |index| {
         let head = format!(
             "<tr><th scope=\"rowgroup\" class=\"words\" colspan=\"{}\">{}</th></tr>\n",
             TITLES.len() + 1,
-            text(&setting(one))
+            text(&setting(result, index))
         );
         let rows = each(cells_of(result, index), |cell| row(cell.function.name(), of_cell(cell)));
         head + &rows

@@ -8,7 +8,9 @@ use super::data::{row, table};
 use super::escape::each;
 use super::host_timer::paragraph;
 use super::latency::{Place, histogram, tail};
-use super::sections::{command_line, drawn, facts, findings, host_facts, limits, section};
+use super::sections::{
+    Body, command_line, drawn_alone, facts, findings, host_facts, limits, section,
+};
 use crate::host::{LATENCY_TITLES, latency_figures};
 use crate::table::host_interrupt::{
     METHOD, facts as sentences, handler_name, repetitions, stolen_cells, stolen_facts,
@@ -19,32 +21,14 @@ use crate::units::{full_count, human_ns};
 const DELAYS: &str = "delays";
 const STOLEN: &str = "stolen";
 const HISTOGRAM: Place =
-    Place { id: "histogram", title: "Histogram of delays", described_by: DELAYS };
-const TAIL: Place = Place { id: "tail", title: "Delays by rarity", described_by: DELAYS };
+    Place { id: "handlers-histogram", title: "Histogram of delays", described_by: DELAYS };
+const TAIL: Place = Place { id: "handlers-tail", title: "Delays by rarity", described_by: DELAYS };
 const GAPS: Place = Place { id: "gaps", title: "Histogram of gaps", described_by: STOLEN };
 
 /// The page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn host_interrupt(result: &HostInterruptResult) -> String {
-    let (delays, gaps) = (delays(result), gaps(result));
-    let plots = vec![histogram(&HISTOGRAM, &delays), tail(&TAIL, &delays), histogram(&GAPS, &gaps)];
-    let (plotted, plots) = drawn(plots.into_iter().map(|plot| (plot, String::new())).collect());
-    let handlers = each(&result.handlers, |one| {
-        row(&handler_name(one), latency_figures(one.delay_ns.as_ref()))
-    });
-    let means = each(result.handlers.iter().filter_map(repetitions), |line| paragraph(&line));
-    let main = [
-        section(
-            "Handlers",
-            &(table(DELAYS, "Delays of handlers", &LATENCY_TITLES, &handlers) + &means),
-        ),
-        section("Findings", &findings(&result.findings)),
-        section("Limits", &limits(&result.limits)),
-        section("Stolen time", &stolen(result)),
-        section("Distributions", &plotted),
-        section("How it was measured", &each(sentences(result), |line| paragraph(&line))),
-        section("Run and machine", &machine(result)),
-    ];
+    let body = body(result);
     Page {
         kind: "host interrupt",
         heading: "handlers behind an expiry, and stolen time".to_owned(),
@@ -53,13 +37,33 @@ pub fn host_interrupt(result: &HostInterruptResult) -> String {
             full_count(result.expiries),
             result.started
         ),
-        main: main.concat(),
+        main: body.sections() + &section("Run and machine", &machine(result)),
         note: METHOD,
         schema: &result.schema,
-        plots,
+        plots: body.plots,
         result,
     }
     .render()
+}
+
+/// What it shows of the result.
+pub(super) fn body(result: &HostInterruptResult) -> Body {
+    let (delays, gaps) = (delays(result), gaps(result));
+    let plots = vec![histogram(&HISTOGRAM, &delays), tail(&TAIL, &delays), histogram(&GAPS, &gaps)];
+    let (plotted, plots) = drawn_alone(plots);
+    let handlers = each(&result.handlers, |one| {
+        row(&handler_name(one), latency_figures(one.delay_ns.as_ref()))
+    });
+    let means = each(result.handlers.iter().filter_map(repetitions), |line| paragraph(&line));
+    let sections = vec![
+        ("Handlers", table(DELAYS, "Delays of handlers", &LATENCY_TITLES, &handlers) + &means),
+        ("Findings", findings(&result.findings)),
+        ("Limits", limits(&result.limits)),
+        ("Stolen time", stolen(result)),
+        ("Distributions", plotted),
+        ("How it was measured", each(sentences(result), |line| paragraph(&line))),
+    ];
+    Body { sections, plots }
 }
 
 fn stolen(result: &HostInterruptResult) -> String {

@@ -1,45 +1,48 @@
 //! The page of a network card: facts with what they mean, and what to change.
 
-use horolog_record::HostNicResult;
+use horolog_record::{HostNicResult, NicAdvice};
 
 use super::Page;
 use super::escape::{each, text};
 use super::host_clock::fact_sections;
-use super::sections::{command_line, facts, findings, host_facts, section};
-use crate::host_nic::{ADVICE, change, groups};
+use super::sections::{Body, command_line, facts, findings, host_facts, section};
+use crate::host_nic::{advice, change, groups};
 
 /// The page as HTML. It holds the result as JSON in the element `result`.
 #[must_use]
 pub fn host_nic(result: &HostNicResult) -> String {
+    let body = body(result);
     let run = facts(&[
         ("Command", Some(command_line(&result.command))),
         ("Started", Some(result.started.clone())),
     ]);
     let machine = format!("<div class=\"columns\">\n{run}{}</div>\n", host_facts(&result.host));
-    let main = [
-        section(ADVICE, &changes(result)),
-        section("Findings", &findings(&result.findings)),
-        fact_sections(&groups(result)),
-        section("Run and machine", &machine),
-    ];
     Page {
         kind: "host nic",
         heading: format!("interface {}", result.interface),
         lead: format!("as its driver and the kernel tell, {}", result.started),
-        main: main.concat(),
+        main: body.sections() + &section("Run and machine", &machine),
         note: "Nothing was set.",
         schema: &result.schema,
-        plots: Vec::new(),
+        plots: body.plots,
         result,
     }
     .render()
 }
 
-fn changes(result: &HostNicResult) -> String {
-    if result.advice.is_empty() {
+/// What it shows of the result.
+pub(super) fn body(result: &HostNicResult) -> Body {
+    let mut sections = advice(result).map(|(title, advice)| (title, list(&advice))).to_vec();
+    sections.push(("Findings", findings(&result.findings)));
+    sections.extend(fact_sections(&groups(result)));
+    Body { sections, plots: Vec::new() }
+}
+
+fn list(advice: &[&NicAdvice]) -> String {
+    if advice.is_empty() {
         return String::new();
     }
-    let items = each(&result.advice, |advice| {
+    let items = each(advice, |advice| {
         let command = each(&advice.command, |command| {
             format!("<p class=\"advice\"><code>{}</code></p>", text(command))
         });

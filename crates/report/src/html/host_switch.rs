@@ -7,7 +7,9 @@ use super::data::{row, table};
 use super::escape::each;
 use super::host_timer::paragraph;
 use super::latency::{Place, histogram, tail};
-use super::sections::{command_line, drawn, facts, findings, host_facts, limits, section};
+use super::sections::{
+    Body, command_line, drawn_alone, facts, findings, host_facts, limits, section,
+};
 use crate::table::host_switch::{
     METHOD, exchange_cells, exchange_name, exchange_titles, facts as sentences, steps_rows,
 };
@@ -15,25 +17,13 @@ use crate::units::full_count;
 
 const TABLE: &str = "exchanges";
 const HISTOGRAM: Place =
-    Place { id: "histogram", title: "Histogram of turns", described_by: TABLE };
-const TAIL: Place = Place { id: "tail", title: "Turns by rarity", described_by: TABLE };
+    Place { id: "turns-histogram", title: "Histogram of turns", described_by: TABLE };
+const TAIL: Place = Place { id: "turns-tail", title: "Turns by rarity", described_by: TABLE };
 
 /// The page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn host_switch(result: &HostSwitchResult) -> String {
-    let turns = distributions(result);
-    let plots = vec![histogram(&HISTOGRAM, &turns), tail(&TAIL, &turns)];
-    let (plotted, plots) = drawn(plots.into_iter().map(|plot| (plot, String::new())).collect());
-    let exchanges = each(&result.exchanges, |one| row(&exchange_name(one), exchange_cells(one)));
-    let main = [
-        section("The eight steps", &steps(result)),
-        section("Findings", &findings(&result.findings)),
-        section("Limits", &limits(&result.limits)),
-        section("Exchanges", &table(TABLE, "Exchanges", &exchange_titles(), &exchanges)),
-        section("Distribution of turns", &plotted),
-        section("How it was measured", &each(sentences(result), |line| paragraph(&line))),
-        section("Run and machine", &machine(result)),
-    ];
+    let body = body(result);
     Page {
         kind: "host switch",
         heading: "switches between processes and threads".to_owned(),
@@ -42,13 +32,30 @@ pub fn host_switch(result: &HostSwitchResult) -> String {
             full_count(result.turns),
             result.started
         ),
-        main: main.concat(),
+        main: body.sections() + &section("Run and machine", &machine(result)),
         note: METHOD,
         schema: &result.schema,
-        plots,
+        plots: body.plots,
         result,
     }
     .render()
+}
+
+/// What it shows of the result.
+pub(super) fn body(result: &HostSwitchResult) -> Body {
+    let turns = distributions(result);
+    let plots = vec![histogram(&HISTOGRAM, &turns), tail(&TAIL, &turns)];
+    let (plotted, plots) = drawn_alone(plots);
+    let exchanges = each(&result.exchanges, |one| row(&exchange_name(one), exchange_cells(one)));
+    let sections = vec![
+        ("The eight steps", steps(result)),
+        ("Findings", findings(&result.findings)),
+        ("Limits", limits(&result.limits)),
+        ("Exchanges", table(TABLE, "Exchanges", &exchange_titles(), &exchanges)),
+        ("Distribution of turns", plotted),
+        ("How it was measured", each(sentences(result), |line| paragraph(&line))),
+    ];
+    Body { sections, plots }
 }
 
 fn steps(result: &HostSwitchResult) -> String {
@@ -88,7 +95,7 @@ mod tests {
         result.findings[0].message = "<img src=x>".to_owned();
         let page = host_switch(&result);
         assert!(!page.contains("<img"));
-        assert!(page.contains("process switch, each") && page.contains("plot-histogram"));
+        assert!(page.contains("process switch, each") && page.contains("plot-turns-histogram"));
         assert!(page.contains("futex, process, across cores"));
     }
 

@@ -6,36 +6,23 @@ use super::Page;
 use super::data::{row, table};
 use super::escape::{each, text};
 use super::latency::{Place, histogram, tail, time_axis};
-use super::plot::{Axis, Plot, Scale, Series, Unit, View};
-use super::sections::{command_line, drawn, facts, findings, host_facts, limits, section};
+use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::sections::{
+    Body, command_line, drawn_alone, facts, findings, host_facts, limits, section,
+};
 use crate::host::LATENCY_TITLES;
 use crate::table::host_timer::{LATENCY, cells, facts as sentences};
 use crate::units::{full_count, human_ns};
 
 const TABLE: &str = "latencies";
 const HISTOGRAM: Place =
-    Place { id: "histogram", title: "Histogram of latencies", described_by: TABLE };
-const TAIL: Place = Place { id: "tail", title: "Latency by rarity", described_by: TABLE };
+    Place { id: "wake-ups-histogram", title: "Histogram of latencies", described_by: TABLE };
+const TAIL: Place = Place { id: "wake-ups-tail", title: "Latency by rarity", described_by: TABLE };
 
 /// The page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn host_timer(result: &HostTimerResult) -> String {
-    let cores = distributions(result);
-    let plots = vec![histogram(&HISTOGRAM, &cores), tail(&TAIL, &cores), over_time(result)];
-    let (plotted, plots) = drawn(plots.into_iter().map(|plot| (plot, String::new())).collect());
-    let rows = each(&result.cores, |core| {
-        let [number, cells @ ..] = cells(core);
-        row(&format!("core {number}"), cells)
-    });
-    let titles = [&["missed"], &LATENCY_TITLES[..]].concat();
-    let main = [
-        section("Latencies", &table(TABLE, "Wake-up latencies", &titles, &rows)),
-        section("Findings", &findings(&result.findings)),
-        section("Limits", &limits(&result.limits)),
-        section("Distribution and course", &plotted),
-        section("How it was measured", &each(sentences(result), |line| paragraph(&line))),
-        section("Run and machine", &machine(result)),
-    ];
+    let body = body(result);
     Page {
         kind: "host timer",
         heading: format!("wake-ups every {}", human_ns(result.interval_ns)),
@@ -45,13 +32,30 @@ pub fn host_timer(result: &HostTimerResult) -> String {
             result.cores.len(),
             result.started
         ),
-        main: main.concat(),
+        main: body.sections() + &section("Run and machine", &machine(result)),
         note: LATENCY,
         schema: &result.schema,
-        plots,
+        plots: body.plots,
         result,
     }
     .render()
+}
+
+/// What it shows of the result.
+pub(super) fn body(result: &HostTimerResult) -> Body {
+    let cores = distributions(result);
+    let plots = vec![histogram(&HISTOGRAM, &cores), tail(&TAIL, &cores), over_time(result)];
+    let (plotted, plots) = drawn_alone(plots);
+    let rows = each(&result.cores, |core| row(&format!("core {}", core.core), cells(core)));
+    let titles = [&["missed"], &LATENCY_TITLES[..]].concat();
+    let sections = vec![
+        ("Latencies", table(TABLE, "Wake-up latencies", &titles, &rows)),
+        ("Findings", findings(&result.findings)),
+        ("Limits", limits(&result.limits)),
+        ("Distribution and course", plotted),
+        ("How it was measured", each(sentences(result), |line| paragraph(&line))),
+    ];
+    Body { sections, plots }
 }
 
 pub(super) fn paragraph(line: &str) -> String {
@@ -78,9 +82,7 @@ fn over_time(result: &HostTimerResult) -> Plot {
         y: time_axis(),
         points: false,
         marks: Vec::new(),
-        chooser: "",
-        view: 0,
-        views: vec![View { label: "", series: result.cores.iter().map(series).collect() }],
+        shown: Choice::one(result.cores.iter().map(series)),
     }
 }
 
@@ -104,7 +106,7 @@ mod tests {
         result.conditions.idle_driver = Some("<img src=y>".to_owned());
         let page = host_timer(&result);
         assert!(!page.contains("<img"));
-        assert!(page.contains("core 1") && page.contains("plot-histogram"));
+        assert!(page.contains("core 1") && page.contains("plot-wake-ups-histogram"));
         assert!(page.contains("SCHED_FIFO at priority 80"));
     }
 

@@ -4,7 +4,7 @@
 use horolog_record::Distribution;
 use horolog_stats::Histogram;
 
-use super::plot::{Axis, Plot, Scale, Series, Unit, View};
+use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
 use super::series::percentile_points;
 
 /// Bars of a histogram for each tenfold longer time.
@@ -21,8 +21,7 @@ pub(super) struct Place {
 pub(super) fn histogram(place: &Place, distributions: &[(String, &Distribution)]) -> Plot {
     let series = distributions
         .iter()
-        .map(|(label, distribution)| Series::new(label.clone(), bars(distribution)))
-        .collect();
+        .map(|(label, distribution)| Series::new(label.clone(), bars(distribution)));
     Plot {
         id: place.id,
         title: place.title,
@@ -32,9 +31,7 @@ pub(super) fn histogram(place: &Place, distributions: &[(String, &Distribution)]
         y: Axis { label: "count", short: "count", unit: Unit::Count, scale: Scale::Log },
         points: true,
         marks: Vec::new(),
-        chooser: "",
-        view: 0,
-        views: vec![View { label: "", series }],
+        shown: Choice::one(series),
     }
 }
 
@@ -42,8 +39,7 @@ pub(super) fn histogram(place: &Place, distributions: &[(String, &Distribution)]
 pub(super) fn tail(place: &Place, distributions: &[(String, &Distribution)]) -> Plot {
     let series = distributions
         .iter()
-        .map(|(label, distribution)| Series::new(label.clone(), percentile_points(distribution)))
-        .collect();
+        .map(|(label, distribution)| Series::new(label.clone(), percentile_points(distribution)));
     Plot {
         id: place.id,
         title: place.title,
@@ -58,9 +54,7 @@ pub(super) fn tail(place: &Place, distributions: &[(String, &Distribution)]) -> 
         y: time_axis(),
         points: false,
         marks: Vec::new(),
-        chooser: "",
-        view: 0,
-        views: vec![View { label: "", series }],
+        shown: Choice::one(series),
     }
 }
 

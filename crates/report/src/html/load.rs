@@ -4,7 +4,7 @@ use horolog_record::{Distribution, LoadResult};
 
 use super::losses::losses;
 use super::sections::{
-    clients, drawn, findings, host_facts, limits, mode_name, parts, run_facts, section,
+    clients, columns, drawn, findings, host_facts, limits, mode_name, parts, run_facts, section,
     target_name, times_at_lower_bound, verdict,
 };
 use super::{LOAD_NOTE, Page, intervals, offsets, series, trials};
@@ -131,9 +131,7 @@ fn label(result: &LoadResult, index: usize) -> String {
 }
 
 fn machine(result: &LoadResult) -> String {
-    let run = run_facts(result);
-    let host = host_facts(&result.host);
-    format!("<div class=\"columns\">\n{run}{host}</div>\n")
+    columns(&[run_facts(result), host_facts(&result.host)])
 }
 
 #[cfg(test)]

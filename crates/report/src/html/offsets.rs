@@ -4,7 +4,7 @@
 use horolog_record::{LoadResult, OffsetMethod, SignedDistribution, Trial};
 
 use super::escape::{each, text};
-use super::plot::{Axis, Plot, Scale, Series, Unit, View};
+use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
 use super::series;
 use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, percent_of, signed_ns};
 
@@ -50,9 +50,7 @@ pub(super) fn plot(run: &LoadResult) -> Plot {
         y: Axis { label: "offset", short: "offset", unit: Unit::Ns, scale: Scale::Linear },
         points: true,
         marks: Vec::new(),
-        chooser: "",
-        view: 0,
-        views: vec![View { label: "", series: series.into() }],
+        shown: Choice::one(series),
     }
 }
 

@@ -5,17 +5,18 @@ use horolog_record::{PathStallResult, SocketOption, StallCell, StallPattern};
 
 use super::Page;
 use super::data::{row, table};
-use super::escape::{each, text};
-use super::plot::{Axis, Plot, Scale, Series, Unit, View};
-use super::sections::{command_line, drawn, facts, findings, host_facts, limits, section};
+use super::escape::each;
+use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::sections::{
+    columns, command_line, drawn_alone, facts, findings, host_facts, limits, paragraph, section,
+};
 use crate::stall;
 use crate::table::path_tcp::{end, target};
 
 /// The page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn path_stall(result: &PathStallResult) -> String {
-    let plots = vec![(batches(result), String::new())];
-    let (plotted, plots) = drawn(plots);
+    let (plotted, plots) = drawn_alone(vec![batches(result)]);
     let main = [
         section("Findings", &findings(&result.findings)),
         section("Limits", &limits(&result.limits)),
@@ -51,7 +52,7 @@ fn cells(result: &PathStallResult) -> String {
         row(&format!("{}; {}", stall::pattern(cell), stall::option(cell.option)), stall::cell(cell))
     });
     let lines = stall::packets(result).into_iter().chain(stall::window(result));
-    let lines = each(lines, |line| format!("<p>{}</p>\n", text(&line)));
+    let lines = each(lines, |line| paragraph(&line));
     table("cells", "Patterns", &stall::COLUMNS, &rows) + &lines
 }
 
@@ -82,9 +83,7 @@ fn batches(result: &PathStallResult) -> Plot {
         y: Axis { label: "exchange", short: "time", unit: Unit::Ns, scale: Scale::Log },
         points: true,
         marks: Vec::new(),
-        chooser: "",
-        view: 0,
-        views: vec![View { label: "", series: options.map(series).into() }],
+        shown: Choice::one(options.map(series)),
     }
 }
 
@@ -101,7 +100,7 @@ fn claims(result: &PathStallResult) -> String {
 fn watched(result: &PathStallResult) -> String {
     let Some(watch) = &result.watched else { return String::new() };
     let rows = each(&watch.connections, |one| row(&one.server, stall::connection(one)));
-    let line = format!("<p>{}</p>\n", text(&stall::watched(watch)));
+    let line = paragraph(&stall::watched(watch));
     table("watched", "Watched connections", &stall::WATCHED_COLUMNS, &rows) + &line
 }
 
@@ -113,13 +112,14 @@ fn ends(result: &PathStallResult) -> String {
         ("Command", Some(command_line(&result.command))),
         ("Started", Some(result.started.clone())),
     ]);
-    format!("<div class=\"columns\">\n{run}{}</div>\n", host_facts(&result.host))
+    columns(&[run, host_facts(&result.host)])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture;
+    use crate::html::main_of;
 
     #[test]
     fn patterns_and_claims_are_shown_and_nothing_becomes_markup() {
@@ -138,8 +138,7 @@ mod tests {
         result.target = None;
         result.watched = None;
         let page = path_stall(&result);
-        let (_, rest) = page.split_once("<main>").unwrap();
-        let (main, _) = rest.split_once("</main>").unwrap();
+        let main = main_of(&page);
         assert!(!main.contains("NaN") && !main.contains("plot-"), "{main}");
     }
 }

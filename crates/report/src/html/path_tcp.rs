@@ -6,8 +6,10 @@ use horolog_record::{Distribution, PathTcpResult, TcpDirection};
 use super::Page;
 use super::data::{row, table};
 use super::escape::each;
-use super::plot::{Axis, Plot, Scale, Series, Unit, View};
-use super::sections::{command_line, drawn, facts, findings, host_facts, limits, section};
+use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::sections::{
+    columns, command_line, drawn_alone, facts, findings, host_facts, limits, section,
+};
 use crate::table::path_tcp::{DEFINITION, bandwidth, end, latency, settings, target, way};
 use crate::units::full_count;
 
@@ -32,7 +34,7 @@ const BANDWIDTH: [&str; 9] =
 #[must_use]
 pub fn path_tcp(result: &PathTcpResult) -> String {
     let plots = vec![latency_plot(result), bandwidth_plot(result)];
-    let (plotted, plots) = drawn(plots.into_iter().map(|plot| (plot, String::new())).collect());
+    let (plotted, plots) = drawn_alone(plots);
     let main = [
         section("Latency", &latencies(result)),
         section("Bandwidth", &bandwidths(result)),
@@ -97,16 +99,11 @@ fn latency_plot(result: &PathTcpResult) -> Plot {
         y: Axis { label: "latency", short: "latency", unit: Unit::Ns, scale: Scale::Log },
         points: true,
         marks: Vec::new(),
-        chooser: "",
-        view: 0,
-        views: vec![View {
-            label: "",
-            series: vec![
-                series("p50", |times| times.p50),
-                series("p99", |times| times.p99),
-                series("p99.9", |times| times.p99_9),
-            ],
-        }],
+        shown: Choice::one([
+            series("p50", |times| times.p50),
+            series("p99", |times| times.p99),
+            series("p99.9", |times| times.p99_9),
+        ]),
     }
 }
 
@@ -126,12 +123,7 @@ fn bandwidth_plot(result: &PathTcpResult) -> Plot {
         y: Axis { label: "bytes per second", short: "rate", unit: Unit::Rate, scale: Scale::Log },
         points: true,
         marks: Vec::new(),
-        chooser: "",
-        view: 0,
-        views: vec![View {
-            label: "",
-            series: [TcpDirection::Out, TcpDirection::Back].map(series).into(),
-        }],
+        shown: Choice::one([TcpDirection::Out, TcpDirection::Back].map(series)),
     }
 }
 
@@ -142,13 +134,14 @@ fn ends(result: &PathTcpResult) -> String {
         ("Command", Some(command_line(&result.command))),
         ("Started", Some(result.started.clone())),
     ]);
-    format!("<div class=\"columns\">\n{run}{}</div>\n", host_facts(&result.host))
+    columns(&[run, host_facts(&result.host)])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture;
+    use crate::html::main_of;
 
     #[test]
     fn sizes_are_shown_and_no_fact_becomes_markup() {
@@ -166,8 +159,7 @@ mod tests {
         result.bandwidth.clear();
         result.far = None;
         let page = path_tcp(&result);
-        let (_, rest) = page.split_once("<main>").unwrap();
-        let (main, _) = rest.split_once("</main>").unwrap();
+        let main = main_of(&page);
         assert!(!main.contains("NaN") && !main.contains("plot-"), "{main}");
     }
 }

@@ -4,9 +4,11 @@ use horolog_record::{Distribution, PathRow, PathUdpResult};
 
 use super::Page;
 use super::data::{row, table};
-use super::escape::{each, text};
-use super::plot::{Axis, Plot, Scale, Series, Unit, View};
-use super::sections::{command_line, drawn, facts, findings, host_facts, limits, section};
+use super::escape::each;
+use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::sections::{
+    columns, command_line, drawn, facts, findings, host_facts, limits, paragraph, section,
+};
 use super::{series, trials};
 use crate::path_udp::{COLUMNS, NOTE, cost, details, title};
 use crate::units::{full_count, human_ns};
@@ -30,7 +32,7 @@ pub fn path_udp(result: &PathUdpResult) -> String {
     });
     let numbered = result.rows.iter().enumerate();
     let told = numbered.flat_map(|(index, row)| details(result, index, row));
-    let told = each(told.chain([cost(result)]), |line| format!("<p>{}</p>\n", text(&line)));
+    let told = each(told.chain([cost(result)]), |line| paragraph(&line));
     let main = [
         section("Rows", &(table("rows", "Rows", &titles, &rows) + &told)),
         section("Limits", &limits(&result.limits)),
@@ -79,9 +81,7 @@ fn by_length(result: &PathUdpResult) -> Plot {
         y: Axis { label: "T", short: "T", unit: Unit::Ns, scale: Scale::Zero },
         points: true,
         marks: Vec::new(),
-        chooser: "",
-        view: 0,
-        views: vec![View { label: "", series: FIGURES.map(series).into() }],
+        shown: Choice::one(FIGURES.map(series)),
     }
 }
 
@@ -100,7 +100,7 @@ fn machine(result: &PathUdpResult) -> String {
         ("DSCP", Some(result.dscp.to_string())),
         ("Load by broadcast", yes(result.load_broadcast)),
     ]);
-    format!("<div class=\"columns\">\n{run}{}</div>\n", host_facts(&result.host))
+    columns(&[run, host_facts(&result.host)])
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! A plot as data, as `assets/page.js` takes it, and the place on the page where it is drawn.
 //! Which points it shows is for [`super::series`].
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use super::escape::text;
@@ -22,11 +24,26 @@ pub(super) struct Plot {
     /// Whether to mark the points themselves.
     pub(super) points: bool,
     pub(super) marks: Vec<Mark>,
+    #[serde(flatten)]
+    pub(super) shown: Choice,
+}
+
+/// What a plot shows: one view, or several to choose from.
+#[derive(Debug, Serialize)]
+pub(super) struct Choice {
     /// What the views differ in.
     pub(super) chooser: &'static str,
     /// The view that is shown at first.
     pub(super) view: usize,
     pub(super) views: Vec<View>,
+}
+
+impl Choice {
+    /// Nothing to choose from.
+    pub(super) fn one(series: impl IntoIterator<Item = Series>) -> Self {
+        let series = series.into_iter().collect();
+        Self { chooser: "", view: 0, views: vec![View { label: "".into(), series }] }
+    }
 }
 
 /// An axis: its label, its label in the legend, the unit of its values and how they are spread.
@@ -85,7 +102,7 @@ pub(super) struct Mark {
 /// Series that are shown together.
 #[derive(Debug, Serialize)]
 pub(super) struct View {
-    pub(super) label: &'static str,
+    pub(super) label: Cow<'static, str>,
     pub(super) series: Vec<Series>,
 }
 
@@ -110,7 +127,10 @@ impl Series {
 impl Plot {
     /// Whether there is anything to draw.
     pub(super) fn is_empty(&self) -> bool {
-        self.views.iter().all(|view| view.series.iter().all(|series| series.points.is_empty()))
+        self.shown
+            .views
+            .iter()
+            .all(|view| view.series.iter().all(|series| series.points.is_empty()))
     }
 
     /// The figure on the page, with whatever markup belongs below it.

@@ -6,8 +6,8 @@ use horolog_record::{AllanDeviation, Figures, QueryResult, Sample, ServerResult}
 use super::Page;
 use super::data::{row, table};
 use super::escape::{each, text};
-use super::plot::{Axis, Plot, Scale, Series, Unit, View};
-use super::sections::{command_line, drawn, facts, findings, host_facts, section};
+use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::sections::{columns, command_line, drawn_alone, facts, findings, host_facts, section};
 use super::stability::{allan_plot, allan_table};
 use crate::table::query::{
     difference_line, figure_texts, full_name, leap_name, odd_replies, stamps,
@@ -35,7 +35,7 @@ pub fn query(result: &QueryResult) -> String {
         over_time(result, &DELAYS, |sample| sample.delay_ns),
         allan_plot(STABILITY, &stability(result)),
     ];
-    let (figures, plots) = drawn(plots.into_iter().map(|plot| (plot, String::new())).collect());
+    let (figures, plots) = drawn_alone(plots);
     let main = [
         section("Servers", &servers(result)),
         section("Findings", &findings(&result.findings)),
@@ -125,9 +125,7 @@ fn over_time(result: &QueryResult, quantity: &Quantity, of: fn(&Sample) -> i64) 
         y: Axis { label: id, short: id, unit, scale: Scale::Linear },
         points: !many,
         marks: Vec::new(),
-        chooser: "",
-        view: 0,
-        views: vec![View { label: "", series: result.servers.iter().map(series).collect() }],
+        shown: Choice::one(result.servers.iter().map(series)),
     }
 }
 
@@ -264,13 +262,14 @@ fn machine(result: &QueryResult) -> String {
             ),
         ])
     });
-    format!("<div class=\"columns\">\n{run}{}{servers}</div>\n", host_facts(&result.host))
+    columns(&[run, host_facts(&result.host), servers])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture;
+    use crate::html::main_of;
 
     #[test]
     fn every_server_has_its_figures() {
@@ -294,8 +293,7 @@ mod tests {
     #[test]
     fn a_silent_query_still_makes_a_page() {
         let page = query(&fixture::query(0));
-        let (_, rest) = page.split_once("<main>").unwrap();
-        let (main, _) = rest.split_once("</main>").unwrap();
+        let main = main_of(&page);
         assert!(
             !main.contains("NaN") && !main.contains(">inf") && !main.contains("plot-"),
             "{main}"

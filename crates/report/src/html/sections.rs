@@ -58,6 +58,29 @@ pub(super) fn section(heading: &str, markup: &str) -> String {
     }
 }
 
+/// What a page shows of a result, save how it was run: it can stand on a page with others.
+pub(super) struct Body {
+    /// Headings and markup; what is empty is not shown.
+    pub(super) sections: Vec<(&'static str, String)>,
+    pub(super) plots: Vec<Plot>,
+}
+
+impl Body {
+    /// The sections of a page of its own.
+    pub(super) fn sections(&self) -> String {
+        each(&self.sections, |(heading, markup)| section(heading, markup))
+    }
+
+    /// One section of a page with others; the plots are the page's.
+    pub(super) fn as_part(&self, heading: &str) -> String {
+        let shown = self.sections.iter().filter(|(_, markup)| !markup.is_empty());
+        let parts = each(shown, |(heading, markup)| {
+            format!("<section>\n<h3>{}</h3>\n{markup}</section>\n", text(heading))
+        });
+        format!("<section class=\"part\">\n<h2>{}</h2>\n{parts}</section>\n", text(heading))
+    }
+}
+
 /// The limits that the run was held against, in the order in which they were given.
 pub(super) fn limits(limits: &[LimitResult]) -> String {
     if limits.is_empty() {
@@ -74,14 +97,19 @@ pub(super) fn limits(limits: &[LimitResult]) -> String {
     format!("<ul class=\"findings\">\n{items}</ul>\n")
 }
 
+/// A paragraph of one line.
+pub(super) fn paragraph(line: &str) -> String {
+    format!("<p>{}</p>\n", text(line))
+}
+
 /// What became of each kind of requests in a mix.
 pub(super) fn parts(result: &LoadResult) -> String {
-    each(crate::parts::line(result), |line| format!("<p>{}</p>\n", text(&line)))
+    each(crate::parts::line(result), |line| paragraph(&line))
 }
 
 /// How single clients fared, where that was counted.
 pub(super) fn clients(result: &LoadResult) -> String {
-    each(crate::clients::lines(result), |line| format!("<p>{}</p>\n", text(&line)))
+    each(crate::clients::lines(result), |line| paragraph(&line))
 }
 
 /// The findings as a list, the worst first.
@@ -133,6 +161,18 @@ pub(super) fn host_facts(host: &Host) -> String {
         ("Clock source", host.clocksource.clone()),
         ("Frequency governor", host.governor.clone()),
     ])
+}
+
+/// Lists of facts side by side.
+pub(super) fn columns(lists: &[String]) -> String {
+    format!("<div class=\"columns\">\n{}</div>\n", lists.concat())
+}
+
+/// How a run was started, and the machine.
+pub(super) fn machine(command: &[String], started: &str, host: &Host) -> String {
+    let run =
+        facts(&[("Command", Some(command_line(command))), ("Started", Some(started.to_owned()))]);
+    columns(&[run, host_facts(host)])
 }
 
 /// What was loaded, and how.
@@ -194,11 +234,17 @@ pub(super) fn target_name(result: &LoadResult) -> String {
     }
 }
 
-/// The figures of all plots that have something to show, and those plots.
+/// The figures of all plots that have something to show, each with what belongs below it, and those
+/// plots.
 pub(super) fn drawn(plots: Vec<(Plot, String)>) -> (String, Vec<Plot>) {
     let full: Vec<_> = plots.into_iter().filter(|(plot, _)| !plot.is_empty()).collect();
     let figures = full.iter().map(|(plot, below)| plot.figure(below)).collect();
     (figures, full.into_iter().map(|(plot, _)| plot).collect())
+}
+
+/// The same of plots that nothing belongs below.
+pub(super) fn drawn_alone(plots: Vec<Plot>) -> (String, Vec<Plot>) {
+    drawn(plots.into_iter().map(|plot| (plot, String::new())).collect())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use horolog_record::{Code, Distribution, LoadResult, Percentiles, Point, Trial};
 use horolog_stats::Histogram;
 
-use super::plot::{Axis, Mark, Plot, Scale, Series, Unit, View};
+use super::plot::{Axis, Choice, Mark, Plot, Scale, Series, Unit, View};
 use crate::units::{human_rate, percent};
 use crate::verdict::Highest;
 
@@ -50,9 +50,7 @@ pub(super) fn loss(runs: &[Named<'_>], described_by: &'static str) -> Plot {
         y: loss_axis(),
         points: true,
         marks: goal_mark(runs).into_iter().chain(rate_mark(runs)).collect(),
-        chooser: "",
-        view: 0,
-        views: vec![View { label: "", series: runs.iter().map(series).collect() }],
+        shown: Choice::one(runs.iter().map(series)),
     }
 }
 
@@ -61,15 +59,16 @@ pub(super) fn latency(runs: &[Named<'_>], described_by: &'static str) -> Plot {
     let views = match runs {
         [(_, run)] => {
             let series = FIGURES.map(|(name, figure)| figure_series(name, run, figure));
-            vec![View { label: "", series: series.into() }]
+            vec![View { label: "".into(), series: series.into() }]
         }
         _ => FIGURES
             .map(|(name, figure)| View {
-                label: name,
+                label: name.into(),
                 series: runs.iter().map(|(label, run)| figure_series(label, run, figure)).collect(),
             })
             .into(),
     };
+    let view = if views.len() > 1 { FIRST_FIGURE } else { 0 };
     Plot {
         id: "latency",
         title: "Round trip by rate",
@@ -80,9 +79,7 @@ pub(super) fn latency(runs: &[Named<'_>], described_by: &'static str) -> Plot {
         y: time_axis(),
         points: true,
         marks: rate_mark(runs).into_iter().collect(),
-        chooser: "Percentile",
-        view: if views.len() > 1 { FIRST_FIGURE } else { 0 },
-        views,
+        shown: Choice { chooser: "Percentile", view, views },
     }
 }
 
@@ -103,9 +100,7 @@ pub(super) fn loss_over_time(result: &LoadResult, described_by: &'static str) ->
         y: loss_axis(),
         points: false,
         marks: phase_marks(result),
-        chooser: "",
-        view: 0,
-        views: vec![View { label: "", series: vec![Series::new("lost".to_owned(), points)] }],
+        shown: Choice::one([Series::new("lost".to_owned(), points)]),
     }
 }
 
@@ -134,9 +129,7 @@ pub(super) fn latency_over_time(result: &LoadResult, described_by: &'static str)
         y: time_axis(),
         points: false,
         marks: phase_marks(result),
-        chooser: "",
-        view: 0,
-        views: vec![View { label: "", series: series.into() }],
+        shown: Choice::one(series),
     }
 }
 
@@ -162,9 +155,7 @@ pub(super) fn rate_over_time(result: &LoadResult, described_by: &'static str) ->
         y: Axis { label: "per second", short: "rate", unit: Unit::Rate, scale: Scale::Zero },
         points: false,
         marks: phase_marks(result),
-        chooser: "",
-        view: 0,
-        views: vec![View { label: "", series }],
+        shown: Choice::one(series),
     }
 }
 
@@ -204,8 +195,7 @@ pub(super) fn percentiles(
 ) -> Plot {
     let series = distributions
         .iter()
-        .map(|(label, distribution)| Series::new(label.clone(), percentile_points(distribution)))
-        .collect();
+        .map(|(label, distribution)| Series::new(label.clone(), percentile_points(distribution)));
     Plot {
         id,
         title,
@@ -220,9 +210,7 @@ pub(super) fn percentiles(
         y: time_axis(),
         points: false,
         marks: Vec::new(),
-        chooser: "",
-        view: 0,
-        views: vec![View { label: "", series }],
+        shown: Choice::one(series),
     }
 }
 
@@ -334,10 +322,10 @@ mod tests {
     #[test]
     fn one_run_shows_all_percentiles_and_several_one_at_a_time() {
         let result = fixture::load();
-        assert_eq!(latency(&[("a", &result)], "t").views[0].series.len(), FIGURES.len());
+        assert_eq!(latency(&[("a", &result)], "t").shown.views[0].series.len(), FIGURES.len());
         let plot = latency(&[("a", &result), ("b", &result)], "t");
-        assert_eq!(plot.views.len(), FIGURES.len());
-        assert_eq!(plot.views[plot.view].label, "p99");
+        assert_eq!(plot.shown.views.len(), FIGURES.len());
+        assert_eq!(plot.shown.views[plot.shown.view].label, "p99");
         assert!(plot.marks.is_empty());
     }
 
@@ -348,12 +336,12 @@ mod tests {
         result.series = Some(fixture::series());
         result.trials[1].phase = Some("spike".to_owned());
         let loss = loss_over_time(&result, "t");
-        assert_eq!(loss.views[0].series[0].points, [(0.0, 0.0), (0.5, 0.5), (1.0, 1.0)]);
+        assert_eq!(loss.shown.views[0].series[0].points, [(0.0, 0.0), (0.5, 0.5), (1.0, 1.0)]);
         assert_eq!((loss.marks.len(), &*loss.marks[0].label), (1, "spike"));
         let latency = latency_over_time(&result, "t");
-        assert_eq!(latency.views[0].series[2].points, [(0.0, 9000.0), (0.5, 9000.0)]);
+        assert_eq!(latency.shown.views[0].series[2].points, [(0.0, 9000.0), (0.5, 9000.0)]);
         let rate = rate_over_time(&result, "t");
-        assert_eq!(rate.views[0].series[1].points[1], (0.5, 100.0));
+        assert_eq!(rate.shown.views[0].series[1].points[1], (0.5, 100.0));
     }
 
     #[test]

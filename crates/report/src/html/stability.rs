@@ -4,7 +4,7 @@ use horolog_record::AllanDeviation;
 
 use super::data::{row, table};
 use super::escape::each;
-use super::plot::{Axis, Plot, Scale, Series, Unit, View};
+use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
 use crate::table::query::{scientific, seconds};
 use crate::units::full_count;
 
@@ -30,9 +30,7 @@ pub(super) fn allan_plot(hint: &'static str, clocks: &[(&str, &[AllanDeviation])
         },
         points: true,
         marks: Vec::new(),
-        chooser: "",
-        view: 0,
-        views: vec![View { label: "", series: clocks.iter().map(series).collect() }],
+        shown: Choice::one(clocks.iter().map(series)),
     }
 }
 

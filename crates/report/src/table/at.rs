@@ -6,7 +6,7 @@ use horolog_record::{AtEnd, AtProgram, AtResult, AtScheduling, Distribution};
 use super::TableStyle;
 use super::grid::{self, Cell, Column, Group};
 use super::summary::{finding_lines, wrapped};
-use crate::units::{ABSENT, full_count, human_ns};
+use crate::units::{ABSENT, full_count, human_ns, period_ns};
 
 const NAME_WIDTH: usize = 13;
 /// Of a program that is shown.
@@ -68,6 +68,11 @@ fn summary(result: &AtResult) -> String {
             format!("ordinary scheduling, timer slack {}", human_ns(result.timer_slack_ns))
         }
     };
+    let head_start = result.head_start_ns.map_or_else(String::new, |head_start_ns| {
+        format!(", head start {}", human_ns(head_start_ns))
+    });
+    let locked = if result.memory_locked { ", memory locked" } else { "" };
+    let scheduling = format!("{scheduling}{head_start}{locked}");
     let ended = match result.end {
         AtEnd::Done => "",
         AtEnd::Interrupted => ", ended by a signal",
@@ -78,7 +83,7 @@ fn summary(result: &AtResult) -> String {
         Some(every_ns) => format!(
             "From {} every {}: {} met, {} missed, {scheduling}{ended}",
             result.first,
-            human_ns(every_ns),
+            period_ns(every_ns),
             full_count(result.met),
             full_count(result.missed)
         ),

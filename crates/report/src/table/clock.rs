@@ -4,14 +4,14 @@
 use horolog_record::{ClockMethod, ClockResult};
 
 use super::TableStyle;
-use super::grid::{self, Cell, Column, Group, Tone};
+use super::grid::{self, Column, Tone};
 use super::query::{figure_texts, scientific, seconds};
 use super::summary::{finding_lines, wrapped};
 use crate::clock::{DEFINITION, LITERATURE, conditions, counts, long_time, method_name, outage};
 use crate::limits;
 use crate::units::ABSENT;
 
-/// The columns that go first where the terminal is narrow are the last ones.
+/// The columns, those first that say the most.
 const TITLES: [&str; 10] =
     ["deviation", "mean", "max", "min", "RMS", "p50", "p99", "p1", "p95", "p5"];
 /// Where [`figure_texts`] has each of them.
@@ -41,7 +41,7 @@ pub fn clock(result: &ClockResult, style: &TableStyle) -> String {
     let mut say = |text: &str| lines.extend(wrapped(text, "  ", "    ", style));
     for method in &result.methods {
         for one in &method.outages {
-            say(&outage(method, one));
+            say(&outage(method, one, result.duration_s));
         }
     }
     for method in &result.methods {
@@ -63,29 +63,28 @@ pub fn clock(result: &ClockResult, style: &TableStyle) -> String {
 }
 
 fn figures(result: &ClockResult, style: &TableStyle) -> Vec<String> {
-    let shown = (style.width.saturating_sub(NAME_WIDTH + 2) / (FIGURE_WIDTH + 1)).clamp(3, 10);
-    let mut columns = vec![Column::left("  error", NAME_WIDTH + 2)];
-    columns.extend(TITLES.iter().take(shown).map(|title| Column::right(title, FIGURE_WIDTH)));
-    let group = [Group { title: "", columns }];
-    let header = grid::header(&group, style.colour);
-    let mut lines: Vec<_> = header.lines().skip(1).map(str::to_owned).collect();
-    for method in &result.methods {
+    let columns = TITLES.map(|title| Column::right(title, FIGURE_WIDTH));
+    let row = |method: &ClockMethod| {
         let texts = method.error_ns.map(|figures| figure_texts(&figures, true));
-        let figure = |place: &usize| {
-            let text = texts.as_ref().map_or(ABSENT, |texts| &texts[*place]);
-            Cell::plain(fitted(text))
-        };
-        let mut cells = vec![Cell::plain(format!("  {}", method_name(method.kind)))];
-        cells.extend(PLACES.iter().take(shown).map(figure));
-        lines.push(grid::row(&group, &cells, style.colour));
-    }
-    lines
+        let figure = |place: usize| fitted(texts.as_ref().map_or(ABSENT, |texts| &texts[place]));
+        (format!("  {}", method_name(method.kind)), PLACES.map(figure).to_vec())
+    };
+    let rows: Vec<_> = result.methods.iter().map(row).collect();
+    let name = Column::left("  error", NAME_WIDTH + 2);
+    grid::blocks([name.clone(), name], &columns, &rows, style)
 }
 
-/// A clock that believed a wrong sentence may be years off, for which there is no room.
+/// A clock that believed a wrong sentence may be years off, which there is no room for in seconds.
 fn fitted(text: &str) -> String {
-    let beyond = if text.starts_with('-') { "<-999 s" } else { ">999 s" };
-    if text.chars().count() > FIGURE_WIDTH { beyond.to_owned() } else { text.to_owned() }
+    const DAY_S: i64 = 86_400;
+    let seconds = || text.strip_suffix(" s")?.replace(',', "").parse::<i64>().ok();
+    match seconds() {
+        Some(seconds) if text.chars().count() > FIGURE_WIDTH => {
+            let sign = if seconds > 0 && text.starts_with('+') { "+" } else { "" };
+            format!("{sign}{} d", seconds / DAY_S)
+        }
+        _ => text.to_owned(),
+    }
 }
 
 fn allan(method: &ClockMethod) -> String {
@@ -121,14 +120,19 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_years_off_stays_in_its_columns() {
-        assert_eq!(fitted("+619,315,200 s"), ">999 s");
-        assert_eq!(fitted("-34,667,001 s"), "<-999 s");
+        assert_eq!(fitted("+619,315,200 s"), "+7168 d");
+        assert_eq!(fitted("-9,223,372,036 s"), "-106751 d");
+        assert_eq!(fitted("619,315,200 s"), "7168 d");
         assert_eq!(fitted("-34,667 s"), "-34,667 s");
     }
 
     #[test]
-    fn a_narrow_terminal_keeps_the_deviation() {
-        let text = clock(&fixture::clock(), &TableStyle { colour: false, width: 50 });
-        assert!(text.contains("deviation") && !text.contains(" p5 "), "{text}");
+    fn a_narrow_terminal_keeps_every_figure() {
+        let style = TableStyle { colour: false, width: 60 };
+        let text = clock(&fixture::clock(), &style);
+        for title in TITLES {
+            assert!(text.contains(&format!(" {title}")), "{title}: {text}");
+        }
+        assert!(figures(&fixture::clock(), &style).iter().all(|line| line.chars().count() <= 60));
     }
 }

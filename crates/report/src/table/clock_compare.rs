@@ -4,12 +4,12 @@
 use horolog_record::{ClockCompareResult, ComparedClock};
 
 use super::TableStyle;
-use super::grid::{self, Cell, Column, Group};
+use super::grid::{self, Column};
 use super::query::{figure_texts, scientific, seconds};
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::units::{ABSENT, full_count, human_ns, signed_ns};
 
-/// The columns that go first where the terminal is narrow are the last ones.
+/// The columns and their widths.
 const COLUMNS: [(&str, usize); 7] = [
     ("mean", 10),
     ("deviation", 9),
@@ -20,8 +20,8 @@ const COLUMNS: [(&str, usize); 7] = [
     ("readings", 9),
 ];
 const NAME_WIDTH: usize = 23;
-/// Columns that are always shown.
-const SHOWN_MIN: usize = 2;
+/// Where the table is wider than the terminal.
+const NAME_WIDTH_MIN: usize = 9;
 /// Steps that are told one by one.
 const STEPS_SHOWN: usize = 5;
 
@@ -34,29 +34,12 @@ pub(crate) const OFFSETS: &str = "Offset: how far the system clock is ahead of t
 /// The lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn clock_compare(result: &ClockCompareResult, style: &TableStyle) -> String {
-    let mut room = style.width.saturating_sub(NAME_WIDTH);
-    let mut fits = |width: usize| {
-        let is_room = room > width;
-        room = room.saturating_sub(width + 1);
-        is_room
-    };
-    let shown = COLUMNS.iter().take_while(|(_, width)| fits(*width)).count().max(SHOWN_MIN);
-    let mut columns = vec![Column::left("system clock against", NAME_WIDTH)];
-    columns.extend(COLUMNS.iter().take(shown).map(|(title, width)| Column::right(title, *width)));
-    let group = [Group { title: "", columns }];
-    let header = grid::header(&group, style.colour);
-    let mut lines: Vec<_> = header.lines().skip(1).map(str::to_owned).collect();
-    for clock in &result.clocks {
-        let name = if clock.name.chars().count() > NAME_WIDTH {
-            lines.push(clock.name.clone());
-            String::new()
-        } else {
-            clock.name.clone()
-        };
-        let mut cells = vec![Cell::plain(name)];
-        cells.extend(figures(clock).map(Cell::plain).into_iter().take(shown));
-        lines.push(grid::row(&group, &cells, style.colour));
-    }
+    let columns = COLUMNS.map(|(title, width)| Column::right(title, width));
+    let row = |clock: &ComparedClock| (clock.name.clone(), figures(clock).to_vec());
+    let rows: Vec<_> = result.clocks.iter().map(row).collect();
+    let names = [("system clock against", NAME_WIDTH), ("against", NAME_WIDTH_MIN)];
+    let names = names.map(|(title, width)| Column::left(title, width));
+    let mut lines = grid::blocks(names, &columns, &rows, style);
     let mut say = |text: &str| lines.extend(wrapped(text, "  ", "    ", style));
     result.clocks.iter().filter_map(allan).for_each(|text| say(&text));
     if let Some(text) = steps(result) {
@@ -122,9 +105,14 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_keeps_mean_and_deviation() {
-        let style = TableStyle { colour: false, width: 50 };
-        let text = clock_compare(&fixture::clock_compare(), &style);
-        assert!(text.contains("deviation") && !text.contains("readings"), "{text}");
+    fn a_narrow_terminal_keeps_every_figure() {
+        let text =
+            clock_compare(&fixture::clock_compare(), &TableStyle { colour: false, width: 60 });
+        for (title, _) in COLUMNS {
+            assert!(text.contains(&format!(" {title}")), "{title}: {text}");
+        }
+        let tables = text.lines().take_while(|line| !line.starts_with("  Allan"));
+        assert!(tables.clone().count() == 9, "two blocks: {text}");
+        assert!(tables.into_iter().all(|line| line.chars().count() <= 60), "{text}");
     }
 }

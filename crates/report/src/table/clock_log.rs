@@ -1,9 +1,9 @@
 //! What a clock's error log comes to: a row for each clock, its pulses and its states.
 
-use horolog_record::ClockLogResult;
+use horolog_record::{ClockLogResult, LoggedClock};
 
 use super::TableStyle;
-use super::grid::{self, Cell, Column, Group, Tone};
+use super::grid::{self, Column, Tone};
 use super::query::seconds;
 use super::summary::wrapped;
 use crate::clock_log::{NOTE, clock_name, figures};
@@ -18,15 +18,12 @@ const STATES_SHOWN: usize = 12;
 pub fn clock_log(result: &ClockLogResult, style: &TableStyle) -> String {
     let title = format!("{}: {} lines", result.file, full_count(result.lines));
     let mut lines = vec![Tone::Strong.paint(&title, style.colour)];
-    let mut columns = vec![Column::left("system clock against", 24)];
-    columns.extend(TITLES.map(|title| Column::right(title, 10)));
-    let group = [Group { title: "", columns }];
-    lines.extend(grid::header(&group, style.colour).lines().skip(1).map(str::to_owned));
-    for clock in &result.clocks {
-        let mut cells = vec![Cell::plain(clock_name(clock))];
-        cells.extend(figures(clock).map(Cell::plain));
-        lines.push(grid::row(&group, &cells, style.colour));
-    }
+    let columns = TITLES.map(|title| Column::right(title, 10));
+    let row = |clock: &LoggedClock| (clock_name(clock), figures(clock).to_vec());
+    let rows: Vec<_> = result.clocks.iter().map(row).collect();
+    let names = [("system clock against", 24), ("against", 12)];
+    let names = names.map(|(title, width)| Column::left(title, width));
+    lines.extend(grid::blocks(names, &columns, &rows, style));
     let mut say = |text: &str| lines.extend(wrapped(text, "  ", "    ", style));
     for clock in &result.clocks {
         let name = clock_name(clock);
@@ -64,5 +61,12 @@ mod tests {
         let style = TableStyle { colour: false, width: 100 };
         let text = clock_log(&fixture::clock_log(), &style);
         assert_eq!(text, include_str!("clock_log.txt").trim_end(), "\n{text}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_keeps_every_figure() {
+        let text = clock_log(&fixture::clock_log(), &TableStyle { colour: false, width: 60 });
+        assert!(text.contains("against") && text.contains(" steps"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
     }
 }

@@ -1,6 +1,8 @@
 //! Columns in groups, as text: one definition gives the header and the rows, so that they cannot
 //! fall out of line. What stands in the cells is its caller's business.
 
+use super::TableStyle;
+
 /// Between two groups.
 const RULE: &str = " | ";
 
@@ -133,4 +135,89 @@ pub(crate) fn row(groups: &[Group], cells: &[Cell], colour: bool) -> String {
         })
         .collect();
     parts.join(RULE)
+}
+
+/// A table of figures behind a name, its title first. Where not all columns fit beside one another,
+/// they go on in further blocks, each with the names again, in the narrower column; a name that is
+/// too long has a line of its own. No column is left out.
+pub(crate) fn blocks(
+    [name, narrower]: [Column; 2],
+    columns: &[Column],
+    rows: &[(String, Vec<String>)],
+    style: &TableStyle,
+) -> Vec<String> {
+    let whole = columns.iter().fold(name.width, |sum, column| sum + 1 + column.width);
+    let name = if whole <= style.width { name } else { narrower };
+    let mut lines = Vec::new();
+    let mut begin = 0;
+    while begin < columns.len() {
+        let mut room = style.width.saturating_sub(name.width);
+        let mut fits = |column: &&Column| {
+            let is_room = room > column.width;
+            room = room.saturating_sub(column.width + 1);
+            is_room
+        };
+        // A column that fits nowhere has a block of its own.
+        let end = begin + columns[begin..].iter().take_while(&mut fits).count().max(1);
+        if begin > 0 {
+            lines.push(String::new());
+        }
+        let shown = [std::slice::from_ref(&name), &columns[begin..end]].concat();
+        let group = [Group { title: "", columns: shown }];
+        lines.extend(header(&group, style.colour).lines().skip(1).map(str::to_owned));
+        for (text, figures) in rows {
+            let is_long = text.chars().count() > name.width;
+            let beside = if is_long { String::new() } else { text.clone() };
+            lines.extend(is_long.then(|| text.clone()));
+            let cells = [&[beside], &figures[begin..end]].concat();
+            let cells: Vec<_> = cells.into_iter().map(Cell::plain).collect();
+            lines.push(row(&group, &cells, style.colour));
+        }
+        begin = end;
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(width: usize) -> Vec<String> {
+        let names = [Column::left("system against", 14), Column::left("against", 7)];
+        let columns = ["mean", "min", "max"].map(|title| Column::right(title, 6));
+        let figures = |texts: [&str; 3]| texts.map(str::to_owned).to_vec();
+        let rows = [
+            ("raw".to_owned(), figures(["1 ns", "2 ns", "3 ns"])),
+            ("/dev/ptp0".to_owned(), figures(["4 ns", "5 ns", "6 ns"])),
+        ];
+        blocks(names, &columns, &rows, &TableStyle { colour: false, width })
+    }
+
+    #[test]
+    fn what_fits_beside_the_names_is_one_block() {
+        let expected = [
+            "system against   mean    min    max",
+            "raw              1 ns   2 ns   3 ns",
+            "/dev/ptp0        4 ns   5 ns   6 ns",
+        ];
+        assert_eq!(drawn(35), expected);
+        assert_eq!(drawn(usize::MAX), expected);
+    }
+
+    #[test]
+    fn no_column_is_lost_where_it_is_narrow() {
+        let narrow = [
+            "against   mean    min",
+            "raw       1 ns   2 ns",
+            "/dev/ptp0",
+            "          4 ns   5 ns",
+            "",
+            "against    max",
+            "raw       3 ns",
+            "/dev/ptp0",
+            "          6 ns",
+        ];
+        assert_eq!(drawn(27), narrow);
+        assert_eq!(drawn(0).iter().filter(|line| line.contains(" ns")).count(), 6);
+    }
 }

@@ -7,8 +7,8 @@ use super::TableStyle;
 use super::grid::Tone;
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::host_delay::{
-    CLAIMS, INTERRUPTED_TITLES, NOTE, SLACK, cells_of, delays, interrupted, resumption, setting,
-    tally, verdict,
+    CLAIMS, INTERRUPTED_TITLES, NOTE, SLACK, cells_of, delays, interrupted, is_measured,
+    resumption, setting, tally, verdict,
 };
 use crate::units::{ABSENT, human_ns};
 
@@ -22,9 +22,9 @@ const WORST: [&str; 2] = ["p99", "max"];
 #[must_use]
 pub fn host_delay(result: &HostDelayResult, style: &TableStyle) -> String {
     let mut lines = Vec::new();
-    for (index, one) in result.settings.iter().enumerate() {
-        lines.push(Tone::Strong.paint(&setting(one), style.colour));
-        if one.error.is_none() {
+    for index in 0..result.settings.len() {
+        lines.push(Tone::Strong.paint(&setting(result, index), style.colour));
+        if is_measured(result, index) {
             lines.extend(overshoots(result, index, style));
         }
         lines.push(String::new());
@@ -131,6 +131,15 @@ mod tests {
         let style = TableStyle { colour: false, width: 100 };
         let text = host_delay(&fixture::host_delay(), &style);
         assert_eq!(text, include_str!("host_delay.txt").trim_end(), "\n{text}");
+    }
+
+    #[test]
+    fn a_setting_that_was_not_reached_has_no_table() {
+        let mut result = fixture::host_delay();
+        result.cells.retain(|cell| cell.setting == 0);
+        let text = host_delay(&result, &TableStyle { colour: false, width: 100 });
+        assert!(text.contains("SCHED_OTHER, minimal slack: not measured\n\n"), "{text}");
+        assert_eq!(text.matches("median overshoot at").count(), 1);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use horolog_record::{HandlerDelay, HandlerKind, HostInterruptResult, StolenCore, StolenPart};
 
 use super::TableStyle;
-use super::grid::{self, Cell, Column, Group};
+use super::grid::{self, Column};
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::host::{LATENCY_TITLES, conditions, latency_figures, scheduling};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, percent_of};
@@ -48,52 +48,31 @@ pub fn host_interrupt(result: &HostInterruptResult, style: &TableStyle) -> Strin
     lines.join("\n")
 }
 
-/// The columns that fit beside a name, one at least.
-fn columns(
+fn table(
     name: &'static str,
     titles: impl IntoIterator<Item = (&'static str, usize)>,
-    style: &TableStyle,
-) -> [Group; 1] {
-    let mut room = style.width.saturating_sub(NAME_WIDTH);
-    let mut columns = vec![Column::left(name, NAME_WIDTH)];
-    for (title, width) in titles {
-        if room <= width && columns.len() > 1 {
-            break;
-        }
-        room = room.saturating_sub(width + 1);
-        columns.push(Column::right(title, width));
-    }
-    [Group { title: "", columns }]
-}
-
-fn rows(
-    group: &[Group; 1],
-    style: &TableStyle,
     rows: impl Iterator<Item = (String, Vec<String>)>,
+    style: &TableStyle,
 ) -> Vec<String> {
-    let header = grid::header(group, style.colour);
-    let mut lines: Vec<_> = header.lines().skip(1).map(str::to_owned).collect();
-    lines.extend(rows.map(|(name, cells)| {
-        let cells = std::iter::once(name).chain(cells).take(group[0].columns.len());
-        let cells: Vec<_> = cells.map(Cell::plain).collect();
-        grid::row(group, &cells, style.colour).trim_end().to_owned()
-    }));
-    lines
+    let name = Column::left(name, NAME_WIDTH);
+    let columns = titles.into_iter().map(|(title, width)| Column::right(title, width));
+    let (columns, rows): (Vec<_>, Vec<_>) = (columns.collect(), rows.collect());
+    grid::blocks([name.clone(), name], &columns, &rows, style)
 }
 
 fn handlers_table(result: &HostInterruptResult, style: &TableStyle) -> Vec<String> {
     let width = |title: &str| if title == "count" { COUNT_WIDTH } else { TIME_WIDTH };
-    let group = columns("handler", LATENCY_TITLES.map(|title| (title, width(title))), style);
+    let titles = LATENCY_TITLES.map(|title| (title, width(title)));
     let all = result.handlers.iter();
-    let cells = all.map(|one| (handler_name(one), latency_figures(one.delay_ns.as_ref()).into()));
-    rows(&group, style, cells)
+    let rows = all.map(|one| (handler_name(one), latency_figures(one.delay_ns.as_ref()).into()));
+    table("handler", titles, rows, style)
 }
 
 fn stolen_table(result: &HostInterruptResult, style: &TableStyle) -> Vec<String> {
-    let group = columns("taken from", STOLEN_TITLES.into_iter().zip(STOLEN_WIDTHS), style);
-    let cells =
+    let titles = STOLEN_TITLES.into_iter().zip(STOLEN_WIDTHS);
+    let rows =
         result.stolen.iter().map(|core| (format!("core {}", core.core), stolen_cells(core).into()));
-    rows(&group, style, cells)
+    table("taken from", titles, rows, style)
 }
 
 /// A handler and its core.

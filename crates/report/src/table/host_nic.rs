@@ -6,20 +6,22 @@ use super::TableStyle;
 use super::grid::Tone;
 use super::host_clock::fact_lines;
 use super::summary::{finding_lines, wrapped};
-use crate::host_nic::{ADVICE, change, groups};
+use crate::host_nic::{advice, change, groups};
 
 /// The lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn host_nic(result: &HostNicResult, style: &TableStyle) -> String {
     let mut lines = vec![Tone::Strong.paint(&result.interface, style.colour)];
     lines.extend(fact_lines(&groups(result), style));
-    if !result.advice.is_empty() {
-        lines.push(Tone::Strong.paint(ADVICE, style.colour));
-    }
-    for advice in &result.advice {
-        lines.extend(wrapped(&change(advice), "  ", "    ", style));
-        // Not wrapped: it is to be copied.
-        lines.extend(advice.command.iter().map(|command| format!("      {command}")));
+    for (title, advice) in advice(result) {
+        if !advice.is_empty() {
+            lines.push(Tone::Strong.paint(title, style.colour));
+        }
+        for one in advice {
+            lines.extend(wrapped(&change(one), "  ", "    ", style));
+            // Not wrapped: it is to be copied.
+            lines.extend(one.command.iter().map(|command| format!("      {command}")));
+        }
     }
     lines.extend(finding_lines(&result.findings, style));
     lines.join("\n")

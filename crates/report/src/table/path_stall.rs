@@ -7,7 +7,7 @@ use super::TableStyle;
 use super::grid::{self, Cell, Column, Group, Tone};
 use super::path_tcp::{end, target};
 use super::summary::{finding_lines, limit_lines, wrapped};
-use crate::stall;
+use crate::stall::{self, Folded};
 
 const NAME_WIDTH: usize = 34;
 const OPTION_WIDTH: usize = 17;
@@ -29,9 +29,20 @@ pub fn path_stall(result: &PathStallResult, style: &TableStyle) -> String {
     }
     say(&stall::kernel(&result.kernel), &mut lines);
     say(&stall::evidence(result), &mut lines);
+    // What to do comes first; what it is drawn from may be many rows.
+    lines.extend(limit_lines(&result.limits, style));
+    lines.extend(finding_lines(&result.findings, style));
+    for claim in &result.claims {
+        let text = format!("{}: {} ({})", stall::held(claim.held), claim.says, claim.figure);
+        say(&text, &mut lines);
+    }
     if !result.cells.is_empty() {
-        lines.extend(cells(result, style));
+        let rows = stall::folded(&result.cells);
+        lines.extend(cells(&rows, style));
         say(stall::DEFINITION, &mut lines);
+        if rows.len() < result.cells.len() {
+            say(stall::FOLDED, &mut lines);
+        }
         for text in stall::packets(result) {
             say(&text, &mut lines);
         }
@@ -39,20 +50,14 @@ pub fn path_stall(result: &PathStallResult, style: &TableStyle) -> String {
             say(&text, &mut lines);
         }
     }
-    for claim in &result.claims {
-        let text = format!("{}: {} ({})", stall::held(claim.held), claim.says, claim.figure);
-        say(&text, &mut lines);
-    }
     if let Some(watch) = &result.watched {
         say(&stall::watched(watch), &mut lines);
         lines.extend(connections(watch, style));
     }
-    lines.extend(limit_lines(&result.limits, style));
-    lines.extend(finding_lines(&result.findings, style));
     lines.join("\n")
 }
 
-fn cells(result: &PathStallResult, style: &TableStyle) -> Vec<String> {
+fn cells(rows: &[Folded<'_>], style: &TableStyle) -> Vec<String> {
     let all: Vec<usize> = (0..WIDTHS.len()).collect();
     let width = |columns: &[usize]| {
         NAME_WIDTH + 1 + OPTION_WIDTH + columns.iter().map(|at| WIDTHS[*at] + 1).sum::<usize>()
@@ -64,13 +69,12 @@ fn cells(result: &PathStallResult, style: &TableStyle) -> Vec<String> {
     let group = [Group { title: "", columns }];
     let header = grid::header(&group, style.colour);
     let mut lines: Vec<_> = header.lines().skip(1).map(str::to_owned).collect();
-    for cell in &result.cells {
+    for row in rows {
+        let (cell, pattern) = (row.cell, row.pattern());
         let texts = stall::cell(cell);
         let tone = if cell.stalled > 0 { Tone::Doubt } else { Tone::Plain };
-        let mut row = vec![
-            Cell::plain(stall::pattern(cell)),
-            Cell::plain(stall::option(cell.option).to_owned()),
-        ];
+        let mut row =
+            vec![Cell::plain(pattern), Cell::plain(stall::option(cell.option).to_owned())];
         row.extend(shown.iter().map(|at| Cell { text: texts[*at].clone(), tone }));
         lines.push(grid::row(&group, &row, style.colour));
     }

@@ -5,9 +5,9 @@ use horolog_record::{
 };
 
 use super::TableStyle;
-use super::grid::{self, Cell, Column, Group};
+use super::grid::{self, Column};
 use super::summary::{finding_lines, limit_lines, wrapped};
-use crate::units::{ABSENT, amount, full_count, human_ns, mean_ns};
+use crate::units::{ABSENT, full_count, human_ns, mean_ns, per_second};
 
 /// The columns that go first where the terminal is narrow are the last ones.
 const LATENCY: [(&str, usize); 12] = [
@@ -35,10 +35,8 @@ const BANDWIDTH: [(&str, usize); 9] = [
     ("again", 6),
     ("copied", 7),
 ];
-const SIZE_WIDTH: usize = 11;
+const SIZE_WIDTH: usize = 12;
 const WAY_WIDTH: usize = 4;
-/// Columns that are always shown.
-const SHOWN_MIN: usize = 2;
 
 /// What the figures are.
 pub(crate) const DEFINITION: &str = "Latency: half of a round trip. Rate: bytes per second that the receiver got. cwnd \
@@ -54,17 +52,20 @@ pub fn path_tcp(result: &PathTcpResult, style: &TableStyle) -> String {
     lines.extend(wrapped(&format!("far: {}", end(result.far.as_ref())), "  ", "    ", style));
     lines.extend(wrapped(&settings(result), "  ", "    ", style));
     if !result.latency.is_empty() {
-        let columns = shown(&LATENCY, SIZE_WIDTH, style);
-        let rows =
-            result.latency.iter().map(|row| (vec![full_count(row.size_bytes)], latency(row)));
-        lines.extend(grid_lines(&["latency, B"], &columns, rows.collect(), style));
+        let name = Column::right("latency, B", SIZE_WIDTH);
+        let rows = result.latency.iter().map(|row| (full_count(row.size_bytes), latency(row)));
+        lines.extend(table(name, &LATENCY, rows, style));
     }
     if !result.bandwidth.is_empty() {
-        let columns = shown(&BANDWIDTH, SIZE_WIDTH + WAY_WIDTH + 1, style);
-        let names =
-            |row: &TcpBandwidth| vec![full_count(row.size_bytes), way(row.direction).to_owned()];
-        let rows = result.bandwidth.iter().map(|row| (names(row), bandwidth(row).to_vec()));
-        lines.extend(grid_lines(&["bandwidth, B", "way"], &columns, rows.collect(), style));
+        if !result.latency.is_empty() {
+            lines.push(String::new());
+        }
+        let name = Column::right("bandwidth, B  way", SIZE_WIDTH + 1 + WAY_WIDTH);
+        let named = |row: &TcpBandwidth| {
+            format!("{} {:>WAY_WIDTH$}", full_count(row.size_bytes), way(row.direction))
+        };
+        let rows = result.bandwidth.iter().map(|row| (named(row), bandwidth(row).to_vec()));
+        lines.extend(table(name, &BANDWIDTH, rows, style));
     }
     lines.extend(wrapped(DEFINITION, "  ", "    ", style));
     lines.extend(limit_lines(&result.limits, style));
@@ -72,40 +73,15 @@ pub fn path_tcp(result: &PathTcpResult, style: &TableStyle) -> String {
     lines.join("\n")
 }
 
-fn shown(
+fn table(
+    name: Column,
     columns: &[(&'static str, usize)],
-    taken: usize,
-    style: &TableStyle,
-) -> Vec<(&'static str, usize)> {
-    let mut room = style.width.saturating_sub(taken);
-    let mut fits = |width: usize| {
-        let is_room = room > width;
-        room = room.saturating_sub(width + 1);
-        is_room
-    };
-    let count = columns.iter().take_while(|(_, width)| fits(*width)).count().max(SHOWN_MIN);
-    columns.iter().take(count).copied().collect()
-}
-
-fn grid_lines(
-    names: &[&'static str],
-    shown: &[(&'static str, usize)],
-    rows: Vec<(Vec<String>, Vec<String>)>,
+    rows: impl Iterator<Item = (String, Vec<String>)>,
     style: &TableStyle,
 ) -> Vec<String> {
-    let name_width = |place: usize| if place == 0 { SIZE_WIDTH + 1 } else { WAY_WIDTH };
-    let mut columns: Vec<_> =
-        names.iter().enumerate().map(|(at, name)| Column::right(name, name_width(at))).collect();
-    columns.extend(shown.iter().map(|(title, width)| Column::right(title, *width)));
-    let group = [Group { title: "", columns }];
-    let header = grid::header(&group, style.colour);
-    let mut lines: Vec<_> = header.lines().skip(1).map(str::to_owned).collect();
-    for (names, figures) in rows {
-        let cells = names.into_iter().chain(figures.into_iter().take(shown.len()));
-        let cells: Vec<_> = cells.map(Cell::plain).collect();
-        lines.push(grid::row(&group, &cells, style.colour));
-    }
-    lines
+    let columns: Vec<_> =
+        columns.iter().map(|(title, width)| Column::right(title, *width)).collect();
+    grid::blocks([name.clone(), name], &columns, &rows.collect::<Vec<_>>(), style)
 }
 
 /// The figures of a row, in the order of [`LATENCY`].
@@ -144,21 +120,6 @@ pub(crate) fn bandwidth(row: &TcpBandwidth) -> [String; 9] {
         again,
         copied,
     ]
-}
-
-/// A rate with three digits and its own unit.
-pub(crate) fn per_second(rate: f64, unit: &str) -> String {
-    let Some(rate) = amount(rate) else { return ABSENT.to_owned() };
-    let text = crate::units::human_rate(rate);
-    text.strip_suffix("/s").map_or_else(
-        || text.clone(),
-        |number| {
-            let number = number.trim_end();
-            // What ends in a prefix takes the unit behind it.
-            let gap = if number.ends_with(|c: char| c.is_ascii_alphabetic()) { "" } else { " " };
-            format!("{number}{gap}{unit}")
-        },
-    )
 }
 
 fn tcp(figures: Option<&TcpFigures>) -> [String; 4] {
@@ -241,13 +202,6 @@ mod tests {
         let style = TableStyle { colour: false, width: 100 };
         let text = path_tcp(&fixture::path_tcp(), &style);
         assert_eq!(text, include_str!("path_tcp.txt").trim_end(), "\n{text}");
-    }
-
-    #[test]
-    fn rates_have_their_own_unit() {
-        assert_eq!(per_second(118e6, "B/s"), "118 MB/s");
-        assert_eq!(per_second(950.0, "b/s"), "950 b/s");
-        assert_eq!(per_second(f64::NAN, "B/s"), "-");
     }
 
     #[test]

@@ -21,7 +21,11 @@ pub fn path_udp(result: &PathUdpResult, style: &TableStyle) -> String {
     let shown = grid::fitting(COLUMNS.to_vec(), width_of, |(.., rank, _)| *rank, style.width);
     let columns = shown.iter().map(|(title, width, ..)| Column::right(title, *width)).collect();
     let group = [Group { title: "", columns }];
-    lines.extend(grid::header(&group, style.colour).lines().skip(1).map(str::to_owned));
+    if result.rows.is_empty() {
+        lines.push("  Nothing was measured.".to_owned());
+    } else {
+        lines.extend(grid::header(&group, style.colour).lines().skip(1).map(str::to_owned));
+    }
     for row in &result.rows {
         let tone = |title| match title {
             "M" if row.counts.lost > 0 => Tone::Bad,
@@ -72,5 +76,8 @@ mod tests {
         (row.rtt_ns, row.delay_ns, row.counts.received) = (None, None, 0);
         row.achieved_rate = f64::MAX;
         assert!(!path_udp(&result, &TableStyle::default()).contains("NaN"));
+        result.rows.clear();
+        let text = path_udp(&result, &TableStyle::default());
+        assert!(text.contains("Nothing was measured.") && !text.contains("T mean"), "{text}");
     }
 }

@@ -181,41 +181,31 @@ fn figures_table(server: &ServerResult, style: &TableStyle) -> Vec<String> {
     const TITLES: [&str; 10] =
         ["mean", "deviation", "RMS", "min", "p1", "p5", "p50", "p95", "p99", "max"];
     let columns = TITLES.map(|title| Column::right(title, 9));
-    let mut all = vec![Column::left("", 11)];
-    // The extremes go last where the terminal is narrow: the percentiles say nearly as much.
-    let fits = |columns: &[Column]| columns.iter().map(|one| one.width + 1).sum::<usize>();
-    let shown = if fits(&columns) + 12 <= style.width { TITLES.len() } else { 4 };
-    all.extend(columns.into_iter().take(shown));
-    let group = [Group { title: "", columns: all }];
-    let header = grid::header(&group, style.colour);
-    let mut lines: Vec<_> = header.lines().skip(1).map(str::to_owned).collect();
     let quantities = [
         ("offset", server.offset_ns),
         ("delay", server.delay_ns),
         ("dispersion", server.dispersion_ns),
     ];
-    for (name, figures) in quantities {
-        let Some(figures) = figures else { continue };
-        let mut cells = vec![Cell::plain(format!("  {name}"))];
-        cells.extend(
-            figure_texts(&figures, name == "offset").map(Cell::plain).into_iter().take(shown),
-        );
-        lines.push(grid::row(&group, &cells, style.colour));
-    }
-    lines
+    let rows = quantities.into_iter().filter_map(|(name, figures)| {
+        Some((format!("  {name}"), figure_texts(&figures?, name == "offset").to_vec()))
+    });
+    let name = Column::left("", 12);
+    grid::blocks([name.clone(), name], &columns, &rows.collect::<Vec<_>>(), style)
 }
 
-/// The figures of one quantity: mean, deviation, root mean square, extremes and percentiles.
+/// The figures of one quantity: mean, deviation, root mean square, extremes and percentiles. One
+/// sample has no deviation.
 pub(crate) fn figure_texts(figures: &Figures, signed: bool) -> [String; 10] {
     let with_sign = |ns: i64| {
         let text = signed_ns(ns);
         if signed { text } else { text.trim_start_matches('+').to_owned() }
     };
     let Figures { mean, stddev, rms, min, p1, p5, p50, p95, p99, max, .. } = *figures;
+    let size = |ns: f64| signed_mean_ns(ns).trim_start_matches('+').to_owned();
+    let deviation = if figures.count < 2 { ABSENT.to_owned() } else { size(stddev) };
     let [min, p1, p5, p50, p95, p99, max] = [min, p1, p5, p50, p95, p99, max].map(with_sign);
-    let mean = signed_mean_ns(mean);
-    let mean = if signed { mean } else { mean.trim_start_matches('+').to_owned() };
-    [mean, mean_ns(stddev), mean_ns(rms), min, p1, p5, p50, p95, p99, max]
+    let mean = if signed { signed_mean_ns(mean) } else { size(mean) };
+    [mean, deviation, size(rms), min, p1, p5, p50, p95, p99, max]
 }
 
 /// Who took timestamps, and how many.

@@ -44,6 +44,12 @@ pub enum ConfigError {
     /// A source twice.
     #[error("the source {0} is given twice; give each --source once")]
     SourceTwice(String),
+    /// A receiver's line that two would read.
+    #[error(
+        "--source {0} would read a line that is read already; a line has one reader, so leave out \
+         one of --gnss and --source"
+    )]
+    LineTwice(String),
     /// A root delay or root dispersion that is negative.
     #[error("{option} cannot be negative; give the seconds to the reference clock")]
     NegativeRoot {

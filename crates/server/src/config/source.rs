@@ -1,6 +1,6 @@
 //! What a server is told of where the time comes from, and the rules that this must keep.
 
-use horolog_source::SourceSpec;
+use horolog_source::{CalibrationConfig, SourceSpec};
 
 use super::ConfigError;
 
@@ -18,11 +18,17 @@ pub struct SourceConfig {
 
 impl SourceConfig {
     /// Finds the first rule that the options break.
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
+    pub(super) fn check(&self, calibration: Option<&CalibrationConfig>) -> Result<(), ConfigError> {
+        let mut lines = calibration.map(CalibrationConfig::devices).unwrap_or_default();
         for (index, spec) in self.sources.iter().enumerate() {
             if self.sources[..index].iter().any(|earlier| earlier.text == spec.text) {
                 return Err(ConfigError::SourceTwice(spec.text.clone()));
             }
+            let own = spec.devices();
+            if own.iter().any(|line| lines.contains(line)) {
+                return Err(ConfigError::LineTwice(spec.text.clone()));
+            }
+            lines.extend(own);
         }
         Ok(())
     }
@@ -38,7 +44,9 @@ mod tests {
             sources: texts.iter().map(|text| text.parse().unwrap()).collect(),
             ..SourceConfig::default()
         };
-        assert_eq!(sources(&["system", "system:kernel"]).check(), Ok(()));
-        assert!(sources(&["system", "system"]).check().is_err());
+        assert_eq!(sources(&["system", "system:kernel"]).check(None), Ok(()));
+        assert!(sources(&["system", "system"]).check(None).is_err());
+        let line = sources(&["gnss:/dev/ttyS0", "gnss:/dev/ttyS0,baud=115200"]).check(None);
+        assert!(matches!(line, Err(ConfigError::LineTwice(_))), "{line:?}");
     }
 }

@@ -16,9 +16,6 @@ use crate::Status;
 #[error("cannot answer at {0} for metrics: {1}; choose another with --metrics ADDR:PORT")]
 pub struct MetricsError(pub SocketAddr, #[source] pub io::Error);
 
-/// `OpenMetrics` 1.0.0, section "Overall structure".
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 /// What is answered to a request for `path` by a server in the state that `status` tells, and
 /// `whole_status` with the clients counted, which takes longer.
 pub(crate) fn answer(
@@ -28,7 +25,7 @@ pub(crate) fn answer(
 ) -> Answer {
     match path {
         "/metrics" => match serde_json::to_value(whole_status()) {
-            Ok(value) => Answer { code: 200, kind: OPEN_METRICS, body: render::text(&value) },
+            Ok(value) => Answer::open_metrics(render::text(&value)),
             Err(error) => Answer::text(500, format!("{error}\n")),
         },
         "/healthz" => health(&status()),

@@ -88,10 +88,18 @@ pub fn accuracy(bound: Span) -> u8 {
     0x20 + index as u8
 }
 
+/// The bound that an accuracy stands for; `None` where it is unknown or above 10 s.
+pub(super) fn accuracy_bound(accuracy: u8) -> Option<Span> {
+    let index = usize::from(accuracy).checked_sub(0x20)?;
+    ACCURACIES_NS.get(index).copied().map(Span::from_ns)
+}
+
 /// What a port does (table 20). A grandmaster that yields waits, and never follows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum PortState {
+    /// Its interface is down or has no carrier: nothing can be sent or heard.
+    Faulty = 2,
     /// It is silent, and hears who else is there; so it is as well while its clock is unusable.
     Listening = 4,
     /// It is the master.
@@ -105,6 +113,7 @@ impl PortState {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Faulty => "faulty",
             Self::Listening => "listening",
             Self::Master => "master",
             Self::Passive => "passive",
@@ -131,5 +140,8 @@ mod tests {
         ] {
             assert_eq!(accuracy(Span::from_ns(ns)), code, "{ns}");
         }
+        let bounds = [0x20, 0x2a, 0x31, 0xfe].map(accuracy_bound);
+        let ns = |ns| Some(Span::from_ns(ns));
+        assert_eq!(bounds, [ns(25), ns(2_500_000), None, None]);
     }
 }

@@ -83,6 +83,12 @@ pub enum PtpConfigError {
     /// The domain is reserved, or not the profile's.
     #[error("--ptp-domain {0}: the profile {1} has domains {2} to {3}")]
     Domain(u8, &'static str, u8, u8),
+    /// A transport that the profile does not have.
+    #[error(
+        "--ptp-transport {0}: the profile {1} is over UDP alone; take --ptp-transport udp4 or \
+         udp6, or another --ptp-profile"
+    )]
+    Transport(&'static str, &'static str),
     /// An interval that is too short or too long.
     #[error("{0} {1}: an interval is from -7 (128 a second) to 4 (one in 16 s)")]
     Interval(&'static str, i8),
@@ -172,6 +178,11 @@ impl PtpConfig {
             let name = self.profile.name();
             return Err(PtpConfigError::Domain(self.domain(), name, first, last));
         }
+        // ITU-T G.8275.2 maps PTP to UDP over IPv4 and IPv6, and to nothing else.
+        if self.profile == Profile::G8275_2 && self.transports.contains(&Transport::Ethernet) {
+            let (transport, profile) = (Transport::Ethernet.name(), self.profile.name());
+            return Err(PtpConfigError::Transport(transport, profile));
+        }
         for (flag, interval) in [
             ("--ptp-announce-interval", self.log_announce),
             ("--ptp-sync-interval", self.log_sync),
@@ -236,6 +247,11 @@ mod tests {
         let telecom = |domain| check(|c| (c.profile, c.domain) = (Profile::G8275_2, domain));
         assert_eq!(telecom(None), Ok(()));
         assert_eq!(telecom(Some(63)), Ok(()));
+        let over =
+            |transport| check(|c| (c.profile, c.transports) = (Profile::G8275_2, vec![transport]));
+        assert_eq!(over(Transport::Udp6), Ok(()));
+        let message = over(Transport::Ethernet).unwrap_err().to_string();
+        assert!(message.starts_with("--ptp-transport l2: the profile g8275.2"), "{message}");
         let message = telecom(Some(0)).unwrap_err().to_string();
         assert!(message.ends_with("the profile g8275.2 has domains 44 to 63"), "{message}");
     }

@@ -8,6 +8,26 @@ use super::foreign::Rank;
 use super::{ClockState, Foreign, Outbox, Port, PortState, Refusal};
 
 impl Port {
+    /// Takes note of whether its interface can pass messages (clause 9.2.6: `FAULT_DETECTED`,
+    /// `FAULT_CLEARED`). While it cannot, nobody is heard and what was granted is lost; then it
+    /// listens anew, as at the start.
+    pub fn link(&mut self, is_up: bool, now: Timestamp<Monotonic>) {
+        match (is_up, self.state) {
+            (false, PortState::Faulty) => {}
+            (false, _) => {
+                // Nobody can be told that grants are taken back.
+                self.grants.take_all().for_each(drop);
+                self.foreign.forget();
+                self.state = PortState::Faulty;
+            }
+            (true, PortState::Faulty) => {
+                self.listening_until = Some(now + self.listening);
+                self.state = PortState::Listening;
+            }
+            (true, _) => {}
+        }
+    }
+
     /// Takes the Announce of another clock into account.
     pub(super) fn hear(
         &mut self,
@@ -48,6 +68,9 @@ impl Port {
         out: &mut impl Outbox,
     ) {
         self.foreign.expire(now);
+        if self.state == PortState::Faulty {
+            return;
+        }
         if self.scale_has_changed(clock) {
             // Whoever follows has to forget the old scale before it hears of the new one.
             self.listening_until = Some(now + self.listening);

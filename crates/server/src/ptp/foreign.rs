@@ -92,6 +92,11 @@ impl ForeignMasters {
         Self { own, records, log_announce, receipt_timeout: receipt_timeout.into() }
     }
 
+    /// Forgets all of them.
+    pub(super) fn forget(&mut self) {
+        self.records.clear();
+    }
+
     /// Takes an Announce from another clock into account.
     pub(super) fn hear(
         &mut self,

@@ -38,8 +38,8 @@ pub use config::{PtpConfig, PtpConfigError};
 pub use counts::Counts;
 pub use delay::{Asked, DelayAnswer, FastPort};
 pub use foreign::{FOREIGN_MASTERS_MAX, Foreign};
+pub use io::{Announced, PtpPortStatus, PtpStartError, PtpStatus, ptp_at};
 pub(crate) use io::{OpenPtp, PtpThreads};
-pub use io::{PtpPortStatus, PtpStartError, PtpStatus, ptp_at};
 pub use port::{Port, PortView};
 pub use refusal::Refusal;
 pub use settings::{

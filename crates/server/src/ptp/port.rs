@@ -228,7 +228,7 @@ impl Port {
         let streams = match self.state {
             PortState::Master if self.settings.multicast => self.announce.next.min(self.sync.next),
             PortState::Listening => self.listening_until.unwrap_or(forever),
-            PortState::Master | PortState::Passive => forever,
+            PortState::Master | PortState::Passive | PortState::Faulty => forever,
         };
         let others = [self.foreign.next_expiry(), self.grants.next_due()];
         others.into_iter().flatten().fold(streams, Timestamp::min)

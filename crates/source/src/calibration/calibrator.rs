@@ -45,6 +45,10 @@ const TICK: Span = Span::from_ns(NS_PER_S);
 const MOVED_MIN: Span = Span::from_ns(100_000);
 /// So close to a leap second it cannot be taken back any more.
 const LEAP_NEAR: Span = Span::from_ns(2 * NS_PER_S);
+/// Why other programs are not given the time of sentences alone: SHM and SOCK have no field for an
+/// error of this size that daemons heed.
+const COARSE: &str = "without a pulse the time is half a second wrong at most, which no other \
+                      program can be told; give --pps, or --coarse-output to give it on as it is";
 /// More than comes while the end of a pulse is awaited.
 const WAITING_MAX: usize = 64;
 
@@ -95,6 +99,8 @@ pub(super) struct Calibrator {
     changed: Option<Timestamp<Monotonic>>,
     pub(super) log: Option<ErrorLog>,
     outputs: Outputs,
+    /// Whether they are given what sentences alone say.
+    gives_coarse: bool,
     pulses: Counts,
     sentences: Counts,
     steps: u64,
@@ -122,8 +128,14 @@ impl Calibrator {
         config: &CalibrationConfig,
         control: Option<Steering>,
         frequency_ppb: f64,
-        outputs: Outputs,
+        mut outputs: Outputs,
     ) -> Self {
+        let mut notices = Vec::new();
+        let gives_coarse = config.pulse.is_some() || config.coarse_output;
+        if !gives_coarse && !outputs.is_empty() {
+            outputs.hold_back(COARSE);
+            notices.push(format!("nothing is given to other programs: {COARSE}"));
+        }
         let width = config.pulse.as_ref().and_then(|pulse| pulse.width);
         let settings = ServoSettings {
             is_steering: control.is_some(),
@@ -153,6 +165,7 @@ impl Calibrator {
             changed: None,
             log: None,
             outputs,
+            gives_coarse,
             pulses: Counts::default(),
             sentences: Counts::default(),
             steps: 0,
@@ -167,7 +180,7 @@ impl Calibrator {
             crossing: Crossing::default(),
             votes: Votes::default(),
             state: State::Starting,
-            notices: Vec::new(),
+            notices,
             broken: None,
         }
     }
@@ -289,7 +302,10 @@ impl Calibrator {
         // The second kind of sentence of one second is as it should be, and without a pulse nothing
         // else can be said of a sentence.
         let doubt = result.err();
-        self.sentences.add(doubt.map_or("accepted", sentence_doubt));
+        let coarse = self.labeller.coarse(at).filter(|coarse| coarse.at == at);
+        let coarse = coarse.filter(|_| self.conditioner.is_none());
+        let counted = doubt.filter(|_| coarse.is_none());
+        self.sentences.add(counted.map_or("accepted", sentence_doubt));
         let harmless = match doubt {
             None | Some(SentenceDoubt::Repeated) => true,
             Some(SentenceDoubt::NoPulse) => self.conditioner.is_none(),
@@ -297,10 +313,7 @@ impl Calibrator {
         };
         let doubt = doubt.filter(|_| !harmless).map(|doubt| doubt.to_string());
         self.last_sentence.came(at, doubt);
-        if self.conditioner.is_none()
-            && let Some(coarse) = self.labeller.coarse(at)
-            && coarse.at == at
-        {
+        if let Some(coarse) = coarse.filter(|_| self.gives_coarse) {
             let system = Timestamp::<Utc>::from_ns(at.as_ns()) + look.realtime_minus_monotonic;
             let offset = coarse.utc - system;
             self.give(system, offset, coarse.uncertainty);
@@ -339,7 +352,8 @@ impl Calibrator {
 
     fn give(&mut self, system: Timestamp<Utc>, offset: Span, uncertainty: Span) {
         let leap = wire_leap(self.leaps.today);
-        self.outputs.write(&OutputSample { system, offset, uncertainty, leap });
+        let sample = OutputSample { system, offset, uncertainty, leap };
+        self.outputs.write(&sample).into_iter().for_each(|notice| self.notify(notice));
     }
 }
 
@@ -356,6 +370,8 @@ const fn wire_leap(leap: PendingLeap) -> ntp::Leap {
     }
 }
 
+#[cfg(test)]
+mod coarse_tests;
 #[cfg(test)]
 mod leap_tests;
 #[cfg(test)]

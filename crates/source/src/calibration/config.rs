@@ -8,8 +8,9 @@ use horolog_discipline::Oscillator;
 use horolog_sys::serial;
 use horolog_time::{NS_PER_S, Span};
 
-use crate::spec::{GNSS_SPEED, absolute, wrong};
-use crate::{PulseSpec, SpecError};
+use super::gpsd_line;
+use crate::spec::{GNSS_SPEED, absolute, device_is_there, wrong};
+use crate::{Fault, PulseSpec, SpecError};
 
 /// Where gpsd is by default.
 const GPSD: &str = "127.0.0.1:2947";
@@ -91,6 +92,9 @@ pub struct CalibrationConfig {
     pub shm_outputs: Vec<u8>,
     /// Sockets of other programs.
     pub sock_outputs: Vec<PathBuf>,
+    /// Whether these are given also what sentences say without a pulse, which is half a second
+    /// wrong at most.
+    pub coarse_output: bool,
 }
 
 impl CalibrationConfig {
@@ -120,6 +124,31 @@ impl CalibrationConfig {
         };
         let pulse = self.pulse.as_ref().map(|pulse| pulse.path().to_owned());
         line.into_iter().chain(pulse).collect()
+    }
+
+    /// Whether what the options name is there, without opening a device.
+    ///
+    /// # Errors
+    ///
+    /// The first that is not, in one line.
+    pub fn is_there(&self) -> Result<(), Fault> {
+        self.devices().iter().try_for_each(|device| device_is_there(device))?;
+        if let SentenceInput::Gpsd(address) = &self.sentences {
+            gpsd_line::resolve(address)?;
+        }
+        let Some(ErrorLogConfig { path, .. }) = &self.error_log else { return Ok(()) };
+        let unwritable = |why: &str| {
+            let path = path.display();
+            Err(Fault::Unusable(format!("the clock-error log {path} cannot be written: {why}")))
+        };
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        if path.is_dir() {
+            return unwritable("it is a directory");
+        }
+        match directory {
+            Some(directory) if !directory.is_dir() => unwritable("there is no such directory"),
+            _ => Ok(()),
+        }
     }
 
     /// Finds the first rule that the options break.
@@ -165,6 +194,7 @@ pub(crate) mod tests {
             error_log: None,
             shm_outputs: Vec::new(),
             sock_outputs: Vec::new(),
+            coarse_output: false,
         }
     }
 
@@ -179,6 +209,27 @@ pub(crate) mod tests {
             let message = bad.parse::<SentenceInput>().unwrap_err().to_string();
             assert!(!message.contains('\n'), "{bad}: {message}");
         }
+    }
+
+    #[test]
+    fn what_is_not_there_is_found_before_it_is_opened() {
+        let line = |path: &str| SentenceInput::Serial(path.into(), 9_600);
+        let gpsd = SentenceInput::Gpsd("there.is.none.invalid:2947".into());
+        let there = CalibrationConfig { sentences: line("/dev/null"), ..config(None) };
+        there.is_there().unwrap();
+        let log = |path: &str| Some(ErrorLogConfig { path: path.into(), bytes_max: 1 << 20 });
+        for (missing, expected) in [
+            (CalibrationConfig { sentences: line("/dev/nosuch"), ..config(None) }, "/dev/nosuch"),
+            (CalibrationConfig { sentences: line("/etc"), ..config(None) }, "no device"),
+            (CalibrationConfig { sentences: gpsd, ..config(None) }, "can be looked up"),
+            (CalibrationConfig { error_log: log("/nosuch/log"), ..there.clone() }, "/nosuch/log"),
+            (CalibrationConfig { error_log: log("/etc"), ..there.clone() }, "directory"),
+        ] {
+            let fault = missing.is_there().unwrap_err().to_string();
+            assert!(fault.contains(expected), "{fault}");
+        }
+        let named = CalibrationConfig { error_log: log("log"), ..there };
+        named.is_there().unwrap();
     }
 
     #[test]

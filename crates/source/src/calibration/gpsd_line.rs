@@ -13,14 +13,17 @@ use crate::gnss::{Line, Reader};
 const PATIENCE: Duration = Duration::from_millis(500);
 const WATCH: &[u8] = b"?WATCH={\"enable\":true,\"nmea\":true,\"json\":true};\n";
 
-/// A connection to gpsd.
-struct GpsdLine(TcpStream);
+/// A connection to the gpsd of this name.
+struct GpsdLine(TcpStream, String);
 
 impl Line for GpsdLine {
     fn read(&mut self, buffer: &mut [u8], wait: Duration) -> io::Result<Option<usize>> {
         self.0.set_read_timeout(Some(wait))?;
         match self.0.read(buffer) {
-            Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+            Ok(0) => {
+                let text = format!("gpsd at {} has closed the connection", self.1);
+                Err(io::Error::new(ErrorKind::UnexpectedEof, text))
+            }
             Ok(length) => Ok(Some(length)),
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(None),
@@ -29,29 +32,45 @@ impl Line for GpsdLine {
         }
     }
 
+    fn end(error: &io::Error) -> String {
+        error.to_string()
+    }
+
     fn has_reports(&self) -> bool {
         true
     }
 }
 
-/// What reads the sentences of the gpsd at `HOST:PORT`, whose name is resolved once.
+/// What reads the sentences of the gpsd at `HOST:PORT`, whose name is resolved once. One that does
+/// not run yet, as when a machine starts, is tried again and again.
 pub(super) fn open(address: &str) -> Result<Reader, Fault> {
-    let failed = |error: io::Error| {
-        Fault::Unusable(format!("gpsd at {address}: {error}; is it running, and listening there?"))
+    let resolved = resolve(address)?;
+    let name = address.to_owned();
+    let connect = move || {
+        connect(&resolved).map(|stream| GpsdLine(stream, name.clone())).map_err(|error| {
+            let text = format!("gpsd at {name}: {error}; is it running, and listening there?");
+            io::Error::new(error.kind(), text)
+        })
     };
-    let resolved: Vec<_> = address.to_socket_addrs().map_err(failed)?.collect();
-    let line = connect(&resolved).map_err(failed)?;
-    Ok(Reader::new(line, move || connect(&resolved)))
+    Ok(Reader::of(connect(), connect))
 }
 
-fn connect(addresses: &[SocketAddr]) -> io::Result<GpsdLine> {
+/// What the address `HOST:PORT` stands for.
+pub(super) fn resolve(address: &str) -> Result<Vec<SocketAddr>, Fault> {
+    let resolved = address.to_socket_addrs().map_err(|error| {
+        Fault::Unusable(format!("gpsd at {address}: {error}; name a host that can be looked up"))
+    })?;
+    Ok(resolved.collect())
+}
+
+fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
     let mut error = io::Error::from(ErrorKind::NotFound);
     for address in addresses {
         match TcpStream::connect_timeout(address, PATIENCE) {
             Ok(mut stream) => {
                 stream.set_write_timeout(Some(PATIENCE))?;
                 stream.write_all(WATCH)?;
-                return Ok(GpsdLine(stream));
+                return Ok(stream);
             }
             Err(refused) => error = refused,
         }
@@ -97,9 +116,25 @@ mod tests {
     }
 
     #[test]
-    fn where_it_does_not_run_that_is_said() {
-        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let fault = open(&closed).err().unwrap().to_string();
-        assert!(fault.starts_with(&format!("gpsd at {closed}")), "{fault}");
+    fn where_it_does_not_run_that_is_said_and_it_is_tried_again() {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut reader = open(&address.to_string()).unwrap();
+        let mut until = |done: &dyn Fn(Option<&str>) -> bool| {
+            let started = Instant::now();
+            loop {
+                let ended = reader.take().unwrap().ended;
+                if done(ended.as_deref()) {
+                    break;
+                }
+                assert!(started.elapsed() < Duration::from_secs(10), "{ended:?}");
+                thread::sleep(Duration::from_millis(5));
+            }
+        };
+        let expected = format!("gpsd at {address}");
+        until(&|ended| ended.is_some_and(|why| why.starts_with(&expected)));
+        let _listener = TcpListener::bind(address).unwrap();
+        until(&|ended| ended.is_none());
+        let fault = open("there.is.none.invalid:2947").err().unwrap().to_string();
+        assert!(fault.contains("can be looked up"), "{fault}");
     }
 }

@@ -17,11 +17,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use horolog_sys::adjtimex::kernel_clock;
 use horolog_sys::capability::{Capabilities, Capability};
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
-use horolog_time::Clock;
+use horolog_time::{Clock, Monotonic, Timestamp};
 
 use crate::gnss::{Reader, serial};
 use crate::output::Outputs;
-use crate::{Fault, Look, Report, Source, Standing, Steering, SystemClock, who_steers};
+use crate::{FIRST_WORD, Fault, Look, Report, Source, Standing, Steering, SystemClock, who_steers};
 use calibrator::Calibrator;
 use error_log::{ErrorLog, ErrorLogFile};
 use pulse_input::PulseInput;
@@ -137,7 +137,8 @@ impl Calibration {
     /// Its word as a source.
     #[must_use]
     pub fn source(&self) -> Box<dyn Source> {
-        Box::new(Calibrated { name: self.name.clone(), shared: Arc::clone(&self.shared) })
+        let (name, shared) = (self.name.clone(), Arc::clone(&self.shared));
+        Box::new(Calibrated { name, shared, begins: None })
     }
 
     /// For `horolog status`.
@@ -168,6 +169,8 @@ impl Calibration {
 struct Calibrated {
     name: String,
     shared: Shared,
+    /// Until when its first word is awaited; `None` before it is asked first.
+    begins: Option<Timestamp<Monotonic>>,
 }
 
 impl Source for Calibrated {
@@ -178,7 +181,16 @@ impl Source for Calibrated {
     fn poll(&mut self, look: &Look) -> Result<Option<Report>, Fault> {
         let mut calibrator = lock(&self.shared);
         calibrator.know_leaps(look.leaps);
-        calibrator.report(look).map(Some)
+        let begins = *self.begins.get_or_insert(look.monotonic + FIRST_WORD);
+        match calibrator.report(look) {
+            Ok(report) => {
+                self.begins = Some(look.monotonic);
+                Ok(Some(report))
+            }
+            // Its thread, its line and the first sentences take their time.
+            Err(_) if look.monotonic < begins => Ok(None),
+            Err(fault) => Err(fault),
+        }
     }
 
     fn judged(&mut self, standing: Standing) {

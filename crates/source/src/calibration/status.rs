@@ -4,6 +4,7 @@ use horolog_discipline::{Stability, State};
 use serde::Serialize;
 
 use super::Counts;
+use crate::OutputStatus;
 
 /// The Allan deviation at one averaging time.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -56,6 +57,8 @@ pub struct CalibrationStatus {
     pub pulses: Counts,
     /// Sentences by what became of them.
     pub sentences: Counts,
+    /// What other programs are given.
+    pub outputs: Vec<OutputStatus>,
     /// TAI minus UTC in seconds, as the receiver says it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tai_minus_utc_s: Option<i32>,

@@ -29,6 +29,11 @@ pub(crate) trait Line: Send {
     /// Waits for characters and reads those that are there; `None` where none came.
     fn read(&mut self, buffer: &mut [u8], wait: Duration) -> io::Result<Option<usize>>;
 
+    /// What is told of its end.
+    fn end(error: &io::Error) -> String {
+        format!("its line has ended: {error}")
+    }
+
     /// Whether reports of gpsd come between the sentences.
     fn has_reports(&self) -> bool {
         false
@@ -54,7 +59,7 @@ pub(crate) struct Heard {
     pub(crate) counts: FrameCounts,
     /// Characters that came.
     pub(crate) characters: u64,
-    /// Why the line ended, while it is not open again.
+    /// That the line has ended and why, while it is not open again.
     pub(crate) ended: Option<String>,
 }
 
@@ -70,6 +75,15 @@ impl Reader {
     /// Prepares to read `line`; when that ends, `open` is asked for it again and again.
     pub(crate) fn new<L: Line + 'static>(
         line: L,
+        open: impl FnMut() -> io::Result<L> + Send + 'static,
+    ) -> Self {
+        Self::of(Ok(line), open)
+    }
+
+    /// The same with a line that may not be open yet: with its error `open` is asked for it as when
+    /// it had ended.
+    pub(crate) fn of<L: Line + 'static>(
+        line: io::Result<L>,
         open: impl FnMut() -> io::Result<L> + Send + 'static,
     ) -> Self {
         let (heard, stop) = (Arc::<Mutex<Heard>>::default(), Arc::<AtomicBool>::default());
@@ -104,18 +118,19 @@ struct Ear {
 }
 
 impl Ear {
-    fn run<L: Line>(&self, line: L, mut open: impl FnMut() -> io::Result<L>) {
-        let mut line = Some(line);
-        while let Some(open_line) = line {
-            let Err(error) = self.listen(open_line) else { return };
-            self.note(|heard| heard.ended = Some(error.to_string()));
-            line = self.reopen(&mut open);
+    fn run<L: Line>(&self, line: io::Result<L>, mut open: impl FnMut() -> io::Result<L>) {
+        let mut line = line;
+        loop {
+            let Err(error) = line.and_then(|line| self.listen(line)) else { return };
+            self.note(|heard| heard.ended = Some(L::end(&error)));
+            let Some(again) = self.reopen(&mut open) else { return };
+            line = Ok(again);
             self.note(|heard| heard.ended = None);
         }
     }
 
     /// Opens the line again as soon as that works; `None` when it is to end.
-    fn reopen<L>(&self, open: &mut impl FnMut() -> io::Result<L>) -> Option<L> {
+    fn reopen<L: Line>(&self, open: &mut impl FnMut() -> io::Result<L>) -> Option<L> {
         loop {
             for _ in 0..RETRY {
                 if self.stop.load(Ordering::Relaxed) {
@@ -125,7 +140,7 @@ impl Ear {
             }
             match open() {
                 Ok(line) => return Some(line),
-                Err(error) => self.note(|heard| heard.ended = Some(error.to_string())),
+                Err(error) => self.note(|heard| heard.ended = Some(L::end(&error))),
             }
         }
     }

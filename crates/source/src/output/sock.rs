@@ -29,17 +29,20 @@ impl SockOutput {
         Ok(Self { path: path.to_owned(), socket })
     }
 
-    /// Sends a sample; says whether somebody was there to take it. The driver wants the offset at
-    /// what the clock showed to a microsecond, so what it showed is given as such.
-    #[must_use]
-    pub fn write(&self, sample: &OutputSample) -> bool {
+    /// Sends a sample. The driver wants the offset at what the clock showed to a microsecond, so
+    /// what it showed is given as such.
+    ///
+    /// # Errors
+    ///
+    /// Where nobody was there to take it.
+    pub fn write(&self, sample: &OutputSample) -> io::Result<()> {
         let sample = SockSample {
             system: sample.system,
             offset: sample.offset,
             pulse: false,
             leap: sample.leap,
         };
-        self.socket.send_to(&sample.emit(), &self.path).is_ok()
+        self.socket.send_to(&sample.emit(), &self.path).map(drop)
     }
 }
 
@@ -62,10 +65,10 @@ mod tests {
             uncertainty: Span::ZERO,
             leap: Leap::Delete,
         };
-        assert!(!output.write(&sample), "nobody is there");
+        assert!(output.write(&sample).is_err(), "nobody is there");
         for _ in 0..2 {
             let reader = UnixDatagram::bind(&path).unwrap();
-            assert!(output.write(&sample));
+            output.write(&sample).unwrap();
             let mut bytes = [0; SOCK_SAMPLE_LEN + 1];
             let length = reader.recv(&mut bytes).unwrap();
             let read = SockSample::parse(&bytes[..length]).unwrap();
@@ -75,7 +78,7 @@ mod tests {
             );
             assert!(!read.pulse);
             drop(reader);
-            assert!(!output.write(&sample), "the reader has gone");
+            assert!(output.write(&sample).is_err(), "the reader has gone");
             std::fs::remove_file(&path).unwrap();
         }
     }

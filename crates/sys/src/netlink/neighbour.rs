@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage, NeighbourState};
+use netlink_packet_route::neighbour::{
+    NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
+};
 
 use super::address::family;
 use super::{MacAddress, Netlink, NetlinkError};
@@ -26,6 +28,10 @@ pub struct Neighbour {
     /// Whether the kernel would send to it without asking again first: reachable, permanent, or
     /// known from before and not yet found wrong.
     pub usable: bool,
+    /// Whether the kernel knows it to be right: it was heard of a moment ago, or is fixed.
+    pub confirmed: bool,
+    /// Whether it was asked for and did not answer.
+    pub failed: bool,
 }
 
 impl Netlink {
@@ -42,6 +48,20 @@ impl Netlink {
             Err(error) if error.errno() == Some(libc::ENOENT) => Ok(None),
             Err(error) => Err(error.for_index(index)),
         }
+    }
+
+    /// Has the kernel do with the entry of `address` what it does when it sends something there:
+    /// ask for the Ethernet address if it is not known or may be out of date. Nothing is waited
+    /// for.
+    pub fn use_neighbour(&mut self, index: u32, address: IpAddr) -> Result<(), NetlinkError> {
+        let mut message = entry(index, address);
+        message.header.flags = NeighbourFlags::Use;
+        self.change(
+            &format!("ask for the neighbour {address}"),
+            RouteNetlinkMessage::NewNeighbour(message),
+            NLM_F_CREATE,
+        )
+        .map_err(|error| error.for_index(index))
     }
 
     /// Fixes the Ethernet address of `address`, so that the kernel never asks for it.
@@ -139,7 +159,11 @@ fn parse(message: &NeighbourMessage) -> Neighbour {
             | NeighbourState::Noarp
             | NeighbourState::Permanent
     );
-    Neighbour { mac, usable }
+    let confirmed = matches!(
+        message.header.state,
+        NeighbourState::Reachable | NeighbourState::Noarp | NeighbourState::Permanent
+    );
+    Neighbour { mac, usable, confirmed, failed: message.header.state == NeighbourState::Failed }
 }
 
 #[cfg(test)]
@@ -161,6 +185,10 @@ mod tests {
         for state in [NeighbourState::Reachable, NeighbourState::Stale, NeighbourState::Permanent] {
             assert!(in_state(state).usable, "{state}");
         }
+        assert!(in_state(NeighbourState::Failed).failed);
+        assert!(!in_state(NeighbourState::Incomplete).failed);
+        assert!(in_state(NeighbourState::Reachable).confirmed);
+        assert!(!in_state(NeighbourState::Stale).confirmed);
         assert_eq!(in_state(NeighbourState::Stale).mac, Some([2, 0, 0, 0, 0, 1]));
     }
 }

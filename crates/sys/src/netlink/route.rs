@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol,
+    RouteScope, RouteType,
 };
 
 use super::address::family;
@@ -22,6 +23,11 @@ pub struct RouteInfo {
     pub source: Option<IpAddr>,
     /// Whether the destination is this host itself.
     pub local: bool,
+    /// Whether it is not one host: a broadcast address of the interface, or a multicast group.
+    pub to_many: bool,
+    /// The longest IP packet for the way, in bytes, where the route says one or a router has
+    /// (RFC 1191, RFC 8201); the interface's MTU holds besides.
+    pub mtu: Option<u32>,
 }
 
 impl Netlink {
@@ -66,10 +72,25 @@ impl Netlink {
         destination: IpAddr,
         through: Option<u32>,
     ) -> Result<RouteInfo, NetlinkError> {
+        self.route_get_from(None, destination, through)
+    }
+
+    /// The same for a packet from `source`, an address of this host, where one is given: rules may
+    /// choose ways by it.
+    pub fn route_get_from(
+        &mut self,
+        source: Option<IpAddr>,
+        destination: IpAddr,
+        through: Option<u32>,
+    ) -> Result<RouteInfo, NetlinkError> {
         let action = format!("look up the route to {destination}");
         let mut request = to_destination(Prefix::host(destination));
         request.header.table = RouteHeader::RT_TABLE_UNSPEC;
         request.attributes.extend(through.map(RouteAttribute::Oif));
+        if let Some(source) = source {
+            request.header.source_prefix_length = Prefix::host(source).length();
+            request.attributes.push(RouteAttribute::Source(source.into()));
+        }
         let answer = self
             .get(&action, RouteNetlinkMessage::GetRoute(request))
             .map_err(|error| explain(error, destination, through))?;
@@ -129,6 +150,8 @@ fn parse(
         gateway: None,
         source: None,
         local: message.header.kind == RouteType::Local,
+        to_many: matches!(message.header.kind, RouteType::Broadcast | RouteType::Multicast),
+        mtu: None,
     };
     for attribute in &message.attributes {
         match attribute {
@@ -136,12 +159,20 @@ fn parse(
             RouteAttribute::Gateway(address) => info.gateway = ip(address),
             RouteAttribute::PrefSource(address) => info.source = ip(address),
             RouteAttribute::Via(via) => info.gateway = via_ip(via),
+            RouteAttribute::Metrics(metrics) => info.mtu = metrics.iter().find_map(mtu),
             _ => {}
         }
     }
     info.index =
         index.ok_or_else(|| NetlinkError::malformed(action, "no interface in the route"))?;
     Ok(info)
+}
+
+fn mtu(metric: &RouteMetric) -> Option<u32> {
+    match metric {
+        RouteMetric::Mtu(mtu) => Some(*mtu).filter(|mtu| *mtu > 0),
+        _ => None,
+    }
 }
 
 fn ip(address: &RouteAddress) -> Option<IpAddr> {
@@ -172,6 +203,35 @@ mod tests {
         assert!(route.local);
         assert_eq!(route.gateway, None);
         assert_eq!(route.source, Some("127.0.0.1".parse().unwrap()));
+    }
+
+    fn parsed(message: &RouteMessage) -> RouteInfo {
+        parse("look up", "192.0.2.255".parse().unwrap(), message).unwrap()
+    }
+
+    #[test]
+    fn a_broadcast_address_is_told_from_a_host() {
+        let mut message = to_destination("192.0.2.255/32".parse().unwrap());
+        message.attributes.push(RouteAttribute::Oif(7));
+        for (kind, to_many) in [
+            (RouteType::Unicast, false),
+            (RouteType::Local, false),
+            (RouteType::Broadcast, true),
+            (RouteType::Multicast, true),
+        ] {
+            message.header.kind = kind;
+            assert_eq!(parsed(&message).to_many, to_many, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_route_may_have_an_mtu_of_its_own() {
+        let mut message = to_destination("192.0.2.255/32".parse().unwrap());
+        message.attributes.push(RouteAttribute::Oif(7));
+        assert_eq!(parsed(&message).mtu, None);
+        let metrics = vec![RouteMetric::Hoplimit(9), RouteMetric::Mtu(1_400)];
+        message.attributes.push(RouteAttribute::Metrics(metrics));
+        assert_eq!(parsed(&message).mtu, Some(1_400));
     }
 
     #[test]

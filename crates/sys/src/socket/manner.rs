@@ -45,6 +45,24 @@ impl Socket {
         )
     }
 
+    /// Refuses to send datagrams that are longer than the path's MTU as far as this host knows it,
+    /// and lets no router take others apart (`IP_PMTUDISC_DO`).
+    pub fn never_fragment(&self, local: SocketAddr) -> io::Result<()> {
+        self.set_by_family(
+            local,
+            libc::IP_MTU_DISCOVER,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IP_PMTUDISC_DO,
+        )
+    }
+
+    /// Whether others that say the same may listen at this address and port, or at a wildcard that
+    /// it is part of (`SO_REUSEADDR`). The kernel asks both ends when one is bound: a packet to one
+    /// host is then for the socket whose address is the closest, one to a multicast group for all.
+    pub fn share_address(&self, on: bool) -> io::Result<()> {
+        set_option(self.as_fd(), SOL_SOCKET, libc::SO_REUSEADDR, &c_int::from(on))
+    }
+
     /// The MTU of the path to where the socket is connected, as far as this host knows it
     /// (`IP_MTU`, `IPV6_MTU`).
     pub fn path_mtu(&self, local: SocketAddr) -> io::Result<u32> {

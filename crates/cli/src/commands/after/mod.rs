@@ -3,7 +3,7 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_launch::{
-    Backoff, Change, Condition, Endpoint, UdpEndpoint, WaitOptions, Waited, wait,
+    Backoff, Change, Condition, Endpoint, UdpEndpoint, WaitOptions, Waited, status_of_error, wait,
 };
 use horolog_record::{AfterEnd, AfterResult, Dependency};
 use horolog_report::table;
@@ -128,7 +128,14 @@ impl AfterArgs {
 
 pub(crate) fn run(args: &AfterArgs) -> Result<(), Failure> {
     let conditions = args.conditions()?;
-    let json = args.json.as_deref().map(Destination::open).transpose()?;
+    // A result that cannot be kept is complained of, and nothing is kept from running by that.
+    let json = match (args.json.as_deref().map(Destination::open).transpose(), &*args.program) {
+        (Err(failure), [_, ..]) => {
+            failure.report();
+            None
+        }
+        (json, _) => json?,
+    };
     let is_stdout = args.json.as_deref().is_some_and(output::is_stdout);
     let shown = args.program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let looks = &args.looks;
@@ -160,12 +167,15 @@ pub(crate) fn run(args: &AfterArgs) -> Result<(), Failure> {
         show(args, &result, is_stdout);
         give_up(&missing(&result));
     }
-    written?;
-    if args.program.is_empty() {
+    let Some((name, arguments)) = args.program.split_first() else {
+        written?;
         show(args, &result, is_stdout);
         return Ok(());
+    };
+    if let Err(failure) = written {
+        failure.report();
     }
-    Err(become_program(&args.program))
+    become_program(name, arguments)
 }
 
 /// The outcome as text: on standard output, where nothing else goes there.
@@ -203,18 +213,15 @@ fn give_up(failure: &Failure) -> ! {
     })
 }
 
-/// Runs the program in this one's place; what comes back is why it cannot.
-fn become_program(program: &[OsString]) -> Failure {
-    let Some((name, arguments)) = program.split_first() else {
-        return Failure::usage("no command is given");
-    };
+/// Runs the program in this one's place, or says why it cannot and ends with the status that shells
+/// have for that.
+fn become_program(name: &OsStr, arguments: &[OsString]) -> Result<(), Failure> {
     // What was kept back for the wait ends the program, not this.
-    if let Err(error) = start::let_signals_through() {
-        return Failure::environment(error);
-    }
+    start::let_signals_through().map_err(Failure::environment)?;
     let error = process::Command::new(name).args(arguments).exec();
-    Failure::environment(format!(
-        "cannot run '{}': {error}; check its name and permissions",
-        name.to_string_lossy()
-    ))
+    output::note(&format!(
+        "horolog: cannot run '{}': {error}; check its name and permissions",
+        name.display()
+    ));
+    undo::exit(status_of_error(&error))
 }

@@ -74,6 +74,11 @@ pub(super) fn run(args: &AtArgs, first: Instant) -> Result<(), Failure> {
     if args.programs.programs().is_empty() {
         return Err(Failure::usage("--detach needs a command to run; give one behind '--'"));
     }
+    if args.json.as_deref().is_some_and(output::is_stdout) {
+        return Err(Failure::usage(
+            "--json - needs a standard output, which a job in the background has none of; name a file",
+        ));
+    }
     match systemd(args.by) {
         Some(systemd) => to_systemd(args, first, systemd, &directory),
         None => to_process(args, first, &directory),
@@ -156,6 +161,7 @@ fn arguments(
     if let Some(count) = args.series.count {
         option("--count", count.to_string().into());
     }
+    option("--head-start", format!("{}ns", args.head_start.as_nanos()).into());
     if let Some(json) = &args.json {
         option("--json", directory.join(json).into_os_string());
     }

@@ -10,7 +10,8 @@ use super::{Keeper, detach};
 use crate::failure::Failure;
 use crate::output;
 
-/// List the jobs that wait in the background, those that run, and those that left output.
+/// List the jobs that wait in the background, those that run, and those that are over and failed or
+/// left output.
 #[derive(Args, Debug)]
 pub(super) struct ListArgs {
     /// Ask only those that this keeper keeps.
@@ -28,7 +29,7 @@ pub(super) struct CancelArgs {
     /// The jobs, as 'horolog at list' names them.
     #[arg(value_name = "JOB", required_unless_present = "ended")]
     jobs: Vec<String>,
-    /// Remove what is left of all jobs that are over.
+    /// Remove what is left of all jobs that are over: how they ended, and their output.
     #[arg(long)]
     ended: bool,
     /// Ask this keeper only.
@@ -37,11 +38,14 @@ pub(super) struct CancelArgs {
 }
 
 pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
-    let entries = match args.by {
-        Some(Keeper::Systemd) => Vec::new(),
-        _ => detach::queue()?.list()?,
+    let systemd = detach::systemd(args.by);
+    let entries = match (args.by, detach::queue()) {
+        (Some(Keeper::Systemd), _) => Vec::new(),
+        // A service has no HOME, and so no queue.
+        (None, Err(_)) if systemd.is_some() => Vec::new(),
+        (_, queue) => queue?.list()?,
     };
-    let units = detach::systemd(args.by).map_or_else(|| Ok(Vec::new()), Systemd::list)?;
+    let units = systemd.map_or_else(|| Ok(Vec::new()), Systemd::list)?;
     if args.json {
         let jobs = entries.iter().map(entry_json).chain(units.iter().map(unit_json));
         let jobs: Vec<_> = jobs.collect();
@@ -66,19 +70,26 @@ fn entry_line(entry: &Entry) -> String {
         Standing::Unreadable(why) => format!("{}, its file {why}", name(&entry.standing)),
         standing => name(standing).to_owned(),
     };
+    let ended = entry.job.as_ref().and_then(|job| job.ended.as_ref());
+    let ended = ended.map_or_else(String::new, |ended| match ended.status {
+        Some(status) => format!(" {} with status {status}", ended.at),
+        None => format!(" {} by a signal", ended.at),
+    });
     let job = entry.job.as_ref().map_or_else(String::new, |job| format!("  {}", job_text(job)));
     let log = match (&entry.standing, &entry.log) {
-        (Standing::Waiting | Standing::Starting, _) | (_, None) => String::new(),
+        (Standing::Waiting | Standing::Running | Standing::Starting, _) | (_, None) => {
+            String::new()
+        }
         (_, Some(log)) => format!("  output: {}", log.display()),
     };
-    format!("{}  {standing}{job}{log}", entry.id)
+    format!("{}  {standing}{ended}{job}{log}", entry.id)
 }
 
 fn job_text(job: &Job) -> String {
     let programs: Vec<_> = job.programs.iter().map(|words| words.join(" ")).collect();
     let programs = programs.join("; ").replace(char::is_control, " ");
     let every = job.every_ns.map_or_else(String::new, |every_ns| {
-        format!(" every {}", horolog_report::units::human_ns(every_ns))
+        format!(" every {}", horolog_report::units::period_ns(every_ns))
     });
     format!("{}{every}  {programs}", job.first)
 }
@@ -86,6 +97,7 @@ fn job_text(job: &Job) -> String {
 const fn name(standing: &Standing) -> &'static str {
     match standing {
         Standing::Waiting => "waiting",
+        Standing::Running => "running",
         Standing::Starting => "starting",
         Standing::Lost => "lost",
         Standing::Ended => "ended",
@@ -94,6 +106,7 @@ const fn name(standing: &Standing) -> &'static str {
 }
 
 fn entry_json(entry: &Entry) -> Value {
+    let ended = entry.job.as_ref().and_then(|job| job.ended.as_ref());
     json!({
         "id": entry.id.to_string(),
         "keeper": "process",
@@ -102,6 +115,8 @@ fn entry_json(entry: &Entry) -> Value {
         "every_ns": entry.job.as_ref().and_then(|job| job.every_ns),
         "programs": entry.job.as_ref().map(|job| &job.programs),
         "pid": entry.job.as_ref().map(|job| job.process.pid),
+        "ended": ended.map(|ended| &ended.at),
+        "status": ended.and_then(|ended| ended.status),
         "log": entry.log,
     })
 }
@@ -133,7 +148,7 @@ fn one(args: &CancelArgs, job: &str) -> Result<(), Failure> {
     let number = job.parse::<u32>().ok().filter(|_| args.by != Some(Keeper::Systemd));
     let done = match (number, detach::systemd(args.by)) {
         (Some(id), _) => match detach::queue()?.cancel(id)?.standing {
-            Standing::Waiting | Standing::Starting => "cancelled",
+            Standing::Waiting | Standing::Running | Standing::Starting => "cancelled",
             _ => "removed",
         },
         (None, Some(systemd)) => systemd.cancel(job).map(|_| "cancelled")?,

@@ -10,11 +10,12 @@ mod moment;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use horolog_launch::{Instant, Program, Queue, StrikeOptions, Struck, is_taken_over, strike};
-use horolog_record::AtEnd;
+use horolog_record::{AtEnd, Finding};
 use horolog_report::table;
 use horolog_sys::undo::{self, Undo};
 
@@ -41,6 +42,10 @@ pub(crate) struct AtArgs {
     series: SeriesArgs,
     #[command(flatten)]
     programs: ProgramArgs,
+    /// How long commands keep the real-time priority that they are started with at an instant,
+    /// where it is allowed; then they are scheduled as this command is. With 0 they are at once.
+    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "5ms")]
+    head_start: Duration,
     /// Write the result to this file; to standard output with -.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -128,23 +133,40 @@ pub(crate) fn run(args: &AtArgs) -> Result<(), Failure> {
         return detach::run(args, first);
     }
     let Some(file) = &args.job else {
-        if !args.quiet && args.series.every.is_none() {
+        if !args.quiet && (args.series.every.is_none() || moment::is_to_come(first)) {
             output::note(&format!("horolog: waiting until {}", moment::shown(first)));
         }
-        return run_here(args, first);
+        return exit(run_here(args, first, Box::new(|_| ()))?);
     };
     let (queue, id) = Queue::of_file(file)
         .ok_or_else(|| Failure::usage(format!("{} is no file of a job", file.display())))?;
     if !is_taken_over(io::stdin().lock()) {
         return Err(Failure::environment("this job was not entered in the queue"));
     }
-    // However it ends, it leaves the queue.
-    let ((), _entry) = Undo::after(|| Ok::<_, Failure>(()), move || queue.finish(id))?;
-    run_here(args, first)
+    let mut mark = queue.mark(id)?;
+    let status = Arc::new(OnceLock::new());
+    // However it ends, the queue has it.
+    let of_job = Arc::clone(&status);
+    let finish = move || queue.finish(id, of_job.get().copied());
+    let ((), _entry) = Undo::after(|| Ok::<_, Failure>(()), finish)?;
+    let ended = run_here(args, first, Box::new(move |is_running| mark.set(is_running)));
+    let code = ended.unwrap_or_else(|failure| {
+        failure.report();
+        failure.status().into()
+    });
+    // Nobody else sets it.
+    let _ = status.set(code);
+    exit(code)
 }
 
-/// Waits and runs in the foreground.
-fn run_here(args: &AtArgs, first: Instant) -> Result<(), Failure> {
+/// Ends with a status that is a command's own.
+fn exit(status: i32) -> Result<(), Failure> {
+    if status == 0 { Ok(()) } else { undo::exit(status) }
+}
+
+/// Waits and runs in this process, and gives the exit status. `running` hears when commands run and
+/// when none does.
+fn run_here(args: &AtArgs, first: Instant, running: Box<dyn FnMut(bool)>) -> Result<i32, Failure> {
     let json = args.json.as_deref().map(Destination::open).transpose()?;
     let programs = args.programs.programs();
     let is_stdout = args.json.as_deref().is_some_and(output::is_stdout);
@@ -156,9 +178,15 @@ fn run_here(args: &AtArgs, first: Instant) -> Result<(), Failure> {
         programs,
         together: args.programs.together,
         own_group: args.job.is_some(),
+        head_start: args.head_start,
         command: output::command_line(),
     };
-    let struck = strike(options).map_err(Failure::environment)?;
+    let tell = |refused: &[Finding]| {
+        for finding in refused.iter().filter(|_| !args.quiet) {
+            output::note(&format!("horolog: {}", finding.message));
+        }
+    };
+    let struck = strike(options, tell, running).map_err(Failure::environment)?;
     let written = json.map_or(Ok(()), |file| file.write(&horolog_report::to_json(&struck.result)));
     if !args.quiet {
         let text = table::at(&struck.result, &output::table_style());
@@ -169,11 +197,11 @@ fn run_here(args: &AtArgs, first: Instant) -> Result<(), Failure> {
         }
     }
     written?;
-    end(args, &struck)
+    Ok(status(args, &struck))
 }
 
-/// Ends with the status of the first command that failed, or by the signal that came.
-fn end(args: &AtArgs, struck: &Struck) -> Result<(), Failure> {
+/// The status of the first command that failed, or of the signal that came.
+fn status(args: &AtArgs, struck: &Struck) -> i32 {
     if let Some(reason) = &struck.not_started {
         output::note(&format!("horolog: {reason}; check its name and permissions"));
     }
@@ -181,9 +209,9 @@ fn end(args: &AtArgs, struck: &Struck) -> Result<(), Failure> {
     let endless = args.series.every.is_some() && args.series.count.is_none();
     match (struck.failed, struck.signal) {
         (_, Some(came)) if struck.result.end == AtEnd::Interrupted && !endless => {
-            undo::exit(128 + came.signal.number())
+            128 + came.signal.number()
         }
-        (Some(status), _) => undo::exit(status),
-        _ => Ok(()),
+        (Some(status), _) => status,
+        _ => 0,
     }
 }

@@ -1,5 +1,6 @@
 //! WHEN, in words, with the flags that say what it is counted by, to an instant.
 
+use std::env;
 use std::time::Duration;
 
 use clap::Args;
@@ -26,11 +27,17 @@ pub(super) struct MomentArgs {
     #[arg(long)]
     tai: bool,
     /// How far TAI is ahead of UTC in seconds, where the kernel does not know.
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i32).range(10..=200))]
+    #[arg(long, value_name = "SECONDS", value_parser = tai_offset)]
     tai_offset: Option<i32>,
     /// An instant that is past is met at once.
     #[arg(long, hide = true)]
     past_too: bool,
+}
+
+/// Reads how far TAI is ahead of UTC.
+fn tai_offset(text: &str) -> Result<i32, String> {
+    let ahead_s = text.parse().ok().filter(|ahead_s| (10..=200).contains(ahead_s));
+    ahead_s.ok_or_else(|| "write whole seconds from 10 to 200, such as 37".into())
 }
 
 impl MomentArgs {
@@ -43,6 +50,19 @@ impl MomentArgs {
     /// The instant; of a series it may be past.
     pub(super) fn instant(&self, every: Option<Duration>) -> Result<Instant, Failure> {
         let kernel_s = kernel_clock().map_or(0, |clock| clock.tai_offset_s);
+        let utc_ns = AlarmClock::Realtime.now_ns();
+        self.instant_at(utc_ns, local_zone()?, kernel_s, every)
+    }
+
+    /// The same when it is `utc_ns` and the kernel takes TAI for so much ahead, 0 where it was not
+    /// told.
+    fn instant_at(
+        &self,
+        utc_ns: i64,
+        zone: TimeZone,
+        kernel_s: i32,
+        every: Option<Duration>,
+    ) -> Result<Instant, Failure> {
         let kernel_s = (kernel_s != 0).then_some(kernel_s);
         if let (Some(told), Some(known)) = (self.tai_offset, kernel_s)
             && told != known
@@ -52,11 +72,7 @@ impl MomentArgs {
                  leave it out"
             )));
         }
-        let now = Now {
-            utc_ns: AlarmClock::Realtime.now_ns(),
-            tai_minus_utc_s: kernel_s.or(self.tai_offset),
-            zone: TimeZone::system(),
-        };
+        let now = Now { utc_ns, tai_minus_utc_s: kernel_s.or(self.tai_offset), zone };
         let instant = self.resolved(&now, every)?;
         Ok(match (instant.scale, kernel_s) {
             // The kernel's TAI clock shows UTC: it is waited for by UTC.
@@ -87,6 +103,24 @@ impl MomentArgs {
     }
 }
 
+/// Whether it is to come.
+pub(super) fn is_to_come(instant: Instant) -> bool {
+    instant.ns > instant.scale.clock().now_ns()
+}
+
+/// This machine's time zone. Where it has none that can be found, it has UTC; one that is asked for
+/// by TZ and cannot be found is an error.
+fn local_zone() -> Result<TimeZone, Failure> {
+    match (TimeZone::try_system(), env::var_os("TZ")) {
+        (Err(_), Some(name)) => Err(Failure::usage(format!(
+            "TZ is '{}', which is no time zone of this machine; 'ls /usr/share/zoneinfo' shows those \
+             that there are (package tzdata)",
+            name.display()
+        ))),
+        (zone, _) => Ok(zone.unwrap_or(TimeZone::UTC)),
+    }
+}
+
 /// An instant, and what the clock on the wall shows then.
 pub(super) fn shown(instant: Instant) -> String {
     let local = instant.local(&TimeZone::system()).filter(|local| !local.ends_with(" UTC"));
@@ -106,5 +140,79 @@ impl From<ResolveError> for Failure {
             ResolveError::TaiUnknown => Self::environment(error),
             error => Self::usage(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    /// 2027-01-15T08:00:00Z.
+    const NOW_S: i64 = 1_800_000_000;
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        moment: MomentArgs,
+    }
+
+    fn instant(words: &[&str], kernel_s: i32, every: Option<Duration>) -> Result<Instant, Failure> {
+        let words = Words::try_parse_from([&["at"], words].concat()).unwrap();
+        words.moment.instant_at(NOW_S * SECOND_NS, TimeZone::UTC, kernel_s, every)
+    }
+
+    fn in_s(scale: Scale, s: i64) -> Instant {
+        Instant { scale, ns: s * SECOND_NS }
+    }
+
+    #[test]
+    fn tai_is_waited_for_by_its_own_clock_where_the_kernel_knows_it() {
+        let tai = |words: &[&str], kernel_s| instant(words, kernel_s, None).unwrap();
+        // When it is 8:00:00 UTC, TAI shows 8:00:37.
+        assert_eq!(tai(&["8:01", "TAI"], 37), in_s(Scale::Tai, NOW_S + 60));
+        assert_eq!(tai(&["--tai", "8:00:38"], 37), in_s(Scale::Tai, NOW_S + 38));
+        assert_eq!(tai(&["now", "+", "1min", "TAI"], 37), in_s(Scale::Tai, NOW_S + 97));
+        assert_eq!(tai(&["8:01", "TAI", "--tai-offset", "37"], 37).scale, Scale::Tai);
+        // 8:00:36 TAI has been, and is tomorrow's.
+        assert_eq!(tai(&["8:00:36", "TAI"], 37), in_s(Scale::Tai, NOW_S + 86_400 + 36));
+        // UTC is not touched by it.
+        assert_eq!(tai(&["--utc", "8:01"], 37), in_s(Scale::Utc, NOW_S + 60));
+    }
+
+    #[test]
+    fn what_is_no_offset_of_tai_is_told_what_to_write() {
+        assert_eq!(tai_offset("37"), Ok(37));
+        for wrong in ["foo", "9", "201", "37.5", ""] {
+            assert!(tai_offset(wrong).is_err_and(|why| why.contains("such as 37")), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_leap_second_can_be_said_in_tai_alone() {
+        // 23:59:60 UTC at the end of 2016 was 0:00:36 TAI.
+        let leap = ["2017-01-01", "0:00:36", "TAI", "--past-too"];
+        assert_eq!(instant(&leap, 37, None).unwrap(), in_s(Scale::Tai, 1_483_228_836));
+    }
+
+    #[test]
+    fn where_the_kernel_does_not_know_tai_it_is_waited_for_by_utc() {
+        let told = instant(&["8:01", "TAI", "--tai-offset", "37"], 0, None).unwrap();
+        assert_eq!(told, in_s(Scale::Utc, NOW_S + 60 - 37));
+        let unknown = instant(&["8:01", "TAI"], 0, None).unwrap_err();
+        assert!(matches!(unknown, Failure::Environment(_)), "{unknown:?}");
+        let contradicts = instant(&["8:01", "TAI", "--tai-offset", "36"], 37, None).unwrap_err();
+        assert!(matches!(contradicts, Failure::Usage(_)), "{contradicts:?}");
+    }
+
+    #[test]
+    fn a_series_in_tai_is_on_whole_periods_of_tai() {
+        let every = Some(Duration::from_mins(1));
+        assert_eq!(instant(&["--tai"], 37, every).unwrap(), in_s(Scale::Tai, 0));
+        let by_utc = instant(&["--tai", "--tai-offset", "37"], 0, every).unwrap();
+        // 0 minutes TAI are 23 seconds past a minute of UTC.
+        assert_eq!(by_utc, in_s(Scale::Utc, -37));
+        assert!(instant(&["--tai"], 0, every).is_err());
     }
 }

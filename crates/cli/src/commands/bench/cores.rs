@@ -105,6 +105,7 @@ struct Bench<'a> {
 pub(crate) fn run(args: &CoresArgs) -> Result<(), Failure> {
     let quiet = args.json.as_deref().is_some_and(output::is_stdout);
     let rates = rates(args)?;
+    crate::files::apart(&[("--json", args.json.as_deref()), ("--html", args.html.as_deref())])?;
     let json = args.json.as_deref().map(Destination::open).transpose()?;
     let page = args.html.as_deref().map(Destination::open).transpose()?;
     output::end_gently()?;
@@ -136,7 +137,7 @@ pub(crate) fn run(args: &CoresArgs) -> Result<(), Failure> {
         json.map(|file| file.write(&to_json(&result))),
         page.map(|file| file.write(&html::bench_cores(&result))),
     ];
-    // Behind the files: a reader of the table that went away ends the command here.
+    // Behind the files: a full standard output ends the command here.
     if !quiet {
         output::line(&table::bench_cores(&result, &output::table_style()))?;
     }

@@ -145,7 +145,7 @@ pub(crate) fn run(args: &NtsArgs) -> Result<(), Failure> {
         capacities,
     };
     let written = json.map(|file| file.write(&to_json(&result)));
-    // Behind the file: a reader of the table that went away ends the command here.
+    // Behind the file: a full standard output ends the command here.
     if !quiet {
         output::line(&table::bench_nts(&result, &output::table_style()))?;
     }
@@ -229,7 +229,8 @@ impl<'a> Bench<'a> {
             let cost = cpu_ns_per_reply.map_or_else(String::new, |ns| {
                 format!(", {} of processor time a reply", units::human_ns(ns.round() as u64))
             });
-            eprintln!("horolog: {label}: {}{cost}", units::human_rate(search.rate));
+            let rate = units::human_rate(search.rate);
+            output::note(&format!("horolog: {label}: {rate}{cost}"));
         }
         Ok(NtsCapacity {
             threads,

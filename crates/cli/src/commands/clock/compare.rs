@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_probe::clocks::{COUNT_MAX, ClockError, ClockName, CompareOptions, Comparison};
-use horolog_record::{ClockCompareResult, Severity};
-use horolog_report::table;
+use horolog_report::{html, table, to_json};
 
-use super::limit::Limit;
-use crate::failure::Failure;
-use crate::output::{self, Destination, Progress};
+use super::figures::{OffsetOf, of_clocks, of_comparison};
+use crate::failure::{Failure, verdict};
+use crate::files::Files;
+use crate::limit::Limit;
+use crate::output::{self, Progress};
 use crate::values;
 
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
@@ -37,8 +38,8 @@ pub(crate) struct CompareArgs {
     /// End with status 1 if this holds of a clock's offset, such as 'max>1ms'; may be given more
     /// than once. Metrics: mean, stddev, rms, p99, max (either way). What was not measured breaks
     /// its limit.
-    #[arg(long, value_name = "LIMIT", value_parser = Limit::of_comparison)]
-    fail_if: Vec<Limit>,
+    #[arg(long, value_name = "LIMIT", value_parser = of_comparison)]
+    fail_if: Vec<Limit<OffsetOf>>,
     /// Write the result, with every reading, to this file; to standard output with -, instead of
     /// the text.
     #[arg(long, value_name = "FILE")]
@@ -100,39 +101,17 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
             "at most {COUNT_MAX} readings are kept; give a shorter --time or a longer --interval"
         )));
     }
-    let to_stdout = [&args.json, &args.html];
-    let to_stdout = to_stdout.into_iter().flatten().filter(|path| output::is_stdout(path)).count();
-    if to_stdout > 1 {
-        return Err(Failure::usage("only one of --json and --html can go to standard output"));
-    }
-    let open = |path: &Option<PathBuf>| path.as_deref().map(Destination::open).transpose();
-    let (json, html) = (open(&args.json)?, open(&args.html)?);
+    let files = Files::open([("--json", &args.json), ("--html", &args.html)])?;
     let comparison = args.clocks.open(args.time)?;
     output::end_gently()?;
     let progress = Progress::new();
     let total = comparison.places();
-    let told = |done| progress.readings(done, total);
+    let told = |done| progress.counted(done, total, "readings");
     let mut result = comparison.run(&told, &|| output::flow().is_break());
     progress.finish();
-    result.limits = args.fail_if.iter().map(|limit| limit.judge_clocks(&result.clocks)).collect();
-    let files = [
-        json.map(|file| file.write(&horolog_report::to_json(&result))),
-        html.map(|file| file.write(&horolog_report::html::clock_compare(&result))),
-    ];
-    // Behind the files: a reader of the text that went away ends the command here.
-    if to_stdout == 0 {
-        output::line(&table::clock_compare(&result, &output::table_style()))?;
-    }
-    files.into_iter().flatten().collect::<Result<(), _>>()?;
-    verdict(&result)
-}
-
-fn verdict(result: &ClockCompareResult) -> Result<(), Failure> {
-    if let Some(broken) = horolog_report::broken_limits(&result.limits) {
-        return Err(Failure::Limit(broken));
-    }
-    match result.findings.iter().find(|finding| finding.severity == Severity::Error) {
-        Some(finding) => Err(Failure::Limit(finding.message.clone())),
-        None => Ok(()),
-    }
+    let judge =
+        |limit: &Limit<OffsetOf>| limit.judge_named(of_clocks(&result.clocks, limit.figure));
+    result.limits = args.fail_if.iter().map(judge).collect();
+    files.write(&result, [to_json, html::clock_compare], table::clock_compare)?;
+    verdict(&result.limits, &result.findings)
 }

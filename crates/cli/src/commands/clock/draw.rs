@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use horolog_record::{CLOCK_LOG_LINE_MAX, ClockLogReader, ClockLogResult};
-use horolog_report::table;
+use horolog_report::{html, table, to_json};
 
 use crate::failure::Failure;
-use crate::output::{self, Destination};
+use crate::files::Files;
 
 /// Draw the log of 'horolog clock log' or of 'horolog serve --clock-error-log': offsets over time
 /// with pulses believed and refused, the frequency and its corrections, states and steps.
@@ -28,23 +28,9 @@ pub(crate) struct DrawArgs {
 }
 
 pub(super) fn run(args: &DrawArgs) -> Result<(), Failure> {
-    let to_stdout = [&args.json, &args.html];
-    let to_stdout = to_stdout.into_iter().flatten().filter(|path| output::is_stdout(path)).count();
-    if to_stdout > 1 {
-        return Err(Failure::usage("only one of --json and --html can go to standard output"));
-    }
     let result = read(&args.file)?;
-    let open = |path: &Option<PathBuf>| path.as_deref().map(Destination::open).transpose();
-    let (json, html) = (open(&args.json)?, open(&args.html)?);
-    let files = [
-        json.map(|file| file.write(&horolog_report::to_json(&result))),
-        html.map(|file| file.write(&horolog_report::html::clock_log(&result))),
-    ];
-    // Behind the files: a reader of the text that went away ends the command here.
-    if to_stdout == 0 {
-        output::line(&table::clock_log(&result, &output::table_style()))?;
-    }
-    files.into_iter().flatten().collect()
+    let files = Files::open([("--json", &args.json), ("--html", &args.html)])?;
+    files.write(&result, [to_json, html::clock_log], table::clock_log)
 }
 
 fn read(path: &Path) -> Result<ClockLogResult, Failure> {
@@ -121,6 +107,8 @@ mod tests {
             let error = read_text(&wrong).unwrap_err();
             assert!(error.contains(": line 2: "), "{error}");
         }
+        let error = read_text(&format!("{line}{{\"monotonic_ns\":x}}\n")).unwrap_err();
+        assert!(error.ends_with(": line 2: expected value at column 17"), "{error}");
         assert!(read_text("").unwrap_err().contains("there is no line"));
         assert!(matches!(read(Path::new("/nowhere/at.all")), Err(Failure::Environment(_))));
     }

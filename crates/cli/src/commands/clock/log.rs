@@ -22,6 +22,9 @@ use crate::failure::Failure;
 use crate::output;
 use crate::values;
 
+/// The longest line.
+const SIZE_MIN: u64 = horolog_record::CLOCK_LOG_LINE_MAX as u64;
+
 /// Log how far the system clock is from other clocks of this machine, or what a running server says
 /// of its clock, as lines of JSON; 'horolog clock draw' draws them.
 ///
@@ -43,10 +46,17 @@ pub(crate) struct LogArgs {
     /// How long to log [default: until Ctrl-C].
     #[arg(short, long, value_name = "TIME", value_parser = values::long_duration)]
     time: Option<Duration>,
-    /// Size at which the file becomes FILE.1, in place of the one before, in bytes; 4096 at least
-    /// [default: it grows].
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(4096..))]
+    /// Size at which the file becomes FILE.1, in place of the one before, such as 10M (k and M are
+    /// powers of 1024); 4096 bytes at least [default: it grows].
+    #[arg(long, value_name = "BYTES", value_parser = size)]
     size: Option<u64>,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    match values::size(text)? {
+        small if small < SIZE_MIN => Err(format!("{SIZE_MIN} bytes at least")),
+        size => Ok(size),
+    }
 }
 
 pub(super) fn run(args: LogArgs) -> Result<(), Failure> {
@@ -121,15 +131,26 @@ fn told(status: &Value) -> Vec<ClockLogLine> {
         ..named("calibration")
     });
     let source = |source: &Value| ClockLogLine {
-        // A source says how far true time is ahead.
-        offset_ns: source["offset_ns"].as_i64().map(i64::saturating_neg),
+        offset_ns: source["offset_ns"].as_i64(),
         uncertainty_ns: source["uncertainty_ns"].as_f64(),
         state: text(&source["state"]),
         reason: text(&source["reason"]),
         ..named(source["name"].as_str().unwrap_or_default())
     };
-    let sources = status["sources"].as_array().into_iter().flatten().map(source);
-    calibration.into_iter().chain(sources).collect()
+    let sources = status["sources"].as_array();
+    let plain = sources.is_some_and(Vec::is_empty) && calibration.is_none();
+    let sources = sources.into_iter().flatten().map(source);
+    calibration.into_iter().chain(sources).chain(plain.then(|| as_it_is(status))).collect()
+}
+
+/// The system clock of a server without any source.
+fn as_it_is(status: &Value) -> ClockLogLine {
+    let state = if status["synchronised"] == true { "synchronised" } else { "not synchronised" };
+    ClockLogLine {
+        state: Some(state.to_owned()),
+        reason: Some("it is served as it is, and no source says how far it is off".to_owned()),
+        ..named("system clock")
+    }
 }
 
 /// A line of this clock, now.
@@ -178,7 +199,7 @@ impl LogFile {
         // No key that is not a string: nothing in it can fail.
         let text = serde_json::to_string(line).unwrap_or_default();
         if self.file.is_none() {
-            return output::line(&text);
+            return output::line_of_many(&text);
         }
         self.write_to_file(&(text + "\n")).map_err(|error| self.unwritable(&error))
     }
@@ -212,7 +233,7 @@ mod tests {
         let status = json!({
             "calibration": { "state": "locked", "offset_ns": 250, "uncertainty_ns": 31.5,
                              "frequency_ppb": 12.5 },
-            "sources": [{ "name": "gnss", "state": "selected", "offset_ns": -250 },
+            "sources": [{ "name": "gnss", "state": "selected", "offset_ns": 250 },
                         { "name": "phc", "state": "unusable", "reason": "no PTP clock" }],
         });
         let lines = told(&status);
@@ -228,6 +249,15 @@ mod tests {
         );
         assert_eq!(lines[2].reason.as_deref(), Some("no PTP clock"));
         assert!(told(&json!({})).is_empty());
+    }
+
+    #[test]
+    fn a_server_without_sources_has_a_line_of_its_system_clock() {
+        let lines = told(&json!({ "sources": [], "synchronised": true }));
+        let [line] = &lines[..] else { panic!("{lines:?}") };
+        assert_eq!(line.clock.as_deref(), Some("system clock"));
+        assert_eq!((line.state.as_deref(), line.offset_ns), (Some("synchronised"), None));
+        assert!(line.reason.is_some());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 
 mod compare;
 mod draw;
-mod limit;
+mod figures;
 mod log;
 mod outcome;
 mod show;

@@ -35,7 +35,7 @@ pub(super) fn record(
         command,
         host: Host::read(),
         seed: settings.seed,
-        duration_s: settings.duration_s,
+        duration_s: outcome.samples.len() as u64,
         oscillator: oscillator(&settings.oscillator),
         conditions: ClockConditions {
             pulse_noise_ns: settings.pulse_noise_ns,
@@ -59,7 +59,7 @@ pub(super) fn record(
             steps: outcome.steps,
         },
         limits: Vec::new(),
-        findings: never_locked(outcome).into_iter().collect(),
+        findings: never_locked(outcome).into_iter().chain(ended(settings, outcome)).collect(),
     }
 }
 
@@ -116,6 +116,17 @@ fn named(counts: &BTreeMap<&'static str, u64>) -> BTreeMap<String, u64> {
     counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
 }
 
+fn ended(settings: &SimulationSettings, outcome: &Outcome) -> Option<Finding> {
+    let (simulated, planned) = (outcome.samples.len() as u64, settings.duration_s);
+    (simulated < planned).then(|| Finding {
+        code: Code::Interrupted,
+        severity: Severity::Note,
+        message: format!("The simulation was ended after {simulated} of {planned} s."),
+        advice: String::new(),
+        trial: None,
+    })
+}
+
 fn never_locked(outcome: &Outcome) -> Option<Finding> {
     let doubts = outcome.pulse_doubts.iter().max_by_key(|(_, count)| **count);
     let doubts = doubts.map_or_else(String::new, |(name, count)| {
@@ -134,7 +145,7 @@ fn never_locked(outcome: &Outcome) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use horolog_discipline::simulation::simulate;
+    use horolog_discipline::simulation::{simulate, simulate_while};
 
     use super::*;
 
@@ -152,6 +163,21 @@ mod tests {
         assert_eq!(ours.series.len(), 5_003_usize.div_ceil(6));
         assert_eq!(ours.series.last().unwrap().begin_s, 4_998);
         assert!(result.findings.is_empty());
+    }
+
+    #[test]
+    fn what_was_ended_early_says_how_far_it_got() {
+        let settings = SimulationSettings { duration_s: 5_000, ..Default::default() };
+        let mut seconds = 0;
+        let outcome = simulate_while(&settings, || {
+            seconds += 1;
+            seconds <= 900
+        });
+        let result = record(&settings, &outcome, String::new(), Vec::new());
+        assert_eq!(result.duration_s, 900);
+        let [finding] = &result.findings[..] else { panic!("{:?}", result.findings) };
+        assert_eq!(finding.code, Code::Interrupted);
+        assert!(finding.message.contains("900 of 5000 s"), "{}", finding.message);
     }
 
     #[test]

@@ -2,19 +2,20 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use horolog_discipline::simulation::{Latency, Period, SimulationSettings, simulate};
+use horolog_discipline::simulation::{Latency, Period, SimulationSettings, simulate_while};
 use horolog_discipline::{Oscillator, ServoSettings};
-use horolog_record::{Severity, rfc3339_now};
-use horolog_report::table;
+use horolog_record::rfc3339_now;
+use horolog_report::{html, table, to_json};
 
-use super::limit::Limit;
+use super::figures::{Figure, of_simulation};
 use super::outcome;
-use crate::failure::Failure;
-use crate::output::{self, Destination};
+use crate::failure::{Failure, verdict};
+use crate::files::FileArgs;
+use crate::limit::Limit;
+use crate::output;
 use crate::values;
 
 /// Each simulated second takes 40 bytes of memory and more while figures are worked out.
@@ -80,14 +81,10 @@ pub(crate) struct SimulateArgs {
     /// End with status 1 if this holds of our clock, such as 'stddev>1us' or 'recovery>60s'; may be
     /// given more than once. Metrics: mean, stddev, rms, p99, max (of the error, either way), and
     /// recovery (after the slowest outage). What was not measured breaks its limit.
-    #[arg(long, value_name = "LIMIT")]
-    fail_if: Vec<Limit>,
-    /// Write the result to this file; to standard output with -, instead of the text.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write the result as a page with plots to this file.
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    #[arg(long, value_name = "LIMIT", value_parser = of_simulation)]
+    fail_if: Vec<Limit<Figure>>,
+    #[command(flatten)]
+    files: FileArgs,
 }
 
 pub(crate) fn oscillator(text: &str) -> Result<Oscillator, String> {
@@ -134,6 +131,9 @@ fn spoof(text: &str) -> Result<(Period, i64), String> {
     let form = "write when it begins, how long it takes and the seconds, such as 2h+1m:1";
     let (period, seconds) = text.rsplit_once(':').ok_or(form)?;
     let seconds = seconds.parse::<i32>().map_err(|_| form)?;
+    if seconds == 0 {
+        return Err("sentences that are 0 s off are right; write 1 or -1, say".into());
+    }
     Ok((outage(period)?, seconds.into()))
 }
 
@@ -165,38 +165,34 @@ impl SimulateArgs {
             ..usual
         }
     }
+
+    /// Refuses what would begin only after the end.
+    fn periods_begin(&self) -> Result<(), Failure> {
+        let outages = self.outage.iter().map(|period| ("--outage", period));
+        let spoof = self.spoof.iter().map(|(period, _)| ("--spoof", period));
+        let is_late = |(_, period): &(&str, &Period)| period.begin_s >= self.duration;
+        outages.chain(spoof).find(is_late).map_or(Ok(()), |(option, period)| {
+            Err(Failure::usage(format!(
+                "{option} begins after {} s, and only {} s are simulated; give a longer --duration",
+                period.begin_s, self.duration
+            )))
+        })
+    }
 }
 
 pub(super) fn run(args: &SimulateArgs) -> Result<(), Failure> {
-    let to_stdout = [&args.json, &args.html];
-    let to_stdout = to_stdout.into_iter().flatten().filter(|path| output::is_stdout(path)).count();
-    if to_stdout > 1 {
-        return Err(Failure::usage("only one of --json and --html can go to standard output"));
-    }
-    let open = |path: &Option<PathBuf>| path.as_deref().map(Destination::open).transpose();
-    let (json, html) = (open(&args.json)?, open(&args.html)?);
+    let files = args.files.open()?;
     let (started, settings) = (rfc3339_now(), args.settings());
-    let outcome = simulate(&settings);
+    args.periods_begin()?;
+    output::end_gently()?;
+    let outcome = simulate_while(&settings, || output::flow().is_continue());
     let mut result = outcome::record(&settings, &outcome, started, output::command_line());
     if let Some(ours) = result.methods.first() {
-        result.limits = args.fail_if.iter().map(|limit| limit.judge(ours)).collect();
+        let judge = |limit: &Limit<Figure>| Figure::judge(limit, ours);
+        result.limits = args.fail_if.iter().map(judge).collect();
     }
-    let files = [
-        json.map(|file| file.write(&horolog_report::to_json(&result))),
-        html.map(|file| file.write(&horolog_report::html::clock(&result))),
-    ];
-    // Behind the files: a reader of the text that went away ends the command here.
-    if to_stdout == 0 {
-        output::line(&table::clock(&result, &output::table_style()))?;
-    }
-    files.into_iter().flatten().collect::<Result<(), _>>()?;
-    if let Some(broken) = horolog_report::broken_limits(&result.limits) {
-        return Err(Failure::Limit(broken));
-    }
-    match result.findings.iter().find(|finding| finding.severity == Severity::Error) {
-        Some(finding) => Err(Failure::Limit(finding.message.clone())),
-        None => Ok(()),
-    }
+    files.write(&result, [to_json, html::clock], table::clock)?;
+    verdict(&result.limits, &result.findings)
 }
 
 #[cfg(test)]
@@ -217,7 +213,29 @@ mod tests {
         for wrong in ["6h", "+1h", "6h+", "6h+0"] {
             assert!(outage(wrong).is_err() && spoof(&format!("{wrong}:1")).is_err(), "{wrong}");
         }
+        assert!(spoof("2h+1m:0").is_err_and(|why| why.contains("are right")));
         assert!(spoof("6h+1h").is_err() && spoof("6h+1h:x").is_err());
+    }
+
+    #[test]
+    fn an_outage_behind_the_end_is_refused() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: SimulateArgs,
+        }
+        let begins = |text: &str| {
+            let words = text.split_whitespace();
+            <Line as clap::Parser>::parse_from(words)
+                .args
+                .periods_begin()
+                .map_err(|why| why.to_string())
+        };
+        assert_eq!(begins("simulate --duration 1h --outage 10m+1h --spoof 59m+5m:1"), Ok(()));
+        for (option, value) in [("--outage", "1h+1m"), ("--spoof", "2h+1m:1")] {
+            let why = begins(&format!("simulate --duration 1h {option} {value}")).unwrap_err();
+            assert!(why.starts_with(option) && why.contains("only 3600 s"), "{why}");
+        }
     }
 
     #[test]

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_probe::host::clock::{HostClockOptions, look};
-use horolog_report::{html, table};
+use horolog_report::{html, table, to_json};
 
-use super::files::{FileArgs, verdict};
-use crate::failure::Failure;
+use crate::failure::{Failure, verdict};
+use crate::files::FileArgs;
 use crate::output::{self, Progress};
 use crate::values;
 
@@ -46,7 +46,6 @@ pub(super) fn run(args: &ClockArgs) -> Result<(), Failure> {
     let options = HostClockOptions { time: args.time, command: output::command_line() };
     let result = look(options, &|| output::flow().is_break());
     progress.finish();
-    let text = table::host_clock(&result, &output::table_style());
-    files.write(&result, horolog_report::to_json, html::host_clock, &text)?;
+    files.write(&result, [to_json, html::host_clock], table::host_clock)?;
     verdict(&[], &result.findings)
 }

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_probe::host::delay::{HostDelayOptions, measure};
-use horolog_record::{DelayKind, DelaySlack, Distribution, HostDelayResult, SchedulingPolicy};
-use horolog_report::{html, table};
+use horolog_record::{Code, DelayKind, DelaySlack, HostDelayResult, SchedulingPolicy};
+use horolog_report::units::human_ns;
+use horolog_report::{html, setting_name, table, to_json};
 
-use super::bound::{Bound, TIMES};
-use super::files::{FileArgs, verdict};
-use crate::failure::Failure;
+use crate::failure::{Failure, no_lack, verdict};
+use crate::files::FileArgs;
+use crate::limit::{Limit, TimeOf, times};
 use crate::output::{self, Progress};
 use crate::values;
 
@@ -54,14 +55,14 @@ pub(crate) struct DelayArgs {
     no_claims: bool,
     /// End with status 1 if this holds of the overshoot of any function at any delay, such as
     /// 'p99>1ms'; may be given more than once. Figures: mean, p50, p90, p99, p99.9, max.
-    #[arg(long, value_name = "LIMIT", value_parser = bound)]
-    fail_if: Vec<Bound>,
+    #[arg(long, value_name = "LIMIT", value_parser = limit)]
+    fail_if: Vec<Limit<TimeOf>>,
     #[command(flatten)]
     files: FileArgs,
 }
 
-fn bound(text: &str) -> Result<Bound, String> {
-    Bound::parse(text, &TIMES)
+pub(super) fn limit(text: &str) -> Result<Limit<TimeOf>, String> {
+    Limit::parse(text, times(|of| of))
 }
 
 fn function(text: &str) -> Result<DelayKind, String> {
@@ -139,25 +140,33 @@ pub(super) fn run(args: &DelayArgs) -> Result<(), Failure> {
     let is_over = || output::flow().is_break();
     let mut result = measure(options, &|what| progress.doing(what), &is_over);
     progress.finish();
-    let worst = |bound: &Bound| bound.judge(worst(&result, bound));
-    result.limits = args.fail_if.iter().map(worst).collect();
-    let text = table::host_delay(&result, &output::table_style());
-    files.write(&result, horolog_report::to_json, html::host_delay, &text)?;
-    verdict(&result.limits, &result.findings)
+    let judge = |limit: &Limit<TimeOf>| limit.judge_named(overshoots(&result, limit.figure));
+    result.limits = args.fail_if.iter().map(judge).collect();
+    files.write(&result, [to_json, html::host_delay], table::host_delay)?;
+    verdict(&result.limits, &result.findings)?;
+    no_lack(lack(&result))
 }
 
-/// The worst figure of all that was measured.
-fn worst(result: &HostDelayResult, bound: &Bound) -> Option<f64> {
-    let of = |d: &Distribution| match &*bound.name {
-        "mean" => d.mean,
-        "p50" => d.p50 as f64,
-        "p90" => d.p90 as f64,
-        "p99" => d.p99 as f64,
-        "p99.9" => d.p99_9 as f64,
-        _ => d.max as f64,
-    };
-    let values = result.cells.iter().filter_map(|cell| cell.overshoot_ns.as_ref()).map(of);
-    values.reduce(f64::max)
+/// Why there is no figure at all; `None` where there is one, or the run was ended before.
+fn lack(result: &HostDelayResult) -> Option<String> {
+    let is_measured = result.cells.iter().any(|cell| cell.overshoot_ns.is_some());
+    let is_ended = result.findings.iter().any(|finding| finding.code == Code::Interrupted);
+    let of_settings = result.settings.iter().filter_map(|setting| setting.error.clone());
+    let of_cells = result.cells.iter().filter_map(|cell| cell.error.clone());
+    of_settings.chain(of_cells).next().filter(|_| !is_measured && !is_ended)
+}
+
+/// The figure of each function at each delay that was measured.
+pub(super) fn overshoots(
+    result: &HostDelayResult,
+    of: TimeOf,
+) -> impl Iterator<Item = (String, Option<f64>)> {
+    result.cells.iter().filter_map(move |cell| {
+        let overshoot = cell.overshoot_ns.as_ref()?;
+        let setting = result.settings.get(cell.setting).map_or("", setting_name);
+        let (function, delay) = (cell.function.name(), human_ns(cell.requested_ns));
+        Some((format!("{function} of {delay}, {setting}"), Some(of(overshoot))))
+    })
 }
 
 #[cfg(test)]
@@ -173,6 +182,6 @@ mod tests {
         for wrong in ["0", "2m", "soon", ""] {
             assert!(delay(wrong).is_err(), "{wrong}");
         }
-        assert!(policy("rr").is_err() && slack("none").is_err() && bound("p98>1ms").is_err());
+        assert!(policy("rr").is_err() && slack("none").is_err() && limit("p98>1ms").is_err());
     }
 }

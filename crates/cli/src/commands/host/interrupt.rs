@@ -7,30 +7,39 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use horolog_probe::host::interrupt::{self, InterruptOptions};
-use horolog_record::{HandlerDelay, HandlerKind, HostInterruptResult, LimitUnit};
-use horolog_report::{html, table};
+use horolog_record::{HandlerKind, HostInterruptResult, LimitUnit};
+use horolog_report::{html, table, to_json};
 
-use super::bound::{Bound, Limited, time_of, worst};
 use super::cores::{CoreList, ThreadArgs, core_list};
-use super::files::{FileArgs, verdict};
-use crate::failure::Failure;
+use crate::failure::{Failure, no_lack, verdict};
+use crate::files::FileArgs;
+use crate::limit::{Limit, Limited, MAX, MEAN, P99, TimeOf};
 use crate::output::{self, Progress};
 use crate::values;
 
-/// What can be limited: the worst core's mean, 99th percentile and largest delay of each handler,
-/// the share of a core that was stolen, and the longest gap.
-const FIGURES: [Limited; 11] = [
-    ("kernel.p99", LimitUnit::Ns),
-    ("kernel.mean", LimitUnit::Ns),
-    ("kernel.max", LimitUnit::Ns),
-    ("signal.mean", LimitUnit::Ns),
-    ("signal.p99", LimitUnit::Ns),
-    ("signal.max", LimitUnit::Ns),
-    ("timerfd.mean", LimitUnit::Ns),
-    ("timerfd.p99", LimitUnit::Ns),
-    ("timerfd.max", LimitUnit::Ns),
-    ("stolen", LimitUnit::Ratio),
-    ("gap", LimitUnit::Ns),
+/// What can be limited of each core.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Figure {
+    /// Of the delay of a kind of handler.
+    Delay(HandlerKind, TimeOf),
+    /// The share of the core that was stolen.
+    Stolen,
+    /// The longest gap.
+    Gap,
+}
+
+const FIGURES: [Limited<Figure>; 11] = [
+    ("kernel.p99", LimitUnit::Ns, Figure::Delay(HandlerKind::Kernel, P99)),
+    ("kernel.mean", LimitUnit::Ns, Figure::Delay(HandlerKind::Kernel, MEAN)),
+    ("kernel.max", LimitUnit::Ns, Figure::Delay(HandlerKind::Kernel, MAX)),
+    ("signal.mean", LimitUnit::Ns, Figure::Delay(HandlerKind::Signal, MEAN)),
+    ("signal.p99", LimitUnit::Ns, Figure::Delay(HandlerKind::Signal, P99)),
+    ("signal.max", LimitUnit::Ns, Figure::Delay(HandlerKind::Signal, MAX)),
+    ("timerfd.mean", LimitUnit::Ns, Figure::Delay(HandlerKind::Timerfd, MEAN)),
+    ("timerfd.p99", LimitUnit::Ns, Figure::Delay(HandlerKind::Timerfd, P99)),
+    ("timerfd.max", LimitUnit::Ns, Figure::Delay(HandlerKind::Timerfd, MAX)),
+    ("stolen", LimitUnit::Ratio, Figure::Stolen),
+    ("gap", LimitUnit::Ns, Figure::Gap),
 ];
 const DISTANCE_MIN: Duration = Duration::from_micros(20);
 const DISTANCE_MAX: Duration = Duration::from_secs(1);
@@ -77,7 +86,7 @@ pub(crate) struct InterruptArgs {
     /// 'gap>1ms'; may be given more than once. Figures: mean, p99, max of kernel, signal, timerfd;
     /// stolen (a share), gap (the longest). What was not measured breaks its limit.
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
-    fail_if: Vec<Bound>,
+    fail_if: Vec<Limit<Figure>>,
     #[command(flatten)]
     files: FileArgs,
 }
@@ -117,8 +126,8 @@ fn distance(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn limit(text: &str) -> Result<Bound, String> {
-    Bound::parse(text, &FIGURES)
+pub(super) fn limit(text: &str) -> Result<Limit<Figure>, String> {
+    Limit::parse(text, FIGURES)
 }
 
 pub(super) fn run(args: InterruptArgs) -> Result<(), Failure> {
@@ -137,31 +146,37 @@ pub(super) fn run(args: InterruptArgs) -> Result<(), Failure> {
         command: output::command_line(),
     };
     let progress = Progress::new();
-    let told = |what: &str| progress.part(what);
+    let told = |what: &str| progress.doing(what);
     let mut result = interrupt::run(options, &told, &|| output::flow().is_break())?;
     progress.finish();
-    result.limits = args.fail_if.iter().map(|one| one.judge(figure(&result, &one.name))).collect();
-    let text = table::host_interrupt(&result, &output::table_style());
-    files.write(&result, horolog_report::to_json, html::host_interrupt, &text)?;
-    verdict(&result.limits, &result.findings)
+    let judge = |limit: &Limit<Figure>| limit.judge_named(of_cores(&result, limit.figure));
+    result.limits = args.fail_if.iter().map(judge).collect();
+    files.write(&result, [to_json, html::host_interrupt], table::host_interrupt)?;
+    verdict(&result.limits, &result.findings)?;
+    no_lack(lack(&result))
 }
 
-/// The worst core's figure of this name.
-fn figure(result: &HostInterruptResult, name: &str) -> Option<f64> {
-    match name.split_once('.') {
-        Some((handler, figure)) => {
-            let kind = match handler {
-                "kernel" => HandlerKind::Kernel,
-                "signal" => HandlerKind::Signal,
-                _ => HandlerKind::Timerfd,
-            };
-            let of_kind = |one: &&HandlerDelay| one.kind == kind;
-            let value = |one: &HandlerDelay| time_of(one.delay_ns.as_ref()?, figure);
-            worst(result.handlers.iter().filter(of_kind).map(value))
+/// Why there is no figure at all; `None` where there is one, or nothing was in the way.
+fn lack(result: &HostInterruptResult) -> Option<String> {
+    let is_measured = result.handlers.iter().any(|handler| handler.delay_ns.is_some());
+    let error = result.handlers.iter().find_map(|handler| handler.error.clone());
+    error.filter(|_| !is_measured && result.stolen.is_empty())
+}
+
+/// The figure of each core.
+pub(super) fn of_cores(result: &HostInterruptResult, figure: Figure) -> Vec<(String, Option<f64>)> {
+    let stolen = result.stolen.iter();
+    let core = |number: usize, value| (format!("core {number}"), value);
+    match figure {
+        Figure::Delay(kind, of) => {
+            let handlers = result.handlers.iter().filter(|handler| handler.kind == kind);
+            handlers.map(|one| core(one.core, one.delay_ns.as_ref().map(of))).collect()
         }
-        None => worst(result.stolen.iter().map(|core| match name {
-            "gap" => Some(core.all.max_ns as f64),
-            _ => Some(core.all.total_ns as f64 / core.duration_ns.max(1) as f64),
-        })),
+        Figure::Stolen => stolen
+            .map(|one| {
+                core(one.core, Some(one.all.total_ns as f64 / one.duration_ns.max(1) as f64))
+            })
+            .collect(),
+        Figure::Gap => stolen.map(|one| core(one.core, Some(one.all.max_ns as f64))).collect(),
     }
 }

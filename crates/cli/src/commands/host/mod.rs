@@ -5,11 +5,10 @@ use horolog_probe::host::HostError;
 
 use crate::failure::Failure;
 
-mod bound;
+mod all;
 mod clock;
 mod cores;
 mod delay;
-mod files;
 mod interrupt;
 mod nic;
 mod switch;
@@ -24,6 +23,7 @@ pub(crate) struct HostArgs {
 
 #[derive(Subcommand, Debug)]
 enum HostCommand {
+    All(all::AllArgs),
     Interrupt(interrupt::InterruptArgs),
     Switch(switch::SwitchArgs),
     Clock(clock::ClockArgs),
@@ -34,6 +34,7 @@ enum HostCommand {
 
 pub(crate) fn run(args: HostArgs) -> Result<(), Failure> {
     match args.command {
+        HostCommand::All(args) => all::run(&args),
         HostCommand::Interrupt(args) => interrupt::run(args),
         HostCommand::Switch(args) => switch::run(args),
         HostCommand::Clock(args) => clock::run(&args),

@@ -4,11 +4,11 @@
 
 use clap::Args;
 use horolog_probe::host::nic::look;
-use horolog_report::{html, table};
+use horolog_report::{html, table, to_json};
 use horolog_sys::netlink::NetlinkError;
 
-use super::files::{FileArgs, verdict};
-use crate::failure::Failure;
+use crate::failure::{Failure, verdict};
+use crate::files::FileArgs;
 use crate::output;
 
 /// Show what a network card is set to and able to do: queues, spreading (RSS), interrupts and their
@@ -34,7 +34,6 @@ pub(super) fn run(args: &NicArgs) -> Result<(), Failure> {
         }
         error => Failure::environment(error),
     })?;
-    let text = table::host_nic(&result, &output::table_style());
-    files.write(&result, horolog_report::to_json, html::host_nic, &text)?;
+    files.write(&result, [to_json, html::host_nic], table::host_nic)?;
     verdict(&[], &result.findings)
 }

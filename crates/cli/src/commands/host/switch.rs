@@ -4,22 +4,32 @@
 
 use clap::Args;
 use horolog_probe::host::switch::{self, SwitchOptions, TURNS_MAX};
-use horolog_record::{HostSwitchResult, LimitUnit, SwitchExchange, SwitchPartner, SwitchWay};
-use horolog_report::{html, table};
+use horolog_record::{
+    HostSwitchResult, LimitUnit, SwitchExchange, SwitchPartner, SwitchSteps, SwitchWay,
+};
+use horolog_report::{html, table, to_json};
 
-use super::bound::{Bound, Limited, worst};
 use super::cores::{CoreList, ThreadArgs, core_list};
-use super::files::{FileArgs, verdict};
-use crate::failure::Failure;
+use crate::failure::{Failure, verdict};
+use crate::files::FileArgs;
+use crate::limit::{Limit, Limited};
 use crate::output::{self, Progress};
 
-/// What can be limited: a switch by the eight steps, and the mean turn of each exchange.
-const FIGURES: [Limited; 5] = [
-    ("process", LimitUnit::Ns),
-    ("thread", LimitUnit::Ns),
-    ("pipe", LimitUnit::Ns),
-    ("futex", LimitUnit::Ns),
-    ("eventfd", LimitUnit::Ns),
+/// What can be limited.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Figure {
+    /// A switch by the eight steps.
+    Switch(SwitchPartner),
+    /// The mean turn of each exchange.
+    Turn(SwitchWay),
+}
+
+const FIGURES: [Limited<Figure>; 5] = [
+    ("process", LimitUnit::Ns, Figure::Switch(SwitchPartner::Process)),
+    ("thread", LimitUnit::Ns, Figure::Switch(SwitchPartner::Thread)),
+    ("pipe", LimitUnit::Ns, Figure::Turn(SwitchWay::Pipe)),
+    ("futex", LimitUnit::Ns, Figure::Turn(SwitchWay::Futex)),
+    ("eventfd", LimitUnit::Ns, Figure::Turn(SwitchWay::Eventfd)),
 ];
 
 /// What it costs to switch between processes and between threads.
@@ -51,7 +61,7 @@ pub(crate) struct SwitchArgs {
     /// than once. Figures: process, thread (a switch by the eight steps), pipe, futex, eventfd (the
     /// mean turn, the worst place and partner). What was not measured breaks its limit.
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
-    fail_if: Vec<Bound>,
+    fail_if: Vec<Limit<Figure>>,
     #[command(flatten)]
     files: FileArgs,
 }
@@ -63,8 +73,8 @@ fn pair(text: &str) -> Result<CoreList, String> {
     }
 }
 
-fn limit(text: &str) -> Result<Bound, String> {
-    Bound::parse(text, &FIGURES)
+pub(super) fn limit(text: &str) -> Result<Limit<Figure>, String> {
+    Limit::parse(text, FIGURES)
 }
 
 pub(super) fn run(args: SwitchArgs) -> Result<(), Failure> {
@@ -79,30 +89,29 @@ pub(super) fn run(args: SwitchArgs) -> Result<(), Failure> {
         command: output::command_line(),
     };
     let progress = Progress::new();
-    let told = |done, total| progress.repetitions(done, total);
+    let told = |done, total| progress.counted(done, total, "repetitions");
     let mut result = switch::run(options, &told, &|| output::flow().is_break())?;
     progress.finish();
-    result.limits = args.fail_if.iter().map(|one| one.judge(figure(&result, &one.name))).collect();
-    let text = table::host_switch(&result, &output::table_style());
-    files.write(&result, horolog_report::to_json, html::host_switch, &text)?;
+    let judge = |limit: &Limit<Figure>| limit.judge_named(measured(&result, limit.figure));
+    result.limits = args.fail_if.iter().map(judge).collect();
+    files.write(&result, [to_json, html::host_switch], table::host_switch)?;
     verdict(&result.limits, &result.findings)
 }
 
-/// The figure of this name.
-fn figure(result: &HostSwitchResult, name: &str) -> Option<f64> {
-    let of_steps = |partner| {
-        let steps = result.steps.iter().filter(move |steps| steps.partner == partner);
-        worst(steps.map(|steps| steps.per_switch_ns))
-    };
-    let of_exchanges = |way| {
-        let of_way = move |one: &&SwitchExchange| one.way == way;
-        worst(result.exchanges.iter().filter(of_way).map(|one| one.turn_mean_ns))
-    };
-    match name {
-        "process" => of_steps(SwitchPartner::Process),
-        "thread" => of_steps(SwitchPartner::Thread),
-        "pipe" => of_exchanges(SwitchWay::Pipe),
-        "futex" => of_exchanges(SwitchWay::Futex),
-        _ => of_exchanges(SwitchWay::Eventfd),
+/// All that was measured of a figure.
+pub(super) fn measured(result: &HostSwitchResult, figure: Figure) -> Vec<(String, Option<f64>)> {
+    match figure {
+        Figure::Switch(partner) => {
+            let steps = result.steps.iter().filter(|steps| steps.partner == partner);
+            let per_switch = |steps: &SwitchSteps| {
+                (format!("a {}", table::partner_name(steps.partner)), steps.per_switch_ns)
+            };
+            steps.map(per_switch).collect()
+        }
+        Figure::Turn(way) => {
+            let exchanges = result.exchanges.iter().filter(|exchange| exchange.way == way);
+            let turn = |one: &SwitchExchange| (table::exchange_name(one), one.turn_mean_ns);
+            exchanges.map(turn).collect()
+        }
     }
 }

@@ -6,21 +6,19 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_probe::host::timer::{self, TimerOptions};
-use horolog_record::{HostTimerResult, LimitUnit};
-use horolog_report::{html, table};
+use horolog_record::{Distribution, HostTimerResult, LimitUnit};
+use horolog_report::{html, table, to_json};
 
-use super::bound::{Bound, Limited, TIMES, time_of, worst};
 use super::cores::{CoreList, ThreadArgs, core_list};
-use super::files::{FileArgs, verdict};
-use crate::failure::Failure;
+use crate::failure::{Failure, verdict};
+use crate::files::FileArgs;
+use crate::limit::{Limit, TimeOf, times};
 use crate::output::{self, Progress};
 use crate::values;
 
 const INTERVAL_MIN: Duration = Duration::from_micros(50);
 /// Weeks of the shortest period.
 const CYCLES_MAX: u128 = 100_000_000_000;
-/// The share of periods that were missed.
-const MISSED: Limited = ("missed", LimitUnit::Ratio);
 
 /// How late threads wake up that are to run in each period, as cyclictest measures it.
 ///
@@ -50,7 +48,7 @@ pub(crate) struct TimerArgs {
     /// given more than once. Figures: mean, p50, p90, p99, p99.9, max, missed (a share). What was
     /// not measured breaks its limit.
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
-    fail_if: Vec<Bound>,
+    fail_if: Vec<Limit<Figure>>,
     #[command(flatten)]
     files: FileArgs,
 }
@@ -62,8 +60,17 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn limit(text: &str) -> Result<Bound, String> {
-    Bound::parse(text, &[&TIMES[..], &[MISSED]].concat())
+/// What can be limited of each core.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Figure {
+    Latency(TimeOf),
+    /// The share of periods that were missed.
+    Missed,
+}
+
+pub(super) fn limit(text: &str) -> Result<Limit<Figure>, String> {
+    let missed = ("missed", LimitUnit::Ratio, Figure::Missed);
+    Limit::parse(text, times(Figure::Latency).into_iter().chain([missed]))
 }
 
 pub(super) fn run(args: TimerArgs) -> Result<(), Failure> {
@@ -86,22 +93,27 @@ pub(super) fn run(args: TimerArgs) -> Result<(), Failure> {
         command: output::command_line(),
     };
     let progress = Progress::new();
-    let told = |done, total| progress.time(done, total);
+    let told = |done: Duration, total: Duration| {
+        progress.counted(done.as_secs(), total.as_secs(), "s");
+    };
     let mut result = timer::run(options, &told, &|| output::flow().is_break())?;
     progress.finish();
-    result.limits = args.fail_if.iter().map(|one| one.judge(figure(&result, &one.name))).collect();
-    let text = table::host_timer(&result, &output::table_style());
-    files.write(&result, horolog_report::to_json, html::host_timer, &text)?;
+    let judge = |limit: &Limit<Figure>| limit.judge_named(of_cores(&result, limit.figure));
+    result.limits = args.fail_if.iter().map(judge).collect();
+    files.write(&result, [to_json, html::host_timer], table::host_timer)?;
     verdict(&result.limits, &result.findings)
 }
 
-/// The worst core's figure of this name.
-fn figure(result: &HostTimerResult, name: &str) -> Option<f64> {
-    worst(result.cores.iter().map(|core| {
-        let latency = core.latency_ns.as_ref()?;
-        if name == MISSED.0 {
-            return Some(core.missed as f64 / latency.count as f64);
-        }
-        time_of(latency, name)
-    }))
+/// The figure of each core.
+pub(super) fn of_cores(
+    result: &HostTimerResult,
+    figure: Figure,
+) -> impl Iterator<Item = (String, Option<f64>)> {
+    result.cores.iter().map(move |core| {
+        let of = |latency: &Distribution| match figure {
+            Figure::Latency(of) => of(latency),
+            Figure::Missed => core.missed as f64 / latency.count as f64,
+        };
+        (format!("core {}", core.core), core.latency_ns.as_ref().map(of))
+    })
 }

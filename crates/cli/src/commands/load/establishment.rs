@@ -151,5 +151,5 @@ fn announce(options: &EstablishmentOptions) {
         }
         EstablishmentJob::Search { .. } => "at rising rates".to_owned(),
     };
-    eprintln!("horolog: establishing keys with {} {how}", options.target);
+    output::note(&format!("horolog: establishing keys with {} {how}", options.target));
 }

@@ -4,9 +4,9 @@
 
 use clap::Args;
 use horolog_load::limit::{Limit, Wants};
-use horolog_record::{Finding, LimitResult, SearchKind, Severity};
+use horolog_record::{Finding, LimitResult, SearchKind};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, limits_kept, no_error};
 
 /// What must not be measured.
 #[derive(Args, Debug, Default)]
@@ -53,12 +53,9 @@ impl LimitArgs {
     }
 }
 
-/// How a measurement ends: in status 1 where a finding is an error or a limit is broken.
+/// How a load ends: in status 1 where a finding is an error, which is told before any limit, or a
+/// limit is broken.
 pub(crate) fn verdict(findings: &[Finding], limits: &[LimitResult]) -> Result<(), Failure> {
-    let error = findings.iter().find(|finding| finding.severity == Severity::Error);
-    let reason = error.map(|finding| finding.message.clone());
-    match reason.or_else(|| horolog_report::broken_limits(limits)) {
-        Some(reason) => Err(Failure::Limit(reason)),
-        None => Ok(()),
-    }
+    no_error(findings)?;
+    limits_kept(limits)
 }

@@ -24,7 +24,7 @@ use horolog_time::Span;
 use horolog_wire::ethernet::MacAddress;
 
 use super::{EngineArg, Outputs, announce, mac};
-use crate::failure::Failure;
+use crate::failure::{Failure, no_error};
 use crate::output::{self, Progress};
 use crate::secret::SecretText;
 use crate::values;
@@ -278,7 +278,7 @@ impl Observer for Rows {
 
 pub(crate) fn run(args: NtpperfArgs) -> Result<(), Failure> {
     if args.offset.is_some() && args.offset().is_none() {
-        eprintln!("horolog: delay responses tell of no transmission, so -o has no effect");
+        output::note("horolog: delay responses tell of no transmission, so -o has no effect");
     }
     let (table, spacing) = (args.table(), args.spacing());
     let (late_allowed, duration_s) = (args.late, args.time.as_secs_f64());
@@ -296,11 +296,12 @@ pub(crate) fn run(args: NtpperfArgs) -> Result<(), Failure> {
     let mut rows = Rows { table, progress, duration_s, spacing, late_allowed, gave_up };
     let result = load.run(&mut rows)?;
     let Rows { progress, gave_up, .. } = rows;
-    progress.finish();
+    let printed = progress.finish_printing();
     if let (true, Some(trial)) = (gave_up, result.trials.last()) {
-        eprintln!("Could not send requests at rate {:.0}", trial.offered_rate);
+        output::note(&format!("Could not send requests at rate {:.0}", trial.offered_rate));
     }
     outputs.write(&result)?;
+    printed?;
     doubts(&result, gave_up)
 }
 
@@ -313,12 +314,9 @@ fn doubts(result: &LoadResult, gave_up: bool) -> Result<(), Failure> {
         _ => finding.severity == Severity::Warning,
     };
     for finding in result.findings.iter().filter(is_told) {
-        eprintln!("horolog: {}; {}", finding.message, finding.advice);
+        output::note(&format!("horolog: {}; {}", finding.message, finding.advice));
     }
-    match result.findings.iter().find(|finding| finding.severity == Severity::Error) {
-        Some(finding) => Err(Failure::Limit(finding.message.clone())),
-        None => Ok(()),
-    }
+    no_error(&result.findings)
 }
 
 #[cfg(test)]

@@ -4,8 +4,6 @@ use clap::{Args, Subcommand};
 
 use crate::failure::Failure;
 
-mod limit;
-mod outcome;
 mod serve;
 mod stall;
 mod tcp;

@@ -30,7 +30,8 @@ const STAMP_RATE_MAX: u64 = 100_000;
 /// Over UDP, probes are echoed only to who showed to receive at the address that it sends from, no
 /// answer is longer than what it answers, and sessions and answers are bounded. So this host cannot
 /// be made to flood another. Over TCP, who connects may have what it asks for, within bounds of
-/// connections, time and bytes. It needs no privilege, but for --stamp at a port below 1024.
+/// connections, time and bytes; who reaches one is told so. It needs no privilege, but for --stamp
+/// at a port below 1024.
 #[derive(Args, Debug)]
 pub(crate) struct ServeArgs {
     /// Where to listen, over UDP and TCP, as ADDRESS or ADDRESS:PORT; may be given several times
@@ -63,6 +64,13 @@ pub(crate) struct ServeArgs {
     /// Longest time of a TCP connection.
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = values::long_duration)]
     tcp_time: Duration,
+    /// Bytes that a TCP connection may carry, there and back; k is 1024 and kB 1000.
+    #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = values::size)]
+    tcp_bytes: u64,
+    /// Bytes that all TCP connections to an address may carry in an hour, beginning with an hour's
+    /// worth.
+    #[arg(long, value_name = "SIZE", default_value = "256G", value_parser = values::size)]
+    tcp_bytes_hour: u64,
     /// Tell those who measure over TCP nothing of this machine (processor, kernel, interface).
     #[arg(long)]
     discreet: bool,
@@ -81,7 +89,11 @@ fn address(text: &str, port: u16) -> Result<SocketAddr, String> {
     if let Ok(address) = bare.parse::<IpAddr>() {
         return Ok((address, port).into());
     }
-    values::socket_address(text)
+    text.parse().map_err(|_| {
+        format!(
+            "write an address, with a port or without, such as 192.0.2.1 or [2001:db8::1]:{port}"
+        )
+    })
 }
 
 impl From<ServeError> for Failure {
@@ -130,6 +142,8 @@ impl ServeArgs {
             connections: self.tcp_connections,
             connections_of_address: usual.connections_of_address.min(self.tcp_connections),
             time: self.tcp_time,
+            bytes: self.tcp_bytes,
+            bytes_in_hour: self.tcp_bytes_hour,
             ..usual
         };
         let settings = FarEndSettings { limits, is_discreet: self.discreet };
@@ -148,8 +162,8 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let far = args.start()?;
     let at = |part: &horolog_probe::path::serve::Part| format!("{} at {}", part.name, part.address);
     let tcp = args.start_tcp()?;
-    let of_tcp = tcp.iter().map(|end| format!("TCP at {}", end.address()));
-    let parts: Vec<_> = far.parts().iter().map(at).chain(of_tcp).collect();
+    let tcp_at = tcp.iter().map(|end| format!("TCP at {}", end.address()));
+    let parts: Vec<_> = far.parts().iter().map(at).chain(tcp_at).collect();
     output::note(&format!("horolog: path far end: {}", parts.join(", ")));
     while signals.wait(TICK).map_err(Failure::environment)?.is_none() {
         if let Some(dead) = far.dead() {
@@ -160,7 +174,8 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
             return Err(Failure::environment(told));
         }
     }
-    for (name, address, counts) in far.end() {
+    let of_tcp = tcp.into_iter().map(|end| ("TCP", end.address(), end.end()));
+    for (name, address, counts) in far.end().into_iter().chain(of_tcp) {
         let counts = counts.iter().map(|(what, count)| format!("{what} {}", full_count(*count)));
         let counts: Vec<_> = counts.collect();
         output::note(&format!("horolog: {name} at {address}: {}", counts.join(", ")));

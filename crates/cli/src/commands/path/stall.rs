@@ -3,7 +3,7 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
-mod limit;
+mod figures;
 
 use std::time::Duration;
 
@@ -11,12 +11,13 @@ use clap::Args;
 use horolog_io::target::TargetName;
 use horolog_probe::path::stall::{StallOptions, StallPath, Watch, WatchOptions};
 use horolog_record::PathStallResult;
-use horolog_report::table;
+use horolog_report::{html, table, to_json};
 
-use self::limit::Limit;
-use super::outcome::{Files, verdict};
+use self::figures::{Figure, limit};
 use super::tcp::{family, target};
-use crate::failure::Failure;
+use crate::failure::{Failure, verdict};
+use crate::files::FileArgs;
+use crate::limit::Limit;
 use crate::output::{self, Progress};
 use crate::values;
 
@@ -33,8 +34,7 @@ const WATCH_MAX: Duration = Duration::from_hours(24);
 #[derive(Args, Debug)]
 pub(crate) struct StallArgs {
     /// The far end: ADDRESS, NAME, either with :PORT [default port: 8625].
-    #[arg(value_name = "TARGET", value_parser = target, required_unless_present = "watch",
-          conflicts_with = "watch")]
+    #[arg(value_name = "TARGET", value_parser = target, conflicts_with = "watch")]
     target: Option<TargetName>,
     /// Watch the connections of this port, of this host or passing by it, and send nothing.
     #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
@@ -50,7 +50,8 @@ pub(crate) struct StallArgs {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     count: u32,
     /// Writes in a batch, one number for each batch that is tried.
-    #[arg(short, long, value_name = "LIST", value_parser = batches, default_value = "1..32:1")]
+    #[arg(short, long, value_name = "LIST", value_parser = batches, default_value = "1..32:1",
+          conflicts_with = "watch")]
     batches: Batches,
     /// How much longer than one that waits for nothing an exchange takes that stalled.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
@@ -72,10 +73,10 @@ pub(crate) struct StallArgs {
     /// than once. Metrics: stalled (share of exchanges without an option that stalled, of answers
     /// where packets were watched), longest (the longest stall, or the longest exchange of a
     /// pattern without an option). What was not measured breaks its limit.
-    #[arg(long, value_name = "LIMIT")]
-    fail_if: Vec<Limit>,
+    #[arg(long, value_name = "LIMIT", value_parser = limit)]
+    fail_if: Vec<Limit<Figure>>,
     #[command(flatten)]
-    files: Files,
+    files: FileArgs,
 }
 
 /// Writes in batches.
@@ -89,23 +90,25 @@ fn batches(text: &str) -> Result<Batches, String> {
             .then_some(number as u32)
             .ok_or_else(|| format!("a batch cannot have {number} writes"))
     };
-    values::numbers(text)?.into_iter().map(whole).collect::<Result<_, _>>().map(Batches)
+    let form = |_| "write writes in a batch, 1 at least, such as 4, 1..32:1 or 3,8,16".to_owned();
+    let numbers = values::numbers(text).map_err(form)?;
+    numbers.into_iter().map(whole).collect::<Result<_, _>>().map(Batches)
 }
 
 pub(super) fn run(args: &StallArgs) -> Result<(), Failure> {
-    let files = args.files.open()?;
-    let mut result = match (args.watch, &args.target) {
-        (Some(port), _) => watch(args, port)?,
-        (None, Some(target)) => search(args, target)?,
-        // The parser asks for one of them.
-        (None, None) => return Err(Failure::usage("give a TARGET, or --watch PORT")),
+    let measured = || match (args.watch, &args.target) {
+        (Some(port), _) => watch(args, port),
+        (None, Some(target)) => search(args, target),
+        (None, None) => Err(Failure::usage(
+            "give a TARGET where 'horolog path serve' runs, or --watch PORT to watch other \
+             programs' traffic",
+        )),
     };
-    result.limits = args.fail_if.iter().map(|limit| limit.judge(&result)).collect();
-    files.write(
-        || horolog_report::to_json(&result),
-        || horolog_report::html::path_stall(&result),
-        || table::path_stall(&result, &output::table_style()),
-    )?;
+    let files = args.files.open()?;
+    let mut result = measured()?;
+    let judge = |limit: &Limit<Figure>| limit.judge_named((limit.figure)(&result));
+    result.limits = args.fail_if.iter().map(judge).collect();
+    files.write(&result, [to_json, html::path_stall], table::path_stall)?;
     verdict(&result.limits, &result.findings)
 }
 
@@ -123,7 +126,8 @@ fn search(args: &StallArgs, target: &TargetName) -> Result<PathStallResult, Fail
     output::end_gently()?;
     let progress = Progress::new();
     let total = path.rows();
-    let result = path.run(&|done| progress.rows(done, total), &|| output::flow().is_break());
+    let told = |done| progress.counted(done, total, "rows");
+    let result = path.run(&told, &|| output::flow().is_break());
     progress.finish();
     Ok(result)
 }
@@ -132,6 +136,8 @@ fn watch(args: &StallArgs, port: u16) -> Result<PathStallResult, Failure> {
     if args.time > WATCH_MAX {
         return Err(Failure::usage("a port is watched for at most 24h"));
     }
+    // Packets are watched by a thread, which inherits what is blocked.
+    output::end_gently()?;
     let watch = Watch::open(WatchOptions {
         port,
         interface: args.interface.clone(),
@@ -140,7 +146,6 @@ fn watch(args: &StallArgs, port: u16) -> Result<PathStallResult, Failure> {
         packets: !args.no_packets,
         command: output::command_line(),
     })?;
-    output::end_gently()?;
     Ok(watch.run(&|| output::flow().is_break()))
 }
 
@@ -152,7 +157,7 @@ mod tests {
     fn batches_are_whole_numbers() {
         assert_eq!(batches("1..4:1,32").unwrap().0, [1, 2, 3, 4, 32]);
         for wrong in ["0", "1.5", "", "x"] {
-            assert!(batches(wrong).is_err(), "{wrong}");
+            assert!(batches(wrong).is_err_and(|why| why.contains("batch")), "{wrong}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
-mod limit;
+mod figures;
 
 use std::time::Duration;
 
@@ -10,11 +10,12 @@ use clap::Args;
 use horolog_io::target::{Family, TargetName};
 use horolog_probe::path::tcp::{PORT, TcpDirections, TcpOptions, TcpPath};
 use horolog_record::TcpSettings;
-use horolog_report::table;
+use horolog_report::{html, table, to_json};
 
-use self::limit::Limit;
-use super::outcome::{Files, verdict};
-use crate::failure::Failure;
+use self::figures::{Figure, limit};
+use crate::failure::{Failure, verdict};
+use crate::files::FileArgs;
+use crate::limit::Limit;
 use crate::output::{self, Progress};
 use crate::values;
 
@@ -34,8 +35,8 @@ pub(crate) struct TcpArgs {
     /// The far end: ADDRESS, NAME, either with :PORT [default port: 8625].
     #[arg(value_name = "TARGET", value_parser = target)]
     target: TargetName,
-    /// Message sizes in bytes, such as 64,128,1000..5000:1000,1..65536:*2 [default: 1 for latency,
-    /// 65536 for bandwidth].
+    /// Message sizes in bytes, such as 64,128,1000..5000:1000,1..64k:*2, where k is 1024 and kB
+    /// 1000 [default: 1 for latency, 64k for bandwidth].
     #[arg(short, long, value_name = "LIST", value_parser = sizes)]
     sizes: Option<Sizes>,
     /// Measure latency alone.
@@ -78,10 +79,10 @@ pub(crate) struct TcpArgs {
     /// End with status 1 if this holds of any row, such as 'p99>100us' or 'bandwidth<1G'; may be
     /// given more than once. Metrics: mean, p50, p90, p99, p99.9, max (of the latency), bandwidth
     /// (bytes per second, either way). What was not measured breaks its limit.
-    #[arg(long, value_name = "LIMIT")]
-    fail_if: Vec<Limit>,
+    #[arg(long, value_name = "LIMIT", value_parser = limit)]
+    fail_if: Vec<Limit<Figure>>,
     #[command(flatten)]
-    files: Files,
+    files: FileArgs,
 }
 
 /// Sizes of messages.
@@ -93,11 +94,7 @@ pub(super) fn target(text: &str) -> Result<TargetName, String> {
 }
 
 fn sizes(text: &str) -> Result<Sizes, String> {
-    let whole = |size: f64| {
-        let is_one = size >= 1.0 && size.fract() == 0.0 && size < 1e15;
-        is_one.then_some(size as u64).ok_or_else(|| format!("a message cannot have {size} bytes"))
-    };
-    values::numbers(text)?.into_iter().map(whole).collect::<Result<_, _>>().map(Sizes)
+    values::sizes(text).map(Sizes)
 }
 
 pub(super) const fn family(ipv4: bool, ipv6: bool) -> Option<Family> {
@@ -145,14 +142,13 @@ pub(super) fn run(args: &TcpArgs) -> Result<(), Failure> {
     output::end_gently()?;
     let progress = Progress::new();
     let total = path.rows();
-    let mut result = path.run(&|done| progress.rows(done, total), &|| output::flow().is_break());
+    let told = |done| progress.counted(done, total, "rows");
+    let result = path.run(&told, &|| output::flow().is_break());
     progress.finish();
-    result.limits = args.fail_if.iter().map(|limit| limit.judge(&result)).collect();
-    files.write(
-        || horolog_report::to_json(&result),
-        || horolog_report::html::path_tcp(&result),
-        || table::path_tcp(&result, &output::table_style()),
-    )?;
+    let mut result = result?;
+    let judge = |limit: &Limit<Figure>| limit.judge_named(limit.figure.of(&result));
+    result.limits = args.fail_if.iter().map(judge).collect();
+    files.write(&result, [to_json, html::path_tcp], table::path_tcp)?;
     verdict(&result.limits, &result.findings)
 }
 
@@ -162,8 +158,8 @@ mod tests {
 
     #[test]
     fn sizes_are_whole_bytes() {
-        assert_eq!(sizes("1..65536:*2").unwrap().0.len(), 17);
-        assert_eq!(sizes("64,1.5k").unwrap().0, [64, 1_500]);
+        assert_eq!(sizes("1..64k:*2").unwrap().0.last(), Some(&65_536));
+        assert_eq!(sizes("64,1.5k").unwrap().0, [64, 1_536]);
         for wrong in ["0", "1.5", "-1", "", "a", "1e300"] {
             assert!(sizes(wrong).is_err(), "{wrong}");
         }

@@ -2,7 +2,8 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
-use std::path::PathBuf;
+mod figures;
+
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -10,13 +11,14 @@ use horolog_io::target::{Family, TargetName};
 use horolog_probe::path::udp::{
     LoadKind, PathError, PathUdp, PathUdpOptions, RowPlan, TABLE_4, TIMEOUT, WARM_UP,
 };
-use horolog_record::{PathUdpResult, Severity};
-use horolog_report::table;
+use horolog_report::{html, table, to_json};
 use horolog_wire::{path_probe, stamp};
 
-use super::limit::Limit;
-use crate::failure::Failure;
-use crate::output::{self, Destination, Progress};
+use self::figures::{Figure, limit};
+use crate::failure::{Failure, verdict};
+use crate::files::FileArgs;
+use crate::limit::Limit;
+use crate::output::{self, Progress};
 use crate::values;
 
 /// Measure what becomes of UDP datagrams on the way to a far end ('horolog path serve') and back:
@@ -34,8 +36,8 @@ pub(crate) struct UdpArgs {
     /// of STAMP 862].
     #[arg(value_name = "TARGET")]
     target: String,
-    /// Lengths of datagrams in bytes of payload, such as 64,1000..5000:1000; longer ones than the
-    /// MTU go in fragments. From 48 (STAMP: 44) to 65507.
+    /// Lengths of datagrams in bytes of payload, such as 64,1000..5000:1000 or 64..32k:*2, where k
+    /// is 1024 and kB 1000; longer ones than the MTU go in fragments. From 48 (STAMP: 44) to 65507.
     #[arg(short, long, value_name = "LIST", default_value = "64", value_parser = lengths)]
     sizes: List<u64>,
     /// How long a row takes.
@@ -48,7 +50,8 @@ pub(crate) struct UdpArgs {
     /// Requests in a second, in all flows together, whatever becomes of them [default: ping-pong].
     #[arg(short, long, value_name = "RATE", value_parser = values::rate)]
     rate: Option<f64>,
-    /// Requests of each row and flow that are sent first and not counted.
+    /// Requests of each row and flow that are sent first and not counted, at most those of one
+    /// second.
     #[arg(long, value_name = "N", default_value_t = WARM_UP)]
     warm_up: u64,
     /// How long a reply may take, 1ms to 60s [default: 500ms].
@@ -64,7 +67,7 @@ pub(crate) struct UdpArgs {
     #[arg(long, value_enum, value_name = "KIND")]
     load: Option<LoadChoice>,
     /// Bytes of payload of a datagram of load.
-    #[arg(long, value_name = "BYTES", default_value_t = 2000)]
+    #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "2000")]
     load_length: u64,
     /// The rows of Table 4 of that paper: 1000 to 5000 bytes, R of 0, 50 and 100, in its order.
     #[arg(long, conflicts_with_all = ["sizes", "load_ratio"])]
@@ -98,14 +101,10 @@ pub(crate) struct UdpArgs {
     ipv6: bool,
     /// End with status 1 if this holds of a row, such as 'loss>0.1%' or 'p99>200us'; may be given
     /// more than once. Metrics: loss, reordered, duplicates; of T: mean, p50, p90, p99, p99.9, max.
-    #[arg(long, value_name = "LIMIT")]
-    fail_if: Vec<Limit>,
-    /// Write the result to this file; to standard output with -, instead of the table.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write the result as a page with plots to this file.
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    #[arg(long, value_name = "LIMIT", value_parser = limit)]
+    fail_if: Vec<Limit<Figure>>,
+    #[command(flatten)]
+    files: FileArgs,
 }
 
 /// A list that is one value of its flag.
@@ -119,11 +118,7 @@ enum LoadChoice {
 }
 
 fn lengths(text: &str) -> Result<List<u64>, String> {
-    let whole = |length: &f64| {
-        let is_whole = length.fract() == 0.0;
-        is_whole.then_some(*length as u64).ok_or("a length is a whole number of bytes")
-    };
-    Ok(List(values::numbers(text)?.iter().map(whole).collect::<Result<_, _>>()?))
+    values::sizes(text).map(List)
 }
 
 /// As every list, and 0 for no load.
@@ -208,20 +203,14 @@ impl UdpArgs {
 }
 
 pub(super) fn run(args: UdpArgs) -> Result<(), Failure> {
-    let to_stdout = [&args.json, &args.html];
-    let to_stdout = to_stdout.into_iter().flatten().filter(|path| output::is_stdout(path)).count();
-    if to_stdout > 1 {
-        return Err(Failure::usage("only one of --json and --html can go to standard output"));
-    }
-    let open = |path: &Option<PathBuf>| path.as_deref().map(Destination::open).transpose();
-    let (json, html) = (open(&args.json)?, open(&args.html)?);
+    let files = args.files.open()?;
     let limits = args.fail_if.clone();
     let options = args.resolve()?;
     output::end_gently()?;
     let path = PathUdp::prepare(options)?;
     let (progress, rows) = (Progress::new(), path.rows());
     let told = |index: usize, plan: &RowPlan| {
-        progress.say(&format!(
+        progress.doing(&format!(
             "row {} of {rows}: {} bytes, R {}",
             index + 1,
             plan.length,
@@ -231,27 +220,12 @@ pub(super) fn run(args: UdpArgs) -> Result<(), Failure> {
     let result = path.run(&told, &|| output::flow().is_break());
     progress.finish();
     let mut result = result?;
-    result.limits = limits.iter().map(|limit| limit.judge(&result.rows)).collect();
-    let files = [
-        json.map(|file| file.write(&horolog_report::to_json(&result))),
-        html.map(|file| file.write(&horolog_report::html::path_udp(&result))),
-    ];
-    // Behind the files: a reader of the text that went away ends the command here.
-    if to_stdout == 0 {
-        output::line(&table::path_udp(&result, &output::table_style()))?;
-    }
-    files.into_iter().flatten().collect::<Result<(), _>>()?;
-    verdict(&result)
-}
-
-fn verdict(result: &PathUdpResult) -> Result<(), Failure> {
-    if let Some(broken) = horolog_report::broken_limits(&result.limits) {
-        return Err(Failure::Limit(broken));
-    }
-    match result.findings.iter().find(|finding| finding.severity == Severity::Error) {
-        Some(finding) => Err(Failure::Limit(finding.message.clone())),
-        None => Ok(()),
-    }
+    let of_rows = |limit: &Limit<Figure>| {
+        limit.judge_named(result.rows.iter().map(|row| (figures::name(row), limit.figure.of(row))))
+    };
+    result.limits = limits.iter().map(of_rows).collect();
+    files.write(&result, [to_json, html::path_udp], table::path_udp)?;
+    verdict(&result.limits, &result.findings)
 }
 
 #[cfg(test)]
@@ -273,6 +247,7 @@ mod tests {
     #[test]
     fn lengths_are_whole() {
         assert_eq!(lengths("64,1000..3000:1000").unwrap().0, [64, 1_000, 2_000, 3_000]);
+        assert_eq!(lengths("16k..32k:*2").unwrap().0, [16_384, 32_768]);
         assert!(lengths("64.5").is_err() && lengths("x").is_err());
         assert_eq!(ratios("0,50..100:50").unwrap().0, [0.0, 50.0, 100.0]);
         assert!(ratios("").is_err() && ratios("0,").is_err() && ratios("-1").is_err());

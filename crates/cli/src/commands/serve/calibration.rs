@@ -14,6 +14,13 @@ use crate::commands::clock::oscillator;
 use crate::failure::Failure;
 use crate::values;
 
+/// The size of a clock-error log unless told otherwise, in bytes.
+const LOG_SIZE: u64 = 64 << 20;
+/// As the options' defaults say.
+const HOLDOVER_LIMIT: Duration = Duration::from_hours(1);
+const LAG_MIN: Duration = Duration::from_millis(50);
+const LAG_MAX: Duration = Duration::from_millis(950);
+
 #[derive(Args, Debug)]
 pub(crate) struct CalibrationArgs {
     /// GNSS receiver to calibrate the clock by: a serial line, as in /dev/ttyS0:115200 (9600 where
@@ -40,13 +47,14 @@ pub(crate) struct CalibrationArgs {
     /// (a plain crystal), tcxo or ocxo.
     #[arg(long, value_name = "NAME", value_parser = oscillator, default_value = "raspberry-pi")]
     oscillator: Oscillator,
-    /// How long after its pulse a sentence may begin.
-    #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
-          default_value = "950ms")]
+    /// How long after its pulse a sentence may begin, 50ms to 950ms.
+    #[arg(long, value_name = "TIME", value_parser = sentence_lag, default_value = "950ms")]
     sentence_lag: Duration,
-    /// How late the pulse is, by antenna, cable and receiver, in nanoseconds.
-    #[arg(long, value_name = "NS", requires = "pps", allow_negative_numbers = true)]
-    pulse_delay: Option<i64>,
+    /// How late the pulse is, by antenna, cable and receiver: in nanoseconds, or with a unit, as in
+    /// 1.5us.
+    #[arg(long, value_name = "NS", value_parser = pulse_delay, requires = "pps",
+          allow_negative_numbers = true)]
+    pulse_delay: Option<Span>,
     /// The edge of the pulse that marks the second [default: assert].
     #[arg(long, value_enum, value_name = "EDGE", requires = "pps")]
     pulse_edge: Option<EdgeArg>,
@@ -57,7 +65,7 @@ pub(crate) struct CalibrationArgs {
     #[arg(long, value_name = "FILE", requires = "gnss")]
     clock_error_log: Option<PathBuf>,
     /// Size at which that file becomes FILE.1, in place of the one before.
-    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
+    #[arg(long, value_name = "BYTES", default_value_t = LOG_SIZE)]
     clock_error_log_size: u64,
     /// Unit of shared memory (SHM) to give the time to other programs by; can be given more than
     /// once.
@@ -66,6 +74,26 @@ pub(crate) struct CalibrationArgs {
     /// Socket of another program (chronyd's SOCK) to send the time to; can be given more than once.
     #[arg(long, value_name = "PATH", requires = "gnss")]
     sock_output: Vec<PathBuf>,
+    /// Give the time to these also without a pulse, though it is up to half a second wrong then and
+    /// they cannot be told so.
+    #[arg(long, requires = "gnss", conflicts_with = "pps")]
+    coarse_output: bool,
+}
+
+fn sentence_lag(text: &str) -> Result<Duration, String> {
+    match values::duration(text)? {
+        lag if (LAG_MIN..=LAG_MAX).contains(&lag) => Ok(lag),
+        _ => Err("50ms to 950ms: a sentence is behind its pulse and before the next".into()),
+    }
+}
+
+fn pulse_delay(text: &str) -> Result<Span, String> {
+    let form = "write nanoseconds, or a time with its unit, such as 50, 50ns or 1.5us";
+    match text.parse() {
+        Ok(ns) => Ok(Span::from_ns(ns)),
+        Err(_) if text.ends_with('s') => values::signed_span(text).map_err(|_| form.into()),
+        Err(_) => Err(form.into()),
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -86,7 +114,18 @@ impl CalibrationArgs {
     }
 
     pub(crate) fn resolve(self) -> Result<Option<CalibrationConfig>, Failure> {
-        let Some(gnss) = &self.gnss else { return Ok(None) };
+        // A file that was printed has the default, and says nothing by that.
+        if self.clock_error_log.is_none() && self.clock_error_log_size != LOG_SIZE {
+            return Err(Failure::usage(
+                "--clock-error-log-size is given without --clock-error-log; name the file as well",
+            ));
+        }
+        let Some(gnss) = &self.gnss else {
+            return self.without_receiver().map_or(Ok(None), |option| {
+                let reason = "is for a GNSS receiver, which is not there";
+                Err(Failure::usage(format!("{option} {reason}; give --gnss as well, not --local")))
+            });
+        };
         let sentences: SentenceInput =
             gnss.parse().map_err(|error| Failure::usage(format!("--gnss {gnss}: {error}")))?;
         let bytes_max = self.clock_error_log_size;
@@ -101,7 +140,29 @@ impl CalibrationArgs {
             error_log: self.clock_error_log.map(|path| ErrorLogConfig { path, bytes_max }),
             shm_outputs: self.shm_output,
             sock_outputs: self.sock_output,
+            coarse_output: self.coarse_output,
         }))
+    }
+
+    /// An option that is for the receiver and that is given. Beside `--local` the definition of the
+    /// command lets them pass, and a file that was printed has the defaults.
+    fn without_receiver(&self) -> Option<&'static str> {
+        let given = [
+            ("--pps", self.pps.is_some()),
+            ("--no-clock-control", self.no_clock_control),
+            ("--holdover-limit", self.holdover_limit != HOLDOVER_LIMIT),
+            ("--clock-step-threshold", self.clock_step_threshold.is_some()),
+            ("--oscillator", self.oscillator != Oscillator::RASPBERRY_PI),
+            ("--sentence-lag", self.sentence_lag != LAG_MAX),
+            ("--pulse-delay", self.pulse_delay.is_some()),
+            ("--pulse-edge", self.pulse_edge.is_some()),
+            ("--pulse-width", self.pulse_width.is_some()),
+            ("--clock-error-log", self.clock_error_log.is_some()),
+            ("--shm-output", !self.shm_output.is_empty()),
+            ("--sock-output", !self.sock_output.is_empty()),
+            ("--coarse-output", self.coarse_output),
+        ];
+        given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
     }
 
     fn pulse(&self) -> Result<Option<PulseSpec>, Failure> {
@@ -113,7 +174,7 @@ impl CalibrationArgs {
             Some(EdgeArg::Assert) => Edge::Assert,
             Some(EdgeArg::Clear) => Edge::Clear,
         };
-        pulse.delay = self.pulse_delay.map_or(pulse.delay, Span::from_ns);
+        pulse.delay = self.pulse_delay.unwrap_or(pulse.delay);
         pulse.width = self.pulse_width.map(span).or(pulse.width);
         pulse.check().map_err(wrong)?;
         Ok(Some(pulse))
@@ -123,4 +184,28 @@ impl CalibrationArgs {
 /// As long as can be told in nanoseconds, which is centuries.
 fn span(duration: Duration) -> Span {
     Span::from_ns(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_of_pulses_are_in_nanoseconds_or_have_their_unit() {
+        assert_eq!(pulse_delay("-50"), Ok(Span::from_ns(-50)));
+        assert_eq!(pulse_delay("1.5us"), Ok(Span::from_ns(1_500)));
+        assert_eq!(pulse_delay("-50ns"), Ok(Span::from_ns(-50)));
+        for wrong in ["", "1.5", "us", "1e3", "fast"] {
+            assert!(pulse_delay(wrong).unwrap_err().contains("nanoseconds"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_sentence_lies_between_two_pulses() {
+        assert_eq!(sentence_lag("50ms"), Ok(LAG_MIN));
+        assert_eq!(sentence_lag("0.95"), Ok(LAG_MAX));
+        for wrong in ["49ms", "2s"] {
+            assert!(sentence_lag(wrong).unwrap_err().starts_with("50ms to 950ms"), "{wrong}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Which events follow from two looks at a server's state: pure, so that every one of them can be
 //! brought about in a test.
 
-use horolog_server::{ReloadReport, Status};
+use horolog_server::{PtpPortStatus, ReloadReport, Status};
 
 use super::log::{Event, Level};
 
@@ -10,10 +10,14 @@ pub(crate) fn start(status: &Status) -> Vec<Event> {
     let smeared = status.smear_listen.iter().map(|at| format!("{at} (smeared)"));
     let listen: Vec<String> =
         status.listen.iter().map(ToString::to_string).chain(smeared).collect();
+    let threads = match status.threads {
+        1 => "1 thread".to_owned(),
+        threads => format!("{threads} threads"),
+    };
+    let each = if listen.len() > 1 { " each" } else { "" };
     let sockets = format!(
-        "serving at {} by sockets ({} threads each, {})",
+        "serving at {} by sockets ({threads}{each}, {})",
         listen.join(", "),
-        status.threads,
         status.dispatch
     );
     let mut events = vec![
@@ -49,11 +53,16 @@ pub(crate) fn start(status: &Status) -> Vec<Event> {
         let message = format!("not confined by {}", sandbox.missing.join("; "));
         events.push(Event::new(Level::Warning, "sandbox-incomplete", message));
     }
-    if status.stratum > 15 {
+    if status.stratum > 15 && status.calibration.is_some() {
+        let message = "the receiver's time is awaited; until then all replies say that the clock \
+                       is not synchronised";
+        events.push(Event::new(Level::Info, "unsynchronised", message));
+    } else if status.stratum > 15 {
         let message = "no source says that the time is right, and all replies say so too; --local \
                        serves the system clock all the same";
         events.push(Event::new(Level::Warning, "unsynchronised", message));
     }
+    events.extend(status.ptp.iter().flat_map(|ptp| &ptp.ports).filter_map(faulty));
     events
 }
 
@@ -91,7 +100,43 @@ pub(crate) fn changes(before: &Status, now: &Status) -> Vec<Event> {
         let message = "the kernel did not take a clock page; it is tried again, and counted";
         events.push(Event::new(Level::Warning, "publish-error", message));
     }
+    let ports = |status: &Status| status.ptp.iter().flat_map(|ptp| ptp.ports.clone()).collect();
+    let (before, now): (Vec<_>, Vec<_>) = (ports(before), ports(now));
+    events.extend(now.iter().filter_map(|port| port_change(&before, port)));
     events
+}
+
+/// What has become of a PTP port.
+fn port_change(before: &[PtpPortStatus], now: &PtpPortStatus) -> Option<Event> {
+    let Some(before) = before.iter().find(|before| before.port == now.port) else {
+        // Its thread has only now told what it found.
+        return faulty(now);
+    };
+    if before.state == now.state {
+        return None;
+    }
+    let (level, why) = match (before.state, now.state) {
+        (_, "faulty") => return faulty(now),
+        ("faulty", _) => (Level::Info, ": its interface is up again"),
+        (_, "passive") => (Level::Info, ": a better master is there"),
+        _ => (Level::Info, ""),
+    };
+    Some(port_is(now, level, why))
+}
+
+/// What is told of a port that does nothing.
+fn faulty(port: &PtpPortStatus) -> Option<Event> {
+    let why = ": its interface is down, gone or has no carrier";
+    (port.state == "faulty").then(|| port_is(port, Level::Warning, why))
+}
+
+fn port_is(port: &PtpPortStatus, level: Level, why: &str) -> Event {
+    let PtpPortStatus { port, interface, transport, state, .. } = port;
+    let message = format!("the PTP port {port} ({interface}, {transport}) is {state}{why}");
+    Event::new(level, "ptp-port", message)
+        .with("port", *port)
+        .with("interface", interface.clone())
+        .with("state", *state)
 }
 
 /// What was counted, in one line.
@@ -164,6 +209,26 @@ mod tests {
         assert_eq!(names(&changes(&now, &before)), ["page-renewed", "synchronised"]);
         let more = Status { clock: before.clock, ..now.clone() };
         assert_eq!(changes(&more, &more), []);
+    }
+
+    #[test]
+    fn a_ptp_port_that_changes_is_told() {
+        let port = |state| PtpPortStatus {
+            port: 1,
+            interface: "eth0".into(),
+            transport: "udp4",
+            state,
+            ..PtpPortStatus::default()
+        };
+        let told = |from, to| port_change(&[port(from)], &port(to));
+        assert_eq!(told("master", "master"), None);
+        let down = told("master", "faulty").unwrap();
+        assert_eq!((down.level, down.name), (Level::Warning, "ptp-port"));
+        assert!(down.message.starts_with("the PTP port 1 (eth0, udp4) is faulty: its interface"));
+        let found = |state| port_change(&[], &port(state)).map(|event| event.level);
+        assert_eq!((found("faulty"), found("listening")), (Some(Level::Warning), None));
+        assert!(told("faulty", "listening").unwrap().message.ends_with("up again"));
+        assert_eq!(told("listening", "master").unwrap().level, Level::Info);
     }
 
     #[test]

@@ -9,7 +9,8 @@ use clap::{Arg, ArgAction};
 use super::file;
 use super::options::definition;
 
-const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/horolog.toml");
+/// From the crate's directory, in which Cargo runs its tests.
+const PATH: &str = "../../packaging/horolog.toml";
 const WIDTH: usize = 98;
 const HEAD: &str = "\
 # Options of `horolog serve --config FILE`. Each key is named as its flag, and a flag that is given on

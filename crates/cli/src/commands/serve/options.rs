@@ -253,6 +253,27 @@ mod tests {
     }
 
     #[test]
+    fn options_of_a_receiver_need_one_beside_local_too() {
+        let refused = |file: &str, flags: &[&str]| match options(file, flags) {
+            Err(Failure::Usage(reason)) => reason,
+            other => panic!("{file} {flags:?}: {other:?}"),
+        };
+        for given in ["pps = '/dev/pps0'", "oscillator = 'ocxo'", "shm-output = [2]"] {
+            let reason = refused(&format!("local = true\n{given}\n"), &[]);
+            let key = given.split(' ').next().unwrap();
+            assert!(reason.contains(&format!(":2: --{key} ")), "{reason}");
+            assert!(reason.contains("give --gnss as well"), "{reason}");
+        }
+        for flags in [["--sock-output", "/x"], ["--clock-error-log", "/x"]] {
+            let reason = refused("", &["--local", flags[0], flags[1]]);
+            assert!(reason.starts_with(flags[0]), "{reason}");
+        }
+        let printed = options("local = true", &[]).unwrap().to_file();
+        assert!(printed.contains("oscillator"), "{printed}");
+        options(&printed, &[]).unwrap();
+    }
+
+    #[test]
     fn files_are_known_by_their_type() {
         let known = options("status-socket = '/run/x.sock'", &[]).unwrap().config.operation.files;
         assert!(known.contains(&PathBuf::from("/run/x.sock")) && known.len() == 2, "{known:?}");

@@ -28,7 +28,7 @@ pub(crate) struct PtpArgs {
     #[arg(long = "ptp-profile", value_name = "NAME", default_value = "default-e2e")]
     profile: String,
     /// Domain [default: the profile's: 0; 44 in g8275.2].
-    #[arg(long = "ptp-domain", value_name = "N")]
+    #[arg(long = "ptp-domain", value_name = "N", requires = "interfaces")]
     domain: Option<u8>,
     /// First rank among masters, lower first.
     #[arg(long = "ptp-priority1", value_name = "N", default_value_t = 128)]
@@ -36,26 +36,41 @@ pub(crate) struct PtpArgs {
     /// Rank among masters of the same quality, lower first.
     #[arg(long = "ptp-priority2", value_name = "N", default_value_t = 128)]
     priority2: u8,
-    /// Clock class while synchronised [default: 6 at a reference clock, 7 while it is silent, 13
-    /// where nobody knows TAI, otherwise 248].
-    #[arg(long = "ptp-clock-class", value_name = "N")]
+    /// Clock class while synchronised [default: 6 at a reference clock that is right to 10 ms, 7
+    /// while it is silent, 13 where nobody knows TAI, otherwise 248].
+    #[arg(long = "ptp-clock-class", value_name = "N", requires = "interfaces")]
     clock_class: Option<u8>,
     /// Interval of Announce, log2 of seconds [default: the profile's].
-    #[arg(long = "ptp-announce-interval", value_name = "LOG2", allow_negative_numbers = true)]
+    #[arg(
+        long = "ptp-announce-interval",
+        value_name = "LOG2",
+        allow_negative_numbers = true,
+        requires = "interfaces"
+    )]
     announce_interval: Option<i8>,
     /// Interval of Sync, log2 of seconds [default: the profile's].
-    #[arg(long = "ptp-sync-interval", value_name = "LOG2", allow_negative_numbers = true)]
+    #[arg(
+        long = "ptp-sync-interval",
+        value_name = "LOG2",
+        allow_negative_numbers = true,
+        requires = "interfaces"
+    )]
     sync_interval: Option<i8>,
     /// Least interval of a client's Delay_Req, log2 of seconds [default: the profile's].
-    #[arg(long = "ptp-delay-interval", value_name = "LOG2", allow_negative_numbers = true)]
+    #[arg(
+        long = "ptp-delay-interval",
+        value_name = "LOG2",
+        allow_negative_numbers = true,
+        requires = "interfaces"
+    )]
     delay_interval: Option<i8>,
     /// Have the card write the time into each Sync as it leaves, instead of telling it in a
     /// Follow_Up. Needs --timestamps IF=hardware.
-    #[arg(long = "ptp-one-step")]
+    #[arg(long = "ptp-one-step", requires = "interfaces")]
     one_step: bool,
     /// Answer NetSync Monitor, linuxptp's way to measure a master without following it. Three
     /// messages answer one, so only clients that may be granted streams are answered.
-    #[arg(long = "ptp-netsync-monitor")]
+    #[arg(long = "ptp-netsync-monitor", requires = "interfaces")]
     monitor: bool,
     /// Grants of unicast streams at a time, one for each client and kind of message; 0: none.
     #[arg(long = "ptp-unicast-grants", value_name = "N", default_value_t = 4_096)]
@@ -65,7 +80,7 @@ pub(crate) struct PtpArgs {
     unicast_rate: u32,
     /// Clients that may have unicast streams; can be given more than once [default: those on the
     /// interface's own networks].
-    #[arg(long = "ptp-unicast-allow", value_name = "PREFIX")]
+    #[arg(long = "ptp-unicast-allow", value_name = "PREFIX", requires = "interfaces")]
     unicast_allow: Vec<Prefix>,
 }
 
@@ -87,7 +102,7 @@ impl PtpArgs {
             TransportArg::Udp6 => PtpTransport::Udp6,
             TransportArg::L2 => PtpTransport::Ethernet,
         });
-        Ok(PtpConfig {
+        let config = PtpConfig {
             interfaces: self.interfaces,
             transports: transports.collect(),
             profile,
@@ -103,6 +118,14 @@ impl PtpArgs {
             unicast_grants: self.unicast_grants,
             unicast_rate: self.unicast_rate,
             unicast_allow: self.unicast_allow,
-        })
+        };
+        // A file that was printed has every option that has a default, and says nothing by that.
+        if !config.is_on() && config != PtpConfig::default() {
+            return Err(Failure::usage(
+                "an option of PTP is given without --ptp: name the interface to be a grandmaster \
+                 on, or leave it out",
+            ));
+        }
+        Ok(config)
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn serve(command_line: CommandLine) -> Result<(), Failure> {
     }
     let signals = [Signal::Terminate, Signal::Interrupt, Signal::HangUp, Signal::User1];
     let signals = BlockedSignals::block(&signals).map_err(Failure::environment)?;
-    status::sweep();
+    status::sweep(options.config.operation.user.as_deref());
     let server = Server::start(&options.config).map_err(|error| match error.into() {
         Failure::Usage(reason) => wrong(reason),
         other => other,

@@ -1,28 +1,28 @@
-//! A server's state on the terminal, anew each second. The drawing is a pure function of two
-//! answers of the server, here that of `horolog status --live`; around it stand the asking and the
-//! terminal.
+//! A server's state on the terminal, anew each second. What is laid out is a pure function of two
+//! answers of the server; here stand the asking, the terminal and the keys.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use horolog_report::units::human_rate;
 use horolog_server::status;
+use horolog_sys::signal::{BlockedSignals, Signal};
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Modifier, Style};
+use ratatui::layout::{Constraint, Layout};
 use ratatui::text::Line;
-use ratatui::widgets::{Block, Paragraph, Row, Table};
+use ratatui::widgets::Paragraph;
 use serde_json::Value;
 
 use crate::failure::Failure;
 
 /// How often the server is asked.
 const EVERY: Duration = Duration::from_secs(1);
+/// How often is looked for a signal meanwhile.
+const LOOK: Duration = Duration::from_millis(100);
 
-/// Draws the later of two answers of a server.
-pub(crate) type Draw = fn(&mut Frame<'_>, before: &Value, now: &Value);
+/// Lays out the later of two answers of a server, for so many columns.
+pub(crate) type Lay = fn(columns: usize, before: &Value, now: &Value) -> Vec<Line<'static>>;
 
 /// Complains where there is nothing to draw on.
 pub(crate) fn needs_a_terminal() -> Result<(), Failure> {
@@ -32,11 +32,13 @@ pub(crate) fn needs_a_terminal() -> Result<(), Failure> {
     Err(Failure::usage("--live draws on a terminal, and this is none; leave it out"))
 }
 
-/// Shows the server at `path` until `q` is pressed.
-pub(crate) fn run(path: &Path, draw: Draw) -> Result<(), Failure> {
+/// Shows the server at `path` until `q` is pressed or a signal asks for the end.
+pub(crate) fn run(path: &Path, lay: Lay) -> Result<(), Failure> {
     let first = ask(path)?;
+    let ends = BlockedSignals::block(&[Signal::Interrupt, Signal::Terminate, Signal::HangUp])
+        .map_err(Failure::environment)?;
     let mut terminal = ratatui::try_init().map_err(Failure::environment)?;
-    let shown = show(path, &mut terminal, first, draw);
+    let shown = show(path, &mut terminal, &ends, first, lay);
     // A terminal that is gone needs no restoring.
     let _ = ratatui::try_restore();
     shown
@@ -45,34 +47,121 @@ pub(crate) fn run(path: &Path, draw: Draw) -> Result<(), Failure> {
 fn show(
     path: &Path,
     terminal: &mut ratatui::DefaultTerminal,
+    ends: &BlockedSignals,
     first: Value,
-    draw: Draw,
+    lay: Lay,
 ) -> Result<(), Failure> {
     let (mut before, mut now) = (first.clone(), first);
+    let (mut screen, mut then) = (Screen::default(), Instant::now() + EVERY);
     loop {
-        terminal.draw(|frame| draw(frame, &before, &now)).map_err(Failure::environment)?;
-        if is_over(Instant::now() + EVERY).map_err(Failure::environment)? {
-            return Ok(());
+        let draw = |frame: &mut Frame<'_>| screen.draw(frame, lay, &before, &now);
+        terminal.draw(draw).map_err(Failure::environment)?;
+        match next(&mut screen, then, ends).map_err(Failure::environment)? {
+            Next::Draw => {}
+            Next::End => return Ok(()),
+            Next::Ask => {
+                before = std::mem::replace(&mut now, ask(path)?);
+                then = Instant::now() + EVERY;
+            }
         }
-        before = std::mem::replace(&mut now, ask(path)?);
     }
 }
 
-/// Waits until then; says whether the user wants to end. A key that means nothing, or another size
-/// of the terminal, has it drawn again at once.
-fn is_over(then: Instant) -> io::Result<bool> {
-    let wait = then.saturating_duration_since(Instant::now());
-    if !event::poll(wait)? {
-        return Ok(false);
-    }
-    Ok(match event::read()? {
-        Event::Key(key) => {
-            let control = key.modifiers.contains(KeyModifiers::CONTROL);
-            matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
-                || control && key.code == KeyCode::Char('c')
+/// What comes next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    /// The server is asked again.
+    Ask,
+    /// The same is drawn again, from another line on or in another size.
+    Draw,
+    End,
+}
+
+/// Waits until then, or for a key, another size of the terminal or a signal.
+fn next(screen: &mut Screen, then: Instant, ends: &BlockedSignals) -> io::Result<Next> {
+    loop {
+        let wait = then.saturating_duration_since(Instant::now());
+        if ends.wait(Duration::ZERO)?.is_some() {
+            return Ok(Next::End);
         }
-        _ => false,
-    })
+        if wait.is_zero() {
+            return Ok(Next::Ask);
+        }
+        if event::poll(wait.min(LOOK))? {
+            return Ok(screen.event(&event::read()?));
+        }
+    }
+}
+
+/// What is seen of the lines.
+#[derive(Default)]
+struct Screen {
+    /// Lines above it.
+    first: usize,
+    /// Lines that it has.
+    rows: usize,
+}
+
+impl Screen {
+    fn draw(&mut self, frame: &mut Frame<'_>, lay: Lay, before: &Value, now: &Value) {
+        let rows = [Constraint::Fill(1), Constraint::Length(1)];
+        let [top, bottom] = Layout::vertical(rows).areas(frame.area());
+        let columns = usize::from(top.width);
+        let lines = lay(columns, before, now).into_iter();
+        let lines: Vec<_> = lines.flat_map(|line| within(line, columns)).collect();
+        (self.rows, self.first) =
+            (top.height.into(), self.first.min(lines.len().saturating_sub(top.height.into())));
+        let last = lines.len().min(self.first + self.rows);
+        let keys = if self.rows < lines.len() {
+            format!("q ends; lines {} to {last} of {}: ↑ ↓ PgUp PgDn", self.first + 1, lines.len())
+        } else {
+            "q ends; anew each second".to_owned()
+        };
+        let seen: Vec<_> = lines.into_iter().take(last).skip(self.first).collect();
+        frame.render_widget(Paragraph::new(seen), top);
+        frame.render_widget(Paragraph::new(keys), bottom);
+    }
+
+    fn event(&mut self, event: &Event) -> Next {
+        let Event::Key(key) = event else { return Next::Draw };
+        let page = self.rows.saturating_sub(1).max(1);
+        self.first = match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return Next::End,
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+                return Next::End;
+            }
+            KeyCode::Up => self.first.saturating_sub(1),
+            KeyCode::Down => self.first.saturating_add(1),
+            KeyCode::PageUp => self.first.saturating_sub(page),
+            KeyCode::PageDown => self.first.saturating_add(page),
+            KeyCode::Home => 0,
+            KeyCode::End => usize::MAX,
+            _ => self.first,
+        };
+        Next::Draw
+    }
+}
+
+/// A line, broken at blanks where it is longer than that.
+fn within(line: Line<'static>, columns: usize) -> Vec<Line<'static>> {
+    if line.width() <= columns {
+        return vec![line];
+    }
+    let text = line.to_string();
+    let indent = text.len() - text.trim_start().len();
+    let mut lines = vec![" ".repeat(indent)];
+    for word in text.split_whitespace() {
+        let last = lines.len() - 1;
+        let has_words = lines[last].len() > indent + 2 * usize::from(last > 0);
+        let length = lines[last].chars().count() + usize::from(has_words) + word.chars().count();
+        if has_words && length > columns {
+            lines.push(format!("{}{word}", " ".repeat(indent + 2)));
+        } else {
+            lines[last].push_str(if has_words { " " } else { "" });
+            lines[last].push_str(word);
+        }
+    }
+    lines.into_iter().map(|text| Line::styled(text, line.style)).collect()
 }
 
 /// The state of the server at `path`.
@@ -83,254 +172,69 @@ pub(crate) fn ask(path: &Path) -> Result<Value, Failure> {
     })
 }
 
-/// Two answers, the later one with what has come since the earlier one.
-struct View<'a> {
-    before: &'a Value,
-    now: &'a Value,
-    elapsed_s: f64,
-}
-
-impl<'a> View<'a> {
-    fn new(before: &'a Value, now: &'a Value) -> Self {
-        let uptime = |status: &Value| status["uptime_s"].as_f64().unwrap_or(0.0);
-        Self { before, now, elapsed_s: uptime(now) - uptime(before) }
-    }
-
-    fn number(&self, pointer: &str) -> f64 {
-        self.now.pointer(pointer).and_then(Value::as_f64).unwrap_or(0.0)
-    }
-
-    /// How many in a second; a server that was restarted meanwhile begins anew.
-    fn rate(&self, pointer: &str) -> f64 {
-        let before = self.before.pointer(pointer).and_then(Value::as_f64).unwrap_or(0.0);
-        let gained = self.number(pointer) - before;
-        if self.elapsed_s > 0.0 && gained > 0.0 { gained / self.elapsed_s } else { 0.0 }
-    }
-
-    fn row(&self, name: &str, pointer: &str) -> [String; 3] {
-        let per_second = human_rate(self.rate(pointer));
-        [name.to_owned(), per_second, format!("{:.0}", self.number(pointer))]
-    }
-
-    /// The keys of an object in the state.
-    fn keys(&self, pointer: &str) -> Vec<String> {
-        let object = self.now.pointer(pointer).and_then(Value::as_object);
-        object.map(|object| object.keys().cloned().collect()).unwrap_or_default()
-    }
-
-    fn length(&self, pointer: &str) -> usize {
-        self.now.pointer(pointer).and_then(Value::as_array).map_or(0, Vec::len)
-    }
-
-    fn text(&self, pointer: &str) -> String {
-        match self.now.pointer(pointer) {
-            Some(Value::String(text)) => text.clone(),
-            Some(Value::Null) | None => String::new(),
-            Some(other) => other.to_string(),
-        }
-    }
-}
-
-/// Draws the later of two answers, with rates since the earlier one.
-pub(crate) fn draw(frame: &mut Frame<'_>, before: &Value, now: &Value) {
-    let view = View::new(before, now);
-    let head = head(&view);
-    let rows = [Constraint::Length(head.len() as u16), Constraint::Fill(1), Constraint::Length(1)];
-    let [top, middle, bottom] = Layout::vertical(rows).areas(frame.area());
-    frame.render_widget(Paragraph::new(head), top);
-    let [left, right] = Layout::horizontal([Constraint::Fill(1); 2]).areas(middle);
-    table(frame, left, "replies", &replies(&view));
-    table(frame, right, "not answered", &unanswered(&view));
-    frame.render_widget(Paragraph::new("q ends; anew each second"), bottom);
-}
-
-fn head(view: &View<'_>) -> Vec<Line<'static>> {
-    let listen = view.now["listen"].as_array().cloned().unwrap_or_default();
-    let listen: Vec<&str> = listen.iter().filter_map(Value::as_str).collect();
-    let (pid, engine) = (view.text("/pid"), view.text("/engine"));
-    let uptime = view.number("/uptime_s");
-    let state = match (view.now["page_expired"].as_bool(), view.now["synchronised"].as_bool()) {
-        (Some(true), _) => "SILENT: the clock page has expired".to_owned(),
-        (_, Some(false)) => "NOT SYNCHRONISED".to_owned(),
-        _ => format!("synchronised, stratum {}", view.text("/stratum")),
-    };
-    let milliseconds = |pointer| view.number(pointer) / 1e6;
-    let bold = Style::new().add_modifier(Modifier::BOLD);
-    let mut lines = vec![
-        Line::styled(
-            format!("horolog {pid}  {engine}  up {uptime:.0} s  {}", listen.join(" ")),
-            bold,
-        ),
-        Line::from(format!(
-            "clock: {state}; error within {:.3} ms + {:.3} ms; page {:.0} ms old; {} steps",
-            milliseconds("/root_dispersion_ns"),
-            milliseconds("/root_delay_ns") / 2.0,
-            milliseconds("/page_age_ns"),
-            view.text("/clock/steps"),
-        )),
-    ];
-    for index in 0..view.length("/sources") {
-        lines.push(source(view, index));
-    }
-    let error = view.text("/reload/last_reload_error");
-    if !error.is_empty() {
-        lines.push(Line::styled(format!("last reload refused: {error}"), bold));
-    }
-    lines
-}
-
-/// One source of time: what it counts for, and how far it is from the system clock.
-fn source(view: &View<'_>, index: usize) -> Line<'static> {
-    let text = |field: &str| view.text(&format!("/sources/{index}/{field}"));
-    let ms = |field: &str| view.number(&format!("/sources/{index}/{field}")) / 1e6;
-    let (name, state, reason) = (text("name"), text("state"), text("reason"));
-    if !reason.is_empty() {
-        return Line::from(format!("source {name}: {state}, {reason}"));
-    }
-    let (offset, uncertainty) = (ms("offset_ns"), ms("uncertainty_ns"));
-    Line::from(format!("source {name}: {state}, {offset:+.3} ms, within {uncertainty:.3} ms"))
-}
-
-fn replies(view: &View<'_>) -> Vec<[String; 3]> {
-    let mut rows = vec![view.row("sockets", "/counters/answered")];
-    for index in 0..view.length("/workers") {
-        let worker = format!("/workers/{index}");
-        let core = view.text(&format!("{worker}/core"));
-        let listen = view.text(&format!("{worker}/listen"));
-        let listen = if listen.is_empty() { "handed over".to_owned() } else { listen };
-        let name = format!("  core {core}, {listen}");
-        rows.push(view.row(&name, &format!("{worker}/answered")));
-    }
-    if view.now.get("xdp_counters").is_some() {
-        rows.push(view.row("XDP, IPv4", "/xdp_counters/answered_ipv4"));
-        rows.push(view.row("XDP, IPv6", "/xdp_counters/answered_ipv6"));
-    }
-    for kind in ["interleaved", "mac", "nts"] {
-        rows.push(view.row(&format!("{kind}, by threads"), &format!("/counters/{kind}")));
-    }
-    if view.now.get("xdp_counters").is_some() {
-        rows.push(view.row("interleaved, by XDP", "/xdp_counters/answered_interleaved"));
-    }
-    for core in 0..view.length("/xdp_answered_by_core") {
-        rows.push(view.row(&format!("  core {core}"), &format!("/xdp_answered_by_core/{core}")));
-    }
-    for key in view.keys("/clients") {
-        rows.push(view.row(&format!("clients, {key}"), &format!("/clients/{key}")));
-    }
-    rows
-}
-
-fn unanswered(view: &View<'_>) -> Vec<[String; 3]> {
-    let mut rows: Vec<_> = ["dropped", "refused", "expired", "receive_errors"]
-        .iter()
-        .map(|name| view.row(name, &format!("/counters/{name}")))
-        .collect();
-    for reason in view.keys("/counters/ignored") {
-        let pointer = format!("/counters/ignored/{reason}");
-        rows.push(view.row(&format!("ignored: {reason}"), &pointer));
-    }
-    for (title, of) in [("dropped", "dropped"), ("kiss", "kisses")] {
-        for reason in view.keys(&format!("/xdp_counters/{of}")) {
-            let pointer = format!("/xdp_counters/{of}/{reason}");
-            rows.push(view.row(&format!("XDP {title}: {reason}"), &pointer));
-        }
-    }
-    for reason in view.keys("/xdp_counters/passed") {
-        let pointer = format!("/xdp_counters/passed/{reason}");
-        rows.push(view.row(&format!("XDP passed: {reason}"), &pointer));
-    }
-    rows
-}
-
-fn table(frame: &mut Frame<'_>, area: Rect, title: &str, rows: &[[String; 3]]) {
-    let widths = [Constraint::Fill(1), Constraint::Length(10), Constraint::Length(14)];
-    let right = |text: &str, width: usize| format!("{text:>width$}");
-    let row = |[name, rate, count]: &[String; 3]| {
-        Row::new([name.clone(), right(rate, 10), right(count, 14)])
-    };
-    let head = Row::new([title.to_owned(), right("rate", 10), right("in all", 14)])
-        .style(Style::new().add_modifier(Modifier::REVERSED));
-    let table = Table::new(rows.iter().map(row), widths).header(head).block(Block::bordered());
-    frame.render_widget(table, area);
-}
-
 #[cfg(test)]
 mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use ratatui::crossterm::event::KeyEvent;
     use serde_json::json;
 
     use super::*;
 
-    fn status(uptime_s: f64, answered: u64) -> Value {
-        json!({
-            "pid": 7, "uptime_s": uptime_s, "listen": ["192.0.2.1:123"], "engine": "xdp",
-            "synchronised": true, "page_expired": false, "stratum": 2, "page_age_ns": 50_000_000,
-            "root_dispersion_ns": 1_500_000, "root_delay_ns": 1_000_000, "clock": { "steps": 0 },
-            "reload": {},
-            "counters": {
-                "answered": answered, "dropped": 4, "refused": 0, "expired": 0,
-                "receive_errors": 0, "ignored": { "mode": 3 },
-            },
-            "workers": [{ "listen": "192.0.2.1:123", "core": 1, "answered": answered }],
-            "xdp_counters": { "answered_ipv4": 10, "answered_ipv6": 0, "passed": { "length": 6 } },
-            "xdp_answered_by_core": [4, 6],
-        })
+    fn counted(_: usize, _: &Value, _: &Value) -> Vec<Line<'static>> {
+        (1..=30).map(|number| Line::from(format!("line {number}."))).collect()
     }
 
-    fn drawn(before: &Value, now: &Value) -> String {
-        drawn_at(100, 24, before, now)
-    }
-
-    fn drawn_at(width: u16, height: u16, before: &Value, now: &Value) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| draw(frame, before, now)).unwrap();
+    fn drawn(screen: &mut Screen, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(60, height)).unwrap();
+        terminal.draw(|frame| screen.draw(frame, counted, &json!({}), &json!({}))).unwrap();
         terminal.backend().to_string()
     }
 
-    fn line<'a>(screen: &'a str, with: &str) -> &'a str {
-        screen
-            .lines()
-            .find(|line| line.contains(with))
-            .unwrap_or_else(|| panic!("{with}: {screen}"))
+    fn press(screen: &mut Screen, code: KeyCode) -> Next {
+        screen.event(&Event::Key(KeyEvent::from(code)))
     }
 
     #[test]
-    fn rates_are_of_the_time_between_two_answers() {
-        let screen = drawn(&status(10.0, 1_000), &status(12.0, 3_000));
-        let sockets = line(&screen, "sockets");
-        assert!(sockets.contains(&human_rate(1_000.0)) && sockets.contains("3000"), "{sockets}");
-        assert!(screen.contains("synchronised, stratum 2; error within 1.500 ms + 0.500 ms"));
-        assert!(line(&screen, "core 1, 192.0.2.1").contains("3000"));
-        assert!(line(&screen, "ignored: mode").contains(" 3"));
-        assert!(line(&screen, "XDP passed: length").contains(" 6"));
-        assert!(line(&screen, "  core 1 ").contains(" 6"));
-        assert!(screen.contains("q ends"));
-    }
-
-    #[test]
-    fn a_server_that_was_restarted_has_no_negative_rate() {
-        let screen = drawn(&status(100.0, 5_000), &status(1.0, 10));
-        assert!(!line(&screen, "sockets").contains('-'), "{screen}");
-    }
-
-    #[test]
-    fn what_is_wrong_is_said() {
-        let mut now = status(1.0, 0);
-        now["synchronised"] = false.into();
-        assert!(drawn(&now, &now).contains("NOT SYNCHRONISED"));
-        now["page_expired"] = true.into();
-        assert!(drawn(&now, &now).contains("SILENT"));
-        now["reload"]["last_reload_error"] = "no such key".into();
-        assert!(drawn(&now, &now).contains("last reload refused: no such key"));
-    }
-
-    #[test]
-    fn any_size_and_any_answer_can_be_drawn() {
-        let full = status(1.0, 1);
-        for (width, height) in [(1, 1), (20, 3), (80, 5), (300, 100)] {
-            drawn_at(width, height, &full, &full);
-            drawn_at(width, height, &json!({}), &json!(null));
+    fn lines_beyond_the_screen_are_told_of_and_reached() {
+        let mut screen = Screen::default();
+        let text = drawn(&mut screen, 11);
+        assert!(text.contains("line 10.") && !text.contains("line 11."), "{text}");
+        assert!(text.contains("lines 1 to 10 of 30"), "{text}");
+        for (key, begin) in [
+            (KeyCode::Down, 2),
+            (KeyCode::PageDown, 11),
+            (KeyCode::End, 21),
+            (KeyCode::Down, 21),
+            (KeyCode::PageUp, 12),
+            (KeyCode::Up, 11),
+            (KeyCode::Home, 1),
+            (KeyCode::Up, 1),
+        ] {
+            assert_eq!(press(&mut screen, key), Next::Draw);
+            let text = drawn(&mut screen, 11);
+            assert!(
+                text.contains(&format!("lines {begin} to {} of", begin + 9)),
+                "{key:?}: {text}"
+            );
         }
+        assert!(drawn(&mut screen, 40).contains("anew each second"));
+    }
+
+    #[test]
+    fn q_escape_and_control_c_end_it() {
+        let mut screen = Screen::default();
+        assert_eq!(press(&mut screen, KeyCode::Char('q')), Next::End);
+        assert_eq!(press(&mut screen, KeyCode::Esc), Next::End);
+        assert_eq!(press(&mut screen, KeyCode::Char('c')), Next::Draw);
+        let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert_eq!(screen.event(&Event::Key(control_c)), Next::End);
+    }
+
+    #[test]
+    fn a_long_line_loses_no_word() {
+        let lines = within(Line::from("  clock: synchronised, stratum 2; page 50 ms old"), 24);
+        let texts: Vec<_> = lines.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, ["  clock: synchronised,", "    stratum 2; page 50", "    ms old"]);
     }
 }

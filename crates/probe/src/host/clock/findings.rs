@@ -2,6 +2,8 @@
 
 use horolog_record::{Code, Finding, HostClockResult, Severity, TickMode};
 
+use crate::host::figures::time;
+
 /// Idle states that take longer to leave are told.
 const DEEP_NS: u64 = 50_000;
 /// Stolen time from which it is told.
@@ -90,9 +92,9 @@ fn of_waking(result: &HostClockResult) -> Vec<Finding> {
             Code::DeepIdle,
             Severity::Note,
             format!(
-                "An idle core may be in {}, which takes {} µs to leave.",
+                "An idle core may be in {}, which takes {} to leave.",
                 state.name,
-                state.exit_latency_ns / 1_000
+                time(state.exit_latency_ns)
             ),
             "Keep /dev/cpu_dma_latency open with a bound in it, or boot with \
              intel_idle.max_cstate=1.",
@@ -111,7 +113,8 @@ fn of_waking(result: &HostClockResult) -> Vec<Finding> {
             Code::SlackWide,
             Severity::Warning,
             format!(
-                "Timers of this process may be {slack} ns late: that much slack was inherited."
+                "Timers of this process may be {} late: that much slack was inherited.",
+                time(slack)
             ),
             "Whoever started it set PR_SET_TIMERSLACK (systemd: TimerSlackNSec=).",
         ));

@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use horolog_record::ClockFacts;
 use horolog_sys::posix_clock::{PosixClock, gettimeofday_ns, time_ns};
 
+use super::tick;
+
 /// Readings in a batch, and batches, of which the median counts: one that was interrupted does not.
 const BATCH: u32 = 2_000;
 const BATCHES: usize = 9;
 /// Readings in which the smallest step is looked for.
 const STEP_READINGS: u32 = 50_000;
-/// No longer than this for one clock: a coarse one moves at ticks alone.
+/// No longer than this for one clock.
 const STEP_WATCH_MAX: Duration = Duration::from_millis(12);
 /// Pairs of readings of which the tightest is taken.
 const BRACKETS: usize = 16;
@@ -112,7 +114,7 @@ fn watched(clock: PosixClock, system_call_ns: Option<f64>) -> Watched {
     let cost_ns = cost(&read);
     let facts = ClockFacts {
         resolution_ns: clock.resolution_ns().ok().and_then(|ns| u64::try_from(ns).ok()),
-        step_ns: smallest_step(&read),
+        step_ns: if clock.is_coarse() { tick::step_of(clock) } else { smallest_step(&read) },
         cost_ns,
         by_vdso: is_by_vdso(cost_ns, system_call_ns),
         ..empty(clock.name)

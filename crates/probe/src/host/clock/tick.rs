@@ -17,6 +17,8 @@ const CONFIG_BYTES_MAX: u64 = 4 << 20;
 /// Ticks that are watched, and how long at most.
 const STEPS: usize = 12;
 const WATCH_MAX: Duration = Duration::from_millis(150);
+/// Readings that lie further apart have another thread between them, and may have several ticks.
+const NEAR_NS: i64 = 500_000;
 
 /// What the kernel's configuration says of the tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +33,7 @@ pub(crate) fn look() -> TickFacts {
     let coarse_resolution_ns =
         PosixClock::MONOTONIC_COARSE.resolution_ns().ok().and_then(|ns| u64::try_from(ns).ok());
     let timers = fs::read_to_string("/proc/timer_list").unwrap_or_default();
-    let measured_ns = watch();
+    let measured_ns = step_of(PosixClock::MONOTONIC_COARSE);
     let (path, configured) = config.unzip();
     let (hz, known_by) = ticks_per_second(configured, coarse_resolution_ns, measured_ns).unzip();
     let is_configured = known_by == Some(HzSource::Config);
@@ -129,19 +131,28 @@ pub(crate) fn jiffies(timer_list: &str) -> Option<u64> {
     timer_list.lines().find_map(|line| line.trim().strip_prefix("jiffies: ")?.trim().parse().ok())
 }
 
-/// The smallest step in which the coarse clock moves: one tick, where this thread was not kept from
-/// seeing it.
-fn watch() -> Option<u64> {
-    let clock = PosixClock::MONOTONIC_COARSE;
+/// The smallest step in which a coarse clock moves: one tick. `None` where this thread was kept
+/// from seeing one.
+pub(super) fn step_of(clock: PosixClock) -> Option<u64> {
     let begun = Instant::now();
+    let read = || {
+        let is_enough = begun.elapsed() > WATCH_MAX;
+        (!is_enough).then_some((PosixClock::MONOTONIC.now_ns().ok()?, clock.now_ns().ok()?))
+    };
+    smallest_step(read)
+}
+
+/// The smallest of the steps between readings near each other: when each was, and what it showed.
+fn smallest_step(read: impl Fn() -> Option<(i64, i64)>) -> Option<u64> {
     let mut steps = Vec::with_capacity(STEPS);
-    let mut last = clock.now_ns().ok()?;
-    while steps.len() < STEPS && begun.elapsed() < WATCH_MAX {
-        let now = clock.now_ns().ok()?;
-        if now != last {
-            steps.push(u64::try_from(now - last).ok()?);
-            last = now;
+    let mut last = read()?;
+    while steps.len() < STEPS
+        && let Some(now) = read()
+    {
+        if now.1 != last.1 && now.0 - last.0 < NEAR_NS {
+            steps.push(u64::try_from(now.1 - last.1).ok()?);
         }
+        last = now;
     }
     steps.into_iter().min()
 }
@@ -152,6 +163,19 @@ mod tests {
 
     const CONFIG: &str = "CONFIG_HZ_PERIODIC=n\nCONFIG_NO_HZ_IDLE=y\n# CONFIG_NO_HZ_FULL is not set\n\
                           CONFIG_HZ_300=y\nCONFIG_HZ=300\n";
+
+    #[test]
+    fn ticks_that_pass_while_the_thread_is_away_make_no_step() {
+        let of = |readings: &[(i64, i64)]| {
+            let left = std::cell::RefCell::new(readings.iter().copied());
+            smallest_step(|| left.borrow_mut().next())
+        };
+        // Away for two ticks, then seen to move by one, and by one that was late.
+        let readings = [(0, 0), (8_100_000, 8), (8_200_000, 8), (8_300_000, 12), (8_400_000, 20)];
+        assert_eq!(of(&readings), Some(4));
+        assert_eq!(of(&readings[..3]), None);
+        assert_eq!(of(&[]), None);
+    }
 
     #[test]
     fn the_configuration_comes_before_what_is_seen() {

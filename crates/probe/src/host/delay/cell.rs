@@ -83,7 +83,7 @@ impl Account {
             requested_ns: self.requested_ns,
             early: self.early,
             early_max_ns: self.early_max_ns,
-            overshoot_ns: Distribution::of(&self.overshoots.to_histogram()),
+            overshoot_ns: Distribution::of_recorder(&self.overshoots),
             processor_ns: is_here.then(|| self.processor_ns as f64 / count as f64),
             error: self.error,
         }

@@ -9,6 +9,7 @@ use horolog_record::{
 };
 
 use super::evidence::Evidence;
+use crate::host::figures::time;
 
 /// All claims, in the order in which they are usually told.
 pub(super) fn all(result: &HostDelayResult, evidence: &Evidence) -> Vec<Claim> {
@@ -57,16 +58,6 @@ fn claim(id: &str, says: &str, judged: Option<(bool, String)>) -> Claim {
         None => (ClaimVerdict::NotMeasured, "not measured in this run".to_owned()),
     };
     Claim { id: id.to_owned(), says: says.to_owned(), verdict, figure }
-}
-
-/// A time for a figure.
-fn time(ns: u64) -> String {
-    match ns {
-        0..1_000 => format!("{ns} ns"),
-        1_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.2} ms", ns as f64 / 1e6),
-        _ => format!("{:.3} s", ns as f64 / 1e9),
-    }
 }
 
 /// What other commands show.

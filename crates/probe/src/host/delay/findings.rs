@@ -5,6 +5,8 @@ use horolog_record::{
 };
 
 use crate::host::clock::finding;
+use crate::host::conditions::REAL_TIME_ADVICE;
+use crate::host::figures::{counted, time};
 
 /// The slack that a thread has where nobody set another.
 const SLACK_NS: u64 = 50_000;
@@ -22,7 +24,7 @@ pub(super) fn all(result: &HostDelayResult, is_interrupted: bool) -> Vec<Finding
                 Code::RealTimeRefused,
                 Severity::Warning,
                 format!("Nothing was measured under {policy}: {error}."),
-                "It needs CAP_SYS_NICE: run as root, or give --policy other.",
+                REAL_TIME_ADVICE,
             ));
         }
     }
@@ -32,7 +34,8 @@ pub(super) fn all(result: &HostDelayResult, is_interrupted: bool) -> Vec<Finding
             Code::SlackWide,
             Severity::Warning,
             format!(
-                "Timers of this process may be {slack} ns late: that much slack was inherited."
+                "Timers of this process may be {} late: that much slack was inherited.",
+                time(slack)
             ),
             "Whoever started it set PR_SET_TIMERSLACK (systemd: TimerSlackNSec=).",
         ));
@@ -56,10 +59,10 @@ fn early(result: &HostDelayResult) -> Option<Finding> {
         Code::WaitsEarly,
         Severity::Warning,
         format!(
-            "{} waits ended before their time, {} by {} ns at most.",
-            cells.map(|cell| cell.early).sum::<u64>(),
+            "{} ended too early, {} by {} at most.",
+            counted(cells.map(|cell| cell.early).sum(), "wait"),
             worst.function.name(),
-            worst.early_max_ns
+            time(worst.early_max_ns)
         ),
         "A wait that is early was ended by something else, or its clock runs apart from \
          CLOCK_MONOTONIC.",

@@ -95,7 +95,8 @@ pub fn measure(
             None => cells.extend(of_setting(&options, index, setting, is_over)),
         }
     }
-    let interrupted = if options.claims { interrupted::measure() } else { Ok(Vec::new()) };
+    let interrupted =
+        if options.claims && !is_over() { interrupted::measure() } else { Ok(Vec::new()) };
     let mut result = HostDelayResult {
         schema: HOST_DELAY_SCHEMA.to_owned(),
         started,

@@ -4,6 +4,7 @@ use horolog_record::{Code, Finding, HostInterruptResult, Severity, StolenCore};
 
 use super::handlers;
 use crate::host::conditions::{self, finding};
+use crate::host::figures::{counted, time};
 
 /// The share of a core from which its loss is a finding.
 const STOLEN_SHARE: f64 = 0.01;
@@ -30,11 +31,17 @@ pub(super) fn all(result: &HostInterruptResult, is_interrupted: bool) -> Vec<Fin
         findings.push(finding(
             Code::HandlerUnavailable,
             Severity::Note,
-            format!("{elsewhere} of the kernel's handlers ran on another core than was asked for."),
+            format!(
+                "{} of the kernel ran on another core than was asked for.",
+                counted(elsewhere, "handler")
+            ),
             "From Linux 6.7 on a timer can be tied to a core.",
         ));
     }
-    findings.extend(result.stolen.iter().filter_map(stolen));
+    // The worst core first.
+    let mut cores: Vec<_> = result.stolen.iter().collect();
+    cores.sort_by(|one, other| share(other).total_cmp(&share(one)));
+    findings.extend(cores.into_iter().filter_map(loss));
     if is_interrupted {
         findings.push(finding(
             Code::Interrupted,
@@ -46,11 +53,17 @@ pub(super) fn all(result: &HostInterruptResult, is_interrupted: bool) -> Vec<Fin
     findings
 }
 
-fn stolen(core: &StolenCore) -> Option<Finding> {
-    let share = |ns: u64| ns as f64 / core.duration_ns.max(1) as f64;
-    if share(core.all.total_ns) < STOLEN_SHARE {
+/// The share of a core that was taken.
+fn share(core: &StolenCore) -> f64 {
+    core.all.total_ns as f64 / core.duration_ns.max(1) as f64
+}
+
+/// Whether so much of a core was taken that it is a finding, and by whom.
+pub(crate) fn loss(core: &StolenCore) -> Option<Finding> {
+    if share(core) < STOLEN_SHARE {
         return None;
     }
+    let share = |ns: u64| ns as f64 / core.duration_ns.max(1) as f64;
     let by_threads = core.by_threads.total_ns >= core.by_others.total_ns;
     let advice = if by_threads {
         "See which threads run there ('ps -eLo psr,cls,rtprio,comm'), and keep them off (cpusets, \
@@ -64,12 +77,12 @@ fn stolen(core: &StolenCore) -> Option<Finding> {
         Severity::Warning,
         format!(
             "Core {} was taken for {:.2}% of the time, {:.2}% by other threads and {:.2}% by \
-             interrupts, system management or the host; the longest gap was {} us.",
+             interrupts, system management or the host; the longest gap was {}.",
             core.core,
             share(core.all.total_ns) * 100.0,
             share(core.by_threads.total_ns) * 100.0,
             share(core.by_others.total_ns) * 100.0,
-            core.all.max_ns / 1_000
+            time(core.all.max_ns)
         ),
         advice,
     ))
@@ -102,11 +115,11 @@ mod tests {
 
     #[test]
     fn a_loss_that_matters_names_who_took_most() {
-        assert_eq!(stolen(&core(4_000_000, 5_000_000)), None);
-        let threads = stolen(&core(50_000_000, 1_000_000)).unwrap();
+        assert_eq!(loss(&core(4_000_000, 5_000_000)), None);
+        let threads = loss(&core(50_000_000, 1_000_000)).unwrap();
         assert!(threads.advice.contains("which threads"), "{threads:?}");
         assert!(threads.message.contains("Core 3 was taken for 5.10%"), "{threads:?}");
-        let others = stolen(&core(0, 50_000_000)).unwrap();
+        let others = loss(&core(0, 50_000_000)).unwrap();
         assert!(others.advice.contains("No thread ran"), "{others:?}");
     }
 }

@@ -22,6 +22,8 @@ use horolog_record::{
 use super::conditions::{self, Conditions};
 use super::{HostError, figures};
 
+pub(super) use findings::loss;
+
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What to measure, and how.

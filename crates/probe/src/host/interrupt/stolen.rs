@@ -140,7 +140,7 @@ pub(super) fn measure(
         all: gaps.all(),
         by_threads: gaps.by_threads,
         by_others: gaps.by_others,
-        gap_ns: Distribution::of(&gaps.lengths.to_histogram()),
+        gap_ns: Distribution::of_recorder(&gaps.lengths),
         longest: gaps.longest,
         run_delay_ns: since(before.0, after.0),
         steal_ns: since(before.1.steal_ns, after.1.steal_ns),

@@ -53,7 +53,7 @@ pub(super) fn measure(
         placement,
         turn_mean_ns: median(repetitions.iter().map(|one: &ExchangeRepetition| Some(one.turn_ns))),
         per_switch_ns: median(repetitions.iter().map(|one| one.per_switch_ns)),
-        turn_ns: Distribution::of(&turns.to_histogram()),
+        turn_ns: Distribution::of_recorder(&turns),
         repetitions,
         error,
     }

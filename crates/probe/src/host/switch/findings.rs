@@ -5,6 +5,7 @@ use horolog_record::{
 };
 
 use super::super::conditions::{self, finding};
+use super::super::figures::counted;
 
 /// All doubts.
 pub(super) fn all(
@@ -31,8 +32,8 @@ pub(super) fn all(
             Code::NegativeFigure,
             Severity::Note,
             format!(
-                "{negative} repetitions of exchanges took less than their calls alone: they have no \
-                 figure for a switch."
+                "{} of exchanges took less than the calls alone: no figure for a switch.",
+                counted(negative as u64, "repetition")
             ),
             "Give more --turns on a machine that is quiet.",
         ));
@@ -66,8 +67,9 @@ fn refused(steps: &SwitchSteps, turns: u64) -> Option<Finding> {
             Code::SwitchesMissing,
             Severity::Warning,
             format!(
-                "In {missing} repetitions of the eight steps with {partner} the scheduler did not \
-                 switch at each turn: they have no figure."
+                "In {} of the eight steps with {partner} the scheduler did not switch at each \
+                 turn: no figure.",
+                counted(missing as u64, "repetition")
             ),
             "Only SCHED_FIFO gives way at each sched_yield; run as root or with CAP_SYS_NICE.",
         ));
@@ -77,8 +79,9 @@ fn refused(steps: &SwitchSteps, turns: u64) -> Option<Finding> {
             Code::NegativeFigure,
             Severity::Warning,
             format!(
-                "In {negative} repetitions of the eight steps with {partner} the loop alone took \
-                 longer than its share: they have no figure."
+                "In {} of the eight steps with {partner} the loop alone took longer than its \
+                 share: no figure.",
+                counted(negative as u64, "repetition")
             ),
             "Give more --turns on a machine that is quiet.",
         )

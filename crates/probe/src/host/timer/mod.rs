@@ -151,7 +151,7 @@ fn measure(
         scheduling,
         cost,
         missed: cycles.missed,
-        latency_ns: Distribution::of(&cycles.latencies.to_histogram()),
+        latency_ns: Distribution::of_recorder(&cycles.latencies),
         series: cycles.series(&grid),
     };
     Ok((core, broken))
@@ -214,13 +214,14 @@ fn findings(result: &HostTimerResult) -> Vec<Finding> {
     let measured = |core: &TimerCore| core.latency_ns.as_ref().map_or(0, |one| one.count);
     let missed: u64 = result.cores.iter().map(|core| core.missed).sum();
     let cycles: u64 = result.cores.iter().map(measured).sum();
+    let (were, them) = if missed == 1 { ("was", "it") } else { ("were", "them") };
     if missed > 0 {
         findings.push(finding(
             Code::PeriodsMissed,
             Severity::Warning,
             format!(
-                "Of {cycles} periods {missed} were over before their thread came to wait for them; \
-                 their latencies are in the figures."
+                "Of {cycles} periods {missed} {were} over before their thread came to wait for \
+                 {them}; how late it came is in the figures."
             ),
             "See what held the core: 'horolog host interrupt' finds who takes it.",
         ));
@@ -230,9 +231,9 @@ fn findings(result: &HostTimerResult) -> Vec<Finding> {
             Code::LatencyAboveBreak,
             Severity::Error,
             format!(
-                "Core {} woke up {} us late in its period {}, {:.6} s into the run, which ended it.",
+                "Core {} woke up {} late in its period {}, {:.6} s into the run, which ended it.",
                 broken.core,
-                broken.latency_ns / 1_000,
+                figures::time(broken.latency_ns),
                 broken.cycle,
                 broken.at_s
             ),

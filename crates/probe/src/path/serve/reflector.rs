@@ -7,12 +7,12 @@
 //! is remembered has bounds.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::net::SocketAddr;
 
 use horolog_time::{Monotonic, Span, Timestamp};
 use horolog_wire::path_probe::{
-    Counted, FLAG_KERNEL_TIME, FLAG_TRAFFIC_CLASS, FLAG_WARM_UP, HELLO_LEN, Header, Kind,
+    Counted, FLAG_KERNEL_TIME, FLAG_TRAFFIC_CLASS, FLAG_WARM_UP, HELLO_LEN, Header, Kind, Losses,
 };
 
 use super::bucket::Bucket;
@@ -40,12 +40,35 @@ pub fn kernel_hash(boot_id: &str, number: u32) -> i64 {
     plain_hash(text.as_bytes()).cast_signed()
 }
 
+/// The hash of a session's word is the word: it is a keyed hash already, so nobody can choose those
+/// that are remembered.
+#[derive(Clone, Copy, Debug, Default)]
+struct OwnHash(u64);
+
+impl Hasher for OwnHash {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 ^= plain_hash(bytes);
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = word;
+    }
+}
+
 /// What a session remembers.
 #[derive(Clone, Copy, Debug)]
 struct Session {
     remote: SocketAddr,
     flags: u8,
     counted: Counted,
+    /// Probes that count and were not echoed because of the limit.
+    limited: u64,
+    /// What the socket had dropped before.
+    dropped_before: Option<u32>,
     /// One past the highest number that came.
     next: u32,
     last: Timestamp<Monotonic>,
@@ -91,12 +114,15 @@ pub enum Reason {
 #[derive(Debug)]
 pub struct Reflector {
     key: RandomState,
-    sessions: HashMap<u64, Session>,
+    sessions: HashMap<u64, Session, BuildHasherDefault<OwnHash>>,
     probes: Bucket,
     hellos: Bucket,
     boot_id: String,
     /// The most that this host's clock may be off, −1 where it is not synchronised.
     pub error_ns: i64,
+    /// What this host's socket has dropped, modulo 2^32, as of the last hello or end; `None` where
+    /// the kernel does not tell.
+    pub dropped: Option<u32>,
 }
 
 impl Reflector {
@@ -105,11 +131,15 @@ impl Reflector {
     pub fn new(probes_per_s: u64, boot_id: String) -> Self {
         Self {
             key: RandomState::new(),
-            sessions: HashMap::with_capacity(SESSIONS_MAX),
+            sessions: HashMap::with_capacity_and_hasher(
+                SESSIONS_MAX,
+                BuildHasherDefault::default(),
+            ),
             probes: Bucket::new(probes_per_s),
             hellos: Bucket::new(HELLOS_PER_S),
             boot_id,
             error_ns: -1,
+            dropped: None,
         }
     }
 
@@ -163,14 +193,16 @@ impl Reflector {
         if !self.is_known(&header, arrival) {
             return Verdict::Silence(Reason::NoSession);
         }
-        if !self.probes.take(arrival.now) {
-            return Verdict::Silence(Reason::Limited);
-        }
         let Some(session) = self.sessions.get_mut(&header.session) else {
             return Verdict::Silence(Reason::NoSession);
         };
         session.last = arrival.now;
-        if header.flags & FLAG_WARM_UP == 0 {
+        let counts = header.flags & FLAG_WARM_UP == 0;
+        if !self.probes.take(arrival.now) {
+            session.limited += u64::from(counts);
+            return Verdict::Silence(Reason::Limited);
+        }
+        if counts {
             session.count(header.sequence);
         }
         let echo = Header {
@@ -186,18 +218,29 @@ impl Reflector {
     }
 
     fn end(&mut self, bytes: &mut [u8], header: Header, arrival: &Arrival) -> Verdict {
-        let session = self.sessions.get_mut(&header.session);
-        let Some(session) = session.filter(|session| session.remote == arrival.remote) else {
+        // Of one whose probes were all lost as well: that none came is what its sender asks.
+        if !self.is_known(&header, arrival) {
+            return Verdict::Silence(Reason::NoSession);
+        }
+        let Some(session) = self.sessions.get_mut(&header.session) else {
             return Verdict::Silence(Reason::NoSession);
         };
         // It stays for a while: the tally may be lost, and be asked for again.
         session.ended = true;
-        let counted = session.counted;
-        Header { kind: Kind::Tally, counted, ..header }.emit(bytes);
+        let tally = Header {
+            counted: session.counted,
+            ..Header::new(Kind::Tally, header.session, header.sequence)
+        };
+        let dropped = self.dropped.zip(session.dropped_before);
+        let losses = dropped.map(|(now, before)| Losses {
+            limited: session.limited,
+            dropped: now.wrapping_sub(before).into(),
+        });
+        losses.map_or(tally, |losses| tally.with_losses(losses)).emit(bytes);
         Verdict::Answer(Kind::Tally, 0)
     }
 
-    /// Whether a probe has the session that was given to its sender; a new one is remembered.
+    /// Whether a datagram has the session that was given to its sender; a new one is remembered.
     fn is_known(&mut self, header: &Header, arrival: &Arrival) -> bool {
         if let Some(session) = self.sessions.get(&header.session) {
             return session.remote == arrival.remote;
@@ -215,6 +258,8 @@ impl Reflector {
             remote: arrival.remote,
             flags,
             counted: Counted::default(),
+            limited: 0,
+            dropped_before: self.dropped,
             next: 0,
             last: arrival.now,
             ended: false,

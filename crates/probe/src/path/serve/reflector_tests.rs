@@ -63,18 +63,47 @@ fn who_was_welcomed_is_echoed_and_counted() {
 }
 
 #[test]
+fn what_was_limited_and_dropped_is_told_at_the_end() {
+    let mut far = Reflector::new(10, "boot".to_owned());
+    let near = from(4_000);
+    far.dropped = Some(u32::MAX);
+    let session = session(&mut far, 0, &near);
+    let probe = |sequence| Header::new(Kind::Probe, session, sequence);
+    let warm = |sequence| Header { flags: FLAG_WARM_UP, ..probe(sequence) };
+    let mut echoed = |header| ask(&mut far, header, 100, &near).is_some();
+    assert!(echoed(warm(0)) && echoed(probe(1)), "an instant's worth");
+    assert!(!echoed(probe(2)) && !echoed(probe(3)) && !echoed(warm(4)));
+    let end = Header::new(Kind::End, session, 0);
+    far.dropped = Some(6);
+    let tally = ask(&mut far, end, HEADER_LEN, &near).unwrap();
+    assert_eq!(tally.counted, Counted { arrivals: 1, behind: 0, load: 0 });
+    assert_eq!(tally.losses(), Some(Losses { limited: 2, dropped: 7 }));
+    far.dropped = None;
+    assert_eq!(ask(&mut far, end, HEADER_LEN, &near).unwrap().losses(), None);
+}
+
+#[test]
 fn strangers_get_no_echo() {
     let mut far = reflector();
     let session = session(&mut far, 0, &from(4_000));
     let probe = Header::new(Kind::Probe, session, 1);
     assert_eq!(ask(&mut far, probe, 64, &from(4_001)), None, "another port");
     assert_eq!(ask(&mut far, Header::new(Kind::Probe, 0, 1), 64, &from(4_000)), None);
-    assert_eq!(ask(&mut far, Header::new(Kind::End, session, 1), 64, &from(4_000)), None);
+    assert_eq!(ask(&mut far, Header::new(Kind::End, session, 1), 64, &from(4_001)), None);
     assert!(ask(&mut far, probe, 64, &from(4_000)).is_some());
     let much_later = Arrival { now: NOW + Span::from_ns(3 * PERIOD_NS), ..from(4_002) };
     let late = super::tests::session(&mut far, 0, &from(4_002));
     let probe = Header::new(Kind::Probe, late, 1);
     assert_eq!(ask(&mut far, probe, 64, &much_later), None, "a word holds for a while only");
+}
+
+#[test]
+fn a_session_of_which_no_probe_came_is_told_so() {
+    let mut far = reflector();
+    let session = session(&mut far, 0, &from(4_000));
+    let end = Header::new(Kind::End, session, 0);
+    let tally = ask(&mut far, end, HEADER_LEN, &from(4_000)).unwrap();
+    assert_eq!((tally.kind, tally.counted), (Kind::Tally, Counted::default()));
 }
 
 #[test]

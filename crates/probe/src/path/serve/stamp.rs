@@ -123,7 +123,7 @@ impl Reflecting {
     fn run(mut self, stop: &AtomicBool) -> Counts {
         let mut envelope = Envelope::new();
         let mut buffer = vec![0; LENGTH_MAX];
-        while let Some(received) = self.listener.next(&mut envelope, &mut buffer, stop) {
+        while let Some(received) = self.listener.next(&mut envelope, &mut buffer, true, stop) {
             let outcome = self.answer(&mut envelope, &mut buffer, &received);
             *self.counts.entry(outcome).or_default() += 1;
             if stop.load(Ordering::Relaxed) {

@@ -28,6 +28,8 @@ pub(super) const LENGTH_MAX: usize = 65_535;
 pub(super) const BUFFER_BYTES: usize = 4 << 20;
 /// Where the time of an echo's leaving stands.
 const SENT_OFFSET: usize = HEADER_LEN - 8;
+/// Where the kind stands.
+const KIND_OFFSET: usize = 5;
 /// Where the flags stand.
 const FLAGS_OFFSET: usize = 6;
 /// Looks at the queue between two looks at whether the part is to end, where it does not sleep.
@@ -77,16 +79,24 @@ impl Listener {
         Ok(socket)
     }
 
-    /// Receives until a datagram is there or the part is to end.
+    /// Receives until a datagram is there or the part is to end; with what the kernel tells of it
+    /// beside its sender, where that was asked for.
     pub(super) fn next(
         &self,
         envelope: &mut Envelope,
         buffer: &mut [u8],
+        told: bool,
         stop: &AtomicBool,
     ) -> Option<Received> {
         let mut polls = 0;
         loop {
-            if let Ok(received) = envelope.receive(self.socket.as_fd(), buffer, self.wait) {
+            let socket = self.socket.as_fd();
+            let received = if told {
+                envelope.receive(socket, buffer, self.wait)
+            } else {
+                envelope.receive_plain(socket, buffer, self.wait)
+            };
+            if let Ok(received) = received {
                 return Some(received);
             }
             // Errors are of answers that nobody wanted (ICMP), and of waits that are over.
@@ -94,7 +104,6 @@ impl Listener {
             if (self.wait == Wait::Asleep || polls % POLLS == 0) && stop.load(Ordering::Relaxed) {
                 return None;
             }
-            std::hint::spin_loop();
         }
     }
 }
@@ -146,7 +155,12 @@ impl Answering {
     fn run(mut self, stop: &AtomicBool) -> Counts {
         let mut envelope = Envelope::new();
         let mut buffer = vec![0; LENGTH_MAX];
-        while let Some(received) = self.listener.next(&mut envelope, &mut buffer, stop) {
+        let is_wildcard = self.listener.address.ip().is_unspecified();
+        loop {
+            let told = is_wildcard || self.told != 0;
+            let Some(received) = self.listener.next(&mut envelope, &mut buffer, told, stop) else {
+                break;
+            };
             let now = MonotonicClock.now();
             self.answer(&mut envelope, &mut buffer, &received, now);
             if (now - self.renewed).as_ns() > NS_PER_S {
@@ -175,6 +189,11 @@ impl Answering {
             traffic_class: received.control.traffic_class.unwrap_or(0),
         };
         let bytes = &mut buffer[..received.len];
+        let kind = bytes.get(KIND_OFFSET);
+        if kind.is_some_and(|kind| [Kind::Hello as u8, Kind::End as u8].contains(kind)) {
+            // What is told of a session is the difference.
+            self.reflector.dropped = self.listener.socket.drops().ok();
+        }
         match self.reflector.take(bytes, &arrival) {
             Verdict::Silence(reason) => *self.silent.entry(reason).or_default() += 1,
             Verdict::Answer(kind, class) => {
@@ -238,6 +257,7 @@ impl Answering {
             ("foreign", of(Reason::Foreign)),
             ("without session", of(Reason::NoSession)),
             ("limited", of(Reason::Limited)),
+            ("dropped by the socket", self.listener.socket.drops().map_or(0, u64::from)),
         ])
     }
 }

@@ -7,15 +7,14 @@ use horolog_record::{
 
 use super::claims::stalls;
 use crate::path::tcp::finding;
+use crate::path::time;
 
 /// Findings about patterns that stalled without an option.
 pub(super) fn of_cells(cells: &[StallCell]) -> Vec<Finding> {
     let mut patterns: Vec<StallPattern> = Vec::new();
     let plain = cells.iter().filter(|cell| cell.option == SocketOption::None);
     for cell in plain.filter(|cell| stalls(cell) == Some(true)) {
-        // It is there for its last exchange; those before stall as two small writes do.
-        let is_another = cell.pattern != StallPattern::LastWithEnd;
-        if is_another && !patterns.contains(&cell.pattern) {
+        if !patterns.contains(&cell.pattern) {
             patterns.push(cell.pattern);
         }
     }
@@ -67,9 +66,9 @@ fn of_pattern(pattern: StallPattern, cells: &[StallCell]) -> Option<Finding> {
     let exchanges: u64 = plain().map(|cell| cell.exchanges).sum();
     let median = worst.exchange_ns.as_ref().map_or(0, |times| times.p50);
     let message = format!(
-        "{} stalled in {stalled} of {exchanges} exchanges (median up to {:.1} ms): {}.",
+        "{} stalled in {stalled} of {exchanges} exchanges (median up to {}): {}.",
         name(pattern),
-        median as f64 / 1e6,
+        time(median),
         holder(mechanism)
     );
     let cures = [
@@ -83,15 +82,18 @@ fn of_pattern(pattern: StallPattern, cells: &[StallCell]) -> Option<Finding> {
             "TCP_CORK around the writes that belong together (nginx: tcp_nopush on)",
         ),
     ];
-    let works = |option| {
-        let mut tried = of(option).peekable();
-        tried.peek().is_some() && tried.all(|cell| stalls(cell) == Some(false))
-    };
+    let is_tried = |option| of(option).any(|cell| stalls(cell).is_some());
+    let were_tried = cures.iter().any(|(option, _)| is_tried(*option));
+    let works = |option| is_tried(option) && of(option).all(|cell| stalls(cell) == Some(false));
     let cures: Vec<_> =
         cures.into_iter().filter(|(option, _)| works(*option)).map(|(_, text)| text).collect();
     let by_timer = matches!(mechanism, Mechanism::NagleDelayedAck | Mechanism::WindowDelayedAck);
     let advice = match cures.is_empty() {
         _ if !by_timer => "No option of a socket cures that.".to_owned(),
+        true if !were_tried => {
+            "No option was tried with it before the run ended; try again for what cures it."
+                .to_owned()
+        }
         true => "None of the options cured it here; write with one call what belongs together."
             .to_owned(),
         false => format!(
@@ -192,6 +194,16 @@ mod tests {
             !findings[0].advice.contains("TCP_QUICKACK at") && !findings[0].advice.contains("CORK")
         );
         assert!(of_cells(&cells[1..2]).is_empty());
+    }
+
+    #[test]
+    fn nothing_is_said_of_options_that_were_not_tried() {
+        let nagle = Mechanism::NagleDelayedAck;
+        let mut cells = vec![cell(SocketOption::None, 9, nagle)];
+        let advice = |cells: &[StallCell]| of_cells(cells)[0].advice.clone();
+        assert!(advice(&cells).starts_with("No option was tried"), "{}", advice(&cells));
+        cells.push(cell(SocketOption::NoDelay, 9, nagle));
+        assert!(advice(&cells).starts_with("None of the options cured it"), "{}", advice(&cells));
     }
 
     #[test]

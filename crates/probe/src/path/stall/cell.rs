@@ -11,7 +11,7 @@ use horolog_sys::tcp;
 
 use super::plan::Plan;
 use crate::path::tcp::protocol::Report;
-use crate::path::tcp::{Lost, PathError, SETTLE, Session, figures, held, observe_wait};
+use crate::path::tcp::{Loss, Lost, PathError, SETTLE, Session, figures, held, observe_wait};
 
 /// One exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +31,7 @@ pub(super) struct Outcome {
     pub(super) near: Option<TcpFigures>,
     pub(super) report: Option<Report>,
     /// Why the far end was lost; [`Lost::Ended`] is none of its.
-    pub(super) lost: Option<String>,
+    pub(super) lost: Option<Loss>,
 }
 
 /// Runs a pattern.
@@ -52,9 +52,9 @@ pub(super) fn run(
             wait.map_err(Lost::from).and_then(|()| connection(&mut session, plan, &mut outcome));
         outcome.near = tcp::info(&session.stream).ok().map(|info| figures(&info)).or(outcome.near);
         match ran {
-            Ok(report) => outcome.report = report.or(outcome.report),
+            Ok(report) => outcome.report = report.map(|report| *report).or(outcome.report),
             Err(lost) => {
-                outcome.lost = lost.reason();
+                outcome.lost = lost.loss();
                 break;
             }
         }
@@ -70,7 +70,7 @@ fn connection(
     session: &mut Session<'_>,
     plan: &Plan,
     outcome: &mut Outcome,
-) -> Result<Option<Report>, Lost> {
+) -> Result<Option<Box<Report>>, Lost> {
     let sent = vec![0; plan.sent_bytes() as usize];
     let mut came = vec![0; plan.reads().1 as usize];
     let count = if plan.is_one_by_one() { 1 } else { plan.exchanges };

@@ -12,14 +12,25 @@ const FAST_NS: u64 = 2_000_000;
 
 /// What claims are judged by.
 pub(super) struct Measured<'a> {
+    /// Those that were run to their ends.
     pub(super) cells: &'a [StallCell],
+    /// Whether these are all that were to be run.
+    pub(super) is_whole: bool,
     pub(super) window: &'a [WindowStep],
     pub(super) kernel: &'a StallKernel,
     /// The algorithm that decides the window's size.
     pub(super) congestion_control: Option<&'a str>,
-    /// How long the last exchange with the end of the stream took, and what would be a stall.
-    pub(super) last_with_end_ns: Option<u64>,
+    /// The exchange with the end of the stream, and what would be a stall.
+    pub(super) last_with_end: Option<LastWithEnd>,
     pub(super) threshold_ns: u64,
+}
+
+/// An exchange of two small writes, the last of which ends the stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LastWithEnd {
+    pub(super) took_ns: u64,
+    /// Those before it on its connection stalled, so this one would have.
+    pub(super) stalls_before: bool,
 }
 
 /// Whether most exchanges stalled, or next to none; `None` in between.
@@ -101,8 +112,10 @@ impl Measured<'_> {
             .map(|cell| cell.writes)
             .collect();
         let held = if is_said_to_stall { &free } else { &stalled };
-        let held = (!cells.is_empty()).then_some(held.is_empty());
-        (held, format!("stalled: {}; not: {}", list(&stalled), list(&free)))
+        if cells.is_empty() {
+            return (None, "not run".to_owned());
+        }
+        (Some(held.is_empty()), format!("stalled: {}; not: {}", list(&stalled), list(&free)))
     }
 }
 
@@ -172,7 +185,7 @@ fn batches(measured: &Measured<'_>) -> Vec<StallClaim> {
 }
 
 fn nagle(measured: &Measured<'_>) -> Vec<StallClaim> {
-    use StallPattern::{FullSegments, LastWithEnd, Single, WriteWriteRead};
+    use StallPattern::{FullSegments, Single, WriteWriteRead};
     let none = SocketOption::None;
     let small = measured.cell(WriteWriteRead, none).map(|cell| {
         let is_nagle = cell.mechanism == Some(Mechanism::NagleDelayedAck);
@@ -184,10 +197,10 @@ fn nagle(measured: &Measured<'_>) -> Vec<StallClaim> {
         );
         ((cell.stalled > 0).then_some(is_nagle), figure)
     });
-    let last = measured.last_with_end_ns.map(|ns| {
-        let stalls_before = measured.cell(LastWithEnd, none).is_some_and(|cell| cell.stalled > 0);
-        let held = stalls_before.then_some(ns < measured.threshold_ns);
-        (held, format!("{} with the end, behind writes that stalled", ms(ns)))
+    let last = measured.last_with_end.map(|last| {
+        let held = last.stalls_before.then_some(last.took_ns < measured.threshold_ns);
+        let behind = if last.stalls_before { "that stalled" } else { "that did not stall either" };
+        (held, format!("{} with the end, behind writes {behind}", ms(last.took_ns)))
     });
     let missing = || (None, "not run".to_owned());
     vec![
@@ -332,7 +345,7 @@ fn timers(measured: &Measured<'_>) -> Vec<StallClaim> {
             "band",
             "stalled exchanges take 38 to 42 ms",
             (
-                (all > 0).then_some(in_band * 2 >= all),
+                (measured.is_whole && all > 0).then_some(in_band * 2 >= all),
                 format!("{in_band} of {all} stalls by delayed acknowledgements"),
             ),
         ),

@@ -54,10 +54,11 @@ fn held(cells: &[StallCell], window: &[WindowStep], id: &str) -> Option<bool> {
     let kernel = kernel();
     let measured = Measured {
         cells,
+        is_whole: true,
         window,
         kernel: &kernel,
         congestion_control: None,
-        last_with_end_ns: Some(MS / 10),
+        last_with_end: Some(LastWithEnd { took_ns: MS / 10, stalls_before: true }),
         threshold_ns: 10 * MS,
     };
     all(&measured).into_iter().find(|claim| claim.id == id).unwrap().held
@@ -68,10 +69,11 @@ fn what_is_not_run_is_neither_held_nor_not() {
     let kernel = kernel();
     let measured = Measured {
         cells: &[],
+        is_whole: false,
         window: &[],
         kernel: &kernel,
         congestion_control: None,
-        last_with_end_ns: None,
+        last_with_end: None,
         threshold_ns: 0,
     };
     let claims = all(&measured);

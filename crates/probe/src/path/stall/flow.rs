@@ -9,12 +9,11 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use horolog_record::{AckDelays, DelayedAck, Mechanism, WatchedConnection};
+use horolog_record::{AckDelays, DelayedAck, Distribution, Mechanism, WatchedConnection};
 use horolog_stats::Recorder;
 
 use super::judge::{BAND_NS, ns};
 use super::segment::Segment;
-use crate::path::tcp::distribution;
 
 /// Connections that are followed.
 const FLOWS_MAX: usize = 4_096;
@@ -184,7 +183,7 @@ impl Flow {
             answers: Some(self.answers),
             client_stalls,
             server_stalls,
-            stall_ns: self.times.as_ref().and_then(distribution),
+            stall_ns: self.times.as_ref().and_then(Distribution::of_recorder),
             in_band: self.in_band,
             mechanism,
             acks: Some(acks(self.pure, self.released, self.delays_ns)),

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use horolog_record::{AckDelays, HeldSamples, Mechanism, StallCell};
+use horolog_record::{AckDelays, Distribution, HeldSamples, Mechanism, StallCell};
 use horolog_stats::Recorder;
 
 use super::cell::{Exchange, Outcome};
 use super::plan::Plan;
-use crate::path::tcp::distribution;
 
 /// The band in which stalls by delayed acknowledgements were found to lie, in ns.
 pub(super) const BAND_NS: std::ops::RangeInclusive<u64> = 38_000_000..=42_000_000;
@@ -52,7 +51,7 @@ pub(super) fn cell(
         option: plan.option,
         exchanges: outcome.exchanges.len() as u64,
         first_ns: outcome.exchanges.first().map(|exchange| ns(exchange.took)),
-        exchange_ns: distribution(&times),
+        exchange_ns: Distribution::of_recorder(&times),
         stalled: stalled.len() as u64,
         in_band: in_band as u64,
         stalled_read: read.filter(|_| plan.reads().0 > 1),

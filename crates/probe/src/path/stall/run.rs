@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use horolog_io::target::require_unicast;
 use horolog_record::{
@@ -13,14 +14,14 @@ use horolog_sys::tcp;
 
 use super::capture::Capture;
 use super::cell::{self, Outcome};
-use super::claims::{self, Measured};
+use super::claims::{self, LastWithEnd, Measured};
 use super::flow::Flows;
 use super::judge::{self, ns};
 use super::options::StallOptions;
 use super::plan::{self, Plan};
 use super::{advice, kernel, window};
 use crate::path::tcp::protocol::{Flags, Hello, Work};
-use crate::path::tcp::{PathError, Session, finding, near_end, same_machine, watched};
+use crate::path::tcp::{Loss, PathError, Session, finding, near_end, same_machine, watched};
 
 /// A far end that was greeted, and what is to be tried with it.
 pub struct StallPath {
@@ -37,10 +38,32 @@ pub struct StallPath {
 struct Ran {
     cells: Vec<StallCell>,
     threshold_ns: u64,
-    last_with_end_ns: Option<u64>,
+    last_with_end: Option<LastWithEnd>,
     window: Vec<WindowStep>,
     /// Why the far end was lost.
-    lost: Option<String>,
+    lost: Option<Loss>,
+    /// What ran last was not run to its end: the last cell or, without any, the window.
+    is_cut: bool,
+}
+
+impl Ran {
+    /// The cells that claims are judged by. Of one that was cut short nothing is claimed, nor of an
+    /// option's batches before all of them were run.
+    fn whole_cells(&self, plans: &[Plan]) -> Vec<StallCell> {
+        let whole = self.cells.len() - usize::from(self.is_cut && !self.cells.is_empty());
+        let (ran, missed) = plans.split_at(whole.min(plans.len()));
+        let is_missed = |plan: &Plan| {
+            let like = |other: &Plan| (other.pattern, other.option) == (plan.pattern, plan.option);
+            plan.pattern == StallPattern::Batch && missed.iter().any(like)
+        };
+        let cells = self.cells.iter().zip(ran).filter(|(_, plan)| !is_missed(plan));
+        cells.map(|(cell, _)| cell.clone()).collect()
+    }
+
+    /// The steps of the window, where they were taken to the end.
+    fn whole_window(&self) -> &[WindowStep] {
+        if self.is_cut && self.cells.is_empty() { &[] } else { &self.window }
+    }
 }
 
 impl StallPath {
@@ -85,19 +108,22 @@ impl StallPath {
         let over = AtomicBool::new(false);
         let ran = self.patterns(progress, is_over, &over, capture.as_ref());
         let dropped = capture.as_mut().map_or(0, Capture::end);
+        let plans = self.plans(self.mss_bytes);
+        let whole = ran.whole_cells(&plans);
         let measured = Measured {
-            cells: &ran.cells,
-            window: &ran.window,
+            cells: &whole,
+            is_whole: whole.len() == plans.len(),
+            window: ran.whole_window(),
             kernel: &self.kernel,
             congestion_control: self.near.congestion_control.as_deref(),
-            last_with_end_ns: ran.last_with_end_ns,
+            last_with_end: ran.last_with_end,
             threshold_ns: ran.threshold_ns,
         };
         let claims = claims::all(&measured);
         let mut findings = advice::of_cells(&ran.cells);
         findings.extend(same_machine(&self.near, self.far.as_ref()));
         findings.extend(unseen);
-        findings.extend(ran.lost.as_ref().map(|reason| self.vanished(reason)));
+        findings.extend(ran.lost.as_ref().map(|loss| loss.finding(self.address, "pattern")));
         findings.extend((dropped > 0).then(|| dropped_packets(dropped)));
         if over.load(Ordering::Relaxed) {
             let message = "The run was ended before all patterns were tried.".to_owned();
@@ -141,8 +167,9 @@ impl StallPath {
         match watched(is_over, over, grow) {
             // Over loopback segments grow with the window.
             Ok((steps, mss)) => (ran.window, mss_bytes) = (steps, mss),
-            Err(error) => ran.lost = Some(error.to_string()),
+            Err(error) => ran.lost = Some(error.into()),
         }
+        ran.is_cut = over.load(Ordering::Relaxed) || ran.lost.is_some();
         for (done, plan) in (1..).zip(&self.plans(mss_bytes)) {
             progress(done);
             if is_over() {
@@ -151,20 +178,21 @@ impl StallPath {
             if over.load(Ordering::Relaxed) || ran.lost.is_some() {
                 return ran;
             }
-            let outcome = match watched(is_over, over, || cell::run(self.address, plan, over)) {
+            let mut outcome = match watched(is_over, over, || cell::run(self.address, plan, over)) {
                 Ok(outcome) => outcome,
-                Err(error) => Outcome { lost: Some(error.to_string()), ..Outcome::default() },
+                Err(error) => Outcome { lost: Some(error.into()), ..Outcome::default() },
             };
             if plan.pattern == StallPattern::Single {
                 threshold = judge::threshold(&outcome.exchanges, self.options.stall_min);
                 ran.threshold_ns = ns(threshold);
             }
             if plan.pattern == StallPattern::LastWithEnd {
-                ran.last_with_end_ns = outcome.exchanges.last().map(|last| ns(last.took));
+                ran.last_with_end = last_with_end(plan, &mut outcome, threshold);
             }
             let acks = capture.map(|capture| capture.with(Flows::drain));
             ran.cells.push(judge::cell(plan, &outcome, threshold, acks));
             ran.lost = outcome.lost;
+            ran.is_cut = over.load(Ordering::Relaxed) || ran.lost.is_some();
         }
         ran
     }
@@ -182,15 +210,17 @@ impl StallPath {
             Err(error) => (None, Some(no_packets(&error))),
         }
     }
+}
 
-    fn vanished(&self, reason: &str) -> Finding {
-        let message = format!(
-            "The far end {} was lost in the middle of the measurement: {reason}. The last pattern is \
-             not whole, and patterns behind it are missing.",
-            self.address
-        );
-        finding(Code::FarEndVanished, Severity::Error, message, "See whether it still runs.")
-    }
+/// Leaves of a pattern the one exchange that ends with the stream; those before it make the other
+/// end delay its acknowledgements, and stall as two small writes do.
+fn last_with_end(plan: &Plan, outcome: &mut Outcome, threshold: Duration) -> Option<LastWithEnd> {
+    let last = outcome.exchanges.pop();
+    let is_whole = outcome.exchanges.len() + 1 == plan.exchanges as usize;
+    let stalls_before = outcome.exchanges.drain(..).any(|before| before.took >= threshold);
+    let last = last.filter(|_| is_whole)?;
+    outcome.exchanges.push(last);
+    Some(LastWithEnd { took_ns: ns(last.took), stalls_before })
 }
 
 pub(super) const fn evidence(has_packets: bool) -> StallEvidence {
@@ -208,4 +238,47 @@ pub(super) fn no_packets(error: &std::io::Error) -> Finding {
 pub(super) fn dropped_packets(dropped: u64) -> Finding {
     let message = format!("{dropped} packets were dropped before they were seen.");
     finding(Code::CaptureIncomplete, Severity::Warning, message, "Watch less at a time.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_are_judged_by_what_ran_to_its_end() {
+        let plans = [vec![Plan::single(3)], plan::all(3, &[2, 3], 1_448)].concat();
+        let threshold = Duration::from_millis(10);
+        let cell = |plan| judge::cell(plan, &Outcome::default(), threshold, None);
+        let whole = |cells: usize, is_cut| {
+            let cells = plans[..cells].iter().map(cell).collect();
+            Ran { cells, is_cut, ..Ran::default() }.whole_cells(&plans)
+        };
+        assert_eq!(whole(plans.len(), false).len(), plans.len());
+        assert!(whole(0, true).is_empty() && whole(1, true).is_empty());
+        let first = plans.iter().position(|plan| plan.pattern == StallPattern::Batch).unwrap();
+        let of_batch = |cells: &[StallCell]| {
+            cells.iter().filter(|cell| cell.pattern == StallPattern::Batch).count()
+        };
+        assert_eq!(of_batch(&whole(first + 1, false)), 0, "one of two batches of an option");
+        assert_eq!(whole(first, false).len(), first);
+        let last = plans.iter().rposition(|plan| plan.pattern == StallPattern::Batch).unwrap();
+        assert!(of_batch(&whole(last + 1, true)) < of_batch(&whole(last + 1, false)));
+    }
+
+    #[test]
+    fn the_exchange_with_the_end_is_measured_alone() {
+        let plan = Plan { pattern: StallPattern::LastWithEnd, ..Plan::single(3) };
+        let exchange = |ms| cell::Exchange { took: Duration::from_millis(ms), longest_read: 1 };
+        let threshold = Duration::from_millis(10);
+        let of = |times: &[u64]| {
+            let exchanges = times.iter().map(|ms| exchange(*ms)).collect();
+            let mut outcome = Outcome { exchanges, ..Outcome::default() };
+            let last = last_with_end(&plan, &mut outcome, threshold);
+            (last.map(|last| (last.took_ns, last.stalls_before)), outcome.exchanges)
+        };
+        assert_eq!(of(&[1, 40, 2]), (Some((2_000_000, true)), vec![exchange(2)]));
+        assert_eq!(of(&[1, 2, 40]), (Some((40_000_000, false)), vec![exchange(40)]));
+        assert_eq!(of(&[1, 40]), (None, Vec::new()), "it did not come so far");
+        assert_eq!(of(&[]), (None, Vec::new()));
+    }
 }

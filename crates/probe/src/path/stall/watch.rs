@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use horolog_record::{
-    Code, Finding, Host, Mechanism, PATH_STALL_SCHEMA, PathStallResult, Severity, StallWatch,
-    WatchedConnection, rfc3339_now,
+    Code, Distribution, Finding, Host, Mechanism, PATH_STALL_SCHEMA, PathStallResult, Severity,
+    StallWatch, WatchedConnection, rfc3339_now,
 };
 use horolog_stats::Recorder;
 use horolog_sys::clock::{MonotonicClock, sleep_until};
@@ -22,7 +22,7 @@ use super::flow::Flows;
 use super::judge::{BAND_NS, ns};
 use super::run::{dropped_packets, evidence, no_packets};
 use super::{advice, kernel};
-use crate::path::tcp::{PathError, distribution, finding, machine};
+use crate::path::tcp::{PathError, finding, machine};
 
 /// How often the sockets are looked at.
 const LOOK: Duration = Duration::from_millis(4);
@@ -135,6 +135,7 @@ impl Watch {
         findings.extend(advice::of_watch(&watch));
         findings.extend((dropped > 0).then(|| dropped_packets(dropped)));
         findings.extend(watch.connections.is_empty().then(|| nothing_seen(options.port)));
+        findings.extend((begun.elapsed() < options.time && is_over()).then(ended_early));
         PathStallResult {
             schema: PATH_STALL_SCHEMA.to_owned(),
             started,
@@ -163,6 +164,11 @@ fn nap(time: Duration) {
 fn unread(error: &io::Error) -> Finding {
     let message = format!("The sockets could not be looked at any more: {error}.");
     finding(Code::EngineFailed, Severity::Error, message, "")
+}
+
+fn ended_early() -> Finding {
+    let message = "The watch was ended before its time was over.".to_owned();
+    finding(Code::Interrupted, Severity::Note, message, "")
 }
 
 fn nothing_seen(port: u16) -> Finding {
@@ -280,7 +286,7 @@ impl One {
             answers: None,
             client_stalls,
             server_stalls,
-            stall_ns: self.times.as_ref().and_then(distribution),
+            stall_ns: self.times.as_ref().and_then(Distribution::of_recorder),
             in_band: self.in_band,
             mechanism,
             acks: None,

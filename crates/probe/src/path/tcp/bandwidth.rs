@@ -9,9 +9,10 @@ use std::time::Instant;
 use horolog_record::{TcpBandwidth, TcpDirection, TcpFigures, ZeroCopyCounts};
 use horolog_sys::tcp::{self, ZeroCopySender};
 
-use super::client::{Lost, Session};
+use super::client::{Session, keep_tail};
 use super::error::PathError;
 use super::latency::{Row, flags, ns};
+use super::loss::{Loss, Lost};
 use super::options::{TcpOptions, ms};
 use super::protocol::{Flags, Hello, REPORT_LEN, Report, Work};
 use super::row::{figures, together};
@@ -26,7 +27,7 @@ struct Outcome {
     duration_ns: u64,
     tcp: Option<TcpFigures>,
     zero_copy: Option<ZeroCopyCounts>,
-    lost: Option<String>,
+    lost: Option<Loss>,
 }
 
 /// Measures messages of one size.
@@ -64,8 +65,10 @@ fn hello(size: u32, direction: TcpDirection, options: &TcpOptions) -> Hello {
     };
     Hello {
         work,
-        // A cork around a message would be taken off at once by the next one.
-        flags: Flags { cork: false, ..flags(&options.settings) },
+        // A cork around a message would be taken off at once by the next one. The receiver of a
+        // stream that begins with a dialogue would acknowledge it as one: late, which has Nagle's
+        // algorithm send more and smaller parts.
+        flags: Flags { cork: false, settle: true, ..flags(&options.settings) },
         request_bytes,
         head_bytes,
         body_bytes: 0,
@@ -113,13 +116,12 @@ fn send(session: &mut Session<'_>, size: usize, options: &TcpOptions) -> Outcome
         send_copies(session, &payload, until)
     };
     outcome.tcp = tcp::info(&session.stream).ok().map(|info| figures(&info));
-    match sent.and_then(|()| session.finish()) {
-        Ok(report) => {
-            outcome.bytes = report.bytes;
-            outcome.duration_ns = report.duration_ns;
-        }
-        Err(lost) => outcome.lost = lost.reason(),
+    let ended = sent.and_then(|()| session.finish());
+    if let Ok(report) | Err(Lost::Bound(_, report)) = &ended {
+        outcome.bytes = report.bytes;
+        outcome.duration_ns = report.duration_ns;
     }
+    outcome.lost = ended.err().and_then(|lost| lost.loss());
     outcome
 }
 
@@ -157,10 +159,11 @@ fn send_zero_copy(
 
 fn receive(session: &mut Session<'_>, options: &TcpOptions) -> Outcome {
     let mut outcome = Outcome::default();
-    match take_all(session, options, &mut outcome) {
-        Ok(report) => outcome.tcp = Some(report.tcp),
-        Err(lost) => outcome.lost = lost.reason(),
+    let ended = take_all(session, options, &mut outcome);
+    if let Ok(report) | Err(Lost::Bound(_, report)) = &ended {
+        outcome.tcp = Some(report.tcp);
     }
+    outcome.lost = ended.err().and_then(|lost| lost.loss());
     outcome
 }
 
@@ -169,7 +172,7 @@ fn take_all(
     session: &mut Session<'_>,
     options: &TcpOptions,
     outcome: &mut Outcome,
-) -> Result<Report, Lost> {
+) -> Result<Box<Report>, Lost> {
     let mut buffer = vec![0; CHUNK];
     let mut tail = [0; REPORT_LEN];
     let mut counted_from = None;
@@ -195,32 +198,12 @@ fn take_all(
     let begun = counted_from.unwrap_or(last);
     outcome.duration_ns = ns(last.saturating_duration_since(begun));
     let gone = || Lost::Gone(std::io::ErrorKind::UnexpectedEof.into());
-    Report::parse(&tail).ok_or_else(gone)
-}
-
-/// The last bytes of a stream, whatever the pieces in which it came.
-fn keep_tail(tail: &mut [u8; REPORT_LEN], came: &[u8]) {
-    if let Some(last) = came.last_chunk::<REPORT_LEN>() {
-        *tail = *last;
-    } else {
-        tail.copy_within(came.len().., 0);
-        tail[REPORT_LEN - came.len()..].copy_from_slice(came);
-    }
+    Report::parse(&tail).ok_or_else(gone)?.whole()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_tail_is_kept_whatever_the_pieces() {
-        let stream: Vec<u8> = (0..=255).collect();
-        for piece in [1, 7, REPORT_LEN - 1, REPORT_LEN, 100, 256] {
-            let mut tail = [0; REPORT_LEN];
-            stream.chunks(piece).for_each(|came| keep_tail(&mut tail, came));
-            assert_eq!(tail[..], stream[256 - REPORT_LEN..], "{piece}");
-        }
-    }
 
     #[test]
     fn connections_add_up_by_their_own_rates() {

@@ -10,6 +10,7 @@ use horolog_record::PathEnd;
 use horolog_sys::tcp;
 
 use super::error::PathError;
+use super::loss::Lost;
 use super::protocol::{Hello, REPORT_LEN, Report, WELCOME_LEN, Welcome};
 use super::row::TICK;
 
@@ -17,37 +18,9 @@ use super::row::TICK;
 pub(super) const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
 /// After this long without a byte the far end has gone.
 pub(super) const STALLED: Duration = Duration::from_secs(4);
-
-/// Why a connection that was made is of no more use.
-#[derive(Debug)]
-pub(crate) enum Lost {
-    /// The run is to end.
-    Ended,
-    /// The far end or the path has gone.
-    Gone(io::Error),
-}
-
-impl From<io::Error> for Lost {
-    fn from(error: io::Error) -> Self {
-        Self::Gone(error)
-    }
-}
-
-impl Lost {
-    /// In words; `None` where nothing is wrong.
-    pub(crate) fn reason(&self) -> Option<String> {
-        match self {
-            Self::Ended => None,
-            Self::Gone(error) => Some(match error.kind() {
-                io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
-                    format!("nothing came or went for {} s", STALLED.as_secs())
-                }
-                io::ErrorKind::UnexpectedEof => "it closed the connection".to_owned(),
-                _ => error.to_string(),
-            }),
-        }
-    }
-}
+/// Most that is read at once, and how often, of what a far end left behind.
+const LEFT_BYTES: usize = 4_096;
+const LEFT_READS: u32 = 1_000;
 
 /// A connection that the far end has accepted.
 pub(crate) struct Session<'a> {
@@ -100,17 +73,30 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Reads exactly so much, with a look at `waiting` whenever a wait brings nothing.
+    /// Reads an answer of exactly so much, with a look at `waiting` whenever a wait brings nothing.
+    ///
+    /// Answers are of zeros. A far end that reached a bound of its own sends its report in the
+    /// place of an answer, and hangs up.
     pub(crate) fn read_watching(
         &mut self,
         bytes: &mut [u8],
-        mut waiting: impl FnMut(&TcpStream),
+        waiting: impl FnMut(&TcpStream),
     ) -> Result<(), Lost> {
+        let came = self.fill(bytes, waiting)?;
+        let is_answer = came == bytes.len() && bytes.first().is_none_or(|first| *first == 0);
+        if is_answer {
+            return Ok(());
+        }
+        Err(self.gone(io::ErrorKind::UnexpectedEof.into(), &bytes[..came]))
+    }
+
+    /// Reads exactly so much, or what came before the end of the stream; how much that is.
+    fn fill(&self, bytes: &mut [u8], mut waiting: impl FnMut(&TcpStream)) -> Result<usize, Lost> {
         let mut came = 0;
         let mut since = None;
         while came < bytes.len() {
-            match self.stream.read(&mut bytes[came..]) {
-                Ok(0) => return Err(Lost::Gone(io::ErrorKind::UnexpectedEof.into())),
+            match (&self.stream).read(&mut bytes[came..]) {
+                Ok(0) => break,
                 Ok(read) => {
                     came += read;
                     since = None;
@@ -121,10 +107,10 @@ impl<'a> Session<'a> {
                 }
             }
         }
-        Ok(())
+        Ok(came)
     }
 
-    /// Reads exactly so much.
+    /// Reads an answer of exactly so much.
     pub(crate) fn read(&mut self, bytes: &mut [u8]) -> Result<(), Lost> {
         self.read_watching(bytes, |_| ())
     }
@@ -141,7 +127,7 @@ impl<'a> Session<'a> {
     }
 
     /// Says that no more is written, and reads the far end's report, which comes last.
-    pub(crate) fn finish(&mut self) -> Result<Report, Lost> {
+    pub(crate) fn finish(&mut self) -> Result<Box<Report>, Lost> {
         match self.stream.shutdown(Shutdown::Write) {
             // It was said before, and the far end is through already.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
@@ -151,8 +137,28 @@ impl<'a> Session<'a> {
         // It is wanted of a run that is ended too, so it is waited for in any case.
         let never = AtomicBool::new(false);
         let stream = self.stream.try_clone()?;
-        Session { stream, far: None, is_over: &never }.read(&mut bytes)?;
-        Report::parse(&bytes).ok_or_else(|| Lost::Gone(io::ErrorKind::InvalidData.into()))
+        Session { stream, far: None, is_over: &never }.fill(&mut bytes, |_| ())?;
+        let report = Report::parse(&bytes);
+        let report = report.ok_or_else(|| Lost::Gone(io::ErrorKind::UnexpectedEof.into()))?;
+        report.whole()
+    }
+
+    /// Why the far end hung up: what it reported, where it left that behind; the front of it may
+    /// have come already.
+    fn gone(&self, error: io::Error, came: &[u8]) -> Lost {
+        let mut tail = [0; REPORT_LEN];
+        keep_tail(&mut tail, came);
+        let mut buffer = [0; LEFT_BYTES];
+        for _ in 0..LEFT_READS {
+            match (&self.stream).read(&mut buffer) {
+                Ok(0) | Err(_) => break,
+                Ok(left) => keep_tail(&mut tail, &buffer[..left]),
+            }
+        }
+        match Report::parse(&tail).map(Report::whole) {
+            Some(Err(bound)) => bound,
+            _ => Lost::Gone(error),
+        }
     }
 
     /// What a wait that brought nothing means.
@@ -168,7 +174,7 @@ impl<'a> Session<'a> {
                     Ok(())
                 }
             }
-            _ => Err(Lost::Gone(error)),
+            _ => Err(self.gone(error, &[])),
         }
     }
 }
@@ -194,5 +200,30 @@ fn greet(
     match PathError::verdict(address, welcome) {
         Some(refused) => Err(refused),
         None => Ok(super::far_end(&facts)),
+    }
+}
+
+/// The last bytes of a stream, whatever the pieces in which it came.
+pub(super) fn keep_tail(tail: &mut [u8; REPORT_LEN], came: &[u8]) {
+    if let Some(last) = came.last_chunk::<REPORT_LEN>() {
+        *tail = *last;
+    } else {
+        tail.copy_within(came.len().., 0);
+        tail[REPORT_LEN - came.len()..].copy_from_slice(came);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_is_kept_whatever_the_pieces() {
+        let stream: Vec<u8> = (0..=255).collect();
+        for piece in [1, 7, REPORT_LEN - 1, REPORT_LEN, 100, 256] {
+            let mut tail = [0; REPORT_LEN];
+            stream.chunks(piece).for_each(|came| keep_tail(&mut tail, came));
+            assert_eq!(tail[..], stream[256 - REPORT_LEN..], "{piece}");
+        }
     }
 }

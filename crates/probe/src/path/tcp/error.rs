@@ -44,8 +44,12 @@ pub enum PathError {
     #[error("what listens at {0} is no 'horolog path serve' of this version")]
     Foreign(SocketAddr),
     /// The far end has enough to do.
-    #[error("{address} is busy: it takes {limit} connections{}; try later",
-            if *.of_address { " of one address" } else { "" })]
+    #[error(
+        "{address} refuses: it takes {limit} connection{}{} at a time; ask for fewer with \
+         --connections, or try later",
+        if *.limit == 1 { "" } else { "s" },
+        if *.of_address { " of one address" } else { "" }
+    )]
     Busy {
         /// Where it is.
         address: SocketAddr,
@@ -53,6 +57,16 @@ pub enum PathError {
         limit: u32,
         /// Whether only this address has too many.
         of_address: bool,
+    },
+    /// The far end has carried what it carries in an hour.
+    #[error(
+        "{address} has carried all the bytes that it carries in an hour; try again in {seconds} s"
+    )]
+    Spent {
+        /// Where it is.
+        address: SocketAddr,
+        /// When there is more.
+        seconds: u32,
     },
     /// The far end gives less than was asked for.
     #[error("{address} refuses: {reason}")]
@@ -63,7 +77,7 @@ pub enum PathError {
         reason: String,
     },
     /// The connection could not be made or used.
-    #[error("{address}: {source}")]
+    #[error("{address}: {source}{}", crate::path::way_out(.source, *.address))]
     Connection {
         /// Where it leads.
         address: SocketAddr,
@@ -113,6 +127,7 @@ impl PathError {
             }
             Verdict::TooLarge => refused(format!("it takes messages of up to {limit} bytes")),
             Verdict::Malformed => Some(Self::Foreign(address)),
+            Verdict::Spent => Some(Self::Spent { address, seconds: limit }),
         }
     }
 }

@@ -6,28 +6,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_record::{TcpFigures, TcpLatency, TcpSettings};
+use horolog_record::{Distribution, TcpFigures, TcpLatency, TcpSettings};
 use horolog_stats::Recorder;
 use horolog_sys::tcp;
 
-use super::client::{Lost, Session};
+use super::client::Session;
 use super::error::PathError;
+use super::loss::{Loss, Lost};
 use super::options::{TcpOptions, ms};
 use super::protocol::{Flags, Hello, Work};
-use super::row::{distribution, figures, together};
+use super::row::{figures, together};
 
 /// What a row came to.
 pub(super) struct Row<T> {
     pub(super) figures: T,
     /// Why it is not whole.
-    pub(super) lost: Option<String>,
+    pub(super) lost: Option<Loss>,
 }
 
 /// What one connection came to.
 struct Outcome {
     times: Recorder,
     tcp: Option<TcpFigures>,
-    lost: Option<String>,
+    lost: Option<Loss>,
 }
 
 pub(super) fn flags(settings: &TcpSettings) -> Flags {
@@ -74,7 +75,7 @@ pub(super) fn measure(
     let figures = TcpLatency {
         size_bytes: size,
         round_trips: times.count(),
-        rtt_ns: distribution(&times),
+        rtt_ns: Distribution::of_recorder(&times),
         tcp: together(&tcp),
     };
     Ok(Row { figures, lost: outcomes.into_iter().find_map(|outcome| outcome.lost) })
@@ -90,10 +91,8 @@ fn ping_pong(
     start.wait();
     let outcome = exchanges(&mut session, size, options, &mut times);
     let tcp = tcp::info(&session.stream).ok().map(|info| figures(&info));
-    let lost = match outcome.and_then(|()| session.finish()) {
-        Ok(_) => None,
-        Err(lost) => lost.reason(),
-    };
+    let ended = outcome.and_then(|()| session.finish());
+    let lost = ended.err().and_then(|lost| lost.loss());
     Outcome { times, tcp, lost }
 }
 

@@ -4,10 +4,12 @@
 //! [`protocol`] is bytes and values; sockets stand behind it.
 
 mod bandwidth;
+mod bounds;
 mod client;
 mod error;
 mod facts;
 mod latency;
+mod loss;
 mod options;
 pub mod protocol;
 mod row;
@@ -22,9 +24,10 @@ pub use options::{
 pub use run::TcpPath;
 pub use serve::{FarEndSettings, TcpFarEnd, TcpLimits, serve};
 
-pub(crate) use client::{Lost, Session};
+pub(crate) use client::Session;
 pub(crate) use facts::{far_end, machine, near_end};
-pub(crate) use row::{SETTLE, distribution, figures, held, observe_wait, same_machine};
+pub(crate) use loss::{Loss, Lost};
+pub(crate) use row::{SETTLE, figures, held, observe_wait, same_machine};
 pub(crate) use run::{finding, watched};
 
 /// The port of the far end unless another one is given.

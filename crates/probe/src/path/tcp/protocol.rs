@@ -12,9 +12,12 @@
 //! | 16..20 | bytes of a header | then | facts as text | 64..68 | round trip in µs |
 //! | 20..24 | bytes of a body | | | 68..72 | segments sent again |
 //! | 24..28 | answers in a batch | | | 72..76 | acknowledgement timeout in µs |
-//! | 28..32 | time in ms | | | 76..88 | 0 |
-//! | 32..36 | warm-up in ms | | | | |
-//! | 36..40 | 0 | | | | |
+//! | 28..32 | time in ms | | | 76 | the bound that was reached |
+//! | 32..36 | warm-up in ms | | | 77..80 | 0 |
+//! | 36..40 | 0 | | | 80..88 | that bound in bytes |
+//!
+//! Requests and answers are of zeros. A far end that reaches a bound of its own sends its report at
+//! once, where an answer would stand, and ends.
 
 use horolog_record::{HeldSamples, PathEnd, TcpFigures};
 
@@ -187,15 +190,18 @@ pub enum Verdict {
     TooLarge,
     /// The greeting makes no sense to it.
     Malformed,
+    /// Its connections have carried the bytes of an hour.
+    Spent,
 }
 
-const VERDICTS: [Verdict; 6] = [
+const VERDICTS: [Verdict; 7] = [
     Verdict::Accepted,
     Verdict::Busy,
     Verdict::BusyForAddress,
     Verdict::TooLong,
     Verdict::TooLarge,
     Verdict::Malformed,
+    Verdict::Spent,
 ];
 
 /// The answer to a greeting.
@@ -205,7 +211,8 @@ pub struct Welcome {
     pub verdict: Verdict,
     /// Bytes of facts that follow.
     pub facts_bytes: u16,
-    /// Where it will not: the limit, in connections, ms or bytes.
+    /// Where it will not: the limit, in connections, ms or bytes; of what is spent, the seconds
+    /// until there is more.
     pub limit: u32,
 }
 
@@ -234,6 +241,17 @@ impl Welcome {
     }
 }
 
+/// A bound of the far end's on the bytes that it carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bound {
+    /// Of one connection.
+    Connection,
+    /// Of all its connections, in an hour.
+    Hour,
+}
+
+const BOUNDS: [Option<Bound>; 3] = [None, Some(Bound::Connection), Some(Bound::Hour)];
+
 /// What the far end saw of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Report {
@@ -249,13 +267,17 @@ pub struct Report {
     pub held: HeldSamples,
     /// The state of its socket at the end.
     pub tcp: TcpFigures,
+    /// The bound of its own at which it ended, where it did.
+    pub bound: Option<Bound>,
+    /// That bound in bytes.
+    pub bound_bytes: u64,
 }
 
 impl Report {
     /// Reads a report; `None` where it is none.
     #[must_use]
     pub fn parse(bytes: &[u8; REPORT_LEN]) -> Option<Self> {
-        if bytes[..8] != MAGIC || bytes[76..] != [0; 12] {
+        if bytes[..8] != MAGIC || bytes[77..80] != [0; 3] {
             return None;
         }
         let small = |at: usize| u64::from(word(bytes, at));
@@ -277,6 +299,8 @@ impl Report {
                 retransmitted: small(68),
                 ato_ns: small(72) * 1_000,
             },
+            bound: *BOUNDS.get(usize::from(bytes[76]))?,
+            bound_bytes: long(bytes, 80),
         })
     }
 
@@ -302,6 +326,8 @@ impl Report {
             tcp.ato_ns / 1_000,
         ];
         put(&mut bytes, 40, &words.map(|value| u32::try_from(value).unwrap_or(u32::MAX)));
+        bytes[76] = BOUNDS.iter().position(|bound| *bound == self.bound).unwrap_or(0) as u8;
+        bytes[80..].copy_from_slice(&self.bound_bytes.to_be_bytes());
         bytes
     }
 }

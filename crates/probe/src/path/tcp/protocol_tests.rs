@@ -38,7 +38,11 @@ proptest! {
     }
 
     #[test]
-    fn a_report_is_read_as_it_was_written(longs: [u64; 4], words: [u32; 9]) {
+    fn a_report_is_read_as_it_was_written(
+        longs: [u64; 5],
+        words: [u32; 9],
+        bound in 0..BOUNDS.len(),
+    ) {
         let at = |place: usize| u64::from(words[place]);
         let report = Report {
             bytes: longs[0],
@@ -53,6 +57,8 @@ proptest! {
                 retransmitted: at(7),
                 ato_ns: at(8) * 1_000,
             },
+            bound: BOUNDS[bound],
+            bound_bytes: longs[4],
         };
         prop_assert_eq!(Report::parse(&report.emit()), Some(report));
     }
@@ -102,6 +108,13 @@ fn what_is_no_message_is_refused() {
     let long = Welcome { facts_bytes: FACTS_MAX as u16 + 1, ..welcome };
     assert_eq!(Welcome::parse(&long.emit()), None);
     assert_eq!(Report::parse(&[0; REPORT_LEN]), None);
+    let report = Report { bound: Some(Bound::Hour), ..Report::default() }.emit();
+    assert_eq!((report[76], Report::parse(&report).unwrap().bound), (2, Some(Bound::Hour)));
+    for place in [76, 77] {
+        let mut report = report;
+        report[place] = 3;
+        assert_eq!(Report::parse(&report), None, "{place}");
+    }
 }
 
 #[test]

@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use horolog_record::{Code, Distribution, Finding, HeldSamples, PathEnd, Severity, TcpFigures};
-use horolog_stats::Recorder;
+use horolog_record::{Code, Finding, HeldSamples, PathEnd, Severity, TcpFigures};
 use horolog_sys::tcp::TcpInfo;
 
 /// How often a wait looks whether it is to end.
@@ -59,25 +58,6 @@ pub(crate) fn held(info: &TcpInfo, is_corked: bool, samples: &mut HeldSamples) {
     } else {
         samples.nagle += 1;
     }
-}
-
-/// A distribution as results carry it; `None` where nothing was recorded.
-pub(crate) fn distribution(recorder: &Recorder) -> Option<Distribution> {
-    let histogram = recorder.to_histogram();
-    let summary = histogram.summary()?;
-    Some(Distribution {
-        count: summary.count,
-        min: summary.min,
-        mean: summary.mean,
-        stddev: summary.stddev,
-        p50: summary.p50,
-        p90: summary.p90,
-        p99: summary.p99,
-        p99_9: summary.p99_9,
-        p99_99: summary.p99_99,
-        max: summary.max,
-        histogram: histogram.encode(),
-    })
 }
 
 /// Says so where both ends share a machine: its processors did the work of both.

@@ -15,6 +15,7 @@ use horolog_record::{
 use super::client::Session;
 use super::error::PathError;
 use super::latency::{Row, is_set};
+use super::loss::Loss;
 use super::options::{TcpOptions, ms};
 use super::protocol::{Flags, Hello, Work};
 use super::{bandwidth, facts, latency};
@@ -83,8 +84,15 @@ impl TcpPath {
     }
 
     /// Measures row by row, until all are done, the far end has gone, or the run is to end.
-    #[must_use]
-    pub fn run(self, progress: &dyn Fn(u64), is_over: &dyn Fn() -> bool) -> PathTcpResult {
+    ///
+    /// # Errors
+    ///
+    /// When the far end refuses the connections of the first row.
+    pub fn run(
+        self,
+        progress: &dyn Fn(u64),
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<PathTcpResult, PathError> {
         let mut result = self.empty();
         let over = AtomicBool::new(false);
         for (done, step) in (0..).zip(self.steps()) {
@@ -94,40 +102,43 @@ impl TcpPath {
             }
             if is_set(&over) {
                 result.findings.push(interrupted());
-                return result;
+                return Ok(result);
             }
-            let lost = watched(is_over, &over, || self.step(step, &over, &mut result));
-            if let Some(reason) = lost {
-                result.findings.push(self.vanished(&reason));
-                return result;
+            let lost = match watched(is_over, &over, || self.step(step, &over, &mut result)) {
+                Ok(lost) => lost,
+                Err(error) if done == 0 => return Err(error),
+                Err(error) => Some(error.into()),
+            };
+            if let Some(loss) = lost {
+                result.findings.push(loss.finding(self.address, "row"));
+                return Ok(result);
             }
         }
         if is_set(&over) {
             result.findings.push(interrupted());
         }
         result.findings.extend(copied(&result));
-        result
+        Ok(result)
     }
 
     /// Measures one row; why the far end is lost, where it is.
-    fn step(&self, step: Step, over: &AtomicBool, result: &mut PathTcpResult) -> Option<String> {
+    fn step(
+        &self,
+        step: Step,
+        over: &AtomicBool,
+        result: &mut PathTcpResult,
+    ) -> Result<Option<Loss>, PathError> {
         let (address, options) = (self.address, &self.options);
         match step {
-            Step::Latency(size) => match latency::measure(address, size, options, over) {
-                Ok(Row { figures, lost }) => {
-                    result.latency.push(figures);
-                    lost
-                }
-                Err(error) => Some(error.to_string()),
-            },
+            Step::Latency(size) => {
+                let Row { figures, lost } = latency::measure(address, size, options, over)?;
+                result.latency.push(figures);
+                Ok(lost)
+            }
             Step::Bandwidth(size, direction) => {
-                match bandwidth::measure(address, size, direction, options, over) {
-                    Ok(Row { figures, lost }) => {
-                        result.bandwidth.push(figures);
-                        lost
-                    }
-                    Err(error) => Some(error.to_string()),
-                }
+                let row = bandwidth::measure(address, size, direction, options, over)?;
+                result.bandwidth.push(row.figures);
+                Ok(row.lost)
             }
         }
     }
@@ -151,15 +162,6 @@ impl TcpPath {
             limits: Vec::new(),
             findings: shared.into_iter().collect(),
         }
-    }
-
-    fn vanished(&self, reason: &str) -> Finding {
-        let message = format!(
-            "The far end {} was lost in the middle of the measurement: {reason}. The last row is of \
-             what came before, and rows behind it are missing.",
-            self.address
-        );
-        finding(Code::FarEndVanished, Severity::Error, message, "See whether it still runs.")
     }
 }
 

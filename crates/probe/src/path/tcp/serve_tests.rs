@@ -36,7 +36,7 @@ fn options(address: SocketAddr) -> TcpOptions {
 }
 
 fn run(options: TcpOptions) -> PathTcpResult {
-    TcpPath::open(options).unwrap().run(&|_| (), &|| false)
+    TcpPath::open(options).unwrap().run(&|_| (), &|| false).unwrap()
 }
 
 fn hello() -> Hello {
@@ -66,6 +66,9 @@ fn round_trips_and_transfers_are_measured_both_ways() {
     let codes: Vec<_> = result.findings.iter().map(|finding| finding.code).collect();
     assert_eq!(codes, [Code::SharedMachine]);
     assert_eq!(result.far.unwrap().kernel, result.near.kernel);
+    let counted = far.end();
+    let none = ["too many", "over a limit", "malformed"].iter().all(|what| counted[what] == 0);
+    assert!(none && counted["served"] > 4 && counted["bytes carried"] > 5_000, "{counted:?}");
 }
 
 #[test]
@@ -97,6 +100,8 @@ fn one_connection_too_many_is_told_so() {
     assert!(matches!(refused, PathError::Busy { limit: 1, of_address: false, .. }), "{refused}");
     assert!(!refused.is_usage());
     drop(held);
+    let counted = far.end();
+    assert_eq!((counted["served"], counted["too many"]), (1, 1));
 }
 
 #[test]
@@ -117,6 +122,72 @@ fn what_is_beyond_the_limits_is_refused_with_the_limit() {
     assert!(said(large).contains("up to 10 bytes"));
     let empty = Hello { request_bytes: 0, head_bytes: 1, ..large };
     assert!(said(empty).contains("no 'horolog path serve'"));
+    let counted = far.end();
+    assert_eq!(["served", "over a limit", "malformed"].map(|what| counted[what]), [0, 2, 1]);
+}
+
+/// What became of a run with a far end that gives little.
+fn bounded(limits: TcpLimits, change: fn(&mut TcpOptions)) -> PathTcpResult {
+    let far = far_end(limits);
+    let mut options = options(far.address());
+    options.settings.connections = 1;
+    options.settings.warm_up_ns = 0;
+    options.settings.time_ns = 5_000_000_000;
+    change(&mut options);
+    let begun = Instant::now();
+    let result = run(options);
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    result
+}
+
+fn limit_told(result: &PathTcpResult) -> &str {
+    let told = result.findings.iter().find(|finding| finding.code == Code::FarEndLimit);
+    &told.unwrap_or_else(|| panic!("{:?}", result.findings)).message
+}
+
+#[test]
+fn who_reaches_a_bound_of_bytes_is_told_so_and_keeps_what_was_measured() {
+    let few = TcpLimits { bytes: 1 << 14, ..TcpLimits::default() };
+    for size in [1, 50, 5_000, 20_000] {
+        let far = far_end(few);
+        let mut options = options(far.address());
+        options.latency_sizes = vec![size];
+        options.settings.connections = 1;
+        options.settings.warm_up_ns = 0;
+        options.settings.time_ns = 20_000_000_000;
+        let result = run(options);
+        assert!(limit_told(&result).contains("a connection may carry 16384 bytes"));
+        // Whole exchanges alone are counted.
+        assert_eq!(result.latency[0].round_trips, (1 << 14) / (2 * size), "{size}");
+        assert!(result.bandwidth.is_empty());
+    }
+    let limits = TcpLimits { bytes: 1 << 20, ..TcpLimits::default() };
+    let out = bounded(limits, |options| {
+        options.latency_sizes.clear();
+        options.directions.back = false;
+    });
+    assert!(limit_told(&out).contains("may carry 1048576 bytes"));
+    let row = &out.bandwidth[0];
+    assert!(row.received_bytes > 1 << 18 && row.received_bytes <= 1 << 20, "{row:?}");
+    let back = bounded(limits, |options| {
+        options.latency_sizes.clear();
+        options.directions.out = false;
+    });
+    assert!(limit_told(&back).contains("may carry 1048576 bytes"));
+    let row = &back.bandwidth[0];
+    assert!(row.received_bytes > 1 << 18 && row.received_bytes <= 1 << 20, "{row:?}");
+}
+
+#[test]
+fn an_hour_that_is_used_up_is_told_in_the_middle_and_at_the_beginning() {
+    let limits = TcpLimits { bytes_in_hour: 1_000_000, ..TcpLimits::default() };
+    let far = far_end(limits);
+    let mut options = options(far.address());
+    options.latency_sizes = vec![5_000];
+    let result = run(options.clone());
+    assert!(limit_told(&result).contains("1000000 bytes in an hour"));
+    let refused = TcpPath::open(options).map(drop).unwrap_err();
+    assert!(matches!(refused, PathError::Spent { .. }) && !refused.is_usage(), "{refused}");
 }
 
 #[test]
@@ -145,7 +216,7 @@ fn a_far_end_that_goes_away_in_the_middle_is_named() {
         drop(far);
     });
     let begun = Instant::now();
-    let result = path.run(&|_| (), &|| false);
+    let result = path.run(&|_| (), &|| false).unwrap();
     ends.join().unwrap();
     assert!(begun.elapsed() < Duration::from_secs(10));
     assert!(result.findings.iter().any(|finding| finding.code == Code::FarEndVanished));
@@ -159,7 +230,7 @@ fn a_run_that_is_ended_keeps_what_it_has() {
     long.settings.time_ns = 20_000_000_000;
     let begun = Instant::now();
     let is_over = || begun.elapsed() > Duration::from_millis(100);
-    let result = TcpPath::open(long).unwrap().run(&|_| (), &is_over);
+    let result = TcpPath::open(long).unwrap().run(&|_| (), &is_over).unwrap();
     assert!(begun.elapsed() < Duration::from_secs(10));
     assert!(result.latency[0].round_trips > 0, "{result:?}");
     let codes: Vec<_> = result.findings.iter().map(|finding| finding.code).collect();

@@ -10,14 +10,18 @@ use std::time::{Duration, Instant};
 
 use horolog_sys::tcp;
 
-use super::protocol::{HELLO_LEN, Hello, Report, Verdict, Welcome, Work, facts_text};
+use super::bounds::Allowance;
+use super::protocol::{Bound, HELLO_LEN, Hello, Report, Verdict, Welcome, Work, facts_text};
 use super::row::{SETTLE, TICK, figures, held, observe_wait};
-use super::serve::{FarEndSettings, TcpLimits};
+use super::serve::{Shared, TcpLimits};
 
 /// How long a greeting may take.
 const HELLO_PATIENCE: Duration = Duration::from_secs(2);
 /// What a connection may last beyond the time that was asked for.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long a connection stands that ended at a bound, for the report of it to get there: a socket
+/// that is closed with something unread sends nothing again.
+const LINGER: Duration = Duration::from_millis(500);
 /// Most that is read or written at once.
 const CHUNK_MAX: usize = 256 << 10;
 /// Least room for what a sink receives.
@@ -27,7 +31,7 @@ const SINK_CHUNK: usize = 128 << 10;
 /// allows.
 pub(super) fn run(
     mut stream: &TcpStream,
-    settings: &FarEndSettings,
+    shared: &Shared,
     (verdict, limit): (Verdict, u32),
 ) -> io::Result<()> {
     stream.set_read_timeout(Some(HELLO_PATIENCE))?;
@@ -38,10 +42,14 @@ pub(super) fn run(
     let (verdict, limit) = match parsed {
         _ if verdict != Verdict::Accepted => (verdict, limit),
         None => (Verdict::Malformed, 0),
-        Some(hello) => judge(&hello, &settings.limits),
+        Some(hello) => match judge(&hello, &shared.settings.limits) {
+            (Verdict::Accepted, _) => spent(shared.hour.wait(Instant::now())),
+            refused => refused,
+        },
     };
+    shared.books.verdict(verdict);
     let facts = match verdict {
-        Verdict::Accepted => facts_text(&settings.facts(stream)),
+        Verdict::Accepted => facts_text(&shared.settings.facts(stream)),
         _ => Vec::new(),
     };
     if parsed.is_some_and(|hello| hello.flags.settle) && verdict == Verdict::Accepted {
@@ -52,9 +60,7 @@ pub(super) fn run(
     // In one write, so that no half of it waits for an acknowledgement.
     stream.write_all(&[&welcome.emit()[..], &facts].concat())?;
     match parsed {
-        Some(hello) if verdict == Verdict::Accepted => {
-            Session::new(stream, hello, settings)?.work()
-        }
+        Some(hello) if verdict == Verdict::Accepted => Session::new(stream, hello, shared)?.work(),
         _ => stream.shutdown(Shutdown::Write),
     }
 }
@@ -77,6 +83,32 @@ fn judge(hello: &Hello, limits: &TcpLimits) -> (Verdict, u32) {
     }
 }
 
+/// Whether there are bytes left for a connection, by how long one has to wait for them.
+fn spent(wait: Duration) -> (Verdict, u32) {
+    if wait.is_zero() {
+        return (Verdict::Accepted, 0);
+    }
+    (Verdict::Spent, u32::try_from(wait.as_secs().saturating_add(1)).unwrap_or(u32::MAX))
+}
+
+/// Why the work on a connection ended before the near end had enough.
+enum Stopped {
+    At(Bound),
+    By(io::Error),
+}
+
+impl From<io::Error> for Stopped {
+    fn from(error: io::Error) -> Self {
+        Self::By(error)
+    }
+}
+
+impl From<Bound> for Stopped {
+    fn from(bound: Bound) -> Self {
+        Self::At(bound)
+    }
+}
+
 struct Session<'a> {
     stream: &'a TcpStream,
     hello: Hello,
@@ -85,11 +117,13 @@ struct Session<'a> {
     body: Option<File>,
     report: Report,
     ends: Instant,
-    bytes_left: u64,
+    allowance: Allowance<'a>,
+    shared: &'a Shared,
 }
 
 impl<'a> Session<'a> {
-    fn new(stream: &'a TcpStream, hello: Hello, settings: &FarEndSettings) -> io::Result<Self> {
+    fn new(stream: &'a TcpStream, hello: Hello, shared: &'a Shared) -> io::Result<Self> {
+        let limits = &shared.settings.limits;
         let flags = hello.flags;
         stream.set_nodelay(flags.no_delay)?;
         if flags.quick_ack_once {
@@ -112,33 +146,53 @@ impl<'a> Session<'a> {
             body,
             report: Report::default(),
             ends: Instant::now() + Duration::from_millis(asked) + GRACE,
-            bytes_left: settings.limits.bytes,
+            allowance: Allowance::new(&shared.hour, limits.bytes),
+            shared,
         })
     }
 
     fn work(&mut self) -> io::Result<()> {
-        match self.hello.work {
-            Work::Facts => {}
-            Work::Exchange => {
-                if !self.exchange()? {
-                    return Ok(());
-                }
+        let done = match self.hello.work {
+            Work::Facts => Ok(true),
+            Work::Exchange => self.exchange(),
+            Work::Sink => self.sink().map(|()| true),
+            Work::Source => self.source().map(|()| true),
+        };
+        self.allowance.end(Instant::now());
+        let shared = self.shared;
+        let limits = &shared.settings.limits;
+        shared.books.carried(limits.bytes - self.allowance.left());
+        match done {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(Stopped::At(bound)) => {
+                self.report.bound = Some(bound);
+                self.report.bound_bytes = match bound {
+                    Bound::Connection => limits.bytes,
+                    Bound::Hour => limits.bytes_in_hour,
+                };
             }
-            Work::Sink => self.sink()?,
-            Work::Source => self.source()?,
+            Err(Stopped::By(error)) => return Err(error),
         }
         self.report.tcp = tcp::info(self.stream).map(|info| figures(&info)).unwrap_or_default();
         let report = self.report.emit();
         self.write(&report)?;
-        self.stream.shutdown(Shutdown::Write)
+        self.stream.shutdown(Shutdown::Write)?;
+        if self.report.bound.is_some() {
+            thread::sleep(LINGER);
+        }
+        Ok(())
     }
 
     /// Answers until the near end has no more; whether a report is wanted.
-    fn exchange(&mut self) -> io::Result<bool> {
+    fn exchange(&mut self) -> Result<bool, Stopped> {
         let flags = self.hello.flags;
         let request = self.hello.request_bytes as usize;
+        let answer = u64::from(self.hello.head_bytes) + u64::from(self.hello.body_bytes);
+        let both = answer.saturating_add(request as u64);
         let mut in_batch = 0;
         while self.receive(request)? == request {
+            self.allowance.spend(both, Instant::now)?;
             let begun = Instant::now();
             if flags.cork && in_batch == 0 {
                 tcp::set_cork(self.stream, true)?;
@@ -166,8 +220,6 @@ impl<'a> Session<'a> {
         self.write_message(self.hello.head_bytes as usize)?;
         let body = self.hello.body_bytes as usize;
         let Some(file) = self.body.take() else { return self.write_message(body) };
-        self.bytes_left =
-            self.bytes_left.checked_sub(body as u64).ok_or(io::ErrorKind::QuotaExceeded)?;
         let mut left = body;
         while left > 0 {
             match tcp::send_file(self.stream, file.as_fd(), 0, left.min(CHUNK_MAX)) {
@@ -180,34 +232,39 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn sink(&mut self) -> io::Result<()> {
+    fn sink(&mut self) -> Result<(), Stopped> {
         let warm_up = Duration::from_millis(self.hello.warm_up_ms.into());
         let mut begun: Option<Instant> = None;
         let mut last = Instant::now();
-        loop {
+        let ended = loop {
             if self.hello.flags.quick_ack_each {
                 tcp::set_quick_ack(self.stream, true)?;
             }
             let came = self.read_some(usize::MAX)?;
             if came == 0 {
-                break;
+                break Ok(());
+            }
+            if let Err(bound) = self.allowance.spend(came as u64, Instant::now) {
+                break Err(bound.into());
             }
             last = Instant::now();
             let counted_from = *begun.get_or_insert(last + warm_up);
             if last > counted_from {
                 self.report.bytes += came as u64;
             }
-        }
+        };
         let took = begun.map_or(Duration::ZERO, |begun| last.saturating_duration_since(begun));
         self.report.duration_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        Ok(())
+        ended
     }
 
-    fn source(&mut self) -> io::Result<()> {
+    fn source(&mut self) -> Result<(), Stopped> {
         let time = u64::from(self.hello.time_ms) + u64::from(self.hello.warm_up_ms);
         let until = Instant::now() + Duration::from_millis(time);
+        let length = self.hello.head_bytes;
         while Instant::now() < until {
-            self.write_message(self.hello.head_bytes as usize)?;
+            self.allowance.spend(length.into(), Instant::now)?;
+            self.write_message(length as usize)?;
             self.report.exchanges += 1;
         }
         Ok(())
@@ -232,13 +289,7 @@ impl<'a> Session<'a> {
         let room = most.min(self.buffer.len());
         loop {
             match (&mut &*self.stream).read(&mut self.buffer[..room]) {
-                Ok(came) => {
-                    self.bytes_left = self
-                        .bytes_left
-                        .checked_sub(came as u64)
-                        .ok_or(io::ErrorKind::QuotaExceeded)?;
-                    return Ok(came);
-                }
+                Ok(came) => return Ok(came),
                 Err(error) => self.tick(error)?,
             }
         }
@@ -250,13 +301,7 @@ impl<'a> Session<'a> {
         while left > 0 {
             match (&mut &*self.stream).write(&self.buffer[..left.min(self.buffer.len())]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(sent) => {
-                    left -= sent;
-                    self.bytes_left = self
-                        .bytes_left
-                        .checked_sub(sent as u64)
-                        .ok_or(io::ErrorKind::QuotaExceeded)?;
-                }
+                Ok(sent) => left -= sent,
                 Err(error) => self.tick(error)?,
             }
         }

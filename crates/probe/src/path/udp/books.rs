@@ -4,7 +4,7 @@
 use horolog_record::{PathCounts, PathDirection};
 use horolog_stats::{Mark, Recorder, SeenWindow, SignedRecorder};
 use horolog_time::Span;
-use horolog_wire::path_probe::Counted;
+use horolog_wire::path_probe::{Counted, Losses};
 
 use super::codec::Reply;
 
@@ -47,6 +47,10 @@ pub(super) struct Books {
     arrivals_of: Box<[u32]>,
     /// What the far end counted, as of the reply that knew most.
     pub(super) counted: Option<Counted>,
+    /// What its host lost, as it told at the end.
+    pub(super) far_losses: Option<Losses>,
+    /// What this host's socket dropped.
+    pub(super) dropped: Option<u64>,
     pub(super) rtt: Recorder,
     pub(super) forward: SignedRecorder,
     pub(super) backward: SignedRecorder,
@@ -73,6 +77,8 @@ impl Books {
             next: 0,
             arrivals_of: vec![0; REMEMBERED].into_boxed_slice(),
             counted: None,
+            far_losses: None,
+            dropped: None,
             rtt: Recorder::new(),
             forward: SignedRecorder::new(),
             backward: SignedRecorder::new(),
@@ -92,6 +98,9 @@ impl Books {
 
     /// Takes a reply. `seen` knows which requests were sent and which of them were answered.
     pub(super) fn take(&mut self, reply: &Reply, at: &Instants, seen: &SeenWindow) -> Taken {
+        if reply.is_warm_up {
+            return Taken::Other;
+        }
         let mark = seen.mark(u64::from(reply.sequence));
         if mark == Mark::Outside {
             self.counts.invalid += 1;

@@ -15,6 +15,7 @@ fn books() -> (Books, SeenWindow) {
 fn reply(sequence: u32, arrivals: u32, behind: u32) -> Reply {
     Reply {
         sequence,
+        is_warm_up: false,
         received_ns: 5_000,
         sent_ns: 6_000,
         counted: Some(Counted { arrivals, behind, load: 0 }),

@@ -27,6 +27,8 @@ pub enum Codec {
 pub struct Reply {
     /// The number of the request.
     pub sequence: u32,
+    /// Whether it is of the warm-up, where that is told.
+    pub is_warm_up: bool,
     /// When the request came, by the far end's clock.
     pub received_ns: i64,
     /// When the reply left, by the far end's clock.
@@ -71,6 +73,7 @@ impl Codec {
                 let is_ours = header.kind == Kind::Echo && header.session == session;
                 is_ours.then_some(Reply {
                     sequence: header.sequence,
+                    is_warm_up: header.flags & FLAG_WARM_UP != 0,
                     received_ns: header.received_ns,
                     sent_ns: header.sent_ns,
                     counted: Some(header.counted),
@@ -90,6 +93,7 @@ impl Codec {
                 let error = estimate.error().filter(|_| estimate.synchronised());
                 Some(Reply {
                     sequence: packet.sender.sequence,
+                    is_warm_up: false,
                     received_ns: packet.received.to_utc(estimate, near)?.as_ns(),
                     sent_ns: packet.timestamp.to_utc(estimate, near)?.as_ns(),
                     counted: None,

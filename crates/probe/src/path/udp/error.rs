@@ -60,19 +60,19 @@ pub enum PathError {
     #[error("there is no interface '{0}'; 'ip link' shows which there are")]
     NoInterface(String),
     /// Nobody answers.
-    #[error("nothing answers at {0}: is '{1}' running there, and does a firewall let UDP through?")]
+    #[error("nothing answers at {0}: is {1} running there, and does a firewall let UDP through?")]
     Silent(SocketAddr, &'static str),
     /// Nobody listens.
-    #[error("nobody listens at {0}: start '{1}' there, or give its port as HOST:PORT")]
+    #[error("nobody listens at {0}: start {1} there, or give its port as HOST:PORT")]
     Refused(SocketAddr, &'static str),
     /// Somebody else answers.
-    #[error("what answers at {0} is no far end of this kind; give the port of '{1}'")]
+    #[error("what answers at {0} is no far end of this kind; give the port of {1}")]
     Foreign(SocketAddr, &'static str),
     /// The far end has as many sessions as it takes.
     #[error("the far end at {0} is busy with others; wait some seconds and try again")]
     Full(SocketAddr),
     /// The system refuses.
-    #[error("cannot ask {address}: {source}")]
+    #[error("cannot ask {address}: {source}{}", crate::path::way_out(.source, *.address))]
     Socket {
         /// The far end.
         address: SocketAddr,

@@ -1,13 +1,18 @@
 //! The doubts about a run over a path, from its record. Pure.
 
 use horolog_record::{
-    Code, Finding, PathMode, PathRow, PathUdpResult, RowEnd, Severity, StampKind,
+    Code, Distribution, Finding, PathMode, PathProtocol, PathRow, PathUdpResult, RowEnd, Severity,
+    StampKind,
 };
+
+use crate::path::time;
 
 /// Share by which a rate or a load may miss what was planned.
 const TOLERANCE: f64 = 0.01;
 /// Replies below which the 99.9th percentile is a single one's.
 const SAMPLES_MIN: u64 = 1_000;
+/// From this median of T on it is asked whether datagrams wait in queues, in ns.
+const QUEUE_NS: u64 = 1_000_000;
 
 /// What is known of a run beside its record.
 #[derive(Debug, Default)]
@@ -36,11 +41,22 @@ pub(super) fn all(result: &PathUdpResult, circumstances: &Circumstances) -> Vec<
         findings.push(whole(
             Code::Interrupted,
             Severity::Note,
-            "The run was ended before it was through.".into(),
+            if result.rows.is_empty() {
+                "The run was ended before anything was measured.".into()
+            } else if result.rows.last().is_some_and(is_warming_up) {
+                "The run was ended in the warm-up of a row, before a request that counts.".into()
+            } else {
+                "The run was ended before it was through.".into()
+            },
             "",
         ));
     }
     findings
+}
+
+/// Whether a row was ended before the first request that counts.
+fn is_warming_up(row: &PathRow) -> bool {
+    row.ended == Some(RowEnd::Interrupted) && row.counts.sent == 0
 }
 
 fn whole(code: Code, severity: Severity, message: String, advice: &str) -> Finding {
@@ -61,7 +77,7 @@ fn of_run(result: &PathUdpResult) -> Vec<Finding> {
     }
     if answered().next().is_some() && answered().all(|row| row.forward_ns.is_none()) {
         let apart = match target.clock_error_ns {
-            Some(ns) => format!("may be {} apart", us(ns)),
+            Some(ns) => format!("may be {} apart", time(ns)),
             None => "are not known to be right".to_owned(),
         };
         findings.push(whole(
@@ -79,6 +95,7 @@ fn of_run(result: &PathUdpResult) -> Vec<Finding> {
             "'ethtool -T' shows what the interface can stamp.",
         ));
     }
+    findings.extend(crowded(result));
     findings
 }
 
@@ -89,10 +106,11 @@ fn of_row(result: &PathUdpResult, row: &PathRow, index: usize) -> Vec<Finding> {
         findings.push(Finding { trial: Some(index), ..finding });
     };
     let counts = &row.counts;
-    if let Some((message, advice)) = silence(row) {
+    if let Some((message, advice)) = silence(row, result.protocol) {
         say(Code::FarEndVanished, Severity::Error, message, advice);
     } else if counts.lost > 0 {
-        say(Code::PathLoss, Severity::Warning, loss(row), "Counters of both hosts tell where.");
+        let (message, advice) = loss(row);
+        say(Code::PathLoss, Severity::Warning, message, advice);
     }
     if counts.reordered > 0 {
         let message = format!(
@@ -154,27 +172,57 @@ fn pace(result: &PathUdpResult, row: &PathRow, say: &mut impl FnMut(Code, Severi
         && row.achieved_rate < planned * (1.0 - TOLERANCE)
     {
         let message = format!("{:.0}/s were sent instead of {planned:.0}/s.", row.achieved_rate);
-        say(Code::GeneratorBehind, Severity::Warning, message, "Ask for less, or in more flows.");
+        let is_crowded = result.host.cores > 0 && spinning(result) >= result.host.cores as u64;
+        let advice = if is_crowded { "Ask for less." } else { "Ask for less, or in more flows." };
+        say(Code::GeneratorBehind, Severity::Warning, message, advice);
     }
     let late = row.send_late_ns.as_ref().zip(row.delay_ns.as_ref());
-    if let Some((late, delay)) = late.filter(|(late, delay)| late.p99 > delay.p50)
+    if let Some((late, delay)) = late.filter(|(late, delay)| late.p99 > delay.p99)
         && result.mode == PathMode::OpenLoop
     {
         let message = format!(
-            "Every hundredth request was sent {} late or more, T is {} in the middle: the upper \
-             percentiles are this host's.",
-            us(late.p99),
-            us(delay.p50)
+            "Every hundredth request was sent {} late or more, and T has a 99th percentile of {}: \
+             the upper percentiles are this host's.",
+            time(late.p99),
+            time(delay.p99)
         );
-        say(Code::RequestsLate, Severity::Warning, message, "Try --busy-poll.");
+        let advice = if result.busy_polling { "Ask for less." } else { "Try --busy-poll." };
+        say(Code::RequestsLate, Severity::Warning, message, advice);
+    }
+    let delay = row.delay_ns.as_ref().filter(|_| result.mode == PathMode::OpenLoop);
+    let is_queue = |delay: &&Distribution| delay.p50 > QUEUE_NS.max(delay.min.saturating_mul(10));
+    if let Some(delay) = delay.filter(is_queue) {
+        let message = format!(
+            "T is {} in the middle and {} at least: datagrams wait in queues, of the path or of a \
+             host that is too slow for this rate.",
+            time(delay.p50),
+            time(delay.min)
+        );
+        let advice = "Ask for less until T grows no more with the rate.";
+        say(Code::RequestsLate, Severity::Warning, message, advice);
     }
 }
 
-fn us(ns: u64) -> String {
-    format!("{:.1} µs", ns as f64 / 1e3)
+/// Threads of this end that never sleep; where both ends share this machine, the far end has more.
+fn spinning(result: &PathUdpResult) -> u64 {
+    let threads = if result.mode == PathMode::OpenLoop { 2 } else { 1 };
+    if result.busy_polling { result.flows.saturating_mul(threads) } else { 0 }
 }
 
-fn silence(row: &PathRow) -> Option<(String, &'static str)> {
+/// Doubts those that look for datagrams all the time where each of them has no processor.
+fn crowded(result: &PathUdpResult) -> Option<Finding> {
+    let (threads, cores) = (spinning(result), result.host.cores as u64);
+    (cores > 0 && threads > cores).then(|| {
+        let message = format!(
+            "{threads} threads look for datagrams all the time on {cores} processors: they wait \
+             for each other, and figures have that in them."
+        );
+        let advice = "Leave --busy-poll away, or give fewer --flows.";
+        whole(Code::GeneratorLimit, Severity::Warning, message, advice)
+    })
+}
+
+fn silence(row: &PathRow, protocol: PathProtocol) -> Option<(String, &'static str)> {
     let answered = row.counts.received;
     match row.ended {
         Some(RowEnd::Vanished) => Some((
@@ -183,7 +231,10 @@ fn silence(row: &PathRow) -> Option<(String, &'static str)> {
         )),
         Some(RowEnd::Closed) => Some((
             format!("Nobody listens at the far end's port any more, after {answered} replies."),
-            "Start 'horolog path serve' there again.",
+            match protocol {
+                PathProtocol::Horolog => "Start 'horolog path serve' there again.",
+                PathProtocol::Stamp => "Start the session-reflector there again.",
+            },
         )),
         Some(RowEnd::Failed) => Some((
             format!("This host's socket failed after {answered} replies."),
@@ -197,18 +248,50 @@ fn silence(row: &PathRow) -> Option<(String, &'static str)> {
     }
 }
 
-fn loss(row: &PathRow) -> String {
-    let late = match row.counts.late {
+/// What was lost where, and what helps most.
+fn loss(row: &PathRow) -> (String, &'static str) {
+    let (counts, share) = (&row.counts, row.loss_ratio() * 100.0);
+    let (lost, sent) = (counts.lost, counts.sent);
+    let longer = "Give a longer --timeout.";
+    if counts.late >= lost {
+        let message = format!("{lost} of {sent} requests were answered too late ({share:.3}%).");
+        return (message, longer);
+    }
+    let late = match counts.late {
         0 => String::new(),
-        late => format!("; {late} came late"),
+        late => format!("; the replies to {late} of them came too late"),
     };
-    format!(
-        "{} of {} requests were not answered in time ({:.3}%){}{late}.",
-        row.counts.lost,
-        row.counts.sent,
-        row.loss_ratio() * 100.0,
-        split(row, |way| way.lost)
-    )
+    let ways = split(row, |way| way.lost);
+    let message =
+        format!("{lost} of {sent} requests were not answered in time ({share:.3}%){ways}{late}.");
+    let Some(at) = row.losses().filter(|at| at.far_limit + at.far_socket + at.near_socket > 0)
+    else {
+        let is_late = counts.late > lost / 2;
+        return (message, if is_late { longer } else { "Counters of both hosts tell where." });
+    };
+    let parts = [
+        (at.path_there.saturating_add(at.path_back), "Counters of both hosts tell where."),
+        (at.far_limit, "Start the far end with a higher --max-rate, or ask for less."),
+        (
+            at.far_socket,
+            "The far end reads too slowly: ask for less, or raise net.core.rmem_max there.",
+        ),
+        (
+            at.near_socket,
+            "This host reads too slowly: ask for less, or raise net.core.rmem_max here.",
+        ),
+        (counts.late, longer),
+    ];
+    let advice = parts.into_iter().rev().max_by_key(|(lost, _)| *lost).map_or("", |(_, text)| text);
+    let message = format!(
+        "{message} The hosts lost {} of them: {} over the far end's limit, up to {} at its socket, \
+         whose buffer was full, and up to {} at this end's.",
+        at.far_limit + at.far_socket + at.near_socket,
+        at.far_limit,
+        at.far_socket,
+        at.near_socket
+    );
+    (message, advice)
 }
 
 /// How many on the way there, and how many on the way back.
@@ -227,3 +310,7 @@ fn dscp(sent: u8, row: &PathRow) -> Option<(u8, u8)> {
     let back = row.dscp_back.unwrap_or(sent);
     (there != sent || back != sent).then_some((there, back))
 }
+
+#[cfg(test)]
+#[path = "findings_tests.rs"]
+mod tests;

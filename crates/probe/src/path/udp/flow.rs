@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use horolog_sys::datagram::{self, Envelope, Wait};
 use horolog_sys::socket::Socket;
-use horolog_wire::path_probe::{FLAG_KERNEL_TIME, FLAG_TRAFFIC_CLASS};
+use horolog_wire::path_probe::{FLAG_KERNEL_TIME, FLAG_TRAFFIC_CLASS, Header};
 use horolog_wire::stamp::SENDER_HOP_LIMIT;
 
 use super::codec::Codec;
@@ -87,6 +87,9 @@ impl Flow {
             let kernel = if options.kernel_timestamps { FLAG_KERNEL_TIME } else { 0 };
             let class = if tells_class { FLAG_TRAFFIC_CLASS } else { 0 };
             let welcome = hello(&socket, to, kernel | class)?;
+            if options.rows.iter().any(|row| row.load_ratio > 0.0) {
+                hello::begin(&socket, welcome.session).map_err(failed)?;
+            }
             Codec::Horolog { session: welcome.session }
         };
         if tells_class {
@@ -136,8 +139,8 @@ impl Flow {
         Some((stamp.stamp_id?, stamp.received_at?.as_ns()))
     }
 
-    /// Ends the session; what the far end counted in it.
-    pub(super) fn end(&self) -> Option<horolog_wire::path_probe::Counted> {
+    /// Ends the session; the far end's tally of it.
+    pub(super) fn end(&self) -> Option<Header> {
         match self.codec {
             Codec::Horolog { session } => hello::end(&self.socket, session),
             Codec::Stamp { .. } => None,

@@ -7,15 +7,21 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
 use horolog_sys::datagram::{self, Wait};
 use horolog_sys::socket::Socket;
-use horolog_wire::path_probe::{Counted, HEADER_LEN, HELLO_LEN, Header, Kind};
+use horolog_time::{Clock, Timestamp};
+use horolog_wire::path_probe::{FLAG_WARM_UP, HEADER_LEN, HELLO_LEN, Header, Kind};
+use horolog_wire::stamp;
 
+use super::codec::Codec;
 use super::error::PathError;
 use crate::path::serve::udp::kernel_hash;
 
 /// What the other side is called in messages.
-pub(super) const SERVE: &str = "horolog path serve";
+pub(super) const SERVE: &str = "'horolog path serve'";
+/// The other side of STAMP.
+const REFLECTOR: &str = "a STAMP session-reflector ('horolog path serve --stamp')";
 /// Times that a question is asked.
 const TRIES: u32 = 5;
 /// How long an answer may take, each time longer.
@@ -50,34 +56,63 @@ pub(super) fn hello(socket: &Socket, to: SocketAddr, flags: u8) -> Result<Welcom
             None
         }
     });
-    let source = match answer {
+    match answer {
         Ok(Some(welcome)) if welcome.kind == Kind::Welcome => {
             let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
             let same = |boot_id: &str| welcome.received_ns == kernel_hash(boot_id, number);
-            return Ok(Welcome {
+            Ok(Welcome {
                 session: welcome.session,
                 same_clock: boot_id.is_ok_and(|boot_id| same(&boot_id)),
                 error_ns: u64::try_from(welcome.sent_ns).ok(),
-            });
+            })
         }
-        Ok(Some(full)) if full.kind == Kind::Full => return Err(PathError::Full(to)),
-        Ok(_) if is_foreign => return Err(PathError::Foreign(to, SERVE)),
-        Ok(_) => return Err(PathError::Silent(to, SERVE)),
-        Err(source) => source,
-    };
-    Err(match source.kind() {
-        io::ErrorKind::ConnectionRefused => PathError::Refused(to, SERVE),
-        _ => PathError::Socket { address: to, source },
-    })
+        Ok(Some(full)) if full.kind == Kind::Full => Err(PathError::Full(to)),
+        Ok(_) if is_foreign => Err(PathError::Foreign(to, SERVE)),
+        Ok(_) => Err(PathError::Silent(to, SERVE)),
+        Err(source) => Err(unasked(to, source, SERVE)),
+    }
 }
 
-/// Ends a session; what the far end counted in it, where it still says.
-pub(super) fn end(socket: &Socket, session: u64) -> Option<Counted> {
+fn unasked(to: SocketAddr, source: io::Error, other: &'static str) -> PathError {
+    match source.kind() {
+        io::ErrorKind::ConnectionRefused => PathError::Refused(to, other),
+        _ => PathError::Socket { address: to, source },
+    }
+}
+
+/// Asks whether a session-reflector of STAMP answers.
+pub(super) fn reflected(socket: &Socket, to: SocketAddr, codec: &Codec) -> Result<(), PathError> {
+    let mut question = [0; stamp::PACKET_LEN];
+    let now =
+        || Timestamp::from_ns((MonotonicClock.now() + realtime_minus_monotonic().offset).as_ns());
+    codec.write(&mut question, 0, true, now());
+    match ask(socket, &question, |bytes| codec.read(bytes, now())) {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => Err(PathError::Silent(to, REFLECTOR)),
+        Err(source) => Err(unasked(to, source, REFLECTOR)),
+    }
+}
+
+/// Has the far end remember a session, so that load which comes before the first probe counts. An
+/// echo that comes later is one of the warm-up.
+pub(super) fn begin(socket: &Socket, session: u64) -> io::Result<()> {
+    let mut question = [0; HEADER_LEN];
+    Header { flags: FLAG_WARM_UP, ..Header::new(Kind::Probe, session, u32::MAX) }
+        .emit(&mut question);
+    let echo = ask(socket, &question, |bytes| {
+        let (header, _) = Header::parse(bytes).ok()?;
+        (header.kind == Kind::Echo && header.session == session).then_some(())
+    });
+    echo.map(|_| ())
+}
+
+/// Ends a session; the far end's tally of it, where it still says.
+pub(super) fn end(socket: &Socket, session: u64) -> Option<Header> {
     let mut question = [0; HEADER_LEN];
     Header::new(Kind::End, session, 0).emit(&mut question);
     let tally = ask(socket, &question, |bytes| {
         let (header, _) = Header::parse(bytes).ok()?;
-        (header.kind == Kind::Tally && header.session == session).then_some(header.counted)
+        (header.kind == Kind::Tally && header.session == session).then_some(header)
     });
     tally.ok().flatten()
 }

@@ -13,6 +13,8 @@ pub const FLOWS_MAX: u64 = 64;
 pub const TIMEOUT: Duration = Duration::from_millis(500);
 /// Requests that warm up, unless told otherwise.
 pub const WARM_UP: u64 = 100;
+/// How long a row warms up at most, however many requests it has sent by then.
+pub(super) const WARM_UP_TIME: Duration = Duration::from_secs(1);
 /// Requests of a row, at most: numbers have 32 bits.
 pub(super) const COUNT_MAX: u64 = 1 << 31;
 
@@ -73,7 +75,7 @@ pub struct PathUdpOptions {
     pub count: Option<u64>,
     /// Requests in a second in all flows together; ping-pong without.
     pub rate: Option<f64>,
-    /// Requests of each flow that are sent first and not counted.
+    /// Requests of each flow that are sent first and not counted, for a second at most.
     pub warm_up: u64,
     /// How long a reply may take.
     pub timeout: Duration,
@@ -119,10 +121,32 @@ impl PathUdpOptions {
         }
     }
 
+    /// The requests of each flow that warm up: at a fixed rate as many as are sent in
+    /// [`WARM_UP_TIME`] at most.
+    pub(super) fn warm_up_within_time(&self) -> u64 {
+        let sent = |rate: f64| rate / self.flows as f64 * WARM_UP_TIME.as_secs_f64();
+        self.rate.map_or(self.warm_up, |rate| self.warm_up.min(sent(rate) as u64))
+    }
+
     /// The shortest datagram that holds what a request has to tell.
     #[must_use]
     pub const fn length_min(&self) -> u64 {
         let length = if self.is_stamp { stamp::PACKET_LEN } else { path_probe::HEADER_LEN };
         length as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_warms_up_for_a_second_at_most() {
+        let usual = PathUdpOptions::new("192.0.2.1".parse().unwrap());
+        let of =
+            |rate, flows| PathUdpOptions { rate, flows, ..usual.clone() }.warm_up_within_time();
+        assert_eq!(of(None, 1), WARM_UP);
+        assert_eq!((of(Some(1e6), 8), of(Some(10.0), 1), of(Some(10.0), 4)), (WARM_UP, 10, 2));
+        assert_eq!((of(Some(1.0), 1), of(Some(1.0), 2)), (1, 0));
     }
 }

@@ -12,6 +12,7 @@ use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::books::{Books, Instants};
 use super::flow::{Came, Flow};
+use super::options::WARM_UP_TIME;
 use super::shared::Shared;
 
 /// Looks at the socket between two looks at the clock, where replies are not slept for.
@@ -34,7 +35,8 @@ pub(super) struct Brought {
 
 /// How the wait for a reply ended.
 enum Waited {
-    Answered,
+    /// The program had the reply then.
+    Answered(Timestamp<Monotonic>),
     TimedOut,
     Refused,
     Failed,
@@ -63,7 +65,12 @@ pub(super) fn ping_pong(
     let (mut begun, mut over) = (None, MonotonicClock.now());
     let (mut heard, mut refusals) = (over, 0);
     let mut ended = flow.sleep_at_most(shared.timeout).err().map(|_| RowEnd::Failed);
-    for sequence in 0..shared.count.unwrap_or(u32::MAX) {
+    let warm_until = over + Span::from_ns(WARM_UP_TIME.as_nanos() as i64);
+    let mut next = 0;
+    while next < shared.count.unwrap_or(u32::MAX) {
+        // The numbers of those that warm up no more are left out.
+        let sequence = if over < warm_until { next } else { next.max(shared.warm_up) };
+        next = sequence + 1;
         let is_first = sequence == shared.warm_up;
         if is_first {
             begun = Some(over);
@@ -74,9 +81,12 @@ pub(super) fn ping_pong(
         shared.before_request(is_first);
         let mut exchange = Exchange { flow: &mut *flow, books: &mut books, seen, timeout, offset };
         let waited = exchange.once(sequence, sequence < shared.warm_up);
-        over = MonotonicClock.now();
+        over = match waited {
+            Waited::Answered(taken) => taken,
+            _ => MonotonicClock.now(),
+        };
         match waited {
-            Waited::Answered => (heard, refusals) = (over, 0),
+            Waited::Answered(_) => (heard, refusals) = (over, 0),
             Waited::Failed => ended = Some(RowEnd::Failed),
             Waited::Refused => {
                 refusals += 1;
@@ -137,7 +147,7 @@ impl Exchange<'_> {
                 Ok(came) => {
                     let taken = MonotonicClock.now();
                     if self.take(came, sequence, sent, taken) {
-                        return Waited::Answered;
+                        return Waited::Answered(taken);
                     }
                     if taken - sent > self.timeout {
                         return Waited::TimedOut;
@@ -149,9 +159,6 @@ impl Exchange<'_> {
                         let looks = self.flow.wait == Wait::Asleep || polls.is_multiple_of(POLLS);
                         if looks && MonotonicClock.now() - sent >= self.timeout {
                             return Waited::TimedOut;
-                        }
-                        if self.flow.wait == Wait::Never {
-                            std::hint::spin_loop();
                         }
                     }
                     ErrorKind::ConnectionRefused => return Waited::Refused,

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use horolog_sys::adjtimex::kernel_clock;
 use horolog_time::Span;
-use horolog_wire::stamp::ErrorEstimate;
+use horolog_wire::stamp::{ErrorEstimate, SENDER_HOP_LIMIT};
 
 use super::codec::Codec;
 use super::error::PathError;
 use super::flow::connected;
-use super::hello::{self, hello, number};
+use super::hello::{hello, number, reflected};
 use super::options::{COUNT_MAX, FLOWS_MAX, LENGTH_MAX, PathUdpOptions};
 
 /// A far end that was found.
@@ -43,12 +43,14 @@ pub(super) fn find(options: &PathUdpOptions, to: SocketAddr) -> Result<Found, Pa
     let socket = connected(options, to).map_err(failed)?;
     let mtu = socket.path_mtu(to).map_err(failed)?;
     if options.is_stamp {
+        socket.set_hop_limit(to, SENDER_HOP_LIMIT).map_err(failed)?;
+        reflected(&socket, to, &stamp_codec())?;
         return Ok(Found { same_clock: false, clock_error_ns: None, mtu });
     }
     let welcome = hello(&socket, to, 0)?;
     let apart = welcome.error_ns.zip(own_error_ns()).map(|(far, own)| far.saturating_add(own));
     let clock_error_ns = if welcome.same_clock { Some(0) } else { apart };
-    hello::end(&socket, welcome.session);
+    // There is no session to end: the far end remembers one from its first probe on.
     Ok(Found { same_clock: welcome.same_clock, clock_error_ns, mtu })
 }
 
@@ -86,4 +88,29 @@ pub(super) fn check(options: &PathUdpOptions) -> Result<(), PathError> {
         return Err(PathError::Timeout);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::path::serve::FarEnd;
+    use crate::path::serve::udp::{ListenOptions, listen};
+
+    /// Ending a session that was never begun took as long as giving up a far end.
+    #[test]
+    fn a_far_end_that_answers_is_found_without_a_wait() {
+        let mut far = FarEnd::new();
+        let address = "127.0.0.1:0".parse().unwrap();
+        let options = ListenOptions { address, busy_polling: false, rate_max: 1_000 };
+        listen(&mut far, &options).unwrap();
+        let at = far.parts()[0].address;
+        let options = PathUdpOptions::new(at.to_string().parse().unwrap());
+        let begun = Instant::now();
+        let found = find(&options, at).unwrap();
+        let took = begun.elapsed();
+        assert!(found.same_clock && took < Duration::from_secs(1), "{took:?}");
+        let _ = far.end();
+    }
 }

@@ -1,10 +1,11 @@
 //! From what the flows of a row brought home to its record. Pure.
 
 use horolog_record::{
-    Distribution, PathCounts, PathDirection, PathLoad, PathRow, RowEnd, SignedDistribution,
+    Distribution, PathCounts, PathDirection, PathHostLosses, PathLoad, PathRow, RowEnd,
+    SignedDistribution,
 };
+use horolog_stats::Recorder;
 use horolog_stats::loss::Rate;
-use horolog_stats::{Recorder, SignedRecorder};
 use horolog_time::Span;
 
 use super::books::Books;
@@ -32,6 +33,7 @@ pub(super) fn fragments(length: u64, mtu: u64, is_ipv6: bool) -> u64 {
 pub(super) struct Outcome {
     pub(super) books: Books,
     pub(super) directions: Option<(PathDirection, PathDirection)>,
+    pub(super) host_losses: Option<PathHostLosses>,
     pub(super) load_arrived: Option<u64>,
     pub(super) late: Option<Recorder>,
     pub(super) duration: Span,
@@ -52,12 +54,12 @@ pub(super) fn record(plan: &RowPlan, outcome: Outcome) -> PathRow {
         lost: books.counts.sent.saturating_sub(books.counts.received),
         ..books.counts
     };
-    let rtt_ns = distribution(&books.rtt);
-    let delay_ns = rtt_ns.as_ref().map(half);
+    let rtt_ns = Distribution::of_recorder(&books.rtt);
+    let delay_ns = rtt_ns.as_ref().map(Distribution::half);
     // One way is known where the clocks are nearer to each other than the ends are.
     let is_known = |error: u64| delay_ns.as_ref().is_some_and(|delay| error <= delay.p50 / 2);
     let one_way = outcome.clock_error_ns.is_some_and(is_known);
-    let signed = |recorder| if one_way { signed(recorder) } else { None };
+    let signed = |recorder| if one_way { SignedDistribution::of(recorder) } else { None };
     let dscp = |class: Option<u8>| class.filter(|_| outcome.tells_class).map(|class| class >> 2);
     let (forward, backward) = outcome.directions.unzip();
     PathRow {
@@ -70,13 +72,14 @@ pub(super) fn record(plan: &RowPlan, outcome: Outcome) -> PathRow {
         counts,
         forward,
         backward,
-        send_late_ns: outcome.late.as_ref().and_then(distribution),
+        host_losses: outcome.host_losses,
+        send_late_ns: outcome.late.as_ref().and_then(Distribution::of_recorder),
         forward_ns: signed(&books.forward),
         backward_ns: signed(&books.backward),
-        far_ns: distribution(&books.far),
-        host_send_ns: distribution(&books.host_send),
-        host_receive_ns: distribution(&books.host_receive),
-        wire_ns: distribution(&books.wire),
+        far_ns: Distribution::of_recorder(&books.far),
+        host_send_ns: Distribution::of_recorder(&books.host_send),
+        host_receive_ns: Distribution::of_recorder(&books.host_receive),
+        wire_ns: Distribution::of_recorder(&books.wire),
         dscp_there: dscp(books.class_there),
         dscp_back: dscp(outcome.class_back),
         ended: outcome.ended,
@@ -88,59 +91,6 @@ pub(super) fn record(plan: &RowPlan, outcome: Outcome) -> PathRow {
 fn rate(sent: u64, duration: Span) -> f64 {
     let ns = u64::try_from(duration.as_ns()).unwrap_or(0);
     Rate::from_span(sent, 0, ns).map_or(0.0, Rate::per_second)
-}
-
-/// T of a round trip: half of each figure.
-fn half(rtt: &Distribution) -> Distribution {
-    Distribution {
-        count: rtt.count,
-        min: rtt.min / 2,
-        mean: rtt.mean / 2.0,
-        stddev: rtt.stddev / 2.0,
-        p50: rtt.p50 / 2,
-        p90: rtt.p90 / 2,
-        p99: rtt.p99 / 2,
-        p99_9: rtt.p99_9 / 2,
-        p99_99: rtt.p99_99 / 2,
-        max: rtt.max / 2,
-        histogram: String::new(),
-    }
-}
-
-fn distribution(recorder: &Recorder) -> Option<Distribution> {
-    let histogram = recorder.to_histogram();
-    let summary = histogram.summary()?;
-    Some(Distribution {
-        count: summary.count,
-        min: summary.min,
-        mean: summary.mean,
-        stddev: summary.stddev,
-        p50: summary.p50,
-        p90: summary.p90,
-        p99: summary.p99,
-        p99_9: summary.p99_9,
-        p99_99: summary.p99_99,
-        max: summary.max,
-        histogram: histogram.encode(),
-    })
-}
-
-fn signed(recorder: &SignedRecorder) -> Option<SignedDistribution> {
-    let summary = recorder.summary()?;
-    Some(SignedDistribution {
-        count: summary.count,
-        min: summary.min,
-        mean: summary.mean,
-        stddev: summary.stddev,
-        p50: summary.p50,
-        p90: summary.p90,
-        p99: summary.p99,
-        p99_9: summary.p99_9,
-        p99_99: summary.p99_99,
-        max: summary.max,
-        histogram: recorder.positive().to_histogram().encode(),
-        histogram_negative: recorder.negative().to_histogram().encode(),
-    })
 }
 
 #[cfg(test)]
@@ -178,6 +128,7 @@ mod tests {
             Outcome {
                 books,
                 directions: None,
+                host_losses: None,
                 load_arrived: None,
                 late: None,
                 duration: Span::from_ms(1),

@@ -53,8 +53,9 @@ impl PathUdp {
     /// # Errors
     ///
     /// When the options cannot be, or nobody answers.
-    pub fn prepare(options: PathUdpOptions) -> Result<Self, PathError> {
+    pub fn prepare(mut options: PathUdpOptions) -> Result<Self, PathError> {
         check(&options)?;
+        options.warm_up = options.warm_up_within_time();
         let mut to = options.target.resolve(options.family)?;
         require_unicast(to.ip())?;
         if options.is_stamp && is_public(to.ip()) && !options.i_own_this_target {
@@ -105,7 +106,10 @@ impl PathUdp {
                 circumstances.stepped.push(index);
             }
             let ended = row.ended;
-            rows.push(row);
+            // Of one that was ended in its warm-up there is nothing to show.
+            if ended != Some(RowEnd::Interrupted) || row.counts.sent > 0 {
+                rows.push(row);
+            }
             if ended.is_some() {
                 circumstances.interrupted = ended == Some(RowEnd::Interrupted);
                 break;
@@ -202,6 +206,9 @@ impl PathUdp {
             loading.map(thread::ScopedJoinHandle::join);
             all
         });
+        // The last of the load is under way before what came is asked for.
+        let all: Vec<_> =
+            all.into_iter().map(|(one, flow, late)| (tallied(one, &flow), flow, late)).collect();
         Ok(row::record(plan, self.outcome(plan, &shared, &all)))
     }
 
@@ -239,7 +246,7 @@ impl PathUdp {
         let seen = SeenWindow::new(REACH.0 as u64).ok()?;
         let books = self.books();
         let brought = ping_pong(&mut flow, shared, books, &seen, offset);
-        Some((tallied(brought, &flow), flow, None))
+        Some((brought, flow, None))
     }
 
     fn open_loop(
@@ -273,7 +280,7 @@ impl PathUdp {
         brought.books.counts.sent = sent.left;
         brought.books.counts.refused = sent.refused;
         (brought.begun, brought.over) = (sent.begun, sent.over);
-        Some((tallied(brought, &flow), flow, Some(sent.late)))
+        Some((brought, flow, Some(sent.late)))
     }
 
     fn books(&self) -> Books {
@@ -308,6 +315,7 @@ impl PathUdp {
         let by_reply = far_error.map(|(far, own)| far.as_ns().unsigned_abs().saturating_add(own));
         Outcome {
             directions: sum.directions.filter(|_| sum.all_counted),
+            host_losses: Some(sum.host_losses),
             load_arrived: gate.is_there().then_some(sum.load_arrived),
             duration: sum.begun.map_or(Span::ZERO, |begun| sum.over - begun),
             clock_error_ns: if options.is_stamp { by_reply } else { self.found.clock_error_ns },
@@ -337,6 +345,7 @@ impl PathUdp {
         let outcome = Outcome {
             books: self.books(),
             directions: None,
+            host_losses: None,
             load_arrived: None,
             late: None,
             duration: Span::ZERO,
@@ -352,12 +361,14 @@ impl PathUdp {
     }
 }
 
-/// With what the far end counted to the end, where it is still there.
+/// With what the far end counted to the end, where it is still there, and this host's socket lost.
 fn tallied(mut brought: Brought, flow: &Flow) -> Brought {
     if brought.ended.is_none()
-        && let Some(counted) = flow.end()
+        && let Some(tally) = flow.end()
     {
-        brought.books.counted = Some(counted);
+        brought.books.counted = Some(tally.counted);
+        brought.books.far_losses = tally.losses();
     }
+    brought.books.dropped = flow.socket.drops().ok().map(u64::from);
     brought
 }

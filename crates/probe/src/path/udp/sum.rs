@@ -1,6 +1,6 @@
 //! What several flows of a row come to together. Pure.
 
-use horolog_record::{PathDirection, RowEnd};
+use horolog_record::{PathDirection, PathHostLosses, RowEnd};
 use horolog_time::{Monotonic, Timestamp};
 
 use super::flow::Flow;
@@ -10,6 +10,7 @@ use super::ping_pong::Brought;
 pub(super) struct Sum {
     pub(super) directions: Option<(PathDirection, PathDirection)>,
     pub(super) all_counted: bool,
+    pub(super) host_losses: PathHostLosses,
     pub(super) load_arrived: u64,
     pub(super) begun: Option<Timestamp<Monotonic>>,
     pub(super) over: Timestamp<Monotonic>,
@@ -22,6 +23,7 @@ impl Default for Sum {
         Self {
             directions: None,
             all_counted: true,
+            host_losses: PathHostLosses::default(),
             load_arrived: 0,
             begun: None,
             over: Timestamp::from_ns(0),
@@ -44,6 +46,16 @@ impl Sum {
                 }
             }
             None => self.all_counted = false,
+        }
+        let hosts = &mut self.host_losses;
+        if let Some(losses) = brought.books.far_losses {
+            let limited = hosts.far_limited.unwrap_or(0);
+            hosts.far_limited = Some(limited.saturating_add(losses.limited));
+            // All flows come to one socket, whose drops each of them is told.
+            hosts.far_dropped = hosts.far_dropped.max(Some(losses.dropped));
+        }
+        if let Some(dropped) = brought.books.dropped {
+            hosts.near_dropped = Some(hosts.near_dropped.unwrap_or(0).saturating_add(dropped));
         }
         self.load_arrived += brought.books.counted.map_or(0, |counted| u64::from(counted.load));
         self.begun = match (self.begun, brought.begun) {

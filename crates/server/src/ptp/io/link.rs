@@ -1,7 +1,7 @@
 //! What a port sends and receives by: two UDP sockets or a packet socket, behind one trait.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use horolog_io::{PacketError, UdpError};
@@ -76,15 +76,45 @@ pub(super) struct Outgoing<'a> {
     pub(super) bytes: &'a [u8],
 }
 
+impl From<UdpError> for LinkError {
+    fn from(error: UdpError) -> Self {
+        match error {
+            UdpError::Privilege(address) => Self::Ports(address),
+            other => Self::Udp(other),
+        }
+    }
+}
+
+impl From<PacketError> for LinkError {
+    fn from(error: PacketError) -> Self {
+        match error {
+            PacketError::Privilege(interface) => Self::Frames(interface),
+            other => Self::Packet(other),
+        }
+    }
+}
+
 /// Why the way of a port could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// A UDP socket.
     #[error(transparent)]
-    Udp(#[from] UdpError),
+    Udp(UdpError),
     /// A packet socket.
     #[error(transparent)]
-    Packet(#[from] PacketError),
+    Packet(PacketError),
+    /// PTP's ports are not for this user.
+    #[error(
+        "cannot use {0}: PTP's ports need root or CAP_NET_BIND_SERVICE; run as root or with that \
+         right, for the standard has no others"
+    )]
+    Ports(SocketAddr),
+    /// Frames are not for this user.
+    #[error(
+        "cannot send frames on '{0}': that needs root or CAP_NET_RAW; run as root or with that \
+         right, or choose --ptp-transport udp4"
+    )]
+    Frames(String),
     /// A group.
     #[error("cannot join {group} on '{interface}': {source}; see ip-maddress(8)")]
     Join {
@@ -95,4 +125,18 @@ pub enum LinkError {
         /// Why.
         source: io::Error,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_user_may_not_do_is_said_in_ptp_s_terms() {
+        let address = SocketAddr::from(([0, 0, 0, 0], 319));
+        let text = LinkError::from(UdpError::Privilege(address)).to_string();
+        assert!(text.contains("CAP_NET_BIND_SERVICE") && !text.contains("1024"), "{text}");
+        let text = LinkError::from(PacketError::Privilege("eth0".into())).to_string();
+        assert!(text.contains("--ptp-transport udp4"), "{text}");
+    }
 }

@@ -19,7 +19,7 @@ use horolog_wire::ethernet::MacAddress;
 use crate::ServerConfig;
 use crate::hardware::Conversions;
 use crate::page::PageReader;
-use crate::ptp::{ClockSettings, PortSettings, Transport};
+use crate::ptp::{ClockSettings, PortSettings, PtpConfig, Transport};
 use crate::xdp::XdpBody;
 use ethernet::EthernetLink;
 use fast::FastPath;
@@ -27,7 +27,7 @@ use link::Link;
 use link::LinkError;
 pub use served::ptp_at;
 use status::SharedStatus;
-pub use status::{PtpPortStatus, PtpStatus};
+pub use status::{Announced, PtpPortStatus, PtpStatus};
 use thread::PortThread;
 pub(crate) use thread::PtpThreads;
 use udp::UdpLink;
@@ -65,41 +65,62 @@ pub(crate) struct OpenPtp {
     ports: Vec<OpenPort>,
 }
 
+/// Where a port is to be.
+struct Place {
+    interface: String,
+    index: u32,
+    mac: MacAddress,
+    settings: PortSettings,
+}
+
+/// Looks up where the ports of a configuration are to be, and opens none of them.
+fn places(ptp: &PtpConfig) -> Result<Vec<Place>, PtpStartError> {
+    let mut places = Vec::new();
+    if !ptp.is_on() {
+        return Ok(places);
+    }
+    let mut netlink = Netlink::open()?;
+    let addresses = netlink.addresses()?;
+    for name in &ptp.interfaces {
+        let link = netlink.link_by_name(name)?;
+        let mac = link.mac.filter(|mac| *mac != [0; 6]).map(MacAddress);
+        let mac = mac.ok_or_else(|| PtpStartError::NotEthernet(name.clone()))?;
+        let own = addresses.iter().filter(|address| address.index == link.index);
+        let own: Vec<IpAddr> = own.map(|address| address.prefix.address()).collect();
+        for &transport in &ptp.transports {
+            let number = places.len() as u16 + 1;
+            let mut settings = ptp.port(number, transport, mac);
+            settings.address = protocol_address(transport, mac, &own)
+                .ok_or(PtpStartError::NoAddress(name.clone(), transport.name()))?;
+            places.push(Place { interface: name.clone(), index: link.index, mac, settings });
+        }
+    }
+    Ok(places)
+}
+
 impl OpenPtp {
+    /// Whether the ports of a configuration can be, as far as that is known without opening them.
+    pub(crate) fn check(config: &ServerConfig) -> Result<(), PtpStartError> {
+        places(&config.ptp).map(drop)
+    }
+
     /// Opens the ports of a configuration; there may be none.
     pub(crate) fn open(config: &ServerConfig) -> Result<Self, PtpStartError> {
-        let ptp = &config.ptp;
-        if !ptp.is_on() {
-            return Ok(Self { clock: ptp.clock(0, 0), ports: Vec::new() });
-        }
-        let mut netlink = Netlink::open()?;
-        let addresses = netlink.addresses()?;
+        let places = places(&config.ptp)?;
+        let identity = places.first().map_or(0, |place| clock_identity(place.mac));
+        let clock = config.ptp.clock(identity, places.len() as u16);
         let mut ports = Vec::new();
-        let mut identity = None;
-        for name in &ptp.interfaces {
-            let link = netlink.link_by_name(name)?;
-            let mac = link.mac.filter(|mac| *mac != [0; 6]).map(MacAddress);
-            let mac = mac.ok_or_else(|| PtpStartError::NotEthernet(name.clone()))?;
-            identity.get_or_insert_with(|| clock_identity(mac));
-            let hardware = config.timestamps.hardware.contains(name);
-            let own = addresses.iter().filter(|address| address.index == link.index);
-            let own: Vec<IpAddr> = own.map(|address| address.prefix.address()).collect();
-            for &transport in &ptp.transports {
-                let number = ports.len() as u16 + 1;
-                let mut settings = ptp.port(number, transport, mac);
-                settings.address = protocol_address(transport, mac, &own)
-                    .ok_or(PtpStartError::NoAddress(name.clone(), transport.name()))?;
-                let way: Box<dyn Link> = match transport {
-                    Transport::Udp4 => Box::new(UdpLink::open(name, link.index, false, hardware)?),
-                    Transport::Udp6 => Box::new(UdpLink::open(name, link.index, true, hardware)?),
-                    Transport::Ethernet => Box::new(EthernetLink::open(name, mac, hardware)?),
-                };
-                let (interface, index) = (name.clone(), link.index);
-                let netlink = Netlink::open()?;
-                ports.push(OpenPort { interface, index, settings, link: way, netlink });
-            }
+        for Place { interface, index, mac, settings } in places {
+            let hardware = config.timestamps.hardware.contains(&interface);
+            let name = interface.as_str();
+            let link: Box<dyn Link> = match settings.transport {
+                Transport::Udp4 => Box::new(UdpLink::open(name, index, false, hardware)?),
+                Transport::Udp6 => Box::new(UdpLink::open(name, index, true, hardware)?),
+                Transport::Ethernet => Box::new(EthernetLink::open(name, mac, hardware)?),
+            };
+            let netlink = Netlink::open()?;
+            ports.push(OpenPort { interface, index, settings, link, netlink });
         }
-        let clock = ptp.clock(identity.unwrap_or_default(), ports.len() as u16);
         Ok(Self { clock, ports })
     }
 

@@ -17,6 +17,9 @@ const PTP_EPOCH_IN_NTP: u32 = 2_208_988_800;
 /// A source that was last corrected longer ago is in holdover. Daemons correct the clock every 16 s
 /// to 64 s by a reference clock.
 const HOLDOVER_AFTER: Span = Span::from_ns(300 * NS_PER_S);
+/// A reference clock that may be off by more is none to be ranked among primary ones: a receiver
+/// without a pulse tells the second to half of it, and its sentences no frequency at all.
+const REFERENCE_OFF_MAX: Span = Span::from_ms(10);
 /// A message that has waited longer is not answered: its time of arrival may be another's.
 const AGE_MAX: Span = Span::from_ns(NS_PER_S);
 /// How far the clock of a card may be off that writes the time into Sync.
@@ -39,6 +42,17 @@ const SOURCE_PTP: u8 = 0x40;
 const SOURCE_NTP: u8 = 0x50;
 const SOURCE_OTHER: u8 = 0x90;
 const SOURCE_OSCILLATOR: u8 = 0xa0;
+
+/// What the status calls a source of time.
+pub(super) const fn source_name(source: u8) -> &'static str {
+    match source {
+        SOURCE_GNSS => "gnss",
+        SOURCE_PTP => "ptp",
+        SOURCE_NTP => "ntp",
+        SOURCE_OSCILLATOR => "internal_oscillator",
+        _ => "other",
+    }
+}
 
 /// The stability that nobody has computed (clause 7.6.3.3).
 const VARIANCE_UNKNOWN: u16 = 0xffff;
@@ -99,7 +113,7 @@ impl Served<'_> {
             let stepped = now >= page.timebase.step_at;
             utc_offset = before_step - if stepped { (page.timebase.step >> 32) as i16 } else { 0 };
         }
-        if time_source != SOURCE_OSCILLATOR {
+        if time_source != SOURCE_OSCILLATOR && !self.is_rough() {
             flags = flags.with(Flags::TIME_TRACEABLE).with(Flags::FREQUENCY_TRACEABLE);
         }
         // Nobody has said how far a clock is off that runs free.
@@ -115,6 +129,11 @@ impl Served<'_> {
         }
     }
 
+    /// Whether the time is from a reference clock that tells it only roughly.
+    fn is_rough(&self) -> bool {
+        self.page.variables.stratum <= 1 && self.page.distance > REFERENCE_OFF_MAX
+    }
+
     /// The class that follows from the source, and what the source is.
     fn class(&self, now: Timestamp<Monotonic>) -> (u8, u8) {
         let variables = self.page.variables;
@@ -125,7 +144,7 @@ impl Served<'_> {
             (_, 1) => SOURCE_OTHER,
             _ => SOURCE_NTP,
         };
-        if variables.stratum > 1 || time_source == SOURCE_OSCILLATOR {
+        if variables.stratum > 1 || time_source == SOURCE_OSCILLATOR || self.is_rough() {
             return (CLASS_DEFAULT, time_source);
         }
         if self.page.tai_minus_utc_s.is_none() {
@@ -211,6 +230,18 @@ mod tests {
         assert_eq!(state(old).clock_class, 7);
         assert!(!state(|page| page.variables.leap = Leap::Unsynchronised).usable);
         assert!(!state(|page| page.timebase.expires = NOW).usable);
+    }
+
+    #[test]
+    fn a_receiver_without_a_pulse_is_no_primary_reference() {
+        let at = |distance| state(|page| page.distance = distance);
+        assert_eq!(at(Span::from_ms(10)).clock_class, 6);
+        let coarse = at(Span::from_ms(500));
+        assert_eq!((coarse.clock_class, coarse.time_source), (248, SOURCE_GNSS));
+        assert_eq!(coarse.accuracy, 0x2f, "within a second");
+        assert!(!coarse.flags.has(Flags::TIME_TRACEABLE));
+        assert!(!coarse.flags.has(Flags::FREQUENCY_TRACEABLE));
+        assert!(coarse.flags.has(Flags::PTP_TIMESCALE));
     }
 
     #[test]

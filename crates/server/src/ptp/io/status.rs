@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
-use horolog_wire::ptp::{MessageType, PortIdentity};
+use horolog_time::Span;
+use horolog_wire::ptp::{Flags, MessageType, PortIdentity};
 use serde::Serialize;
 
+use super::served::source_name;
 use crate::hardware::By;
-use crate::ptp::{ClockSettings, Foreign, PortSettings, PortView, Refusal};
+use crate::ptp::clock_state::accuracy_bound;
+use crate::ptp::{ClockSettings, ClockState, Foreign, PortSettings, PortState, PortView, Refusal};
 
 /// The clock and its ports.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -24,7 +28,7 @@ pub struct PtpStatus {
 }
 
 /// One port.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Default, Debug, Serialize)]
 pub struct PtpPortStatus {
     /// Its number.
     pub port: u16,
@@ -32,8 +36,11 @@ pub struct PtpPortStatus {
     pub interface: String,
     /// What it speaks over: `udp4`, `udp6` or `l2`.
     pub transport: &'static str,
-    /// `listening`, `master` or `passive`.
+    /// `listening`, `master`, `passive`, or `faulty` while the interface is down.
     pub state: &'static str,
+    /// What it announces of the clock; absent while it is no master.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub announces: Option<Announced>,
     /// The better master that it yields to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub better: Option<ForeignMaster>,
@@ -62,9 +69,57 @@ pub struct PtpPortStatus {
     pub send_errors: u64,
     /// Messages that the kernel dropped because the thread was late.
     pub dropped: u64,
-    /// The last error of the sockets.
+    /// The last error, for 10 s: what lasts is noted again and again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+/// What a master announces of its clock (IEEE 1588-2019, clause 13.5).
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the message")]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Announced {
+    /// The clock class (table 4).
+    pub clock_class: u8,
+    /// The clock accuracy (table 5).
+    pub clock_accuracy: u8,
+    /// The bound that the accuracy stands for, in nanoseconds; absent where it is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accuracy_ns: Option<i64>,
+    /// Where the time is from (table 6).
+    pub time_source: &'static str,
+    /// Whether the time is TAI; otherwise the scale is arbitrary.
+    pub ptp_timescale: bool,
+    /// TAI minus UTC, in seconds; absent where it is not said to be valid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utc_offset_s: Option<i16>,
+    /// Whether the time can be traced to a primary reference.
+    pub time_traceable: bool,
+    /// Whether the frequency can.
+    pub frequency_traceable: bool,
+    /// The leap second at the end of this day: `none`, `leap61` or `leap59`.
+    pub leap: &'static str,
+}
+
+impl Announced {
+    fn of(clock: &ClockState) -> Self {
+        let leap = match clock.flags {
+            flags if flags.has(Flags::LEAP_61) => "leap61",
+            flags if flags.has(Flags::LEAP_59) => "leap59",
+            _ => "none",
+        };
+        let is_valid = clock.flags.has(Flags::UTC_OFFSET_VALID);
+        Self {
+            clock_class: clock.clock_class,
+            clock_accuracy: clock.accuracy,
+            accuracy_ns: accuracy_bound(clock.accuracy).map(Span::as_ns),
+            time_source: source_name(clock.time_source),
+            ptp_timescale: clock.flags.has(Flags::PTP_TIMESCALE),
+            utc_offset_s: Some(clock.utc_offset).filter(|_| is_valid),
+            time_traceable: clock.flags.has(Flags::TIME_TRACEABLE),
+            frequency_traceable: clock.flags.has(Flags::FREQUENCY_TRACEABLE),
+            leap,
+        }
+    }
 }
 
 /// Another master.
@@ -104,6 +159,8 @@ pub(super) struct PortStatus {
     pub(super) interface: String,
     pub(super) settings: PortSettings,
     pub(super) view: PortView,
+    /// The clock as it told of it then.
+    pub(super) clock: ClockState,
     pub(super) stamps: Stamps,
     /// How many messages were to come back with the time when they left.
     pub(super) awaited: u64,
@@ -111,11 +168,14 @@ pub(super) struct PortStatus {
     pub(super) dropped: u64,
 }
 
+/// How long an error is told that does not come again.
+const ERROR_LASTS: Duration = Duration::from_secs(10);
+
 /// Where it tells it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedStatus {
     port: Arc<ArcSwapOption<PortStatus>>,
-    error: Arc<ArcSwapOption<String>>,
+    error: Arc<ArcSwapOption<(String, Instant)>>,
 }
 
 impl SharedStatus {
@@ -124,13 +184,19 @@ impl SharedStatus {
     }
 
     pub(super) fn note_error(&self, error: &dyn std::fmt::Display) {
-        self.error.store(Some(Arc::new(error.to_string())));
+        self.error.store(Some(Arc::new((error.to_string(), Instant::now()))));
     }
 
     fn get(&self) -> Option<PtpPortStatus> {
         let status = self.port.load_full()?;
-        let error = self.error.load_full().map(|error| (*error).clone());
-        Some(PtpPortStatus { error, ..PtpPortStatus::of(&status) })
+        Some(PtpPortStatus { error: self.error(Instant::now()), ..PtpPortStatus::of(&status) })
+    }
+
+    /// The last error, while it is news.
+    fn error(&self, now: Instant) -> Option<String> {
+        let noted = self.error.load_full()?;
+        let (error, at) = &*noted;
+        (now.saturating_duration_since(*at) < ERROR_LASTS).then(|| error.clone())
     }
 }
 
@@ -158,6 +224,7 @@ impl PtpPortStatus {
             interface: status.interface.clone(),
             transport: settings.transport.name(),
             state: view.state.name(),
+            announces: (view.state == PortState::Master).then(|| Announced::of(&status.clock)),
             better: view.better.as_ref().map(ForeignMaster::of),
             foreign_masters: view.foreign.iter().map(ForeignMaster::of).collect(),
             grants: view.grants,
@@ -217,6 +284,15 @@ fn port(port: PortIdentity) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_that_does_not_come_again_is_told_no_longer() {
+        let status = SharedStatus::default();
+        assert_eq!(status.error(Instant::now()), None);
+        status.note_error(&"the network is down");
+        assert_eq!(status.error(Instant::now()).as_deref(), Some("the network is down"));
+        assert_eq!(status.error(Instant::now() + ERROR_LASTS), None);
+    }
 
     #[test]
     fn identities_are_written_as_others_do() {

@@ -202,6 +202,14 @@ impl PortThread {
                     Ok(addresses) => admission.look(&addresses, self.fast.as_mut()),
                     Err(error) => self.status.note_error(&error),
                 }
+                match self.netlink.link_by_index(self.index) {
+                    Ok(link) => port.link(link.up && link.operational, now()),
+                    Err(error) => {
+                        // It is gone, or nobody can tell; what was known of it may not hold.
+                        port.link(false, now());
+                        self.status.note_error(&error);
+                    }
+                }
                 self.tell(&port, stamps, leaving.awaited);
                 tell_at = now() + TELL_EVERY;
             }
@@ -336,10 +344,12 @@ impl PortThread {
 
     fn tell(&mut self, port: &Port, stamps: Stamps, awaited: u64) {
         let page = self.page.read();
+        let clock = self.served(&page).state(MonotonicClock.now());
         let status = PortStatus {
             interface: self.interface.clone(),
             settings: self.settings.clone(),
-            view: port.view(&self.served(&page).state(MonotonicClock.now())),
+            view: port.view(&clock),
+            clock,
             stamps,
             awaited,
             send_errors: self.link.refused(),

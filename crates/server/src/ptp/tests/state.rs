@@ -99,6 +99,27 @@ fn it_yields_to_a_better_master_and_comes_back() {
 }
 
 #[test]
+fn an_interface_that_goes_down_makes_it_faulty_until_it_is_up_again() {
+    let (mut port, now) = master();
+    let now = hear(&mut port, 129, 3, now);
+    port.link(true, now);
+    assert_eq!(port.state(), PortState::Master);
+    port.link(false, now);
+    assert_eq!(port.state(), PortState::Faulty);
+    assert_eq!(port.view(&GOOD).foreign, [], "nobody is heard any more");
+    let mut out = Kept::default();
+    port.due(&GOOD, now + seconds(60), &mut out);
+    assert!(out.0.is_empty() && ask(&mut port, &delay_req(), now).is_empty());
+    assert_eq!(port.state(), PortState::Faulty);
+    let up = now + seconds(60);
+    port.link(true, up);
+    port.due(&GOOD, up + Span::from_ms(5_999), &mut out);
+    assert_eq!(port.state(), PortState::Listening, "as at the start");
+    port.due(&GOOD, up + seconds(6), &mut out);
+    assert_eq!(port.state(), PortState::Master);
+}
+
+#[test]
 fn it_does_not_yield_to_a_worse_master() {
     let (mut port, now) = master();
     hear(&mut port, 129, 5, now);

@@ -31,7 +31,9 @@ impl Calibrator {
             root_dispersion: Span::ZERO,
         };
         if self.conditioner.is_none() {
-            let coarse = self.labeller.coarse(now).ok_or_else(|| self.fault(now))?;
+            // The last report is followed for a while; why there is no newer one is told with it.
+            let coarse = self.labeller.coarse(now).filter(|_| self.broken.is_none());
+            let coarse = coarse.ok_or_else(|| self.fault(now))?;
             let system =
                 Timestamp::<Utc>::from_ns(coarse.at.as_ns()) + look.realtime_minus_monotonic;
             let (offset, uncertainty) = (coarse.utc - system, coarse.uncertainty);
@@ -145,6 +147,7 @@ impl Calibrator {
             steps: self.steps,
             pulses,
             sentences: self.sentences.clone(),
+            outputs: self.outputs.status(),
             log_failures: self.log.as_ref().map(ErrorLog::failures),
             tai_minus_utc_s: None,
             pending_leap: None,

@@ -5,16 +5,21 @@ use serde_json::Value;
 
 const NAME_WIDTH: usize = 30;
 const FIGURE_WIDTH: usize = 14;
+/// Three figures and the blanks before them.
+const FIGURES_WIDTH: usize = 3 * (FIGURE_WIDTH + 1);
+/// The width of names on a terminal that has no room for more.
+const NAME_WIDTH_MIN: usize = 15;
 
-/// The lines, without a newline at the end.
-pub(super) fn clock(status: &Value) -> String {
+/// The lines, without a newline at the end, with tables of at most so many columns.
+pub(super) fn clock(status: &Value, columns: usize) -> String {
+    let name_width = columns.saturating_sub(FIGURES_WIDTH).clamp(NAME_WIDTH_MIN, NAME_WIDTH);
     let mut lines = served(status);
-    lines.extend(sources(&status["sources"]));
+    lines.extend(sources(&status["sources"], name_width));
     if let calibration @ Value::Object(_) = &status["calibration"] {
         lines.extend(calibrated(calibration));
     }
     if let ptp @ Value::Object(_) = &status["ptp"] {
-        lines.extend(ports(ptp));
+        lines.extend(ports(ptp, name_width));
     }
     lines.join("\n")
 }
@@ -26,18 +31,29 @@ fn served(status: &Value) -> Vec<String> {
         _ => "not synchronised".to_owned(),
     };
     let uptime = status["uptime_s"].as_f64().unwrap_or(0.0);
-    vec![
+    let mut lines = vec![
         format!("server {}, up {uptime:.0} s: {state}", word(&status["pid"])),
         figure("root dispersion", &time(&status["root_dispersion_ns"])),
         figure("root delay", &time(&status["root_delay_ns"])),
         figure("clock page's age", &time(&status["page_age_ns"])),
         figure("steps of the system clock", &count(&status["clock"]["steps"])),
-    ]
+    ];
+    if let Some(seconds) = status["tai_minus_utc_s"].as_i64() {
+        lines.push(figure("TAI minus UTC", &format!("{seconds} s")));
+    }
+    if let Some(leap) = status["pending_leap"].as_str() {
+        lines.push(format!("  next leap second by the list: {leap}"));
+    }
+    lines
 }
 
 /// Each source with how far the system clock is ahead by it, and how many agree.
-fn sources(sources: &Value) -> Vec<String> {
+fn sources(sources: &Value, name_width: usize) -> Vec<String> {
     let all = sources.as_array().map_or(&[][..], Vec::as_slice);
+    if all.is_empty() {
+        let served = "sources: none; the system clock is served as it is";
+        return vec![String::new(), served.to_owned()];
+    }
     let state = |source: &Value| source["state"].as_str().unwrap_or_default().to_owned();
     let agree = all.iter().filter(|one| ["selected", "truechimer"].contains(&&*state(one)));
     let vote = match all.iter().find(|source| state(source) == "selected") {
@@ -47,17 +63,17 @@ fn sources(sources: &Value) -> Vec<String> {
     let mut lines = vec![
         String::new(),
         format!("sources: {} of {} agree, {vote}", agree.count(), all.len()),
-        row("  source, state", ["system ahead", "within", "age"]),
+        row("  source, state", name_width, ["system ahead", "within", "age"]),
     ];
     for source in all {
         let name = format!("  {}, {}", word(&source["name"]), state(source));
         let age = source["age_ms"].as_i64().map(|ms| ms.saturating_mul(1_000_000));
         let figures = [
-            source["offset_ns"].as_i64().map_or_else(absent, |ns| signed_ns(ns.saturating_neg())),
+            signed(&source["offset_ns"]),
             time(&source["uncertainty_ns"]),
             age.map_or_else(absent, |ns| human_ns(ns.unsigned_abs())),
         ];
-        lines.push(row(&name, figures.each_ref().map(String::as_str)));
+        lines.push(row(&name, name_width, figures.each_ref().map(String::as_str)));
         if let Some(reason) = source["reason"].as_str() {
             lines.push(format!("    {reason}"));
         }
@@ -131,12 +147,12 @@ fn calibrated(status: &Value) -> Vec<String> {
     lines
 }
 
-fn ports(ptp: &Value) -> Vec<String> {
+fn ports(ptp: &Value, name_width: usize) -> Vec<String> {
     let (identity, profile) = (word(&ptp["clock_identity"]), word(&ptp["profile"]));
     let mut lines = vec![
         String::new(),
         format!("PTP clock {identity}, profile {profile}, domain {}", word(&ptp["domain"])),
-        row("  port, state", ["hw stamps", "kernel stamps", "grants"]),
+        row("  port, state", name_width, ["hw stamps", "kernel stamps", "grants"]),
     ];
     for port in ptp["ports"].as_array().into_iter().flatten() {
         let [number, interface, transport, state] =
@@ -144,7 +160,10 @@ fn ports(ptp: &Value) -> Vec<String> {
         let figures = ["hardware_stamps", "kernel_stamps", "grants"];
         let figures = figures.map(|field| count(&port[field]));
         let name = format!("  {number} {interface} {transport}, {state}");
-        lines.push(row(&name, figures.each_ref().map(String::as_str)));
+        lines.push(row(&name, name_width, figures.each_ref().map(String::as_str)));
+        if let announced @ Value::Object(_) = &port["announces"] {
+            lines.push(format!("    announces {}", announces(announced)));
+        }
         if let better @ Value::Object(_) = &port["better"] {
             lines.push(format!("    yields to {}", word(&better["port"])));
         }
@@ -155,19 +174,42 @@ fn ports(ptp: &Value) -> Vec<String> {
     lines
 }
 
+/// What a PTP master tells of its clock.
+fn announces(announced: &Value) -> String {
+    let is = |field: &str| announced[field] == true;
+    let accuracy = match announced["accuracy_ns"].as_i64() {
+        Some(ns) => format!("within {}", human_ns(ns.unsigned_abs())),
+        None => "accuracy unknown".to_owned(),
+    };
+    let scale = match announced["utc_offset_s"].as_i64() {
+        Some(seconds) if is("ptp_timescale") => format!("TAI, which is UTC + {seconds} s"),
+        _ => "an arbitrary timescale".to_owned(),
+    };
+    let traceable = match (is("time_traceable"), is("frequency_traceable")) {
+        (true, true) => "traceable",
+        (true, false) => "time traceable",
+        (false, true) => "frequency traceable",
+        (false, false) => "not traceable",
+    };
+    let class = word(&announced["clock_class"]);
+    let leap = word(&announced["leap"]);
+    let leap = if leap == "none" { String::new() } else { format!(", {leap}") };
+    format!("class {class}, {accuracy}, {scale}, {traceable}{leap}")
+}
+
 fn figure(name: &str, value: &str) -> String {
-    row(&format!("  {name}"), [value, "", ""])
+    row(&format!("  {name}"), NAME_WIDTH, [value, "", ""])
 }
 
 /// A name and figures under one another; a name that is too long has a line of its own.
-fn row(name: &str, figures: [&str; 3]) -> String {
+fn row(name: &str, name_width: usize, figures: [&str; 3]) -> String {
     let figures = figures.map(|figure| format!("{figure:>FIGURE_WIDTH$}"));
     let figures = figures.join(" ");
     let figures = figures.trim_end();
-    if name.chars().count() > NAME_WIDTH {
-        format!("{name}\n{:NAME_WIDTH$} {figures}", "")
+    if name.chars().count() > name_width {
+        format!("{name}\n{:name_width$} {figures}", "")
     } else {
-        format!("{name:NAME_WIDTH$} {figures}")
+        format!("{name:name_width$} {figures}")
     }
 }
 
@@ -216,10 +258,10 @@ pub(super) mod tests {
             "stratum": 1, "page_age_ns": 50_000_000, "root_dispersion_ns": 1_500,
             "root_delay_ns": 0, "clock": { "steps": 1 },
             "sources": [
-                { "name": "gnss", "state": "selected", "offset_ns": -250, "uncertainty_ns": 1_400,
+                { "name": "gnss", "state": "selected", "offset_ns": 250, "uncertainty_ns": 1_400,
                   "age_ms": 900 },
                 { "name": "system clock with a long name", "state": "falseticker",
-                  "offset_ns": 40_000_000, "uncertainty_ns": 16_000_000, "age_ms": 0 },
+                  "offset_ns": -40_000_000, "uncertainty_ns": 16_000_000, "age_ms": 0 },
                 { "name": "phc", "state": "unusable", "reason": "/dev/ptp0: it is no PTP clock" },
             ],
             "calibration": {
@@ -240,8 +282,37 @@ pub(super) mod tests {
 
     #[test]
     fn looks_like_this() {
-        let text = clock(&status());
+        let text = clock(&status(), usize::MAX);
         assert_eq!(text, include_str!("text.txt").trim_end(), "\n{text}");
+    }
+
+    #[test]
+    fn what_a_master_announces_is_told() {
+        let told = |announced: Value| announces(&announced);
+        let tai = json!({ "clock_class": 6, "accuracy_ns": 100, "ptp_timescale": true,
+                          "utc_offset_s": 37, "time_traceable": true,
+                          "frequency_traceable": true, "leap": "leap61" });
+        let expected = "class 6, within 100 ns, TAI, which is UTC + 37 s, traceable, leap61";
+        assert_eq!(told(tai), expected);
+        let own = json!({ "clock_class": 248, "ptp_timescale": false, "leap": "none" });
+        let expected = "class 248, accuracy unknown, an arbitrary timescale, not traceable";
+        assert_eq!(told(own), expected);
+    }
+
+    #[test]
+    fn what_the_list_says_of_leap_seconds_is_told() {
+        let status = json!({ "tai_minus_utc_s": 37, "pending_leap": "insert 2028-12-31" });
+        let text = served(&status).join("\n");
+        assert!(text.contains("37 s") && text.contains("list: insert 2028-12-31"), "{text}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_keeps_every_figure() {
+        let text = clock(&status(), 60);
+        assert!(text.contains("  gnss, selected\n") && text.contains(" 900 ms"), "{text}");
+        let tables = text.lines().filter(|line| line.ends_with(" ms") || line.ends_with("age"));
+        assert!(tables.clone().count() >= 3, "{text}");
+        assert!(tables.into_iter().all(|line| line.chars().count() <= 60), "{text}");
     }
 
     #[test]
@@ -252,10 +323,10 @@ pub(super) mod tests {
         status["calibration"]["state"] = "holdover".into();
         status["calibration"]["control_ended"] = "another program steers the clock".into();
         status["calibration"]["reason"] = "no pulse for 12 s".into();
-        let text = clock(&status);
+        let text = clock(&status, 80);
         for expected in [
             ": not synchronised",
-            "0 of 0 agree, none of them is served",
+            "sources: none; the system clock is served as it is",
             "holdover, no pulses",
             "steered no more: another program",
             "no pulse for 12 s",
@@ -263,6 +334,6 @@ pub(super) mod tests {
             assert!(text.contains(expected), "{expected}: {text}");
         }
         status["page_expired"] = true.into();
-        assert!(clock(&status).contains("silent, for its clock page has expired"));
+        assert!(clock(&status, 80).contains("silent, for its clock page has expired"));
     }
 }

@@ -26,7 +26,7 @@ fn result(overshoot_ns: u64) -> HostDelayResult {
             requested_ns,
             early: 0,
             early_max_ns: 0,
-            overshoot_ns: Distribution::of(&overshoots.to_histogram()),
+            overshoot_ns: Distribution::of_recorder(&overshoots),
             processor_ns: None,
             error: None,
         }

@@ -1,0 +1,162 @@
+//! What `--fail-if` can limit of clocks, simulated and compared: how far they are off, either way
+//! from 0. Pure.
+
+use horolog_record::{ClockMethod, ComparedClock, Figures, LimitResult, LimitUnit};
+
+use crate::limit::{Limit, Limited};
+
+/// A figure of offsets, in ns; `None` where they are too few for it.
+pub(super) type OffsetOf = fn(&Figures) -> Option<f64>;
+
+const OFFSETS: [Limited<OffsetOf>; 5] = [
+    ("mean", LimitUnit::Ns, |offsets| Some(offsets.mean.abs())),
+    ("stddev", LimitUnit::Ns, |offsets| (offsets.count > 1).then_some(offsets.stddev)),
+    ("rms", LimitUnit::Ns, |offsets| Some(offsets.rms)),
+    ("p99", LimitUnit::Ns, |offsets| Some(larger(offsets.p1, offsets.p99))),
+    ("max", LimitUnit::Ns, |offsets| Some(larger(offsets.min, offsets.max))),
+];
+
+fn larger(low: i64, high: i64) -> f64 {
+    low.unsigned_abs().max(high.unsigned_abs()) as f64
+}
+
+/// A limit on what a comparison measures, which has no outages to recover from.
+pub(super) fn of_comparison(text: &str) -> Result<Limit<OffsetOf>, String> {
+    Limit::parse(text, OFFSETS)
+}
+
+/// The figure of each clock's offsets, with its name; `None` for one that has none. Offsets as of
+/// the first reading say nothing before the second.
+pub(super) fn of_clocks(
+    clocks: &[ComparedClock],
+    of: OffsetOf,
+) -> impl Iterator<Item = (String, Option<f64>)> {
+    clocks.iter().map(move |clock| {
+        let offsets = clock.offset_ns.as_ref();
+        let offsets = offsets.filter(|offsets| !clock.from_first || offsets.count > 1);
+        (clock.name.clone(), offsets.and_then(of))
+    })
+}
+
+/// A figure of a simulated clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Figure {
+    /// Of its error.
+    Error(OffsetOf),
+    /// How long it took to recover from an outage.
+    Recovery,
+}
+
+/// A limit on what a simulation counts.
+pub(super) fn of_simulation(text: &str) -> Result<Limit<Figure>, String> {
+    let errors = OFFSETS.map(|(name, unit, of)| (name, unit, Figure::Error(of)));
+    let recovery = ("recovery", LimitUnit::Ns, Figure::Recovery);
+    Limit::parse(text, errors.into_iter().chain([recovery]))
+}
+
+impl Figure {
+    /// Holds a limit against the error, or against each outage.
+    pub(super) fn judge(limit: &Limit<Self>, method: &ClockMethod) -> LimitResult {
+        match limit.figure {
+            Self::Error(of) => limit.judge([method.error_ns.as_ref().and_then(of)]),
+            Self::Recovery => limit.judge_named(method.outages.iter().map(|outage| {
+                let time = outage.recovered_after_s.map(|time| time as f64 * 1e9);
+                (format!("the outage {} s after the start", outage.begin_s), time)
+            })),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_record::{ClockMethodKind, ClockOutage, ComparedKind};
+    use horolog_stats::Spread;
+
+    use super::*;
+
+    fn method(recovered_after_s: Option<u64>) -> ClockMethod {
+        ClockMethod {
+            kind: ClockMethodKind::Servo,
+            error_ns: Spread::of([-3_000, 1_000]).map(Figures::from),
+            allan: Vec::new(),
+            outages: vec![ClockOutage {
+                begin_s: 1,
+                length_s: 2,
+                error_max_ns: 3,
+                recovered_after_s,
+            }],
+            series: Vec::new(),
+        }
+    }
+
+    fn judged(expression: &str, method: &ClockMethod) -> (Option<f64>, bool) {
+        let limit = of_simulation(expression).unwrap();
+        let judged = Figure::judge(&limit, method);
+        (judged.value, judged.failed)
+    }
+
+    #[test]
+    fn figures_are_held_against_their_limits_either_way() {
+        let method = method(Some(22));
+        assert_eq!(judged("mean>1us", &method), (Some(1_000.0), false));
+        assert_eq!(judged("stddev>1.9us", &method), (Some(2_000.0), true));
+        assert_eq!(judged("max > 3us", &method), (Some(3_000.0), false));
+        assert_eq!(judged("p99>2us", &method), (Some(3_000.0), true));
+        assert_eq!(judged("recovery>21s", &method), (Some(22e9), true));
+        let of = Figure::judge(&of_simulation("recovery>21s").unwrap(), &method).of;
+        assert_eq!(of.as_deref(), Some("the outage 1 s after the start"));
+    }
+
+    #[test]
+    fn what_was_not_measured_breaks_its_limit() {
+        let never = ClockMethod { error_ns: None, ..method(None) };
+        assert_eq!(judged("rms>1s", &never), (None, true));
+        assert_eq!(judged("recovery>60s", &never), (None, true));
+        let steady = ClockMethod { outages: Vec::new(), ..method(None) };
+        assert_eq!(judged("recovery>60s", &steady), (None, true));
+    }
+
+    #[test]
+    fn the_worst_of_all_clocks_is_told_and_one_without_offsets_breaks_a_limit() {
+        let clock = |offsets: &[i64]| ComparedClock {
+            name: format!("{offsets:?}"),
+            kind: ComparedKind::Phc,
+            from_first: false,
+            missed: 0,
+            error: None,
+            offset_ns: Spread::of(offsets.iter().copied()).map(Figures::from),
+            doubt_ns: None,
+            drift: None,
+            allan: Vec::new(),
+            samples: Vec::new(),
+        };
+        let limit = of_comparison("max>5us").unwrap();
+        let judged = |clocks: &[ComparedClock]| {
+            let result = limit.judge_named(of_clocks(clocks, limit.figure));
+            (result.value, result.failed)
+        };
+        assert_eq!(judged(&[clock(&[10, -4_000]), clock(&[300])]), (Some(4_000.0), false));
+        assert_eq!(judged(&[clock(&[10]), clock(&[-6_000])]), (Some(6_000.0), true));
+        assert_eq!(judged(&[clock(&[10]), clock(&[])]), (None, true));
+        let worst = limit.judge_named(of_clocks(&[clock(&[10]), clock(&[7_000])], limit.figure));
+        assert_eq!(worst.of.as_deref(), Some("[7000]"));
+        assert!(of_comparison("recovery>1s").is_err());
+        // One reading: no deviation, and of a clock as of its first reading nothing at all.
+        let missing = |text: &str, from_first| {
+            let limit = of_comparison(text).unwrap();
+            let clocks = [ComparedClock { from_first, ..clock(&[0]) }];
+            let result = limit.judge_named(of_clocks(&clocks, limit.figure));
+            (result.value.is_none(), result.failed)
+        };
+        assert_eq!(missing("stddev>1ns", false), (true, true));
+        assert_eq!(missing("max>1ns", true), (true, true));
+        assert_eq!(missing("max>1ns", false), (false, false));
+    }
+
+    #[test]
+    fn what_is_no_limit_is_refused() {
+        for wrong in ["", "stddev", "stddev<1us", "median>1us", "max>", "max>fast"] {
+            assert!(of_simulation(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! `horolog host all`: flags to all measurements of this host, their result as text, JSON and page.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use std::time::Duration;
+
+use clap::Args;
+use horolog_probe::host::all::{self, HostAllOptions, Watch};
+use horolog_record::{Finding, HostAllResult, HostPart, LimitResult};
+use horolog_report::{html, table, to_json};
+
+use super::cores::ThreadArgs;
+use super::{delay, interrupt, switch, timer};
+use crate::failure::{Failure, verdict};
+use crate::files::FileArgs;
+use crate::limit::{Limit, TimeOf};
+use crate::output::{self, Progress};
+use crate::values;
+
+const TIME_MIN: Duration = Duration::from_secs(5);
+const TIME_MAX: Duration = Duration::from_hours(1);
+
+/// Measure all of this machine in about a minute: clock, delay, timer, switch, interrupt, and nic
+/// for each card, one after the other, with a verdict and the three worst findings.
+///
+/// The verdict says whether this host is fit for measuring in microseconds: fit, fit with doubts (a
+/// warning), not fit (an error), or not known (wake-ups or stolen time were not measured). Wake-ups
+/// of which one in a hundred is later than 100us are a warning, later than 1ms an error; so are
+/// over 1% and over 10% of a core that others take. A part that lacks privilege or something else
+/// says so, and the others run. The result holds each part's own. Exit status 1 where the verdict
+/// is 'not fit' or a limit was broken.
+#[derive(Args, Debug)]
+pub(crate) struct AllArgs {
+    /// About how long all of it may take, 5s to 1h; of less than 30s 'delay' has no waits above
+    /// 10ms and no claims.
+    #[arg(short, long, value_name = "TIME", value_parser = time, default_value = "1m")]
+    time: Duration,
+    /// Parts to leave out, such as 'delay,nic': clock, delay, timer, switch, interrupt, nic.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = part)]
+    skip: Vec<HostPart>,
+    #[command(flatten)]
+    threads: ThreadArgs,
+    /// End with status 1 if this holds of a part, such as 'timer.p99>100us' or
+    /// 'interrupt.stolen>1%'; may be given more than once. Figures: those of delay, timer, switch
+    /// and interrupt, behind the part's name. What was not measured breaks its limit.
+    #[arg(long, value_name = "LIMIT", value_parser = limit)]
+    fail_if: Vec<PartLimit>,
+    #[command(flatten)]
+    files: FileArgs,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    match values::long_duration(text)? {
+        time if (TIME_MIN..=TIME_MAX).contains(&time) => Ok(time),
+        _ => Err("5s to 1h".into()),
+    }
+}
+
+fn part(text: &str) -> Result<HostPart, String> {
+    let names = || HostPart::ALL.map(HostPart::name).join(", ");
+    let found = HostPart::ALL.into_iter().find(|part| part.name() == text);
+    found.ok_or_else(|| format!("write one of {}", names()))
+}
+
+/// A limit on a figure of a part.
+#[derive(Clone, Debug)]
+struct PartLimit {
+    expression: String,
+    of: PartFigure,
+}
+
+/// The part's own limit.
+#[derive(Clone, Debug)]
+enum PartFigure {
+    Delay(Limit<TimeOf>),
+    Timer(Limit<timer::Figure>),
+    Switch(Limit<switch::Figure>),
+    Interrupt(Limit<interrupt::Figure>),
+}
+
+fn limit(text: &str) -> Result<PartLimit, String> {
+    let form = || {
+        "write a part (delay, timer, switch, interrupt), a dot, its figure, '>' and a bound, such \
+         as 'timer.p99>100us'"
+            .to_owned()
+    };
+    let (name, rest) = text.split_once('.').ok_or_else(form)?;
+    let of = match part(name.trim()).map_err(|_| form())? {
+        HostPart::Delay => PartFigure::Delay(delay::limit(rest)?),
+        HostPart::Timer => PartFigure::Timer(timer::limit(rest)?),
+        HostPart::Switch => PartFigure::Switch(switch::limit(rest)?),
+        HostPart::Interrupt => PartFigure::Interrupt(interrupt::limit(rest)?),
+        HostPart::Clock | HostPart::Nic => return Err(form()),
+    };
+    Ok(PartLimit { expression: text.to_owned(), of })
+}
+
+impl PartLimit {
+    fn judge(&self, result: &HostAllResult) -> LimitResult {
+        let HostAllResult { delay, timer, switch, interrupt, .. } = result;
+        let judged =
+            match &self.of {
+                PartFigure::Delay(limit) => limit
+                    .judge_named(delay.iter().flat_map(|one| delay::overshoots(one, limit.figure))),
+                PartFigure::Timer(limit) => limit
+                    .judge_named(timer.iter().flat_map(|one| timer::of_cores(one, limit.figure))),
+                PartFigure::Switch(limit) => limit
+                    .judge_named(switch.iter().flat_map(|one| switch::measured(one, limit.figure))),
+                PartFigure::Interrupt(limit) => limit.judge_named(
+                    interrupt.iter().flat_map(|one| interrupt::of_cores(one, limit.figure)),
+                ),
+            };
+        LimitResult { expression: self.expression.clone(), ..judged }
+    }
+}
+
+pub(super) fn run(args: &AllArgs) -> Result<(), Failure> {
+    let parts: Vec<_> =
+        HostPart::ALL.into_iter().filter(|part| !args.skip.contains(part)).collect();
+    if parts.is_empty() {
+        return Err(Failure::usage("nothing is left to measure; give fewer parts to --skip"));
+    }
+    let files = args.files.open()?;
+    output::end_gently()?;
+    let options = HostAllOptions {
+        time: args.time,
+        parts,
+        priority: args.threads.priority(),
+        hold_awake: !args.threads.leave_idle_states,
+        command: output::command_line(),
+    };
+    let progress = Progress::new();
+    let watch = Watch {
+        doing: &|part, what| progress.doing(&format!("{}: {what}", part.name())),
+        done: &|outcome| progress.keep(&table::host_part(outcome)),
+        is_over: &|| output::flow().is_break(),
+    };
+    let mut result = all::run(&options, watch);
+    progress.finish();
+    result.limits = args.fail_if.iter().map(|one| one.judge(&result)).collect();
+    files.write(&result, [to_json, html::host_all], table::host_all)?;
+    let worst: Vec<Finding> = result.worst.into_iter().map(|one| one.finding).collect();
+    verdict(&result.limits, &worst)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_names_its_part() {
+        let read = limit("interrupt.kernel.p99>50us").unwrap();
+        assert!(matches!(read.of, PartFigure::Interrupt(_)), "{read:?}");
+        assert_eq!(read.expression, "interrupt.kernel.p99>50us");
+        assert!(matches!(limit("switch.pipe>20us").unwrap().of, PartFigure::Switch(_)));
+        for wrong in ["p99>1us", "clock.cost>1us", "nic.rings>1", "timer.kernel.p99>1us", "timer"] {
+            assert!(limit(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_and_parts_that_cannot_be_are_refused() {
+        assert_eq!(time("5s"), Ok(TIME_MIN));
+        for wrong in ["4s", "2h", "soon"] {
+            assert!(time(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(part("nic"), Ok(HostPart::Nic));
+        assert!(part("card").is_err_and(|why| why.contains("interrupt")));
+    }
+}

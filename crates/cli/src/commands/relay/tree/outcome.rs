@@ -1,0 +1,158 @@
+//! From the model to the record of a result, and back to a tree file. Pure, save for the facts that
+//! open a record.
+
+use horolog_record::{
+    Host, RELAY_TREE_SCHEMA, RelayTreeAssumption, RelayTreeEngine, RelayTreeEquation4,
+    RelayTreeGain, RelayTreeNode, RelayTreeNodeGain, RelayTreeProcessing, RelayTreeResult,
+    rfc3339_now,
+};
+use horolog_relay::tree::{
+    Assumption, Edge, Engine, Gain, Processing, Tree, TreeFile, delays, gain,
+};
+
+use super::Figure;
+use super::given::Given;
+use crate::output;
+
+/// The result without a measurement.
+pub(super) fn of_model(given: &Given) -> RelayTreeResult {
+    let mut result = of(&given.tree, &given.engines);
+    result.shapes.clone_from(&given.shapes);
+    result
+}
+
+/// What the model says of a tree with these engines.
+pub(super) fn of(tree: &Tree, engines: &[Engine]) -> RelayTreeResult {
+    let gain = match engines {
+        [before, after] => Some(gained(gain(tree, before, after))),
+        _ => None,
+    };
+    RelayTreeResult {
+        schema: RELAY_TREE_SCHEMA.to_owned(),
+        started: rfc3339_now(),
+        command: output::command_line(),
+        host: Host::read(),
+        nodes: tree.nodes().iter().map(node).collect(),
+        engines: engines.iter().map(|engine| predicted(tree, engine)).collect(),
+        gain,
+        shapes: Vec::new(),
+        method: None,
+        limits: Vec::new(),
+        findings: Vec::new(),
+    }
+}
+
+fn node(node: &horolog_relay::tree::Node) -> RelayTreeNode {
+    RelayTreeNode {
+        name: node.name.clone(),
+        parent: node.parent,
+        place: node.place,
+        depth: node.depth,
+        delay_ns: node.delay_ns,
+    }
+}
+
+fn predicted(tree: &Tree, engine: &Engine) -> RelayTreeEngine {
+    let all = delays(tree, engine);
+    let times =
+        |one: &Processing| RelayTreeProcessing { first_ns: one.first_ns, next_ns: one.next_ns };
+    RelayTreeEngine {
+        name: engine.name.clone(),
+        processing: engine.processing.iter().map(times).collect(),
+        delays_ns: all.node_ns,
+        tree_ns: all.tree_ns,
+        slowest: all.slowest,
+        mean_ns: all.mean_ns,
+        measured: None,
+    }
+}
+
+fn gained(gain: Gain) -> RelayTreeGain {
+    let nodes = gain.nodes.iter().map(|node| RelayTreeNodeGain {
+        processing_ns: node.processing_ns,
+        tree_ns: node.tree_ns,
+        mean_ns: node.mean_ns,
+    });
+    let regular = gain.regular;
+    RelayTreeGain {
+        tree_ns: gain.tree_ns,
+        mean_ns: gain.mean_ns,
+        along_path_ns: gain.along_path_ns,
+        same_path: gain.same_path,
+        printed_mean_ns: gain.printed_mean_ns,
+        nodes: nodes.collect(),
+        regular: RelayTreeEquation4 {
+            broken: regular.broken.into_iter().map(assumption).collect(),
+            degree: regular.degree,
+            processing_ns: regular.processing_ns,
+            all_nodes_ns: regular.all_nodes_ns,
+            leaves_ns: regular.leaves_ns,
+        },
+        measured_tree_ns: None,
+        measured_mean_ns: None,
+    }
+}
+
+const fn assumption(assumption: Assumption) -> RelayTreeAssumption {
+    match assumption {
+        Assumption::SameDegree => RelayTreeAssumption::SameDegree,
+        Assumption::SameDepth => RelayTreeAssumption::SameDepth,
+        Assumption::SameNodes => RelayTreeAssumption::SameNodes,
+        Assumption::SamePath => RelayTreeAssumption::SamePath,
+        Assumption::SamePlace => RelayTreeAssumption::SamePlace,
+    }
+}
+
+/// All that there is of a figure, with the engine's name.
+pub(super) fn figures(result: &RelayTreeResult, figure: Figure) -> Vec<(String, Option<f64>)> {
+    let of = |engine: &RelayTreeEngine| {
+        let largest = |of: fn(&horolog_record::Distribution) -> u64| {
+            let measured = engine.measured.as_ref()?;
+            let all: Option<Vec<u64>> =
+                measured.nodes.iter().map(|node| node.as_ref().map(of)).collect();
+            all?.into_iter().max().map(|ns| ns as f64)
+        };
+        match figure {
+            Figure::Tree => Some(engine.tree_ns),
+            Figure::Mean => Some(engine.mean_ns),
+            Figure::P50 => largest(|node| node.p50),
+            Figure::P99 => largest(|node| node.p99),
+        }
+    };
+    result.engines.iter().map(|engine| (engine.name.clone(), of(engine))).collect()
+}
+
+/// The tree of a result as a tree file.
+pub(super) fn toml(result: &RelayTreeResult) -> String {
+    let names: Vec<String> = result.nodes.iter().map(|node| node.name.clone()).collect();
+    let hang = |(to, node): (usize, &RelayTreeNode)| {
+        Some(Edge { from: node.parent?, to, delay_ns: node.delay_ns })
+    };
+    let edges: Vec<Edge> = result.nodes.iter().enumerate().filter_map(hang).collect();
+    let times =
+        |one: &RelayTreeProcessing| Processing { first_ns: one.first_ns, next_ns: one.next_ns };
+    let engines = result.engines.iter().map(|engine| Engine {
+        name: engine.name.clone(),
+        processing: engine.processing.iter().map(times).collect(),
+    });
+    let engines = engines.collect();
+    // A result is made of a tree, level by level, so its nodes are one.
+    Tree::new(&names, &edges)
+        .map_or_else(|_| String::new(), |tree| TreeFile { tree, engines }.to_toml())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_of_a_result_is_read_again() {
+        let tree = Tree::regular(3, 2, 1_500.0).unwrap();
+        let times = Processing { first_ns: 20_000.0, next_ns: 6_000.0 };
+        let engines = vec![Engine::uniform("host-based", &tree, times)];
+        let result = of(&tree, &engines);
+        assert_eq!(TreeFile::parse(&toml(&result)), Ok(TreeFile { tree, engines }));
+        assert_eq!(figures(&result, Figure::Tree), [("host-based".to_owned(), Some(67_000.0))]);
+        assert_eq!(figures(&result, Figure::P99), [("host-based".to_owned(), None)]);
+    }
+}

@@ -1,0 +1,305 @@
+//! What `horolog status --live` shows: how a server stands, what it answers and what it does not,
+//! with rates. Pure.
+
+use horolog_report::units::human_rate;
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use serde_json::Value;
+
+/// A rate and a count behind a name.
+const FIGURES_WIDTH: usize = 26;
+/// Between two tables.
+const GAP: &str = "   ";
+/// The narrowest column of names.
+const NAME_WIDTH_MIN: usize = 8;
+
+/// Two answers, the later one with what has come since the earlier one.
+struct View<'a> {
+    before: &'a Value,
+    now: &'a Value,
+    elapsed_s: f64,
+}
+
+impl<'a> View<'a> {
+    fn new(before: &'a Value, now: &'a Value) -> Self {
+        let uptime = |status: &Value| status["uptime_s"].as_f64().unwrap_or(0.0);
+        Self { before, now, elapsed_s: uptime(now) - uptime(before) }
+    }
+
+    fn number(&self, pointer: &str) -> f64 {
+        self.now.pointer(pointer).and_then(Value::as_f64).unwrap_or(0.0)
+    }
+
+    /// How many in a second; a server that was restarted meanwhile begins anew.
+    fn rate(&self, pointer: &str) -> f64 {
+        let before = self.before.pointer(pointer).and_then(Value::as_f64).unwrap_or(0.0);
+        let gained = self.number(pointer) - before;
+        if self.elapsed_s > 0.0 && gained > 0.0 { gained / self.elapsed_s } else { 0.0 }
+    }
+
+    fn row(&self, name: &str, pointer: &str) -> [String; 3] {
+        let per_second = human_rate(self.rate(pointer));
+        [name.to_owned(), per_second, format!("{:.0}", self.number(pointer))]
+    }
+
+    /// The keys of an object in the state.
+    fn keys(&self, pointer: &str) -> Vec<String> {
+        let object = self.now.pointer(pointer).and_then(Value::as_object);
+        object.map(|object| object.keys().cloned().collect()).unwrap_or_default()
+    }
+
+    fn length(&self, pointer: &str) -> usize {
+        self.now.pointer(pointer).and_then(Value::as_array).map_or(0, Vec::len)
+    }
+
+    fn text(&self, pointer: &str) -> String {
+        match self.now.pointer(pointer) {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Null) | None => String::new(),
+            Some(other) => other.to_string(),
+        }
+    }
+}
+
+/// Lays out the later of two answers, with rates since the earlier one: the tables beside one
+/// another where all names fit.
+pub(super) fn lay(columns: usize, before: &Value, now: &Value) -> Vec<Line<'static>> {
+    let view = View::new(before, now);
+    let (replies, unanswered) = (replies(&view), unanswered(&view));
+    let names = replies.iter().chain(&unanswered).map(|[name, ..]| name.chars().count());
+    let longest = names.max().unwrap_or(0).max(NAME_WIDTH_MIN);
+    let mut lines = head(&view);
+    lines.push(Line::default());
+    let beside = columns.saturating_sub(GAP.len()) / 2;
+    if beside >= longest + FIGURES_WIDTH {
+        let width = beside - FIGURES_WIDTH;
+        let left = table("replies", &replies, width);
+        let right = table("not answered", &unanswered, width);
+        lines.extend(side_by_side(left, right, beside));
+    } else {
+        let width = columns.saturating_sub(FIGURES_WIDTH).clamp(NAME_WIDTH_MIN, longest);
+        lines.extend(table("replies", &replies, width));
+        lines.push(Line::default());
+        lines.extend(table("not answered", &unanswered, width));
+    }
+    lines
+}
+
+fn side_by_side(
+    left: Vec<Line<'static>>,
+    right: Vec<Line<'static>>,
+    width: usize,
+) -> impl Iterator<Item = Line<'static>> {
+    let count = left.len().max(right.len());
+    let (mut left, mut right) = (left.into_iter(), right.into_iter());
+    (0..count).map(move |_| {
+        let mut line = left.next().unwrap_or_else(|| Line::from(" ".repeat(width)));
+        line.push_span(Span::raw(GAP));
+        line.spans.extend(right.next().unwrap_or_default().spans);
+        line
+    })
+}
+
+fn head(view: &View<'_>) -> Vec<Line<'static>> {
+    let listen = view.now["listen"].as_array().cloned().unwrap_or_default();
+    let listen: Vec<&str> = listen.iter().filter_map(Value::as_str).collect();
+    let (pid, engine) = (view.text("/pid"), view.text("/engine"));
+    let uptime = view.number("/uptime_s");
+    let state = match (view.now["page_expired"].as_bool(), view.now["synchronised"].as_bool()) {
+        (Some(true), _) => "SILENT: the clock page has expired".to_owned(),
+        (_, Some(false)) => "NOT SYNCHRONISED".to_owned(),
+        _ => format!("synchronised, stratum {}", view.text("/stratum")),
+    };
+    let milliseconds = |pointer| view.number(pointer) / 1e6;
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let mut lines = vec![
+        Line::styled(
+            format!("horolog {pid}  {engine}  up {uptime:.0} s  {}", listen.join(" ")),
+            bold,
+        ),
+        Line::from(format!(
+            "clock: {state}; error within {:.3} ms + {:.3} ms; page {:.0} ms old; {} steps",
+            milliseconds("/root_dispersion_ns"),
+            milliseconds("/root_delay_ns") / 2.0,
+            milliseconds("/page_age_ns"),
+            view.text("/clock/steps"),
+        )),
+    ];
+    for index in 0..view.length("/sources") {
+        lines.push(source(view, index));
+    }
+    let error = view.text("/reload/last_reload_error");
+    if !error.is_empty() {
+        lines.push(Line::styled(format!("last reload refused: {error}"), bold));
+    }
+    lines
+}
+
+/// One source of time: what it counts for, and how far it is from the system clock.
+fn source(view: &View<'_>, index: usize) -> Line<'static> {
+    let text = |field: &str| view.text(&format!("/sources/{index}/{field}"));
+    let ms = |field: &str| view.number(&format!("/sources/{index}/{field}")) / 1e6;
+    let (name, state, reason) = (text("name"), text("state"), text("reason"));
+    if !reason.is_empty() {
+        return Line::from(format!("source {name}: {state}, {reason}"));
+    }
+    let (offset, uncertainty) = (ms("offset_ns"), ms("uncertainty_ns"));
+    Line::from(format!("source {name}: {state}, {offset:+.3} ms, within {uncertainty:.3} ms"))
+}
+
+fn replies(view: &View<'_>) -> Vec<[String; 3]> {
+    let mut rows = vec![view.row("sockets", "/counters/answered")];
+    for index in 0..view.length("/workers") {
+        let worker = format!("/workers/{index}");
+        let core = view.text(&format!("{worker}/core"));
+        let listen = view.text(&format!("{worker}/listen"));
+        let listen = if listen.is_empty() { "handed over".to_owned() } else { listen };
+        let name = format!("  core {core}, {listen}");
+        rows.push(view.row(&name, &format!("{worker}/answered")));
+    }
+    if view.now.get("xdp_counters").is_some() {
+        rows.push(view.row("XDP, IPv4", "/xdp_counters/answered_ipv4"));
+        rows.push(view.row("XDP, IPv6", "/xdp_counters/answered_ipv6"));
+    }
+    for kind in ["interleaved", "mac", "nts"] {
+        rows.push(view.row(&format!("{kind}, by threads"), &format!("/counters/{kind}")));
+    }
+    if view.now.get("xdp_counters").is_some() {
+        rows.push(view.row("interleaved, by XDP", "/xdp_counters/answered_interleaved"));
+    }
+    for core in 0..view.length("/xdp_answered_by_core") {
+        rows.push(view.row(&format!("  core {core}"), &format!("/xdp_answered_by_core/{core}")));
+    }
+    for key in view.keys("/clients") {
+        rows.push(view.row(&format!("clients, {key}"), &format!("/clients/{key}")));
+    }
+    rows
+}
+
+fn unanswered(view: &View<'_>) -> Vec<[String; 3]> {
+    let mut rows: Vec<_> = ["dropped", "refused", "expired", "receive_errors"]
+        .iter()
+        .map(|name| view.row(name, &format!("/counters/{name}")))
+        .collect();
+    for reason in view.keys("/counters/ignored") {
+        let pointer = format!("/counters/ignored/{reason}");
+        rows.push(view.row(&format!("ignored: {reason}"), &pointer));
+    }
+    for (title, of) in [("dropped", "dropped"), ("kiss", "kisses")] {
+        for reason in view.keys(&format!("/xdp_counters/{of}")) {
+            let pointer = format!("/xdp_counters/{of}/{reason}");
+            rows.push(view.row(&format!("XDP {title}: {reason}"), &pointer));
+        }
+    }
+    for reason in view.keys("/xdp_counters/passed") {
+        let pointer = format!("/xdp_counters/passed/{reason}");
+        rows.push(view.row(&format!("XDP passed: {reason}"), &pointer));
+    }
+    rows
+}
+
+/// Rows with a head of their own; a name that is too long has a line for itself.
+fn table(title: &str, rows: &[[String; 3]], name_width: usize) -> Vec<Line<'static>> {
+    let text =
+        |name: &str, rate: &str, count: &str| format!("{name:<name_width$} {rate:>10} {count:>14}");
+    let reversed = Style::new().add_modifier(Modifier::REVERSED);
+    let mut lines = vec![Line::from(Span::styled(text(title, "rate", "in all"), reversed))];
+    for [name, rate, count] in rows {
+        if name.chars().count() > name_width {
+            lines.push(Line::from(name.clone()));
+            lines.push(Line::from(text("", rate, count)));
+        } else {
+            lines.push(Line::from(text(name, rate, count)));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn status(uptime_s: f64, answered: u64) -> Value {
+        json!({
+            "pid": 7, "uptime_s": uptime_s, "listen": ["192.0.2.1:123"], "engine": "xdp",
+            "synchronised": true, "page_expired": false, "stratum": 2, "page_age_ns": 50_000_000,
+            "root_dispersion_ns": 1_500_000, "root_delay_ns": 1_000_000, "clock": { "steps": 0 },
+            "reload": {},
+            "counters": {
+                "answered": answered, "dropped": 4, "refused": 0, "expired": 0,
+                "receive_errors": 0, "ignored": { "mode": 3 },
+            },
+            "workers": [{ "listen": "192.0.2.1:123", "core": 1, "answered": answered }],
+            "xdp_counters": { "answered_ipv4": 10, "answered_ipv6": 0, "passed": { "length": 6 } },
+            "xdp_answered_by_core": [4, 6],
+        })
+    }
+
+    fn drawn(before: &Value, now: &Value) -> String {
+        drawn_at(110, before, now)
+    }
+
+    fn drawn_at(columns: usize, before: &Value, now: &Value) -> String {
+        let lines = lay(columns, before, now);
+        lines.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    }
+
+    fn line<'a>(screen: &'a str, with: &str) -> &'a str {
+        screen
+            .lines()
+            .find(|line| line.contains(with))
+            .unwrap_or_else(|| panic!("{with}: {screen}"))
+    }
+
+    #[test]
+    fn rates_are_of_the_time_between_two_answers() {
+        let screen = drawn(&status(10.0, 1_000), &status(12.0, 3_000));
+        let sockets = line(&screen, "sockets");
+        assert!(sockets.contains(&human_rate(1_000.0)) && sockets.contains("3000"), "{sockets}");
+        assert!(screen.contains("synchronised, stratum 2; error within 1.500 ms + 0.500 ms"));
+        assert!(line(&screen, "core 1, 192.0.2.1").contains("3000"));
+        assert!(line(&screen, "ignored: mode").contains(" 3"));
+        assert!(line(&screen, "XDP passed: length").contains(" 6"));
+        assert!(line(&screen, "  core 1 ").contains(" 6"));
+    }
+
+    #[test]
+    fn a_server_that_was_restarted_has_no_negative_rate() {
+        let screen = drawn(&status(100.0, 5_000), &status(1.0, 10));
+        assert!(!line(&screen, "sockets").contains('-'), "{screen}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let mut now = status(1.0, 0);
+        now["synchronised"] = false.into();
+        assert!(drawn(&now, &now).contains("NOT SYNCHRONISED"));
+        now["page_expired"] = true.into();
+        assert!(drawn(&now, &now).contains("SILENT"));
+        now["reload"]["last_reload_error"] = "no such key".into();
+        assert!(drawn(&now, &now).contains("last reload refused: no such key"));
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_the_tables_one_below_the_other_and_whole_names() {
+        let mut now = status(1.0, 7);
+        now["counters"]["ignored"] = json!({ "a_reason_with_a_long_name": 3 });
+        let wide = drawn_at(160, &now, &now);
+        assert!(line(&wide, "rate").contains("not answered"), "{wide}");
+        let narrow = drawn_at(60, &now, &now);
+        assert!(!line(&narrow, "replies").contains("not answered"), "{narrow}");
+        assert!(line(&narrow, "ignored: a_reason_with_a_long_name").ends_with(" 3"), "{narrow}");
+        assert!(narrow.lines().skip(3).all(|line| line.chars().count() <= 60), "{narrow}");
+    }
+
+    #[test]
+    fn any_size_and_any_answer_can_be_drawn() {
+        let full = status(1.0, 1);
+        for columns in [0, 1, 20, 80, 300] {
+            drawn_at(columns, &full, &full);
+            drawn_at(columns, &json!({}), &json!(null));
+        }
+    }
+}

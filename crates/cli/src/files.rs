@@ -1,0 +1,131 @@
+//! Where the result of a measurement goes: to files first, then as text to standard output where no
+//! file takes that.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use horolog_report::table::TableStyle;
+
+use crate::failure::Failure;
+use crate::output::{self, Destination};
+
+/// The files of a result.
+#[derive(Args, Debug)]
+pub(crate) struct FileArgs {
+    /// Write the result to this file; to standard output with -, instead of the text.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the result as a page with plots to this file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+impl FileArgs {
+    pub(crate) fn open(&self) -> Result<Files<2>, Failure> {
+        Files::open([("--json", &self.json), ("--html", &self.html)])
+    }
+}
+
+/// Refuses two flags that name the same file, in which one result would take the other's place.
+pub(crate) fn apart(flags: &[(&str, Option<&Path>)]) -> Result<(), Failure> {
+    let named = flags.iter().filter_map(|(name, path)| Some((*name, place((*path)?)?)));
+    let named: Vec<_> = named.collect();
+    for (index, (later, place)) in named.iter().enumerate() {
+        if let Some((name, _)) = named[..index].iter().find(|(_, other)| other == place) {
+            return Err(Failure::usage(format!(
+                "{name} and {later} name the same file, {}; give each its own",
+                place.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Where a regular file is or will be, whatever it is called; `None` for standard output and for
+/// what takes several results, such as a device.
+fn place(path: &Path) -> Option<PathBuf> {
+    if output::is_stdout(path) || fs::metadata(path).is_ok_and(|file| !file.is_file()) {
+        return None;
+    }
+    let whole = fs::canonicalize(path).ok().or_else(|| {
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = fs::canonicalize(directory.unwrap_or_else(|| Path::new("."))).ok()?;
+        Some(directory.join(path.file_name()?))
+    });
+    Some(whole.unwrap_or_else(|| path.to_owned()))
+}
+
+/// Files opened before a measurement, so that this is not for nothing, one for each form of its
+/// result.
+pub(crate) struct Files<const N: usize> {
+    files: [Option<Destination>; N],
+    takes_stdout: bool,
+}
+
+impl<const N: usize> Files<N> {
+    /// Opens the files of these flags, of which one at most may be standard output.
+    pub(crate) fn open(flags: [(&str, &Option<PathBuf>); N]) -> Result<Self, Failure> {
+        let named = flags.iter().filter_map(|(_, path)| path.as_deref());
+        let to_stdout = named.filter(|path| output::is_stdout(path)).count();
+        if to_stdout > 1 {
+            let names = flags.map(|(name, _)| name);
+            let (last, others) = names.split_last().unwrap_or((&"", &[]));
+            return Err(Failure::usage(format!(
+                "only one of {} and {last} can go to standard output",
+                others.join(", ")
+            )));
+        }
+        apart(&flags.map(|(name, path)| (name, path.as_deref())))?;
+        let mut files = [const { None }; N];
+        for (file, (_, path)) in files.iter_mut().zip(flags) {
+            *file = path.as_deref().map(Destination::open).transpose()?;
+        }
+        Ok(Self { files, takes_stdout: to_stdout > 0 })
+    }
+
+    /// Writes a result in its forms, in the order of the flags, and its text to standard output
+    /// where nothing else goes there.
+    pub(crate) fn write<R>(
+        self,
+        result: &R,
+        forms: [fn(&R) -> String; N],
+        text: fn(&R, &TableStyle) -> String,
+    ) -> Result<(), Failure> {
+        let written = self
+            .files
+            .into_iter()
+            .zip(forms)
+            .filter_map(|(file, form)| Some(file?.write(&form(result))));
+        let written: Vec<_> = written.collect();
+        // Behind the files: a full standard output ends the command here.
+        if !self.takes_stdout {
+            output::line(&text(result, &output::table_style()))?;
+        }
+        written.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_results_have_two_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::write(path("there"), "").unwrap();
+        std::os::unix::fs::symlink(path("there"), path("link")).unwrap();
+        let judged = |json: &Path, html: &Path| {
+            apart(&[("--json", Some(json)), ("--html", Some(html)), ("--csv", None)])
+                .map_err(|why| why.to_string())
+        };
+        for (json, html) in [("x", "x"), ("x", "./x"), ("there", "link")] {
+            let why = judged(&path(json), &path(html)).unwrap_err();
+            assert!(why.starts_with("--json and --html name the same file"), "{why}");
+        }
+        assert_eq!(judged(&path("x"), &path("there")), Ok(()));
+        assert_eq!(judged(Path::new("/dev/null"), Path::new("/dev/null")), Ok(()));
+        assert_eq!(judged(Path::new("-"), Path::new("-")), Ok(()), "told in words of its own");
+    }
+}

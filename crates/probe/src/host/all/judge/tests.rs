@@ -1,0 +1,279 @@
+//! Verdicts and worst findings of records that are made here.
+
+use std::time::Duration;
+
+use horolog_record::{
+    Distribution, Host, HostClockResult, HostConditions, HostInterruptResult, SchedulingPolicy,
+    StolenPart, ThreadScheduling, TimerCore, TimerCost,
+};
+use horolog_stats::Histogram;
+
+use super::super::{HostAllOptions, empty, without};
+use super::*;
+
+fn timer(p99_ns: &[u64]) -> HostTimerResult {
+    let core = |(core, p99_ns): (usize, &u64)| {
+        let mut histogram = Histogram::new();
+        histogram.record(*p99_ns);
+        TimerCore {
+            core,
+            scheduling: ThreadScheduling {
+                policy: SchedulingPolicy::Fifo,
+                priority: 80,
+                error: None,
+                timer_slack_ns: None,
+            },
+            cost: TimerCost { clock_ns: 27, cycle_ns: 31, past_ns: 3_000 },
+            missed: 0,
+            latency_ns: Distribution::of(&histogram),
+            series: Vec::new(),
+        }
+    };
+    HostTimerResult {
+        schema: String::new(),
+        started: String::new(),
+        command: Vec::new(),
+        host: Host::default(),
+        conditions: HostConditions::default(),
+        interval_ns: 1_000_000,
+        planned: 1,
+        cores: p99_ns.iter().enumerate().map(core).collect(),
+        break_above_ns: None,
+        broken_by: None,
+        limits: Vec::new(),
+        findings: Vec::new(),
+    }
+}
+
+fn interrupt(findings: Vec<Finding>) -> HostInterruptResult {
+    HostInterruptResult {
+        schema: String::new(),
+        started: String::new(),
+        command: Vec::new(),
+        host: Host::default(),
+        conditions: HostConditions::default(),
+        expiries: 1,
+        distance_min_ns: 1,
+        distance_max_ns: 2,
+        clock_ns: 27,
+        handlers: Vec::new(),
+        stolen: Vec::new(),
+        limits: Vec::new(),
+        findings,
+    }
+}
+
+fn clock(findings: Vec<Finding>) -> HostClockResult {
+    HostClockResult {
+        schema: String::new(),
+        started: String::new(),
+        command: Vec::new(),
+        host: Host::default(),
+        tick: horolog_record::TickFacts::default(),
+        clocksource: horolog_record::ClocksourceFacts::default(),
+        clocks: Vec::new(),
+        system_call_ns: None,
+        watched_ns: 1,
+        cores: None,
+        rtcs: Vec::new(),
+        phcs: Vec::new(),
+        kernel: None,
+        waking: horolog_record::WakingFacts::default(),
+        findings,
+    }
+}
+
+fn said(code: Code, severity: Severity, message: &str) -> Finding {
+    finding(code, severity, message.to_owned(), "Do something.")
+}
+
+/// A host of which all that is needed was measured, with nothing to say against it.
+fn measured() -> HostAllResult {
+    let mut result = empty(&HostAllOptions {
+        time: Duration::from_mins(1),
+        parts: HostPart::ALL.to_vec(),
+        priority: None,
+        hold_awake: false,
+        command: Vec::new(),
+    });
+    result.clock = Some(clock(Vec::new()));
+    result.timer = Some(timer(&[9_000, 20_000]));
+    result.interrupt = Some(taken_of(&[0, 0]));
+    result
+}
+
+fn judged(mut result: HostAllResult) -> HostAllResult {
+    judge(&mut result);
+    result
+}
+
+fn codes(result: &HostAllResult) -> Vec<Code> {
+    result.worst.iter().map(|one| one.finding.code).collect()
+}
+
+#[test]
+fn the_most_severe_finding_is_the_verdict() {
+    assert_eq!(judged(measured()).verdict, HostVerdict::Fit);
+    for (severity, verdict) in [
+        (Severity::Note, HostVerdict::Fit),
+        (Severity::Warning, HostVerdict::Doubtful),
+        (Severity::Error, HostVerdict::Unfit),
+    ] {
+        let mut result = measured();
+        result.clock = Some(clock(vec![said(Code::ClockBackwards, severity, "It went back.")]));
+        assert_eq!(judged(result).verdict, verdict, "{severity:?}");
+    }
+}
+
+#[test]
+fn wake_ups_that_are_late_are_told_of_the_worst_core() {
+    for (p99_ns, verdict) in [
+        (100_000, HostVerdict::Fit),
+        (110_000, HostVerdict::Doubtful),
+        (999_000, HostVerdict::Doubtful),
+        (1_100_000, HostVerdict::Unfit),
+    ] {
+        let mut result = measured();
+        result.timer = Some(timer(&[p99_ns, 9_000]));
+        let result = judged(result);
+        assert_eq!(result.verdict, verdict, "{p99_ns}");
+        if verdict != HostVerdict::Fit {
+            let [late] = &result.findings[..] else { panic!("one finding: {:?}", result.findings) };
+            assert!(late.message.contains("Core 0 wakes up"), "{late:?}");
+            assert_eq!(result.worst[0].part, Some(HostPart::Timer));
+        }
+    }
+}
+
+#[test]
+fn the_worst_are_by_severity_and_then_by_part() {
+    let mut result = measured();
+    let stolen = |core: usize| said(Code::TimeStolen, Severity::Warning, &format!("Core {core}."));
+    let unlocked = said(Code::MemoryUnlocked, Severity::Note, "Memory.");
+    result.interrupt = Some(interrupt(vec![unlocked.clone(), stolen(1), stolen(0)]));
+    let mut late = timer(&[5_000_000]);
+    late.findings = vec![unlocked, said(Code::PeriodsMissed, Severity::Warning, "Missed.")];
+    result.timer = Some(late);
+    result.clock = Some(clock(vec![
+        said(Code::TaiUnknown, Severity::Note, "TAI."),
+        said(Code::ClockSlow, Severity::Warning, "Slow."),
+    ]));
+    let result = judged(result);
+    assert_eq!(codes(&result), [Code::WakeUpsLate, Code::ClockSlow, Code::TimeStolen]);
+    let stolen = &result.worst[2];
+    assert_eq!((stolen.others, &*stolen.finding.message), (1, "Core 1."));
+    assert_eq!(stolen.part, Some(HostPart::Interrupt));
+}
+
+#[test]
+fn what_several_parts_say_is_told_once() {
+    let mut result = measured();
+    let refused = said(Code::RealTimeRefused, Severity::Warning, "Refused.");
+    result.interrupt = Some(interrupt(vec![refused.clone()]));
+    let mut ordinary = timer(&[9_000]);
+    ordinary.findings = vec![refused];
+    result.timer = Some(ordinary);
+    let result = judged(result);
+    assert_eq!((codes(&result), result.worst[0].others), (vec![Code::RealTimeRefused], 1));
+}
+
+#[test]
+fn what_was_not_measured_is_a_doubt_and_nothing_at_all_no_verdict() {
+    let mut result = measured();
+    result.timer = None;
+    let why = vec!["no core".to_owned()];
+    result.parts.push(without(HostPart::Timer, HostPartState::Failed, why));
+    result.parts.push(without(HostPart::Delay, HostPartState::Skipped, Vec::new()));
+    let result = judged(result);
+    assert_eq!(result.verdict, HostVerdict::Unjudged);
+    let severities: Vec<_> = result.findings.iter().map(|one| one.severity).collect();
+    assert_eq!(severities, [Severity::Warning, Severity::Note]);
+    assert!(result.findings[0].message.contains("'timer' gave no figures: no core."));
+
+    let mut nothing = measured();
+    (nothing.clock, nothing.timer, nothing.interrupt) = (None, None, None);
+    assert_eq!(judged(nothing).verdict, HostVerdict::Unjudged);
+}
+
+#[test]
+fn what_decides_has_to_be_measured_to_its_end() {
+    let verdict = |change: fn(&mut HostAllResult)| {
+        let mut result = measured();
+        result.clock = Some(clock(vec![said(Code::ClockSlow, Severity::Warning, "Slow.")]));
+        change(&mut result);
+        judged(result).verdict
+    };
+    let without_one = |part, state| without(part, state, Vec::new());
+    assert_eq!(verdict(|_| ()), HostVerdict::Doubtful);
+    assert_eq!(verdict(|all| all.timer = None), HostVerdict::Unjudged);
+    assert_eq!(verdict(|all| all.timer = Some(timer(&[]))), HostVerdict::Unjudged);
+    let no_stolen = verdict(|all| all.interrupt = Some(interrupt(Vec::new())));
+    assert_eq!(no_stolen, HostVerdict::Unjudged);
+    let mut cut = measured();
+    cut.parts.push(without_one(HostPart::Timer, HostPartState::Interrupted));
+    cut.parts.push(without_one(HostPart::Nic, HostPartState::NotBegun));
+    let cut = judged(cut);
+    assert_eq!(cut.verdict, HostVerdict::Unjudged);
+    assert!(cut.findings[0].message.contains("before it was through"), "{:?}", cut.findings);
+    assert!(cut.findings[1].message.contains("'nic' was not begun"), "{:?}", cut.findings);
+    let bad = verdict(|all| {
+        all.timer = None;
+        let back = said(Code::ClockBackwards, Severity::Error, "It went back.");
+        all.clock = Some(clock(vec![back]));
+    });
+    assert_eq!(bad, HostVerdict::Unfit, "what was measured is enough to say no");
+}
+
+#[test]
+fn a_part_says_what_it_lacked() {
+    assert_eq!(state(&[]), (HostPartState::Measured, Vec::new()));
+    let refused = said(Code::RealTimeRefused, Severity::Warning, "Refused.");
+    let missed = said(Code::PeriodsMissed, Severity::Warning, "Missed.");
+    let lacked = vec!["Refused.".to_owned()];
+    assert_eq!(state(&[missed.clone(), refused.clone()]), (HostPartState::Reduced, lacked));
+    let ended = said(Code::Interrupted, Severity::Note, "Ended.");
+    let (state, why) = state(&[refused, ended]);
+    assert_eq!((state, why), (HostPartState::Interrupted, vec!["Ended.".to_owned()]));
+}
+
+/// Cores of which others took so much, in percent, with the findings of the part itself.
+fn taken_of(percent: &[u64]) -> HostInterruptResult {
+    let part = |total_ns| StolenPart { gaps: 1, total_ns, max_ns: total_ns };
+    let core = |(core, percent): (usize, &u64)| StolenCore {
+        core,
+        duration_ns: 1_000_000_000,
+        turn_ns: 30,
+        threshold_ns: 2_000,
+        all: part(percent * 10_000_000),
+        by_threads: part(percent * 10_000_000),
+        by_others: part(0),
+        gap_ns: None,
+        longest: Vec::new(),
+        run_delay_ns: None,
+        steal_ns: None,
+        interrupts: None,
+        system_management: None,
+    };
+    let stolen: Vec<_> = percent.iter().enumerate().map(core).collect();
+    let findings = stolen.iter().filter_map(loss).collect();
+    HostInterruptResult { stolen, ..interrupt(findings) }
+}
+
+#[test]
+fn a_core_of_which_a_tenth_is_taken_makes_a_host_unfit() {
+    let of = |percent: &[u64]| {
+        judged(HostAllResult { interrupt: Some(taken_of(percent)), ..measured() })
+    };
+    assert_eq!(of(&[0, 0]).verdict, HostVerdict::Fit);
+    let doubtful = of(&[2, 10]);
+    assert_eq!((doubtful.verdict, doubtful.findings.len()), (HostVerdict::Doubtful, 0));
+    let unfit = of(&[11, 40]);
+    assert_eq!(unfit.verdict, HostVerdict::Unfit);
+    let worst = &unfit.worst[0];
+    assert!(worst.finding.message.starts_with("Core 1 was taken for 40"), "{worst:?}");
+    assert_eq!((worst.part, worst.finding.severity), (Some(HostPart::Interrupt), Severity::Error));
+    // The other core is told with it, and the part's warnings of both are not told again.
+    assert_eq!((worst.others, unfit.worst.len()), (1, 1), "{:?}", unfit.worst);
+    let parted = of(&[2, 40]);
+    assert!(parted.worst[1].finding.message.starts_with("Core 0"), "{:?}", parted.worst);
+}

@@ -1,0 +1,141 @@
+//! How long each part measures, so that all of them take about as long as is asked for. Pure.
+
+use std::time::Duration;
+
+use horolog_record::{DelayKind, DelaySlack, HandlerKind, SchedulingPolicy};
+
+use super::HostAllOptions;
+use crate::host::clock::HostClockOptions;
+use crate::host::delay::HostDelayOptions;
+use crate::host::interrupt::InterruptOptions;
+use crate::host::switch::{SwitchOptions, TURNS_MAX};
+use crate::host::timer::TimerOptions;
+
+/// At this time each part measures as its own command does when nothing else is asked for.
+const USUAL: Duration = Duration::from_mins(1);
+/// A shorter time has no room for long waits and for what is commonly said of delays.
+const CLAIMS_MIN: Duration = Duration::from_secs(30);
+/// The longest wait then.
+const SHORT_MAX: Duration = Duration::from_millis(10);
+/// The period of wake-ups.
+const INTERVAL: Duration = Duration::from_millis(1);
+
+/// The delays that are asked for where there is time.
+const DELAYS: [Duration; 7] = [
+    Duration::from_micros(1),
+    Duration::from_micros(10),
+    Duration::from_micros(100),
+    Duration::from_millis(1),
+    Duration::from_millis(10),
+    Duration::from_millis(100),
+    Duration::from_secs(1),
+];
+
+/// A number in proportion to the time, one at least.
+fn scaled(usual: u64, time: Duration) -> u64 {
+    let share = u128::from(usual) * time.as_nanos() / USUAL.as_nanos();
+    u64::try_from(share).unwrap_or(u64::MAX).max(1)
+}
+
+fn scaled_time(usual: Duration, time: Duration) -> Duration {
+    Duration::from_nanos(scaled(usual.as_nanos() as u64, time))
+}
+
+pub(super) fn clock(options: &HostAllOptions) -> HostClockOptions {
+    HostClockOptions {
+        time: scaled_time(Duration::from_secs(2), options.time),
+        command: options.command.clone(),
+    }
+}
+
+pub(super) fn delay(options: &HostAllOptions) -> HostDelayOptions {
+    let claims = options.time >= CLAIMS_MIN;
+    let is_possible = |delay: &Duration| claims || *delay <= SHORT_MAX;
+    HostDelayOptions {
+        functions: DelayKind::ALL.to_vec(),
+        delays: DELAYS.into_iter().filter(is_possible).collect(),
+        samples: scaled(100, options.time).max(3),
+        policies: vec![SchedulingPolicy::Other, SchedulingPolicy::Fifo],
+        slacks: vec![DelaySlack::Default, DelaySlack::Minimal],
+        claims,
+        command: options.command.clone(),
+    }
+}
+
+pub(super) fn timer(options: &HostAllOptions) -> TimerOptions {
+    let time = scaled_time(Duration::from_secs(10), options.time);
+    let cycles = (time.as_nanos() / INTERVAL.as_nanos()).max(1);
+    TimerOptions {
+        cores: Vec::new(),
+        interval: INTERVAL,
+        cycles: u64::try_from(cycles).unwrap_or(u64::MAX),
+        priority: options.priority,
+        hold_awake: options.hold_awake,
+        break_above: None,
+        command: options.command.clone(),
+    }
+}
+
+pub(super) fn switch(options: &HostAllOptions) -> SwitchOptions {
+    SwitchOptions {
+        cores: Vec::new(),
+        turns: scaled(5_000, options.time).clamp(100, TURNS_MAX),
+        repetitions: 5,
+        priority: options.priority,
+        hold_awake: options.hold_awake,
+        command: options.command.clone(),
+    }
+}
+
+pub(super) fn interrupt(options: &HostAllOptions) -> InterruptOptions {
+    InterruptOptions {
+        cores: Vec::new(),
+        kinds: vec![HandlerKind::Kernel, HandlerKind::Signal, HandlerKind::Timerfd],
+        expiries: scaled(1_000, options.time),
+        repetitions: 5,
+        distance: (Duration::from_micros(50), Duration::from_micros(950)),
+        spin: scaled_time(Duration::from_secs(5), options.time),
+        threshold: Duration::from_micros(2),
+        priority: options.priority,
+        hold_awake: options.hold_awake,
+        command: options.command.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(time: Duration) -> HostAllOptions {
+        HostAllOptions {
+            time,
+            parts: Vec::new(),
+            priority: Some(80),
+            hold_awake: true,
+            command: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_minute_is_what_the_parts_take_by_themselves() {
+        let usual = options(USUAL);
+        assert_eq!(clock(&usual).time, Duration::from_secs(2));
+        assert_eq!(timer(&usual).cycles, 10_000);
+        assert_eq!(switch(&usual).turns, 5_000);
+        let handlers = interrupt(&usual);
+        assert_eq!((handlers.expiries, handlers.spin), (1_000, Duration::from_secs(5)));
+        let delays = delay(&usual);
+        assert_eq!((delays.samples, delays.claims, delays.delays.len()), (100, true, 7));
+    }
+
+    #[test]
+    fn another_time_is_in_proportion() {
+        let short = options(Duration::from_secs(6));
+        assert_eq!((timer(&short).cycles, interrupt(&short).expiries), (1_000, 100));
+        let delays = delay(&short);
+        assert_eq!((delays.samples, delays.claims, delays.delays.len()), (10, false, 5));
+        assert!(delays.delays.iter().all(|delay| *delay <= SHORT_MAX));
+        let long = options(Duration::from_hours(1));
+        assert_eq!((timer(&long).cycles, switch(&long).turns), (600_000, TURNS_MAX));
+    }
+}

@@ -1,0 +1,178 @@
+//! What is said of losses, of lateness and of pollers without a processor.
+
+use horolog_record::{
+    Host, PATH_UDP_SCHEMA, PathCost, PathCounts, PathDirection, PathHostLosses, PathLoad,
+    PathTarget,
+};
+use horolog_stats::Recorder;
+
+use super::*;
+
+fn distribution(times_ns: &[u64]) -> Option<Distribution> {
+    let mut recorder = Recorder::new();
+    for ns in times_ns {
+        recorder.record(*ns);
+    }
+    Distribution::of_recorder(&recorder)
+}
+
+/// A row of 2,000 requests, of which so many were lost there and back.
+fn row(there: u64, back: u64, late: u64) -> PathRow {
+    let lost = there + back + late;
+    PathRow {
+        length: 64,
+        fragments: 1,
+        duration_s: 1.0,
+        planned_rate: Some(2_000.0),
+        achieved_rate: 2_000.0,
+        load: PathLoad::default(),
+        counts: PathCounts {
+            sent: 2_000,
+            received: 2_000 - lost,
+            lost,
+            late,
+            ..PathCounts::default()
+        },
+        forward: Some(PathDirection { lost: there, ..PathDirection::default() }),
+        backward: Some(PathDirection { lost: back, ..PathDirection::default() }),
+        host_losses: Some(PathHostLosses {
+            far_limited: Some(0),
+            far_dropped: Some(0),
+            near_dropped: Some(0),
+        }),
+        rtt_ns: None,
+        delay_ns: None,
+        send_late_ns: None,
+        forward_ns: None,
+        backward_ns: None,
+        far_ns: None,
+        host_send_ns: None,
+        host_receive_ns: None,
+        wire_ns: None,
+        dscp_there: None,
+        dscp_back: None,
+        ended: None,
+    }
+}
+
+fn result(row: PathRow) -> PathUdpResult {
+    PathUdpResult {
+        schema: PATH_UDP_SCHEMA.to_owned(),
+        started: String::new(),
+        command: Vec::new(),
+        host: Host { cores: 2, ..Host::read() },
+        target: PathTarget {
+            name: String::new(),
+            address: [192, 0, 2, 1].into(),
+            port: 1,
+            mtu: 1_500,
+            same_clock: false,
+            clock_error_ns: None,
+        },
+        protocol: PathProtocol::Horolog,
+        mode: PathMode::OpenLoop,
+        flows: 1,
+        busy_polling: false,
+        timestamps: StampKind::User,
+        dscp: 0,
+        warm_up: 0,
+        reply_timeout_ns: 1,
+        load_length: 64,
+        load_broadcast: false,
+        cost: PathCost::default(),
+        rows: vec![row],
+        limits: Vec::new(),
+        findings: Vec::new(),
+    }
+}
+
+fn said(result: &PathUdpResult, code: Code) -> Vec<(String, String)> {
+    let all = all(result, &Circumstances::default());
+    let of_code = all.into_iter().filter(|finding| finding.code == code);
+    of_code.map(|finding| (finding.message, finding.advice)).collect()
+}
+
+fn lost(row: PathRow) -> (String, String) {
+    said(&result(row), Code::PathLoss).remove(0)
+}
+
+#[test]
+fn losses_of_the_hosts_are_not_laid_on_the_path() {
+    let (message, advice) = lost(row(40, 0, 0));
+    assert!(!message.contains("hosts lost") && advice.contains("Counters"), "{message}");
+    let mut limited = row(40, 10, 0);
+    limited.host_losses = Some(PathHostLosses {
+        far_limited: Some(30),
+        far_dropped: Some(500),
+        near_dropped: Some(3),
+    });
+    let at = limited.losses().unwrap();
+    assert_eq!((at.far_limit, at.far_socket, at.path_there), (30, 10, 0));
+    assert_eq!((at.near_socket, at.path_back), (3, 7));
+    let (message, advice) = lost(limited.clone());
+    assert!(
+        message.contains("lost 43 of them: 30 over the far end's limit, up to 10"),
+        "{message}"
+    );
+    assert!(advice.contains("--max-rate"), "{advice}");
+    limited.host_losses =
+        Some(PathHostLosses { far_limited: Some(0), far_dropped: Some(39), near_dropped: None });
+    assert!(lost(limited).1.starts_with("The far end reads too slowly"));
+}
+
+#[test]
+fn late_replies_need_a_longer_timeout() {
+    let (message, advice) = lost(row(0, 0, 25));
+    assert_eq!(message, "25 of 2000 requests were answered too late (1.250%).");
+    assert_eq!(advice, "Give a longer --timeout.");
+    let (message, advice) = lost(row(3, 0, 9));
+    assert!(message.contains("the replies to 9 of them came too late"), "{message}");
+    assert_eq!(advice, "Give a longer --timeout.");
+}
+
+#[test]
+fn lateness_is_held_against_the_same_percentile() {
+    let with = |late_ns: u64, delay_ns: &[u64]| {
+        let (send_late_ns, delay_ns) = (distribution(&[late_ns]), distribution(delay_ns));
+        said(&result(PathRow { send_late_ns, delay_ns, ..row(0, 0, 0) }), Code::RequestsLate)
+    };
+    let slow = [[50_000; 90].as_slice(), &[94_900_000; 10]].concat();
+    assert!(with(13_000_000, &slow).is_empty(), "the path's own are longer");
+    let doubts = with(130_000_000, &slow);
+    assert!(doubts[0].0.contains("130 ms late or more"), "{doubts:?}");
+    let queued = [[60_000; 1].as_slice(), &[86_000_000; 90]].concat();
+    let doubts = with(1_000, &queued);
+    assert_eq!(doubts.len(), 1);
+    assert!(doubts[0].0.starts_with("T is 86."), "{doubts:?}");
+    assert!(with(1_000, &[86_000_000; 90]).is_empty(), "a path may be long");
+}
+
+#[test]
+fn pollers_need_a_processor_each() {
+    let mut crowd = PathUdpResult { flows: 4, busy_polling: true, ..result(row(0, 0, 0)) };
+    crowd.rows[0].achieved_rate = 1_000.0;
+    let doubts = said(&crowd, Code::GeneratorLimit);
+    assert!(doubts[0].0.starts_with("8 threads look"), "{doubts:?}");
+    assert_eq!(said(&crowd, Code::GeneratorBehind)[0].1, "Ask for less.");
+    crowd.flows = 1;
+    assert!(said(&crowd, Code::GeneratorLimit).is_empty());
+    crowd.busy_polling = false;
+    assert!(said(&crowd, Code::GeneratorBehind)[0].1.contains("more flows"));
+}
+
+#[test]
+fn an_end_in_the_warm_up_is_told() {
+    let told = |row| {
+        let circumstances = Circumstances { interrupted: true, ..Circumstances::default() };
+        let findings = all(&result(row), &circumstances);
+        let one = findings.into_iter().find(|finding| finding.code == Code::Interrupted);
+        one.unwrap().message
+    };
+    let ended = |sent| {
+        let row = row(0, 0, 0);
+        let counts = horolog_record::PathCounts { sent, ..row.counts };
+        PathRow { counts, ended: Some(RowEnd::Interrupted), ..row }
+    };
+    assert!(told(ended(0)).contains("in the warm-up of a row"));
+    assert!(told(ended(1)).contains("before it was through"));
+}

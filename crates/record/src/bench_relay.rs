@@ -1,0 +1,441 @@
+//! The result of `horolog bench relay`: how many copies a relay sends without losing one, for each
+//! size of packets, number of children and engine; what a copy costs, and how much later it comes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Distribution, Finding, Host, SearchEnd};
+
+/// The schema's name and version.
+pub const BENCH_RELAY_SCHEMA: &str = "horolog.bench-relay/1";
+
+/// Totals over all numbers of children count as flat when the highest is at most so many times the
+/// lowest.
+pub const FLAT_RATIO_MAX: f64 = 1.25;
+
+/// A total that is lower than one with fewer children by no more than this share has not fallen:
+/// so much lies between two searches for the same.
+const FALL_MAX: f64 = 0.05;
+
+/// The whole experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BenchRelayResult {
+    /// [`BENCH_RELAY_SCHEMA`].
+    pub schema: String,
+    /// When the run began, RFC 3339.
+    pub started: String,
+    /// The command that was given.
+    pub command: Vec<String>,
+    /// The machine, which source, relay and receivers shared.
+    pub host: Host,
+    /// How often each search was run, the engines by turns.
+    pub rounds: u32,
+    /// Loss ratio that still counts as lossless.
+    pub loss_ratio: f64,
+    /// Hosts that the children are on, each behind an interface of the relay of its own.
+    pub receivers: usize,
+    /// The way without a relay, for each size.
+    pub direct: Vec<RelayDirect>,
+    /// One for each size, number of children and engine.
+    pub cells: Vec<RelayCell>,
+    /// Doubts about the experiment as a whole.
+    pub findings: Vec<Finding>,
+}
+
+/// What sends the copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RelayEngine {
+    /// One system call for each copy: host-based.
+    Send,
+    /// One system call for many copies: host-based.
+    Sendmmsg,
+    /// The kernel's driver path.
+    Xdp,
+}
+
+impl RelayEngine {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Send, Self::Sendmmsg, Self::Xdp];
+
+    /// Its name, as `horolog relay run --engine` takes it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Sendmmsg => "sendmmsg",
+            Self::Xdp => "xdp",
+        }
+    }
+}
+
+/// What the source sends and a receiver takes with no relay between: the packets end at the
+/// interface that a relay would take them from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RelayDirect {
+    /// Bytes of UDP payload.
+    pub size_bytes: usize,
+    /// Threads of the source, each on a core of its own.
+    pub source_threads: usize,
+    /// Packets per second that came when the source sent as many as it can.
+    pub rate: f64,
+    /// From sending to arrival, at a rate far below that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_ns: Option<Distribution>,
+    /// Processor time of receiving a frame that never was a socket buffer, in ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receiving_frame_ns: Option<f64>,
+    /// Processor time of receiving a packet that a socket sent, in ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receiving_socket_ns: Option<f64>,
+}
+
+/// One engine with so many children and packets of one size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RelayCell {
+    /// Bytes of UDP payload.
+    pub size_bytes: usize,
+    /// Children, each of which gets a copy of each packet.
+    pub children: usize,
+    /// What sent the copies.
+    pub engine: RelayEngine,
+    /// Threads of the source, each on a core of its own.
+    pub source_threads: usize,
+    /// Packets that leave the source together, at most.
+    pub batch: u32,
+    /// The command that ran the relay.
+    pub relay_command: Vec<String>,
+    /// One for each round that was reached.
+    pub rounds: Vec<RelayRound>,
+    /// From the source's sending of a packet to its first copy, in all rounds at half the rate
+    /// found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_copy_ns: Option<Distribution>,
+    /// And to its last copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_copy_ns: Option<Distribution>,
+}
+
+/// What one search gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RelayRound {
+    /// Copies per second that the receivers of all children together got, at the highest rate at
+    /// which none was lost; 0 if there was none.
+    pub copies_per_s: f64,
+    /// Highest rate of packets that lost none, where one did.
+    pub lower: Option<f64>,
+    /// Lowest rate of packets above it that lost some, where one was met.
+    pub upper: Option<f64>,
+    /// Why the search ended.
+    pub end: SearchEnd,
+    /// Trials of the search.
+    pub trials: usize,
+    /// Copies that came out of order or twice in any of its trials.
+    pub disordered: u64,
+    /// Packets per second of the trial at half the rate, and what a copy cost there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub half: Option<RelayHalf>,
+}
+
+/// A trial at half of the highest rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RelayHalf {
+    /// Packets per second that were sent.
+    pub rate: f64,
+    /// Copies that came.
+    pub copies: u64,
+    /// Copies that did not come, or late.
+    pub lost: u64,
+    /// Processor time of the whole machine for each copy but for the source's, in ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_ns_per_copy: Option<f64>,
+    /// What of it is the receivers' share, in ns, as it was measured without a relay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receiving_ns_per_copy: Option<f64>,
+}
+
+impl RelayHalf {
+    /// Processor time of the relay for each copy, in ns: what the machine spent less the share of
+    /// source and receivers.
+    #[must_use]
+    pub fn relay_ns_per_copy(&self) -> Option<f64> {
+        Some((self.cpu_ns_per_copy? - self.receiving_ns_per_copy?).max(0.0))
+    }
+}
+
+/// The middle value; the mean of the two in the middle where they are even in number.
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<_> = values.filter(|value| value.is_finite()).collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        count if count % 2 == 1 => Some(values[middle]),
+        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
+    }
+}
+
+impl RelayCell {
+    /// Copies per second of all children together without loss: the median of the rounds. `None`
+    /// where no round was through, or none found a rate.
+    #[must_use]
+    pub fn copies_per_s(&self) -> Option<f64> {
+        median(self.rounds.iter().map(|round| round.copies_per_s)).filter(|rate| *rate > 0.0)
+    }
+
+    /// Processor time of the machine for each copy but for the source's, in ns, at half the rate.
+    #[must_use]
+    pub fn cpu_ns_per_copy(&self) -> Option<f64> {
+        median(self.halves().filter_map(|half| half.cpu_ns_per_copy))
+    }
+
+    /// The relay's share of it, in ns.
+    #[must_use]
+    pub fn relay_ns_per_copy(&self) -> Option<f64> {
+        median(self.halves().filter_map(RelayHalf::relay_ns_per_copy))
+    }
+
+    fn halves(&self) -> impl Iterator<Item = &RelayHalf> {
+        self.rounds.iter().filter_map(|round| round.half.as_ref())
+    }
+}
+
+/// What the totals of one size look like over the number of children.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RelayShape {
+    /// The highest total of copies per second ...
+    pub highest: f64,
+    /// ... and how many times the lowest it is.
+    pub spread: f64,
+    /// The total with the most children as a multiple of that with the fewest.
+    pub growth: f64,
+    /// The most children as a multiple of the fewest: what `growth` would be if it were linear.
+    pub more_children: f64,
+    /// Children up to which each greater number gave at least as much.
+    pub grows_to: usize,
+    /// Whether that is so for all of them, and the last is above the first by more than counts as
+    /// flat.
+    pub always_grows: bool,
+}
+
+impl RelayShape {
+    /// Whether the number of children makes no great difference.
+    #[must_use]
+    pub fn is_flat(&self) -> bool {
+        self.spread <= FLAT_RATIO_MAX
+    }
+
+    /// Of (children, copies per second) by rising number of children; `None` for fewer than two.
+    fn of(totals: &[(usize, f64)]) -> Option<Self> {
+        let (first, last) = (totals.first()?, totals.last().filter(|_| totals.len() > 1)?);
+        let rates = || totals.iter().map(|(_, rate)| *rate);
+        let (highest, lowest) = (rates().reduce(f64::max)?, rates().reduce(f64::min)?);
+        let falls = |pair: &[(usize, f64)]| pair[1].1 < pair[0].1 * (1.0 - FALL_MAX);
+        let fall = totals.windows(2).position(falls);
+        Some(Self {
+            highest,
+            spread: highest / lowest,
+            growth: last.1 / first.1,
+            more_children: last.0 as f64 / first.0.max(1) as f64,
+            grows_to: totals[fall.unwrap_or(totals.len() - 1)].0,
+            always_grows: fall.is_none() && last.1 / first.1 > FLAT_RATIO_MAX,
+        })
+    }
+}
+
+impl BenchRelayResult {
+    /// The sizes that were measured, in their order.
+    #[must_use]
+    pub fn sizes(&self) -> Vec<usize> {
+        distinct(self.cells.iter().map(|cell| cell.size_bytes))
+    }
+
+    /// The numbers of children that were measured with a size, in their order.
+    #[must_use]
+    pub fn children(&self, size_bytes: usize) -> Vec<usize> {
+        let cells = self.cells.iter().filter(|cell| cell.size_bytes == size_bytes);
+        distinct(cells.map(|cell| cell.children))
+    }
+
+    /// The engines that were measured, in the order in which they are named.
+    #[must_use]
+    pub fn engines(&self) -> Vec<RelayEngine> {
+        let is_there = |engine: &RelayEngine| self.cells.iter().any(|cell| cell.engine == *engine);
+        RelayEngine::ALL.into_iter().filter(is_there).collect()
+    }
+
+    /// One cell.
+    #[must_use]
+    pub fn cell(&self, size: usize, children: usize, engine: RelayEngine) -> Option<&RelayCell> {
+        self.cells
+            .iter()
+            .find(|cell| (cell.size_bytes, cell.children, cell.engine) == (size, children, engine))
+    }
+
+    /// How much later than without a relay a cell's first copy came at half of its rate: the
+    /// differences of the 50th and of the 99th percentiles, in ns; 0 where it was no later.
+    #[must_use]
+    pub fn added_ns(&self, cell: &RelayCell) -> Option<[u64; 2]> {
+        let direct = self.direct.iter().find(|direct| direct.size_bytes == cell.size_bytes)?;
+        let (direct, relayed) = (direct.delay_ns.as_ref()?, cell.first_copy_ns.as_ref()?);
+        let percentiles: [fn(&Distribution) -> u64; 2] = [|times| times.p50, |times| times.p99];
+        Some(percentiles.map(|of| of(relayed).saturating_sub(of(direct))))
+    }
+
+    /// How many times what `send` gives the in-kernel engine gives.
+    #[must_use]
+    pub fn ratio(&self, size: usize, children: usize) -> Option<f64> {
+        let of = |engine| self.cell(size, children, engine)?.copies_per_s();
+        Some(of(RelayEngine::Xdp)? / of(RelayEngine::Send)?)
+    }
+
+    /// The mean over all numbers of children of what is gained by the in-kernel engine, in percent
+    /// of what `send` gives: the figure that the document tells for each size.
+    #[must_use]
+    pub fn mean_gain_percent(&self, size: usize) -> Option<f64> {
+        let children = self.children(size);
+        let gains: Vec<_> =
+            children.iter().filter_map(|&children| self.ratio(size, children)).collect();
+        let sum: f64 = gains.iter().map(|ratio| (ratio - 1.0) * 100.0).sum();
+        (!gains.is_empty()).then(|| sum / gains.len() as f64)
+    }
+
+    /// What an engine's totals look like over the number of children.
+    #[must_use]
+    pub fn shape(&self, size: usize, engine: RelayEngine) -> Option<RelayShape> {
+        let mut children = self.children(size);
+        children.sort_unstable();
+        let total = |children| Some((children, self.cell(size, children, engine)?.copies_per_s()?));
+        RelayShape::of(&children.into_iter().filter_map(total).collect::<Vec<_>>())
+    }
+}
+
+fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+    let mut known = Vec::new();
+    for value in values {
+        if !known.contains(&value) {
+            known.push(value);
+        }
+    }
+    known
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(copies_per_s: f64, end: SearchEnd) -> RelayRound {
+        RelayRound {
+            copies_per_s,
+            lower: None,
+            upper: None,
+            end,
+            trials: 1,
+            disordered: 0,
+            half: None,
+        }
+    }
+
+    fn cell(children: usize, engine: RelayEngine, rates: &[f64]) -> RelayCell {
+        RelayCell {
+            size_bytes: 64,
+            children,
+            engine,
+            source_threads: 1,
+            batch: 16,
+            relay_command: Vec::new(),
+            rounds: rates.iter().map(|rate| round(*rate, SearchEnd::Converged)).collect(),
+            first_copy_ns: None,
+            last_copy_ns: None,
+        }
+    }
+
+    fn result(cells: Vec<RelayCell>) -> BenchRelayResult {
+        BenchRelayResult {
+            schema: BENCH_RELAY_SCHEMA.to_owned(),
+            started: String::new(),
+            command: Vec::new(),
+            host: Host::read(),
+            rounds: 3,
+            loss_ratio: 0.0,
+            receivers: 1,
+            direct: Vec::new(),
+            cells,
+            findings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_median_of_the_rounds_counts() {
+        let rates = |rates| cell(1, RelayEngine::Send, rates).copies_per_s();
+        assert_eq!(rates(&[5.0, 1.0, 3.0]), Some(3.0));
+        assert_eq!(rates(&[5.0, 1.0]), Some(3.0));
+        assert_eq!((rates(&[]), rates(&[0.0, 0.0, 9.0])), (None, None));
+    }
+
+    #[test]
+    fn the_gain_is_the_mean_over_the_numbers_of_children() {
+        let (send, xdp) = (RelayEngine::Send, RelayEngine::Xdp);
+        let result = result(vec![
+            cell(2, send, &[1e6]),
+            cell(2, xdp, &[3e6]),
+            cell(4, send, &[1e6]),
+            cell(4, xdp, &[5e6]),
+            cell(8, xdp, &[6e6]),
+        ]);
+        assert_eq!(result.ratio(64, 4), Some(5.0));
+        assert_eq!(result.mean_gain_percent(64), Some(300.0));
+        assert_eq!(result.mean_gain_percent(128), None);
+        assert_eq!((result.children(64), result.engines()), (vec![2, 4, 8], vec![send, xdp]));
+    }
+
+    #[test]
+    fn shapes_are_told() {
+        let flat = RelayShape::of(&[(1, 0.9e6), (2, 1e6), (4, 1.1e6)]).unwrap();
+        assert!(flat.is_flat());
+        let growing = RelayShape::of(&[(1, 1e6), (2, 3e6), (4, 2.9e6), (8, 4e6)]).unwrap();
+        assert!(!growing.is_flat() && growing.always_grows);
+        assert_eq!((growing.grows_to, growing.growth, growing.more_children), (8, 4.0, 8.0));
+        let hardly = RelayShape::of(&[(2, 1e6), (32, 1.1e6)]).unwrap();
+        assert!(hardly.is_flat() && !hardly.always_grows);
+        let broken = RelayShape::of(&[(1, 1e6), (2, 3e6), (4, 2e6)]).unwrap();
+        assert_eq!((broken.grows_to, broken.always_grows, broken.highest), (2, false, 3e6));
+        assert_eq!(RelayShape::of(&[(1, 1e6)]), None);
+    }
+
+    #[test]
+    fn what_is_added_is_above_the_way_without_a_relay() {
+        let times = |times: &[u64]| {
+            let mut recorder = horolog_stats::Recorder::new();
+            for ns in times {
+                recorder.record(*ns);
+            }
+            Distribution::of_recorder(&recorder)
+        };
+        let direct = RelayDirect {
+            size_bytes: 64,
+            source_threads: 1,
+            rate: 1e6,
+            delay_ns: times(&[10, 60]),
+            receiving_frame_ns: None,
+            receiving_socket_ns: None,
+        };
+        let with = RelayCell { first_copy_ns: times(&[30, 50]), ..cell(2, RelayEngine::Xdp, &[]) };
+        let result = BenchRelayResult { direct: vec![direct], ..result(vec![with.clone()]) };
+        assert_eq!(result.added_ns(&with), Some([20, 0]));
+        assert_eq!(result.added_ns(&RelayCell { size_bytes: 128, ..with.clone() }), None);
+        assert_eq!(result.added_ns(&RelayCell { first_copy_ns: None, ..with }), None);
+    }
+
+    #[test]
+    fn the_relay_costs_what_the_receivers_do_not() {
+        let half = RelayHalf {
+            rate: 1e5,
+            copies: 1,
+            lost: 0,
+            cpu_ns_per_copy: Some(200.0),
+            receiving_ns_per_copy: Some(60.0),
+        };
+        assert_eq!(half.relay_ns_per_copy(), Some(140.0));
+        assert_eq!(RelayHalf { receiving_ns_per_copy: None, ..half }.relay_ns_per_copy(), None);
+    }
+}

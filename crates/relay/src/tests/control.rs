@@ -1,0 +1,100 @@
+//! Those who ask at the control socket: too much, nothing, or all at once.
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::control::{AskError, Control, Fault, Request, ask};
+use crate::{EngineKind, Relay};
+
+use super::{group, spec};
+
+/// A relay with a group `g`, and where it is asked.
+struct Asked {
+    path: PathBuf,
+    _control: Control,
+    _directory: TempDir,
+}
+
+fn asked() -> Asked {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("control.sock");
+    let at = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let table = spec(vec![group("g", &at.to_string(), &[])]);
+    let relay = Relay::start(&table, EngineKind::Sendmmsg, None).unwrap();
+    let control = Control::start(&path, Arc::new(relay)).unwrap();
+    Asked { path, _control: control, _directory: directory }
+}
+
+fn children(count: u16) -> Vec<SocketAddr> {
+    (1..=count).map(|port| SocketAddr::from(([192, 0, 2, 2], port))).collect()
+}
+
+#[test]
+fn who_asks_for_too_much_is_told_so() {
+    let asked = asked();
+    // As a client does it, whose words fill the socket's buffers several times over.
+    let much = Request::AddChildren { group: "g".into(), children: children(60_000) };
+    assert!(much.to_line().len() > 1 << 20);
+    let refused = ask(&asked.path, &much).unwrap_err();
+    let AskError::Refused(reason, Fault::Request) = refused else { panic!("{refused}") };
+    assert!(reason.contains("131072 bytes"), "{reason}");
+    // And a byte more than may be, of what would be a request.
+    for (more, words) in [(0, "Listing"), (1, "131072 bytes")] {
+        let mut line = vec![b' '; (128 << 10) - Request::List.to_line().len() + 1 + more];
+        line.extend(Request::List.to_line().bytes());
+        let mut stream = UnixStream::connect(&asked.path).unwrap();
+        stream.write_all(&line).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains(&words.to_lowercase()), "{more}: {answer}");
+    }
+    // The largest table's children are not too much.
+    let most = Request::AddChildren { group: "g".into(), children: children(1_024) };
+    ask(&asked.path, &most).unwrap();
+}
+
+#[test]
+fn who_says_nothing_holds_nobody_up() {
+    let asked = asked();
+    let silent: Vec<_> = (0..20).map(|_| UnixStream::connect(&asked.path).unwrap()).collect();
+    let mut half = UnixStream::connect(&asked.path).unwrap();
+    half.write_all(b"{\"do\":").unwrap();
+    let begun = Instant::now();
+    assert!(ask(&asked.path, &Request::List).unwrap().is_some());
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    // They are hung up on, in time.
+    for mut stream in silent.into_iter().chain([half]) {
+        assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
+    }
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(6), "{took:?}");
+}
+
+#[test]
+fn all_who_ask_at_once_are_answered() {
+    let asked = asked();
+    let children = children(100);
+    thread::scope(|scope| {
+        let one = |child: &SocketAddr| {
+            let add = Request::AddChildren { group: "g".into(), children: vec![*child] };
+            let path = &asked.path;
+            scope.spawn(move || ask(path, &add).map(drop))
+        };
+        let all: Vec<_> = children.iter().map(one).collect();
+        for asker in all {
+            asker.join().unwrap().unwrap();
+        }
+    });
+    let listing = ask(&asked.path, &Request::List).unwrap().unwrap();
+    let mut taken = listing.table.groups[0].children.clone();
+    taken.sort_unstable();
+    assert_eq!(taken, children);
+}

@@ -1,0 +1,94 @@
+//! The state of a relay as text and as metrics.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    ChildListing, GroupListing, InterfaceListing, KernelLimits, LimitsListing, Listing, SCHEMA,
+    metrics, text,
+};
+
+use super::{group, spec};
+
+fn listing() -> Listing {
+    let count = |name: &str| BTreeMap::from([(name.to_owned(), 3)]);
+    let table = spec(vec![group("video", "239.1.2.3:5000", &["192.0.2.2:5000"])]);
+    Listing {
+        schema: SCHEMA.into(),
+        engine: "xdp".into(),
+        host_engine: "sendmmsg".into(),
+        limits: LimitsListing {
+            groups: 256,
+            children: 1_024,
+            kernel: Some(KernelLimits {
+                packet_bytes: 3_500,
+                interfaces: 64,
+                children_behind_an_interface: 256,
+                addresses: 4_096,
+                ring_drops_unseen: Some("no tracepoint".into()),
+            }),
+        },
+        interfaces: vec![
+            InterfaceListing { name: "eth0".into(), refused: None },
+            InterfaceListing { name: "tun0".into(), refused: Some("no native XDP".into()) },
+        ],
+        send_interface: Some("relay0".into()),
+        groups: vec![GroupListing {
+            name: "video".into(),
+            engine: "sendmmsg".into(),
+            not_in_kernel: Some("it has no children".into()),
+            packets: 10,
+            bytes: 640,
+            refused: count("source"),
+            socket_dropped: Some(2),
+            interface_gone: true,
+            children: vec![ChildListing {
+                address: table.groups[0].children[0],
+                packets: 4,
+                bytes: 256,
+                dropped: count("too-large"),
+                silent: true,
+            }],
+        }],
+        table,
+        receive_errors: 1,
+        changes_refused: 5,
+    }
+}
+
+#[test]
+fn a_person_can_read_it() {
+    let expected = "engine xdp, 1 groups of 256, 1 children of 1024, at most 1000000 copies/s\n\
+        in the kernel: packets up to 3500 bytes, up to 64 interfaces out, 256 children of a group \
+        behind each\n\
+        copies that a transmit ring has no room for count as sent: this kernel does not tell of \
+        them (no tracepoint)\n\
+        packets that come in by eth0 are seen by XDP\n\
+        packets that come in by tun0 go to sockets: no native XDP\n\
+        programs on this host send by relay0\n\
+        video at 239.1.2.3:5000 by sendmmsg (it has no children): 10 packets, 640 bytes; refused: source 3; lost at the full socket 2; its interface is gone\n\
+        \x20 192.0.2.2:5000: 4 copies, 256 bytes; dropped: too-large 3; its next hop does not answer\n\
+        1 receive calls failed\n5 changes of the table were refused\n";
+    assert_eq!(text(&listing()), expected);
+}
+
+#[test]
+fn every_count_is_a_metric() {
+    let text = metrics::render(&listing());
+    for line in [
+        "# TYPE horolog_relay_copies counter",
+        "horolog_relay_copies_total{group=\"video\",child=\"192.0.2.2:5000\"} 4",
+        "horolog_relay_copied_bytes_total{group=\"video\",child=\"192.0.2.2:5000\"} 256",
+        "horolog_relay_dropped_total{group=\"video\",child=\"192.0.2.2:5000\",reason=\"too-large\"} 3",
+        "horolog_relay_received_total{group=\"video\"} 10",
+        "horolog_relay_received_bytes_total{group=\"video\"} 640",
+        "horolog_relay_refused_total{group=\"video\",reason=\"source\"} 3",
+        "horolog_relay_socket_dropped_total{group=\"video\"} 2",
+        "horolog_relay_receive_errors_total 1",
+        "horolog_relay_changes_refused_total 5",
+        "# EOF",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line} is not there:\n{text}");
+    }
+    assert_eq!(metrics::answer("/", listing).code, 404);
+    assert!(metrics::answer("/metrics", listing).kind.starts_with("application/openmetrics"));
+}

@@ -1,0 +1,103 @@
+//! The state of a relay as text for a person: pure.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::{ChildListing, GroupListing, GroupSpec, InterfaceListing, LimitsListing, Listing};
+
+/// A line for each group and, below it, for each child.
+#[must_use]
+pub fn text(listing: &Listing) -> String {
+    let Listing { engine, table, groups, receive_errors, changes_refused, .. } = listing;
+    let LimitsListing { groups: groups_max, children: children_max, kernel } = &listing.limits;
+    let children: usize = groups.iter().map(|group| group.children.len()).sum();
+    // Writing to memory does not fail.
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "engine {engine}, {} groups of {groups_max}, {children} children of {children_max}, at most \
+         {} copies/s",
+        groups.len(),
+        table.copy_rate
+    );
+    if let Some(limits) = kernel {
+        let _ = writeln!(
+            text,
+            "in the kernel: packets up to {} bytes, up to {} interfaces out, {} children of a group \
+             behind each",
+            limits.packet_bytes, limits.interfaces, limits.children_behind_an_interface
+        );
+        if let Some(why) = &limits.ring_drops_unseen {
+            let _ = writeln!(text, "{}", ring_drops(why));
+        }
+    }
+    for InterfaceListing { name, refused } in &listing.interfaces {
+        let _ = match refused {
+            None => writeln!(text, "packets that come in by {name} are seen by XDP"),
+            Some(why) => writeln!(text, "packets that come in by {name} go to sockets: {why}"),
+        };
+    }
+    if let Some(name) = &listing.send_interface {
+        let _ = writeln!(text, "programs on this host send by {name}");
+    }
+    for (spec, group) in table.groups.iter().zip(groups) {
+        text.push_str(&of_group(spec, group));
+        for child in &group.children {
+            text.push_str(&of_child(child));
+        }
+    }
+    if *receive_errors > 0 {
+        let _ = writeln!(text, "{receive_errors} receive calls failed");
+    }
+    if *changes_refused > 0 {
+        let _ = writeln!(text, "{changes_refused} changes of the table were refused");
+    }
+    text
+}
+
+/// Says that copies may be lost that count as sent.
+#[must_use]
+pub fn ring_drops(why: &str) -> String {
+    format!(
+        "copies that a transmit ring has no room for count as sent: this kernel does not tell of \
+         them ({why})"
+    )
+}
+
+fn of_group(spec: &GroupSpec, group: &GroupListing) -> String {
+    let on = spec.interface.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();
+    let why = group.not_in_kernel.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+    let full = match group.socket_dropped {
+        Some(dropped @ 1..) => format!("; lost at the full socket {dropped}"),
+        _ => String::new(),
+    };
+    let gone = if group.interface_gone { "; its interface is gone" } else { "" };
+    format!(
+        "{} at {}{on} by {}{why}: {} packets, {} bytes{}{full}{gone}\n",
+        group.name,
+        spec.listen,
+        group.engine,
+        group.packets,
+        group.bytes,
+        reasons("refused", &group.refused)
+    )
+}
+
+fn of_child(child: &ChildListing) -> String {
+    let silent = if child.silent { "; its next hop does not answer" } else { "" };
+    format!(
+        "  {}: {} copies, {} bytes{}{silent}\n",
+        child.address,
+        child.packets,
+        child.bytes,
+        reasons("dropped", &child.dropped)
+    )
+}
+
+fn reasons(what: &str, counts: &BTreeMap<String, u64>) -> String {
+    if counts.is_empty() {
+        return String::new();
+    }
+    let counts: Vec<_> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    format!("; {what}: {}", counts.join(", "))
+}

@@ -1,0 +1,194 @@
+//! What another engine gains: equations (3) to (7) as differences of two delays, of all nodes and
+//! of one at a time.
+
+use super::{Delays, Engine, Tree, delays};
+
+/// Times differ by less than this share where only rounding makes them differ.
+const ROUNDING: f64 = 1e-9;
+
+/// Why equation (4) does not hold for a tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Assumption {
+    /// Inner nodes have the same number of children, two or more.
+    SameDegree,
+    /// Leaves are as far from the root.
+    SameDepth,
+    /// Nodes take as long.
+    SameNodes,
+    /// The slowest leaf is the same with both engines. Equation (3) assumes so too.
+    SamePath,
+    /// Each node on the way to it serves the next at the same place, so that there is one gain for
+    /// all of them.
+    SamePlace,
+}
+
+/// Equation (4): the gain of D in a regular tree, `(log_m n) · ΔTP`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Equation4 {
+    /// What does not hold; (4) applies where this is empty.
+    pub broken: Vec<Assumption>,
+    /// m: the children of the root, and so of each inner node.
+    pub degree: usize,
+    /// ΔTP: what one node on the way to the slowest leaf gains, in ns.
+    pub processing_ns: f64,
+    /// As printed, n being all nodes: it counts more nodes than are on the way, in ns.
+    pub all_nodes_ns: Option<f64>,
+    /// With n the leaves, whose logarithm is the depth: exact, in ns.
+    pub leaves_ns: Option<f64>,
+}
+
+/// What one node gains.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct NodeGain {
+    /// ΔTP: the mean over its copies of what the other engine is faster, in ns; 0 for a leaf.
+    pub processing_ns: f64,
+    /// ΔD if its engine alone is replaced, in ns.
+    pub tree_ns: f64,
+    /// What the mean delay gains by that, in ns.
+    pub mean_ns: f64,
+}
+
+/// What a tree gains by another engine.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Gain {
+    /// ΔD, all engines being replaced, in ns: (1) less (2).
+    pub tree_ns: f64,
+    /// The gain of the mean delay, in ns: (5) less (6).
+    pub mean_ns: f64,
+    /// (3): the sum of what the nodes on the way to the slowest leaf gain, in ns. It is ΔD where
+    /// that leaf is the slowest with the other engine too.
+    pub along_path_ns: f64,
+    /// Whether it is.
+    pub same_path: bool,
+    /// (4).
+    pub regular: Equation4,
+    /// (7) as printed, in ns: the sum of ΔTP of all inner nodes but the root, by |V| - 1. It leaves
+    /// out the root, and weighs each node once; by (5) and (6) each copy counts once for each node
+    /// that is reached by it.
+    pub printed_mean_ns: f64,
+    /// Each node, in the tree's order.
+    pub nodes: Vec<NodeGain>,
+}
+
+/// What the tree gains if `after` takes the place of `before`, everywhere and at each node alone.
+#[must_use]
+pub fn gain(tree: &Tree, before: &Engine, after: &Engine) -> Gain {
+    let (old, new) = (delays(tree, before), delays(tree, after));
+    let nodes = each(tree, before, after, &old);
+    let inner = tree.nodes().iter().zip(&nodes).skip(1);
+    let printed: f64 = inner.map(|(_, gain)| gain.processing_ns).sum();
+    let same_path = is_slowest(&new, old.slowest);
+    let path = tree.path(old.slowest);
+    Gain {
+        tree_ns: old.tree_ns - new.tree_ns,
+        mean_ns: old.mean_ns - new.mean_ns,
+        along_path_ns: path[1..].iter().map(|at| faster_ns(tree, before, after, *at)).sum(),
+        same_path,
+        regular: regular(tree, before, after, &path, same_path),
+        printed_mean_ns: printed / (tree.nodes().len() - 1) as f64,
+        nodes,
+    }
+}
+
+/// How much earlier the copy for a node leaves its parent.
+fn faster_ns(tree: &Tree, before: &Engine, after: &Engine, at: usize) -> f64 {
+    before.before_ns(tree, at) - after.before_ns(tree, at)
+}
+
+fn is_slowest(delays: &Delays, leaf: usize) -> bool {
+    delays.node_ns[leaf] >= delays.tree_ns * (1.0 - ROUNDING)
+}
+
+/// Each node replaced alone, in a number of steps that is linear in the nodes.
+fn each(tree: &Tree, before: &Engine, after: &Engine, old: &Delays) -> Vec<NodeGain> {
+    let (sizes, below) = (tree.sizes(), below(tree, old));
+    let beside = beside(tree, &below);
+    let receivers = (tree.nodes().len() - 1) as f64;
+    let of = |(at, node): (usize, &super::Node)| {
+        if node.children.is_empty() {
+            return NodeGain { processing_ns: 0.0, tree_ns: 0.0, mean_ns: 0.0 };
+        }
+        let faster = |child: &usize| faster_ns(tree, before, after, *child);
+        let sum: f64 = node.children.iter().map(faster).sum();
+        let reached = node.children.iter().map(|child| sizes[*child] as f64 * faster(child));
+        let slowest = node.children.iter().map(|child| below[*child] - faster(child));
+        NodeGain {
+            processing_ns: sum / node.children.len() as f64,
+            tree_ns: old.tree_ns - slowest.fold(beside[at], f64::max),
+            mean_ns: reached.sum::<f64>() / receivers,
+        }
+    };
+    tree.nodes().iter().enumerate().map(of).collect()
+}
+
+/// The largest delay of a leaf that is each node or below it.
+fn below(tree: &Tree, old: &Delays) -> Vec<f64> {
+    let mut below = vec![f64::NEG_INFINITY; tree.nodes().len()];
+    for (at, node) in tree.nodes().iter().enumerate().rev() {
+        if node.children.is_empty() {
+            below[at] = old.node_ns[at];
+        }
+        if let Some(parent) = node.parent {
+            below[parent] = below[parent].max(below[at]);
+        }
+    }
+    below
+}
+
+/// The largest delay of a leaf that is neither each node nor below it.
+fn beside(tree: &Tree, below: &[f64]) -> Vec<f64> {
+    let mut beside = vec![f64::NEG_INFINITY; tree.nodes().len()];
+    for (at, node) in tree.nodes().iter().enumerate() {
+        // The largest of the siblings before each child, then of those behind it.
+        let mut largest = beside[at];
+        for child in &node.children {
+            beside[*child] = largest;
+            largest = largest.max(below[*child]);
+        }
+        largest = f64::NEG_INFINITY;
+        for child in node.children.iter().rev() {
+            beside[*child] = beside[*child].max(largest);
+            largest = largest.max(below[*child]);
+        }
+    }
+    beside
+}
+
+fn regular(
+    tree: &Tree,
+    before: &Engine,
+    after: &Engine,
+    path: &[usize],
+    same_path: bool,
+) -> Equation4 {
+    let nodes = tree.nodes();
+    let (degree, depth) = (nodes[0].children.len(), tree.depth());
+    let is_inner = |at: &usize| !nodes[*at].children.is_empty();
+    let inner = || (0..nodes.len()).filter(is_inner);
+    let leaves = || (0..nodes.len()).filter(|at| !is_inner(at));
+    let same = |engine: &Engine| inner().all(|at| engine.processing[at] == engine.processing[0]);
+    let holds = [
+        (
+            Assumption::SameDegree,
+            degree > 1 && inner().all(|at| nodes[at].children.len() == degree),
+        ),
+        (Assumption::SameDepth, leaves().all(|at| nodes[at].depth == depth)),
+        (Assumption::SameNodes, same(before) && same(after)),
+        (Assumption::SamePath, same_path),
+        (
+            Assumption::SamePlace,
+            path[1..].windows(2).all(|two| nodes[two[0]].place == nodes[two[1]].place),
+        ),
+    ];
+    let broken = holds.into_iter().filter(|(_, holds)| !holds).map(|(what, _)| what).collect();
+    let processing_ns = faster_ns(tree, before, after, path[1]);
+    let logarithm = |count: usize| (count as f64).ln() / (degree as f64).ln();
+    Equation4 {
+        broken,
+        degree,
+        processing_ns,
+        // There is no logarithm to the base of 1.
+        all_nodes_ns: (degree > 1).then(|| logarithm(nodes.len()) * processing_ns),
+        leaves_ns: (degree > 1).then(|| logarithm(leaves().count()) * processing_ns),
+    }
+}

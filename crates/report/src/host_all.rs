@@ -1,0 +1,221 @@
+//! What the terminal and the page say alike of all measurements of a host: each part in a line, the
+//! verdict in a sentence.
+
+use horolog_record::{
+    DelayKind, Distribution, HandlerKind, HostAllResult, HostClockResult, HostDelayResult,
+    HostInterruptResult, HostNicResult, HostPart, HostPartOutcome, HostPartState, HostSwitchResult,
+    HostTimerResult, HostVerdict, SwitchPartner, WorstFinding,
+};
+
+use crate::host_delay::setting_name;
+use crate::units::{ABSENT, human_ns, mean_ns, percent_of};
+
+/// The delay whose overshoot stands for all.
+const DELAY_NS: u64 = 1_000_000;
+
+/// A part's name; a card's has its interface.
+pub(crate) fn part_name(outcome: &HostPartOutcome) -> String {
+    match &outcome.interface {
+        Some(interface) => format!("nic {interface}"),
+        None => outcome.part.name().to_owned(),
+    }
+}
+
+/// What became of a part, in a word or two.
+pub(crate) const fn state_name(state: HostPartState) -> &'static str {
+    match state {
+        HostPartState::Measured => "measured",
+        HostPartState::Reduced => "measured in part",
+        HostPartState::Failed => "failed",
+        HostPartState::Interrupted => "interrupted",
+        HostPartState::NotBegun => "not begun",
+        HostPartState::Skipped => "left out",
+        HostPartState::Absent => "nothing there",
+    }
+}
+
+/// A part's state with what it lacked, where it is to be told.
+pub(crate) fn shortfall(outcome: &HostPartOutcome) -> Option<String> {
+    if outcome.state == HostPartState::Measured {
+        return None;
+    }
+    let name = state_name(outcome.state);
+    Some(match outcome.why.join(" ") {
+        why if why.is_empty() => name.to_owned(),
+        why => format!("{name}: {why}"),
+    })
+}
+
+/// The main figure of a part; `None` where it has no record.
+pub(crate) fn headline(result: &HostAllResult, outcome: &HostPartOutcome) -> Option<String> {
+    match outcome.part {
+        HostPart::Clock => result.clock.as_ref().map(clock),
+        HostPart::Delay => result.delay.as_ref().map(delay),
+        HostPart::Timer => result.timer.as_ref().map(timer),
+        HostPart::Switch => result.switch.as_ref().map(switch),
+        HostPart::Interrupt => result.interrupt.as_ref().map(interrupt),
+        HostPart::Nic => {
+            let interface = outcome.interface.as_deref()?;
+            result.nics.iter().find(|one| one.interface == interface).map(nic)
+        }
+    }
+}
+
+fn clock(result: &HostClockResult) -> String {
+    let source = result.clocksource.current.as_deref().unwrap_or("unknown");
+    let read = result.clocks.iter().find(|clock| clock.name == "REALTIME");
+    let cost = read.and_then(|clock| clock.cost_ns);
+    let cost = cost.map_or_else(|| ABSENT.to_owned(), mean_ns);
+    let synchronised = match result.kernel.map(|kernel| kernel.synchronised) {
+        Some(true) => "synchronised",
+        Some(false) => "not synchronised",
+        None => "not known whether it is synchronised",
+    };
+    format!("a reading takes {cost} (clocksource {source}); {synchronised}")
+}
+
+/// `nanosleep` under the first setting that was measured.
+fn delay(result: &HostDelayResult) -> String {
+    let cells = result.cells.iter().filter(|cell| cell.function == DelayKind::Nanosleep);
+    let cells = cells.filter(|cell| cell.overshoot_ns.is_some());
+    let Some(cell) = cells.min_by_key(|cell| (cell.setting, cell.requested_ns.abs_diff(DELAY_NS)))
+    else {
+        return ABSENT.to_owned();
+    };
+    let of = |of: fn(&Distribution) -> u64| {
+        cell.overshoot_ns.as_ref().map_or_else(|| ABSENT.to_owned(), |one| human_ns(of(one)))
+    };
+    let setting = result.settings.get(cell.setting).map_or("", setting_name);
+    format!(
+        "nanosleep of {} ends {} late, p99 {} ({setting})",
+        human_ns(cell.requested_ns),
+        of(|one| one.p50),
+        of(|one| one.p99)
+    )
+}
+
+fn timer(result: &HostTimerResult) -> String {
+    let cores = result.cores.iter().filter_map(|core| Some((core.core, core.latency_ns.as_ref()?)));
+    cores.max_by_key(|(_, latency)| latency.p99).map_or_else(
+        || ABSENT.to_owned(),
+        |(core, latency)| {
+            format!(
+                "wake-ups {} late, p99 {}, max {} (core {core}, the worst)",
+                human_ns(latency.p50),
+                human_ns(latency.p99),
+                human_ns(latency.max)
+            )
+        },
+    )
+}
+
+fn switch(result: &HostSwitchResult) -> String {
+    let figure = |partner| {
+        let steps = result.steps.iter().find(|steps| steps.partner == partner);
+        let figure = steps.and_then(|steps| steps.per_switch_ns);
+        figure.map_or_else(|| ABSENT.to_owned(), mean_ns)
+    };
+    format!(
+        "a switch between processes {}, between threads {}",
+        figure(SwitchPartner::Process),
+        figure(SwitchPartner::Thread)
+    )
+}
+
+fn interrupt(result: &HostInterruptResult) -> String {
+    let worst = |kind| {
+        let of_kind = result.handlers.iter().filter(move |one| one.kind == kind);
+        let p99 = of_kind.filter_map(|one| Some(one.delay_ns.as_ref()?.p99)).max();
+        p99.map_or_else(|| ABSENT.to_owned(), human_ns)
+    };
+    let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+    let stolen = result.stolen.iter().max_by(|one, other| {
+        share(one.all.total_ns, one.duration_ns)
+            .total_cmp(&share(other.all.total_ns, other.duration_ns))
+    });
+    let stolen = stolen.map_or_else(String::new, |core| {
+        let share = percent_of(core.all.total_ns, core.duration_ns);
+        format!("; {share} of core {} taken, the most", core.core)
+    });
+    format!(
+        "handlers p99 {} in the kernel, {} by timerfd{stolen}",
+        worst(HandlerKind::Kernel),
+        worst(HandlerKind::Timerfd)
+    )
+}
+
+fn nic(result: &HostNicResult) -> String {
+    let queues = if result.queues.rx == 1 { "queue" } else { "queues" };
+    let stamps = match &result.timestamps {
+        Some(stamps) if stamps.hardware_rx && stamps.hardware_tx => "the card",
+        Some(stamps) if stamps.software_rx || stamps.software_tx => "the kernel",
+        Some(_) => "nobody",
+        None => "not told whom",
+    };
+    let changes = match result.advice.iter().filter(|one| one.command.is_some()).count() {
+        0 => "nothing to change".to_owned(),
+        1 => "1 thing to change".to_owned(),
+        count => format!("{count} things to change"),
+    };
+    format!("{} {queues}, timestamps by {stamps}; {changes}", result.queues.rx)
+}
+
+/// The verdict's name.
+pub(crate) const fn verdict_name(verdict: HostVerdict) -> &'static str {
+    match verdict {
+        HostVerdict::Fit => "fit",
+        HostVerdict::Doubtful => "fit with doubts",
+        HostVerdict::Unfit => "not fit",
+        HostVerdict::Unjudged => "not known",
+    }
+}
+
+/// The verdict in a sentence.
+pub(crate) const fn verdict_sentence(verdict: HostVerdict) -> &'static str {
+    match verdict {
+        HostVerdict::Fit => "This host is fit for measuring in microseconds.",
+        HostVerdict::Doubtful => {
+            "This host is fit for measuring in microseconds, with the doubts below."
+        }
+        HostVerdict::Unfit => "This host is not fit for measuring in microseconds.",
+        HostVerdict::Unjudged => {
+            "Whether this host is fit for measuring in microseconds is not known: that takes the \
+             parts timer and interrupt (wake-ups and stolen time), run to their ends."
+        }
+    }
+}
+
+/// Where one of the worst findings comes from: `timer`, `interrupt and 2 more of this kind`.
+pub(crate) fn origin(worst: &WorstFinding) -> String {
+    let part = worst.part.map_or("all", HostPart::name);
+    match worst.others {
+        0 => part.to_owned(),
+        others => format!("{part}, and {others} more of this kind"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn each_part_has_a_main_figure() {
+        let result = fixture::host_all();
+        for outcome in &result.parts {
+            let line = headline(&result, outcome).unwrap();
+            assert!(!line.contains("NaN") && !line.starts_with('-'), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_part_without_figures_says_so() {
+        let mut result = fixture::host_all();
+        result.timer.as_mut().unwrap().cores.clear();
+        result.delay.as_mut().unwrap().cells.clear();
+        result.switch = None;
+        let lines: Vec<_> = result.parts.iter().map(|one| headline(&result, one)).collect();
+        assert_eq!((lines[1].as_deref(), lines[2].as_deref()), (Some(ABSENT), Some(ABSENT)));
+        assert_eq!(lines[3], None);
+    }
+}

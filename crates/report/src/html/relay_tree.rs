@@ -1,0 +1,126 @@
+//! The page of a tree of relays: its nodes by their delays, when the last leaf had a packet, and
+//! all figures.
+
+use horolog_record::{Distribution, RelayTreeEngine, RelayTreeResult};
+
+use super::Page;
+use super::data::{row, table};
+use super::escape::each;
+use super::latency::{Place, tail};
+use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
+use super::sections::{Body, drawn_alone, findings, limits, machine, paragraph, section};
+use crate::relay_tree::{METHOD, SHAPE_TITLES, heading, method, rows, sentences, shapes, titles};
+
+const TABLE: &str = "nodes";
+const TAIL: Place =
+    Place { id: "last-leaf-tail", title: "When the last leaf had a packet", described_by: TABLE };
+/// Nodes that have a point of their own; more are shown by every second, third and so on.
+const POINTS_MAX: usize = 2_000;
+
+/// The page as HTML. It holds the whole result as JSON in the element `result`.
+#[must_use]
+pub fn relay_tree(result: &RelayTreeResult) -> String {
+    let last: Vec<(String, &Distribution)> = result
+        .engines
+        .iter()
+        .filter_map(|one| Some((one.name.clone(), one.measured.as_ref()?.last_leaf_ns.as_ref()?)))
+        .collect();
+    let (plotted, plots) = drawn_alone(vec![by_delay(result), tail(&TAIL, &last)]);
+    let nodes = each(rows(result), |(name, cells)| row(&name, cells));
+    let others = each(shapes(result), |(name, cells)| row(&name, cells));
+    let others = if others.is_empty() {
+        others
+    } else {
+        table("shapes", "Trees over the same nodes", &SHAPE_TITLES, &others)
+    };
+    let sections = vec![
+        ("What it comes to", each(sentences(result), |line| paragraph(&line))),
+        ("Findings", findings(&result.findings)),
+        ("Limits", limits(&result.limits)),
+        ("Delays", plotted),
+        ("Nodes", table(TABLE, "Nodes", &titles(result), &nodes)),
+        ("Compared", others),
+        ("How it was measured", each(method(result), |line| paragraph(&line))),
+    ];
+    let body = Body { sections, plots };
+    let run = machine(&result.command, &result.started, &result.host);
+    Page {
+        kind: "relay tree",
+        heading: heading(result),
+        lead: format!("started {}", result.started),
+        main: body.sections() + &section("Run and machine", &run),
+        note: METHOD,
+        schema: &result.schema,
+        plots: body.plots,
+        result,
+    }
+    .render()
+}
+
+/// The delay of each node, by the model and as measured, the nodes in the order in which the model
+/// has them reached with the first engine.
+fn by_delay(result: &RelayTreeResult) -> Plot {
+    let mut order: Vec<usize> = (0..result.nodes.len()).collect();
+    if let Some(first) = result.engines.first() {
+        let delay = |at: &usize| first.delays_ns.get(*at).copied().unwrap_or(0.0);
+        order.sort_by(|a, b| delay(a).total_cmp(&delay(b)));
+    }
+    let step = order.len().div_ceil(POINTS_MAX).max(1);
+    let shown: Vec<(usize, usize)> = order.into_iter().enumerate().step_by(step).collect();
+    let series = |label: String, of: &dyn Fn(usize) -> Option<f64>| {
+        let points = shown.iter().filter_map(|(rank, at)| Some((*rank as f64, of(*at)?)));
+        Series::new(label, points.collect())
+    };
+    let mut all = Vec::new();
+    for engine in &result.engines {
+        let name = &engine.name;
+        all.push(series(format!("{name}, model"), &|at| engine.delays_ns.get(at).copied()));
+        if engine.measured.is_some() {
+            all.push(series(format!("{name}, p50"), &|at| Some(measured(engine, at)?.p50 as f64)));
+            all.push(series(format!("{name}, p99"), &|at| Some(measured(engine, at)?.p99 as f64)));
+        }
+    }
+    Plot {
+        id: "nodes-by-delay",
+        title: "Nodes by their delay",
+        hint: "Each node from the root on, in the order of the model with the first engine.",
+        described_by: TABLE,
+        x: Axis { label: "node", short: "node", unit: Unit::Count, scale: Scale::Linear },
+        y: Axis { label: "delay", short: "delay", unit: Unit::Ns, scale: Scale::Zero },
+        points: true,
+        marks: Vec::new(),
+        shown: Choice::one(all),
+    }
+}
+
+fn measured(engine: &RelayTreeEngine, at: usize) -> Option<&Distribution> {
+    engine.measured.as_ref()?.nodes.get(at)?.as_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::html::main_of;
+
+    #[test]
+    fn all_is_shown_and_no_text_becomes_markup() {
+        let mut result = fixture::relay_tree();
+        result.nodes[1].name = "<img src=x>".to_owned();
+        result.engines[0].name = "<b>".to_owned();
+        let page = relay_tree(&result);
+        assert!(!main_of(&page).contains("<img") && !main_of(&page).contains("<b>"));
+        assert!(page.contains("plot-nodes-by-delay") && page.contains("plot-last-leaf-tail"));
+        assert!(page.contains("compact tree") && page.contains("(7) as printed"));
+    }
+
+    #[test]
+    fn a_result_without_figures_still_makes_a_page() {
+        let mut result = fixture::relay_tree();
+        result.engines.clear();
+        result.gain = None;
+        result.nodes.clear();
+        let page = relay_tree(&result);
+        assert!(!main_of(&page).contains("NaN") && !main_of(&page).contains("plot-"));
+    }
+}

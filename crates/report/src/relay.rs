@@ -1,0 +1,185 @@
+//! What `bench relay` has to say, for the terminal and the page alike: the totals of each size over
+//! the number of children, what a copy costs and how much later it comes, and whether the figures
+//! of the document look the same.
+
+use horolog_record::{
+    BenchRelayResult, Distribution, FLAT_RATIO_MAX, RelayCell, RelayDirect, RelayEngine, RelayShape,
+};
+
+use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, mean_ns};
+
+/// Cao, Su and Lu, "A Mechanism Improving the Forwarding Throughput of Application Layer
+/// Multicast", Journal of National University of Defense Technology 30 (2008), 2, 51-55: what is
+/// gained on average with packets of each size, in percent, at the least and at the most.
+const PUBLISHED_GAIN: (f64, f64) = (40.49, 132.45);
+
+/// What the figures are.
+pub(crate) const DEFINITION: &str = "Totals: copies per second that all children together got, at the highest rate at which each \
+     got each packet. Added: by how much the percentiles of the first copy's time are above those \
+     of a packet without a relay; last: from the source's sending to the last copy's arrival; \
+     both at half of that rate. CPU: processor time of the whole machine for a copy without the source's, and the \
+     relay's without the receivers' as well, at the same rate; interrupts' time counts.";
+
+/// The titles of a size's totals behind the number of children, and their widths.
+pub(crate) fn total_columns(result: &BenchRelayResult) -> Vec<(&'static str, usize)> {
+    let engines = result.engines().into_iter().map(|engine| (engine.name(), 11));
+    engines.chain([("gain", 8), ("ratio", 6)]).collect()
+}
+
+/// The totals of a size: a row for each number of children.
+pub(crate) fn totals(result: &BenchRelayResult, size: usize) -> Vec<(String, Vec<String>)> {
+    let row = |children: usize| {
+        let cell = |engine| total(result.cell(size, children, engine));
+        let ratio = result.ratio(size, children).and_then(amount);
+        let gain = ratio.map_or_else(absent, |ratio| signed_percent((ratio - 1.0) * 100.0));
+        let ratio = ratio.map_or_else(absent, |ratio| format!("{ratio:.2}"));
+        let engines = result.engines().into_iter().map(cell);
+        (children.to_string(), engines.chain([gain, ratio]).collect())
+    };
+    result.children(size).into_iter().map(row).collect()
+}
+
+fn total(cell: Option<&RelayCell>) -> String {
+    cell.and_then(RelayCell::copies_per_s).map_or_else(absent, human_rate)
+}
+
+fn absent() -> String {
+    ABSENT.to_owned()
+}
+
+fn signed_percent(percent: f64) -> String {
+    if percent.is_finite() { format!("{percent:+.1}%") } else { absent() }
+}
+
+/// The titles of what a copy costs behind children and engine, and their widths.
+pub(crate) const COST_COLUMNS: [(&str, usize); 6] =
+    [("added p50", 9), ("p99", 8), ("last p50", 9), ("p99", 8), ("CPU a copy", 10), ("relay's", 8)];
+
+/// What a copy costs, and how much later it comes: a row for each number of children and engine.
+pub(crate) fn costs(result: &BenchRelayResult, size: usize) -> Vec<(String, Vec<String>)> {
+    let cells = result.cells.iter().filter(|cell| cell.size_bytes == size);
+    let row = |cell: &RelayCell| {
+        let last = |value: fn(&Distribution) -> u64| {
+            cell.last_copy_ns.as_ref().map_or_else(absent, |times| human_ns(value(times)))
+        };
+        let last = [last(|times| times.p50), last(|times| times.p99)];
+        let added =
+            result.added_ns(cell).map_or_else(|| [absent(), absent()], |ns| ns.map(human_ns));
+        let costs = [cell.cpu_ns_per_copy(), cell.relay_ns_per_copy()];
+        let costs = costs.map(|ns| ns.map_or_else(absent, mean_ns));
+        let figures = added.into_iter().chain(last).chain(costs);
+        (format!("{} {}", cell.children, cell.engine.name()), figures.collect())
+    };
+    cells.map(row).collect()
+}
+
+/// What the way without a relay is like.
+pub(crate) fn direct(direct: &RelayDirect) -> String {
+    let threads = match direct.source_threads {
+        1 => "1 thread".to_owned(),
+        threads => format!("{threads} threads"),
+    };
+    let rate = human_rate(direct.rate);
+    let delay = direct.delay_ns.as_ref().map(|delay| {
+        format!("a packet takes {} (p50) to {} (p99)", human_ns(delay.p50), human_ns(delay.p99))
+    });
+    let receiving = |what: &str, ns: Option<f64>| {
+        ns.and_then(amount).map(|ns| format!("receiving {what} costs {}", mean_ns(ns)))
+    };
+    let parts = [
+        delay,
+        receiving("a frame", direct.receiving_frame_ns),
+        receiving("a socket's packet", direct.receiving_socket_ns),
+    ];
+    let first = format!("Without a relay: {rate} from {threads}");
+    let parts: Vec<_> = [Some(first)].into_iter().chain(parts).flatten().collect();
+    parts.join("; ") + "."
+}
+
+/// What the totals of a size come to, and whether they look as published.
+pub(crate) fn sentences(result: &BenchRelayResult, size: usize) -> Vec<String> {
+    let (least, most) = PUBLISHED_GAIN;
+    let gain = result.mean_gain_percent(size).map(|gain| {
+        format!(
+            "Gain of xdp over send, mean: {}; published: +{least}% to +{most}%, by size.",
+            signed_percent(gain)
+        )
+    });
+    let of_engine = |engine: RelayEngine| {
+        let shape = result.shape(size, engine)?;
+        Some(match engine {
+            RelayEngine::Xdp => growth(&shape),
+            host_based => flatness(host_based, &shape),
+        })
+    };
+    gain.into_iter().chain(result.engines().into_iter().filter_map(of_engine)).collect()
+}
+
+fn flatness(engine: RelayEngine, shape: &RelayShape) -> String {
+    let (name, times) = (engine.name(), format!("highest {:.2} times lowest", shape.spread));
+    if shape.is_flat() {
+        format!("The total of {name} is flat over the number of children ({times}), as published.")
+    } else {
+        format!(
+            "The total of {name} is not flat over the number of children ({times}, above \
+             {FLAT_RATIO_MAX}), unlike published."
+        )
+    }
+}
+
+fn growth(shape: &RelayShape) -> String {
+    let (growth, highest, more) = (shape.growth, human_rate(shape.highest), shape.more_children);
+    if shape.always_grows {
+        format!(
+            "The total of xdp grows with the number of children, as published: to {growth:.2} times \
+             with {more:.0} times as many (published: linearly)."
+        )
+    } else if shape.is_flat() {
+        format!(
+            "The total of xdp is flat over the number of children (highest {highest}), unlike \
+             published."
+        )
+    } else {
+        format!(
+            "The total of xdp grows up to {} children and not beyond (highest {highest}), unlike \
+             published.",
+            shape.grows_to
+        )
+    }
+}
+
+/// The name of a size.
+pub(crate) fn size_name(size: usize) -> String {
+    format!("{} B", full_count(size as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn shapes_are_compared_with_the_published_ones() {
+        let result = fixture::bench_relay();
+        let said = sentences(&result, 64).join(" ");
+        assert!(said.contains("+40.49% to +132.45%") && said.contains("as published"), "{said}");
+        let mut other = result;
+        other.cells.iter_mut().filter(|cell| cell.children == 16).for_each(|cell| {
+            cell.rounds.iter_mut().for_each(|round| round.copies_per_s /= 4.0);
+        });
+        let said = sentences(&other, 64).join(" ");
+        assert!(said.contains("not flat") && said.contains("up to 4 children"), "{said}");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_absent() {
+        let mut result = fixture::bench_relay();
+        result.cells.iter_mut().for_each(|cell| {
+            cell.rounds.clear();
+            (cell.first_copy_ns, cell.last_copy_ns) = (None, None);
+        });
+        assert!(sentences(&result, 64).is_empty());
+        let cells = totals(&result, 64).into_iter().chain(costs(&result, 64));
+        assert!(cells.flat_map(|(_, cells)| cells).all(|cell| cell == ABSENT));
+    }
+}

@@ -1,0 +1,336 @@
+//! What a tree of relays comes to, in words and cells: the table and the page say it with these.
+
+use std::collections::BTreeMap;
+
+use horolog_record::{
+    RelayTreeAssumption, RelayTreeEngine, RelayTreeGain, RelayTreeMeasured, RelayTreeResult,
+    RelayTreeShapeKind,
+};
+
+use crate::units::{ABSENT, full_count, human_ns, mean_ns, signed_mean_ns};
+
+/// Trees with more nodes are shown level by level.
+const NODES_SHOWN: usize = 128;
+
+/// How the figures came about.
+pub(crate) const METHOD: &str = "The delay of a node is the sum of what happens on the way from the root: the processing of each \
+     node but the last, and the transmission delay c of each edge (Cao, Su and Lu 2008, section \
+     2.1). A node serves its children one after another, so its processing is longer the later the \
+     child's place. D is the delay of the slowest leaf, the mean is of all nodes but the root.";
+
+const MEASURING: &str = "Measured delays begin when the root has a packet and end with the timestamp that the kernel \
+     gives it at the node's interface; all hosts have one clock. To see when a packet comes to a \
+     node that relays it, the tree was ended at its level, so each level was measured for itself. \
+     Links of private hosts take no time of their own: to hand a packet over is work of the sender, \
+     and so in its processing.";
+
+/// One kind of figure of a node: its title, and how it is found.
+type Figure = (&'static str, fn(&RelayTreeResult, usize) -> Option<f64>);
+
+/// The titles of the figures that a result has of its nodes.
+pub(crate) fn titles(result: &RelayTreeResult) -> Vec<&'static str> {
+    figures(result).into_iter().map(|(title, _)| title).collect()
+}
+
+/// A row for each node, or for each level of a tree with many: then it has the largest of each
+/// figure.
+pub(crate) fn rows(result: &RelayTreeResult) -> Vec<(String, Vec<String>)> {
+    let figures = figures(result);
+    let cell = |value: Option<f64>| value.map_or_else(|| ABSENT.to_owned(), signless);
+    if result.nodes.len() <= NODES_SHOWN {
+        let row = |at: usize| {
+            let node = &result.nodes[at];
+            let name = format!("{}{}", "  ".repeat(node.depth.min(NODES_SHOWN)), node.name);
+            (name, figures.iter().map(|(_, of)| cell(of(result, at))).collect())
+        };
+        return in_order(result).into_iter().map(row).collect();
+    }
+    let mut levels: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (at, node) in result.nodes.iter().enumerate() {
+        levels.entry(node.depth).or_default().push(at);
+    }
+    let row = |(depth, nodes): (usize, Vec<usize>)| {
+        let largest = |(_, of): &Figure| {
+            let all = nodes.iter().filter_map(|at| of(result, *at));
+            cell(all.reduce(f64::max))
+        };
+        let name = format!("level {depth}, {} nodes", full_count(nodes.len() as u64));
+        (name, figures.iter().map(largest).collect())
+    };
+    levels.into_iter().map(row).collect()
+}
+
+fn figures(result: &RelayTreeResult) -> Vec<Figure> {
+    let engine = |result: &RelayTreeResult, place: usize| -> Option<RelayTreeMeasured> {
+        result.engines.get(place)?.measured.clone()
+    };
+    let mut figures: Vec<Figure> = vec![("c", |result, at| {
+        let node = result.nodes.get(at)?;
+        node.parent.map(|_| node.delay_ns)
+    })];
+    let of_engine: [[Figure; 3]; 2] = [
+        [
+            ("model 1", |result, at| model(result, 0, at)),
+            ("p50 1", |result, at| Some(measured(result, 0, at)?.p50 as f64)),
+            ("p99 1", |result, at| Some(measured(result, 0, at)?.p99 as f64)),
+        ],
+        [
+            ("model 2", |result, at| model(result, 1, at)),
+            ("p50 2", |result, at| Some(measured(result, 1, at)?.p50 as f64)),
+            ("p99 2", |result, at| Some(measured(result, 1, at)?.p99 as f64)),
+        ],
+    ];
+    for (place, of_engine) in of_engine.into_iter().enumerate().take(result.engines.len()) {
+        let kept = if engine(result, place).is_some() { 3 } else { 1 };
+        figures.extend(of_engine.into_iter().take(kept));
+    }
+    if result.gain.is_some() {
+        figures.push(("ΔD alone", |result, at| gained(result, at).map(|gain| gain.tree_ns)));
+        figures.push(("Δmean", |result, at| gained(result, at).map(|gain| gain.mean_ns)));
+    }
+    figures
+}
+
+fn model(result: &RelayTreeResult, engine: usize, at: usize) -> Option<f64> {
+    result.engines.get(engine)?.delays_ns.get(at).copied()
+}
+
+fn measured(
+    result: &RelayTreeResult,
+    engine: usize,
+    at: usize,
+) -> Option<&horolog_record::Distribution> {
+    result.engines.get(engine)?.measured.as_ref()?.nodes.get(at)?.as_ref()
+}
+
+/// What an inner node gains alone; a leaf has nothing to be replaced.
+fn gained(result: &RelayTreeResult, at: usize) -> Option<&horolog_record::RelayTreeNodeGain> {
+    // Nodes stand level by level, so their parents rise.
+    let is_inner = result.nodes.binary_search_by(|node| node.parent.cmp(&Some(at))).is_ok();
+    result.gain.as_ref()?.nodes.get(at).filter(|_| is_inner)
+}
+
+/// The nodes, each behind its parent and before its parent's next child.
+fn in_order(result: &RelayTreeResult) -> Vec<usize> {
+    let mut below: Vec<Vec<usize>> = vec![Vec::new(); result.nodes.len()];
+    let mut open: Vec<usize> = Vec::new();
+    for (at, node) in result.nodes.iter().enumerate() {
+        match node.parent.filter(|parent| *parent < at) {
+            Some(parent) => below[parent].push(at),
+            None => open.push(at),
+        }
+    }
+    open.reverse();
+    let mut order = Vec::with_capacity(result.nodes.len());
+    while let Some(at) = open.pop() {
+        order.push(at);
+        open.extend(below[at].iter().rev());
+    }
+    order
+}
+
+/// A time, with its sign only where it is negative.
+fn signless(ns: f64) -> String {
+    if ns < 0.0 { signed_mean_ns(ns) } else { mean_ns(ns) }
+}
+
+/// What the result comes to, a sentence or a few each.
+pub(crate) fn sentences(result: &RelayTreeResult) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for (place, engine) in result.engines.iter().enumerate() {
+        lines.push(of_engine(result, place, engine));
+        lines.extend(engine.measured.as_ref().map(|measured| of_measured(engine, measured)));
+    }
+    if let (Some(gain), [before, after]) = (&result.gain, &result.engines[..]) {
+        lines.extend(of_gain(result, gain, &before.name, &after.name));
+    }
+    lines
+}
+
+/// How it was measured, where it was.
+pub(crate) fn method(result: &RelayTreeResult) -> Option<String> {
+    let method = result.method.as_ref()?;
+    let idle = if method.awake { "held off" } else { "left as they are" };
+    Some(format!(
+        "{MEASURING} Each time {} packets of {} bytes, one every {}, in {} rounds over all levels \
+         and one node alone; in each {} do not count. Idle states {idle}.",
+        full_count(method.packets),
+        method.payload,
+        human_ns(method.interval_ns),
+        full_count(method.rounds),
+        full_count(method.warm_up)
+    ))
+}
+
+fn name(result: &RelayTreeResult, at: usize) -> &str {
+    result.nodes.get(at).map_or(ABSENT, |node| &node.name)
+}
+
+fn of_engine(result: &RelayTreeResult, place: usize, engine: &RelayTreeEngine) -> String {
+    let takes = match &engine.processing[..] {
+        [first, others @ ..] if others.iter().all(|other| other == first) => format!(
+            "a node takes {} until the first copy leaves and {} from one to the next",
+            mean_ns(first.first_ns),
+            mean_ns(first.next_ns)
+        ),
+        _ => "nodes differ in how long they take".to_owned(),
+    };
+    let leaves = result.leaves_mean_ns(engine);
+    let leaves =
+        leaves.map_or_else(String::new, |ns| format!(", of the leaves alone {}", mean_ns(ns)));
+    format!(
+        "Engine {}, {}: {takes}. D = {} (to {}), mean {}{}.",
+        place + 1,
+        engine.name,
+        mean_ns(engine.tree_ns),
+        name(result, engine.slowest),
+        mean_ns(engine.mean_ns),
+        leaves
+    )
+}
+
+fn of_measured(engine: &RelayTreeEngine, measured: &RelayTreeMeasured) -> String {
+    let with_ratio = |value: Option<f64>, model: f64| match value {
+        Some(value) if model > 0.0 => {
+            format!("{} ({:.2} × the model)", mean_ns(value), value / model)
+        }
+        Some(value) => mean_ns(value),
+        None => "not measured".to_owned(),
+    };
+    let last = measured.last_leaf_ns.as_ref().map_or_else(String::new, |last| {
+        let (p50, p99) = (human_ns(last.p50), human_ns(last.p99));
+        format!(" The last leaf had a packet after {p50} (p50), {p99} (p99).")
+    });
+    let copies: Vec<String> =
+        measured.calibration.copies_ns.iter().map(|ns| signless(*ns)).collect();
+    let reversed = if measured.calibration.reversed {
+        " It serves the last of its table first, so it was given tables the other way round."
+    } else {
+        ""
+    };
+    format!(
+        "Measured with {}: D = {}, mean {}; {} copies lost.{last} One node alone: children had \
+         theirs after {}.{reversed}",
+        engine.name,
+        with_ratio(measured.tree_ns, engine.tree_ns),
+        with_ratio(measured.mean_ns, engine.mean_ns),
+        full_count(measured.lost),
+        copies.join(", ")
+    )
+}
+
+fn of_gain(
+    result: &RelayTreeResult,
+    gain: &RelayTreeGain,
+    before: &str,
+    after: &str,
+) -> Vec<String> {
+    let measured = |value: Option<f64>| {
+        value.map_or_else(String::new, |value| format!(" (measured {})", signed_mean_ns(value)))
+    };
+    let path = if gain.same_path {
+        "the same leaf is the slowest with either engine, so they are equal"
+    } else {
+        "another leaf is the slowest afterwards, so it is not ΔD"
+    };
+    vec![
+        format!(
+            "{after} in place of {before} at all nodes: ΔD = {}{} by (1) and (2), mean {}{} by (5) \
+             and (6).",
+            signed_mean_ns(gain.tree_ns),
+            measured(gain.measured_tree_ns),
+            signed_mean_ns(gain.mean_ns),
+            measured(gain.measured_mean_ns)
+        ),
+        format!(
+            "(3), the gains of the nodes on the way to the slowest leaf: {}; {path}.",
+            signed_mean_ns(gain.along_path_ns)
+        ),
+        equation_4(result, gain),
+        format!(
+            "(7) as printed: {}. It leaves out the root, which (5) and (6) do not, and weighs each \
+             node once, where by (5) and (6) each copy counts once for every node that it reaches.",
+            signed_mean_ns(gain.printed_mean_ns)
+        ),
+    ]
+}
+
+fn equation_4(result: &RelayTreeResult, gain: &RelayTreeGain) -> String {
+    let regular = &gain.regular;
+    if !regular.broken.is_empty() {
+        let why: Vec<&str> = regular.broken.iter().map(|one| assumption(*one)).collect();
+        return format!("(4) does not apply: {}.", why.join("; "));
+    }
+    let leaves = leaves(result);
+    let shown = |value: Option<f64>| value.map_or_else(|| ABSENT.to_owned(), signed_mean_ns);
+    format!(
+        "(4), (log_m n) ΔTP with m = {} and ΔTP = {}: {} with n = {} leaves, which is exact; {} as \
+         printed with n = {} nodes, which counts more nodes than are on the way. All nodes take as \
+         long, inner ones have m children, leaves are as far away.",
+        regular.degree,
+        signed_mean_ns(regular.processing_ns),
+        shown(regular.leaves_ns),
+        full_count(leaves as u64),
+        shown(regular.all_nodes_ns),
+        full_count(result.nodes.len() as u64)
+    )
+}
+
+fn leaves(result: &RelayTreeResult) -> usize {
+    let mut is_inner = vec![false; result.nodes.len()];
+    for parent in result.nodes.iter().filter_map(|node| node.parent) {
+        if let Some(inner) = is_inner.get_mut(parent) {
+            *inner = true;
+        }
+    }
+    is_inner.iter().filter(|inner| !**inner).count()
+}
+
+const fn assumption(assumption: RelayTreeAssumption) -> &'static str {
+    match assumption {
+        RelayTreeAssumption::SameDegree => {
+            "inner nodes do not all have the same number of children, two or more"
+        }
+        RelayTreeAssumption::SameDepth => "leaves are not all as far from the root",
+        RelayTreeAssumption::SameNodes => "nodes do not all take as long",
+        RelayTreeAssumption::SamePath => "another leaf is the slowest with the other engine",
+        RelayTreeAssumption::SamePlace => {
+            "nodes on the way to the slowest leaf serve it at different places"
+        }
+    }
+}
+
+/// The titles of [`shapes`].
+pub(crate) const SHAPE_TITLES: [&str; 4] = ["children", "depth", "D", "mean"];
+
+/// A row for each tree that was compared: the most children, the depth, D and the mean.
+pub(crate) fn shapes(result: &RelayTreeResult) -> Vec<(String, Vec<String>)> {
+    let row = |shape: &horolog_record::RelayTreeShape| {
+        let name = match shape.kind {
+            RelayTreeShapeKind::Compact => "compact tree",
+            RelayTreeShapeKind::Star => "star",
+            RelayTreeShapeKind::Chain => "chain",
+        };
+        let cells = [
+            full_count(shape.degree_max as u64),
+            full_count(shape.depth as u64),
+            mean_ns(shape.tree_ns),
+            mean_ns(shape.mean_ns),
+        ];
+        (name.to_owned(), cells.to_vec())
+    };
+    result.shapes.iter().map(row).collect()
+}
+
+/// What tree it is.
+pub(crate) fn heading(result: &RelayTreeResult) -> String {
+    let depth = result.nodes.iter().map(|node| node.depth).max().unwrap_or(0);
+    let degree =
+        result.nodes.iter().filter(|node| node.parent.is_some()).map(|node| node.place + 1);
+    format!(
+        "tree of {} nodes, {} leaves, depth {depth}, at most {} children",
+        full_count(result.nodes.len() as u64),
+        full_count(leaves(result) as u64),
+        full_count(degree.max().unwrap_or(0) as u64)
+    )
+}

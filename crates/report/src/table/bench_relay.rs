@@ -1,0 +1,67 @@
+//! What a relay gains by making copies below the host: for each size the totals over the number of
+//! children, and what a copy costs.
+
+use horolog_record::BenchRelayResult;
+
+use super::TableStyle;
+use super::grid::{Column, Tone, blocks};
+use super::summary::{finding_lines, wrapped};
+use crate::relay::{
+    COST_COLUMNS, DEFINITION, costs, direct, sentences, size_name, total_columns, totals,
+};
+
+/// The tables, what they come to and the findings, without a newline at the end.
+#[must_use]
+pub fn bench_relay(result: &BenchRelayResult, style: &TableStyle) -> String {
+    let mut lines = Vec::new();
+    for size in result.sizes() {
+        let title = format!("{}: copies per second without loss", size_name(size));
+        lines.push(Tone::Strong.paint(&title, style.colour));
+        let columns = right(&total_columns(result));
+        lines.extend(blocks(names("children", 8), &columns, &totals(result, size), style));
+        for sentence in sentences(result, size) {
+            lines.extend(wrapped(&sentence, "", "  ", style));
+        }
+        let without = result.direct.iter().filter(|direct| direct.size_bytes == size);
+        for sentence in without.map(direct) {
+            lines.extend(wrapped(&sentence, "", "  ", style));
+        }
+        let title = format!("{}: a copy at half of that rate", size_name(size));
+        lines.push(Tone::Strong.paint(&title, style.colour));
+        let columns = right(&COST_COLUMNS);
+        lines.extend(blocks(names("children, by", 12), &columns, &costs(result, size), style));
+        lines.push(String::new());
+    }
+    lines.extend(wrapped(DEFINITION, "", "  ", style));
+    lines.extend(finding_lines(&result.findings, style));
+    lines.join("\n")
+}
+
+/// The column of names is as wide as it can get by where it is narrow.
+fn names(title: &'static str, width: usize) -> [Column; 2] {
+    [Column::left(title, width), Column::left(title, width)]
+}
+
+fn right(columns: &[(&'static str, usize)]) -> Vec<Column> {
+    columns.iter().map(|(title, width)| Column::right(title, *width)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn looks_like_this() {
+        let text = bench_relay(&fixture::bench_relay(), &TableStyle { colour: false, width: 80 });
+        assert_eq!(text, include_str!("bench_relay_table.txt").trim_end(), "\n{text}");
+    }
+
+    #[test]
+    fn an_experiment_that_was_ended_at_once_still_says_so() {
+        let mut result = fixture::bench_relay();
+        (result.cells, result.direct) = (Vec::new(), Vec::new());
+        let text = bench_relay(&result, &TableStyle::default());
+        assert!(text.contains("shared the 2 cores"), "{text}");
+    }
+}

@@ -1,0 +1,152 @@
+//! The child between its making and its program. It shares the memory of this process, whose thread
+//! that made it stands still meanwhile, so nothing here allocates, locks or panics.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering::SeqCst};
+
+use super::{At, CallOff, Rush};
+use crate::affinity::Policy;
+use crate::alarm_clock::AlarmClock;
+use crate::descriptor::check;
+use crate::signal::{change_mask, signal_set};
+
+/// What the child does.
+pub(super) struct Order<'a> {
+    /// Places of the program, and its words and environment, each list with a null at its end.
+    pub(super) places: &'a [*const libc::c_char],
+    pub(super) words: *const *const libc::c_char,
+    pub(super) environment: *const *const libc::c_char,
+    pub(super) own_group: bool,
+    pub(super) at: Option<&'a At>,
+    /// This process, and its thread that stands still.
+    pub(super) process: libc::pid_t,
+    pub(super) thread: libc::pid_t,
+    /// What the program is to have.
+    pub(super) policy: Policy,
+    pub(super) slack_ns: u32,
+    pub(super) call_off: &'a CallOff,
+    pub(super) told: &'a Told,
+}
+
+/// What the child tells.
+#[derive(Default)]
+pub(super) struct Told {
+    /// What the clock showed when it woke; 0 where it did not.
+    pub(super) woken_ns: AtomicI64,
+    /// Whether it has a real-time priority.
+    pub(super) rushes: AtomicBool,
+    /// Why it did not get further; 0 where it did.
+    pub(super) error: AtomicI32,
+}
+
+/// What is run in the child, with a pointer to its [`Order`].
+pub(super) extern "C" fn run(order: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: `start` passes an order that lives until the child has executed or ended.
+    let order: &Order<'_> = unsafe { &*order.cast::<Order<'_>>() };
+    let error = match order.get_ready() {
+        Ok(()) => order.execute(),
+        Err(error) => error.raw_os_error().unwrap_or(libc::EINVAL),
+    };
+    order.told.error.store(error, SeqCst);
+    libc::EXIT_FAILURE
+}
+
+impl Order<'_> {
+    fn get_ready(&self) -> io::Result<()> {
+        if self.own_group {
+            // SAFETY: numbers only; 0 and 0 are a new group for this process.
+            check(unsafe { libc::setpgid(0, 0) })?;
+        }
+        restore_broken_pipe()?;
+        let rush = self.at.and_then(|at| at.rush).filter(|_| !self.policy.is_real_time());
+        if let Some(at) = self.at {
+            self.wait(at, rush)?;
+        }
+        if !rush.is_some_and(|rush| rush.keep) {
+            self.policy.set(0)?;
+            // In this order: with a real-time priority there is none to be set.
+            set(libc::PR_SET_TIMERSLACK, self.slack_ns)?;
+        }
+        change_mask(libc::SIG_SETMASK, &signal_set([]))
+    }
+
+    /// Sleeps until the instant. Who ends meanwhile takes the child along.
+    fn wait(&self, at: &At, rush: Option<Rush>) -> io::Result<()> {
+        set(libc::PR_SET_PDEATHSIG, libc::SIGKILL.unsigned_abs())?;
+        // SAFETY: no argument, cannot fail.
+        if unsafe { libc::getppid() } != self.process {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        set(libc::PR_SET_TIMERSLACK, 1)?;
+        if let Some(rush) = rush {
+            // The thread is before the child, so that it is never kept from giving all of it back.
+            let raised = Policy::fifo(rush.priority, false)
+                .set(self.thread)
+                .and_then(|()| Policy::fifo(rush.priority - 1, rush.keep).set(0));
+            self.told.rushes.store(raised.is_ok(), SeqCst);
+        }
+        loop {
+            if self.call_off.is_called_off() {
+                return Err(io::Error::from_raw_os_error(libc::ECANCELED));
+            }
+            let now_ns = at.clock.now_ns();
+            if now_ns >= at.ns {
+                self.told.woken_ns.store(now_ns, SeqCst);
+                break;
+            }
+            sleep_until(at.clock, at.ns)?;
+        }
+        set(libc::PR_SET_PDEATHSIG, 0)
+    }
+
+    /// Becomes the program; what comes back is why it cannot (`execvp(3)`).
+    fn execute(&self) -> libc::c_int {
+        self.call_off.executes.store(true, SeqCst);
+        let mut denied = false;
+        for place in self.places {
+            // SAFETY: a text that ends with a zero, and two lists of such that end with a null.
+            unsafe { libc::execve(*place, self.words, self.environment) };
+            match io::Error::last_os_error().raw_os_error() {
+                Some(libc::EACCES) => denied = true,
+                Some(libc::ENOENT | libc::ENOTDIR | libc::ENODEV | libc::ESTALE) | None => {}
+                Some(error) => return error,
+            }
+        }
+        if denied { libc::EACCES } else { libc::ENOENT }
+    }
+}
+
+/// Rust's programs ignore `SIGPIPE`, and what they start does not expect that.
+fn restore_broken_pipe() -> io::Result<()> {
+    // SAFETY: a plain C structure, for which all bytes zero is valid.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = libc::SIG_DFL;
+    // SAFETY: the action outlives the call; the child has a table of its own.
+    check(unsafe { libc::sigaction(libc::SIGPIPE, &raw const action, std::ptr::null_mut()) })
+        .map(drop)
+}
+
+fn set(what: libc::c_int, value: u32) -> io::Result<()> {
+    // SAFETY: numbers only.
+    check(unsafe { libc::prctl(what, libc::c_ulong::from(value)) }).map(drop)
+}
+
+/// The system call itself: the C library's function is a point at which threads are cancelled, and
+/// writes into what the thread that stands still keeps of that.
+fn sleep_until(clock: AlarmClock, ns: i64) -> io::Result<()> {
+    let until = crate::alarm_clock::timespec(ns);
+    // SAFETY: numbers, and one timespec that outlives the call; the remainder is not asked for.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_clock_nanosleep,
+            clock.number(),
+            libc::TIMER_ABSTIME,
+            &raw const until,
+            std::ptr::null_mut::<libc::timespec>(),
+        )
+    };
+    match check(result as libc::c_int) {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,321 @@
+//! Starting a program at an instant, as fast as the system can: everything is made ready before it,
+//! and the process that becomes the program sleeps until then itself, with a real-time priority
+//! where that is allowed. The program has the scheduling, timer slack and nice value that this
+//! process has, all signals let through and none ignored that this process ignores for itself.
+//!
+//! The child shares this process's memory until it executes (`CLONE_VM`, `CLONE_VFORK` in
+//! `clone(2)`), so nothing is copied. The standard library's way hands on the signals that a thread
+//! keeps back, or forks the whole process.
+
+mod child;
+mod path;
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::ptr::null;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
+
+use crate::affinity::{Policy, timer_slack_ns};
+use crate::alarm_clock::AlarmClock;
+use crate::descriptor::check;
+use crate::signal::{change_mask, signal_set};
+use child::{Order, Told};
+
+/// Of the child until it executes; it needs a few hundred bytes.
+const STACK_BYTES: usize = 64 << 10;
+
+unsafe extern "C" {
+    static environ: *const *const libc::c_char;
+}
+
+/// A program with its arguments, as the kernel takes it.
+#[derive(Debug)]
+pub struct Recipe {
+    places: Vec<CString>,
+    words: Vec<CString>,
+    own_group: bool,
+}
+
+impl Recipe {
+    /// A program by its name, which is looked for in `PATH`, or its path. `own_group` makes it the
+    /// leader of a group of processes.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` where a word has a zero in it.
+    pub fn new<'a>(
+        program: &'a OsStr,
+        arguments: impl IntoIterator<Item = &'a OsString>,
+        own_group: bool,
+    ) -> io::Result<Self> {
+        let arguments = arguments.into_iter().map(OsString::as_os_str);
+        let words = std::iter::once(program).chain(arguments);
+        let words = words.map(|word| CString::new(word.as_bytes())).collect::<Result<_, _>>()?;
+        let path = std::env::var_os("PATH");
+        Ok(Self { places: path::places(program, path.as_deref())?, words, own_group })
+    }
+}
+
+/// An instant to start a program at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct At {
+    /// The clock that shows it.
+    pub clock: AlarmClock,
+    /// In ns since 1970 of that clock.
+    pub ns: i64,
+    /// What has it wait and start before ordinary threads.
+    pub rush: Option<Rush>,
+}
+
+/// How programs are to run: as this process was started, whatever its threads have changed since.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Usual {
+    policy: Policy,
+    slack_ns: u32,
+}
+
+impl Usual {
+    /// The scheduling and timer slack of this thread. The nice value stays what it is.
+    ///
+    /// # Errors
+    ///
+    /// None is known.
+    pub fn current() -> io::Result<Self> {
+        Ok(Self { policy: Policy::current()?, slack_ns: timer_slack_ns()? })
+    }
+
+    /// The policy.
+    #[must_use]
+    pub const fn policy(self) -> Policy {
+        self.policy
+    }
+}
+
+/// A real-time priority (`SCHED_FIFO`) to wait and start with. It is without effect where programs
+/// usually have a real-time policy, or where it is not allowed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rush {
+    /// That of the thread that starts, 2 to 99; the program has one less.
+    pub priority: i32,
+    /// Whether the program keeps it until [`Started::give_back`], and what it starts is ordinary;
+    /// that needs `CAP_SYS_NICE`. Else it ends before the program begins.
+    pub keep: bool,
+}
+
+/// Calls off one start that waits for its instant.
+#[derive(Debug, Default)]
+pub struct CallOff {
+    called_off: AtomicBool,
+    /// The child, until it has executed or ended; the kernel writes it (`CLONE_PARENT_SETTID`).
+    child: AtomicI32,
+    /// Whether it got as far as its program.
+    executes: AtomicBool,
+    /// Held to signal the child and to let go of its number.
+    signalling: Mutex<()>,
+}
+
+impl CallOff {
+    /// Has the program not started, unless it has been.
+    pub fn call_off(&self) {
+        let _guard = self.signalling.lock().unwrap_or_else(PoisonError::into_inner);
+        self.called_off.store(true, SeqCst);
+        let child = self.child.load(SeqCst);
+        if child > 0 && !self.executes.load(SeqCst) {
+            // SAFETY: numbers only; the child has not been waited for.
+            let _ = unsafe { libc::kill(child, libc::SIGKILL) };
+        }
+    }
+
+    fn is_called_off(&self) -> bool {
+        self.called_off.load(SeqCst)
+    }
+
+    fn let_go(&self) {
+        let _guard = self.signalling.lock().unwrap_or_else(PoisonError::into_inner);
+        self.child.store(0, SeqCst);
+    }
+}
+
+/// A program that was started and not yet waited for.
+#[derive(Debug)]
+pub struct Started {
+    pid: libc::pid_t,
+    /// What this thread and the program are to have again.
+    thread_usual: Option<Policy>,
+    program_usual: Option<Usual>,
+}
+
+/// How a start went.
+#[derive(Debug)]
+pub struct Attempt {
+    /// What the clock showed when the instant had come, in ns since 1970.
+    pub woken_ns: Option<i64>,
+    /// The program; `None` where it was called off. Errors are those of `execve(2)`: `NotFound`,
+    /// `PermissionDenied`.
+    pub started: io::Result<Option<Started>>,
+}
+
+/// Starts a program, at an instant or at once, and returns when it has been executed. One that is
+/// waited for ends with this process.
+///
+/// # Errors
+///
+/// The system gives no process.
+pub fn start(
+    recipe: &Recipe,
+    at: Option<&At>,
+    usual: Usual,
+    call_off: &CallOff,
+) -> io::Result<Attempt> {
+    let told = Told::default();
+    let places: Vec<_> = recipe.places.iter().map(|place| place.as_ptr()).collect();
+    let words = recipe.words.iter().map(|word| word.as_ptr()).chain([null()]);
+    let words: Vec<_> = words.collect();
+    let order = Order {
+        places: &places,
+        words: words.as_ptr(),
+        // SAFETY: a list that the C library keeps; nobody changes it meanwhile.
+        environment: unsafe { environ },
+        own_group: recipe.own_group,
+        at,
+        process: std::process::id().cast_signed(),
+        // SAFETY: no argument, cannot fail.
+        thread: unsafe { libc::gettid() },
+        policy: usual.policy.without_reset(),
+        slack_ns: usual.slack_ns,
+        call_off,
+        told: &told,
+    };
+    let pid = make_child(&order)?;
+    call_off.let_go();
+    let woken_ns = Some(told.woken_ns.load(SeqCst)).filter(|woken_ns| *woken_ns != 0);
+    let rush = at.and_then(|at| at.rush);
+    let keeps = rush.is_some_and(|rush| rush.keep) && told.rushes.load(SeqCst);
+    let started = Started {
+        pid,
+        // Also where only one of the two could be raised.
+        thread_usual: rush.map(|_| usual.policy),
+        program_usual: keeps.then_some(usual),
+    };
+    Ok(Attempt { woken_ns, started: outcome(started, &told, call_off) })
+}
+
+fn outcome(mut started: Started, told: &Told, call_off: &CallOff) -> io::Result<Option<Started>> {
+    let error = told.error.load(SeqCst);
+    if error == 0 && call_off.executes.load(SeqCst) {
+        return Ok(Some(started));
+    }
+    started.program_usual = None;
+    let status = started.wait()?;
+    match (call_off.is_called_off(), error) {
+        (true, _) => Ok(None),
+        (false, 0) => Err(io::Error::other(format!("it was ended while it waited ({status})"))),
+        (false, error) => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// Makes the child, and returns its number when it has executed or ended.
+fn make_child(order: &Order<'_>) -> io::Result<libc::pid_t> {
+    let mut stack = vec![0_u8; STACK_BYTES];
+    let top = stack.as_mut_ptr_range().end;
+    // SAFETY: within the stack; the top is on a border of 16 bytes, as all processors want it.
+    let top = unsafe { top.sub(top as usize % 16) };
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT_SETTID | libc::SIGCHLD;
+    // No handler runs in the child: it lets signals through at the last.
+    let before = block_all()?;
+    let argument = std::ptr::from_ref(order).cast_mut().cast::<libc::c_void>();
+    // SAFETY: the stack, the order and all that it points to live until the call returns, which is
+    // when the child has executed or ended and uses nothing of it any more. This thread stands
+    // still until then, so the child has its thread-local memory to itself. The child reads the
+    // order and writes atomics alone.
+    let made = check(unsafe {
+        libc::clone(child::run, top.cast(), flags, argument, order.call_off.child.as_ptr())
+    });
+    change_mask(libc::SIG_SETMASK, &before)?;
+    made
+}
+
+/// Keeps all signals back from this thread; the mask that it had.
+fn block_all() -> io::Result<libc::sigset_t> {
+    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    // SAFETY: the first is initialised by the first call and only read by the second, which
+    // initialises the other one.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        match libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) {
+            0 => Ok(before.assume_init()),
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+}
+
+impl Started {
+    /// Its number, which is its own until it has been waited for.
+    #[must_use]
+    pub const fn pid(&self) -> u32 {
+        self.pid.unsigned_abs()
+    }
+
+    /// Whether the program keeps a real-time priority that is to be given back.
+    #[must_use]
+    pub const fn keeps_priority(&self) -> bool {
+        self.program_usual.is_some()
+    }
+
+    /// Gives the program and this thread, which has to be the one that started it, the scheduling
+    /// that is usual.
+    ///
+    /// # Errors
+    ///
+    /// None is known: who may raise a priority may lower it.
+    pub fn give_back(&mut self) -> io::Result<()> {
+        let pid = self.pid;
+        let program = self.program_usual.take().map_or(Ok(()), |usual| {
+            usual.policy.without_reset().set(pid)?;
+            // With a real-time priority there is none, and a child inherits that.
+            std::fs::write(format!("/proc/{pid}/timerslack_ns"), usual.slack_ns.to_string())
+        });
+        let thread = self.thread_usual.take().map_or(Ok(()), Policy::take);
+        match program {
+            // It may have ended.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENOENT)) => {
+                thread
+            }
+            other => other.and(thread),
+        }
+    }
+
+    /// Waits for its end.
+    pub fn wait(mut self) -> io::Result<ExitStatus> {
+        self.give_back()?;
+        let mut status = 0;
+        loop {
+            // SAFETY: a number and a place for the status.
+            match check(unsafe { libc::waitpid(self.pid, &raw mut status, 0) }) {
+                Ok(_) => return Ok(ExitStatus::from_raw(status)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // Whoever fails in between leaves no program with a priority that is not its own.
+        let _ = self.give_back();
+    }
+}
+
+/// Lets all signals through to this thread, as before a program takes the place of this one.
+pub fn let_signals_through() -> io::Result<()> {
+    change_mask(libc::SIG_SETMASK, &signal_set([]))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! A virtual Ethernet interface whose frames a process puts in (`tun(4)` in its TAP mode): what is
+//! written comes in by the interface as if from a wire, and an XDP program there sees it before the
+//! write returns. It goes with the descriptor, however the process ends.
+
+use std::ffi::c_char;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use crate::descriptor::check;
+
+const DEVICE: &str = "/dev/net/tun";
+/// `TUNSETIFF` of `linux/if_tun.h`.
+const SET_INTERFACE: libc::Ioctl = 0x4004_54ca;
+
+/// The interface, and the end of it that this process holds.
+#[derive(Debug)]
+pub struct Tap {
+    file: File,
+    name: String,
+}
+
+impl Tap {
+    /// Makes an interface of this name, or of the name with `%d` in it replaced by the first free
+    /// number, in the calling thread's network namespace. It is down, and has no address. Needs
+    /// `CAP_NET_ADMIN`.
+    ///
+    /// # Errors
+    ///
+    /// What opening `/dev/net/tun` or making the interface met with; `InvalidInput` for a name that
+    /// no interface can have.
+    pub fn open(name: &str) -> io::Result<Self> {
+        let possible = (1..libc::IFNAMSIZ).contains(&name.len()) && !name.contains('\0');
+        if !possible {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        }
+        // Only what is written without waiting comes to an XDP program without a detour.
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(DEVICE)?;
+        // SAFETY: an ifreq is plain data, for which all zero bytes are a valid value.
+        let mut ifreq: libc::ifreq = unsafe { std::mem::zeroed() };
+        for (to, from) in ifreq.ifr_name.iter_mut().zip(name.bytes()) {
+            *to = from as c_char;
+        }
+        ifreq.ifr_ifru.ifru_flags =
+            (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_TUN_EXCL) as libc::c_short;
+        // SAFETY: the name is shorter than its field, so it ends with a NUL; the ifreq lives
+        // through the call, which writes the interface's name into it.
+        check(unsafe { libc::ioctl(file.as_raw_fd(), SET_INTERFACE, &raw mut ifreq) })?;
+        let name = ifreq.ifr_name.iter().take_while(|&&byte| byte != 0);
+        let name = name.map(|&byte| char::from(byte as u8)).collect();
+        Ok(Self { file, name })
+    }
+
+    /// The interface's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Lets a frame come in by the interface, whole or not at all. What an XDP program does with it
+    /// is done when this returns, copies included.
+    ///
+    /// # Errors
+    ///
+    /// `EIO` while the interface is down, and what else the kernel refused.
+    pub fn send(&self, frame: &[u8]) -> io::Result<()> {
+        let written = (&self.file).write(frame)?;
+        if written == frame.len() { Ok(()) } else { Err(io::Error::from(io::ErrorKind::WriteZero)) }
+    }
+
+    /// Takes a frame that leaves by the interface, without waiting; returns its length. What does
+    /// not fit is cut off.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` when there is none, and what else the kernel refused.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&self.file).read(buffer)
+    }
+}
+
+impl AsFd for Tap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_no_interface_can_have_is_refused() {
+        for name in ["", "far-too-long-for-a-name", "a\0b"] {
+            assert_eq!(Tap::open(name).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+}

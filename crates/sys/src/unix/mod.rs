@@ -1,0 +1,124 @@
+//! Unix sockets, where the standard library's calls would wait without an end.
+
+mod answerer;
+
+use std::ffi::{c_char, c_int};
+use std::io;
+use std::mem::{offset_of, zeroed};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+use crate::descriptor::check;
+use crate::socket::Socket;
+
+pub use answerer::{Answerer, AnswererError, make_directory};
+
+/// Connections that may wait for a listener, as with the standard library.
+const BACKLOG: c_int = 128;
+
+/// An address, and how many bytes of it count.
+fn address_of(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
+    // SAFETY: a structure of numbers, for which all zeros are valid.
+    let mut address: libc::sockaddr_un = unsafe { zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let bytes = path.as_os_str().as_bytes();
+    // The kernel's text ends with a zero.
+    if bytes.len() >= address.sun_path.len() || bytes.contains(&0) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no path of a socket"));
+    }
+    for (place, byte) in address.sun_path.iter_mut().zip(bytes) {
+        *place = *byte as c_char;
+    }
+    let length = offset_of!(libc::sockaddr_un, sun_path) + bytes.len() + 1;
+    Ok((address, length as libc::socklen_t))
+}
+
+/// Connects to who listens at `path`, at once or not at all.
+///
+/// # Errors
+///
+/// Of connect(2): `WouldBlock` where as many wait for a stopped listener already as it lets wait.
+pub fn connect_at_once(path: &Path) -> io::Result<UnixStream> {
+    let (address, length) = address_of(path)?;
+    let socket = Socket::open(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
+    // SAFETY: an open descriptor; the address and its length, alive for the call.
+    check(unsafe {
+        libc::connect(socket.as_fd().as_raw_fd(), (&raw const address).cast(), length)
+    })?;
+    let stream = UnixStream::from(socket.into_descriptor());
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// Listens at `path`. Who may connect, `mode` says, less what the process's mask takes away; and so
+/// it is from the first moment on: the kernel makes the file with the mode that the socket has
+/// (`unix_bind_bsd` of `net/unix/af_unix.c`).
+///
+/// # Errors
+///
+/// Of bind(2): `AddrInUse` where there is something.
+fn listen(path: &Path, mode: u32) -> io::Result<UnixListener> {
+    let (address, length) = address_of(path)?;
+    let socket = Socket::open(libc::AF_UNIX, libc::SOCK_STREAM, 0)?;
+    let descriptor = socket.as_fd().as_raw_fd();
+    // SAFETY: an open descriptor and a number.
+    check(unsafe { libc::fchmod(descriptor, mode) })?;
+    // SAFETY: an open descriptor; the address and its length, alive for the call.
+    check(unsafe { libc::bind(descriptor, (&raw const address).cast(), length) })?;
+    // SAFETY: an open descriptor and a number.
+    check(unsafe { libc::listen(descriptor, BACKLOG) })?;
+    Ok(socket.into_descriptor().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_is_open_to_those_alone_that_it_is_for() {
+        for mode in [0o600, 0o640] {
+            let name = format!("horolog.{}.{mode}.sock", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            let listener = listen(&path, mode).unwrap();
+            assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, mode);
+            let mut asker = connect_at_once(&path).unwrap();
+            asker.write_all(b"hello").unwrap();
+            drop(asker);
+            let mut said = String::new();
+            listener.accept().unwrap().0.read_to_string(&mut said).unwrap();
+            assert_eq!(said, "hello");
+            assert_eq!(listen(&path, mode).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_stopped_listener_is_waited_for_no_longer_than_a_present_one() {
+        let path = std::env::temp_dir().join(format!("horolog.{}.sock", std::process::id()));
+        assert_eq!(connect_at_once(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let listener = UnixListener::bind(&path).unwrap();
+        // SAFETY: an open descriptor and a number; a socket that listens may be told so again.
+        check(unsafe { libc::listen(listener.as_raw_fd(), 1) }).unwrap();
+        let mut first = connect_at_once(&path).unwrap();
+        let _second = connect_at_once(&path).unwrap();
+        assert_eq!(connect_at_once(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        listener.accept().unwrap().0.write_all(b"hello").unwrap();
+        let mut said = String::new();
+        first.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "hello");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_path_is_refused() {
+        for bad in ["a".repeat(108), "a\0b".to_owned()] {
+            let error = connect_at_once(Path::new(&bad)).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The relay's layouts, as `bpf/abi.h` says them in C. Both sides assert the sizes; whoever changes
+//! one changes the other.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// `RELAY_INTERFACES_MAX`.
+pub const RELAY_INTERFACES_MAX: usize = 64;
+/// `RELAY_INTERFACE_INDICES`.
+pub(super) const INTERFACE_INDICES: u32 = 1 << 16;
+/// `RELAY_BULK`.
+const BULK: usize = 16;
+/// `RELAY_NO_SLOT`.
+pub(super) const NO_SLOT: u64 = u64::MAX;
+/// `RELAY_PASSED_REASONS` of `enum relay_passed`.
+pub(super) const PASSED_REASONS: usize = 4;
+/// `RELAY_REFUSALS` of `enum relay_refusal`.
+pub(super) const REFUSALS: usize = 6;
+/// `RELAY_SOURCE_ALLOWED`.
+pub(super) const SOURCE_ALLOWED: u8 = 1;
+/// `RELAY_SOURCE_CHILD`.
+pub(super) const SOURCE_CHILD: u8 = 2;
+/// `RELAY_SOURCE_OWN`.
+pub(super) const SOURCE_OWN: u8 = 4;
+/// `RELAY_PORTS_OF_WORD`.
+pub(super) const PORTS_OF_WORD: u16 = 64;
+
+/// `struct relay_config`.
+#[derive(Clone, Copy, IntoBytes, Immutable)]
+#[repr(C)]
+pub(super) struct Config {
+    pub(super) slots: u32,
+    pub(super) children: u32,
+}
+
+/// `struct relay_source_key`.
+#[derive(Clone, Copy, IntoBytes, Immutable)]
+#[repr(C)]
+pub(super) struct SourceKey {
+    pub(super) length: u32,
+    pub(super) group: u32,
+    pub(super) address: [u8; 16],
+}
+
+/// `struct relay_end_key`.
+#[derive(Clone, Copy, IntoBytes, Immutable)]
+#[repr(C)]
+pub(super) struct EndKey {
+    pub(super) group: u32,
+    pub(super) port: [u8; 2],
+    pub(super) reserved: u16,
+    pub(super) address: [u8; 16],
+}
+
+/// `struct relay_interface`.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct Place {
+    pub(super) leaves: u8,
+    pub(super) is_own: u8,
+    pub(super) mac: [u8; 6],
+}
+
+/// `struct relay_group`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct Group {
+    pub(super) slot: u64,
+    pub(super) reserved: [u64; 7],
+    pub(super) arrival: u64,
+    pub(super) reserved2: [u64; 7],
+}
+
+/// `struct relay_fan_out`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct FanOut {
+    pub(super) tolerance_ns: u64,
+    pub(super) reserved: [u64; 7],
+    pub(super) arrival: u64,
+    pub(super) reserved2: [u64; 7],
+}
+
+/// `struct relay_span`.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub(super) struct Span {
+    pub(super) first: u32,
+    pub(super) count: u32,
+}
+
+/// `struct relay_slot`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct Slot {
+    pub(super) group: u32,
+    pub(super) length_max: u32,
+    pub(super) interface: u32,
+    pub(super) hops_max: u8,
+    pub(super) hops_anew: u8,
+    pub(super) reserved: u16,
+    pub(super) interval_ns: u64,
+    pub(super) tolerance_ns: u64,
+    pub(super) copies_ns: u64,
+    pub(super) rows: [Span; RELAY_INTERFACES_MAX],
+}
+
+/// `struct relay_row`.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub(super) struct Row {
+    pub(super) destination_mac: [u8; 6],
+    pub(super) source_mac: [u8; 6],
+    pub(super) source_port: [u8; 2],
+    pub(super) destination_port: [u8; 2],
+    pub(super) source: [u8; 16],
+    pub(super) destination: [u8; 16],
+    pub(super) address_sum: u32,
+    pub(super) port_sum: u32,
+    pub(super) child: u32,
+    pub(super) unresolved: u32,
+}
+
+/// `struct relay_state`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct State {
+    pub(super) packets: u64,
+    pub(super) strays: u64,
+    pub(super) passed: [u64; PASSED_REASONS],
+    pub(super) batch_len: u32,
+    pub(super) batch: [u32; BULK],
+    pub(super) reserved: [u32; 3],
+    pub(super) leaving: [[u64; 2]; RELAY_INTERFACES_MAX],
+}
+
+/// `struct relay_slot_counts`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct SlotCounts {
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+    pub(super) refused: [u64; REFUSALS],
+    pub(super) refused_bytes: u64,
+    pub(super) reserved: [u64; 7],
+}
+
+/// `struct relay_child_counts`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct ChildCounts {
+    pub(super) copies: u64,
+    pub(super) bytes: u64,
+    pub(super) unresolved: u64,
+    pub(super) driver_full: u64,
+}
+
+const _: () = {
+    assert!(size_of::<Config>() == 8);
+    assert!(size_of::<SourceKey>() == 24);
+    assert!(size_of::<EndKey>() == 24);
+    assert!(size_of::<Place>() == 8);
+    assert!(size_of::<Group>() == 128);
+    assert!(size_of::<FanOut>() == 128);
+    assert!(size_of::<Slot>() == 40 + 8 * RELAY_INTERFACES_MAX);
+    assert!(size_of::<Row>() == 64);
+    assert!(size_of::<State>() == 128 + 16 * RELAY_INTERFACES_MAX);
+    assert!(size_of::<SlotCounts>() == 128);
+    assert!(size_of::<ChildCounts>() == 32);
+};

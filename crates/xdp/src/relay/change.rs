@@ -1,0 +1,353 @@
+//! Changing groups and their children while packets are copied.
+//!
+//! A group has two slots in the kernel's tables. Its children stand in one; another set of children
+//! is made in the other, and one word says which of the two packets are copied from. So every
+//! packet is copied for the children of before or for those of after, and who is a child in both
+//! gets it once. Then the kernel is waited for until no program reads the former slot any more.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Release;
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+
+use super::abi::{self, Row, Slot, Span};
+use super::group::{Book, Known, RELAY_LENGTH_MAX, Sources};
+use super::lists::{absent_is_fine, map_failed};
+use super::plan::Interfaces;
+use super::settled::Settled;
+use super::{Relay, RelayChild, RelayChildCounts, RelayError, RelayGroup, RelayGroupCounts};
+use crate::XdpError;
+use crate::attach::takes_redirects;
+
+/// Children that are none any more, each with all that was counted of its copies.
+pub type RelayFormer = Vec<(SocketAddr, RelayChildCounts)>;
+
+/// A group that was taken away.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RelayGone {
+    /// All that was counted of its packets.
+    pub counts: RelayGroupCounts,
+    /// Its children.
+    pub children: RelayFormer,
+}
+
+/// All of a change that can fail, done: packets do not see it yet.
+struct Prepared {
+    /// The group's slot that the children will be in.
+    side: u32,
+    slot: Slot,
+    rows: Vec<Row>,
+    children: Vec<Known>,
+    /// Those of their counters that were free.
+    taken: Vec<u32>,
+    copies: Option<MapHandle>,
+    addresses: Vec<SocketAddr>,
+    sources: Sources,
+    interfaces: Interfaces,
+}
+
+impl Relay {
+    /// Sets a group and all of its children in place of what they were; a group that is not there
+    /// yet is added. The same child (the same destination) keeps its counters. A group without
+    /// children is left to the network stack.
+    ///
+    /// It takes the kernel some milliseconds. An error leaves everything as it was.
+    pub fn set(
+        &mut self,
+        group: &RelayGroup,
+        children: &[RelayChild],
+    ) -> Result<RelayFormer, RelayError> {
+        group.check(children)?;
+        let (former, mut book) = match self.books.remove(&group.address) {
+            Some(book) => (true, book),
+            None => (false, self.new_book(group)?),
+        };
+        let prepared = self.prepare(&book, group, children);
+        let changed = prepared.map(|prepared| self.commit(&mut book, prepared));
+        if former || changed.is_ok() {
+            self.books.insert(group.address, book);
+        } else {
+            let _ = self.forget_lists(&book);
+            self.mark_ports(None);
+        }
+        changed?
+    }
+
+    /// Takes a group and its children away. Packets to it are left to the network stack.
+    pub fn remove(&mut self, address: SocketAddr) -> Result<RelayGone, RelayError> {
+        let Some(book) = self.books.remove(&address) else { return Ok(RelayGone::default()) };
+        self.show(book.number, abi::NO_SLOT);
+        let done = self.wait(&book);
+        let packets = self.packets_now(&book);
+        let counts = self.of_group(&book);
+        let of = |child: &Known| (child.destination, self.of_child(child, packets, 0));
+        let children = book.children.iter().map(of).collect();
+        let forgotten = self.forget_lists(&book);
+        self.mark_ports(None);
+        let copies = self.loaded.map("relay_copies")?;
+        for side in 0..2 {
+            absent_is_fine(copies.delete(&book.slot(side).to_ne_bytes()))?;
+        }
+        self.free_children.extend(book.children.iter().map(|child| child.number));
+        self.release_interfaces();
+        done.and(forgotten)?;
+        Ok(RelayGone { counts, children })
+    }
+
+    /// The addresses of all groups.
+    pub fn groups(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.books.keys().copied()
+    }
+
+    /// Whether the kernel makes copies by all interfaces that children of the group with this
+    /// address were set with. It makes none any more by one that went, not even when one with the
+    /// same index and name has come since, until the group is set again.
+    #[must_use]
+    pub fn is_whole(&self, address: SocketAddr) -> bool {
+        let Some(book) = self.books.get(&address) else { return false };
+        let Some(copies) = &book.copies else { return true };
+        let mut looked = None;
+        // Who leaves by an interface has entries in the order of the children, one beside another.
+        let interfaces = book.children.iter().filter_map(|child| child.interface);
+        (0_u32..).zip(interfaces).all(|(key, index)| {
+            looked.replace(index) == Some(index)
+                // What cannot be learnt is not known to be gone.
+                || !matches!(copies.lookup(&key.to_ne_bytes(), MapFlags::ANY), Ok(None))
+        })
+    }
+
+    fn new_book(&mut self, group: &RelayGroup) -> Result<Book, RelayError> {
+        let (address, number, max) = (group.address, group.number, self.settings.groups);
+        if number >= max {
+            return Err(RelayError::GroupsFull { address, max });
+        }
+        if self.books.values().any(|book| book.number == number) {
+            return Err(RelayError::NumberTaken { address, number });
+        }
+        let book = Book::new(number);
+        for slot in [0, 1].map(|side| book.slot(side)) {
+            let of = |processor| processor * self.config.slots + slot;
+            (0..self.states.entries()).for_each(|at| self.slot_counts.clear(of(at)));
+        }
+        Ok(book)
+    }
+
+    fn prepare(
+        &self,
+        book: &Book,
+        group: &RelayGroup,
+        children: &[RelayChild],
+    ) -> Result<Prepared, RelayError> {
+        let (address, max) = (group.address, self.settings.children_of_group);
+        let count = children.len();
+        if count > max as usize {
+            return Err(RelayError::ChildrenOfGroup { address, count, max });
+        }
+        let others: usize = self.books.values().map(|book| book.children.len()).sum();
+        if others + count > self.settings.children as usize {
+            return Err(RelayError::ChildrenFull { max: self.settings.children });
+        }
+        let mut interfaces = self.interfaces.clone();
+        interfaces.admit(children)?;
+        let side = 1 - book.side;
+        let (ordered, rows_by_interface) = interfaces.in_order(children, book.slot(side) * max);
+        let copies = if ordered.is_empty() { None } else { Some(self.copies_of(&ordered)?) };
+        if let Some(copies) = &copies {
+            self.put(book.slot(side), copies)?;
+        }
+        let sources = group.listed(children);
+        let to = |ip: &IpAddr| SocketAddr::new(*ip, address.port());
+        let addresses: Vec<SocketAddr> = group.addresses.iter().map(to).collect();
+        self.mark_ports(Some(address.port()));
+        let listed = self
+            .list_sources(book.number, &book.sources, &sources)
+            .and_then(|()| self.list_ends(book, children))
+            .and_then(|()| self.list_addresses(book, &addresses));
+        if let Err(error) = listed {
+            // What has been listed goes again; what could not be, is not there.
+            let _ = self.settle_sources(book.number, &book.sources, &sources);
+            let _ = self.forget_ends(book, children.iter().map(|child| child.destination));
+            let _ = self.forget_addresses(&addresses, &book.addresses);
+            return Err(error.into());
+        }
+        let nowhere = children.iter().filter(|child| child.interface.is_none());
+        let all: Vec<&RelayChild> = ordered.iter().copied().chain(nowhere).collect();
+        let (known, taken) = self.numbered(book, &all);
+        let rows = ordered.iter().zip(&known).map(|(child, known)| child.row(known.number));
+        let slot = slot_of(book.number, group, &rows_by_interface);
+        Ok(Prepared {
+            side,
+            slot,
+            rows: rows.collect(),
+            children: known,
+            taken,
+            copies,
+            addresses,
+            sources,
+            interfaces,
+        })
+    }
+
+    /// The children with the numbers of their counters, and which of these were free.
+    fn numbered(&self, book: &Book, ordered: &[&RelayChild]) -> (Vec<Known>, Vec<u32>) {
+        let mut free = self.free_children.iter().rev().copied();
+        let mut taken = Vec::new();
+        let known = ordered.iter().filter_map(|child| {
+            let destination = child.destination;
+            let former = book.children.iter().find(|known| known.destination == destination);
+            let interface = child.interface.as_ref().map(|interface| interface.index);
+            if let Some(former) = former {
+                return Some(Known { interface, ..former.clone() });
+            }
+            let number = free.next().inspect(|&number| taken.push(number))?;
+            let unmade = Arc::default();
+            Some(Known { destination, number, interface, packets_before: 0, unmade })
+        });
+        let known = known.collect();
+        (known, taken)
+    }
+
+    /// Shows packets what was prepared, and clears up behind what was before.
+    fn commit(&mut self, book: &mut Book, prepared: Prepared) -> Result<RelayFormer, RelayError> {
+        let Prepared { side, slot, rows, children, taken, copies, .. } = prepared;
+        let Prepared { addresses, sources, interfaces, .. } = prepared;
+        self.interfaces = interfaces;
+        for (index, number) in self.interfaces.iter() {
+            let place = self.places.read(index);
+            self.places.write(index, &abi::Place { leaves: number + 1, ..place });
+        }
+        self.free_children.truncate(self.free_children.len() - taken.len());
+        for number in taken {
+            let of = |processor| processor * self.config.children + number;
+            (0..self.states.entries()).for_each(|at| self.child_counts.clear(of(at)));
+        }
+        let index = book.slot(side);
+        for (row, content) in (index * self.settings.children_of_group..).zip(&rows) {
+            self.rows.write(row, content);
+        }
+        self.slots.write(index, &slot);
+        let counted = self.packets_by_processor(index);
+        self.show(book.number, if rows.is_empty() { abi::NO_SLOT } else { index.into() });
+        let waited = match (&book.copies, &copies) {
+            // Nothing was copied before, so no program can be at it.
+            (None, _) => Ok(()),
+            (Some(_), Some(copies)) => self.put(index, copies),
+            (Some(_), None) => self.wait(book),
+        };
+        let packets = self.packets_now(book);
+        // No copy of them is still to be made. Of those who stay, what they lack is noted.
+        let all = book.children.iter().map(|known| self.of_child(known, packets, 0));
+        let counts: Vec<RelayChildCounts> = all.collect();
+        let before = std::mem::replace(&mut book.children, children);
+        for child in &mut book.children {
+            if before.iter().any(|known| known.number == child.number) {
+                child.packets_before += packets;
+            }
+        }
+        book.packets_before = counted.iter().sum();
+        book.settled = Settled::new(counted);
+        book.side = side;
+        book.copies = copies;
+        let stays = |known: &Known| book.children.iter().any(|child| child.number == known.number);
+        let gone = before.into_iter().zip(counts).filter(|(known, _)| !stays(known));
+        let told = |(known, counts): (Known, _)| {
+            let destination = known.destination;
+            (known, (destination, counts))
+        };
+        let (gone, former): (Vec<Known>, RelayFormer) = gone.map(told).unzip();
+        let forgotten = self
+            .settle_sources(book.number, &sources, &book.sources)
+            .and(self.forget_ends(book, gone.iter().map(|known| known.destination)))
+            .and(self.forget_addresses(&book.addresses, &addresses));
+        book.sources = sources;
+        book.addresses = addresses;
+        self.free_children.extend(gone.iter().map(|known| known.number));
+        self.release_interfaces_but(&book.children);
+        waited?;
+        forgotten?;
+        Ok(former)
+    }
+
+    /// What makes the copies for these children, in this order.
+    fn copies_of(&self, ordered: &[&RelayChild]) -> Result<MapHandle, RelayError> {
+        let options = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+            ..Default::default()
+        };
+        let program = self.loaded.program("copy")?.as_raw_fd().cast_unsigned();
+        let (key_size, value_size) = (size_of::<u32>() as u32, 2 * size_of::<u32>() as u32);
+        let (name, count) = (Some("copies"), ordered.len() as u32);
+        let copies =
+            MapHandle::create(MapType::Devmap, name, key_size, value_size, count, &options)
+                .map_err(|error| map_failed(&error))?;
+        let mut checked = None;
+        let interfaces = ordered.iter().filter_map(|child| child.interface.as_ref());
+        for (key, interface) in (0_u32..).zip(interfaces) {
+            if checked != Some(interface.index) {
+                if !takes_redirects(interface.index) {
+                    return Err(RelayError::NoRedirects { interface: interface.name.clone() });
+                }
+                checked = Some(interface.index);
+            }
+            // struct bpf_devmap_val of linux/bpf.h: where a copy leaves by, and what changes it.
+            let value = [interface.index, program].map(u32::to_ne_bytes).concat();
+            copies
+                .update(&key.to_ne_bytes(), &value, MapFlags::ANY)
+                .map_err(|error| map_failed(&error))?;
+        }
+        Ok(copies)
+    }
+
+    /// Puts what makes the copies of a slot in its place. The kernel returns when no program runs
+    /// any more that ran before (`maybe_wait_bpf_programs` of `kernel/bpf/syscall.c`).
+    fn put(&self, slot: u32, copies: &MapHandle) -> Result<(), XdpError> {
+        let inner = copies.as_fd().as_raw_fd().to_ne_bytes();
+        let all = self.loaded.map("relay_copies")?;
+        all.update(&slot.to_ne_bytes(), &inner, MapFlags::ANY).map_err(|error| map_failed(&error))
+    }
+
+    /// Waits until no program runs that may have seen the group's present children.
+    fn wait(&self, book: &Book) -> Result<(), XdpError> {
+        book.copies.as_ref().map_or(Ok(()), |copies| self.put(book.slot(book.side), copies))
+    }
+
+    /// Says which slot packets of a group are copied from.
+    fn show(&self, group: u32, slot: u64) {
+        // What the slot holds was written before.
+        self.groups.atomic(group, std::mem::offset_of!(abi::Group, slot)).store(slot, Release);
+    }
+
+    fn release_interfaces(&mut self) {
+        self.release_interfaces_but(&[]);
+    }
+
+    /// Takes the numbers of interfaces that neither the groups' children nor these leave by.
+    fn release_interfaces_but(&mut self, children: &[Known]) {
+        let books = &self.books;
+        let all = || books.values().flat_map(|book| &book.children).chain(children);
+        let used = |index| all().any(|known| known.interface == Some(index));
+        let unused = self.interfaces.release(used);
+        for index in unused {
+            let place = self.places.read(index);
+            self.places.write(index, &abi::Place { leaves: 0, ..place });
+        }
+    }
+}
+
+fn slot_of(number: u32, group: &RelayGroup, rows: &[Span; abi::RELAY_INTERFACES_MAX]) -> Slot {
+    let (interval_ns, tolerance_ns) = group.limit_ns();
+    Slot {
+        group: number,
+        length_max: group.length_max.min(RELAY_LENGTH_MAX),
+        interface: group.interface.unwrap_or(0),
+        hops_max: group.hops_max,
+        hops_anew: group.hops_anew.into(),
+        reserved: 0,
+        interval_ns,
+        tolerance_ns,
+        copies_ns: group.copies_ns,
+        rows: *rows,
+    }
+}

@@ -1,0 +1,95 @@
+//! A child of a group, and the row that its copies are written from.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::abi::Row;
+use crate::Interface;
+
+/// Where a child's copies go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RelayChild {
+    /// Where they go to. Within a group it names the child.
+    pub destination: SocketAddr,
+    /// Where they come from: an address of this host, and a port.
+    pub source: SocketAddr,
+    /// The interface that they leave by; `None` while there is no way to the child: then there are
+    /// no copies for it, and those that there would have been count as [`interface_down`].
+    ///
+    /// [`interface_down`]: super::RelayChildCounts::interface_down
+    pub interface: Option<Interface>,
+    /// The interface's MAC address.
+    pub source_mac: [u8; 6],
+    /// MAC address of the next hop; while it is not known, copies are dropped and counted.
+    pub next_hop: Option<[u8; 6]>,
+}
+
+impl RelayChild {
+    pub(super) fn row(&self, number: u32) -> Row {
+        let [source, destination] = [self.source.ip(), self.destination.ip()].map(in_front);
+        let [source_port, destination_port] =
+            [self.source.port(), self.destination.port()].map(u16::to_be_bytes);
+        Row {
+            destination_mac: self.next_hop.unwrap_or_default(),
+            source_mac: self.source_mac,
+            source_port,
+            destination_port,
+            source,
+            destination,
+            address_sum: sum(&source) + sum(&destination),
+            port_sum: sum(&source_port) + sum(&destination_port),
+            child: number,
+            unresolved: self.next_hop.is_none().into(),
+        }
+    }
+}
+
+/// An address in 16 bytes, an IPv4 address in the first four of them.
+pub(super) fn in_front(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => {
+            let mut bytes = [0; 16];
+            bytes[..4].copy_from_slice(&address.octets());
+            bytes
+        }
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+/// The sum of the 16-bit words that the bytes are, in this machine's order (RFC 1071: any will do,
+/// if all sums are made in it).
+fn sum(bytes: &[u8]) -> u32 {
+    let (words, _) = bytes.as_chunks::<2>();
+    words.iter().map(|&word| u32::from(u16::from_ne_bytes(word))).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn child(destination: &str, next_hop: Option<[u8; 6]>) -> RelayChild {
+        RelayChild {
+            destination: destination.parse().unwrap(),
+            source: "192.0.2.1:4000".parse().unwrap(),
+            interface: Some(Interface { index: 2, name: "eth0".to_owned() }),
+            source_mac: [2; 6],
+            next_hop,
+        }
+    }
+
+    #[test]
+    fn a_row_has_the_addresses_as_they_stand_in_a_packet() {
+        let row = child("192.0.2.9:5000", Some([4; 6])).row(7);
+        assert_eq!(row.destination[..5], [192, 0, 2, 9, 0]);
+        assert_eq!(row.source_port, [0x0f, 0xa0]);
+        assert_eq!((row.child, row.unresolved), (7, 0));
+        let words = [[192, 0], [2, 9], [192, 0], [2, 1]].map(u16::from_ne_bytes);
+        assert_eq!(row.address_sum, words.into_iter().map(u32::from).sum());
+        let ports = [[0x0f, 0xa0], [0x13, 0x88]].map(u16::from_ne_bytes);
+        assert_eq!(row.port_sum, ports.into_iter().map(u32::from).sum());
+    }
+
+    #[test]
+    fn a_child_whose_next_hop_is_not_known_is_marked() {
+        assert_eq!(child("192.0.2.9:5000", None).row(0).unresolved, 1);
+    }
+}

@@ -1,0 +1,160 @@
+//! What the kernel looks packets up in: where groups' packets go, who may send, where children and
+//! the relay itself send from. Before a change packets find all of the old lists and all of the new
+//! ones, and after it the new ones alone.
+
+use std::net::{IpAddr, SocketAddr};
+
+use libbpf_rs::{ErrorKind, MapCore, MapFlags};
+use zerocopy::IntoBytes;
+
+use super::abi::{EndKey, PORTS_OF_WORD, SOURCE_ALLOWED, SourceKey};
+use super::child::in_front;
+use super::group::{Book, Sources};
+use super::{Relay, RelayChild};
+use crate::responder::listen_key;
+use crate::{XdpError, object};
+
+impl Relay {
+    /// Has packets to these addresses be the group's, beside those that are already.
+    pub(super) fn list_addresses(
+        &self,
+        book: &Book,
+        addresses: &[SocketAddr],
+    ) -> Result<(), XdpError> {
+        let numbers = self.loaded.map("relay_numbers")?;
+        let new = addresses.iter().filter(|address| !book.addresses.contains(address));
+        for address in new {
+            numbers
+                .update(listen_key(*address).as_bytes(), &book.number.to_ne_bytes(), MapFlags::ANY)
+                .map_err(|error| map_failed(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Has no packets to addresses of `from` be a group's, but those of `to`.
+    pub(super) fn forget_addresses(
+        &self,
+        from: &[SocketAddr],
+        to: &[SocketAddr],
+    ) -> Result<(), XdpError> {
+        let numbers = self.loaded.map("relay_numbers")?;
+        let gone = from.iter().filter(|address| !to.contains(address));
+        gone.map(|address| listen_key(*address))
+            .try_for_each(|key| absent_is_fine(numbers.delete(key.as_bytes())))
+    }
+
+    /// Notes where these children listen, beside those that are noted already.
+    pub(super) fn list_ends(&self, book: &Book, children: &[RelayChild]) -> Result<(), XdpError> {
+        let ends = self.loaded.map("relay_ends")?;
+        for RelayChild { destination, .. } in children {
+            ends.update(end_key(book.number, *destination).as_bytes(), &[1], MapFlags::ANY)
+                .map_err(|error| map_failed(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Forgets where these listen, but for those that are children still.
+    pub(super) fn forget_ends(
+        &self,
+        book: &Book,
+        mut gone: impl Iterator<Item = SocketAddr>,
+    ) -> Result<(), XdpError> {
+        let ends = self.loaded.map("relay_ends")?;
+        gone.try_for_each(|end| {
+            let stays = book.children.iter().any(|child| child.destination == end);
+            let forget = || ends.delete(end_key(book.number, end).as_bytes());
+            if stays { Ok(()) } else { absent_is_fine(forget()) }
+        })
+    }
+
+    /// Lists what is new. Nothing is left out that is known of an address before or after.
+    pub(super) fn list_sources(
+        &self,
+        group: u32,
+        from: &Sources,
+        to: &Sources,
+    ) -> Result<(), XdpError> {
+        let meanwhile = to.iter().map(|(prefix, what)| {
+            let before = from.get(prefix).map_or(0, |before| before & !SOURCE_ALLOWED);
+            (*prefix, what | before)
+        });
+        self.write_sources(group, from, meanwhile)
+    }
+
+    /// Makes the list what `to` is, of which all of `from` is there.
+    pub(super) fn settle_sources(
+        &self,
+        group: u32,
+        to: &Sources,
+        from: &Sources,
+    ) -> Result<(), XdpError> {
+        self.write_sources(group, &Sources::new(), to.iter().map(|(prefix, what)| (*prefix, *what)))
+            .and(self.forget_sources(group, from, to))
+    }
+
+    fn write_sources(
+        &self,
+        group: u32,
+        there: &Sources,
+        entries: impl Iterator<Item = ((IpAddr, u8), u8)>,
+    ) -> Result<(), XdpError> {
+        let sources = self.loaded.map("relay_sources")?;
+        for (prefix, what) in entries.filter(|(prefix, what)| there.get(prefix) != Some(what)) {
+            sources
+                .update(source_key(group, prefix).as_bytes(), &[what], MapFlags::ANY)
+                .map_err(|error| map_failed(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Takes off the list what is in `from` and not in `to`.
+    fn forget_sources(&self, group: u32, from: &Sources, to: &Sources) -> Result<(), XdpError> {
+        let sources = self.loaded.map("relay_sources")?;
+        let gone = from.keys().filter(|prefix| !to.contains_key(prefix));
+        gone.map(|prefix| source_key(group, *prefix))
+            .try_for_each(|key| absent_is_fine(sources.delete(key.as_bytes())))
+    }
+
+    /// Forgets all lists of a group.
+    pub(super) fn forget_lists(&self, book: &Book) -> Result<(), XdpError> {
+        let ends = self.loaded.map("relay_ends")?;
+        let children = book.children.iter().map(|child| end_key(book.number, child.destination));
+        let done = children.map(|key| absent_is_fine(ends.delete(key.as_bytes())));
+        done.fold(Ok(()), Result::and)
+            .and(self.forget_sources(book.number, &book.sources, &Sources::new()))
+            .and(self.forget_addresses(&book.addresses, &[]))
+    }
+
+    /// Says at which ports groups listen: those of all books, and `more`.
+    pub(super) fn mark_ports(&self, more: Option<u16>) {
+        let mut words = vec![0_u64; self.ports.entries() as usize];
+        for port in self.books.keys().map(SocketAddr::port).chain(more) {
+            words[usize::from(port / PORTS_OF_WORD)] |= 1 << (port % PORTS_OF_WORD);
+        }
+        for (index, word) in (0..).zip(&words) {
+            if self.ports.read(index) != *word {
+                self.ports.write(index, word);
+            }
+        }
+    }
+}
+
+fn source_key(group: u32, (address, length): (IpAddr, u8)) -> SourceKey {
+    SourceKey { length: u32::BITS + u32::from(length), group, address: in_front(address) }
+}
+
+fn end_key(group: u32, end: SocketAddr) -> EndKey {
+    let (port, address) = (end.port().to_be_bytes(), in_front(end.ip()));
+    EndKey { group, port, reserved: 0, address }
+}
+
+pub(super) fn map_failed(error: &libbpf_rs::Error) -> XdpError {
+    XdpError::Map(object::to_io(error))
+}
+
+pub(super) fn absent_is_fine(done: libbpf_rs::Result<()>) -> Result<(), XdpError> {
+    match done {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(map_failed(&error)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,30 @@
+//! Any text as a file of delays between pairs: reading it never panics, what is wrong is said in a
+//! line, and what is made of it is a tree over all nodes within the limit.
+#![no_main]
+
+use horolog_relay::tree::{Pairs, Processing, compact};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let [degree, bytes @ ..] = bytes else { return };
+    let Ok(text) = str::from_utf8(bytes) else { return };
+    match Pairs::parse(text) {
+        Ok(pairs) => {
+            let degree_max = 1 + usize::from(*degree) % 8;
+            let processing = Processing { first_ns: 20e3, next_ns: 6e3 };
+            match compact(&pairs, 0, degree_max, processing) {
+                Ok(tree) => {
+                    assert_eq!(tree.nodes().len(), pairs.names().len());
+                    assert!(tree.degree_max() <= degree_max);
+                    assert_eq!(tree.nodes()[0].name, pairs.names()[0]);
+                    assert!(tree.nodes().iter().all(|node| node.delay_ns.is_finite()));
+                }
+                Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
+            }
+        }
+        Err(fault) => {
+            assert!((1..=1 + text.matches('\n').count()).contains(&fault.line), "{fault:?}");
+            assert!(!fault.reason.contains('\n'), "{fault:?}");
+        }
+    }
+});

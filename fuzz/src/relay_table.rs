@@ -1,0 +1,23 @@
+//! Any text as the table file of a relay: reading it never panics, what is wrong is said in a line,
+//! and what was read is the same when it was written and read again, also as a table.
+#![no_main]
+
+use horolog_relay::{Spec, Table};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(text) = str::from_utf8(bytes) else { return };
+    match Spec::parse(text) {
+        Ok(spec) => match Table::new(&spec, None) {
+            Ok(table) => {
+                assert_eq!(table.spec(), spec);
+                assert_eq!(Spec::parse(&spec.to_toml()), Ok(spec));
+            }
+            Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
+        },
+        Err(fault) => {
+            assert!((1..=1 + text.matches('\n').count()).contains(&fault.line), "{fault:?}");
+            assert!(!fault.reason.contains('\n'), "{fault:?}");
+        }
+    }
+});

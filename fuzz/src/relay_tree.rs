@@ -1,0 +1,39 @@
+//! Any text as a tree file: reading it never panics, what is wrong is said in a line, what was read
+//! is the same when it was written and read again, and its delays are those of a tree.
+#![no_main]
+
+use horolog_relay::tree::{Delays, TreeFile, delays, gain};
+use libfuzzer_sys::fuzz_target;
+
+fn same(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
+}
+
+fn all(file: &TreeFile) -> Vec<Delays> {
+    file.engines.iter().map(|engine| delays(&file.tree, engine)).collect()
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(text) = str::from_utf8(bytes) else { return };
+    let file = match TreeFile::parse(text) {
+        Ok(file) => file,
+        Err(fault) => {
+            assert!((1..=1 + text.matches('\n').count()).contains(&fault.line), "{fault:?}");
+            assert!(!fault.reason.contains('\n'), "{fault:?}");
+            return;
+        }
+    };
+    let again = TreeFile::parse(&file.to_toml()).expect("what was written is read");
+    assert_eq!(again.tree.nodes().len(), file.tree.nodes().len());
+    for (old, new) in file.tree.nodes().iter().zip(again.tree.nodes()) {
+        assert_eq!((&old.name, old.parent, old.place), (&new.name, new.parent, new.place));
+    }
+    for (old, new) in all(&file).iter().zip(all(&again)) {
+        assert!(same(old.tree_ns, new.tree_ns) && same(old.mean_ns, new.mean_ns));
+        assert!(old.mean_ns <= old.tree_ns * (1.0 + 1e-9));
+    }
+    if let [before, after] = &file.engines[..] {
+        let gain = gain(&file.tree, before, after);
+        assert!(gain.tree_ns.is_finite() && gain.mean_ns.is_finite());
+    }
+});

@@ -1,0 +1,176 @@
+//! Scenarios of `horolog bench relay`: that it finds a rate, that what the receivers miss lowers
+//! it, that it ends gently and leaves nothing behind. Its figures are for who runs it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_record::{
+    BENCH_RELAY_SCHEMA, BenchRelayResult, Code, RelayCell, RelayEngine, SearchEnd,
+};
+use libtest_mimic::Trial;
+
+use crate::load_command::{ForNobody, parse};
+use crate::process::{binary, run_to_end, signal};
+use crate::scenario::Need;
+use crate::scenarios;
+
+/// Much longer than a few short searches take.
+const PATIENCE: Duration = Duration::from_mins(3);
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    use crate::bench_relay;
+    Vec::from(scenarios!(&[Need::Root], bench_relay:
+        totals_are_found_and_add_up,
+        what_receivers_miss_lowers_the_rate,
+        an_experiment_that_is_ended_keeps_what_it_has,
+        what_cannot_be_is_refused,
+    ))
+}
+
+/// A short experiment whose relays keep their files here.
+fn bench(directory: &Path, arguments: &[&str]) -> Result<Command> {
+    let mut command = Command::new(binary()?);
+    command.args(["bench", "relay", "--rounds", "1", "--seconds", "0.5"]).args(arguments);
+    command.args(["--json"]).arg(directory.join("result.json")).env("TMPDIR", directory);
+    Ok(command)
+}
+
+fn result(directory: &Path) -> Result<BenchRelayResult> {
+    parse(&fs::read(directory.join("result.json"))?)
+}
+
+/// No relay runs any more that has its table here, and nothing else is here but these files.
+fn nothing_is_left(directory: &Path, files: usize) -> Result<()> {
+    let here = directory.to_string_lossy().into_owned();
+    for process in fs::read_dir("/proc")?.filter_map(Result::ok) {
+        let words = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let words = String::from_utf8_lossy(&words).replace('\0', " ");
+        ensure!(!words.contains(&here), "left behind: {words}");
+    }
+    let left: Vec<_> = fs::read_dir(directory)?.collect::<Result<_, _>>()?;
+    ensure!(left.len() == files, "left behind: {left:?}");
+    Ok(())
+}
+
+/// A search that found something, and what it looked at afterwards.
+fn check(cell: &RelayCell) -> Result<()> {
+    let round = cell.rounds.first().context("no round")?;
+    let lower = round.lower.context("nothing was lossless")?;
+    ensure!(round.upper.is_none_or(|upper| upper > lower), "{round:?}");
+    // The first and the last packet lie at the edges of their time.
+    let most = lower * cell.children as f64 * 1.1;
+    ensure!(round.copies_per_s > 0.0 && round.copies_per_s <= most, "{round:?}");
+    ensure!(round.end != SearchEnd::BelowMin && round.disordered == 0, "{round:?}");
+    let half = round.half.as_ref().context("no trial at half the rate")?;
+    ensure!(half.copies > 0 && half.rate < lower * 0.6, "{round:?}");
+    let (first, last) =
+        cell.first_copy_ns.as_ref().zip(cell.last_copy_ns.as_ref()).context("no time")?;
+    ensure!(first.count > 0 && first.p50 > 0 && last.p50 >= first.p50, "{first:?}, {last:?}");
+    ensure!(first.count.abs_diff(last.count) <= half.lost + first.count / 10, "{first:?} {last:?}");
+    ensure!(cell.relay_command.contains(&cell.engine.name().to_owned()), "{cell:?}");
+    Ok(())
+}
+
+/// Two sizes, two numbers of children, two engines: eight totals in a table, a page and a file.
+fn totals_are_found_and_add_up() -> Result<()> {
+    let directory = tempfile::TempDir::new()?;
+    let page = directory.path().join("page.html");
+    let mut command = bench(directory.path(), &["--sizes", "64,512", "--children", "1,3"])?;
+    command.args(["--engines", "send,sendmmsg,send", "--html"]).arg(&page);
+    let output = run_to_end(&mut command, PATIENCE)?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result = result(directory.path())?;
+    ensure!(result.schema == BENCH_RELAY_SCHEMA, "{}", result.schema);
+    let places: Vec<_> =
+        result.cells.iter().map(|cell| (cell.size_bytes, cell.children, cell.engine)).collect();
+    let engines = [RelayEngine::Send, RelayEngine::Sendmmsg];
+    let expected: Vec<_> = [64, 512]
+        .into_iter()
+        .flat_map(|size| [1, 3].into_iter().flat_map(move |n| engines.map(|e| (size, n, e))))
+        .collect();
+    ensure!(places == expected, "{places:?}");
+    result.cells.iter().try_for_each(check)?;
+    ensure!(result.direct.len() == 2, "{:?}", result.direct);
+    for direct in &result.direct {
+        ensure!(direct.rate > 0.0 && direct.delay_ns.is_some(), "{direct:?}");
+    }
+    ensure!(!result.findings.iter().any(|one| one.code == Code::CountsDisagree));
+    let table = String::from_utf8_lossy(&output.stdout);
+    for sign in ["64 B: copies per second", "children", "sendmmsg", "CPU a copy", "Without a relay"]
+    {
+        ensure!(table.contains(sign), "no '{sign}' in {table}");
+    }
+    ensure!(fs::read_to_string(&page)?.contains("id=\"plot-totals\""), "no plot on the page");
+    nothing_is_left(directory.path(), 2)
+}
+
+/// A relay that may send no more than so many copies is found to send so many, and less than one
+/// without that limit.
+fn what_receivers_miss_lowers_the_rate() -> Result<()> {
+    const LIMIT: f64 = 2_000.0;
+    let directory = tempfile::TempDir::new()?;
+    // A busy machine holds a relay up now and then.
+    let arguments = ["--sizes", "64", "--children", "2", "--engines", "send", "--loss-ratio", "2%"];
+    let total = |limited: bool| -> Result<f64> {
+        let mut command = bench(directory.path(), &arguments)?;
+        command.args(limited.then_some(["--copy-rate", "2k"]).into_iter().flatten());
+        let output = run_to_end(&mut command, PATIENCE)?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let result = result(directory.path())?;
+        let cell = result.cell(64, 2, RelayEngine::Send).context("no cell")?;
+        let round = cell.rounds.first().context("no round")?;
+        ensure!(!limited || round.upper.is_some(), "no loss was met: {round:?}");
+        cell.copies_per_s().context("no rate")
+    };
+    let (limited, free) = (total(true)?, total(false)?);
+    // A tenth of a second's worth may come at once.
+    ensure!((LIMIT * 0.5..LIMIT * 4.0).contains(&limited), "{limited} with a limit of {LIMIT}");
+    ensure!(free > limited * 1.5, "{free} without a limit, {limited} with one");
+    Ok(())
+}
+
+/// Ctrl-C ends it with what there is, and it says so.
+fn an_experiment_that_is_ended_keeps_what_it_has() -> Result<()> {
+    let directory = tempfile::TempDir::new()?;
+    let mut command = bench(directory.path(), &["--sizes", "64", "--engines", "send"])?;
+    command.args(["--children", "1..64:1"]).stdout(Stdio::null()).stderr(Stdio::piped());
+    let running = command.spawn()?;
+    thread::sleep(Duration::from_secs(4));
+    signal(&running, "INT")?;
+    let output = running.wait_with_output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result = result(directory.path())?;
+    ensure!(result.findings.iter().any(|one| one.code == Code::Interrupted), "{result:?}");
+    ensure!(result.cells.len() < 64, "{} cells", result.cells.len());
+    nothing_is_left(directory.path(), 1)
+}
+
+/// One line and the status for the mistake; an ordinary user is told what is missing.
+fn what_cannot_be_is_refused() -> Result<()> {
+    for (arguments, sign) in [
+        (["--sizes", "16"], "24 to 1472"),
+        (["--children", "0"], "too little"),
+        (["--children", "1025"], "1 to 1024"),
+        (["--children", "257"], "--receivers"),
+        (["--receivers", "17"], "from 1 to 16"),
+        (["--engines", "steam"], "steam"),
+        (["--seconds", "0"], "longer than 0"),
+    ] {
+        let mut command = Command::new(binary()?);
+        let output = run_to_end(command.args(["bench", "relay"]).args(arguments), PATIENCE)?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(2), "{arguments:?}: {}: {said}", output.status);
+        ensure!(said.contains(sign) && said.lines().count() == 1, "{arguments:?}: {said}");
+    }
+    let user = ForNobody::new()?;
+    let output =
+        run_to_end(user.command(Command::new("setpriv")).args(["bench", "relay"]), PATIENCE)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(3) && said.lines().count() == 1, "{said}");
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! Scenarios of `horolog host all`: all parts run and are kept whole, a part that is refused a
+//! privilege says so beside the others, a core that is busy is among the worst findings, and the
+//! machine is left as it was found.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Lab, LabConfig};
+use horolog_sys::namespace::die_with_parent;
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::host_scheduler::{last_core, while_busy};
+use crate::load_command::ForNobody;
+use crate::process::{PATIENCE, binary, run_to_end};
+use crate::scenario::Need;
+use crate::{ROOT, host_all, scenarios};
+
+const SETPRIV: &[Need] = &[Need::Root, Need::Peer("setpriv")];
+/// A run of some seconds on a machine that does other things as well.
+const RUN: Duration = PATIENCE.saturating_mul(9);
+const PARTS: [&str; 5] = ["clock", "delay", "timer", "switch", "interrupt"];
+/// What a measurement could change and not put back.
+const LEFT_AS_FOUND: [&str; 5] = [
+    "/proc/sys/kernel/sched_rt_runtime_us",
+    "/proc/sys/kernel/sched_rt_period_us",
+    "/proc/sys/kernel/timer_migration",
+    "/proc/sys/kernel/bpf_stats_enabled",
+    "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+];
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(ROOT, host_all:
+        all_parts_run_and_leave_the_machine_as_it_was,
+        a_busy_core_is_among_the_worst_findings,
+    ));
+    all.extend(scenarios!(SETPRIV, host_all: without_privilege_parts_say_so_and_the_others_run));
+    all.extend(scenarios!(&[], host_all: what_cannot_be_measured_is_refused));
+    all
+}
+
+fn list<'a>(value: &'a Value, name: &str) -> Result<&'a Vec<Value>> {
+    value[name].as_array().with_context(|| format!("no {name}: {value}"))
+}
+
+/// The result, and the status that follows from it.
+fn judged(output: &Output) -> Result<Value> {
+    let result: Value =
+        serde_json::from_slice(&output.stdout).with_context(|| format!("no result: {output:?}"))?;
+    let expected = i32::from(result["verdict"] == "unfit");
+    ensure!(output.status.code() == Some(expected), "{}: {output:?}", result["verdict"]);
+    ensure!(list(&result, "worst")?.len() <= 3, "{}", result["worst"]);
+    Ok(result)
+}
+
+/// The severities of everything that a result and its parts say.
+fn severities(result: &Value) -> Vec<&str> {
+    let parts = PARTS.iter().map(|part| &result[*part]);
+    let records = parts.chain(result["nics"].as_array().into_iter().flatten()).chain([result]);
+    let findings = records.filter_map(|record| record["findings"].as_array()).flatten();
+    findings.filter_map(|finding| finding["severity"].as_str()).collect()
+}
+
+/// What is set on this machine. What is read of the device is the bound that all who keep it open
+/// ask for together, in four bytes.
+fn settings() -> Result<Vec<Option<Vec<u8>>>> {
+    let mut all: Vec<_> = LEFT_AS_FOUND.map(|path| fs::read(path).ok()).into();
+    let mut latency = [0; 4];
+    let device = File::open("/dev/cpu_dma_latency");
+    let read = device.and_then(|mut device| device.read_exact(&mut latency));
+    all.push(read.is_ok().then(|| latency.to_vec()));
+    ensure!(all[0].is_some(), "nothing can be read: {all:?}");
+    Ok(all)
+}
+
+pub(crate) fn all_parts_run_and_leave_the_machine_as_it_was() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let server = lab.server();
+    let directory = TempDir::new()?;
+    let page = directory.path().join("all.html");
+    let before = settings()?;
+    let mut command = server.command(binary()?);
+    command.args(["host", "all", "-t", "5s", "--json", "-", "--html"]).arg(&page);
+    let result = judged(&run_to_end(die_with_parent(&mut command), RUN)?)?;
+    let after = settings()?;
+    ensure!(after == before, "{after:?} and before {before:?}");
+
+    ensure!(result["schema"] == "horolog.host-all/1", "{result}");
+    for part in PARTS {
+        let schema = format!("horolog.host-{part}/1");
+        ensure!(result[part]["schema"] == *schema, "{part}: {}", result["parts"]);
+    }
+    let nics: Vec<_> = list(&result, "nics")?.iter().map(|one| &one["interface"]).collect();
+    ensure!(nics == [&server.port().interface], "loopback is left out: {nics:?}");
+    let outcomes = list(&result, "parts")?;
+    ensure!(outcomes.len() == PARTS.len() + 1, "{outcomes:?}");
+    for outcome in outcomes {
+        let state = outcome["state"].as_str().context("no state")?;
+        ensure!(["measured", "reduced"].contains(&state), "{outcome}");
+        let why = list(outcome, "why")?;
+        ensure!(why.is_empty() == (state == "measured"), "{outcome}");
+    }
+    let all = severities(&result);
+    let verdict = match (all.contains(&"error"), all.contains(&"warning")) {
+        (true, _) => "unfit",
+        (false, true) => "doubtful",
+        (false, false) => "fit",
+    };
+    ensure!(result["verdict"] == verdict, "{} of {all:?}", result["verdict"]);
+    let page = fs::read_to_string(page)?;
+    for shown in ["plot-median", "plot-wake-ups-histogram", "plot-turns-histogram", "plot-gaps"] {
+        ensure!(page.contains(shown), "{shown}");
+    }
+    Ok(())
+}
+
+/// A user who may do nothing particular.
+pub(crate) fn without_privilege_parts_say_so_and_the_others_run() -> Result<()> {
+    let user = ForNobody::new()?;
+    let mut command = user.command(Command::new("setpriv"));
+    command.args(["host", "all", "-t", "5s", "--skip", "delay", "--json", "-"]);
+    let result = judged(&run_to_end(&mut command, RUN)?)?;
+    let outcomes = list(&result, "parts")?;
+    let of = |part: &str| -> Result<(String, String)> {
+        let outcome = outcomes.iter().find(|one| one["part"] == part).context("no such part")?;
+        Ok((outcome["state"].as_str().context("no state")?.to_owned(), outcome["why"].to_string()))
+    };
+    for part in ["timer", "switch", "interrupt"] {
+        let (state, why) = of(part)?;
+        ensure!(state == "reduced" && why.contains("SCHED_FIFO was refused"), "{part}: {why}");
+        ensure!(result[part]["schema"].is_string(), "{part} gave nothing");
+    }
+    let (_, why) = of("interrupt")?;
+    ensure!(why.contains("gave no figures"), "the kernel's handler takes privilege: {why}");
+    ensure!(of("delay")?.0 == "skipped" && result.get("delay").is_none(), "{outcomes:?}");
+    ensure!(of("clock")?.0 == "measured", "{outcomes:?}");
+    let core = &list(&result["timer"], "cores")?[0];
+    ensure!(core["latency_ns"]["count"].as_u64() > Some(100), "{core}");
+    let findings = list(&result["timer"], "findings")?;
+    let told = |one: &Value| one["code"] == "real-time-refused";
+    ensure!(findings.iter().any(told), "{findings:?}");
+    // A busy machine may have three worse ones.
+    let worst = list(&result, "worst")?.iter();
+    let refused = worst.filter(|one| told(&one["finding"])).count();
+    ensure!(refused <= 1, "it is told once of all parts: {}", result["worst"]);
+    ensure!(result["verdict"] != "fit", "{}", result["verdict"]);
+    Ok(())
+}
+
+/// One at a higher priority, a tenth of the time: wake-ups are late by it, and it is seen to take
+/// the core.
+pub(crate) fn a_busy_core_is_among_the_worst_findings() -> Result<()> {
+    let core = last_core()?;
+    let directory = TempDir::new()?;
+    let file = directory.path().join("all.json");
+    let mut command = Command::new(binary()?);
+    command.args(["host", "all", "-t", "6s", "--skip", "delay,switch,nic", "--json"]).arg(&file);
+    command.args(["--fail-if", "interrupt.gap>3ms", "--fail-if", "switch.pipe>1s"]);
+    let output = while_busy(core, || run_to_end(&mut command, RUN))?;
+    ensure!(output.status.code() == Some(1), "{output:?}");
+    let result: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
+    ensure!(result["verdict"] == "unfit", "{}", result["verdict"]);
+    let worst = list(&result, "worst")?;
+    let about = |code: &str| {
+        let message = |one: &Value| one["finding"]["message"].as_str().map(str::to_owned);
+        let found = worst.iter().find(|one| one["finding"]["code"] == code).and_then(message);
+        found.with_context(|| format!("no {code}: {worst:?}"))
+    };
+    let late = about("wake-ups-late")?;
+    ensure!(late.starts_with(&format!("Core {core} wakes up")), "{late}");
+    ensure!(worst[0]["part"] == "timer" && worst[0]["finding"]["severity"] == "error", "{worst:?}");
+    // Another core may be busier still, with what else this machine does.
+    let is_told = |one: &Value| {
+        let message = one["finding"]["message"].as_str().unwrap_or_default();
+        let is_own = message.starts_with(&format!("Core {core} was taken"));
+        one["finding"]["code"] == "time-stolen" && (is_own || one["others"] != 0)
+    };
+    ensure!(worst.iter().any(is_told), "{worst:?}");
+    let limits = list(&result, "limits")?;
+    ensure!(limits.iter().all(|limit| limit["failed"] == true), "{limits:?}");
+    ensure!(limits[1].get("value").is_none(), "switches were not measured: {limits:?}");
+    let table = String::from_utf8(output.stdout)?;
+    for shown in ["not fit", "left out", "  → ", "limit 'interrupt.gap>3ms' broken"] {
+        ensure!(table.contains(shown), "{shown}: {table}");
+    }
+    Ok(())
+}
+
+pub(crate) fn what_cannot_be_measured_is_refused() -> Result<()> {
+    for (arguments, status, expected) in [
+        (["-t", "1s"].as_slice(), 2, "5s to 1h"),
+        (&["--skip", "card"], 2, "write one of clock, delay"),
+        (&["--skip", "clock,delay,timer,switch,interrupt,nic"], 2, "nothing is left to measure"),
+        (&["--fail-if", "p99>1ms"], 2, "write a part"),
+        (&["--fail-if", "timer.pipe>1ms"], 2, "write a figure"),
+        (&["--json", "/nowhere/at/all"], 3, "/nowhere/at/all"),
+        (&["--json", "-", "--html", "-"], 2, "only one of"),
+    ] {
+        let mut command = Command::new(binary()?);
+        let output = run_to_end(command.args(["host", "all"]).args(arguments), PATIENCE)?;
+        let stderr = String::from_utf8(output.stderr).context("no text")?;
+        ensure!(output.status.code() == Some(status), "{arguments:?}: {stderr}");
+        ensure!(stderr.contains(expected), "{arguments:?}: {stderr}");
+        ensure!(stderr.lines().count() == 1, "{arguments:?}: {stderr}");
+    }
+    Ok(())
+}

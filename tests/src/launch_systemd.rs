@@ -1,0 +1,150 @@
+//! Scenarios of `horolog at --detach` with a systemd of their own: process 1 of namespaces for
+//! processes, mounts, networks and cgroups, with a handful of empty units and without the right to
+//! set the clock. Its changes to this machine are refused by a file system that is read-only.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{binary, run_to_end};
+use crate::scenario::Need;
+use crate::{launch_systemd, scenarios};
+
+const PATIENCE: Duration = Duration::from_mins(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// What transient units ask for; all are empty.
+const TARGETS: [&str; 5] = ["sysinit", "basic", "timers", "shutdown", "default"];
+
+/// Of the first process, in its cgroup: makes the namespaces and becomes systemd.
+const START: &str = r#"
+echo $$ > "$2/cgroup.procs"
+exec unshare --fork --pid --mount --uts --ipc --net --cgroup --kill-child --propagation private \
+    setpriv --bounding-set -sys_time,-sys_module,-mknod --inh-caps -sys_time,-sys_module,-mknod \
+    sh -ec '
+        mount -t proc proc /proc
+        mount --bind /proc/sys /proc/sys
+        mount -o remount,bind,ro /proc/sys
+        mount -t cgroup2 none /sys/fs/cgroup
+        mount --bind "$1" "$1"
+        mount -o remount,bind,ro /
+        mount -t tmpfs none /run
+        export container=horolog SYSTEMD_UNIT_PATH="$1/units" SYSTEMD_GENERATOR_PATH=/nowhere
+        exec "$3" --system --unit=default.target --show-status=no --log-target=null
+    ' sh "$@"
+"#;
+
+/// What a service of it does: one job that runs, in words and by its own record, and one that waits
+/// and is cancelled.
+const INSIDE: &str = r#"
+cd "$1" && exec > said 2>&1
+"$2" at --detach 'now + 7 s' --json at.json -- sh -c 'pwd > ran; echo "$1" >> ran' sh '$HOME 50%'
+"$2" at --detach 'now + 1 hour' -c 'echo later'
+"$2" at list --json > list.json
+i=0
+until [ -s ran ] && [ -s at.json ] || [ $i -ge 300 ]; do sleep 0.1; i=$((i + 1)); done
+later=$("$2" at list --by systemd | sed -n 's/ .*echo later$//p')
+"$2" at cancel "$later"
+"$2" at list
+systemctl poweroff --force
+"#;
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    const NEEDS: &[Need] =
+        &[Need::Root, Need::Systemd, Need::Peer("unshare"), Need::Peer("setpriv")];
+    Vec::from(scenarios!(NEEDS, launch_systemd: a_real_systemd_keeps_jobs))
+}
+
+/// Where this machine's tree of cgroups of the second version is.
+pub(crate) fn cgroup_root() -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    mounts.find(|mount| mount.get(2) == Some(&"cgroup2")).map(|mount| PathBuf::from(mount[1]))
+}
+
+/// The program itself, which no `PATH` names everywhere.
+pub(crate) fn systemd() -> Option<&'static Path> {
+    let places = ["/usr/lib/systemd/systemd", "/lib/systemd/systemd"];
+    places.into_iter().map(Path::new).find(|place| place.is_file())
+}
+
+/// A cgroup that goes, with those that were made in it, once its processes have ended.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    fn make() -> Result<Self> {
+        let root = cgroup_root().context("no cgroup2 file system")?;
+        let path = root.join(format!("horolog-systemd-{}", std::process::id()));
+        fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let began = Instant::now();
+        while remove(&self.0).is_err() && began.elapsed() < PATIENCE {
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+}
+
+fn remove(directory: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            remove(&path)?;
+        }
+    }
+    fs::remove_dir(directory)
+}
+
+fn a_real_systemd_keeps_jobs() -> Result<()> {
+    let work = TempDir::new()?;
+    let (units, inside) = (work.path().join("units"), work.path().join("inside"));
+    fs::create_dir(&units)?;
+    fs::write(&inside, INSIDE)?;
+    for target in TARGETS {
+        let wants = if target == "default" { "Wants=inside.service\n" } else { "" };
+        let text = format!("[Unit]\nDefaultDependencies=no\n{wants}");
+        fs::write(units.join(format!("{target}.target")), text)?;
+    }
+    let service = format!(
+        "[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=/bin/sh {} {} {}\n",
+        inside.display(),
+        work.path().display(),
+        binary()?.display()
+    );
+    fs::write(units.join("inside.service"), service)?;
+    let cgroup = Cgroup::make()?;
+    let mut command = Command::new("sh");
+    command.args(["-ec", START, "sh"]).arg(work.path()).arg(&cgroup.0);
+    let output = run_to_end(command.arg(systemd().context("no systemd")?), PATIENCE)?;
+    drop(cgroup);
+    let said = fs::read_to_string(work.path().join("said"))
+        .with_context(|| format!("its service did not run: {output:?}"))?;
+    check(work.path(), &said).with_context(|| said.clone())
+}
+
+fn check(work: &Path, said: &str) -> Result<()> {
+    let read = |name: &str| fs::read_to_string(work.join(name)).with_context(|| name.to_owned());
+    let ran = read("ran")?;
+    ensure!(ran == format!("{}\n$HOME 50%\n", work.display()), "{ran}");
+    let result: Value = serde_json::from_str(&read("at.json")?)?;
+    ensure!(result["met"] == 1 && result["programs"][0]["last_status"] == 0, "{result}");
+    let list: Value = serde_json::from_str(&read("list.json")?)?;
+    let jobs = list["jobs"].as_array().context("no jobs")?;
+    ensure!(jobs.len() == 2 && jobs.iter().all(|job| job["keeper"] == "systemd"), "{list}");
+    let kept = said.lines().filter(|line| line.contains(", kept by systemd; output: journalctl"));
+    ensure!(kept.count() == 2, "not kept by systemd");
+    let cancelled = said.lines().filter(|line| line.ends_with(": cancelled"));
+    ensure!(cancelled.count() == 1 && said.ends_with("horolog: no jobs\n"), "not cancelled");
+    Ok(())
+}

@@ -1,0 +1,467 @@
+//! Scenarios of `horolog relay` in private hosts: receivers that check content, order and number of
+//! every copy while children come and go; relays of relays; multicast in and unicast out; children
+//! that are dead, or that a packet is too long for; tables that cannot be.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::Output;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Host, Lab, LabConfig, Running};
+use horolog_relay::{ChildListing, Listing};
+use horolog_sys::netlink::Prefix;
+use horolog_sys::socket::Socket;
+use libtest_mimic::Trial;
+use tempfile::TempDir;
+
+use crate::process::{PATIENCE, binary, run_to_end, signal_to};
+use crate::scenario::scenario;
+use crate::{ROOT, ROOT_AND_IPV6, relay, scenarios};
+
+pub(crate) const PORT: u16 = 5_000;
+const RECEIVE_BYTES: usize = 16 << 20;
+pub(crate) const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
+/// Long enough for what is on its way to arrive, and for what should not come to come.
+pub(crate) const QUIET: Duration = Duration::from_millis(300);
+
+/// A scenario for one engine or another.
+type WithEngine = fn(&str) -> Result<()>;
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(ROOT, relay:
+        a_table_that_cannot_be_is_refused,
+        a_killed_relay_leaves_nothing_in_the_way,
+    ));
+    let each: [(&str, WithEngine); 3] = [
+        ("multicast_goes_in_and_unicast_out", multicast_goes_in_and_unicast_out),
+        ("relays_feed_relays_and_loops_die", relays_feed_relays_and_loops_die),
+        ("a_dead_child_slows_nobody", a_dead_child_slows_nobody),
+    ];
+    for (name, run) in each {
+        for engine in ["sendmmsg", "xdp"] {
+            let run = move || run(engine);
+            all.push(scenario(format!("relay::{name}::{engine}"), ROOT, run));
+        }
+    }
+    for engine in ["send", "sendmmsg", "xdp"] {
+        let name = |what: &str| format!("relay::{what}::{engine}");
+        let run = move || copies_are_right_while_children_come_and_go(engine, false);
+        all.push(scenario(name("copies_are_right_while_children_come_and_go"), ROOT, run));
+        let run = move || copies_are_right_while_children_come_and_go(engine, true);
+        all.push(scenario(name("the_same_over_ipv6"), ROOT_AND_IPV6, run));
+    }
+    all
+}
+
+/// A relay in a host.
+pub(crate) struct Relay {
+    pub(crate) running: Running,
+    pub(crate) directory: TempDir,
+}
+
+impl Relay {
+    pub(crate) fn start(host: &Host, table: &str, arguments: &[&str]) -> Result<Self> {
+        let directory = TempDir::new()?;
+        let mut relay =
+            Self { running: Self::spawn(host, &directory, table, arguments)?, directory };
+        let socket = relay.socket();
+        relay.running.await_ready(PATIENCE, || socket.exists())?;
+        Ok(relay)
+    }
+
+    pub(crate) fn spawn(
+        host: &Host,
+        at: &TempDir,
+        table: &str,
+        arguments: &[&str],
+    ) -> Result<Running> {
+        let file = at.path().join("table.toml");
+        fs::write(&file, table)?;
+        let mut command = host.command(binary()?);
+        command.args(["relay", "run", "--config"]).arg(file).arg("--socket");
+        command.arg(at.path().join("control.sock")).args(arguments);
+        Ok(Running::start(&mut command)?)
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directory.path().join("control.sock")
+    }
+
+    pub(crate) fn try_ask(&self, arguments: &[&str]) -> Result<Output> {
+        let mut command = std::process::Command::new(binary()?);
+        command.arg("relay").args(arguments).arg("--socket").arg(self.socket());
+        run_to_end(&mut command, PATIENCE)
+    }
+
+    pub(crate) fn ask(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.try_ask(arguments)?;
+        ensure!(output.status.success(), "{arguments:?}: {output:?}");
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    pub(crate) fn listing(&self) -> Result<Listing> {
+        Ok(serde_json::from_str(&self.ask(&["list", "--json"])?)?)
+    }
+
+    pub(crate) fn child(&self, address: SocketAddr) -> Result<ChildListing> {
+        let listing = self.listing()?;
+        let mut children = listing.groups.into_iter().flat_map(|group| group.children);
+        children.find(|child| child.address == address).context("no such child")
+    }
+
+    /// Packets of its first group that were refused for a reason.
+    fn refused(&self, reason: &str) -> Result<u64> {
+        Ok(self.listing()?.groups[0].refused.get(reason).copied().unwrap_or(0))
+    }
+}
+
+/// A table of one group to which anybody of the lab may send.
+pub(crate) fn table(listen: impl Into<SocketAddr>, children: &[SocketAddr]) -> String {
+    let children: Vec<String> = children.iter().map(|child| format!("\"{child}\"")).collect();
+    format!(
+        "destinations = [\"192.0.2.0/24\", \"10.0.0.0/8\", \"2001:db8::/32\"]\n\
+         copy-rate = 10000000\n[[group]]\nname = \"g\"\nlisten = \"{}\"\nrate = 1000000\n\
+         sources = [\"192.0.2.0/24\", \"2001:db8::/32\"]\nchildren = [{}]\n",
+        listen.into(),
+        children.join(", ")
+    )
+}
+
+/// A socket with room for all that comes while a busy machine does something else.
+pub(crate) fn bind(host: &Host, at: SocketAddr) -> Result<UdpSocket> {
+    let open = || -> io::Result<UdpSocket> {
+        let socket = Socket::udp(at)?;
+        socket.set_receive_buffer(RECEIVE_BYTES)?;
+        socket.bind(at)?;
+        Ok(socket.as_fd().try_clone_to_owned()?.into())
+    };
+    let socket = host.run(open)??;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    Ok(socket)
+}
+
+pub(crate) fn address(host: &Host, ipv6: bool) -> Result<IpAddr> {
+    let port = host.port();
+    if ipv6 { Ok(port.ipv6.context("no IPv6 address")?.into()) } else { Ok(port.ipv4.into()) }
+}
+
+/// What a packet of a number is: its number and bytes that follow from it, of one of many lengths.
+pub(crate) fn payload(number: u32) -> Vec<u8> {
+    let length = 64 + (number as usize * 37) % 1_200;
+    let filler = (0..length).map(|at| (number as usize + at) as u8);
+    number.to_be_bytes().into_iter().chain(filler).collect()
+}
+
+/// Receives one packet, whole and right; its number.
+pub(crate) fn number(socket: &UdpSocket) -> Result<u32> {
+    let mut buffer = [0; 2_048];
+    let length = loop {
+        match socket.recv(&mut buffer) {
+            // A signal came, and no packet.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            received => break received.context("a copy is missing")?,
+        }
+    };
+    let number = u32::from_be_bytes(*buffer.first_chunk().context("a short copy")?);
+    ensure!(buffer[..length] == payload(number)[..], "copy {number} is damaged");
+    Ok(number)
+}
+
+/// Sends numbered packets, about `rate` in a second.
+pub(crate) fn send(
+    source: &UdpSocket,
+    to: SocketAddr,
+    numbers: std::ops::Range<u32>,
+    rate: u32,
+) -> Result<()> {
+    let (begun, first) = (Instant::now(), numbers.start);
+    for number in numbers {
+        let due = Duration::from_secs_f64(f64::from(number - first) / f64::from(rate));
+        thread::sleep(due.saturating_sub(begun.elapsed()));
+        source.send_to(&payload(number), to)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn nothing_comes(socket: &UdpSocket) -> Result<()> {
+    socket.set_read_timeout(Some(QUIET))?;
+    ensure!(socket.recv(&mut [0; 2_048]).is_err(), "one copy too many");
+    Ok(())
+}
+
+fn copies_are_right_while_children_come_and_go(engine: &str, ipv6: bool) -> Result<()> {
+    let (packets, rate) = if engine == "xdp" { (12_000, 6_000) } else { (4_000, 2_000) };
+    // The source at the first server, the relay in the middle, children at the other servers.
+    let lab = Lab::new(&LabConfig { hosts: 5, ipv6: true, ..LabConfig::default() })?;
+    let port = &lab.client().ports[0];
+    let near: IpAddr = if ipv6 { port.ipv6.context("no IPv6")?.into() } else { port.ipv4.into() };
+    let at = SocketAddr::new(near, PORT);
+    let children = (2..5)
+        .map(|host| Ok(SocketAddr::new(address(lab.host(host), ipv6)?, PORT)))
+        .collect::<Result<Vec<_>>>()?;
+    let sockets =
+        (2..5).map(|host| bind(lab.host(host), children[host - 2])).collect::<Result<Vec<_>>>()?;
+    let relay = Relay::start(lab.client(), &table(at, &children[..2]), &["--engine", engine])?;
+    let source = bind(lab.server(), SocketAddr::new(address(lab.server(), ipv6)?, 0))?;
+
+    let comes_and_goes = children[2].to_string();
+    let changes = thread::scope(|scope| -> Result<u32> {
+        let stays: Vec<_> = sockets[..2]
+            .iter()
+            .map(|socket| {
+                scope.spawn(move || {
+                    for expected in 0..packets {
+                        let came = number(socket)?;
+                        ensure!(came == expected, "{came} came instead of {expected}");
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        let sending = scope.spawn(|| send(&source, at, 0..packets, rate));
+        let mut changes = 0;
+        while !sending.is_finished() {
+            relay.ask(&["add", "g", &comes_and_goes])?;
+            relay.ask(&["remove", "g", &comes_and_goes])?;
+            changes += 1;
+        }
+        sending.join().ok().context("the source panicked")??;
+        for receiver in stays {
+            receiver.join().ok().context("a receiver panicked")??;
+        }
+        Ok(changes)
+    })?;
+    ensure!(changes > 2, "only {changes} changes while packets came");
+    // Who came and went has each copy whole, once and in order.
+    let guest = &sockets[2];
+    guest.set_read_timeout(Some(QUIET))?;
+    let (mut last, mut came) = (None, 0);
+    while let Ok(number) = number(guest) {
+        ensure!(last < Some(number), "{number} came after {last:?}");
+        (last, came) = (Some(number), came + 1);
+    }
+    ensure!(came > 0 && came < packets, "{came} copies for who came and went");
+    for (socket, child) in sockets.iter().zip(&children[..2]) {
+        nothing_comes(socket)?;
+        let child = relay.child(*child)?;
+        ensure!(child.packets == u64::from(packets) && child.dropped.is_empty(), "{child:?}");
+    }
+    let group = &relay.listing()?.groups[0];
+    ensure!(group.engine == engine && group.packets == u64::from(packets), "{group:?}");
+    let text = relay.ask(&["list", "--toml"])?;
+    ensure!(text.contains(&children[0].to_string()) && !text.contains(&comes_and_goes), "{text}");
+    Ok(())
+}
+
+fn multicast_goes_in_and_unicast_out(engine: &str) -> Result<()> {
+    let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
+    let child = SocketAddr::new(address(lab.host(2), false)?, PORT);
+    let receiver = bind(lab.host(2), child)?;
+    let listen = SocketAddr::from((GROUP, PORT));
+    let port = &lab.client().ports[0];
+    let on = format!("interface = \"{}\"\nsources", port.interface);
+    let relay = Relay::start(
+        lab.client(),
+        &table(listen, &[child]).replace("sources", &on),
+        &["--metrics", "127.0.0.1:9105", "--engine", engine],
+    )?;
+    // TTL 1, as multicast is sent unless told otherwise; by way of the only interface.
+    let source = bind(lab.server(), SocketAddr::new(address(lab.server(), false)?, 0))?;
+    let groups = Prefix::new(Ipv4Addr::new(224, 0, 0, 0).into(), 4)?;
+    lab.server().netlink()?.add_route(groups, None, lab.server().port().index)?;
+    send(&source, listen, 0..500, 5_000)?;
+    for expected in 0..500 {
+        ensure!(number(&receiver)? == expected);
+    }
+    nothing_comes(&receiver)?;
+    // Another group at the same port is none of its business.
+    source.send_to(&payload(0), (Ipv4Addr::new(239, 1, 2, 4), PORT))?;
+    nothing_comes(&receiver)?;
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 9_105));
+    let mut asked = lab.client().run(|| TcpStream::connect(at))??;
+    asked.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")?;
+    let mut metrics = String::new();
+    asked.read_to_string(&mut metrics)?;
+    let copies = format!("horolog_relay_copies_total{{group=\"g\",child=\"{child}\"}} 500");
+    ensure!(metrics.contains(&copies), "{metrics}");
+    ensure!(relay.child(child)?.packets == 500);
+    Ok(())
+}
+
+/// Two relays, the second a child of the first, and the first by mistake a child of the second.
+fn relays_feed_relays_and_loops_die(engine: &str) -> Result<()> {
+    let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
+    let (upper, lower) = (lab.client(), lab.host(2));
+    let upper_at = SocketAddr::from((upper.ports[1].ipv4, PORT));
+    let lower_at = SocketAddr::new(address(lower, false)?, PORT);
+    let leaf_at = SocketAddr::new(lower_at.ip(), 6_000);
+    let entry = SocketAddr::from((upper.ports[0].ipv4, PORT));
+    let leaf = bind(lower, leaf_at)?;
+    let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
+    let first = Relay::start(upper, &table(any, &[lower_at]), &["--engine", engine])?;
+    // Its leaf is on its own host, which only sockets reach.
+    let second = Relay::start(lower, &table(lower_at, &[leaf_at]), &[])?;
+    ensure!(first.listing()?.groups[0].engine == engine, "{:?}", first.listing()?);
+    let source = bind(lab.server(), SocketAddr::new(address(lab.server(), false)?, 0))?;
+    thread::scope(|scope| -> Result<()> {
+        let sending = scope.spawn(|| send(&source, entry, 0..1_000, 5_000));
+        for expected in 0..1_000 {
+            ensure!(number(&leaf)? == expected);
+        }
+        sending.join().ok().context("the source panicked")?
+    })?;
+    nothing_comes(&leaf)?;
+    ensure!(first.child(lower_at)?.packets == 1_000);
+    // Each has the other for a child now, and a child sends nothing that is relayed.
+    second.ask(&["add", "g", &upper_at.to_string()])?;
+    send(&source, entry, 0..100, 5_000)?;
+    nothing_comes(&leaf)?;
+    let refused = second.refused("from-child")?;
+    ensure!(refused == 100, "{refused} refused: {:?}", second.listing()?);
+    ensure!(first.child(lower_at)?.packets == 1_100, "what was refused came back");
+    // A source that is not on the list gets nothing through.
+    let stranger = bind(upper, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+    stranger.send_to(&payload(0), (Ipv4Addr::LOCALHOST, PORT))?;
+    nothing_comes(&leaf)?;
+    ensure!(first.refused("source")? == 1);
+    Ok(())
+}
+
+fn a_dead_child_slows_nobody(engine: &str) -> Result<()> {
+    const PACKETS: u32 = 6_000;
+    let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
+    let alive = SocketAddr::new(address(lab.host(2), false)?, PORT);
+    let receiver = bind(lab.host(2), alive)?;
+    // On the link, but nobody's: nobody says a MAC address for it.
+    let netlink = lab.client().netlink();
+    let silent: Vec<SocketAddr> =
+        (1..=40).map(|host| SocketAddr::from(([10, 77, 0, host], PORT))).collect();
+    netlink?.add_route(
+        Prefix::new(Ipv4Addr::new(10, 77, 0, 0).into(), 24)?,
+        None,
+        lab.client().ports[0].index,
+    )?;
+    let nowhere = SocketAddr::from(([10, 99, 0, 1], PORT));
+    let mut children = silent.clone();
+    children.extend([nowhere, alive]);
+    let at = SocketAddr::from((lab.client().ports[0].ipv4, PORT));
+    let relay = Relay::start(lab.client(), &table(at, &children), &["--engine", engine])?;
+    ensure!(relay.listing()?.groups[0].engine == engine, "{:?}", relay.listing()?);
+    let source = bind(lab.server(), SocketAddr::new(address(lab.server(), false)?, 0))?;
+    let begun = Instant::now();
+    thread::scope(|scope| -> Result<()> {
+        let sending = scope.spawn(|| send(&source, at, 0..PACKETS, 2_000));
+        for expected in 0..PACKETS {
+            let came = number(&receiver)?;
+            ensure!(came == expected, "{came} came instead of {expected}");
+        }
+        sending.join().ok().context("the source panicked")?
+    })?;
+    let took = begun.elapsed();
+    ensure!(took < Duration::from_secs(3) + PATIENCE / 2, "{took:?}");
+    let told = relay.child(silent[0])?;
+    ensure!(told.silent && told.dropped.get("unresolved").is_some_and(|n| *n > 1_000), "{told:?}");
+    let told = relay.child(nowhere)?;
+    ensure!(told.dropped.get("unreachable") == Some(&u64::from(PACKETS)), "{told:?}");
+    // A packet that is too long for a child's link is its loss alone.
+    lab.client().netlink()?.set_link_mtu(lab.client().ports[1].index, 600)?;
+    thread::sleep(Duration::from_millis(1_500));
+    let sizes = (0..100).filter(|one| payload(*one).len() + 28 > 600).count() as u64;
+    send(&source, at, 0..100, 2_000)?;
+    for expected in (0..100).filter(|one| payload(*one).len() + 28 <= 600) {
+        ensure!(number(&receiver)? == expected);
+    }
+    let told = relay.child(alive)?;
+    ensure!(told.dropped.get("too-large") == Some(&sizes), "{sizes}: {told:?}");
+    Ok(())
+}
+
+fn a_table_that_cannot_be_is_refused() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = SocketAddr::from((lab.client().port().ipv4, PORT));
+    let good = table(at, &[SocketAddr::new(address(lab.server(), false)?, PORT)]);
+    for (from, to, words) in [
+        ("[[group]]", "[[group", "line 3"),
+        ("name", "nmae", "unknown field"),
+        ("\"g\"", "\"a b\"", "is no name"),
+        ("sources = [\"192.0.2.0/24\", \"2001:db8::/32\"]", "sources = []", "no sources"),
+        ("destinations = [\"192.0.2.0/24\"", "destinations = [\"10.0.0.0/8\"", "destinations"),
+        ("listen = \"192.0.2.1", "listen = \"192.0.2.99", "no address of this host"),
+    ] {
+        let bad = good.replace(from, to);
+        ensure!(bad != good, "{from}");
+        let directory = TempDir::new()?;
+        let ready =
+            Relay::spawn(lab.client(), &directory, &bad, &[])?.await_ready(PATIENCE, || false);
+        let error = ready.err().context("a relay took a table that cannot be")?.to_string();
+        ensure!(error.contains(words) && error.starts_with("horolog: "), "{error} lacks {words}");
+    }
+    let relay = Relay::start(lab.client(), &good, &[])?;
+    let before = relay.listing()?.table;
+    for (arguments, words) in [
+        (&["add", "h", "192.0.2.2:1"][..], "there is no group 'h'"),
+        (&["add", "g", "203.0.113.1:1"], "in none of the destinations"),
+        (&["add", "g", "192.0.2.1:5000"], "this relay itself"),
+        (&["remove", "g", "192.0.2.2:1"], "has no child"),
+        (
+            &["add", "h", "--listen", "239.0.0.1:7", "--source", "0.0.0.0/0", "--interface", "no0"],
+            "no0",
+        ),
+    ] {
+        let output = relay.try_ask(arguments)?;
+        let told = String::from_utf8(output.stderr)?;
+        ensure!(!output.status.success() && told.contains(words), "{arguments:?}: {told}");
+        ensure!(told.lines().count() == 1, "{told}");
+    }
+    ensure!(relay.listing()?.table == before);
+    // So does a file that went bad, be it no table or one that cannot be; and a good one is taken.
+    let file = relay.directory.path().join("table.toml");
+    let refused = relay.listing()?.changes_refused;
+    let lacking = good.replace("listen = \"192.0.2.1", "listen = \"192.0.2.99");
+    for (bad, count) in [("copy-rate = none", 1), (&lacking, 2)] {
+        fs::write(&file, bad)?;
+        signal_to(relay.running.pid(), "HUP")?;
+        eventually(|| Ok(relay.listing()?.changes_refused == refused + count))?;
+        ensure!(relay.listing()?.table == before, "{bad} was taken");
+    }
+    fs::write(&file, good.replace("name = \"g\"", "name = \"new\""))?;
+    signal_to(relay.running.pid(), "HUP")?;
+    eventually(|| Ok(relay.listing()?.table.groups[0].name == "new"))?;
+    ensure!(relay.listing()?.changes_refused == refused + 2);
+    Ok(())
+}
+
+/// Waits until something is so.
+pub(crate) fn eventually(mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    let begun = Instant::now();
+    while !is_so()? {
+        ensure!(begun.elapsed() < PATIENCE, "it did not come to that in time");
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+fn a_killed_relay_leaves_nothing_in_the_way() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = SocketAddr::from((lab.client().port().ipv4, PORT));
+    let child = SocketAddr::new(address(lab.server(), false)?, PORT);
+    let mut relay = Relay::start(lab.client(), &table(at, &[child]), &[])?;
+    relay.running = {
+        signal_to(relay.running.pid(), "KILL")?;
+        thread::sleep(QUIET);
+        ensure!(relay.socket().exists(), "what a killed relay leaves is its socket");
+        Relay::spawn(lab.client(), &relay.directory, &table(at, &[child]), &[])?
+    };
+    let begun = Instant::now();
+    while relay.listing().is_err() {
+        ensure!(begun.elapsed() < PATIENCE, "it does not start again");
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}

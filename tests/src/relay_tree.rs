@@ -1,0 +1,210 @@
+//! Scenarios of `horolog relay tree`: trees of real relays are measured, and are as the model says
+//! in what it says of their order; a tree that was made from pairs is read again; what is wrong is
+//! said; a run that is killed leaves nothing.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::Running;
+use horolog_record::{RelayTreeEngine, RelayTreeMeasured, RelayTreeResult};
+use libtest_mimic::Trial;
+use tempfile::TempDir;
+
+use crate::process::{PATIENCE, binary, run_to_end};
+use crate::{ROOT, relay_tree, scenarios};
+
+/// Long enough to measure a small tree on a busy machine.
+const MEASURING: Duration = Duration::from_secs(90);
+/// Between the model and what is measured on a few cores that all nodes share, either way.
+const RATIO_MAX: f64 = 6.0;
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(ROOT, relay_tree:
+        a_tree_of_relays_is_measured,
+        a_long_chain_is_slower_than_a_pair_as_the_model_says,
+        a_killed_measurement_leaves_nothing,
+    ));
+    all.extend(scenarios!(&[], relay_tree:
+        a_tree_from_pairs_is_read_again,
+        a_tree_that_cannot_be_is_refused,
+    ));
+    all
+}
+
+fn tree(arguments: &[&str]) -> Result<Output> {
+    run_to_end(Command::new(binary()?).args(["relay", "tree"]).args(arguments), MEASURING)
+}
+
+fn result(arguments: &[&str]) -> Result<RelayTreeResult> {
+    let output = tree(&[arguments, &["--json", "-"]].concat())?;
+    ensure!(output.status.success(), "{arguments:?}: {output:?}");
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn measured(engine: &RelayTreeEngine) -> Result<&RelayTreeMeasured> {
+    engine.measured.as_ref().context("an engine was not measured")
+}
+
+/// The median of each node, in ns.
+fn medians(engine: &RelayTreeEngine) -> Result<Vec<f64>> {
+    let nodes = measured(engine)?.nodes.iter();
+    let median = |node: &Option<horolog_record::Distribution>| {
+        node.as_ref().map(|node| node.p50 as f64).context("a node was not reached")
+    };
+    nodes.map(median).collect()
+}
+
+fn stands_to(ratio: f64) -> bool {
+    (1.0 / RATIO_MAX..=RATIO_MAX).contains(&ratio)
+}
+
+fn a_tree_of_relays_is_measured() -> Result<()> {
+    let arguments = ["--degree", "3", "--depth", "2", "--measure", "--packets", "300"];
+    let result = result(&arguments)?;
+    ensure!(result.nodes.len() == 13 && result.engines.len() == 2);
+    for engine in &result.engines {
+        let (name, medians) = (&engine.name, medians(engine)?);
+        let measured = measured(engine)?;
+        ensure!(measured.lost == 0, "{name}: {} copies lost", measured.lost);
+        let packets = measured.nodes.iter().flatten().all(|node| node.count == 300);
+        ensure!(packets, "{name}: not all packets counted");
+        let copies = &measured.calibration.copies_ns;
+        ensure!(copies.first() < copies.last(), "{name}: {:?}", measured.calibration);
+        for (at, node) in result.nodes.iter().enumerate() {
+            let Some(parent) = node.parent else { continue };
+            ensure!(medians[at] > medians[parent], "{name}: node {at} before its parent");
+        }
+        // One relay serves them one after another.
+        ensure!(medians[1] < medians[3], "{name}: {medians:?}");
+        let tree = measured.tree_ns.context("no D")? / engine.tree_ns;
+        let mean = measured.mean_ns.context("no mean")? / engine.mean_ns;
+        ensure!(stands_to(tree) && stands_to(mean), "{name}: D {tree} ×, mean {mean} × the model");
+    }
+    let gain = result.gain.context("no gain")?;
+    ensure!(gain.measured_tree_ns.is_some() && gain.regular.broken.is_empty(), "{gain:?}");
+    Ok(())
+}
+
+/// Eight relays, each a child of the one before, and one with two children.
+fn a_long_chain_is_slower_than_a_pair_as_the_model_says() -> Result<()> {
+    for engine in ["send", "xdp"] {
+        let of = |degree, depth| -> Result<(f64, f64)> {
+            let form = ["--degree", degree, "--depth", depth, "--measure", "--packets", "300"];
+            let result = result(&[&form[..], &["--engine", engine]].concat())?;
+            let engine = result.engines.first().context("no engine")?;
+            Ok((engine.tree_ns, measured(engine)?.tree_ns.context("no D")?))
+        };
+        let (chain, pair) = (of("1", "8")?, of("2", "1")?);
+        ensure!(chain.0 > pair.0, "{engine}: by the model {} and {}", chain.0, pair.0);
+        ensure!(chain.1 > pair.1, "{engine}: measured {} and {}", chain.1, pair.1);
+    }
+    Ok(())
+}
+
+/// The network namespaces of a process's threads.
+fn namespaces(process: &Path) -> BTreeSet<PathBuf> {
+    let tasks = fs::read_dir(process.join("task")).into_iter().flatten();
+    // One that has ended meanwhile has none.
+    tasks.filter_map(|task| fs::read_link(task.ok()?.path().join("ns/net")).ok()).collect()
+}
+
+fn a_killed_measurement_leaves_nothing() -> Result<()> {
+    let mut command = Command::new(binary()?);
+    command.args(["relay", "tree", "--degree", "2", "--depth", "3", "--measure"]);
+    let mut running = Running::start(command.args(["--packets", "1000"]))?;
+    let process = Path::new("/proc").join(running.pid().to_string());
+    let own = namespaces(Path::new("/proc/self"));
+    let private = || namespaces(&process).difference(&own).cloned().collect::<BTreeSet<_>>();
+    // Its relays' threads are in hosts of their own.
+    running.await_ready(MEASURING, || !private().is_empty())?;
+    let private = private();
+    drop(running);
+    let begun = Instant::now();
+    let is_left = || -> Result<bool> {
+        let mut all = fs::read_dir("/proc")?.filter_map(|entry| Some(entry.ok()?.path()));
+        Ok(all.any(|process| !namespaces(&process).is_disjoint(&private)))
+    };
+    while is_left()? {
+        ensure!(begun.elapsed() < PATIENCE, "processes are left in private hosts");
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+const PAIRS: &str = "from,to,delay_us\na,b,100\na,c,120\na,d,300\nb,c,30\nb,d,50\nc,d,60\na,e,400\n\
+                     d,e,20\nc,e,200\nb,e,90\n";
+const TIMES: [&str; 2] = ["--host-based", "20us,6us"];
+
+fn write(directory: &TempDir, name: &str, text: &str) -> Result<String> {
+    let path = directory.path().join(name);
+    fs::write(&path, text)?;
+    Ok(path.to_string_lossy().into_owned())
+}
+
+fn a_tree_from_pairs_is_read_again() -> Result<()> {
+    let directory = TempDir::new()?;
+    let pairs = write(&directory, "pairs.csv", PAIRS)?;
+    let file = directory.path().join("tree.toml");
+    let file = file.to_string_lossy();
+    let form = ["--pairwise", &*pairs, "--degree-max", "2", "--toml", &*file];
+    let made = result(&[&form[..], &TIMES].concat())?;
+    ensure!(made.shapes.len() == 3, "{:?}", made.shapes);
+    let [compact, star, chain] = &made.shapes[..] else { return Ok(()) };
+    ensure!(compact.degree_max <= 2 && compact.tree_ns <= star.tree_ns.min(chain.tree_ns));
+    let read = result(&[&*file])?;
+    ensure!(read.nodes.len() == 5 && read.engines[0].name == "host-based");
+    let apart = (read.engines[0].tree_ns - made.engines[0].tree_ns).abs();
+    ensure!(apart < 1.0, "D differs by {apart} ns");
+    Ok(())
+}
+
+/// A refusal in one line with these words, and the status of wrong usage.
+fn refused(arguments: &[&str], words: &str) -> Result<()> {
+    let output = tree(arguments)?;
+    let told = String::from_utf8(output.stderr)?;
+    ensure!(output.status.code() == Some(2), "{arguments:?}: {:?}", output.status);
+    let is_line = told.starts_with("horolog: ") && told.lines().count() == 1;
+    ensure!(is_line && told.contains(words), "{arguments:?}: {told}");
+    Ok(())
+}
+
+fn a_tree_that_cannot_be_is_refused() -> Result<()> {
+    let directory = TempDir::new()?;
+    let edge = |from: &str, to: &str, delay: &str| {
+        format!("[[edge]]\nfrom = \"{from}\"\nto = \"{to}\"\ndelay-us = {delay}\n")
+    };
+    let (ab, bc, ca) = (edge("a", "b", "1"), edge("b", "c", "1"), edge("c", "a", "1"));
+    for (name, edges, words) in [
+        ("root", ab.clone() + &bc + &ca, "line 1: there is no root"),
+        ("cycle", edge("b", "c", "1") + &edge("c", "b", "1"), "line 1: there is a cycle: "),
+        ("parents", ab.clone() + &bc + &edge("a", "c", "1"), "line 10: node 'c' has two parents"),
+        ("unknown", ab.clone() + &edge("b", "x", "1"), "line 8: there is no node 'x'"),
+        ("roots", ab.clone(), "line 1: 'a' and 'c' both have no parent"),
+        ("negative", ab.clone() + &edge("b", "c", "-1"), "line 9: delay-us is -1 µs"),
+        ("toml", "[[edge".to_owned(), "line 2: "),
+    ] {
+        let text = format!("nodes = [\"a\", \"b\", \"c\"]\n{edges}");
+        let path = write(&directory, name, &text)?;
+        ensure!(Path::new(&path).is_file());
+        refused(&[&[&*path][..], &TIMES].concat(), words)?;
+    }
+    let many: Vec<&str> = [&["--degree", "2", "--depth", "40"][..], &TIMES].concat();
+    refused(&many, "nodes are too many; a tree takes 65536")?;
+    refused(&["--degree", "2", "--depth", "2"], "nothing says how long a node takes")?;
+    refused(&["--degree", "8", "--depth", "2", "--measure"], "too many for private hosts")?;
+    let twice = ["--degree", "2", "--depth", "2", "--measure", "--engine", "send,send"];
+    refused(&twice, "one engine, or two that differ")?;
+    let pairs = write(&directory, "pairs", "from,to,delay_us\na,b,1\nb,a\n")?;
+    let form = ["--pairwise", &*pairs, "--degree-max", "2"];
+    refused(&[&form[..], &TIMES].concat(), "pairs, line 3: write 'from,to,delay_us'")?;
+    let pairs = write(&directory, "apart", "from,to,delay_us\na,b,1\nc,d,1\n")?;
+    let form = ["--pairwise", &*pairs, "--degree-max", "2"];
+    refused(&[&form[..], &TIMES].concat(), "no way was found to 'c' and 1 nodes more")?;
+    refused(&[&form[..], &TIMES, &["--root", "z"]].concat(), "no node 'z' for --root")
+}
