@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_record::{
@@ -28,6 +28,7 @@ pub(crate) fn all() -> Vec<Trial> {
         totals_are_found_and_add_up,
         what_receivers_miss_lowers_the_rate,
         an_experiment_that_is_ended_keeps_what_it_has,
+        a_relay_that_dies_is_named,
         what_cannot_be_is_refused,
     ))
 }
@@ -44,14 +45,21 @@ fn result(directory: &Path) -> Result<BenchRelayResult> {
     parse(&fs::read(directory.join("result.json"))?)
 }
 
+/// The processes whose relay has its table here: identifiers and command lines.
+fn relays(directory: &Path) -> Result<Vec<(String, String)>> {
+    let table = directory.join("horolog-relay-").to_string_lossy().into_owned();
+    let processes = fs::read_dir("/proc")?.filter_map(Result::ok).map(|process| {
+        let words = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let name = process.file_name().to_string_lossy().into_owned();
+        (name, String::from_utf8_lossy(&words).replace('\0', " "))
+    });
+    Ok(processes.filter(|(_, words)| words.contains(&table)).collect())
+}
+
 /// No relay runs any more that has its table here, and nothing else is here but these files.
 fn nothing_is_left(directory: &Path, files: usize) -> Result<()> {
-    let here = directory.to_string_lossy().into_owned();
-    for process in fs::read_dir("/proc")?.filter_map(Result::ok) {
-        let words = fs::read(process.path().join("cmdline")).unwrap_or_default();
-        let words = String::from_utf8_lossy(&words).replace('\0', " ");
-        ensure!(!words.contains(&here), "left behind: {words}");
-    }
+    let left = relays(directory)?;
+    ensure!(left.is_empty(), "left behind: {left:?}");
     let left: Vec<_> = fs::read_dir(directory)?.collect::<Result<_, _>>()?;
     ensure!(left.len() == files, "left behind: {left:?}");
     Ok(())
@@ -147,6 +155,37 @@ fn an_experiment_that_is_ended_keeps_what_it_has() -> Result<()> {
     let result = result(directory.path())?;
     ensure!(result.findings.iter().any(|one| one.code == Code::Interrupted), "{result:?}");
     ensure!(result.cells.len() < 64, "{} cells", result.cells.len());
+    nothing_is_left(directory.path(), 1)
+}
+
+/// A relay that is killed is no relay that loses everything: the result says what happened, keeps
+/// what was measured before, and the command ends with status 1.
+fn a_relay_that_dies_is_named() -> Result<()> {
+    let directory = tempfile::TempDir::new()?;
+    let mut command = bench(directory.path(), &["--sizes", "64", "--engines", "send"])?;
+    command.args(["--children", "1..64:1"]).stdout(Stdio::null()).stderr(Stdio::piped());
+    let running = command.spawn()?;
+    thread::sleep(Duration::from_secs(4));
+    let begun = Instant::now();
+    let relay = loop {
+        // In the middle of a search: it has been there for a while.
+        let before = relays(directory.path())?;
+        thread::sleep(Duration::from_millis(150));
+        if let Some((process, _)) =
+            relays(directory.path())?.into_iter().find(|one| before.contains(one))
+        {
+            break process;
+        }
+        ensure!(begun.elapsed() < PATIENCE, "no relay runs");
+    };
+    ensure!(Command::new("kill").args(["-9", &relay]).status()?.success(), "cannot kill {relay}");
+    let output = running.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(1) && said.contains("ended by itself"), "{said}");
+    let result = result(directory.path())?;
+    let ended = result.findings.iter().find(|one| one.code == Code::EngineFailed);
+    ensure!(ended.is_some_and(|one| one.message.contains("send, 64 B, ")), "{:?}", result.findings);
+    ensure!((1..64).contains(&result.cells.len()), "{} cells", result.cells.len());
     nothing_is_left(directory.path(), 1)
 }
 

@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::process::Output;
+use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -94,7 +94,7 @@ impl Relay {
     }
 
     pub(crate) fn try_ask(&self, arguments: &[&str]) -> Result<Output> {
-        let mut command = std::process::Command::new(binary()?);
+        let mut command = Command::new(binary()?);
         command.arg("relay").args(arguments).arg("--socket").arg(self.socket());
         run_to_end(&mut command, PATIENCE)
     }
@@ -401,6 +401,24 @@ fn a_table_that_cannot_be_is_refused() -> Result<()> {
             Relay::spawn(lab.client(), &directory, &bad, &[])?.await_ready(PATIENCE, || false);
         let error = ready.err().context("a relay took a table that cannot be")?.to_string();
         ensure!(error.contains(words) && error.starts_with("horolog: "), "{error} lacks {words}");
+    }
+    let directory = TempDir::new()?;
+    let idle = Relay::spawn(lab.client(), &directory, &good, &["--engine=send", "--interface=lo"])?
+        .await_ready(PATIENCE, || false);
+    let error = idle.err().context("a flag that does nothing was taken")?.to_string();
+    ensure!(error.contains("--interface names what XDP"), "{error}");
+    let file = directory.path().join("table.toml");
+    for (text, is_good) in [(&*good, true), (&*good.replace("\"g\"", "\"a b\""), false)] {
+        fs::write(&file, text)?;
+        let mut check = Command::new(binary()?);
+        check.args(["relay", "run", "--check", "--config"]).arg(&file);
+        let output = run_to_end(&mut check, PATIENCE)?;
+        let status = if is_good { 0 } else { 2 };
+        ensure!(output.status.code() == Some(status), "{output:?}");
+        let told = if is_good { &output.stdout } else { &output.stderr };
+        let told = String::from_utf8_lossy(told);
+        let words = if is_good { "groups: 1, children: 1" } else { "'a b' is no name" };
+        ensure!(told.contains(words) && told.lines().count() == 1, "{told}");
     }
     let relay = Relay::start(lab.client(), &good, &[])?;
     let before = relay.listing()?.table;

@@ -195,7 +195,7 @@ fn a_tree_that_cannot_be_is_refused() -> Result<()> {
         refused(&[&[&*path][..], &TIMES].concat(), words)?;
     }
     let many: Vec<&str> = [&["--degree", "2", "--depth", "40"][..], &TIMES].concat();
-    refused(&many, "nodes are too many; a tree takes 65536")?;
+    refused(&many, "40 levels below the root are too many")?;
     refused(&["--degree", "2", "--depth", "2"], "nothing says how long a node takes")?;
     refused(&["--degree", "8", "--depth", "2", "--measure"], "too many for private hosts")?;
     let twice = ["--degree", "2", "--depth", "2", "--measure", "--engine", "send,send"];
@@ -206,5 +206,18 @@ fn a_tree_that_cannot_be_is_refused() -> Result<()> {
     let pairs = write(&directory, "apart", "from,to,delay_us\na,b,1\nc,d,1\n")?;
     let form = ["--pairwise", &*pairs, "--degree-max", "2"];
     refused(&[&form[..], &TIMES].concat(), "no way was found to 'c' and 1 nodes more")?;
-    refused(&[&form[..], &TIMES, &["--root", "z"]].concat(), "no node 'z' for --root")
+    refused(&[&form[..], &TIMES, &["--root", "z"]].concat(), "no node 'z' for --root")?;
+    let form = ["--degree", "2", "--depth", "2"];
+    for (idle, words) in [
+        (["--degree-max", "3"], "--degree-max does nothing without --pairwise"),
+        (["--root", "a"], "--root does nothing without --pairwise"),
+        (["--engine", "xdp"], "--engine does nothing without --measure"),
+        (["--packets", "100"], "--packets does nothing without --measure"),
+        (["--interval", "1ms"], "--interval does nothing without --measure"),
+        (["--size", "64"], "--size does nothing without --measure"),
+        (["--delay", "100"], "write a time with its unit"),
+    ] {
+        refused(&[&form[..], &TIMES, &idle].concat(), words)?;
+    }
+    refused(&[&form[..], &["--host-based", "20,6"]].concat(), "two times with their units")
 }

@@ -86,6 +86,13 @@ impl Running {
         Ok(begun.elapsed())
     }
 
+    /// What it said last if it has ended by itself.
+    pub fn ended(&mut self) -> Option<String> {
+        // One that cannot be looked after is taken for running: dropping it says no more.
+        let has_ended = matches!(self.child.try_wait(), Ok(Some(_)));
+        has_ended.then(|| self.last_words())
+    }
+
     fn last_words(&mut self) -> String {
         let mut words = String::new();
         if let Some(stderr) = &mut self.child.stderr {
@@ -118,6 +125,18 @@ mod tests {
         let mut running = Running::start(&mut command).unwrap();
         let error = running.await_ready(Duration::from_secs(10), || false).unwrap_err();
         assert_eq!(error.to_string(), "no such clock");
+    }
+
+    #[test]
+    fn one_that_ends_later_is_seen() {
+        let mut running = Running::start(Command::new("sleep").arg("1000")).unwrap();
+        assert_eq!(running.ended(), None);
+        let kill = Command::new("kill").arg(running.pid().to_string()).status().unwrap();
+        assert!(kill.success());
+        while running.ended().is_none() {
+            thread::sleep(LOOK);
+        }
+        assert_eq!(running.ended().unwrap(), "'sleep' ended without a word");
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod books;
 pub mod control;
 mod decide;
 mod engine;
+mod fields;
 mod handover;
 mod joins;
 mod kernel;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Network;
+use crate::{Network, fields};
 
 /// Packets of a group in a second, unless it says otherwise.
 pub const RATE: u64 = 100_000;
@@ -23,7 +23,7 @@ pub struct Spec {
     #[serde(default)]
     pub destinations: Vec<Network>,
     /// Copies in a second, of all groups together.
-    #[serde(default = "copy_rate")]
+    #[serde(default = "copy_rate", deserialize_with = "fields::whole")]
     pub copy_rate: u64,
     /// The groups.
     #[serde(default, rename = "group")]
@@ -38,6 +38,7 @@ pub struct GroupSpec {
     pub name: String,
     /// The address and port that it listens at: a multicast group's, one of this host's, or a
     /// wildcard. Copies leave from this port.
+    #[serde(deserialize_with = "fields::address")]
     pub listen: SocketAddr,
     /// The interface to join a multicast group on; the kernel's choice where none is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,13 +46,13 @@ pub struct GroupSpec {
     /// Whose packets are relayed.
     pub sources: Vec<Network>,
     /// Packets in a second.
-    #[serde(default = "rate")]
+    #[serde(default = "rate", deserialize_with = "fields::whole")]
     pub rate: u64,
     /// The TTL or hop limit that a copy leaves with at most.
-    #[serde(default = "hop_limit")]
+    #[serde(default = "hop_limit", deserialize_with = "fields::whole")]
     pub hop_limit: u8,
     /// Who gets copies.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "fields::addresses")]
     pub children: Vec<SocketAddr>,
 }
 

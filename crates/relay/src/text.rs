@@ -15,7 +15,7 @@ pub fn text(listing: &Listing) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "engine {engine}, {} groups of {groups_max}, {children} children of {children_max}, at most \
+        "engine {engine}; groups: {} of {groups_max}; children: {children} of {children_max}; at most \
          {} copies/s",
         groups.len(),
         table.copy_rate

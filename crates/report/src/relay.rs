@@ -23,7 +23,15 @@ pub(crate) const DEFINITION: &str = "Totals: copies per second that all children
 /// The titles of a size's totals behind the number of children, and their widths.
 pub(crate) fn total_columns(result: &BenchRelayResult) -> Vec<(&'static str, usize)> {
     let engines = result.engines().into_iter().map(|engine| (engine.name(), 11));
-    engines.chain([("gain", 8), ("ratio", 6)]).collect()
+    engines
+        .chain(is_compared(result).then_some([("gain", 8), ("ratio", 6)]).into_iter().flatten())
+        .collect()
+}
+
+/// Whether there is both what gains and what it gains over.
+fn is_compared(result: &BenchRelayResult) -> bool {
+    let engines = result.engines();
+    [RelayEngine::Send, RelayEngine::Xdp].iter().all(|engine| engines.contains(engine))
 }
 
 /// The totals of a size: a row for each number of children.
@@ -34,7 +42,8 @@ pub(crate) fn totals(result: &BenchRelayResult, size: usize) -> Vec<(String, Vec
         let gain = ratio.map_or_else(absent, |ratio| signed_percent((ratio - 1.0) * 100.0));
         let ratio = ratio.map_or_else(absent, |ratio| format!("{ratio:.2}"));
         let engines = result.engines().into_iter().map(cell);
-        (children.to_string(), engines.chain([gain, ratio]).collect())
+        let compared = is_compared(result).then_some([gain, ratio]);
+        (children.to_string(), engines.chain(compared.into_iter().flatten()).collect())
     };
     result.children(size).into_iter().map(row).collect()
 }
@@ -169,6 +178,22 @@ mod tests {
         });
         let said = sentences(&other, 64).join(" ");
         assert!(said.contains("not flat") && said.contains("up to 4 children"), "{said}");
+    }
+
+    #[test]
+    fn a_gain_is_one_of_two_engines() {
+        let mut result = fixture::bench_relay();
+        let titles = |result: &BenchRelayResult| {
+            let titles = total_columns(result).into_iter().map(|(title, _)| title);
+            let titles: Vec<_> = titles.collect();
+            for (_, cells) in totals(result, 64) {
+                assert_eq!(cells.len(), titles.len());
+            }
+            titles
+        };
+        assert!(titles(&result).ends_with(&["gain", "ratio"]));
+        result.cells.retain(|cell| cell.engine != RelayEngine::Send);
+        assert!(!titles(&result).contains(&"gain"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The asking end of the control socket.
 
 use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,6 +22,12 @@ pub enum AskError {
     /// Nobody answers there.
     #[error("no relay answers at {0}: {1}; see that it runs, or name its socket with --socket")]
     NoAnswer(PathBuf, #[source] io::Error),
+    /// It was asked and did not say what became of that.
+    #[error(
+        "the relay at {0} took the change and has not answered: {1}; it may still make it, which \
+         'horolog relay list' shows"
+    )]
+    Unanswered(PathBuf, #[source] io::Error),
     /// What answers is no relay, or another version of it.
     #[error("what answers at {0} is no relay of this version: {1}")]
     Nonsense(PathBuf, String),
@@ -36,8 +43,13 @@ pub fn ask(path: &Path, request: &Request) -> Result<Option<Listing>, AskError> 
         Request::List => PATIENCE,
         _ => PATIENCE + CHANGE_PATIENCE,
     };
-    let text = exchange(path, request.to_line().as_bytes(), patience)
-        .map_err(|error| AskError::NoAnswer(path.to_owned(), error))?;
+    let no_answer = |error| AskError::NoAnswer(path.to_owned(), error);
+    let mut stream = connect_at_once(path).map_err(no_answer)?;
+    let text = exchange(&mut stream, request.to_line().as_bytes(), patience);
+    let text = text.map_err(|error| match request {
+        Request::List => no_answer(error),
+        _ => AskError::Unanswered(path.to_owned(), error),
+    })?;
     match serde_json::from_slice(&text) {
         Ok(Answer::Done) => Ok(None),
         Ok(Answer::Listing(listing)) => Ok(Some(*listing)),
@@ -46,8 +58,7 @@ pub fn ask(path: &Path, request: &Request) -> Result<Option<Listing>, AskError> 
     }
 }
 
-fn exchange(path: &Path, line: &[u8], patience: Duration) -> io::Result<Vec<u8>> {
-    let mut stream = connect_at_once(path)?;
+fn exchange(stream: &mut UnixStream, line: &[u8], patience: Duration) -> io::Result<Vec<u8>> {
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.set_read_timeout(Some(patience))?;
     // One who does not read to the end may have said why.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{GroupSpec, Listing, Relay, RelayError, Spec, TableError};
+use crate::{GroupSpec, Listing, Relay, RelayError, Spec, TableError, fields};
 
 /// A line longer than this is no request: the longest names all children that a table takes.
 pub(super) const REQUEST_BYTES_MAX: usize = 128 << 10;
@@ -30,6 +30,7 @@ pub enum Request {
         /// Its name.
         group: String,
         /// Where they listen.
+        #[serde(deserialize_with = "fields::addresses")]
         children: Vec<SocketAddr>,
     },
     /// Fewer children of a group.
@@ -37,6 +38,7 @@ pub enum Request {
         /// Its name.
         group: String,
         /// Where they listen.
+        #[serde(deserialize_with = "fields::addresses")]
         children: Vec<SocketAddr>,
     },
 }

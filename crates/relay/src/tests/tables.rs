@@ -100,10 +100,19 @@ fn who_stays_keeps_books_and_places() {
 
 #[test]
 fn a_malformed_file_is_refused_by_its_line() {
+    let group = "[[group]]\nname = 'a'\nlisten = '192.0.2.1:1'\nsources = []";
     for (text, line, words) in [
         ("[[group]]\nname = 'a'\n", 1, "listen"),
         ("\ndestination = []", 2, "unknown field"),
-        ("copy-rate = -1", 1, "invalid value"),
+        ("copy-rate = -1", 1, "`-1`, expected a whole number from 1 up"),
+        ("\ncopy-rate = 'all'", 2, "expected a whole number from 1 up"),
+        (&format!("{group}\nhop-limit = 256"), 5, "`256`, expected a whole number from 1 to 255"),
+        (
+            &format!("{group}\nchildren = ['x:1']"),
+            5,
+            "an address and a port, such as 192.0.2.1:5000",
+        ),
+        ("[[group]]\nname = 'a'\nlisten = 'here'", 3, "\"here\", expected an address and a port"),
         ("destinations = ['192.0.2.0/33']", 1, "too long"),
         ("\n\n[[group", 3, ""),
     ] {

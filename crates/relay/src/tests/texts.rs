@@ -57,7 +57,7 @@ fn listing() -> Listing {
 
 #[test]
 fn a_person_can_read_it() {
-    let expected = "engine xdp, 1 groups of 256, 1 children of 1024, at most 1000000 copies/s\n\
+    let expected = "engine xdp; groups: 1 of 256; children: 1 of 1024; at most 1000000 copies/s\n\
         in the kernel: packets up to 3500 bytes, up to 64 interfaces out, 256 children of a group \
         behind each\n\
         copies that a transmit ring has no room for count as sent: this kernel does not tell of \

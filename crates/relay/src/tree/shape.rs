@@ -14,6 +14,16 @@ pub enum ShapeError {
     /// Too many nodes.
     #[error("{0} nodes are too many; a tree takes {NODES_MAX}")]
     Nodes(usize),
+    /// Too many nodes of a regular tree, which are not counted to the end.
+    #[error(
+        "{degree} children a node and {depth} levels below the root are too many; a tree takes {NODES_MAX} nodes"
+    )]
+    Regular {
+        /// Children of each inner node.
+        degree: usize,
+        /// Edges from the root to each leaf.
+        depth: usize,
+    },
     /// No node, or one alone.
     #[error("a tree has two nodes or more; with one there is no delay")]
     Alone,
@@ -154,7 +164,7 @@ impl Tree {
             level = level.saturating_mul(degree);
             count = count.saturating_add(level);
             if count > NODES_MAX {
-                return Err(ShapeError::Nodes(count));
+                return Err(ShapeError::Regular { degree, depth });
             }
         }
         let names: Vec<String> = (0..count).map(|number| number.to_string()).collect();

@@ -136,8 +136,8 @@ fn what_is_no_tree_is_refused() {
     assert!(refused(4, &[(0, 1), (2, 3), (3, 2)]).contains("a cycle: n3 → n2 → n3"));
     assert!(refused(5, &[(1, 2), (2, 3), (3, 1), (3, 4)]).contains("n2 → n3 → n1 → n2"));
     assert_eq!(refused(3, &[(0, 2)]), "'n0' and 'n1' both have no parent; a tree has one root");
-    assert!(matches!(Tree::regular(2, 16, 0.0), Err(ShapeError::Nodes(131_071))));
-    assert!(matches!(Tree::regular(1 << 40, 9, 0.0), Err(ShapeError::Nodes(_))));
+    assert!(matches!(Tree::regular(2, 16, 0.0), Err(ShapeError::Regular { degree: 2, depth: 16 })));
+    assert!(matches!(Tree::regular(1 << 40, 9, 0.0), Err(ShapeError::Regular { .. })));
     assert_eq!(Tree::regular(0, 3, 0.0), Err(ShapeError::Nothing));
     let long: Vec<(usize, usize)> = (0..20).map(|at| (at, (at + 1) % 20)).collect();
     assert!(refused(20, &long).ends_with("→ …"), "{}", refused(20, &long));

@@ -3,7 +3,6 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -17,8 +16,11 @@ use horolog_xdp::STREAM_MARK_LEN;
 
 use super::distinct;
 use crate::failure::Failure;
-use crate::output::{self, Destination, Progress};
+use crate::files::FileArgs;
+use crate::output::{self, Progress};
 use crate::values;
+use cost::Programs;
+use findings::Events;
 use measure::Subject;
 use node::{COPY_RATE, Node};
 use stage::{CHILD_PORT, Course, Source, Stage};
@@ -84,12 +86,8 @@ pub(crate) struct RelayArgs {
     /// Hosts that children are on, by turns, each behind an interface of the relay of its own.
     #[arg(long, value_name = "N", value_parser = receivers, default_value = "1")]
     receivers: usize,
-    /// Write the result to this file; to standard output with -, instead of the tables.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write the result as a page to this file.
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    files: FileArgs,
 }
 
 #[derive(Clone, Debug)]
@@ -151,25 +149,22 @@ struct Bench<'a> {
     config: SearchConfig,
     engines: Vec<RelayEngine>,
     stage: Stage,
-    /// Whether any copy was not what it should be.
-    is_spoiled: bool,
+    /// Searches begun.
+    searches: usize,
+    events: Events,
 }
 
 pub(crate) fn run(args: &RelayArgs) -> Result<(), Failure> {
-    let quiet = args.json.as_deref().is_some_and(output::is_stdout);
-    crate::files::apart(&[("--json", args.json.as_deref()), ("--html", args.html.as_deref())])?;
-    let json = args.json.as_deref().map(Destination::open).transpose()?;
-    let page = args.html.as_deref().map(Destination::open).transpose()?;
+    let files = args.files.open()?;
     output::end_gently()?;
     let (mut bench, started) = (Bench::open(args)?, rfc3339_now());
     let (mut cells, mut direct) = (Vec::new(), Vec::new());
     for &size in &args.sizes.0 {
-        if output::flow().is_break() {
+        if bench.is_over() {
             break;
         }
         bench.size(size, &mut cells, &mut direct)?;
     }
-    let cores = bench.stage.cores.len();
     let result = BenchRelayResult {
         schema: BENCH_RELAY_SCHEMA.to_owned(),
         started,
@@ -178,20 +173,12 @@ pub(crate) fn run(args: &RelayArgs) -> Result<(), Failure> {
         rounds: args.rounds,
         loss_ratio: args.loss_ratio,
         receivers: args.receivers,
-        findings: findings::all(&cells, &direct, bench.is_spoiled, cores),
+        findings: findings::all(&cells, &direct, &bench.events, bench.stage.cores.len()),
         direct,
         cells,
     };
     drop(bench);
-    let written = [
-        json.map(|file| file.write(&to_json(&result))),
-        page.map(|file| file.write(&html::bench_relay(&result))),
-    ];
-    // Behind the files: a full standard output ends the command here.
-    if !quiet {
-        output::line(&table::bench_relay(&result, &output::table_style()))?;
-    }
-    written.into_iter().flatten().collect::<Result<(), _>>()?;
+    files.write(&result, [to_json, html::bench_relay], table::bench_relay)?;
     crate::failure::no_error(&result.findings)
 }
 
@@ -208,7 +195,24 @@ impl<'a> Bench<'a> {
         let engines: Vec<_> = args.engines.iter().map(|engine| engine.engine()).collect();
         let config = measure::search(args.seconds, args.loss_ratio)?;
         let stage = Stage::new(args.receivers, most)?;
-        Ok(Self { args, config, engines: distinct(&engines), stage, is_spoiled: false })
+        Ok(Self {
+            args,
+            config,
+            engines: distinct(&engines),
+            stage,
+            searches: 0,
+            events: Events::default(),
+        })
+    }
+
+    fn searches_planned(&self) -> usize {
+        let cells = self.args.sizes.0.len() * self.args.children.0.len() * self.engines.len();
+        cells * self.args.rounds as usize
+    }
+
+    /// Whether nothing more is to be measured.
+    fn is_over(&self) -> bool {
+        output::flow().is_break() || self.events.relay_ended.is_some()
     }
 
     /// All numbers of children with packets of one size.
@@ -221,7 +225,7 @@ impl<'a> Bench<'a> {
         let source = self.stage.source(size)?;
         let without = measure::direct(&mut self.stage, &source, size, self.config.final_duration)?;
         for &children in &self.args.children.0 {
-            if output::flow().is_break() {
+            if self.is_over() {
                 break;
             }
             cells.extend(self.cells(&source, &without, children)?);
@@ -248,7 +252,7 @@ impl<'a> Bench<'a> {
             .collect();
         'rounds: for _ in 0..self.args.rounds {
             for (cell, first_copy, last_copy) in &mut cells {
-                if output::flow().is_break() {
+                if self.is_over() {
                     break 'rounds;
                 }
                 self.round(source, direct, cell, (&mut *first_copy, &mut *last_copy))?;
@@ -256,10 +260,8 @@ impl<'a> Bench<'a> {
         }
         let finish = |(cell, first_copy, last_copy): (RelayCell, Recorder, Recorder)| {
             if let Some(rate) = cell.copies_per_s() {
-                let plural = if children == 1 { "child" } else { "children" };
-                let name = format!("{} B, {children} {plural}", cell.size_bytes);
-                let (engine, rate) = (cell.engine.name(), units::human_rate(rate));
-                output::note(&format!("horolog: {name}, {engine}: {rate} copies"));
+                let (name, rate) = (findings::name(&cell), units::human_rate(rate));
+                output::note(&format!("horolog: {name}: {rate} copies"));
             }
             RelayCell {
                 first_copy_ns: Distribution::of_recorder(&first_copy),
@@ -304,11 +306,11 @@ impl<'a> Bench<'a> {
             copy_rate: self.args.copy_rate,
             core: self.stage.cores.last().copied().filter(|_| is_host_based),
         };
-        let relay = node.start()?;
+        let mut relay = node.start()?;
         cell.relay_command.clone_from(&relay.command);
-        let RelayCell { size_bytes, children, engine, .. } = cell;
-        let progress =
-            Progress::named(format!("{size_bytes} B, {children} children, {}: ", engine.name()));
+        self.searches += 1;
+        let (name, all) = (findings::name(cell), self.searches_planned());
+        let progress = Progress::named(format!("search {} of {all}: {name}: ", self.searches));
         let course = Course {
             rate: 0.0,
             duration: Duration::ZERO,
@@ -322,13 +324,21 @@ impl<'a> Bench<'a> {
         let (stage, config) = (&mut self.stage, self.config);
         let mut subject =
             Subject { stage, source, course, config, receiving_ns, progress: &progress };
+        let before = Programs::read();
         let measured = subject.measure();
         progress.finish();
+        if let Some(share) = before.and_then(|before| before.share_since()) {
+            self.events.note_others(cell, share);
+        }
+        if let Some(last_words) = relay.ended() {
+            self.events.note_end(cell, &last_words);
+            return Ok(());
+        }
         if let Some(measured) = measured? {
             cell.rounds.push(measured.round);
             first_copy.merge(&measured.first_copy);
             last_copy.merge(&measured.last_copy);
-            self.is_spoiled |= measured.is_spoiled;
+            self.events.is_spoiled |= measured.is_spoiled;
         }
         Ok(())
     }

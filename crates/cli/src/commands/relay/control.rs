@@ -9,6 +9,7 @@ use clap::Args;
 use horolog_relay::control::{AskError, Fault, Request, ask, default_path};
 use horolog_relay::{GroupSpec, HOP_LIMIT, Listing, Network, RATE, text};
 
+use super::no_usual_place;
 use crate::failure::Failure;
 use crate::{output, values};
 
@@ -90,9 +91,7 @@ impl From<AskError> for Failure {
 
 impl SocketArgs {
     fn ask(&self, request: &Request) -> Result<Option<Listing>, Failure> {
-        let path = self.socket.clone().or_else(default_path).ok_or_else(|| {
-            Failure::usage("there is no usual place for a relay's socket; name it with --socket")
-        })?;
+        let path = self.socket.clone().or_else(default_path).ok_or_else(no_usual_place)?;
         Ok(ask(&path, request)?)
     }
 }

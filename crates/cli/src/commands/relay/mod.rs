@@ -35,3 +35,11 @@ pub(crate) fn run(args: RelayArgs) -> Result<(), Failure> {
         RelayCommand::Tree(args) => tree::run(&args),
     }
 }
+
+/// Refuses to guess where a relay's control socket is.
+fn no_usual_place() -> Failure {
+    Failure::usage(
+        "XDG_RUNTIME_DIR is not set, so a relay's control socket has no usual place; name it with \
+         --socket",
+    )
+}

@@ -2,6 +2,7 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -12,18 +13,21 @@ use clap::{Args, ValueEnum};
 use horolog_http::{Request, Responder};
 use horolog_relay::control::{Control, ControlError, default_path};
 use horolog_relay::{
-    EngineKind, Kernel, KernelError, Listing, Relay, RelayError, SendInterface, Spec, metrics,
-    ring_drops, text,
+    EngineKind, Kernel, KernelError, Listing, Relay, RelayError, SendInterface, Spec, Table,
+    metrics, ring_drops, text,
 };
 use horolog_sys::capability::Capability;
 use horolog_sys::sandbox;
 use horolog_sys::signal::{BlockedSignals, Signal};
 
+use super::no_usual_place;
 use crate::failure::Failure;
 use crate::{output, values};
 
 /// How often to look whether all threads still run, and whether interfaces are as they were.
 const TICK: Duration = Duration::from_millis(500);
+/// Groups that are named where something holds for many.
+const NAMES_TOLD: usize = 5;
 
 /// Relay packets to children until Ctrl-C or SIGTERM; SIGHUP rereads the table file.
 ///
@@ -53,6 +57,9 @@ pub(super) struct RunArgs {
     /// $XDG_RUNTIME_DIR/horolog/relay/control.sock].
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+    /// Read the table file, say whether it can be, and end.
+    #[arg(long)]
+    check: bool,
     /// Answer GET /metrics at this address, for Prometheus.
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
     metrics: Option<SocketAddr>,
@@ -100,6 +107,18 @@ impl RunArgs {
         if error.is_usage() { Failure::usage(located) } else { error.into() }
     }
 
+    /// Refuses flags that would do nothing.
+    fn refuse_idle(&self) -> Result<(), Failure> {
+        let is_host_based = matches!(self.engine, EngineArg::Send | EngineArg::Sendmmsg);
+        if is_host_based && !self.interface.is_empty() {
+            return Err(Failure::usage(
+                "--interface names what XDP takes packets in by; it does nothing with the engines \
+                 send and sendmmsg",
+            ));
+        }
+        Ok(())
+    }
+
     fn responder(&self, relay: &Arc<Relay>) -> Result<Option<Responder>, Failure> {
         let Some(address) = self.metrics else { return Ok(None) };
         let relay = Arc::clone(relay);
@@ -141,10 +160,15 @@ impl RunArgs {
 }
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
+    args.refuse_idle()?;
     let spec = args.spec()?;
-    let socket = args.socket.clone().or_else(default_path).ok_or_else(|| {
-        Failure::usage("there is no usual place for the control socket; name one with --socket")
-    })?;
+    let children: usize = spec.groups.iter().map(|group| group.children.len()).sum();
+    let size = format!("groups: {}, children: {children}", spec.groups.len());
+    if args.check {
+        Table::new(&spec, None).map_err(|error| args.locate(error.into()))?;
+        return output::line(&format!("{}: a table that can be ({size})", args.config.display()));
+    }
+    let socket = args.socket.clone().or_else(default_path).ok_or_else(no_usual_place)?;
     // Before the threads are started, which inherit them.
     let signals = [Signal::Interrupt, Signal::Terminate, Signal::HangUp];
     let signals = BlockedSignals::block(&signals).map_err(Failure::environment)?;
@@ -168,12 +192,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let metrics = args.responder(&relay)?;
     let control = Control::start(&socket, Arc::clone(&relay))?;
     say_engine(&listing, without);
-    let children: usize = spec.groups.iter().map(|group| group.children.len()).sum();
-    output::note(&format!(
-        "horolog: relaying {} groups to {children} children; control at {}",
-        spec.groups.len(),
-        socket.display()
-    ));
+    output::note(&format!("horolog: relaying ({size}); control at {}", socket.display()));
     let mut said = None;
     loop {
         match signals.wait(TICK).map_err(Failure::environment)? {
@@ -236,10 +255,37 @@ fn say_engine(listing: &Listing, without: Option<String>) {
     if let Some(why) = limits.kernel.as_ref().and_then(|kernel| kernel.ring_drops_unseen.as_ref()) {
         output::note(&format!("horolog: {}", ring_drops(why)));
     }
-    for (group, why) in
-        groups.iter().filter_map(|group| Some((group, group.not_in_kernel.as_ref()?)))
-    {
-        let name = &group.name;
-        output::note(&format!("horolog: those of group '{name}' are sent by {host_engine}: {why}"));
+    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for group in groups {
+        if let Some(why) = &group.not_in_kernel {
+            by_reason.entry(why).or_default().push(&group.name);
+        }
+    }
+    for (why, names) in by_reason {
+        let names = some_of(&names);
+        output::note(&format!("horolog: those of {names} are sent by {host_engine}: {why}"));
+    }
+}
+
+/// The names of groups, of which many are not all told.
+fn some_of(names: &[&str]) -> String {
+    let told: Vec<_> = names.iter().take(NAMES_TOLD).map(|name| format!("'{name}'")).collect();
+    let told = told.join(", ");
+    match names.len() {
+        1 => format!("group {told}"),
+        many if many > NAMES_TOLD => format!("groups {told} and {} more", many - NAMES_TOLD),
+        _ => format!("groups {told}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_groups_some_are_told() {
+        assert_eq!(some_of(&["a"]), "group 'a'");
+        assert_eq!(some_of(&["a", "b"]), "groups 'a', 'b'");
+        assert_eq!(some_of(&["x"; 250]), "groups 'x', 'x', 'x', 'x', 'x' and 245 more");
     }
 }

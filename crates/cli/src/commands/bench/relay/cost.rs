@@ -1,7 +1,10 @@
 //! Processor time of this machine, as the kernel counts it: what copies cost is taken from that,
 //! because what is done below the host is no process's.
 
-use std::fs;
+use std::fs::{self, DirEntry};
+use std::process;
+use std::thread;
+use std::time::Instant;
 
 /// A tick of `/proc/stat` (`USER_HZ`), which is 1/100 s on every architecture that Horolog runs on.
 const TICK_NS: f64 = 1e7;
@@ -56,9 +59,89 @@ impl ProcessorTime {
     }
 }
 
+/// What programs have used so far, but for this one, its relays and the kernel's threads.
+#[derive(Debug)]
+pub(super) struct Programs {
+    at: Instant,
+    ticks: u64,
+}
+
+/// The kernel's thread that all of its others are children of.
+const KERNEL_THREADS: u32 = 2;
+
+impl Programs {
+    /// `None` where the kernel does not tell.
+    pub(super) fn read() -> Option<Self> {
+        let number = |entry: DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
+        let processes = fs::read_dir("/proc").ok()?.filter_map(|entry| number(entry.ok()?));
+        // What has ended meanwhile is told of by its parent.
+        let stat = |process: u32| fs::read_to_string(format!("/proc/{process}/stat")).ok();
+        let used = processes.filter_map(|process| Used::parse(&stat(process)?));
+        Some(Self { at: Instant::now(), ticks: others(process::id(), used) })
+    }
+
+    /// The share of the machine's time that they have used since.
+    pub(super) fn share_since(&self) -> Option<f64> {
+        let now = Self::read()?;
+        let cores = thread::available_parallelism().ok()?.get() as f64;
+        let passed_ns = (now.at - self.at).as_nanos() as f64 * cores;
+        let used_ns = now.ticks.saturating_sub(self.ticks) as f64 * TICK_NS;
+        (passed_ns > 0.0).then(|| used_ns / passed_ns)
+    }
+}
+
+/// The sum of all but a process, its children and the kernel's threads.
+fn others(own: u32, all: impl Iterator<Item = Used>) -> u64 {
+    let is_other = |used: &Used| {
+        ![used.process, used.parent].iter().any(|one| [own, KERNEL_THREADS].contains(one))
+    };
+    all.filter(is_other).map(|used| used.ticks).sum()
+}
+
+/// What a process has used.
+#[derive(Debug, PartialEq, Eq)]
+struct Used {
+    process: u32,
+    parent: u32,
+    /// Its own, and those of its children that have ended.
+    ticks: u64,
+}
+
+impl Used {
+    /// Reads `/proc/PID/stat` (proc_pid_stat(5)).
+    fn parse(text: &str) -> Option<Self> {
+        // The name before may have spaces and parentheses of its own.
+        let (name, behind_name) = text.rsplit_once(')')?;
+        let words: Vec<_> = behind_name.split_whitespace().collect();
+        // utime, stime, cutime and cstime are fields 14 to 17; the state behind the name is 3.
+        let ticks = words.get(11..15)?.iter().map(|word| word.parse::<u64>().ok());
+        Some(Self {
+            process: name.split_whitespace().next()?.parse().ok()?,
+            parent: words.get(1)?.parse().ok()?,
+            ticks: ticks.sum::<Option<u64>>()?,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_a_process_is_read_whatever_its_name() {
+        let line = "812 (a) b (c) S 7 812 812 0 -1 4194560 130 500 0 0 3 4 50 600 20 0 1 0 99";
+        assert_eq!(Used::parse(line), Some(Used { process: 812, parent: 7, ticks: 657 }));
+        for bad in ["", "812 (x", "812 (x) S 7 1 2 3", "812 (x) S y 0 0 0 0 0 0 0 0 0 3 4 5 6 7"] {
+            assert_eq!(Used::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn neither_this_program_nor_the_kernel_is_another() {
+        let all = [(1, 0, 1), (2, 0, 2), (9, 2, 4), (50, 1, 8), (70, 50, 16), (71, 70, 32)];
+        let all = all.map(|(process, parent, ticks)| Used { process, parent, ticks });
+        assert_eq!(others(70, all.into_iter()), 1 + 8);
+    }
 
     #[test]
     fn the_source_s_own_time_is_left_out() {

@@ -39,11 +39,19 @@ pub(super) struct Node<'a> {
 
 /// A relay process; dropping it ends it.
 pub(super) struct RunningRelay {
-    _process: Running,
+    process: Running,
     /// The command, without what only this process needs.
     pub(super) command: Vec<String>,
     /// Holds its table and its control socket.
     _directory: TempDir,
+}
+
+impl RunningRelay {
+    /// What it said last if it has ended by itself.
+    pub(super) fn ended(&mut self) -> Option<String> {
+        let words = self.process.ended()?;
+        Some(words.trim_start_matches("horolog: ").to_owned())
+    }
 }
 
 impl Node<'_> {
@@ -66,7 +74,7 @@ impl Node<'_> {
             .map_err(|error| failed(error.to_string().trim_start_matches("horolog: ")))?;
         self.await_engine(&socket)?;
         let command = ["horolog"].into_iter().chain(arguments).map(str::to_owned).collect();
-        Ok(RunningRelay { _process: process, command, _directory: directory })
+        Ok(RunningRelay { process, command, _directory: directory })
     }
 
     /// Sees that the copies are really made by the engine: in the kernel they are a little after

@@ -48,7 +48,7 @@ pub(super) fn findings(
         ));
     }
     let longest = measured().filter_map(|one| one.last_leaf_ns.as_ref()).map(|all| all.p99).max();
-    if longest.is_some_and(|longest| u128::from(longest) > args.interval.as_nanos()) {
+    if longest.is_some_and(|longest| u128::from(longest) > args.interval().as_nanos()) {
         findings.push(finding(
             Code::Noisy,
             Severity::Warning,
@@ -68,11 +68,11 @@ pub(super) fn findings(
             "Give more --packets, on a machine that is quiet.",
         ));
     }
-    if args.packets < PACKETS_WANTED {
+    if args.packets() < PACKETS_WANTED {
         findings.push(finding(
             Code::FewSamples,
             Severity::Note,
-            format!("{} packets are few for a 99th percentile.", args.packets),
+            format!("{} packets are few for a 99th percentile.", args.packets()),
             "Give more --packets.",
         ));
     }

@@ -30,9 +30,9 @@ pub(super) fn run(given: &Given, args: &MeasureArgs) -> Result<RelayTreeResult, 
     }
     let course = Course {
         warm_up: WARM_UP,
-        packets: (args.packets as usize).div_ceil(ROUNDS),
-        interval: args.interval,
-        payload: args.size.into(),
+        packets: (args.packets() as usize).div_ceil(ROUNDS),
+        interval: args.interval(),
+        payload: args.size().into(),
     };
     // How long an idle core takes to wake depends on what else goes on, which differs from level to
     // level and is none of a relay's doing.

@@ -71,7 +71,7 @@ pub(super) struct TreeArgs {
     depth: Option<u32>,
     /// Transmission delay of each of its edges.
     #[arg(long, value_name = "TIME", requires = "degree", default_value = "0",
-          value_parser = values::duration)]
+          value_parser = with_unit)]
     delay: Duration,
     /// Make a tree with a small D from the delays in this file: the line 'from,to,delay_us', then
     /// one for each pair; one direction alone holds for both. By the compact tree algorithm of Shi
@@ -80,10 +80,10 @@ pub(super) struct TreeArgs {
     #[arg(long, value_name = "FILE", requires = "degree_max")]
     pairwise: Option<PathBuf>,
     /// Children that a node of that tree has at most.
-    #[arg(long, value_name = "N", requires = "pairwise", value_parser = values::count)]
+    #[arg(long, value_name = "N", value_parser = values::count)]
     degree_max: Option<u32>,
     /// Its root [default: the node that the file names first].
-    #[arg(long, value_name = "NODE", requires = "pairwise")]
+    #[arg(long, value_name = "NODE")]
     root: Option<String>,
     /// How long a host-based node takes, such as 20us,6us: until the first copy leaves, and from
     /// one copy to the next. Takes the place of what a tree file says.
@@ -118,38 +118,78 @@ struct MeasureArgs {
     #[arg(long, conflicts_with_all = ["host_based", "in_kernel", "delay"])]
     measure: bool,
     /// Engines to measure with, as of 'relay run': one, or two to compare [default: send,xdp].
-    #[arg(long, value_name = "LIST", requires = "measure", value_delimiter = ',',
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = Maker::parse)]
     engine: Vec<Maker>,
-    /// Packets that count, at each level of the tree.
-    #[arg(long, value_name = "N", requires = "measure", default_value_t = 1_000,
-          value_parser = clap::value_parser!(u32).range(10..=100_000))]
-    packets: u32,
-    /// From one packet to the next.
-    #[arg(long, value_name = "TIME", requires = "measure", default_value = "2ms",
-          value_parser = values::positive_duration)]
-    interval: Duration,
-    /// Payload of each packet in bytes.
-    #[arg(long, value_name = "BYTES", requires = "measure", default_value_t = 256,
-          value_parser = clap::value_parser!(u16).range(16..=1_472))]
-    size: u16,
+    /// Packets that count, at each level of the tree [default: 1000].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=100_000))]
+    packets: Option<u32>,
+    /// From one packet to the next [default: 2ms].
+    #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
+    interval: Option<Duration>,
+    /// Payload of each packet in bytes [default: 256].
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(16..=1_472))]
+    size: Option<u16>,
 }
 
 impl MeasureArgs {
     fn engines(&self) -> Vec<Maker> {
         if self.engine.is_empty() { Maker::USUAL.to_vec() } else { self.engine.clone() }
     }
+
+    fn packets(&self) -> u32 {
+        self.packets.unwrap_or(1_000)
+    }
+
+    fn interval(&self) -> Duration {
+        self.interval.unwrap_or(Duration::from_millis(2))
+    }
+
+    fn size(&self) -> u16 {
+        self.size.unwrap_or(256)
+    }
+}
+
+/// Refuses flags that would do nothing here. `requires` of clap does not: it takes what is required
+/// for unneeded where another flag conflicts with it, as the forms of a tree do with one another.
+fn refuse_idle(args: &TreeArgs) -> Result<(), Failure> {
+    let MeasureArgs { measure, engine, packets, interval, size } = &args.measure;
+    let idle = [
+        ("--degree-max", args.degree_max.is_some(), "--pairwise", args.pairwise.is_some()),
+        ("--root", args.root.is_some(), "--pairwise", args.pairwise.is_some()),
+        ("--engine", !engine.is_empty(), "--measure", *measure),
+        ("--packets", packets.is_some(), "--measure", *measure),
+        ("--interval", interval.is_some(), "--measure", *measure),
+        ("--size", size.is_some(), "--measure", *measure),
+    ];
+    match idle.iter().find(|(_, is_given, _, is_used)| *is_given && !is_used) {
+        Some((flag, _, needed, _)) => {
+            Err(Failure::usage(format!("{flag} does nothing without {needed}")))
+        }
+        None => Ok(()),
+    }
 }
 
 fn processing(text: &str) -> Result<Processing, String> {
-    let form = || "write two times, such as 20us,6us".to_owned();
+    let form = || "write two times with their units, such as 20us,6us".to_owned();
     let (first, next) = text.split_once(',').ok_or_else(form)?;
-    let ns = |text: &str| values::duration(text).map(|time| time.as_nanos() as f64);
+    let ns = |text: &str| with_unit(text).map(|time| time.as_nanos() as f64);
     let (first_ns, next_ns) = (ns(first).map_err(|_| form())?, ns(next).map_err(|_| form())?);
     Ok(Processing { first_ns, next_ns })
 }
 
+/// A time that says of what it is so many: delays of relays are microseconds, and a number alone
+/// would be seconds.
+fn with_unit(text: &str) -> Result<Duration, String> {
+    if text.ends_with('s') || text == "0" {
+        values::duration(text)
+    } else {
+        Err("write a time with its unit, such as 100us".to_owned())
+    }
+}
+
 pub(super) fn run(args: &TreeArgs) -> Result<(), Failure> {
+    refuse_idle(args)?;
     let files =
         Files::open([("--toml", &args.toml), ("--json", &args.json), ("--html", &args.html)])?;
     let given = given::read(args)?;
@@ -174,7 +214,7 @@ mod tests {
     fn times_of_a_node_are_two() {
         let read = processing("20us,1.5us").unwrap();
         assert!((read.first_ns - 20e3).abs() < 1e-6 && (read.next_ns - 1.5e3).abs() < 1e-6);
-        for bad in ["", "20us", "20us,", "fast,1us", "-1us,1us", "1us,1us,1us"] {
+        for bad in ["", "20us", "20us,", "20,6", "fast,1us", "-1us,1us", "1us,1us,1us"] {
             assert!(processing(bad).unwrap_err().starts_with("write two times"), "{bad}");
         }
     }

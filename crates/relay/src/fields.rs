@@ -1,0 +1,98 @@
+//! How numbers and addresses of files and messages are read: what is none is refused in words that
+//! say what to write. For serde's `deserialize_with`.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+
+use serde::de::{Deserializer, Error, SeqAccess, Unexpected, Visitor};
+
+/// A whole number that fits into `T`, of which `u64` is the largest.
+pub(crate) fn whole<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: TryFrom<u64> + Bounded,
+{
+    from.deserialize_u64(Whole(PhantomData))
+}
+
+/// A number that names its largest value.
+pub(crate) trait Bounded {
+    /// What is to be written.
+    const EXPECTED: &'static str;
+}
+
+impl Bounded for u64 {
+    const EXPECTED: &'static str = "a whole number from 1 up";
+}
+
+impl Bounded for u8 {
+    const EXPECTED: &'static str = "a whole number from 1 to 255";
+}
+
+struct Whole<T>(PhantomData<T>);
+
+impl<T: TryFrom<u64> + Bounded> Visitor<'_> for Whole<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(T::EXPECTED)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        let unexpected = || E::invalid_value(Unexpected::Unsigned(number), &self);
+        T::try_from(number).map_err(|_| unexpected())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+        match u64::try_from(number) {
+            Ok(number) => self.visit_u64(number),
+            Err(_) => Err(E::invalid_value(Unexpected::Signed(number), &self)),
+        }
+    }
+}
+
+/// An address with a port, as text.
+pub(crate) fn address<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
+    from.deserialize_str(Address)
+}
+
+/// Several of them.
+pub(crate) fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SocketAddr>, D::Error> {
+    from.deserialize_seq(Addresses)
+}
+
+struct Address;
+
+impl Visitor<'_> for Address {
+    type Value = SocketAddr;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an address and a port, such as 192.0.2.1:5000 or [2001:db8::1]:5000")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<SocketAddr, E> {
+        text.parse().map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
+    }
+}
+
+struct Addresses;
+
+impl<'de> Visitor<'de> for Addresses {
+    type Value = Vec<SocketAddr>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of addresses and ports")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<SocketAddr>, A::Error> {
+        let mut all = Vec::new();
+        while let Some(Item(address)) = items.next_element()? {
+            all.push(address);
+        }
+        Ok(all)
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Item(#[serde(deserialize_with = "address")] SocketAddr);
