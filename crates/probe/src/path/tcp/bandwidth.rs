@@ -17,8 +17,8 @@ use super::options::{TcpOptions, ms};
 use super::protocol::{Flags, Hello, REPORT_LEN, Report, Work};
 use super::row::{figures, together};
 
-/// Room for what comes.
-const CHUNK: usize = 256 << 10;
+/// Room for what comes, of which a read takes a message at most.
+const ROOM: usize = 256 << 10;
 
 /// What one connection came to.
 #[derive(Default)]
@@ -47,7 +47,7 @@ pub(super) fn measure(
         start.wait();
         match direction {
             TcpDirection::Out => send(&mut session, size as usize, options),
-            TcpDirection::Back => receive(&mut session, options),
+            TcpDirection::Back => receive(&mut session, size as usize, options),
         }
     };
     let outcomes: Vec<Outcome> = thread::scope(|scope| {
@@ -157,9 +157,9 @@ fn send_zero_copy(
     Ok(())
 }
 
-fn receive(session: &mut Session<'_>, options: &TcpOptions) -> Outcome {
+fn receive(session: &mut Session<'_>, size: usize, options: &TcpOptions) -> Outcome {
     let mut outcome = Outcome::default();
-    let ended = take_all(session, options, &mut outcome);
+    let ended = take_all(session, size, options, &mut outcome);
     if let Ok(report) | Err(Lost::Bound(_, report)) = &ended {
         outcome.tcp = Some(report.tcp);
     }
@@ -170,10 +170,11 @@ fn receive(session: &mut Session<'_>, options: &TcpOptions) -> Outcome {
 /// Reads to the end of the stream; the last bytes are the far end's report.
 fn take_all(
     session: &mut Session<'_>,
+    size: usize,
     options: &TcpOptions,
     outcome: &mut Outcome,
 ) -> Result<Box<Report>, Lost> {
-    let mut buffer = vec![0; CHUNK];
+    let mut buffer = vec![0; size.min(ROOM)];
     let mut tail = [0; REPORT_LEN];
     let mut counted_from = None;
     let mut last = Instant::now();

@@ -236,11 +236,13 @@ impl<'a> Session<'a> {
         let warm_up = Duration::from_millis(self.hello.warm_up_ms.into());
         let mut begun: Option<Instant> = None;
         let mut last = Instant::now();
+        // As an application does that wants messages: no more than one at a time.
+        let message = self.hello.request_bytes.max(1) as usize;
         let ended = loop {
             if self.hello.flags.quick_ack_each {
                 tcp::set_quick_ack(self.stream, true)?;
             }
-            let came = self.read_some(usize::MAX)?;
+            let came = self.read_some(message)?;
             if came == 0 {
                 break Ok(());
             }
