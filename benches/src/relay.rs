@@ -52,7 +52,7 @@ fn of_cell(result: &BenchRelayResult, size: usize, children: usize) -> Result<Ve
     if is_full && result.sizes().first() == Some(&size) {
         in_kernel = in_kernel.with(TOTAL);
     }
-    let added = result.added_ns(xdp).map(|[p50, _]| p50 as f64);
+    let added = xdp.added_ns().map(|[p50, _]| p50 as f64);
     let added = Figure::new(name("first copy's added p50"), "ns", added.into_iter().collect());
     Ok(vec![host_based, in_kernel, ratio, added.with(FIRST_COPY_NS)])
 }

@@ -78,9 +78,6 @@ pub struct RelayDirect {
     pub source_threads: usize,
     /// Packets per second that came when the source sent as many as it can.
     pub rate: f64,
-    /// From sending to arrival, at a rate far below that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay_ns: Option<Distribution>,
     /// Processor time of receiving a frame that never was a socket buffer, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiving_frame_ns: Option<f64>,
@@ -113,6 +110,10 @@ pub struct RelayCell {
     /// And to its last copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_copy_ns: Option<Distribution>,
+    /// The same to the interface that the relay took it from, with no relay there: at the same
+    /// rates, from the same threads, in the same rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direct_ns: Option<Distribution>,
 }
 
 /// What one search gave.
@@ -180,6 +181,15 @@ impl RelayCell {
     #[must_use]
     pub fn copies_per_s(&self) -> Option<f64> {
         median(self.rounds.iter().map(|round| round.copies_per_s)).filter(|rate| *rate > 0.0)
+    }
+
+    /// How much later than without a relay the first copy came at half of the rate: the differences
+    /// of the 50th and of the 99th percentiles, in ns; below 0 where it came sooner.
+    #[must_use]
+    pub fn added_ns(&self) -> Option<[i64; 2]> {
+        let (direct, relayed) = (self.direct_ns.as_ref()?, self.first_copy_ns.as_ref()?);
+        let percentiles: [fn(&Distribution) -> u64; 2] = [|times| times.p50, |times| times.p99];
+        Some(percentiles.map(|of| of(relayed).cast_signed() - of(direct).cast_signed()))
     }
 
     /// Processor time of the machine for each copy but for the source's, in ns, at half the rate.
@@ -271,16 +281,6 @@ impl BenchRelayResult {
             .find(|cell| (cell.size_bytes, cell.children, cell.engine) == (size, children, engine))
     }
 
-    /// How much later than without a relay a cell's first copy came at half of its rate: the
-    /// differences of the 50th and of the 99th percentiles, in ns; 0 where it was no later.
-    #[must_use]
-    pub fn added_ns(&self, cell: &RelayCell) -> Option<[u64; 2]> {
-        let direct = self.direct.iter().find(|direct| direct.size_bytes == cell.size_bytes)?;
-        let (direct, relayed) = (direct.delay_ns.as_ref()?, cell.first_copy_ns.as_ref()?);
-        let percentiles: [fn(&Distribution) -> u64; 2] = [|times| times.p50, |times| times.p99];
-        Some(percentiles.map(|of| of(relayed).saturating_sub(of(direct))))
-    }
-
     /// How many times what `send` gives the in-kernel engine gives.
     #[must_use]
     pub fn ratio(&self, size: usize, children: usize) -> Option<f64> {
@@ -346,6 +346,7 @@ mod tests {
             rounds: rates.iter().map(|rate| round(*rate, SearchEnd::Converged)).collect(),
             first_copy_ns: None,
             last_copy_ns: None,
+            direct_ns: None,
         }
     }
 
@@ -411,19 +412,15 @@ mod tests {
             }
             Distribution::of_recorder(&recorder)
         };
-        let direct = RelayDirect {
-            size_bytes: 64,
-            source_threads: 1,
-            rate: 1e6,
-            delay_ns: times(&[10, 60]),
-            receiving_frame_ns: None,
-            receiving_socket_ns: None,
+        let empty = cell(2, RelayEngine::Xdp, &[]);
+        let with = RelayCell {
+            first_copy_ns: times(&[30, 50]),
+            direct_ns: times(&[10, 60]),
+            ..empty.clone()
         };
-        let with = RelayCell { first_copy_ns: times(&[30, 50]), ..cell(2, RelayEngine::Xdp, &[]) };
-        let result = BenchRelayResult { direct: vec![direct], ..result(vec![with.clone()]) };
-        assert_eq!(result.added_ns(&with), Some([20, 0]));
-        assert_eq!(result.added_ns(&RelayCell { size_bytes: 128, ..with.clone() }), None);
-        assert_eq!(result.added_ns(&RelayCell { first_copy_ns: None, ..with }), None);
+        assert_eq!(with.added_ns(), Some([20, -10]));
+        assert_eq!(RelayCell { direct_ns: None, ..with.clone() }.added_ns(), None);
+        assert_eq!(RelayCell { first_copy_ns: None, ..with }.added_ns(), None);
     }
 
     #[test]

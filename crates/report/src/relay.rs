@@ -6,7 +6,7 @@ use horolog_record::{
     BenchRelayResult, Distribution, FLAT_RATIO_MAX, RelayCell, RelayDirect, RelayEngine, RelayShape,
 };
 
-use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, mean_ns};
+use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, mean_ns, signed_ns};
 
 /// Cao, Su and Lu, "A Mechanism Improving the Forwarding Throughput of Application Layer
 /// Multicast", Journal of National University of Defense Technology 30 (2008), 2, 51-55: what is
@@ -16,9 +16,10 @@ const PUBLISHED_GAIN: (f64, f64) = (40.49, 132.45);
 /// What the figures are.
 pub(crate) const DEFINITION: &str = "Totals: copies per second that all children together got, at the highest rate at which each \
      got each packet. Added: by how much the percentiles of the first copy's time are above those \
-     of a packet without a relay; last: from the source's sending to the last copy's arrival; \
-     both at half of that rate. CPU: processor time of the whole machine for a copy without the source's, and the \
-     relay's without the receivers' as well, at the same rate; interrupts' time counts.";
+     of a packet that is sent as fast without a relay; last: from the source's sending to the last \
+     copy's arrival; both at half of that rate. CPU: processor time of the whole machine for a copy \
+     without the source's, and the relay's without the receivers' as well, at the same rate; \
+     interrupts' time counts.";
 
 /// The titles of a size's totals behind the number of children, and their widths.
 pub(crate) fn total_columns(result: &BenchRelayResult) -> Vec<(&'static str, usize)> {
@@ -72,8 +73,7 @@ pub(crate) fn costs(result: &BenchRelayResult, size: usize) -> Vec<(String, Vec<
             cell.last_copy_ns.as_ref().map_or_else(absent, |times| human_ns(value(times)))
         };
         let last = [last(|times| times.p50), last(|times| times.p99)];
-        let added =
-            result.added_ns(cell).map_or_else(|| [absent(), absent()], |ns| ns.map(human_ns));
+        let added = cell.added_ns().map_or_else(|| [absent(), absent()], |ns| ns.map(signed_ns));
         let costs = [cell.cpu_ns_per_copy(), cell.relay_ns_per_copy()];
         let costs = costs.map(|ns| ns.map_or_else(absent, mean_ns));
         let figures = added.into_iter().chain(last).chain(costs);
@@ -89,14 +89,10 @@ pub(crate) fn direct(direct: &RelayDirect) -> String {
         threads => format!("{threads} threads"),
     };
     let rate = human_rate(direct.rate);
-    let delay = direct.delay_ns.as_ref().map(|delay| {
-        format!("a packet takes {} (p50) to {} (p99)", human_ns(delay.p50), human_ns(delay.p99))
-    });
     let receiving = |what: &str, ns: Option<f64>| {
         ns.and_then(amount).map(|ns| format!("receiving {what} costs {}", mean_ns(ns)))
     };
     let parts = [
-        delay,
         receiving("a frame", direct.receiving_frame_ns),
         receiving("a socket's packet", direct.receiving_socket_ns),
     ];

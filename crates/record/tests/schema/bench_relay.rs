@@ -39,14 +39,13 @@ fn result() -> impl Strategy<Value = BenchRelayResult> {
 
 fn direct() -> impl Strategy<Value = RelayDirect> {
     let costs = (option::of(number()), option::of(number()));
-    (any::<[usize; 2]>(), number(), option::of(distribution()), costs).prop_map(
-        |([size_bytes, source_threads], rate, delay_ns, costs)| {
+    (any::<[usize; 2]>(), number(), costs).prop_map(
+        |([size_bytes, source_threads], rate, costs)| {
             let (receiving_frame_ns, receiving_socket_ns) = costs;
             RelayDirect {
                 size_bytes,
                 source_threads,
                 rate,
-                delay_ns,
                 receiving_frame_ns,
                 receiving_socket_ns,
             }
@@ -56,10 +55,11 @@ fn direct() -> impl Strategy<Value = RelayDirect> {
 
 fn cell() -> impl Strategy<Value = RelayCell> {
     let what = (any::<[usize; 3]>(), chosen(RELAY_ENGINES), any::<u32>());
-    let measured = (vec(round(), 0..3), option::of(distribution()), option::of(distribution()));
+    let times = [(); 3].map(|()| option::of(distribution()));
+    let measured = (vec(round(), 0..3), times);
     (what, vec(any::<String>(), 0..3), measured).prop_map(|(what, relay_command, measured)| {
         let ([size_bytes, children, source_threads], engine, batch) = what;
-        let (rounds, first_copy_ns, last_copy_ns) = measured;
+        let (rounds, [first_copy_ns, last_copy_ns, direct_ns]) = measured;
         RelayCell {
             size_bytes,
             children,
@@ -70,6 +70,7 @@ fn cell() -> impl Strategy<Value = RelayCell> {
             rounds,
             first_copy_ns,
             last_copy_ns,
+            direct_ns,
         }
     })
 }

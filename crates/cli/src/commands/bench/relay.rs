@@ -143,6 +143,15 @@ fn receivers(text: &str) -> Result<usize, String> {
     }
 }
 
+/// How long packets of a cell took, in all of its rounds at half the rate found.
+#[derive(Default)]
+struct Times {
+    first_copy: Recorder,
+    last_copy: Recorder,
+    /// Without a relay.
+    direct: Recorder,
+}
+
 /// Everything that the single figures share.
 struct Bench<'a> {
     args: &'a RelayArgs,
@@ -245,27 +254,25 @@ impl<'a> Bench<'a> {
             .engines
             .clone()
             .into_iter()
-            .map(|engine| {
-                let cell = self.empty(direct.size_bytes, children, engine);
-                (cell, Recorder::new(), Recorder::new())
-            })
+            .map(|engine| (self.empty(direct.size_bytes, children, engine), Times::default()))
             .collect();
         'rounds: for _ in 0..self.args.rounds {
-            for (cell, first_copy, last_copy) in &mut cells {
+            for (cell, times) in &mut cells {
                 if self.is_over() {
                     break 'rounds;
                 }
-                self.round(source, direct, cell, (&mut *first_copy, &mut *last_copy))?;
+                self.round(source, direct, cell, times)?;
             }
         }
-        let finish = |(cell, first_copy, last_copy): (RelayCell, Recorder, Recorder)| {
+        let finish = |(cell, times): (RelayCell, Times)| {
             if let Some(rate) = cell.copies_per_s() {
                 let (name, rate) = (findings::name(&cell), units::human_rate(rate));
                 output::note(&format!("horolog: {name}: {rate} copies"));
             }
             RelayCell {
-                first_copy_ns: Distribution::of_recorder(&first_copy),
-                last_copy_ns: Distribution::of_recorder(&last_copy),
+                first_copy_ns: Distribution::of_recorder(&times.first_copy),
+                last_copy_ns: Distribution::of_recorder(&times.last_copy),
+                direct_ns: Distribution::of_recorder(&times.direct),
                 ..cell
             }
         };
@@ -285,6 +292,7 @@ impl<'a> Bench<'a> {
             rounds: Vec::new(),
             first_copy_ns: None,
             last_copy_ns: None,
+            direct_ns: None,
         }
     }
 
@@ -294,7 +302,7 @@ impl<'a> Bench<'a> {
         source: &Source,
         direct: &RelayDirect,
         cell: &mut RelayCell,
-        (first_copy, last_copy): (&mut Recorder, &mut Recorder),
+        times: &mut Times,
     ) -> Result<(), Failure> {
         let is_host_based = cell.engine != RelayEngine::Xdp;
         let node = Node {
@@ -334,12 +342,16 @@ impl<'a> Bench<'a> {
             self.events.note_end(cell, &last_words);
             return Ok(());
         }
-        if let Some(measured) = measured? {
-            cell.rounds.push(measured.round);
-            first_copy.merge(&measured.first_copy);
-            last_copy.merge(&measured.last_copy);
-            self.events.is_spoiled |= measured.is_spoiled;
+        let Some(measured) = measured? else { return Ok(()) };
+        drop(relay);
+        if let Some(half) = &measured.round.half {
+            let course = Course { rate: half.rate, duration: config.final_duration, ..course };
+            times.direct.merge(&measure::without_relay(&mut self.stage, source, &course)?);
         }
+        times.first_copy.merge(&measured.first_copy);
+        times.last_copy.merge(&measured.last_copy);
+        self.events.is_spoiled |= measured.is_spoiled;
+        cell.rounds.push(measured.round);
         Ok(())
     }
 }

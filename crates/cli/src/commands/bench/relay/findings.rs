@@ -144,6 +144,7 @@ mod tests {
             rounds: Vec::new(),
             first_copy_ns: None,
             last_copy_ns: None,
+            direct_ns: None,
         }
     }
 

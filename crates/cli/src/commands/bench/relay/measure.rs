@@ -4,7 +4,7 @@
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use horolog_record::{Distribution, RelayDirect, RelayHalf, RelayRound};
+use horolog_record::{RelayDirect, RelayHalf, RelayRound};
 use horolog_report::units;
 use horolog_stats::{LossGoal, Recorder, Search, SearchConfig, Step, TrialOutcome};
 use horolog_sys::affinity;
@@ -23,8 +23,6 @@ const WIDTH: f64 = 0.02;
 /// Of a rate that was kept, so much was sent at least.
 const KEPT: f64 = 0.995;
 const INITIAL_DURATION: Duration = Duration::from_millis(50);
-/// The rate at which the delay without a relay is taken.
-const DIRECT_RATE: f64 = 50_000.0;
 /// Trials of which processor time is taken last this long at least: the kernel counts it in ticks
 /// of some milliseconds.
 const COST_TIME: Duration = Duration::from_millis(500);
@@ -174,17 +172,25 @@ pub(super) fn direct(
     let batch = stage.batch(1);
     let most = Course { rate: MAX_RATE, duration: time, lanes, batch, children: 1, timed: false };
     let flat_out = stage.direct(source, &sink, &most)?;
-    let course = Course { rate: DIRECT_RATE, lanes: 1, timed: true, ..most };
-    let paced = stage.direct(source, &sink, &course)?;
     drop((attachment, sink));
     Ok(RelayDirect {
         size_bytes: size,
         source_threads: lanes,
         rate: flat_out.rate * flat_out.copies as f64 / flat_out.sent.max(1) as f64,
-        delay_ns: Distribution::of_recorder(&paced.first_copy),
         receiving_frame_ns: flat_out.cpu_ns.and_then(|ns| each(ns, flat_out.copies)),
         receiving_socket_ns: from_socket(stage, size, time)?,
     })
+}
+
+/// Measures how long packets of such a course take to the relay's interface with no relay there.
+pub(super) fn without_relay(
+    stage: &mut Stage,
+    source: &Source,
+    course: &Course,
+) -> Result<Recorder, Failure> {
+    let (sink, _attachment) = stage.direct_sink()?;
+    let came = stage.direct(source, &sink, &Course { children: 1, timed: true, ..*course })?;
+    Ok(came.first_copy)
 }
 
 /// Processor time of receiving a packet from a socket of the relay's host, in ns.
