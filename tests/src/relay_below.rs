@@ -19,7 +19,8 @@ use tempfile::TempDir;
 use crate::leftovers::nothing_is_attached;
 use crate::process::{PATIENCE, binary, run_to_end, signal_to};
 use crate::relay::{
-    GROUP, PORT, QUIET, Relay, address, bind, nothing_comes, number, payload, send, table,
+    GROUP, PORT, QUIET, Relay, address, bind, eventually, nothing_comes, number, payload, send,
+    table,
 };
 use crate::scenario::{Need, scenario};
 use crate::{ROOT, ROOT_AND_IPV6, relay_below, scenarios};
@@ -247,7 +248,7 @@ fn what_the_kernel_cannot_do_is_said() -> Result<()> {
     ensure!(listing.groups[0].not_in_kernel.is_some(), "{listing:?}");
     // A child on this host is one that only sockets reach; without it the kernel has the group.
     let own = SocketAddr::from((host.port().ipv4, 6_000));
-    let relay = Relay::start(host, &table(at, &[child, own]), &["--engine", "xdp"])?;
+    let mut relay = Relay::start(host, &table(at, &[child, own]), &["--engine", "xdp"])?;
     let one = &relay.listing()?.groups[0];
     let why = one.not_in_kernel.as_deref().unwrap_or_default();
     ensure!(one.engine == "sendmmsg" && why.contains("on this host"), "{one:?}");
@@ -259,6 +260,18 @@ fn what_the_kernel_cannot_do_is_said() -> Result<()> {
     for expected in 0..50 {
         ensure!(number(&child)? == expected);
     }
+    // The relay has said so too: it looks twice a second.
+    thread::sleep(LOOKED);
+    signal_to(relay.running.pid(), "KILL")?;
+    let mut told = None;
+    eventually(|| {
+        told = relay.running.ended();
+        Ok(told.is_some())
+    })?;
+    ensure!(
+        told.as_deref() == Some("horolog: copies of group 'g' are made by xdp now"),
+        "{told:?}"
+    );
     Ok(())
 }
 

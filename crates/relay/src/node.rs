@@ -2,6 +2,7 @@
 //! all that can fail is done first, and then the new table takes the place of the old one in one
 //! step, between two batches of packets.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -307,6 +308,17 @@ impl Relay {
     #[must_use]
     pub fn listing(&self) -> Listing {
         Listing::new(&self.shared, self.engine)
+    }
+
+    /// Why the kernel does not make the copies of each group, `None` where it does; groups of which
+    /// that is about to change are left out, and all where no body in the kernel runs. Costs less
+    /// than the listing.
+    #[must_use]
+    pub fn not_in_kernel(&self) -> BTreeMap<String, Option<String>> {
+        let Some(kernel) = &self.shared.kernel else { return BTreeMap::new() };
+        let (plan, kernel) = (self.shared.plan.load(), kernel.look());
+        let settled = plan.table.groups().iter().filter(|group| kernel.is_settled(group));
+        settled.map(|group| (group.spec.name.clone(), kernel.refusal(group))).collect()
     }
 
     /// Whether a thread has ended without being told to.

@@ -193,13 +193,21 @@ impl Look<'_> {
 
     /// Why the programs do not have a group; `None` where they do.
     pub(crate) fn refusal(&self, group: &Group) -> Option<String> {
-        match self.state.taken.get(&group.spec.listen) {
-            Some(taken) if taken.group.place == group.place => None,
-            _ => {
-                let why = self.state.refused.get(&group.place).cloned();
-                Some(why.unwrap_or_else(|| "the kernel's programs are about to take it".to_owned()))
-            }
+        if self.has(group) {
+            return None;
         }
+        let why = self.state.refused.get(&group.place).cloned();
+        Some(why.unwrap_or_else(|| "the kernel's programs are about to take it".to_owned()))
+    }
+
+    /// Whether the programs have a group or have been refused it, rather than being about to.
+    pub(crate) fn is_settled(&self, group: &Group) -> bool {
+        self.has(group) || self.state.refused.contains_key(&group.place)
+    }
+
+    fn has(&self, group: &Group) -> bool {
+        let taken = self.state.taken.get(&group.spec.listen);
+        taken.is_some_and(|taken| taken.group.place == group.place)
     }
 
     /// The interfaces where packets of groups come in.

@@ -193,7 +193,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let control = Control::start(&socket, Arc::clone(&relay))?;
     say_engine(&listing, without);
     output::note(&format!("horolog: relaying ({size}); control at {}", socket.display()));
-    let mut said = None;
+    let (mut said, mut refusals) = (None, relay.not_in_kernel());
     loop {
         match signals.wait(TICK).map_err(Failure::environment)? {
             Some(Signal::HangUp) => match args.reload(&relay) {
@@ -203,6 +203,9 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
             Some(_) => break,
             None => said = keep_joined(&relay, said.as_deref()),
         }
+        let now = relay.not_in_kernel();
+        say_by_engine(&changed(&refusals, &now), &listing.host_engine, true);
+        refusals = now;
         if relay.has_died()
             || control.has_died()
             || metrics.as_ref().is_some_and(Responder::has_died)
@@ -255,15 +258,35 @@ fn say_engine(listing: &Listing, without: Option<String>) {
     if let Some(why) = limits.kernel.as_ref().and_then(|kernel| kernel.ring_drops_unseen.as_ref()) {
         output::note(&format!("horolog: {}", ring_drops(why)));
     }
-    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for group in groups {
-        if let Some(why) = &group.not_in_kernel {
-            by_reason.entry(why).or_default().push(&group.name);
-        }
+    let refused = groups.iter().filter(|group| group.not_in_kernel.is_some());
+    let refused = refused.map(|group| (&*group.name, group.not_in_kernel.as_deref()));
+    say_by_engine(&refused.collect(), host_engine, false);
+}
+
+/// What of each group was asked last time and is otherwise now, or is new.
+fn changed<'a>(
+    before: &BTreeMap<String, Option<String>>,
+    now: &'a BTreeMap<String, Option<String>>,
+) -> BTreeMap<&'a str, Option<&'a str>> {
+    let is_new = |(name, why): &(&String, &Option<String>)| before.get(*name) != Some(*why);
+    now.iter().filter(is_new).map(|(name, why)| (&**name, why.as_deref())).collect()
+}
+
+/// Says which groups' copies the kernel makes, and which it does not, by the reason.
+fn say_by_engine(groups: &BTreeMap<&str, Option<&str>>, host_engine: &str, is_now: bool) {
+    let mut by_reason: BTreeMap<Option<&str>, Vec<&str>> = BTreeMap::new();
+    for (name, why) in groups {
+        by_reason.entry(*why).or_default().push(name);
     }
+    let now = if is_now { " now" } else { "" };
     for (why, names) in by_reason {
         let names = some_of(&names);
-        output::note(&format!("horolog: those of {names} are sent by {host_engine}: {why}"));
+        output::note(&match why {
+            None => format!("horolog: copies of {names} are made by xdp{now}"),
+            Some(why) => {
+                format!("horolog: copies of {names} are sent by {host_engine}{now}: {why}")
+            }
+        });
     }
 }
 
@@ -281,6 +304,19 @@ fn some_of(names: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_changed_is_told() {
+        let of = |groups: &[(&str, Option<&str>)]| -> BTreeMap<String, Option<String>> {
+            let own = groups.iter().map(|(name, why)| ((*name).into(), why.map(Into::into)));
+            own.collect()
+        };
+        let before = of(&[("a", None), ("b", Some("x")), ("gone", None), ("c", Some("x"))]);
+        let now = of(&[("a", Some("y")), ("b", Some("x")), ("c", None), ("new", None)]);
+        let expected = [("a", Some("y")), ("c", None), ("new", None)];
+        assert_eq!(changed(&before, &now), BTreeMap::from(expected));
+        assert_eq!(changed(&now, &now), BTreeMap::new());
+    }
 
     #[test]
     fn of_many_groups_some_are_told() {
