@@ -50,6 +50,9 @@ pub struct Page {
     /// Half the width of the interval that true time lies in, as the source has it: what root delay
     /// and root dispersion say in steps of 15 µs.
     pub distance: Span,
+    /// The largest that this was in the last minute or two: it grows until a source is heard again
+    /// and falls then, and what ranks clocks by it must not go round with that.
+    pub distance_lately: Span,
 }
 
 impl Page {
@@ -110,12 +113,13 @@ impl Page {
             self.realtime_step.as_ns().cast_unsigned(),
             self.tai_minus_utc_s.map_or(TAI_UNKNOWN, |offset| i64::from(offset).cast_unsigned()),
             self.distance.as_ns().cast_unsigned(),
+            self.distance_lately.as_ns().cast_unsigned(),
         ]
     }
 
     fn from_words(words: [u64; WORDS]) -> Self {
         let [bytes, root, reference, anchor, ntp_at_anchor, rate, expires, ..] = words;
-        let [.., offset, step_at, step, realtime_step, tai, distance] = words;
+        let [.., offset, step_at, step, realtime_step, tai, distance, distance_lately] = words;
         let [leap, stratum, precision, leap_after, reference_id @ ..] = bytes.to_be_bytes();
         Self {
             variables: SystemVariables {
@@ -140,6 +144,7 @@ impl Page {
             leap_after: Leap::from_bits(leap_after),
             tai_minus_utc_s: (tai != TAI_UNKNOWN).then_some(tai as i16),
             distance: Span::from_ns(distance.cast_signed()),
+            distance_lately: Span::from_ns(distance_lately.cast_signed()),
         }
     }
 }
@@ -175,7 +180,7 @@ pub trait PageSink: Send {
     fn publish(&mut self, pages: &Pages) -> io::Result<()>;
 }
 
-const WORDS: usize = 13;
+const WORDS: usize = 14;
 /// In the place of an offset that nobody knows.
 const TAI_UNKNOWN: u64 = 1 << 32;
 
@@ -283,6 +288,7 @@ pub(crate) mod tests {
             realtime_step: Span::ZERO,
             tai_minus_utc_s: Some(37),
             distance: Span::ZERO,
+            distance_lately: Span::ZERO,
             leap_after: Leap::None,
         }
     }
@@ -307,6 +313,7 @@ pub(crate) mod tests {
             n,
             n,
             n & 0x7fff,
+            n,
             n,
         ])
     }

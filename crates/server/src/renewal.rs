@@ -48,6 +48,7 @@ pub(crate) struct Renewal {
     course: Course,
     tai: TaiMinusUtc,
     known_leaps: KnownLeaps,
+    lately: Lately,
     standing: Vec<LeapNotice>,
     fresh: Vec<LeapNotice>,
 }
@@ -68,6 +69,7 @@ impl Renewal {
             course: Course::new(first.offset),
             tai: TaiMinusUtc::default(),
             known_leaps: KnownLeaps::default(),
+            lately: Lately::default(),
             standing: Vec::new(),
             fresh: Vec::new(),
         }
@@ -105,9 +107,14 @@ impl Renewal {
         self.known_leaps = self.know_leaps(&point);
         let stepped = self.stepped(reading, &point);
         let distance = self.distance(&stepped, reading.now);
+        // How far a clock was off of which nobody said the time is not known.
+        if stepped.variables.leap == Leap::Unsynchronised {
+            self.lately = Lately::default();
+        }
+        let distance_lately = self.lately.see(distance, reading.now);
         Pages {
-            stepped: Page { tai_minus_utc_s, distance, ..stepped },
-            smeared: Page { distance, ..self.smeared(reading, &point) },
+            stepped: Page { tai_minus_utc_s, distance, distance_lately, ..stepped },
+            smeared: Page { distance, distance_lately, ..self.smeared(reading, &point) },
         }
     }
 
@@ -284,6 +291,34 @@ fn page(point: &Point, timebase: Timebase, variables: SystemVariables, leap_afte
         leap_after,
         tai_minus_utc_s: None,
         distance: Span::ZERO,
+        distance_lately: Span::ZERO,
+    }
+}
+
+/// The largest of what was seen in the last one to two terms.
+#[derive(Clone, Copy, Default, Debug)]
+struct Lately {
+    /// When the present term began, and the largest in it.
+    present: Option<(Timestamp<Monotonic>, Span)>,
+    /// The largest in the term before.
+    before: Span,
+}
+
+impl Lately {
+    /// Longer than sources are silent as a rule: daemons correct the clock every 16 s to 64 s.
+    const TERM: Span = Span::from_ns(64 * NS_PER_S);
+
+    fn see(&mut self, value: Span, now: Timestamp<Monotonic>) -> Span {
+        let (begun, largest) = match self.present {
+            Some((begun, largest)) if now - begun < Self::TERM => (begun, largest.max(value)),
+            Some((_, largest)) => {
+                self.before = largest;
+                (now, value)
+            }
+            None => (now, value),
+        };
+        self.present = Some((begun, largest));
+        largest.max(self.before)
     }
 }
 

@@ -101,9 +101,8 @@ pub(crate) fn silence(heard: &Heard) -> Fault {
     if let Some(error) = heard.wrong {
         return Fault::Unusable(error.to_string());
     }
-    let FrameCounts { good, checksum, garbled, overlong } = heard.counts;
-    let bad = checksum + garbled + overlong;
-    Fault::Silent(match (heard.characters, good, bad) {
+    let bad = heard.counts.damaged();
+    Fault::Silent(match (heard.characters, heard.counts.good, bad) {
         (0, ..) => "nothing comes over its line".to_owned(),
         (_, 0, 0) => "what comes over its line is no sentence; is its speed right?".to_owned(),
         (_, 0, _) => format!("{bad} sentences were broken and none whole; is its speed right?"),

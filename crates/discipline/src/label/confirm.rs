@@ -1,5 +1,6 @@
 //! What sentences do to the count of seconds: establish it, confirm it, dispute it.
 
+use horolog_time::leap::Leap;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 
 use super::count::{self, Count};
@@ -12,6 +13,8 @@ pub(super) const ROLLOVER_S: i64 = 1_024 * 7 * 86_400;
 /// How far from that the difference may be.
 const ROLLOVER_DOUBT_S: i64 = DAY_S;
 const DAY_S: i64 = 86_400;
+/// How far from a leap second sentences that name the count behind it are believed soon.
+const AT_LEAP_S: i64 = 60;
 
 impl Labeller {
     /// Takes a sentence and says whether it counts for the second that is known, or for one that is
@@ -40,12 +43,43 @@ impl Labeller {
             return Err(self.rollover(sentence.second).unwrap_or(SentenceDoubt::Past));
         }
         let received = Count::new(sentence.second, sentence.received);
-        Vote::take(&mut self.coarse_vote, received, HALF);
+        let coarse = self.take_coarse(received);
         self.expire(sentence.received);
         match self.count {
             Some(count) => self.confirm(count, sentence),
-            None => self.establish(sentence),
+            None => self.establish(sentence).map_err(|doubt| match (doubt, coarse) {
+                (SentenceDoubt::NoPulse, Err(disagrees)) => disagrees,
+                _ => doubt,
+            }),
         }
+    }
+
+    /// Compares a sentence with the count by sentences alone, and establishes or changes that.
+    fn take_coarse(&mut self, named: Count) -> Result<(), SentenceDoubt> {
+        let LabelSettings { establish, change, gap_max, .. } = self.settings;
+        let vote = Vote::take(&mut self.coarse_vote, named, HALF);
+        let known = self.coarse_count.filter(|count| named.at - count.at <= gap_max);
+        let off_s = known.map_or(0, |count| named.second - count.nearest(named.at).0.second);
+        let needed = match known {
+            None => establish,
+            Some(_) if off_s == 0 => 0,
+            Some(_) if off_s.abs() == 1 && self.is_at_leap(named.second) => establish,
+            Some(_) => change,
+        };
+        if vote.votes >= needed {
+            self.coarse_count = Some(named);
+            return Ok(());
+        }
+        self.coarse_count = known;
+        let off = Span::from_ns(off_s.saturating_mul(NS_PER_S));
+        known.map_or(Ok(()), |_| Err(SentenceDoubt::Disagrees(off)))
+    }
+
+    /// Whether a leap second is just passing, or has been seen.
+    fn is_at_leap(&self, second: i64) -> bool {
+        let is_near =
+            |leap: &Leap| (second - leap.instant().as_ns().div_euclid(NS_PER_S)).abs() <= AT_LEAP_S;
+        self.has_seen_leap || self.leap.as_ref().is_some_and(is_near)
     }
 
     /// Counts sentences for a second that is not known yet.

@@ -58,6 +58,8 @@ pub struct Labeller {
     vote: Option<Vote>,
     /// What sentences name by themselves, where no pulse comes.
     coarse_vote: Option<Vote>,
+    /// The count by sentences alone, at the latest of them that confirmed it.
+    coarse_count: Option<Count>,
     last_named: Option<Timestamp<Utc>>,
     leap: Option<Leap>,
     /// A sentence has named a second 60 that nobody had announced.
@@ -79,6 +81,7 @@ impl Labeller {
             confirmed: Timestamp::from_ns(0),
             vote: None,
             coarse_vote: None,
+            coarse_count: None,
             last_named: None,
             leap: None,
             has_seen_leap: false,
@@ -219,11 +222,11 @@ impl Labeller {
         Some(utc)
     }
 
-    /// The time by sentences alone, if several in a row agree, at `now`.
+    /// The time by sentences alone, if several in a row agree, at `now`. One that many contradict
+    /// stays what it was until it is too old, or as many in a row have named another.
     #[must_use]
     pub fn coarse(&self, now: Timestamp<Monotonic>) -> Option<Coarse> {
-        let vote = self.coarse_vote.filter(|vote| vote.votes >= self.settings.establish)?;
-        let Count { second, at } = vote.count;
+        let Count { second, at } = self.coarse_count?;
         let utc = Timestamp::from_timespec(second, 0) + HALF;
         (now - at <= COARSE_AGE_MAX).then_some(Coarse { at, utc, uncertainty: HALF })
     }

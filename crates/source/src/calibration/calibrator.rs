@@ -11,8 +11,8 @@ mod word;
 use std::collections::VecDeque;
 
 use horolog_discipline::{
-    self as discipline, ClockErrorEntry, Decision, LabelSettings, LabelledPulse, Labeller, Pulse,
-    SentenceDoubt, Servo, ServoSettings, State,
+    self as discipline, ClockErrorEntry, Coarse, Decision, LabelSettings, LabelledPulse, Labeller,
+    Pulse, SentenceDoubt, Servo, ServoSettings, State,
 };
 use horolog_sys::adjtimex::PendingLeap;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
@@ -43,6 +43,8 @@ const VOID_LASTS: Span = Span::from_ns(2 * NS_PER_S);
 const TICK: Span = Span::from_ns(NS_PER_S);
 /// Two clocks are not read at the same instant: a single look sees no smaller step.
 const MOVED_MIN: Span = Span::from_ns(100_000);
+/// Sentences come within their second; what they tell alone has moved where it is off by more.
+const COARSE_MOVED_MIN: Span = Span::from_ms(1_500);
 /// So close to a leap second it cannot be taken back any more.
 const LEAP_NEAR: Span = Span::from_ns(2 * NS_PER_S);
 /// Why other programs are not given the time of sentences alone: SHM and SOCK have no field for an
@@ -103,6 +105,10 @@ pub(super) struct Calibrator {
     gives_coarse: bool,
     pulses: Counts,
     sentences: Counts,
+    /// Damaged sentences since the line was opened.
+    damaged: u64,
+    /// The last time by sentences alone.
+    coarse: Option<Coarse>,
     steps: u64,
     last_pulse: Last,
     last_sentence: Last,
@@ -168,6 +174,8 @@ impl Calibrator {
             gives_coarse,
             pulses: Counts::default(),
             sentences: Counts::default(),
+            damaged: 0,
+            coarse: None,
             steps: 0,
             last_pulse: Last::default(),
             last_sentence: Last::default(),
@@ -194,6 +202,14 @@ impl Calibrator {
             None if self.hold == Span::ZERO => self.labeller.opposite_edge(edge.monotonic),
             None => {}
         }
+    }
+
+    /// Takes the number of damaged sentences that came since the line was opened.
+    pub(super) fn damaged(&mut self, since_opened: u64) {
+        // Fewer than before: the line was opened anew.
+        let more = since_opened.checked_sub(self.damaged).unwrap_or(since_opened);
+        self.damaged = since_opened;
+        self.sentences.set("damaged", self.sentences.get("damaged") + more);
     }
 
     /// Takes a sentence that began to come at `began`.
@@ -313,10 +329,27 @@ impl Calibrator {
         };
         let doubt = doubt.filter(|_| !harmless).map(|doubt| doubt.to_string());
         self.last_sentence.came(at, doubt);
+        if let Some(coarse) = coarse {
+            self.note_coarse(coarse);
+        }
         if let Some(coarse) = coarse.filter(|_| self.gives_coarse) {
             let system = Timestamp::<Utc>::from_ns(at.as_ns()) + look.realtime_minus_monotonic;
             let offset = coarse.utc - system;
             self.give(system, offset, coarse.uncertainty);
+        }
+    }
+
+    /// Says where sentences have moved the time that they alone tell.
+    fn note_coarse(&mut self, now: Coarse) {
+        let Some(before) = self.coarse.replace(now) else { return };
+        let moved = now.utc - (before.utc + (now.at - before.at));
+        if moved.as_ns().saturating_abs() > COARSE_MOVED_MIN.as_ns() {
+            let by = moved.as_seconds().round();
+            self.notify(format!(
+                "the sentences of {} have named another second long enough: the time moves by \
+                 {by:+} s",
+                self.name
+            ));
         }
     }
 

@@ -99,6 +99,7 @@ fn listen(shared: &Shared, reader: &mut Reader, silent: &mut u32) -> Result<(), 
     let heard: Heard = reader.take().map_err(|error| {
         Fault::Silent(format!("the thread that reads its line cannot be started: {error}"))
     })?;
+    lock(shared).damaged(heard.counts.damaged());
     if !heard.leaps.is_empty() {
         let mut calibrator = lock(shared);
         heard.leaps.iter().for_each(|report| calibrator.leap_report(report));

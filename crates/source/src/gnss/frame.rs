@@ -21,6 +21,14 @@ pub struct FrameCounts {
     pub overlong: u64,
 }
 
+impl FrameCounts {
+    /// Sentences that were no good.
+    #[must_use]
+    pub const fn damaged(&self) -> u64 {
+        self.checksum + self.garbled + self.overlong
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     /// Outside of a sentence.

@@ -120,7 +120,7 @@ impl Served<'_> {
         let is_bounded = time_source != SOURCE_OSCILLATOR && page.distance > Span::ZERO;
         ClockState {
             clock_class: self.clock_class.map_or(class, |given| given.max(least)),
-            accuracy: if is_bounded { accuracy(page.distance) } else { ACCURACY_UNKNOWN },
+            accuracy: if is_bounded { accuracy(page.distance_lately) } else { ACCURACY_UNKNOWN },
             variance: VARIANCE_UNKNOWN,
             time_source,
             flags,
@@ -234,7 +234,8 @@ mod tests {
 
     #[test]
     fn a_receiver_without_a_pulse_is_no_primary_reference() {
-        let at = |distance| state(|page| page.distance = distance);
+        let at =
+            |distance| state(|page| (page.distance, page.distance_lately) = (distance, distance));
         assert_eq!(at(Span::from_ms(10)).clock_class, 6);
         let coarse = at(Span::from_ms(500));
         assert_eq!((coarse.clock_class, coarse.time_source), (248, SOURCE_GNSS));
@@ -261,7 +262,12 @@ mod tests {
 
     #[test]
     fn accuracy_is_that_of_the_distance() {
-        assert_eq!(state(|page| page.distance = Span::from_ns(80)).accuracy, 0x21);
+        let lately = |page: &mut Page| page.distance_lately = Span::from_ns(80);
+        let near = |page: &mut Page| {
+            lately(page);
+            page.distance = Span::from_ns(8);
+        };
+        assert_eq!(state(near).accuracy, 0x21, "the largest of the last minutes");
         let free = |page: &mut Page| page.variables.reference_id = *b"LOCL";
         assert_eq!(state(free).accuracy, ACCURACY_UNKNOWN);
     }

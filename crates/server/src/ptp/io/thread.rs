@@ -205,9 +205,15 @@ impl PortThread {
                 match self.netlink.link_by_index(self.index) {
                     Ok(link) => port.link(link.up && link.operational, now()),
                     Err(error) => {
-                        // It is gone, or nobody can tell; what was known of it may not hold.
+                        // It is gone, or nobody can tell; what was known of it may not hold. One
+                        // that comes under its name is another, with a MAC address of its own, and
+                        // what opened the sockets has been given up.
                         port.link(false, now());
-                        self.status.note_error(&error);
+                        self.status.note_error(&format!(
+                            "'{}' is not what it was at the start ({error}); restart the server \
+                             when it is there",
+                            self.interface
+                        ));
                     }
                 }
                 self.tell(&port, stamps, leaving.awaited);

@@ -84,7 +84,7 @@ fn sources(sources: &Value, name_width: usize) -> Vec<String> {
 /// What the state of a calibration means.
 fn meaning(state: &str) -> &'static str {
     match state {
-        "starting" => "no pulse has a second yet",
+        "starting" => "no second is known yet",
         "coarse" => "by sentences alone, without a pulse",
         "locking" => "pulses are followed, not yet to what they are worth",
         "locked" => "pulses are followed",
