@@ -183,7 +183,12 @@ fn a_relay_that_dies_is_named() -> Result<()> {
     ensure!(Command::new("kill").args(["-9", &relay]).status()?.success(), "cannot kill {relay}");
     let output = running.wait_with_output()?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(1) && said.contains("ended by itself"), "{said}");
+    ensure!(
+        output.status.code() == Some(1)
+            && said.contains("ended by itself")
+            && said.contains("signal: 9"),
+        "{said}"
+    );
     let result = result(directory.path())?;
     let ended = result.findings.iter().find(|one| one.code == Code::EngineFailed);
     ensure!(ended.is_some_and(|one| one.message.contains("send, 64 B, ")), "{:?}", result.findings);

@@ -51,6 +51,7 @@ pub(crate) fn page(random: &mut Random) -> Page {
         realtime_step: Span::ZERO,
         tai_minus_utc_s: None,
         distance: Span::ZERO,
+        distance_lately: Span::ZERO,
         leap_after: Leap::None,
     }
 }

@@ -448,10 +448,16 @@ fn a_table_that_cannot_be_is_refused() -> Result<()> {
         eventually(|| Ok(relay.listing()?.changes_refused == refused + count))?;
         ensure!(relay.listing()?.table == before, "{bad} was taken");
     }
+    // Nobody writes to it: who opened it would wait, and be deaf to signals.
+    fs::remove_file(&file)?;
+    ensure!(Command::new("mkfifo").arg(&file).status()?.success(), "mkfifo");
+    signal_to(relay.running.pid(), "HUP")?;
+    eventually(|| Ok(relay.listing()?.changes_refused == refused + 3))?;
+    fs::remove_file(&file)?;
     fs::write(&file, good.replace("name = \"g\"", "name = \"new\""))?;
     signal_to(relay.running.pid(), "HUP")?;
     eventually(|| Ok(relay.listing()?.table.groups[0].name == "new"))?;
-    ensure!(relay.listing()?.changes_refused == refused + 2);
+    ensure!(relay.listing()?.changes_refused == refused + 3);
     Ok(())
 }
 

@@ -42,6 +42,7 @@ pub(crate) fn all() -> Vec<Trial> {
         an_interface_that_was_away_comes_back,
         a_neighbour_may_have_another_mac_address,
         a_killed_relay_leaves_no_program,
+        a_send_interface_may_be_deleted,
         a_rate_is_that_of_both_bodies,
         what_the_kernel_cannot_do_is_said,
     ));
@@ -192,6 +193,20 @@ fn a_killed_relay_leaves_no_program() -> Result<()> {
     nothing_comes(&two.sockets[0])
 }
 
+/// The relay says so, goes on and costs nothing more.
+fn a_send_interface_may_be_deleted() -> Result<()> {
+    let two = Two::new(&["--send-interface", "relay0"])?;
+    let host = two.lab.client();
+    ensure!(two.relay.listing()?.send_interface.as_deref() == Some("relay0"));
+    let gone = host.command("ip").args(["link", "delete", "relay0"]).output()?;
+    ensure!(gone.status.success(), "{gone:?}");
+    eventually(|| Ok(two.relay.listing()?.send_interface.is_none()))?;
+    let errors = two.relay.listing()?.receive_errors;
+    thread::sleep(QUIET);
+    ensure!(two.relay.listing()?.receive_errors == errors, "it reads on");
+    two.exchange(0..10, &[0, 1])
+}
+
 /// Packets that the kernel copies and packets that sockets do count towards one rate.
 fn a_rate_is_that_of_both_bodies() -> Result<()> {
     const RATE: u32 = 200;
@@ -265,7 +280,7 @@ fn what_the_kernel_cannot_do_is_said() -> Result<()> {
     signal_to(relay.running.pid(), "KILL")?;
     let mut told = None;
     eventually(|| {
-        told = relay.running.ended();
+        told = relay.running.ended().map(|(_, words)| words);
         Ok(told.is_some())
     })?;
     ensure!(

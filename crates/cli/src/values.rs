@@ -90,6 +90,11 @@ pub(crate) fn span(text: &str) -> Result<Span, String> {
         .map_err(|_| format!("longer than {} years", i64::MAX / NS_PER_S / 31_557_600))
 }
 
+/// The same, not zero.
+pub(crate) fn positive_span(text: &str) -> Result<Span, String> {
+    positive_duration(text).and_then(|_| span(text))
+}
+
 /// The same of either sign.
 pub(crate) fn signed_span(text: &str) -> Result<Span, String> {
     match text.strip_prefix('-') {

@@ -2,7 +2,7 @@
 //! and with the thread that started it, however that ends.
 
 use std::io::{self, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -86,11 +86,11 @@ impl Running {
         Ok(begun.elapsed())
     }
 
-    /// What it said last if it has ended by itself.
-    pub fn ended(&mut self) -> Option<String> {
+    /// How it has ended and what it said last, if it has ended by itself.
+    pub fn ended(&mut self) -> Option<(ExitStatus, String)> {
         // One that cannot be looked after is taken for running: dropping it says no more.
-        let has_ended = matches!(self.child.try_wait(), Ok(Some(_)));
-        has_ended.then(|| self.last_words())
+        let status = self.child.try_wait().ok().flatten()?;
+        Some((status, self.last_words()))
     }
 
     fn last_words(&mut self) -> String {
@@ -136,7 +136,8 @@ mod tests {
         while running.ended().is_none() {
             thread::sleep(LOOK);
         }
-        assert_eq!(running.ended().unwrap(), "'sleep' ended without a word");
+        let (status, words) = running.ended().unwrap();
+        assert_eq!((status.code(), &*words), (None, "'sleep' ended without a word"));
     }
 
     #[test]

@@ -145,7 +145,11 @@ impl Listing {
                 }),
             },
             interfaces: kernel.map(Look::interfaces).unwrap_or_default(),
-            send_interface: shared.send_interface.as_ref().map(|one| one.name().to_owned()),
+            send_interface: shared
+                .send_interface
+                .as_ref()
+                .filter(|_| !shared.send_interface_gone.load(Ordering::Relaxed))
+                .map(|one| one.name().to_owned()),
             table: plan.table.spec(),
             groups: groups.map(|(group, outlet)| of_group(group, outlet, kernel, engine)).collect(),
             receive_errors: shared.receive_errors.load(Ordering::Relaxed),

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread::{self, JoinHandle};
@@ -114,6 +114,8 @@ pub(crate) struct Shared {
     pub(crate) kernel: Option<Kernel>,
     /// By which programs on this host hand packets over, where there is one.
     pub(crate) send_interface: Option<SendInterface>,
+    /// It was deleted.
+    pub(crate) send_interface_gone: AtomicBool,
     /// The number of the plan that the thread that relays has taken over.
     pub(crate) in_force: AtomicU64,
     pub(crate) receive_errors: AtomicU64,
@@ -166,6 +168,7 @@ impl Relay {
             own: ArcSwap::from_pointee(ways.own()),
             kernel,
             send_interface,
+            send_interface_gone: AtomicBool::new(false),
             in_force: AtomicU64::new(0),
             receive_errors: AtomicU64::new(0),
             changes_refused: AtomicU64::new(0),

@@ -153,13 +153,28 @@ impl Worker {
             match interface.receive(&mut frame) {
                 Ok(Some(frame)) => self.hand_over(interface, frame),
                 Ok(None) => break,
-                Err(_) => {
-                    shared.receive_errors.fetch_add(1, Ordering::Relaxed);
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.lose(interface, &error);
                     break;
                 }
             }
         }
         self.frame = frame;
+    }
+
+    /// Does without the send interface, which somebody has deleted: it does not come back, and
+    /// would be told of for ever.
+    fn lose(&self, interface: &SendInterface, error: &io::Error) {
+        // Where it cannot be taken out, it is not in.
+        let _ = self.events.remove(interface.as_fd());
+        if !self.shared.send_interface_gone.swap(true, Ordering::Relaxed) {
+            let name = interface.name();
+            eprintln!(
+                "horolog: the send interface '{name}' is gone ({error}); restart the relay to have \
+                 it again"
+            );
+        }
     }
 
     /// Has the kernel's body make the copies of a frame, or the engine. What is not for a group is

@@ -137,8 +137,9 @@ pub(crate) fn facts(result: &HostSwitchResult) -> Vec<String> {
     let cores = result.cores.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
     vec![
         format!(
-            "{} turns a repetition, cores {cores}, {}; the clock takes {}.",
+            "{} turns a repetition, {} {cores}, {}; the clock takes {}.",
             full_count(result.turns),
+            if result.cores.len() == 1 { "core" } else { "cores" },
             scheduling(&result.scheduling),
             human_ns(result.clock_ns)
         ),

@@ -52,7 +52,7 @@ pub(crate) struct AfterArgs {
     dns: Vec<String>,
     /// The system clock is synchronised and off by no more than this, as chronyd, ntpd or the
     /// kernel says.
-    #[arg(long, value_name = "TIME", value_parser = values::span)]
+    #[arg(long, value_name = "TIME", value_parser = values::positive_span)]
     clock: Option<Span>,
     /// A command of the shell ends with status 0; it has nothing to read and is not shown.
     #[arg(long, value_name = "COMMAND")]

@@ -91,12 +91,16 @@ impl MomentArgs {
             _ => Zone::Local,
         };
         let text = self.when.join(" ");
-        if let (true, Some(_)) = (text.trim().is_empty(), every) {
-            let scale = if self.tai { Scale::Tai } else { Scale::Utc };
-            if self.tai && now.tai_minus_utc_s.is_none() {
-                return Err(ResolveError::TaiUnknown.into());
-            }
-            return Ok(Instant { scale, ns: 0 });
+        if let (true, Some(every)) = (text.trim().is_empty(), every) {
+            let (scale, ahead_s) = if self.tai {
+                (Scale::Tai, now.tai_minus_utc_s.ok_or(ResolveError::TaiUnknown)?)
+            } else {
+                (Scale::Utc, 0)
+            };
+            let now_ns = now.utc_ns.saturating_add(i64::from(ahead_s) * SECOND_NS);
+            let every_ns = i64::try_from(every.as_nanos()).unwrap_or(i64::MAX).max(1);
+            let periods = now_ns.div_euclid(every_ns).saturating_add(1);
+            return Ok(Instant { scale, ns: periods.saturating_mul(every_ns) });
         }
         let notation: Notation = text.parse()?;
         Ok(notation.resolve(now, zone, self.past_too || every.is_some())?)
@@ -209,10 +213,11 @@ mod tests {
     #[test]
     fn a_series_in_tai_is_on_whole_periods_of_tai() {
         let every = Some(Duration::from_mins(1));
-        assert_eq!(instant(&["--tai"], 37, every).unwrap(), in_s(Scale::Tai, 0));
+        // It is a whole minute of UTC, and 37 seconds past one of TAI: the next ones.
+        assert_eq!(instant(&[], 37, every).unwrap(), in_s(Scale::Utc, NOW_S + 60));
+        assert_eq!(instant(&["--tai"], 37, every).unwrap(), in_s(Scale::Tai, NOW_S + 60));
         let by_utc = instant(&["--tai", "--tai-offset", "37"], 0, every).unwrap();
-        // 0 minutes TAI are 23 seconds past a minute of UTC.
-        assert_eq!(by_utc, in_s(Scale::Utc, -37));
+        assert_eq!(by_utc, in_s(Scale::Utc, NOW_S + 60 - 37));
         assert!(instant(&["--tai"], 0, every).is_err());
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct DelayArgs {
     /// How threads that wait are scheduled, such as 'other' [default: other,fifo].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = policy)]
     policy: Vec<SchedulingPolicy>,
-    /// The timer slack: as inherited (default) or 1ns (minimal) [default: default,minimal].
+    /// The timer slack: default, as it was inherited, or minimal, 1 ns [default: default,minimal].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = slack)]
     slack: Vec<DelaySlack>,
     /// Leave out what is commonly said, and the signals.

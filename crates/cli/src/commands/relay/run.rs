@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ use crate::{output, values};
 
 /// How often to look whether all threads still run, and whether interfaces are as they were.
 const TICK: Duration = Duration::from_millis(500);
+/// A file of the largest table is far smaller.
+const TABLE_BYTES_MAX: u64 = 8 << 20;
 /// Groups that are named where something holds for many.
 const NAMES_TOLD: usize = 5;
 
@@ -96,8 +99,15 @@ impl From<ControlError> for Failure {
 impl RunArgs {
     fn spec(&self) -> Result<Spec, Failure> {
         let path = self.config.display();
-        let text = fs::read_to_string(&self.config)
-            .map_err(|error| Failure::usage(format!("cannot read {path}: {error}")))?;
+        let cannot = |error| Failure::usage(format!("cannot read {path}: {error}"));
+        let mut text = String::new();
+        let file = fs::File::open(&self.config).map_err(cannot)?;
+        file.take(TABLE_BYTES_MAX + 1).read_to_string(&mut text).map_err(cannot)?;
+        if text.len() as u64 > TABLE_BYTES_MAX {
+            return Err(Failure::usage(format!(
+                "{path} is no table file: it has more than {TABLE_BYTES_MAX} bytes"
+            )));
+        }
         Spec::parse(&text).map_err(|fault| Failure::usage(format!("{path}, {fault}")))
     }
 
@@ -149,8 +159,19 @@ impl RunArgs {
         }
     }
 
+    /// What the file says now. What is no regular file may keep who opens it waiting, and with it
+    /// the signals that end the relay.
+    fn changed_spec(&self) -> Result<Spec, Failure> {
+        let is_other = fs::metadata(&self.config).is_ok_and(|file| !file.is_file());
+        if is_other {
+            let path = self.config.display();
+            return Err(Failure::usage(format!("{path} is no regular file any more")));
+        }
+        self.spec()
+    }
+
     fn reload(&self, relay: &Relay) -> Result<(), Failure> {
-        let new = self.spec().inspect_err(|_| relay.note_refused())?;
+        let new = self.changed_spec().inspect_err(|_| relay.note_refused())?;
         let taken = relay.change(|spec| {
             *spec = new;
             Ok(())

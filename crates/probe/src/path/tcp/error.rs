@@ -122,9 +122,10 @@ impl PathError {
             Verdict::Accepted => None,
             Verdict::Busy => Some(Self::Busy { address, limit, of_address: false }),
             Verdict::BusyForAddress => Some(Self::Busy { address, limit, of_address: true }),
-            Verdict::TooLong => {
-                refused(format!("it lets a connection last {limit} ms; ask for less with --time"))
-            }
+            Verdict::TooLong => refused(format!(
+                "it lets a connection last {limit} ms; ask for less, or have it allow more with \
+                     --tcp-time"
+            )),
             Verdict::TooLarge => refused(format!("it takes messages of up to {limit} bytes")),
             Verdict::Malformed => Some(Self::Foreign(address)),
             Verdict::Spent => Some(Self::Spent { address, seconds: limit }),

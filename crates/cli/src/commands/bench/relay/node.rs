@@ -47,10 +47,11 @@ pub(super) struct RunningRelay {
 }
 
 impl RunningRelay {
-    /// What it said last if it has ended by itself.
+    /// Why, if it has ended by itself: what it said last, or the signal that ended it.
     pub(super) fn ended(&mut self) -> Option<String> {
-        let words = self.process.ended()?;
-        Some(words.trim_start_matches("horolog: ").to_owned())
+        let (status, words) = self.process.ended()?;
+        let words = words.trim_start_matches("horolog: ");
+        Some(if status.code().is_some() { words.to_owned() } else { status.to_string() })
     }
 }
 

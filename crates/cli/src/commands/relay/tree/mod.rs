@@ -67,7 +67,7 @@ pub(super) struct TreeArgs {
     #[arg(long, value_name = "N", requires = "depth", value_parser = values::count)]
     degree: Option<u32>,
     /// Edges from its root to each of its leaves.
-    #[arg(long, value_name = "N", requires = "degree", value_parser = values::count)]
+    #[arg(long, value_name = "N", value_parser = values::count)]
     depth: Option<u32>,
     /// Transmission delay of each of its edges.
     #[arg(long, value_name = "TIME", requires = "degree", default_value = "0",
@@ -156,6 +156,7 @@ fn refuse_idle(args: &TreeArgs) -> Result<(), Failure> {
     let MeasureArgs { measure, engine, packets, interval, size } = &args.measure;
     let idle = [
         ("--degree-max", args.degree_max.is_some(), "--pairwise", args.pairwise.is_some()),
+        ("--depth", args.depth.is_some(), "--degree", args.degree.is_some()),
         ("--root", args.root.is_some(), "--pairwise", args.pairwise.is_some()),
         ("--engine", !engine.is_empty(), "--measure", *measure),
         ("--packets", packets.is_some(), "--measure", *measure),

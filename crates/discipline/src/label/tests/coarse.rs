@@ -1,0 +1,44 @@
+//! The time by sentences alone.
+
+use horolog_time::{Span, Timestamp};
+
+use super::{Bench, Discard, START, at_ms};
+use crate::{LabelSettings, SentenceDoubt};
+
+#[test]
+fn sentences_alone_tell_the_time_to_half_a_second() {
+    let mut bench = Bench::new(LabelSettings::default());
+    assert_eq!(bench.sentence(0), Err(SentenceDoubt::NoPulse));
+    assert_eq!(bench.labeller.coarse(at_ms(500)), None);
+    (1..3).for_each(|second| bench.sentence(second).unwrap_err().discard());
+    let coarse = bench.labeller.coarse(at_ms(2_500)).unwrap();
+    assert_eq!(coarse.at, at_ms(2_120));
+    let late = coarse.utc - Timestamp::from_timespec(START + 2, 120_000_000);
+    assert!(late.as_ns().abs() <= coarse.uncertainty.as_ns(), "{coarse:?}");
+    assert_eq!(bench.labeller.coarse(at_ms(12_200)), None, "too old");
+}
+
+#[test]
+fn sentences_alone_are_contradicted_by_many_only() {
+    let mut bench = Bench::new(LabelSettings::default());
+    (0..10).for_each(|second| bench.sentence(second).unwrap_err().discard());
+    let off = |bench: &Bench, second: i64| {
+        let at = at_ms(second * 1_000 + 500);
+        let coarse = bench.labeller.coarse(at)?;
+        let expected = Timestamp::from_timespec(START, 0) + (coarse.at - at_ms(0));
+        Some((coarse.utc - expected).as_seconds().round() as i64)
+    };
+    assert_eq!(off(&bench, 9), Some(0));
+    for second in 10..39 {
+        let doubt = bench.sentence_at(second + 100, second * 1_000 + 120).unwrap_err();
+        assert!(matches!(doubt, SentenceDoubt::Disagrees(by) if by == Span::from_ms(100_000)));
+        let is_young = second < 19;
+        assert_eq!(off(&bench, second), is_young.then_some(0), "at {second}");
+    }
+    bench.sentence_at(139, 39_120).unwrap_err().discard();
+    assert_eq!(off(&bench, 39), Some(100), "the thirtieth");
+    // One sentence that is off in between changes nothing.
+    bench.sentence_at(500, 40_120).unwrap_err().discard();
+    bench.sentence_at(141, 41_120).unwrap_err().discard();
+    assert_eq!(off(&bench, 41), Some(100));
+}
