@@ -40,6 +40,7 @@ pub fn page() -> Page {
         realtime_step: Span::ZERO,
         tai_minus_utc_s: None,
         distance: Span::ZERO,
+        distance_lately: Span::ZERO,
         leap_after: Leap::None,
     }
 }
