@@ -16,6 +16,9 @@
 # in its configuration and without CAP_SYS_TIME (setpriv). ntpdig is a plain client without a service,
 # so it is installed as it is.
 #
+# nats-server, the broker of campaigns, is built with Go where there is one, and is else the
+# distribution's own, unpacked likewise.
+#
 # Exit status: 0 all there, 2 wrong usage, 3 something is missing and cannot be installed from here.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -226,6 +229,61 @@ install_peers() {
 	peers_run || die "the programs in $peers do not start; remove that directory and run this again"
 }
 
+# --- The broker that the tests of campaigns run ----------------------------------------------------
+
+nats_version=2.15.0
+# Go fetches the toolchain that a module asks for since this version of its own.
+go_version_min=1.21
+
+nats_runs() { "$peers/usr/bin/nats-server" --version >/dev/null 2>&1; }
+
+# Whether there is a Go that can build it.
+go_is_ready() {
+	local version
+	command -v go >/dev/null || return 1
+	version=$(GOTOOLCHAIN=local go env GOVERSION 2>/dev/null) || return 1
+	printf '%s\n' "$go_version_min" "${version#go}" | sort -VC
+}
+
+build_nats() {
+	say "building nats-server $nats_version with Go into $peers/usr/bin (a minute or two)"
+	GOBIN="$1" GOFLAGS=-modcacherw go install "github.com/nats-io/nats-server/v2@v$nats_version"
+}
+
+unpack_nats() {
+	command -v apt-get >/dev/null || return 1
+	say "there is no Go from $go_version_min on, which nats-server $nats_version is built with: unpacking the older nats-server of this distribution into $peers/usr/bin"
+	fetch_nats "$1" 2>/dev/null || {
+		need_root "apt-get update"
+		apt_update_once
+		fetch_nats "$1" || return 1
+	}
+	dpkg-deb --extract "$1"/nats-server_*.deb "$1/tree"
+	mv "$1/tree/usr/sbin/nats-server" "$1/nats-server"
+}
+
+fetch_nats() {
+	(cd "$1" && apt-get -qq -o APT::Sandbox::User="$(id -un)" download nats-server)
+}
+
+install_nats() {
+	! nats_runs || return 0
+	local work how=unpack_nats
+	work=$(mktemp -d "$horolog_cache/nats.XXXXXX")
+	# shellcheck disable=SC2064  # the directory as it is named now
+	trap "rm -rf '$work'" EXIT
+	! go_is_ready || how=build_nats
+	"$how" "$work" ||
+		die "nats-server cannot be had; install Go $go_version_min or newer (https://go.dev/dl) and run this again with a network, or put nats-server 2.9 or newer into $peers/usr/bin"
+	mkdir -p "$peers/usr/bin"
+	mv "$work/nats-server" "$peers/usr/bin/nats-server"
+	rm -rf "$work"
+	nats_runs || die "$peers/usr/bin/nats-server does not start; remove it and run this again"
+}
+
 install_system_packages
 install_rust
-! $want_peers || install_peers
+if $want_peers; then
+	install_peers
+	install_nats
+fi

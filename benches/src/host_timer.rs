@@ -89,13 +89,18 @@ fn cyclictest(core: &str) -> Result<Run> {
     let result: Value = serde_json::from_str(&std::fs::read_to_string(file.path())?)?;
     let thread = &result["thread"]["0"];
     let mean = thread["avg"].as_f64().context("cyclictest gave no mean")?;
+    let p99 = histogram_p99_ns(thread, CYCLES)?;
+    Ok([mean / 1e3, p99 as f64 / 1e3])
+}
+
+/// The 99th percentile of so many cycles of a thread of cyclictest's result.
+pub(crate) fn histogram_p99_ns(thread: &Value, cycles: u64) -> Result<u64> {
     let histogram = thread["histogram"].as_object().context("cyclictest gave no histogram")?;
     let counts: BTreeMap<u64, u64> = histogram
         .iter()
         .filter_map(|(ns, count)| Some((ns.parse().ok()?, count.as_u64()?)))
         .collect();
-    let p99 = percentile(&counts, CYCLES, 0.99).context("cyclictest's p99 is above 1 ms")?;
-    Ok([mean / 1e3, p99 as f64 / 1e3])
+    percentile(&counts, cycles, 0.99).context("cyclictest's p99 is above 1 ms")
 }
 
 /// The smallest value that this share of `count` values does not exceed; values that are not in the

@@ -4,11 +4,15 @@
 //!
 //! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generation] [generator] [footprint]
 //! [flood] [limits] [interleaved] [nts] [key-establishment] [ptp] [ptp-jitter]
-//! [calibration-core] [host-timer] [host-switch] [path-udp] [path-tcp] [relay]`.
+//! [calibration-core] [host-timer] [host-switch] [path-udp] [path-tcp] [relay] [campaign]
+//! [campaign-merge] [cycle]`.
 
 mod calibrated;
 mod calibration_core;
+mod campaign;
+mod campaign_merge;
 mod capacity;
+mod cycle;
 mod figure;
 mod footprint;
 mod generation;
@@ -51,7 +55,7 @@ struct Options {
     parts: Vec<String>,
 }
 
-const PARTS: [&str; 17] = [
+const PARTS: [&str; 20] = [
     "footprint",
     "generation",
     "generator",
@@ -69,6 +73,9 @@ const PARTS: [&str; 17] = [
     "path-udp",
     "path-tcp",
     "relay",
+    "campaign",
+    "campaign-merge",
+    "cycle",
 ];
 
 impl Options {
@@ -123,6 +130,9 @@ fn main() -> Result<()> {
             "path-udp" => path_udp::measure(&binary, options.rounds)?,
             "path-tcp" => path_tcp::measure(&binary, options.rounds)?,
             "relay" => relay::measure(&binary, options.rounds)?,
+            "campaign" => campaign::measure(&binary, options.rounds)?,
+            "campaign-merge" => campaign_merge::measure(options.rounds)?,
+            "cycle" => cycle::measure(&binary, options.rounds)?,
             "limits" => limits::measure(&binary, options.rounds)?,
             "flood" => capacity::flood(&binary, options.rounds)?,
             _ => capacity::measure(&binary, options.rounds)?,

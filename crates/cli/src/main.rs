@@ -19,8 +19,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+#[cfg(feature = "campaign")]
+use commands::campaign;
 use commands::{
-    after, at, bench, clock, counters, demo, host, lab, load, path, query, relay, serve, status,
+    after, at, bench, clock, counters, cycle, demo, host, lab, load, path, query, relay, serve,
+    status,
 };
 use failure::Failure;
 
@@ -48,7 +51,10 @@ enum Command {
     Path(path::PathArgs),
     Relay(relay::RelayArgs),
     Host(host::HostArgs),
+    Cycle(cycle::CycleArgs),
     Lab(lab::LabArgs),
+    #[cfg(feature = "campaign")]
+    Campaign(campaign::CampaignArgs),
     Bench(bench::BenchArgs),
     After(after::AfterArgs),
     At(Box<at::AtArgs>),
@@ -61,6 +67,11 @@ fn main() -> ExitCode {
         Err(text) if !text.use_stderr() => text.exit(),
         Err(error) => return failure::wrong_usage(&error).report(),
     };
+    // Where this is a campaign's job, all that could be done before the instant has been.
+    #[cfg(feature = "campaign")]
+    if let Err(error) = horolog_campaign::job::pass_gate() {
+        return Failure::environment(format!("cannot wait for the instant: {error}")).report();
+    }
     let result: Result<(), Failure> = match command {
         Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(*args),
@@ -73,7 +84,10 @@ fn main() -> ExitCode {
         Command::Path(args) => path::run(args),
         Command::Relay(args) => relay::run(args),
         Command::Host(args) => host::run(args),
+        Command::Cycle(args) => cycle::run(args),
         Command::Lab(args) => lab::run(args),
+        #[cfg(feature = "campaign")]
+        Command::Campaign(args) => campaign::run(args),
         Command::Bench(args) => bench::run(&args),
         Command::After(args) => after::run(&args),
         Command::At(args) => at::run(&args),

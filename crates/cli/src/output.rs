@@ -17,6 +17,7 @@ use horolog_stats::SearchConfig;
 use horolog_sys::signal::{BlockedSignals, Signal};
 use horolog_sys::undo;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use sd_notify::NotifyState;
 
 use crate::failure::Failure;
 
@@ -59,6 +60,12 @@ fn print_to(to: &mut impl Write, text: &str) -> Result<bool, Failure> {
 /// Says something on standard error. Nobody may be there to read it.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Tells the service manager, where one has asked to be told (`sd_notify(3)`).
+pub(crate) fn notify(states: &[NotifyState<'_>]) {
+    // Without a service manager this does nothing, and with one that does not listen nothing helps.
+    let _ = sd_notify::notify(states);
 }
 
 /// Whether a file's name stands for standard output.

@@ -36,7 +36,6 @@ pub mod schedule;
 pub mod silence;
 pub mod tail;
 pub mod target;
-pub mod text;
 pub mod token;
 pub mod trial;
 pub mod verify;

@@ -20,11 +20,11 @@
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
+use horolog_time::text;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::course::{Course, Phase};
-use crate::text;
 
 /// The interval unless one is given.
 pub const INTERVAL: Duration = Duration::from_millis(100);

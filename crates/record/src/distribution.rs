@@ -1,6 +1,7 @@
 //! A measured distribution: the figures that a person reads and the histogram that another run can
 //! be merged or compared with.
 
+use horolog_stats::histogram::{DecodeError, TooManyValues};
 use horolog_stats::{Histogram, Recorder};
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +34,79 @@ pub struct Distribution {
     pub histogram: String,
 }
 
+/// Why distributions cannot be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum MergeError {
+    /// One has no histogram: it was left out to save room.
+    #[error("a distribution has no histogram")]
+    NoHistogram,
+    /// A histogram cannot be read.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// A histogram holds more or fewer values than its distribution says.
+    #[error("a histogram holds {held} values where its distribution says {said}")]
+    Count {
+        /// In the histogram.
+        held: u64,
+        /// Beside it.
+        said: u64,
+    },
+    /// There are too many values.
+    #[error(transparent)]
+    TooMany(#[from] TooManyValues),
+}
+
 impl Distribution {
+    /// The distribution of all values of several; `None` where there are none. Count, minimum and
+    /// maximum are exact, mean and deviation as exact as those of each, and percentiles those of
+    /// the histograms added bucket by bucket, as if one program had recorded everything.
+    ///
+    /// # Errors
+    ///
+    /// One of them has no histogram, or one that is damaged.
+    pub fn merge<'a>(
+        all: impl IntoIterator<Item = &'a Self> + Clone,
+    ) -> Result<Option<Self>, MergeError> {
+        let mut histogram = Histogram::new();
+        for one in all.clone() {
+            histogram.merge(&one.decode()?)?;
+        }
+        let Some(merged) = Self::of(&histogram) else { return Ok(None) };
+        let total = merged.count as f64;
+        let weight = |one: &Self| one.count as f64 / total;
+        let mean: f64 = all.clone().into_iter().map(|one| weight(one) * one.mean).sum();
+        // The deviations within, and those of the means from the mean of all.
+        let spread = |one: &Self| one.stddev.powi(2) + (one.mean - mean).powi(2);
+        let variance: f64 = all.clone().into_iter().map(|one| weight(one) * spread(one)).sum();
+        let min = all.clone().into_iter().map(|one| one.min).min().unwrap_or(merged.min);
+        let max = all.into_iter().map(|one| one.max).max().unwrap_or(merged.max);
+        let within = |value: u64| value.clamp(min, max.max(min));
+        Ok(Some(Self {
+            count: merged.count,
+            min,
+            mean,
+            stddev: variance.sqrt(),
+            p50: within(merged.p50),
+            p90: within(merged.p90),
+            p99: within(merged.p99),
+            p99_9: within(merged.p99_9),
+            p99_99: within(merged.p99_99),
+            max,
+            histogram: merged.histogram,
+        }))
+    }
+
+    fn decode(&self) -> Result<Histogram, MergeError> {
+        if self.histogram.is_empty() {
+            return Err(MergeError::NoHistogram);
+        }
+        let histogram = Histogram::decode(&self.histogram)?;
+        match histogram.count() {
+            held if held == self.count => Ok(histogram),
+            held => Err(MergeError::Count { held, said: self.count }),
+        }
+    }
+
     /// What a histogram holds; `None` where it holds nothing.
     #[must_use]
     pub fn of(histogram: &Histogram) -> Option<Self> {
@@ -80,7 +153,52 @@ impl Distribution {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn recorded(values: &[u64]) -> Distribution {
+        let mut recorder = Recorder::new();
+        for value in values {
+            recorder.record(*value);
+        }
+        Distribution::of_recorder(&recorder).unwrap()
+    }
+
+    #[test]
+    fn what_cannot_be_merged_is_said() {
+        assert!(Distribution::merge([]).unwrap().is_none());
+        let whole = recorded(&[1, 2, 3]);
+        let bare = Distribution { histogram: String::new(), ..whole.clone() };
+        assert!(matches!(Distribution::merge([&whole, &bare]), Err(MergeError::NoHistogram)));
+        let wrong = Distribution { count: 2, ..whole.clone() };
+        let error = Distribution::merge([&wrong]).unwrap_err();
+        assert_eq!(error.to_string(), "a histogram holds 3 values where its distribution says 2");
+        let damaged = Distribution { histogram: "AAAA".into(), ..whole };
+        assert!(matches!(Distribution::merge([&damaged]), Err(MergeError::Decode(_))));
+    }
+
+    proptest! {
+        /// As if one program had recorded everything.
+        #[test]
+        fn merging_is_recording_together(
+            parts in vec(vec((0_u64..10_000_000_000, 0_u32..30).prop_map(|(v, s)| v >> s), 1..50), 1..6)
+        ) {
+            let all: Vec<_> = parts.iter().map(|part| recorded(part)).collect();
+            let merged = Distribution::merge(&all).unwrap().unwrap();
+            let together = recorded(&parts.concat());
+            let near = |one: f64, other: f64| (one - other).abs() <= 1e-6 * other.abs() + 1e-6;
+            prop_assert!(near(merged.mean, together.mean), "{} {}", merged.mean, together.mean);
+            // Deviations come from buckets, each part's from its own.
+            let slack = 0.01 * together.max as f64 + 1.0;
+            prop_assert!((merged.stddev - together.stddev).abs() <= slack);
+            let exact = Distribution {
+                mean: together.mean, stddev: together.stddev, ..merged
+            };
+            prop_assert_eq!(exact, together);
+        }
+    }
 
     #[test]
     fn half_of_what_was_recorded_is_half_of_each_figure() {

@@ -174,4 +174,46 @@ pub enum Code {
     WakeUpsLate,
     /// A part of a measurement gave no figures.
     PartUnmeasured,
+    /// Periodic work was not done by its deadlines.
+    DeadlinesMissed,
+    /// Periods were run and are not in the figures.
+    PeriodsUncounted,
+    /// Periodic work failed.
+    TaskFailed,
+    /// A node ended, or had to be ended, before it was through.
+    NodeLost,
+    /// The other nodes wait for one.
+    NodeAwaited,
+    /// Packets that were to release periods did not come.
+    SignalLost,
+    /// Periods that were planned were not run.
+    PeriodsNotRun,
+    /// A task is not through by its deadline at worst.
+    TaskUnschedulable,
+    /// Tasks want more of a core than there is.
+    CoreOverloaded,
+    /// A bound holds only as long as something that was not measured is so.
+    BoundConditional,
+    /// Something was measured that is longer than its bound.
+    BoundExceeded,
+    /// A cost that a prediction needs is not known.
+    CostAbsent,
+    /// A cost was measured on another machine.
+    CostForeign,
+    /// There are doubts about a cost.
+    CostDoubtful,
+    /// The kernel takes the core away from real-time threads that want more of it than it allows.
+    RealTimeThrottled,
+    /// Nothing was heard of an agent any more.
+    AgentLost,
+    /// Results could not all be put together.
+    Unmerged,
+    /// Processes that were to start at one instant started far apart.
+    StartsApart,
+    /// A fault that was to be injected was not.
+    FaultNotInjected,
+    /// A fault was injected and nobody noticed it.
+    FaultUnnoticed,
+    /// After a fault all was never well again.
+    FaultNotRecovered,
 }

@@ -10,10 +10,14 @@ mod at;
 mod bench_cores;
 mod bench_nts;
 mod bench_relay;
+mod campaign;
 mod clients;
 mod clock;
 mod clock_compare;
 mod clock_log;
+mod cycle;
+mod cycle_predict;
+mod cycle_test;
 mod demo;
 mod distribution;
 mod establishment;
@@ -48,6 +52,12 @@ pub use bench_relay::{
     BENCH_RELAY_SCHEMA, BenchRelayResult, FLAT_RATIO_MAX, RelayCell, RelayDirect, RelayEngine,
     RelayHalf, RelayRound, RelayShape,
 };
+pub use campaign::{
+    CAMPAIGN_SCHEMA, CampaignChild, CampaignClock, CampaignDelivery, CampaignDistribution,
+    CampaignEnd, CampaignFigures, CampaignNode, CampaignPair, CampaignPart, CampaignPathRow,
+    CampaignPlan, CampaignRelay, CampaignResult, CampaignRole, CampaignStart, CampaignTask,
+    CampaignTrial, CampaignUnusable,
+};
 pub use clients::{Fairness, WellBehaved};
 pub use clock::{
     CLOCK_SCHEMA, ClockConditions, ClockCounts, ClockMethod, ClockMethodKind, ClockOscillator,
@@ -60,8 +70,24 @@ pub use clock_log::{
     CLOCK_LOG_LINE_MAX, CLOCK_LOG_SCHEMA, ClockLogLine, ClockLogPoint, ClockLogReader,
     ClockLogResult, ClockLogState, LoggedClock,
 };
+pub use cycle::{
+    CYCLE_SCHEMA, CycleClock, CycleCost, CycleNode, CycleOverhead, CycleResult, CycleRun,
+    CycleSent, CycleServed, CycleShared, CycleSignal, CycleSpeedup, CycleState, CycleStep,
+    CycleStretch, CycleTask, TaskPolicy, TaskScheduling,
+};
+pub use cycle_predict::{
+    CYCLE_PREDICT_SCHEMA, CyclePredictBound, CyclePredictCost, CyclePredictCostKind,
+    CyclePredictMeasured, CyclePredictMethod, CyclePredictResult, CyclePredictTask,
+    CyclePredictTerm, CyclePredictTermKind, CyclePredictVerdict, CyclePredictWorst,
+};
+pub use cycle_test::{
+    CYCLE_TEST_SCHEMA, CycleTestApplication, CycleTestCount, CycleTestDetected, CycleTestFault,
+    CycleTestFaultKind, CycleTestGrade, CycleTestNode, CycleTestNotice, CycleTestNoticed,
+    CycleTestResult, CycleTestRun, CycleTestScale, CycleTestScore, CycleTestSearch,
+    CycleTestSource, CycleTestStage, CycleTestState, CycleTestTrial,
+};
 pub use demo::{Candidate, DEMO_SCHEMA, DemoResult};
-pub use distribution::Distribution;
+pub use distribution::{Distribution, MergeError};
 pub use establishment::{EstablishmentResult, EstablishmentTrial, FailureReason};
 pub use finding::{Code, Finding, Severity};
 pub use host::Host;

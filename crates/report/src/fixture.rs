@@ -3,9 +3,13 @@
 //! chance.
 
 mod bench_relay;
+mod campaign;
 mod clock;
 mod clock_compare;
 mod clock_log;
+mod cycle;
+mod cycle_predict;
+mod cycle_test;
 mod host_all;
 mod host_clock;
 mod host_delay;
@@ -32,9 +36,13 @@ use horolog_record::{
 use horolog_stats::Histogram;
 
 pub(crate) use bench_relay::bench_relay;
+pub(crate) use campaign::campaign;
 pub(crate) use clock::clock;
 pub(crate) use clock_compare::clock_compare;
 pub(crate) use clock_log::clock_log;
+pub(crate) use cycle::cycle;
+pub(crate) use cycle_predict::cycle_predict;
+pub(crate) use cycle_test::{cycle_test, cycle_test_search};
 pub(crate) use host_all::host_all;
 pub(crate) use host_clock::host_clock;
 pub(crate) use host_delay::host_delay;

@@ -6,9 +6,13 @@
 
 mod bench_cores;
 mod bench_relay;
+mod campaign;
 mod clock;
 mod clock_compare;
 mod clock_log;
+mod cycle;
+mod cycle_predict;
+mod cycle_test;
 mod data;
 mod demo;
 mod escape;
@@ -41,9 +45,13 @@ use crate::json::to_compact_json;
 
 pub use bench_cores::bench_cores;
 pub use bench_relay::bench_relay;
+pub use campaign::campaign;
 pub use clock::clock;
 pub use clock_compare::clock_compare;
 pub use clock_log::clock_log;
+pub use cycle::cycle;
+pub use cycle_predict::cycle_predict;
+pub use cycle_test::cycle_test;
 pub use demo::demo;
 pub use host_all::host_all;
 pub use host_clock::host_clock;

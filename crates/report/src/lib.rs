@@ -5,11 +5,15 @@
 //! not in the result, save sums, shares and ratios of figures that are; whatever cannot be stated
 //! is shown as `-`, never as a NaN or a negative number.
 
+mod campaign;
 mod clients;
 mod clock;
 mod clock_log;
 mod cores;
 pub mod csv;
+mod cycle;
+mod cycle_predict;
+mod cycle_test;
 mod facts;
 mod findings;
 mod host;

@@ -119,6 +119,13 @@ impl Policy {
         Self { number: libc::SCHED_FIFO | flag, priority }
     }
 
+    /// The same of `SCHED_RR`.
+    #[must_use]
+    pub const fn round_robin(priority: libc::c_int, reset_on_fork: bool) -> Self {
+        let flag = if reset_on_fork { libc::SCHED_RESET_ON_FORK } else { 0 };
+        Self { number: libc::SCHED_RR | flag, priority }
+    }
+
     /// The same for something that hands on what it has.
     pub(crate) const fn without_reset(self) -> Self {
         Self { number: self.number & !libc::SCHED_RESET_ON_FORK, priority: self.priority }
@@ -156,6 +163,54 @@ impl Policy {
         check(unsafe { libc::sched_setscheduler(thread, self.number, &raw const parameters) })
             .map(drop)
     }
+}
+
+/// What a thread under `SCHED_DEADLINE` is given in each period, in ns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reservation {
+    /// Of a core's time.
+    pub runtime_ns: u64,
+    /// Within so much of the period's beginning.
+    pub deadline_ns: u64,
+    /// From one period to the next.
+    pub period_ns: u64,
+}
+
+/// Gives this thread such a reservation (`sched_setattr(2)`, and Linux,
+/// `Documentation/scheduler/sched-deadline.rst`). What it starts is ordinary.
+///
+/// # Errors
+///
+/// `EPERM` without `CAP_SYS_NICE`, or for a thread that may not run on all cores; `EBUSY` where the
+/// cores have no more to give; `EINVAL` where the times are not in their order or too short.
+pub fn reserve(reservation: Reservation) -> io::Result<()> {
+    let attributes = Attributes {
+        size: size_of::<Attributes>() as u32,
+        policy: libc::SCHED_DEADLINE as u32,
+        flags: libc::SCHED_FLAG_RESET_ON_FORK as u64,
+        runtime: reservation.runtime_ns,
+        deadline: reservation.deadline_ns,
+        period: reservation.period_ns,
+        ..Attributes::default()
+    };
+    // SAFETY: a structure of numbers that tells its size, only read; 0 is this thread.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) }
+        as libc::c_int;
+    check(result).map(drop)
+}
+
+/// `struct sched_attr` of the kernel, in its first version.
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
 }
 
 /// Sets by how many nanoseconds the kernel may delay timers of this thread to join wake-ups: 50,000
@@ -233,6 +288,17 @@ mod tests {
             usual.take().unwrap();
             assert_eq!(Policy::current().unwrap(), usual);
             assert_eq!(nice().unwrap(), 12);
+        });
+    }
+
+    #[test]
+    fn an_impossible_reservation_is_refused() {
+        in_a_thread(|| {
+            let longer_than_its_period =
+                Reservation { runtime_ns: 2_000_000, deadline_ns: 2_000_000, period_ns: 1_000_000 };
+            let error = reserve(longer_than_its_period).unwrap_err();
+            // The kernel looks at the times before it looks at who asks.
+            assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
         });
     }
 

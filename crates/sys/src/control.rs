@@ -22,8 +22,9 @@ pub(crate) struct ControlBuffer(pub(crate) [u8; CAPACITY]);
 /// What the kernel told about a received datagram beside its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Control {
-    /// Software timestamp (`SO_TIMESTAMPING`, `CLOCK_REALTIME`): of the reception, or of the
-    /// transmission where the datagram is one of the socket's own that came back.
+    /// Software timestamp (`SO_TIMESTAMPING`, `SO_TIMESTAMPNS`, `CLOCK_REALTIME`): of the
+    /// reception, or of the transmission where the datagram is one of the socket's own that came
+    /// back; of the sending call on Unix sockets.
     pub received_at: Option<Timestamp<Utc>>,
     /// Raw hardware timestamp (`SO_TIMESTAMPING`): nanoseconds on the clock of the interface, which
     /// has a zero of its own.
@@ -66,6 +67,10 @@ impl Control {
                     timespec(payload, SOFTWARE).map(|(s, ns)| Timestamp::from_timespec(s, ns));
                 self.hardware_ns = timespec(payload, RAW_HARDWARE)
                     .map(|(s, ns)| Timestamp::<Utc>::from_timespec(s, ns).as_ns());
+            }
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                let sent = timespec(payload, SOFTWARE);
+                self.received_at = sent.map(|(s, ns)| Timestamp::from_timespec(s, ns));
             }
             // struct scm_ts_pktinfo: the interface whose clock gave the hardware timestamp, which a
             // bridge or a bond on the way has not replaced.

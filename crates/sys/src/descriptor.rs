@@ -2,7 +2,9 @@
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::Duration;
 
 /// Turns the -1 of a system call into the error that `errno` holds.
@@ -19,6 +21,24 @@ pub(crate) unsafe fn check_new(result: libc::c_int) -> io::Result<OwnedFd> {
     let descriptor = check(result)?;
     // SAFETY: the caller vouches that this open descriptor is new and owned by nobody.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Arranges that a program finds this descriptor, which has to be open until it is started, under a
+/// number that nothing else which is handed to it may have.
+pub(crate) fn hand_to(command: &mut Command, from: RawFd, number: RawFd) -> &mut Command {
+    // SAFETY: the closure runs in the forked child, where only async-signal-safe calls are allowed;
+    // it makes one system call on numbers and allocates nothing. dup2 leaves a descriptor alone
+    // that has the number already, so that one is told to stay open.
+    unsafe {
+        command.pre_exec(move || {
+            let made = if from == number {
+                libc::fcntl(from, libc::F_SETFD, 0)
+            } else {
+                libc::dup2(from, number)
+            };
+            check(made).map(drop)
+        })
+    }
 }
 
 /// Sets a socket option to a value that the kernel reads as the plain bytes of `T`.

@@ -49,6 +49,7 @@ pub mod pseudo_terminal;
 pub mod sandbox;
 pub mod serial;
 pub mod shared_memory;
+pub mod shared_region;
 pub mod signal;
 pub mod sock_diag;
 pub mod socket;

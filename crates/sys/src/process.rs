@@ -37,12 +37,34 @@ impl ProcessHandle {
     ///
     /// `ESRCH` where it has ended and was waited for, `EPERM` where it is somebody else's.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        self.send(signal.number())
+    }
+
+    /// Has it stand still (`SIGSTOP`), which no process can refuse.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::signal`].
+    pub fn stop(&self) -> io::Result<()> {
+        self.send(libc::SIGSTOP)
+    }
+
+    /// Has it go on after [`Self::stop`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::signal`].
+    pub fn resume(&self) -> io::Result<()> {
+        self.send(libc::SIGCONT)
+    }
+
+    fn send(&self, number: libc::c_int) -> io::Result<()> {
         // SAFETY: an open descriptor and numbers; no details of the signal are given.
         check(unsafe {
             libc::syscall(
                 libc::SYS_pidfd_send_signal,
                 self.descriptor.as_raw_fd(),
-                signal.number(),
+                number,
                 std::ptr::null::<libc::siginfo_t>(),
                 0,
             ) as libc::c_int
@@ -136,6 +158,28 @@ mod tests {
         assert!(handle.wait(Duration::from_secs(10)).unwrap());
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
         assert!(handle.signal(Signal::Terminate).is_err(), "it is gone");
+    }
+
+    #[test]
+    fn a_process_stands_still_and_goes_on() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let handle = ProcessHandle::open(child.id()).unwrap();
+        let state = || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+            stat.rsplit(") ").next().unwrap().chars().next().unwrap()
+        };
+        let becomes = |wanted: fn(char) -> bool| {
+            (0..1_000).any(|_| {
+                std::thread::sleep(Duration::from_millis(1));
+                wanted(state())
+            })
+        };
+        handle.stop().unwrap();
+        assert!(becomes(|state| state == 'T'));
+        handle.resume().unwrap();
+        assert!(becomes(|state| state != 'T'));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Time as Horolog speaks of it: instants tagged with the timescale that they are read on, the
 //! fixed-point formats of NTP, and the linear time base from which both bodies of the server read.
-//! Beside them, what simulations need: a clock, and numbers that look random.
+//! Beside them, what simulations need: a clock, and numbers that look random; and how people write
+//! times, rates and sizes.
 //!
 //! It makes no system call and reads no clock of its own: a clock is handed in as a [`Clock`], so
 //! everything built on it runs in simulated time as well.
@@ -10,6 +11,7 @@ pub mod leap;
 mod ntp;
 mod precision;
 mod random;
+pub mod text;
 mod timebase;
 mod timestamp;
 

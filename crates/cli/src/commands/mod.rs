@@ -3,9 +3,12 @@
 pub(crate) mod after;
 pub(crate) mod at;
 pub(crate) mod bench;
+#[cfg(feature = "campaign")]
+pub(crate) mod campaign;
 pub(crate) mod clock;
 mod contest;
 pub(crate) mod counters;
+pub(crate) mod cycle;
 pub(crate) mod demo;
 pub(crate) mod host;
 pub(crate) mod lab;

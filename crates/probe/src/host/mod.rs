@@ -4,13 +4,11 @@
 
 pub mod all;
 pub mod clock;
-mod conditions;
 pub mod delay;
-mod error;
 mod figures;
 pub mod interrupt;
 pub mod nic;
 pub mod switch;
 pub mod timer;
 
-pub use error::HostError;
+pub use horolog_conditions::HostError;

@@ -4,12 +4,13 @@
 use std::fmt::Debug;
 
 use horolog_record::{
-    ClaimVerdict, ClockMethodKind, Code, ComparedKind, DelayKind, DelaySlack, Engine, HandlerKind,
-    HostPart, HostPartState, HostVerdict, HzSource, InvalidReason, LeapState, LimitUnit, Mechanism,
-    Mode, NicPurpose, NicXdpAbility, NicXdpMode, PathMode, PathProtocol, Place, QueryEndReason,
-    RelayEngine, RelayTreeAssumption, RelayTreeShapeKind, Resumption, RowEnd, SchedulingPolicy,
-    SearchEnd, SearchKind, Severity, SocketOption, Spacing, StallEvidence, StallPattern, StampKind,
-    SwitchPartner, SwitchPlacement, SwitchWay, TcpDirection, TickMode,
+    CampaignEnd, ClaimVerdict, ClockMethodKind, Code, ComparedKind, CycleSignal, DelayKind,
+    DelaySlack, Engine, HandlerKind, HostPart, HostPartState, HostVerdict, HzSource, InvalidReason,
+    LeapState, LimitUnit, Mechanism, Mode, NicPurpose, NicXdpAbility, NicXdpMode, PathMode,
+    PathProtocol, Place, QueryEndReason, RelayEngine, RelayTreeAssumption, RelayTreeShapeKind,
+    Resumption, RowEnd, SchedulingPolicy, SearchEnd, SearchKind, Severity, SocketOption, Spacing,
+    StallEvidence, StallPattern, StampKind, SwitchPartner, SwitchPlacement, SwitchWay, TaskPolicy,
+    TcpDirection, TickMode,
 };
 use serde::Serialize;
 
@@ -26,6 +27,17 @@ pub(crate) const MODES: Choices<Mode, 9> = [
     (Mode::PtpUnicast, "ptp-unicast"),
     (Mode::Echo, "echo"),
     (Mode::Mix, "mix"),
+];
+
+pub(crate) const CAMPAIGN_ENDS: Choices<CampaignEnd, 8> = [
+    (CampaignEnd::Done, "done"),
+    (CampaignEnd::Failed, "failed"),
+    (CampaignEnd::Signalled, "signalled"),
+    (CampaignEnd::TimedOut, "timed-out"),
+    (CampaignEnd::Abandoned, "abandoned"),
+    (CampaignEnd::Refused, "refused"),
+    (CampaignEnd::Interrupted, "interrupted"),
+    (CampaignEnd::Lost, "lost"),
 ];
 
 pub(crate) const ENGINES: Choices<Engine, 3> =
@@ -94,7 +106,7 @@ pub(crate) const LIMIT_UNITS: Choices<LimitUnit, 4> = [
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 69> = [
+pub(crate) const CODES: Choices<Code, 90> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -162,6 +174,27 @@ pub(crate) const CODES: Choices<Code, 69> = [
     (Code::TimeStolen, "time-stolen"),
     (Code::WakeUpsLate, "wake-ups-late"),
     (Code::PartUnmeasured, "part-unmeasured"),
+    (Code::DeadlinesMissed, "deadlines-missed"),
+    (Code::PeriodsUncounted, "periods-uncounted"),
+    (Code::TaskFailed, "task-failed"),
+    (Code::NodeLost, "node-lost"),
+    (Code::NodeAwaited, "node-awaited"),
+    (Code::SignalLost, "signal-lost"),
+    (Code::PeriodsNotRun, "periods-not-run"),
+    (Code::TaskUnschedulable, "task-unschedulable"),
+    (Code::CoreOverloaded, "core-overloaded"),
+    (Code::BoundConditional, "bound-conditional"),
+    (Code::BoundExceeded, "bound-exceeded"),
+    (Code::CostAbsent, "cost-absent"),
+    (Code::CostForeign, "cost-foreign"),
+    (Code::CostDoubtful, "cost-doubtful"),
+    (Code::RealTimeThrottled, "real-time-throttled"),
+    (Code::AgentLost, "agent-lost"),
+    (Code::Unmerged, "unmerged"),
+    (Code::StartsApart, "starts-apart"),
+    (Code::FaultNotInjected, "fault-not-injected"),
+    (Code::FaultUnnoticed, "fault-unnoticed"),
+    (Code::FaultNotRecovered, "fault-not-recovered"),
     (Code::ZeroCopyCopied, "zero-copy-copied"),
     (Code::Stalled, "stalled"),
 ];
@@ -247,6 +280,19 @@ pub(crate) const QUERY_ENDS: Choices<QueryEndReason, 5> = [
 
 pub(crate) const POLICIES: Choices<SchedulingPolicy, 2> =
     [(SchedulingPolicy::Fifo, "fifo"), (SchedulingPolicy::Other, "other")];
+
+pub(crate) const TASK_POLICIES: Choices<TaskPolicy, 4> = [
+    (TaskPolicy::Fifo, "fifo"),
+    (TaskPolicy::Rr, "rr"),
+    (TaskPolicy::Other, "other"),
+    (TaskPolicy::Deadline, "deadline"),
+];
+
+pub(crate) const CYCLE_SIGNALS: Choices<CycleSignal, 3> = [
+    (CycleSignal::Monotonic, "monotonic"),
+    (CycleSignal::Utc, "utc"),
+    (CycleSignal::Packet, "packet"),
+];
 
 pub(crate) const HANDLER_KINDS: Choices<HandlerKind, 3> = [
     (HandlerKind::Kernel, "kernel"),
@@ -363,6 +409,7 @@ pub(crate) fn check<T: Serialize + Debug, const N: usize>(choices: Choices<T, N>
 fn each_choice_keeps_its_name() {
     check(MODES);
     check(ENGINES);
+    check(CAMPAIGN_ENDS);
     check(SPACINGS);
     check(REASONS);
     check(PLACES);
@@ -387,6 +434,8 @@ fn each_choice_keeps_its_name() {
     check(QUERY_ENDS);
     check(STAMP_KINDS);
     check(POLICIES);
+    check(TASK_POLICIES);
+    check(CYCLE_SIGNALS);
     check(HANDLER_KINDS);
     check(HOST_VERDICTS);
     check(HOST_PARTS);

@@ -4,9 +4,13 @@
 #![expect(clippy::unwrap_used, reason = "clippy allows it in tests, but not in what they share")]
 
 mod bench_relay;
+mod campaign;
 mod choices;
 mod clock;
 mod clock_compare;
+mod cycle;
+mod cycle_predict;
+mod cycle_test;
 mod golden;
 mod host;
 mod host_all;

@@ -16,6 +16,9 @@ pub(super) struct Order<'a> {
     pub(super) places: &'a [*const libc::c_char],
     pub(super) words: *const *const libc::c_char,
     pub(super) environment: *const *const libc::c_char,
+    /// What the program has as input, output and errors, where that is not what this process has;
+    /// it then ends with the thread that starts it.
+    pub(super) streams: Option<[libc::c_int; 3]>,
     pub(super) own_group: bool,
     pub(super) at: Option<&'a At>,
     /// This process, and its thread that stands still.
@@ -58,6 +61,13 @@ impl Order<'_> {
             check(unsafe { libc::setpgid(0, 0) })?;
         }
         restore_broken_pipe()?;
+        if let Some(streams) = self.streams {
+            for (place, stream) in (0..).zip(streams) {
+                // SAFETY: numbers only. The child has a table of descriptors of its own.
+                check(unsafe { libc::dup2(stream, place) })?;
+            }
+            self.end_with_starter()?;
+        }
         let rush = self.at.and_then(|at| at.rush).filter(|_| !self.policy.is_real_time());
         if let Some(at) = self.at {
             self.wait(at, rush)?;
@@ -70,13 +80,17 @@ impl Order<'_> {
         change_mask(libc::SIG_SETMASK, &signal_set([]))
     }
 
-    /// Sleeps until the instant. Who ends meanwhile takes the child along.
-    fn wait(&self, at: &At, rush: Option<Rush>) -> io::Result<()> {
+    /// Has the kernel end the child when the thread that made it ends.
+    fn end_with_starter(&self) -> io::Result<()> {
         set(libc::PR_SET_PDEATHSIG, libc::SIGKILL.unsigned_abs())?;
         // SAFETY: no argument, cannot fail.
-        if unsafe { libc::getppid() } != self.process {
-            return Err(io::Error::from_raw_os_error(libc::ESRCH));
-        }
+        let is_orphan = unsafe { libc::getppid() } != self.process;
+        if is_orphan { Err(io::Error::from_raw_os_error(libc::ESRCH)) } else { Ok(()) }
+    }
+
+    /// Sleeps until the instant. Who ends meanwhile takes the child along.
+    fn wait(&self, at: &At, rush: Option<Rush>) -> io::Result<()> {
+        self.end_with_starter()?;
         set(libc::PR_SET_TIMERSLACK, 1)?;
         if let Some(rush) = rush {
             // The thread is before the child, so that it is never kept from giving all of it back.
@@ -96,7 +110,7 @@ impl Order<'_> {
             }
             sleep_until(at.clock, at.ns)?;
         }
-        set(libc::PR_SET_PDEATHSIG, 0)
+        if self.streams.is_some() { Ok(()) } else { set(libc::PR_SET_PDEATHSIG, 0) }
     }
 
     /// Becomes the program; what comes back is why it cannot (`execvp(3)`).

@@ -11,9 +11,11 @@ mod child;
 mod path;
 
 use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::ptr::null;
@@ -39,6 +41,39 @@ pub struct Recipe {
     places: Vec<CString>,
     words: Vec<CString>,
     own_group: bool,
+    surroundings: Option<Surroundings>,
+}
+
+/// What a program is given in place of what this process has. Such a program ends with the thread
+/// that starts it, however that ends.
+#[derive(Debug)]
+pub struct Surroundings {
+    input: OwnedFd,
+    output: OwnedFd,
+    errors: OwnedFd,
+    /// `NAME=value`.
+    environment: Vec<CString>,
+}
+
+impl Surroundings {
+    /// Nothing to read, these places for output and errors, and these variables.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` where a variable has a zero in it; none else is known.
+    pub fn new(
+        output: OwnedFd,
+        errors: OwnedFd,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> io::Result<Self> {
+        let variable = |(mut name, value): (OsString, OsString)| {
+            name.push("=");
+            name.push(value);
+            Ok(CString::new(name.into_vec())?)
+        };
+        let environment = environment.into_iter().map(variable).collect::<io::Result<_>>()?;
+        Ok(Self { input: File::open("/dev/null")?.into(), output, errors, environment })
+    }
 }
 
 impl Recipe {
@@ -57,7 +92,14 @@ impl Recipe {
         let words = std::iter::once(program).chain(arguments);
         let words = words.map(|word| CString::new(word.as_bytes())).collect::<Result<_, _>>()?;
         let path = std::env::var_os("PATH");
-        Ok(Self { places: path::places(program, path.as_deref())?, words, own_group })
+        let places = path::places(program, path.as_deref())?;
+        Ok(Self { places, words, own_group, surroundings: None })
+    }
+
+    /// The same with surroundings of its own.
+    #[must_use]
+    pub fn within(self, surroundings: Surroundings) -> Self {
+        Self { surroundings: Some(surroundings), ..self }
     }
 }
 
@@ -160,8 +202,8 @@ pub struct Attempt {
     pub started: io::Result<Option<Started>>,
 }
 
-/// Starts a program, at an instant or at once, and returns when it has been executed. One that is
-/// waited for ends with this process.
+/// Starts a program, at an instant or at once, and returns when it has been executed. One that
+/// waits for its instant ends with this process.
 ///
 /// # Errors
 ///
@@ -176,11 +218,21 @@ pub fn start(
     let places: Vec<_> = recipe.places.iter().map(|place| place.as_ptr()).collect();
     let words = recipe.words.iter().map(|word| word.as_ptr()).chain([null()]);
     let words: Vec<_> = words.collect();
+    let surroundings = recipe.surroundings.as_ref();
+    let variables = surroundings.map(|own| {
+        let own = own.environment.iter().map(|variable| variable.as_ptr());
+        own.chain([null()]).collect::<Vec<_>>()
+    });
     let order = Order {
         places: &places,
         words: words.as_ptr(),
-        // SAFETY: a list that the C library keeps; nobody changes it meanwhile.
-        environment: unsafe { environ },
+        environment: match &variables {
+            Some(own) => own.as_ptr(),
+            // SAFETY: a list that the C library keeps; nobody changes it meanwhile.
+            None => unsafe { environ },
+        },
+        streams: surroundings
+            .map(|own| [own.input.as_raw_fd(), own.output.as_raw_fd(), own.errors.as_raw_fd()]),
         own_group: recipe.own_group,
         at,
         process: std::process::id().cast_signed(),

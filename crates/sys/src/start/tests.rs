@@ -132,3 +132,42 @@ fn tempfile_path() -> String {
     let name = format!("horolog-start-{}", std::process::id());
     std::env::temp_dir().join(name).to_string_lossy().into_owned()
 }
+
+#[test]
+fn a_program_has_the_surroundings_that_it_is_given() {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+    for at in [None, Some(in_ms(20))] {
+        let (mut output, output_end) = UnixStream::pair().unwrap();
+        let (mut errors, errors_end) = UnixStream::pair().unwrap();
+        let variables = [("A".into(), "b c".into())];
+        let around = Surroundings::new(output_end.into(), errors_end.into(), variables).unwrap();
+        let line = "echo \"$A-$HOME\"; cat; echo no >&2";
+        let recipe = recipe(&["/bin/sh", "-c", line], false).within(around);
+        let attempt = start(&recipe, at.as_ref(), usual(), &CallOff::default()).unwrap();
+        // The writing ends here go with it, so that the reading ones see an end.
+        drop(recipe);
+        let (mut said, mut complained) = (String::new(), String::new());
+        output.read_to_string(&mut said).unwrap();
+        errors.read_to_string(&mut complained).unwrap();
+        assert_eq!((&*said, &*complained), ("b c-\n", "no\n"));
+        assert!(attempt.started.unwrap().unwrap().wait().unwrap().success());
+    }
+}
+
+#[test]
+fn such_a_program_ends_with_the_thread_that_started_it() {
+    use std::os::unix::net::UnixStream;
+    let (_output, end) = UnixStream::pair().unwrap();
+    let pid = thread::spawn(move || {
+        let environment = std::env::vars_os();
+        let around = Surroundings::new(end.try_clone().unwrap().into(), end.into(), environment);
+        let recipe = recipe(&["sleep", "60"], false).within(around.unwrap());
+        let attempt = start(&recipe, Some(&in_ms(5)), usual(), &CallOff::default()).unwrap();
+        attempt.started.unwrap().unwrap().pid()
+    })
+    .join()
+    .unwrap();
+    let ended = Started { pid: pid.cast_signed(), thread_usual: None, program_usual: None };
+    assert_eq!(ended.wait().unwrap().signal(), Some(libc::SIGKILL));
+}

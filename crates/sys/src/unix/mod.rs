@@ -1,6 +1,7 @@
 //! Unix sockets, where the standard library's calls would wait without an end.
 
 mod answerer;
+mod handed;
 
 use std::ffi::{c_char, c_int};
 use std::io;
@@ -14,6 +15,7 @@ use crate::descriptor::check;
 use crate::socket::Socket;
 
 pub use answerer::{Answerer, AnswererError, make_directory};
+pub use handed::{Handed, inherited};
 
 /// Connections that may wait for a listener, as with the standard library.
 const BACKLOG: c_int = 128;

@@ -15,6 +15,7 @@ use horolog_report::units::full_count;
 use horolog_sys::netlink::Prefix;
 use horolog_sys::signal::{BlockedSignals, Signal};
 use horolog_wire::{path_probe, stamp as stamp_format};
+use sd_notify::NotifyState;
 
 use crate::failure::Failure;
 use crate::output;
@@ -165,6 +166,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let tcp_at = tcp.iter().map(|end| format!("TCP at {}", end.address()));
     let parts: Vec<_> = far.parts().iter().map(at).chain(tcp_at).collect();
     output::note(&format!("horolog: path far end: {}", parts.join(", ")));
+    output::notify(&[NotifyState::Ready]);
     while signals.wait(TICK).map_err(Failure::environment)?.is_none() {
         if let Some(dead) = far.dead() {
             return Err(Failure::environment(format!("{} has ended by itself", at(dead))));

@@ -17,12 +17,15 @@ use horolog_relay::{
     EngineKind, Kernel, KernelError, Listing, Relay, RelayError, SendInterface, Spec, Table,
     metrics, ring_drops, text,
 };
+use horolog_report::to_json;
 use horolog_sys::capability::Capability;
 use horolog_sys::sandbox;
 use horolog_sys::signal::{BlockedSignals, Signal};
+use sd_notify::NotifyState;
 
 use super::no_usual_place;
 use crate::failure::Failure;
+use crate::output::Destination;
 use crate::{output, values};
 
 /// How often to look whether all threads still run, and whether interfaces are as they were.
@@ -66,6 +69,9 @@ pub(super) struct RunArgs {
     /// Answer GET /metrics at this address, for Prometheus.
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
     metrics: Option<SocketAddr>,
+    /// Write the table and what was counted to this file at the end.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -190,6 +196,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         return output::line(&format!("{}: a table that can be ({size})", args.config.display()));
     }
     let socket = args.socket.clone().or_else(default_path).ok_or_else(no_usual_place)?;
+    let json = args.json.as_deref().map(Destination::open).transpose()?;
     // Before the threads are started, which inherit them.
     let signals = [Signal::Interrupt, Signal::Terminate, Signal::HangUp];
     let signals = BlockedSignals::block(&signals).map_err(Failure::environment)?;
@@ -214,6 +221,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let control = Control::start(&socket, Arc::clone(&relay))?;
     say_engine(&listing, without);
     output::note(&format!("horolog: relaying ({size}); control at {}", socket.display()));
+    output::notify(&[NotifyState::Ready]);
     let (mut said, mut refusals) = (None, relay.not_in_kernel());
     loop {
         match signals.wait(TICK).map_err(Failure::environment)? {
@@ -235,8 +243,9 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         }
     }
     drop((control, metrics));
-    output::note(text(&relay.listing()).trim_end());
-    Ok(())
+    let listing = relay.listing();
+    output::note(text(&listing).trim_end());
+    json.map_or(Ok(()), |json| json.write(&to_json(&listing)))
 }
 
 /// Keeps multicast groups joined, and says what has become of them. What hinders it is said once:

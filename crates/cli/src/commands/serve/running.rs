@@ -14,6 +14,7 @@ use super::events;
 use super::log::{Event, Level, Log};
 use super::options::{CommandLine, Options};
 use crate::failure::Failure;
+use crate::output::notify;
 
 /// How often the server is looked after while it runs.
 const TICK: Duration = Duration::from_millis(500);
@@ -170,12 +171,6 @@ fn feed_watchdog(server: &Server, mut renewals: u64, ended: &Receiver<()>) {
         }
         renewals = now;
     }
-}
-
-/// Tells the service manager, where one has asked to be told (sd_notify(3)).
-fn notify(states: &[NotifyState<'_>]) {
-    // Without a service manager this does nothing, and with one that does not listen nothing helps.
-    let _ = sd_notify::notify(states);
 }
 
 fn print_status(status: &Status) {

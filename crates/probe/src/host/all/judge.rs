@@ -3,12 +3,12 @@
 
 use std::cmp::Reverse;
 
+use horolog_conditions::finding;
 use horolog_record::{
     Code, Finding, HostAllResult, HostInterruptResult, HostPart, HostPartOutcome, HostPartState,
     HostTimerResult, HostVerdict, Severity, StolenCore, WorstFinding,
 };
 
-use crate::host::conditions::finding;
 use crate::host::figures::time;
 use crate::host::interrupt::loss;
 

@@ -1,11 +1,11 @@
 //! The doubts about measured delays, from their record. Pure.
 
+use horolog_conditions::REAL_TIME_ADVICE;
 use horolog_record::{
     ClaimVerdict, Code, DelaySlack, Finding, HostDelayResult, SchedulingPolicy, Severity,
 };
 
 use crate::host::clock::finding;
-use crate::host::conditions::REAL_TIME_ADVICE;
 use crate::host::figures::{counted, time};
 
 /// The slack that a thread has where nobody set another.

@@ -1,9 +1,9 @@
 //! The doubts about a run of handlers and a spin, from its record alone. Pure.
 
+use horolog_conditions::{self as conditions, finding};
 use horolog_record::{Code, Finding, HostInterruptResult, Severity, StolenCore};
 
 use super::handlers;
-use crate::host::conditions::{self, finding};
 use crate::host::figures::{counted, time};
 
 /// The share of a core from which its loss is a finding.

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use horolog_conditions as conditions;
 use horolog_record::{Distribution, HandlerDelay, HandlerKind, HandlerRepetition};
 use horolog_stats::{Histogram, Recorder};
 use horolog_sys::clock::MonotonicClock;
@@ -14,7 +15,6 @@ use horolog_xdp::KernelTimer;
 
 use super::InterruptOptions;
 use crate::host::HostError;
-use crate::host::conditions;
 
 /// What the kind is called in progress and findings.
 pub(super) const fn name(kind: HandlerKind) -> &'static str {

@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
+use horolog_conditions::{self as conditions, Conditions};
 use horolog_record::{
     HOST_INTERRUPT_SCHEMA, HandlerDelay, HandlerKind, Host, HostInterruptResult, StolenCore,
     rfc3339_now,
 };
 
-use super::conditions::{self, Conditions};
 use super::{HostError, figures};
 
 pub(super) use findings::loss;

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use horolog_conditions as conditions;
 use horolog_record::{Distribution, StolenCore, StolenGap, StolenPart};
 use horolog_stats::Recorder;
 use horolog_sys::clock::MonotonicClock;
@@ -11,7 +12,7 @@ use horolog_sys::thread_usage::{Switches, run_delay_ns};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::counters::CoreCounters;
-use crate::host::{HostError, conditions, figures};
+use crate::host::{HostError, figures};
 
 /// Longest gaps that are told one by one.
 const LONGEST: usize = 10;

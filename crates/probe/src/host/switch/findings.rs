@@ -1,10 +1,10 @@
 //! The doubts about a run of switches, from its record alone. Pure.
 
+use horolog_conditions::{self as conditions, finding};
 use horolog_record::{
     Code, Finding, HostSwitchResult, Severity, StepsRepetition, SwitchPartner, SwitchSteps,
 };
 
-use super::super::conditions::{self, finding};
 use super::super::figures::counted;
 
 /// All doubts.

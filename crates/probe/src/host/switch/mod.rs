@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use horolog_conditions::{self as conditions, Conditions};
 use horolog_record::{
     HOST_SWITCH_SCHEMA, Host, HostSwitchResult, SwitchExchange, SwitchPartner, SwitchPlacement,
     SwitchSteps, SwitchWay, ThreadScheduling, rfc3339_now,
@@ -22,7 +23,6 @@ use horolog_record::{
 use horolog_sys::partner::PartnerKind;
 use horolog_sys::signal::InterruptibleThread;
 
-use super::conditions::{self, Conditions};
 use super::{HostError, figures};
 
 /// Turns of a repetition at most: a longer one, which does not sleep, would run into the throttling

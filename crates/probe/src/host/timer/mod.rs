@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use horolog_conditions::{self as conditions, Conditions, finding};
 use horolog_record::{
     Code, Distribution, Finding, HOST_TIMER_SCHEMA, Host, HostTimerResult, Severity,
     ThreadScheduling, TimerBreak, TimerCore, TimerCost, rfc3339_now,
@@ -20,7 +21,6 @@ use horolog_record::{
 use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use super::conditions::{self, Conditions, finding};
 use super::{HostError, figures};
 use cycles::{Cycles, Grid, Waiter};
 use start::Start;

@@ -1,6 +1,8 @@
 //! What a measurement arranges for its process and threads, and what the record says of that.
 //! Whatever is refused is stated and goes without; dropping [`Conditions`] takes all of it back.
 
+mod error;
+
 use std::fs;
 
 use horolog_record::{Code, Finding, HostConditions, SchedulingPolicy, Severity, ThreadScheduling};
@@ -9,7 +11,7 @@ use horolog_sys::dma_latency::HeldLatency;
 use horolog_sys::memory::LockedMemory;
 use horolog_sys::thread_usage::timer_slack_ns;
 
-use super::HostError;
+pub use error::HostError;
 
 const IDLE: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 const IDLE_STATES: &str = "/sys/devices/system/cpu/cpu0/cpuidle";
@@ -19,11 +21,12 @@ const RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 const PERIOD: &str = "/proc/sys/kernel/sched_rt_period_us";
 
 /// What to do where `SCHED_FIFO` was refused.
-pub(super) const REAL_TIME_ADVICE: &str =
+pub const REAL_TIME_ADVICE: &str =
     "Run as root, with CAP_SYS_NICE, or with an RLIMIT_RTPRIO that allows it.";
 
 /// What holds while this lives.
-pub(super) struct Conditions {
+#[derive(Debug)]
+pub struct Conditions {
     _memory: Option<LockedMemory>,
     _latency: Option<HeldLatency>,
     record: HostConditions,
@@ -31,7 +34,8 @@ pub(super) struct Conditions {
 
 impl Conditions {
     /// Locks memory, and with `hold_awake` keeps the processors from sleeping deeply.
-    pub(super) fn arrange(hold_awake: bool) -> Self {
+    #[must_use]
+    pub fn arrange(hold_awake: bool) -> Self {
         let memory = LockedMemory::lock();
         let latency = hold_awake.then(|| HeldLatency::hold(0));
         let record = HostConditions {
@@ -51,7 +55,8 @@ impl Conditions {
     }
 
     /// What the record says of it.
-    pub(super) fn record(&self) -> HostConditions {
+    #[must_use]
+    pub fn record(&self) -> HostConditions {
         self.record.clone()
     }
 }
@@ -69,13 +74,18 @@ fn idle_states() -> Vec<String> {
 
 /// Ties this thread to a core and has it scheduled in real time where a priority is given and that
 /// is allowed.
-pub(super) fn settle(core: usize, priority: Option<u8>) -> Result<ThreadScheduling, HostError> {
+///
+/// # Errors
+///
+/// The core is not to be had.
+pub fn settle(core: usize, priority: Option<u8>) -> Result<ThreadScheduling, HostError> {
     affinity::pin_to_core(core).map_err(|error| HostError::Thread { core, error })?;
     Ok(scheduled(priority))
 }
 
 /// The same without a core.
-pub(super) fn scheduled(priority: Option<u8>) -> ThreadScheduling {
+#[must_use]
+pub fn scheduled(priority: Option<u8>) -> ThreadScheduling {
     let asked = priority.map(|priority| (priority, affinity::prefer_real_time(priority.into())));
     let ordinary = |error: Option<String>| ThreadScheduling {
         policy: SchedulingPolicy::Other,
@@ -95,8 +105,12 @@ pub(super) fn scheduled(priority: Option<u8>) -> ThreadScheduling {
     }
 }
 
-/// The cores to measure on: those that are named, or all that this process may run on.
-pub(super) fn cores(named: &[usize]) -> Result<Vec<usize>, HostError> {
+/// The cores to measure on: those that are named, each once, or all that this process may run on.
+///
+/// # Errors
+///
+/// One of them is not to be had.
+pub fn cores(named: &[usize]) -> Result<Vec<usize>, HostError> {
     let allowed = affinity::allowed_cores().map_err(HostError::Cores)?;
     let mut cores: Vec<usize> = Vec::new();
     for &core in if named.is_empty() { &allowed[..] } else { named } {
@@ -112,10 +126,8 @@ pub(super) fn cores(named: &[usize]) -> Result<Vec<usize>, HostError> {
 }
 
 /// The doubts that follow from what was refused.
-pub(super) fn findings(
-    conditions: &HostConditions,
-    scheduling: &[&ThreadScheduling],
-) -> Vec<Finding> {
+#[must_use]
+pub fn findings(conditions: &HostConditions, scheduling: &[&ThreadScheduling]) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(error) = scheduling.iter().find_map(|one| one.error.as_deref()) {
         findings.push(finding(
@@ -147,7 +159,9 @@ pub(super) fn findings(
     findings
 }
 
-pub(super) fn finding(code: Code, severity: Severity, message: String, advice: &str) -> Finding {
+/// A finding that is about no trial.
+#[must_use]
+pub fn finding(code: Code, severity: Severity, message: String, advice: &str) -> Finding {
     Finding { code, severity, message, advice: advice.to_owned(), trial: None }
 }
 

@@ -1,0 +1,162 @@
+//! How soon and how much together a campaign's agents start: fifty of them as processes of this
+//! machine, with a real NATS server, each asking a time server a few times. The machine has a few
+//! cores for all fifty, which fleets have not: what is measured is an upper bound for them.
+//!
+//! When a process was let go at its instant is told apart from when it came to begin its
+//! measurement, for which all of them want the same few cores in that moment.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Host, Lab, LabConfig, Running};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::figure::{Figure, Goal};
+
+const AGENTS: usize = 50;
+/// From the command to the last start.
+const START_GOAL_S: f64 = 5.0;
+/// From the instant to the start of all but one in a hundred.
+const LATE_GOAL_MS: f64 = 5.0;
+/// For agents to be there.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+fn plan() -> String {
+    format!(
+        r#"
+schema = "horolog.plan/1"
+name = "bench"
+duration-max = "30s"
+max-offset = "100ms"
+
+[[role]]
+name = "ask"
+kind = "query"
+count = {AGENTS}
+[role.options]
+target = "127.0.0.1"
+"#
+    )
+}
+
+/// A program of the private host that runs as long as this value.
+fn running(host: &Host, program: &Path, arguments: &[&str]) -> Result<Running> {
+    Ok(Running::start(host.command(program).args(arguments))?)
+}
+
+fn agents(host: &Host, binary: &Path, directory: &Path) -> Result<Vec<Running>> {
+    let agent = |number: usize| {
+        let state = directory.join(format!("state{number}")).display().to_string();
+        let name = format!("n{number}");
+        let arguments = ["campaign", "agent", "--name", &name, "--state", &state];
+        let clock = ["--clock-server", "127.0.0.1", "--address", "127.0.0.1"];
+        running(host, binary, &[&arguments[..], &clock].concat())
+    };
+    let agents = (1..=AGENTS).map(agent).collect::<Result<Vec<_>>>()?;
+    let started = Instant::now();
+    loop {
+        let mut list = host.command(binary);
+        let said = list.args(["campaign", "list", "--json"]).output()?.stdout;
+        let list: Value = serde_json::from_slice(&said).unwrap_or_default();
+        if list["agents"].as_array().is_some_and(|there| there.len() == AGENTS) {
+            return Ok(agents);
+        }
+        ensure!(started.elapsed() < PATIENCE, "not all agents are there");
+        thread::sleep(Duration::from_millis(500));
+    }
+}
+
+/// How a campaign began.
+struct Starts {
+    /// From the command to the last start.
+    took_s: f64,
+    /// From the instant to each start.
+    late_ms: Vec<f64>,
+    /// From the instant to when each measurement began, by its own record, which has milliseconds.
+    begun_ms: Vec<f64>,
+}
+
+fn run(host: &Host, binary: &Path, directory: &Path) -> Result<Starts> {
+    let (plan, result) = (directory.join("plan.toml"), directory.join("result.json"));
+    let mut command: Command = host.command(binary);
+    command.args(["campaign", "run", "--json"]).arg(&result).arg(&plan);
+    let began = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let output = command.stdin(Stdio::null()).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {}", output.status, said.trim());
+    let result: Value = serde_json::from_slice(&fs::read(result)?)?;
+    let instant_ns = result["start"]["instant_ns"].as_i64().context("no instant")?;
+    let parts = result["parts"].as_array().context("no parts")?;
+    let starts: Option<Vec<_>> = parts.iter().map(|part| part["started_ns"].as_i64()).collect();
+    let starts = starts.filter(|starts| starts.len() == AGENTS).context("not all were started")?;
+    let last_ns = starts.iter().max().context("none was started")?;
+    let took_s = (last_ns - began.as_nanos() as i64) as f64 / 1e9;
+    let late_ms = starts.iter().map(|start_ns| (start_ns - instant_ns) as f64 / 1e6).collect();
+    let begun = |part: &Value| {
+        let text = part["result"]["started"].as_str()?;
+        Some(after_ms(instant_ns, text)? as f64)
+    };
+    let begun_ms: Option<Vec<_>> = parts.iter().map(begun).collect();
+    Ok(Starts { took_s, late_ms, begun_ms: begun_ms.context("a record does not say when")? })
+}
+
+/// From an instant to a time of day as RFC 3339 has it with milliseconds, within half a minute.
+fn after_ms(instant_ns: i64, text: &str) -> Option<i64> {
+    let (_, time) = text.strip_suffix('Z')?.rsplit_once(':')?;
+    let (seconds, millis) = time.split_once('.')?;
+    let ms = seconds.parse::<i64>().ok()? * 1_000 + millis.parse::<i64>().ok()?;
+    let instant_ms = instant_ns / 1_000_000 % 60_000;
+    Some((ms - instant_ms + 30_000).rem_euclid(60_000) - 30_000)
+}
+
+/// The least value that 99 of 100 do not exceed.
+fn p99(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let rank = (values.len() as f64 * 0.99).ceil() as usize;
+    values.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+}
+
+/// Runs a campaign of fifty agents so many times.
+pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
+    let lab = Lab::new(&LabConfig { ipv6: false, ..LabConfig::default() })?;
+    let (host, directory) = (lab.client(), TempDir::new()?);
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    fs::write(directory.path().join("plan.toml"), plan())?;
+    let (store, log, socket) = (path("store"), path("nats.log"), path("status.sock"));
+    let nats = ["--jetstream", "--store_dir", &store, "--addr", "127.0.0.1", "--log", &log];
+    let _nats = running(host, Path::new("nats-server"), &nats)
+        .context("nats-server is not in PATH; scripts/setup.sh --peers fetches it")?;
+    let serve = ["serve", "--local", "--listen", "127.0.0.1:123", "--engine", "socket"];
+    let _time = running(host, binary, &[&serve[..], &["--status-socket", &socket]].concat())?;
+    let _agents = agents(host, binary, directory.path())?;
+    let (mut starts, mut late, mut begun) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let run = run(host, binary, directory.path())?;
+        starts.push(run.took_s);
+        late.push(p99(run.late_ms));
+        begun.push(p99(run.begun_ms));
+    }
+    let name = |what: &str| format!("campaign: {AGENTS} agents, {what}");
+    let start = Figure::new(name("from the command to the last start"), "s", starts);
+    let late = Figure::new(name("p99 of the start behind the instant"), "ms", late);
+    let begun = Figure::new(name("p99 of the first action behind the instant"), "ms", begun);
+    Ok(vec![start.with(Goal::Below(START_GOAL_S)), late.with(Goal::Below(LATE_GOAL_MS)), begun])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_so_long_after_the_instant() {
+        let instant_ns = 1_795_468_859_990_000_000;
+        assert_eq!(after_ms(instant_ns, "2026-11-24T00:01:00.012Z"), Some(22));
+        assert_eq!(after_ms(instant_ns, "2026-11-24T00:00:59.989Z"), Some(-1));
+        assert_eq!(after_ms(instant_ns, "now"), None);
+    }
+}

@@ -1,0 +1,236 @@
+//! Conducting a campaign: it gives orders, waits for answers, names the instant, reads what is
+//! told, ends the services. It holds nothing that it could not read again: killed at any moment,
+//! another one goes on from what lies at the broker.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::Instant;
+
+use super::clocks::{Answer, hindrance};
+use super::course::Course;
+use super::ledger::Ledger;
+use super::reader::Reader;
+use super::run::{CampaignError, Collected, ControllerOptions, What};
+use super::step::Step;
+use super::wait::Waited;
+use crate::nats::Store;
+use crate::order::{Order, Word};
+use crate::place::Placement;
+use crate::plan::Plan;
+use crate::{AgentName, CampaignId};
+
+/// How long agents may take to answer an order.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(15);
+/// How long their services may take to be ready.
+const READY_PATIENCE: Duration = Duration::from_secs(30);
+/// How long services may take to end with their results.
+const FINISH_PATIENCE: Duration = Duration::from_secs(30);
+
+/// An agent's order at the broker.
+pub(super) struct Given {
+    pub(super) order: Order,
+    pub(super) revision: u64,
+    pub(super) word: Option<Word>,
+}
+
+/// A campaign that is being conducted.
+pub(super) struct Controller<'a> {
+    pub(super) options: ControllerOptions,
+    pub(super) tell: &'a dyn Fn(&Step<'_>),
+    pub(super) flow: &'a dyn Fn() -> ControlFlow<()>,
+    pub(super) store: Store,
+    pub(super) id: CampaignId,
+    pub(super) course: Course,
+    pub(super) revision: u64,
+    pub(super) plan: Plan,
+    pub(super) placement: Placement,
+    pub(super) given: BTreeMap<AgentName, Given>,
+    pub(super) ledger: Ledger,
+    pub(super) reader: Reader,
+    /// Agents that are gone, and for how long that has been seen.
+    pub(super) absent: BTreeMap<AgentName, Duration>,
+    pub(super) looked: Instant,
+    pub(super) lost: BTreeSet<AgentName>,
+    /// Since when the broker does not answer.
+    pub(super) gone_since: Option<Instant>,
+    pub(super) abandoned: bool,
+    /// When the orders were given, where this controller has given them.
+    pub(super) asked_ns: Option<i64>,
+    /// What agents' clocks showed when they answered.
+    pub(super) answers: Vec<Answer>,
+    /// Whether the last look at what is told found nothing.
+    pub(super) has_read_all: bool,
+}
+
+/// UTC, in ns since 1970.
+fn utc_ns() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i64
+}
+
+impl ControllerOptions {
+    /// What this controller takes for UTC, in ns since 1970.
+    pub(super) fn utc_ns(&self) -> i64 {
+        utc_ns().saturating_add(self.clock_injected_ns)
+    }
+}
+
+impl Controller<'_> {
+    pub(super) fn utc_ns(&self) -> i64 {
+        self.options.utc_ns()
+    }
+
+    /// From orders to outcomes.
+    pub(super) async fn conduct(&mut self) -> Result<Collected, CampaignError> {
+        (self.tell)(&Step::Begun(&self.id, &self.placement));
+        if !self.is_started() {
+            self.prepare().await?;
+            if !self.abandoned {
+                self.start().await?;
+            }
+        }
+        self.collect().await?;
+        self.finish().await?;
+        let started = self.ledger.agents().flat_map(|(_, agent)| agent.started.clone());
+        let started = started.collect();
+        Ok(Collected {
+            campaign: self.id.clone(),
+            plan: self.plan.clone(),
+            placement: self.placement.clone(),
+            agents: self.course.agents.clone(),
+            unusable: self.course.unusable.clone(),
+            at_ns: self.course.at_ns,
+            outcomes: self.ledger.take_outcomes(),
+            started,
+            lost: self.lost.clone(),
+            abandoned: self.abandoned,
+            twice: self.ledger.twice,
+            strange: self.ledger.strange,
+            unreadable: self.reader.unreadable,
+        })
+    }
+
+    /// Whether agents have been told of an instant, or may have been.
+    fn is_started(&self) -> bool {
+        let has_word = self.given.values().any(|given| given.word.is_some());
+        self.course.at_ns.is_some() && (has_word || self.ledger.has_started())
+    }
+
+    /// Gives the orders, and waits until all agents are ready. Where one is not, nobody starts.
+    async fn prepare(&mut self) -> Result<(), CampaignError> {
+        // One that goes on where another was reads answers to that one.
+        self.asked_ns = matches!(self.options.what, What::Plan(..)).then(|| self.utc_ns());
+        self.give(None).await?;
+        let waited = self
+            .wait(ANSWER_PATIENCE, |it| {
+                it.ledger.silent().is_empty() || !it.ledger.refusals().is_empty()
+            })
+            .await?;
+        let ready = match waited {
+            Waited::Done if self.ledger.refusals().is_empty() && self.wrong_clock().is_none() => {
+                self.wait(READY_PATIENCE, |it| {
+                    it.ledger.unready().is_empty() || !it.ledger.refusals().is_empty()
+                })
+                .await?
+            }
+            waited => waited,
+        };
+        if ready == Waited::Stopped {
+            self.abandoned = true;
+            return Ok(());
+        }
+        let why = self.hindrance(ready == Waited::Late);
+        let Some(why) = why else { return Ok(()) };
+        // Nobody has begun, so there is nothing to be collected.
+        self.give(Some(Word::Abandon)).await?;
+        self.wait(FINISH_PATIENCE, Self::is_all_told).await?;
+        self.release().await;
+        let _ = self.store.forget(&self.id).await;
+        Err(CampaignError::NotStarted(why))
+    }
+
+    fn hindrance(&self, is_late: bool) -> Option<String> {
+        let refusals = self.ledger.refusals();
+        if !refusals.is_empty() {
+            let told: Vec<_> =
+                refusals.iter().map(|(name, why)| format!("agent {name}: {why}")).collect();
+            return Some(told.join("; "));
+        }
+        let silent = if self.ledger.silent().is_empty() {
+            self.ledger.unready()
+        } else {
+            self.ledger.silent()
+        };
+        let names: Vec<_> = silent.iter().map(ToString::to_string).collect();
+        let late = is_late
+            .then(|| format!("no answer in time from {}; see to that agent", names.join(", ")));
+        late.or_else(|| self.wrong_clock())
+    }
+
+    /// Why this machine's clock can name no instant for the agents, if it cannot.
+    fn wrong_clock(&self) -> Option<String> {
+        hindrance(&self.answers, self.options.lead)
+    }
+
+    /// Names the instant, and tells it to all.
+    async fn start(&mut self) -> Result<(), CampaignError> {
+        loop {
+            let lead_ns = self.options.lead.as_nanos() as i64;
+            // It is kept first: a controller that goes on has to know that there was one. This also
+            // shows that the broker answers now.
+            loop {
+                self.course.at_ns = Some(self.utc_ns() + lead_ns);
+                match self.keep_course().await {
+                    Err(CampaignError::Nats(error)) => self.is_gone(error).await?,
+                    kept => break kept?,
+                }
+            }
+            let at_ns = self.course.at_ns.unwrap_or_default();
+            self.give(Some(Word::Start { at_ns })).await?;
+            let is_told = self.given.values().any(|given| given.word.is_some());
+            if is_told || (self.flow)().is_break() {
+                (self.tell)(&Step::Instant(at_ns));
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads what is told until all that was measured has come, the time is over, or it is given
+    /// up.
+    async fn collect(&mut self) -> Result<(), CampaignError> {
+        if self.course.at_ns.is_none() {
+            return Ok(());
+        }
+        let waited = self.wait(self.left(), Self::is_all_measured).await?;
+        if waited == Waited::Stopped {
+            self.abandoned = true;
+        }
+        Ok(())
+    }
+
+    /// Ends the services, or everything, and lets the agents go.
+    async fn finish(&mut self) -> Result<(), CampaignError> {
+        if self.abandoned {
+            (self.tell)(&Step::Abandoned);
+            self.course.abandoned = true;
+            // One that goes on gives it up too; agents have it from this one in any case.
+            let _ = self.keep_course().await;
+        }
+        let word = if self.abandoned { Word::Abandon } else { Word::Finish };
+        self.give(Some(word)).await?;
+        self.wait_for_all(FINISH_PATIENCE + self.options.grace).await?;
+        let missing = self.ledger.measuring().into_iter().chain(self.ledger.serving());
+        self.lost = missing.cloned().collect();
+        for name in &self.lost {
+            (self.tell)(&Step::Lost(name));
+        }
+        self.release().await;
+        Ok(())
+    }
+
+    /// Removes what lies at the broker. What stays there is gone after a week.
+    pub(super) async fn forget(&self) {
+        let _ = self.store.forget(&self.id).await;
+    }
+}

@@ -1,0 +1,142 @@
+//! A controller's words to agents: orders given, changed and taken back, each only where nobody
+//! else has changed it meanwhile.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::conduct::{Controller, Given};
+use super::run::CampaignError;
+use super::wait::RETRY;
+use crate::instruction::Instruction;
+use crate::nats::{Change, NatsError};
+use crate::order::{AgentState, Word};
+use crate::{AgentName, CampaignId};
+
+/// How long an agent has to be seen without the campaign that its order is of, for the order to be
+/// one that a dead controller left.
+const STALE_AFTER: Duration = Duration::from_secs(5);
+/// An instant that is nearer than this is not given to anybody any more.
+const LEAD_MIN: Duration = Duration::from_millis(100);
+
+impl Controller<'_> {
+    /// Gives all agents their orders with this word. An instant that is over is given to nobody,
+    /// unless somebody has it already: then the others say that they missed it.
+    pub(super) async fn give(&mut self, word: Option<Word>) -> Result<(), CampaignError> {
+        let mut left: Vec<_> = self.given.keys().cloned().collect();
+        left.retain(|name| !(word.is_none() && self.given[name].revision != 0));
+        while !left.is_empty() {
+            if let Some(Word::Start { at_ns }) = word {
+                let is_near = at_ns - self.utc_ns() < LEAD_MIN.as_nanos() as i64;
+                if is_near && self.given.values().all(|given| given.word.is_none()) {
+                    return Ok(());
+                }
+            }
+            let requests = left.iter().map(|name| self.give_one(name, word));
+            let answers = futures_util::future::join_all(requests).await;
+            let names = std::mem::take(&mut left);
+            for (name, answer) in names.into_iter().zip(answers) {
+                match answer {
+                    Ok(Some(revision)) => {
+                        self.gone_since = None;
+                        if let Some(given) = self.given.get_mut(&name) {
+                            (given.revision, given.word) = (revision, word);
+                        }
+                    }
+                    Ok(None) => self.overtaken(&name, &mut left).await?,
+                    Err(error) => {
+                        self.is_gone(error).await?;
+                        left.push(name);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn give_one(
+        &self,
+        name: &AgentName,
+        word: Option<Word>,
+    ) -> Result<Option<u64>, NatsError> {
+        let Some(Given { order, revision, .. }) = self.given.get(name) else { return Ok(None) };
+        let instruction = Instruction { order: order.clone(), word }.pack();
+        match self.store.give(name, instruction, *revision).await? {
+            Change::Made(revision) => Ok(Some(revision)),
+            Change::Overtaken => Ok(None),
+        }
+    }
+
+    /// Somebody has changed the agent's order: this controller itself, whose request was carried
+    /// out although its answer was lost; or another campaign has the agent.
+    async fn overtaken(
+        &mut self,
+        name: &AgentName,
+        left: &mut Vec<AgentName>,
+    ) -> Result<(), CampaignError> {
+        let seen = match self.store.order(name).await {
+            Ok(seen) => seen,
+            Err(error) => {
+                self.is_gone(error).await?;
+                left.push(name.clone());
+                return Ok(());
+            }
+        };
+        let other = seen.as_ref().and_then(|kept| Instruction::unpack(&kept.bytes).ok());
+        let other = other.map(|instruction| instruction.order.campaign);
+        let revision = seen.map_or(0, |kept| kept.revision);
+        let is_own = other.as_ref().is_none_or(|other| *other == self.id);
+        if is_own || self.is_stale(name, other.as_ref(), revision).await? {
+            if let Some(given) = self.given.get_mut(name) {
+                given.revision = revision;
+            }
+            left.push(name.clone());
+            return Ok(());
+        }
+        let other = other.map_or_else(String::new, |other| other.to_string());
+        if self.ledger.has_started() || self.course.at_ns.is_some() {
+            // What it has measured may still come.
+            return Ok(());
+        }
+        Err(CampaignError::NotStarted(format!(
+            "agent {name} works for campaign {other}; wait for its end, or end it with 'horolog \
+             campaign run --resume {other}' and Ctrl-C"
+        )))
+    }
+
+    /// Whether an order was left by a controller that is dead: the agent is there, and for some
+    /// seconds does not work for it.
+    async fn is_stale(
+        &self,
+        name: &AgentName,
+        other: Option<&CampaignId>,
+        revision: u64,
+    ) -> Result<bool, NatsError> {
+        let started = Instant::now();
+        while started.elapsed() < STALE_AFTER {
+            sleep(RETRY).await;
+            let state = self.store.agent(name).await?;
+            let state: Option<AgentState> =
+                state.and_then(|kept| serde_json::from_slice(&kept.bytes).ok());
+            let is_free = state.is_some_and(|state| state.busy.as_ref() != other);
+            let now = self.store.order(name).await?.map_or(0, |kept| kept.revision);
+            if !is_free || now != revision {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes the orders back, but for those of lost agents: should one come back, it finds that it
+    /// is to end.
+    pub(super) async fn release(&mut self) {
+        for (name, given) in &self.given {
+            if self.lost.contains(name) {
+                let lost = Instruction { order: given.order.clone(), word: Some(Word::Abandon) };
+                let _ = self.store.give(name, lost.pack(), given.revision).await;
+            } else {
+                let _ = self.store.release(name, given.revision).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Periodic tasks together. Their first node has heard all others while they ran and has what
+//! became of every period in its own record; those that joined write none. So nothing is added up
+//! twice here: the first node's record is read, and its nodes are told by the jobs and agents that
+//! they were.
+
+use horolog_record::{
+    CampaignFigures, CampaignNode, CampaignTask, Code, CycleNode, CycleResult, CycleRun, CycleTask,
+    Distribution, Finding,
+};
+
+use super::{Part, Unmerged};
+use crate::role::RoleKind;
+
+pub(super) fn merge(
+    own: &[&Part<'_>],
+    parts: &[Part<'_>],
+    unmerged: &mut Unmerged<'_>,
+) -> CampaignFigures {
+    let (mut tasks, mut nodes) = (Vec::new(), Vec::new());
+    for part in own {
+        let Some(result) = part.read::<CycleResult>(unmerged) else { continue };
+        let cluster = Cluster { lead: part, parts };
+        for (run, of_run) in result.runs.iter().enumerate() {
+            nodes.extend(cluster.nodes(run, of_run));
+            tasks.extend(cluster.tasks(run, of_run, unmerged));
+        }
+        let awaited = result.findings.iter().filter(|one| one.code == Code::NodeAwaited);
+        let awaited: Vec<_> = awaited.map(|one| cluster.located(one, &result)).collect();
+        unmerged.findings.extend(awaited);
+    }
+    CampaignFigures::Cycles { tasks, nodes }
+}
+
+/// The nodes of one leader.
+struct Cluster<'a> {
+    lead: &'a Part<'a>,
+    parts: &'a [Part<'a>],
+}
+
+impl Cluster<'_> {
+    fn leader(&self) -> String {
+        self.lead.placed.job.id.to_string()
+    }
+
+    /// The part that a node was: the first is the leader, the others have the names that they were
+    /// given and join where it listens.
+    fn part(&self, index: usize, node: &str) -> Option<&Part<'_>> {
+        if index == 0 {
+            return Some(self.lead);
+        }
+        let first = |part: &Part<'_>, option: &str| {
+            part.placed.job.options.get(option).and_then(|values| values.first().cloned())
+        };
+        let listen = first(self.lead, "listen");
+        self.parts.iter().find(|part| {
+            part.placed.job.kind == RoleKind::CycleJoin
+                && first(part, "name").is_some_and(|name| name == node)
+                && first(part, "target") == listen
+        })
+    }
+
+    fn nodes(&self, run: usize, of_run: &CycleRun) -> Vec<CampaignNode> {
+        let all = of_run.nodes.iter().enumerate();
+        all.flat_map(|(index, node)| {
+            let part = self.part(index, &node.name);
+            node.tasks.iter().map(move |task| CampaignNode {
+                leader: self.leader(),
+                run,
+                node: node.name.clone(),
+                job: part.map(|part| part.placed.job.id.to_string()),
+                agent: part.map(|part| part.placed.agent.to_string()),
+                task: task.name.clone(),
+                periods: task.periods,
+                missed: task.missed,
+                awaited: awaited(of_run, &task.name, index),
+                ahead_ns: node.clocks.first().map(|clock| clock.ahead_ns),
+                lateness_ns: task.lateness_ns.clone(),
+                response_ns: task.response_ns.clone(),
+            })
+        })
+        .collect()
+    }
+
+    fn tasks(
+        &self,
+        run: usize,
+        of_run: &CycleRun,
+        unmerged: &mut Unmerged<'_>,
+    ) -> Vec<CampaignTask> {
+        let (skew_ns, skew_error_ns) = skew(&of_run.nodes);
+        let names = of_run.nodes.first().into_iter().flat_map(|node| &node.tasks);
+        let together = |(index, first): (usize, &CycleTask)| {
+            let all: Vec<_> =
+                of_run.nodes.iter().filter_map(|node| node.tasks.get(index)).collect();
+            let sum = |count: fn(&CycleTask) -> u64| {
+                all.iter().fold(0_u64, |sum, task| sum.saturating_add(count(task)))
+            };
+            let mut distribution = |of: fn(&CycleTask) -> Option<&Distribution>| {
+                unmerged.distribution(&all.iter().filter_map(|task| of(task)).collect::<Vec<_>>())
+            };
+            let shared = of_run.shared.iter().find(|shared| shared.task == first.name);
+            CampaignTask {
+                leader: self.leader(),
+                run,
+                task: first.name.clone(),
+                nodes: all.len() as u64,
+                periods: sum(|task| task.periods),
+                missed: sum(|task| task.missed),
+                span_ns: shared.map(|shared| shared.span_ns),
+                skew_ns,
+                skew_error_ns,
+                lateness_ns: distribution(|task| task.lateness_ns.as_ref()),
+                response_ns: distribution(|task| task.response_ns.as_ref()),
+            }
+        };
+        names.enumerate().map(together).collect()
+    }
+
+    /// A finding about nodes, with where these were.
+    fn located(&self, finding: &Finding, result: &CycleResult) -> Finding {
+        let nodes = result.runs.iter().flat_map(|run| run.nodes.iter().enumerate());
+        // A name may be the beginning of another one.
+        let is_named = |name: &str| {
+            let mut words =
+                finding.message.split(|c: char| !(c.is_alphanumeric() || "-_.".contains(c)));
+            words.any(|word| word.trim_end_matches('.') == name)
+        };
+        let named = nodes.filter(|(_, node)| is_named(&node.name)).find_map(|(index, node)| {
+            let part = self.part(index, &node.name)?;
+            Some(format!(" {} is {} on {}.", node.name, part.placed.job.id, part.placed.agent))
+        });
+        let message =
+            format!("{}: {}{}", self.leader(), finding.message, named.unwrap_or_default());
+        Finding { message, ..finding.clone() }
+    }
+}
+
+fn awaited(run: &CycleRun, task: &str, node: usize) -> Option<u64> {
+    run.shared.iter().find(|shared| shared.task == task)?.awaited.get(node).copied()
+}
+
+/// How far the clocks of nodes are apart, and by how much that may be wrong. That of the first node
+/// is what the others are measured against.
+fn skew(nodes: &[CycleNode]) -> (u64, u64) {
+    let clocks = || nodes.iter().filter_map(|node| node.clocks.first());
+    let ahead = || clocks().map(|clock| clock.ahead_ns).chain([0]);
+    let (most, least) = (ahead().max().unwrap_or(0), ahead().min().unwrap_or(0));
+    // Both ends may be wrong.
+    let error_ns = clocks().map(|clock| clock.error_ns).max().unwrap_or(0);
+    (most.abs_diff(least), error_ns.saturating_mul(2))
+}

@@ -1,0 +1,124 @@
+//! Loads together: the trials of all generators that have the same place and planned rate become
+//! one, as if one generator had sent all their requests.
+
+use std::collections::BTreeMap;
+
+use horolog_record::{
+    CampaignFigures, CampaignTrial, ClassCounts, Distribution, LoadResult, Responses, Trial,
+};
+
+use super::{Part, Unmerged};
+
+/// Trials that run at once: their place, and the rate that was planned, which counts as another
+/// where it differs by more than a thousandth.
+type Place = (usize, u64);
+
+pub(super) fn merge(own: &[&Part<'_>], unmerged: &mut Unmerged<'_>) -> CampaignFigures {
+    let results: Vec<LoadResult> = own.iter().filter_map(|part| part.read(unmerged)).collect();
+    let mut by_place: BTreeMap<Place, Vec<&Trial>> = BTreeMap::new();
+    for result in &results {
+        for (index, trial) in result.trials.iter().enumerate() {
+            by_place.entry((index, rate_class(trial.offered_rate))).or_default().push(trial);
+        }
+    }
+    let places = by_place.len();
+    let trials = by_place.into_iter().map(|((index, _), trials)| CampaignTrial {
+        index,
+        generators: trials.len() as u64,
+        trial: together(&trials, unmerged),
+    });
+    let trials: Vec<_> = trials.collect();
+    let longest = results.iter().map(|result| result.trials.len()).max().unwrap_or(0);
+    if places > longest {
+        unmerged.say("generators held different rates at one time; each rate stands apart");
+    }
+    CampaignFigures::Load { trials }
+}
+
+/// The same for rates that are within a thousandth of one another, but at the border of classes.
+fn rate_class(rate: f64) -> u64 {
+    if rate > 0.0 { (rate.ln() * 1_000.0).round().max(0.0) as u64 } else { 0 }
+}
+
+/// Trials that ran at once as one.
+fn together(trials: &[&Trial], unmerged: &mut Unmerged<'_>) -> Trial {
+    let sum = |count: fn(&Trial) -> u64| {
+        trials.iter().fold(0_u64, |sum, trial| sum.saturating_add(count(trial)))
+    };
+    let rates = |rate: fn(&Trial) -> f64| trials.iter().map(|trial| rate(trial)).sum();
+    let mut distribution = |of: fn(&Trial) -> Option<&Distribution>| {
+        let all: Vec<_> = trials.iter().filter_map(|trial| of(trial)).collect();
+        unmerged.distribution(&all)
+    };
+    Trial {
+        phase: trials.first().and_then(|trial| trial.phase.clone()),
+        offered_rate: rates(|trial| trial.offered_rate),
+        achieved_rate: rates(|trial| trial.achieved_rate),
+        duration_s: trials.iter().map(|trial| trial.duration_s).fold(0.0, f64::max),
+        clients: sum(|trial| trial.clients),
+        sent: sum(|trial| trial.sent),
+        received: sum(|trial| trial.received),
+        lost: sum(|trial| trial.lost),
+        duplicate: sum(|trial| trial.duplicate),
+        late: sum(|trial| trial.late),
+        invalid: counts(trials.iter().map(|trial| &trial.invalid)),
+        responses: responses(trials),
+        authenticated: authenticated(trials),
+        cookies_reused: optional(trials.iter().map(|trial| trial.cookies_reused)),
+        // How evenly clients were answered is known of each generator's own.
+        fairness: None,
+        well_behaved: None,
+        rtt_ns: distribution(|trial| trial.rtt_ns.as_ref()),
+        response_time_ns: distribution(|trial| trial.response_time_ns.as_ref()),
+        // Each is by its own machine's clock.
+        tx_offset_ns: None,
+        stamped: optional(trials.iter().map(|trial| trial.stamped)),
+        lateness_ns: distribution(|trial| trial.lateness_ns.as_ref()),
+        lost_at: counts(trials.iter().map(|trial| &trial.lost_at)),
+        parts: Vec::new(),
+    }
+}
+
+/// Counts by what they are of.
+pub(super) fn counts<'a, K: Clone + Ord + 'a>(
+    all: impl Iterator<Item = &'a BTreeMap<K, u64>>,
+) -> BTreeMap<K, u64> {
+    let mut sums = BTreeMap::new();
+    for (key, count) in all.flatten() {
+        let sum: &mut u64 = sums.entry(key.clone()).or_default();
+        *sum = sum.saturating_add(*count);
+    }
+    sums
+}
+
+/// The sum of those that are there; `None` where none is.
+fn optional(all: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    all.flatten().reduce(u64::saturating_add)
+}
+
+fn responses(trials: &[&Trial]) -> Responses {
+    let add = |sum: Responses, trial: &&Trial| {
+        let one = trial.responses;
+        Responses {
+            basic: sum.basic.saturating_add(one.basic),
+            interleaved: sum.interleaved.saturating_add(one.interleaved),
+            nts: sum.nts.saturating_add(one.nts),
+            delay: sum.delay.saturating_add(one.delay),
+            sync_follow_up: sum.sync_follow_up.saturating_add(one.sync_follow_up),
+            grant: sum.grant.saturating_add(one.grant),
+            denial: sum.denial.saturating_add(one.denial),
+            cancellation: sum.cancellation.saturating_add(one.cancellation),
+            granted_messages: sum.granted_messages.saturating_add(one.granted_messages),
+        }
+    };
+    trials.iter().fold(Responses::default(), add)
+}
+
+fn authenticated(trials: &[&Trial]) -> Option<ClassCounts> {
+    let all = trials.iter().filter_map(|trial| trial.authenticated);
+    all.reduce(|sum, one| ClassCounts {
+        sent: sum.sent.saturating_add(one.sent),
+        received: sum.received.saturating_add(one.received),
+        lost: sum.lost.saturating_add(one.lost),
+    })
+}

@@ -1,0 +1,424 @@
+//! Results put together are what one program would have recorded that did everything.
+
+use horolog_record::{
+    CampaignFigures, Code, Engine, Mode, PATH_UDP_SCHEMA, PathCounts, Responses, Severity, Spacing,
+    Target, Trial,
+};
+use horolog_stats::Recorder;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::order::ClockState;
+use crate::place::{Candidate, place};
+
+const PLAN: &str = r#"
+schema = "horolog.plan/1"
+name = "p"
+[[role]]
+name = "server"
+kind = "serve"
+[role.options]
+listen = "{self}:123"
+[[role]]
+name = "load"
+kind = "load-ntp"
+count = 3
+[role.options]
+target = "{server}"
+rate = "1k"
+"#;
+
+fn agents(count: u8) -> Vec<Candidate> {
+    let agent = |number: u8| Candidate {
+        name: format!("n{number}").parse().unwrap(),
+        labels: BTreeMap::new(),
+        addresses: vec![[192, 0, 2, number].into()],
+        kinds: RoleKind::ALL.to_vec(),
+    };
+    (1..=count).map(agent).collect()
+}
+
+fn host() -> Host {
+    serde_json::from_value(json!({ "cores": 2 })).unwrap()
+}
+
+fn outcome(job: &str, result: Option<Value>) -> Outcome {
+    Outcome {
+        campaign: "c".parse().unwrap(),
+        agent: "n1".parse().unwrap(),
+        job: job.parse().unwrap(),
+        ending: Ending::Done { status: 0 },
+        intended_ns: Some(1_000),
+        started_ns: Some(1_500),
+        ended_ns: Some(2_000_001_500),
+        clock: None,
+        result,
+        stderr_tail: String::new(),
+    }
+}
+
+fn merged(text: &str, outcomes: Vec<Outcome>) -> CampaignResult {
+    let plan = Plan::parse(text, &[]).unwrap();
+    let placement = place(&plan, &agents(5)).unwrap();
+    merge(Gathered {
+        plan: &plan,
+        placement: &placement,
+        campaign: &"c".parse().unwrap(),
+        started: String::new(),
+        command: Vec::new(),
+        host: host(),
+        local: false,
+        interrupted: false,
+        at_ns: Some(1_000),
+        delivery: None,
+        outcomes,
+        findings: Vec::new(),
+    })
+}
+
+fn distribution(values: &[u64]) -> Option<Distribution> {
+    let mut recorder = Recorder::new();
+    for value in values {
+        recorder.record(*value);
+    }
+    Distribution::of_recorder(&recorder)
+}
+
+fn trial(rate: f64, rtts: &[u64]) -> Trial {
+    let received = rtts.len() as u64;
+    Trial {
+        phase: None,
+        offered_rate: rate,
+        achieved_rate: rate - 1.0,
+        duration_s: 2.0,
+        clients: 16,
+        sent: received + 2,
+        received,
+        lost: 2,
+        duplicate: 1,
+        late: 1,
+        invalid: BTreeMap::new(),
+        responses: Responses { basic: received, ..Responses::default() },
+        authenticated: None,
+        cookies_reused: None,
+        fairness: None,
+        well_behaved: None,
+        rtt_ns: distribution(rtts),
+        response_time_ns: None,
+        tx_offset_ns: None,
+        stamped: None,
+        lateness_ns: distribution(&[1]),
+        lost_at: [(horolog_record::Place::Unknown, 1), (horolog_record::Place::Late, 1)].into(),
+        parts: Vec::new(),
+    }
+}
+
+fn load(trials: Vec<Trial>) -> Value {
+    let target = Target {
+        address: [192, 0, 2, 1].into(),
+        port: 123,
+        name: None,
+        interface: None,
+        mac: None,
+        source_network: None,
+    };
+    serde_json::to_value(horolog_record::LoadResult {
+        schema: "horolog.load/1".into(),
+        started: String::new(),
+        command: Vec::new(),
+        host: host(),
+        target,
+        mode: Mode::NtpBasic,
+        engine: Engine::Udp,
+        threads: 1,
+        spacing: Spacing::Constant,
+        reply_timeout_ns: 1,
+        offset: None,
+        trials,
+        search: None,
+        series: None,
+        silences: Vec::new(),
+        overload: None,
+        limits: Vec::new(),
+        findings: Vec::new(),
+    })
+    .unwrap()
+}
+
+fn trials(result: &CampaignResult) -> &[horolog_record::CampaignTrial] {
+    let role = result.roles.iter().find(|role| role.role == "load").unwrap();
+    let CampaignFigures::Load { trials } = &role.figures else { panic!("{role:?}") };
+    trials
+}
+
+fn codes(result: &CampaignResult) -> Vec<Code> {
+    result.findings.iter().map(|finding| finding.code).collect()
+}
+
+#[test]
+fn loads_become_one() {
+    let one = load(vec![trial(1e3, &[5, 7]), trial(2e3, &[9])]);
+    let two = load(vec![trial(1e3, &[100])]);
+    let outcomes = vec![
+        outcome("server.1", None),
+        outcome("load.1", Some(one)),
+        outcome("load.2", Some(two.clone())),
+        // Delivered twice, of which the first counts.
+        outcome("load.2", Some(load(vec![trial(1e3, &[1; 50])]))),
+        outcome("load.3", Some(two)),
+        // Of nobody who was asked.
+        outcome("other.1", None),
+    ];
+    let result = merged(PLAN, outcomes);
+    let [first, second] = trials(&result) else { panic!("{result:?}") };
+    assert_eq!((first.generators, second.generators), (3, 1));
+    let Trial { sent, received, lost, clients, .. } = first.trial;
+    assert_eq!((sent, received, lost, clients), (10, 4, 6, 48));
+    assert!((first.trial.offered_rate - 3e3).abs() < 1e-9);
+    assert_eq!(first.trial.lost_at[&horolog_record::Place::Late], 3);
+    assert_eq!(first.trial.rtt_ns, distribution(&[5, 7, 100, 100]));
+    assert_eq!(second.trial.rtt_ns, distribution(&[9]));
+    assert_eq!((result.roles[1].instances, result.roles[1].results), (3, 3));
+    assert_eq!(result.parts[1].duration_s, Some(2.0));
+    assert_eq!(codes(&result), []);
+}
+
+#[test]
+fn what_is_lacking_is_named() {
+    let damaged = json!({ "schema": "horolog.load/1" });
+    let mut timed_out = outcome("load.2", Some(damaged));
+    timed_out.ending = Ending::TimedOut;
+    let result = merged(PLAN, vec![outcome("server.1", None), timed_out]);
+    let of = |code| result.findings.iter().find(|finding| finding.code == code).unwrap();
+    // Loads are on the agents behind the server's.
+    let lost: Vec<_> = result.findings.iter().filter(|one| one.code == Code::AgentLost).collect();
+    assert_eq!(lost.len(), 2);
+    assert_eq!(lost[0].message, "Nothing was heard of agent n2: load.1 is lacking.");
+    assert!(of(Code::Unmerged).message.contains("load.2: missing field"), "{result:?}");
+    let late = of(Code::PartUnmeasured);
+    assert!(late.message.contains("load.2 on n3 did not end within"), "{late:?}");
+    assert_eq!(late.severity, Severity::Error);
+    assert_eq!(result.parts[1].end, CampaignEnd::Lost);
+    assert_eq!(result.roles[1].results, 1);
+}
+
+#[test]
+fn starts_are_by_the_true_time() {
+    let clock = |offset_ns| Some(ClockState { offset_ns, error_ns: 7, source: "s".into() });
+    let mut one = outcome("load.1", None);
+    one.clock = clock(400);
+    let mut two = outcome("load.2", None);
+    (two.clock, two.started_ns) = (clock(0), Some(1_300));
+    let mut service = outcome("server.1", None);
+    service.intended_ns = None;
+    let start = merged(PLAN, vec![service.clone(), one.clone(), two]).start.unwrap();
+    assert_eq!((start.late_ns.min, start.late_ns.max), (100, 300));
+    assert_eq!((start.spread_ns, start.clock_error_ns), (200, Some(7)));
+    // One that does not know is enough.
+    let mut far = outcome("load.2", None);
+    far.started_ns = Some(9_000_000);
+    let result = merged(PLAN, vec![service.clone(), one, far]);
+    assert_eq!(result.start.as_ref().unwrap().clock_error_ns, None);
+    assert!(codes(&result).contains(&Code::StartsApart));
+    assert_eq!(merged(PLAN, vec![service]).start, None);
+}
+
+#[test]
+fn errors_of_parts_are_said_again() {
+    let mut value = load(vec![trial(1e3, &[1])]);
+    value["findings"] = json!([
+        { "code": "no-replies", "severity": "error", "message": "Nothing.", "advice": "Look." },
+        { "code": "few-samples", "severity": "note", "message": "Few.", "advice": "More." }
+    ]);
+    let result = merged(PLAN, vec![outcome("load.1", Some(value))]);
+    let again: Vec<_> = result.findings.iter().filter(|one| one.code == Code::NoReplies).collect();
+    assert_eq!(again.len(), 1);
+    assert_eq!(again[0].message, "load.1 on n2: Nothing.");
+    assert!(!codes(&result).contains(&Code::FewSamples));
+    let unjudged = PLAN.replace("count = 3\n", "count = 3\njudged = false\n");
+    let outcomes = result.parts[1].result.clone();
+    let result = merged(&unjudged, vec![outcome("load.1", outcomes)]);
+    assert!(!codes(&result).contains(&Code::NoReplies));
+}
+
+const RELAYS: &str = r#"
+schema = "horolog.plan/1"
+name = "p"
+[[role]]
+name = "root"
+kind = "relay-run"
+[role.options]
+listen = "0.0.0.0:5000"
+source = "192.0.2.0/24"
+rate = "1k"
+child = "{leaf.all}:6000"
+[[role]]
+name = "leaf"
+kind = "relay-run"
+count = 2
+apart-from = ["root"]
+[role.options]
+listen = "{self}:6000"
+source = "{root}"
+rate = "1k"
+[[role]]
+name = "t"
+kind = "host-timer"
+"#;
+
+#[test]
+fn relays_are_held_against_their_children() {
+    let relay = |packets: u64, children: &[(&str, u64)]| {
+        let child = |(address, packets): &(&str, u64)| {
+            json!({
+                "address": address, "packets": packets, "bytes": 1, "dropped": { "no-route": 1 },
+                "silent": false
+            })
+        };
+        let children: Vec<_> = children.iter().map(child).collect();
+        let group = json!({ "name": "campaign", "packets": packets, "bytes": 1,
+            "refused": { "rate": 2 }, "socket_dropped": 1, "children": children });
+        Some(json!({ "schema": "horolog.relay/1", "groups": [group] }))
+    };
+    let result = merged(
+        RELAYS,
+        vec![
+            outcome("root.1", relay(10, &[("192.0.2.2:6000", 9), ("192.0.2.3:6000", 8)])),
+            outcome("leaf.1", relay(9, &[])),
+            outcome("leaf.2", relay(7, &[])),
+        ],
+    );
+    let CampaignFigures::Relays { relays, packets, copies, dropped } = &result.roles[0].figures
+    else {
+        panic!("{result:?}");
+    };
+    assert_eq!((*packets, *copies, dropped["no-route"]), (10, 17, 2));
+    let children: Vec<_> = relays[0]
+        .children
+        .iter()
+        .map(|child| (child.job.as_deref().unwrap(), child.sent, child.received))
+        .collect();
+    assert_eq!(children, [("leaf.1", 9, Some(9)), ("leaf.2", 8, Some(7))]);
+    assert_eq!((relays[0].refused["rate"], relays[0].socket_dropped), (2, Some(1)));
+}
+
+#[test]
+fn distributions_of_any_record_are_found_by_their_places() {
+    let plan = "schema = \"horolog.plan/1\"\nname = \"p\"\n[[role]]\nname = \"t\"\n\
+                kind = \"host-timer\"\ncount = 2\n";
+    let record = |values: &[u64]| {
+        Some(json!({ "schema": "horolog.host-timer/1", "cores": [
+            { "core": 0, "latency_ns": distribution(values) }, { "core": 1, "latency_ns": null }
+        ]}))
+    };
+    let result = merged(plan, vec![outcome("t.1", record(&[1, 2])), outcome("t.2", record(&[3]))]);
+    let CampaignFigures::Distributions { distributions } = &result.roles[0].figures else {
+        panic!("{result:?}");
+    };
+    let [one] = &distributions[..] else { panic!("{distributions:?}") };
+    assert_eq!((&*one.place, one.results), ("cores[0].latency_ns", 2));
+    assert_eq!(Some(&one.distribution), distribution(&[1, 2, 3]).as_ref());
+}
+
+/// The first node's record has all nodes; those that joined have none, and none is lacking.
+#[test]
+fn nodes_of_a_cluster_are_told_by_their_agents() {
+    let plan = "schema = \"horolog.plan/1\"\nname = \"p\"\n[[role]]\nname = \"lead\"\n\
+                kind = \"cycle-lead\"\n[role.options]\nlisten = \"{self}:4460\"\nnodes = 2\n\
+                period = \"10ms\"\ncompute = \"1ms\"\n[[role]]\nname = \"member\"\n\
+                kind = \"cycle-join\"\napart-from = [\"lead\"]\n[role.options]\n\
+                target = \"{lead}:4460\"\nname = \"node{instance}\"\n";
+    let mut record: Value =
+        serde_json::from_str(include_str!("../../../record/tests/schema/cycle.json")).unwrap();
+    // What it calls its second node is the first member of this plan.
+    record["runs"][0]["nodes"][1]["name"] = json!("node1");
+    record["runs"][0]["nodes"][0]["name"] = json!("first");
+    for (node, values) in [(0, [1, 2]), (1, [3, 9])] {
+        let task = &mut record["runs"][0]["nodes"][node]["tasks"][0];
+        task["lateness_ns"] = Value::Null;
+        task["response_ns"] = json!(distribution(&values));
+    }
+    record["findings"] = json!([{
+        "code": "node-awaited", "severity": "warning",
+        "message": "The others wait for node1: it was the last.", "advice": "Less."
+    }]);
+    let result = merged(plan, vec![outcome("lead.1", Some(record)), outcome("member.1", None)]);
+    let CampaignFigures::Cycles { tasks, nodes } = &result.roles[0].figures else {
+        panic!("{result:?}");
+    };
+    let [task] = &tasks[..] else { panic!("{tasks:?}") };
+    assert_eq!((task.nodes, task.periods, task.missed), (2, 600, 2));
+    assert_eq!(task.response_ns, distribution(&[1, 2, 3, 9]));
+    assert_eq!((task.skew_ns, task.skew_error_ns), (1_742, 7_132));
+    let told: Vec<_> = nodes
+        .iter()
+        .map(|node| (&*node.node, node.job.as_deref(), node.agent.as_deref(), node.awaited))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("first", Some("lead.1"), Some("n1"), Some(3)),
+            ("node1", Some("member.1"), Some("n2"), Some(297))
+        ]
+    );
+    let [finding] = &result.findings[..] else { panic!("{:?}", result.findings) };
+    assert_eq!(
+        finding.message,
+        "lead.1: The others wait for node1: it was the last. node1 is member.1 on n2."
+    );
+    assert_eq!((result.roles[1].instances, result.roles[1].results), (1, 0));
+}
+
+#[test]
+fn paths_make_a_matrix() {
+    let plan = "schema = \"horolog.plan/1\"\nname = \"p\"\n[[role]]\nname = \"ends\"\n\
+                kind = \"path-serve\"\ncount = 2\n[role.options]\nlisten = \"{self}:1\"\n\
+                [[role]]\nname = \"probe\"\nkind = \"path-udp\"\nfor-each-pair = \"ends\"\n\
+                [role.options]\ntarget = \"{to}:1\"\n";
+    let record = |rtts: &[u64]| {
+        let counts =
+            PathCounts { sent: 9, received: rtts.len() as u64, lost: 1, ..PathCounts::default() };
+        let row = json!({ "length": 64, "fragments": 1, "duration_s": 1.0, "achieved_rate": 9.0,
+            "load": { "planned_ratio": 0.0, "ratio": 0.0, "sent": 0, "sent_in_all": 0 },
+            "counts": counts, "rtt_ns": distribution(rtts) });
+        Some(json!({ "schema": PATH_UDP_SCHEMA, "started": "", "command": [], "host": host(),
+            "target": { "name": "x", "address": "192.0.2.9", "port": 1, "mtu": 1500, "same_clock": false },
+            "protocol": "horolog", "mode": "ping-pong", "flows": 1, "busy_polling": false,
+            "timestamps": "user", "dscp": 0, "warm_up": 0, "reply_timeout_ns": 1,
+            "load_length": 1, "load_broadcast": false,
+            "cost": { "clock_reading_ns": 1.0, "bookkeeping_ns": 1.0 },
+            "rows": [row], "limits": [], "findings": [] }))
+    };
+    let result =
+        merged(plan, vec![outcome("probe.1", record(&[5, 6])), outcome("probe.2", record(&[7]))]);
+    let CampaignFigures::Paths { pairs, rows } = &result.roles[1].figures else {
+        panic!("{result:?}");
+    };
+    let ends: Vec<_> = pairs.iter().map(|pair| (&*pair.from, &*pair.to)).collect();
+    assert_eq!(ends, [("n1", "n2"), ("n2", "n1")], "{:?}", result.findings);
+    assert_eq!((rows[0].paths, rows[0].counts.sent, rows[0].counts.received), (2, 18, 3));
+    assert_eq!(rows[0].rtt_ns, distribution(&[5, 6, 7]));
+    assert_eq!(result.parts[2].to.as_deref(), Some("n2"));
+}
+
+proptest! {
+    /// However requests are dealt out to generators, together they are the same.
+    #[test]
+    fn dealing_out_changes_nothing(parts in vec(vec(1_u64..1_000_000, 1..20), 3)) {
+        let outcomes = (1..).zip(&parts).map(|(number, rtts)| {
+            outcome(&format!("load.{number}"), Some(load(vec![trial(1e3, rtts)])))
+        });
+        let result = merged(PLAN, outcomes.collect());
+        let trial = &trials(&result)[0].trial;
+        let all = parts.concat();
+        prop_assert_eq!(trial.received, all.len() as u64);
+        prop_assert_eq!(trial.sent, trial.received + trial.lost);
+        let (merged, together) = (trial.rtt_ns.clone().unwrap(), distribution(&all).unwrap());
+        prop_assert_eq!(
+            (merged.count, merged.min, merged.p50, merged.p99_99, merged.max),
+            (together.count, together.min, together.p50, together.p99_99, together.max)
+        );
+    }
+}

@@ -1,0 +1,239 @@
+//! The values of a plan's options: text with references in braces. `{rate}` is a parameter, which
+//! is filled in when the plan is read; the others stand for where roles were placed, and are filled
+//! in then.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+
+use crate::id::RoleName;
+
+/// Names of references that are neither parameters nor roles.
+pub(super) const RESERVED: [&str; 4] = ["self", "instance", "from", "to"];
+
+/// A value with references to what is known later.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Template {
+    pieces: Vec<Piece>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Piece {
+    Text(String),
+    Reference(Reference),
+}
+
+/// What braces can stand for beside parameters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Reference {
+    /// `{self}`: the address of the agent that runs this instance.
+    Own,
+    /// `{instance}`: which instance this is, from 1 on.
+    Instance,
+    /// `{from}`: of a pair, the address of the one that runs this instance.
+    From,
+    /// `{to}`: of a pair, the address of the other.
+    To,
+    /// `{role}`, `{role.2}`, `{role.all}`, `{role.share}`: addresses of a role's instances.
+    Role(RoleName, Which),
+}
+
+/// Which instances of a role.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Which {
+    /// This one.
+    One(NonZeroU32),
+    /// Each, which makes several values.
+    All,
+    /// Those that fall to this instance when they are dealt out to all instances of its role in
+    /// turn, which may make several values or none.
+    Share,
+}
+
+/// What a reference stands for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Filled {
+    /// Text.
+    Text(String),
+    /// Addresses: one, or several where the reference is to several.
+    Addresses(Vec<IpAddr>),
+}
+
+impl Template {
+    /// Reads a value, with its parameters filled in.
+    pub(super) fn parse(text: &str, parameters: &BTreeMap<String, String>) -> Result<Self, String> {
+        let mut pieces = Vec::new();
+        let mut rest = text;
+        let mut plain = String::new();
+        while let Some(at) = rest.find(['{', '}']) {
+            plain.push_str(&rest[..at]);
+            let unpaired = || format!("'{text}' has a brace without its partner");
+            let inside = rest[at..].strip_prefix('{').ok_or_else(unpaired)?;
+            let (name, behind) = inside.split_once('}').ok_or_else(unpaired)?;
+            if let Some(value) = parameters.get(name) {
+                plain.push_str(value);
+            } else {
+                let reference = Reference::parse(name)?;
+                push_text(&mut pieces, &mut plain);
+                pieces.push(Piece::Reference(reference));
+            }
+            rest = behind;
+        }
+        plain.push_str(rest);
+        if pieces.is_empty() {
+            return Ok(Self { pieces: vec![Piece::Text(plain)] });
+        }
+        push_text(&mut pieces, &mut plain);
+        Ok(Self { pieces })
+    }
+
+    /// The text, where nothing is referred to any more.
+    pub(super) fn as_text(&self) -> Option<&str> {
+        match self.pieces.as_slice() {
+            [Piece::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// What is referred to.
+    pub(crate) fn references(&self) -> impl Iterator<Item = &Reference> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Text(_) => None,
+            Piece::Reference(reference) => Some(reference),
+        })
+    }
+
+    /// Whether it may stand for several values.
+    pub(super) fn is_many(&self) -> bool {
+        self.references().any(Reference::is_many)
+    }
+
+    /// The values that it stands for.
+    pub(crate) fn fill(&self, filled: impl Fn(&Reference) -> Filled) -> Vec<String> {
+        let is_alone = self.pieces.len() == 1;
+        // An address with something behind it, such as a port.
+        let shown = |address: &IpAddr| match address {
+            IpAddr::V6(v6) if !is_alone => format!("[{v6}]"),
+            _ => address.to_string(),
+        };
+        let mut values = vec![String::new()];
+        for piece in &self.pieces {
+            let variants = match piece {
+                Piece::Text(text) => vec![text.clone()],
+                Piece::Reference(reference) => match filled(reference) {
+                    Filled::Text(text) => vec![text],
+                    Filled::Addresses(all) => all.iter().map(shown).collect(),
+                },
+            };
+            let with_each = |value: &String| {
+                let value = value.clone();
+                variants.iter().map(move |variant| format!("{value}{variant}")).collect::<Vec<_>>()
+            };
+            values = values.iter().flat_map(with_each).collect();
+        }
+        values
+    }
+}
+
+fn push_text(pieces: &mut Vec<Piece>, plain: &mut String) {
+    if !plain.is_empty() {
+        pieces.push(Piece::Text(std::mem::take(plain)));
+    }
+}
+
+impl Reference {
+    fn parse(name: &str) -> Result<Self, String> {
+        match name {
+            "self" => return Ok(Self::Own),
+            "instance" => return Ok(Self::Instance),
+            "from" => return Ok(Self::From),
+            "to" => return Ok(Self::To),
+            _ => {}
+        }
+        let (role, which) = name.split_once('.').unwrap_or((name, "1"));
+        let unknown = |_| {
+            let name: String = name.chars().take(40).collect();
+            format!("'{{{name}}}' is neither a parameter nor a place")
+        };
+        let role = role.parse().map_err(unknown)?;
+        let which = match which {
+            "all" => Which::All,
+            "share" => Which::Share,
+            number => Which::One(number.parse().map_err(|_| {
+                format!("'{{{role}.…}}' takes a number from 1 on, 'all' or 'share' behind the dot")
+            })?),
+        };
+        Ok(Self::Role(role, which))
+    }
+
+    const fn is_many(&self) -> bool {
+        matches!(self, Self::Role(_, Which::All | Which::Share))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(text: &str) -> Result<Template, String> {
+        let rate = ("rate".to_owned(), "5k".to_owned());
+        Template::parse(text, &BTreeMap::from([rate]))
+    }
+
+    fn fill(text: &str, addresses: &[&str]) -> Vec<String> {
+        let addresses: Vec<IpAddr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
+        parse(text).unwrap().fill(|reference| match reference {
+            Reference::Instance => Filled::Text("3".into()),
+            _ => Filled::Addresses(addresses.clone()),
+        })
+    }
+
+    #[test]
+    fn parameters_are_filled_in_at_once() {
+        assert_eq!(parse("1k-{rate}").unwrap().as_text(), Some("1k-5k"));
+        assert_eq!(parse("").unwrap().as_text(), Some(""));
+        assert_eq!(parse("{self}").unwrap().as_text(), None);
+    }
+
+    #[test]
+    fn places_are_filled_in_later() {
+        assert_eq!(fill("{server}:123", &["192.0.2.1"]), ["192.0.2.1:123"]);
+        assert_eq!(fill("{server}", &["2001:db8::1"]), ["2001:db8::1"]);
+        assert_eq!(fill("{self}:5{instance}", &["2001:db8::1"]), ["[2001:db8::1]:53"]);
+        assert_eq!(fill("{leaf.all}:9", &["192.0.2.1", "::1"]), ["192.0.2.1:9", "[::1]:9"]);
+        assert!(fill("{leaf.share}:9", &[]).is_empty());
+        assert!(parse("{leaf.share}").unwrap().is_many() && !parse("{leaf.2}").unwrap().is_many());
+    }
+
+    #[test]
+    fn what_stands_for_nothing_is_said() {
+        for (text, reason) in [
+            ("{rate", "a brace without its partner"),
+            ("rate}", "a brace without its partner"),
+            ("{}", "neither a parameter nor a place"),
+            ("{Rate}", "neither a parameter nor a place"),
+            ("{a b}", "neither a parameter nor a place"),
+            ("{server.0}", "takes a number from 1 on"),
+            ("{server.every}", "takes a number from 1 on"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn text_without_braces_is_itself(text in "[^{}]{0,40}") {
+            let template = parse(&text).unwrap();
+            prop_assert_eq!(template.as_text(), Some(&*text));
+            prop_assert_eq!(template.fill(|_| Filled::Text(String::new())), vec![text]);
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "[{}a-z.0-9:]{0,20}|\\PC{0,20}") {
+            let _ = parse(&text);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Every option of every kind becomes what its command takes, and nothing else does.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn files() -> Files<'static> {
+    Files {
+        result: Path::new("/j/result"),
+        table: Path::new("/j/table"),
+        socket: Path::new("/j/socket"),
+    }
+}
+
+fn options(given: &[(&str, &[&str])]) -> BTreeMap<String, Vec<String>> {
+    let values = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
+    given.iter().map(|(name, all)| ((*name).to_owned(), values(all))).collect()
+}
+
+fn words(kind: RoleKind, given: &[(&str, &[&str])]) -> Vec<String> {
+    let line = kind.command_line(&options(given), &files()).unwrap();
+    line.words.iter().map(|word| word.to_str().unwrap().to_owned()).collect()
+}
+
+fn refused(kind: RoleKind, given: &[(&str, &[&str])]) -> String {
+    kind.command_line(&options(given), &files()).unwrap_err().to_string()
+}
+
+/// A value of each type.
+pub(crate) fn example(value: Value) -> &'static str {
+    match value {
+        Value::Target | Value::Network => "192.0.2.1",
+        Value::TargetPort | Value::Listen => "[2001:db8::1]:123",
+        Value::Rate => "1.5k",
+        Value::Rates => "1k-2k",
+        Value::Time => "100ms",
+        Value::Count(_) => "1",
+        Value::Size => "64",
+        Value::Sizes => "64,1000..5000:1000",
+        Value::Factor => "2=1.5",
+        Value::Name => "node-2",
+        Value::Choice(words) => words[0],
+        Value::Switch => "true",
+    }
+}
+
+#[test]
+fn names_are_those_of_the_wire() {
+    for kind in RoleKind::ALL {
+        assert_eq!(kind.name().parse(), Ok(kind));
+        assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{kind}\""));
+        let mut names: Vec<_> = kind.options().iter().map(|option| option.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), kind.options().len(), "{kind}");
+    }
+    let error = "shell".parse::<RoleKind>().unwrap_err();
+    assert!(error.starts_with("no kind of roles is called 'shell'; there are serve, "), "{error}");
+}
+
+#[test]
+fn options_become_flags_and_arguments() {
+    let load = words(
+        RoleKind::LoadNtp,
+        &[("target", &["192.0.2.1:123"]), ("rate", &["1k-2k"]), ("exponential", &["true"])],
+    );
+    let expected = ["load", "ntp", "--rate=1k-2k", "--exponential", "--json=/j/result"];
+    assert_eq!(load[..5], expected);
+    assert_eq!(load[5..], ["192.0.2.1:123"]);
+    let serve =
+        words(RoleKind::Serve, &[("listen", &["0.0.0.0:123", "[::]:123"]), ("local", &["false"])]);
+    let listens = ["serve", "--listen=0.0.0.0:123", "--listen=[::]:123"];
+    assert_eq!(serve[..3], listens);
+    assert_eq!(serve[3..], ["--status-socket=/j/socket"]);
+}
+
+#[test]
+fn a_relay_is_given_a_table() {
+    let given = options(&[
+        ("listen", &["192.0.2.1:5000"]),
+        ("source", &["192.0.2.0/24"]),
+        ("rate", &["1.5k"]),
+        ("child", &["192.0.2.5:5000", "192.0.2.9:5000"]),
+    ]);
+    let line = RoleKind::RelayRun.command_line(&given, &files()).unwrap();
+    assert_eq!(
+        line.table.unwrap(),
+        "destinations = [\"192.0.2.5\", \"192.0.2.9\"]\n[[group]]\nname = \"campaign\"\n\
+         listen = \"192.0.2.1:5000\"\nsources = [\"192.0.2.0/24\"]\n\
+         children = [\"192.0.2.5:5000\", \"192.0.2.9:5000\"]\nrate = 1500\n"
+    );
+}
+
+#[test]
+fn what_a_kind_does_not_take_is_refused_by_name() {
+    let target: (&str, &[&str]) = ("target", &["192.0.2.1"]);
+    let rate: (&str, &[&str]) = ("rate", &["1k"]);
+    let error = refused(RoleKind::LoadNtp, &[target, rate, ("i-own-this-target", &["true"])]);
+    assert!(error.starts_with("load-ntp has no option 'i-own-this-target'; it has "), "{error}");
+    let error = refused(RoleKind::LoadNtp, &[target]);
+    assert!(error.starts_with("load-ntp needs the option 'rate': "), "{error}");
+    let error = refused(RoleKind::LoadNtp, &[target, ("rate", &["1k", "2k"])]);
+    assert_eq!(error, "'rate' of load-ntp has 2 values; give one");
+    let error = refused(RoleKind::Serve, &[("listen", &[])]);
+    assert_eq!(error, "'listen' of serve has 0 values; give one or more");
+    for wrong in ["time.example", "--json=/etc/passwd", "192.0.2.1 -x", "", "fe80::1%eth0:1"] {
+        let error = refused(RoleKind::LoadNtp, &[("target", &[wrong]), rate]);
+        assert!(error.contains("of load-ntp cannot be '"), "{error}");
+    }
+}
+
+#[test]
+fn every_option_takes_its_example_and_no_flag() {
+    for kind in RoleKind::ALL {
+        let required = kind.options().iter().filter(|option| option.required);
+        let required: BTreeMap<_, _> = required
+            .map(|option| (option.name.to_owned(), vec![example(option.value).to_owned()]))
+            .collect();
+        for option in kind.options() {
+            for (value, fits) in [(example(option.value), true), ("--help", false), ("\"\n", false)]
+            {
+                let mut given = required.clone();
+                given.insert(option.name.to_owned(), vec![value.to_owned()]);
+                assert_eq!(kind.read(&given).is_ok(), fits, "{kind} {} {value}", option.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_guide_has_every_option() {
+    let guide = include_str!("../../../../docs/campaign.md");
+    for kind in RoleKind::ALL {
+        let (_, section) = guide.split_once(&format!("`{kind}`: horolog")).unwrap();
+        let section = section.split("\n#").next().unwrap();
+        for option in kind.options() {
+            let flags = [(option.required, "required"), (option.many, "several")];
+            let flags: Vec<_> = flags.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect();
+            let (name, value) = (option.name, option.value.name());
+            let row = format!("| `{name}` | {value} | {} | {} |", flags.join(", "), option.says);
+            assert!(section.contains(&row), "{kind}: {row}");
+        }
+    }
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Target),
+        Just(Value::TargetPort),
+        Just(Value::Network),
+        Just(Value::Rate),
+        Just(Value::Rates),
+        Just(Value::Time),
+        Just(Value::Count(10)),
+        Just(Value::Size),
+        Just(Value::Sizes),
+        Just(Value::Factor),
+        Just(Value::Name),
+        Just(Value::Choice(&["auto", "udp"])),
+        Just(Value::Switch),
+    ]
+}
+
+proptest! {
+    /// Neither another flag nor another line of a table, whatever strangers send.
+    #[test]
+    fn no_value_is_more_than_one_word(
+        value in value(),
+        text in "[-0-9a-z.:/,*\"\n \\[\\]=µ]{0,30}|\\PC{0,20}",
+    ) {
+        if value.read(&text).is_ok() {
+            prop_assert!(!text.starts_with('-'), "{text:?}");
+            prop_assert!(!text.contains(['"', '\n', ' ', '\0', '\\', '%']), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! `horolog campaign run` by agents: progress on standard error, and what came of it to one result.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use std::time::Duration;
+
+use clap::Args;
+use horolog_campaign::CampaignId;
+use horolog_campaign::controller::{self, CampaignError, Collected, ControllerOptions, Step, What};
+use horolog_campaign::merge::{Gathered, merge};
+use horolog_record::{CampaignDelivery, CampaignResult, CampaignUnusable, Host, rfc3339_now};
+use horolog_report::{html, table, to_json};
+use horolog_time::Span;
+
+use super::broker::BrokerArgs;
+use crate::failure::{Failure, no_error};
+use crate::files::FileArgs;
+use crate::output;
+use crate::values;
+
+/// Where agents are, and how patiently they are waited for.
+#[derive(Args, Debug)]
+pub(super) struct OverNatsArgs {
+    /// Go on with this campaign, whose controller has ended.
+    #[arg(long, value_name = "CAMPAIGN", conflicts_with = "local")]
+    resume: Option<CampaignId>,
+    #[command(flatten)]
+    broker: BrokerArgs,
+    /// How long before the instant agents are told of it.
+    #[arg(
+        long, value_name = "TIME", value_parser = values::positive_duration, default_value = "2s"
+    )]
+    lead: Duration,
+    /// How long jobs may take to end and results to come, behind the plan's duration-max.
+    #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "30s")]
+    grace: Duration,
+    /// How long an agent may be gone, when all others are done, before its part is given up.
+    #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "60s")]
+    lost_after: Duration,
+    /// Set this controller's clock wrong by so much, such as +3s, to see what that does.
+    #[arg(long, value_name = "TIME", value_parser = values::signed_span, default_value = "0s",
+          hide_default_value = true, allow_hyphen_values = true)]
+    clock_ahead: Span,
+}
+
+impl From<CampaignError> for Failure {
+    fn from(error: CampaignError) -> Self {
+        match error {
+            CampaignError::Plan(_) | CampaignError::Unknown(_) => Self::usage(error),
+            CampaignError::Nats(error) => error.into(),
+            error => Self::environment(error),
+        }
+    }
+}
+
+impl OverNatsArgs {
+    /// Runs a plan, with values for its parameters.
+    pub(super) fn run(
+        &self,
+        plan: String,
+        settings: Vec<(String, String)>,
+        files: &FileArgs,
+    ) -> Result<(), Failure> {
+        self.conduct(What::Plan(plan, settings), files)
+    }
+
+    /// Goes on with a campaign.
+    pub(super) fn resume(&self, files: &FileArgs) -> Result<(), Failure> {
+        // The flags ask for one of the two.
+        let id = self.resume.clone().ok_or_else(|| Failure::usage("name a plan"))?;
+        self.conduct(What::Resume(id), files)
+    }
+
+    fn conduct(&self, what: What, files: &FileArgs) -> Result<(), Failure> {
+        let files = files.open()?;
+        let started = rfc3339_now();
+        // Before any thread is there.
+        output::end_gently()?;
+        let options = ControllerOptions {
+            broker: self.broker.broker(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            what,
+            lead: self.lead,
+            grace: self.grace,
+            lost_after: self.lost_after,
+            clock_injected_ns: self.clock_ahead.as_ns(),
+        };
+        let tell = |step: &Step<'_>| output::note(&format!("horolog: {step}"));
+        controller::run(options, &tell, &output::flow, |collected| {
+            let result = merged(collected, started);
+            let written = files.write(&result, [to_json, html::campaign], table::campaign);
+            // What could not be written can be collected once more.
+            let is_kept = written.is_ok();
+            (written.and_then(|()| no_error(&result.findings)), is_kept)
+        })?
+    }
+}
+
+fn merged(collected: Collected, started: String) -> CampaignResult {
+    let unusable = collected.unusable.into_iter();
+    let unusable = unusable.map(|(agent, reason)| CampaignUnusable { agent, reason });
+    merge(Gathered {
+        plan: &collected.plan,
+        placement: &collected.placement,
+        campaign: &collected.campaign,
+        started,
+        command: output::command_line(),
+        host: Host::read(),
+        local: false,
+        interrupted: collected.abandoned,
+        at_ns: collected.at_ns,
+        delivery: Some(CampaignDelivery {
+            unusable: unusable.collect(),
+            outcomes_twice: collected.twice,
+            reports_strange: collected.strange,
+            messages_unreadable: collected.unreadable,
+        }),
+        outcomes: collected.outcomes.into_values().collect(),
+        findings: Vec::new(),
+    })
+}

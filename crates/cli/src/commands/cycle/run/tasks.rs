@@ -1,0 +1,151 @@
+//! What a run's tasks are: from a file, or one from flags.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use horolog_cycle::task::{
+    Audience, Compute, FILE_MAX, Message, PRIORITY, Program, Schedule, Step, Task, TaskSet, Work,
+};
+use horolog_record::TaskPolicy;
+
+use crate::failure::Failure;
+use crate::values;
+
+/// The tasks.
+#[derive(Args, Debug)]
+pub(super) struct TaskArgs {
+    /// The tasks, in TOML: [[task]] with name, period and what it does.
+    #[arg(conflicts_with_all = ["period", "deadline", "compute", "units", "message", "to",
+          "barrier", "policy", "priority", "core", "program", "command"])]
+    file: Option<PathBuf>,
+    /// From one release to the next.
+    #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration)]
+    period: Option<Duration>,
+    /// From a release to when its work is to be done [default: the period].
+    #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration)]
+    deadline: Option<Duration>,
+    /// Compute as long as this takes undisturbed; what that is on this machine is found out first.
+    #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration,
+          conflicts_with = "units")]
+    compute: Option<Duration>,
+    /// Compute so many units of the built-in load, the same on every machine.
+    #[arg(short, long, value_name = "COUNT", value_parser = values::count)]
+    units: Option<u32>,
+    /// Send a message of this size, and wait for those of the others.
+    #[arg(short, long, value_name = "SIZE", value_parser = values::size)]
+    message: Option<u64>,
+    /// To whom it goes: all other nodes, or the next one.
+    #[arg(long, value_name = "WHO", value_parser = audience, requires = "message")]
+    to: Option<Audience>,
+    /// Wait at the end until all nodes have come there.
+    #[arg(short, long)]
+    barrier: bool,
+    /// The scheduling policy: fifo, rr, other or deadline [default: fifo].
+    #[arg(long, value_name = "POLICY", value_parser = TaskPolicy::parse)]
+    policy: Option<TaskPolicy>,
+    /// The real-time priority of fifo and rr [default: 80].
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=99))]
+    priority: Option<u8>,
+    /// The core to be tied to; of several, such as 0,1, each node takes the next [default: none].
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    core: Vec<usize>,
+    /// The command is one program for all periods: it is started once, told each release, and marks
+    /// begin, phases and end by messages on a socket that it is handed (see docs/cycle.md).
+    #[arg(long, requires = "command")]
+    program: bool,
+    /// A command to start at each release.
+    #[arg(last = true, value_name = "COMMAND",
+          conflicts_with_all = ["compute", "units", "message", "to", "barrier"])]
+    command: Vec<String>,
+}
+
+fn audience(text: &str) -> Result<Audience, String> {
+    match text {
+        "all" => Ok(Audience::All),
+        "next" => Ok(Audience::Next),
+        _ => Err("write all or next".to_owned()),
+    }
+}
+
+impl TaskArgs {
+    /// The cores of the nodes, in their order.
+    pub(super) fn cores(&self) -> &[usize] {
+        &self.core
+    }
+
+    pub(super) fn set(&self) -> Result<TaskSet, Failure> {
+        match &self.file {
+            Some(path) => read(path),
+            None => TaskSet::new(vec![self.task()?]).map_err(Failure::usage),
+        }
+    }
+
+    fn task(&self) -> Result<Task, Failure> {
+        let period = self.period.ok_or_else(|| {
+            Failure::usage("there are no tasks; give --period and what to do, or a file of tasks")
+        })?;
+        let policy = self.policy.unwrap_or(TaskPolicy::Fifo);
+        if policy == TaskPolicy::Deadline && !self.core.is_empty() {
+            return Err(Failure::usage(
+                "policy deadline takes no --core: the kernel refuses it for tasks that may not run \
+                 on all of them",
+            ));
+        }
+        let usual = if policy.has_priority() { PRIORITY } else { 0 };
+        Ok(Task {
+            name: "task".to_owned(),
+            period_ns: ns(period),
+            deadline_ns: ns(self.deadline.unwrap_or(period)),
+            offset_ns: 0,
+            schedule: Schedule { policy, priority: self.priority.unwrap_or(usual), core: None },
+            work: self.work()?,
+            worst_ns: None,
+            critical_ns: 0,
+        })
+    }
+
+    fn work(&self) -> Result<Work, Failure> {
+        if !self.command.is_empty() {
+            let words = self.command.clone();
+            return Ok(if self.program {
+                Work::Program(Program { words, states: Vec::new() })
+            } else {
+                Work::Command(words)
+            });
+        }
+        let compute = match (self.compute, self.units) {
+            (Some(time), _) => Compute::Ns(ns(time)),
+            (None, units) => Compute::Units(units.unwrap_or(0).into()),
+        };
+        if compute.is_nothing() && self.message.is_none() && !self.barrier {
+            return Err(Failure::usage(
+                "the task does nothing; give --compute, --units, --message, --barrier or a command \
+                 behind '--'",
+            ));
+        }
+        let to = self.to.unwrap_or(Audience::All);
+        let message = self.message.map(|bytes| Message { bytes, to });
+        Ok(Work::Steps(vec![Step { compute, message, barrier: self.barrier }]))
+    }
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Reads a file of tasks.
+pub(super) fn read(path: &Path) -> Result<TaskSet, Failure> {
+    let shown = path.display();
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(FILE_MAX + 1).read_to_string(&mut text));
+    read.map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?;
+    if text.len() as u64 > FILE_MAX {
+        return Err(Failure::usage(format!(
+            "{shown} is longer than 1 MiB; it is no file of tasks"
+        )));
+    }
+    TaskSet::parse(&text).map_err(|fault| Failure::usage(format!("{shown}: {fault}")))
+}

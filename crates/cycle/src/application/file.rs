@@ -1,0 +1,432 @@
+//! A test as a person writes it, in a TOML file. Times are written with their units.
+
+#[cfg(test)]
+mod tests;
+
+use horolog_record::{CycleTestFaultKind as FaultKind, TaskPolicy};
+use horolog_time::text;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::plan::{Audience, Fault, Plan, Profile, Sharing, Size, Source, Stage, State};
+use crate::task::{Fault as Wrong, PRIORITY, check_name};
+
+/// The longest file that is read, in bytes.
+pub const FILE_MAX: u64 = 1 << 20;
+/// What a file begins with.
+const SCHEMA: &str = "horolog.test/1";
+/// The longest label, in characters.
+const LABEL_MAX: usize = 40;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Raw {
+    schema: Spanned<String>,
+    name: Spanned<String>,
+    nodes: Option<u16>,
+    time: Spanned<String>,
+    period: Spanned<String>,
+    deadline: Option<Spanned<String>>,
+    policy: Option<Spanned<String>>,
+    priority: Option<u8>,
+    #[serde(default)]
+    cores: Vec<usize>,
+    budget: Option<u32>,
+    steady: Option<u32>,
+    silent_after: Option<u32>,
+    slow_after: Option<Spanned<String>>,
+    seed: Option<u64>,
+    #[serde(default, rename = "stage")]
+    stages: Vec<Spanned<RawStage>>,
+    #[serde(default, rename = "source")]
+    sources: Vec<Spanned<RawSource>>,
+    #[serde(default, rename = "fault")]
+    faults: Vec<Spanned<RawFault>>,
+    #[serde(default, rename = "state")]
+    states: Vec<Spanned<RawState>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RawStage {
+    name: Spanned<String>,
+    intake: Option<bool>,
+    compute: Option<Spanned<String>>,
+    per_report: Option<Spanned<String>>,
+    per_byte: Option<Spanned<String>>,
+    message: Option<u64>,
+    to: Option<Spanned<String>>,
+    late_after: Option<Spanned<String>>,
+    barrier: Option<bool>,
+    wait: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RawSource {
+    name: Spanned<String>,
+    rate: f64,
+    profile: Option<Spanned<String>>,
+    burst: Option<u32>,
+    ramp_to: Option<f64>,
+    size: Spanned<RawSize>,
+    #[serde(default)]
+    nodes: Vec<u16>,
+    to: Option<Spanned<String>>,
+    late_after: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RawSize {
+    One(u64),
+    Range(String),
+    List(Vec<u64>),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RawFault {
+    kind: Spanned<String>,
+    at: Spanned<String>,
+    #[serde(rename = "for")]
+    lasting: Option<Spanned<String>>,
+    source: Option<Spanned<String>>,
+    node: Option<u16>,
+    share: Option<f64>,
+    factor: Option<f64>,
+    delay: Option<Spanned<String>>,
+    state: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RawState {
+    name: Spanned<String>,
+    from: Spanned<String>,
+    to: Spanned<String>,
+}
+
+impl Plan {
+    /// Reads a test file.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, and in which line.
+    pub fn parse(text: &str) -> Result<Self, Wrong> {
+        let raw: Raw = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+            Wrong::at(text, at, reason)
+        })?;
+        let reader = Reader { text };
+        let mut plan = reader.head(&raw)?;
+        for stage in &raw.stages {
+            let read = reader.stage(stage.get_ref(), &plan)?;
+            read.check().map_err(|reason| reader.wrong(stage, reason))?;
+            plan.stages.push(read);
+        }
+        for source in &raw.sources {
+            plan.sources.push(reader.source(source, &plan)?);
+        }
+        for fault in &raw.faults {
+            let read = reader.fault(fault, &plan.sources)?;
+            plan.faults.push(read);
+        }
+        for state in &raw.states {
+            plan.states.push(reader.state(state, &plan.states)?);
+        }
+        // What is wrong with all of it is said of the file, what is wrong with a part of its line.
+        plan.check_head().map_err(Wrong::of_set)?;
+        for (source, read) in raw.sources.iter().zip(&plan.sources) {
+            plan.check_source(read).map_err(|reason| reader.wrong(source, reason))?;
+        }
+        for (fault, read) in raw.faults.iter().zip(&plan.faults) {
+            plan.check_fault(read).map_err(|reason| reader.wrong(fault, reason))?;
+        }
+        Ok(plan)
+    }
+}
+
+/// Turns what stands in a text into what it means, or says where it means nothing.
+struct Reader<'a> {
+    text: &'a str,
+}
+
+impl Reader<'_> {
+    fn wrong<T>(&self, at: &Spanned<T>, reason: impl std::fmt::Display) -> Wrong {
+        Wrong::at(self.text, at.span().start, reason)
+    }
+
+    fn head(&self, raw: &Raw) -> Result<Plan, Wrong> {
+        if raw.schema.get_ref() != SCHEMA {
+            let reason = format!("this version reads schema = \"{SCHEMA}\"");
+            return Err(self.wrong(&raw.schema, reason));
+        }
+        let policy = match &raw.policy {
+            None => TaskPolicy::Fifo,
+            Some(name) => TaskPolicy::parse(name.get_ref()).map_err(|why| self.wrong(name, why))?,
+        };
+        let period_ns = self.time_ns(&raw.period)?;
+        if period_ns == 0 {
+            return Err(self.wrong(&raw.period, "a period is 1ms to 1h long"));
+        }
+        let deadline_ns = self.time_or(raw.deadline.as_ref(), period_ns)?;
+        Ok(Plan {
+            name: self.label(&raw.name)?,
+            nodes: raw.nodes.unwrap_or(2),
+            time_ns: self.time_ns(&raw.time)?,
+            period_ns,
+            deadline_ns,
+            policy,
+            priority: raw.priority.unwrap_or(if policy.has_priority() { PRIORITY } else { 0 }),
+            cores: raw.cores.clone(),
+            budget: raw.budget.unwrap_or(1_000),
+            steady: raw.steady.unwrap_or(5),
+            silent_after: raw.silent_after.unwrap_or(3),
+            slow_after_ns: self.time_or(raw.slow_after.as_ref(), deadline_ns / 4)?,
+            seed: raw.seed.unwrap_or(1),
+            stages: Vec::new(),
+            sources: Vec::new(),
+            faults: Vec::new(),
+            states: Vec::new(),
+        })
+    }
+
+    fn stage(&self, raw: &RawStage, plan: &Plan) -> Result<Stage, Wrong> {
+        let to = match &raw.to {
+            None => Audience::All,
+            Some(to) => match to.get_ref().as_str() {
+                "all" => Audience::All,
+                "next" => Audience::Next,
+                _ => return Err(self.wrong(to, "write all or next")),
+            },
+        };
+        let needless = [raw.to.as_ref(), raw.late_after.as_ref()].into_iter().flatten().next();
+        if let (Some(needless), None) = (needless, raw.message) {
+            return Err(self.wrong(needless, "there is no message that this could be said of"));
+        }
+        let meets = raw.message.is_some() || raw.barrier == Some(true);
+        if let (Some(wait), false) = (&raw.wait, meets) {
+            return Err(self.wrong(wait, "there is neither a message nor a barrier to wait for"));
+        }
+        let fraction_ns = |time: &Spanned<String>| {
+            text::duration(time.get_ref()).map(|_| time).map_err(|_| self.no_time(time))?;
+            Ok(fractional_ns(time.get_ref()))
+        };
+        Ok(Stage {
+            name: self.name(&raw.name)?,
+            intake: raw.intake.unwrap_or(false),
+            compute_ns: self.time_or(raw.compute.as_ref(), 0)?,
+            per_report_ns: self.time_or(raw.per_report.as_ref(), 0)?,
+            per_byte_ns: raw.per_byte.as_ref().map(fraction_ns).transpose()?.unwrap_or(0.0),
+            message: raw.message,
+            to,
+            late_after_ns: self.time_or(raw.late_after.as_ref(), plan.deadline_ns / 4)?,
+            barrier: raw.barrier.unwrap_or(false),
+            wait_ns: raw.wait.as_ref().map(|wait| self.time_ns(wait)).transpose()?,
+        })
+    }
+
+    fn source(&self, spanned: &Spanned<RawSource>, plan: &Plan) -> Result<Source, Wrong> {
+        let raw = spanned.get_ref();
+        let name = self.name(&raw.name)?;
+        if plan.sources.iter().any(|other| other.name == name) {
+            return Err(self.wrong(&raw.name, "there is another source of this name"));
+        }
+        let profile = match raw.profile.as_ref().map(|name| name.get_ref().as_str()) {
+            None | Some("constant") => Profile::Constant,
+            Some("poisson") => Profile::Poisson,
+            Some("burst") => Profile::Burst(raw.burst.unwrap_or(10)),
+            Some("ramp") => match raw.ramp_to {
+                Some(rate) => Profile::Ramp(rate),
+                None => return Err(self.wrong(spanned, "a ramp goes somewhere; give ramp-to")),
+            },
+            Some(_) => {
+                let reason = "write constant, poisson, burst or ramp";
+                return Err(raw
+                    .profile
+                    .as_ref()
+                    .map_or_else(|| Wrong::of_set(reason), |at| self.wrong(at, reason)));
+            }
+        };
+        let needless = [
+            (raw.burst.is_some() && !matches!(profile, Profile::Burst(_)), "burst"),
+            (raw.ramp_to.is_some() && !matches!(profile, Profile::Ramp(_)), "ramp-to"),
+        ];
+        if let Some((_, key)) = needless.into_iter().find(|(is_needless, _)| *is_needless) {
+            return Err(self.wrong(spanned, format!("the profile of the source has no {key}")));
+        }
+        let to = match raw.to.as_ref().map(|to| (to, to.get_ref().as_str())) {
+            None | Some((_, "turn")) => Sharing::Turn,
+            Some((_, "all")) => Sharing::All,
+            Some((to, _)) => return Err(self.wrong(to, "write turn or all")),
+        };
+        Ok(Source {
+            name,
+            rate: raw.rate,
+            profile,
+            size: self.size(&raw.size)?,
+            nodes: raw
+                .nodes
+                .iter()
+                .map(|node| node.checked_sub(1))
+                .collect::<Option<_>>()
+                .ok_or_else(|| self.wrong(spanned, "nodes are counted from 1"))?,
+            to,
+            late_after_ns: self
+                .time_or(raw.late_after.as_ref(), plan.period_ns.saturating_mul(3))?,
+        })
+    }
+
+    fn size(&self, size: &Spanned<RawSize>) -> Result<Size, Wrong> {
+        match size.get_ref() {
+            RawSize::One(size) => Ok(Size::OneOf(vec![*size])),
+            RawSize::List(sizes) => Ok(Size::OneOf(sizes.clone())),
+            RawSize::Range(text) => {
+                let bounds = text.split_once("..").and_then(|(least, most)| {
+                    Some((text::size(least).ok()?, text::size(most).ok()?))
+                });
+                let form = "write a size in bytes such as 200, several such as [64, 256], or any \
+                            between two such as \"100..1400\"";
+                bounds
+                    .map(|(least, most)| Size::Between(least, most))
+                    .ok_or_else(|| self.wrong(size, form))
+            }
+        }
+    }
+
+    fn fault(&self, spanned: &Spanned<RawFault>, sources: &[Source]) -> Result<Fault, Wrong> {
+        let raw = spanned.get_ref();
+        let named = FaultKind::ALL.into_iter().find(|kind| kind.name() == raw.kind.get_ref());
+        let Some(kind) = named else {
+            let names = FaultKind::ALL.map(FaultKind::name).join(", ");
+            return Err(self.wrong(&raw.kind, format!("write one of {names}")));
+        };
+        self.fits(spanned, kind)?;
+        let source = match &raw.source {
+            None => None,
+            Some(name) => {
+                let at = sources.iter().position(|source| source.name == *name.get_ref());
+                let missing = || self.wrong(name, "there is no source of this name");
+                Some(at.ok_or_else(missing)? as u16)
+            }
+        };
+        let node = match raw.node {
+            Some(0) => return Err(self.wrong(spanned, "nodes are counted from 1")),
+            node => node.map(|node| node - 1),
+        };
+        let share = raw.share.unwrap_or(1.0);
+        if !(share > 0.0 && share <= 1.0) {
+            return Err(self.wrong(spanned, "a share is above 0 and 1 at most"));
+        }
+        let factor = raw.factor.unwrap_or(1.0);
+        if !(0.01..=100.0).contains(&factor) {
+            return Err(self.wrong(spanned, "a factor is 0.01 to 100"));
+        }
+        let lasting = raw.lasting.as_ref().map(|time| self.time_ns(time)).transpose()?;
+        if lasting == Some(0) {
+            return Err(self.wrong(spanned, "a fault lasts longer than 0"));
+        }
+        Ok(Fault {
+            kind,
+            at_ns: self.time_ns(&raw.at)?,
+            for_ns: lasting.unwrap_or(0),
+            source,
+            node,
+            share,
+            factor,
+            delay_ns: self.time_or(raw.delay.as_ref(), 0)?,
+            state: raw.state.as_ref().map(|state| self.label(state)).transpose()?,
+        })
+    }
+
+    /// Whether a fault has what one of its kind has, and nothing else.
+    fn fits(&self, spanned: &Spanned<RawFault>, kind: FaultKind) -> Result<(), Wrong> {
+        use FaultKind::{DataError, End, Late, LateMessage, Lost, LostMessage, Slow, Stop};
+        let raw = spanned.get_ref();
+        let of_reports = matches!(kind, DataError | Lost | Late);
+        let of_messages = matches!(kind, LostMessage | LateMessage);
+        let keys = [
+            ("for", raw.lasting.is_some(), kind != End, kind != End),
+            ("source", raw.source.is_some(), of_reports, false),
+            ("node", raw.node.is_some(), !of_reports, matches!(kind, Stop | End | Slow)),
+            ("share", raw.share.is_some(), of_reports || of_messages, false),
+            ("factor", raw.factor.is_some(), kind == Slow, kind == Slow),
+            (
+                "delay",
+                raw.delay.is_some(),
+                matches!(kind, Late | LateMessage),
+                matches!(kind, Late | LateMessage),
+            ),
+            ("state", raw.state.is_some(), kind != End, false),
+        ];
+        for (key, is_given, may_be, must_be) in keys {
+            let name = kind.name();
+            if is_given && !may_be {
+                return Err(self.wrong(spanned, format!("a fault of kind {name} has no {key}")));
+            }
+            if must_be && !is_given {
+                return Err(self.wrong(spanned, format!("a fault of kind {name} needs {key}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn state(&self, spanned: &Spanned<RawState>, before: &[State]) -> Result<State, Wrong> {
+        let raw = spanned.get_ref();
+        let state = State {
+            name: self.label(&raw.name)?,
+            from_ns: self.time_ns(&raw.from)?,
+            to_ns: self.time_ns(&raw.to)?,
+        };
+        if state.from_ns >= state.to_ns {
+            return Err(self.wrong(spanned, "a state begins before it ends"));
+        }
+        let meets = |other: &&State| other.from_ns < state.to_ns && state.from_ns < other.to_ns;
+        if let Some(other) = before.iter().find(meets) {
+            let reason = format!("the state '{}' holds at the same time", other.name);
+            return Err(self.wrong(spanned, reason));
+        }
+        Ok(state)
+    }
+
+    /// Names stand in tables and messages.
+    fn name(&self, name: &Spanned<String>) -> Result<String, Wrong> {
+        check_name(name.get_ref()).map_err(|why| self.wrong(name, why))?;
+        Ok(name.get_ref().clone())
+    }
+
+    /// Labels may have blanks besides.
+    fn label(&self, label: &Spanned<String>) -> Result<String, Wrong> {
+        let text = label.get_ref();
+        let is_plain = !text.trim().is_empty() && !text.chars().any(char::is_control);
+        if is_plain && text.chars().count() <= LABEL_MAX {
+            return Ok(text.clone());
+        }
+        Err(self.wrong(label, format!("write 1 to {LABEL_MAX} characters in one line")))
+    }
+
+    fn time_or(&self, time: Option<&Spanned<String>>, other_ns: u64) -> Result<u64, Wrong> {
+        time.map_or(Ok(other_ns), |time| self.time_ns(time))
+    }
+
+    fn time_ns(&self, time: &Spanned<String>) -> Result<u64, Wrong> {
+        // Fifty years, so that sums of a few times are numbers too.
+        const MAX_NS: u64 = 50 * 365 * 86_400 * 1_000_000_000;
+        let read = text::long_duration(time.get_ref()).or_else(|_| text::duration(time.get_ref()));
+        let ns = read.ok().and_then(|time| u64::try_from(time.as_nanos()).ok());
+        ns.filter(|ns| *ns <= MAX_NS).ok_or_else(|| self.no_time(time))
+    }
+
+    fn no_time(&self, time: &Spanned<String>) -> Wrong {
+        self.wrong(time, "write a time such as \"10ms\", \"250us\" or \"1s\"")
+    }
+}
+
+/// A time in ns that may be shorter than one, as computing for a byte is.
+fn fractional_ns(text: &str) -> f64 {
+    let number = text.strip_suffix("ns").and_then(|number| number.trim().parse::<f64>().ok());
+    let whole = || text::duration(text).map_or(0.0, |time| time.as_secs_f64() * 1e9);
+    number.filter(|ns| ns.is_finite() && *ns >= 0.0).unwrap_or_else(whole)
+}

@@ -1,0 +1,101 @@
+//! Test files that are read, and what is said of those that are not.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::application::SAMPLE;
+
+const HEAD: &str = "schema = \"horolog.test/1\"\nname = \"a\"\ntime = \"10s\"\nperiod = \
+                    \"50ms\"\n";
+const STAGE: &str = "[[stage]]\nname = \"s\"\nintake = true\n";
+const SOURCE: &str = "[[source]]\nname = \"r\"\nrate = 10\nsize = 64\n";
+
+fn wrong(text: &str) -> String {
+    Plan::parse(text).unwrap_err().to_string()
+}
+
+#[test]
+fn the_sample_is_a_test() {
+    let plan = Plan::parse(SAMPLE).unwrap();
+    assert_eq!((plan.nodes, plan.cycles()), (2, plan.time_ns / plan.period_ns));
+    assert!(plan.sources.len() >= 3 && plan.stages.len() >= 3 && plan.faults.len() >= 6);
+    for state in ["data simulation", "state simulation", "fault tolerance"] {
+        assert!(plan.state_names().contains(&state), "{state}");
+    }
+    assert_eq!(plan.clone().on(2), Ok(plan.clone()));
+    assert!(plan.on(1).unwrap_err().contains("there is no node 2"));
+}
+
+#[test]
+fn what_is_not_said_has_its_usual_value() {
+    let plan = Plan::parse(&[HEAD, STAGE, SOURCE].concat()).unwrap();
+    assert_eq!((plan.nodes, plan.deadline_ns, plan.steady), (2, 50_000_000, 5));
+    assert_eq!((plan.silent_after, plan.slow_after_ns), (3, 12_500_000));
+    assert_eq!(plan.sources[0].late_after_ns, 150_000_000);
+    assert_eq!(plan.sources[0].size, Size::OneOf(vec![64]));
+    assert_eq!(plan.state_at(0), "plain");
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_line() {
+    let all = |more: &str| [HEAD, STAGE, SOURCE, more].concat();
+    let fault = |lines: &str| all(&format!("[[fault]]\n{lines}\n"));
+    for (text, words) in [
+        (HEAD.replace("test/1", "test/2"), "line 1: this version reads"),
+        (HEAD.replace("50ms", "soon"), "line 4: write a time such as"),
+        (HEAD.to_owned(), "there are 0 stages; give 1 to 16"),
+        (format!("{HEAD}colour = 1\n"), "line 5: unknown field"),
+        (format!("{HEAD}{STAGE}"), "there is no source"),
+        (format!("{HEAD}{SOURCE}[[stage]]\nname = \"s\"\nbarrier = true\n"), "0 stages take"),
+        (all("[[stage]]\nname = \"t\"\n"), "line 12: a stage does nothing"),
+        (all(SOURCE), "line 13: there is another source"),
+        (all(&SOURCE.replace("\"r\"", "\"q\"").replace("64", "8")), "line 12: a report has"),
+        (all(&SOURCE.replace("\"r\"", "\"q\"").replace("= 10", "= -1")), "line 12: a rate is"),
+        (fault("kind = \"rain\"\nat = \"1s\""), "line 13: write one of data-error"),
+        (fault("kind = \"lost\"\nat = \"1s\""), "line 12: a fault of kind lost needs for"),
+        (
+            fault("kind = \"lost\"\nat = \"1s\"\nfor = \"1s\"\nsource = \"x\""),
+            "line 16: there is no source of this name",
+        ),
+        (
+            fault("kind = \"stop\"\nat = \"1s\"\nfor = \"1s\"\nnode = 3"),
+            "line 12: there is no node 3",
+        ),
+        (
+            fault("kind = \"stop\"\nat = \"9s\"\nfor = \"900ms\"\nnode = 2"),
+            "line 12: the fault ends 100 ms before the test does",
+        ),
+        (
+            fault("kind = \"slow\"\nat = \"1s\"\nfor = \"1s\"\nnode = 2\nfactor = 0"),
+            "line 12: a factor is 0.01 to 100",
+        ),
+        (
+            fault("kind = \"late\"\nat = \"1s\"\nfor = \"1s\"\ndelay = \"1s\"\nshare = 2"),
+            "line 12: a share is",
+        ),
+        (all("[[state]]\nname = \"a\"\nfrom = \"2s\"\nto = \"1s\"\n"), "line 12: a state begins"),
+        (
+            all(&"[[state]]\nname = \"a\"\nfrom = \"1s\"\nto = \"2s\"\n".repeat(2)),
+            "line 16: the state 'a' holds at the same time",
+        ),
+    ] {
+        let why = wrong(&text);
+        assert!(why.starts_with(words) || why.contains(words), "{words}: {why}");
+        assert!(!why.contains('\n'), "{why}");
+    }
+}
+
+#[test]
+fn times_below_a_nanosecond_are_read() {
+    assert!((fractional_ns("0.25ns") - 0.25).abs() < 1e-12);
+    assert!((fractional_ns("2us") - 2_000.0).abs() < 1e-6);
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused_in_one_line(lines in "(?s).{0,300}") {
+        if let Err(fault) = Plan::parse(&lines) {
+            prop_assert!(!fault.to_string().contains('\n'));
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The world outside as a thread: it sends what the script says, when it says, to the nodes'
+//! sockets, and counts what it did. It waits for nobody.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use horolog_record::{CycleTestSource, Distribution};
+use horolog_stats::Recorder;
+use horolog_sys::affinity::Policy;
+use horolog_sys::clock::{MonotonicClock, sleep_until};
+use horolog_sys::datagram;
+use horolog_sys::socket::Socket;
+use horolog_time::{Clock, Monotonic, Span, Timestamp};
+
+use super::plan::{Plan, REPORT_MAX};
+use super::report::Report;
+use super::script::{Cue, HarmKind, Script};
+
+/// How long it sleeps at most before it looks whether it is to end.
+const LOOK: Span = Span::from_ms(20);
+/// Reports that it sends before it looks.
+const BATCH: usize = 256;
+/// A full buffer is waited for so long, once.
+const ROOM: Duration = Duration::from_micros(500);
+
+/// What it did.
+pub(super) struct Sent {
+    /// By source.
+    pub(super) sources: Vec<CycleTestSource>,
+    /// By fault: how often, and when first, in ns of the run.
+    pub(super) faults: Vec<(u64, Option<u64>)>,
+}
+
+/// A socket for each source, whose addresses tell nodes which source a report is of that says so no
+/// longer.
+pub(super) fn sockets(plan: &Plan) -> io::Result<Vec<(Socket, SocketAddr)>> {
+    let open = |_| {
+        let home = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let socket = Socket::udp(home)?;
+        socket.bind(home)?;
+        let address = socket.local_address()?;
+        Ok((socket, address))
+    };
+    plan.sources.iter().map(open).collect()
+}
+
+/// What is counted of a source.
+#[derive(Default)]
+struct Count {
+    due: u64,
+    sent: u64,
+    unsent: u64,
+    bytes: u64,
+    lateness: Recorder,
+    last_ns: u64,
+}
+
+/// The generator.
+pub(super) struct Generator<'a> {
+    plan: &'a Plan,
+    script: Script<'a>,
+    sockets: Vec<(Socket, SocketAddr)>,
+    nodes: Vec<SocketAddr>,
+    begin: Timestamp<Monotonic>,
+    until_ns: u64,
+    counts: Vec<Count>,
+    faults: Vec<(u64, Option<u64>)>,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Generator<'a> {
+    /// Sends to these addresses of the nodes, from `begin` until two periods before the end of the
+    /// plan, so that all of it is taken.
+    pub(super) fn new(
+        plan: &'a Plan,
+        load: f64,
+        sockets: Vec<(Socket, SocketAddr)>,
+        nodes: Vec<SocketAddr>,
+        begin: Timestamp<Monotonic>,
+    ) -> Self {
+        let until_ns = plan.cycles().saturating_sub(2).saturating_mul(plan.period_ns);
+        Self {
+            plan,
+            script: Script::new(plan, load, until_ns),
+            counts: plan.sources.iter().map(|_| Count::default()).collect(),
+            faults: vec![(0, None); plan.faults.len()],
+            sockets,
+            nodes,
+            begin,
+            until_ns,
+            bytes: (0..REPORT_MAX).map(|at| (at % 251) as u8).collect(),
+        }
+    }
+
+    /// Sends until all is sent or `stop`.
+    pub(super) fn run(mut self, stop: &AtomicBool) -> Sent {
+        // The world outside does not wait for those who look at it. Where that is refused it is as
+        // late as others are, which is counted.
+        let priority = i32::from(self.plan.priority).clamp(1, 98) + 1;
+        let _ = Policy::fifo(priority, true).take();
+        while !stop.load(Ordering::Relaxed) {
+            let now_ns = self.now_ns();
+            for _ in 0..BATCH {
+                let Some(cue) = self.script.take(now_ns) else { break };
+                self.send(&cue);
+            }
+            let now_ns = self.now_ns();
+            match self.script.next_ns() {
+                // What is not sent by now is too late to be taken.
+                Some(_) if now_ns > self.until_ns => self.give_up(),
+                Some(next_ns) if next_ns <= now_ns => {}
+                Some(next_ns) => {
+                    let next = self.begin + Span::from_ns(next_ns as i64);
+                    sleep_until(next.min(MonotonicClock.now() + LOOK));
+                }
+                None if now_ns >= self.until_ns => break,
+                None => sleep_until(MonotonicClock.now() + LOOK),
+            }
+        }
+        self.end();
+        self.told()
+    }
+
+    fn now_ns(&self) -> u64 {
+        (MonotonicClock.now() - self.begin).as_ns().max(0).unsigned_abs()
+    }
+
+    fn send(&mut self, cue: &Cue) {
+        let count = &mut self.counts[usize::from(cue.source)];
+        count.due += 1;
+        if let Some(harm) = cue.harm {
+            let (times, first_ns) = &mut self.faults[harm.fault];
+            *times += 1;
+            first_ns.get_or_insert(cue.send_ns);
+            if harm.kind == HarmKind::Lost {
+                return;
+            }
+        }
+        let sent = MonotonicClock.now();
+        let report = Report {
+            is_end: false,
+            source: cue.source,
+            number: cue.number,
+            due_ns: self.begin.as_ns().saturating_add_unsigned(cue.due_ns),
+            sent_ns: sent.as_ns(),
+        };
+        let len = cue.len.min(self.bytes.len());
+        report.write(&mut self.bytes[..len]);
+        if let Some(HarmKind::Turned(bit)) = cue.harm.map(|harm| harm.kind) {
+            self.bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
+        }
+        let is_sent = self.put(cue.source, cue.node, len);
+        if let Some(HarmKind::Turned(bit)) = cue.harm.map(|harm| harm.kind) {
+            self.bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
+        }
+        let count = &mut self.counts[usize::from(cue.source)];
+        if !is_sent {
+            count.unsent += 1;
+            return;
+        }
+        count.sent += 1;
+        count.bytes += len as u64;
+        let sent_ns = (sent - self.begin).as_ns().max(0).unsigned_abs();
+        count.last_ns = sent_ns;
+        if cue.send_ns == cue.due_ns {
+            count.lateness.record(sent_ns.saturating_sub(cue.due_ns));
+        }
+    }
+
+    /// Sends what was written; says whether it went.
+    fn put(&self, source: u16, node: u16, len: usize) -> bool {
+        let (socket, _) = &self.sockets[usize::from(source)];
+        let Some(to) = self.nodes.get(usize::from(node)) else { return false };
+        for _ in 0..2 {
+            match datagram::send_to(socket.as_fd(), &self.bytes[..len], *to) {
+                Ok(()) => return true,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let _ = socket.wait_writable(ROOM);
+                }
+                // What the network says of an earlier one, which is over once it was said.
+                Err(_) => {}
+            }
+        }
+        false
+    }
+
+    /// Counts what is still to be sent as not sent.
+    fn give_up(&mut self) {
+        while let Some(cue) = self.script.take(u64::MAX) {
+            let count = &mut self.counts[usize::from(cue.source)];
+            count.due += 1;
+            count.unsent += 1;
+        }
+    }
+
+    /// Tells each node how many reports there were, so that the loss of the last ones is seen too.
+    fn end(&mut self) {
+        let ends: Vec<_> = self.script.ends().collect();
+        for (source, node, number) in ends {
+            let now_ns = MonotonicClock.now().as_ns();
+            let end = Report { is_end: true, source, number, due_ns: now_ns, sent_ns: now_ns };
+            end.write(&mut self.bytes[..super::report::HEADER_LEN]);
+            self.put(source, node, super::report::HEADER_LEN);
+        }
+    }
+
+    fn told(self) -> Sent {
+        let told = |(source, count): (&super::plan::Source, &Count)| CycleTestSource {
+            name: source.name.clone(),
+            due: count.due,
+            sent: count.sent,
+            unsent: count.unsent,
+            bytes: count.bytes,
+            rate: count.sent as f64 / (count.last_ns.max(1) as f64 / 1e9),
+            lateness_ns: Distribution::of_recorder(&count.lateness),
+        };
+        Sent {
+            sources: self.plan.sources.iter().zip(&self.counts).map(told).collect(),
+            faults: self.faults,
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! What a node makes of reports that come in: which are whole, which are damaged, which are too
+//! old, and which are missing. Pure: it knows what came, and nothing of what was done to it.
+
+use std::collections::BTreeSet;
+
+use super::report::{Report, Unread};
+
+/// Missing reports of a source that are remembered, in case they come yet.
+const MISSING_MAX: usize = 4_096;
+
+/// What came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Taken {
+    /// A report that can be used, even if it is late.
+    Whole {
+        /// Its source.
+        source: u16,
+        /// Whether it was older than allowed.
+        is_late: bool,
+        /// What it says of others of its source.
+        order: Order,
+    },
+    /// The last report of a source was before.
+    End {
+        /// The source.
+        source: u16,
+        /// Reports before it that are missing.
+        lost: u64,
+    },
+    /// A damaged one, of the source whose socket it came from.
+    Damaged(Option<u16>),
+    /// None at all.
+    Foreign,
+}
+
+/// What the number of a report says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Order {
+    /// So many before it are missing, mostly none.
+    After(u64),
+    /// It was missing, and was counted so.
+    Found,
+    /// It came before, or is too old to tell.
+    Repeated,
+}
+
+/// The sources as one node sees them.
+pub(super) struct Intake {
+    sources: Vec<Known>,
+}
+
+struct Known {
+    late_after_ns: u64,
+    next: u64,
+    missing: BTreeSet<u64>,
+    /// Damaged ones whose numbers will be found missing.
+    damaged: u64,
+}
+
+impl Intake {
+    /// Of sources whose reports may be so old.
+    pub(super) fn new(late_after_ns: impl IntoIterator<Item = u64>) -> Self {
+        let known =
+            |late_after_ns| Known { late_after_ns, next: 0, missing: BTreeSet::new(), damaged: 0 };
+        Self { sources: late_after_ns.into_iter().map(known).collect() }
+    }
+
+    /// Takes what came from the socket of a source at an instant of `CLOCK_MONOTONIC`.
+    pub(super) fn take(&mut self, from: Option<u16>, datagram: &[u8], now_ns: i64) -> Taken {
+        let report = match Report::read(datagram) {
+            Ok(report) => report,
+            Err(Unread::Damaged) => {
+                let from = from.filter(|from| usize::from(*from) < self.sources.len());
+                if let Some(from) = from {
+                    self.sources[usize::from(from)].damaged += 1;
+                }
+                return Taken::Damaged(from);
+            }
+            Err(Unread::Foreign) => return Taken::Foreign,
+        };
+        let source = report.source;
+        let Some(known) = self.sources.get_mut(usize::from(source)) else { return Taken::Foreign };
+        if report.is_end {
+            let lost = if report.number > known.next { known.up_to(report.number) } else { 0 };
+            return Taken::End { source, lost };
+        }
+        let age_ns = now_ns.saturating_sub(report.due_ns).max(0).unsigned_abs();
+        Taken::Whole {
+            source,
+            is_late: age_ns > known.late_after_ns,
+            order: known.order(report.number),
+        }
+    }
+}
+
+impl Known {
+    fn order(&mut self, number: u64) -> Order {
+        if number < self.next {
+            let was_missing = self.missing.remove(&number);
+            return if was_missing { Order::Found } else { Order::Repeated };
+        }
+        let lost = self.up_to(number);
+        self.next = number.saturating_add(1);
+        Order::After(lost)
+    }
+
+    /// All numbers below this one have been: so many of them did not come, and no damaged one
+    /// stands for them.
+    fn up_to(&mut self, number: u64) -> u64 {
+        let gap = number.saturating_sub(self.next);
+        let first = number.saturating_sub(MISSING_MAX as u64).max(self.next);
+        self.missing.extend(first..number);
+        while self.missing.len() > MISSING_MAX {
+            self.missing.pop_first();
+        }
+        self.next = number;
+        let explained = gap.min(self.damaged);
+        self.damaged -= explained;
+        gap - explained
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::application::report::HEADER_LEN;
+
+    fn bytes(number: u64, due_ns: i64, is_end: bool) -> Vec<u8> {
+        let mut bytes = vec![0; HEADER_LEN + 8];
+        Report { is_end, source: 0, number, due_ns, sent_ns: due_ns }.write(&mut bytes);
+        bytes
+    }
+
+    fn take(intake: &mut Intake, number: u64) -> Taken {
+        intake.take(Some(0), &bytes(number, 0, false), 50)
+    }
+
+    fn whole(order: Order) -> Taken {
+        Taken::Whole { source: 0, is_late: false, order }
+    }
+
+    #[test]
+    fn gaps_are_lost_until_what_is_missing_comes() {
+        let mut intake = Intake::new([100]);
+        assert_eq!(take(&mut intake, 0), whole(Order::After(0)));
+        assert_eq!(take(&mut intake, 3), whole(Order::After(2)));
+        assert_eq!(take(&mut intake, 2), whole(Order::Found));
+        assert_eq!(take(&mut intake, 2), whole(Order::Repeated));
+        assert_eq!(take(&mut intake, 4), whole(Order::After(0)));
+        let end = intake.take(Some(0), &bytes(7, 0, true), 0);
+        assert_eq!(end, Taken::End { source: 0, lost: 2 });
+    }
+
+    #[test]
+    fn a_damaged_report_is_not_lost_as_well() {
+        let mut intake = Intake::new([100]);
+        let mut damaged = bytes(0, 0, false);
+        damaged[50] ^= 1;
+        assert_eq!(intake.take(Some(0), &damaged, 0), Taken::Damaged(Some(0)));
+        assert_eq!(take(&mut intake, 2), whole(Order::After(1)));
+        // From nobody that is known, or of nobody.
+        assert_eq!(intake.take(None, &damaged, 0), Taken::Damaged(None));
+        assert_eq!(intake.take(Some(9), &damaged, 0), Taken::Damaged(None));
+        assert_eq!(intake.take(Some(0), b"hello", 0), Taken::Foreign);
+        assert_eq!(Intake::new([]).take(None, &bytes(0, 0, false), 0), Taken::Foreign);
+    }
+
+    #[test]
+    fn what_is_too_old_is_late() {
+        let mut intake = Intake::new([100]);
+        let late = |taken| matches!(taken, Taken::Whole { is_late: true, .. });
+        assert!(!late(intake.take(Some(0), &bytes(0, 1_000, false), 1_100)));
+        assert!(late(intake.take(Some(0), &bytes(1, 1_000, false), 1_101)));
+    }
+
+    #[test]
+    fn numbers_far_ahead_do_not_fill_the_memory() {
+        let mut intake = Intake::new([100]);
+        assert_eq!(take(&mut intake, u64::MAX - 1), whole(Order::After(u64::MAX - 1)));
+        assert_eq!(intake.sources[0].missing.len(), MISSING_MAX);
+        assert_eq!(take(&mut intake, 5), whole(Order::Repeated));
+    }
+
+    proptest! {
+        /// Whatever is lost, damaged or delayed of a hundred reports: what is noticed is what was
+        /// done.
+        #[test]
+        fn what_is_noticed_is_what_was_done(fates in prop::collection::vec(0_u8..5, 100)) {
+            let mut order: Vec<(u64, u64)> = (0..100).map(|number| (number * 10, number)).collect();
+            for ((at, number), fate) in order.iter_mut().zip(&fates) {
+                if *fate == 3 {
+                    *at += 10 * (*number % 7) + 5;
+                }
+            }
+            order.sort_unstable();
+            let mut intake = Intake::new([1_000]);
+            let (mut lost, mut damaged) = (0_i64, 0);
+            for (_, number) in order {
+                let mut bytes = bytes(number, 0, false);
+                match fates[number as usize] {
+                    1 => continue,
+                    2 => bytes[45] ^= 4,
+                    _ => {}
+                }
+                match intake.take(Some(0), &bytes, 0) {
+                    Taken::Whole { order: Order::After(missing), .. } => lost += missing as i64,
+                    Taken::Whole { order: Order::Found, .. } => lost -= 1,
+                    Taken::Damaged(Some(0)) => damaged += 1,
+                    other => prop_assert!(false, "{:?}", other),
+                }
+            }
+            if let Taken::End { lost: missing, .. } =
+                intake.take(Some(0), &self::bytes(100, 0, true), 0)
+            {
+                lost += missing as i64;
+            }
+            let done = |kind| fates.iter().map(|fate| i64::from(*fate == kind)).sum::<i64>();
+            prop_assert_eq!((lost, damaged), (done(1), done(2)));
+        }
+    }
+}

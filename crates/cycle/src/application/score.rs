@@ -1,0 +1,188 @@
+//! The scorecard of Hao, Xue and Qin, "Performance and test method for real-time parallel system"
+//! (2010), Table 2: two figures of the operating system and three of the middleware, each with a
+//! grade. Pure.
+//!
+//! The document names what is graded and no scale, so there is one here, the same step from grade
+//! to grade everywhere: ten.
+//!
+//! - What costs time in each period (a switch, an interrupt, a message) is graded by its share of
+//!   the deadline. The document calls microseconds beside milliseconds of execution wholly
+//!   predictable (section 4.1): a thousandth is excellent, a hundredth good, a tenth fair.
+//! - Granularity is communication to computing, and load strategy what the busiest node computes
+//!   above the mean. With both, one of `1 + share` parts of the time is computing: 99% where it is
+//!   excellent, 91% where it is good, half where it is fair.
+
+use horolog_record::{
+    CycleTestApplication, CycleTestGrade as Grade, CycleTestRun, CycleTestScale as Scale,
+    CycleTestScore, HandlerKind, HostInterruptResult, HostSwitchResult,
+};
+
+use crate::predict::{Measured, Source};
+
+/// Up to which share of the deadline a cost is excellent, good and fair.
+pub const COST_BOUNDS: [f64; 3] = [0.001, 0.01, 0.1];
+/// Up to which share of computing what is none is excellent, good and fair.
+pub const IDLE_BOUNDS: [f64; 3] = [0.01, 0.1, 1.0];
+
+/// The grade of a share.
+#[must_use]
+pub fn grade(share: f64, bounds: [f64; 3]) -> Grade {
+    let better = bounds.iter().zip(Grade::ALL).find(|(bound, _)| share <= **bound);
+    better.map_or(Grade::Poor, |(_, grade)| grade)
+}
+
+/// The scorecard of a run, with what was measured of the machine.
+#[must_use]
+pub fn scorecard(
+    run: Option<&CycleTestRun>,
+    application: &CycleTestApplication,
+    measured: &[Source],
+) -> Vec<CycleTestScore> {
+    let row = |scale| match scale {
+        Scale::SwitchTime => cost(scale, worst(measured.iter().filter_map(switch)), application),
+        Scale::InterruptTime => {
+            cost(scale, worst(measured.iter().filter_map(interrupt)), application)
+        }
+        Scale::MessageLatency => cost(scale, run.and_then(latency), application),
+        Scale::Granularity => quality(scale, run.and_then(granularity)),
+        Scale::LoadStrategy => quality(scale, run.and_then(balance)),
+    };
+    Scale::ALL.into_iter().map(row).collect()
+}
+
+/// A figure, and which one it is.
+type Figure = (f64, String);
+
+fn worst(figures: impl Iterator<Item = Figure>) -> Option<Figure> {
+    figures.max_by(|(one, _), (other, _)| one.total_cmp(other))
+}
+
+fn cost(
+    scale: Scale,
+    figure: Option<Figure>,
+    application: &CycleTestApplication,
+) -> CycleTestScore {
+    let share = figure.as_ref().map(|(ns, _)| ns / application.deadline_ns.max(1) as f64);
+    let absent = match scale {
+        Scale::MessageLatency => "not measured: no messages were sent to another node",
+        _ => "not measured; give a result of 'host all' by --measured",
+    };
+    CycleTestScore {
+        scale,
+        value_ns: figure.as_ref().map(|(ns, _)| *ns),
+        ratio: None,
+        basis: figure.map_or_else(|| absent.to_owned(), |(_, basis)| basis),
+        share,
+        bounds: COST_BOUNDS,
+        grade: share.map(|share| grade(share, COST_BOUNDS)),
+    }
+}
+
+/// A quality, by the share of what is no computing.
+fn quality(scale: Scale, figure: Option<(f64, f64, &str)>) -> CycleTestScore {
+    let absent = "not measured: there is one node alone, or nothing was computed or sent";
+    let share = figure.map(|(_, share, _)| share);
+    CycleTestScore {
+        scale,
+        value_ns: None,
+        ratio: figure.map(|(ratio, ..)| ratio),
+        basis: figure.map_or(absent, |(.., basis)| basis).to_owned(),
+        share,
+        bounds: IDLE_BOUNDS,
+        grade: share.map(|share| grade(share, IDLE_BOUNDS)),
+    }
+}
+
+fn switch(source: &Source) -> Option<Figure> {
+    let Measured::Switch(result) = &source.measured else { return None };
+    let HostSwitchResult { steps, exchanges, .. } = &**result;
+    let by_steps = steps.iter().filter_map(|steps| steps.per_switch_ns).reduce(f64::max);
+    let by_turns = exchanges.iter().filter_map(|turns| turns.per_switch_ns).reduce(f64::max);
+    let found =
+        by_steps.map(|ns| (ns, "by the eight steps")).or(by_turns.map(|ns| (ns, "of a turn")));
+    let (ns, how) = found.filter(|(ns, _)| ns.is_finite() && *ns >= 0.0)?;
+    Some((ns, format!("a switch {how} [{}]", source.name)))
+}
+
+fn interrupt(source: &Source) -> Option<Figure> {
+    let Measured::Interrupt(result) = &source.measured else { return None };
+    let HostInterruptResult { handlers, .. } = &**result;
+    // The kernel's own handler is what the document means; without it the nearest to it.
+    let of = |kind: HandlerKind| {
+        let delays = handlers.iter().filter(|handler| handler.kind == kind);
+        delays.filter_map(|handler| Some(handler.delay_ns.as_ref()?.mean)).reduce(f64::max)
+    };
+    let kinds = [
+        (HandlerKind::Kernel, "a handler in the kernel"),
+        (HandlerKind::Timerfd, "a thread that a timer wakes"),
+        (HandlerKind::Signal, "a signal's handler"),
+    ];
+    let (ns, what) = kinds.into_iter().find_map(|(kind, what)| Some((of(kind)?, what)))?;
+    Some((
+        ns,
+        format!("from the interrupt to {what}, the mean of the slowest core [{}]", source.name),
+    ))
+}
+
+fn latency(run: &CycleTestRun) -> Option<Figure> {
+    let slowest = run.nodes.iter().filter_map(|node| node.latency_ns).max()?;
+    let basis = "half of the shortest message's round trip before the run, the median of the slowest \
+                 node";
+    Some((slowest as f64, basis.to_owned()))
+}
+
+fn granularity(run: &CycleTestRun) -> Option<(f64, f64, &'static str)> {
+    let computation: f64 = run.stages.iter().map(|stage| stage.computation_ns).sum();
+    let communication: f64 =
+        run.stages.iter().map(|stage| stage.communication_ns + stage.barrier_ns).sum();
+    let is_known = computation > 0.0 && communication > 0.0;
+    let basis = "computing to communication, barriers included, the means of a period";
+    is_known.then(|| (computation / communication, communication / computation, basis))
+}
+
+fn balance(run: &CycleTestRun) -> Option<(f64, f64, &'static str)> {
+    let share = run.imbalance?;
+    Some((1.0 + share, share, "the most that a node computes to the mean of all"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grades_are_a_tenth_apart_and_their_bounds_belong_to_the_better() {
+        for (share, expected) in [
+            (0.0, Grade::Excellent),
+            (0.001, Grade::Excellent),
+            (0.001_1, Grade::Good),
+            (0.01, Grade::Good),
+            (0.1, Grade::Fair),
+            (0.11, Grade::Poor),
+            (f64::INFINITY, Grade::Poor),
+        ] {
+            assert_eq!(grade(share, COST_BOUNDS), expected, "{share}");
+        }
+        assert_eq!(grade(1.0, IDLE_BOUNDS), Grade::Fair);
+        for bounds in [COST_BOUNDS, IDLE_BOUNDS] {
+            assert!(bounds.windows(2).all(|two| (two[1] / two[0] - 10.0).abs() < 1e-9));
+        }
+    }
+
+    #[test]
+    fn what_was_not_measured_has_no_grade() {
+        let application = CycleTestApplication {
+            name: "a".to_owned(),
+            period_ns: 50_000_000,
+            deadline_ns: 40_000_000,
+            nodes: 1,
+            steady: 5,
+            slow_after_ns: 1,
+            silent_after: 3,
+        };
+        let card = scorecard(None, &application, &[]);
+        assert_eq!(card.iter().map(|row| row.scale).collect::<Vec<_>>(), Scale::ALL);
+        assert!(
+            card.iter().all(|row| row.grade.is_none() && row.basis.starts_with("not measured"))
+        );
+    }
+}

@@ -1,0 +1,343 @@
+//! What the world outside does when: which source has a report for which node, how long it is, and
+//! what goes wrong with it. Pure; instants are ns of the run, and chance begins with the plan's
+//! seed, so the same plan says the same.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use horolog_record::CycleTestFaultKind as FaultKind;
+use horolog_time::SplitMix64;
+
+use super::plan::{Plan, Profile, Sharing, Size, Source};
+
+/// Reports that are kept to be sent late, at most; what finds no room is sent in time.
+const KEPT_MAX: usize = 65_536;
+
+/// A report that is to be sent now, or would have been.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Cue {
+    /// When it is to be sent.
+    pub(super) send_ns: u64,
+    /// When it was due.
+    pub(super) due_ns: u64,
+    /// Its source.
+    pub(super) source: u16,
+    /// The node that gets it.
+    pub(super) node: u16,
+    /// Its number among those of the source for the node.
+    pub(super) number: u64,
+    /// Its length.
+    pub(super) len: usize,
+    /// What is done to it.
+    pub(super) harm: Option<Harm>,
+}
+
+/// What is done to a report.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Harm {
+    /// By which fault of the plan.
+    pub(super) fault: usize,
+    /// What.
+    pub(super) kind: HarmKind,
+}
+
+/// The ways in which a report is harmed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum HarmKind {
+    /// This bit of it is turned.
+    Turned(u64),
+    /// It is not sent.
+    Lost,
+    /// It is sent later than it was due.
+    Late,
+}
+
+/// The world outside.
+pub(super) struct Script<'a> {
+    plan: &'a Plan,
+    until_ns: u64,
+    sources: Vec<Next<'a>>,
+    kept: BinaryHeap<Reverse<Cue>>,
+    /// Copies of a report that several nodes get.
+    ready: Vec<Cue>,
+    chance: SplitMix64,
+}
+
+/// A source, and its next report.
+struct Next<'a> {
+    source: &'a Source,
+    rate: f64,
+    last_rate: f64,
+    due_ns: f64,
+    left_of_burst: u32,
+    nodes: Vec<u16>,
+    turn: usize,
+    numbers: Vec<u64>,
+    chance: SplitMix64,
+}
+
+impl<'a> Script<'a> {
+    /// What happens under so many times the rates of the plan; nothing is due from `until_ns` on.
+    pub(super) fn new(plan: &'a Plan, load: f64, until_ns: u64) -> Self {
+        let of = |(at, source): (u64, &'a Source)| {
+            let nodes = if source.nodes.is_empty() {
+                (0..plan.nodes).collect()
+            } else {
+                source.nodes.clone()
+            };
+            let last_rate = match source.profile {
+                Profile::Ramp(rate) => rate,
+                _ => source.rate,
+            };
+            let mut next = Next {
+                source,
+                rate: source.rate * load,
+                last_rate: last_rate * load,
+                due_ns: 0.0,
+                left_of_burst: 0,
+                numbers: vec![0; nodes.len()],
+                nodes,
+                turn: 0,
+                chance: SplitMix64::new(plan.seed ^ (at + 1) << 32),
+            };
+            // Sources do not begin together: a random share of a gap.
+            next.due_ns = next.chance.unit() * 1e9 / next.rate;
+            if let Profile::Burst(count) = source.profile {
+                next.due_ns *= f64::from(count);
+                next.left_of_burst = count;
+            }
+            next
+        };
+        Self {
+            plan,
+            until_ns,
+            sources: (0..).zip(&plan.sources).map(of).collect(),
+            kept: BinaryHeap::new(),
+            ready: Vec::new(),
+            chance: SplitMix64::new(plan.seed),
+        }
+    }
+
+    /// When something is to be sent next; `None` where nothing is any more.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        let kept = self.kept.peek().map(|Reverse(cue)| cue.send_ns);
+        let due = self.first().map(|at| self.sources[at].due_ns as u64);
+        let ready = self.ready.first().map(|cue| cue.send_ns);
+        [kept, due, ready].into_iter().flatten().min()
+    }
+
+    /// The source whose report is due first.
+    fn first(&self) -> Option<usize> {
+        let open = |at: &usize| (self.sources[*at].due_ns as u64) < self.until_ns;
+        let all = (0..self.sources.len()).filter(open);
+        all.min_by(|a, b| self.sources[*a].due_ns.total_cmp(&self.sources[*b].due_ns))
+    }
+
+    /// What is to be sent next, if its time has come.
+    pub(super) fn take(&mut self, now_ns: u64) -> Option<Cue> {
+        loop {
+            if let Some(cue) = self.ready.pop() {
+                if let Some(cue) = self.harmed(cue) {
+                    return Some(cue);
+                }
+                continue;
+            }
+            let kept_ns = self.kept.peek().map(|Reverse(cue)| cue.send_ns);
+            let due = self.first().map(|at| (at, self.sources[at].due_ns as u64));
+            if let Some(kept_ns) = kept_ns
+                && kept_ns <= now_ns
+                && due.is_none_or(|(_, due_ns)| kept_ns <= due_ns)
+            {
+                return self.kept.pop().map(|Reverse(cue)| cue);
+            }
+            let (at, _) = due.filter(|(_, due_ns)| *due_ns <= now_ns)?;
+            self.sources[at].report(at as u16, self.until_ns, &mut self.ready);
+            // Nodes get theirs in their order.
+            self.ready.reverse();
+        }
+    }
+
+    /// The report with what is done to it; `None` where it is kept for later.
+    fn harmed(&mut self, cue: Cue) -> Option<Cue> {
+        let faults = self.plan.faults.iter().enumerate();
+        let mut meant = faults.filter(|(_, fault)| {
+            fault.is_of_reports()
+                && fault.is_at(cue.due_ns)
+                && fault.source.is_none_or(|source| source == cue.source)
+        });
+        let chance = &mut self.chance;
+        let Some((at, fault)) = meant.find(|(_, fault)| chance.unit() < fault.share) else {
+            return Some(cue);
+        };
+        let harm = |kind| Some(Harm { fault: at, kind });
+        match fault.kind {
+            FaultKind::DataError => {
+                let bit = self.chance.below(cue.len * 8) as u64;
+                Some(Cue { harm: harm(HarmKind::Turned(bit)), ..cue })
+            }
+            FaultKind::Late if self.kept.len() < KEPT_MAX => {
+                let send_ns = cue.due_ns.saturating_add(fault.delay_ns);
+                self.kept.push(Reverse(Cue { send_ns, harm: harm(HarmKind::Late), ..cue }));
+                None
+            }
+            FaultKind::Late => Some(cue),
+            _ => Some(Cue { harm: harm(HarmKind::Lost), ..cue }),
+        }
+    }
+
+    /// The number that the next report of each source for each of its nodes would have.
+    pub(super) fn ends(&self) -> impl Iterator<Item = (u16, u16, u64)> + '_ {
+        (0..).zip(&self.sources).flat_map(|(source, next)| {
+            let nodes = next.nodes.iter().zip(&next.numbers);
+            nodes.map(move |(node, number)| (source, *node, *number))
+        })
+    }
+}
+
+impl Next<'_> {
+    /// The report that is due, a copy for each node that gets it, and when the next one is.
+    fn report(&mut self, source: u16, until_ns: u64, copies: &mut Vec<Cue>) {
+        let due_ns = self.due_ns as u64;
+        let len = self.len();
+        let targets = match self.source.to {
+            Sharing::All => 0..self.nodes.len(),
+            Sharing::Turn => {
+                self.turn = (self.turn + 1) % self.nodes.len();
+                self.turn..self.turn + 1
+            }
+        };
+        for at in targets {
+            let number = self.numbers[at];
+            self.numbers[at] += 1;
+            let node = self.nodes[at];
+            copies.push(Cue { send_ns: due_ns, due_ns, source, node, number, len, harm: None });
+        }
+        self.due_ns += self.gap_ns(until_ns);
+    }
+
+    fn len(&mut self) -> usize {
+        match &self.source.size {
+            Size::Between(least, most) => {
+                *least as usize + self.chance.below((most - least) as usize + 1)
+            }
+            Size::OneOf(sizes) => sizes[self.chance.below(sizes.len())] as usize,
+        }
+    }
+
+    fn gap_ns(&mut self, until_ns: u64) -> f64 {
+        match self.source.profile {
+            Profile::Constant => 1e9 / self.rate,
+            // 1 minus a number below 1 is above 0, so the logarithm is finite.
+            Profile::Poisson => -(1.0 - self.chance.unit()).ln() * 1e9 / self.rate,
+            Profile::Burst(count) => {
+                self.left_of_burst = self.left_of_burst.saturating_sub(1);
+                if self.left_of_burst > 0 {
+                    return 0.0;
+                }
+                self.left_of_burst = count;
+                f64::from(count) * 1e9 / self.rate
+            }
+            Profile::Ramp(_) => {
+                let way = (self.due_ns / until_ns.max(1) as f64).min(1.0);
+                1e9 / (self.rate + (self.last_rate - self.rate) * way)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::application::SAMPLE;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn plan(source: &str, more: &str) -> Plan {
+        let head = "schema = \"horolog.test/1\"\nname = \"a\"\ntime = \"100s\"\nperiod = \"50ms\"\n\
+                    [[stage]]\nname = \"s\"\nintake = true\n[[source]]\nname = \"r\"\n";
+        Plan::parse(&[head, source, "\n", more].concat()).unwrap()
+    }
+
+    fn all(plan: &Plan, load: f64) -> Vec<Cue> {
+        let mut script = Script::new(plan, load, 10 * SECOND);
+        let mut cues = Vec::new();
+        while let Some(next_ns) = script.next_ns() {
+            while let Some(cue) = script.take(next_ns) {
+                assert!(cue.send_ns <= next_ns && cue.send_ns >= cue.due_ns);
+                cues.push(cue);
+            }
+        }
+        cues
+    }
+
+    #[test]
+    fn reports_come_at_their_rates() {
+        for (source, least, most) in [
+            ("rate = 100\nsize = 64", 999, 1_001),
+            ("rate = 100\nsize = 64\nto = \"all\"", 1_998, 2_002),
+            ("rate = 100\nsize = 64\nprofile = \"burst\"\nburst = 25", 975, 1_025),
+            ("rate = 100\nsize = 64\nprofile = \"ramp\"\nramp-to = 300", 1_900, 2_100),
+            // The deviation of a Poisson process of 1,000 is 32.
+            ("rate = 100\nsize = 64\nprofile = \"poisson\"", 850, 1_150),
+        ] {
+            let count = all(&plan(source, ""), 1.0).len();
+            assert!((least..=most).contains(&count), "{source}: {count}");
+            let double = all(&plan(source, ""), 2.0).len();
+            assert!((2 * least - 50..=2 * most + 50).contains(&double), "{source}: {double}");
+        }
+    }
+
+    #[test]
+    fn bursts_come_at_once_and_nodes_take_turns() {
+        let burst = "rate = 100\nsize = [64, 128]\nprofile = \"burst\"\nburst = 4";
+        let cues = all(&plan(burst, ""), 1.0);
+        assert!(
+            cues.chunks_exact(4).all(|burst| burst.iter().all(|c| c.due_ns == burst[0].due_ns))
+        );
+        for node in [0, 1] {
+            let numbers: Vec<_> =
+                cues.iter().filter(|cue| cue.node == node).map(|cue| cue.number).collect();
+            assert!(numbers.iter().copied().eq(0..numbers.len() as u64));
+            assert!(numbers.len() >= cues.len() / 2 - 1);
+        }
+        assert!(cues.iter().any(|cue| cue.len == 64) && cues.iter().any(|cue| cue.len == 128));
+    }
+
+    #[test]
+    fn faults_hit_their_share_in_their_time() {
+        let fault = |kind: &str, more: &str| {
+            format!("[[fault]]\nkind = \"{kind}\"\nat = \"2s\"\nfor = \"5s\"\nshare = 0.5\n{more}")
+        };
+        let source = "rate = 1000\nsize = \"50..90\"";
+        for (kind, more) in [("data-error", ""), ("lost", ""), ("late", "delay = \"70ms\"")] {
+            let cues = all(&plan(source, &fault(kind, more)), 1.0);
+            assert!((9_999..10_002).contains(&cues.len()), "{kind}: {}", cues.len());
+            let harmed: Vec<_> = cues.iter().filter(|cue| cue.harm.is_some()).collect();
+            assert!((2_300..2_700).contains(&harmed.len()), "{kind}: {}", harmed.len());
+            for cue in harmed {
+                assert!((2 * SECOND..7 * SECOND).contains(&cue.due_ns));
+                let late_ns = cue.send_ns - cue.due_ns;
+                match cue.harm.map(|harm| harm.kind) {
+                    Some(HarmKind::Turned(bit)) => assert!(bit < cue.len as u64 * 8),
+                    Some(HarmKind::Late) => assert_eq!(late_ns, 70_000_000),
+                    _ => assert_eq!((kind, late_ns), ("lost", 0)),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_plan_says_the_same_and_its_ends_are_one_past_the_last() {
+        let plan = Plan::parse(SAMPLE).unwrap();
+        let first = all(&plan, 1.5);
+        assert_eq!(first, all(&plan, 1.5));
+        let mut script = Script::new(&plan, 1.5, 10 * SECOND);
+        while let Some(next_ns) = script.next_ns() {
+            script.take(next_ns);
+        }
+        for (source, node, end) in script.ends() {
+            let of = first.iter().filter(|cue| (cue.source, cue.node) == (source, node));
+            assert_eq!(of.map(|cue| cue.number + 1).max().unwrap_or(0), end);
+        }
+    }
+}

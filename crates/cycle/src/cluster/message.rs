@@ -1,0 +1,88 @@
+//! What the leader of a run and its members on other machines say to each other: a line of JSON for
+//! each message, over TCP.
+
+use serde::{Deserialize, Serialize};
+
+use crate::entry::{Entry, WORDS};
+use crate::node::{Answer, Go, LINE_MAX, Order};
+
+/// The version of these messages; both sides have the same.
+pub(crate) const PROTOCOL: u32 = 1;
+/// Entries in one message, at most.
+pub(crate) const ENTRIES_MAX: usize = 2_000;
+
+/// From a member to the leader.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum FromMember {
+    /// The first message.
+    Hello {
+        /// [`PROTOCOL`].
+        protocol: u32,
+        /// The name that the node is to have.
+        name: String,
+        /// The machine.
+        host: horolog_record::Host,
+    },
+    /// Whether it can begin.
+    Answer(Answer),
+    /// How far its clock is off.
+    Clock(Clock),
+    /// Its clock cannot be told.
+    ClockUnknown(String),
+    /// What became of periods of a task.
+    Entries {
+        /// Its place.
+        task: usize,
+        /// The entries.
+        words: Vec<[u64; WORDS]>,
+    },
+    /// It is there, and this is what is not told by entries.
+    State {
+        /// For each task.
+        tasks: Vec<TaskState>,
+        /// How its process ended, if it has.
+        ended: Option<String>,
+    },
+}
+
+/// What is not told by entries.
+#[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
+pub(crate) struct TaskState {
+    pub(crate) is_over: bool,
+    pub(crate) lost: u64,
+    pub(crate) latency_ns: Option<u64>,
+    /// Why its program was given up, by a number; 0 where it was not.
+    pub(crate) fault: u64,
+}
+
+/// From the leader to a member.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum FromLeader {
+    /// What to do.
+    Order(Order),
+    /// It is not wanted, for this reason.
+    Refused(String),
+    /// Begin.
+    Go(Go),
+    /// End early.
+    Stop,
+}
+
+/// How far a node's clock is ahead of the leader's, in ns, and by how much that may be wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Clock {
+    /// Ahead where it is positive.
+    pub ahead_ns: i64,
+    /// Either way.
+    pub error_ns: u64,
+}
+
+/// Reads a line; `None` where it is too long, or no message.
+pub(crate) fn read<T: serde::de::DeserializeOwned>(line: &str) -> Option<T> {
+    (line.len() as u64 <= LINE_MAX).then(|| serde_json::from_str(line).ok()).flatten()
+}
+
+/// Entries as words.
+pub(crate) fn words(entries: &[Entry]) -> Vec<[u64; WORDS]> {
+    entries.iter().map(|entry| entry.to_words()).collect()
+}

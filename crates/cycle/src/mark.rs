@@ -1,0 +1,188 @@
+//! What a program that is a task's work says of its periods, and what it is told: one line in each
+//! datagram. Pure.
+
+use std::fmt::{self, Display, Formatter};
+
+use crate::task::STATE_MAX;
+
+/// The environment variable that holds the number under which a program finds its socket.
+pub const VARIABLE: &str = "HOROLOG_CYCLE_FD";
+/// The longest line of either side, in bytes.
+pub const MARK_MAX: usize = 128;
+
+/// What a program says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mark<'a> {
+    /// It waits for its first release.
+    Ready,
+    /// It begins a period; it computes from here on.
+    Begin,
+    /// What it does from here on.
+    Phase(Phase),
+    /// The state that it is in, from this period on.
+    State(&'a str),
+    /// The period's work is done.
+    End,
+    /// The period's work is over, and went wrong.
+    Failed,
+}
+
+/// What a period's time is spent with (equation (2) of Hao, Xue and Qin, "Performance and test
+/// method for real-time parallel system", 2010).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Phase {
+    /// Computing.
+    Computation,
+    /// Messages on their way.
+    Communication,
+    /// Waiting for others that are not as far.
+    Idle,
+    /// Meeting others at a barrier.
+    Barrier,
+}
+
+impl Phase {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Computation, Self::Communication, Self::Idle, Self::Barrier];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Computation => "computation",
+            Self::Communication => "communication",
+            Self::Idle => "idle",
+            Self::Barrier => "barrier",
+        }
+    }
+}
+
+impl<'a> Mark<'a> {
+    /// Reads a datagram; `None` where it is no mark. A line's end and spaces around it are nothing.
+    #[must_use]
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let text = str::from_utf8(bytes).ok().filter(|text| text.len() <= MARK_MAX)?.trim();
+        let (word, rest) = text.split_once(' ').map_or((text, ""), |(word, rest)| (word, rest));
+        let rest = rest.trim();
+        match (word, rest) {
+            ("ready", "") => Some(Self::Ready),
+            ("begin", "") => Some(Self::Begin),
+            ("end", "") => Some(Self::End),
+            ("end", "failed") => Some(Self::Failed),
+            ("phase", name) => {
+                Phase::ALL.into_iter().find(|phase| phase.name() == name).map(Self::Phase)
+            }
+            ("state", name) => {
+                let is_name =
+                    (1..=STATE_MAX).contains(&name.len()) && !name.contains(char::is_control);
+                is_name.then_some(Self::State(name))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Display for Mark<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ready => f.write_str("ready"),
+            Self::Begin => f.write_str("begin"),
+            Self::Phase(phase) => write!(f, "phase {}", phase.name()),
+            Self::State(name) => write!(f, "state {name}"),
+            Self::End => f.write_str("end"),
+            Self::Failed => f.write_str("end failed"),
+        }
+    }
+}
+
+/// What a program is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// A period begins.
+    Release {
+        /// Which, from 0 on.
+        cycle: u64,
+        /// When it was released, in ns of `CLOCK_MONOTONIC`.
+        due_ns: i64,
+    },
+    /// There is no other period.
+    Stop,
+}
+
+impl Told {
+    /// Reads a datagram; `None` where it is nothing that a program is told.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let text = str::from_utf8(bytes).ok().filter(|text| text.len() <= MARK_MAX)?;
+        let mut words = text.split_ascii_whitespace();
+        let told = match words.next()? {
+            "release" => {
+                let (cycle, due_ns) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+                Self::Release { cycle, due_ns }
+            }
+            "stop" => Self::Stop,
+            _ => return None,
+        };
+        words.next().is_none().then_some(told)
+    }
+}
+
+impl Display for Told {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Release { cycle, due_ns } => write!(f, "release {cycle} {due_ns}"),
+            Self::Stop => f.write_str("stop"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn marks_are_read_with_a_line_end_and_without() {
+        for (text, mark) in [
+            (&b"ready"[..], Some(Mark::Ready)),
+            (b"begin\n", Some(Mark::Begin)),
+            (b"phase communication", Some(Mark::Phase(Phase::Communication))),
+            (b"state fault tolerance\n", Some(Mark::State("fault tolerance"))),
+            (b"end\r\n", Some(Mark::End)),
+            (b"end failed", Some(Mark::Failed)),
+            (b"", None),
+            (b"end badly", None),
+            (b"phase", None),
+            (b"phase computing", None),
+            (b"state", None),
+            (b"state 0123456789abcdef0123456789abcdefx", None),
+            (b"state a\nb", None),
+            (b"begin 7", None),
+            (b"\xff", None),
+        ] {
+            assert_eq!(Mark::parse(text), mark, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_taken_calmly_and_what_is_read_is_written_as_it_is_read(
+            bytes in proptest::collection::vec(any::<u8>(), 0..160),
+        ) {
+            if let Some(mark) = Mark::parse(&bytes) {
+                let line = mark.to_string();
+                prop_assert_eq!(Mark::parse(line.as_bytes()), Some(mark));
+            }
+            if let Some(told) = Told::parse(&bytes) {
+                prop_assert_eq!(Told::parse(told.to_string().as_bytes()), Some(told));
+            }
+        }
+
+        #[test]
+        fn releases_round_trip(cycle in any::<u64>(), due_ns in any::<i64>()) {
+            let told = Told::Release { cycle, due_ns };
+            prop_assert_eq!(Told::parse(told.to_string().as_bytes()), Some(told));
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! A node: a process of its own whose threads run the tasks and hand over what became of each
+//! period through shared memory, so that measuring never makes a task wait. It is told what to do
+//! by its standard input, and says by its standard output when it is ready.
+
+mod account;
+mod command;
+pub mod datagram;
+pub(crate) mod mesh;
+mod order;
+pub(crate) mod periods;
+mod program;
+mod signalled;
+mod steps;
+
+use std::io::{self, BufRead, Read, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use horolog_conditions::Conditions;
+use horolog_record::TaskScheduling;
+use horolog_sys::affinity::{self, Reservation};
+use horolog_sys::clock::MonotonicClock;
+use horolog_sys::shared_region::SharedRegion;
+use horolog_sys::socket::Socket;
+use horolog_time::{Clock, Monotonic, Span, Timestamp};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub(crate) use account::{Account, Fate};
+pub use order::{Answer, Begin, Go, LINE_MAX, Order, Ready, TaskReady};
+
+use crate::load::Load;
+use crate::ring::{RING_WORDS, Writer};
+use crate::task::{Policy, Task, Work as TaskWork};
+use command::Repeated;
+use mesh::Mesh;
+use periods::{Pace, Releases, Timer, Work};
+use program::{Marked, ProgramFault};
+use signalled::Signalled;
+use steps::{Server, Steps};
+
+/// The number under which a node's process finds the shared memory.
+pub const REGION: i32 = 3;
+/// Words of the region before the rings, and for each task.
+const HEAD_WORDS: usize = 8;
+const STOP: usize = 0;
+const TASK_WORDS: usize = 8 + RING_WORDS;
+/// Of a task's words before its ring.
+const IS_OVER: usize = 0;
+const LATENCY: usize = 1;
+const FAULT: usize = 2;
+/// Before the first release nobody sends pings any longer.
+const QUIET: Span = Span::from_ms(20);
+
+/// Words of the region of so many tasks.
+#[must_use]
+pub const fn region_words(tasks: usize) -> usize {
+    HEAD_WORDS + tasks * TASK_WORDS
+}
+
+/// What the two sides of a region see.
+#[derive(Clone, Copy, Debug)]
+pub struct Shared<'a>(&'a [AtomicU64]);
+
+impl<'a> Shared<'a> {
+    /// A region of so many tasks; `None` where it is too small.
+    #[must_use]
+    pub fn new(words: &'a [AtomicU64], tasks: usize) -> Option<Self> {
+        (words.len() >= region_words(tasks)).then_some(Self(words))
+    }
+
+    fn task(self, at: usize) -> &'a [AtomicU64] {
+        &self.0[HEAD_WORDS + at * TASK_WORDS..][..TASK_WORDS]
+    }
+
+    /// The words of a task's ring.
+    #[must_use]
+    pub fn ring(self, at: usize) -> &'a [AtomicU64] {
+        &self.task(at)[TASK_WORDS - RING_WORDS..]
+    }
+
+    /// Tells all tasks to end at their next release.
+    pub fn stop(self) {
+        self.0[STOP].store(1, Ordering::Relaxed);
+    }
+
+    /// The word that is no longer 0 when all tasks are to end.
+    pub(crate) const fn stop_word(self) -> &'a AtomicU64 {
+        &self.0[STOP]
+    }
+
+    pub(crate) fn is_stopped(self) -> bool {
+        self.stop_word().load(Ordering::Relaxed) != 0
+    }
+
+    pub(crate) fn end(self, at: usize) {
+        self.task(at)[IS_OVER].store(1, Ordering::Release);
+    }
+
+    /// Whether a task is through, with all entries written.
+    #[must_use]
+    pub fn is_over(self, at: usize) -> bool {
+        self.task(at)[IS_OVER].load(Ordering::Acquire) != 0
+    }
+
+    pub(crate) fn tell_latency(self, at: usize, latency_ns: Option<u64>) {
+        self.task(at)[LATENCY].store(latency_ns.map_or(0, |ns| ns.max(1)), Ordering::Relaxed);
+    }
+
+    fn tell_fault(self, at: usize, fault: ProgramFault) {
+        self.task(at)[FAULT].store(fault.number(), Ordering::Relaxed);
+    }
+
+    /// Why a task gave its program up, if it did: a number for [`program_fault`].
+    pub(crate) fn fault(self, at: usize) -> u64 {
+        self.task(at)[FAULT].load(Ordering::Relaxed)
+    }
+
+    /// What the shortest message of a task takes to the next node, in ns.
+    #[must_use]
+    pub fn latency_ns(self, at: usize) -> Option<u64> {
+        Some(self.task(at)[LATENCY].load(Ordering::Relaxed)).filter(|ns| *ns > 0)
+    }
+}
+
+/// Does what standard input says until all periods are over.
+///
+/// # Errors
+///
+/// When it is told nothing that it understands, or nobody listens.
+pub fn serve() -> io::Result<()> {
+    let mut input = io::stdin().lock();
+    let order: Order = read_line(&mut input)?;
+    let region = SharedRegion::inherited(REGION)?;
+    let tasks = order.set.tasks().len();
+    let shared = Shared::new(region.words(), tasks).ok_or(io::ErrorKind::InvalidInput)?;
+    let conditions = Conditions::arrange(order.hold_awake);
+    let calibrating = Mutex::new(());
+    let (told, ready) = mpsc::channel();
+    let go: Mutex<Option<Go>> = Mutex::new(None);
+    let called_off = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let begun = order.set.tasks().iter().enumerate().try_for_each(|(at, task)| {
+            let context = Context {
+                order: &order,
+                at,
+                task,
+                shared,
+                calibrating: &calibrating,
+                go: &go,
+                called_off: &called_off,
+            };
+            let told = told.clone();
+            let work = move || context.run(&told);
+            thread::Builder::new().name(task.name.clone()).spawn_scoped(scope, work).map(drop)
+        });
+        let told = begun.and_then(|()| {
+            let (conditions, clock_injected_ns) = (conditions.record(), order.clock_injected_ns);
+            let answer = match collect(&ready, tasks) {
+                Ok(tasks) => Answer::Ready(Ready { conditions, clock_injected_ns, tasks }),
+                Err(why) => Answer::Failed(why),
+            };
+            write_line(&answer)?;
+            match answer {
+                Answer::Ready(_) => read_line::<Go>(&mut input).map(Some),
+                Answer::Failed(_) => Ok(None),
+            }
+        });
+        // Otherwise threads would wait for ever.
+        called_off.store(!matches!(told, Ok(Some(_))), Ordering::Relaxed);
+        *go.lock().unwrap_or_else(PoisonError::into_inner) = told?;
+        Ok(())
+    })
+}
+
+/// How often a thread looks whether it is to begin.
+const LOOK: Duration = Duration::from_millis(1);
+
+fn collect(
+    ready: &mpsc::Receiver<(usize, Result<TaskReady, String>)>,
+    tasks: usize,
+) -> Result<Vec<TaskReady>, String> {
+    let mut answers: Vec<Option<TaskReady>> = vec![None; tasks];
+    for _ in 0..tasks {
+        let (at, answer) = ready.recv().map_err(|_| "a task ended before it began".to_owned())?;
+        answers[at] = Some(answer?);
+    }
+    answers.into_iter().collect::<Option<_>>().ok_or_else(|| "a task answered twice".to_owned())
+}
+
+/// What a node's process is told: a line of JSON.
+pub(crate) fn read_line<T: DeserializeOwned>(input: &mut impl BufRead) -> io::Result<T> {
+    let mut line = String::new();
+    input.take(LINE_MAX).read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}
+
+/// What it answers: likewise.
+pub(crate) fn write_line(answer: &impl Serialize) -> io::Result<()> {
+    let mut output = io::stdout().lock();
+    writeln!(output, "{}", serde_json::to_string(answer)?)?;
+    output.flush()
+}
+
+/// What a task's thread knows.
+struct Context<'a> {
+    order: &'a Order,
+    at: usize,
+    task: &'a Task,
+    shared: Shared<'a>,
+    calibrating: &'a Mutex<()>,
+    go: &'a Mutex<Option<Go>>,
+    called_off: &'a AtomicBool,
+}
+
+/// A task that is ready.
+struct Prepared<'a> {
+    work: PreparedWork<'a>,
+    /// Where its releases come in, if they are packets.
+    signal: Option<Socket>,
+}
+
+/// Its work.
+enum PreparedWork<'a> {
+    Steps(Box<Steps>, Option<Socket>),
+    Server(Server),
+    Command(Repeated<'a>),
+    Program(Box<Marked<'a>>),
+}
+
+impl<'a> Context<'a> {
+    fn run(&self, told: &mpsc::Sender<(usize, Result<TaskReady, String>)>) {
+        let prepared = self.prepare();
+        let (work, answer) = match prepared {
+            Ok((work, ready)) => (Some(work), Ok(ready)),
+            Err(why) => (None, Err(format!("task '{}': {why}", self.task.name))),
+        };
+        // Whoever waits for it is there as long as this thread is.
+        let _ = told.send((self.at, answer));
+        if let Some(work) = work
+            && let Some(go) = self.wait()
+        {
+            self.work(work, &go);
+        }
+        self.shared.end(self.at);
+    }
+
+    fn prepare(&self) -> Result<(Prepared<'a>, TaskReady), String> {
+        let core = self.task.schedule.core;
+        if let Some(core) = core {
+            affinity::pin_to_core(core).map_err(|error| format!("core {core}: {error}"))?;
+        }
+        let (mut load, mut unit_ns) = (Load::default(), None);
+        if matches!(self.task.work, TaskWork::Steps(_) | TaskWork::Polling(_)) {
+            // One after the other: two on one core would find each other in their figures.
+            let _alone = self.calibrating.lock().unwrap_or_else(PoisonError::into_inner);
+            unit_ns = Some(load.calibrate());
+        }
+        let of_unit = unit_ns.unwrap_or(1.0);
+        let timeout = Duration::from_nanos(self.order.timeout_ns);
+        let stop = self.shared.stop_word();
+        let (mut units, mut port, mut hollow) = (None, None, Steps::nothing());
+        let (mut scheduled, mut marks_ns) = (None, 0);
+        let prepared = match &self.task.work {
+            TaskWork::Steps(steps) => {
+                let steps = Steps::new(load, steps, of_unit, self.task.period_ns);
+                (units, hollow) = (Some(steps.units()), steps.hollow());
+                let socket = self.socket().map_err(|error| error.to_string())?;
+                port = socket.as_ref().map(|(_, port)| *port);
+                PreparedWork::Steps(Box::new(steps), socket.map(|(socket, _)| socket))
+            }
+            TaskWork::Polling(polling) => {
+                let seed = u64::from(self.order.node) << 32 | self.at as u64;
+                let server = Server::new(load, polling, of_unit, seed);
+                units = Some(server.units());
+                PreparedWork::Server(server)
+            }
+            TaskWork::Command(words) => PreparedWork::Command(Repeated::new(words, timeout, stop)),
+            TaskWork::Program(program) => {
+                let mark_ns = program::mark_ns().map_err(|error| error.to_string())?;
+                // It makes two marks at least.
+                marks_ns = 2 * mark_ns;
+                // First this thread, so that the program is scheduled as it is.
+                scheduled = Some(schedule(self.task, None));
+                PreparedWork::Program(Box::new(Marked::start(program, timeout, stop)?))
+            }
+        };
+        let mut cost = periods::cost(&mut hollow);
+        cost.period_ns += marks_ns;
+        // What a period computes at most; a server's units are those of one event.
+        let times = match &self.task.work {
+            TaskWork::Polling(polling) => u64::from(polling.budget),
+            _ => 1,
+        };
+        let compute_ns = units.map(|units| (units.saturating_mul(times) as f64 * of_unit) as u64);
+        let scheduling = scheduled.unwrap_or_else(|| schedule(self.task, compute_ns));
+        let signal = self.order.is_signalled.then(|| signalled::open(self.order.address));
+        let signal = signal.transpose().map_err(|error| error.to_string())?;
+        let signal_port = signal.as_ref().map(|(_, port)| *port);
+        let ready = TaskReady { scheduling, cost, unit_ns, units, port, signal_port };
+        Ok((Prepared { work: prepared, signal: signal.map(|(socket, _)| socket) }, ready))
+    }
+
+    /// Where messages of other nodes come in, if there are others and something to say.
+    fn socket(&self) -> io::Result<Option<(Socket, u16)>> {
+        let TaskWork::Steps(steps) = &self.task.work else { return Ok(None) };
+        let meets = steps.iter().any(|step| step.message.is_some() || step.barrier);
+        (meets && self.order.nodes > 1).then(|| mesh::open(self.order.address)).transpose()
+    }
+
+    /// Waits until all nodes are ready; `None` where it is called off.
+    fn wait(&self) -> Option<Go> {
+        loop {
+            if let Some(go) = &*self.go.lock().unwrap_or_else(PoisonError::into_inner) {
+                return Some(go.clone());
+            }
+            if self.called_off.load(Ordering::Relaxed) || self.shared.is_stopped() {
+                return None;
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    fn work(&self, prepared: Prepared<'_>, go: &Go) {
+        // Packets are expected when they are, whatever this node's clock shows.
+        let injected_ns = if self.order.is_signalled { 0 } else { self.order.clock_injected_ns };
+        let (offset_ns, period_ns) = (self.task.offset_ns, self.task.period_ns);
+        let Prepared { mut work, signal } = prepared;
+        let stop = self.shared.stop_word();
+        let mut pace = Releases::new(go.begin, offset_ns, period_ns, injected_ns, stop);
+        if let PreparedWork::Steps(steps, socket) = &mut work {
+            let peers = go.peers.get(self.at).filter(|peers| peers.len() > 1);
+            if let Some((socket, peers)) = socket.take().zip(peers) {
+                let mut mesh = Mesh::new(socket, self.order.node, peers.clone());
+                let latency_ns = mesh.acquaint(before(pace.due(0))).latency_ns;
+                self.shared.tell_latency(self.at, latency_ns);
+                steps.join(mesh);
+            }
+        }
+        match signal {
+            Some(socket) => {
+                let token = match go.begin {
+                    Begin::Signalled { token, .. } => token,
+                    // Nobody sends any then.
+                    Begin::Monotonic(_) | Begin::Utc(_) => 0,
+                };
+                let last = pace.due(self.cycles());
+                self.run_periods(work, &mut Signalled::new(socket, token, last, stop));
+            }
+            None => self.run_periods(work, &mut pace),
+        }
+    }
+
+    fn cycles(&self) -> u64 {
+        self.order.cycles.get(self.at).copied().unwrap_or(0)
+    }
+
+    fn run_periods(&self, work: PreparedWork<'_>, pace: &mut impl Pace) {
+        match work {
+            PreparedWork::Steps(mut steps, _) => self.run_each(&mut *steps, pace),
+            PreparedWork::Server(mut server) => self.run_each(&mut server, pace),
+            PreparedWork::Command(mut command) => self.run_each(&mut command, pace),
+            PreparedWork::Program(mut program) => {
+                self.run_each(&mut *program, pace);
+                if let Some(fault) = program.fault {
+                    self.shared.tell_fault(self.at, fault);
+                }
+            }
+        }
+    }
+
+    fn run_each(&self, work: &mut impl Work, pace: &mut impl Pace) {
+        let Some(mut writer) = Writer::new(self.shared.ring(self.at)) else { return };
+        periods::run(self.cycles(), pace, work, &mut |entry| writer.push(entry));
+    }
+}
+
+/// Why a program was given up, by the number that [`Shared::fault`] tells.
+pub(crate) fn program_fault(number: u64) -> Option<String> {
+    ProgramFault::of(number).map(|fault| fault.to_string())
+}
+
+/// When nodes leave off sending pings.
+pub(crate) fn before(begin: Timestamp<Monotonic>) -> Timestamp<Monotonic> {
+    (begin - QUIET).max(MonotonicClock.now())
+}
+
+/// Has this thread scheduled as its task says, where that is allowed.
+fn schedule(task: &Task, compute_ns: Option<u64>) -> TaskScheduling {
+    let (asked, priority) = (task.schedule.policy, task.schedule.priority);
+    // What a command starts is to have what the task has.
+    let resets = !matches!(task.work, TaskWork::Command(_) | TaskWork::Program(_));
+    let result = match asked {
+        Policy::Other => Ok(()),
+        Policy::Fifo => affinity::Policy::fifo(priority.into(), resets).take(),
+        Policy::Rr => affinity::Policy::round_robin(priority.into(), resets).take(),
+        Policy::Deadline => affinity::reserve(reservation(task, compute_ns)),
+    };
+    let error = result.err().map(|error| error.to_string());
+    let policy = if error.is_some() { Policy::Other } else { asked };
+    TaskScheduling {
+        asked,
+        policy,
+        priority: if policy.has_priority() { priority } else { 0 },
+        core: task.schedule.core,
+        error,
+    }
+}
+
+/// The time that a task under `SCHED_DEADLINE` asks for: its longest execution if that is known,
+/// else a half more than its computing, and what the kernel and the measuring take.
+fn reservation(task: &Task, compute_ns: Option<u64>) -> Reservation {
+    const OWN_NS: u64 = 100_000;
+    let usual_ns = compute_ns.map_or(task.deadline_ns / 2, |ns| ns.saturating_mul(3) / 2);
+    let runtime_ns = task.worst_ns.unwrap_or(usual_ns).saturating_add(OWN_NS);
+    Reservation {
+        runtime_ns: runtime_ns.min(task.deadline_ns),
+        deadline_ns: task.deadline_ns,
+        period_ns: task.period_ns,
+    }
+}

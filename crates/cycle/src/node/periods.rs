@@ -1,0 +1,380 @@
+//! The periods of one task: wait for each release, do the work, hand over what became of it. No
+//! period is skipped: a task that comes too late for a release begins at once. Who waits and who
+//! works are parameters, so that tests need no clock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use horolog_record::CycleCost;
+use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic, sleep_until};
+use horolog_time::{Clock, Monotonic, Span, Timestamp};
+
+use super::order::Begin;
+use crate::entry::{End, Entry, Part};
+use crate::ring::{RING_WORDS, Writer};
+
+/// Readings by which the cost of one is known; their median counts.
+const READINGS: usize = 1_001;
+/// Empty periods by which the measuring's own cost is known: with all steps of each, fewer entries
+/// than a ring holds.
+const TRIAL_CYCLES: u64 = 400;
+
+/// Something that releases periods.
+pub(crate) trait Pace {
+    /// Waits for the next release, which is of this period or of a later one.
+    fn release(&mut self, cycle: u64) -> Next;
+    /// The present instant.
+    fn now(&mut self) -> Timestamp<Monotonic>;
+}
+
+/// What comes next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// A period.
+    Release(Release),
+    /// Nothing: the run is to end.
+    Stopped,
+    /// Nothing: whoever releases periods is through.
+    Ended,
+}
+
+/// A period that is released.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Release {
+    /// Its number, from 0 on.
+    pub(crate) cycle: u64,
+    /// When it was released.
+    pub(crate) due: Timestamp<Monotonic>,
+    /// When the task began it.
+    pub(crate) begun: Timestamp<Monotonic>,
+    /// Whether it was released before the task came to wait for it.
+    pub(crate) is_overrun: bool,
+}
+
+/// A clock by which releases are known beforehand and waited for.
+pub(crate) trait Timer {
+    /// The release of a period.
+    fn due(&mut self, cycle: u64) -> Timestamp<Monotonic>;
+    /// The present instant.
+    fn now(&mut self) -> Timestamp<Monotonic>;
+    /// Waits, and may come back early.
+    fn wait_until(&mut self, due: Timestamp<Monotonic>);
+    /// Whether the run is to end.
+    fn is_stopped(&self) -> bool;
+}
+
+impl<T: Timer> Pace for T {
+    fn release(&mut self, cycle: u64) -> Next {
+        let due = self.due(cycle);
+        let mut begun = Timer::now(self);
+        let is_overrun = begun >= due;
+        while begun < due {
+            self.wait_until(due);
+            begun = Timer::now(self);
+        }
+        if self.is_stopped() {
+            return Next::Stopped;
+        }
+        Next::Release(Release { cycle, due, begun, is_overrun })
+    }
+
+    fn now(&mut self) -> Timestamp<Monotonic> {
+        Timer::now(self)
+    }
+}
+
+/// What a task does in a period. It may add entries of its own, of steps or events.
+pub(crate) trait Work {
+    /// Works, and tells what of it was what in `entry`.
+    fn run(&mut self, period: &Period, entry: &mut Entry, put: &mut dyn FnMut(&Entry)) -> Worked;
+}
+
+/// How a period's work came to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Worked {
+    /// Just now.
+    Done,
+    /// When it said itself, which stands in the entry with when it began.
+    Marked,
+    /// It was given up just now, and there is no sense in another period.
+    GivenUp,
+    /// The run is to end, and this period does not count.
+    Stopped,
+}
+
+/// The period that is worked in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Period {
+    /// Its number, from 0 on.
+    pub(crate) cycle: u64,
+    /// Its release.
+    pub(crate) due: Timestamp<Monotonic>,
+    /// When the task began it.
+    pub(crate) begun: Timestamp<Monotonic>,
+}
+
+/// Works through so many periods, if as many are released. Those that are not are told as such.
+pub(crate) fn run(
+    cycles: u64,
+    pace: &mut impl Pace,
+    work: &mut impl Work,
+    put: &mut dyn FnMut(&Entry),
+) {
+    let mut next = 0;
+    while next < cycles {
+        let released = pace.release(next);
+        let until = match released {
+            Next::Release(release) => release.cycle.min(cycles),
+            Next::Ended => cycles,
+            Next::Stopped => return,
+        };
+        if until > next {
+            let left = u32::try_from(until - next).unwrap_or(u32::MAX);
+            put(&Entry { left, ..Entry::new(Part::Unreleased, next) });
+        }
+        let Next::Release(Release { cycle, due, begun, is_overrun }) = released else { return };
+        if cycle >= cycles {
+            return;
+        }
+        next = cycle + 1;
+        let mut entry = Entry::new(Part::Period, cycle);
+        entry.is_overrun = is_overrun;
+        entry.late_ns = (begun - due).as_ns().unsigned_abs();
+        let worked = work.run(&Period { cycle, due, begun }, &mut entry, put);
+        match worked {
+            Worked::Marked => {}
+            Worked::Done => entry.spent_ns = (pace.now() - begun).as_ns().unsigned_abs(),
+            Worked::GivenUp => {
+                entry.end = End::GivenUp;
+                entry.spent_ns = (pace.now() - begun).as_ns().unsigned_abs();
+            }
+            Worked::Stopped => return,
+        }
+        put(&entry);
+        if worked == Worked::GivenUp {
+            return;
+        }
+    }
+}
+
+/// The releases of a task by a clock of this machine.
+#[derive(Debug)]
+pub(crate) struct Releases<'a> {
+    /// The first instant of all tasks, in ns of UTC or of the monotonic clock.
+    begin_ns: i64,
+    is_utc: bool,
+    offset: Span,
+    period: Span,
+    injected: Span,
+    stop: &'a AtomicU64,
+}
+
+impl<'a> Releases<'a> {
+    /// From the first instant of all tasks on, with what is added to the clock on purpose.
+    pub(crate) fn new(
+        begin: Begin,
+        offset_ns: u64,
+        period_ns: u64,
+        injected_ns: i64,
+        stop: &'a AtomicU64,
+    ) -> Self {
+        let (begin_ns, is_utc) = match begin {
+            Begin::Monotonic(ns) => (ns, false),
+            Begin::Utc(ns) => (ns, true),
+            // When they are expected.
+            Begin::Signalled { in_ns, .. } => {
+                ((MonotonicClock.now() + Span::from_ns(in_ns.cast_signed())).as_ns(), false)
+            }
+        };
+        Self {
+            begin_ns,
+            is_utc,
+            offset: Span::from_ns(offset_ns as i64),
+            period: Span::from_ns(period_ns as i64),
+            injected: Span::from_ns(injected_ns),
+            stop,
+        }
+    }
+}
+
+impl Timer for Releases<'_> {
+    fn due(&mut self, cycle: u64) -> Timestamp<Monotonic> {
+        let since = self.period.as_ns().saturating_mul(i64::try_from(cycle).unwrap_or(i64::MAX));
+        let begin = if self.is_utc {
+            // Asked again for each period, so that whoever sets the clock moves the releases.
+            Timestamp::from_ns(self.begin_ns) - realtime_minus_monotonic().offset
+        } else {
+            Timestamp::from_ns(self.begin_ns)
+        };
+        // A clock that is ahead shows each instant earlier.
+        begin + self.offset + Span::from_ns(since) - self.injected
+    }
+
+    fn now(&mut self) -> Timestamp<Monotonic> {
+        MonotonicClock.now()
+    }
+
+    fn wait_until(&mut self, due: Timestamp<Monotonic>) {
+        sleep_until(due);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// What the measuring costs on this core: a reading of the clock, and what a period adds to its
+/// work when nothing has to be waited for, with handing over what became of it.
+pub(crate) fn cost(work: &mut impl Work) -> CycleCost {
+    // Written to, so that each page is there.
+    let words: Vec<AtomicU64> = (0..RING_WORDS).map(|_| AtomicU64::new(0)).collect();
+    let mut writer = Writer::new(&words);
+    let mut put = |entry: &Entry| {
+        if let Some(writer) = &mut writer {
+            writer.push(entry);
+        }
+    };
+    let mut readings: Vec<u64> = (0..READINGS)
+        .map(|_| {
+            let before = MonotonicClock.now();
+            (MonotonicClock.now() - before).as_ns().unsigned_abs()
+        })
+        .collect();
+    readings.sort_unstable();
+    let past = MonotonicClock.now() - Span::from_ms(1_000);
+    let never = AtomicU64::new(0);
+    let mut pace = Releases::new(Begin::Monotonic(past.as_ns()), 0, 1, 0, &never);
+    let begun = MonotonicClock.now();
+    run(TRIAL_CYCLES, &mut pace, work, &mut put);
+    let taken_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
+    CycleCost { clock_ns: readings[READINGS / 2], period_ns: taken_ns / TRIAL_CYCLES }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A clock on which each wait ends so much late, and work takes what it says.
+    struct Simulated {
+        now_ns: i64,
+        late_ns: i64,
+    }
+
+    impl Timer for std::rc::Rc<std::cell::RefCell<Simulated>> {
+        fn due(&mut self, cycle: u64) -> Timestamp<Monotonic> {
+            Timestamp::from_ns(1_000 + cycle as i64 * 1_000)
+        }
+
+        fn now(&mut self) -> Timestamp<Monotonic> {
+            Timestamp::from_ns(self.borrow().now_ns)
+        }
+
+        fn wait_until(&mut self, due: Timestamp<Monotonic>) {
+            let mut clock = self.borrow_mut();
+            clock.now_ns = due.as_ns() + clock.late_ns;
+        }
+
+        fn is_stopped(&self) -> bool {
+            false
+        }
+    }
+
+    struct Takes(std::rc::Rc<std::cell::RefCell<Simulated>>, Vec<i64>);
+
+    impl Work for Takes {
+        fn run(&mut self, period: &Period, _: &mut Entry, _: &mut dyn FnMut(&Entry)) -> Worked {
+            self.0.borrow_mut().now_ns += self.1[period.cycle as usize];
+            Worked::Done
+        }
+    }
+
+    fn entries(late_ns: i64, takes: Vec<i64>) -> Vec<Entry> {
+        let clock = Simulated { now_ns: 0, late_ns };
+        let mut clock = std::rc::Rc::new(std::cell::RefCell::new(clock));
+        let cycles = takes.len() as u64;
+        let mut work = Takes(std::rc::Rc::clone(&clock), takes);
+        let mut entries = Vec::new();
+        let mut put = |entry: &Entry| entries.push(*entry);
+        run(cycles, &mut clock, &mut work, &mut put);
+        entries
+    }
+
+    #[test]
+    fn lateness_counts_from_the_release_and_execution_from_the_beginning() {
+        let entries = entries(7, vec![100, 200]);
+        let of = |entry: &Entry| (entry.cycle, entry.late_ns, entry.spent_ns, entry.is_overrun);
+        assert_eq!(
+            entries.iter().map(of).collect::<Vec<_>>(),
+            [(0, 7, 100, false), (1, 7, 200, false)]
+        );
+    }
+
+    /// Work of two and a half periods: the next two begin late by what is left of it, and none is
+    /// skipped.
+    #[test]
+    fn a_long_period_makes_the_next_ones_late_and_skips_none() {
+        let entries = entries(0, vec![2_500, 300, 300, 300]);
+        let of = |entry: &Entry| (entry.late_ns, entry.response_ns(), entry.is_overrun);
+        assert_eq!(
+            entries.iter().map(of).collect::<Vec<_>>(),
+            [(0, 2_500, false), (1_500, 1_800, true), (800, 1_100, true), (100, 400, true)]
+        );
+    }
+
+    /// Releases of some periods only.
+    struct Given(Vec<u64>, Timestamp<Monotonic>);
+
+    impl Pace for Given {
+        fn release(&mut self, cycle: u64) -> Next {
+            if self.0.is_empty() {
+                return Next::Ended;
+            }
+            let released = self.0.remove(0);
+            assert!(released >= cycle);
+            let (due, begun) = (self.1, self.1);
+            Next::Release(Release { cycle: released, due, begun, is_overrun: false })
+        }
+
+        fn now(&mut self) -> Timestamp<Monotonic> {
+            self.1
+        }
+    }
+
+    struct Nothing;
+
+    impl Work for Nothing {
+        fn run(&mut self, _: &Period, _: &mut Entry, _: &mut dyn FnMut(&Entry)) -> Worked {
+            Worked::Done
+        }
+    }
+
+    #[test]
+    fn periods_that_are_not_released_are_told_and_not_worked_in() {
+        let told = |released: &[u64]| {
+            let mut told = Vec::new();
+            let mut put = |entry: &Entry| {
+                let row = if entry.part == Part::Unreleased { entry.left } else { 0 };
+                told.push((entry.cycle, row));
+            };
+            run(5, &mut Given(released.to_vec(), Timestamp::from_ns(0)), &mut Nothing, &mut put);
+            told
+        };
+        assert_eq!(told(&[0, 1, 2, 3, 4]), [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)]);
+        assert_eq!(told(&[1, 3]), [(0, 1), (1, 0), (2, 1), (3, 0), (4, 1)]);
+        assert_eq!(told(&[]), [(0, 5)]);
+        // Whoever sends it, a release of a period that there is not ends the task.
+        assert_eq!(told(&[0, 9]), [(0, 0), (1, 4)]);
+    }
+
+    #[test]
+    fn releases_go_on_by_the_period_and_a_clock_ahead_has_them_earlier() {
+        let never = AtomicU64::new(0);
+        let mut plain = Releases::new(Begin::Monotonic(5_000), 70, 1_000, 0, &never);
+        assert_eq!([0, 1, 2].map(|cycle| plain.due(cycle).as_ns()), [5_070, 6_070, 7_070]);
+        let mut ahead = Releases::new(Begin::Monotonic(5_000), 0, 1_000, 300, &never);
+        assert_eq!(ahead.due(1).as_ns(), 5_700);
+        let utc = realtime_minus_monotonic();
+        let now = MonotonicClock.now() + utc.offset;
+        let due = Releases::new(Begin::Utc(now.as_ns()), 0, 1, 0, &never).due(0);
+        assert!((MonotonicClock.now() - due).as_ns().abs() < 1_000_000_000);
+    }
+}

@@ -1,0 +1,362 @@
+//! The safe bound: which tasks a task meets, how long each window of its work is at most, and by
+//! what. Windows are those of response-time analysis for one core with preemption by priority:
+//!
+//! ```text
+//! w = B + S + C + sum over tasks before it of ceil((w + J) / T) · (C + S)
+//!   + sum over interrupts and the tick of ceil(w / T) · C
+//! ```
+//!
+//! A task that waits for other nodes has a window for each stretch up to the end of a wait, and its
+//! response is its late release and the sum of its windows. Waiting counts as computation, its own
+//! and that of tasks before it, which is safe (Chen et al. 2019, suspension-oblivious analysis).
+
+use std::fmt::Write as _;
+
+use horolog_record::{
+    CyclePredictBound, CyclePredictMethod, CyclePredictTask, CyclePredictTerm,
+    CyclePredictTermKind as Term, CyclePredictVerdict as Verdict,
+};
+
+use super::cost::{CoreCosts, Costs};
+use super::demand::{Demand, Segment};
+use super::window::{NoEnd, Recurring, Window, safe};
+use super::{Machine, PredictError, printed};
+use crate::task::{Policy, Task, TaskSet};
+
+/// Switches that come with each time a task is given the core: to it, and away from it.
+const SWITCHES: u64 = 2;
+
+/// Tasks with what they ask for and what they meet.
+pub(super) struct Plan<'a> {
+    pub(super) rows: Vec<Row<'a>>,
+    pub(super) machine: Machine,
+}
+
+/// A task, what it asks for, and what its core costs.
+pub(super) struct Row<'a> {
+    pub(super) task: &'a Task,
+    pub(super) demand: Demand,
+    pub(super) costs: CoreCosts,
+}
+
+/// A bound, or why there is none.
+type Bound = Result<CyclePredictBound, String>;
+
+impl Row<'_> {
+    /// Its place above others: the kernel runs deadlines before real-time priorities, and these
+    /// before the fair class.
+    pub(super) const fn level(&self) -> u8 {
+        match self.task.schedule.policy {
+            Policy::Deadline => u8::MAX,
+            Policy::Fifo | Policy::Rr => self.task.schedule.priority,
+            Policy::Other => 0,
+        }
+    }
+
+    /// Whether both can want one core.
+    pub(super) fn meets(&self, other: &Self) -> bool {
+        match (self.task.schedule.core, other.task.schedule.core) {
+            (Some(core), Some(other)) => core == other,
+            _ => true,
+        }
+    }
+
+    fn switches_ns(&self) -> u64 {
+        let dispatches = self.demand.sum(|one| one.dispatches);
+        dispatches.saturating_mul(SWITCHES).saturating_mul(self.costs.switch_ns)
+    }
+
+    /// What one of its jobs takes of a core at most, switches and all.
+    pub(super) fn job_ns(&self) -> u64 {
+        self.demand.sum(Segment::safe_ns).saturating_add(self.switches_ns())
+    }
+
+    /// The share of a core that it takes.
+    pub(super) fn share(&self) -> f64 {
+        self.job_ns() as f64 / self.task.period_ns.max(1) as f64
+    }
+}
+
+impl<'a> Plan<'a> {
+    pub(super) fn new(
+        set: &'a TaskSet,
+        costs: &Costs,
+        machine: Machine,
+    ) -> Result<Self, PredictError> {
+        let row = |task: &'a Task| {
+            let demand = Demand::of(task, costs, machine.nodes)?;
+            let is_ordinary = task.schedule.policy == Policy::Other;
+            Ok(Row { task, demand, costs: costs.of(task.schedule.core, is_ordinary) })
+        };
+        Ok(Self { rows: set.tasks().iter().map(row).collect::<Result<_, _>>()?, machine })
+    }
+
+    /// All tasks with their bounds.
+    pub(super) fn bounds(&self) -> Vec<CyclePredictTask> {
+        let by_density = self.by_density();
+        let bound = |row: &Row<'_>| match self.response(row) {
+            Ok(bound) if bound.response_ns <= row.task.deadline_ns => Ok(bound),
+            _ if by_density && row.task.schedule.policy == Policy::Deadline => {
+                Ok(by_deadline(row.task.deadline_ns))
+            }
+            late => late,
+        };
+        let mut bounds: Vec<Bound> = self.rows.iter().map(bound).collect();
+        self.withdraw(&mut bounds, by_density);
+        self.rows.iter().zip(bounds).map(|(row, bound)| self.task(row, bound)).collect()
+    }
+
+    /// The tasks that run before one, or in turn with it.
+    pub(super) fn before(&self, row: &Row<'_>) -> impl Iterator<Item = &Row<'a>> {
+        let (level, name) = (row.level(), row.task.name.clone());
+        self.rows
+            .iter()
+            .filter(move |other| other.task.name != name && other.level() >= level)
+            .filter(move |other| other.meets(row))
+    }
+
+    /// The longest stretch in which a task below keeps the core to itself, in ns.
+    pub(super) fn blocking_ns(&self, row: &Row<'_>) -> u64 {
+        let below = self.rows.iter().filter(|one| one.level() < row.level() && one.meets(row));
+        below.map(|one| one.task.critical_ns).max().unwrap_or(0)
+    }
+
+    /// By how much a job of another task may be put off before it comes to this one's core. On its
+    /// own core that is its late release; one that may run on any core can come from another one,
+    /// where it was kept waiting up to its deadline.
+    fn jitter_ns(&self, row: &Row<'_>, other: &Row<'_>) -> u64 {
+        if self.comes_from_elsewhere(row, other) {
+            other.task.deadline_ns
+        } else {
+            other.costs.release_ns
+        }
+    }
+
+    fn comes_from_elsewhere(&self, row: &Row<'_>, other: &Row<'_>) -> bool {
+        let is_free = |row: &Row<'_>| row.task.schedule.core.is_none();
+        self.machine.cores > 1 && is_free(other) && !is_free(row)
+    }
+
+    /// What comes between, of other tasks. Each time that one of them waits, a task below may begin
+    /// a stretch that it does not leave.
+    fn interference(&self, row: &Row<'_>) -> Vec<Recurring> {
+        let blocking_ns = self.blocking_ns(row);
+        let one = |other: &Row<'_>| {
+            let resumed = other.demand.sum(|one| one.dispatches).saturating_sub(1);
+            let blocked_ns = resumed.saturating_mul(blocking_ns);
+            Recurring {
+                ns: other.job_ns().saturating_add(blocked_ns),
+                every_ns: other.task.period_ns,
+                jitter_ns: self.jitter_ns(row, other),
+            }
+        };
+        self.before(row).map(one).collect()
+    }
+
+    /// What takes the core beside tasks. A task that is moved from core to core, by those before it
+    /// or as it waits, meets what is under way on each of them.
+    fn costs(&self, row: &Row<'_>) -> CoreCosts {
+        let is_free = row.task.schedule.core.is_none();
+        let stays = row.demand.segments.iter().all(|one| one.dispatches == 1)
+            && row.demand.segments.len() == 1
+            && self.before(row).next().is_none();
+        let is_moved = self.machine.cores > 1 && is_free && !stays;
+        if is_moved { row.costs.on_each_of(self.machine.cores as u64) } else { row.costs.clone() }
+    }
+
+    fn response(&self, row: &Row<'_>) -> Bound {
+        let tasks = self.interference(row);
+        let costs = self.costs(row);
+        let between: Vec<Recurring> = tasks.iter().copied().chain(costs.between()).collect();
+        let blocking_ns = self.blocking_ns(row);
+        let mut sums = Sums::default();
+        sums.add(Term::Release, row.costs.release_ns);
+        for segment in &row.demand.segments {
+            let blocked_ns = blocking_ns.saturating_mul(segment.dispatches);
+            let switches = segment.dispatches.saturating_mul(SWITCHES);
+            let switches_ns = switches.saturating_mul(row.costs.switch_ns);
+            let own_ns = [segment.safe_ns(), blocked_ns, switches_ns];
+            let base_ns = own_ns.into_iter().fold(0, u64::saturating_add);
+            let limit_ns = row.task.period_ns.saturating_sub(sums.total_ns());
+            let window =
+                safe(base_ns, &between, limit_ns).map_err(|why| no_end(why, row.task.period_ns))?;
+            sums.add(Term::Computation, segment.computation_ns);
+            sums.add(Term::Communication, segment.communication.safe_ns);
+            sums.add(Term::Barrier, segment.barrier.safe_ns);
+            sums.add(Term::Blocking, blocked_ns);
+            sums.add(Term::Switches, switches_ns);
+            sums.add_all(Term::Interference, &tasks, window);
+            sums.add_all(Term::Scheduler, &costs.scheduler, window);
+            sums.add_all(Term::Interrupts, &costs.interrupts, window);
+            sums.rounds += window.rounds;
+        }
+        if sums.total_ns() > row.task.period_ns {
+            return Err(no_end(NoEnd::Beyond, row.task.period_ns));
+        }
+        Ok(sums.bound())
+    }
+
+    /// Takes back bounds that rest on a task which is not in time: on several cores one that may
+    /// run on any of them carries no more than one job over only as long as it keeps its deadline.
+    fn withdraw(&self, bounds: &mut [Bound], by_density: bool) {
+        if self.machine.cores <= 1 {
+            return;
+        }
+        loop {
+            let is_late = |row: &Row<'_>| {
+                let at = self.rows.iter().position(|one| one.task.name == row.task.name);
+                let bound = at.and_then(|at| bounds[at].as_ref().ok());
+                bound.is_none_or(|bound| bound.response_ns > row.task.deadline_ns)
+            };
+            let is_free = |row: &Row<'_>| row.task.schedule.core.is_none();
+            let rests_on = |row: &Row<'_>| {
+                let mut others = self.before(row).filter(|one| is_free(row) || is_free(one));
+                others.find(|other| is_late(other)).map(|other| other.task.name.clone())
+            };
+            let is_apart =
+                |row: &Row<'_>| by_density && row.task.schedule.policy == Policy::Deadline;
+            let sound = self.rows.iter().enumerate();
+            let sound = sound.filter(|(at, row)| bounds[*at].is_ok() && !is_apart(row));
+            let fallen: Vec<(usize, String)> =
+                sound.filter_map(|(at, row)| Some((at, rests_on(row)?))).collect();
+            if fallen.is_empty() {
+                return;
+            }
+            for (at, other) in fallen {
+                bounds[at] = Err(format!(
+                    "task '{other}', which runs before it on any core, is not in time"
+                ));
+            }
+        }
+    }
+
+    /// Whether all tasks by deadline are through by theirs: their density, what takes the core
+    /// beside them and what blocks them leave something over. One core that serves the earliest
+    /// deadline first needs no more (Liu and Layland 1973; Liu 2000 for densities), and neither do
+    /// several (Goossens, Funk and Baruah 2003).
+    fn by_density(&self) -> bool {
+        let rows = || self.rows.iter().filter(|row| row.task.schedule.policy == Policy::Deadline);
+        let left_ns =
+            |row: &Row<'_>| row.task.deadline_ns.saturating_sub(row.costs.release_ns) as f64;
+        let Some(shortest_ns) = rows().map(left_ns).reduce(f64::min) else { return false };
+        let density = |row: &Row<'_>| {
+            let dispatches = row.demand.sum(|one| one.dispatches);
+            let blocked_ns = dispatches.saturating_mul(self.blocking_ns(row));
+            row.job_ns().saturating_add(blocked_ns) as f64 / left_ns(row)
+        };
+        let of_tasks: f64 = rows().map(density).sum();
+        let between = || rows().next().into_iter().flat_map(|row| row.costs.between());
+        let of_others: f64 = between().map(|one| one.share() + one.ns as f64 / shortest_ns).sum();
+        shortest_ns > 0.0 && of_tasks + of_others <= 1.0
+    }
+
+    fn task(&self, row: &Row<'_>, bound: Bound) -> CyclePredictTask {
+        let Task { name, period_ns, deadline_ns, schedule, .. } = row.task;
+        let lacks = self.lacks(row);
+        let is_in_time =
+            |bound: &Bound| bound.as_ref().is_ok_and(|bound| bound.response_ns <= *deadline_ns);
+        // An iteration has one round at least.
+        let method = match &bound {
+            Ok(bound) if bound.rounds == 0 => CyclePredictMethod::Density,
+            _ => CyclePredictMethod::Response,
+        };
+        let verdict = match &lacks {
+            Some(_) => Verdict::Unknown,
+            None if is_in_time(&bound) => Verdict::Schedulable,
+            None => Verdict::Unschedulable,
+        };
+        let why = lacks.clone().or_else(|| bound.as_ref().err().cloned());
+        let known = lacks.is_none();
+        let safe = bound.ok().filter(|_| known);
+        let margin = |bound: &CyclePredictBound| {
+            let (deadline, response) = (i128::from(*deadline_ns), i128::from(bound.response_ns));
+            i64::try_from(deadline - response).unwrap_or(i64::MIN)
+        };
+        CyclePredictTask {
+            name: name.clone(),
+            period_ns: *period_ns,
+            deadline_ns: *deadline_ns,
+            policy: schedule.policy,
+            priority: schedule.priority,
+            core: schedule.core,
+            utilisation: row.demand.lacks.is_none().then(|| row.share()),
+            verdict,
+            why,
+            method,
+            margin_ns: safe.as_ref().map(margin),
+            safe,
+            printed: known.then(|| printed::bound(self, row)).flatten(),
+            before: self.before(row).map(|other| other.task.name.clone()).collect(),
+            measured: None,
+        }
+    }
+
+    /// What is not known of a task, or of one that it has to wait for.
+    fn lacks(&self, row: &Row<'_>) -> Option<String> {
+        let others =
+            || self.before(row).find_map(|other| Some((other, other.demand.lacks.clone()?)));
+        row.demand.lacks.clone().or_else(|| {
+            others().map(|(other, lacks)| {
+                let mut told = format!("of task '{}', which runs before it: ", other.task.name);
+                let _ = write!(told, "{lacks}");
+                told
+            })
+        })
+    }
+}
+
+fn no_end(why: NoEnd, period_ns: u64) -> String {
+    match why {
+        NoEnd::Overloaded(share) => format!(
+            "what runs before it takes {:.0}% of the core, so that it may never end",
+            share * 100.0
+        ),
+        NoEnd::Beyond => format!(
+            "it may take longer than its period of {} us, and run into its next job",
+            period_ns / 1_000
+        ),
+        NoEnd::Rounds => "the iteration found no end".to_owned(),
+    }
+}
+
+/// What is through by its deadline takes no longer.
+fn by_deadline(deadline_ns: u64) -> CyclePredictBound {
+    CyclePredictBound { response_ns: deadline_ns, rounds: 0, terms: Vec::new(), dominant: None }
+}
+
+/// A bound as it is summed up.
+#[derive(Default)]
+pub(super) struct Sums {
+    terms: [u64; Term::ALL.len()],
+    pub(super) rounds: u64,
+}
+
+impl Sums {
+    pub(super) fn add(&mut self, kind: Term, ns: u64) {
+        for (of, sum) in Term::ALL.into_iter().zip(&mut self.terms) {
+            if of == kind {
+                *sum = sum.saturating_add(ns);
+            }
+        }
+    }
+
+    fn add_all(&mut self, kind: Term, all: &[Recurring], window: Window) {
+        for one in all {
+            self.add(kind, one.ns.saturating_mul(one.most(window.ns)));
+        }
+    }
+
+    fn total_ns(&self) -> u64 {
+        self.terms.iter().fold(0, |sum, ns| sum.saturating_add(*ns))
+    }
+
+    /// The bound that is their sum.
+    pub(super) fn bound(&self) -> CyclePredictBound {
+        let all = Term::ALL.into_iter().zip(self.terms);
+        let terms: Vec<CyclePredictTerm> =
+            all.filter(|(_, ns)| *ns > 0).map(|(kind, ns)| CyclePredictTerm { kind, ns }).collect();
+        // The first of those that are as long.
+        let dominant = terms.iter().rev().max_by_key(|term| term.ns).map(|term| term.kind);
+        CyclePredictBound { response_ns: self.total_ns(), rounds: self.rounds, terms, dominant }
+    }
+}

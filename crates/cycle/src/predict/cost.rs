@@ -1,0 +1,214 @@
+//! What the machine costs, as far as the tasks of a core meet it. Which measurement a figure is
+//! from stands beside it; how it was taken from there is [`super::source`]'s.
+
+use horolog_record::{CyclePredictCost, CyclePredictCostKind as Kind, CyclePredictWorst};
+
+use super::window::Recurring;
+
+/// All costs of a machine.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Costs {
+    list: Vec<CyclePredictCost>,
+}
+
+/// How long a message takes, in ns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Latency {
+    /// All of the round trip: no way takes longer.
+    pub(super) safe_ns: u64,
+    /// Half of it, as the document has it.
+    pub(super) half_ns: u64,
+}
+
+/// What tasks of one core meet.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct CoreCosts {
+    /// A switch, in ns.
+    pub(super) switch_ns: u64,
+    /// From a release to the beginning, in ns.
+    pub(super) release_ns: u64,
+    /// The scheduler's tick.
+    pub(super) scheduler: Vec<Recurring>,
+    /// Interrupts, and of ordinary tasks other threads.
+    pub(super) interrupts: Vec<Recurring>,
+}
+
+impl CoreCosts {
+    /// What takes the core beside tasks.
+    pub(super) fn between(&self) -> impl Iterator<Item = Recurring> {
+        self.scheduler.iter().chain(&self.interrupts).copied()
+    }
+
+    /// The same for who meets what comes on each of so many cores, and what is under way there.
+    pub(super) fn on_each_of(&self, cores: u64) -> Self {
+        let under_way_ns = self.between().map(|one| one.ns).fold(0, u64::saturating_add);
+        let spread = |all: &[Recurring]| {
+            let one = |one: &Recurring| Recurring {
+                ns: one.ns.saturating_mul(cores),
+                jitter_ns: under_way_ns,
+                ..*one
+            };
+            all.iter().map(one).collect()
+        };
+        Self {
+            scheduler: spread(&self.scheduler),
+            interrupts: spread(&self.interrupts),
+            ..self.clone()
+        }
+    }
+}
+
+impl Costs {
+    /// These costs.
+    #[must_use]
+    pub fn new(list: Vec<CyclePredictCost>) -> Self {
+        Self { list }
+    }
+
+    /// All of them, as they go into a record.
+    #[must_use]
+    pub fn list(&self) -> &[CyclePredictCost] {
+        &self.list
+    }
+
+    /// Whether there is a cost of a kind.
+    pub(super) fn has(&self, kind: Kind) -> bool {
+        self.list.iter().any(|cost| cost.kind == kind)
+    }
+
+    /// What a task meets on a core, or wherever it runs; an ordinary one meets other threads too.
+    /// Where a core was not measured, the worst of all that were is taken.
+    pub(super) fn of(&self, core: Option<usize>, is_ordinary: bool) -> CoreCosts {
+        let longest = |kind| self.on(kind, core).iter().map(|cost| cost.ns).max().unwrap_or(0);
+        let mut interrupts = self.recurring(Kind::Interrupt, core);
+        if is_ordinary {
+            interrupts.extend(self.recurring(Kind::Threads, core));
+        }
+        CoreCosts {
+            switch_ns: longest(Kind::Switch),
+            release_ns: longest(Kind::Release),
+            scheduler: self.recurring(Kind::Scheduler, core),
+            interrupts,
+        }
+    }
+
+    /// How long a message of a length takes: by the shortest that was measured and is as long, or a
+    /// shorter one that took longer. One longer than all goes in several of the longest, one
+    /// behind the other.
+    pub(super) fn message(&self, bytes: u64) -> Option<Latency> {
+        let length = |cost: &CyclePredictCost| cost.bytes.unwrap_or(0);
+        let messages = || self.list.iter().filter(|cost| cost.kind == Kind::Message);
+        let longer = messages().map(length).filter(|length| *length >= bytes).min();
+        let measured = longer.or_else(|| messages().map(length).max())?.max(1);
+        let pieces = bytes.div_ceil(measured).max(1);
+        let up_to = || messages().filter(|cost| length(cost) <= measured);
+        let longest = |of: fn(&CyclePredictCost) -> u64| up_to().map(of).max().unwrap_or(0);
+        Some(Latency {
+            safe_ns: longest(|cost| cost.ns).saturating_mul(pieces),
+            half_ns: longest(|cost| cost.half_ns.unwrap_or(cost.ns)).saturating_mul(pieces),
+        })
+    }
+
+    /// The longest message that was measured, in bytes.
+    pub(super) fn longest_message(&self) -> Option<u64> {
+        self.list.iter().filter(|cost| cost.kind == Kind::Message).filter_map(|one| one.bytes).max()
+    }
+
+    /// Whether a kind was measured on a core, or for all.
+    pub(super) fn covers(&self, kind: Kind, core: usize) -> bool {
+        self.list
+            .iter()
+            .any(|cost| cost.kind == kind && cost.core.is_none_or(|measured| measured == core))
+    }
+
+    /// The costs of a kind that a core has; of all cores where it has none of its own.
+    fn on(&self, kind: Kind, core: Option<usize>) -> Vec<&CyclePredictCost> {
+        let here = |cost: &CyclePredictCost| match core {
+            Some(core) if self.covers(kind, core) => cost.core.is_none_or(|of| of == core),
+            _ => true,
+        };
+        self.list.iter().filter(|cost| cost.kind == kind && here(cost)).collect()
+    }
+
+    /// What comes again and again: of each part the longest and the closest together.
+    fn recurring(&self, kind: Kind, core: Option<usize>) -> Vec<Recurring> {
+        let all = self.on(kind, core);
+        let part = |part: Option<CyclePredictWorst>| {
+            let of_part = || all.iter().filter(|cost| cost.part == part);
+            let ns = of_part().map(|cost| cost.ns).max()?;
+            let every_ns = of_part().filter_map(|cost| cost.every_ns).min()?;
+            Some(Recurring { ns, every_ns, jitter_ns: 0 })
+        };
+        let parts = CyclePredictWorst::ALL.map(Some).into_iter().chain([None]);
+        parts.filter_map(part).collect()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(crate) fn cost(kind: Kind, core: Option<usize>, ns: u64) -> CyclePredictCost {
+        CyclePredictCost {
+            kind,
+            core,
+            ns,
+            every_ns: None,
+            part: None,
+            bytes: None,
+            half_ns: None,
+            source: "a test".to_owned(),
+            figure: "made up".to_owned(),
+        }
+    }
+
+    pub(crate) fn message(bytes: u64, ns: u64, half_ns: u64) -> CyclePredictCost {
+        CyclePredictCost {
+            bytes: Some(bytes),
+            half_ns: Some(half_ns),
+            ..cost(Kind::Message, None, ns)
+        }
+    }
+
+    pub(crate) fn every(
+        kind: Kind,
+        core: Option<usize>,
+        part: Option<CyclePredictWorst>,
+        ns: u64,
+        every_ns: u64,
+    ) -> CyclePredictCost {
+        CyclePredictCost { every_ns: Some(every_ns), part, ..cost(kind, core, ns) }
+    }
+
+    #[test]
+    fn a_longer_message_takes_no_less_time() {
+        let costs = Costs::new(vec![message(64, 90, 45), message(1_000, 60, 30)]);
+        let safe_ns = |bytes| costs.message(bytes).map(|latency| latency.safe_ns);
+        assert_eq!([64, 65, 1_001].map(safe_ns), [Some(90), Some(90), Some(180)]);
+        assert_eq!(Costs::default().message(1), None);
+    }
+
+    #[test]
+    fn a_core_has_its_own_costs_and_no_core_the_worst_of_all() {
+        let (p50, max) = (Some(CyclePredictWorst::P50), Some(CyclePredictWorst::Max));
+        let costs = Costs::new(vec![
+            cost(Kind::Switch, None, 7),
+            cost(Kind::Release, Some(0), 10),
+            cost(Kind::Release, Some(1), 30),
+            every(Kind::Interrupt, Some(0), p50, 3, 1_000),
+            every(Kind::Interrupt, Some(0), max, 90, 100_000),
+            every(Kind::Interrupt, Some(1), p50, 2, 500),
+            every(Kind::Threads, Some(1), max, 9_000, 10_000),
+        ]);
+        let shown = |core, is_ordinary| {
+            let found = costs.of(core, is_ordinary);
+            let all = found.interrupts.iter().map(|one| (one.ns, one.every_ns));
+            (found.switch_ns, found.release_ns, all.collect::<Vec<_>>())
+        };
+        assert_eq!(shown(Some(0), false), (7, 10, vec![(3, 1_000), (90, 100_000)]));
+        assert_eq!(shown(Some(1), false), (7, 30, vec![(2, 500)]));
+        assert_eq!(shown(None, false), (7, 30, vec![(3, 500), (90, 100_000)]));
+        assert_eq!(shown(Some(1), true).2.len(), 2, "other threads count too");
+        assert_eq!(shown(Some(8), false), shown(None, false), "one that was not measured");
+    }
+}

@@ -1,0 +1,281 @@
+//! Tasks run step by step, in steps of 10 us, with random offsets, jitter, interrupts and choices
+//! among equals, as the oracle of the bounds: no job ends later than its task's bound. Of the
+//! analysis it takes what a task asks for, and nothing of what comes between.
+
+use horolog_record::{CyclePredictCost, CyclePredictCostKind as Kind};
+use horolog_time::SplitMix64;
+use proptest::prelude::*;
+
+use super::Machine;
+use super::cost::Costs;
+use super::demand::Demand;
+use super::tests::{costs, predicted, tasks};
+use crate::task::{Policy, Task};
+
+/// A step, in ns.
+const UNIT_NS: u64 = 10_000;
+/// Steps of a run: ten periods of the longest.
+const STEPS: u64 = 2_000;
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    Run(u64),
+    Wait(u64),
+}
+
+/// A job that was released and is not through.
+struct Job {
+    /// When it was to begin.
+    due: u64,
+    /// When it can.
+    ready: u64,
+    /// What is left of it, the next last.
+    phases: Vec<Phase>,
+    /// Steps for which it keeps its core.
+    critical: u64,
+    core: Option<usize>,
+}
+
+struct Actor<'a> {
+    task: &'a Task,
+    demand: Demand,
+    /// Released, the oldest first.
+    jobs: Vec<Job>,
+    next_release: u64,
+    longest: u64,
+}
+
+/// What takes a core from all tasks.
+struct Disturber {
+    core: usize,
+    length: u64,
+    every: u64,
+    is_sporadic: bool,
+    next: u64,
+    left: u64,
+}
+
+struct Run<'a> {
+    random: SplitMix64,
+    actors: Vec<Actor<'a>>,
+    disturbers: Vec<Disturber>,
+    cores: usize,
+    switch: u64,
+    release: u64,
+    /// Whether everything comes as late and as long as it may.
+    is_extreme: bool,
+}
+
+fn find(costs: &[CyclePredictCost], kind: Kind) -> &CyclePredictCost {
+    costs.iter().find(|cost| cost.kind == kind).unwrap()
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        tasks: &'a [Task],
+        costs: &[CyclePredictCost],
+        machine: Machine,
+        (seed, is_extreme): (u64, bool),
+    ) -> Self {
+        let mut random = SplitMix64::new(seed);
+        let all = Costs::new(costs.to_vec());
+        let actor = |task: &'a Task| Actor {
+            task,
+            demand: Demand::of(task, &all, machine.nodes).unwrap(),
+            jobs: Vec::new(),
+            next_release: if is_extreme { 50 } else { task.offset_ns / UNIT_NS },
+            longest: 0,
+        };
+        let mut disturbers = Vec::new();
+        for core in 0..machine.cores {
+            for kind in [Kind::Scheduler, Kind::Interrupt] {
+                let cost = find(costs, kind);
+                let every = cost.every_ns.unwrap() / UNIT_NS;
+                let next = if is_extreme { 50 } else { random.below(every as usize) as u64 };
+                let length = cost.ns / UNIT_NS;
+                let is_sporadic = kind == Kind::Interrupt;
+                disturbers.push(Disturber { core, length, every, is_sporadic, next, left: 0 });
+            }
+        }
+        let actors = tasks.iter().map(actor).collect();
+        let [switch, release] =
+            [Kind::Switch, Kind::Release].map(|kind| find(costs, kind).ns / UNIT_NS);
+        Self { random, actors, disturbers, cores: machine.cores, switch, release, is_extreme }
+    }
+
+    /// Up to so many steps.
+    fn up_to(&mut self, most: u64) -> u64 {
+        if self.is_extreme { most } else { self.random.below(most as usize + 1) as u64 }
+    }
+
+    fn phases(&mut self, at: usize) -> Vec<Phase> {
+        let switches = 2 * self.switch;
+        let mut phases = Vec::new();
+        for segment in self.actors[at].demand.segments.clone() {
+            let waits = [segment.communication.safe_ns, segment.barrier.safe_ns];
+            phases.push(Phase::Run(segment.computation_ns / UNIT_NS + switches));
+            for ns in waits.into_iter().take(segment.dispatches as usize - 1) {
+                let wait = self.up_to(ns / UNIT_NS);
+                phases.extend([Phase::Wait(wait), Phase::Run(switches)]);
+            }
+        }
+        phases.reverse();
+        phases
+    }
+
+    fn release(&mut self, now: u64) {
+        for at in 0..self.actors.len() {
+            if self.actors[at].next_release == now {
+                let phases = self.phases(at);
+                // The first of an extreme run is late, the next is not: so they are close.
+                let is_on_time = self.is_extreme && now > 50;
+                let late = if is_on_time { 0 } else { self.up_to(self.release) };
+                let job = Job { due: now, ready: now + late, phases, critical: 0, core: None };
+                let actor = &mut self.actors[at];
+                actor.jobs.push(job);
+                actor.next_release = now + actor.task.period_ns / UNIT_NS;
+            }
+        }
+    }
+
+    /// The cores that interrupts leave to tasks.
+    fn disturb(&mut self, now: u64) -> Vec<bool> {
+        let mut is_left = vec![true; self.cores];
+        for disturber in &mut self.disturbers {
+            if disturber.next <= now {
+                disturber.left += disturber.length;
+                let late = if disturber.is_sporadic && !self.is_extreme {
+                    self.random.below(30) as u64
+                } else {
+                    0
+                };
+                disturber.next += disturber.every + late;
+            }
+            if disturber.left > 0 && is_left[disturber.core] {
+                disturber.left -= 1;
+                is_left[disturber.core] = false;
+            }
+        }
+        is_left
+    }
+
+    /// Lets waits pass, and takes what is through.
+    fn settle(&mut self, now: u64) {
+        for actor in &mut self.actors {
+            let Some(job) = actor.jobs.first_mut().filter(|job| job.ready <= now) else { continue };
+            loop {
+                match job.phases.last_mut() {
+                    Some(Phase::Run(0)) => drop(job.phases.pop()),
+                    Some(Phase::Wait(left)) => {
+                        job.ready = now + *left;
+                        job.core = None;
+                        job.phases.pop();
+                        if job.ready > now {
+                            break;
+                        }
+                    }
+                    _ => break,
+                }
+            }
+            if job.phases.is_empty() && job.ready <= now {
+                actor.longest = actor.longest.max(now - job.due);
+                actor.jobs.remove(0);
+            }
+        }
+    }
+
+    /// Which core each task has, by the rules of the kernel: who keeps it, then by class and
+    /// priority, among equals anybody, by deadline the earliest.
+    fn assign(&mut self, now: u64) -> Vec<(usize, usize)> {
+        let mut ready: Vec<(u8, u64, usize)> = Vec::new();
+        for at in 0..self.actors.len() {
+            let draw = self.random.below(1_000) as u64;
+            let actor = &self.actors[at];
+            let Some(job) = actor.jobs.first().filter(|job| job.ready <= now) else { continue };
+            let schedule = actor.task.schedule;
+            let level = match schedule.policy {
+                _ if job.critical > 0 && job.core.is_some() => 0,
+                Policy::Deadline => 1,
+                Policy::Fifo | Policy::Rr => 100 - schedule.priority,
+                Policy::Other => 101,
+            };
+            let deadline = job.due + actor.task.deadline_ns / UNIT_NS;
+            ready.push((level, if level == 1 { deadline } else { draw }, at));
+        }
+        ready.sort_unstable();
+        let mut free: Vec<usize> = (0..self.cores).collect();
+        let mut given = Vec::new();
+        for (level, _, at) in ready {
+            let (tied, held) = (self.actors[at].task.schedule.core, self.actors[at].jobs[0].core);
+            let wanted = if level == 0 { held } else { tied };
+            let of = |core: usize| free.iter().position(|one| *one == core);
+            // Nobody is moved from a core that stays free.
+            let place = match wanted {
+                Some(core) => of(core),
+                None if free.is_empty() => None,
+                None => held.and_then(of).or_else(|| Some(self.random.below(free.len()))),
+            };
+            if let Some(place) = place {
+                given.push((at, free.swap_remove(place)));
+            }
+        }
+        given
+    }
+
+    fn step(&mut self, now: u64) {
+        self.release(now);
+        let is_left = self.disturb(now);
+        self.settle(now);
+        let given = self.assign(now);
+        for at in 0..self.actors.len() {
+            let core = given.iter().find(|(one, _)| *one == at).map(|(_, core)| *core);
+            let draw = self.is_extreme || self.random.below(2) == 0;
+            let actor = &mut self.actors[at];
+            let Some(job) = actor.jobs.first_mut() else { continue };
+            if core.is_some() && job.core.is_none() && draw {
+                job.critical = actor.task.critical_ns / UNIT_NS;
+            }
+            job.core = core;
+            if let (Some(core), Some(Phase::Run(left))) = (core, job.phases.last_mut())
+                && is_left[core]
+            {
+                *left -= 1;
+                job.critical = job.critical.saturating_sub(1);
+            }
+        }
+    }
+
+    /// The longest response of each task, in ns.
+    fn longest(mut self) -> Vec<u64> {
+        for now in 0..STEPS {
+            self.step(now);
+        }
+        self.settle(STEPS);
+        self.actors.iter().map(|actor| actor.longest * UNIT_NS).collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    #[test]
+    fn no_job_ends_later_than_its_bound(
+        tasks in tasks(), costs in costs(), nodes in 1..4_u32, cores in 1..3_usize, seed: u64,
+        is_extreme: bool,
+    ) {
+        let machine = Machine { nodes, cores, real_time_share: None };
+        let tasks: Vec<Task> = tasks
+            .into_iter()
+            .map(|mut task| {
+                task.schedule.core = task.schedule.core.map(|core| core % cores);
+                task
+            })
+            .collect();
+        let longest = Run::new(&tasks, &costs, machine, (seed, is_extreme)).longest();
+        for (task, longest) in predicted(&tasks, &costs, machine).tasks.iter().zip(longest) {
+            if let Some(safe) = &task.safe {
+                prop_assert!(longest <= safe.response_ns, "{longest} ns: {task:?}");
+            }
+        }
+    }
+}

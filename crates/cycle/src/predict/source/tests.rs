@@ -1,0 +1,121 @@
+//! Costs of the golden results, which hold every figure that a result can have.
+
+use horolog_record::{Code, HostClockResult, HostInterruptResult};
+use serde::de::DeserializeOwned;
+
+use super::*;
+
+fn golden<T: DeserializeOwned>(name: &str) -> T {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../record/tests/schema");
+    let text = std::fs::read_to_string(format!("{directory}/{name}.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn source(measured: Measured) -> Source {
+    Source { name: "file".to_owned(), measured }
+}
+
+fn shown(costs: &Costs, kind: Kind) -> Vec<(Option<usize>, u64, Option<u64>)> {
+    let of_kind = costs.list().iter().filter(|cost| cost.kind == kind);
+    of_kind.map(|cost| (cost.core, cost.ns, cost.every_ns)).collect()
+}
+
+fn gaps() -> HostInterruptResult {
+    let mut result: HostInterruptResult = golden("host_interrupt");
+    result.stolen[0].gap_ns.as_mut().unwrap().count = 90;
+    result
+}
+
+#[test]
+fn a_switch_is_the_largest_repetition_and_a_release_the_figure_asked_for() {
+    let sources = [
+        source(Measured::Switch(Box::new(golden("host_switch")))),
+        source(Measured::Timer(Box::new(golden("host_timer")))),
+    ];
+    let max = costs(&sources, Worst::Max);
+    assert_eq!(shown(&max, Kind::Switch), [(None, 800, None)]);
+    assert_eq!(shown(&max, Kind::Release), [(Some(0), 3_500_000, None)]);
+    assert_eq!(shown(&costs(&sources, Worst::P99_9), Kind::Release), [(Some(0), 90_111, None)]);
+    let mut turns: HostSwitchResult = golden("host_switch");
+    turns.steps.clear();
+    let of_turns = costs(&[source(Measured::Switch(Box::new(turns)))], Worst::Max);
+    assert_eq!(shown(&of_turns, Kind::Switch), [(None, 2_182, None)]);
+}
+
+#[test]
+fn gaps_are_counted_from_the_longest_on() {
+    let sources = [source(Measured::Interrupt(Box::new(gaps())))];
+    let all = costs(&sources, Worst::Max);
+    // 40 of 90 gaps are of interrupts, none longer than 9 us: they are taken for the longest 40.
+    let every = |count: u64| Some(1_000_000_000 / count);
+    let expected = [
+        (Some(0), 8_000, every(28)),
+        (Some(0), 9_000, every(9)),
+        (Some(0), 9_000, every(1)),
+        (Some(0), 9_000, every(1)),
+        (Some(0), 9_000, every(1)),
+    ];
+    assert_eq!(shown(&all, Kind::Interrupt), expected);
+    assert_eq!(shown(&all, Kind::Scheduler), [], "how often it ticks is not known");
+    assert_eq!(shown(&all, Kind::Threads).last(), Some(&(Some(0), 2_000_000, every(1))));
+    let fewer = costs(&sources, Worst::P99);
+    assert_eq!(shown(&fewer, Kind::Interrupt), expected[..2]);
+}
+
+#[test]
+fn ticks_are_as_long_as_the_median_gap_and_not_counted_twice() {
+    let clock: HostClockResult = golden("host_clock");
+    let mut result = gaps();
+    result.stolen[0].by_others = StolenPart { gaps: 600, total_ns: 6_000_000, max_ns: 9_000 };
+    result.stolen[0].gap_ns.as_mut().unwrap().count = 600;
+    let mut sources =
+        [source(Measured::Clock(Box::new(clock))), source(Measured::Interrupt(Box::new(result)))];
+    let all = costs(&sources, Worst::Max);
+    assert_eq!(shown(&all, Kind::Scheduler), [(Some(0), 6_900, Some(4_000_000))]);
+    // Of 300 short gaps less 2 that were taken for longer ones, 250 are ticks.
+    let short = shown(&all, Kind::Interrupt)[0];
+    assert_eq!((short.1, short.2), (6_900, Some(1_000_000_000 / 48)));
+    let Measured::Interrupt(result) = &mut sources[1].measured else { panic!() };
+    result.stolen[0].by_others = StolenPart::default();
+    let none = costs(&sources, Worst::Max);
+    assert_eq!(shown(&none, Kind::Scheduler), [(Some(0), 2_000, Some(4_000_000))]);
+    assert_eq!(shown(&none, Kind::Interrupt), []);
+}
+
+#[test]
+fn messages_have_the_whole_round_trip_and_half_of_it() {
+    let all = costs(&[source(Measured::Path(Box::new(golden("path_udp"))))], Worst::Max);
+    let message = &all.list()[0];
+    assert_eq!((message.bytes, message.ns, message.half_ns), (Some(2_000), 20_060, Some(10_030)));
+    assert!(message.figure.contains("round trip") && message.source == "file");
+}
+
+#[test]
+fn a_whole_host_is_its_parts() {
+    let parts = Measured::parts(golden("host_all"));
+    let sources: Vec<Source> = parts.into_iter().map(source).collect();
+    let all = costs(&sources, Worst::Max);
+    for kind in [Kind::Switch, Kind::Release, Kind::Scheduler, Kind::Interrupt] {
+        assert!(all.has(kind), "{kind:?}");
+    }
+    assert!(real_time_share(&sources).is_some_and(|share| (share - 0.95).abs() < 1e-9));
+}
+
+#[test]
+fn doubts_are_passed_on() {
+    let sources = [
+        source(Measured::Timer(Box::new(golden("host_timer")))),
+        source(Measured::Path(Box::new(golden("path_udp")))),
+    ];
+    let here = sources[0].measured.host().clone();
+    let codes = |here: &Host, worst| -> Vec<Code> {
+        doubts(&sources, here, worst).iter().map(|finding| finding.code).collect()
+    };
+    let doubtful = Code::CostDoubtful;
+    assert_eq!(codes(&here, Worst::P50), [doubtful, doubtful, doubtful, doubtful]);
+    assert!(codes(&here, Worst::P99_99).contains(&Code::FewSamples));
+    let elsewhere = Host { cores: 64, ..here };
+    let told = doubts(&sources, &elsewhere, Worst::P50);
+    assert_eq!(told.iter().filter(|one| one.code == Code::CostForeign).count(), 2);
+    assert!(told[0].message.ends_with("another machine: cores 2, not 64."), "{}", told[0].message);
+}

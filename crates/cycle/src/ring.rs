@@ -1,0 +1,177 @@
+//! A queue of entries in shared words, from one task to one collector. Whoever writes never waits:
+//! an entry that finds no room is counted as lost.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::entry::{Entry, WORDS};
+
+/// Entries that wait at most: a second of 8 kHz with a collector that sleeps all of it.
+pub(crate) const CAPACITY: usize = 8_192;
+/// Words before the entries, a cache line for each side.
+const HEAD: usize = 16;
+const WRITTEN: usize = 0;
+const LOST: usize = 1;
+const READ: usize = 8;
+
+/// Words that a ring takes.
+pub(crate) const RING_WORDS: usize = HEAD + CAPACITY * WORDS;
+
+/// The end that a task writes.
+#[derive(Debug)]
+pub(crate) struct Writer<'a> {
+    words: &'a [AtomicU64],
+    written: u64,
+}
+
+/// The end that the collector reads.
+#[derive(Debug)]
+pub(crate) struct Reader<'a> {
+    words: &'a [AtomicU64],
+    read: u64,
+}
+
+fn place(count: u64) -> usize {
+    HEAD + (count % CAPACITY as u64) as usize * WORDS
+}
+
+impl<'a> Writer<'a> {
+    /// Writes into words that are all 0, [`RING_WORDS`] of them; `None` for another number.
+    #[must_use]
+    pub(crate) fn new(words: &'a [AtomicU64]) -> Option<Self> {
+        (words.len() == RING_WORDS).then_some(Self { words, written: 0 })
+    }
+
+    /// Hands over an entry.
+    #[inline]
+    pub(crate) fn push(&mut self, entry: &Entry) {
+        self.push_words(entry.to_words());
+    }
+
+    /// Hands over what has as many words as an entry.
+    #[inline]
+    pub(crate) fn push_words(&mut self, words: [u64; WORDS]) {
+        let read = self.words[READ].load(Acquire);
+        if self.written.wrapping_sub(read) >= CAPACITY as u64 {
+            let lost = self.words[LOST].load(Relaxed);
+            self.words[LOST].store(lost.wrapping_add(1), Relaxed);
+            return;
+        }
+        let place = place(self.written);
+        for (word, value) in self.words[place..place + WORDS].iter().zip(words) {
+            word.store(value, Relaxed);
+        }
+        self.written = self.written.wrapping_add(1);
+        self.words[WRITTEN].store(self.written, Release);
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// Reads what is written into the same words, from where a reader before this one left off.
+    #[must_use]
+    pub(crate) fn new(words: &'a [AtomicU64]) -> Option<Self> {
+        (words.len() == RING_WORDS).then(|| Self { words, read: words[READ].load(Relaxed) })
+    }
+
+    /// Takes the next entry, if there is one. Words that are no entry, which only another program
+    /// than a task of ours writes, are passed over.
+    pub(crate) fn pop(&mut self) -> Option<Entry> {
+        loop {
+            let entry = Entry::from_words(&self.pop_words()?);
+            if entry.is_some() {
+                return entry;
+            }
+        }
+    }
+
+    /// Takes the next words, whatever they are, if there are any.
+    pub(crate) fn pop_words(&mut self) -> Option<[u64; WORDS]> {
+        let waiting = self.words[WRITTEN].load(Acquire).wrapping_sub(self.read);
+        if waiting == 0 || waiting > CAPACITY as u64 {
+            return None;
+        }
+        let place = place(self.read);
+        let mut words = [0; WORDS];
+        for (word, shared) in words.iter_mut().zip(&self.words[place..place + WORDS]) {
+            *word = shared.load(Relaxed);
+        }
+        self.read = self.read.wrapping_add(1);
+        self.words[READ].store(self.read, Release);
+        Some(words)
+    }
+
+    /// Entries that found no room.
+    #[must_use]
+    pub(crate) fn lost(&self) -> u64 {
+        self.words[LOST].load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::Part;
+
+    fn words() -> Vec<AtomicU64> {
+        (0..RING_WORDS).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    #[test]
+    fn entries_come_in_their_order_and_those_without_room_are_counted() {
+        let words = words();
+        let (mut writer, mut reader) = (Writer::new(&words).unwrap(), Reader::new(&words).unwrap());
+        assert_eq!(reader.pop(), None);
+        for round in 0..3 {
+            let first = round * 10_000;
+            for cycle in first..first + CAPACITY as u64 + 5 {
+                writer.push(&Entry::new(Part::Period, cycle));
+            }
+            assert_eq!(reader.lost(), 5 * (round + 1));
+            for cycle in first..first + CAPACITY as u64 {
+                assert_eq!(reader.pop().unwrap().cycle, cycle);
+            }
+            assert_eq!(reader.pop(), None);
+            reader = Reader::new(&words).unwrap();
+        }
+        assert!(Writer::new(&words[1..]).is_none() && Reader::new(&words[1..]).is_none());
+    }
+
+    #[test]
+    fn two_threads_lose_nothing_that_is_not_counted() {
+        const COUNT: u64 = 300_000;
+        let words = words();
+        let mut reader = Reader::new(&words).unwrap();
+        let mut read = 0;
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(|| {
+                let mut writer = Writer::new(&words).unwrap();
+                (0..COUNT).for_each(|cycle| writer.push(&Entry::new(Part::Step(3), cycle)));
+            });
+            let mut next = 0;
+            loop {
+                let is_over = writing.is_finished();
+                while let Some(entry) = reader.pop() {
+                    assert!(entry.cycle >= next && entry.part == Part::Step(3));
+                    next = entry.cycle + 1;
+                    read += 1;
+                }
+                if is_over {
+                    break;
+                }
+            }
+        });
+        assert_eq!(read + reader.lost(), COUNT);
+    }
+
+    #[test]
+    fn words_of_a_stranger_do_no_harm() {
+        let words = words();
+        let mut reader = Reader::new(&words).unwrap();
+        words[WRITTEN].store(u64::MAX, Release);
+        assert_eq!(reader.pop(), None);
+        words[HEAD].store(u64::MAX, Relaxed);
+        words[WRITTEN].store(1, Release);
+        assert_eq!(reader.pop(), None);
+        assert_eq!(words[READ].load(Relaxed), 1);
+    }
+}

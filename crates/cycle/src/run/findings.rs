@@ -1,0 +1,236 @@
+//! The doubts about a run, from its record and how it ended.
+
+use horolog_conditions::{self as conditions, REAL_TIME_ADVICE, finding};
+use horolog_record::{Code, CycleResult, CycleRun, CycleTask, Finding, Severity};
+
+use super::one::Ending;
+
+/// A node is named as the one that others wait for when it was so in this share of the periods.
+const AWAITED_SHARE: f64 = 0.75;
+/// And when they waited for it for this share of what a period's work took, in the mean.
+const WAITED_SHARE: f64 = 0.1;
+
+pub(super) fn findings(result: &CycleResult, endings: &[Ending], planned: usize) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let all = || result.runs.iter().flat_map(|run| &run.nodes);
+    refused(result, &mut findings);
+    if let Some(node) = all().next() {
+        findings.extend(conditions::findings(&node.conditions, &[]));
+    }
+    let most = result.runs.iter().map(|run| run.nodes.len()).max().unwrap_or(0);
+    if most > result.host.cores {
+        findings.push(finding(
+            Code::SharedMachine,
+            Severity::Warning,
+            format!(
+                "{most} nodes shared {} processors: they waited for each other's cores, not only \
+                 for each other.",
+                result.host.cores
+            ),
+            "Run nodes on machines of their own, or no more of them than there are processors.",
+        ));
+    }
+    missed(result, &mut findings);
+    uncounted(result, &mut findings);
+    unreleased(result, &mut findings);
+    failed(result, &mut findings);
+    for run in &result.runs {
+        awaited(run, &mut findings);
+    }
+    for ending in endings {
+        ended(ending, &mut findings);
+    }
+    unrun(result, endings, &mut findings);
+    if endings.len() < planned && !endings.contains(&Ending::Called) {
+        findings.push(finding(
+            Code::Interrupted,
+            Severity::Note,
+            format!("Of {planned} runs {} were made before it was to end.", endings.len()),
+            "",
+        ));
+    }
+    findings
+}
+
+fn tasks(result: &CycleResult) -> impl Iterator<Item = (&str, &CycleTask)> {
+    let nodes = result.runs.iter().flat_map(|run| &run.nodes);
+    nodes.flat_map(|node| node.tasks.iter().map(|task| (node.name.as_str(), task)))
+}
+
+fn refused(result: &CycleResult, findings: &mut Vec<Finding>) {
+    let mut told = Vec::new();
+    for (_, task) in tasks(result) {
+        let Some(error) = &task.scheduling.error else { continue };
+        let asked = task.scheduling.asked;
+        if told.contains(&asked) {
+            continue;
+        }
+        told.push(asked);
+        findings.push(finding(
+            Code::RealTimeRefused,
+            Severity::Warning,
+            format!(
+                "Policy {} was refused ({error}): task '{}' ran as an ordinary one.",
+                asked.name(),
+                task.name
+            ),
+            REAL_TIME_ADVICE,
+        ));
+    }
+}
+
+fn missed(result: &CycleResult, findings: &mut Vec<Finding>) {
+    let missing: Vec<_> = tasks(result).filter(|(_, task)| task.missed > 0).collect();
+    let Some((node, worst)) = missing.iter().max_by_key(|(_, task)| task.missed) else { return };
+    let sum: u64 = missing.iter().map(|(_, task)| task.missed).sum();
+    let periods: u64 = tasks(result).map(|(_, task)| task.periods).sum();
+    findings.push(finding(
+        Code::DeadlinesMissed,
+        Severity::Warning,
+        format!(
+            "{sum} of {periods} periods were not done by their deadline, most of them of task \
+             '{}' on {node} ({} of {}).",
+            worst.name, worst.missed, worst.periods
+        ),
+        "See whether lateness of release or execution is what was too long.",
+    ));
+}
+
+fn uncounted(result: &CycleResult, findings: &mut Vec<Finding>) {
+    let lost: u64 = tasks(result).map(|(_, task)| task.uncounted).sum();
+    if lost > 0 {
+        findings.push(finding(
+            Code::PeriodsUncounted,
+            Severity::Warning,
+            format!(
+                "{lost} entries, of periods, steps and events, are not in the figures: nobody took \
+                 them in time."
+            ),
+            "Leave the collector a core, or some time on one.",
+        ));
+    }
+}
+
+fn unreleased(result: &CycleResult, findings: &mut Vec<Finding>) {
+    for (node, task) in tasks(result).filter(|(_, task)| task.unreleased > 0) {
+        findings.push(finding(
+            Code::SignalLost,
+            Severity::Error,
+            format!(
+                "Of {} packets that were to release task '{}' on {node}, {} did not come: these \
+                 periods were not run.",
+                task.planned, task.name, task.unreleased
+            ),
+            "See what loses them: 'horolog path udp' to that node; or have clocks tell the releases.",
+        ));
+    }
+}
+
+/// Periods that were planned and of which nothing is known. Who ends a run knows that some are.
+fn unrun(result: &CycleResult, endings: &[Ending], findings: &mut Vec<Finding>) {
+    if endings.contains(&Ending::Called) {
+        return;
+    }
+    for (node, task) in tasks(result) {
+        let known = task.periods + task.unreleased + task.uncounted;
+        let lacks = task.planned.saturating_sub(known);
+        if lacks > 0 {
+            findings.push(finding(
+                Code::PeriodsNotRun,
+                Severity::Error,
+                format!(
+                    "Of {} periods of task '{}' on {node}, {lacks} were not run.",
+                    task.planned, task.name
+                ),
+                "",
+            ));
+        }
+    }
+}
+
+fn failed(result: &CycleResult, findings: &mut Vec<Finding>) {
+    for (node, task) in tasks(result).filter(|(_, task)| task.failed > 0) {
+        findings.push(finding(
+            Code::TaskFailed,
+            Severity::Error,
+            format!(
+                "Task '{}' on {node} failed in {} of {} periods (of {} planned){}.",
+                task.name,
+                task.failed,
+                task.periods,
+                task.planned,
+                task.fault.as_ref().map_or_else(String::new, |fault| format!(": {fault}"))
+            ),
+            match &task.fault {
+                Some(_) => "Run it by hand, and see what it says and when it ends.",
+                None => {
+                    "Run what it starts by hand; it must end with status 0, and within --timeout."
+                }
+            },
+        ));
+    }
+}
+
+/// Names the node that the others wait for.
+fn awaited(run: &CycleRun, findings: &mut Vec<Finding>) {
+    for shared in &run.shared {
+        let most = (0..).zip(&shared.awaited).max_by_key(|(_, times)| **times);
+        let Some((node, times)) = most else { continue };
+        let share = *times as f64 / shared.periods as f64;
+        let Some(name) = run.nodes.get(node).map(|node| &node.name) else { continue };
+        let waited = shared.waited_ns / shared.span_ns;
+        if share >= AWAITED_SHARE && waited >= WAITED_SHARE {
+            findings.push(finding(
+                Code::NodeAwaited,
+                Severity::Warning,
+                format!(
+                    "The others wait for {name}: it was the last in {:.0}% of the periods of task \
+                     '{}', and {:.0}% of what a period's work takes is waiting for it.",
+                    share * 100.0,
+                    shared.task,
+                    waited * 100.0
+                ),
+                "Give it less to do, or a faster processor; see what else runs there.",
+            ));
+        }
+    }
+}
+
+fn ended(ending: &Ending, findings: &mut Vec<Finding>) {
+    let told = match ending {
+        Ending::Done => return,
+        Ending::Called => finding(
+            Code::Interrupted,
+            Severity::Note,
+            "The run was ended before it was through.".to_owned(),
+            "",
+        ),
+        Ending::Died { node, how } => finding(
+            Code::NodeLost,
+            Severity::Error,
+            format!("The process of {node} ended {how}; what it had handed over is counted."),
+            "See what ended it: memory (dmesg), a limit, or somebody.",
+        ),
+        Ending::GaveUp { node, task } => finding(
+            Code::NodeLost,
+            Severity::Error,
+            format!(
+                "Task '{task}' on {node} ended before all its periods were over, and the run with it."
+            ),
+            "See whether it failed, took longer than --timeout, or its node was ended.",
+        ),
+        Ending::NotBegun(why) => finding(
+            Code::NodeLost,
+            Severity::Error,
+            format!("The run behind those that are told here could not begin: {why}."),
+            "",
+        ),
+        Ending::Stuck { node, task } => finding(
+            Code::NodeLost,
+            Severity::Error,
+            format!("Task '{task}' on {node} did not come to its end, and was ended."),
+            "Give it a longer period or less to do.",
+        ),
+    };
+    findings.push(told);
+}

@@ -1,0 +1,95 @@
+//! Task files: what they say, and what is told of those that say nothing.
+
+use super::*;
+
+const WHOLE: &str = r#"
+[[task]]
+name = "control"
+period = "10ms"
+deadline = "8ms"
+offset = "1ms"
+policy = "rr"
+priority = 70
+core = 1
+worst = "3ms"
+critical = "50us"
+[[task.step]]
+compute = "2ms"
+message = 1024
+to = "next"
+[[task.step]]
+units = 1000
+barrier = true
+
+[[task]]
+name = "alarms"
+period = "5ms"
+policy = "other"
+[task.polling]
+rate = 200
+compute = "100us"
+budget = 10
+
+[[task]]
+name = "log"
+period = "1s"
+command = ["./log", "--fast"]
+"#;
+
+#[test]
+fn a_file_says_all_of_a_task() {
+    let set = TaskSet::parse(WHOLE).unwrap();
+    let steps = vec![
+        Step {
+            compute: Compute::Ns(2_000_000),
+            message: Some(Message { bytes: 1_024, to: Audience::Next }),
+            barrier: false,
+        },
+        Step { compute: Compute::Units(1_000), message: None, barrier: true },
+    ];
+    assert_eq!(
+        set.tasks()[0],
+        Task {
+            name: "control".to_owned(),
+            period_ns: 10_000_000,
+            deadline_ns: 8_000_000,
+            offset_ns: 1_000_000,
+            schedule: Schedule { policy: Policy::Rr, priority: 70, core: Some(1) },
+            work: Work::Steps(steps),
+            worst_ns: Some(3_000_000),
+            critical_ns: 50_000,
+        }
+    );
+    let alarms = &set.tasks()[1];
+    let event = Compute::Ns(100_000);
+    assert_eq!(alarms.work, Work::Polling(Polling { rate: 200.0, event, budget: 10 }));
+    assert_eq!((alarms.deadline_ns, alarms.schedule.priority), (5_000_000, 0));
+    let words = vec!["./log".to_owned(), "--fast".to_owned()];
+    assert_eq!(set.tasks()[2].work, Work::Command(words));
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_line() {
+    let task = |lines: &str| format!("[[task]]\nname = \"a\"\nperiod = \"10ms\"\n{lines}");
+    for (text, why) in [
+        (task(""), "line 1: the task says not"),
+        (task("compute = \"2\"\ncommand = [\"x\"]"), "line 1: the task does several"),
+        (task("compute = \"2 parsecs\""), "line 4: write a time such as"),
+        (task("compute = \"1ms\"\npolicy = \"best\""), "line 5: write fifo, rr"),
+        (task("compute = \"1ms\"\ndeadline = \"11ms\""), "line 1: a deadline is"),
+        (task("compute = \"1ms\"\npriority = 0"), "line 1: a real-time priority is 1 to 99"),
+        (task("compute = \"1ms\"\npolicy = \"deadline\"\ncore = 1"), "line 1: policy deadline"),
+        (task("compute = \"1s\""), "line 1: it computes for longer than ten"),
+        (task("to = \"all\"\nbarrier = true"), "line 4: there is no message"),
+        (task("barrier = false"), "line 1: a step does nothing"),
+        (task("message = 0"), "line 1: a message has 1 byte"),
+        (task("command = []"), "line 1: the program to run is not named"),
+        (task("colour = 3"), "line 4: unknown field"),
+        ("task = []".to_owned(), "there are 0 tasks"),
+        (format!("{0}{0}", task("units = 1\n")), "task 'a': there is another"),
+        (task("units = 1").replace("\"a\"", "\"a b\""), "line 1: 'a b' is no name"),
+    ] {
+        let told = TaskSet::parse(&text).unwrap_err().to_string();
+        assert!(told.starts_with(why), "{text}\n{told}");
+    }
+}

@@ -1,0 +1,278 @@
+//! What a campaign comes to, as cells and sentences that the table and the page share.
+
+use horolog_record::{
+    CampaignDelivery, CampaignEnd, CampaignFigures, CampaignNode, CampaignPart, CampaignRelay,
+    CampaignResult, CampaignRole, CampaignStart, CampaignTask, Distribution, PathCounts,
+};
+
+use crate::units::{ABSENT, full_count, human_ns, human_rate, percent_of, signed_ns};
+
+/// What the figures are, for a reader who did not plan the campaign.
+pub(crate) const METHOD: &str = "All processes but services were made before one instant, waited for \
+     it and went on by themselves. Counts are sums over all places, and percentiles those of all values \
+     together.";
+
+/// Figures of a role under titles; the first title is that of the rows' names.
+pub(crate) struct Figures {
+    pub(crate) caption: String,
+    pub(crate) titles: Vec<&'static str>,
+    pub(crate) rows: Vec<(String, Vec<String>)>,
+}
+
+/// The figures of all roles that have any.
+pub(crate) fn figures(result: &CampaignResult) -> Vec<Figures> {
+    let all = result.roles.iter().flat_map(of_role);
+    all.filter(|figures| !figures.rows.is_empty()).collect()
+}
+
+fn of_role(role: &CampaignRole) -> Vec<Figures> {
+    let caption = |what: &str| {
+        format!("{} ({}): {what}, of {} of {}", role.role, role.kind, role.results, role.instances)
+    };
+    match &role.figures {
+        CampaignFigures::Load { trials } => {
+            let row = |one: &horolog_record::CampaignTrial| {
+                let trial = &one.trial;
+                let mut cells = vec![
+                    one.generators.to_string(),
+                    human_rate(trial.achieved_rate),
+                    full_count(trial.sent),
+                    percent_of(trial.lost, trial.sent),
+                ];
+                cells.extend(times(trial.rtt_ns.as_ref()));
+                (human_rate(trial.offered_rate), cells)
+            };
+            let titles = ["planned/s", "from", "sent/s", "requests", "loss"];
+            let titles = titles.into_iter().chain(TIMES).collect();
+            let rows = trials.iter().map(row).collect();
+            vec![Figures { caption: caption("trials together"), titles, rows }]
+        }
+        CampaignFigures::Paths { pairs, rows } => {
+            let of_all = rows.iter().map(|row| {
+                let name = length(row.length, row.load_ratio);
+                (name, path_cells(row.paths.to_string(), &row.counts, row.rtt_ns.as_ref()))
+            });
+            let of_pairs = pairs.iter().map(|pair| {
+                let name = format!("{} to {}", pair.from, pair.to);
+                let length = length(pair.length, pair.load_ratio);
+                (name, path_cells(length, &pair.counts, pair.rtt_ns.as_ref()))
+            });
+            let titles = |first, second| {
+                let own = [first, second, "requests", "loss", "disorder"];
+                own.into_iter().chain(TIMES).collect()
+            };
+            vec![
+                Figures {
+                    caption: caption("all paths together"),
+                    titles: titles("bytes", "paths"),
+                    rows: of_all.collect(),
+                },
+                Figures {
+                    caption: caption("each path"),
+                    titles: titles("path", "bytes"),
+                    rows: of_pairs.collect(),
+                },
+            ]
+        }
+        CampaignFigures::Relays { relays, .. } => {
+            let titles = vec!["relay", "received", "refused", "to", "sent", "not sent", "came"];
+            let rows = relays.iter().flat_map(of_relay).collect();
+            vec![Figures { caption: caption("by child"), titles, rows }]
+        }
+        CampaignFigures::Cycles { tasks, nodes } => {
+            vec![
+                of_tasks(caption("all nodes together"), tasks),
+                of_nodes(caption("each node"), nodes),
+            ]
+        }
+        CampaignFigures::Distributions { distributions } => {
+            let row = |one: &horolog_record::CampaignDistribution| {
+                let mut cells = vec![one.results.to_string(), full_count(one.distribution.count)];
+                cells.extend(times(Some(&one.distribution)));
+                (one.place.clone(), cells)
+            };
+            let titles = ["place", "from", "values"].into_iter().chain(TIMES).collect();
+            let rows = distributions.iter().map(row).collect();
+            vec![Figures { caption: caption("distributions together"), titles, rows }]
+        }
+    }
+}
+
+fn of_tasks(caption: String, tasks: &[CampaignTask]) -> Figures {
+    let row = |one: &CampaignTask| {
+        let skew = format!("{} \u{b1} {}", human_ns(one.skew_ns), human_ns(one.skew_error_ns));
+        let mut cells = vec![
+            format!("{}, run {}", one.leader, one.run + 1),
+            one.nodes.to_string(),
+            full_count(one.periods),
+            full_count(one.missed),
+            skew,
+            one.span_ns.map_or_else(|| ABSENT.to_owned(), |ns| human_ns(ns.round() as u64)),
+        ];
+        cells.extend(times(one.response_ns.as_ref()));
+        (one.task.clone(), cells)
+    };
+    let titles = ["task", "of", "nodes", "periods", "missed", "skew", "span"];
+    let titles = titles.into_iter().chain(TIMES).collect();
+    Figures { caption, titles, rows: tasks.iter().map(row).collect() }
+}
+
+fn of_nodes(caption: String, nodes: &[CampaignNode]) -> Figures {
+    let row = |one: &CampaignNode| {
+        let p99 = |times: Option<&Distribution>| {
+            times.map_or_else(|| ABSENT.to_owned(), |times| human_ns(times.p99))
+        };
+        let count = |count: Option<u64>| count.map_or_else(|| ABSENT.to_owned(), full_count);
+        let cells = vec![
+            one.agent.clone().unwrap_or_else(|| ABSENT.to_owned()),
+            one.task.clone(),
+            full_count(one.periods),
+            full_count(one.missed),
+            count(one.awaited),
+            one.ahead_ns.map_or_else(|| ABSENT.to_owned(), signed_ns),
+            p99(one.lateness_ns.as_ref()),
+            p99(one.response_ns.as_ref()),
+        ];
+        (one.node.clone(), cells)
+    };
+    let titles = vec![
+        "node", "agent", "task", "periods", "missed", "awaited", "clock", "late p99", "done p99",
+    ];
+    Figures { caption, titles, rows: nodes.iter().map(row).collect() }
+}
+
+const TIMES: [&str; 4] = ["p50", "p99", "p99.9", "max"];
+
+fn times(distribution: Option<&Distribution>) -> [String; 4] {
+    let shown = |one: &Distribution| [one.p50, one.p99, one.p99_9, one.max].map(human_ns);
+    distribution.map_or_else(|| [ABSENT; 4].map(str::to_owned), shown)
+}
+
+fn length(length: u64, load_ratio: f64) -> String {
+    if load_ratio > 0.0 { format!("{length}, R {load_ratio}") } else { length.to_string() }
+}
+
+fn path_cells(first: String, counts: &PathCounts, rtt: Option<&Distribution>) -> Vec<String> {
+    let mut cells = vec![
+        first,
+        full_count(counts.sent),
+        percent_of(counts.lost, counts.sent),
+        percent_of(counts.reordered, counts.received),
+    ];
+    cells.extend(times(rtt));
+    cells
+}
+
+/// A row for each child of a relay, or one where it has none.
+fn of_relay(relay: &CampaignRelay) -> Vec<(String, Vec<String>)> {
+    let sum = |counts: &std::collections::BTreeMap<String, u64>| {
+        full_count(counts.values().fold(0, |sum, count| sum.saturating_add(*count)))
+    };
+    let name = format!("{} on {}", relay.job, relay.agent);
+    let own = [full_count(relay.packets), sum(&relay.refused)];
+    if relay.children.is_empty() {
+        let none = [ABSENT; 4].map(str::to_owned);
+        return vec![(name, own.into_iter().chain(none).collect())];
+    }
+    let child = |child: &horolog_record::CampaignChild| {
+        let to = child.job.clone().unwrap_or_else(|| child.address.to_string());
+        let came = child.received.map_or_else(|| ABSENT.to_owned(), full_count);
+        let cells = [to, full_count(child.sent), sum(&child.dropped), came];
+        (name.clone(), own.iter().cloned().chain(cells).collect())
+    };
+    relay.children.iter().map(child).collect()
+}
+
+/// The titles of [`part`]'s cells.
+pub(crate) const PART_TITLES: [&str; 6] = ["part", "kind", "agent", "address", "end", "start"];
+
+/// A part in a row: its name, and a cell for each further one of [`PART_TITLES`].
+pub(crate) fn part(part: &CampaignPart, start: Option<&CampaignStart>) -> (String, Vec<String>) {
+    let late = part.started_ns.zip(start).filter(|_| !part.service).map(|(at_ns, start)| {
+        let ahead_ns = part.clock.as_ref().map_or(0, |clock| clock.offset_ns);
+        signed_ns(at_ns.saturating_sub(ahead_ns).saturating_sub(start.instant_ns))
+    });
+    let before = if part.service { "before" } else { ABSENT };
+    let end = match (part.end, part.status) {
+        (CampaignEnd::Done, Some(status @ 1..)) => format!("done ({status})"),
+        (CampaignEnd::Failed, Some(status)) => format!("failed ({status})"),
+        (end, _) => end_name(end).to_owned(),
+    };
+    let cells = vec![
+        part.kind.clone(),
+        part.agent.clone(),
+        part.address.to_string(),
+        end,
+        late.unwrap_or_else(|| before.to_owned()),
+    ];
+    (part.job.clone(), cells)
+}
+
+const fn end_name(end: CampaignEnd) -> &'static str {
+    match end {
+        CampaignEnd::Done => "done",
+        CampaignEnd::Failed => "failed",
+        CampaignEnd::Signalled => "signalled",
+        CampaignEnd::TimedOut => "timed out",
+        CampaignEnd::Abandoned => "given up",
+        CampaignEnd::Refused => "not started",
+        CampaignEnd::Interrupted => "interrupted",
+        CampaignEnd::Lost => "lost",
+    }
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", full_count(count), if count == 1 { one } else { many })
+}
+
+/// What came and is in no figure.
+fn delivered(delivery: &CampaignDelivery) -> Vec<String> {
+    let unusable = delivery.unusable.iter();
+    let unusable: Vec<_> =
+        unusable.map(|one| format!("Agent {} was not used: {}.", one.agent, one.reason)).collect();
+    let left = [
+        (delivery.outcomes_twice, "result that came again", "results that came again"),
+        (delivery.reports_strange, "report of a stranger", "reports of strangers"),
+        (delivery.messages_unreadable, "unreadable message", "unreadable messages"),
+    ];
+    let left = left.iter().filter(|(count, ..)| *count > 0);
+    let left: Vec<_> = left.map(|(count, one, many)| counted(*count, one, many)).collect();
+    let left = (!left.is_empty()).then(|| format!("Not counted: {}.", left.join(", ")));
+    unusable.into_iter().chain(left).collect()
+}
+
+/// The plan, and how the starts agreed, in sentences.
+pub(crate) fn sentences(result: &CampaignResult) -> Vec<String> {
+    let agents: std::collections::BTreeSet<_> =
+        result.parts.iter().map(|part| part.agent.as_str()).collect();
+    let place = if result.local { "private hosts of one machine" } else { "agents" };
+    let mut sentences = vec![format!(
+        "Plan {}: {} on {} {place}.",
+        result.plan.name,
+        counted(result.parts.len() as u64, "part", "parts"),
+        agents.len()
+    )];
+    if !result.plan.parameters.is_empty() {
+        let values = result.plan.parameters.iter();
+        let values: Vec<_> = values.map(|(name, value)| format!("{name} = {value}")).collect();
+        sentences.push(format!("Parameters: {}.", values.join(", ")));
+    }
+    sentences.extend(result.delivery.iter().flat_map(delivered));
+    let Some(start) = &result.start else { return sentences };
+    let late = &start.late_ns;
+    let error = match start.clock_error_ns {
+        Some(0) => "by one clock".to_owned(),
+        Some(error) => format!("give or take {} by the clocks", human_ns(error)),
+        None => "by clocks of which not all know how right they are".to_owned(),
+    };
+    sentences.push(format!(
+        "Starts after the instant, of {}: p50 {}, p99 {}, last {}; {} from the first to \
+         the last, {error}.",
+        counted(late.count, "process", "processes"),
+        signed_ns(late.p50),
+        signed_ns(late.p99),
+        signed_ns(late.max),
+        human_ns(start.spread_ns)
+    ));
+    sentences
+}

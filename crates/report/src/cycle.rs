@@ -1,0 +1,295 @@
+//! What the table and the page of periodic tasks share: names, figures and sentences.
+
+use horolog_record::{
+    CycleNode, CycleOverhead, CycleResult, CycleRun, CycleSent, CycleShared, CycleSignal,
+    CycleState, CycleTask, Distribution, TaskPolicy, TaskScheduling,
+};
+
+use crate::host::conditions;
+use crate::units::{ABSENT, full_count, human_ns, mean_ns, signed_ns};
+
+/// The titles of [`figures`].
+pub(crate) const FIGURES: [&str; 9] = [
+    "periods",
+    "missed",
+    "late p50",
+    "late p99",
+    "late max",
+    "exec mean",
+    "exec max",
+    "ratio",
+    "margin",
+];
+
+/// The titles of [`extra`].
+pub(crate) const EXTRA: [&str; 5] = ["compute", "latency", "volume", "idle", "system"];
+
+/// What the figures mean.
+pub(crate) const MEANING: &str = "Late: from the release to the task's first own instant. Exec: \
+     from there to the end of its work. Missed: late and exec together are longer than the \
+     deadline. Ratio: exec to the period, in the mean. Margin: what the longest response leaves of \
+     the deadline.";
+
+/// One task of one node of one run.
+pub(crate) struct Row<'a> {
+    pub(crate) run: &'a CycleRun,
+    pub(crate) node: &'a CycleNode,
+    pub(crate) task: &'a CycleTask,
+}
+
+impl Row<'_> {
+    /// Its name: what differs between the rows.
+    pub(crate) fn name(&self, result: &CycleResult) -> String {
+        let mut words = Vec::new();
+        if let Some(policy) = self.run.policy {
+            words.push(policy.name().to_owned());
+        }
+        let counts = || result.runs.iter().map(|run| run.nodes.len());
+        if counts().min() != counts().max() {
+            words.push(format!("{}:", self.run.nodes.len()));
+        }
+        if counts().max() > Some(1) {
+            words.push(self.node.name.clone());
+        }
+        if self.node.tasks.len() > 1 || words.is_empty() {
+            words.push(self.task.name.clone());
+        }
+        words.join(" ")
+    }
+
+    /// Execution to period, in the mean.
+    pub(crate) fn ratio(&self) -> Option<f64> {
+        let execution = self.task.execution_ns.as_ref()?;
+        Some(execution.mean / self.task.period_ns as f64)
+    }
+
+    /// The largest of it.
+    pub(crate) fn ratio_max(&self) -> Option<f64> {
+        let execution = self.task.execution_ns.as_ref()?;
+        Some(execution.max as f64 / self.task.period_ns as f64)
+    }
+}
+
+/// All rows, in their order.
+pub(crate) fn rows(result: &CycleResult) -> Vec<Row<'_>> {
+    let mut rows = Vec::new();
+    for run in &result.runs {
+        for node in &run.nodes {
+            rows.extend(node.tasks.iter().map(|task| Row { run, node, task }));
+        }
+    }
+    rows
+}
+
+/// A share in percent.
+pub(crate) fn percent(share: Option<f64>) -> String {
+    let shown = share.filter(|share| share.is_finite());
+    shown.map_or_else(|| ABSENT.to_owned(), |share| format!("{:.1}%", share * 100.0))
+}
+
+/// One row's cells under [`FIGURES`].
+pub(crate) fn figures(row: &Row<'_>) -> [String; 9] {
+    let task = row.task;
+    let of = |distribution: Option<&Distribution>, figure: fn(&Distribution) -> u64| {
+        distribution.map_or_else(|| ABSENT.to_owned(), |one| human_ns(figure(one)))
+    };
+    let (late, exec) = (task.lateness_ns.as_ref(), task.execution_ns.as_ref());
+    let margin =
+        task.response_ns.as_ref().map(|one| 1.0 - one.max as f64 / task.deadline_ns as f64);
+    [
+        full_count(task.periods),
+        full_count(task.missed),
+        of(late, |one| one.p50),
+        of(late, |one| one.p99),
+        of(late, |one| one.max),
+        exec.map_or_else(|| ABSENT.to_owned(), |one| mean_ns(one.mean)),
+        of(exec, |one| one.max),
+        percent(row.ratio()),
+        percent(margin),
+    ]
+}
+
+/// One row's cells under [`EXTRA`], means of a period.
+pub(crate) fn extra(task: &CycleTask) -> [String; 5] {
+    let CycleOverhead {
+        communication_latency_ns, communication_volume_ns, idle_ns, system_ns, ..
+    } = task.overhead;
+    let compute_ns = task.computation_ns.as_ref().map_or(f64::NAN, |one| one.mean);
+    [compute_ns, communication_latency_ns, communication_volume_ns, idle_ns, system_ns].map(mean_ns)
+}
+
+/// What [`EXTRA`] means.
+pub(crate) const EXTRA_MEANING: &str = "The extra cost of parallel work, as means of a period: what \
+     the shortest messages would have taken as well and barriers once all had come (latency), what \
+     messages took for their length (volume), waiting for nodes that were not as far (idle), \
+     lateness and what computing took longer than undisturbed (system).";
+
+/// Whether there is anything to say of several nodes.
+pub(crate) fn is_parallel(result: &CycleResult) -> bool {
+    result.runs.iter().any(|run| run.nodes.len() > 1)
+}
+
+/// What was run and how, in sentences.
+pub(crate) fn facts(result: &CycleResult) -> Vec<String> {
+    let mut facts = Vec::new();
+    let Some(node) = result.runs.first().and_then(|run| run.nodes.first()) else { return facts };
+    for task in &node.tasks {
+        facts.push(format!(
+            "Task {}: every {}, to be done within {}, {}; {}.",
+            task.name,
+            human_ns(task.period_ns),
+            human_ns(task.deadline_ns),
+            scheduling(&task.scheduling, result.runs.iter().any(|run| run.policy.is_some())),
+            cost(task)
+        ));
+    }
+    facts.push(conditions(&node.conditions));
+    facts.push(signal(result.signal).to_owned());
+    facts.extend(result.runs.iter().filter_map(|run| run.sent.as_ref()).map(sent));
+    facts
+}
+
+const fn signal(signal: CycleSignal) -> &'static str {
+    match signal {
+        CycleSignal::Monotonic => "Releases are told by the monotonic clock of this machine.",
+        CycleSignal::Utc => "Releases are told by each node's own clock.",
+        CycleSignal::Packet => "Releases are told by packets.",
+    }
+}
+
+/// How well the packets went out that released the periods.
+fn sent(sent: &CycleSent) -> String {
+    let late = sent.lateness_ns.as_ref().map_or_else(String::new, |late| {
+        format!(", {} late (p99), {} at most", human_ns(late.p99), human_ns(late.max))
+    });
+    let packets = full_count(sent.packets);
+    match sent.failed {
+        0 => format!("{packets} of them went out{late}."),
+        failed => format!("{packets} of them went out{late}; {} could not.", full_count(failed)),
+    }
+}
+
+fn cost(task: &CycleTask) -> String {
+    let own = format!("measuring costs {} a period", human_ns(task.cost.period_ns));
+    match (task.unit_ns, task.units) {
+        (Some(unit_ns), Some(units)) if units > 0 => {
+            format!("{} units of {:.0} ns undisturbed, {own}", full_count(units), unit_ns)
+        }
+        _ => own,
+    }
+}
+
+fn scheduling(scheduling: &TaskScheduling, is_compared: bool) -> String {
+    let TaskScheduling { policy, priority, core, error, .. } = scheduling;
+    let core = core.map_or_else(String::new, |core| format!(" on core {core}"));
+    if is_compared {
+        return format!("the policies compared{core}");
+    }
+    let name = match policy {
+        TaskPolicy::Fifo => "SCHED_FIFO",
+        TaskPolicy::Rr => "SCHED_RR",
+        TaskPolicy::Other => "SCHED_OTHER",
+        TaskPolicy::Deadline => "SCHED_DEADLINE",
+    };
+    let priority =
+        if policy.has_priority() { format!(" at priority {priority}") } else { String::new() };
+    let refused = if error.is_some() { ", since what was asked for was refused" } else { "" };
+    format!("{name}{priority}{core}{refused}")
+}
+
+/// What several nodes were like together, in sentences.
+pub(crate) fn together(result: &CycleResult) -> Vec<String> {
+    let of_run = |run: &CycleRun| -> Vec<String> {
+        run.shared.iter().map(|shared| balance(run, shared)).collect()
+    };
+    let balances = result.runs.iter().flat_map(of_run);
+    let served = rows(result).into_iter().filter_map(|row| served(&row, result));
+    let speedups = result.speedups.iter().map(|one| {
+        format!(
+            "{}{} {}: a period's work of {} takes {}, a speed-up of {:.2}, an efficiency of {}.",
+            one.policy.map_or_else(String::new, |policy| format!("{}, ", policy.name())),
+            one.nodes,
+            if one.nodes == 1 { "node" } else { "nodes" },
+            one.task,
+            mean_ns(one.span_ns),
+            one.speedup,
+            percent(Some(one.efficiency))
+        )
+    });
+    let nodes = result.runs.iter().flat_map(|run| &run.nodes);
+    let states = rows(result).into_iter().flat_map(|row| states(&row, result));
+    balances.chain(served).chain(states).chain(speedups).chain(nodes.filter_map(clock)).collect()
+}
+
+/// How far a node's clock was off at its worst.
+fn clock(node: &CycleNode) -> Option<String> {
+    let furthest = node.clocks.iter().max_by_key(|clock| clock.ahead_ns.unsigned_abs())?;
+    let count = node.clocks.len();
+    Some(format!(
+        "The clock of {} was {} ahead of the first node's, to within {}: the furthest of {count} {}.",
+        node.name,
+        signed_ns(furthest.ahead_ns),
+        human_ns(furthest.error_ns),
+        if count == 1 { "measurement" } else { "measurements" }
+    ))
+}
+
+fn balance(run: &CycleRun, shared: &CycleShared) -> String {
+    let policy = run.policy.map_or_else(String::new, |policy| format!("{}, ", policy.name()));
+    let most = (0..).zip(&shared.awaited).max_by_key(|(_, times)| **times);
+    let awaited = most.filter(|(_, times)| **times > 0).and_then(|(node, times)| {
+        let name = &run.nodes.get(node)?.name;
+        let share = percent(Some(*times as f64 / shared.periods as f64));
+        let waited = mean_ns(shared.waited_ns);
+        Some(format!(
+            "; the others waited for {name} in {share} of the periods, by {waited} in the mean"
+        ))
+    });
+    format!(
+        "{policy}{} nodes, task {}: the most computing is {} above the mean{}. A period takes {} \
+         from the first beginning to the last end; equation (2) gives {}.",
+        run.nodes.len(),
+        shared.task,
+        percent(Some(shared.imbalance)),
+        awaited.unwrap_or_default(),
+        mean_ns(shared.span_ns),
+        mean_ns(shared.predicted_ns)
+    )
+}
+
+/// What the periods of each state were like.
+fn states(row: &Row<'_>, result: &CycleResult) -> Vec<String> {
+    let told = |state: &CycleState| {
+        let times = state.execution_ns.as_ref().zip(state.response_ns.as_ref());
+        let times = times.map_or_else(String::new, |(execution, response)| {
+            let (mean, most) = (mean_ns(execution.mean), human_ns(response.max));
+            format!(", exec {mean} in the mean, done {most} after the release at most")
+        });
+        format!(
+            "{}, {}: {} periods{times}; {} missed.",
+            row.name(result),
+            state.name,
+            full_count(state.periods),
+            full_count(state.missed)
+        )
+    };
+    row.task.states.iter().map(told).collect()
+}
+
+fn served(row: &Row<'_>, result: &CycleResult) -> Option<String> {
+    let served = row.task.served.as_ref()?;
+    let response = served.response_ns.as_ref().map_or_else(String::new, |one| {
+        format!(
+            ", served {} after they came (mean), {} at most",
+            mean_ns(one.mean),
+            human_ns(one.max)
+        )
+    });
+    Some(format!(
+        "{}: {} events{response}; at most {} waited for the next period, {} at the end.",
+        row.name(result),
+        full_count(served.events),
+        full_count(served.left_max),
+        full_count(served.left)
+    ))
+}

@@ -1,0 +1,105 @@
+//! The page of a campaign: what each role measured in all its places, how each part ended, and the
+//! plan.
+
+use horolog_record::{CampaignFigures, CampaignResult, Distribution};
+
+use super::Page;
+use super::data::{row, table};
+use super::escape::{each, text};
+use super::latency::{Place, tail};
+use super::sections::{Body, drawn_alone, findings, machine, paragraph, section};
+use crate::campaign::{Figures, METHOD, PART_TITLES, figures, part, sentences};
+
+const TABLE: &str = "parts";
+const TAIL: Place = Place { id: "campaign-tail", title: "Times by rarity", described_by: TABLE };
+/// Lines of a plot: more cannot be told apart.
+const LINES_MAX: usize = 12;
+
+/// The page as HTML. It holds the whole result as JSON in the element `result`.
+#[must_use]
+pub fn campaign(result: &CampaignResult) -> String {
+    let (plotted, plots) = drawn_alone(vec![tail(&TAIL, &distributions(result))]);
+    let start = result.start.as_ref();
+    let parts = each(&result.parts, |one| {
+        let (name, cells) = part(one, start);
+        row(&name, cells)
+    });
+    let sections = vec![
+        ("What it comes to", each(sentences(result), |line| paragraph(&line))),
+        ("Findings", findings(&result.findings)),
+        ("Together", each(figures(result).iter().enumerate(), together)),
+        ("Distributions", plotted),
+        ("Parts", table(TABLE, "Parts; start: after the instant", &PART_TITLES[1..], &parts)),
+        ("Plan", format!("<pre>{}</pre>\n", text(&result.plan.text))),
+    ];
+    let body = Body { sections, plots };
+    let run = machine(&result.command, &result.started, &result.host);
+    Page {
+        kind: "campaign",
+        heading: result.plan.name.clone(),
+        lead: format!("{} Started {}.", result.plan.about, result.started),
+        main: body.sections() + &section("Run and machine", &run),
+        note: METHOD,
+        schema: &result.schema,
+        plots: body.plots,
+        result,
+    }
+    .render()
+}
+
+fn together((number, figures): (usize, &Figures)) -> String {
+    let rows = each(&figures.rows, |(name, cells)| row(name, cells.clone()));
+    let caption = text(&figures.caption);
+    let titles = figures.titles.get(1..).unwrap_or_default();
+    paragraph(&figures.caption) + &table(&format!("role-{number}"), &caption, titles, &rows)
+}
+
+/// The merged distributions by name.
+fn distributions(result: &CampaignResult) -> Vec<(String, &Distribution)> {
+    let mut all = Vec::new();
+    for role in &result.roles {
+        let name = &role.role;
+        match &role.figures {
+            CampaignFigures::Load { trials } => all.extend(trials.iter().filter_map(|one| {
+                let rate = crate::units::human_rate(one.trial.offered_rate);
+                Some((format!("{name}, {rate}/s"), one.trial.rtt_ns.as_ref()?))
+            })),
+            CampaignFigures::Paths { rows, .. } => all.extend(rows.iter().filter_map(|one| {
+                Some((format!("{name}, {} bytes", one.length), one.rtt_ns.as_ref()?))
+            })),
+            CampaignFigures::Relays { .. } => {}
+            CampaignFigures::Cycles { tasks, .. } => all.extend(tasks.iter().filter_map(|one| {
+                Some((format!("{name}, {}, response", one.task), one.response_ns.as_ref()?))
+            })),
+            CampaignFigures::Distributions { distributions } => all.extend(
+                distributions
+                    .iter()
+                    .map(|one| (format!("{name}, {}", one.place), &one.distribution)),
+            ),
+        }
+    }
+    all.truncate(LINES_MAX);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::html::main_of;
+
+    #[test]
+    fn all_is_shown_and_no_text_becomes_markup() {
+        let mut result = fixture::campaign();
+        result.plan.text = "name = \"<script>\"".to_owned();
+        result.parts[0].agent = "<img src=x>".to_owned();
+        let page = campaign(&result);
+        let main = main_of(&page);
+        assert!(!main.contains("<script>") && !main.contains("<img"), "{main}");
+        for shown in
+            ["&lt;script&gt;", "&lt;img src=x&gt;", "load.2", "trials together", "by child"]
+        {
+            assert!(main.contains(shown), "{shown}");
+        }
+    }
+}

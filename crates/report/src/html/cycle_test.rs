@@ -1,0 +1,116 @@
+//! The page of a test of an application: how responses were in each state, what was injected and
+//! noticed, and all figures.
+
+use horolog_record::{CycleTestResult, CycleTestRun, Distribution};
+
+use super::Page;
+use super::data::{row, table};
+use super::escape::each;
+use super::latency::{Place, tail};
+use super::sections::{Body, drawn_alone, findings, limits, machine, paragraph, section};
+use crate::cycle_test::{
+    FAULTS, METHOD, NODES, Rows, SCORES, SOURCES, STAGES, STATES, TRIALS, fault_rows, heading,
+    node_rows, score_rows, score_sentences, sentences, source_rows, stage_rows, state_rows,
+    trial_rows,
+};
+
+const STATES_ID: &str = "states";
+const RESPONSE: Place =
+    Place { id: "response", title: "Response by rarity, by state", described_by: STATES_ID };
+
+/// The page as HTML. It holds the whole result as JSON in the element `result`.
+#[must_use]
+pub fn cycle_test(result: &CycleTestResult) -> String {
+    let body = body(result);
+    let run = machine(&result.command, &result.started, &result.host);
+    Page {
+        kind: "cycle test",
+        heading: heading(result),
+        lead: format!("started {}", result.started),
+        main: body.sections() + &section("Run and machine", &run),
+        note: METHOD,
+        schema: &result.schema,
+        plots: body.plots,
+        result,
+    }
+    .render()
+}
+
+fn body(result: &CycleTestResult) -> Body {
+    let run = result.run.as_ref();
+    let (plotted, plots) = drawn_alone(run.map(plot).into_iter().collect());
+    let of = |id, label, titles: &[&str], rows: fn(&CycleTestRun) -> Rows| {
+        run.map_or_else(String::new, |run| shown(id, label, titles, rows(run)))
+    };
+    let trials = result.search.as_ref().map_or_else(String::new, |search| {
+        shown("trials", "Runs of the search", &TRIALS, trial_rows(search))
+    });
+    let scale = each(score_sentences(result), |line| paragraph(&line));
+    let sections = vec![
+        ("What it comes to", each(sentences(result), |line| paragraph(&line))),
+        ("Findings", findings(&result.findings)),
+        ("Limits", limits(&result.limits)),
+        ("Search", trials),
+        ("States", of(STATES_ID, "Periods by state", &STATES, state_rows) + &plotted),
+        ("Faults", of("faults", "What was injected", &FAULTS, fault_rows)),
+        ("Nodes", of("nodes", "Nodes", &NODES, node_rows)),
+        ("Stages", of("stages", "Stages, means of a period", &STAGES, stage_rows)),
+        ("Sources", of("sources", "Sources of reports", &SOURCES, source_rows)),
+        ("Scorecard", shown("scorecard", "Scorecard", &SCORES, score_rows(result)) + &scale),
+    ];
+    Body { sections, plots }
+}
+
+/// A table, if it has rows.
+fn shown(id: &str, label: &str, titles: &[&str], rows: Rows) -> String {
+    let rows = each(rows, |(name, cells)| row(&name, cells));
+    if rows.is_empty() { rows } else { table(id, label, titles, &rows) }
+}
+
+/// How responses of the states differ.
+fn plot(run: &CycleTestRun) -> super::plot::Plot {
+    let named = |state: &horolog_record::CycleTestState| {
+        Some((state.name.clone(), state.response_ns.clone()?))
+    };
+    let states: Vec<(String, Distribution)> = run.states.iter().filter_map(named).collect();
+    let borrowed: Vec<_> = states.iter().map(|(name, one)| (name.clone(), one)).collect();
+    tail(&RESPONSE, &borrowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::html::main_of;
+
+    #[test]
+    fn all_is_shown_and_no_text_becomes_markup() {
+        let mut result = fixture::cycle_test();
+        result.search = Some(fixture::cycle_test_search());
+        result.application.name = "<img src=x>".to_owned();
+        result.findings[0].message = "<img src=y>".to_owned();
+        if let Some(run) = &mut result.run {
+            run.states[0].name = "<b>".to_owned();
+            run.faults[0].of = Some("<i>".to_owned());
+        }
+        result.scorecard[0].basis = "<u>".to_owned();
+        let page = cycle_test(&result);
+        let main = main_of(&page);
+        for tag in ["<img", "<b>", "<i>", "<u>"] {
+            assert!(!main.contains(tag), "{tag}");
+        }
+        for id in ["states", "faults", "nodes", "stages", "sources", "scorecard", "trials"] {
+            assert!(main.contains(&format!("id=\"{id}\"")), "{id}");
+        }
+        assert!(main.contains("plot-response"));
+    }
+
+    #[test]
+    fn a_result_without_figures_still_makes_a_page() {
+        let mut result = fixture::cycle_test();
+        result.run = None;
+        result.scorecard.clear();
+        let page = cycle_test(&result);
+        assert!(!main_of(&page).contains("NaN") && !main_of(&page).contains("id=\"faults\""));
+    }
+}

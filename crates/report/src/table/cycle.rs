@@ -1,0 +1,92 @@
+//! Periodic tasks: a row for each task of each node, bars of execution to period, and what several
+//! nodes were like together.
+
+use horolog_record::CycleResult;
+
+use super::TableStyle;
+use super::grid::{self, Column};
+use super::summary::{finding_lines, limit_lines, wrapped};
+use crate::cycle::{
+    EXTRA, EXTRA_MEANING, FIGURES, MEANING, Row, extra, facts, figures, is_parallel, percent, rows,
+    together,
+};
+
+const NAME_WIDTH: usize = 16;
+const NARROW: usize = 8;
+const CELL_WIDTH: usize = 9;
+/// Columns of a bar of one period.
+const BAR: usize = 40;
+
+/// The lines for the terminal, without a newline at the end.
+#[must_use]
+pub fn cycle(result: &CycleResult, style: &TableStyle) -> String {
+    let rows = rows(result);
+    let named = |cells: fn(&Row<'_>) -> Vec<String>| -> Vec<(String, Vec<String>)> {
+        rows.iter().map(|row| (row.name(result), cells(row))).collect()
+    };
+    let names = [Column::left("task", NAME_WIDTH), Column::left("task", NARROW)];
+    let of_figures = named(|row| figures(row).to_vec());
+    let mut lines = grid::blocks(names.clone(), &columns(&FIGURES), &of_figures, style);
+    lines.push(String::new());
+    lines.extend(rows.iter().map(|row| bar(row, result)));
+    if is_parallel(result) {
+        lines.push(String::new());
+        let of_extra = named(|row| extra(row.task).to_vec());
+        lines.extend(grid::blocks(names, &columns(&EXTRA), &of_extra, style));
+    }
+    lines.push(String::new());
+    for text in together(result).iter().chain(&facts(result)) {
+        lines.extend(wrapped(text, "  ", "    ", style));
+    }
+    lines.extend(wrapped(MEANING, "  ", "    ", style));
+    if is_parallel(result) {
+        lines.extend(wrapped(EXTRA_MEANING, "  ", "    ", style));
+    }
+    lines.extend(limit_lines(&result.limits, style));
+    lines.extend(finding_lines(&result.findings, style));
+    lines.join("\n")
+}
+
+fn columns(titles: &[&'static str]) -> Vec<Column> {
+    titles.iter().map(|title| Column::right(title, CELL_WIDTH)).collect()
+}
+
+/// Execution to period as a bar of one period: `#` to the mean, `-` to the largest.
+fn bar(row: &Row<'_>, result: &CycleResult) -> String {
+    let (mean, most) = (row.ratio(), row.ratio_max());
+    let columns = |ratio: Option<f64>| (ratio.unwrap_or(0.0) * BAR as f64).round() as usize;
+    let (to_mean, to_most) = (columns(mean).min(BAR), columns(most).min(BAR));
+    let drawn = "#".repeat(to_mean) + &"-".repeat(to_most.saturating_sub(to_mean));
+    let end = if columns(most) > BAR { '>' } else { '|' };
+    format!(
+        "{:<NAME_WIDTH$} |{drawn:<BAR$}{end} {} of the period, {} at most",
+        row.name(result),
+        percent(mean),
+        percent(most)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn looks_like_this() {
+        let style = TableStyle { colour: false, width: 100 };
+        let text = cycle(&fixture::cycle(), &style);
+        assert_eq!(text, include_str!("cycle.txt").trim_end(), "\n{text}");
+    }
+
+    #[test]
+    fn a_run_without_periods_has_no_figures() {
+        let mut result = fixture::cycle();
+        for task in result.runs.iter_mut().flat_map(|run| &mut run.nodes).flat_map(|n| &mut n.tasks)
+        {
+            (task.lateness_ns, task.execution_ns, task.response_ns) = (None, None, None);
+            (task.periods, task.served) = (0, None);
+        }
+        let text = cycle(&result, &TableStyle { colour: false, width: 60 });
+        assert!(!text.contains("NaN") && text.contains("- of the period"), "{text}");
+    }
+}

@@ -1,0 +1,70 @@
+//! A prediction for tasks: their bounds, what these are made of, and the costs they rest on.
+
+use horolog_record::CyclePredictResult;
+
+use super::TableStyle;
+use super::grid::{Column, Tone, blocks};
+use super::summary::{finding_lines, limit_lines, wrapped};
+use crate::cycle_predict::{
+    METHOD, cost_lines, heading, rows, sentences, term_rows, terms, titles,
+};
+
+const NAMES: [Column; 2] = [Column::left("task", 20), Column::left("task", 12)];
+const BOUNDS: [Column; 2] = [Column::left("bound", 24), Column::left("bound", 16)];
+const WIDTH: usize = 13;
+const NARROW: usize = 9;
+
+/// The lines for the terminal, without a newline at the end.
+#[must_use]
+pub fn cycle_predict(result: &CyclePredictResult, style: &TableStyle) -> String {
+    let mut lines = vec![Tone::Strong.paint(&heading(result), style.colour), String::new()];
+    let column = |title: &'static str| match title {
+        "schedule" | "largest" => Column::right(title, WIDTH),
+        "verdict" => Column::right(title, NARROW - 1),
+        _ => Column::right(title, NARROW),
+    };
+    let columns: Vec<Column> = titles(result).into_iter().map(column).collect();
+    lines.extend(blocks(NAMES, &columns, &rows(result), style));
+    lines.push(String::new());
+    let columns: Vec<Column> =
+        terms(result).into_iter().map(|term| Column::right(term.name(), WIDTH)).collect();
+    if !columns.is_empty() {
+        lines.extend(blocks(BOUNDS, &columns, &term_rows(result), style));
+        lines.push(String::new());
+    }
+    for text in sentences(result) {
+        lines.extend(wrapped(&text, "", "  ", style));
+    }
+    for text in std::iter::once(METHOD.to_owned()).chain(cost_lines(result)) {
+        lines.extend(wrapped(&text, "  ", "    ", style));
+    }
+    lines.extend(limit_lines(&result.limits, style));
+    lines.extend(finding_lines(&result.findings, style));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn looks_like_this() {
+        let style = TableStyle { colour: false, width: 100 };
+        let text = cycle_predict(&fixture::cycle_predict(), &style);
+        assert_eq!(text, include_str!("cycle_predict.txt").trim_end(), "\n{text}");
+    }
+
+    #[test]
+    fn nothing_at_all_is_no_error_and_many_cores_are_counted() {
+        let mut result = fixture::cycle_predict();
+        let mut cost = result.costs[1].clone();
+        cost.core = Some(77);
+        result.costs.extend([cost.clone(), cost]);
+        let text = cycle_predict(&result, &TableStyle::default());
+        assert!(text.contains("2 more of cores from 8 on"), "{text}");
+        result.tasks.clear();
+        result.costs.clear();
+        assert!(cycle_predict(&result, &TableStyle::default()).starts_with("0 of 0 tasks"));
+    }
+}

@@ -1,0 +1,31 @@
+//! Any text as a test file, and any bytes as a report: reading them never panics, what is wrong
+//! with a file is said in one line, and a report that is read is the same when it is written again.
+#![no_main]
+
+use horolog_cycle::application::Plan;
+use horolog_cycle::application::report::{HEADER_LEN, Report};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(report) = Report::read(bytes) {
+        let mut again = bytes.to_vec();
+        again[..HEADER_LEN].fill(0);
+        report.write(&mut again);
+        assert_eq!(again, bytes);
+    }
+    // No checksum of random bytes is right, so one that is goes the same way.
+    if bytes.len() >= HEADER_LEN {
+        let report = Report { is_end: false, source: 1, number: 2, due_ns: 3, sent_ns: 4 };
+        let mut written = bytes.to_vec();
+        report.write(&mut written);
+        assert_eq!(Report::read(&written), Ok(report));
+    }
+    let Ok(text) = str::from_utf8(bytes) else { return };
+    match Plan::parse(text) {
+        Ok(plan) => {
+            assert!(plan.cycles() > 0);
+            assert_eq!(plan.clone().on(plan.nodes), Ok(plan));
+        }
+        Err(fault) => assert!(!fault.to_string().contains('\n'), "{fault}"),
+    }
+});

@@ -1,0 +1,17 @@
+//! Any bytes as what a task's program says, and as what it is told: reading them never panics, and
+//! what was read is the same when it is written and read again.
+#![no_main]
+
+use horolog_cycle::mark::{Mark, Told};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Some(mark) = Mark::parse(bytes) {
+        let line = mark.to_string();
+        assert!(!line.contains('\n'), "{line:?}");
+        assert_eq!(Mark::parse(line.as_bytes()), Some(mark));
+    }
+    if let Some(told) = Told::parse(bytes) {
+        assert_eq!(Told::parse(told.to_string().as_bytes()), Some(told));
+    }
+});

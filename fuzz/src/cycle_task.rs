@@ -1,0 +1,60 @@
+//! Any text as a task file: reading it never panics, what is wrong is said in one line, tasks that
+//! were read are the same when they are made again, and bounds can be had of them: the safe one is
+//! the sum of its terms and no shorter than the printed form.
+#![no_main]
+
+use horolog_cycle::predict::{Costs, Machine, predict};
+use horolog_cycle::task::TaskSet;
+use horolog_record::{CyclePredictCost, CyclePredictCostKind as Kind, CyclePredictVerdict};
+use libfuzzer_sys::fuzz_target;
+
+fn cost(kind: Kind, ns: u64, every_ns: Option<u64>, bytes: Option<u64>) -> CyclePredictCost {
+    CyclePredictCost {
+        kind,
+        core: None,
+        ns,
+        every_ns,
+        part: None,
+        bytes,
+        half_ns: bytes.map(|_| ns / 2),
+        source: String::new(),
+        figure: String::new(),
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(text) = str::from_utf8(bytes) else { return };
+    let set = match TaskSet::parse(text) {
+        Ok(set) => set,
+        Err(fault) => {
+            assert!(!fault.to_string().contains('\n'), "{fault}");
+            return;
+        }
+    };
+    assert_eq!(TaskSet::new(set.tasks().to_vec()).as_ref(), Ok(&set));
+    let costs = Costs::new(vec![
+        cost(Kind::Switch, 1_000, None, None),
+        cost(Kind::Release, 9_000, None, None),
+        cost(Kind::Scheduler, 5_000, Some(4_000_000), None),
+        cost(Kind::Interrupt, 90_000, Some(100_000_000), None),
+        cost(Kind::Message, 60_000, None, Some(1_448)),
+    ]);
+    for (nodes, cores) in [(1, 1), (3, 2)] {
+        let machine = Machine { nodes, cores, real_time_share: None };
+        let prediction = match predict(&set, &costs, machine) {
+            Ok(prediction) => prediction,
+            Err(error) => {
+                assert!(!error.to_string().contains('\n'), "{error}");
+                return;
+            }
+        };
+        for task in prediction.tasks {
+            assert_ne!(task.verdict, CyclePredictVerdict::Unknown, "every cost is known");
+            let Some(safe) = task.safe.filter(|safe| safe.rounds > 0) else { continue };
+            let sum: u64 = safe.terms.iter().map(|term| term.ns).sum();
+            assert_eq!(safe.response_ns, sum);
+            let printed = task.printed.expect("it ends where the safe bound does");
+            assert!(printed.response_ns <= safe.response_ns);
+        }
+    }
+});

@@ -1,0 +1,185 @@
+//! Scenarios of campaigns and their brokers: one whose users are known by tokens of an operator,
+//! and three that keep everything together, of which one dies. Tokens are made here as `nsc` makes
+//! them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use horolog_lab::Host;
+use libtest_mimic::Trial;
+use nkeys::KeyPair;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::campaign_lab::{Field, NATS_PORT, Nats, PATIENCE, Program, timers};
+use crate::campaign_nats::all_done;
+use crate::process::{run_to_end, write_secret};
+use crate::scenario::{Need, in_path};
+use crate::{campaign_brokers, scenarios};
+
+const NATS: &[Need] = &[Need::Root, Need::Peer("nats-server")];
+
+pub(crate) fn all() -> Vec<Trial> {
+    Vec::from(scenarios!(NATS, campaign_brokers:
+        credentials_of_an_account_let_one_in,
+        one_of_three_brokers_may_die,
+    ))
+}
+
+/// A token about `subject`, signed by `by`.
+fn token(by: &KeyPair, subject: &str, nats: &Value, expires: Option<u64>) -> Result<String> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    let mut claims = json!({
+        "jti": "-", "iat": now, "iss": by.public_key(), "sub": subject, "name": subject,
+        "nats": nats,
+    });
+    if let Some(expires) = expires {
+        claims["exp"] = json!(expires);
+    }
+    let header = json!({ "typ": "JWT", "alg": "ed25519-nkey" });
+    let encoded = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let text = format!("{}.{}", encoded(&header), encoded(&claims));
+    let signature = URL_SAFE_NO_PAD.encode(by.sign(text.as_bytes())?);
+    Ok(format!("{text}.{signature}"))
+}
+
+/// The claims of an account, with room for what is kept or without.
+fn account(keeps: bool) -> Value {
+    let room = if keeps { -1 } else { 0 };
+    json!({ "type": "account", "version": 2, "limits": {
+        "subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1, "wildcards": true,
+        "conn": -1, "leaf": -1,
+        "mem_storage": room, "disk_storage": room, "streams": room, "consumer": room,
+    } })
+}
+
+/// A file of credentials: a user's token by an account, and a user's key.
+fn credentials(path: &Path, by: &KeyPair, user: &KeyPair, key: &KeyPair, old: bool) -> Result<()> {
+    let claims = json!({ "type": "user", "version": 2, "pub": {}, "sub": {}, "subs": -1, "data": -1, "payload": -1 });
+    let token = token(by, &user.public_key(), &claims, old.then_some(1))?;
+    let text = format!(
+        "-----BEGIN NATS USER JWT-----\n{token}\n------END NATS USER JWT------\n\n\
+         -----BEGIN USER NKEY SEED-----\n{}\n------END USER NKEY SEED------\n",
+        key.seed()?
+    );
+    write_secret(path, &text)
+}
+
+pub(crate) fn credentials_of_an_account_let_one_in() -> Result<()> {
+    let (operator, system) = (KeyPair::new_operator(), KeyPair::new_account());
+    let (own, other) = (KeyPair::new_account(), KeyPair::new_account());
+    let claims = json!({ "type": "operator", "version": 2 });
+    let operator_token = token(&operator, &operator.public_key(), &claims, None)?;
+    let [system_name, own_name] = [&system, &own].map(KeyPair::public_key);
+    let system_token = token(&operator, &system_name, &account(false), None)?;
+    let own_token = token(&operator, &own_name, &account(true), None)?;
+    let configuration = format!(
+        "operator: {operator_token}\nsystem_account: {system_name}\nresolver: MEMORY\n\
+         resolver_preload: {{ {system_name}: {system_token}, {own_name}: {own_token} }}"
+    );
+    let mut field = Field::without_agents(1, |host| Nats::start(host, &configuration))?;
+    let path = |name: &str| field.directory.path().join(name);
+    let user = KeyPair::new_user();
+    credentials(&path("right"), &own, &user, &user, false)?;
+    credentials(&path("foreign"), &other, &user, &user, false)?;
+    credentials(&path("stolen"), &own, &user, &KeyPair::new_user(), false)?;
+    credentials(&path("old"), &own, &user, &user, true)?;
+    for wrong in ["foreign", "stolen", "old"] {
+        let mut list = field.lab.client().command(crate::process::binary()?);
+        list.args(["campaign", "list", "--creds"]).arg(path(wrong));
+        let output = run_to_end(&mut list, PATIENCE)?;
+        let said = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(3), "{wrong}: {}: {said}", output.status);
+        let said = said.trim();
+        ensure!(said.lines().count() == 1, "{wrong}: {said}");
+        ensure!(said.contains("refuses these credentials"), "{wrong}: {said}");
+    }
+    let right = path("right").display().to_string();
+    field.start_agent(1, &["--creds", &right])?;
+    let mut controller = field.run(&timers(1, 1), &["--creds", &right])?;
+    all_done(&field.result(&mut controller, 0)?, 1)
+}
+
+/// The configuration of one of three servers that keep everything together.
+fn of_three(number: u16, store: &Path) -> String {
+    let route = |number: u16| format!("\"nats://127.0.0.1:{}\"", 6_222 + number);
+    let routes: Vec<_> = (0..3).map(route).collect();
+    format!(
+        "server_name: s{number}\njetstream {{ store_dir: \"{}\" }}\n\
+         cluster {{ name: three, listen: \"127.0.0.1:{}\", routes: [{}] }}",
+        store.display(),
+        6_222 + number,
+        routes.join(", ")
+    )
+}
+
+/// The first of them, which is the field's.
+fn first(host: &Host) -> Result<Nats> {
+    let directory = TempDir::new()?;
+    let configuration = of_three(0, &directory.path().join("store"));
+    Nats::bare(host, directory, &configuration)
+}
+
+/// Another one, and where it says what it does.
+fn further(host: &Host, directory: &Path, number: u16) -> Result<(Program, PathBuf)> {
+    let (path, log) = (directory.join(format!("s{number}.conf")), format!("s{number}.log"));
+    let own = of_three(number, &directory.join(format!("s{number}")));
+    fs::write(&path, format!("listen: \"0.0.0.0:{}\"\n{own}\n", NATS_PORT + number))?;
+    let program = in_path("nats-server").context("no nats-server in PATH")?;
+    let log = directory.join(log);
+    let program = Program::start(host.command(program).arg("-c").arg(path), log.clone())?;
+    Ok((program, log))
+}
+
+/// Whether a server says that what agents tell is led by it.
+fn leads(log: &Path) -> bool {
+    let said = fs::read_to_string(log).unwrap_or_default();
+    said.lines().any(|line| line.contains("new stream leader") && line.contains("> HOROLOG'"))
+}
+
+/// The server that leads what agents tell is killed while they measure, and stays away.
+pub(crate) fn one_of_three_brokers_may_die() -> Result<()> {
+    let mut field = Field::without_agents(2, first)?;
+    let directory = field.directory.path().to_owned();
+    let (mut second, second_log) = further(field.lab.client(), &directory, 1)?;
+    let (mut third, third_log) = further(field.lab.client(), &directory, 2)?;
+    second.await_said("Server is ready")?;
+    third.await_said("Server is ready")?;
+    let at = |address: &str| {
+        let all = (0..3).map(|number| format!("nats://{address}:{}", NATS_PORT + number));
+        all.collect::<Vec<_>>().join(",")
+    };
+    let local = at("127.0.0.1");
+    // They have to find one another first.
+    let began = Instant::now();
+    loop {
+        let mut list = field.lab.client().command(crate::process::binary()?);
+        list.args(["campaign", "list", "--replicas", "3", "--nats", &local]);
+        let output = run_to_end(&mut list, PATIENCE)?;
+        if output.status.success() {
+            break;
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(began.elapsed() < PATIENCE, "{said}");
+        thread::sleep(Duration::from_millis(200));
+    }
+    for number in [1, 2] {
+        let address = field.lab.client().ports[number - 1].ipv4.to_string();
+        field.start_agent(number, &["--nats", &at(&address), "--replicas", "3"])?;
+    }
+    let mut controller = field.run(&timers(2, 4), &["--nats", &local, "--replicas", "3"])?;
+    controller.await_said("timer.2: started")?;
+    if leads(&second_log) {
+        second.kill()?;
+    } else if leads(&third_log) {
+        third.kill()?;
+    } else {
+        field.nats.go()?;
+    }
+    all_done(&field.result(&mut controller, 0)?, 2)
+}

@@ -1,0 +1,312 @@
+//! What scenarios of campaigns need: a NATS server that can be killed and comes back with what it
+//! kept, agents in private hosts, a controller, plans of measurements that need no network, and
+//! looks at a result. What each process says goes to a file, so that none waits for a reader.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Host, Lab, LabConfig};
+use horolog_sys::namespace::die_with_parent;
+use horolog_sys::netlink::Prefix;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{Engine, Server, binary, signal};
+use crate::scenario::in_path;
+
+/// Longer than anything here takes that is not a measurement.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Where the NATS server listens.
+pub(crate) const NATS_PORT: u16 = 4_222;
+
+/// A program whose standard error goes to a file. It ends with this value.
+pub(crate) struct Program {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Program {
+    pub(crate) fn start(command: &mut Command, log: PathBuf) -> Result<Self> {
+        // What an earlier one said is not taken for this one's.
+        let stderr = File::create(&log)?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+        let child = die_with_parent(command).spawn()?;
+        Ok(Self { child, log })
+    }
+
+    /// What it has said.
+    pub(crate) fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Waits until it has said this.
+    pub(crate) fn await_said(&mut self, text: &str) -> Result<()> {
+        let started = Instant::now();
+        while !self.said().contains(text) {
+            if let Some(status) = self.child.try_wait()? {
+                ensure!(self.said().contains(text), "ended with {status}: {}", self.said());
+            }
+            ensure!(started.elapsed() < PATIENCE, "it never said '{text}': {}", self.said());
+            thread::sleep(POLL_INTERVAL);
+        }
+        Ok(())
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&mut self) -> Result<ExitStatus> {
+        let started = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            ensure!(started.elapsed() < PATIENCE, "it does not end: {}", self.said());
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    pub(crate) fn signal(&self, name: &str) -> Result<()> {
+        signal(&self.child, name)
+    }
+
+    /// As a crash would.
+    pub(crate) fn kill(mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // One that has ended by itself is as well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A NATS server in the client host.
+pub(crate) struct Nats {
+    directory: TempDir,
+    program: Option<Program>,
+}
+
+impl Nats {
+    /// One with `JetStream`, open to everybody.
+    pub(crate) fn open(host: &Host) -> Result<Self> {
+        Self::start(host, "")
+    }
+
+    /// One with `JetStream`, and with this in its configuration.
+    pub(crate) fn start(host: &Host, configuration: &str) -> Result<Self> {
+        let directory = TempDir::new()?;
+        let store = directory.path().join("store");
+        Self::bare(
+            host,
+            directory,
+            &format!("jetstream {{ store_dir: \"{}\" }}\n{configuration}", store.display()),
+        )
+    }
+
+    /// One with nothing but this in its configuration, beside where it listens.
+    pub(crate) fn bare(host: &Host, directory: TempDir, configuration: &str) -> Result<Self> {
+        let text = format!("listen: \"0.0.0.0:{NATS_PORT}\"\n{configuration}\n");
+        fs::write(directory.path().join("nats.conf"), text)?;
+        let mut nats = Self { directory, program: None };
+        nats.come(host)?;
+        Ok(nats)
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Starts it where it is not, and waits until it takes connections.
+    pub(crate) fn come(&mut self, host: &Host) -> Result<()> {
+        let program = in_path("nats-server").context("no nats-server in PATH")?;
+        let mut command = host.command(program);
+        command.arg("-c").arg(self.directory.path().join("nats.conf"));
+        let log = self.directory.path().join("log");
+        let mut program = Program::start(&mut command, log)?;
+        program.await_said("Server is ready")?;
+        self.program = Some(program);
+        Ok(())
+    }
+
+    /// Kills it, as a crash would.
+    pub(crate) fn go(&mut self) -> Result<()> {
+        self.program.take().context("it does not run")?.kill()
+    }
+}
+
+/// A broker, a time server and agents, each of them in a private host of its own: agent `nK` in
+/// server K, all else in the client.
+pub(crate) struct Field {
+    pub(crate) agents: BTreeMap<usize, Program>,
+    pub(crate) nats: Nats,
+    _time: Server,
+    pub(crate) directory: TempDir,
+    pub(crate) lab: Lab,
+}
+
+impl Field {
+    /// With so many agents, all of them ready.
+    pub(crate) fn new(agents: usize) -> Result<Self> {
+        let mut field = Self::without_agents(agents, Nats::open)?;
+        // All at once, for each asks after the time before it is ready.
+        for number in 1..=agents {
+            field.launch_agent(number, &[])?;
+        }
+        field.await_agents()?;
+        Ok(field)
+    }
+
+    /// With room for so many agents.
+    pub(crate) fn without_agents(
+        agents: usize,
+        nats: impl FnOnce(&Host) -> Result<Nats>,
+    ) -> Result<Self> {
+        let links = Prefix::new([192, 0, 2, 0].into(), 24)?;
+        let config = LabConfig {
+            hosts: agents + 1,
+            ipv6: false,
+            client_networks: vec![links],
+            ..LabConfig::default()
+        };
+        let lab = Lab::new(&config)?;
+        let host = lab.client();
+        // Agents reach one another by way of it.
+        host.run(|| fs::write("/proc/sys/net/ipv4/ip_forward", "1"))??;
+        let nats = nats(host)?;
+        let listen: Vec<_> = host.ports.iter().map(|port| (port.ipv4, 123).into()).collect();
+        let time = Server::start(host, Engine::Socket, &listen, &[])?;
+        let directory = TempDir::new()?;
+        Ok(Self { agents: BTreeMap::new(), nats, _time: time, directory, lab })
+    }
+
+    /// Where agent K reaches the broker.
+    pub(crate) fn broker_of(&self, number: usize) -> String {
+        format!("nats://{}:{NATS_PORT}", self.lab.client().ports[number - 1].ipv4)
+    }
+
+    /// The command of agent K.
+    pub(crate) fn agent(&self, number: usize, arguments: &[&str]) -> Result<Command> {
+        let time = self.lab.client().ports[number - 1].ipv4.to_string();
+        let state = self.directory.path().join(format!("state{number}")).display().to_string();
+        let mut command = self.lab.host(number).command(binary()?);
+        command.args(["campaign", "agent", "--name", &format!("n{number}")]);
+        command.args(["--label", &format!("number={number}")]);
+        let usual =
+            [("--nats", self.broker_of(number)), ("--clock-server", time), ("--state", state)];
+        for (flag, value) in usual {
+            if !arguments.contains(&flag) {
+                command.args([flag, &value]);
+            }
+        }
+        command.args(arguments);
+        Ok(command)
+    }
+
+    /// Starts agent K, and waits until it is ready.
+    pub(crate) fn start_agent(&mut self, number: usize, arguments: &[&str]) -> Result<()> {
+        self.launch_agent(number, arguments)?;
+        self.agents.get_mut(&number).context("no such agent")?.await_said("is ready")
+    }
+
+    fn launch_agent(&mut self, number: usize, arguments: &[&str]) -> Result<()> {
+        let log = self.directory.path().join(format!("agent{number}.log"));
+        let program = Program::start(&mut self.agent(number, arguments)?, log)?;
+        self.agents.insert(number, program);
+        Ok(())
+    }
+
+    fn await_agents(&mut self) -> Result<()> {
+        self.agents.values_mut().try_for_each(|agent| agent.await_said("is ready"))
+    }
+
+    /// Kills an agent, as a crash would.
+    pub(crate) fn kill_agent(&mut self, number: usize) -> Result<()> {
+        self.agents.remove(&number).context("no such agent")?.kill()
+    }
+
+    /// The command of a controller, and where its result will be.
+    pub(crate) fn controller(&self, arguments: &[&str]) -> Result<(Command, PathBuf)> {
+        let result = self.directory.path().join("result.json");
+        let mut command = self.lab.client().command(binary()?);
+        command.args(["campaign", "run", "--json"]).arg(&result);
+        if !arguments.contains(&"--nats") {
+            command.args(["--nats", &format!("nats://127.0.0.1:{NATS_PORT}")]);
+        }
+        command.args(arguments);
+        Ok((command, result))
+    }
+
+    /// Starts a controller of a plan.
+    pub(crate) fn run(&self, plan: &str, arguments: &[&str]) -> Result<Program> {
+        let path = self.directory.path().join("plan.toml");
+        fs::write(&path, plan)?;
+        let (mut command, _) = self.controller(arguments)?;
+        Program::start(command.arg(path), self.directory.path().join("controller.log"))
+    }
+
+    /// Starts a controller that goes on with what another one began.
+    pub(crate) fn resume(&self, campaign: &str, arguments: &[&str]) -> Result<Program> {
+        let (mut command, _) = self.controller(arguments)?;
+        let log = self.directory.path().join("resumed.log");
+        Program::start(command.args(["--resume", campaign]), log)
+    }
+
+    /// Waits for the end of a controller, and reads its result.
+    pub(crate) fn result(&self, controller: &mut Program, status: i32) -> Result<Value> {
+        let ended = controller.wait()?;
+        ensure!(ended.code() == Some(status), "{ended}: {}", controller.said());
+        let text = fs::read(self.directory.path().join("result.json"))?;
+        Ok(serde_json::from_slice(&text)?)
+    }
+
+    /// Cuts agent K off, or joins it again.
+    pub(crate) fn set_link(&self, number: usize, up: bool) -> Result<()> {
+        let host = self.lab.client();
+        let index = host.ports[number - 1].index;
+        let mut netlink = host.netlink()?;
+        if up {
+            netlink.set_link_up(index)?;
+        } else {
+            netlink.set_link_down(index)?;
+        }
+        Ok(())
+    }
+}
+
+/// The identifier that a controller has given its campaign.
+pub(crate) fn campaign_of(controller: &mut Program) -> Result<String> {
+    controller.await_said("horolog: campaign ")?;
+    let said = controller.said();
+    let name = said.split("horolog: campaign ").nth(1).and_then(|rest| rest.split(':').next());
+    Ok(name.context("it has no name")?.to_owned())
+}
+
+/// A plan in which so many agents look at their timers for some seconds.
+pub(crate) fn timers(agents: usize, seconds: u32) -> String {
+    format!(
+        r#"
+schema = "horolog.plan/1"
+name = "timers"
+duration-max = "{}s"
+max-offset = "100ms"
+
+[[role]]
+name = "timer"
+kind = "host-timer"
+count = {agents}
+[role.options]
+time = "{seconds}s"
+"#,
+        seconds + 20
+    )
+}

@@ -1,0 +1,261 @@
+//! Scenarios of `horolog campaign run --local`: the plans that come with the program give what they
+//! promise, the merged counts are the sums of the parts, a run that is interrupted or too long ends
+//! with what there is, and what cannot be run is said before anything starts.
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use horolog_record::{
+    CampaignEnd, CampaignFigures, CampaignResult, CampaignRole, Code, LoadResult,
+};
+use libtest_mimic::Trial;
+use tempfile::TempDir;
+
+use crate::process::{binary, run_to_end, signal};
+use crate::{ROOT, campaign_local, scenarios};
+
+/// Long enough for a short campaign on a busy machine.
+const RUNNING: Duration = Duration::from_secs(90);
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(ROOT, campaign_local:
+        a_server_is_loaded_from_several_places,
+        all_pairs_of_nodes_are_measured,
+        every_leaf_of_a_tree_gets_what_was_sent,
+        a_cluster_runs_in_step_and_its_slow_node_is_named,
+        an_interrupted_campaign_has_what_there_is,
+        a_part_that_never_ends_is_bounded,
+        a_service_that_cannot_start_is_said,
+    ));
+    all.extend(scenarios!(&[], campaign_local:
+        plans_can_be_listed_printed_and_checked,
+        plans_that_cannot_be_are_refused,
+        nodes_that_never_come_are_not_waited_for_without_end,
+    ));
+    all
+}
+
+fn campaign(arguments: &[&str]) -> Result<Output> {
+    run_to_end(Command::new(binary()?).arg("campaign").args(arguments), RUNNING)
+}
+
+/// Runs a plan here; its exit status and result.
+fn run(arguments: &[&str]) -> Result<(Option<i32>, CampaignResult)> {
+    let output = campaign(&[&["run", "--local", "--json", "-"], arguments].concat())?;
+    let result = serde_json::from_slice(&output.stdout).with_context(|| format!("{output:?}"))?;
+    Ok((output.status.code(), result))
+}
+
+fn role<'a>(result: &'a CampaignResult, name: &str) -> Result<&'a CampaignRole> {
+    result.roles.iter().find(|role| role.role == name).with_context(|| format!("no role {name}"))
+}
+
+fn a_server_is_loaded_from_several_places() -> Result<()> {
+    let set = ["--set", "rate=400-600", "--set", "time=500ms", "--set", "generators=3"];
+    let (_, result) = run(&[&["ntp-saturation"][..], &set].concat())?;
+    let CampaignFigures::Load { trials } = &role(&result, "load")?.figures else {
+        bail!("no trials: {result:?}");
+    };
+    ensure!(trials.len() == 2 && trials.iter().all(|trial| trial.generators == 3), "{trials:?}");
+    let mut parts = Vec::new();
+    for part in result.parts.iter().filter(|part| part.role == "load") {
+        let load = part.result.clone().context("a part without a result")?;
+        parts.push(serde_json::from_value::<LoadResult>(load)?);
+        ensure!(part.end == CampaignEnd::Done && part.started_ns.is_some(), "{part:?}");
+    }
+    for (index, together) in trials.iter().enumerate() {
+        let sum = |of: fn(&horolog_record::Trial) -> u64| -> u64 {
+            parts.iter().map(|part| of(&part.trials[index])).sum()
+        };
+        let trial = &together.trial;
+        ensure!(trial.sent == sum(|trial| trial.sent) && trial.sent > 0);
+        ensure!(trial.received == sum(|trial| trial.received) && trial.received > 0);
+        let rtts = trial.rtt_ns.as_ref().context("no round trips")?.count;
+        ensure!(rtts == trial.received, "{rtts} round trips of {} replies", trial.received);
+    }
+    let start = result.start.context("no start")?;
+    ensure!(start.late_ns.count == 3 && start.clock_error_ns == Some(0), "{start:?}");
+    let server = &result.parts[0];
+    ensure!(
+        server.service && server.result.is_some(),
+        "a server tells what it counted: {server:?}"
+    );
+    Ok(())
+}
+
+fn all_pairs_of_nodes_are_measured() -> Result<()> {
+    let (_, result) = run(&["udp-all-pairs", "--set", "time=500ms", "--set", "rate=50"])?;
+    let CampaignFigures::Paths { pairs, rows } = &role(&result, "probe")?.figures else {
+        bail!("no paths: {result:?}");
+    };
+    ensure!(pairs.len() == 6 && pairs.iter().all(|pair| pair.from != pair.to), "{pairs:?}");
+    ensure!(pairs.iter().all(|pair| pair.counts.received > 0), "{pairs:?}");
+    let sum: u64 = pairs.iter().map(|pair| pair.counts.sent).sum();
+    let [row] = &rows[..] else { bail!("{rows:?}") };
+    ensure!((row.paths, row.counts.sent) == (6, sum), "{row:?}");
+    Ok(())
+}
+
+fn every_leaf_of_a_tree_gets_what_was_sent() -> Result<()> {
+    let set = ["--set", "time=1s", "--set", "rate=100", "--set", "leaves=3"];
+    let (status, result) = run(&[&["relay-tree"][..], &set].concat())?;
+    ensure!(status == Some(0), "nobody was to answer the source: {:?}", result.findings);
+    let relays = |name: &str| match &role(&result, name)?.figures {
+        CampaignFigures::Relays { relays, .. } => Ok(relays.clone()),
+        other => bail!("{name}: {other:?}"),
+    };
+    let CampaignFigures::Load { trials } = &role(&result, "source")?.figures else {
+        bail!("no source: {result:?}");
+    };
+    let sent = trials[0].trial.sent;
+    ensure!(sent > 0 && relays("leaf")?.len() == 3);
+    for relay in relays("root")?.iter().chain(&relays("middle")?) {
+        ensure!(relay.packets == sent, "{} of {sent}: {relay:?}", relay.packets);
+        for child in &relay.children {
+            ensure!(child.job.is_some(), "{child:?}");
+            ensure!((child.sent, child.received) == (sent, Some(sent)), "{child:?} of {sent}");
+        }
+    }
+    Ok(())
+}
+
+/// The second of two nodes computes five times as much.
+fn a_cluster_runs_in_step_and_its_slow_node_is_named() -> Result<()> {
+    let set = ["nodes=2", "period=40ms", "time=1s", "slow=2=5"].map(|set| ["--set", set]);
+    let (status, result) = run(&[&["rt-cluster"][..], &set.concat()].concat())?;
+    ensure!(status == Some(0), "{:?}", result.findings);
+    let CampaignFigures::Cycles { tasks, nodes } = &role(&result, "lead")?.figures else {
+        bail!("no cycles: {result:?}");
+    };
+    let [task] = &tasks[..] else { bail!("{tasks:?}") };
+    ensure!((task.nodes, task.periods) == (2, 50), "{task:?}");
+    let response = task.response_ns.as_ref().context("no responses")?;
+    ensure!(response.count == 50, "{response:?}");
+    let [first, second] = &nodes[..] else { bail!("{nodes:?}") };
+    ensure!(first.job.as_deref() == Some("lead.1") && first.agent.is_some(), "{first:?}");
+    ensure!(second.job.as_deref() == Some("member.1"), "{second:?}");
+    ensure!(second.ahead_ns.is_some() && task.skew_ns < 4_000_000, "{second:?} of {task:?}");
+    ensure!(second.awaited > first.awaited.map(|times| 3 * times), "{first:?} and {second:?}");
+    let named = result.findings.iter().find(|finding| finding.code == Code::NodeAwaited);
+    let agent = second.agent.clone().unwrap_or_default();
+    let message = &named.context("nobody is named")?.message;
+    ensure!(message.contains(&format!("member1 is member.1 on {agent}.")), "{message}");
+    // A member has no record of its own, and lacks none.
+    let member = result.parts.iter().find(|part| part.role == "member").context("no member")?;
+    ensure!(member.end == CampaignEnd::Done && member.result.is_none(), "{member:?}");
+    Ok(())
+}
+
+fn nodes_that_never_come_are_not_waited_for_without_end() -> Result<()> {
+    let ended = |arguments: &[&str], reason: &str| -> Result<()> {
+        let mut command = Command::new(binary()?);
+        let output = run_to_end(command.args(["cycle", "run"]).args(arguments), RUNNING)?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(3) && said.contains(reason), "{arguments:?}: {said}");
+        Ok(())
+    };
+    let task = ["-p", "10ms", "-u", "1", "--nodes", "2", "--wait", "200ms"];
+    ended(
+        &[&task[..], &["--listen", "127.0.0.1:0"]].concat(),
+        "0 of 1 other nodes have joined within 0.2 s",
+    )?;
+    ended(&["--join", "127.0.0.1:9", "--wait", "200ms"], "cannot be reached")?;
+    let output = run_to_end(Command::new(binary()?).args(["cycle", "run"]).args(task), RUNNING)?;
+    ensure!(output.status.code() == Some(2), "--wait without anybody: {output:?}");
+    Ok(())
+}
+
+fn an_interrupted_campaign_has_what_there_is() -> Result<()> {
+    let directory = TempDir::new()?;
+    let json = directory.path().join("result.json");
+    let mut command = Command::new(binary()?);
+    command.args(["campaign", "run", "udp-all-pairs", "--local", "--set", "time=60s", "--json"]);
+    command.arg(&json).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    thread::sleep(Duration::from_secs(4));
+    signal(&child, "INT")?;
+    child.wait()?;
+    let result: CampaignResult = serde_json::from_slice(&fs::read(&json)?)?;
+    ensure!(result.interrupted, "{:?}", result.findings);
+    ensure!(result.findings.iter().any(|finding| finding.code == Code::Interrupted));
+    let probes = result.parts.iter().filter(|part| part.role == "probe");
+    for part in probes {
+        ensure!(part.end == CampaignEnd::Abandoned, "{part:?}");
+        ensure!(part.result.is_some(), "it says what it measured until then: {part:?}");
+    }
+    Ok(())
+}
+
+/// A plan in a file of its own.
+fn file(text: &str) -> Result<(TempDir, String)> {
+    let directory = TempDir::new()?;
+    let path = directory.path().join("plan.toml");
+    fs::write(&path, format!("schema = \"horolog.plan/1\"\nname = \"p\"\n{text}"))?;
+    let path = path.to_str().context("a path that is no text")?.to_owned();
+    Ok((directory, path))
+}
+
+fn a_part_that_never_ends_is_bounded() -> Result<()> {
+    let timer = "duration-max = \"1s\"\n[[role]]\nname = \"t\"\nkind = \"host-timer\"\n\
+                 [role.options]\ntime = \"60s\"\n";
+    let (_directory, path) = file(timer)?;
+    let (status, result) = run(&[&path])?;
+    ensure!(status == Some(1), "{status:?}");
+    ensure!(result.parts[0].end == CampaignEnd::TimedOut, "{:?}", result.parts[0]);
+    ensure!(result.parts[0].result.is_some(), "what it measured until then is there");
+    Ok(())
+}
+
+fn a_service_that_cannot_start_is_said() -> Result<()> {
+    // Nobody has this address.
+    let text = "[[role]]\nname = \"s\"\nkind = \"serve\"\n[role.options]\n\
+                listen = \"192.0.2.99:123\"\n[[role]]\nname = \"t\"\nkind = \"host-timer\"\n";
+    let (_directory, path) = file(text)?;
+    let output = campaign(&["run", "--local", &path])?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(3), "{output:?}");
+    ensure!(said.contains("service s.1 is not ready: "), "{said}");
+    Ok(())
+}
+
+fn plans_can_be_listed_printed_and_checked() -> Result<()> {
+    let listed = String::from_utf8(campaign(&["plans"])?.stdout)?;
+    for name in ["ntp-saturation", "udp-all-pairs", "relay-tree", "rt-cluster"] {
+        ensure!(listed.contains(name), "{listed}");
+        let text = campaign(&["plans", name])?.stdout;
+        let directory = TempDir::new()?;
+        let path = directory.path().join("plan.toml");
+        fs::write(&path, text)?;
+        let path = path.to_str().context("a path that is no text")?;
+        let by_name = campaign(&["run", "--local", "--check", name])?;
+        let by_file = campaign(&["run", "--local", "--check", path])?;
+        ensure!(by_name.status.success() && !by_name.stdout.is_empty(), "{by_name:?}");
+        ensure!(by_name.stdout == by_file.stdout, "{by_file:?}");
+    }
+    Ok(())
+}
+
+fn plans_that_cannot_be_are_refused() -> Result<()> {
+    let refused = |arguments: &[&str], reason: &str| -> Result<()> {
+        let output = campaign(&[&["run", "--local"], arguments].concat())?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(2), "{arguments:?}: {output:?}");
+        ensure!(said.contains(reason) && said.trim().lines().count() == 1, "{said}");
+        Ok(())
+    };
+    refused(&["no-such-plan"], "plans that come with the program: ntp-saturation")?;
+    refused(&["ntp-saturation", "--set", "speed=1"], "no parameter 'speed' to set")?;
+    refused(&["ntp-saturation", "--set", "speed"], "write a parameter and its value")?;
+    refused(&["ntp-saturation", "--set", "rate=fast"], "'rate' of load-ntp cannot be 'fast'")?;
+    refused(&["ntp-saturation", "--set", "generators=64"], "the plan needs 65 agents")?;
+    let (_directory, path) = file("[[role]]\nname = \"t\"\nkind = \"shell\"\n")?;
+    refused(&[&path], "plan.toml:5: no kind of roles is called 'shell'")?;
+    let output = campaign(&["run", "ntp-saturation", "--nats", "nats://127.0.0.1:9"])?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(3) && said.contains("no NATS server answers"), "{said}");
+    Ok(())
+}

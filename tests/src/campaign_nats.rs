@@ -1,0 +1,330 @@
+//! Scenarios of campaigns over NATS: agents in private hosts, a real broker, and what becomes of a
+//! campaign when any of them dies or is cut off. Whatever happens, each job has one outcome in the
+//! result: none is lost, and none counts twice.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_campaign::nats::{Broker, Store};
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+
+use crate::campaign_lab::{Field, campaign_of, timers};
+use crate::scenario::Need;
+use crate::{campaign_nats, scenarios};
+
+const NATS: &[Need] = &[Need::Root, Need::Peer("nats-server")];
+/// Agents of most scenarios.
+const AGENTS: usize = 3;
+/// How long their jobs measure.
+const SECONDS: u32 = 6;
+/// Longer than a connection takes to be found dead and made anew.
+const AWAY: Duration = Duration::from_secs(4);
+
+pub(crate) fn all() -> Vec<Trial> {
+    Vec::from(scenarios!(NATS, campaign_nats:
+        a_campaign_runs_from_orders_to_one_result,
+        a_broker_may_die_before_the_start,
+        a_broker_may_die_while_jobs_run,
+        a_broker_may_die_while_results_come,
+        a_controller_may_die_before_the_start,
+        a_controller_may_die_while_jobs_run,
+        a_controller_may_die_when_all_is_told,
+        an_agent_that_dies_is_named_as_lost,
+        an_agent_that_is_started_again_says_what_it_lost,
+        a_network_that_is_cut_and_heals_loses_nothing,
+        an_interrupted_controller_keeps_what_there_is,
+        a_cluster_of_agents_runs_in_step,
+    ))
+}
+
+/// How each job ended, by its name, in a result where each stands once.
+fn endings(result: &Value) -> Result<BTreeMap<String, String>> {
+    let parts = result["parts"].as_array().context("no parts")?;
+    let mut endings = BTreeMap::new();
+    for part in parts {
+        let job = part["job"].as_str().context("no job")?.to_owned();
+        let how = part["end"].as_str().unwrap_or("none").to_owned();
+        ensure!(endings.insert(job.clone(), how).is_none(), "{job} stands there twice");
+    }
+    Ok(endings)
+}
+
+/// All timers are done, each once and with a record of its own.
+pub(crate) fn all_done(result: &Value, agents: usize) -> Result<()> {
+    let endings = endings(result)?;
+    let expected = (1..=agents).map(|number| (format!("timer.{number}"), "done".to_owned()));
+    ensure!(endings == expected.collect(), "{endings:?}");
+    for part in result["parts"].as_array().into_iter().flatten() {
+        let schema = part["result"]["schema"].as_str().unwrap_or_default();
+        ensure!(schema.starts_with("horolog.host-timer/"), "{}: '{schema}'", part["job"]);
+    }
+    Ok(())
+}
+
+/// An end of a path, a path and a timer, on agents that the plan chooses by their labels.
+pub(crate) fn a_campaign_runs_from_orders_to_one_result() -> Result<()> {
+    let mut field = Field::without_agents(2, crate::campaign_lab::Nats::open)?;
+    let (far, near) = (field.lab.client().ports[0].ipv4, field.lab.host(1).port().ipv4);
+    // An agent beside the broker has the far end, which agent 1 reaches.
+    let mut command = field.lab.client().command(crate::process::binary()?);
+    command.args(["campaign", "agent", "--name", "n0", "--clock-server", &far.to_string()]);
+    command.args(["--address", &far.to_string(), "--label", "number=0", "--state"]);
+    command.arg(field.directory.path().join("state0"));
+    let log = field.directory.path().join("agent0.log");
+    let mut beside = crate::campaign_lab::Program::start(&mut command, log)?;
+    beside.await_said("is ready")?;
+    for number in [1, 2] {
+        field.start_agent(number, &[])?;
+    }
+    let plan = r#"
+schema = "horolog.plan/1"
+name = "mixed"
+duration-max = "30s"
+max-offset = "100ms"
+[[role]]
+name = "far"
+kind = "path-serve"
+count = 1
+labels = { number = "0" }
+[role.options]
+listen = "{self}:4001"
+[[role]]
+name = "near"
+kind = "path-udp"
+count = 1
+labels = { number = "1" }
+[role.options]
+target = "{far}:4001"
+[[role]]
+name = "timer"
+kind = "host-timer"
+count = 1
+labels = { number = "2" }
+[role.options]
+time = "2s"
+"#;
+    let mut controller = field.run(plan, &[])?;
+    let result = field.result(&mut controller, 0)?;
+    let endings = endings(&result)?;
+    let done = |job: &str| endings.get(job).is_some_and(|how| how == "done");
+    ensure!(done("far.1") && done("near.1") && done("timer.1"), "{endings:?}");
+    let says = controller.said();
+    ensure!(says.contains("n1: near.1: started"), "{says}");
+    ensure!(says.contains("n0: accepted") && says.contains("n2: ready"), "{says}");
+    let parts = result["parts"].as_array().context("no parts")?;
+    let part = parts.iter().find(|part| part["job"] == "near.1").context("no path")?;
+    ensure!(part["agent"] == "n1" && part["address"] == near.to_string(), "{part}");
+    // Nothing is left at the broker, and agents are free.
+    let mut list = field.lab.client().command(crate::process::binary()?);
+    list.args(["campaign", "list", "--json"]);
+    let output = crate::process::run_to_end(&mut list, crate::process::PATIENCE)?;
+    let list: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(list["campaigns"] == serde_json::json!([]), "{list}");
+    ensure!(list["agents"].as_array().is_some_and(|agents| agents.len() == 3), "{list}");
+    Ok(())
+}
+
+/// Kills the broker for a while.
+fn restart(field: &mut Field) -> Result<()> {
+    field.nats.go()?;
+    thread::sleep(AWAY);
+    field.nats.come(field.lab.client())
+}
+
+pub(crate) fn a_broker_may_die_before_the_start() -> Result<()> {
+    let mut field = Field::new(AGENTS)?;
+    // So much ahead that it is there again before the instant, for whoever had not heard of it.
+    let mut controller = field.run(&timers(AGENTS, 1), &["--lead", "10s"])?;
+    controller.await_said("all are ready")?;
+    restart(&mut field)?;
+    all_done(&field.result(&mut controller, 0)?, AGENTS)
+}
+
+pub(crate) fn a_broker_may_die_while_jobs_run() -> Result<()> {
+    let mut field = Field::new(AGENTS)?;
+    let mut controller = field.run(&timers(AGENTS, SECONDS), &[])?;
+    controller.await_said("timer.1: started")?;
+    restart(&mut field)?;
+    let result = field.result(&mut controller, 0)?;
+    ensure!(controller.said().contains("waiting for it"), "{}", controller.said());
+    all_done(&result, AGENTS)
+}
+
+/// The broker goes before jobs end and comes when all have, so that every result waits on a disk.
+pub(crate) fn a_broker_may_die_while_results_come() -> Result<()> {
+    let mut field = Field::new(AGENTS)?;
+    let mut controller = field.run(&timers(AGENTS, 2), &[])?;
+    controller.await_said("timer.1: started")?;
+    field.nats.go()?;
+    for agent in field.agents.values_mut() {
+        agent.await_said("is over here")?;
+    }
+    field.nats.come(field.lab.client())?;
+    // And once more when the first has come.
+    controller.await_said("done with status")?;
+    restart(&mut field)?;
+    all_done(&field.result(&mut controller, 0)?, AGENTS)
+}
+
+/// Kills the controller when it says this, and has another one go on.
+fn resumed(field: &Field, says: &str, lead: &str, seconds: u32) -> Result<Value> {
+    let mut controller = field.run(&timers(AGENTS, seconds), &["--lead", lead])?;
+    let campaign = campaign_of(&mut controller)?;
+    controller.await_said(says)?;
+    controller.kill()?;
+    let mut resumed = field.resume(&campaign, &[])?;
+    field.result(&mut resumed, 0)
+}
+
+pub(crate) fn a_controller_may_die_before_the_start() -> Result<()> {
+    let field = Field::new(AGENTS)?;
+    all_done(&resumed(&field, "jobs on", "2s", 1)?, AGENTS)?;
+    all_done(&resumed(&field, "accepted", "2s", 1)?, AGENTS)?;
+    all_done(&resumed(&field, "all are ready", "4s", 1)?, AGENTS)
+}
+
+pub(crate) fn a_controller_may_die_while_jobs_run() -> Result<()> {
+    let field = Field::new(AGENTS)?;
+    all_done(&resumed(&field, "timer.2: started", "2s", 3)?, AGENTS)?;
+    all_done(&resumed(&field, "done with status", "2s", 1)?, AGENTS)
+}
+
+/// All results have come, and nothing more is to be expected; the next one finds them.
+pub(crate) fn a_controller_may_die_when_all_is_told() -> Result<()> {
+    let mut field = Field::new(AGENTS)?;
+    let mut controller = field.run(&timers(AGENTS, 1), &[])?;
+    let campaign = campaign_of(&mut controller)?;
+    controller.await_said("started")?;
+    controller.kill()?;
+    for agent in field.agents.values_mut() {
+        agent.await_said("is over here")?;
+    }
+    // One outcome comes to lie there once more, and something that is none.
+    field.lab.client().run(|| tell_again(&campaign))??;
+    let mut resumed = field.resume(&campaign, &[])?;
+    let result = field.result(&mut resumed, 0)?;
+    all_done(&result, AGENTS)?;
+    let delivery = json!({
+        "unusable": [], "outcomes_twice": 1, "reports_strange": 1, "messages_unreadable": 1,
+    });
+    ensure!(result["delivery"] == delivery, "{}", result["delivery"]);
+    // What has been written is not there a second time.
+    let mut again = field.resume(&campaign, &[])?;
+    let ended = again.wait()?;
+    ensure!(ended.code() == Some(2), "{ended}: {}", again.said());
+    ensure!(again.said().contains("there is no campaign"), "{}", again.said());
+    Ok(())
+}
+
+/// Tells the broker an outcome that it has, under another identifier and by a stranger, and bytes
+/// that mean nothing.
+fn tell_again(campaign: &str) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let broker = Broker::plain(vec!["nats://127.0.0.1:4222".to_owned()]);
+        let store = Store::open(broker.connect("again").await?, &broker.shown(), 1).await?;
+        let (campaign, mut from) = (campaign.parse()?, 0);
+        let told = loop {
+            let told = store.told(&campaign, from).await?.context("no outcome is there")?;
+            from = told.sequence + 1;
+            // The line before a report has its identifier, which ends with the job.
+            let line = told.bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            if String::from_utf8_lossy(line).contains("timer.") {
+                break told;
+            }
+        };
+        store.tell(&campaign, &told.agent.parse()?, "again", told.bytes.clone()).await?;
+        store.tell(&campaign, &"stranger".parse()?, "strange", told.bytes).await?;
+        Ok(store.tell(&campaign, &"n1".parse()?, "nothing", b"nothing".to_vec()).await?)
+    })
+}
+
+pub(crate) fn an_agent_that_dies_is_named_as_lost() -> Result<()> {
+    let mut field = Field::new(AGENTS)?;
+    let plan = timers(AGENTS, 3);
+    let mut controller = field.run(&plan, &["--lost-after", "2s"])?;
+    controller.await_said("n2: timer.2: started")?;
+    field.kill_agent(2)?;
+    let result = field.result(&mut controller, 1)?;
+    let endings = endings(&result)?;
+    let done = |job: &str| endings.get(job).is_some_and(|how| how == "done");
+    ensure!(done("timer.1") && done("timer.3"), "{endings:?}");
+    ensure!(endings["timer.2"] == "lost", "{endings:?}");
+    ensure!(controller.said().contains("n2: lost"), "{}", controller.said());
+    let findings = result["findings"].to_string();
+    ensure!(findings.contains("n2"), "{findings}");
+    Ok(())
+}
+
+pub(crate) fn an_agent_that_is_started_again_says_what_it_lost() -> Result<()> {
+    let mut field = Field::new(AGENTS)?;
+    let mut controller = field.run(&timers(AGENTS, 3), &[])?;
+    controller.await_said("n2: timer.2: started")?;
+    field.kill_agent(2)?;
+    field.start_agent(2, &[])?;
+    let result = field.result(&mut controller, 1)?;
+    let endings = endings(&result)?;
+    ensure!(endings.get("timer.2").is_some_and(|how| how == "interrupted"), "{endings:?}");
+    ensure!(endings.len() == AGENTS, "{endings:?}");
+    // It works for the next one.
+    let mut controller = field.run(&timers(AGENTS, 1), &[])?;
+    all_done(&field.result(&mut controller, 0)?, AGENTS)
+}
+
+pub(crate) fn a_network_that_is_cut_and_heals_loses_nothing() -> Result<()> {
+    let mut field = Field::new(AGENTS)?;
+    let mut controller = field.run(&timers(AGENTS, 2), &[])?;
+    controller.await_said("n2: timer.2: started")?;
+    field.set_link(2, false)?;
+    let agent = field.agents.get_mut(&2).context("no agent")?;
+    agent.await_said("is over here")?;
+    agent.await_said("goes on without it")?;
+    field.set_link(2, true)?;
+    all_done(&field.result(&mut controller, 0)?, AGENTS)
+}
+
+pub(crate) fn an_interrupted_controller_keeps_what_there_is() -> Result<()> {
+    let field = Field::new(AGENTS)?;
+    let mut controller = field.run(&timers(AGENTS, 60), &[])?;
+    controller.await_said("n2: timer.2: started")?;
+    thread::sleep(Duration::from_secs(1));
+    controller.signal("INT")?;
+    let result = field.result(&mut controller, 0)?;
+    let endings = endings(&result)?;
+    ensure!(endings.len() == AGENTS, "{endings:?}");
+    ensure!(endings.values().all(|how| how == "abandoned"), "{endings:?}");
+    ensure!(result["interrupted"] == true, "it does not say so");
+    Ok(())
+}
+
+/// The plan that comes with the program, its second node slow: agents run it where their policy
+/// lists its kinds, and the result names the agent that the others wait for.
+pub(crate) fn a_cluster_of_agents_runs_in_step() -> Result<()> {
+    let mut field = Field::without_agents(2, crate::campaign_lab::Nats::open)?;
+    let policy = field.directory.path().join("policy.toml");
+    let kinds = "schema = \"horolog.policy/1\"\nkinds = [\"cycle-lead\", \"cycle-join\"]\n";
+    std::fs::write(&policy, kinds)?;
+    let policy = policy.display().to_string();
+    for number in [1, 2] {
+        field.start_agent(number, &["--policy", &policy])?;
+    }
+    let (mut command, _) = field.controller(&["rt-cluster"])?;
+    for set in ["nodes=2", "period=40ms", "time=1s", "slow=2=5"] {
+        command.args(["--set", set]);
+    }
+    let log = field.directory.path().join("controller.log");
+    let mut controller = crate::campaign_lab::Program::start(&mut command, log)?;
+    let result = field.result(&mut controller, 0)?;
+    let roles = result["roles"].as_array().context("no roles")?;
+    let cycles = &roles[0]["figures"]["cycles"];
+    ensure!(cycles["tasks"][0]["nodes"] == 2 && cycles["tasks"][0]["periods"] == 50, "{cycles}");
+    ensure!(cycles["nodes"][1]["job"] == "member.1", "{cycles}");
+    let agent = cycles["nodes"][1]["agent"].as_str().context("no agent")?;
+    let named = format!("member1 is member.1 on {agent}.");
+    ensure!(result["findings"].to_string().contains(&named), "{}", result["findings"]);
+    ensure!(endings(&result)?.values().all(|how| how == "done"), "{result}");
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! Scenarios of `horolog cycle predict`: bounds from costs in files and from costs measured now,
+//! exit statuses that follow from them, and refusals of what cannot be predicted.
+
+use std::fs;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_record::{
+    Code, CyclePredictCostKind, CyclePredictResult, CyclePredictVerdict as Verdict,
+};
+use libtest_mimic::Trial;
+use tempfile::TempDir;
+
+use crate::process::{binary, run_to_end};
+use crate::{cycle_predict, scenarios};
+
+/// Long enough for a short measurement on a busy machine.
+const MEASURING: Duration = Duration::from_secs(90);
+/// Of another machine, with every figure that a result can have.
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/record/tests/schema");
+
+const TWO: &str = "[[task]]\nname = \"control\"\nperiod = \"500ms\"\npriority = 80\n\
+                   compute = \"20ms\"\n[[task]]\nname = \"log\"\nperiod = \"2s\"\npriority = 10\n\
+                   compute = \"100ms\"\n";
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    Vec::from(scenarios!(&[], cycle_predict:
+        bounds_follow_from_files,
+        bounds_follow_from_what_is_measured_now,
+        what_is_late_or_unknown_ends_in_status_1,
+        what_cannot_be_predicted_is_refused,
+    ))
+}
+
+fn predict(arguments: &[&str]) -> Result<Output> {
+    run_to_end(Command::new(binary()?).args(["cycle", "predict"]).args(arguments), MEASURING)
+}
+
+fn read(output: &Output) -> Result<CyclePredictResult> {
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{output:?}"))
+}
+
+fn write(directory: &TempDir, name: &str, text: &str) -> Result<String> {
+    let path = directory.path().join(name);
+    fs::write(&path, text)?;
+    Ok(path.to_string_lossy().into_owned())
+}
+
+fn golden(name: &str) -> String {
+    format!("{GOLDEN}/{name}.json")
+}
+
+fn bounds_follow_from_files() -> Result<()> {
+    let directory = TempDir::new()?;
+    let tasks = write(&directory, "tasks.toml", TWO)?;
+    let (host, path) = (golden("host_all"), golden("path_udp"));
+    let page = directory.path().join("page.html").to_string_lossy().into_owned();
+    let files = ["--costs", &*host, "--costs", &*path, "--worst", "p99"];
+    let output = predict(&[&[&*tasks], &files[..], &["--json", "-", "--html", &*page]].concat())?;
+    let result = read(&output)?;
+    ensure!(output.status.success(), "{output:?}");
+    ensure!(result.costs.iter().all(|cost| cost.source == host || cost.source == path));
+    for task in &result.tasks {
+        let (safe, printed) = (task.safe.as_ref(), task.printed.as_ref());
+        let (safe, printed) = safe.zip(printed).context("a bound is missing")?;
+        ensure!(printed.response_ns < safe.response_ns, "{task:?}");
+        ensure!(task.verdict == Verdict::Schedulable && safe.dominant.is_some(), "{task:?}");
+    }
+    ensure!(result.tasks[1].before == ["control"], "{:?}", result.tasks[1]);
+    ensure!(result.findings.iter().any(|one| one.code == Code::CostForeign), "another machine");
+    ensure!(fs::read_to_string(&page)?.contains("class=\"term\""));
+    let broken = predict(&[&[&*tasks], &files[..], &["--fail-if", "response>1us"]].concat())?;
+    ensure!(broken.status.code() == Some(1), "{broken:?}");
+    ensure!(String::from_utf8(broken.stderr)?.contains("response>1us"));
+    Ok(())
+}
+
+fn bounds_follow_from_what_is_measured_now() -> Result<()> {
+    let directory = TempDir::new()?;
+    // Long periods, so that no noise of the machine makes them late.
+    let tasks = write(&directory, "tasks.toml", TWO)?;
+    let output = predict(&[&tasks, "--measure", "--time", "5s", "--worst", "p90", "--json", "-"])?;
+    let result = read(&output)?;
+    for kind in [CyclePredictCostKind::Switch, CyclePredictCostKind::Release] {
+        let found = result.costs.iter().find(|cost| cost.kind == kind);
+        let cost = found.with_context(|| format!("no cost of {kind:?}"))?;
+        ensure!(cost.source == "the measurement now", "{cost:?}");
+    }
+    ensure!(result.findings.iter().all(|one| one.code != Code::CostForeign), "this machine");
+    Ok(())
+}
+
+fn what_is_late_or_unknown_ends_in_status_1() -> Result<()> {
+    let directory = TempDir::new()?;
+    let host = golden("host_all");
+    let lines = |compute: &str, rest: &str| {
+        format!("[[task]]\nname = \"a\"\nperiod = \"100ms\"\ncompute = \"{compute}\"\n{rest}")
+    };
+    for (name, text, words, verdict) in [
+        ("late", lines("99ms", ""), "task 'a' is not schedulable", Verdict::Unschedulable),
+        ("far", lines("200ms", ""), "task 'a' is not schedulable", Verdict::Unschedulable),
+        ("sends", lines("1ms", "message = 64\n"), "a message of 64 bytes", Verdict::Unknown),
+    ] {
+        let tasks = write(&directory, name, &text)?;
+        let output = predict(&[&tasks, "--costs", &host, "--json", "-"])?;
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.code() == Some(1) && told.contains(words), "{name}: {told}");
+        ensure!(read(&output)?.tasks[0].verdict == verdict, "{name}");
+    }
+    Ok(())
+}
+
+/// A refusal in one line with these words, and the status of wrong usage.
+fn refused(arguments: &[&str], words: &str) -> Result<()> {
+    let output = predict(arguments)?;
+    let told = String::from_utf8(output.stderr)?;
+    ensure!(output.status.code() == Some(2), "{arguments:?}: {:?} {told}", output.status);
+    let is_line = told.starts_with("horolog: ") && told.lines().count() == 1;
+    ensure!(is_line && told.contains(words), "{arguments:?}: {told}");
+    Ok(())
+}
+
+fn what_cannot_be_predicted_is_refused() -> Result<()> {
+    let directory = TempDir::new()?;
+    let host = golden("host_all");
+    let task = |lines: &str| format!("[[task]]\nname = \"a\"\nperiod = \"10ms\"\n{lines}\n");
+    for (name, text, words) in [
+        ("toml", "[[task".to_owned(), "line 1: "),
+        ("none", "task = []".to_owned(), "there are 0 tasks"),
+        ("field", task("colour = 1"), "line 4: unknown field"),
+        ("program", task("program = [\"x\"]"), "task 'a': how long its program runs is not known"),
+        ("units", task("units = 7"), "task 'a': how long its units take is not known"),
+    ] {
+        let path = write(&directory, name, &text)?;
+        refused(&[&path, "--costs", &host], words)?;
+        // Before anything is measured.
+        refused(&[&path, "--measure"], words)?;
+    }
+    let tasks = write(&directory, "tasks.toml", TWO)?;
+    let (text, other) = (write(&directory, "x", "no")?, golden("load"));
+    refused(&[&tasks], "--costs")?;
+    refused(&[&tasks, "--costs", &text], "no result: ")?;
+    refused(&[&tasks, "--costs", &other], "its schema is horolog.load/1; give a result of")?;
+    refused(&[&tasks, "--costs", "/nowhere"], "cannot read /nowhere")?;
+    let run = ["--measured", &*other];
+    refused(&[&[&*tasks, "--measure"], &run[..]].concat(), "give a result of 'cycle run'")?;
+    refused(&["/nowhere", "--measure"], "cannot read /nowhere")?;
+    refused(&[&tasks, "--costs", &host, "--worst", "p42"], "write one of p50")?;
+    refused(&[&tasks, "--costs", &host, "--time", "9s"], "--measure")?;
+    refused(&[&tasks, "--costs", &host, "--fail-if", "margin>1ms"], "write a figure")?;
+    refused(&[&tasks, "--measure", "--time", "1s"], "5s to 1h")
+}

@@ -1,0 +1,165 @@
+//! Scenarios of programs that are the work of a periodic task: those of the documentation, in C and
+//! in Python, and what becomes of one that does not keep to what was agreed.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::launch_after::processes;
+use crate::process::{PATIENCE, binary, run_to_end};
+use crate::refusal::{self, Case, ENVIRONMENT, USAGE, case};
+use crate::{cycle_program, scenarios};
+
+/// Where the examples stand.
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/examples");
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    Vec::from(scenarios!(&[], cycle_program:
+        a_program_in_c_marks_its_phases,
+        periods_of_a_program_in_python_are_told_apart_by_its_states,
+        a_program_that_goes_wrong_is_named_and_nothing_is_left,
+        what_is_wrong_of_a_program_is_said,
+    ))
+}
+
+fn cycle(arguments: &[&str]) -> Result<Output> {
+    run_to_end(Command::new(binary()?).args(["cycle", "run"]).args(arguments), PATIENCE)
+}
+
+fn task(output: &Output) -> Result<Value> {
+    let result: Value = serde_json::from_slice(&output.stdout)?;
+    Ok(result["runs"][0]["nodes"][0]["tasks"][0].clone())
+}
+
+fn figure(task: &Value, times: &str) -> Result<u64> {
+    task[times]["max"].as_u64().with_context(|| format!("no {times}: {task}"))
+}
+
+fn a_program_in_c_marks_its_phases() -> Result<()> {
+    let directory = TempDir::new()?;
+    let program = directory.path().join("program");
+    let source = Path::new(EXAMPLES).join("cycle_program.c");
+    let mut compiler = Command::new("gcc");
+    compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(source);
+    let compiled = run_to_end(&mut compiler, PATIENCE)?;
+    ensure!(compiled.status.success(), "{compiled:?}");
+    let program = program.to_str().context("no text")?;
+    let settings = ["--json", "-", "-p", "10ms", "-t", "500ms", "--program", "--", program];
+    let output = cycle(&settings)?;
+    ensure!(output.status.success(), "{output:?}");
+    let task = task(&output)?;
+    ensure!(task["periods"] == 50 && task["failed"] == 0 && task["planned"] == 50, "{task}");
+    let (computation, execution) =
+        (figure(&task, "computation_ns")?, figure(&task, "execution_ns")?);
+    ensure!(0 < computation && computation <= execution, "{task}");
+    ensure!(figure(&task, "communication_ns")? > 0 && figure(&task, "barrier_ns")? == 0, "{task}");
+    ensure!(processes(program)?.is_empty(), "it still runs");
+    Ok(())
+}
+
+fn periods_of_a_program_in_python_are_told_apart_by_its_states() -> Result<()> {
+    let directory = TempDir::new()?;
+    let (file, log) = (directory.path().join("tasks.toml"), directory.path().join("log.csv"));
+    let tasks = format!(
+        "[[task]]\nname = \"tracks\"\nperiod = \"10ms\"\npolicy = \"other\"\n\
+         program = [\"python3\", \"{EXAMPLES}/cycle_program.py\"]\n\
+         states = [\"data simulation\", \"unused\", \"fault tolerance\"]\n"
+    );
+    fs::write(&file, tasks)?;
+    let (file, log_name) = (file.to_str().context("no text")?, log.to_str().context("no text")?);
+    let output = cycle(&[file, "-t", "500ms", "--json", "-", "--log", log_name])?;
+    ensure!(output.status.success(), "{output:?}");
+    let task = task(&output)?;
+    let states = task["states"].as_array().context("no states")?;
+    let told: Vec<_> =
+        states.iter().map(|state| (state["name"].as_str(), state["periods"].as_u64())).collect();
+    let wanted = [(Some("data simulation"), Some(35)), (Some("fault tolerance"), Some(15))];
+    ensure!(told == wanted, "{task}");
+    let text = fs::read_to_string(&log)?;
+    let of = |state: &str| text.lines().filter(|line| line.ends_with(state)).count();
+    ensure!((of(",data simulation"), of(",fault tolerance")) == (35, 15), "{text}");
+    Ok(())
+}
+
+/// A shell that is ready and then does this at its third release.
+fn shell(third: &str) -> String {
+    format!(
+        "echo ready >&3; while set -- $(dd bs=128 count=1 <&3 2>/dev/null); do \
+         [ $1 = release ] || exit 0; [ $2 = 2 ] && {{ {third}; }}; echo begin >&3; echo end >&3; done"
+    )
+}
+
+fn a_program_that_goes_wrong_is_named_and_nothing_is_left() -> Result<()> {
+    for (third, named) in [
+        ("exit 1", "it ended before it was told to"),
+        ("sleep 61.75", "it took longer than --timeout"),
+        ("echo hello >&3", "it said what is no mark"),
+        ("echo end >&3", "it said a mark at the wrong place"),
+    ] {
+        let script = shell(third);
+        let settings = ["-p", "20ms", "-t", "10s", "--timeout", "500ms", "--program", "--"];
+        let output = cycle(&[&["--json", "-"], &settings[..], &["sh", "-c", &script]].concat())?;
+        ensure!(output.status.code() == Some(1), "{third}: {output:?}");
+        let task = task(&output)?;
+        ensure!(task["periods"] == 3 && task["failed"] == 1, "{third}: {task}");
+        let told = String::from_utf8_lossy(&output.stdout).contains(named);
+        ensure!(told, "{third}: {output:?}");
+    }
+    ensure!(processes("sleep 61.75")?.is_empty(), "it still sleeps");
+    // A period that the program itself calls failed is no more than that.
+    let script = shell("echo begin >&3; echo end failed >&3; continue");
+    let settings = ["--json", "-", "-p", "20ms", "-t", "200ms", "--program", "--"];
+    let output = cycle(&[&settings[..], &["sh", "-c", &script]].concat())?;
+    let task = task(&output)?;
+    ensure!(task["periods"] == 10 && task["failed"] == 1, "{task}");
+    ensure!(task["fault"] == Value::Null, "{task}");
+    Ok(())
+}
+
+const WRONG: &[Case] = &[
+    case(&["-p", "20ms", "--program"], USAGE, &["COMMAND"]),
+    case(
+        &["-p", "20ms", "-t", "100ms", "--program", "--", "/nowhere/at/all"],
+        ENVIRONMENT,
+        &["node1 is not ready", "'/nowhere/at/all' cannot be started"],
+    ),
+    case(
+        &["-p", "20ms", "-t", "1s", "--timeout", "200ms", "--program", "--", "sleep", "61.5"],
+        ENVIRONMENT,
+        &["node1 is not ready", "it has to say 'ready' first"],
+    ),
+    case(
+        &["-p", "20ms", "--policy", "deadline", "--program", "--", "true"],
+        USAGE,
+        &["policy deadline is not for tasks that start programs"],
+    ),
+    case(
+        &["-p", "20ms", "--compare", "fifo,deadline", "--", "true"],
+        USAGE,
+        &["policy deadline is not for tasks that start programs"],
+    ),
+];
+
+fn what_is_wrong_of_a_program_is_said() -> Result<()> {
+    refusal::expect_all(WRONG, cycle)?;
+    ensure!(processes("sleep 61.5")?.is_empty(), "it still sleeps");
+    let directory = TempDir::new()?;
+    let path = directory.path().join("tasks.toml");
+    for (lines, named) in [
+        ("units = 1\nstates = [\"a\"]", "line 5: only a program says states"),
+        ("program = [\"true\"]\nstates = [\"a,b\"]", "'a,b' is no name of a state"),
+        ("program = [\"true\"]\nstates = [\"a\", \"a\"]", "state 'a' is named twice"),
+        ("program = []", "the program to run is not named"),
+    ] {
+        fs::write(&path, format!("[[task]]\nname = \"a\"\nperiod = \"20ms\"\n{lines}\n"))?;
+        let output = cycle(&[path.to_str().context("no text")?])?;
+        refusal::check(&output, USAGE, &[named])?;
+    }
+    Ok(())
+}

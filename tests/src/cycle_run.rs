@@ -1,0 +1,383 @@
+//! Scenarios of `horolog cycle run`: no period is lost whatever becomes of it, a slow node is
+//! named, a clock that is off is refused, and nothing stays behind.
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Lab, LabConfig};
+use horolog_sys::namespace::die_with_parent;
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::launch_after::{processes, until};
+use crate::process::{PATIENCE, binary, run_to_end, signal, signal_to};
+use crate::refusal::{self, Case, ENVIRONMENT, USAGE, case};
+use crate::{ROOT, cycle_run, scenarios};
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(&[], cycle_run:
+        each_period_is_counted_and_in_the_log,
+        what_takes_too_long_makes_the_next_late_and_skips_none,
+        a_command_that_never_ends_is_ended_and_so_is_the_run,
+        a_slow_node_is_named,
+        a_node_that_dies_is_named_and_the_rest_is_kept,
+        a_run_that_is_ended_keeps_what_it_has_and_leaves_nothing,
+        a_member_that_is_ended_is_named_and_the_rest_is_kept,
+        events_are_served_within_the_budget,
+        packets_release_each_period_of_each_task,
+        what_is_wrong_of_a_run_is_said,
+    ));
+    all.extend(scenarios!(ROOT, cycle_run:
+        policies_are_compared_in_one_run,
+        nodes_of_two_hosts_run_together_and_a_clock_that_is_off_is_told,
+        packets_release_nodes_whose_clocks_are_wrong_and_lost_ones_are_counted,
+    ));
+    all
+}
+
+fn cycle(arguments: &[&str]) -> Result<Output> {
+    run_to_end(Command::new(binary()?).args(["cycle", "run"]).args(arguments), PATIENCE)
+}
+
+fn measured(arguments: &[&str]) -> Result<Value> {
+    let output = cycle(&[&["--json", "-"], arguments].concat())?;
+    ensure!(output.status.success(), "{arguments:?}: {output:?}");
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn task(result: &Value, node: usize) -> &Value {
+    &result["runs"][0]["nodes"][node]["tasks"][0]
+}
+
+fn codes(result: &Value) -> Vec<&str> {
+    let findings = result["findings"].as_array().into_iter().flatten();
+    findings.filter_map(|finding| finding["code"].as_str()).collect()
+}
+
+fn each_period_is_counted_and_in_the_log() -> Result<()> {
+    let directory = TempDir::new()?;
+    let log = directory.path().join("log.csv");
+    let log_name = log.to_str().context("no text")?;
+    let settings =
+        ["--policy", "other", "-p", "5ms", "-u", "100", "-t", "500ms", "--log", log_name];
+    let result = measured(&settings)?;
+    let task = task(&result, 0);
+    ensure!(task["periods"] == 100 && task["planned"] == 100 && task["uncounted"] == 0, "{task}");
+    for times in ["lateness_ns", "execution_ns", "response_ns", "computation_ns"] {
+        ensure!(task[times]["count"] == 100, "{times}: {task}");
+    }
+    let text = fs::read_to_string(&log)?;
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    ensure!(lines.len() == 101 && lines[0].contains(&"response_ns"), "{text}");
+    for (cycle, line) in lines[1..].iter().enumerate() {
+        ensure!(line[3] == cycle.to_string() && line.len() == lines[0].len(), "{line:?}");
+        let times: Vec<u64> = line[5..8].iter().filter_map(|field| field.parse().ok()).collect();
+        ensure!(times.len() == 3 && times[0] + times[1] == times[2], "{line:?}");
+    }
+    Ok(())
+}
+
+/// A command of 50 ms every 20 ms: all ten periods are run, each later than the one before.
+fn what_takes_too_long_makes_the_next_late_and_skips_none() -> Result<()> {
+    let result = measured(&["-p", "20ms", "-t", "200ms", "--", "sleep", "0.05"])?;
+    let task = task(&result, 0);
+    ensure!(task["periods"] == 10 && task["missed"] == 10 && task["overrun"] == 9, "{task}");
+    let latest = task["lateness_ns"]["max"].as_u64().context("no lateness")?;
+    // Nine times 30 ms at least.
+    ensure!(latest >= 270_000_000, "{task}");
+    ensure!(codes(&result).contains(&"deadlines-missed"), "{result}");
+    Ok(())
+}
+
+fn a_command_that_never_ends_is_ended_and_so_is_the_run() -> Result<()> {
+    // Shorter and longer than the run itself.
+    for (time, timeout) in [("10s", "200ms"), ("200ms", "2500ms")] {
+        let settings = ["--json", "-", "-p", "50ms", "-t", time, "--timeout", timeout];
+        let output = cycle(&[&settings[..], &["--", "sleep", "61.25"]].concat())?;
+        ensure!(output.status.code() == Some(1), "{output:?}");
+        let result: Value = serde_json::from_slice(&output.stdout)?;
+        let task = task(&result, 0);
+        ensure!(task["periods"] == 1 && task["failed"] == 1 && task["missed"] == 1, "{result}");
+        ensure!(task["execution_ns"].is_null(), "its times are not the work's: {task}");
+        for code in ["task-failed", "node-lost", "periods-not-run"] {
+            ensure!(codes(&result).contains(&code), "{code}: {result}");
+        }
+    }
+    ensure!(processes("sleep 61.25")?.is_empty(), "it still sleeps");
+    Ok(())
+}
+
+/// The second of two nodes has five times as much to do.
+fn a_slow_node_is_named() -> Result<()> {
+    let settings = ["-p", "40ms", "-c", "2ms", "-b", "-t", "1s", "-n", "2", "--slow", "2=5"];
+    let result = measured(&settings)?;
+    let shared = &result["runs"][0]["shared"][0];
+    let awaited: Vec<u64> = serde_json::from_value(shared["awaited"].clone())?;
+    ensure!(awaited[1] > 3 * awaited[0], "{shared}");
+    let findings = result["findings"].as_array().context("no findings")?;
+    let named = findings.iter().find(|finding| finding["code"] == "node-awaited");
+    let named = named.context("nobody is named")?;
+    ensure!(named["message"].as_str().is_some_and(|text| text.contains("node2")), "{named}");
+    // The idle node has the waiting among its extra cost.
+    let idle = |node| task(&result, node)["overhead"]["idle_ns"].as_f64().unwrap_or(0.0);
+    ensure!(idle(0) > idle(1), "{} and {}", idle(0), idle(1));
+    Ok(())
+}
+
+fn start(arguments: &[&str]) -> Result<std::process::Child> {
+    let mut command = Command::new(binary()?);
+    command.args(["cycle", "run"]).args(arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    Ok(die_with_parent(&mut command).spawn()?)
+}
+
+/// The processes of nodes that this one started.
+fn nodes_of(leader: u32) -> Result<Vec<u32>> {
+    let all = processes("cycle node")?;
+    let is_child = |pid: &u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.lines().any(|line| line == format!("PPid:\t{leader}"))
+    };
+    Ok(all.into_iter().filter(is_child).collect())
+}
+
+fn a_node_that_dies_is_named_and_the_rest_is_kept() -> Result<()> {
+    let run = start(&["--json", "-", "-p", "10ms", "-u", "10", "-t", "30s", "-n", "2"])?;
+    let leader = run.id();
+    until("nodes", || Ok(nodes_of(leader)?.len() == 2))?;
+    thread::sleep(Duration::from_secs(1));
+    let last = *nodes_of(leader)?.iter().max().context("no node")?;
+    signal_to(last, "KILL")?;
+    let output = run.wait_with_output()?;
+    ensure!(output.status.code() == Some(1), "{output:?}");
+    let result: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(codes(&result).contains(&"node-lost"), "{result}");
+    let said = String::from_utf8(output.stderr)?;
+    ensure!(said.contains("node2 ended by signal 9"), "{said}");
+    for node in 0..2 {
+        ensure!(task(&result, node)["periods"].as_u64().is_some_and(|n| n > 0), "{result}");
+    }
+    Ok(())
+}
+
+fn a_run_that_is_ended_keeps_what_it_has_and_leaves_nothing() -> Result<()> {
+    let run = start(&["--json", "-", "-p", "10ms", "-u", "10", "-t", "60s", "-n", "2"])?;
+    let leader = run.id();
+    until("nodes", || Ok(nodes_of(leader)?.len() == 2))?;
+    thread::sleep(Duration::from_secs(1));
+    let nodes = nodes_of(leader)?;
+    signal(&run, "INT")?;
+    let output = run.wait_with_output()?;
+    ensure!(output.status.code() == Some(0), "{output:?}");
+    let result: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(codes(&result).contains(&"interrupted"), "{result}");
+    let periods = task(&result, 0)["periods"].as_u64().context("no periods")?;
+    ensure!((1..6_000).contains(&periods), "{periods}");
+    let left = processes("cycle node")?;
+    ensure!(!nodes.iter().any(|node| left.contains(node)), "{nodes:?} of {left:?} are left");
+    Ok(())
+}
+
+fn a_member_that_is_ended_is_named_and_the_rest_is_kept() -> Result<()> {
+    let listen = "127.0.0.1:4468";
+    let run = start(&["-p", "20ms", "-u", "10", "-t", "60s", "-n", "2", "--listen", listen])?;
+    thread::sleep(Duration::from_millis(300));
+    let member = start(&["--join", listen, "--name", "far"])?;
+    until("a node of the member", || Ok(nodes_of(member.id())?.len() == 1))?;
+    thread::sleep(Duration::from_secs(2));
+    signal(&member, "INT")?;
+    member.wait_with_output()?;
+    let output = run.wait_with_output()?;
+    let said = String::from_utf8([&output.stdout[..], &output.stderr].concat())?;
+    ensure!(output.status.code() == Some(1), "{output:?}");
+    ensure!(said.contains("on far ended before all its periods were over"), "{said}");
+    Ok(())
+}
+
+/// More comes than the budget allows, so that some is left for later.
+fn events_are_served_within_the_budget() -> Result<()> {
+    let directory = TempDir::new()?;
+    let file = directory.path().join("tasks.toml");
+    let tasks = "[[task]]\nname = \"alarms\"\nperiod = \"10ms\"\n[task.polling]\nrate = 1000\n\
+                 units = 1\nbudget = 3\n";
+    fs::write(&file, tasks)?;
+    let result = measured(&[file.to_str().context("no text")?, "-t", "1s"])?;
+    let served = &task(&result, 0)["served"];
+    // Three in each of a hundred periods; about a thousand came.
+    let events = served["events"].as_u64().context("no events")?;
+    ensure!((250..=300).contains(&events) && served["response_ns"]["count"] == events, "{served}");
+    ensure!(served["left"].as_u64().is_some_and(|left| left > 400), "{served}");
+    Ok(())
+}
+
+fn policies_are_compared_in_one_run() -> Result<()> {
+    let all = "fifo,rr,other,deadline";
+    let result = measured(&["-p", "10ms", "-c", "500us", "-t", "500ms", "--compare", all])?;
+    let runs = result["runs"].as_array().context("no runs")?;
+    let names: Vec<_> = runs.iter().filter_map(|run| run["policy"].as_str()).collect();
+    ensure!(names.join(",") == all, "{names:?}");
+    for run in runs {
+        let task = &run["nodes"][0]["tasks"][0];
+        let scheduling = &task["scheduling"];
+        ensure!(scheduling["policy"] == run["policy"] && scheduling["error"].is_null(), "{task}");
+        ensure!(task["periods"] == 50, "{task}");
+    }
+    Ok(())
+}
+
+/// The member's clock is 3 ms ahead by its own will: refused by a narrow bound, told by a wide one.
+fn nodes_of_two_hosts_run_together_and_a_clock_that_is_off_is_told() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let (first, second) = (lab.client(), lab.server());
+    let listen = format!("{}:4460", first.port().ipv4);
+    let lead = |bound: &str| -> Result<std::process::Child> {
+        let mut command = first.command(binary()?);
+        command.args(["cycle", "run", "--json", "-", "-p", "20ms", "-u", "100", "-t", "1s"]);
+        command.args(["-m", "2k", "-b", "-n", "2", "--listen", &listen, "--max-offset", bound]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ok(die_with_parent(&mut command).spawn()?)
+    };
+    let join = || -> Result<std::process::Child> {
+        let mut command = second.command(binary()?);
+        command.args(["cycle", "run", "--join", &listen, "--name", "far", "--clock-ahead=+3ms"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ok(die_with_parent(&mut command).spawn()?)
+    };
+    let both = |bound: &str| -> Result<(Output, Output)> {
+        let leading = lead(bound)?;
+        thread::sleep(Duration::from_millis(300));
+        let joining = join()?;
+        Ok((leading.wait_with_output()?, joining.wait_with_output()?))
+    };
+    let (refused, _) = both("1ms")?;
+    let said = String::from_utf8(refused.stderr)?;
+    ensure!(refused.status.code() == Some(3) && said.contains("the clock of far is"), "{said}");
+
+    let (output, joined) = both("10ms")?;
+    ensure!(output.status.success() && joined.status.success(), "{output:?} {joined:?}");
+    let result: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(result["signal"] == "utc", "{result}");
+    let far = &result["runs"][0]["nodes"][1];
+    ensure!(far["name"] == "far" && far["host"].is_object(), "{far}");
+    let clocks = far["clocks"].as_array().context("no clocks")?;
+    ensure!(clocks.len() >= 2, "before and after: {clocks:?}");
+    for clock in clocks {
+        let ahead_ns = clock["ahead_ns"].as_i64().context("no offset")?;
+        let error_ns = clock["error_ns"].as_i64().context("no error")?;
+        ensure!((ahead_ns - 3_000_000).abs() <= error_ns, "{clock}");
+    }
+    for node in 0..2 {
+        let task = task(&result, node);
+        ensure!(task["periods"] == 50 && task["messages_missing"] == 0, "{task}");
+        ensure!(task["barriers_broken"] == 0, "{task}");
+    }
+    // The node whose clock is ahead comes first, and waits.
+    let awaited = &result["runs"][0]["shared"][0]["awaited"];
+    ensure!(awaited[0].as_u64() > awaited[1].as_u64(), "{awaited}");
+    Ok(())
+}
+
+fn packets_release_each_period_of_each_task() -> Result<()> {
+    let directory = TempDir::new()?;
+    let file = directory.path().join("tasks.toml");
+    let task_of = |name: &str, period: &str| {
+        format!(
+            "[[task]]\nname = \"{name}\"\nperiod = \"{period}\"\nunits = 100\noffset = \"2ms\"\n"
+        )
+    };
+    fs::write(&file, [task_of("fast", "5ms"), task_of("slow", "20ms")].concat())?;
+    let file = file.to_str().context("no text")?;
+    let result = measured(&[file, "-t", "400ms", "-n", "2", "--signal", "udp"])?;
+    ensure!(result["signal"] == "packet", "{result}");
+    let run = &result["runs"][0];
+    for node in run["nodes"].as_array().context("no nodes")? {
+        for (task, periods) in node["tasks"].as_array().into_iter().flatten().zip([80, 20]) {
+            ensure!(task["periods"] == periods && task["unreleased"] == 0, "{task}");
+        }
+    }
+    ensure!(run["sent"]["packets"] == 200 && run["sent"]["failed"] == 0, "{}", run["sent"]);
+    ensure!(run["sent"]["lateness_ns"]["count"] == 200, "{}", run["sent"]);
+    Ok(())
+}
+
+/// The member's clock is an hour ahead, and the link is down for a while.
+fn packets_release_nodes_whose_clocks_are_wrong_and_lost_ones_are_counted() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let (first, second) = (lab.client(), lab.server());
+    let listen = format!("{}:4460", first.port().ipv4);
+    let directory = TempDir::new()?;
+    let file = directory.path().join("result.json");
+    let mut leading = first.command(binary()?);
+    leading.args(["cycle", "run", "-p", "20ms", "-u", "100", "-t", "3s", "--json"]).arg(&file);
+    leading.args(["--signal", "udp", "-n", "2", "--listen", &listen]);
+    leading.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut leading = die_with_parent(&mut leading).spawn()?;
+    thread::sleep(Duration::from_millis(300));
+    let mut joining = second.command(binary()?);
+    joining.args(["cycle", "run", "--join", &listen, "--name", "far", "--clock-ahead=+3600s"]);
+    joining.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let joining = die_with_parent(&mut joining).spawn()?;
+    // Ready within a second, and begun within another.
+    thread::sleep(Duration::from_millis(2_500));
+    let port = &second.port().interface;
+    let link =
+        |state: &str| run_to_end(second.command("ip").args(["link", "set", port, state]), PATIENCE);
+    ensure!(link("down")?.status.success(), "the link stays up");
+    thread::sleep(Duration::from_millis(400));
+    ensure!(link("up")?.status.success(), "the link stays down");
+    let joined = joining.wait_with_output()?;
+    if !joined.status.success() {
+        // It would wait for another.
+        leading.kill()?;
+    }
+    let output = leading.wait_with_output()?;
+    let text = fs::read_to_string(&file).with_context(|| format!("{output:?} {joined:?}"))?;
+    let result: Value = serde_json::from_str(&text)?;
+    let (near, far) = (task(&result, 0), task(&result, 1));
+    ensure!(near["periods"] == 150 && near["unreleased"] == 0, "{near}");
+    let (run, lost) =
+        (far["periods"].as_u64().unwrap_or(0), far["unreleased"].as_u64().unwrap_or(0));
+    ensure!(run + lost == 150 && (10..120).contains(&lost), "{far}");
+    ensure!(codes(&result).contains(&"signal-lost"), "{result}");
+    ensure!(text.contains("'task' on far") && output.status.code() == Some(1), "{output:?}");
+    Ok(())
+}
+
+const WRONG: &[Case] = &[
+    case(&[], USAGE, &["there are no tasks", "--period"]),
+    case(&["-p", "10ms"], USAGE, &["the task does nothing", "--compute"]),
+    case(&["-p", "10us", "-u", "1"], USAGE, &["a period is 50us to 1h"]),
+    case(&["-p", "10ms", "-d", "11ms", "-u", "1"], USAGE, &["a deadline is"]),
+    case(&["-p", "10ms", "-u", "1", "-t", "5ms"], USAGE, &["shorter than one period"]),
+    case(&["-p", "10ms", "-u", "1", "--policy", "best"], USAGE, &["write fifo, rr"]),
+    case(&["-p", "10ms", "-u", "1", "-n", "0"], USAGE, &["--nodes"]),
+    case(
+        &["-p", "10ms", "--divide", "--", "true"],
+        USAGE,
+        &["--divide changes what tasks compute"],
+    ),
+    case(
+        &["-p", "10ms", "-u", "1", "--signal", "udp", "--clock-error", "1=+1ms"],
+        USAGE,
+        &["--clock-error does nothing with --signal udp"],
+    ),
+    case(&["-p", "10ms", "-u", "1", "--slow", "3=2"], USAGE, &["--slow", "there is no node 3"]),
+    case(&["-p", "10ms", "-u", "1", "--core", "8191"], ENVIRONMENT, &["node1", "core 8191"]),
+    case(&["/nowhere/tasks.toml"], USAGE, &["cannot read /nowhere/tasks.toml"]),
+    case(&["-p", "10ms", "-u", "1", "--fail-if", "late>1"], USAGE, &["write a figure", "missed"]),
+    case(&["-p", "10ms", "-u", "1", "--listen", "0.0.0.0:1"], USAGE, &["--listen", "address"]),
+    case(&["--join", "127.0.0.1:9"], ENVIRONMENT, &["127.0.0.1:9", "--listen"]),
+];
+
+fn what_is_wrong_of_a_run_is_said() -> Result<()> {
+    refusal::expect_all(WRONG, cycle)?;
+    let absent = cycle(&["-p", "1s", "-t", "1s", "--", "/nowhere/at/all"])?;
+    let said = String::from_utf8(absent.stderr)?;
+    ensure!(absent.status.code() == Some(1) && said.contains("failed in 1 of 1 periods"), "{said}");
+    Ok(())
+}

@@ -1,0 +1,272 @@
+//! Scenarios of `horolog cycle test`: what is injected is what is noticed, a node that stops or is
+//! slow or ends is named and recovered from, a load is found, and nothing stays behind.
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_record::{
+    Code, CycleTestFault, CycleTestGrade, CycleTestNotice as Notice, CycleTestResult, CycleTestRun,
+    CycleTestScale, SearchEnd,
+};
+use horolog_sys::namespace::die_with_parent;
+use libtest_mimic::Trial;
+use tempfile::TempDir;
+
+use crate::launch_after::{processes, until};
+use crate::process::{binary, run_to_end, signal};
+use crate::refusal::{self, USAGE};
+use crate::{cycle_test, scenarios};
+
+/// A search makes many runs.
+const PATIENCE: Duration = Duration::from_mins(3);
+/// Of another machine, with every figure that a result can have.
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/record/tests/schema");
+/// Ordinary processes with little to do: the machine that runs this has other work as well.
+const HEAD: &str = "schema = \"horolog.test/1\"\nname = \"small\"\ntime = \"6s\"\nperiod = \"50ms\"\n\
+    [[stage]]\nname = \"intake\"\nintake = true\nper-report = \"5us\"\n\
+    [[stage]]\nname = \"meet\"\ncompute = \"1ms\"\nmessage = 2000\nbarrier = true\n\
+    wait = \"20ms\"\n\
+    [[source]]\nname = \"radar\"\nrate = 400\nsize = \"60..300\"\nlate-after = \"400ms\"\n\
+    [[source]]\nname = \"orders\"\nprofile = \"poisson\"\nrate = 50\nsize = 64\nto = \"all\"\n\
+    late-after = \"400ms\"\n";
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    Vec::from(scenarios!(&[], cycle_test:
+        what_is_injected_into_reports_is_what_is_noticed,
+        a_node_that_stops_is_noticed_and_recovered_from,
+        a_slow_node_is_named_and_one_that_ends_is_gone,
+        a_load_is_found,
+        a_test_that_is_ended_leaves_nothing,
+        what_is_wrong_of_a_test_is_said,
+    ))
+}
+
+fn test(arguments: &[&str]) -> Result<Output> {
+    run_to_end(Command::new(binary()?).args(["cycle", "test"]).args(arguments), PATIENCE)
+}
+
+fn write(directory: &TempDir, name: &str, text: &str) -> Result<String> {
+    let path = directory.path().join(name);
+    fs::write(&path, text)?;
+    Ok(path.to_str().context("no text")?.to_owned())
+}
+
+fn fault(lines: &str) -> String {
+    format!("[[fault]]\n{lines}\n")
+}
+
+fn measured(faults: &[&str], more: &[&str]) -> Result<CycleTestResult> {
+    let directory = TempDir::new()?;
+    let faults: Vec<String> = faults.iter().map(|lines| fault(lines)).collect();
+    let file = write(&directory, "test.toml", &[HEAD, &faults.concat()].concat())?;
+    let output = test(&[&[&*file, "--json", "-"], more].concat())?;
+    ensure!(output.status.success(), "{output:?}");
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn run(result: &CycleTestResult) -> Result<&CycleTestRun> {
+    result.run.as_ref().context("no run")
+}
+
+fn all_noticed(run: &CycleTestRun, kind: Notice) -> u64 {
+    run.noticed.iter().filter(|one| one.kind == kind).map(|one| one.count).sum()
+}
+
+/// Recovered from, in the time that the rest of the run has.
+fn recovered(fault: &CycleTestFault) -> Result<u64> {
+    let after_ns = fault.recovered_after_ns.with_context(|| format!("{fault:?}"))?;
+    ensure!(after_ns < 3_000_000_000, "{fault:?}");
+    Ok(after_ns)
+}
+
+/// Each report that was damaged or lost was noticed as that, and nothing else was; those that were
+/// late were, and on a busy machine a few more.
+fn what_is_injected_into_reports_is_what_is_noticed() -> Result<()> {
+    let result = measured(
+        &[
+            "kind = \"data-error\"\nat = \"1s\"\nfor = \"1s\"\nsource = \"radar\"\nshare = 0.2",
+            "kind = \"lost\"\nat = \"2500ms\"\nfor = \"500ms\"\nshare = 0.2",
+            "kind = \"late\"\nat = \"3500ms\"\nfor = \"500ms\"\nsource = \"radar\"\nshare = 0.1\n\
+             delay = \"700ms\"\nstate = \"late reports\"",
+        ],
+        &[],
+    )?;
+    let run = run(&result)?;
+    let [damaged, lost, late] = &run.faults[..] else { anyhow::bail!("three faults") };
+    for (fault, kind, least) in
+        [(damaged, Notice::DataError, 40), (lost, Notice::Lost, 20), (late, Notice::Late, 5)]
+    {
+        ensure!(fault.injected >= least, "{fault:?}");
+        let noticed = all_noticed(run, kind);
+        let is_exact = noticed == fault.injected && fault.noticed_as(kind) == fault.injected;
+        let may_be_more = kind == Notice::Late && noticed >= fault.injected;
+        ensure!(is_exact || may_be_more, "{noticed} noticed of {fault:?}");
+        let first = fault.detected.as_ref().with_context(|| format!("{fault:?}"))?;
+        ensure!(first.kind == kind, "{first:?}");
+    }
+    let sources: u64 = run.sources.iter().map(|source| source.due - source.sent).sum();
+    ensure!(sources == lost.injected, "{:?}", run.sources);
+    let state = run.states.iter().find(|state| state.name == "late reports");
+    ensure!(state.is_some_and(|state| state.periods == 20), "{:?}", run.states);
+    Ok(())
+}
+
+fn a_node_that_stops_is_noticed_and_recovered_from() -> Result<()> {
+    let result = measured(
+        &[
+            "kind = \"stop\"\nat = \"1s\"\nfor = \"600ms\"\nnode = 2",
+            "kind = \"lost-message\"\nat = \"4s\"\nfor = \"500ms\"\nnode = 1",
+        ],
+        &[],
+    )?;
+    let run = run(&result)?;
+    let [stop, lost] = &run.faults[..] else { anyhow::bail!("two faults") };
+    ensure!(stop.injected == 1 && stop.of.as_deref() == Some("node2"), "{stop:?}");
+    ensure!(stop.noticed_as(Notice::NodeSilent) >= 1, "{stop:?}");
+    ensure!(stop.noticed_as(Notice::DeadlineMissed) >= 8, "{stop:?}");
+    ensure!(stop.detected.as_ref().is_some_and(|first| first.after_ns < 500_000_000), "{stop:?}");
+    ensure!(recovered(stop)? > 0, "{stop:?}");
+    // All ten periods of half a second, and the other node alone misses them.
+    ensure!(lost.injected == 10 && lost.noticed_as(Notice::MessageMissing) == 10, "{lost:?}");
+    ensure!(lost.detected.as_ref().is_some_and(|first| first.by == "node2"), "{lost:?}");
+    recovered(lost).map(drop)
+}
+
+fn a_slow_node_is_named_and_one_that_ends_is_gone() -> Result<()> {
+    let result = measured(
+        &[
+            "kind = \"slow\"\nat = \"1s\"\nfor = \"500ms\"\nnode = 2\nfactor = 16",
+            "kind = \"end\"\nat = \"4s\"\nnode = 1",
+        ],
+        &[],
+    )?;
+    let run = run(&result)?;
+    let [slow, end] = &run.faults[..] else { anyhow::bail!("two faults") };
+    ensure!(slow.injected == 10, "{slow:?}");
+    let awaited = run.noticed.iter().filter(|one| one.kind == Notice::NodeAwaited);
+    let most = awaited.max_by_key(|one| one.count).context("nobody was awaited")?;
+    ensure!(most.of.as_deref() == Some("node2") && most.count >= 5, "{most:?}");
+    recovered(slow)?;
+    ensure!(end.injected == 1 && end.noticed_as(Notice::NodeSilent) == 1, "{end:?}");
+    recovered(end)?;
+    let [first, second] = &run.nodes[..] else { anyhow::bail!("two nodes") };
+    ensure!(first.ended.is_some() && first.periods < 90, "{first:?}");
+    ensure!(second.ended.is_none() && second.periods == 120, "{second:?}");
+    ensure!(result.findings.iter().all(|one| one.code != Code::NodeLost), "it was meant to");
+    Ok(())
+}
+
+/// A load of 40 computes for 40 ms of 50, one of 64 for longer than there is.
+fn a_load_is_found() -> Result<()> {
+    let result = measured(
+        &[],
+        &[
+            "--find",
+            "--range",
+            "1-64",
+            "--width",
+            "50%",
+            "--trial",
+            "1s",
+            "--least-load",
+            "1",
+            "--measured",
+            &format!("{GOLDEN}/host_all.json"),
+        ],
+    )?;
+    let search = result.search.as_ref().context("no search")?;
+    let (lower, upper) = search.lower.zip(search.upper).with_context(|| format!("{search:?}"))?;
+    ensure!(search.end == SearchEnd::Converged, "{search:?}");
+    ensure!((1.0..upper).contains(&lower) && upper <= 64.0, "{search:?}");
+    let missed = |load: f64| {
+        let at = search.trials.iter().filter(move |trial| (trial.load / load - 1.0).abs() < 1e-6);
+        at.map(|trial| trial.missed).collect::<Vec<_>>()
+    };
+    ensure!(missed(upper).iter().any(|missed| *missed > 0), "{search:?}");
+    ensure!(missed(lower).contains(&0), "{search:?}");
+    let grade = |scale| {
+        let row = result.scorecard.iter().find(|row| row.scale == scale);
+        row.and_then(|row| row.grade)
+    };
+    ensure!(grade(CycleTestScale::SwitchTime).is_some(), "{:?}", result.scorecard);
+    ensure!(grade(CycleTestScale::Granularity) < Some(CycleTestGrade::Poor), "it computes most");
+    ensure!(result.findings.iter().any(|one| one.code == Code::CostForeign), "another machine");
+    Ok(())
+}
+
+fn a_test_that_is_ended_leaves_nothing() -> Result<()> {
+    let mut command = Command::new(binary()?);
+    command.args(["cycle", "test", "--json", "-"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let tested = die_with_parent(&mut command).spawn()?;
+    let leader = tested.id();
+    let nodes = || -> Result<Vec<u32>> {
+        let all = processes("cycle application-node")?;
+        let is_child = |pid: &u32| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            status.lines().any(|line| line == format!("PPid:\t{leader}"))
+        };
+        Ok(all.into_iter().filter(is_child).collect())
+    };
+    until("nodes", || Ok(nodes()?.len() == 2))?;
+    thread::sleep(Duration::from_secs(1));
+    let before = nodes()?;
+    signal(&tested, "INT")?;
+    let output = tested.wait_with_output()?;
+    ensure!(output.status.code() == Some(0), "{output:?}");
+    let result: CycleTestResult = serde_json::from_slice(&output.stdout)?;
+    ensure!(result.findings.iter().any(|one| one.code == Code::Interrupted), "{result:?}");
+    let left = processes("cycle application-node")?;
+    ensure!(!before.iter().any(|node| left.contains(node)), "{before:?} of {left:?} are left");
+    Ok(())
+}
+
+fn what_is_wrong_of_a_test_is_said() -> Result<()> {
+    let directory = TempDir::new()?;
+    let stop = "kind = \"stop\"\nat = \"1s\"\nfor = \"1s\"\nnode = 2";
+    for (name, text, words) in [
+        ("toml", "[[stage".to_owned(), "line 1: "),
+        ("schema", HEAD.replace("test/1", "test/9"), "line 1: this version reads"),
+        ("kind", HEAD.to_owned() + &fault("kind = \"rain\"\nat = \"1s\""), "write one of"),
+        ("long", HEAD.to_owned() + &fault(&stop.replace("for = \"1s", "for = \"9s")), "ends"),
+    ] {
+        let path = write(&directory, name, &text)?;
+        refusal::check(&test(&[&path])?, USAGE, &[name, words])?;
+    }
+    let path = write(&directory, "good", &(HEAD.to_owned() + &fault(stop)))?;
+    for (arguments, words) in [
+        (&["--nodes", "1"][..], "there is no node 2"),
+        (&["--nodes", "0"], "--nodes"),
+        (&["--time", "1s"], "the fault ends"),
+        (&["--load", "none"], "write a factor"),
+        (&["--range", "1-2"], "--find"),
+        (&["--find", "--trial", "1ms"], "10 periods"),
+        (&["--fail-if", "rain>1"], "write a figure"),
+        (&["--measured", "/nowhere"], "cannot read /nowhere"),
+    ] {
+        let refused = test(&[&[&*path], arguments].concat())?;
+        refusal::check(&refused, USAGE, &[words]).with_context(|| format!("{arguments:?}"))?;
+    }
+    let sample = test(&["--sample"])?;
+    ensure!(sample.status.success() && String::from_utf8(sample.stdout)?.contains("[[fault]]"));
+    let broken = fault("kind = \"lost\"\nat = \"1s\"\nfor = \"100ms\"\nsource = \"radar\"");
+    let path = write(
+        &directory,
+        "limit",
+        &HEAD
+            .replace("6s", "2s")
+            .replace("[[stage]]\nname = \"in", "steady = 3\n[[stage]]\nname = \"in"),
+    )
+    .and_then(|path| {
+        fs::write(&path, fs::read_to_string(&path)? + &broken)?;
+        Ok(path)
+    })?;
+    let limited = test(&[&path, "--fail-if", "detection>1us"])?;
+    let said = String::from_utf8(limited.stderr)?;
+    ensure!(limited.status.code() == Some(1) && said.contains("detection>1us"), "{said}");
+    Ok(())
+}
