@@ -17,6 +17,7 @@ use horolog_sys::namespace::die_with_parent;
 use libtest_mimic::{Arguments, Trial};
 use tempfile::tempfile;
 
+use crate::again::Failures;
 use crate::supervisor;
 
 /// What stands before the other arguments of the processes whose scenarios measure and wait.
@@ -75,12 +76,32 @@ fn both(arguments: &[String]) -> Result<bool> {
     // Not pipes: whatever the lane leaves would hold them open.
     let (stdout, stderr) = (tempfile()?, tempfile()?);
     let beside = start(BESIDE, arguments, stdout.try_clone()?.into(), stderr.try_clone()?.into())?;
-    let measuring = start(MEASURING, arguments, Stdio::inherit(), Stdio::inherit())?;
+    let failures = Failures::new()?;
+    let measuring =
+        started(prepared(MEASURING, arguments)?.envs([failures.variable()]), MEASURING)?;
     let [waited, measured] = supervisor::wait_for(&[beside, measuring])?;
     println!("Beside these ran those that wait:");
     io::stderr().write_all(&written(stderr)?)?;
     io::stdout().write_all(&written(stdout)?)?;
-    Ok(waited.success() & measured.success() & nothing_is_left()?)
+    // Who asks for some by name has few or none beside them.
+    let measured = match failures.to_try_again(measured)? {
+        Some(names) if arguments.is_empty() => all_hold_alone(&names)?,
+        _ => measured.success(),
+    };
+    Ok(waited.success() & measured & nothing_is_left()?)
+}
+
+/// Whether each of these holds when nothing runs beside it.
+fn all_hold_alone(names: &[String]) -> Result<bool> {
+    println!("Once more, with nothing beside them: {}", names.join(", "));
+    let mut all = true;
+    for name in names {
+        let arguments = ["--exact".to_owned(), name.clone()];
+        let child = started(&mut prepared(MEASURING, &arguments)?, MEASURING)?;
+        let [status] = supervisor::wait_for(&[child])?;
+        all &= status.success();
+    }
+    Ok(all)
 }
 
 fn nothing_is_left() -> Result<bool> {
@@ -105,9 +126,18 @@ fn parse(arguments: &[String]) -> Arguments {
 }
 
 fn start(mode: &str, arguments: &[String], stdout: Stdio, stderr: Stdio) -> Result<Child> {
+    started(prepared(mode, arguments)?.stdout(stdout).stderr(stderr), mode)
+}
+
+/// This program as a lane of this mode, whose output goes where this one's goes.
+fn prepared(mode: &str, arguments: &[String]) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
-    command.arg(mode).args(arguments).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
-    let child = die_with_parent(&mut command).spawn();
+    command.arg(mode).args(arguments).stdin(Stdio::null());
+    Ok(command)
+}
+
+fn started(command: &mut Command, mode: &str) -> Result<Child> {
+    let child = die_with_parent(command).spawn();
     child.with_context(|| format!("cannot start the lane '{mode}'"))
 }
 

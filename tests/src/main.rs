@@ -6,6 +6,7 @@
 //! `horolog` first; `make scenarios` does all of that. What cannot run here is reported as ignored,
 //! with the reason.
 
+mod again;
 mod bench;
 mod bench_relay;
 mod bodies;
@@ -163,6 +164,7 @@ fn lanes() -> Lanes {
 
 fn measuring() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[], process: a_long_answer_is_read));
+    all.extend(scenarios!(&[], again: few_failures_are_tried_again));
     all.extend(of_private_hosts());
     all.extend(of_packet_devices());
     all.extend(of_the_bodies());

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use horolog_sys::adjtimex::kernel_clock;
 use libtest_mimic::{Completion, Failed, Trial};
 
+use crate::again::Running;
 use crate::launch_systemd::{cgroup_root, systemd};
 use crate::leftovers::Belongings;
 
@@ -74,16 +75,20 @@ pub(crate) fn scenario<E: Display>(
     needs: &'static [Need],
     run: impl FnOnce() -> Result<(), E> + Send + 'static,
 ) -> Trial {
-    Trial::ignorable_test(name, move || {
+    let name = name.into();
+    Trial::ignorable_test(name.clone(), move || {
         match needs.iter().find_map(|need| need.hindrance()) {
             Some(Hindrance::Machine(reason)) => return Ok(Completion::ignored_with(reason)),
             Some(Hindrance::Peer(program)) => return without_peer(program),
             None => {}
         }
+        let mut running = Running::new(name);
         let before = Belongings::look()?;
         // `{:#}` is an error with its causes, in one line.
         let outcome = run().map_err(|error| format!("{error:#}"));
-        match (outcome, before.left_behind()?) {
+        let left = before.left_behind()?;
+        running.end(outcome.is_ok(), left.is_none());
+        match (outcome, left) {
             (Ok(()), None) => Ok(Completion::Completed),
             (Ok(()), Some(left)) => Err(format!("left behind: {left}").into()),
             (Err(error), None) => Err(error.into()),

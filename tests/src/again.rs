@@ -1,0 +1,93 @@
+//! A second try, alone, for scenarios that measure and failed while the other lane ran beside them.
+//!
+//! What measures is meant to have the machine for itself, and the lane beside it takes some of it
+//! away: mostly little, now and then a core for some milliseconds. So a failure of these counts when
+//! it happens again with nothing beside; what is left behind counts at once. Both tries are printed. Where many fail it is no accident,
+//! and nothing is tried again.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitStatus;
+
+use anyhow::{Context as _, Result, ensure};
+use tempfile::NamedTempFile;
+
+/// Holds the path of the file that takes the names of those that failed.
+const VARIABLE: &str = "HOROLOG_SCENARIOS_FAILED";
+/// More failures than this are no accident.
+const FAILURES_MAX: usize = 3;
+/// What the list of scenarios ends with when all ran and some failed.
+const SOME_FAILED: i32 = 101;
+
+/// Before the name of one whose failure counts at once.
+const FINAL: char = '!';
+
+/// The names of the scenarios that failed in a lane's process, one in each line of a file.
+pub(crate) struct Failures(NamedTempFile);
+
+impl Failures {
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self(NamedTempFile::new().context("cannot keep the names of what fails")?))
+    }
+
+    /// What the lane's process needs in its environment.
+    pub(crate) fn variable(&self) -> (&'static str, &Path) {
+        (VARIABLE, self.0.path())
+    }
+
+    /// Those to try again, of a lane that ended so; `None` if its end counts as it is.
+    pub(crate) fn to_try_again(&self, ended: ExitStatus) -> Result<Option<Vec<String>>> {
+        let text = fs::read_to_string(self.0.path()).context("cannot read what failed")?;
+        Ok(if ended.code() == Some(SOME_FAILED) { to_try_again(&text) } else { None })
+    }
+}
+
+fn to_try_again(noted: &str) -> Option<Vec<String>> {
+    let names: Vec<String> = noted.lines().map(str::to_owned).collect();
+    let accident = (1..=FAILURES_MAX).contains(&names.len());
+    (accident && !names.iter().any(|name| name.starts_with(FINAL))).then_some(names)
+}
+
+/// A scenario that runs: its name is noted unless it holds, be its end a panic.
+pub(crate) struct Running {
+    name: String,
+    noted: bool,
+}
+
+impl Running {
+    pub(crate) fn new(name: String) -> Self {
+        Self { name, noted: true }
+    }
+
+    /// What it came to. One that leaves something behind is tried no second time.
+    pub(crate) fn end(&mut self, held: bool, left_nothing: bool) {
+        self.noted = !(held && left_nothing);
+        if !left_nothing {
+            self.name.insert(0, FINAL);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let Some(path) = std::env::var_os(VARIABLE).filter(|_| self.noted) else { return };
+        let line = |mut file: fs::File| writeln!(file, "{}", self.name);
+        if let Err(error) = OpenOptions::new().append(true).open(&path).and_then(line) {
+            eprintln!("cannot note in {} that {} failed: {error}", path.display(), self.name);
+        }
+    }
+}
+
+/// Few failures are tried again, unless one of them counts at once.
+pub(crate) fn few_failures_are_tried_again() -> Result<()> {
+    let both = Some(vec!["a::b".to_owned(), "c::d".to_owned()]);
+    // The last failed without a name: its process was killed, say.
+    let cases =
+        [("a::b\nc::d\n", both), ("a\nb\nc\nd\n", None), ("a::b\n!c::d\n", None), ("", None)];
+    for (noted, expected) in cases {
+        let names = to_try_again(noted);
+        ensure!(names == expected, "{noted:?}: {names:?}");
+    }
+    Ok(())
+}
