@@ -2,8 +2,8 @@
 //!
 //! What measures is meant to have the machine for itself, and the lane beside it takes some of it
 //! away: mostly little, now and then a core for some milliseconds. So a failure of these counts when
-//! it happens again with nothing beside; what is left behind counts at once. Both tries are printed. Where many fail it is no accident,
-//! and nothing is tried again.
+//! it happens again with nothing beside; what is left behind counts at once. Both tries are printed.
+//! Where many fail it is no accident, and nothing is tried again.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;

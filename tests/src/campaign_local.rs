@@ -57,9 +57,10 @@ fn role<'a>(result: &'a CampaignResult, name: &str) -> Result<&'a CampaignRole> 
 fn a_server_is_loaded_from_several_places() -> Result<()> {
     let set = ["--set", "rate=400-600", "--set", "time=500ms", "--set", "generators=3"];
     let (_, result) = run(&[&["ntp-saturation"][..], &set].concat())?;
-    let CampaignFigures::Load { trials } = &role(&result, "load")?.figures else {
+    let CampaignFigures::Load { trials, capacity } = &role(&result, "load")?.figures else {
         bail!("no trials: {result:?}");
     };
+    ensure!(capacity.is_some(), "nothing is said of what rising rates found");
     ensure!(trials.len() == 2 && trials.iter().all(|trial| trial.generators == 3), "{trials:?}");
     let mut parts = Vec::new();
     for part in result.parts.iter().filter(|part| part.role == "load") {
@@ -108,7 +109,7 @@ fn every_leaf_of_a_tree_gets_what_was_sent() -> Result<()> {
         CampaignFigures::Relays { relays, .. } => Ok(relays.clone()),
         other => bail!("{name}: {other:?}"),
     };
-    let CampaignFigures::Load { trials } = &role(&result, "source")?.figures else {
+    let CampaignFigures::Load { trials, .. } = &role(&result, "source")?.figures else {
         bail!("no source: {result:?}");
     };
     let sent = trials[0].trial.sent;

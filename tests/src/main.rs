@@ -178,7 +178,6 @@ fn measuring() -> Vec<Trial> {
     all.extend(of_load_refusals());
     all.extend(server_interleaved::all());
     all.extend(server_limits::all());
-    all.extend(server_nts::all());
     all.extend(server_ke::all());
     all.extend(cycle_run::all());
     all.extend(host_scheduler::all());
@@ -229,6 +228,10 @@ fn measuring() -> Vec<Trial> {
 
 fn waiting() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[], leftovers: an_orphan_is_found));
+    for engine in Engine::ALL {
+        all.extend(named(engine, WAITING_OF_AN_ENGINE));
+    }
+    all.extend(server_nts::all());
     all.extend(server_leap::all());
     all.extend(relay_life::waiting());
     all.extend(server_sources::all());
@@ -246,6 +249,7 @@ fn waiting() -> Vec<Trial> {
     all.extend(server_ptp_peers::all());
     all.extend(server_ptp_masters::all());
     all.extend(server_ptp_hostile::all());
+    all.extend(wrong_server::waiting());
     // At a low rate, with patience.
     all.extend(wrong_master::all());
     all
@@ -327,22 +331,27 @@ fn of_the_bodies() -> Vec<Trial> {
     .collect()
 }
 
-/// What holds for either engine of the server.
+type OfAnEngine = (&'static str, &'static [Need], fn(Engine) -> anyhow::Result<()>);
+
+/// What holds for either engine of the server, and waits for clients of others.
+const WAITING_OF_AN_ENGINE: [OfAnEngine; 4] = [
+    ("clients::chronyd_reads_the_time_over_ipv4", CHRONYD, |engine| {
+        clients::chronyd_reads_the_time(engine, false)
+    }),
+    ("clients::chronyd_reads_the_time_over_ipv6", CHRONYD_AND_IPV6, |engine| {
+        clients::chronyd_reads_the_time(engine, true)
+    }),
+    ("clients::an_sntp_client_reads_the_time", NTPDIG, clients::an_sntp_client_reads_the_time),
+    (
+        "clients::an_unsynchronised_server_is_refused",
+        UNSYNCHRONISED,
+        clients::an_unsynchronised_server_is_refused,
+    ),
+];
+
+/// What else holds for either engine.
 fn of_an_engine(engine: Engine) -> Vec<Trial> {
-    type Run = fn(Engine) -> anyhow::Result<()>;
-    let list: [(&str, &'static [Need], Run); 10] = [
-        ("clients::chronyd_reads_the_time_over_ipv4", CHRONYD, |engine| {
-            clients::chronyd_reads_the_time(engine, false)
-        }),
-        ("clients::chronyd_reads_the_time_over_ipv6", CHRONYD_AND_IPV6, |engine| {
-            clients::chronyd_reads_the_time(engine, true)
-        }),
-        ("clients::an_sntp_client_reads_the_time", NTPDIG, clients::an_sntp_client_reads_the_time),
-        (
-            "clients::an_unsynchronised_server_is_refused",
-            UNSYNCHRONISED,
-            clients::an_unsynchronised_server_is_refused,
-        ),
+    let list: [OfAnEngine; 6] = [
         ("clients::a_test_drift_is_served", ROOT, clients::a_test_drift_is_served),
         (
             "clients::replies_say_what_they_were_told_to",
@@ -358,13 +367,19 @@ fn of_an_engine(engine: Engine) -> Vec<Trial> {
         ("death::a_server_told_to_end_ends", ROOT_AND_IPV6, death::a_server_told_to_end_ends),
         ("noise::noise_gets_no_reply", ROOT_AND_IPV6, noise::noise_gets_no_reply),
     ];
-    let named = |(name, needs, run): (&str, _, Run)| {
-        scenario(format!("{name}::{}", engine.name()), needs, move || run(engine))
-    };
     let options = scenario(format!("raw::ipv4_options_are_answered::{}", engine.name()), ROOT, {
         move || raw::ipv4_options_are_answered(engine)
     });
-    list.into_iter().map(named).chain([options]).collect()
+    named(engine, list).chain([options]).collect()
+}
+
+fn named(
+    engine: Engine,
+    list: impl IntoIterator<Item = OfAnEngine>,
+) -> impl Iterator<Item = Trial> {
+    list.into_iter().map(move |(name, needs, run)| {
+        scenario(format!("{name}::{}", engine.name()), needs, move || run(engine))
+    })
 }
 
 const CHRONYD: &[Need] = &[Need::Root, Need::Peer("chronyd")];

@@ -140,8 +140,8 @@ fn a_known_drift_is_found(engine: Engine) -> Result<()> {
     let server = &result.servers[0];
     check_clean(server, 100)?;
     let drift = server.drift.context("no drift")?;
-    // Within a hundredth, that is 10 µs in the whole second; or as near as it says itself, where the
-    // machine held up replies in a row.
+    // Within a hundredth, that is 10 µs in the whole second; or as near as it says itself, where
+    // the machine held up replies in a row.
     let tolerance_ppm = (DRIFT_PPM / 100.0).max(5.0 * drift.error_ppm);
     ensure!((drift.ppm - DRIFT_PPM).abs() < tolerance_ppm, "{drift:?}");
     ensure!(drift.error_ppm < DRIFT_PPM / 2.0, "{drift:?}");

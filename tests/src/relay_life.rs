@@ -33,15 +33,7 @@ const LOOKED: Duration = Duration::from_millis(1_500);
 
 /// Those that use the machine.
 pub(crate) fn all() -> Vec<Trial> {
-    let mut all = Vec::from(scenarios!(ROOT, relay_life:
-        an_interface_that_was_in_use_is_asked_again,
-        a_listing_does_not_wait_for_a_change,
-    ));
-    for ipv6 in [false, true] {
-        let name = if ipv6 { "of_the_link" } else { "of_ipv4" };
-        let run = move || a_group_is_joined_anew(ipv6);
-        all.push(scenario(format!("relay_life::a_group_is_joined_anew::{name}"), ROOT, run));
-    }
+    let mut all = Vec::new();
     for engine in ["sendmmsg", "xdp"] {
         let name = |what: &str| format!("relay_life::{what}::{engine}");
         let run = move || a_rate_that_is_raised_holds_at_once(engine);
@@ -54,7 +46,17 @@ pub(crate) fn all() -> Vec<Trial> {
 
 /// Those that wait.
 pub(crate) fn waiting() -> Vec<Trial> {
-    Vec::from(scenarios!(ROOT, relay_life: a_change_that_takes_long_is_waited_for))
+    let mut all = Vec::from(scenarios!(ROOT, relay_life:
+        an_interface_that_was_in_use_is_asked_again,
+        a_listing_does_not_wait_for_a_change,
+        a_change_that_takes_long_is_waited_for,
+    ));
+    for ipv6 in [false, true] {
+        let name = if ipv6 { "of_the_link" } else { "of_ipv4" };
+        let run = move || a_group_is_joined_anew(ipv6);
+        all.push(scenario(format!("relay_life::a_group_is_joined_anew::{name}"), ROOT, run));
+    }
+    all
 }
 
 /// Has a relay take another table file.

@@ -24,12 +24,14 @@ use crate::{ROOT, scenarios, wrong_server};
 
 mod nts;
 
-/// All of them.
+/// Those that measure.
 pub(crate) fn all() -> Vec<Trial> {
-    let mut all = Vec::from(scenarios!(ROOT, wrong_server:
-        each_fault_is_counted_under_its_name,
-        a_server_that_dies_and_comes_back_ends_no_run,
-    ));
+    scenarios!(ROOT, wrong_server: a_server_that_dies_and_comes_back_ends_no_run).into()
+}
+
+/// Those that wait: at a low rate, with patience.
+pub(crate) fn waiting() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(ROOT, wrong_server: each_fault_is_counted_under_its_name));
     all.extend(nts::all());
     all
 }

@@ -124,6 +124,9 @@ pub enum CampaignFigures {
     Load {
         /// In the order in which they ran.
         trials: Vec<CampaignTrial>,
+        /// Up to where all was well, of rates that rose.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        capacity: Option<CampaignCapacity>,
     },
     /// Of datagrams over paths.
     Paths {
@@ -167,6 +170,44 @@ pub struct CampaignTrial {
     pub generators: u64,
     /// All of them together: rates, clients and counts are sums, and the duration is the longest.
     pub trial: Trial,
+}
+
+/// Up to which rate the servers answered what all generators together sent. Trials at rising rates
+/// bracket it, and find it no nearer than from one rate to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CampaignCapacity {
+    /// The largest share of requests that may be lost at a rate that counts as answered.
+    pub loss_max: f64,
+    /// The highest rate, as it was sent, below the first that was not answered; absent where the
+    /// first one was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_rate: Option<f64>,
+    /// The first that was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<CampaignLimit>,
+}
+
+/// The first of rising rates at which something gave way.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CampaignLimit {
+    /// Who gave way.
+    pub of: CampaignLimitOf,
+    /// The rate that was planned, of all generators together, in requests per second.
+    pub planned_rate: f64,
+    /// The rate that was sent.
+    pub sent_rate: f64,
+    /// The share of requests that were lost.
+    pub loss: f64,
+}
+
+/// Who can give way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CampaignLimitOf {
+    /// The servers, or what is on the way to them: too many requests were lost.
+    Servers,
+    /// The generators sent less than they were to.
+    Generators,
 }
 
 /// One row of one path.

@@ -53,10 +53,10 @@ pub use bench_relay::{
     RelayHalf, RelayRound, RelayShape,
 };
 pub use campaign::{
-    CAMPAIGN_SCHEMA, CampaignChild, CampaignClock, CampaignDelivery, CampaignDistribution,
-    CampaignEnd, CampaignFigures, CampaignNode, CampaignPair, CampaignPart, CampaignPathRow,
-    CampaignPlan, CampaignRelay, CampaignResult, CampaignRole, CampaignStart, CampaignTask,
-    CampaignTrial, CampaignUnusable,
+    CAMPAIGN_SCHEMA, CampaignCapacity, CampaignChild, CampaignClock, CampaignDelivery,
+    CampaignDistribution, CampaignEnd, CampaignFigures, CampaignLimit, CampaignLimitOf,
+    CampaignNode, CampaignPair, CampaignPart, CampaignPathRow, CampaignPlan, CampaignRelay,
+    CampaignResult, CampaignRole, CampaignStart, CampaignTask, CampaignTrial, CampaignUnusable,
 };
 pub use clients::{Fairness, WellBehaved};
 pub use clock::{

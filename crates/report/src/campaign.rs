@@ -1,8 +1,9 @@
 //! What a campaign comes to, as cells and sentences that the table and the page share.
 
 use horolog_record::{
-    CampaignDelivery, CampaignEnd, CampaignFigures, CampaignNode, CampaignPart, CampaignRelay,
-    CampaignResult, CampaignRole, CampaignStart, CampaignTask, Distribution, PathCounts,
+    CampaignDelivery, CampaignEnd, CampaignFigures, CampaignLimit, CampaignLimitOf, CampaignNode,
+    CampaignPart, CampaignRelay, CampaignResult, CampaignRole, CampaignStart, CampaignTask,
+    Distribution, PathCounts,
 };
 
 use crate::units::{ABSENT, full_count, human_ns, human_rate, percent_of, signed_ns};
@@ -30,7 +31,7 @@ fn of_role(role: &CampaignRole) -> Vec<Figures> {
         format!("{} ({}): {what}, of {} of {}", role.role, role.kind, role.results, role.instances)
     };
     match &role.figures {
-        CampaignFigures::Load { trials } => {
+        CampaignFigures::Load { trials, .. } => {
             let row = |one: &horolog_record::CampaignTrial| {
                 let trial = &one.trial;
                 let mut cells = vec![
@@ -241,6 +242,29 @@ fn delivered(delivery: &CampaignDelivery) -> Vec<String> {
     unusable.into_iter().chain(left).collect()
 }
 
+/// Up to which rate servers answered.
+fn up_to(role: &CampaignRole) -> Option<String> {
+    let CampaignFigures::Load { capacity: Some(capacity), .. } = &role.figures else { return None };
+    let lost = |share: f64| format!("{}%", (share * 1e4).round() / 1e2);
+    let answered = match capacity.answered_rate {
+        Some(rate) => format!("up to {} answered", human_rate(rate)),
+        None => "not even the first rate answered".to_owned(),
+    };
+    let gave_way = match capacity.limit {
+        None => "nothing gave way, so the limit is above what was asked".to_owned(),
+        Some(CampaignLimit { of: CampaignLimitOf::Servers, planned_rate, loss, .. }) => {
+            format!("at {} {} were lost", human_rate(planned_rate), lost(loss))
+        }
+        Some(CampaignLimit { planned_rate, sent_rate, .. }) => format!(
+            "of {} the generators sent only {}, so the limit is theirs",
+            human_rate(planned_rate),
+            human_rate(sent_rate)
+        ),
+    };
+    let max = lost(capacity.loss_max);
+    Some(format!("{}: {answered}, with {max} lost at most; {gave_way}.", role.role))
+}
+
 /// The plan, and how the starts agreed, in sentences.
 pub(crate) fn sentences(result: &CampaignResult) -> Vec<String> {
     let agents: std::collections::BTreeSet<_> =
@@ -257,6 +281,7 @@ pub(crate) fn sentences(result: &CampaignResult) -> Vec<String> {
         let values: Vec<_> = values.map(|(name, value)| format!("{name} = {value}")).collect();
         sentences.push(format!("Parameters: {}.", values.join(", ")));
     }
+    sentences.extend(result.roles.iter().filter_map(up_to));
     sentences.extend(result.delivery.iter().flat_map(delivered));
     let Some(start) = &result.start else { return sentences };
     let late = &start.late_ns;

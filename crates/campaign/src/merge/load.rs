@@ -4,10 +4,16 @@
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    CampaignFigures, CampaignTrial, ClassCounts, Distribution, LoadResult, Responses, Trial,
+    CampaignCapacity, CampaignFigures, CampaignLimit, CampaignLimitOf, CampaignTrial, ClassCounts,
+    Distribution, LoadResult, Responses, Trial,
 };
 
 use super::{Part, Unmerged};
+
+/// The share of requests that may be lost at a rate that counts as answered.
+const LOSS_MAX: f64 = 0.001;
+/// The share of a planned rate that generators have to send.
+const SENT_MIN: f64 = 0.99;
 
 /// Trials that run at once: their place, and the rate that was planned, which counts as another
 /// where it differs by more than a thousandth.
@@ -32,7 +38,38 @@ pub(super) fn merge(own: &[&Part<'_>], unmerged: &mut Unmerged<'_>) -> CampaignF
     if places > longest {
         unmerged.say("generators held different rates at one time; each rate stands apart");
     }
-    CampaignFigures::Load { trials }
+    let capacity = capacity(&trials, results.len() as u64);
+    CampaignFigures::Load { trials, capacity }
+}
+
+/// Up to where all was well, as far as every generator took part; `None` where rates did not rise.
+fn capacity(trials: &[CampaignTrial], generators: u64) -> Option<CampaignCapacity> {
+    let shared: Vec<_> = trials.iter().take_while(|one| one.generators == generators).collect();
+    let rates = shared.iter().map(|one| one.trial.offered_rate);
+    if shared.len() < 2 || !rates.is_sorted_by(|one, next| one < next) {
+        return None;
+    }
+    let limits: Vec<_> = shared.iter().map(|one| limit(&one.trial)).collect();
+    let answered = limits.iter().take_while(|limit| limit.is_none()).count();
+    Some(CampaignCapacity {
+        loss_max: LOSS_MAX,
+        answered_rate: answered.checked_sub(1).map(|last| shared[last].trial.achieved_rate),
+        limit: limits.into_iter().flatten().next(),
+    })
+}
+
+/// What gave way in a trial, if anything did.
+fn limit(trial: &Trial) -> Option<CampaignLimit> {
+    let loss = if trial.sent > 0 { trial.lost as f64 / trial.sent as f64 } else { 0.0 };
+    let of = if loss > LOSS_MAX {
+        CampaignLimitOf::Servers
+    } else if trial.achieved_rate < trial.offered_rate * SENT_MIN {
+        CampaignLimitOf::Generators
+    } else {
+        return None;
+    };
+    let [planned_rate, sent_rate] = [trial.offered_rate, trial.achieved_rate];
+    Some(CampaignLimit { of, planned_rate, sent_rate, loss })
 }
 
 /// The same for rates that are within a thousandth of one another, but at the border of classes.

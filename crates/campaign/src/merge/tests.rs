@@ -1,8 +1,8 @@
 //! Results put together are what one program would have recorded that did everything.
 
 use horolog_record::{
-    CampaignFigures, Code, Engine, Mode, PATH_UDP_SCHEMA, PathCounts, Responses, Severity, Spacing,
-    Target, Trial,
+    CampaignCapacity, CampaignFigures, CampaignLimitOf, Code, Engine, Mode, PATH_UDP_SCHEMA,
+    PathCounts, Responses, Severity, Spacing, Target, Trial,
 };
 use horolog_stats::Recorder;
 use proptest::collection::vec;
@@ -149,8 +149,14 @@ fn load(trials: Vec<Trial>) -> Value {
 
 fn trials(result: &CampaignResult) -> &[horolog_record::CampaignTrial] {
     let role = result.roles.iter().find(|role| role.role == "load").unwrap();
-    let CampaignFigures::Load { trials } = &role.figures else { panic!("{role:?}") };
+    let CampaignFigures::Load { trials, .. } = &role.figures else { panic!("{role:?}") };
     trials
+}
+
+fn capacity(result: &CampaignResult) -> Option<CampaignCapacity> {
+    let role = result.roles.iter().find(|role| role.role == "load").unwrap();
+    let CampaignFigures::Load { capacity, .. } = &role.figures else { panic!("{role:?}") };
+    *capacity
 }
 
 fn codes(result: &CampaignResult) -> Vec<Code> {
@@ -183,6 +189,41 @@ fn loads_become_one() {
     assert_eq!((result.roles[1].instances, result.roles[1].results), (3, 3));
     assert_eq!(result.parts[1].duration_s, Some(2.0));
     assert_eq!(codes(&result), []);
+}
+
+#[test]
+fn rising_rates_tell_what_gave_way() {
+    let sent = |rate, sent: u64, lost| {
+        let achieved_rate = rate * sent as f64 / 1e4;
+        Trial { sent: 10_000, lost, achieved_rate, ..trial(rate, &[1]) }
+    };
+    let of = |trials: Vec<Trial>| {
+        let outcomes = [1, 2, 3].map(|number| {
+            let mut own = trials.clone();
+            // The last one is a generator's alone.
+            own.extend((number == 1).then(|| sent(1e6, 10_000, 10_000)));
+            outcome(&format!("load.{number}"), Some(load(own)))
+        });
+        capacity(&merged(PLAN, outcomes.into()))
+    };
+    let [well, few, many] = [0, 10, 11];
+    let found = of(vec![sent(1e3, 10_000, well), sent(2e3, 9_900, few), sent(4e3, 10_000, many)]);
+    let found = found.unwrap();
+    assert_eq!(found.answered_rate, Some(2e3 * 0.99 * 3.0));
+    let limit = found.limit.unwrap();
+    assert_eq!((limit.of, limit.planned_rate), (CampaignLimitOf::Servers, 12e3));
+    assert!((limit.loss - 0.0011).abs() < 1e-12, "{limit:?}");
+
+    let found = of(vec![sent(1e3, 9_800, 0), sent(2e3, 10_000, 0)]).unwrap();
+    assert_eq!(found.answered_rate, None);
+    assert_eq!(found.limit.unwrap().of, CampaignLimitOf::Generators);
+
+    let found = of(vec![sent(1e3, 10_000, 0), sent(2e3, 10_000, 0)]).unwrap();
+    assert_eq!((found.answered_rate, found.limit), (Some(6e3), None));
+
+    // One rate is no search for a limit, and neither are rates that do not rise.
+    assert_eq!(of(vec![sent(1e3, 10_000, 0)]), None);
+    assert_eq!(of(vec![sent(2e3, 10_000, 0), sent(1e3, 10_000, 0)]), None);
 }
 
 #[test]

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use horolog_record::{
-    CAMPAIGN_SCHEMA, CampaignChild, CampaignClock, CampaignDelivery, CampaignDistribution,
-    CampaignEnd, CampaignFigures, CampaignNode, CampaignPair, CampaignPart, CampaignPathRow,
-    CampaignPlan, CampaignRelay, CampaignResult, CampaignRole, CampaignStart, CampaignTask,
-    CampaignTrial, CampaignUnusable, PathCounts,
+    CAMPAIGN_SCHEMA, CampaignCapacity, CampaignChild, CampaignClock, CampaignDelivery,
+    CampaignDistribution, CampaignEnd, CampaignFigures, CampaignLimit, CampaignNode, CampaignPair,
+    CampaignPart, CampaignPathRow, CampaignPlan, CampaignRelay, CampaignResult, CampaignRole,
+    CampaignStart, CampaignTask, CampaignTrial, CampaignUnusable, PathCounts,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::choices::CAMPAIGN_ENDS;
+use crate::choices::{CAMPAIGN_ENDS, CAMPAIGN_LIMITS};
 use crate::golden::{new_names, read, written};
 use crate::strategies::{chosen, distribution, finding, host, number, signed, trial};
 
@@ -33,6 +33,27 @@ fn counts() -> impl Strategy<Value = PathCounts> {
         let [sent, received, lost, late, duplicate, reordered, invalid, refused] = counts;
         PathCounts { sent, received, lost, late, duplicate, reordered, invalid, refused }
     })
+}
+
+prop_compose! {
+    fn limit()(
+        of in chosen(CAMPAIGN_LIMITS),
+        planned_rate in number(),
+        sent_rate in number(),
+        loss in number(),
+    ) -> CampaignLimit {
+        CampaignLimit { of, planned_rate, sent_rate, loss }
+    }
+}
+
+prop_compose! {
+    fn capacity()(
+        loss_max in number(),
+        answered_rate in option::of(number()),
+        limit in option::of(limit()),
+    ) -> CampaignCapacity {
+        CampaignCapacity { loss_max, answered_rate, limit }
+    }
 }
 
 prop_compose! {
@@ -149,7 +170,8 @@ fn figures() -> impl Strategy<Value = CampaignFigures> {
         distribution,
     });
     prop_oneof![
-        vec(of_trial, 0..2).prop_map(|trials| CampaignFigures::Load { trials }),
+        (vec(of_trial, 0..2), option::of(capacity()))
+            .prop_map(|(trials, capacity)| CampaignFigures::Load { trials, capacity }),
         (vec(pair(), 0..2), vec(row(), 0..2))
             .prop_map(|(pairs, rows)| CampaignFigures::Paths { pairs, rows }),
         (vec(relay(), 0..2), any::<[u64; 2]>(), by_reason()).prop_map(
@@ -242,7 +264,7 @@ fn the_file_is_written_as_it_was_read() {
     assert_eq!(result.schema, CAMPAIGN_SCHEMA);
     assert_eq!(result.parts[0].end, CampaignEnd::Done);
     assert_eq!(result.start.unwrap().spread_ns, 130_000);
-    let CampaignFigures::Load { trials } = &result.roles[0].figures else { panic!("no load") };
+    let CampaignFigures::Load { trials, .. } = &result.roles[0].figures else { panic!("no load") };
     assert_eq!((trials[0].generators, trials[0].trial.sent), (2, 1_000_000));
 }
 

@@ -4,13 +4,13 @@
 use std::fmt::Debug;
 
 use horolog_record::{
-    CampaignEnd, ClaimVerdict, ClockMethodKind, Code, ComparedKind, CycleSignal, DelayKind,
-    DelaySlack, Engine, HandlerKind, HostPart, HostPartState, HostVerdict, HzSource, InvalidReason,
-    LeapState, LimitUnit, Mechanism, Mode, NicPurpose, NicXdpAbility, NicXdpMode, PathMode,
-    PathProtocol, Place, QueryEndReason, RelayEngine, RelayTreeAssumption, RelayTreeShapeKind,
-    Resumption, RowEnd, SchedulingPolicy, SearchEnd, SearchKind, Severity, SocketOption, Spacing,
-    StallEvidence, StallPattern, StampKind, SwitchPartner, SwitchPlacement, SwitchWay, TaskPolicy,
-    TcpDirection, TickMode,
+    CampaignEnd, CampaignLimitOf, ClaimVerdict, ClockMethodKind, Code, ComparedKind, CycleSignal,
+    DelayKind, DelaySlack, Engine, HandlerKind, HostPart, HostPartState, HostVerdict, HzSource,
+    InvalidReason, LeapState, LimitUnit, Mechanism, Mode, NicPurpose, NicXdpAbility, NicXdpMode,
+    PathMode, PathProtocol, Place, QueryEndReason, RelayEngine, RelayTreeAssumption,
+    RelayTreeShapeKind, Resumption, RowEnd, SchedulingPolicy, SearchEnd, SearchKind, Severity,
+    SocketOption, Spacing, StallEvidence, StallPattern, StampKind, SwitchPartner, SwitchPlacement,
+    SwitchWay, TaskPolicy, TcpDirection, TickMode,
 };
 use serde::Serialize;
 
@@ -28,6 +28,9 @@ pub(crate) const MODES: Choices<Mode, 9> = [
     (Mode::Echo, "echo"),
     (Mode::Mix, "mix"),
 ];
+
+pub(crate) const CAMPAIGN_LIMITS: Choices<CampaignLimitOf, 2> =
+    [(CampaignLimitOf::Servers, "servers"), (CampaignLimitOf::Generators, "generators")];
 
 pub(crate) const CAMPAIGN_ENDS: Choices<CampaignEnd, 8> = [
     (CampaignEnd::Done, "done"),

@@ -60,7 +60,7 @@ fn distributions(result: &CampaignResult) -> Vec<(String, &Distribution)> {
     for role in &result.roles {
         let name = &role.role;
         match &role.figures {
-            CampaignFigures::Load { trials } => all.extend(trials.iter().filter_map(|one| {
+            CampaignFigures::Load { trials, .. } => all.extend(trials.iter().filter_map(|one| {
                 let rate = crate::units::human_rate(one.trial.offered_rate);
                 Some((format!("{name}, {rate}/s"), one.trial.rtt_ns.as_ref()?))
             })),
