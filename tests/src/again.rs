@@ -1,8 +1,8 @@
 //! A second try, alone, for scenarios that measure and failed while the other lane ran beside them.
 //!
-//! What measures is meant to have the machine for itself, and the lane beside it takes some of it
-//! away: mostly little, now and then a core for some milliseconds. So a failure of these counts when
-//! it happens again with nothing beside; what is left behind counts at once. Both tries are printed.
+//! What measures is meant to have the machine for itself, and the lane beside it takes some of it:
+//! mostly little, now and then a core for some milliseconds. So a failure of these counts when it
+//! happens again with nothing beside; what is left behind counts at once. Both tries are printed.
 //! Where many fail it is no accident, and nothing is tried again.
 
 use std::fs::{self, OpenOptions};
