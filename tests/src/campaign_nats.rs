@@ -41,7 +41,7 @@ pub(crate) fn all() -> Vec<Trial> {
 }
 
 /// How each job ended, by its name, in a result where each stands once.
-fn endings(result: &Value) -> Result<BTreeMap<String, String>> {
+pub(crate) fn endings(result: &Value) -> Result<BTreeMap<String, String>> {
     let parts = result["parts"].as_array().context("no parts")?;
     let mut endings = BTreeMap::new();
     for part in parts {

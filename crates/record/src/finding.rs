@@ -210,6 +210,8 @@ pub enum Code {
     Unmerged,
     /// Processes that were to start at one instant started far apart.
     StartsApart,
+    /// Processes were told different instants to start at.
+    InstantsDiffer,
     /// A fault that was to be injected was not.
     FaultNotInjected,
     /// A fault was injected and nobody noticed it.

@@ -119,8 +119,11 @@ impl<'a> Controller<'a> {
     /// Puts the campaign's state at the broker, where no other controller has.
     pub(super) async fn keep_course(&mut self) -> Result<(), CampaignError> {
         loop {
-            let packed = self.course.pack();
-            match self.store.keep_campaign(&self.id, packed, self.revision).await? {
+            let (id, packed, revision) = (self.id.clone(), self.course.pack(), self.revision);
+            let keep = async |store: &Store| {
+                store.keep_campaign(&id, packed.clone(), revision).await
+            };
+            match self.asked(keep).await? {
                 Change::Made(revision) => {
                     self.revision = revision;
                     return Ok(());
@@ -131,17 +134,38 @@ impl<'a> Controller<'a> {
     }
 
     /// The state has been changed: by this controller itself, whose request was carried out
-    /// although its answer was lost, or by another one.
+    /// although its answer was lost, or by another one. A broker that came back empty knows of no
+    /// controller at all.
     async fn find_own(&mut self) -> Result<(), CampaignError> {
-        let kept = self.store.campaign(&self.id).await?;
-        let is_own = |bytes: &[u8]| {
-            let kept = Course::unpack(bytes, &self.options.version);
-            kept.is_ok_and(|kept| kept.is_of_same_controller(&self.course))
+        let id = self.id.clone();
+        let Some(kept) = self.asked(async |store: &Store| store.campaign(&id).await).await? else {
+            if self.asked(async |store: &Store| store.is_forgotten(&id).await).await? {
+                return Err(CampaignError::TakenOver(id));
+            }
+            self.revision = 0;
+            return Ok(());
         };
-        let own = kept.filter(|kept| is_own(&kept.bytes) && kept.revision != self.revision);
-        let own = own.ok_or_else(|| CampaignError::TakenOver(self.id.clone()))?;
-        self.revision = own.revision;
+        if kept.revision == self.revision {
+            // A server of a cluster that has not followed yet.
+            sleep(RETRY).await;
+            return Ok(());
+        }
+        let course = Course::unpack(&kept.bytes, &self.options.version);
+        if !course.is_ok_and(|course| course.is_of_same_controller(&self.course)) {
+            return Err(CampaignError::TakenOver(id));
+        }
+        self.revision = kept.revision;
         Ok(())
+    }
+
+    /// Makes sure that no other controller goes on with this campaign.
+    pub(super) async fn is_still_own(&mut self) -> Result<(), CampaignError> {
+        let id = self.id.clone();
+        let kept = self.asked(async |store: &Store| store.campaign(&id).await).await?;
+        if kept.is_some_and(|kept| kept.revision == self.revision) {
+            return Ok(());
+        }
+        self.find_own().await
     }
 
     /// Finds out how far the controller before had come.

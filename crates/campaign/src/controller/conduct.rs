@@ -35,6 +35,13 @@ pub(super) struct Given {
     pub(super) word: Option<Word>,
 }
 
+impl Given {
+    /// Whether the agent has its order with this word; without one, whether it has an order.
+    pub(super) fn has(&self, word: Option<Word>) -> bool {
+        self.revision != 0 && (word.is_none() || self.word == word)
+    }
+}
+
 /// A campaign that is being conducted.
 pub(super) struct Controller<'a> {
     pub(super) options: ControllerOptions,
@@ -89,6 +96,9 @@ impl Controller<'_> {
             if !self.abandoned {
                 self.start().await?;
             }
+        } else if self.instant_given().is_some() && !self.abandoned {
+            // The controller before may not have told it to all.
+            self.start().await?;
         }
         self.collect().await?;
         self.finish().await?;
@@ -141,12 +151,19 @@ impl Controller<'_> {
             return Ok(());
         }
         let why = self.hindrance(ready == Waited::Late);
-        let Some(why) = why else { return Ok(()) };
-        // Nobody has begun, so there is nothing to be collected.
+        match why {
+            Some(why) => self.call_off(why).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Lets all agents go that have taken their orders. Nobody has begun, so there is nothing to be
+    /// collected.
+    async fn call_off(&mut self, why: String) -> Result<(), CampaignError> {
         self.give(Some(Word::Abandon)).await?;
         self.wait(FINISH_PATIENCE, Self::is_all_told).await?;
         self.release().await;
-        let _ = self.store.forget(&self.id).await;
+        self.forget().await;
         Err(CampaignError::NotStarted(why))
     }
 
@@ -173,29 +190,6 @@ impl Controller<'_> {
         hindrance(&self.answers, self.options.lead)
     }
 
-    /// Names the instant, and tells it to all.
-    async fn start(&mut self) -> Result<(), CampaignError> {
-        loop {
-            let lead_ns = self.options.lead.as_nanos() as i64;
-            // It is kept first: a controller that goes on has to know that there was one. This also
-            // shows that the broker answers now.
-            loop {
-                self.course.at_ns = Some(self.utc_ns() + lead_ns);
-                match self.keep_course().await {
-                    Err(CampaignError::Nats(error)) => self.is_gone(error).await?,
-                    kept => break kept?,
-                }
-            }
-            let at_ns = self.course.at_ns.unwrap_or_default();
-            self.give(Some(Word::Start { at_ns })).await?;
-            let is_told = self.given.values().any(|given| given.word.is_some());
-            if is_told || (self.flow)().is_break() {
-                (self.tell)(&Step::Instant(at_ns));
-                return Ok(());
-            }
-        }
-    }
-
     /// Reads what is told until all that was measured has come, the time is over, or it is given
     /// up.
     async fn collect(&mut self) -> Result<(), CampaignError> {
@@ -213,10 +207,10 @@ impl Controller<'_> {
     async fn finish(&mut self) -> Result<(), CampaignError> {
         if self.abandoned {
             (self.tell)(&Step::Abandoned);
-            self.course.abandoned = true;
-            // One that goes on gives it up too; agents have it from this one in any case.
-            let _ = self.keep_course().await;
         }
+        // One that goes on gives it up too. One that has taken over has the last words.
+        self.course.abandoned = self.abandoned;
+        self.keep_course().await?;
         let word = if self.abandoned { Word::Abandon } else { Word::Finish };
         self.give(Some(word)).await?;
         self.wait_for_all(FINISH_PATIENCE + self.options.grace).await?;
@@ -229,8 +223,9 @@ impl Controller<'_> {
         Ok(())
     }
 
-    /// Removes what lies at the broker. What stays there is gone after a week.
+    /// Removes what lies at the broker, where no other controller has taken over. What stays there
+    /// is gone after a week.
     pub(super) async fn forget(&self) {
-        let _ = self.store.forget(&self.id).await;
+        let _ = self.store.forget(&self.id, self.revision).await;
     }
 }

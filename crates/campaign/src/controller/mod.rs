@@ -11,6 +11,7 @@ mod list;
 mod look;
 mod reader;
 mod run;
+mod start;
 mod step;
 mod wait;
 

@@ -12,7 +12,7 @@ use super::ledger::Heard;
 use super::run::CampaignError;
 use super::step::Step;
 use crate::AgentName;
-use crate::nats::NatsError;
+use crate::nats::{NatsError, Store};
 use crate::order::News;
 
 /// How long a broker may be gone.
@@ -128,6 +128,22 @@ impl Controller<'_> {
                 Ok(Some(_)) => drop(self.absent.remove(&name)),
                 Ok(None) => *self.absent.entry(name).or_default() += since,
                 Err(_) => {}
+            }
+        }
+    }
+
+    /// What the broker answers; while it is gone it is asked again.
+    pub(super) async fn asked<T>(
+        &mut self,
+        request: impl AsyncFn(&Store) -> Result<T, NatsError>,
+    ) -> Result<T, CampaignError> {
+        loop {
+            match request(&self.store).await {
+                Ok(answer) => {
+                    self.gone_since = None;
+                    return Ok(answer);
+                }
+                Err(error) => self.is_gone(error).await?,
             }
         }
     }

@@ -18,6 +18,7 @@ pub(super) struct About<'a> {
     pub(super) plan: &'a Plan,
     pub(super) local: bool,
     pub(super) interrupted: bool,
+    pub(super) at_ns: Option<i64>,
     pub(super) start: Option<&'a CampaignStart>,
 }
 
@@ -49,6 +50,7 @@ pub(super) fn add(about: &About<'_>, parts: &[Part<'_>], findings: &mut Vec<Find
     findings.extend(parts.iter().filter_map(|part| failed(about, part)));
     findings.extend(again(about.plan, parts));
     findings.extend(about.start.and_then(apart));
+    findings.extend(differ(about.at_ns, parts));
     if about.local {
         findings.push(finding(
             Code::SharedMachine,
@@ -128,6 +130,22 @@ fn apart(start: &CampaignStart) -> Option<Finding> {
             format!("Processes started up to {spread:.1} ms apart."),
             "Busy machines start processes late; leave a processor free, or give agents root's \
              rights, by which they start with a real-time priority.",
+        )
+    })
+}
+
+/// Parts that were told another instant than that of the campaign.
+fn differ(at_ns: Option<i64>, parts: &[Part<'_>]) -> Option<Finding> {
+    let intended = |part: &Part<'_>| part.outcome.as_ref()?.intended_ns;
+    let at_ns = at_ns.or_else(|| parts.iter().find_map(intended))?;
+    let others = parts.iter().filter(|part| intended(part).is_some_and(|other| other != at_ns));
+    let others: Vec<_> = others.map(|part| part.placed.job.id.to_string()).collect();
+    (!others.is_empty()).then(|| {
+        finding(
+            Code::InstantsDiffer,
+            Severity::Error,
+            format!("Told another instant to start at than the others: {}.", others.join(", ")),
+            "Figures of the roles are not of one time; run the campaign again.",
         )
     })
 }

@@ -262,11 +262,19 @@ impl Store {
         bounded("subscribe", self.client.subscribe(subjects(campaign))).await
     }
 
-    /// Removes all that is kept of a campaign.
-    pub async fn forget(&self, campaign: &CampaignId) -> Result<(), NatsError> {
+    /// Whether the campaign was here and has been removed.
+    pub async fn is_forgotten(&self, id: &CampaignId) -> Result<bool, NatsError> {
+        let entry = self.campaigns.entry(id.as_str());
+        let entry = bounded("say what it has kept", entry).await?;
+        Ok(entry.is_some_and(|entry| entry.operation != Operation::Put))
+    }
+
+    /// Removes all that is kept of a campaign, where its state is of this revision still.
+    pub async fn forget(&self, campaign: &CampaignId, revision: u64) -> Result<(), NatsError> {
+        let purge = self.campaigns.purge_expect_revision(campaign.as_str(), Some(revision));
+        bounded("forget a campaign", purge).await?;
         let purge = self.reports.purge().filter(subjects(campaign));
-        bounded("remove reports", purge).await?;
-        bounded("forget a campaign", self.campaigns.purge(campaign.as_str())).await
+        bounded("remove reports", purge).await.map(drop)
     }
 
     /// Says how a campaign is coming along; nobody keeps it.

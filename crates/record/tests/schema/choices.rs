@@ -106,7 +106,7 @@ pub(crate) const LIMIT_UNITS: Choices<LimitUnit, 4> = [
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 90> = [
+pub(crate) const CODES: Choices<Code, 91> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -192,6 +192,7 @@ pub(crate) const CODES: Choices<Code, 90> = [
     (Code::AgentLost, "agent-lost"),
     (Code::Unmerged, "unmerged"),
     (Code::StartsApart, "starts-apart"),
+    (Code::InstantsDiffer, "instants-differ"),
     (Code::FaultNotInjected, "fault-not-injected"),
     (Code::FaultUnnoticed, "fault-unnoticed"),
     (Code::FaultNotRecovered, "fault-not-recovered"),
