@@ -131,7 +131,12 @@ impl Controller<'_> {
     async fn prepare(&mut self) -> Result<(), CampaignError> {
         // One that goes on where another was reads answers to that one.
         self.asked_ns = matches!(self.options.what, What::Plan(..)).then(|| self.utc_ns());
-        self.give(None).await?;
+        if let Err(error) = self.give(None).await {
+            return match error {
+                CampaignError::NotStarted(why) => self.call_off(why).await,
+                other => Err(other),
+            };
+        }
         let waited = self
             .wait(ANSWER_PATIENCE, |it| {
                 it.ledger.silent().is_empty() || !it.ledger.refusals().is_empty()
