@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::packing::hex;
 use crate::{AgentName, CampaignId};
 
 /// Reports that are kept, at most.
@@ -92,7 +93,7 @@ struct Header {
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    hex(&Sha256::digest(bytes))
 }
 
 impl Entry {

@@ -2,6 +2,7 @@
 //! what it has to tell. Each goes on by itself for as long as the agent lives, whether the broker
 //! is there or not, and decides nothing.
 
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,12 +32,15 @@ const RETRY_MAX: Duration = Duration::from_secs(4);
 /// another.
 const LAG_STEPS: u32 = 50;
 const LAG_STEP: Duration = Duration::from_millis(20);
+const SECRET_BYTES: usize = 16;
 
 /// What an agent's parts share.
 pub(super) struct Shared {
     pub(super) options: AgentOptions,
     pub(super) store: Store,
     pub(super) incarnation: u64,
+    /// What nobody else knows of this start of the agent.
+    secret: [u8; SECRET_BYTES],
     spool: Mutex<Spool>,
     /// Rings when something was put into the spool.
     pub(super) put: Notify,
@@ -55,10 +59,12 @@ impl Shared {
         incarnation: u64,
         spool: Spool,
         clock: Option<ClockState>,
-    ) -> Self {
+    ) -> io::Result<Self> {
         let (put, busy) = (Notify::new(), Mutex::default());
         let (spool, clock) = (Mutex::new(spool), Mutex::new(clock));
-        Self { options, store, incarnation, spool, put, busy, clock }
+        let mut secret = [0; SECRET_BYTES];
+        getrandom::fill(&mut secret).map_err(io::Error::other)?;
+        Ok(Self { options, store, incarnation, secret, spool, put, busy, clock })
     }
 
     pub(super) fn spool(&self) -> MutexGuard<'_, Spool> {
@@ -198,7 +204,7 @@ pub(super) async fn deliver(shared: Arc<Shared>, to: UnboundedSender<Event>) {
                 shared.put.notified().await;
                 continue;
             }
-            Ok(Some((place, entry))) => send(&shared.store, &entry).await.map(|()| place),
+            Ok(Some((place, entry))) => send(&shared, &entry).await.map(|()| place),
             Err(error) => {
                 let _ = to.send(Event::Say(error.to_string()));
                 sleep(RETRY_MAX).await;
@@ -220,9 +226,9 @@ pub(super) async fn deliver(shared: Arc<Shared>, to: UnboundedSender<Event>) {
     }
 }
 
-async fn send(store: &Store, entry: &Entry) -> Result<(), NatsError> {
+async fn send(Shared { store, secret, .. }: &Shared, entry: &Entry) -> Result<(), NatsError> {
     for part in cut(&entry.id, &entry.packed, store.message_bytes_max()) {
-        store.tell(&entry.campaign, &entry.agent, &part.id(), part.to_bytes()).await?;
+        store.tell(&entry.campaign, &entry.agent, &part.id(secret), part.to_bytes()).await?;
     }
     Ok(())
 }

@@ -134,7 +134,7 @@ async fn live(options: AgentOptions, owner: Owner<'_>) -> Result<(), AgentError>
     };
     let (machine, acts) = Machine::new(character, memory, (utc_ns() / 1_000_000) as u64);
     let clock = post::clock_now(&options).await;
-    let shared = Shared::new(options, store, machine.incarnation(), spool, clock);
+    let shared = Shared::new(options, store, machine.incarnation(), spool, clock)?;
     Agent::start(Arc::new(shared), machine, jobs, owner).live(acts).await
 }
 

@@ -88,13 +88,14 @@ impl<'a> Controller<'a> {
         let Ground { store, id, mut course, plan, placement } = ground;
         course.take_over(options.utc_ns());
         let orders = placement.orders(&id, &options.version, &plan);
+        let agents = orders.iter().map(|order| order.agent.to_string()).collect();
         let given = |order: &Order| {
             let given = Given { order: order.clone(), revision: 0, word: None };
             (order.agent.clone(), given)
         };
         Ok(Self {
             ledger: Ledger::new(id.clone(), &orders),
-            reader: Reader::open(&store, &id).await?,
+            reader: Reader::open(&store, &id, agents).await?,
             given: orders.iter().map(given).collect(),
             abandoned: course.abandoned,
             options,

@@ -116,7 +116,7 @@ impl Controller<'_> {
             lost: self.lost.clone(),
             abandoned: self.abandoned,
             twice: self.ledger.twice,
-            strange: self.ledger.strange,
+            strange: self.ledger.strange + self.reader.strange,
             unreadable: self.reader.unreadable,
         })
     }

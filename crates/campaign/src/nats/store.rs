@@ -257,11 +257,6 @@ impl Store {
         }
     }
 
-    /// Hears when something new is told of a campaign.
-    pub async fn hear(&self, campaign: &CampaignId) -> Result<Subscriber, NatsError> {
-        bounded("subscribe", self.client.subscribe(subjects(campaign))).await
-    }
-
     /// Whether the campaign was here and has been removed.
     pub async fn is_forgotten(&self, id: &CampaignId) -> Result<bool, NatsError> {
         let entry = self.campaigns.entry(id.as_str());
