@@ -1,5 +1,5 @@
 //! Scenarios of controllers: one that loses an answer of its broker, one that another has taken
-//! over from, one that cannot have an agent.
+//! over from, one that cannot have an agent, one that ends without all that was measured.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -26,6 +26,11 @@ pub(crate) fn all() -> Vec<Trial> {
         an_answer_that_is_lost_makes_no_second_instant,
         a_controller_that_was_taken_over_from_has_no_last_word,
         an_agent_that_is_taken_leaves_the_others_free,
+        what_a_lost_agent_delivers_later_is_collected,
+        a_broker_that_stays_away_leaves_what_has_come,
+        an_agent_that_dies_before_the_start_is_named,
+        a_broker_may_die_before_all_are_ready,
+        a_broker_may_come_back_empty,
     ))
 }
 
@@ -93,7 +98,7 @@ fn give(order: Order) -> Result<()> {
 
 pub(crate) fn an_agent_that_is_taken_leaves_the_others_free() -> Result<()> {
     let mut field = Field::new(2)?;
-    let mut second = field.agents.remove(&2).context("no agent")?;
+    let second = field.agents.remove(&2).context("no agent")?;
     // It is known as free, and has an order that it does not see before this campaign's is given.
     second.signal("STOP")?;
     let order = order_of_another()?;
@@ -109,4 +114,92 @@ pub(crate) fn an_agent_that_is_taken_leaves_the_others_free() -> Result<()> {
     first.await_said("is over here")?;
     ensure!(began.elapsed() < SOON, "it took {:?}", began.elapsed());
     Ok(())
+}
+
+/// Its network is away until the result is written; then it is in the result of whoever goes on.
+pub(crate) fn what_a_lost_agent_delivers_later_is_collected() -> Result<()> {
+    let mut field = Field::new(2)?;
+    let mut controller = field.run(&timers(2, 2), &["--lost-after", "2s"])?;
+    let campaign = campaign_of(&mut controller)?;
+    controller.await_said("n2: timer.2: started")?;
+    field.set_link(2, false)?;
+    let result = field.result(&mut controller, 1)?;
+    ensure!(endings(&result)?["timer.2"] == "lost", "{result}");
+    let findings = result["findings"].to_string();
+    ensure!(findings.contains(&format!("--resume {campaign}")), "{findings}");
+    field.set_link(2, true)?;
+    let agent = field.agents.get_mut(&2).context("no agent")?;
+    agent.await_said("is back")?;
+    let mut resumed = field.resume(&campaign, &[])?;
+    all_done(&field.result(&mut resumed, 0)?, 2)?;
+    // Now it is over, and the agents are free.
+    let mut again = field.resume(&campaign, &[])?;
+    ensure!(again.wait()?.code() == Some(2), "{}", again.said());
+    let mut next = field.run(&timers(2, 1), &[])?;
+    all_done(&field.result(&mut next, 0)?, 2)
+}
+
+pub(crate) fn a_broker_that_stays_away_leaves_what_has_come() -> Result<()> {
+    let mut field = Field::new(2)?;
+    let (short, long) = (timers(1, 1), timers(1, 8));
+    let plan = format!(
+        "{short}{}",
+        long[long.find("[[role]]").context("no role")?..]
+            .replace("name = \"timer\"", "name = \"late\"")
+    );
+    let mut controller = field.run(&plan, &["--broker-patience", "2s"])?;
+    let campaign = campaign_of(&mut controller)?;
+    controller.await_said("timer.1: done with status")?;
+    field.nats.go()?;
+    let result = field.result(&mut controller, 1)?;
+    let how = endings(&result)?;
+    ensure!(how["timer.1"] == "done" && how["late.1"] == "lost", "{how:?}");
+    ensure!(result["findings"].to_string().contains("broker-gone"), "{}", result["findings"]);
+    field.nats.come(field.lab.client())?;
+    let mut resumed = field.resume(&campaign, &[])?;
+    let how = endings(&field.result(&mut resumed, 0)?)?;
+    ensure!(how.values().all(|how| how == "done"), "{how:?}");
+    Ok(())
+}
+
+/// It has accepted and is gone before all are ready: nothing starts, and it is told who it is.
+pub(crate) fn an_agent_that_dies_before_the_start_is_named() -> Result<()> {
+    let mut field = Field::new(2)?;
+    field.agents.get_mut(&2).context("no agent")?.signal("STOP")?;
+    let mut controller = field.run(&timers(2, 1), &[])?;
+    controller.await_said("n1: ready")?;
+    field.kill_agent(2)?;
+    ensure!(controller.wait()?.code() == Some(3), "{}", controller.said());
+    let said = controller.said();
+    ensure!(said.contains("no answer in time from n2"), "{said}");
+    ensure!(!said.contains(": started"), "{said}");
+    let first = field.agents.get_mut(&1).context("no agent")?;
+    first.await_said("is over here")
+}
+
+pub(crate) fn a_broker_may_die_before_all_are_ready() -> Result<()> {
+    let mut field = Field::new(2)?;
+    let mut second = field.agents.remove(&2).context("no agent")?;
+    second.signal("STOP")?;
+    let mut controller = field.run(&timers(2, 1), &[])?;
+    controller.await_said("n1: ready")?;
+    field.nats.go()?;
+    second.signal("CONT")?;
+    controller.await_said("waiting for it")?;
+    field.nats.come(field.lab.client())?;
+    let result = field.result(&mut controller, 0)?;
+    second.await_said("is over here")?;
+    all_done(&result, 2)
+}
+
+/// It has lost what it kept while jobs ran. Reports have their first places again, and the results
+/// still come.
+pub(crate) fn a_broker_may_come_back_empty() -> Result<()> {
+    let mut field = Field::new(2)?;
+    let mut controller = field.run(&timers(2, 6), &[])?;
+    controller.await_said("timer.2: started")?;
+    field.nats.go()?;
+    std::fs::remove_dir_all(field.nats.directory().join("store"))?;
+    field.nats.come(field.lab.client())?;
+    all_done(&field.result(&mut controller, 0)?, 2)
 }

@@ -212,6 +212,8 @@ pub enum Code {
     StartsApart,
     /// Processes were told different instants to start at.
     InstantsDiffer,
+    /// What agents were to be told by and to tell by was gone for too long.
+    BrokerGone,
     /// A fault that was to be injected was not.
     FaultNotInjected,
     /// A fault was injected and nobody noticed it.

@@ -1,6 +1,6 @@
 //! How a controller begins: with a plan that it places, or with a campaign that another one left.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use super::conduct::{Controller, Given};
 use super::course::Course;
 use super::ledger::Ledger;
 use super::look::{Look, look};
+use super::presence::Presence;
 use super::reader::Reader;
 use super::run::{CampaignError, ControllerOptions, What};
 use super::step::Step;
@@ -109,7 +110,7 @@ impl<'a> Controller<'a> {
             placement,
             asked_ns: None,
             answers: Vec::new(),
-            absent: BTreeMap::new(),
+            presence: Presence::default(),
             looked: Instant::now(),
             lost: BTreeSet::new(),
             gone_since: None,
@@ -121,9 +122,8 @@ impl<'a> Controller<'a> {
     pub(super) async fn keep_course(&mut self) -> Result<(), CampaignError> {
         loop {
             let (id, packed, revision) = (self.id.clone(), self.course.pack(), self.revision);
-            let keep = async |store: &Store| {
-                store.keep_campaign(&id, packed.clone(), revision).await
-            };
+            let keep =
+                async |store: &Store| store.keep_campaign(&id, packed.clone(), revision).await;
             match self.asked(keep).await? {
                 Change::Made(revision) => {
                     self.revision = revision;

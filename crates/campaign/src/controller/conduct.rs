@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::clocks::{Answer, hindrance};
 use super::course::Course;
 use super::ledger::Ledger;
+use super::presence::Presence;
 use super::reader::Reader;
 use super::run::{CampaignError, Collected, ControllerOptions, What};
 use super::step::Step;
@@ -56,8 +57,8 @@ pub(super) struct Controller<'a> {
     pub(super) given: BTreeMap<AgentName, Given>,
     pub(super) ledger: Ledger,
     pub(super) reader: Reader,
-    /// Agents that are gone, and for how long that has been seen.
-    pub(super) absent: BTreeMap<AgentName, Duration>,
+    /// Agents that are gone.
+    pub(super) presence: Presence,
     pub(super) looked: Instant,
     pub(super) lost: BTreeSet<AgentName>,
     /// Since when the broker does not answer.
@@ -100,10 +101,17 @@ impl Controller<'_> {
             // The controller before may not have told it to all.
             self.start().await?;
         }
-        self.collect().await?;
-        self.finish().await?;
-        let started = self.ledger.agents().flat_map(|(_, agent)| agent.started.clone());
-        let started = started.collect();
+        let broker_gone = match self.collect().await {
+            // What was measured is not lost with the broker.
+            Err(error @ CampaignError::BrokerGone { .. }) if self.course.at_ns.is_some() => {
+                self.name_the_lost();
+                Some(error.to_string())
+            }
+            collected => {
+                collected?;
+                None
+            }
+        };
         Ok(Collected {
             campaign: self.id.clone(),
             plan: self.plan.clone(),
@@ -112,8 +120,8 @@ impl Controller<'_> {
             unusable: self.course.unusable.clone(),
             at_ns: self.course.at_ns,
             outcomes: self.ledger.take_outcomes(),
-            started,
             lost: self.lost.clone(),
+            broker_gone,
             abandoned: self.abandoned,
             twice: self.ledger.twice,
             strange: self.ledger.strange + self.reader.strange,
@@ -196,16 +204,13 @@ impl Controller<'_> {
     }
 
     /// Reads what is told until all that was measured has come, the time is over, or it is given
-    /// up.
+    /// up; and ends it.
     async fn collect(&mut self) -> Result<(), CampaignError> {
-        if self.course.at_ns.is_none() {
-            return Ok(());
+        if self.course.at_ns.is_some() {
+            let waited = self.wait(self.left(), Self::is_all_measured).await?;
+            self.abandoned |= waited == Waited::Stopped;
         }
-        let waited = self.wait(self.left(), Self::is_all_measured).await?;
-        if waited == Waited::Stopped {
-            self.abandoned = true;
-        }
-        Ok(())
+        self.finish().await
     }
 
     /// Ends the services, or everything, and lets the agents go.
@@ -217,15 +222,21 @@ impl Controller<'_> {
         self.course.abandoned = self.abandoned;
         self.keep_course().await?;
         let word = if self.abandoned { Word::Abandon } else { Word::Finish };
-        self.give(Some(word)).await?;
+        // One that has told all has nothing to end, and may work for others already.
+        let open = self.given.keys().filter(|name| !self.ledger.has_told_all(name));
+        self.give_to(open.cloned().collect(), Some(word)).await?;
         self.wait_for_all(FINISH_PATIENCE + self.options.grace).await?;
+        self.name_the_lost();
+        self.release().await;
+        Ok(())
+    }
+
+    fn name_the_lost(&mut self) {
         let missing = self.ledger.measuring().into_iter().chain(self.ledger.serving());
         self.lost = missing.cloned().collect();
         for name in &self.lost {
             (self.tell)(&Step::Lost(name));
         }
-        self.release().await;
-        Ok(())
     }
 
     /// Removes what lies at the broker, where no other controller has taken over. What stays there

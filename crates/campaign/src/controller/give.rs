@@ -33,7 +33,15 @@ impl Controller<'_> {
     /// Gives all agents their orders with this word. An instant that is over is given to nobody,
     /// unless somebody is known to have it already: then the others say that they missed it.
     pub(super) async fn give(&mut self, word: Option<Word>) -> Result<(), CampaignError> {
-        let mut left: Vec<_> = self.given.keys().cloned().collect();
+        self.give_to(self.given.keys().cloned().collect(), word).await
+    }
+
+    /// The same, to these.
+    pub(super) async fn give_to(
+        &mut self,
+        mut left: Vec<AgentName>,
+        word: Option<Word>,
+    ) -> Result<(), CampaignError> {
         left.retain(|name| !self.given[name].has(word));
         while !left.is_empty() {
             if let Some(Word::Start { at_ns }) = word {
@@ -157,7 +165,7 @@ impl Controller<'_> {
     /// Takes the orders back, but for those of lost agents: should one come back, it finds that it
     /// is to end.
     pub(super) async fn release(&mut self) {
-        for (name, given) in &self.given {
+        for (name, given) in self.given.iter().filter(|(_, given)| given.revision != 0) {
             if self.lost.contains(name) {
                 let lost = Instruction { order: given.order.clone(), word: Some(Word::Abandon) };
                 let _ = self.store.give(name, lost.pack(), given.revision).await;

@@ -9,6 +9,7 @@ mod give;
 mod ledger;
 mod list;
 mod look;
+mod presence;
 mod reader;
 mod run;
 mod start;

@@ -26,6 +26,8 @@ pub(super) struct Reader {
     agents: BTreeSet<String>,
     assembly: Assembly,
     next: u64,
+    /// When the stream was made in which that place is.
+    made_ns: i128,
     murmurs: Subscriber,
     /// Messages of strangers.
     pub(super) strange: u64,
@@ -42,7 +44,17 @@ impl Reader {
     ) -> Result<Self, NatsError> {
         let murmurs = store.murmurs(campaign).await?;
         let assembly = Assembly::default();
-        Ok(Self { agents, assembly, next: 1, murmurs, strange: 0, unreadable: 0 })
+        let made_ns = store.made_ns().await?;
+        Ok(Self { agents, assembly, next: 1, made_ns, murmurs, strange: 0, unreadable: 0 })
+    }
+
+    /// Begins anew where the stream is another one, as at a broker that came back empty.
+    pub(super) async fn mind(&mut self, store: &Store) -> Result<(), NatsError> {
+        let made_ns = store.made_ns().await?;
+        if made_ns != self.made_ns {
+            (self.made_ns, self.next, self.assembly) = (made_ns, 1, Assembly::default());
+        }
+        Ok(())
     }
 
     /// The reports that have been completed since, with the agents by whose subjects they came.
@@ -68,11 +80,7 @@ impl Reader {
     }
 
     /// The report that a message completes, if it does.
-    fn completed(
-        &mut self,
-        agent: &str,
-        message: &[u8],
-    ) -> Result<Option<Report>, MessageError> {
+    fn completed(&mut self, agent: &str, message: &[u8]) -> Result<Option<Report>, MessageError> {
         let packed = self.assembly.take(agent, &Part::parse(message)?)?;
         packed.map(|packed| Report::unpack(&packed)).transpose()
     }

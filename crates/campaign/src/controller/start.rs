@@ -71,9 +71,7 @@ impl Controller<'_> {
         while let Some(given) = self.given.get(name) {
             let (revision, order) = (given.revision, given.order.clone());
             let bytes = Instruction { order, word: None }.pack();
-            let give = async |store: &Store| {
-                store.give(name, bytes.clone(), revision).await
-            };
+            let give = async |store: &Store| store.give(name, bytes.clone(), revision).await;
             match self.asked(give).await? {
                 Change::Made(revision) => {
                     self.note(name, revision, None);

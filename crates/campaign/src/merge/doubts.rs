@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use horolog_record::{CampaignStart, Code, Finding, Severity};
 
 use super::{Part, ended};
+use crate::CampaignId;
 use crate::order::Ending;
 use crate::plan::Plan;
 
@@ -18,6 +19,8 @@ pub(super) struct About<'a> {
     pub(super) plan: &'a Plan,
     pub(super) local: bool,
     pub(super) interrupted: bool,
+    /// What it can be resumed by, where it can.
+    pub(super) campaign: Option<&'a CampaignId>,
     pub(super) at_ns: Option<i64>,
     pub(super) start: Option<&'a CampaignStart>,
 }
@@ -46,7 +49,7 @@ pub(super) fn add(about: &About<'_>, parts: &[Part<'_>], findings: &mut Vec<Find
             "Run it again for the rest.",
         ));
     }
-    findings.extend(lost(parts));
+    findings.extend(lost(about.campaign, parts));
     findings.extend(parts.iter().filter_map(|part| failed(about, part)));
     findings.extend(again(about.plan, parts));
     findings.extend(about.start.and_then(apart));
@@ -62,18 +65,25 @@ pub(super) fn add(about: &About<'_>, parts: &[Part<'_>], findings: &mut Vec<Find
 }
 
 /// Agents of which nothing was heard, with what is lacking because of them.
-fn lost(parts: &[Part<'_>]) -> Vec<Finding> {
+fn lost(campaign: Option<&CampaignId>, parts: &[Part<'_>]) -> Vec<Finding> {
     let mut by_agent: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for part in parts.iter().filter(|part| part.outcome.is_none()) {
         let jobs = by_agent.entry(part.placed.agent.as_str()).or_default();
         jobs.push(part.placed.job.id.to_string());
     }
+    let later = campaign.map(|campaign| {
+        format!(
+            " What it delivers later is in the result of 'horolog campaign run --resume \
+             {campaign}', for a week."
+        )
+    });
+    let advice = format!("Look after that agent.{}", later.unwrap_or_default());
     let lost = |(agent, jobs): (&str, Vec<String>)| {
         finding(
             Code::AgentLost,
             Severity::Error,
             format!("Nothing was heard of agent {agent}: {} is lacking.", jobs.join(", ")),
-            "Look after that agent; what it delivers from now on is in no result of this campaign.",
+            &advice,
         )
     };
     by_agent.into_iter().map(lost).collect()

@@ -257,6 +257,12 @@ impl Store {
         }
     }
 
+    /// When the stream of reports was made, in ns since 1970.
+    pub async fn made_ns(&self) -> Result<i128, NatsError> {
+        let info = bounded("tell of its stream", self.reports.get_info()).await?;
+        Ok(info.created.unix_timestamp_nanos())
+    }
+
     /// Whether the campaign was here and has been removed.
     pub async fn is_forgotten(&self, id: &CampaignId) -> Result<bool, NatsError> {
         let entry = self.campaigns.entry(id.as_str());
