@@ -194,34 +194,33 @@ async fn look(store: &Store, name: &AgentName, least: u64) -> Result<Option<Kept
     store.order(name).await
 }
 
-/// Delivers what is in the spool, the oldest first, and removes what the broker has.
+/// Delivers what is in the spool, from the oldest on, and removes what the broker has. What it does
+/// not take is tried again when all behind it have been tried.
 pub(super) async fn deliver(shared: Arc<Shared>, to: UnboundedSender<Event>) {
-    let mut wait = RETRY_MIN;
+    let (mut wait, mut tried) = (RETRY_MIN, 0);
     loop {
-        let first = shared.spool().first();
-        let delivered = match first {
+        let next = shared.spool().next_behind(tried);
+        let failed = match next {
             Ok(None) => {
                 shared.put.notified().await;
                 continue;
             }
-            Ok(Some((place, entry))) => send(&shared, &entry).await.map(|()| place),
-            Err(error) => {
-                let _ = to.send(Event::Say(error.to_string()));
-                sleep(RETRY_MAX).await;
-                continue;
+            Ok(Some((place, entry))) => {
+                tried = place;
+                if send(&shared, &entry).await.is_err() {
+                    // The heartbeat says that the broker is gone.
+                    sleep(wait).await;
+                    wait = (wait * 2).min(RETRY_MAX);
+                    continue;
+                }
+                wait = RETRY_MIN;
+                shared.spool().remove(place)
             }
+            Err(error) => Err(error),
         };
-        match delivered.map(|place| shared.spool().remove(place)) {
-            Ok(Ok(())) => wait = RETRY_MIN,
-            Ok(Err(error)) => {
-                let _ = to.send(Event::Say(error.to_string()));
-                sleep(RETRY_MAX).await;
-            }
-            // The heartbeat says that the broker is gone.
-            Err(_) => {
-                sleep(wait).await;
-                wait = (wait * 2).min(RETRY_MAX);
-            }
+        if let Err(error) = failed {
+            let _ = to.send(Event::Say(error.to_string()));
+            sleep(RETRY_MAX).await;
         }
     }
 }
