@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::clock;
 use super::run::{AgentOptions, Event};
+use super::sight::Sight;
 use crate::instruction::Instruction;
 use crate::message::cut;
 use crate::nats::{Broker, Kept, NatsError, Store};
@@ -156,16 +157,16 @@ pub(super) async fn watch(shared: Arc<Shared>, to: UnboundedSender<Event>) {
             Err(_) => sleep(BEAT).await,
         }
     };
-    let mut seen = None;
+    let mut sight = Sight::default();
     let mut least = 0;
     loop {
-        if let Ok(order) = look(store, &options.name, least).await {
-            let revision = order.as_ref().map(|order| order.revision);
-            if revision != seen {
-                seen = revision;
-                let order = order.map(|order| Instruction::unpack(&order.bytes)).transpose();
-                let _ = to.send(Event::Seen(order));
-            }
+        if let Ok(order) = look(store, &options.name, least).await
+            && sight.is_news(order.as_ref().map(|order| order.revision))
+        {
+            // An empty one says that it was taken back.
+            let order = order.filter(|order| !order.bytes.is_empty());
+            let order = order.map(|order| Instruction::unpack(&order.bytes)).transpose();
+            let _ = to.send(Event::Seen(order));
         }
         // An unheard bell costs a beat.
         least = match timeout(BEAT, bells.next()).await {
@@ -185,13 +186,13 @@ pub(super) async fn watch(shared: Arc<Shared>, to: UnboundedSender<Event>) {
 /// What is to be done, of this revision or a later one where it comes soon.
 async fn look(store: &Store, name: &AgentName, least: u64) -> Result<Option<Kept>, NatsError> {
     for _ in 0..LAG_STEPS {
-        let order = store.order(name).await?;
+        let order = store.order_or_end(name).await?;
         if order.as_ref().map_or(0, |order| order.revision) >= least {
             return Ok(order);
         }
         sleep(LAG_STEP).await;
     }
-    store.order(name).await
+    store.order_or_end(name).await
 }
 
 /// Delivers what is in the spool, from the oldest on, and removes what the broker has. What it does

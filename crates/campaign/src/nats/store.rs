@@ -178,6 +178,16 @@ impl Store {
         entry(&self.orders, name.as_str()).await
     }
 
+    /// The same, where one that was taken back is there as well, and empty.
+    pub async fn order_or_end(&self, name: &AgentName) -> Result<Option<Kept>, NatsError> {
+        let entry = bounded("give back what it keeps", self.orders.entry(name.as_str())).await?;
+        Ok(entry.map(|entry| {
+            let is_there = entry.operation == Operation::Put;
+            let bytes = if is_there { entry.value.into() } else { Vec::new() };
+            Kept { revision: entry.revision, bytes }
+        }))
+    }
+
     /// Has an agent look at what it is to do, which takes the place of this revision (0: none).
     pub async fn give(
         &self,

@@ -14,6 +14,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::shown;
+use crate::order::SHOWN_MAX;
 
 pub use command::{CommandLine, Files, RoleFault};
 pub use value::{Bound, Given, Value};
@@ -184,7 +185,7 @@ impl FromStr for RoleKind {
     fn from_str(text: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
             let names: Vec<_> = Self::ALL.into_iter().map(Self::name).collect();
-            let text = shown(text, 40);
+            let text = shown(text, SHOWN_MAX);
             format!("no kind of roles is called '{text}'; there are {}", names.join(", "))
         })
     }

@@ -8,6 +8,7 @@ use clap::Args;
 use horolog_campaign::CampaignId;
 use horolog_campaign::controller::{self, CampaignError, Collected, ControllerOptions, Step, What};
 use horolog_campaign::merge::{Gathered, merge};
+use horolog_campaign::order::LEAD_NS_MAX;
 use horolog_record::{
     CampaignDelivery, CampaignResult, CampaignUnusable, Code, Finding, Host, Severity, rfc3339_now,
 };
@@ -28,9 +29,9 @@ pub(super) struct OverNatsArgs {
     resume: Option<CampaignId>,
     #[command(flatten)]
     broker: BrokerArgs,
-    /// How long before the instant agents are told of it.
+    /// How long before the instant agents are told of it, up to an hour.
     #[arg(
-        long, value_name = "TIME", value_parser = values::positive_duration, default_value = "2s"
+        long, value_name = "TIME", value_parser = lead, default_value = "2s"
     )]
     lead: Duration,
     /// How long jobs may take to end and results to come, behind the plan's duration-max.
@@ -47,6 +48,12 @@ pub(super) struct OverNatsArgs {
     #[arg(long, value_name = "TIME", value_parser = values::signed_span, default_value = "0s",
           hide_default_value = true, allow_hyphen_values = true)]
     clock_ahead: Span,
+}
+
+fn lead(text: &str) -> Result<Duration, String> {
+    let lead = values::positive_duration(text)?;
+    let is_possible = lead.as_nanos() <= LEAD_NS_MAX.unsigned_abs().into();
+    if is_possible { Ok(lead) } else { Err("agents wait for up to an hour".to_owned()) }
 }
 
 impl From<CampaignError> for Failure {
