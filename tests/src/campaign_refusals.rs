@@ -242,7 +242,7 @@ pub(crate) fn of_two_agents_of_one_name_the_later_one_stays() -> Result<()> {
     let log = field.directory.path().join("second.log");
     let mut second = crate::campaign_lab::Program::start(&mut command, log)?;
     second.await_said("is ready")?;
-    ensure!(first.wait()?.code() == Some(3), "{}", first.said());
+    ensure!(first.wait()?.code() == Some(4), "{}", first.said());
     ensure!(first.said().contains("another agent was started later"), "{}", first.said());
     // And no two share a directory.
     let said = refusal(&mut field.agent(1, &["--state", &state])?)?;

@@ -71,6 +71,7 @@ impl From<AgentError> for Failure {
         match error {
             AgentError::Nats(error) => error.into(),
             AgentError::Name(error) => Self::usage(error),
+            AgentError::Replaced(_) => Self::replaced(error),
             error => Self::environment(error),
         }
     }
