@@ -202,7 +202,7 @@ async fn placed(
         let candidates: Vec<_> = look.usable.iter().map(Into::into).collect();
         match place(plan, &candidates) {
             Ok(placement) => return Ok((look, placement)),
-            Err(fault) if started.elapsed() > AGENTS_PATIENCE => {
+            Err(fault) if fault.is_option || started.elapsed() > AGENTS_PATIENCE => {
                 return Err(CampaignError::Place { fault, unusable: look.unusable });
             }
             Err(_) => sleep(RETRY).await,

@@ -117,6 +117,8 @@ fn policy(path: Option<&PathBuf>) -> Result<Policy, Failure> {
 
 fn options(args: AgentArgs, policy: Policy) -> Result<AgentOptions, Failure> {
     let broker = args.broker.broker();
+    // What is no address is not looked for either.
+    broker.check()?;
     let name = args.name.map_or_else(host_name, Ok)?;
     let state = args.state.map_or_else(|| state(&name), Ok)?;
     let mut labels = BTreeMap::new();

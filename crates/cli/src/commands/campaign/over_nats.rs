@@ -60,6 +60,7 @@ impl From<CampaignError> for Failure {
     fn from(error: CampaignError) -> Self {
         match error {
             CampaignError::Plan(_) | CampaignError::Unknown(_) => Self::usage(error),
+            CampaignError::Place { ref fault, .. } if fault.is_option => Self::usage(error),
             CampaignError::Nats(error) => error.into(),
             error => Self::environment(error),
         }
