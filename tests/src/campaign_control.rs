@@ -89,7 +89,8 @@ fn give(order: Order) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let broker = Broker::plain(vec!["nats://127.0.0.1:4222".to_owned()]);
-        let store = Store::open(broker.connect("another").await?, &broker.shown(), 1).await?;
+        let store =
+            Store::open(broker.connect("another", "another").await?, &broker.shown(), 1).await?;
         let agent = order.agent.clone();
         store.give(&agent, Instruction { order, word: None }.pack(), 0).await?;
         Ok(())

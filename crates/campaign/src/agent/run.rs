@@ -144,7 +144,10 @@ async fn reach(options: &AgentOptions, owner: Owner<'_>) -> Result<Option<Store>
     let started = Instant::now();
     let mut has_said = false;
     while (owner.flow)().is_continue() {
-        let opened = match options.broker.connect(&format!("horolog {}", options.name)).await {
+        // Nobody else of those who may be agents hears the answers to this one.
+        let inbox = format!("horolog-agent.{}", options.name);
+        let client = options.broker.connect(&format!("horolog {}", options.name), &inbox).await;
+        let opened = match client {
             Ok(client) => Store::open(client, &options.broker.shown(), replicas).await,
             Err(error) => Err(error),
         };

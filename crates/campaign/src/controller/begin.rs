@@ -30,6 +30,9 @@ const AGENTS_PATIENCE: Duration = Duration::from_secs(5);
 /// How long it may take to read what has been told already.
 const REPLAY_PATIENCE: Duration = Duration::from_mins(2);
 
+/// By what answers come to controllers.
+pub(super) const INBOX: &str = "horolog-controller";
+
 /// What a campaign stands on.
 struct Ground {
     store: Store,
@@ -184,7 +187,7 @@ impl<'a> Controller<'a> {
 
 async fn open(options: &ControllerOptions) -> Result<Store, CampaignError> {
     let broker = &options.broker;
-    let client = broker.connect("horolog campaign").await?;
+    let client = broker.connect("horolog campaign", INBOX).await?;
     Ok(Store::open(client, &broker.shown(), broker.replicas).await?)
 }
 

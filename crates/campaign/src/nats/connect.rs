@@ -208,16 +208,17 @@ impl Broker {
         self.servers.iter().map(address).collect()
     }
 
-    /// Connects, as a client of this name. What was read wrongly is found out here, and a server
+    /// Connects, as a client of this name, to which the answers to its requests come by subjects of
+    /// its own: `_INBOX.`, this, and more. What was read wrongly is found out here, and a server
     /// that does not answer is waited for a few seconds. From then on a lost connection is tried
     /// again without end.
     ///
     /// # Errors
     ///
     /// [`NatsError`].
-    pub async fn connect(&self, name: &str) -> Result<Client, NatsError> {
+    pub async fn connect(&self, name: &str, inbox: &str) -> Result<Client, NatsError> {
         let addresses = self.addresses()?;
-        let options = self.options(name)?;
+        let options = self.options(name)?.custom_inbox_prefix(format!("_INBOX.{inbox}"));
         options.connect(addresses).await.map_err(|error| self.connect_error(&error))
     }
 
