@@ -31,6 +31,7 @@ pub(crate) fn all() -> Vec<Trial> {
         an_agent_that_dies_before_the_start_is_named,
         a_broker_may_die_before_all_are_ready,
         a_broker_may_come_back_empty,
+        a_controller_that_goes_on_has_its_clock_looked_at,
     ))
 }
 
@@ -203,4 +204,30 @@ pub(crate) fn a_broker_may_come_back_empty() -> Result<()> {
     std::fs::remove_dir_all(field.nats.directory().join("store"))?;
     field.nats.come(field.lab.client())?;
     all_done(&field.result(&mut controller, 0)?, 2)
+}
+
+/// The one before has heard the agents' answers; that the clock of the one that goes on is wrong is
+/// found all the same.
+pub(crate) fn a_controller_that_goes_on_has_its_clock_looked_at() -> Result<()> {
+    let mut field = Field::new(2)?;
+    for (wrong, side) in [("-60s", "behind that of"), ("+60s", "ahead of that of")] {
+        // It does not answer before the first controller has gone, which so has named no instant.
+        let second = field.agents.get_mut(&2).context("no agent")?;
+        second.signal("STOP")?;
+        let mut controller = field.run(&timers(2, 1), &[])?;
+        let campaign = campaign_of(&mut controller)?;
+        controller.await_said("n1: ready")?;
+        controller.kill()?;
+        field.agents.get_mut(&2).context("no agent")?.signal("CONT")?;
+        let mut resumed = field.resume(&campaign, &[&format!("--clock-ahead={wrong}")])?;
+        let ended = resumed.wait()?;
+        let said = resumed.said();
+        ensure!(ended.code() == Some(3), "{ended}: {said}");
+        ensure!(said.contains(&format!("{side} agent n")), "{said}");
+        ensure!(!said.contains(": started"), "{said}");
+        for agent in field.agents.values_mut() {
+            agent.await_said(&format!("{campaign} is over here"))?;
+        }
+    }
+    Ok(())
 }

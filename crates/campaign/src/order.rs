@@ -334,6 +334,17 @@ pub struct AgentState {
     /// The campaign that it works for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy: Option<CampaignId>,
+    /// What its clock showed when it said so: UTC, in ns since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_ns: Option<i64>,
+}
+
+impl AgentState {
+    /// From what an agent says of itself; none where that cannot be read.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
 }
 
 /// What an agent can do.

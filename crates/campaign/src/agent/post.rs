@@ -13,7 +13,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{sleep, timeout};
 
 use super::clock;
-use super::run::{AgentOptions, Event};
+use super::run::{AgentOptions, Event, utc_ns};
 use super::sight::Sight;
 use crate::instruction::Instruction;
 use crate::message::cut;
@@ -92,6 +92,7 @@ impl Shared {
             abilities: abilities.clone(),
             clock: self.clock(),
             busy: locked(&self.busy).clone(),
+            at_ns: Some(utc_ns()),
         };
         // Names and numbers: nothing that has no form.
         serde_json::to_vec(&state).unwrap_or_default()

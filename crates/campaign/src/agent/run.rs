@@ -167,7 +167,7 @@ async fn reach(options: &AgentOptions, owner: Owner<'_>) -> Result<Option<Store>
     Ok(None)
 }
 
-fn utc_ns() -> i64 {
+pub(super) fn utc_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i64
 }
 

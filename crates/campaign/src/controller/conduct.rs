@@ -145,6 +145,9 @@ impl Controller<'_> {
                 other => Err(other),
             };
         }
+        if self.asked_ns.is_none() {
+            self.hear_clocks().await?;
+        }
         let waited = self
             .wait(ANSWER_PATIENCE, |it| {
                 it.ledger.silent().is_empty() || !it.ledger.refusals().is_empty()

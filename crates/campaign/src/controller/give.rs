@@ -151,8 +151,7 @@ impl Controller<'_> {
         while started.elapsed() < STALE_AFTER {
             sleep(RETRY).await;
             let state = self.asked(async |store: &Store| store.agent(name).await).await?;
-            let state: Option<AgentState> =
-                state.and_then(|kept| serde_json::from_slice(&kept.bytes).ok());
+            let state = state.and_then(|kept| AgentState::parse(&kept.bytes));
             let is_free = state.is_some_and(|state| state.busy.as_ref() != Some(other));
             let now = self.asked(async |store: &Store| store.order(name).await).await?;
             if !is_free || now.map_or(0, |kept| kept.revision) != revision {

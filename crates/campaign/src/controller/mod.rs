@@ -6,6 +6,7 @@ mod clocks;
 mod conduct;
 mod course;
 mod give;
+mod hearing;
 mod ledger;
 mod list;
 mod look;
