@@ -27,6 +27,7 @@ pub(crate) fn all() -> Vec<Trial> {
         all_pairs_of_nodes_are_measured,
         every_leaf_of_a_tree_gets_what_was_sent,
         a_cluster_runs_in_step_and_its_slow_node_is_named,
+        a_cluster_is_tied_to_cores_and_released_by_datagrams,
         an_interrupted_campaign_has_what_there_is,
         a_part_that_never_ends_is_bounded,
         a_service_that_cannot_start_is_said,
@@ -120,6 +121,20 @@ fn every_leaf_of_a_tree_gets_what_was_sent() -> Result<()> {
             ensure!((child.sent, child.received) == (sent, Some(sent)), "{child:?} of {sent}");
         }
     }
+    Ok(())
+}
+
+fn a_cluster_is_tied_to_cores_and_released_by_datagrams() -> Result<()> {
+    let set = ["nodes=2", "period=40ms", "time=1s", "core=0,1", "signal=udp"];
+    let set = set.map(|set| ["--set", set]).concat();
+    let (_, result) = run(&[&["rt-cluster"][..], &set].concat())?;
+    let CampaignFigures::Cycles { tasks, .. } = &role(&result, "lead")?.figures else {
+        bail!("no cycles: {result:?}");
+    };
+    ensure!(tasks.len() == 1 && tasks[0].periods == 50, "{tasks:?}");
+    let lead = result.parts.iter().find(|part| part.role == "lead").context("no leader")?;
+    let record = lead.result.as_ref().context("no record")?.to_string();
+    ensure!(record.contains("--signal=udp") && record.contains("--core=0,1"), "{record}");
     Ok(())
 }
 

@@ -165,6 +165,8 @@ pub(super) fn line(
         // Present, for it was read.
         let values = options.get(spec.name).map_or(&[][..], Vec::as_slice);
         match spec.becomes {
+            // Cores that are none.
+            Becomes::Flag(_) if *given == [Given::Switch(false)] => {}
             Becomes::Flag(flag) => {
                 words.extend(values.iter().map(|value| OsString::from(format!("{flag}={value}"))));
             }

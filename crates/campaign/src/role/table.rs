@@ -120,6 +120,13 @@ const CYCLE_LEAD: &[OptionSpec] = &[
     option("priority", Value::Count(99), Flag("--priority"), "the real-time priority"),
     option("slow", Value::Factor, Flag("--slow"), "which node computes how many times as much")
         .many(),
+    option("core", Value::Cores, Flag("--core"), "to which core each node is tied, in turn"),
+    option(
+        "signal",
+        Value::Choice(&["clock", "udp"]),
+        Flag("--signal"),
+        "what releases periods: each node's own clock, or a datagram",
+    ),
     option("max-offset", Value::Time, Flag("--max-offset"), "how far a node's clock may be off"),
     option("time", Value::Time, Flag("--time"), "how long to run"),
 ];

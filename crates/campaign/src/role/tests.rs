@@ -40,6 +40,7 @@ pub(crate) fn example(value: Value) -> &'static str {
         Value::Size => "64",
         Value::Sizes => "64,1000..5000:1000",
         Value::Factor => "2=1.5",
+        Value::Cores => "0,1",
         Value::Name => "node-2",
         Value::Choice(words) => words[0],
         Value::Switch => "true",
