@@ -25,6 +25,7 @@ pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, campaign_local:
         a_server_is_loaded_from_several_places,
         all_pairs_of_nodes_are_measured,
+        all_pairs_are_measured_over_ipv6,
         every_leaf_of_a_tree_gets_what_was_sent,
         a_cluster_runs_in_step_and_its_slow_node_is_named,
         a_cluster_is_tied_to_cores_and_released_by_datagrams,
@@ -89,7 +90,18 @@ fn a_server_is_loaded_from_several_places() -> Result<()> {
 }
 
 fn all_pairs_of_nodes_are_measured() -> Result<()> {
-    let (_, result) = run(&["udp-all-pairs", "--set", "time=500ms", "--set", "rate=50"])?;
+    all_pairs(&[]).map(drop)
+}
+
+fn all_pairs_are_measured_over_ipv6() -> Result<()> {
+    let result = all_pairs(&["--ipv6"])?;
+    ensure!(result.parts.iter().all(|part| part.address.is_ipv6()), "{:?}", result.parts);
+    Ok(())
+}
+
+fn all_pairs(more: &[&str]) -> Result<CampaignResult> {
+    let plan = ["udp-all-pairs", "--set", "time=500ms", "--set", "rate=50"];
+    let (_, result) = run(&[&plan, more].concat())?;
     let CampaignFigures::Paths { pairs, rows } = &role(&result, "probe")?.figures else {
         bail!("no paths: {result:?}");
     };
@@ -98,7 +110,7 @@ fn all_pairs_of_nodes_are_measured() -> Result<()> {
     let sum: u64 = pairs.iter().map(|pair| pair.counts.sent).sum();
     let [row] = &rows[..] else { bail!("{rows:?}") };
     ensure!((row.paths, row.counts.sent) == (6, sum), "{row:?}");
-    Ok(())
+    Ok(result)
 }
 
 fn every_leaf_of_a_tree_gets_what_was_sent() -> Result<()> {
