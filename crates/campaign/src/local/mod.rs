@@ -2,12 +2,13 @@
 //! processes, without agents and a broker between. A host stands for each agent; they are joined by
 //! a router in their middle, and go with the run.
 
+mod directory;
+
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +17,6 @@ use horolog_lab::{HOSTS_MAX, Host, Lab, LabConfig, LabError};
 use horolog_record::{CampaignResult, Host as HostFacts, rfc3339_now};
 use horolog_sys::alarm_clock::AlarmClock;
 use horolog_sys::netlink::{Prefix, PrefixError};
-use horolog_sys::undo::Undo;
 
 use crate::id::{AgentName, CampaignId, JobId};
 use crate::job::{BeginError, Crew, Event, Means, NotReady, Tell};
@@ -178,8 +178,8 @@ pub fn run(
     let campaign = CampaignId::fresh(&plan.name, now_ms);
     let campaign = campaign.map_err(|error| LocalError::System(io::Error::other(error)))?;
     let lab = lab(hosts.len(), options.addresses)?;
-    let directory = std::env::temp_dir().join(format!("horolog-{campaign}"));
-    let _goes = own_directory(&directory)?;
+    let made = directory::make(&std::env::temp_dir(), &campaign);
+    let (directory, _goes) = made.map_err(LocalError::System)?;
     let orders = placement.orders(&campaign, env!("CARGO_PKG_VERSION"), &plan);
     let (to, events) = mpsc::channel();
     let to = Arc::new(Mutex::new(to));
@@ -214,14 +214,6 @@ pub fn run(
         outcomes: running.outcomes.into_values().collect(),
         findings: Vec::new(),
     }))
-}
-
-/// A directory that others cannot read, which goes with the run also where a second Ctrl-C ends it.
-fn own_directory(path: &Path) -> Result<Undo, LocalError> {
-    let gone = path.to_owned();
-    let make = || DirBuilder::new().mode(0o700).create(path);
-    let made = Undo::after(make, move || drop(fs::remove_dir_all(&gone)));
-    made.map(|((), undo)| undo).map_err(LocalError::System)
 }
 
 /// All private hosts have the clock of this machine, by which the instant is named.
