@@ -1,6 +1,6 @@
 //! Which looks at an agent's order are news. A server of a cluster may not have followed the others
-//! yet, and shows what was before; a broker that came back empty shows less than before as well, and
-//! goes on doing so. Pure.
+//! yet, and shows what was before; a broker that came back empty shows less than before as well,
+//! and goes on doing so. Pure.
 
 /// Looks at less than was seen before it is believed: some seconds.
 const DOUBTS_MAX: u32 = 4;

@@ -125,9 +125,9 @@ fn excluded(unusable: &[(String, String)]) -> String {
 }
 
 /// Runs a campaign to its end, and gives what came of it to `keep`; where that says that it is
-/// kept and nothing is lacking, the campaign is forgotten at the broker. Otherwise it can be resumed
-/// to collect what is delivered later, for as long as the broker keeps it. `tell` hears how it is coming along; `flow` says
-/// when to give it up.
+/// kept and nothing is lacking, the campaign is forgotten at the broker. Otherwise it can be
+/// resumed to collect what is delivered later, for as long as the broker keeps it. `tell` hears how
+/// it is coming along; `flow` says when to give it up.
 ///
 /// # Errors
 ///
