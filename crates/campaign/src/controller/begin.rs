@@ -1,5 +1,6 @@
 //! How a controller begins: with a plan that it places, or with a campaign that another one left.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::ControlFlow;
@@ -149,7 +150,7 @@ impl<'a> Controller<'a> {
             self.revision = 0;
             return Ok(());
         };
-        if kept.revision == self.revision {
+        if kept.revision <= self.revision {
             // A server of a cluster that has not followed yet.
             sleep(RETRY).await;
             return Ok(());
@@ -165,11 +166,14 @@ impl<'a> Controller<'a> {
     /// Makes sure that no other controller goes on with this campaign.
     pub(super) async fn is_still_own(&mut self) -> Result<(), CampaignError> {
         let id = self.id.clone();
-        let kept = self.asked(async |store: &Store| store.campaign(&id).await).await?;
-        if kept.is_some_and(|kept| kept.revision == self.revision) {
-            return Ok(());
+        loop {
+            let kept = self.asked(async |store: &Store| store.campaign(&id).await).await?;
+            match kept.map(|kept| kept.revision.cmp(&self.revision)) {
+                Some(Ordering::Equal) => return Ok(()),
+                Some(Ordering::Less) => sleep(RETRY).await,
+                Some(Ordering::Greater) | None => return self.find_own().await,
+            }
         }
-        self.find_own().await
     }
 
     /// Finds out how far the controller before had come.

@@ -32,7 +32,8 @@ const LABEL_BYTES_MAX: usize = 128;
 /// The agent says at a NATS server that it is there, with its labels, its addresses and how far its
 /// clock is off, carries out orders that its policy allows, and tells what came of them. When the
 /// server is gone it finishes what it has begun and tells later; what it has to tell is on its disk
-/// until the server has it. It ends with Ctrl-C or SIGTERM.
+/// until the server has it. It ends with Ctrl-C or SIGTERM, and with status 4 where an agent of its
+/// name was started later.
 ///
 /// Without --policy it measures within private networks, modestly. 'horolog campaign agent
 /// --show-policy' writes what is in force.
