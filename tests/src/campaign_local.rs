@@ -29,6 +29,7 @@ pub(crate) fn all() -> Vec<Trial> {
         every_leaf_of_a_tree_gets_what_was_sent,
         a_cluster_runs_in_step_and_its_slow_node_is_named,
         a_cluster_is_tied_to_cores_and_released_by_datagrams,
+        a_cluster_runs_the_tasks_of_a_file,
         an_interrupted_campaign_has_what_there_is,
         a_part_that_never_ends_is_bounded,
         a_service_that_cannot_start_is_said,
@@ -147,6 +148,24 @@ fn a_cluster_is_tied_to_cores_and_released_by_datagrams() -> Result<()> {
     let lead = result.parts.iter().find(|part| part.role == "lead").context("no leader")?;
     let record = lead.result.as_ref().context("no record")?.to_string();
     ensure!(record.contains("--signal=udp") && record.contains("--core=0,1"), "{record}");
+    Ok(())
+}
+
+fn a_cluster_runs_the_tasks_of_a_file() -> Result<()> {
+    let fast = "[[task]]\nname = \"fast\"\nperiod = \"20ms\"\ncompute = \"1ms\"\n";
+    let slow = "[[task]]\nname = \"slow\"\nperiod = \"50ms\"\nunits = 10\nbarrier = true\n";
+    let text = format!("tasks={fast}{slow}");
+    let set = ["nodes=2", "time=1s", &text].map(|set| ["--set", set]).concat();
+    let (_, result) = run(&[&["rt-cluster"][..], &set].concat())?;
+    let CampaignFigures::Cycles { tasks, .. } = &role(&result, "lead")?.figures else {
+        bail!("no cycles: {result:?}");
+    };
+    let periods: Vec<_> = tasks.iter().map(|task| (&*task.task, task.periods)).collect();
+    ensure!(periods == [("fast", 100), ("slow", 40)], "{periods:?}");
+    let program = format!("{text}command = [\"/bin/true\"]\n");
+    let refused = campaign(&["run", "rt-cluster", "--local", "--set", &program])?;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    ensure!(refused.status.code() == Some(2) && said.contains("'command' is not"), "{refused:?}");
     Ok(())
 }
 

@@ -5,6 +5,7 @@
 
 mod command;
 mod table;
+mod tasks;
 mod value;
 
 use std::collections::BTreeMap;
@@ -58,6 +59,8 @@ pub enum Becomes {
     Argument,
     /// A key of the table file that the command is given.
     Key(&'static str),
+    /// The table file itself, where it is text; it stands in place of these options.
+    Table(&'static [&'static str]),
 }
 
 /// An option of a kind of roles.

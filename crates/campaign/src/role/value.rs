@@ -8,6 +8,8 @@ use std::time::Duration;
 use horolog_sys::netlink::Prefix;
 use horolog_time::text;
 
+use super::tasks;
+
 /// Bytes of a list of sizes, at most.
 const SIZES_BYTES_MAX: usize = 200;
 /// Cores in a list, at most: one for each node.
@@ -43,6 +45,8 @@ pub enum Value {
     Factor,
     /// Cores, such as `0,1`, or `none`.
     Cores,
+    /// The text of a task file, or `none`.
+    Tasks,
     /// A name: letters, digits, `-`, `_` and `.`.
     Name,
     /// One of these words.
@@ -99,6 +103,7 @@ impl Value {
             Self::Sizes => "sizes".into(),
             Self::Factor => "node=factor".into(),
             Self::Cores => "cores".into(),
+            Self::Tasks => "text".into(),
             Self::Name => "name".into(),
             Self::Choice(words) => words.join(", "),
             Self::Switch => "true, false".into(),
@@ -119,6 +124,7 @@ impl Value {
             | Self::Sizes
             | Self::Factor
             | Self::Cores
+            | Self::Tasks
             | Self::Name
             | Self::Choice(_)
             | Self::Switch => None,
@@ -143,6 +149,8 @@ impl Value {
             Self::Sizes => sizes(given),
             Self::Factor => factor(given),
             Self::Cores => cores(given),
+            Self::Tasks if given == "none" => Ok(Given::Switch(false)),
+            Self::Tasks => tasks::check(given).map(|()| Given::Words(given.to_owned())),
             Self::Name => name(given),
             Self::Choice(words) if words.contains(&given) => Ok(Given::Words(given.to_owned())),
             Self::Choice(words) => Err(format!("write one of {}", words.join(", "))),
