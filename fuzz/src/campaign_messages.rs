@@ -13,8 +13,8 @@ fuzz_target!(|bytes: &[u8]| {
         let again = part.to_bytes();
         assert_eq!(Part::parse(&again).expect("what is written is read"), part);
         let mut assembly = Assembly::default();
-        let once = assembly.take(&part).expect("one part is never too many");
-        assert_eq!(assembly.take(&part).expect("nor is it a second time"), once);
+        let once = assembly.take("n1", &part).expect("one part is never too many");
+        assert_eq!(assembly.take("n1", &part).expect("nor is it a second time"), once);
     }
     if let Ok(report) = Report::unpack(bytes) {
         let packed = report.pack().expect("it was no larger before");

@@ -25,8 +25,11 @@ pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, campaign_local:
         a_server_is_loaded_from_several_places,
         all_pairs_of_nodes_are_measured,
+        all_pairs_are_measured_over_ipv6,
         every_leaf_of_a_tree_gets_what_was_sent,
         a_cluster_runs_in_step_and_its_slow_node_is_named,
+        a_cluster_is_tied_to_cores_and_released_by_datagrams,
+        a_cluster_runs_the_tasks_of_a_file,
         an_interrupted_campaign_has_what_there_is,
         a_part_that_never_ends_is_bounded,
         a_service_that_cannot_start_is_said,
@@ -89,7 +92,18 @@ fn a_server_is_loaded_from_several_places() -> Result<()> {
 }
 
 fn all_pairs_of_nodes_are_measured() -> Result<()> {
-    let (_, result) = run(&["udp-all-pairs", "--set", "time=500ms", "--set", "rate=50"])?;
+    all_pairs(&[]).map(drop)
+}
+
+fn all_pairs_are_measured_over_ipv6() -> Result<()> {
+    let result = all_pairs(&["--ipv6"])?;
+    ensure!(result.parts.iter().all(|part| part.address.is_ipv6()), "{:?}", result.parts);
+    Ok(())
+}
+
+fn all_pairs(more: &[&str]) -> Result<CampaignResult> {
+    let plan = ["udp-all-pairs", "--set", "time=500ms", "--set", "rate=50"];
+    let (_, result) = run(&[&plan, more].concat())?;
     let CampaignFigures::Paths { pairs, rows } = &role(&result, "probe")?.figures else {
         bail!("no paths: {result:?}");
     };
@@ -98,7 +112,7 @@ fn all_pairs_of_nodes_are_measured() -> Result<()> {
     let sum: u64 = pairs.iter().map(|pair| pair.counts.sent).sum();
     let [row] = &rows[..] else { bail!("{rows:?}") };
     ensure!((row.paths, row.counts.sent) == (6, sum), "{row:?}");
-    Ok(())
+    Ok(result)
 }
 
 fn every_leaf_of_a_tree_gets_what_was_sent() -> Result<()> {
@@ -121,6 +135,38 @@ fn every_leaf_of_a_tree_gets_what_was_sent() -> Result<()> {
             ensure!((child.sent, child.received) == (sent, Some(sent)), "{child:?} of {sent}");
         }
     }
+    Ok(())
+}
+
+fn a_cluster_is_tied_to_cores_and_released_by_datagrams() -> Result<()> {
+    let set = ["nodes=2", "period=40ms", "time=1s", "core=0,1", "signal=udp"];
+    let set = set.map(|set| ["--set", set]).concat();
+    let (_, result) = run(&[&["rt-cluster"][..], &set].concat())?;
+    let CampaignFigures::Cycles { tasks, .. } = &role(&result, "lead")?.figures else {
+        bail!("no cycles: {result:?}");
+    };
+    ensure!(tasks.len() == 1 && tasks[0].periods == 50, "{tasks:?}");
+    let lead = result.parts.iter().find(|part| part.role == "lead").context("no leader")?;
+    let record = lead.result.as_ref().context("no record")?.to_string();
+    ensure!(record.contains("--signal=udp") && record.contains("--core=0,1"), "{record}");
+    Ok(())
+}
+
+fn a_cluster_runs_the_tasks_of_a_file() -> Result<()> {
+    let fast = "[[task]]\nname = \"fast\"\nperiod = \"20ms\"\ncompute = \"1ms\"\n";
+    let slow = "[[task]]\nname = \"slow\"\nperiod = \"50ms\"\nunits = 10\nbarrier = true\n";
+    let text = format!("tasks={fast}{slow}");
+    let set = ["nodes=2", "time=1s", &text].map(|set| ["--set", set]).concat();
+    let (_, result) = run(&[&["rt-cluster"][..], &set].concat())?;
+    let CampaignFigures::Cycles { tasks, .. } = &role(&result, "lead")?.figures else {
+        bail!("no cycles: {result:?}");
+    };
+    let periods: Vec<_> = tasks.iter().map(|task| (&*task.task, task.periods)).collect();
+    ensure!(periods == [("fast", 100), ("slow", 40)], "{periods:?}");
+    let program = format!("{text}command = [\"/bin/true\"]\n");
+    let refused = campaign(&["run", "rt-cluster", "--local", "--set", &program])?;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    ensure!(refused.status.code() == Some(2) && said.contains("'command' is not"), "{refused:?}");
     Ok(())
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn all() -> Vec<Trial> {
 }
 
 /// How each job ended, by its name, in a result where each stands once.
-fn endings(result: &Value) -> Result<BTreeMap<String, String>> {
+pub(crate) fn endings(result: &Value) -> Result<BTreeMap<String, String>> {
     let parts = result["parts"].as_array().context("no parts")?;
     let mut endings = BTreeMap::new();
     for part in parts {
@@ -225,7 +225,8 @@ fn tell_again(campaign: &str) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let broker = Broker::plain(vec!["nats://127.0.0.1:4222".to_owned()]);
-        let store = Store::open(broker.connect("again").await?, &broker.shown(), 1).await?;
+        let store =
+            Store::open(broker.connect("again", "again").await?, &broker.shown(), 1).await?;
         let (campaign, mut from) = (campaign.parse()?, 0);
         let told = loop {
             let told = store.told(&campaign, from).await?.context("no outcome is there")?;

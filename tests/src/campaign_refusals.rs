@@ -152,13 +152,17 @@ pub(crate) fn keys_and_certificates_let_one_in() -> Result<()> {
 pub(crate) fn the_least_rights_are_enough() -> Result<()> {
     let rights = r#"authorization { users = [
         { user: agent, password: a, permissions: {
-            publish: ["$JS.API.>", "$KV.horolog-agents.n1", "horolog.campaign.*.n1",
-                      "horolog.progress.*.n1"],
-            subscribe: ["_INBOX.>", "horolog.bell.n1"] } },
+            publish: ["$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.CREATE.*",
+                      "$JS.API.DIRECT.GET.KV_horolog-agents.$KV.horolog-agents.n1",
+                      "$JS.API.DIRECT.GET.KV_horolog-orders.$KV.horolog-orders.n1",
+                      "$KV.horolog-agents.n1", "horolog.campaign.*.n1", "horolog.progress.*.n1"],
+            subscribe: ["_INBOX.horolog-agent.n1.>", "horolog.bell.n1"] } },
         { user: controller, password: c, permissions: {
-            publish: ["$JS.API.>", "$KV.horolog-orders.*", "$KV.horolog-campaigns.*",
-                      "horolog.bell.*"],
-            subscribe: ["_INBOX.>", "horolog.campaign.>", "horolog.progress.>"] } },
+            publish: ["$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.CREATE.*",
+                      "$JS.API.STREAM.PURGE.HOROLOG", "$JS.API.DIRECT.GET.>",
+                      "$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.DELETE.>", "$JS.FC.>",
+                      "$KV.horolog-orders.*", "$KV.horolog-campaigns.*", "horolog.bell.*"],
+            subscribe: ["_INBOX.horolog-controller.>", "horolog.progress.>"] } },
     ] }"#;
     let mut field = Field::without_agents(1, |host| Nats::start(host, rights))?;
     let path = |name: &str| field.directory.path().join(name).display().to_string();
@@ -172,6 +176,8 @@ pub(crate) fn the_least_rights_are_enough() -> Result<()> {
     ensure!(result["parts"][0]["end"] == "done", "{result}");
     let said = controller.said();
     ensure!(said.contains("timer.1: started") && said.contains("accepted"), "{said}");
+    let asked = fs::read_to_string(field.nats.directory().join("log"))?;
+    ensure!(!asked.contains("Permissions Violation"), "{asked}");
     Ok(())
 }
 
@@ -229,7 +235,8 @@ fn announce(state: &str) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let broker = Broker::plain(vec!["nats://127.0.0.1:4222".to_owned()]);
-        let store = Store::open(broker.connect("stranger").await?, &broker.shown(), 1).await?;
+        let store =
+            Store::open(broker.connect("stranger", "stranger").await?, &broker.shown(), 1).await?;
         Ok(store.announce(&"n9".parse()?, state.as_bytes().to_vec()).await?)
     })
 }
@@ -242,7 +249,7 @@ pub(crate) fn of_two_agents_of_one_name_the_later_one_stays() -> Result<()> {
     let log = field.directory.path().join("second.log");
     let mut second = crate::campaign_lab::Program::start(&mut command, log)?;
     second.await_said("is ready")?;
-    ensure!(first.wait()?.code() == Some(3), "{}", first.said());
+    ensure!(first.wait()?.code() == Some(4), "{}", first.said());
     ensure!(first.said().contains("another agent was started later"), "{}", first.said());
     // And no two share a directory.
     let said = refusal(&mut field.agent(1, &["--state", &state])?)?;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::CampaignId;
 use crate::fault::shown;
-use crate::order::{Order, PROTOCOL, Word};
+use crate::order::{Order, PROTOCOL, SHOWN_MAX, Word};
 use crate::packing;
 
 /// Bytes of an instruction before it is packed, at most.
@@ -78,7 +78,7 @@ fn foreign(text: &[u8]) -> InstructionError {
     let Ok(Head { order }) = serde_json::from_slice::<Head>(text) else {
         return InstructionError::Unreadable;
     };
-    let version: String = shown(&order.version, 40);
+    let version: String = shown(&order.version, SHOWN_MAX);
     let reason = format!(
         "the order is of horolog {version}, protocol {}, and cannot be read by {}, protocol \
          {PROTOCOL}; install one version",

@@ -3,25 +3,25 @@
 //! that could come from a stranger is bounded in size and number before it is taken apart. Nothing
 //! here sends, and nothing trusts that parts come once or in order.
 
-use std::collections::BTreeMap;
+mod assembly;
+
 use std::io;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::order::{News, Outcome, PROTOCOL};
-use crate::packing;
+use crate::packing::{self, hex};
 use crate::{AgentName, CampaignId};
+
+pub use self::assembly::Assembly;
 
 /// Bytes of a part's content, at most. NATS takes 1 MiB in a message unless told otherwise.
 pub const PART_BYTES_MAX: usize = 512 << 10;
 /// Parts of one report, at most.
 pub const PARTS_MAX: usize = 256;
 /// Bytes of a report before it is packed, at most.
-pub const REPORT_BYTES_MAX: u64 = 512 << 20;
-/// Reports that may be incomplete at once.
-const OPEN_MAX: usize = 1_024;
-/// Bytes of all incomplete reports together, at most.
-const OPEN_BYTES_MAX: usize = 1 << 30;
+pub const REPORT_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of the line before a part's content, at most.
 const HEADER_BYTES_MAX: usize = 512;
 /// Bytes of a report's identifier, at most.
@@ -91,11 +91,11 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// It is larger than [`PARTS_MAX`] parts.
+    /// It is larger than [`REPORT_BYTES_MAX`] before or [`PARTS_MAX`] parts after.
     pub fn pack(&self) -> Result<Vec<u8>, MessageError> {
-        let packed = packing::pack(self)?;
-        let fits = packed.len() <= PARTS_MAX * PART_BYTES_MAX;
-        if fits { Ok(packed) } else { Err(MessageError::TooLarge) }
+        let packed = packing::pack_within(self, REPORT_BYTES_MAX)?;
+        let fits = |packed: &Vec<u8>| packed.len() <= PARTS_MAX * PART_BYTES_MAX;
+        packed.filter(fits).ok_or(MessageError::TooLarge)
     }
 
     /// From such bytes.
@@ -141,10 +141,15 @@ pub fn cut<'a>(id: &'a str, packed: &'a [u8], bytes_max: usize) -> impl Iterator
 }
 
 impl<'a> Part<'a> {
-    /// What it is known by, for a broker that drops what comes twice.
+    /// What it is known by, for a broker that drops what comes twice. Nobody who does not know the
+    /// secret can say it first and so have this one dropped. A report that is cut otherwise when it
+    /// is told again has other parts.
     #[must_use]
-    pub fn id(&self) -> String {
-        format!("{}#{}", self.header.id, self.header.part)
+    pub fn id(&self, secret: &[u8]) -> String {
+        let Header { id, part, parts } = &self.header;
+        let length = (secret.len() as u64).to_be_bytes();
+        let hash = Sha256::new().chain_update(length).chain_update(secret);
+        hex(&hash.chain_update(format!("{part}/{parts}/{id}")).finalize())
     }
 
     /// As a message.
@@ -176,53 +181,6 @@ impl<'a> Part<'a> {
             return Err(MessageError::Header);
         }
         Ok(Self { header, content })
-    }
-}
-
-/// Reports of which some parts are still missing.
-#[derive(Default, Debug)]
-pub struct Assembly {
-    open: BTreeMap<String, Vec<Option<Vec<u8>>>>,
-    bytes: usize,
-}
-
-impl Assembly {
-    /// Takes a part, and gives the packed report that it completes. One that comes twice is taken
-    /// once; one of another cut of the same report begins it anew.
-    ///
-    /// # Errors
-    ///
-    /// More is incomplete than may be; the part is not taken.
-    pub fn take(&mut self, part: &Part<'_>) -> Result<Option<Vec<u8>>, MessageError> {
-        let Header { id, part: number, parts } = &part.header;
-        if *parts == 1 {
-            self.forget(id);
-            return Ok(Some(part.content.to_vec()));
-        }
-        if self.open.get(id).is_some_and(|taken| taken.len() != *parts) {
-            self.forget(id);
-        }
-        let has_room = self.open.contains_key(id) || self.open.len() < OPEN_MAX;
-        if !has_room || self.bytes + part.content.len() > OPEN_BYTES_MAX {
-            return Err(MessageError::TooLarge);
-        }
-        let taken = self.open.entry(id.clone()).or_insert_with(|| vec![None; *parts]);
-        let place = &mut taken[number - 1];
-        if place.is_none() {
-            *place = Some(part.content.to_vec());
-            self.bytes += part.content.len();
-        }
-        if taken.iter().any(Option::is_none) {
-            return Ok(None);
-        }
-        let whole = taken.iter().flatten().map(Vec::as_slice).collect::<Vec<_>>().concat();
-        self.forget(id);
-        Ok(Some(whole))
-    }
-
-    fn forget(&mut self, id: &str) {
-        let taken = self.open.remove(id).unwrap_or_default();
-        self.bytes -= taken.iter().flatten().map(Vec::len).sum::<usize>();
     }
 }
 
@@ -281,6 +239,9 @@ mod tests {
         let bomb = encoder.finish().unwrap();
         assert!(bomb.len() < PART_BYTES_MAX * 2, "it is small: {}", bomb.len());
         assert!(matches!(Report::unpack(&bomb), Err(MessageError::TooLarge)));
+        // Whoever makes a report finds out before it is sent.
+        let large = outcome(json!(" ".repeat(REPORT_BYTES_MAX as usize)));
+        assert!(matches!(large.pack(), Err(MessageError::TooLarge)));
     }
 
     #[test]
@@ -309,20 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn what_never_completes_is_bounded() {
-        let mut assembly = Assembly::default();
-        let take = |assembly: &mut Assembly, id: &str| {
-            let part = cut(id, b"ab", 1).next().unwrap();
-            assembly.take(&part).map(drop)
-        };
-        for number in 0..OPEN_MAX {
-            take(&mut assembly, &number.to_string()).unwrap();
+    fn a_part_is_known_by_what_nobody_else_can_say() {
+        let (two, three) = (vec![0; 4], vec![0; 6]);
+        let id =
+            |packed: &[u8], part, secret: &[u8]| cut("r", packed, 2).nth(part).unwrap().id(secret);
+        assert_eq!(id(&two, 0, b"s"), id(&two, 0, b"s"));
+        for other in [id(&two, 1, b"s"), id(&two, 0, b"t"), id(&three, 0, b"s")] {
+            assert_ne!(other, id(&two, 0, b"s"));
         }
-        assert!(matches!(take(&mut assembly, "one more"), Err(MessageError::TooLarge)));
-        let last = cut("0", b"ab", 1).nth(1).unwrap();
-        assert_eq!(assembly.take(&last).unwrap(), Some(b"ab".to_vec()));
-        take(&mut assembly, "one more").unwrap();
-        assert_eq!(assembly.bytes, OPEN_MAX);
     }
 
     proptest! {
@@ -344,7 +299,7 @@ mod tests {
             let mut assembly = Assembly::default();
             let mut whole = Vec::new();
             for message in &messages {
-                whole.extend(assembly.take(&Part::parse(message).unwrap()).unwrap());
+                whole.extend(assembly.take("n1", &Part::parse(message).unwrap()).unwrap());
             }
             prop_assert!(!whole.is_empty());
             prop_assert_eq!(Report::unpack(&whole[0]).unwrap(), report);

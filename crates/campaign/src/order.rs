@@ -22,6 +22,10 @@ pub const JOBS_MAX: usize = 1_024;
 pub const VALUES_MAX: usize = 1_024;
 /// Bytes of one value, at most.
 pub const VALUE_BYTES_MAX: usize = 4_096;
+/// Characters of what others say of themselves that are shown.
+pub(crate) const SHOWN_MAX: usize = 40;
+/// How far ahead an instant may be when an agent is told of it, in ns: an hour.
+pub const LEAD_NS_MAX: i64 = 3_600 * 1_000_000_000;
 /// The longest that a job may take, in ns: a week.
 pub const DEADLINE_NS_MAX: u64 = 7 * 24 * 3_600 * 1_000_000_000;
 
@@ -111,7 +115,7 @@ impl Order {
             return Err(OrderFault::Protocol(self.protocol));
         }
         if self.version != version {
-            let order = self.version.chars().take(40).collect();
+            let order = self.version.chars().take(SHOWN_MAX).collect();
             return Err(OrderFault::Version { order, own: version.to_owned() });
         }
         if self.agent != *own {
@@ -137,7 +141,7 @@ impl Job {
         let is_wrong = |values: &Vec<String>| values.len() > VALUES_MAX || !values.iter().all(fits);
         let wrong = self.options.iter().find(|(name, values)| !fits(name) || is_wrong(values));
         wrong.map_or(Ok(()), |(option, _)| {
-            let option = option.chars().take(40).collect();
+            let option = option.chars().take(SHOWN_MAX).collect();
             Err(OrderFault::Option { job: self.id.clone(), option })
         })
     }
@@ -275,6 +279,25 @@ pub struct Outcome {
     pub stderr_tail: String,
 }
 
+impl Outcome {
+    /// Of a job of which nothing is known but how it ended.
+    #[must_use]
+    pub const fn new(campaign: CampaignId, agent: AgentName, job: JobId, ending: Ending) -> Self {
+        Self {
+            campaign,
+            agent,
+            job,
+            ending,
+            intended_ns: None,
+            started_ns: None,
+            ended_ns: None,
+            clock: None,
+            result: None,
+            stderr_tail: String::new(),
+        }
+    }
+}
+
 /// What an agent knows of its clock.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -311,6 +334,17 @@ pub struct AgentState {
     /// The campaign that it works for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy: Option<CampaignId>,
+    /// What its clock showed when it said so: UTC, in ns since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_ns: Option<i64>,
+}
+
+impl AgentState {
+    /// From what an agent says of itself; none where that cannot be read.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
 }
 
 /// What an agent can do.

@@ -13,10 +13,45 @@ use serde::Serialize;
 ///
 /// It has no form in JSON.
 pub(crate) fn pack(value: &impl Serialize) -> io::Result<Vec<u8>> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    serde_json::to_writer(&mut encoder, value)?;
-    encoder.flush()?;
-    encoder.finish()
+    pack_within(value, u64::MAX).map(Option::unwrap_or_default)
+}
+
+/// Packs a value; `None` where its JSON text is longer than that.
+///
+/// # Errors
+///
+/// It has no form in JSON.
+pub(crate) fn pack_within(value: &impl Serialize, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+    let encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let mut counted = Counted { encoder, bytes: 0, bytes_max };
+    match serde_json::to_writer(&mut counted, value) {
+        Err(_) if counted.bytes > bytes_max => return Ok(None),
+        written => written?,
+    }
+    counted.encoder.flush()?;
+    counted.encoder.finish().map(Some)
+}
+
+/// Takes so many bytes and no more.
+struct Counted {
+    encoder: GzEncoder<Vec<u8>>,
+    bytes: u64,
+    bytes_max: u64,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes = self.bytes.saturating_add(bytes.len() as u64);
+        if self.bytes > self.bytes_max {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.encoder.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.encoder.flush()
+    }
 }
 
 /// The JSON text of a packed value; `None` where it is longer than that.
@@ -28,4 +63,9 @@ pub(crate) fn unpack(packed: &[u8], bytes_max: u64) -> io::Result<Option<Vec<u8>
     let mut text = Vec::new();
     GzDecoder::new(packed).take(bytes_max + 1).read_to_end(&mut text)?;
     Ok(Some(text).filter(|text| text.len() as u64 <= bytes_max))
+}
+
+/// Bytes in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::packing::hex;
 use crate::{AgentName, CampaignId};
 
 /// Reports that are kept, at most.
@@ -43,6 +44,14 @@ pub enum SpoolError {
     /// Somebody else has it.
     #[error("{} is in use by another agent; end that one or name another directory", .0.display())]
     Taken(PathBuf),
+    /// A report is not what was written.
+    #[error("{}: {why}; its report is lost", path.display())]
+    Spoilt {
+        /// Its file, which has been put aside.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// No report more is kept.
     #[error(
         "{} is full ({reports} reports, {bytes} bytes that no broker has taken)", path.display()
@@ -92,7 +101,7 @@ struct Header {
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    hex(&Sha256::digest(bytes))
 }
 
 impl Entry {
@@ -246,20 +255,26 @@ impl Spool {
         if is_roomy { Ok(()) } else { Err(self.full()) }
     }
 
-    /// The oldest report.
+    /// The oldest report behind this place, and where there is none, the oldest of all.
     ///
     /// # Errors
     ///
-    /// The disk fails, or has spoilt it since it was kept.
-    pub fn first(&self) -> Result<Option<(Place, Entry)>, SpoolError> {
-        let Some(&place) = self.kept.keys().next() else { return Ok(None) };
+    /// The disk does not give it back as it was. It is put aside, and not asked for any more.
+    pub fn next_behind(&mut self, place: Place) -> Result<Option<(Place, Entry)>, SpoolError> {
+        let mut later = self.kept.range(place.saturating_add(1)..);
+        let next = later.next().or_else(|| self.kept.first_key_value());
+        let Some(place) = next.map(|(place, _)| *place) else { return Ok(None) };
         let path = self.path(place);
-        let bytes = fs::read(&path).map_err(at(&path))?;
-        let entry = Entry::parse(&bytes).map_err(|error| SpoolError::Io {
-            error: io::Error::new(io::ErrorKind::InvalidData, error),
-            path,
-        })?;
-        Ok(Some((place, entry)))
+        let read = fs::read(&path).map_err(|error| error.to_string());
+        let parsed = read
+            .and_then(|bytes| Entry::parse(&bytes).map_err(|error| error.to_string()))
+            .map(|entry| Some((place, entry)));
+        parsed.map_err(|why| {
+            self.bytes -= self.kept.remove(&place).unwrap_or_default();
+            // Where not even that is possible, the next start finds it once more.
+            let _ = fs::rename(&path, path.with_extension(SPOILT));
+            SpoolError::Spoilt { path, why }
+        })
     }
 
     /// Removes a report that a broker has.
@@ -355,123 +370,4 @@ fn lock(directory: &Path) -> Result<File, SpoolError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn entry(number: u8) -> Entry {
-        Entry {
-            id: format!("c-1/n1/load.{number}"),
-            campaign: "c-1".parse().unwrap(),
-            agent: "n1".parse().unwrap(),
-            packed: vec![number; 100],
-        }
-    }
-
-    fn opened(directory: &Path) -> Spool {
-        let (spool, spoilt) = Spool::open(directory, Limits::default()).unwrap();
-        assert_eq!(spoilt, [] as [PathBuf; 0]);
-        spool
-    }
-
-    #[test]
-    fn reports_outlast_the_process_in_their_order() {
-        let directory = tempfile::tempdir().unwrap();
-        let place = directory.path().join("new/one");
-        let mut spool = opened(&place);
-        let first = spool.put(&entry(1)).unwrap();
-        spool.put(&entry(2)).unwrap();
-        spool.keep_state(&"state").unwrap();
-        drop(spool);
-        let mut spool = opened(&place);
-        assert_eq!((spool.len(), spool.bytes), (2, spool.kept.values().sum()));
-        assert_eq!(spool.first().unwrap(), Some((first, entry(1))));
-        spool.remove(first).unwrap();
-        spool.put(&entry(3)).unwrap();
-        drop(spool);
-        let mut spool = opened(&place);
-        for number in [2, 3] {
-            let (place, kept) = spool.first().unwrap().unwrap();
-            assert_eq!(kept, entry(number));
-            spool.remove(place).unwrap();
-        }
-        assert!(spool.is_empty() && spool.bytes == 0 && spool.first().unwrap().is_none());
-        assert_eq!(spool.state::<String>().unwrap().as_deref(), Some("state"));
-    }
-
-    #[test]
-    fn half_written_files_are_removed_and_spoilt_ones_put_aside() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut spool = opened(directory.path());
-        let place = spool.put(&entry(1)).unwrap();
-        let second = spool.put(&entry(2)).unwrap();
-        let path = spool.path(place);
-        drop(spool);
-        let mut bytes = fs::read(&path).unwrap();
-        *bytes.last_mut().unwrap() ^= 1;
-        fs::write(&path, bytes).unwrap();
-        fs::write(directory.path().join(".new-abc"), "half").unwrap();
-        fs::write(directory.path().join("state.json"), "{").unwrap();
-        let (mut spool, spoilt) = Spool::open(directory.path(), Limits::default()).unwrap();
-        assert_eq!(spoilt, [path.with_extension("spoilt")]);
-        assert_eq!(spool.first().unwrap(), Some((second, entry(2))));
-        assert_eq!(spool.state::<String>().unwrap(), None);
-        assert!(!directory.path().join(".new-abc").exists());
-        assert!(spool.put(&entry(3)).unwrap() > second);
-        drop(spool);
-        opened(directory.path());
-    }
-
-    #[test]
-    fn a_directory_is_one_agents() {
-        let directory = tempfile::tempdir().unwrap();
-        let spool = opened(directory.path());
-        let again = Spool::open(directory.path(), Limits::default());
-        assert!(matches!(again, Err(SpoolError::Taken(_))), "{again:?}");
-        drop(spool);
-        opened(directory.path());
-    }
-
-    #[test]
-    fn room_is_bounded_and_no_order_is_taken_on_where_it_is_scarce() {
-        let directory = tempfile::tempdir().unwrap();
-        let limits = Limits { reports: 4, bytes: BYTES_MAX };
-        let (mut spool, _) = Spool::open(directory.path(), limits).unwrap();
-        for number in 0..4 {
-            assert_eq!(spool.has_room().is_ok(), number < 3, "{number}");
-            spool.put(&entry(number)).unwrap();
-        }
-        let error = spool.put(&entry(4)).unwrap_err().to_string();
-        assert!(error.contains("is full (4 reports"), "{error}");
-        let (place, _) = spool.first().unwrap().unwrap();
-        spool.remove(place).unwrap();
-        spool.put(&entry(5)).unwrap();
-        let small = tempfile::tempdir().unwrap();
-        let limits = Limits { reports: 10, bytes: 250 };
-        let (mut spool, _) = Spool::open(small.path(), limits).unwrap();
-        let error = spool.put(&Entry { packed: vec![0; 300], ..entry(1) }).unwrap_err();
-        assert!(matches!(error, SpoolError::Full { reports: 0, .. }), "{error}");
-    }
-
-    proptest! {
-        #[test]
-        fn entries_round_trip(
-            id in "[a-z0-9/.]{0,100}", packed in proptest::collection::vec(any::<u8>(), 0..300),
-            at in any::<u64>(), flip in 1_u8..,
-        ) {
-            let entry = Entry { id, packed, ..entry(0) };
-            let mut bytes = entry.to_bytes();
-            prop_assert_eq!(Entry::parse(&bytes), Ok(entry.clone()));
-            let at = at as usize % bytes.len();
-            prop_assert!(Entry::parse(&bytes[..at]).is_err());
-            bytes[at] ^= flip;
-            prop_assert_ne!(Entry::parse(&bytes), Ok(entry));
-        }
-
-        #[test]
-        fn any_bytes_are_taken_calmly(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = Entry::parse(&bytes);
-        }
-    }
-}
+mod tests;

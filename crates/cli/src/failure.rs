@@ -22,6 +22,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// The machine lacks something, or refuses it.
     Environment(String),
+    /// Another one has taken its place, and is not to be driven out in turn.
+    Replaced(String),
 }
 
 impl Failure {
@@ -31,6 +33,10 @@ impl Failure {
 
     pub(crate) fn environment(reason: impl Display) -> Self {
         Self::Environment(reason.to_string())
+    }
+
+    pub(crate) fn replaced(reason: impl Display) -> Self {
+        Self::Replaced(reason.to_string())
     }
 
     /// Says why on stderr, in one line, and gives the exit status.
@@ -45,6 +51,7 @@ impl Failure {
             Self::Limit(_) => 1,
             Self::Usage(_) => 2,
             Self::Environment(_) => 3,
+            Self::Replaced(_) => 4,
         }
     }
 }
@@ -98,7 +105,10 @@ pub(crate) fn wrong_usage(error: &clap::Error) -> Failure {
 
 impl Display for Failure {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let (Self::Limit(reason) | Self::Usage(reason) | Self::Environment(reason)) = self;
+        let (Self::Limit(reason)
+        | Self::Usage(reason)
+        | Self::Environment(reason)
+        | Self::Replaced(reason)) = self;
         f.write_str(&reason.replace('\n', " "))
     }
 }

@@ -210,6 +210,10 @@ pub enum Code {
     Unmerged,
     /// Processes that were to start at one instant started far apart.
     StartsApart,
+    /// Processes were told different instants to start at.
+    InstantsDiffer,
+    /// What agents were to be told by and to tell by was gone for too long.
+    BrokerGone,
     /// A fault that was to be injected was not.
     FaultNotInjected,
     /// A fault was injected and nobody noticed it.

@@ -95,17 +95,8 @@ fn cannot(order: &Order, reason: &str, tell: &Tell) {
         tell(Event::News(News::NotReady { job, reason }));
     }
     for job in &order.jobs {
-        tell(Event::Outcome(Box::new(Outcome {
-            campaign: order.campaign.clone(),
-            agent: order.agent.clone(),
-            job: job.id.clone(),
-            ending: Ending::Refused { reason: reason.to_owned() },
-            intended_ns: None,
-            started_ns: None,
-            ended_ns: None,
-            clock: None,
-            result: None,
-            stderr_tail: String::new(),
-        })));
+        let Order { campaign, agent, .. } = order.clone();
+        let ending = Ending::Refused { reason: reason.to_owned() };
+        tell(Event::Outcome(Box::new(Outcome::new(campaign, agent, job.id.clone(), ending))));
     }
 }

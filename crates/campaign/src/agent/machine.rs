@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::instruction::{Instruction, InstructionError};
 use crate::message::Content;
-use crate::order::{Ending, Job, News, Order, Outcome, Word};
+use crate::order::{Ending, Job, LEAD_NS_MAX, News, Order, Outcome, Word};
 use crate::policy::Policy;
 use crate::{AgentName, CampaignId, JobId};
 
@@ -187,18 +187,9 @@ impl Machine {
         ending: Ending,
         intended_ns: Option<i64>,
     ) -> Content {
-        Content::Outcome(Box::new(Outcome {
-            campaign: campaign.clone(),
-            agent: self.character.name.clone(),
-            job,
-            ending,
-            intended_ns,
-            started_ns: None,
-            ended_ns: None,
-            clock: None,
-            result: None,
-            stderr_tail: String::new(),
-        }))
+        let agent = self.character.name.clone();
+        let outcome = Outcome::new(campaign.clone(), agent, job, ending);
+        Content::Outcome(Box::new(Outcome { intended_ns, ..outcome }))
     }
 
     /// Looks at what lies at the broker for this agent. `room` says whether there is any for
@@ -292,12 +283,13 @@ impl Machine {
                 current.word = word;
                 current.stage = Stage::Started;
                 current.at_ns = Some(at_ns);
-                current.since_ns = now.monotonic_ns.saturating_add_signed(at_ns - now.utc_ns);
-                if at_ns > now.utc_ns {
-                    vec![Act::Keep, Act::Start(at_ns)]
-                } else {
-                    self.missed(now)
+                let ahead_ns = at_ns.saturating_sub(now.utc_ns);
+                if let Err(reason) = is_possible(ahead_ns) {
+                    current.since_ns = now.monotonic_ns;
+                    return self.missed(&reason);
                 }
+                current.since_ns = now.monotonic_ns.saturating_add_signed(ahead_ns);
+                vec![Act::Keep, Act::Start(at_ns)]
             }
             // Services end, and so does what was never started: no instant comes after this.
             Some(Word::Finish) if current.stage == Stage::Started => {
@@ -312,20 +304,17 @@ impl Machine {
         }
     }
 
-    /// The instant had passed when it came to be known here. A measurement that begins when others
-    /// are under way would be counted as one of theirs, so it does not begin.
-    fn missed(&mut self, now: Now) -> Vec<Act> {
+    /// The instant cannot be kept. A measurement that begins when others are under way would be
+    /// counted as one of theirs, so it does not begin.
+    fn missed(&mut self, reason: &str) -> Vec<Act> {
         let Some(current) = &self.current else { return Vec::new() };
-        let at_ns = current.at_ns.unwrap_or(now.utc_ns);
-        let late_s = (now.utc_ns - at_ns) as f64 / 1e9;
-        let reason =
-            format!("the instant had passed by {late_s:.3} s when this agent was told of it");
+        let at_ns = current.at_ns;
         let campaign = current.order.campaign.clone();
         let is_late = |job: &&Job| !job.service && current.open.contains(&job.id);
         let late: Vec<_> = current.order.jobs.iter().filter(is_late).map(|job| &job.id).collect();
         let outcomes = late.into_iter().map(|job| {
-            let ending = Ending::Refused { reason: reason.clone() };
-            (job.clone(), self.outcome(&campaign, job.clone(), ending, Some(at_ns)))
+            let ending = Ending::Refused { reason: reason.to_owned() };
+            (job.clone(), self.outcome(&campaign, job.clone(), ending, at_ns))
         });
         let outcomes: Vec<_> = outcomes.collect();
         let mut acts = vec![Act::Say(format!("{campaign}: {reason}"))];
@@ -425,6 +414,23 @@ impl Machine {
             _ => Vec::new(),
         }
     }
+}
+
+/// Whether an instant that is so far ahead can be kept: it has not passed, and an agent is not held
+/// for it for ever.
+fn is_possible(ahead_ns: i64) -> Result<(), String> {
+    let ahead_s = ahead_ns as f64 / 1e9;
+    if ahead_ns <= 0 {
+        let late_s = -ahead_s;
+        return Err(format!(
+            "the instant had passed by {late_s:.3} s when this agent was told of it"
+        ));
+    }
+    if ahead_ns > LEAD_NS_MAX {
+        let max_s = LEAD_NS_MAX / 1_000_000_000;
+        return Err(format!("the instant is {ahead_s:.0} s ahead, and agents wait for {max_s} s"));
+    }
+    Ok(())
 }
 
 /// Whether a campaign may be begun where this is the first word that is seen of it.

@@ -6,6 +6,7 @@ mod hands;
 mod machine;
 mod post;
 mod run;
+mod sight;
 
 pub use machine::{Act, Character, LINGER_NS, Left, Machine, Memory, Now, WAIT_MAX_NS};
 pub use run::{AgentError, AgentOptions, Owner, run};

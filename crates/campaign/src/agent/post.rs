@@ -2,6 +2,7 @@
 //! what it has to tell. Each goes on by itself for as long as the agent lives, whether the broker
 //! is there or not, and decides nothing.
 
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{sleep, timeout};
 
 use super::clock;
-use super::run::{AgentOptions, Event};
+use super::run::{AgentOptions, Event, utc_ns};
+use super::sight::Sight;
 use crate::instruction::Instruction;
 use crate::message::cut;
 use crate::nats::{Broker, Kept, NatsError, Store};
@@ -31,12 +33,15 @@ const RETRY_MAX: Duration = Duration::from_secs(4);
 /// another.
 const LAG_STEPS: u32 = 50;
 const LAG_STEP: Duration = Duration::from_millis(20);
+const SECRET_BYTES: usize = 16;
 
 /// What an agent's parts share.
 pub(super) struct Shared {
     pub(super) options: AgentOptions,
     pub(super) store: Store,
     pub(super) incarnation: u64,
+    /// What nobody else knows of this start of the agent.
+    secret: [u8; SECRET_BYTES],
     spool: Mutex<Spool>,
     /// Rings when something was put into the spool.
     pub(super) put: Notify,
@@ -55,10 +60,12 @@ impl Shared {
         incarnation: u64,
         spool: Spool,
         clock: Option<ClockState>,
-    ) -> Self {
+    ) -> io::Result<Self> {
         let (put, busy) = (Notify::new(), Mutex::default());
         let (spool, clock) = (Mutex::new(spool), Mutex::new(clock));
-        Self { options, store, incarnation, spool, put, busy, clock }
+        let mut secret = [0; SECRET_BYTES];
+        getrandom::fill(&mut secret).map_err(io::Error::other)?;
+        Ok(Self { options, store, incarnation, secret, spool, put, busy, clock })
     }
 
     pub(super) fn spool(&self) -> MutexGuard<'_, Spool> {
@@ -85,6 +92,7 @@ impl Shared {
             abilities: abilities.clone(),
             clock: self.clock(),
             busy: locked(&self.busy).clone(),
+            at_ns: Some(utc_ns()),
         };
         // Names and numbers: nothing that has no form.
         serde_json::to_vec(&state).unwrap_or_default()
@@ -150,16 +158,16 @@ pub(super) async fn watch(shared: Arc<Shared>, to: UnboundedSender<Event>) {
             Err(_) => sleep(BEAT).await,
         }
     };
-    let mut seen = None;
+    let mut sight = Sight::default();
     let mut least = 0;
     loop {
-        if let Ok(order) = look(store, &options.name, least).await {
-            let revision = order.as_ref().map(|order| order.revision);
-            if revision != seen {
-                seen = revision;
-                let order = order.map(|order| Instruction::unpack(&order.bytes)).transpose();
-                let _ = to.send(Event::Seen(order));
-            }
+        if let Ok(order) = look(store, &options.name, least).await
+            && sight.is_news(order.as_ref().map(|order| order.revision))
+        {
+            // An empty one says that it was taken back.
+            let order = order.filter(|order| !order.bytes.is_empty());
+            let order = order.map(|order| Instruction::unpack(&order.bytes)).transpose();
+            let _ = to.send(Event::Seen(order));
         }
         // An unheard bell costs a beat.
         least = match timeout(BEAT, bells.next()).await {
@@ -179,50 +187,49 @@ pub(super) async fn watch(shared: Arc<Shared>, to: UnboundedSender<Event>) {
 /// What is to be done, of this revision or a later one where it comes soon.
 async fn look(store: &Store, name: &AgentName, least: u64) -> Result<Option<Kept>, NatsError> {
     for _ in 0..LAG_STEPS {
-        let order = store.order(name).await?;
+        let order = store.order_or_end(name).await?;
         if order.as_ref().map_or(0, |order| order.revision) >= least {
             return Ok(order);
         }
         sleep(LAG_STEP).await;
     }
-    store.order(name).await
+    store.order_or_end(name).await
 }
 
-/// Delivers what is in the spool, the oldest first, and removes what the broker has.
+/// Delivers what is in the spool, from the oldest on, and removes what the broker has. What it does
+/// not take is tried again when all behind it have been tried.
 pub(super) async fn deliver(shared: Arc<Shared>, to: UnboundedSender<Event>) {
-    let mut wait = RETRY_MIN;
+    let (mut wait, mut tried) = (RETRY_MIN, 0);
     loop {
-        let first = shared.spool().first();
-        let delivered = match first {
+        let next = shared.spool().next_behind(tried);
+        let failed = match next {
             Ok(None) => {
                 shared.put.notified().await;
                 continue;
             }
-            Ok(Some((place, entry))) => send(&shared.store, &entry).await.map(|()| place),
-            Err(error) => {
-                let _ = to.send(Event::Say(error.to_string()));
-                sleep(RETRY_MAX).await;
-                continue;
+            Ok(Some((place, entry))) => {
+                tried = place;
+                if send(&shared, &entry).await.is_err() {
+                    // The heartbeat says that the broker is gone.
+                    sleep(wait).await;
+                    wait = (wait * 2).min(RETRY_MAX);
+                    continue;
+                }
+                wait = RETRY_MIN;
+                shared.spool().remove(place)
             }
+            Err(error) => Err(error),
         };
-        match delivered.map(|place| shared.spool().remove(place)) {
-            Ok(Ok(())) => wait = RETRY_MIN,
-            Ok(Err(error)) => {
-                let _ = to.send(Event::Say(error.to_string()));
-                sleep(RETRY_MAX).await;
-            }
-            // The heartbeat says that the broker is gone.
-            Err(_) => {
-                sleep(wait).await;
-                wait = (wait * 2).min(RETRY_MAX);
-            }
+        if let Err(error) = failed {
+            let _ = to.send(Event::Say(error.to_string()));
+            sleep(RETRY_MAX).await;
         }
     }
 }
 
-async fn send(store: &Store, entry: &Entry) -> Result<(), NatsError> {
+async fn send(Shared { store, secret, .. }: &Shared, entry: &Entry) -> Result<(), NatsError> {
     for part in cut(&entry.id, &entry.packed, store.message_bytes_max()) {
-        store.tell(&entry.campaign, &entry.agent, &part.id(), part.to_bytes()).await?;
+        store.tell(&entry.campaign, &entry.agent, &part.id(secret), part.to_bytes()).await?;
     }
     Ok(())
 }

@@ -134,7 +134,7 @@ async fn live(options: AgentOptions, owner: Owner<'_>) -> Result<(), AgentError>
     };
     let (machine, acts) = Machine::new(character, memory, (utc_ns() / 1_000_000) as u64);
     let clock = post::clock_now(&options).await;
-    let shared = Shared::new(options, store, machine.incarnation(), spool, clock);
+    let shared = Shared::new(options, store, machine.incarnation(), spool, clock)?;
     Agent::start(Arc::new(shared), machine, jobs, owner).live(acts).await
 }
 
@@ -144,7 +144,10 @@ async fn reach(options: &AgentOptions, owner: Owner<'_>) -> Result<Option<Store>
     let started = Instant::now();
     let mut has_said = false;
     while (owner.flow)().is_continue() {
-        let opened = match options.broker.connect(&format!("horolog {}", options.name)).await {
+        // Nobody else of those who may be agents hears the answers to this one.
+        let inbox = format!("horolog-agent.{}", options.name);
+        let client = options.broker.connect(&format!("horolog {}", options.name), &inbox).await;
+        let opened = match client {
             Ok(client) => Store::open(client, &options.broker.shown(), replicas).await,
             Err(error) => Err(error),
         };
@@ -164,7 +167,7 @@ async fn reach(options: &AgentOptions, owner: Owner<'_>) -> Result<Option<Store>
     Ok(None)
 }
 
-fn utc_ns() -> i64 {
+pub(super) fn utc_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i64
 }
 

@@ -1,6 +1,7 @@
 //! How a controller begins: with a plan that it places, or with a campaign that another one left.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use super::conduct::{Controller, Given};
 use super::course::Course;
 use super::ledger::Ledger;
 use super::look::{Look, look};
+use super::presence::Presence;
 use super::reader::Reader;
 use super::run::{CampaignError, ControllerOptions, What};
 use super::step::Step;
@@ -28,6 +30,9 @@ const AGENTS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long it may take to read what has been told already.
 const REPLAY_PATIENCE: Duration = Duration::from_mins(2);
+
+/// By what answers come to controllers.
+pub(super) const INBOX: &str = "horolog-controller";
 
 /// What a campaign stands on.
 struct Ground {
@@ -88,13 +93,14 @@ impl<'a> Controller<'a> {
         let Ground { store, id, mut course, plan, placement } = ground;
         course.take_over(options.utc_ns());
         let orders = placement.orders(&id, &options.version, &plan);
+        let agents = orders.iter().map(|order| order.agent.to_string()).collect();
         let given = |order: &Order| {
             let given = Given { order: order.clone(), revision: 0, word: None };
             (order.agent.clone(), given)
         };
         Ok(Self {
             ledger: Ledger::new(id.clone(), &orders),
-            reader: Reader::open(&store, &id).await?,
+            reader: Reader::open(&store, &id, agents).await?,
             given: orders.iter().map(given).collect(),
             abandoned: course.abandoned,
             options,
@@ -108,7 +114,7 @@ impl<'a> Controller<'a> {
             placement,
             asked_ns: None,
             answers: Vec::new(),
-            absent: BTreeMap::new(),
+            presence: Presence::default(),
             looked: Instant::now(),
             lost: BTreeSet::new(),
             gone_since: None,
@@ -119,8 +125,10 @@ impl<'a> Controller<'a> {
     /// Puts the campaign's state at the broker, where no other controller has.
     pub(super) async fn keep_course(&mut self) -> Result<(), CampaignError> {
         loop {
-            let packed = self.course.pack();
-            match self.store.keep_campaign(&self.id, packed, self.revision).await? {
+            let (id, packed, revision) = (self.id.clone(), self.course.pack(), self.revision);
+            let keep =
+                async |store: &Store| store.keep_campaign(&id, packed.clone(), revision).await;
+            match self.asked(keep).await? {
                 Change::Made(revision) => {
                     self.revision = revision;
                     return Ok(());
@@ -131,17 +139,41 @@ impl<'a> Controller<'a> {
     }
 
     /// The state has been changed: by this controller itself, whose request was carried out
-    /// although its answer was lost, or by another one.
+    /// although its answer was lost, or by another one. A broker that came back empty knows of no
+    /// controller at all.
     async fn find_own(&mut self) -> Result<(), CampaignError> {
-        let kept = self.store.campaign(&self.id).await?;
-        let is_own = |bytes: &[u8]| {
-            let kept = Course::unpack(bytes, &self.options.version);
-            kept.is_ok_and(|kept| kept.is_of_same_controller(&self.course))
+        let id = self.id.clone();
+        let Some(kept) = self.asked(async |store: &Store| store.campaign(&id).await).await? else {
+            if self.asked(async |store: &Store| store.is_forgotten(&id).await).await? {
+                return Err(CampaignError::TakenOver(id));
+            }
+            self.revision = 0;
+            return Ok(());
         };
-        let own = kept.filter(|kept| is_own(&kept.bytes) && kept.revision != self.revision);
-        let own = own.ok_or_else(|| CampaignError::TakenOver(self.id.clone()))?;
-        self.revision = own.revision;
+        if kept.revision <= self.revision {
+            // A server of a cluster that has not followed yet.
+            sleep(RETRY).await;
+            return Ok(());
+        }
+        let course = Course::unpack(&kept.bytes, &self.options.version);
+        if !course.is_ok_and(|course| course.is_of_same_controller(&self.course)) {
+            return Err(CampaignError::TakenOver(id));
+        }
+        self.revision = kept.revision;
         Ok(())
+    }
+
+    /// Makes sure that no other controller goes on with this campaign.
+    pub(super) async fn is_still_own(&mut self) -> Result<(), CampaignError> {
+        let id = self.id.clone();
+        loop {
+            let kept = self.asked(async |store: &Store| store.campaign(&id).await).await?;
+            match kept.map(|kept| kept.revision.cmp(&self.revision)) {
+                Some(Ordering::Equal) => return Ok(()),
+                Some(Ordering::Less) => sleep(RETRY).await,
+                Some(Ordering::Greater) | None => return self.find_own().await,
+            }
+        }
     }
 
     /// Finds out how far the controller before had come.
@@ -159,7 +191,7 @@ impl<'a> Controller<'a> {
 
 async fn open(options: &ControllerOptions) -> Result<Store, CampaignError> {
     let broker = &options.broker;
-    let client = broker.connect("horolog campaign").await?;
+    let client = broker.connect("horolog campaign", INBOX).await?;
     Ok(Store::open(client, &broker.shown(), broker.replicas).await?)
 }
 
@@ -177,7 +209,7 @@ async fn placed(
         let candidates: Vec<_> = look.usable.iter().map(Into::into).collect();
         match place(plan, &candidates) {
             Ok(placement) => return Ok((look, placement)),
-            Err(fault) if started.elapsed() > AGENTS_PATIENCE => {
+            Err(fault) if fault.is_option || started.elapsed() > AGENTS_PATIENCE => {
                 return Err(CampaignError::Place { fault, unusable: look.unusable });
             }
             Err(_) => sleep(RETRY).await,

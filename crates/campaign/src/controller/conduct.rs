@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::clocks::{Answer, hindrance};
 use super::course::Course;
 use super::ledger::Ledger;
+use super::presence::Presence;
 use super::reader::Reader;
 use super::run::{CampaignError, Collected, ControllerOptions, What};
 use super::step::Step;
@@ -35,6 +36,13 @@ pub(super) struct Given {
     pub(super) word: Option<Word>,
 }
 
+impl Given {
+    /// Whether the agent has its order with this word; without one, whether it has an order.
+    pub(super) fn has(&self, word: Option<Word>) -> bool {
+        self.revision != 0 && (word.is_none() || self.word == word)
+    }
+}
+
 /// A campaign that is being conducted.
 pub(super) struct Controller<'a> {
     pub(super) options: ControllerOptions,
@@ -49,8 +57,8 @@ pub(super) struct Controller<'a> {
     pub(super) given: BTreeMap<AgentName, Given>,
     pub(super) ledger: Ledger,
     pub(super) reader: Reader,
-    /// Agents that are gone, and for how long that has been seen.
-    pub(super) absent: BTreeMap<AgentName, Duration>,
+    /// Agents that are gone.
+    pub(super) presence: Presence,
     pub(super) looked: Instant,
     pub(super) lost: BTreeSet<AgentName>,
     /// Since when the broker does not answer.
@@ -89,11 +97,21 @@ impl Controller<'_> {
             if !self.abandoned {
                 self.start().await?;
             }
+        } else if self.instant_given().is_some() && !self.abandoned {
+            // The controller before may not have told it to all.
+            self.start().await?;
         }
-        self.collect().await?;
-        self.finish().await?;
-        let started = self.ledger.agents().flat_map(|(_, agent)| agent.started.clone());
-        let started = started.collect();
+        let broker_gone = match self.collect().await {
+            // What was measured is not lost with the broker.
+            Err(error @ CampaignError::BrokerGone { .. }) if self.course.at_ns.is_some() => {
+                self.name_the_lost();
+                Some(error.to_string())
+            }
+            collected => {
+                collected?;
+                None
+            }
+        };
         Ok(Collected {
             campaign: self.id.clone(),
             plan: self.plan.clone(),
@@ -102,11 +120,11 @@ impl Controller<'_> {
             unusable: self.course.unusable.clone(),
             at_ns: self.course.at_ns,
             outcomes: self.ledger.take_outcomes(),
-            started,
             lost: self.lost.clone(),
+            broker_gone,
             abandoned: self.abandoned,
             twice: self.ledger.twice,
-            strange: self.ledger.strange,
+            strange: self.ledger.strange + self.reader.strange,
             unreadable: self.reader.unreadable,
         })
     }
@@ -121,7 +139,15 @@ impl Controller<'_> {
     async fn prepare(&mut self) -> Result<(), CampaignError> {
         // One that goes on where another was reads answers to that one.
         self.asked_ns = matches!(self.options.what, What::Plan(..)).then(|| self.utc_ns());
-        self.give(None).await?;
+        if let Err(error) = self.give(None).await {
+            return match error {
+                CampaignError::NotStarted(why) => self.call_off(why).await,
+                other => Err(other),
+            };
+        }
+        if self.asked_ns.is_none() {
+            self.hear_clocks().await?;
+        }
         let waited = self
             .wait(ANSWER_PATIENCE, |it| {
                 it.ledger.silent().is_empty() || !it.ledger.refusals().is_empty()
@@ -141,12 +167,19 @@ impl Controller<'_> {
             return Ok(());
         }
         let why = self.hindrance(ready == Waited::Late);
-        let Some(why) = why else { return Ok(()) };
-        // Nobody has begun, so there is nothing to be collected.
+        match why {
+            Some(why) => self.call_off(why).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Lets all agents go that have taken their orders. Nobody has begun, so there is nothing to be
+    /// collected.
+    async fn call_off(&mut self, why: String) -> Result<(), CampaignError> {
         self.give(Some(Word::Abandon)).await?;
         self.wait(FINISH_PATIENCE, Self::is_all_told).await?;
         self.release().await;
-        let _ = self.store.forget(&self.id).await;
+        self.forget().await;
         Err(CampaignError::NotStarted(why))
     }
 
@@ -173,64 +206,45 @@ impl Controller<'_> {
         hindrance(&self.answers, self.options.lead)
     }
 
-    /// Names the instant, and tells it to all.
-    async fn start(&mut self) -> Result<(), CampaignError> {
-        loop {
-            let lead_ns = self.options.lead.as_nanos() as i64;
-            // It is kept first: a controller that goes on has to know that there was one. This also
-            // shows that the broker answers now.
-            loop {
-                self.course.at_ns = Some(self.utc_ns() + lead_ns);
-                match self.keep_course().await {
-                    Err(CampaignError::Nats(error)) => self.is_gone(error).await?,
-                    kept => break kept?,
-                }
-            }
-            let at_ns = self.course.at_ns.unwrap_or_default();
-            self.give(Some(Word::Start { at_ns })).await?;
-            let is_told = self.given.values().any(|given| given.word.is_some());
-            if is_told || (self.flow)().is_break() {
-                (self.tell)(&Step::Instant(at_ns));
-                return Ok(());
-            }
-        }
-    }
-
     /// Reads what is told until all that was measured has come, the time is over, or it is given
-    /// up.
+    /// up; and ends it.
     async fn collect(&mut self) -> Result<(), CampaignError> {
-        if self.course.at_ns.is_none() {
-            return Ok(());
+        if self.course.at_ns.is_some() {
+            let waited = self.wait(self.left(), Self::is_all_measured).await?;
+            self.abandoned |= waited == Waited::Stopped;
         }
-        let waited = self.wait(self.left(), Self::is_all_measured).await?;
-        if waited == Waited::Stopped {
-            self.abandoned = true;
-        }
-        Ok(())
+        self.finish().await
     }
 
     /// Ends the services, or everything, and lets the agents go.
     async fn finish(&mut self) -> Result<(), CampaignError> {
         if self.abandoned {
             (self.tell)(&Step::Abandoned);
-            self.course.abandoned = true;
-            // One that goes on gives it up too; agents have it from this one in any case.
-            let _ = self.keep_course().await;
         }
+        // One that goes on gives it up too. One that has taken over has the last words.
+        self.course.abandoned = self.abandoned;
+        self.keep_course().await?;
         let word = if self.abandoned { Word::Abandon } else { Word::Finish };
-        self.give(Some(word)).await?;
+        // One that has told all has nothing to end, and may work for others already.
+        let open = self.given.keys().filter(|name| !self.ledger.has_told_all(name));
+        self.give_to(open.cloned().collect(), Some(word)).await?;
         self.wait_for_all(FINISH_PATIENCE + self.options.grace).await?;
+        self.name_the_lost();
+        self.release().await;
+        Ok(())
+    }
+
+    fn name_the_lost(&mut self) {
         let missing = self.ledger.measuring().into_iter().chain(self.ledger.serving());
         self.lost = missing.cloned().collect();
         for name in &self.lost {
             (self.tell)(&Step::Lost(name));
         }
-        self.release().await;
-        Ok(())
     }
 
-    /// Removes what lies at the broker. What stays there is gone after a week.
+    /// Removes what lies at the broker, where no other controller has taken over. What stays there
+    /// is gone after a week.
     pub(super) async fn forget(&self) {
-        let _ = self.store.forget(&self.id).await;
+        let _ = self.store.forget(&self.id, self.revision).await;
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::look::Look;
 use super::run::CampaignError;
 use crate::fault::shown;
-use crate::order::{AgentState, PROTOCOL};
+use crate::order::{AgentState, PROTOCOL, SHOWN_MAX};
 use crate::packing;
 use crate::place::{Placement, place};
 use crate::plan::Plan;
@@ -86,7 +86,7 @@ impl Course {
         let text = packing::unpack(packed, BYTES_MAX).ok().flatten().ok_or_else(unknown)?;
         let head: Head = serde_json::from_slice(&text).map_err(|_| unknown())?;
         if head.protocol != PROTOCOL || head.version != version {
-            return Err(shown(&head.version, 40));
+            return Err(shown(&head.version, SHOWN_MAX));
         }
         serde_json::from_slice(&text).map_err(|_| unknown())
     }

@@ -9,7 +9,7 @@ use super::conduct::{Controller, Given};
 use super::run::CampaignError;
 use super::wait::RETRY;
 use crate::instruction::Instruction;
-use crate::nats::{Change, NatsError};
+use crate::nats::{Change, NatsError, Store};
 use crate::order::{AgentState, Word};
 use crate::{AgentName, CampaignId};
 
@@ -19,15 +19,33 @@ const STALE_AFTER: Duration = Duration::from_secs(5);
 /// An instant that is nearer than this is not given to anybody any more.
 const LEAD_MIN: Duration = Duration::from_millis(100);
 
+/// Whose order lies at the broker for an agent.
+pub(super) enum Holder {
+    /// This campaign's.
+    Own,
+    /// None that can be read.
+    Nobody,
+    /// Another campaign's, of this revision.
+    Other(CampaignId, u64),
+}
+
 impl Controller<'_> {
     /// Gives all agents their orders with this word. An instant that is over is given to nobody,
-    /// unless somebody has it already: then the others say that they missed it.
+    /// unless somebody is known to have it already: then the others say that they missed it.
     pub(super) async fn give(&mut self, word: Option<Word>) -> Result<(), CampaignError> {
-        let mut left: Vec<_> = self.given.keys().cloned().collect();
-        left.retain(|name| !(word.is_none() && self.given[name].revision != 0));
+        self.give_to(self.given.keys().cloned().collect(), word).await
+    }
+
+    /// The same, to these.
+    pub(super) async fn give_to(
+        &mut self,
+        mut left: Vec<AgentName>,
+        word: Option<Word>,
+    ) -> Result<(), CampaignError> {
+        left.retain(|name| !self.given[name].has(word));
         while !left.is_empty() {
             if let Some(Word::Start { at_ns }) = word {
-                let is_near = at_ns - self.utc_ns() < LEAD_MIN.as_nanos() as i64;
+                let is_near = at_ns.saturating_sub(self.utc_ns()) < LEAD_MIN.as_nanos() as i64;
                 if is_near && self.given.values().all(|given| given.word.is_none()) {
                     return Ok(());
                 }
@@ -39,11 +57,13 @@ impl Controller<'_> {
                 match answer {
                     Ok(Some(revision)) => {
                         self.gone_since = None;
-                        if let Some(given) = self.given.get_mut(&name) {
-                            (given.revision, given.word) = (revision, word);
+                        self.note(&name, revision, word);
+                    }
+                    Ok(None) => {
+                        if self.is_to_be_given_again(&name, word).await? {
+                            left.push(name);
                         }
                     }
-                    Ok(None) => self.overtaken(&name, &mut left).await?,
                     Err(error) => {
                         self.is_gone(error).await?;
                         left.push(name);
@@ -67,60 +87,74 @@ impl Controller<'_> {
         }
     }
 
+    /// Notes what lies at the broker for an agent.
+    pub(super) fn note(&mut self, name: &AgentName, revision: u64, word: Option<Word>) {
+        if let Some(given) = self.given.get_mut(name) {
+            (given.revision, given.word) = (revision, word);
+        }
+    }
+
+    /// Finds out what lies at the broker for an agent, and notes it where it is nobody else's.
+    pub(super) async fn read_order(&mut self, name: &AgentName) -> Result<Holder, CampaignError> {
+        let kept = self.asked(async |store: &Store| store.order(name).await).await?;
+        let revision = kept.as_ref().map_or(0, |kept| kept.revision);
+        match kept.and_then(|kept| Instruction::unpack(&kept.bytes).ok()) {
+            Some(Instruction { order, word }) if order.campaign == self.id => {
+                self.note(name, revision, word);
+                Ok(Holder::Own)
+            }
+            Some(other) => Ok(Holder::Other(other.order.campaign, revision)),
+            None => {
+                self.note(name, revision, None);
+                Ok(Holder::Nobody)
+            }
+        }
+    }
+
     /// Somebody has changed the agent's order: this controller itself, whose request was carried
     /// out although its answer was lost; or another campaign has the agent.
-    async fn overtaken(
+    async fn is_to_be_given_again(
         &mut self,
         name: &AgentName,
-        left: &mut Vec<AgentName>,
-    ) -> Result<(), CampaignError> {
-        let seen = match self.store.order(name).await {
-            Ok(seen) => seen,
-            Err(error) => {
-                self.is_gone(error).await?;
-                left.push(name.clone());
-                return Ok(());
+        word: Option<Word>,
+    ) -> Result<bool, CampaignError> {
+        match self.read_order(name).await? {
+            Holder::Own if self.given[name].has(word) => Ok(false),
+            Holder::Own => self.is_still_own().await.map(|()| true),
+            Holder::Nobody => Ok(true),
+            Holder::Other(other, revision) => {
+                if self.is_stale(name, &other, revision).await? {
+                    self.note(name, revision, None);
+                    return Ok(true);
+                }
+                if word.is_some() {
+                    // What it has measured may still come.
+                    return Ok(false);
+                }
+                Err(CampaignError::NotStarted(format!(
+                    "agent {name} works for campaign {other}; wait for its end, or end it with \
+                     'horolog campaign run --resume {other}' and Ctrl-C"
+                )))
             }
-        };
-        let other = seen.as_ref().and_then(|kept| Instruction::unpack(&kept.bytes).ok());
-        let other = other.map(|instruction| instruction.order.campaign);
-        let revision = seen.map_or(0, |kept| kept.revision);
-        let is_own = other.as_ref().is_none_or(|other| *other == self.id);
-        if is_own || self.is_stale(name, other.as_ref(), revision).await? {
-            if let Some(given) = self.given.get_mut(name) {
-                given.revision = revision;
-            }
-            left.push(name.clone());
-            return Ok(());
         }
-        let other = other.map_or_else(String::new, |other| other.to_string());
-        if self.ledger.has_started() || self.course.at_ns.is_some() {
-            // What it has measured may still come.
-            return Ok(());
-        }
-        Err(CampaignError::NotStarted(format!(
-            "agent {name} works for campaign {other}; wait for its end, or end it with 'horolog \
-             campaign run --resume {other}' and Ctrl-C"
-        )))
     }
 
     /// Whether an order was left by a controller that is dead: the agent is there, and for some
     /// seconds does not work for it.
     async fn is_stale(
-        &self,
+        &mut self,
         name: &AgentName,
-        other: Option<&CampaignId>,
+        other: &CampaignId,
         revision: u64,
-    ) -> Result<bool, NatsError> {
+    ) -> Result<bool, CampaignError> {
         let started = Instant::now();
         while started.elapsed() < STALE_AFTER {
             sleep(RETRY).await;
-            let state = self.store.agent(name).await?;
-            let state: Option<AgentState> =
-                state.and_then(|kept| serde_json::from_slice(&kept.bytes).ok());
-            let is_free = state.is_some_and(|state| state.busy.as_ref() != other);
-            let now = self.store.order(name).await?.map_or(0, |kept| kept.revision);
-            if !is_free || now != revision {
+            let state = self.asked(async |store: &Store| store.agent(name).await).await?;
+            let state = state.and_then(|kept| AgentState::parse(&kept.bytes));
+            let is_free = state.is_some_and(|state| state.busy.as_ref() != Some(other));
+            let now = self.asked(async |store: &Store| store.order(name).await).await?;
+            if !is_free || now.map_or(0, |kept| kept.revision) != revision {
                 return Ok(false);
             }
         }
@@ -130,7 +164,7 @@ impl Controller<'_> {
     /// Takes the orders back, but for those of lost agents: should one come back, it finds that it
     /// is to end.
     pub(super) async fn release(&mut self) {
-        for (name, given) in &self.given {
+        for (name, given) in self.given.iter().filter(|(_, given)| given.revision != 0) {
             if self.lost.contains(name) {
                 let lost = Instruction { order: given.order.clone(), word: Some(Word::Abandon) };
                 let _ = self.store.give(name, lost.pack(), given.revision).await;

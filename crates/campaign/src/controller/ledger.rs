@@ -97,11 +97,6 @@ impl Ledger {
         }
     }
 
-    /// All agents.
-    pub fn agents(&self) -> impl Iterator<Item = (&AgentName, &Standing)> {
-        self.agents.iter()
-    }
-
     /// What became of jobs, as far as that is known.
     #[must_use]
     pub const fn outcomes(&self) -> &BTreeMap<JobId, Outcome> {
@@ -153,6 +148,13 @@ impl Ledger {
     #[must_use]
     pub fn serving(&self) -> Vec<&AgentName> {
         self.without(|standing| standing.has_accepted() && self.is_open(&standing.services))
+    }
+
+    /// Whether all jobs of an agent have outcomes.
+    #[must_use]
+    pub fn has_told_all(&self, name: &AgentName) -> bool {
+        let has = |standing: &Standing| standing.jobs().all(|job| self.outcomes.contains_key(job));
+        self.agents.get(name).is_some_and(has)
     }
 
     fn without(&self, is_so: impl Fn(&Standing) -> bool) -> Vec<&AgentName> {

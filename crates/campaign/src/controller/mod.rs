@@ -6,11 +6,14 @@ mod clocks;
 mod conduct;
 mod course;
 mod give;
+mod hearing;
 mod ledger;
 mod list;
 mod look;
+mod presence;
 mod reader;
 mod run;
+mod start;
 mod step;
 mod wait;
 

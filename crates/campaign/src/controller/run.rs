@@ -28,6 +28,8 @@ pub struct ControllerOptions {
     pub grace: Duration,
     /// How long an agent may be gone, when all others are done, before it counts as lost.
     pub lost_after: Duration,
+    /// How long the broker may be gone, before the result is of what has come.
+    pub broker_patience: Duration,
     /// By how much this controller's clock is set wrong on purpose, in ns.
     pub clock_injected_ns: i64,
 }
@@ -58,10 +60,10 @@ pub struct Collected {
     pub at_ns: Option<i64>,
     /// What became of the jobs, as far as it was told.
     pub outcomes: BTreeMap<JobId, Outcome>,
-    /// When jobs were started, by their agents' clocks, of those without an outcome too.
-    pub started: BTreeMap<JobId, i64>,
     /// The agents that did not tell all in time.
     pub lost: BTreeSet<AgentName>,
+    /// Why nothing more could come, where the broker was gone for too long.
+    pub broker_gone: Option<String>,
     /// Whether it was given up before its end.
     pub abandoned: bool,
     /// Outcomes that came again, and were not counted.
@@ -123,8 +125,9 @@ fn excluded(unusable: &[(String, String)]) -> String {
 }
 
 /// Runs a campaign to its end, and gives what came of it to `keep`; where that says that it is
-/// kept, the campaign is forgotten at the broker. `tell` hears how it is coming along; `flow` says
-/// when to give it up.
+/// kept and nothing is lacking, the campaign is forgotten at the broker. Otherwise it can be
+/// resumed to collect what is delivered later, for as long as the broker keeps it. `tell` hears how
+/// it is coming along; `flow` says when to give it up.
 ///
 /// # Errors
 ///
@@ -139,8 +142,9 @@ pub fn run<T>(
     runtime.block_on(async {
         let mut controller = Box::pin(Controller::begin(options, tell, flow)).await?;
         let collected = Box::pin(controller.conduct()).await?;
+        let is_whole = collected.lost.is_empty() && collected.broker_gone.is_none();
         let (kept, is_kept) = keep(collected);
-        if is_kept {
+        if is_kept && is_whole {
             controller.forget().await;
         }
         Ok(kept)

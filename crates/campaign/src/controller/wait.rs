@@ -12,11 +12,9 @@ use super::ledger::Heard;
 use super::run::CampaignError;
 use super::step::Step;
 use crate::AgentName;
-use crate::nats::NatsError;
+use crate::nats::{NatsError, Store};
 use crate::order::News;
 
-/// How long a broker may be gone.
-const BROKER_PATIENCE: Duration = Duration::from_mins(5);
 /// How often agents are looked at.
 const PRESENCE_INTERVAL: Duration = Duration::from_secs(2);
 pub(super) const RETRY: Duration = Duration::from_millis(250);
@@ -52,11 +50,15 @@ impl Controller<'_> {
     }
 
     /// Reads until all that is to come has come, at most for this time, whoever wants it to stop.
+    /// Agents that are gone, and not yet for as long as they may be, are waited for longer.
     pub(super) async fn wait_for_all(&mut self, patience: Duration) -> Result<(), CampaignError> {
         let mut left = patience;
         while !self.is_all_told() {
-            let Some(rest) = left.checked_sub(self.turn().await?) else { break };
-            left = rest;
+            let rest = left.checked_sub(self.turn().await?);
+            if rest.is_none() && (!self.is_somebody_away() || (self.flow)().is_break()) {
+                break;
+            }
+            left = rest.unwrap_or_default();
         }
         Ok(())
     }
@@ -121,13 +123,29 @@ impl Controller<'_> {
         // A broker that was gone does not count as an agent's absence.
         let since = (now - self.looked).min(PRESENCE_INTERVAL * 2);
         self.looked = now;
+        // A broker that does not answer is noticed where it is read from.
+        let _ = self.reader.mind(&self.store).await;
         let open = self.ledger.measuring().into_iter().chain(self.ledger.serving());
         let open: BTreeSet<_> = open.cloned().collect();
         for name in open {
-            match self.store.agent(&name).await {
-                Ok(Some(_)) => drop(self.absent.remove(&name)),
-                Ok(None) => *self.absent.entry(name).or_default() += since,
-                Err(_) => {}
+            if let Ok(found) = self.store.agent(&name).await {
+                self.presence.note(&name, found.map(|kept| kept.revision), since);
+            }
+        }
+    }
+
+    /// What the broker answers; while it is gone it is asked again.
+    pub(super) async fn asked<T>(
+        &mut self,
+        request: impl AsyncFn(&Store) -> Result<T, NatsError>,
+    ) -> Result<T, CampaignError> {
+        loop {
+            match request(&self.store).await {
+                Ok(answer) => {
+                    self.gone_since = None;
+                    return Ok(answer);
+                }
+                Err(error) => self.is_gone(error).await?,
             }
         }
     }
@@ -138,7 +156,7 @@ impl Controller<'_> {
             (self.tell)(&Step::BrokerGone(&error));
             Instant::now()
         });
-        if since.elapsed() > BROKER_PATIENCE {
+        if since.elapsed() > self.options.broker_patience {
             let campaign = self.id.clone();
             return Err(CampaignError::BrokerGone { campaign, error });
         }
@@ -166,6 +184,12 @@ impl Controller<'_> {
     }
 
     fn is_lost(&self, name: &AgentName) -> bool {
-        self.absent.get(name).is_some_and(|absent| *absent >= self.options.lost_after)
+        self.presence.gone(name).is_some_and(|gone| gone >= self.options.lost_after)
+    }
+
+    /// Whether an agent is gone that may still come back.
+    fn is_somebody_away(&self) -> bool {
+        let mut open = self.ledger.measuring().into_iter().chain(self.ledger.serving());
+        open.any(|name| self.presence.gone(name).is_some() && !self.is_lost(name))
     }
 }

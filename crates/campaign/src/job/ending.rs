@@ -70,13 +70,17 @@ impl Ender {
 
     /// What its end means. `last` is what it said last on standard error; `lack` is why there is no
     /// result where there should be one.
+    /// A service that ended before it was told to did not do what it was there for.
     pub(super) fn ending(
         &self,
+        is_service: bool,
         status: ExitStatus,
         last: Option<&str>,
         lack: Option<String>,
     ) -> Ending {
         let cause = self.begun.map(|(cause, _)| cause);
+        let is_early = is_service && cause.is_none();
+        let lack = lack.or_else(|| is_early.then(|| "it ended before it was told to".to_owned()));
         match cause {
             Some(Cause::TimedOut) => return Ending::TimedOut,
             Some(Cause::Abandoned) => return Ending::Abandoned,
@@ -122,14 +126,14 @@ mod tests {
         assert_eq!(ender.due(now + WRITING), None);
         assert_eq!(ender.due(now + WRITING * 9), Some(Blow::Kill));
         assert_eq!(ender.due(now + WRITING * 9), None);
-        assert_eq!(ender.ending(ExitStatus::from_raw(9), None, None), Ending::TimedOut);
+        assert_eq!(ender.ending(false, ExitStatus::from_raw(9), None, None), Ending::TimedOut);
     }
 
     #[test]
     fn ends_mean_what_they_say() {
         let ender = Ender::default();
         let ending = |status, last, lack: Option<&str>| {
-            ender.ending(status, last, lack.map(ToOwned::to_owned))
+            ender.ending(false, status, last, lack.map(ToOwned::to_owned))
         };
         assert_eq!(ending(exited(0), Some("x"), None), Ending::Done { status: 0 });
         assert_eq!(ending(exited(1), None, None), Ending::Done { status: 1 });
@@ -141,8 +145,11 @@ mod tests {
         assert_eq!(ending(ExitStatus::from_raw(11), None, None), Ending::Signalled { signal: 11 });
         let mut told = Ender::default();
         told.end(Cause::Finished, Instant::now());
-        assert_eq!(told.ending(exited(0), None, None), Ending::Done { status: 0 });
-        let killed = told.ending(ExitStatus::from_raw(9), None, None);
+        assert_eq!(told.ending(true, exited(0), None, None), Ending::Done { status: 0 });
+        let killed = told.ending(true, ExitStatus::from_raw(9), None, None);
         assert!(matches!(killed, Ending::Failed { status: 137, .. }), "{killed:?}");
+        let early = Ender::default().ending(true, exited(0), None, None);
+        let message = "it ended before it was told to".to_owned();
+        assert_eq!(early, Ending::Failed { status: 0, message });
     }
 }

@@ -137,18 +137,7 @@ impl Common {
 
     /// The outcome of a job of which nothing is known yet but its end.
     fn outcome(&self, job: &JobId, ending: Ending) -> Outcome {
-        Outcome {
-            campaign: self.campaign.clone(),
-            agent: self.agent.clone(),
-            job: job.clone(),
-            ending,
-            intended_ns: None,
-            started_ns: None,
-            ended_ns: None,
-            clock: None,
-            result: None,
-            stderr_tail: String::new(),
-        }
+        Outcome::new(self.campaign.clone(), self.agent.clone(), job.clone(), ending)
     }
 }
 

@@ -197,7 +197,7 @@ impl Process {
             Err(lack) => Some(lack),
         };
         let last = streams.errors.last_line();
-        outcome.ending = watch.ender.ending(status, last.as_deref(), lack);
+        outcome.ending = watch.ender.ending(self.job.service, status, last.as_deref(), lack);
         outcome.stderr_tail = streams.errors.text();
     }
 
@@ -207,7 +207,9 @@ impl Process {
         // A server says at its end what it counted.
         if kind == RoleKind::Serve {
             let last = streams.output.last_line();
-            return Ok(last.and_then(|line| serde_json::from_str(&line).ok()));
+            let said = last.and_then(|line| serde_json::from_str(&line).ok());
+            let lack = || "it did not say at its end what it had counted".to_owned();
+            return said.map(Some).ok_or_else(lack);
         }
         let Some(schema) = kind.schema() else { return Ok(None) };
         let result = read_result(&self.directory.path().join("result"))?;

@@ -2,12 +2,13 @@
 //! processes, without agents and a broker between. A host stands for each agent; they are joined by
 //! a router in their middle, and go with the run.
 
+mod directory;
+
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io;
-use std::net::Ipv4Addr;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +17,6 @@ use horolog_lab::{HOSTS_MAX, Host, Lab, LabConfig, LabError};
 use horolog_record::{CampaignResult, Host as HostFacts, rfc3339_now};
 use horolog_sys::alarm_clock::AlarmClock;
 use horolog_sys::netlink::{Prefix, PrefixError};
-use horolog_sys::undo::Undo;
 
 use crate::id::{AgentName, CampaignId, JobId};
 use crate::job::{BeginError, Crew, Event, Means, NotReady, Tell};
@@ -30,6 +30,8 @@ use crate::role::RoleKind;
 pub const AGENTS_MAX: usize = HOSTS_MAX - 1;
 /// The network that all links of a lab are part of (RFC 5737).
 const LINKS: (Ipv4Addr, u8) = (Ipv4Addr::new(192, 0, 2, 0), 24);
+/// The same of IPv6 (RFC 3849).
+const LINKS_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32);
 /// How long a service may take to be ready.
 const READY: Duration = Duration::from_secs(20);
 /// From here to the instant, so that all processes are made by then: so long, and so much for each.
@@ -84,6 +86,17 @@ pub struct LocalOptions {
     pub program: PathBuf,
     /// The command that was given.
     pub command: Vec<String>,
+    /// By which addresses the hosts reach one another.
+    pub addresses: Addresses,
+}
+
+/// The addresses of private hosts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Addresses {
+    /// Of IPv4.
+    V4,
+    /// Of IPv6.
+    V6,
 }
 
 /// What is seen of a run.
@@ -112,7 +125,7 @@ pub struct Here {
 /// # Errors
 ///
 /// It needs too many, or an option cannot be as it was filled in.
-pub fn place_here(plan: &Plan) -> Result<Here, LocalError> {
+pub fn place_here(plan: &Plan, addresses: Addresses) -> Result<Here, LocalError> {
     let mut plan = plan.clone();
     for role in &mut plan.roles {
         if let Instances::Count { labels, .. } = &mut role.instances {
@@ -123,19 +136,28 @@ pub fn place_here(plan: &Plan) -> Result<Here, LocalError> {
     if needed > AGENTS_MAX {
         return Err(LocalError::Agents(needed));
     }
-    let candidates: Vec<_> = (1..=needed).filter_map(candidate).collect();
+    let candidates: Vec<_> =
+        (1..=needed).filter_map(|number| candidate(number, addresses)).collect();
     let placement = place(&plan, &candidates)?;
     Ok(Here { plan, placement, hosts: candidates.into_iter().map(|one| one.name).collect() })
 }
 
 /// The private host of this number as an agent; its address is the one that a lab gives it.
-fn candidate(number: usize) -> Option<Candidate> {
-    let (network, _) = LINKS;
-    let address = Ipv4Addr::from_bits(network.to_bits() + 4 * (number as u32 - 1) + 2);
+fn candidate(number: usize, addresses: Addresses) -> Option<Candidate> {
+    let address: IpAddr = match addresses {
+        Addresses::V4 => {
+            let (network, _) = LINKS;
+            Ipv4Addr::from_bits(network.to_bits() + 4 * (number as u32 - 1) + 2).into()
+        }
+        Addresses::V6 => {
+            let (network, _) = LINKS_V6;
+            Ipv6Addr::from_bits(network.to_bits() + ((number as u128) << 64) + 2).into()
+        }
+    };
     Some(Candidate {
         name: format!("host{number:02}").parse().ok()?,
         labels: BTreeMap::new(),
-        addresses: vec![address.into()],
+        addresses: vec![address],
         kinds: RoleKind::ALL.to_vec(),
     })
 }
@@ -150,14 +172,14 @@ pub fn run(
     options: &LocalOptions,
     observer: &mut dyn Observer,
 ) -> Result<CampaignResult, LocalError> {
-    let Here { plan, placement, hosts } = place_here(plan)?;
+    let Here { plan, placement, hosts } = place_here(plan, options.addresses)?;
     let started = rfc3339_now();
     let now_ms = (AlarmClock::Realtime.now_ns() / 1_000_000).max(0).unsigned_abs();
     let campaign = CampaignId::fresh(&plan.name, now_ms);
     let campaign = campaign.map_err(|error| LocalError::System(io::Error::other(error)))?;
-    let lab = lab(hosts.len())?;
-    let directory = std::env::temp_dir().join(format!("horolog-{campaign}"));
-    let _goes = own_directory(&directory)?;
+    let lab = lab(hosts.len(), options.addresses)?;
+    let made = directory::make(&std::env::temp_dir(), &campaign);
+    let (directory, _goes) = made.map_err(LocalError::System)?;
     let orders = placement.orders(&campaign, env!("CARGO_PKG_VERSION"), &plan);
     let (to, events) = mpsc::channel();
     let to = Arc::new(Mutex::new(to));
@@ -194,37 +216,38 @@ pub fn run(
     }))
 }
 
-/// A directory that others cannot read, which goes with the run also where a second Ctrl-C ends it.
-fn own_directory(path: &Path) -> Result<Undo, LocalError> {
-    let gone = path.to_owned();
-    let make = || DirBuilder::new().mode(0o700).create(path);
-    let made = Undo::after(make, move || drop(fs::remove_dir_all(&gone)));
-    made.map(|((), undo)| undo).map_err(LocalError::System)
-}
-
 /// All private hosts have the clock of this machine, by which the instant is named.
 fn same_clock() -> ClockState {
     ClockState { offset_ns: 0, error_ns: 0, source: "the same clock".to_owned() }
 }
 
 /// A star whose middle forwards between the others.
-fn lab(agents: usize) -> Result<Lab, LocalError> {
-    let (network, length) = LINKS;
+fn lab(agents: usize, addresses: Addresses) -> Result<Lab, LocalError> {
+    let ((v4, length_v4), (v6, length_v6)) = (LINKS, LINKS_V6);
+    let links = [Prefix::new(v4.into(), length_v4)?, Prefix::new(v6.into(), length_v6)?];
     let config = LabConfig {
         hosts: agents + 1,
-        ipv6: false,
-        client_networks: vec![Prefix::new(network.into(), length)?],
+        ipv6: addresses == Addresses::V6,
+        client_networks: links.to_vec(),
         ..LabConfig::default()
     };
     let lab = Lab::new(&config)?;
-    let forward = || fs::write("/proc/sys/net/ipv4/ip_forward", "1");
-    lab.client().run(forward)?.map_err(LocalError::Forwarding)?;
-    debug_assert!((1..).zip(&lab.hosts()[1..]).all(|(number, host)| is_at(number, host)));
+    let switch = match addresses {
+        Addresses::V4 => "/proc/sys/net/ipv4/ip_forward",
+        Addresses::V6 => "/proc/sys/net/ipv6/conf/all/forwarding",
+    };
+    lab.client().run(|| fs::write(switch, "1"))?.map_err(LocalError::Forwarding)?;
+    let mut hosts = (1..).zip(&lab.hosts()[1..]);
+    debug_assert!(hosts.all(|(number, host)| is_at(number, host, addresses)));
     Ok(lab)
 }
 
-fn is_at(number: usize, host: &Host) -> bool {
-    candidate(number).is_some_and(|agent| agent.addresses == [host.port().ipv4])
+fn is_at(number: usize, host: &Host, addresses: Addresses) -> bool {
+    let own = match addresses {
+        Addresses::V4 => Some(host.port().ipv4.into()),
+        Addresses::V6 => host.port().ipv6.map(IpAddr::V6),
+    };
+    candidate(number, addresses).is_some_and(|agent| agent.addresses.first() == own.as_ref())
 }
 
 type Told = (AgentName, Event);
@@ -311,11 +334,16 @@ mod tests {
     fn hosts_stand_for_agents_whatever_their_labels() {
         let text = "schema = \"horolog.plan/1\"\nname = \"p\"\n[[role]]\nname = \"t\"\n\
                     kind = \"host-timer\"\ncount = 3\nlabels = { site = \"a\" }\n";
-        let here = place_here(&Plan::parse(text, &[]).unwrap()).unwrap();
+        let plan = Plan::parse(text, &[]).unwrap();
+        let here = place_here(&plan, Addresses::V4).unwrap();
         let at: Vec<_> = here.placement.jobs.iter().map(|job| job.address.to_string()).collect();
         assert_eq!(at, ["192.0.2.2", "192.0.2.6", "192.0.2.10"]);
+        let here = place_here(&plan, Addresses::V6).unwrap();
+        let at: Vec<_> = here.placement.jobs.iter().map(|job| job.address.to_string()).collect();
+        assert_eq!(at, ["2001:db8:0:1::2", "2001:db8:0:2::2", "2001:db8:0:3::2"]);
         let many = text.replace("count = 3", "count = 65");
-        let error = place_here(&Plan::parse(&many, &[]).unwrap()).unwrap_err();
+        let many = Plan::parse(&many, &[]).unwrap();
+        let error = place_here(&many, Addresses::V4).unwrap_err();
         assert!(error.is_usage() && error.to_string().contains("needs 65 agents"), "{error}");
     }
 
@@ -325,7 +353,7 @@ mod tests {
             let read = Plan::parse(plan.text, &[]).unwrap();
             assert_eq!(read.name, plan.name);
             assert!(!read.about.is_empty(), "{}", plan.name);
-            place_here(&read).unwrap();
+            place_here(&read, Addresses::V4).unwrap();
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use horolog_record::{CampaignStart, Code, Finding, Severity};
 
 use super::{Part, ended};
+use crate::CampaignId;
 use crate::order::Ending;
 use crate::plan::Plan;
 
@@ -18,6 +19,9 @@ pub(super) struct About<'a> {
     pub(super) plan: &'a Plan,
     pub(super) local: bool,
     pub(super) interrupted: bool,
+    /// What it can be resumed by, where it can.
+    pub(super) campaign: Option<&'a CampaignId>,
+    pub(super) at_ns: Option<i64>,
     pub(super) start: Option<&'a CampaignStart>,
 }
 
@@ -45,10 +49,11 @@ pub(super) fn add(about: &About<'_>, parts: &[Part<'_>], findings: &mut Vec<Find
             "Run it again for the rest.",
         ));
     }
-    findings.extend(lost(parts));
+    findings.extend(lost(about.campaign, parts));
     findings.extend(parts.iter().filter_map(|part| failed(about, part)));
     findings.extend(again(about.plan, parts));
     findings.extend(about.start.and_then(apart));
+    findings.extend(differ(about.at_ns, parts));
     if about.local {
         findings.push(finding(
             Code::SharedMachine,
@@ -60,18 +65,25 @@ pub(super) fn add(about: &About<'_>, parts: &[Part<'_>], findings: &mut Vec<Find
 }
 
 /// Agents of which nothing was heard, with what is lacking because of them.
-fn lost(parts: &[Part<'_>]) -> Vec<Finding> {
+fn lost(campaign: Option<&CampaignId>, parts: &[Part<'_>]) -> Vec<Finding> {
     let mut by_agent: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for part in parts.iter().filter(|part| part.outcome.is_none()) {
         let jobs = by_agent.entry(part.placed.agent.as_str()).or_default();
         jobs.push(part.placed.job.id.to_string());
     }
+    let later = campaign.map(|campaign| {
+        format!(
+            " What it delivers later is in the result of 'horolog campaign run --resume \
+             {campaign}', for a week."
+        )
+    });
+    let advice = format!("Look after that agent.{}", later.unwrap_or_default());
     let lost = |(agent, jobs): (&str, Vec<String>)| {
         finding(
             Code::AgentLost,
             Severity::Error,
             format!("Nothing was heard of agent {agent}: {} is lacking.", jobs.join(", ")),
-            "Look after that agent; what it delivers from now on is in no result of this campaign.",
+            &advice,
         )
     };
     by_agent.into_iter().map(lost).collect()
@@ -128,6 +140,22 @@ fn apart(start: &CampaignStart) -> Option<Finding> {
             format!("Processes started up to {spread:.1} ms apart."),
             "Busy machines start processes late; leave a processor free, or give agents root's \
              rights, by which they start with a real-time priority.",
+        )
+    })
+}
+
+/// Parts that were told another instant than that of the campaign.
+fn differ(at_ns: Option<i64>, parts: &[Part<'_>]) -> Option<Finding> {
+    let intended = |part: &Part<'_>| part.outcome.as_ref()?.intended_ns;
+    let at_ns = at_ns.or_else(|| parts.iter().find_map(intended))?;
+    let others = parts.iter().filter(|part| intended(part).is_some_and(|other| other != at_ns));
+    let others: Vec<_> = others.map(|part| part.placed.job.id.to_string()).collect();
+    (!others.is_empty()).then(|| {
+        finding(
+            Code::InstantsDiffer,
+            Severity::Error,
+            format!("Told another instant to start at than the others: {}.", others.join(", ")),
+            "Figures of the roles are not of one time; run the campaign again.",
         )
     })
 }

@@ -78,6 +78,8 @@ pub fn merge(gathered: Gathered<'_>) -> CampaignResult {
         plan: gathered.plan,
         local: gathered.local,
         interrupted: gathered.interrupted,
+        campaign: (!gathered.local).then_some(gathered.campaign),
+        at_ns: gathered.at_ns,
         start: start.as_ref(),
     };
     doubts::add(&about, &parts, &mut findings);

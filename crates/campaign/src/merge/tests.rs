@@ -267,6 +267,21 @@ fn starts_are_by_the_true_time() {
 }
 
 #[test]
+fn parts_that_were_told_another_instant_are_named() {
+    let named = |outcomes| {
+        let findings = merged(PLAN, outcomes).findings;
+        let mut named = findings.into_iter().filter(|one| one.code == Code::InstantsDiffer);
+        named.next().map(|one| one.message)
+    };
+    let all = || vec![outcome("server.1", None), outcome("load.1", None), outcome("load.2", None)];
+    assert_eq!(named(all()), None);
+    let mut late = all();
+    late[2].intended_ns = late[2].intended_ns.map(|at_ns| at_ns + 1);
+    let message = "Told another instant to start at than the others: load.2.";
+    assert_eq!(named(late).as_deref(), Some(message));
+}
+
+#[test]
 fn errors_of_parts_are_said_again() {
     let mut value = load(vec![trial(1e3, &[1])]);
     value["findings"] = json!([

@@ -11,6 +11,8 @@ use async_nats::{Client, ConnectErrorKind, ConnectOptions, ServerAddr};
 use horolog_sys::private_file::{self, PrivateFileError};
 use zeroize::Zeroizing;
 
+use crate::fault::shown;
+
 /// How long one server may take to answer when it is connected to.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a request to a server may take.
@@ -21,6 +23,8 @@ const PING_INTERVAL: Duration = Duration::from_secs(2);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 /// Bytes of a file with a secret, at most: a user's credentials take about a thousand.
 const SECRET_BYTES_MAX: u64 = 64 << 10;
+/// Characters of a wrong address that are shown.
+const SHOWN_MAX: usize = 200;
 /// Servers that may be named.
 const SERVERS_MAX: usize = 64;
 
@@ -177,17 +181,26 @@ impl Broker {
         self.servers.join(", ")
     }
 
+    /// Whether its servers can be what they are said to be; nothing is asked.
+    ///
+    /// # Errors
+    ///
+    /// [`NatsError::Address`] or [`NatsError::SecretInAddress`].
+    pub fn check(&self) -> Result<(), NatsError> {
+        self.addresses().map(drop)
+    }
+
     fn addresses(&self) -> Result<Vec<ServerAddr>, NatsError> {
-        let wrong = |text: &str| NatsError::Address(text.chars().take(200).collect());
+        let wrong = |text: &str| NatsError::Address(shown(text, SHOWN_MAX));
+        // Before any could be shown.
+        if self.servers.iter().any(|text| text.contains('@')) {
+            return Err(NatsError::SecretInAddress);
+        }
         if !(1..=SERVERS_MAX).contains(&self.servers.len()) {
             return Err(wrong(&self.shown()));
         }
         let address = |text: &String| {
             let text = text.trim();
-            // Before it could be shown.
-            if text.contains('@') {
-                return Err(NatsError::SecretInAddress);
-            }
             let address: ServerAddr = text.parse().map_err(|_| wrong(text))?;
             let is_plain = matches!(address.scheme(), "nats" | "tls") && !address.host().is_empty();
             if is_plain { Ok(address) } else { Err(wrong(text)) }
@@ -195,16 +208,17 @@ impl Broker {
         self.servers.iter().map(address).collect()
     }
 
-    /// Connects, as a client of this name. What was read wrongly is found out here, and a server
+    /// Connects, as a client of this name, to which the answers to its requests come by subjects of
+    /// its own: `_INBOX.`, this, and more. What was read wrongly is found out here, and a server
     /// that does not answer is waited for a few seconds. From then on a lost connection is tried
     /// again without end.
     ///
     /// # Errors
     ///
     /// [`NatsError`].
-    pub async fn connect(&self, name: &str) -> Result<Client, NatsError> {
+    pub async fn connect(&self, name: &str, inbox: &str) -> Result<Client, NatsError> {
         let addresses = self.addresses()?;
-        let options = self.options(name)?;
+        let options = self.options(name)?.custom_inbox_prefix(format!("_INBOX.{inbox}"));
         options.connect(addresses).await.map_err(|error| self.connect_error(&error))
     }
 
@@ -323,8 +337,12 @@ mod tests {
             assert!(error.contains("is no address of a NATS server"), "{text}: {error}");
         }
         assert!(refusal(&Broker::plain(vec![])).contains("is no address"));
-        let error = refusal(&Broker::plain(vec!["nats://me:hidden@broker".into()]));
-        assert!(error.contains("--password-file") && !error.contains("hidden"), "{error}");
+        let secret = || "nats://me:hidden@broker".to_owned();
+        let many = vec![secret(); SERVERS_MAX + 1];
+        for servers in [vec![secret()], vec!["http://b".into(), secret()], many] {
+            let error = refusal(&Broker::plain(servers));
+            assert!(error.contains("--password-file") && !error.contains("hidden"), "{error}");
+        }
     }
 
     #[test]

@@ -178,6 +178,16 @@ impl Store {
         entry(&self.orders, name.as_str()).await
     }
 
+    /// The same, where one that was taken back is there as well, and empty.
+    pub async fn order_or_end(&self, name: &AgentName) -> Result<Option<Kept>, NatsError> {
+        let entry = bounded("give back what it keeps", self.orders.entry(name.as_str())).await?;
+        Ok(entry.map(|entry| {
+            let is_there = entry.operation == Operation::Put;
+            let bytes = if is_there { entry.value.into() } else { Vec::new() };
+            Kept { revision: entry.revision, bytes }
+        }))
+    }
+
     /// Has an agent look at what it is to do, which takes the place of this revision (0: none).
     pub async fn give(
         &self,
@@ -257,16 +267,25 @@ impl Store {
         }
     }
 
-    /// Hears when something new is told of a campaign.
-    pub async fn hear(&self, campaign: &CampaignId) -> Result<Subscriber, NatsError> {
-        bounded("subscribe", self.client.subscribe(subjects(campaign))).await
+    /// When the stream of reports was made, in ns since 1970.
+    pub async fn made_ns(&self) -> Result<i128, NatsError> {
+        let info = bounded("tell of its stream", self.reports.get_info()).await?;
+        Ok(info.created.unix_timestamp_nanos())
     }
 
-    /// Removes all that is kept of a campaign.
-    pub async fn forget(&self, campaign: &CampaignId) -> Result<(), NatsError> {
+    /// Whether the campaign was here and has been removed.
+    pub async fn is_forgotten(&self, id: &CampaignId) -> Result<bool, NatsError> {
+        let entry = self.campaigns.entry(id.as_str());
+        let entry = bounded("say what it has kept", entry).await?;
+        Ok(entry.is_some_and(|entry| entry.operation != Operation::Put))
+    }
+
+    /// Removes all that is kept of a campaign, where its state is of this revision still.
+    pub async fn forget(&self, campaign: &CampaignId, revision: u64) -> Result<(), NatsError> {
+        let purge = self.campaigns.purge_expect_revision(campaign.as_str(), Some(revision));
+        bounded("forget a campaign", purge).await?;
         let purge = self.reports.purge().filter(subjects(campaign));
-        bounded("remove reports", purge).await?;
-        bounded("forget a campaign", self.campaigns.purge(campaign.as_str())).await
+        bounded("remove reports", purge).await.map(drop)
     }
 
     /// Says how a campaign is coming along; nobody keeps it.

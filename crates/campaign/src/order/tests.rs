@@ -106,9 +106,10 @@ prop_compose! {
         kinds in vec(kind(), 0..3),
         clock in option::of(clock()),
         busy in option::of(campaign()),
+        at_ns: Option<i64>,
     ) -> AgentState {
         let abilities = Abilities { root, cores, kinds };
-        AgentState { protocol, version, name, incarnation, labels, addresses, abilities, clock, busy }
+        AgentState { protocol, version, name, incarnation, labels, addresses, abilities, clock, busy, at_ns }
     }
 }
 

@@ -106,7 +106,7 @@ impl Filler<'_> {
         let id = id(&role.name, number as usize - 1);
         role.kind.read(&options).map_err(|fault| {
             let reason = format!("{id}: {fault}");
-            PlaceFault { line: line_of(fault.option()), reason }
+            PlaceFault { line: line_of(fault.option()), reason, is_option: true }
         })?;
         let candidate = self.agents[instance.agent];
         Ok(Placed {

@@ -80,6 +80,8 @@ pub struct PlaceFault {
     pub line: usize,
     /// What is missing, and what to do, in one line.
     pub reason: String,
+    /// Whether an option cannot be as the plan fills it in, whichever agents there are.
+    pub is_option: bool,
 }
 
 impl Placement {
@@ -199,7 +201,7 @@ fn fit(plan: &Plan, role: &Role, agents: &[&Candidate]) -> Result<Vec<usize>, Pl
         there_are(&names),
         nobody(labels, &kinds, agents),
     );
-    Err(PlaceFault { line: role.line, reason })
+    Err(PlaceFault { line: role.line, reason, is_option: false })
 }
 
 fn has(agent: &Candidate, (name, value): (&String, &String)) -> bool {
@@ -259,7 +261,7 @@ fn not_apart(plan: &Plan, wants: &[Want]) -> PlaceFault {
         others.join(" and "),
         agents.len(),
     );
-    PlaceFault { line: roles[at].line, reason }
+    PlaceFault { line: roles[at].line, reason, is_option: false }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 
 use crate::id::RoleName;
+use crate::order::SHOWN_MAX;
 
 /// Names of references that are neither parameters nor roles.
 pub(super) const RESERVED: [&str; 4] = ["self", "instance", "from", "to"];
@@ -152,7 +153,7 @@ impl Reference {
         }
         let (role, which) = name.split_once('.').unwrap_or((name, "1"));
         let unknown = |_| {
-            let name: String = name.chars().take(40).collect();
+            let name: String = name.chars().take(SHOWN_MAX).collect();
             format!("'{{{name}}}' is neither a parameter nor a place")
         };
         let role = role.parse().map_err(unknown)?;

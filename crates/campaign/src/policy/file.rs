@@ -9,7 +9,7 @@ use horolog_time::text;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Bounds, POLICY_SCHEMA, Policy};
+use super::{Bounds, POLICY_SCHEMA, Policy, plain};
 use crate::fault::{Fault, line_of};
 use crate::role::{Given, RoleKind, Value};
 
@@ -107,7 +107,7 @@ impl RawBounds {
 
 fn network(text: &str, one: &Spanned<String>) -> Result<Prefix, Fault> {
     match Value::Network.read(one.get_ref()) {
-        Ok(Given::Network(network)) => Ok(network.network()),
+        Ok(Given::Network(network)) => Ok(plain(network.network())),
         Ok(_) => Err(at(text, one, "write a network such as 10.0.0.0/8")),
         Err(why) => Err(at(text, one, why)),
     }

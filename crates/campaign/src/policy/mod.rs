@@ -3,6 +3,7 @@
 //! allows; it never changes what was ordered.
 
 mod file;
+mod rate;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -36,8 +37,10 @@ const PRIVATE: [(IpAddr, u8); 13] = [
     (IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0)), 32),
 ];
 
-/// Each job's rate, unless a file says otherwise.
+/// The rate of all jobs of an order together, unless a file says otherwise.
 const RATE: f64 = 100_000.0;
+/// The most that sums of shares of a rate are off by because of how they are counted.
+const SHARE_ERROR: f64 = 1e-9;
 /// Each job's time.
 const TIME: Duration = Duration::from_mins(10);
 /// Jobs at a time: those of all pairs of 64 nodes on one of them.
@@ -141,10 +144,21 @@ impl Policy {
         let judge = |job: &Job| {
             self.judge_job(job, deadline).map_err(|reason| Refusal { job: job.id.clone(), reason })
         };
-        jobs.iter().try_for_each(judge)
+        let mut share = 0.0;
+        jobs.iter().try_for_each(|job| {
+            share += judge(job)?;
+            if share <= 1.0 + SHARE_ERROR {
+                return Ok(());
+            }
+            let reason = "with it, all jobs of this agent together are more than the policy's \
+                          max-rate; order less of each, or fewer for one agent"
+                .to_owned();
+            Err(Refusal { job: job.id.clone(), reason })
+        })
     }
 
-    fn judge_job(&self, job: &Job, deadline: Duration) -> Result<(), String> {
+    /// Judges one job by itself; gives its share of the rate that is allowed.
+    fn judge_job(&self, job: &Job, deadline: Duration) -> Result<f64, String> {
         let kind = job.kind;
         let Some(bounds) = self.kinds.get(&kind) else {
             return Err(format!("the policy does not allow {kind}; its kinds do not list it"));
@@ -154,26 +168,24 @@ impl Policy {
         }
         let read = kind.read(&job.options).map_err(|fault| fault.to_string())?;
         bounds.time(deadline, "the plan's duration-max")?;
-        // A relay sends each packet to every child.
-        let copies =
-            read.iter().find(|(spec, _)| spec.name == "child").map_or(1, |(_, all)| all.len());
         for (spec, values) in &read {
             for given in values {
-                bounds.admit(spec.name, spec.value.bound(), given, copies as f64)?;
+                bounds.admit(spec.name, spec.value.bound(), given)?;
             }
         }
-        Ok(())
+        let (option, rate) = rate::of(kind, &read);
+        if rate > bounds.rate {
+            return Err(format!(
+                "{option}: {rate} in a second are more than the policy's max-rate = {}",
+                bounds.rate
+            ));
+        }
+        Ok(rate / bounds.rate)
     }
 }
 
 impl Bounds {
-    fn admit(
-        &self,
-        option: &str,
-        bound: Option<Bound>,
-        given: &Given,
-        copies: f64,
-    ) -> Result<(), String> {
+    fn admit(&self, option: &str, bound: Option<Bound>, given: &Given) -> Result<(), String> {
         match (given, bound) {
             (Given::Address(address, _), Some(Bound::Listens)) => {
                 within(&self.listens, Prefix::host(*address), option, "listen")
@@ -182,11 +194,6 @@ impl Bounds {
                 within(&self.targets, Prefix::host(*address), option, "targets")
             }
             (Given::Network(network), _) => within(&self.targets, *network, option, "targets"),
-            (Given::Rate(rate), _) if rate * copies > self.rate => Err(format!(
-                "{option}: {} in a second are more than the policy's max-rate = {}",
-                rate * copies,
-                self.rate
-            )),
             (Given::Time(time), _) => self.time(*time, option),
             _ => Ok(()),
         }
@@ -201,13 +208,23 @@ impl Bounds {
     }
 }
 
+/// Bits of an IPv6 address before the IPv4 address that it maps (RFC 4291, section 2.5.5.2).
+const MAPPED_LENGTH: u8 = 96;
+
+/// An IPv4 network in the clothes of IPv6 is where the IPv4 network is.
+fn plain(network: Prefix) -> Prefix {
+    let (address, length) = (network.address().to_canonical(), network.length());
+    if address.is_ipv6() || network.address().is_ipv4() {
+        return network;
+    }
+    let length = length.checked_sub(MAPPED_LENGTH);
+    // A wider one has more than mapped addresses in it, and is judged as what it is.
+    length.and_then(|length| Prefix::new(address, length).ok()).unwrap_or(network)
+}
+
 /// Whether a network lies within one of a list.
 fn within(list: &[Prefix], network: Prefix, option: &str, key: &str) -> Result<(), String> {
-    // An IPv4 address in the clothes of IPv6 goes where the IPv4 address goes.
-    let network = match network.address().to_canonical() {
-        canonical if canonical.is_ipv4() && network.address().is_ipv6() => Prefix::host(canonical),
-        _ => network,
-    };
+    let network = plain(network);
     let holds = |one: &Prefix| one.contains(network.address()) && one.length() <= network.length();
     if list.iter().any(holds) {
         return Ok(());

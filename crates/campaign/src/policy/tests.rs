@@ -120,6 +120,48 @@ fn a_relay_is_judged_by_its_copies() {
 }
 
 #[test]
+fn rates_are_judged_whichever_option_says_them_and_all_together() {
+    let policy = Policy::parse("schema = \"horolog.policy/1\"\nmax-rate = \"1k\"\n").unwrap();
+    let query = |interval| {
+        let given = [("target", "10.0.0.1"), ("target", "10.0.0.2"), ("interval", interval)];
+        job(RoleKind::Query, &given)
+    };
+    policy.judge(&order(vec![query("2ms")])).unwrap();
+    let why = refusal(&policy, query("1ms"));
+    assert!(why.contains("interval: 2000 in a second are more than"), "{why}");
+    let path = |option, value| job(RoleKind::PathUdp, &[("target", "10.0.0.1"), (option, value)]);
+    policy.judge(&order(vec![path("rate", "1k")])).unwrap();
+    assert!(refusal(&policy, path("rate", "2k")).contains("rate: 2000 in"), "too fast");
+    assert!(refusal(&policy, path("flows", "1")).contains("flows without a rate: 100000 in"));
+    Policy::default().judge(&order(vec![path("flows", "1")])).unwrap();
+    assert!(refusal(&Policy::default(), path("flows", "2")).contains("200000 in"));
+    let several = order(vec![load("10.0.0.1", "600"), load("10.0.0.2", "500")]);
+    let why = policy.judge(&several).unwrap_err().to_string();
+    assert!(why.contains("all jobs of this agent together are more than"), "{why}");
+    policy.judge(&order(vec![load("10.0.0.1", "600"), load("10.0.0.2", "400")])).unwrap();
+}
+
+#[test]
+fn networks_of_ipv4_in_the_clothes_of_ipv6_keep_their_length() {
+    let policy = Policy::default();
+    let relay = |source| {
+        let given = [("listen", "10.0.0.1:5000"), ("source", source), ("rate", "1")];
+        job(RoleKind::RelayRun, &given)
+    };
+    for source in ["::ffff:10.0.0.0/104", "::ffff:10.1.2.3/128", "10.0.0.0/8"] {
+        policy.judge(&order(vec![relay(source)])).unwrap();
+    }
+    for source in ["::ffff:10.0.0.0/100", "::ffff:10.0.0.0/96", "::ffff:10.0.0.0/64"] {
+        let why = refusal(&policy, relay(source));
+        assert!(why.contains("is in none of the policy's 'targets'"), "{source}: {why}");
+    }
+    let mapped = "schema = \"horolog.policy/1\"\ntargets = [\"::ffff:8.8.0.0/112\"]\n";
+    let mapped = Policy::parse(mapped).unwrap();
+    mapped.judge(&order(vec![load("8.8.8.8", "1k")])).unwrap();
+    assert!(refusal(&mapped, load("8.9.8.8", "1k")).contains("'targets'"));
+}
+
+#[test]
 fn a_file_widens_and_narrows() {
     let policy = Policy::parse(
         "schema = \"horolog.policy/1\"\nkinds = [\"load-ntp\", \"path-tcp\"]\nmax-rate = \"1k\"\n\

@@ -161,10 +161,14 @@ pub(super) fn line(
     let (command, tells) = command(kind);
     let mut words: Vec<OsString> = command.iter().map(OsString::from).collect();
     let mut arguments = Vec::new();
-    for (spec, given) in &read {
+    let tasks = tasks(&read, options);
+    let replaced = tasks.as_ref().map_or(&[][..], |(_, replaced)| replaced);
+    for (spec, given) in read.iter().filter(|(spec, _)| !replaced.contains(&spec.name)) {
         // Present, for it was read.
         let values = options.get(spec.name).map_or(&[][..], Vec::as_slice);
         match spec.becomes {
+            // Cores that are none.
+            Becomes::Flag(_) if *given == [Given::Switch(false)] => {}
             Becomes::Flag(flag) => {
                 words.extend(values.iter().map(|value| OsString::from(format!("{flag}={value}"))));
             }
@@ -172,7 +176,7 @@ pub(super) fn line(
                 words.push(flag.into());
             }
             Becomes::Argument => arguments.extend(values.iter().map(OsString::from)),
-            Becomes::Switch(_) | Becomes::Key(_) => {}
+            Becomes::Switch(_) | Becomes::Key(_) | Becomes::Table(_) => {}
         }
     }
     words.extend(tells.then(|| file_flag("--json", files.result)));
@@ -183,8 +187,26 @@ pub(super) fn line(
         words.push(file_flag("--socket", files.socket));
         table(&read, options)
     });
+    let table = table.or_else(|| {
+        let (text, _) = tasks?;
+        arguments.push(files.table.into());
+        Some(text)
+    });
     words.extend(arguments);
     Ok(CommandLine { words, table })
+}
+
+/// The text of a task file, where there is one, and the options that it replaces.
+fn tasks(
+    read: &[(&'static OptionSpec, Vec<Given>)],
+    options: &BTreeMap<String, Vec<String>>,
+) -> Option<(String, &'static [&'static str])> {
+    read.iter().find_map(|(spec, given)| match (spec.becomes, given.as_slice()) {
+        (Becomes::Table(replaced), [Given::Words(_)]) => {
+            Some((options.get(spec.name)?.concat(), replaced))
+        }
+        _ => None,
+    })
 }
 
 fn file_flag(flag: &str, path: &Path) -> OsString {

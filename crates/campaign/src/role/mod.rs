@@ -5,6 +5,7 @@
 
 mod command;
 mod table;
+mod tasks;
 mod value;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::shown;
+use crate::order::SHOWN_MAX;
 
 pub use command::{CommandLine, Files, RoleFault};
 pub use value::{Bound, Given, Value};
@@ -57,6 +59,8 @@ pub enum Becomes {
     Argument,
     /// A key of the table file that the command is given.
     Key(&'static str),
+    /// The table file itself, where it is text; it stands in place of these options.
+    Table(&'static [&'static str]),
 }
 
 /// An option of a kind of roles.
@@ -184,7 +188,7 @@ impl FromStr for RoleKind {
     fn from_str(text: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
             let names: Vec<_> = Self::ALL.into_iter().map(Self::name).collect();
-            let text = shown(text, 40);
+            let text = shown(text, SHOWN_MAX);
             format!("no kind of roles is called '{text}'; there are {}", names.join(", "))
         })
     }

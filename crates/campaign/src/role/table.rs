@@ -1,7 +1,7 @@
 //! The options of each kind of roles. They are those flags of the commands that a campaign has a
 //! use for; none names a file, a program or an interface, and none is a secret.
 
-use super::Becomes::{Argument, Flag, Key, Switch};
+use super::Becomes::{Argument, Flag, Key, Switch, Table};
 use super::{Becomes, OptionSpec, RoleKind, Value};
 
 /// What makes requests and sees replies.
@@ -100,6 +100,10 @@ const HOST_TIMER: &[OptionSpec] = &[
     option("time", Value::Time, Flag("--time"), "how long to measure"),
 ];
 
+/// What one task is, which a file of tasks says instead.
+const ONE_TASK: &[&str] =
+    &["period", "compute", "deadline", "message", "to", "barrier", "policy", "priority", "core"];
+
 const CYCLE_LEAD: &[OptionSpec] = &[
     option("listen", Value::Listen, Flag("--listen"), "where the others join").required(),
     option("nodes", Value::Count(256), Flag("--nodes"), "how many there are, with this one")
@@ -120,6 +124,14 @@ const CYCLE_LEAD: &[OptionSpec] = &[
     option("priority", Value::Count(99), Flag("--priority"), "the real-time priority"),
     option("slow", Value::Factor, Flag("--slow"), "which node computes how many times as much")
         .many(),
+    option("tasks", Value::Tasks, Table(ONE_TASK), "a task file, in place of what one task is"),
+    option("core", Value::Cores, Flag("--core"), "to which core each node is tied, in turn"),
+    option(
+        "signal",
+        Value::Choice(&["clock", "udp"]),
+        Flag("--signal"),
+        "what releases periods: each node's own clock, or a datagram",
+    ),
     option("max-offset", Value::Time, Flag("--max-offset"), "how far a node's clock may be off"),
     option("time", Value::Time, Flag("--time"), "how long to run"),
 ];

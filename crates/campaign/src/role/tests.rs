@@ -40,6 +40,8 @@ pub(crate) fn example(value: Value) -> &'static str {
         Value::Size => "64",
         Value::Sizes => "64,1000..5000:1000",
         Value::Factor => "2=1.5",
+        Value::Cores => "0,1",
+        Value::Tasks => "[[task]]\nname = \"a\"\nperiod = \"10ms\"\n",
         Value::Name => "node-2",
         Value::Choice(words) => words[0],
         Value::Switch => "true",
@@ -91,6 +93,34 @@ fn a_relay_is_given_a_table() {
          listen = \"192.0.2.1:5000\"\nsources = [\"192.0.2.0/24\"]\n\
          children = [\"192.0.2.5:5000\", \"192.0.2.9:5000\"]\nrate = 1500\n"
     );
+}
+
+#[test]
+fn a_task_file_stands_in_place_of_one_task() {
+    let given = |tasks| {
+        options(&[
+            ("listen", &["192.0.2.1:4460"]),
+            ("nodes", &["2"]),
+            ("period", &["20ms"]),
+            ("compute", &["2ms"]),
+            ("core", &["none"]),
+            ("signal", &["udp"]),
+            ("tasks", &[tasks]),
+        ])
+    };
+    let line = |tasks| {
+        let line = RoleKind::CycleLead.command_line(&given(tasks), &files()).unwrap();
+        let words = line.words.iter().map(|word| word.to_str().unwrap().to_owned());
+        (words.collect::<Vec<_>>().join(" "), line.table)
+    };
+    let (words, table) = line("none");
+    let one = "cycle run --wait=30s --listen=192.0.2.1:4460 --nodes=2 --period=20ms --compute=2ms \
+               --signal=udp --json=/j/result";
+    assert_eq!((&*words, table), (one, None));
+    let (words, table) = line(example(Value::Tasks));
+    let several = "cycle run --wait=30s --listen=192.0.2.1:4460 --nodes=2 --signal=udp \
+                   --json=/j/result /j/table";
+    assert_eq!((&*words, table.as_deref()), (several, Some(example(Value::Tasks))));
 }
 
 #[test]
@@ -157,6 +187,7 @@ fn value() -> impl Strategy<Value = Value> {
         Just(Value::Size),
         Just(Value::Sizes),
         Just(Value::Factor),
+        Just(Value::Cores),
         Just(Value::Name),
         Just(Value::Choice(&["auto", "udp"])),
         Just(Value::Switch),

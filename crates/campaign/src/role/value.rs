@@ -8,8 +8,12 @@ use std::time::Duration;
 use horolog_sys::netlink::Prefix;
 use horolog_time::text;
 
+use super::tasks;
+
 /// Bytes of a list of sizes, at most.
 const SIZES_BYTES_MAX: usize = 200;
+/// Cores in a list, at most: one for each node.
+const CORES_MAX: usize = 256;
 /// Bytes of a name, at most: those of a node.
 const NAME_BYTES_MAX: usize = 32;
 
@@ -39,6 +43,10 @@ pub enum Value {
     Sizes,
     /// A node's number and a factor, such as `2=3`.
     Factor,
+    /// Cores, such as `0,1`, or `none`.
+    Cores,
+    /// The text of a task file, or `none`.
+    Tasks,
     /// A name: letters, digits, `-`, `_` and `.`.
     Name,
     /// One of these words.
@@ -94,6 +102,8 @@ impl Value {
             Self::Size => "size".into(),
             Self::Sizes => "sizes".into(),
             Self::Factor => "node=factor".into(),
+            Self::Cores => "cores".into(),
+            Self::Tasks => "text".into(),
             Self::Name => "name".into(),
             Self::Choice(words) => words.join(", "),
             Self::Switch => "true, false".into(),
@@ -113,6 +123,8 @@ impl Value {
             | Self::Size
             | Self::Sizes
             | Self::Factor
+            | Self::Cores
+            | Self::Tasks
             | Self::Name
             | Self::Choice(_)
             | Self::Switch => None,
@@ -136,6 +148,9 @@ impl Value {
             Self::Size => text::size(given).map(Given::Number),
             Self::Sizes => sizes(given),
             Self::Factor => factor(given),
+            Self::Cores => cores(given),
+            Self::Tasks if given == "none" => Ok(Given::Switch(false)),
+            Self::Tasks => tasks::check(given).map(|()| Given::Words(given.to_owned())),
             Self::Name => name(given),
             Self::Choice(words) if words.contains(&given) => Ok(Given::Words(given.to_owned())),
             Self::Choice(words) => Err(format!("write one of {}", words.join(", "))),
@@ -186,6 +201,24 @@ fn factor(given: &str) -> Result<Given, String> {
     let times = times.parse().ok().filter(|times| is_plain && (0.01..=100.0).contains(times));
     count(node, u16::MAX.into()).ok().zip(times).ok_or_else(form)?;
     Ok(Given::Words(given.to_owned()))
+}
+
+/// `none` is what a flag that is not there says.
+fn cores(given: &str) -> Result<Given, String> {
+    let is_core =
+        |core: &str| core.len() <= 4 && core.parse::<u16>().is_ok_and(|_| is_digits(core));
+    let count = given.split(',').count();
+    match given {
+        "none" => Ok(Given::Switch(false)),
+        _ if count <= CORES_MAX && given.split(',').all(is_core) => {
+            Ok(Given::Words(given.to_owned()))
+        }
+        _ => Err("write cores such as 0,1, or none".to_owned()),
+    }
+}
+
+fn is_digits(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_digit())
 }
 
 fn name(given: &str) -> Result<Given, String> {

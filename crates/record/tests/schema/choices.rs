@@ -109,7 +109,7 @@ pub(crate) const LIMIT_UNITS: Choices<LimitUnit, 4> = [
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 90> = [
+pub(crate) const CODES: Choices<Code, 92> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -195,6 +195,8 @@ pub(crate) const CODES: Choices<Code, 90> = [
     (Code::AgentLost, "agent-lost"),
     (Code::Unmerged, "unmerged"),
     (Code::StartsApart, "starts-apart"),
+    (Code::InstantsDiffer, "instants-differ"),
+    (Code::BrokerGone, "broker-gone"),
     (Code::FaultNotInjected, "fault-not-injected"),
     (Code::FaultUnnoticed, "fault-unnoticed"),
     (Code::FaultNotRecovered, "fault-not-recovered"),

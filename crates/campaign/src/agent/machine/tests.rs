@@ -140,6 +140,26 @@ fn nothing_starts_after_its_instant() {
 }
 
 #[test]
+fn an_instant_that_is_years_ahead_holds_nobody() {
+    for at_ns in [i64::MAX, now(2).utc_ns + LEAD_NS_MAX + 1] {
+        let mut machine = machine();
+        look(&mut machine, None, 1);
+        let _ = machine.news(News::Ready, now(2));
+        let acts = look(&mut machine, Some(Word::Start { at_ns }), 2);
+        assert!(!acts.iter().any(|act| matches!(act, Act::Start(_))), "{acts:?}");
+        let told = told(&acts);
+        assert!(told.len() == 2 && told[0].contains("and agents wait for 3600 s"), "{told:?}");
+        // The service ends as well.
+        assert!(machine.tick(now(100)).contains(&Act::Abandon));
+    }
+    let mut machine = machine();
+    look(&mut machine, None, 1);
+    let _ = machine.news(News::Ready, now(2));
+    let acts = look(&mut machine, Some(Word::Start { at_ns: i64::MIN }), 2);
+    assert!(told(&acts)[0].contains("the instant had passed"), "{acts:?}");
+}
+
+#[test]
 fn what_may_not_be_is_refused_once_and_told() {
     let mut machine = machine();
     let room = Err("the disk is full".to_owned());

@@ -206,11 +206,7 @@ fn missing(result: &AfterResult) -> Failure {
 /// Ends the process, and with it the tries that are under way.
 fn give_up(failure: &Failure) -> ! {
     failure.report();
-    undo::exit(match failure {
-        Failure::Limit(_) => 1,
-        Failure::Usage(_) => 2,
-        Failure::Environment(_) => 3,
-    })
+    undo::exit(failure.status().into())
 }
 
 /// Runs the program in this one's place, or says why it cannot and ends with the status that shells

@@ -32,7 +32,8 @@ const LABEL_BYTES_MAX: usize = 128;
 /// The agent says at a NATS server that it is there, with its labels, its addresses and how far its
 /// clock is off, carries out orders that its policy allows, and tells what came of them. When the
 /// server is gone it finishes what it has begun and tells later; what it has to tell is on its disk
-/// until the server has it. It ends with Ctrl-C or SIGTERM.
+/// until the server has it. It ends with Ctrl-C or SIGTERM, and with status 4 where an agent of its
+/// name was started later.
 ///
 /// Without --policy it measures within private networks, modestly. 'horolog campaign agent
 /// --show-policy' writes what is in force.
@@ -71,6 +72,7 @@ impl From<AgentError> for Failure {
         match error {
             AgentError::Nats(error) => error.into(),
             AgentError::Name(error) => Self::usage(error),
+            AgentError::Replaced(_) => Self::replaced(error),
             error => Self::environment(error),
         }
     }
@@ -116,6 +118,8 @@ fn policy(path: Option<&PathBuf>) -> Result<Policy, Failure> {
 
 fn options(args: AgentArgs, policy: Policy) -> Result<AgentOptions, Failure> {
     let broker = args.broker.broker();
+    // What is no address is not looked for either.
+    broker.check()?;
     let name = args.name.map_or_else(host_name, Ok)?;
     let state = args.state.map_or_else(|| state(&name), Ok)?;
     let mut labels = BTreeMap::new();

@@ -8,7 +8,10 @@ use clap::Args;
 use horolog_campaign::CampaignId;
 use horolog_campaign::controller::{self, CampaignError, Collected, ControllerOptions, Step, What};
 use horolog_campaign::merge::{Gathered, merge};
-use horolog_record::{CampaignDelivery, CampaignResult, CampaignUnusable, Host, rfc3339_now};
+use horolog_campaign::order::LEAD_NS_MAX;
+use horolog_record::{
+    CampaignDelivery, CampaignResult, CampaignUnusable, Code, Finding, Host, Severity, rfc3339_now,
+};
 use horolog_report::{html, table, to_json};
 use horolog_time::Span;
 
@@ -26,27 +29,38 @@ pub(super) struct OverNatsArgs {
     resume: Option<CampaignId>,
     #[command(flatten)]
     broker: BrokerArgs,
-    /// How long before the instant agents are told of it.
+    /// How long before the instant agents are told of it, up to an hour.
     #[arg(
-        long, value_name = "TIME", value_parser = values::positive_duration, default_value = "2s"
+        long, value_name = "TIME", value_parser = lead, default_value = "2s"
     )]
     lead: Duration,
     /// How long jobs may take to end and results to come, behind the plan's duration-max.
     #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "30s")]
     grace: Duration,
-    /// How long an agent may be gone, when all others are done, before its part is given up.
+    /// How long an agent may have said nothing before its part is given up, once all others are
+    /// done. Less than 10s is as 10s, for so long the NATS server knows an agent.
     #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "60s")]
     lost_after: Duration,
+    /// How long the NATS server may be gone before the result is made of what has come.
+    #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "5m")]
+    broker_patience: Duration,
     /// Set this controller's clock wrong by so much, such as +3s, to see what that does.
     #[arg(long, value_name = "TIME", value_parser = values::signed_span, default_value = "0s",
           hide_default_value = true, allow_hyphen_values = true)]
     clock_ahead: Span,
 }
 
+fn lead(text: &str) -> Result<Duration, String> {
+    let lead = values::positive_duration(text)?;
+    let is_possible = lead.as_nanos() <= LEAD_NS_MAX.unsigned_abs().into();
+    if is_possible { Ok(lead) } else { Err("agents wait for up to an hour".to_owned()) }
+}
+
 impl From<CampaignError> for Failure {
     fn from(error: CampaignError) -> Self {
         match error {
             CampaignError::Plan(_) | CampaignError::Unknown(_) => Self::usage(error),
+            CampaignError::Place { ref fault, .. } if fault.is_option => Self::usage(error),
             CampaignError::Nats(error) => error.into(),
             error => Self::environment(error),
         }
@@ -83,6 +97,7 @@ impl OverNatsArgs {
             lead: self.lead,
             grace: self.grace,
             lost_after: self.lost_after,
+            broker_patience: self.broker_patience,
             clock_injected_ns: self.clock_ahead.as_ns(),
         };
         let tell = |step: &Step<'_>| output::note(&format!("horolog: {step}"));
@@ -97,6 +112,13 @@ impl OverNatsArgs {
 }
 
 fn merged(collected: Collected, started: String) -> CampaignResult {
+    let broker_gone = collected.broker_gone.map(|message| Finding {
+        code: Code::BrokerGone,
+        severity: Severity::Warning,
+        message: format!("The result was made without the NATS server: {message}."),
+        advice: "See to the NATS server; the campaign can be resumed for a week.".to_owned(),
+        trial: None,
+    });
     let unusable = collected.unusable.into_iter();
     let unusable = unusable.map(|(agent, reason)| CampaignUnusable { agent, reason });
     merge(Gathered {
@@ -116,6 +138,6 @@ fn merged(collected: Collected, started: String) -> CampaignResult {
             messages_unreadable: collected.unreadable,
         }),
         outcomes: collected.outcomes.into_values().collect(),
-        findings: Vec::new(),
+        findings: broker_gone.into_iter().collect(),
     })
 }

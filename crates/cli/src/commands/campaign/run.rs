@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::Path;
 
 use clap::Args;
-use horolog_campaign::local::{self, Here, LocalError, LocalOptions, Observer};
+use horolog_campaign::local::{self, Addresses, Here, LocalError, LocalOptions, Observer};
 use horolog_campaign::order::News;
 use horolog_campaign::place::{Placed, Placement};
 use horolog_campaign::plan::{PLAN_BYTES_MAX, Plan};
@@ -38,6 +38,9 @@ pub(super) struct RunArgs {
     /// Run it in private hosts of this machine, one for each agent that it needs; needs root.
     #[arg(long)]
     local: bool,
+    /// Give these hosts addresses of IPv6, by which they reach one another.
+    #[arg(long, requires = "local")]
+    ipv6: bool,
     /// Give a parameter of the plan another value; may be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting, conflicts_with = "resume")]
     set: Vec<(String, String)>,
@@ -118,19 +121,21 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         return args.over_nats.run(text, args.set.clone(), &args.files);
     }
     let plan = Plan::parse(&text, &args.set).map_err(|fault| located(&name, &fault))?;
-    let Here { placement, .. } = local::place_here(&plan).map_err(|error| match error {
-        LocalError::Place(fault) => {
-            Failure::usage(format!("{name}:{}: {}", fault.line, fault.reason))
-        }
-        other => other.into(),
-    })?;
+    let addresses = if args.ipv6 { Addresses::V6 } else { Addresses::V4 };
+    let Here { placement, .. } =
+        local::place_here(&plan, addresses).map_err(|error| match error {
+            LocalError::Place(fault) => {
+                Failure::usage(format!("{name}:{}: {}", fault.line, fault.reason))
+            }
+            other => other.into(),
+        })?;
     if args.check {
         return output::line(&placed(&placement));
     }
     let files = args.files.open()?;
     output::end_gently()?;
     let program = std::env::current_exe().map_err(Failure::environment)?;
-    let options = LocalOptions { program, command: output::command_line() };
+    let options = LocalOptions { program, command: output::command_line(), addresses };
     let mut shown = Shown { progress: Progress::new() };
     shown.progress.doing("services are started");
     let result = local::run(&plan, &options, &mut shown);

@@ -1,0 +1,83 @@
+//! The directory of a run in private hosts: nobody else's, and gone with the run. What a killed run
+//! has left is removed by the next one: whoever lives holds a lock on its own.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use horolog_sys::undo::Undo;
+
+use crate::CampaignId;
+
+const PREFIX: &str = "horolog-";
+const LOCK: &str = "lock";
+/// A younger directory may be of a run that has not locked it yet.
+const AGE_MIN: Duration = Duration::from_mins(1);
+
+/// What goes with the run.
+pub(super) struct Own {
+    _undo: Undo,
+    _lock: File,
+}
+
+/// Makes the directory of a campaign in this one; it goes also where a second Ctrl-C ends the run.
+pub(super) fn make(within: &Path, campaign: &CampaignId) -> io::Result<(std::path::PathBuf, Own)> {
+    sweep(within, AGE_MIN);
+    let path = within.join(format!("{PREFIX}{campaign}"));
+    let (gone, made) = (path.clone(), path.clone());
+    let make = || DirBuilder::new().mode(0o700).create(&made);
+    let ((), undo) = Undo::after(make, move || drop(fs::remove_dir_all(&gone)))?;
+    let lock = File::create_new(path.join(LOCK))?;
+    lock.try_lock()?;
+    Ok((path, Own { _undo: undo, _lock: lock }))
+}
+
+/// Removes what runs of this user have left that live no more.
+fn sweep(within: &Path, age_min: Duration) {
+    let Ok(entries) = fs::read_dir(within) else { return };
+    for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        // What cannot be looked at is somebody else's.
+        if name.starts_with(PREFIX) && is_left(&path, age_min).unwrap_or(false) {
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+fn is_left(path: &Path, age_min: Duration) -> io::Result<bool> {
+    let facts = fs::symlink_metadata(path)?;
+    let age = SystemTime::now().duration_since(facts.modified()?).unwrap_or_default();
+    let own = fs::metadata("/proc/self")?.uid();
+    if !facts.is_dir() || facts.uid() != own || age < age_min {
+        return Ok(false);
+    }
+    Ok(File::open(path.join(LOCK))?.try_lock().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_run_has_left_is_removed_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let within = directory.path();
+        let (path, own) = make(within, &"c-1".parse().unwrap()).unwrap();
+        for name in ["horolog-left", "horolog-without-lock", "other"] {
+            fs::create_dir(within.join(name)).unwrap();
+        }
+        for name in ["horolog-left", "other"] {
+            fs::write(within.join(name).join(LOCK), "").unwrap();
+        }
+        sweep(within, AGE_MIN);
+        assert!(within.join("horolog-left").exists(), "it may be a run's that begins");
+        sweep(within, Duration::ZERO);
+        assert!(!within.join("horolog-left").exists());
+        assert!(path.exists() && within.join("other").exists());
+        assert!(within.join("horolog-without-lock").exists());
+        drop(own);
+        assert!(!path.exists());
+    }
+}
