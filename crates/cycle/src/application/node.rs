@@ -157,7 +157,7 @@ fn run(
     let begin: Timestamp<Monotonic> = Timestamp::from_ns(go.begin_ns);
     let mut stages =
         Stages::new(order, (load, unit_ns), link, (reports, &go.sources), &writer, begin);
-    periods::run(order.plan.cycles(), &mut pace, &mut stages, &mut put);
+    periods::run((order.plan.cycles(), begin), &mut pace, &mut stages, &mut put);
 }
 
 /// What it works with.

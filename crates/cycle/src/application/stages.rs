@@ -218,7 +218,7 @@ impl Work for Stages<'_> {
         }
         for at in 0..self.plan.stages.len() {
             let begun = MonotonicClock.now();
-            let mut step = Entry::new(Part::Step(at as u8), period.cycle);
+            let mut step = period.entry(Part::Step(at as u8));
             self.stage(at, period, &mut step);
             step.late_ns = (begun - period.due).as_ns().max(0).unsigned_abs();
             step.spent_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();

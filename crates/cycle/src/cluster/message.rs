@@ -7,7 +7,7 @@ use crate::entry::{Entry, WORDS};
 use crate::node::{Answer, Go, LINE_MAX, Order};
 
 /// The version of these messages; both sides have the same.
-pub(crate) const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL: u32 = 2;
 /// Entries in one message, at most.
 pub(crate) const ENTRIES_MAX: usize = 2_000;
 

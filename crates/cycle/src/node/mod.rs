@@ -330,6 +330,7 @@ impl<'a> Context<'a> {
         let Prepared { mut work, signal } = prepared;
         let stop = self.shared.stop_word();
         let mut pace = Releases::new(go.begin, offset_ns, period_ns, injected_ns, stop);
+        let begin = pace.begin();
         if let PreparedWork::Steps(steps, socket) = &mut work {
             let peers = go.peers.get(self.at).filter(|peers| peers.len() > 1);
             if let Some((socket, peers)) = socket.take().zip(peers) {
@@ -347,9 +348,9 @@ impl<'a> Context<'a> {
                     Begin::Monotonic(_) | Begin::Utc(_) => 0,
                 };
                 let last = pace.due(self.cycles());
-                self.run_periods(work, &mut Signalled::new(socket, token, last, stop));
+                self.run_periods(work, begin, &mut Signalled::new(socket, token, last, stop));
             }
-            None => self.run_periods(work, &mut pace),
+            None => self.run_periods(work, begin, &mut pace),
         }
     }
 
@@ -357,13 +358,18 @@ impl<'a> Context<'a> {
         self.order.cycles.get(self.at).copied().unwrap_or(0)
     }
 
-    fn run_periods(&self, work: PreparedWork<'_>, pace: &mut impl Pace) {
+    fn run_periods(
+        &self,
+        work: PreparedWork<'_>,
+        begin: Timestamp<Monotonic>,
+        pace: &mut impl Pace,
+    ) {
         match work {
-            PreparedWork::Steps(mut steps, _) => self.run_each(&mut *steps, pace),
-            PreparedWork::Server(mut server) => self.run_each(&mut server, pace),
-            PreparedWork::Command(mut command) => self.run_each(&mut command, pace),
+            PreparedWork::Steps(mut steps, _) => self.run_each(&mut *steps, begin, pace),
+            PreparedWork::Server(mut server) => self.run_each(&mut server, begin, pace),
+            PreparedWork::Command(mut command) => self.run_each(&mut command, begin, pace),
             PreparedWork::Program(mut program) => {
-                self.run_each(&mut *program, pace);
+                self.run_each(&mut *program, begin, pace);
                 if let Some(fault) = program.fault {
                     self.shared.tell_fault(self.at, fault);
                 }
@@ -371,9 +377,9 @@ impl<'a> Context<'a> {
         }
     }
 
-    fn run_each(&self, work: &mut impl Work, pace: &mut impl Pace) {
+    fn run_each(&self, work: &mut impl Work, begin: Timestamp<Monotonic>, pace: &mut impl Pace) {
         let Some(mut writer) = Writer::new(self.shared.ring(self.at)) else { return };
-        periods::run(self.cycles(), pace, work, &mut |entry| writer.push(entry));
+        periods::run((self.cycles(), begin), pace, work, &mut |entry| writer.push(entry));
     }
 }
 

@@ -110,11 +110,22 @@ pub(crate) struct Period {
     pub(crate) due: Timestamp<Monotonic>,
     /// When the task began it.
     pub(crate) begun: Timestamp<Monotonic>,
+    /// From the beginning of the run to its release, in ns.
+    pub(crate) released_ns: i64,
 }
 
-/// Works through so many periods, if as many are released. Those that are not are told as such.
+impl Period {
+    /// An entry of it, or of a part of it, in which nothing has happened yet.
+    #[must_use]
+    pub(crate) const fn entry(&self, part: Part) -> Entry {
+        Entry { released_ns: self.released_ns, ..Entry::new(part, self.cycle) }
+    }
+}
+
+/// Works through so many periods of a run that begins at `begin`, if as many are released. Those
+/// that are not are told as such.
 pub(crate) fn run(
-    cycles: u64,
+    (cycles, begin): (u64, Timestamp<Monotonic>),
     pace: &mut impl Pace,
     work: &mut impl Work,
     put: &mut dyn FnMut(&Entry),
@@ -136,10 +147,11 @@ pub(crate) fn run(
             return;
         }
         next = cycle + 1;
-        let mut entry = Entry::new(Part::Period, cycle);
+        let period = Period { cycle, due, begun, released_ns: (due - begin).as_ns() };
+        let mut entry = period.entry(Part::Period);
         entry.is_overrun = is_overrun;
         entry.late_ns = (begun - due).as_ns().unsigned_abs();
-        let worked = work.run(&Period { cycle, due, begun }, &mut entry, put);
+        let worked = work.run(&period, &mut entry, put);
         match worked {
             Worked::Marked => {}
             Worked::Done => entry.spent_ns = (pace.now() - begun).as_ns().unsigned_abs(),
@@ -162,6 +174,8 @@ pub(crate) struct Releases<'a> {
     /// The first instant of all tasks, in ns of UTC or of the monotonic clock.
     begin_ns: i64,
     is_utc: bool,
+    /// The same by the monotonic clock, as both clocks were when this was made.
+    begin: Timestamp<Monotonic>,
     offset: Span,
     period: Span,
     injected: Span,
@@ -185,14 +199,25 @@ impl<'a> Releases<'a> {
                 ((MonotonicClock.now() + Span::from_ns(in_ns.cast_signed())).as_ns(), false)
             }
         };
+        let mut begin = Timestamp::from_ns(begin_ns);
+        if is_utc {
+            begin = begin - realtime_minus_monotonic().offset;
+        }
         Self {
             begin_ns,
             is_utc,
+            begin,
             offset: Span::from_ns(offset_ns as i64),
             period: Span::from_ns(period_ns as i64),
             injected: Span::from_ns(injected_ns),
             stop,
         }
+    }
+
+    /// What this node takes for the beginning of the run: what is added to its clock on purpose
+    /// moves its releases and not this, nor does whoever sets the clock later.
+    pub(crate) const fn begin(&self) -> Timestamp<Monotonic> {
+        self.begin
     }
 }
 
@@ -244,7 +269,7 @@ pub(crate) fn cost(work: &mut impl Work) -> CycleCost {
     let never = AtomicU64::new(0);
     let mut pace = Releases::new(Begin::Monotonic(past.as_ns()), 0, 1, 0, &never);
     let begun = MonotonicClock.now();
-    run(TRIAL_CYCLES, &mut pace, work, &mut put);
+    run((TRIAL_CYCLES, past), &mut pace, work, &mut put);
     let taken_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
     CycleCost { clock_ns: readings[READINGS / 2], period_ns: taken_ns / TRIAL_CYCLES }
 }
@@ -294,7 +319,7 @@ mod tests {
         let mut work = Takes(std::rc::Rc::clone(&clock), takes);
         let mut entries = Vec::new();
         let mut put = |entry: &Entry| entries.push(*entry);
-        run(cycles, &mut clock, &mut work, &mut put);
+        run((cycles, Timestamp::from_ns(500)), &mut clock, &mut work, &mut put);
         entries
     }
 
@@ -306,6 +331,14 @@ mod tests {
             entries.iter().map(of).collect::<Vec<_>>(),
             [(0, 7, 100, false), (1, 7, 200, false)]
         );
+    }
+
+    /// Whatever was planned: the run begins at 500, and the first release is at 1,000.
+    #[test]
+    fn each_entry_has_what_its_period_was_released_by() {
+        let released: Vec<_> =
+            entries(7, vec![100, 2_000, 1]).iter().map(|entry| entry.released_ns).collect();
+        assert_eq!(released, [500, 1_500, 2_500]);
     }
 
     /// Work of two and a half periods: the next two begin late by what is left of it, and none is
@@ -355,7 +388,8 @@ mod tests {
                 let row = if entry.part == Part::Unreleased { entry.left } else { 0 };
                 told.push((entry.cycle, row));
             };
-            run(5, &mut Given(released.to_vec(), Timestamp::from_ns(0)), &mut Nothing, &mut put);
+            let begin = Timestamp::from_ns(0);
+            run((5, begin), &mut Given(released.to_vec(), begin), &mut Nothing, &mut put);
             told
         };
         assert_eq!(told(&[0, 1, 2, 3, 4]), [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)]);
@@ -371,10 +405,12 @@ mod tests {
         let mut plain = Releases::new(Begin::Monotonic(5_000), 70, 1_000, 0, &never);
         assert_eq!([0, 1, 2].map(|cycle| plain.due(cycle).as_ns()), [5_070, 6_070, 7_070]);
         let mut ahead = Releases::new(Begin::Monotonic(5_000), 0, 1_000, 300, &never);
-        assert_eq!(ahead.due(1).as_ns(), 5_700);
+        assert_eq!((ahead.due(1).as_ns(), ahead.begin().as_ns()), (5_700, 5_000));
         let utc = realtime_minus_monotonic();
         let now = MonotonicClock.now() + utc.offset;
-        let due = Releases::new(Begin::Utc(now.as_ns()), 0, 1, 0, &never).due(0);
-        assert!((MonotonicClock.now() - due).as_ns().abs() < 1_000_000_000);
+        let mut releases = Releases::new(Begin::Utc(now.as_ns()), 0, 1, 0, &never);
+        for instant in [releases.due(0), releases.begin()] {
+            assert!((MonotonicClock.now() - instant).as_ns().abs() < 1_000_000_000);
+        }
     }
 }

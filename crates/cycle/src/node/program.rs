@@ -347,7 +347,8 @@ mod tests {
     fn one(marked: &mut Marked<'_>) -> (Worked, Entry) {
         let mut entry = Entry::new(Part::Period, 4);
         let due = MonotonicClock.now() - Span::from_ms(1);
-        let period = Period { cycle: 4, due, begun: MonotonicClock.now() };
+        let begun = MonotonicClock.now();
+        let period = Period { cycle: 4, due, begun, released_ns: 0 };
         (marked.run(&period, &mut entry, &mut |_| ()), entry)
     }
 

@@ -96,7 +96,7 @@ impl Work for Steps {
         }
         for at in 0..self.each.len() {
             let begun = MonotonicClock.now();
-            let mut step = Entry::new(Part::Step(at as u8), period.cycle);
+            let mut step = period.entry(Part::Step(at as u8));
             self.step(at, period, &mut step);
             step.late_ns = (begun - period.due).as_ns().max(0).unsigned_abs();
             step.spent_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
@@ -142,7 +142,7 @@ impl Work for Server {
             let Some(came) = self.arrivals.take_until(period.begun) else { break };
             self.load.run(self.units);
             let ended = MonotonicClock.now();
-            let mut event = Entry::new(Part::Event, period.cycle);
+            let mut event = period.entry(Part::Event);
             event.late_ns = (begun - came).as_ns().max(0).unsigned_abs();
             event.spent_ns = (ended - begun).as_ns().unsigned_abs();
             event.compute_ns = event.spent_ns;
@@ -229,10 +229,11 @@ mod tests {
         let due = MonotonicClock.now();
         let mut events = Vec::new();
         let mut put = |entry: &Entry| events.push(*entry);
-        let period = Period { cycle: 0, due, begun: due + Span::from_ms(1) };
+        let period = Period { cycle: 0, due, begun: due + Span::from_ms(1), released_ns: 9 };
         let mut entry = Entry::new(Part::Period, 0);
         assert_eq!(server.run(&period, &mut entry, &mut put), Worked::Done);
         assert_eq!(events.len(), 3);
+        assert!(events.iter().all(|event| event.released_ns == 9), "{events:?}");
         // About a thousand came in the millisecond.
         assert!((700..1_300).contains(&entry.left), "{}", entry.left);
     }
@@ -249,7 +250,7 @@ mod tests {
         let now = MonotonicClock.now();
         let mut told = Vec::new();
         let mut entry = Entry::new(Part::Period, 5);
-        let period = Period { cycle: 5, due: now, begun: now };
+        let period = Period { cycle: 5, due: now, begun: now, released_ns: 0 };
         let worked = steps.run(&period, &mut entry, &mut |entry| told.push(*entry));
         assert_eq!(worked, Worked::Done);
         assert_eq!(

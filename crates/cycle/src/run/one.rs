@@ -63,6 +63,7 @@ pub(super) enum Ending {
 pub(super) struct One<'a> {
     set: &'a TaskSet,
     nodes: Vec<Node<'a>>,
+    names: Vec<String>,
     joints: Vec<Option<Joint>>,
     signal: Option<Signal>,
     sent: Option<CycleSent>,
@@ -141,7 +142,8 @@ impl<'a> One<'a> {
         } else {
             END_PATIENCE
         };
-        Ok(Self { set, nodes, joints, signal, sent: None, begin, total, patience })
+        let names = nodes.iter().map(|node| node.name.clone()).collect();
+        Ok(Self { set, nodes, names, joints, signal, sent: None, begin, total, patience })
     }
 
     /// Takes what is handed over until all is over.
@@ -218,9 +220,9 @@ impl<'a> One<'a> {
     fn take(&mut self, watch: &mut dyn Watch) {
         for (place, node) in self.nodes.iter_mut().enumerate() {
             for (at, task) in self.set.tasks().iter().enumerate() {
-                let joint = &mut self.joints[at];
+                let (joint, names) = (&mut self.joints[at], &self.names);
                 node.take(at, &mut |node, book, entry| {
-                    watch.log(&LogLine { node, task, entry });
+                    watch.log(&LogLine { node, names, task, entry });
                     book.add(entry);
                     if let Some(joint) = joint {
                         joint.add(place, entry);
