@@ -53,6 +53,8 @@ pub(crate) struct TaskState {
     pub(crate) latency_ns: Option<u64>,
     /// Why its program was given up, by a number; 0 where it was not.
     pub(crate) fault: u64,
+    /// How often the system clock was found to be set.
+    pub(crate) clock_sets: u64,
 }
 
 /// From the leader to a member.

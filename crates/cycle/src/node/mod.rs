@@ -11,6 +11,7 @@ pub(crate) mod periods;
 mod program;
 mod signalled;
 mod steps;
+mod system_clock;
 
 use std::io::{self, BufRead, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -51,6 +52,7 @@ const TASK_WORDS: usize = 8 + RING_WORDS;
 const IS_OVER: usize = 0;
 const LATENCY: usize = 1;
 const FAULT: usize = 2;
+const CLOCK_SETS: usize = 3;
 /// Before the first release nobody sends pings any longer.
 const QUIET: Span = Span::from_ms(20);
 
@@ -116,6 +118,15 @@ impl<'a> Shared<'a> {
     /// Why a task gave its program up, if it did: a number for [`program_fault`].
     pub(crate) fn fault(self, at: usize) -> u64 {
         self.task(at)[FAULT].load(Ordering::Relaxed)
+    }
+
+    fn tell_clock_sets(self, at: usize, sets: u64) {
+        self.task(at)[CLOCK_SETS].store(sets, Ordering::Relaxed);
+    }
+
+    /// How often a task found that somebody had set the system clock by which its instants came.
+    pub(crate) fn clock_sets(self, at: usize) -> u64 {
+        self.task(at)[CLOCK_SETS].load(Ordering::Relaxed)
     }
 
     /// What the shortest message of a task takes to the next node, in ns.
@@ -364,6 +375,7 @@ impl<'a> Context<'a> {
         begin: Timestamp<Monotonic>,
         pace: &mut impl Pace,
     ) {
+        let mut sets = 0;
         match work {
             PreparedWork::Steps(mut steps, _) => self.run_each(&mut *steps, begin, pace),
             PreparedWork::Server(mut server) => self.run_each(&mut server, begin, pace),
@@ -373,8 +385,11 @@ impl<'a> Context<'a> {
                 if let Some(fault) = program.fault {
                     self.shared.tell_fault(self.at, fault);
                 }
+                sets = program.clock.sets();
             }
         }
+        // Both see the same clock.
+        self.shared.tell_clock_sets(self.at, sets.max(pace.clock_sets()));
     }
 
     fn run_each(&self, work: &mut impl Work, begin: Timestamp<Monotonic>, pace: &mut impl Pace) {

@@ -5,10 +5,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use horolog_record::CycleCost;
-use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic, sleep_until};
-use horolog_time::{Clock, Monotonic, Span, Timestamp};
+use horolog_sys::clock::{MonotonicClock, sleep_until};
+use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
 use super::order::Begin;
+use super::system_clock::SystemClock;
 use crate::entry::{End, Entry, Part};
 use crate::ring::{RING_WORDS, Writer};
 
@@ -24,6 +25,10 @@ pub(crate) trait Pace {
     fn release(&mut self, cycle: u64) -> Next;
     /// The present instant.
     fn now(&mut self) -> Timestamp<Monotonic>;
+    /// How often the system clock was found to be set, where releases come by it.
+    fn clock_sets(&self) -> u64 {
+        0
+    }
 }
 
 /// What comes next.
@@ -60,6 +65,10 @@ pub(crate) trait Timer {
     fn wait_until(&mut self, due: Timestamp<Monotonic>);
     /// Whether the run is to end.
     fn is_stopped(&self) -> bool;
+    /// As [`Pace::clock_sets`].
+    fn clock_sets(&self) -> u64 {
+        0
+    }
 }
 
 impl<T: Timer> Pace for T {
@@ -79,6 +88,10 @@ impl<T: Timer> Pace for T {
 
     fn now(&mut self) -> Timestamp<Monotonic> {
         Timer::now(self)
+    }
+
+    fn clock_sets(&self) -> u64 {
+        Timer::clock_sets(self)
     }
 }
 
@@ -171,11 +184,10 @@ pub(crate) fn run(
 /// The releases of a task by a clock of this machine.
 #[derive(Debug)]
 pub(crate) struct Releases<'a> {
-    /// The first instant of all tasks, in ns of UTC or of the monotonic clock.
-    begin_ns: i64,
-    is_utc: bool,
-    /// The same by the monotonic clock, as both clocks were when this was made.
+    /// The first instant of all tasks by the monotonic clock, as both clocks were when this was made.
     begin: Timestamp<Monotonic>,
+    /// The same in UTC, where the system clock releases.
+    utc: Option<(Timestamp<Utc>, SystemClock)>,
     offset: Span,
     period: Span,
     injected: Span,
@@ -191,22 +203,20 @@ impl<'a> Releases<'a> {
         injected_ns: i64,
         stop: &'a AtomicU64,
     ) -> Self {
-        let (begin_ns, is_utc) = match begin {
-            Begin::Monotonic(ns) => (ns, false),
-            Begin::Utc(ns) => (ns, true),
+        let (begin, utc) = match begin {
+            Begin::Monotonic(ns) => (Timestamp::from_ns(ns), None),
+            Begin::Utc(ns) => {
+                let (utc, mut clock) = (Timestamp::from_ns(ns), SystemClock::new());
+                (by_monotonic(utc, &mut clock), Some((utc, clock)))
+            }
             // When they are expected.
             Begin::Signalled { in_ns, .. } => {
-                ((MonotonicClock.now() + Span::from_ns(in_ns.cast_signed())).as_ns(), false)
+                (MonotonicClock.now() + Span::from_ns(in_ns.cast_signed()), None)
             }
         };
-        let mut begin = Timestamp::from_ns(begin_ns);
-        if is_utc {
-            begin = begin - realtime_minus_monotonic().offset;
-        }
         Self {
-            begin_ns,
-            is_utc,
             begin,
+            utc,
             offset: Span::from_ns(offset_ns as i64),
             period: Span::from_ns(period_ns as i64),
             injected: Span::from_ns(injected_ns),
@@ -221,14 +231,18 @@ impl<'a> Releases<'a> {
     }
 }
 
+/// When the system clock shows this, as it is at present.
+fn by_monotonic(utc: Timestamp<Utc>, clock: &mut SystemClock) -> Timestamp<Monotonic> {
+    Timestamp::from_ns((utc - clock.offset()).as_ns())
+}
+
 impl Timer for Releases<'_> {
     fn due(&mut self, cycle: u64) -> Timestamp<Monotonic> {
         let since = self.period.as_ns().saturating_mul(i64::try_from(cycle).unwrap_or(i64::MAX));
-        let begin = if self.is_utc {
-            // Asked again for each period, so that whoever sets the clock moves the releases.
-            Timestamp::from_ns(self.begin_ns) - realtime_minus_monotonic().offset
-        } else {
-            Timestamp::from_ns(self.begin_ns)
+        // Asked again for each period, so that whoever sets the clock moves the releases.
+        let begin = match &mut self.utc {
+            Some((utc, clock)) => by_monotonic(*utc, clock),
+            None => self.begin,
         };
         // A clock that is ahead shows each instant earlier.
         begin + self.offset + Span::from_ns(since) - self.injected
@@ -244,6 +258,10 @@ impl Timer for Releases<'_> {
 
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed) != 0
+    }
+
+    fn clock_sets(&self) -> u64 {
+        self.utc.as_ref().map_or(0, |(_, clock)| clock.sets())
     }
 }
 
@@ -406,11 +424,24 @@ mod tests {
         assert_eq!([0, 1, 2].map(|cycle| plain.due(cycle).as_ns()), [5_070, 6_070, 7_070]);
         let mut ahead = Releases::new(Begin::Monotonic(5_000), 0, 1_000, 300, &never);
         assert_eq!((ahead.due(1).as_ns(), ahead.begin().as_ns()), (5_700, 5_000));
-        let utc = realtime_minus_monotonic();
-        let now = MonotonicClock.now() + utc.offset;
-        let mut releases = Releases::new(Begin::Utc(now.as_ns()), 0, 1, 0, &never);
+    }
+
+    #[test]
+    fn whoever_sets_the_system_clock_moves_the_releases_by_it_and_is_noticed() {
+        let never = AtomicU64::new(0);
+        let now = horolog_sys::clock::Realtime.now();
+        let mut releases = Releases::new(Begin::Utc(now.as_ns()), 0, 1_000, 0, &never);
         for instant in [releases.due(0), releases.begin()] {
             assert!((MonotonicClock.now() - instant).as_ns().abs() < 1_000_000_000);
         }
+        let before = releases.due(7);
+        assert_eq!(Pace::clock_sets(&releases), 0);
+        if let Some((_, clock)) = &mut releases.utc {
+            clock.was_ahead(Span::from_ms(3_600_000));
+        }
+        let after = releases.due(7);
+        assert_eq!(Pace::clock_sets(&releases), 1);
+        // It shows the right time again.
+        assert!((after - before).as_ns().abs() < 1_000_000, "{before:?} {after:?}");
     }
 }

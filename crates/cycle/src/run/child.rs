@@ -142,6 +142,7 @@ impl<A> Child<A> {
             lost: Reader::new(shared.ring(task)).map_or(0, |reader| reader.lost()),
             latency_ns: shared.latency_ns(task),
             fault: shared.fault(task),
+            clock_sets: shared.clock_sets(task),
         }
     }
 

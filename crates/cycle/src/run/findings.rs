@@ -52,6 +52,22 @@ pub(super) fn findings(result: &CycleResult, endings: &[Ending], planned: usize)
     findings
 }
 
+/// The system clock of a node was set, so often, while instants came by it.
+pub(super) fn clock_set((node, sets): &(String, u64)) -> Finding {
+    let often = if *sets == 1 { "once".to_owned() } else { format!("{sets} times") };
+    finding(
+        Code::ClockStepped,
+        Severity::Warning,
+        format!(
+            "The system clock of {node} was set {often} while it ran. The kernel tells by it when \
+             marks are made and packets come, and it releases the periods of nodes on several \
+             machines: near each of these instants, times may be wrong by as much, and releases \
+             that come by it moved with it."
+        ),
+        "Have clocks slewed while tasks run, not set; see what set it (chronyc tracking).",
+    )
+}
+
 fn tasks(result: &CycleResult) -> impl Iterator<Item = (&str, &CycleTask)> {
     let nodes = result.runs.iter().flat_map(|run| &run.nodes);
     nodes.flat_map(|node| node.tasks.iter().map(|task| (node.name.as_str(), task)))
@@ -233,4 +249,18 @@ fn ended(ending: &Ending, findings: &mut Vec<Finding>) {
         ),
     };
     findings.push(told);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_clock_that_was_set_is_a_doubt_of_its_node() {
+        for (sets, often) in [(1, "set once while"), (3, "set 3 times while")] {
+            let told = clock_set(&("far".to_owned(), sets));
+            assert_eq!((told.code, told.severity), (Code::ClockStepped, Severity::Warning));
+            assert!(told.message.contains("clock of far") && told.message.contains(often));
+        }
+    }
 }

@@ -200,7 +200,7 @@ pub fn run(options: &RunOptions, watch: &mut dyn Watch) -> Result<CycleResult, R
     let most = options.nodes.iter().copied().max().unwrap_or(1);
     let mut members = gather(options, most, watch)?;
     let mut runs = Vec::new();
-    let mut endings = Vec::new();
+    let (mut endings, mut clock_sets) = (Vec::new(), Vec::new());
     for (at, (policy, nodes)) in plans.iter().enumerate() {
         if watch.is_over() {
             break;
@@ -217,6 +217,7 @@ pub fn run(options: &RunOptions, watch: &mut dyn Watch) -> Result<CycleResult, R
         };
         let ending = one.collect(watch, (at, plans.len()));
         runs.push(one.told(*policy));
+        clock_sets.extend(one.clock_sets());
         endings.push(ending);
     }
     let mut result = CycleResult {
@@ -235,6 +236,7 @@ pub fn run(options: &RunOptions, watch: &mut dyn Watch) -> Result<CycleResult, R
         findings: Vec::new(),
     };
     result.findings = findings::findings(&result, &endings, plans.len());
+    result.findings.extend(clock_sets.iter().map(findings::clock_set));
     Ok(result)
 }
 

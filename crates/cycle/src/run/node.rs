@@ -177,6 +177,11 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// How often its system clock was found to be set, by the task that found it most often.
+    pub(super) fn clock_sets(&self) -> u64 {
+        (0..self.books.len()).map(|task| self.state(task).clock_sets).max().unwrap_or(0)
+    }
+
     /// Notes whether it ended before all its tasks were through.
     pub(super) fn look(&mut self) {
         let ended = match &mut self.link {

@@ -254,6 +254,12 @@ impl<'a> One<'a> {
         });
     }
 
+    /// The nodes whose system clock was set meanwhile, and how often.
+    pub(super) fn clock_sets(&self) -> Vec<(String, u64)> {
+        let of_node = |node: &Node<'_>| (node.name.clone(), node.clock_sets());
+        self.nodes.iter().map(of_node).filter(|(_, sets)| *sets > 0).collect()
+    }
+
     /// What the record says of it.
     pub(super) fn told(&self, policy: Option<TaskPolicy>) -> CycleRun {
         let elapsed_ns = (MonotonicClock.now() - self.begin).as_ns().clamp(0, self.total.as_ns());
