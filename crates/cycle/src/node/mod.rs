@@ -5,6 +5,7 @@
 mod account;
 mod command;
 pub mod datagram;
+mod mark_cost;
 pub(crate) mod mesh;
 mod order;
 pub(crate) mod periods;
@@ -290,11 +291,11 @@ impl<'a> Context<'a> {
             }
             TaskWork::Command(words) => PreparedWork::Command(Repeated::new(words, timeout, stop)),
             TaskWork::Program(program) => {
-                let mark_ns = program::mark_ns().map_err(|error| error.to_string())?;
-                // It makes two marks at least.
-                marks_ns = 2 * mark_ns;
                 // First this thread, so that the program is scheduled as it is.
                 scheduled = Some(schedule(self.task, None));
+                let mark_ns = mark_cost::mark_ns().map_err(|error| error.to_string())?;
+                // It makes two marks at least.
+                marks_ns = 2 * mark_ns;
                 PreparedWork::Program(Box::new(Marked::start(program, timeout, stop)?))
             }
         };

@@ -21,7 +21,7 @@ use crate::mark::{MARK_MAX, Mark, Phase, Told, VARIABLE};
 use crate::task::Program;
 
 /// The number under which a program finds its socket.
-const NUMBER: i32 = 3;
+pub(super) const NUMBER: i32 = 3;
 /// How often it is asked whether the program is still there, while it says nothing.
 const LOOK: Duration = Duration::from_millis(20);
 /// What a program may take to end when it was told to.
@@ -275,22 +275,6 @@ impl Course {
             entry.end = End::Failed;
         }
     }
-}
-
-/// What it costs a program to make a mark, the median of many.
-pub(crate) fn mark_ns() -> std::io::Result<u64> {
-    const TRIALS: usize = 501;
-    let (mut socket, there) = Handed::to(&mut Command::new(""), NUMBER)?;
-    let mut buffer = [0; MARK_MAX];
-    let mut costs = Vec::with_capacity(TRIALS);
-    for _ in 0..TRIALS {
-        let begun = MonotonicClock.now();
-        there.send(b"begin")?;
-        costs.push((MonotonicClock.now() - begun).as_ns().unsigned_abs());
-        socket.heard(&mut buffer)?;
-    }
-    costs.sort_unstable();
-    Ok(costs[TRIALS / 2])
 }
 
 #[cfg(test)]
