@@ -26,7 +26,8 @@ const ALIVE: Duration = Duration::from_millis(500);
 /// How often its clock is measured while it runs.
 const CLOCK: Duration = Duration::from_secs(2);
 const CONNECT: Duration = Duration::from_secs(5);
-const READY: Duration = Duration::from_secs(30);
+/// What the leader says that waits, at most; it waits with the next then.
+const TOLD_MAX: usize = 16;
 
 /// How to be a member.
 pub struct Member<'a> {
@@ -86,7 +87,7 @@ pub fn join(member: &Member<'_>) -> Result<usize, MemberError> {
     let stream = connect(member)?;
     stream.set_nodelay(true)?;
     let reading = stream.try_clone()?;
-    let (to, told) = mpsc::channel();
+    let (to, told) = mpsc::sync_channel(TOLD_MAX);
     let work = move || {
         let mut lines = BufReader::new(reading);
         loop {
@@ -166,7 +167,7 @@ impl Joined<'_> {
         let tasks = order.set.tasks().len();
         let mut child: Child =
             Child::start(&self.member.program, &self.member.arguments, &order, tasks)?;
-        let answer = match child.answer(READY) {
+        let answer = match child.answer(order.patience()) {
             Ok(ready) => Answer::Ready(ready),
             Err(why) => Answer::Failed(why),
         };

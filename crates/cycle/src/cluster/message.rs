@@ -8,6 +8,8 @@ use crate::node::{Answer, Go, LINE_MAX, Order};
 
 /// The version of these messages; both sides have the same.
 pub(crate) const PROTOCOL: u32 = 2;
+/// The longest line of a member, in bytes: so many entries of the largest numbers, and a little.
+pub(crate) const MEMBER_LINE_MAX: u64 = 1 << 19;
 /// Entries in one message, at most.
 pub(crate) const ENTRIES_MAX: usize = 2_000;
 
@@ -87,4 +89,17 @@ pub(crate) fn read<T: serde::de::DeserializeOwned>(line: &str) -> Option<T> {
 /// Entries as words.
 pub(crate) fn words(entries: &[Entry]) -> Vec<[u64; WORDS]> {
     entries.iter().map(|entry| entry.to_words()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_message_of_a_member_is_read() {
+        let words = vec![[u64::MAX; WORDS]; ENTRIES_MAX];
+        let line = serde_json::to_string(&FromMember::Entries { task: 63, words }).unwrap();
+        assert!((line.len() as u64) < MEMBER_LINE_MAX, "{}", line.len());
+        assert!(matches!(read(&line), Some(FromMember::Entries { task: 63, .. })));
+    }
 }

@@ -15,8 +15,8 @@ use crate::gather::book::Book;
 use crate::node::{Go, Order, Ready, TaskReady};
 use crate::task::{Task, TaskSet, Work};
 
-/// What a node may take to be ready: programs to load, every core taken, a clock to measure.
-const READY_PATIENCE: Duration = Duration::from_secs(30);
+/// What a node on another machine may take beyond that: a clock to measure, a network between.
+const FAR_PATIENCE: Duration = Duration::from_secs(10);
 
 /// One node.
 pub(super) struct Node<'a> {
@@ -80,8 +80,8 @@ impl<'a> Node<'a> {
             Link::Here(Box::new(child.map_err(start)?))
         };
         let ready = match &mut link {
-            Link::Here(child) => child.answer(READY_PATIENCE),
-            Link::There(remote) => remote.answer(READY_PATIENCE),
+            Link::Here(child) => child.answer(order.patience()),
+            Link::There(remote) => remote.answer(order.patience().saturating_add(FAR_PATIENCE)),
         };
         let not_ready = |reason| RunError::Ready { node: name.clone(), reason };
         let ready = ready.map_err(not_ready)?;

@@ -70,8 +70,8 @@ pub(crate) struct RunArgs {
     /// Leave the processors' idle states alone, instead of holding off all but the lightest.
     #[arg(long)]
     leave_idle_states: bool,
-    /// The longest that a command, or a program for a period, may take; it is ended then, and the
-    /// run with it.
+    /// The longest that a command, or a program for a period or to be ready, may take; it is ended
+    /// then, and the run with it.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "10s")]
     timeout: Duration,
