@@ -16,11 +16,12 @@ use super::Clock;
 use super::message::{ENTRIES_MAX, FromLeader, FromMember, PROTOCOL, TaskState, read, words};
 use crate::entry::Entry;
 use crate::node::{Answer, LINE_MAX, Order};
+use crate::ring::LOOK_NS;
 use crate::run::child::Child;
 use crate::task::Work;
 
 /// How often what the node handed over is sent on.
-const ROUND: Duration = Duration::from_millis(20);
+const ROUND: Duration = Duration::from_nanos(LOOK_NS);
 /// How often a member says that it is there.
 const ALIVE: Duration = Duration::from_millis(500);
 /// How often its clock is measured while it runs.
@@ -271,7 +272,11 @@ impl Joined<'_> {
 /// States as they were, with what was lost by now.
 fn with_losses(states: &[TaskState], child: &Child) -> Vec<TaskState> {
     let now = states.iter().enumerate();
-    now.map(|(at, state)| TaskState { lost: child.state(at).lost, ..*state }).collect()
+    let lost = |(at, state): (usize, &TaskState)| {
+        let TaskState { lost, lost_periods, .. } = child.state(at);
+        TaskState { lost, lost_periods, ..*state }
+    };
+    now.map(lost).collect()
 }
 
 #[derive(Clone, Copy)]

@@ -52,6 +52,8 @@ pub(crate) enum FromMember {
 pub(crate) struct TaskState {
     pub(crate) is_over: bool,
     pub(crate) lost: u64,
+    /// Of those that were lost, the entries of periods.
+    pub(crate) lost_periods: u64,
     pub(crate) latency_ns: Option<u64>,
     /// Why its program was given up, by a number; 0 where it was not.
     pub(crate) fault: u64,

@@ -137,9 +137,11 @@ impl<A> Child<A> {
     /// What a task tells beside its entries.
     pub(crate) fn state(&self, task: usize) -> TaskState {
         let shared = self.shared();
+        let reader = Reader::new(shared.ring(task));
         TaskState {
             is_over: shared.is_over(task),
-            lost: Reader::new(shared.ring(task)).map_or(0, |reader| reader.lost()),
+            lost: reader.as_ref().map_or(0, Reader::lost),
+            lost_periods: reader.as_ref().map_or(0, Reader::lost_periods),
             latency_ns: shared.latency_ns(task),
             fault: shared.fault(task),
             clock_sets: shared.clock_sets(task),

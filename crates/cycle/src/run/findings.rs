@@ -3,14 +3,18 @@
 use horolog_conditions::{self as conditions, REAL_TIME_ADVICE, finding};
 use horolog_record::{Code, CycleResult, CycleRun, CycleTask, Finding, Severity};
 
-use super::one::Ending;
+use super::one::{Ending, Lacking};
 
 /// A node is named as the one that others wait for when it was so in this share of the periods.
 const AWAITED_SHARE: f64 = 0.75;
 /// And when they waited for it for this share of what a period's work took, in the mean.
 const WAITED_SHARE: f64 = 0.1;
 
-pub(super) fn findings(result: &CycleResult, endings: &[Ending], planned: usize) -> Vec<Finding> {
+pub(super) fn findings(
+    result: &CycleResult,
+    (endings, lacking): (&[Ending], &[Lacking]),
+    planned: usize,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     let all = || result.runs.iter().flat_map(|run| &run.nodes);
     refused(result, &mut findings);
@@ -40,7 +44,10 @@ pub(super) fn findings(result: &CycleResult, endings: &[Ending], planned: usize)
     for ending in endings {
         ended(ending, &mut findings);
     }
-    unrun(result, endings, &mut findings);
+    // Who ends a run knows that some are not run.
+    if !endings.contains(&Ending::Called) {
+        findings.extend(lacking.iter().map(unrun));
+    }
     if endings.len() < planned && !endings.contains(&Ending::Called) {
         findings.push(finding(
             Code::Interrupted,
@@ -142,26 +149,15 @@ fn unreleased(result: &CycleResult, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Periods that were planned and of which nothing is known. Who ends a run knows that some are.
-fn unrun(result: &CycleResult, endings: &[Ending], findings: &mut Vec<Finding>) {
-    if endings.contains(&Ending::Called) {
-        return;
-    }
-    for (node, task) in tasks(result) {
-        let known = task.periods + task.unreleased + task.uncounted;
-        let lacks = task.planned.saturating_sub(known);
-        if lacks > 0 {
-            findings.push(finding(
-                Code::PeriodsNotRun,
-                Severity::Error,
-                format!(
-                    "Of {} periods of task '{}' on {node}, {lacks} were not run.",
-                    task.planned, task.name
-                ),
-                "",
-            ));
-        }
-    }
+/// Periods that were planned and of which nothing is known.
+fn unrun(lacking: &Lacking) -> Finding {
+    let Lacking { node, task, planned, lacks } = lacking;
+    finding(
+        Code::PeriodsNotRun,
+        Severity::Error,
+        format!("Of {planned} periods of task '{task}' on {node}, {lacks} were not run."),
+        "",
+    )
 }
 
 fn failed(result: &CycleResult, findings: &mut Vec<Finding>) {

@@ -200,7 +200,7 @@ pub fn run(options: &RunOptions, watch: &mut dyn Watch) -> Result<CycleResult, R
     let most = options.nodes.iter().copied().max().unwrap_or(1);
     let mut members = gather(options, most, watch)?;
     let mut runs = Vec::new();
-    let (mut endings, mut clock_sets) = (Vec::new(), Vec::new());
+    let (mut endings, mut clock_sets, mut lacking) = (Vec::new(), Vec::new(), Vec::new());
     for (at, (policy, nodes)) in plans.iter().enumerate() {
         if watch.is_over() {
             break;
@@ -218,6 +218,7 @@ pub fn run(options: &RunOptions, watch: &mut dyn Watch) -> Result<CycleResult, R
         let ending = one.collect(watch, (at, plans.len()));
         runs.push(one.told(*policy));
         clock_sets.extend(one.clock_sets());
+        lacking.extend(one.lacking());
         endings.push(ending);
     }
     let mut result = CycleResult {
@@ -235,7 +236,7 @@ pub fn run(options: &RunOptions, watch: &mut dyn Watch) -> Result<CycleResult, R
         limits: Vec::new(),
         findings: Vec::new(),
     };
-    result.findings = findings::findings(&result, &endings, plans.len());
+    result.findings = findings::findings(&result, (&endings, &lacking), plans.len());
     result.findings.extend(clock_sets.iter().map(findings::clock_set));
     Ok(result)
 }

@@ -166,8 +166,13 @@ impl<'a> Node<'a> {
     /// Periods of a task that are planned, and of which nothing is known.
     pub(super) fn lacks(&self, task: usize) -> u64 {
         let book = &self.books[task];
-        let known = book.periods + book.unreleased + self.state(task).lost;
+        let known = book.periods + book.unreleased + self.state(task).lost_periods;
         self.cycles[task].saturating_sub(known)
+    }
+
+    /// Periods of a task that are planned.
+    pub(super) fn planned(&self, task: usize) -> u64 {
+        self.cycles[task]
     }
 
     fn state(&self, task: usize) -> TaskState {

@@ -14,6 +14,7 @@ use crate::cluster::Remote;
 use crate::gather::book::Book;
 use crate::gather::joint::Joint;
 use crate::node::{Begin, Go};
+use crate::ring::LOOK_NS;
 use crate::task::{Task, TaskSet, Work};
 
 /// From when all nodes are ready to the first release.
@@ -23,7 +24,7 @@ const ACQUAINTANCE: Span = Span::from_ms(400);
 /// What is added where they are on several machines, each of which has to be told.
 const FAR: Span = Span::from_ms(500);
 /// How often what was handed over is taken. A ring holds many times what tasks write meanwhile.
-const ROUND: Duration = Duration::from_millis(20);
+const ROUND: Duration = Duration::from_nanos(LOOK_NS);
 /// What is added to the time that a run takes by its plan before it is ended.
 const END_PATIENCE: Span = Span::from_ms(2_000);
 
@@ -57,6 +58,15 @@ pub(super) enum Ending {
         /// Which.
         task: String,
     },
+}
+
+/// Periods of a task that were planned, and of which nothing is known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Lacking {
+    pub(super) node: String,
+    pub(super) task: String,
+    pub(super) planned: u64,
+    pub(super) lacks: u64,
 }
 
 /// One run.
@@ -258,6 +268,21 @@ impl<'a> One<'a> {
     pub(super) fn clock_sets(&self) -> Vec<(String, u64)> {
         let of_node = |node: &Node<'_>| (node.name.clone(), node.clock_sets());
         self.nodes.iter().map(of_node).filter(|(_, sets)| *sets > 0).collect()
+    }
+
+    /// The tasks of which periods were planned that nobody knows of.
+    pub(super) fn lacking(&self) -> Vec<Lacking> {
+        let of_node = |node: &Node<'_>| {
+            let tasks = self.set.tasks().iter().enumerate();
+            let of_task = |(at, task): (usize, &Task)| Lacking {
+                node: node.name.clone(),
+                task: task.name.clone(),
+                planned: node.planned(at),
+                lacks: node.lacks(at),
+            };
+            tasks.map(of_task).filter(|task| task.lacks > 0).collect::<Vec<_>>()
+        };
+        self.nodes.iter().flat_map(of_node).collect()
     }
 
     /// What the record says of it.
