@@ -133,6 +133,25 @@ impl Period {
     pub(crate) const fn entry(&self, part: Part) -> Entry {
         Entry { released_ns: self.released_ns, ..Entry::new(part, self.cycle) }
     }
+
+    /// Works through so many steps, each of which is told and added to the period.
+    pub(crate) fn steps(
+        &self,
+        count: usize,
+        entry: &mut Entry,
+        put: &mut dyn FnMut(&Entry),
+        mut work: impl FnMut(usize, &mut Entry),
+    ) {
+        for at in 0..count {
+            let begun = MonotonicClock.now();
+            let mut step = self.entry(Part::Step(at as u8));
+            work(at, &mut step);
+            step.late_ns = (begun - self.due).as_ns().max(0).unsigned_abs();
+            step.spent_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
+            put(&step);
+            entry.add(&step);
+        }
+    }
 }
 
 /// Works through so many periods of a run that begins at `begin`, if as many are released. Those

@@ -72,18 +72,10 @@ impl Steps {
         let limit = period.due + self.period;
         let place = (period.cycle, at as u16);
         if let Some(message) = message {
-            let exchange = mesh.exchange(place, message, limit);
-            entry.communicate_ns = exchange.on_the_way_ns;
-            entry.idle_ns = exchange.idle_ns;
-            entry.missing = exchange.missing;
-            entry.awaited = exchange.awaited;
+            mesh.exchange(place, message, limit).of_messages(entry);
         }
         if barrier {
-            let met = mesh.meet(place, limit);
-            entry.barrier_ns = met.on_the_way_ns;
-            entry.idle_ns += met.idle_ns;
-            entry.is_broken = met.missing > 0;
-            entry.awaited = met.awaited.or(entry.awaited);
+            mesh.meet(place, limit).of_barrier(entry);
         }
     }
 }
@@ -94,15 +86,7 @@ impl Work for Steps {
             self.step(0, period, entry);
             return Worked::Done;
         }
-        for at in 0..self.each.len() {
-            let begun = MonotonicClock.now();
-            let mut step = period.entry(Part::Step(at as u8));
-            self.step(at, period, &mut step);
-            step.late_ns = (begun - period.due).as_ns().max(0).unsigned_abs();
-            step.spent_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
-            put(&step);
-            entry.add(&step);
-        }
+        period.steps(self.each.len(), entry, put, |at, step| self.step(at, period, step));
         Worked::Done
     }
 }
