@@ -365,7 +365,13 @@ const WRONG: &[Case] = &[
     case(&["-p", "10ms", "-d", "11ms", "-u", "1"], USAGE, &["a deadline is"]),
     case(&["-p", "10ms", "-u", "1", "-t", "5ms"], USAGE, &["shorter than one period"]),
     case(&["-p", "10ms", "-u", "1", "--policy", "best"], USAGE, &["write fifo, rr"]),
-    case(&["-p", "10ms", "-u", "1", "-n", "0"], USAGE, &["--nodes"]),
+    case(&["-p", "10ms", "-u", "1", "-n", "0"], USAGE, &["--nodes", "from 1 to 256"]),
+    case(&["-p", "10ms", "-u", "1", "-n", "1,2,1"], USAGE, &["--nodes", "1 stands there twice"]),
+    case(
+        &["-p", "10ms", "-u", "1", "--compare", "rr,fifo,rr"],
+        USAGE,
+        &["--compare: rr stands there twice"],
+    ),
     case(
         &["-p", "10ms", "--divide", "--", "true"],
         USAGE,

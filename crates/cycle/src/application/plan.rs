@@ -22,8 +22,9 @@ pub(super) const REPORT_MAX: u64 = 60_000;
 /// Times that computation may take, at most.
 const COMPUTE_MAX_NS: u64 = 10_000_000_000;
 /// Why there is no policy deadline here.
-pub(super) const NO_DEADLINE: &str = "write policy fifo, rr or other: how long a period takes depends on what comes, so there is no \
-     time that policy deadline could reserve ('cycle run' has it)";
+pub(super) const NO_DEADLINE: &str = "write policy fifo, rr or other: how long a period takes \
+                                      depends on what comes, so there is no time that policy \
+                                      deadline could reserve ('cycle run' has it)";
 /// The state of periods that are in no other.
 pub(super) const PLAIN: &str = "plain";
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use super::message::{
 use super::responder::Responder;
 use crate::entry::Entry;
 use crate::node::{Answer, Go, Order, Ready};
+use crate::run::child::{CALLED_OFF, Silence, said};
 
 /// A member that says nothing for so long is gone.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -211,15 +212,18 @@ impl Remote {
     }
 
     /// Waits until it is ready and has told of its clock.
-    pub(crate) fn answer(&mut self, patience: Duration) -> Result<Ready, String> {
+    pub(crate) fn answer(
+        &mut self,
+        patience: Duration,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Ready, String> {
         let until = Instant::now() + patience;
         let mut ready = None;
         loop {
             if let Some(ready) = ready.take_if(|_| self.knows_clock()) {
                 return Ok(ready);
             }
-            let left = until.saturating_duration_since(Instant::now());
-            match self.said.recv_timeout(left) {
+            match said(&self.said, until, is_over) {
                 Ok(FromMember::Answer(Answer::Ready(answer))) => {
                     if answer.tasks.len() != self.states.len() {
                         return Err("it has other tasks than it was told".to_owned());
@@ -228,8 +232,9 @@ impl Remote {
                 }
                 Ok(FromMember::Answer(Answer::Failed(why))) => return Err(why),
                 Ok(other) => self.heard(other),
-                Err(RecvTimeoutError::Timeout) => return Err("it says nothing".to_owned()),
-                Err(RecvTimeoutError::Disconnected) => return Err("it is gone".to_owned()),
+                Err(Silence::Over) => return Err(CALLED_OFF.to_owned()),
+                Err(Silence::Long) => return Err("it says nothing".to_owned()),
+                Err(Silence::Gone) => return Err("it is gone".to_owned()),
             }
         }
     }

@@ -168,7 +168,7 @@ impl Joined<'_> {
         let tasks = order.set.tasks().len();
         let mut child: Child =
             Child::start(&self.member.program, &self.member.arguments, &order, tasks)?;
-        let answer = match child.answer(order.patience()) {
+        let answer = match child.answer(order.patience(), self.member.is_over) {
             Ok(ready) => Answer::Ready(ready),
             Err(why) => Answer::Failed(why),
         };

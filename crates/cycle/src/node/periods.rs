@@ -203,7 +203,8 @@ pub(crate) fn run(
 /// The releases of a task by a clock of this machine.
 #[derive(Debug)]
 pub(crate) struct Releases<'a> {
-    /// The first instant of all tasks by the monotonic clock, as both clocks were when this was made.
+    /// The first instant of all tasks by the monotonic clock, as both clocks were when this was
+    /// made.
     begin: Timestamp<Monotonic>,
     /// The same in UTC, where the system clock releases.
     utc: Option<(Timestamp<Utc>, SystemClock)>,

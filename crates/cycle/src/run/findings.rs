@@ -1,7 +1,7 @@
 //! The doubts about a run, from its record and how it ended.
 
 use horolog_conditions::{self as conditions, REAL_TIME_ADVICE, finding};
-use horolog_record::{Code, CycleResult, CycleRun, CycleTask, Finding, Severity};
+use horolog_record::{Code, CycleResult, CycleRun, CycleTask, Finding, Severity, TaskPolicy};
 
 use super::one::{Ending, Lacking};
 
@@ -75,9 +75,19 @@ pub(super) fn clock_set((node, sets): &(String, u64)) -> Finding {
     )
 }
 
-fn tasks(result: &CycleResult) -> impl Iterator<Item = (&str, &CycleTask)> {
-    let nodes = result.runs.iter().flat_map(|run| &run.nodes);
-    nodes.flat_map(|node| node.tasks.iter().map(|task| (node.name.as_str(), task)))
+/// All tasks of all nodes and runs, each with where it ran: the node, and where there are several
+/// runs, of how many and under which policy.
+pub fn tasks(result: &CycleResult) -> impl Iterator<Item = (String, &CycleTask)> {
+    let counts = || result.runs.iter().map(|run| run.nodes.len());
+    let counts_differ = counts().min() != counts().max();
+    result.runs.iter().flat_map(move |run| {
+        run.nodes.iter().flat_map(move |node| {
+            let of = if counts_differ { format!(" of {}", run.nodes.len()) } else { String::new() };
+            let under = |policy: TaskPolicy| format!(" under {}", policy.name());
+            let place = format!("{}{of}{}", node.name, run.policy.map_or_else(String::new, under));
+            node.tasks.iter().map(move |task| (place.clone(), task))
+        })
+    })
 }
 
 fn refused(result: &CycleResult, findings: &mut Vec<Finding>) {
@@ -250,6 +260,26 @@ fn ended(ending: &Ending, findings: &mut Vec<Finding>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tasks_of_several_runs_are_told_apart() {
+        let golden = include_str!("../../../record/tests/schema/cycle.json");
+        let mut result: CycleResult = serde_json::from_str(golden).unwrap();
+        result.runs.truncate(1);
+        result.runs[0].policy = None;
+        let nodes = result.runs[0].nodes.len();
+        let places =
+            |result: &CycleResult| tasks(result).map(|(place, _)| place).collect::<Vec<_>>();
+        let name = result.runs[0].nodes[0].name.clone();
+        assert_eq!(places(&result)[0], name);
+        let mut other = result.runs[0].clone();
+        (other.policy, result.runs[0].policy) = (Some(TaskPolicy::Rr), Some(TaskPolicy::Fifo));
+        result.runs.push(other);
+        assert_eq!(places(&result)[0], format!("{name} under fifo"));
+        result.runs[1].nodes.truncate(1);
+        assert_eq!(places(&result)[0], format!("{name} of {nodes} under fifo"));
+        assert_eq!(places(&result).last(), Some(&format!("{name} of 1 under rr")));
+    }
 
     #[test]
     fn a_system_clock_that_was_set_is_a_doubt_of_its_node() {

@@ -53,6 +53,7 @@ impl<'a> Node<'a> {
         cycles: &[u64],
         place: Place,
         remote: Option<&'a mut Remote>,
+        is_over: &dyn Fn() -> bool,
     ) -> Result<Self, RunError> {
         let injected_ns =
             options.clock_injected_ns.get(usize::from(place.node)).copied().unwrap_or(0);
@@ -80,8 +81,10 @@ impl<'a> Node<'a> {
             Link::Here(Box::new(child.map_err(start)?))
         };
         let ready = match &mut link {
-            Link::Here(child) => child.answer(order.patience()),
-            Link::There(remote) => remote.answer(order.patience().saturating_add(FAR_PATIENCE)),
+            Link::Here(child) => child.answer(order.patience(), is_over),
+            Link::There(remote) => {
+                remote.answer(order.patience().saturating_add(FAR_PATIENCE), is_over)
+            }
         };
         let not_ready = |reason| RunError::Ready { node: name.clone(), reason };
         let ready = ready.map_err(not_ready)?;

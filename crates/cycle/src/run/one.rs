@@ -90,6 +90,7 @@ impl<'a> One<'a> {
         set: &'a TaskSet,
         count: u16,
         (members, address): (&'a mut [Remote], Option<std::net::SocketAddr>),
+        is_over: &dyn Fn() -> bool,
     ) -> Result<Self, RunError> {
         let time_ns = u64::try_from(options.time.as_nanos()).unwrap_or(u64::MAX);
         let of = |task: &Task| (time_ns / task.period_ns).max(1);
@@ -100,7 +101,7 @@ impl<'a> One<'a> {
             let place = Place { node, nodes: count, address };
             // The first node is always here.
             let remote = if node > 0 { members.next() } else { None };
-            nodes.push(Node::ready(options, set, &cycles, place, remote)?);
+            nodes.push(Node::ready(options, set, &cycles, place, remote, is_over)?);
         }
         // Packets need no clock that is right.
         if let Some(cluster) = options.cluster.filter(|_| !options.signal_by_packet) {
@@ -179,7 +180,7 @@ impl<'a> One<'a> {
             });
             let through: Vec<Vec<bool>> = self.nodes.iter().map(Node::through).collect();
             self.take(watch);
-            self.show(watch, run);
+            self.show(watch, run, is_over);
             let early = if watch.is_over() {
                 Some(Ending::Called)
             } else {
@@ -242,7 +243,7 @@ impl<'a> One<'a> {
         }
     }
 
-    fn show(&self, watch: &mut dyn Watch, run: (usize, usize)) {
+    fn show(&self, watch: &mut dyn Watch, run: (usize, usize), is_last: bool) {
         let since_ns = (MonotonicClock.now() - self.begin).as_ns().clamp(0, self.total.as_ns());
         let of_node = |node: &Node<'_>| {
             let tasks = self.set.tasks().iter().zip(&node.books);
@@ -260,6 +261,7 @@ impl<'a> One<'a> {
             elapsed: Duration::from_nanos(since_ns.unsigned_abs()),
             total: Duration::from_nanos(self.total.as_ns().unsigned_abs()),
             run,
+            is_last,
             tasks: &tasks,
         });
     }
