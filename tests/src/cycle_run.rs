@@ -76,8 +76,9 @@ fn each_period_is_counted_and_in_the_log() -> Result<()> {
     ensure!(lines.len() == 101 && lines[0].contains(&"response_ns"), "{text}");
     for (cycle, line) in lines[1..].iter().enumerate() {
         ensure!(line[3] == cycle.to_string() && line.len() == lines[0].len(), "{line:?}");
-        let times: Vec<u64> = line[5..8].iter().filter_map(|field| field.parse().ok()).collect();
+        let times: Vec<u64> = line[6..9].iter().filter_map(|field| field.parse().ok()).collect();
         ensure!(times.len() == 3 && times[0] + times[1] == times[2], "{line:?}");
+        ensure!(line[4] == line[5], "a clock releases when it was planned: {line:?}");
     }
     Ok(())
 }
@@ -292,7 +293,9 @@ fn packets_release_each_period_of_each_task() -> Result<()> {
     };
     fs::write(&file, [task_of("fast", "5ms"), task_of("slow", "20ms")].concat())?;
     let file = file.to_str().context("no text")?;
-    let result = measured(&[file, "-t", "400ms", "-n", "2", "--signal", "udp"])?;
+    let log = directory.path().join("log.csv");
+    let log_name = log.to_str().context("no text")?;
+    let result = measured(&[file, "-t", "400ms", "-n", "2", "--signal", "udp", "--log", log_name])?;
     ensure!(result["signal"] == "packet", "{result}");
     let run = &result["runs"][0];
     for node in run["nodes"].as_array().context("no nodes")? {
@@ -302,6 +305,13 @@ fn packets_release_each_period_of_each_task() -> Result<()> {
     }
     ensure!(run["sent"]["packets"] == 200 && run["sent"]["failed"] == 0, "{}", run["sent"]);
     ensure!(run["sent"]["lateness_ns"]["count"] == 200, "{}", run["sent"]);
+    // None comes just when it was planned, by which the two are told apart.
+    let text = fs::read_to_string(&log)?;
+    let instants = text.lines().skip(1).map(|line| line.split(',').skip(4).take(2));
+    let differ = instants.filter_map(|mut two| Some(two.next()? != two.next()?));
+    let (mut all, mut moved) = (0, 0);
+    differ.for_each(|differs| (all, moved) = (all + 1, moved + i32::from(differs)));
+    ensure!(all == 200 && moved > 150, "{moved} of {all}: {text}");
     Ok(())
 }
 
@@ -355,7 +365,13 @@ const WRONG: &[Case] = &[
     case(&["-p", "10ms", "-d", "11ms", "-u", "1"], USAGE, &["a deadline is"]),
     case(&["-p", "10ms", "-u", "1", "-t", "5ms"], USAGE, &["shorter than one period"]),
     case(&["-p", "10ms", "-u", "1", "--policy", "best"], USAGE, &["write fifo, rr"]),
-    case(&["-p", "10ms", "-u", "1", "-n", "0"], USAGE, &["--nodes"]),
+    case(&["-p", "10ms", "-u", "1", "-n", "0"], USAGE, &["--nodes", "from 1 to 256"]),
+    case(&["-p", "10ms", "-u", "1", "-n", "1,2,1"], USAGE, &["--nodes", "1 stands there twice"]),
+    case(
+        &["-p", "10ms", "-u", "1", "--compare", "rr,fifo,rr"],
+        USAGE,
+        &["--compare: rr stands there twice"],
+    ),
     case(
         &["-p", "10ms", "--divide", "--", "true"],
         USAGE,

@@ -31,6 +31,7 @@ mod cycle_predict;
 mod cycle_program;
 mod cycle_run;
 mod cycle_test;
+mod cycle_watch;
 mod death;
 mod demo;
 mod devices;
@@ -245,6 +246,7 @@ fn waiting() -> Vec<Trial> {
     all.extend(campaign_nats::all());
     all.extend(campaign_refusals::all());
     all.extend(cycle_program::all());
+    all.extend(cycle_watch::all());
     all.extend(launch_after::all());
     all.extend(launch_at::all());
     all.extend(launch_systemd::all());

@@ -2,7 +2,7 @@
 //! task hands them over by writing a few words.
 
 /// Words of an entry.
-pub(crate) const WORDS: usize = 9;
+pub(crate) const WORDS: usize = 10;
 /// Stands for no node.
 const NOBODY: u16 = u16::MAX;
 
@@ -37,6 +37,9 @@ pub(crate) struct Entry {
     pub(crate) part: Part,
     /// The period, counted from 0.
     pub(crate) cycle: u64,
+    /// What the period was released by: an instant of the node's monotonic clock, counted from the
+    /// one that it took for the beginning of the run. Nothing where it was never released.
+    pub(crate) released_ns: i64,
     /// From the release to the task's first own instant, or for a step from the release to its
     /// beginning; for an event from when it came to when it was served.
     pub(crate) late_ns: u64,
@@ -73,6 +76,7 @@ impl Entry {
         Self {
             part,
             cycle,
+            released_ns: 0,
             late_ns: 0,
             spent_ns: 0,
             compute_ns: 0,
@@ -93,6 +97,12 @@ impl Entry {
     #[must_use]
     pub(crate) const fn response_ns(&self) -> u64 {
         self.late_ns.saturating_add(self.spent_ns)
+    }
+
+    /// Whether the work was not done by its deadline: what is given up is not done at all.
+    #[must_use]
+    pub(crate) const fn is_missed(&self, deadline_ns: u64) -> bool {
+        matches!(self.end, End::GivenUp) || self.response_ns() > deadline_ns
     }
 
     /// Adds what a step took to the period that it is of.
@@ -141,6 +151,7 @@ impl Entry {
             self.idle_ns,
             self.barrier_ns,
             self.left as u64 | state << 32,
+            self.released_ns.cast_unsigned(),
         ]
     }
 
@@ -160,6 +171,7 @@ impl Entry {
         let entry = Self {
             part,
             cycle: words[1],
+            released_ns: words[9].cast_signed(),
             late_ns: words[2],
             spent_ns: words[3],
             compute_ns: words[4],
@@ -203,7 +215,7 @@ mod tests {
             part in part(),
             times in any::<[u64; 7]>(),
             awaited in proptest::option::of(0..NOBODY),
-            (missing, left) in any::<(u16, u32)>(),
+            (missing, left, released_ns) in any::<(u16, u32, i64)>(),
             state in proptest::option::of(any::<u8>()),
             (is_overrun, is_broken) in any::<(bool, bool)>(),
             end in prop_oneof![Just(End::Well), Just(End::Failed), Just(End::GivenUp)],
@@ -211,7 +223,7 @@ mod tests {
             let [cycle, late_ns, spent_ns, compute_ns, communicate_ns, idle_ns, barrier_ns]
                 = times;
             Entry {
-                part, cycle, late_ns, spent_ns, compute_ns, communicate_ns, idle_ns,
+                part, cycle, released_ns, late_ns, spent_ns, compute_ns, communicate_ns, idle_ns,
                 barrier_ns, awaited, missing, is_overrun, is_broken, end, left,
                 state,
             }

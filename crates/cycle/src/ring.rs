@@ -1,17 +1,25 @@
 //! A queue of entries in shared words, from one task to one collector. Whoever writes never waits:
-//! an entry that finds no room is counted as lost.
+//! an entry that finds no room is counted as lost. Of periods there is room for longest, since all
+//! else that is told of a run is told of them.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::entry::{Entry, WORDS};
+use crate::entry::{Entry, Part, WORDS};
 
 /// Entries that wait at most: a second of 8 kHz with a collector that sleeps all of it.
 pub(crate) const CAPACITY: usize = 8_192;
+/// Room that only entries of periods take.
+const OF_PERIODS: usize = 1_024;
+/// Room for all others: what a task may hand over of events or steps until somebody looks.
+pub(crate) const OTHERS_MAX: usize = CAPACITY - OF_PERIODS;
+/// How often a collector takes what waits, in ns.
+pub(crate) const LOOK_NS: u64 = 20_000_000;
 /// Words before the entries, a cache line for each side.
 const HEAD: usize = 16;
 const WRITTEN: usize = 0;
 const LOST: usize = 1;
+const LOST_PERIODS: usize = 2;
 const READ: usize = 8;
 
 /// Words that a ring takes.
@@ -45,17 +53,29 @@ impl<'a> Writer<'a> {
     /// Hands over an entry.
     #[inline]
     pub(crate) fn push(&mut self, entry: &Entry) {
-        self.push_words(entry.to_words());
+        match entry.part {
+            Part::Period | Part::Unreleased => {
+                if !self.put(entry.to_words(), CAPACITY) {
+                    self.count(LOST_PERIODS);
+                }
+            }
+            Part::Step(_) | Part::Event => self.push_words(entry.to_words()),
+        }
     }
 
     /// Hands over what has as many words as an entry.
     #[inline]
     pub(crate) fn push_words(&mut self, words: [u64; WORDS]) {
+        self.put(words, OTHERS_MAX);
+    }
+
+    /// Says whether there was room, where so many may wait.
+    #[inline]
+    fn put(&mut self, words: [u64; WORDS], most: usize) -> bool {
         let read = self.words[READ].load(Acquire);
-        if self.written.wrapping_sub(read) >= CAPACITY as u64 {
-            let lost = self.words[LOST].load(Relaxed);
-            self.words[LOST].store(lost.wrapping_add(1), Relaxed);
-            return;
+        if self.written.wrapping_sub(read) >= most as u64 {
+            self.count(LOST);
+            return false;
         }
         let place = place(self.written);
         for (word, value) in self.words[place..place + WORDS].iter().zip(words) {
@@ -63,6 +83,12 @@ impl<'a> Writer<'a> {
         }
         self.written = self.written.wrapping_add(1);
         self.words[WRITTEN].store(self.written, Release);
+        true
+    }
+
+    fn count(&self, what: usize) {
+        let count = self.words[what].load(Relaxed);
+        self.words[what].store(count.wrapping_add(1), Relaxed);
     }
 }
 
@@ -105,6 +131,12 @@ impl<'a> Reader<'a> {
     pub(crate) fn lost(&self) -> u64 {
         self.words[LOST].load(Relaxed)
     }
+
+    /// Those of them that were of periods.
+    #[must_use]
+    pub(crate) fn lost_periods(&self) -> u64 {
+        self.words[LOST_PERIODS].load(Relaxed)
+    }
 }
 
 #[cfg(test)]
@@ -134,6 +166,25 @@ mod tests {
             reader = Reader::new(&words).unwrap();
         }
         assert!(Writer::new(&words[1..]).is_none() && Reader::new(&words[1..]).is_none());
+    }
+
+    #[test]
+    fn whatever_else_is_handed_over_there_is_room_for_periods() {
+        let words = words();
+        let (mut writer, mut reader) = (Writer::new(&words).unwrap(), Reader::new(&words).unwrap());
+        for cycle in 0..10_000 {
+            writer.push(&Entry::new(Part::Event, cycle));
+        }
+        assert_eq!((reader.lost(), reader.lost_periods()), (10_000 - OTHERS_MAX as u64, 0));
+        for cycle in 0..OF_PERIODS as u64 + 3 {
+            writer.push(&Entry::new(Part::Period, cycle));
+        }
+        assert_eq!((reader.lost(), reader.lost_periods()), (10_003 - OTHERS_MAX as u64, 3));
+        let mut periods = 0;
+        while let Some(entry) = reader.pop() {
+            periods += usize::from(entry.part == Part::Period);
+        }
+        assert_eq!(periods, OF_PERIODS);
     }
 
     #[test]

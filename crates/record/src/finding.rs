@@ -106,7 +106,7 @@ pub enum Code {
     NegativeDelay,
     /// A simulated clock was never locked to its pulses.
     NeverLocked,
-    /// The system clock was set while clocks were compared with it.
+    /// The system clock was set while clocks were compared with it, or instants told by it.
     ClockStepped,
     /// A clock could not be read, at times or at all.
     ClockUnread,

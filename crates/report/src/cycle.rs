@@ -133,13 +133,14 @@ pub(crate) fn is_parallel(result: &CycleResult) -> bool {
 pub(crate) fn facts(result: &CycleResult) -> Vec<String> {
     let mut facts = Vec::new();
     let Some(node) = result.runs.first().and_then(|run| run.nodes.first()) else { return facts };
-    for task in &node.tasks {
+    let first = if result.runs.len() > 1 { "in the first run " } else { "" };
+    for (at, task) in node.tasks.iter().enumerate() {
         facts.push(format!(
-            "Task {}: every {}, to be done within {}, {}; {}.",
+            "Task {}: every {}, to be done within {}, {}; {first}{}.",
             task.name,
             human_ns(task.period_ns),
             human_ns(task.deadline_ns),
-            scheduling(&task.scheduling, result.runs.iter().any(|run| run.policy.is_some())),
+            compared(result, at).unwrap_or_else(|| scheduling(&task.scheduling)),
             cost(task)
         ));
     }
@@ -179,12 +180,25 @@ fn cost(task: &CycleTask) -> String {
     }
 }
 
-fn scheduling(scheduling: &TaskScheduling, is_compared: bool) -> String {
+/// How a task of the first node was scheduled in runs of several policies. The kernel ties none
+/// under `deadline` to a core.
+fn compared(result: &CycleResult, at: usize) -> Option<String> {
+    result.runs.iter().any(|run| run.policy.is_some()).then(|| {
+        let tasks = result.runs.iter().filter_map(|run| run.nodes.first()?.tasks.get(at));
+        let mut all = tasks.map(|task| (task.scheduling.asked, task.scheduling.core));
+        let is_free = |(policy, core): (TaskPolicy, Option<usize>)| {
+            policy == TaskPolicy::Deadline && core.is_none()
+        };
+        let free = if all.clone().any(is_free) { " (deadline on any)" } else { "" };
+        let tied = all.find_map(|(_, core)| core);
+        let on = |core| format!(" on core {core}{free}");
+        format!("the policies compared{}", tied.map_or_else(String::new, on))
+    })
+}
+
+fn scheduling(scheduling: &TaskScheduling) -> String {
     let TaskScheduling { policy, priority, core, error, .. } = scheduling;
     let core = core.map_or_else(String::new, |core| format!(" on core {core}"));
-    if is_compared {
-        return format!("the policies compared{core}");
-    }
     let name = match policy {
         TaskPolicy::Fifo => "SCHED_FIFO",
         TaskPolicy::Rr => "SCHED_RR",
@@ -292,4 +306,31 @@ fn served(row: &Row<'_>, result: &CycleResult) -> Option<String> {
         full_count(served.left_max),
         full_count(served.left)
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    /// The kernel ties no task under that policy to a core, so it stays free where others do not.
+    #[test]
+    fn policies_that_are_compared_are_not_told_as_one_and_a_free_task_is_named() {
+        let mut result = fixture::cycle();
+        assert!(!facts(&result)[0].contains("in the first run"), "{:?}", facts(&result));
+        result.runs.push(result.runs[0].clone());
+        for (run, policy) in result.runs.iter_mut().zip([TaskPolicy::Deadline, TaskPolicy::Fifo]) {
+            run.policy = Some(policy);
+            let scheduling = &mut run.nodes[0].tasks[0].scheduling;
+            scheduling.asked = policy;
+            scheduling.core = (policy != TaskPolicy::Deadline).then_some(1);
+        }
+        let told = facts(&result);
+        assert!(
+            told[0].contains("the policies compared on core 1 (deadline on any); in the first run"),
+            "{told:?}"
+        );
+        result.runs[1].nodes[0].tasks[0].scheduling.core = None;
+        assert!(facts(&result)[0].contains("the policies compared; in the first run"));
+    }
 }

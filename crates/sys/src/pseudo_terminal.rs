@@ -2,7 +2,7 @@
 //! for a device, as tests do for a receiver.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
@@ -39,6 +39,14 @@ impl PseudoTerminal {
     #[must_use]
     pub fn path(&self) -> PathBuf {
         format!("/dev/pts/{}", self.number).into()
+    }
+}
+
+impl Read for PseudoTerminal {
+    /// Takes what was written at the near end, without waiting for it. Once somebody has opened
+    /// that end and nobody has it open any longer, this is an error.
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.file.read(bytes)
     }
 }
 

@@ -8,7 +8,9 @@ use horolog_time::text;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::plan::{Audience, Fault, Plan, Profile, Sharing, Size, Source, Stage, State};
+use super::plan::{
+    Audience, Fault, NO_DEADLINE, Plan, Profile, Sharing, Size, Source, Stage, State,
+};
 use crate::task::{Fault as Wrong, PRIORITY, check_name};
 
 /// The longest file that is read, in bytes.
@@ -165,7 +167,10 @@ impl Reader<'_> {
         }
         let policy = match &raw.policy {
             None => TaskPolicy::Fifo,
-            Some(name) => TaskPolicy::parse(name.get_ref()).map_err(|why| self.wrong(name, why))?,
+            Some(name) => match TaskPolicy::parse(name.get_ref()) {
+                Ok(TaskPolicy::Deadline) => return Err(self.wrong(name, NO_DEADLINE)),
+                read => read.map_err(|why| self.wrong(name, why))?,
+            },
         };
         let period_ns = self.time_ns(&raw.period)?;
         if period_ns == 0 {

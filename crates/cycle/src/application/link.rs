@@ -63,20 +63,13 @@ impl<'a> Link<'a> {
         let mut injected = Vec::new();
         if let Some(bytes) = stage.message {
             injected = self.decide(due_ns, stage);
-            let met = self.mesh.exchange(place, Message { bytes, to: stage.to }, limit);
-            entry.communicate_ns = met.on_the_way_ns;
-            entry.idle_ns = met.idle_ns;
-            entry.missing = met.missing;
-            entry.awaited = met.awaited;
+            let message = Message { bytes, to: stage.to };
+            self.mesh.exchange(place, message, limit).of_messages(entry);
             self.give_up(place, told);
             self.came(told);
         }
         if stage.barrier {
-            let met = self.mesh.meet(place, limit);
-            entry.barrier_ns = met.on_the_way_ns;
-            entry.idle_ns += met.idle_ns;
-            entry.is_broken = met.missing > 0;
-            entry.awaited = met.awaited.or(entry.awaited);
+            self.mesh.meet(place, limit).of_barrier(entry);
             self.came(told);
         }
         injected

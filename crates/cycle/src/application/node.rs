@@ -8,11 +8,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
 
 use horolog_conditions::Conditions;
-use horolog_record::{HostConditions, TaskPolicy, TaskScheduling};
-use horolog_sys::affinity::{self, Policy};
+use horolog_record::{HostConditions, TaskScheduling};
+use horolog_sys::affinity;
 use horolog_sys::shared_region::SharedRegion;
 use horolog_sys::socket::Socket;
 use horolog_time::{Monotonic, Timestamp};
@@ -25,11 +24,9 @@ use crate::entry::Entry;
 use crate::load::Load;
 use crate::node::mesh::{self, Mesh};
 use crate::node::periods::{self, Releases};
-use crate::node::{Account, Begin, REGION, Shared, before, read_line, write_line};
+use crate::node::{Account, Begin, Gate, REGION, Shared, before, read_line, schedule, write_line};
 use crate::ring::Writer;
-
-/// How often it looks whether it is to begin or to end.
-const LOOK: Duration = Duration::from_millis(1);
+use crate::task::Schedule;
 
 /// What a node is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -78,12 +75,12 @@ pub fn serve() -> io::Result<()> {
     let shared = Shared::new(region.words(), 1).ok_or(io::ErrorKind::InvalidInput)?;
     let conditions = Conditions::arrange(order.hold_awake);
     let (told, ready) = mpsc::channel();
-    let (go, gone) = mpsc::channel();
+    let gate = Gate::new();
     thread::scope(|scope| {
         let name = order.plan.name.clone();
-        let order = &order;
+        let (order, gate) = (&order, &gate);
         let working = thread::Builder::new().name(name).spawn_scoped(scope, move || {
-            work(order, shared, &told, &gone);
+            work(order, shared, &told, gate);
             shared.end(0);
         })?;
         let answer: Result<Prepared, String> =
@@ -95,15 +92,13 @@ pub fn serve() -> io::Result<()> {
             messages: prepared.messages,
             reports: prepared.reports,
         });
-        write_line(&answer)?;
-        if answer.is_ok() {
-            // Where nobody tells it to begin, what it would wait by is gone with this value.
-            let _ = go.send(read_line::<Go>(&mut input)?);
-        }
-        drop(go);
         // Whatever becomes of it, the scope waits for it.
         drop(working);
-        Ok(())
+        gate.tell(
+            write_line(&answer).and_then(|()| {
+                if answer.is_ok() { read_line(&mut input).map(Some) } else { Ok(None) }
+            }),
+        )
     })
 }
 
@@ -120,7 +115,7 @@ fn work(
     order: &Order,
     shared: Shared<'_>,
     told: &mpsc::Sender<Result<Prepared, String>>,
-    go: &mpsc::Receiver<Go>,
+    gate: &Gate<Go>,
 ) {
     let Sockets { load, messages, account, reports } = match prepare(order) {
         Ok((prepared, sockets)) => {
@@ -130,7 +125,7 @@ fn work(
         }
         Err(why) => return drop(told.send(Err(why))),
     };
-    let Some(mut go) = wait(go, shared) else { return };
+    let Some(mut go) = gate.wait(shared) else { return };
     let Some(writer) = Writer::new(shared.ring(0)) else { return };
     let begin = Timestamp::from_ns(go.begin_ns);
     let mut link = None;
@@ -157,7 +152,7 @@ fn run(
     let begin: Timestamp<Monotonic> = Timestamp::from_ns(go.begin_ns);
     let mut stages =
         Stages::new(order, (load, unit_ns), link, (reports, &go.sources), &writer, begin);
-    periods::run(order.plan.cycles(), &mut pace, &mut stages, &mut put);
+    periods::run((order.plan.cycles(), begin), &mut pace, &mut stages, &mut put);
 }
 
 /// What it works with.
@@ -182,35 +177,12 @@ fn prepare(order: &Order) -> Result<(Prepared, Sockets), String> {
     let (reports, reports_at) = open()?;
     let account = Account::new(&messages, usize::from(plan.nodes))
         .map_err(|error| format!("when messages come cannot be told: {error}"))?;
+    let asked = Schedule { policy: plan.policy, priority: plan.priority, core };
     let prepared = Prepared {
-        scheduling: schedule(plan, core),
+        scheduling: schedule(asked, true, None),
         unit_ns,
         messages: (home, at).into(),
         reports: (home, reports_at).into(),
     };
     Ok((prepared, Sockets { load: (load, unit_ns), messages, account, reports }))
-}
-
-/// Has this thread scheduled as the plan says, where that is allowed.
-fn schedule(plan: &Plan, core: Option<usize>) -> TaskScheduling {
-    let result = match plan.policy {
-        TaskPolicy::Fifo => Policy::fifo(plan.priority.into(), true).take(),
-        TaskPolicy::Rr => Policy::round_robin(plan.priority.into(), true).take(),
-        TaskPolicy::Other | TaskPolicy::Deadline => Ok(()),
-    };
-    let error = result.err().map(|error| error.to_string());
-    let policy = if error.is_some() { TaskPolicy::Other } else { plan.policy };
-    let priority = if policy.has_priority() { plan.priority } else { 0 };
-    TaskScheduling { asked: plan.policy, policy, priority, core, error }
-}
-
-/// Waits until all nodes are ready; `None` where it is called off.
-fn wait(go: &mpsc::Receiver<Go>, shared: Shared<'_>) -> Option<Go> {
-    loop {
-        match go.recv_timeout(LOOK) {
-            Ok(go) => return Some(go),
-            Err(mpsc::RecvTimeoutError::Timeout) if !shared.is_stopped() => {}
-            Err(_) => return None,
-        }
-    }
 }

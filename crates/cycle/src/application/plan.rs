@@ -21,6 +21,10 @@ const RATE_MAX: f64 = 100_000.0;
 pub(super) const REPORT_MAX: u64 = 60_000;
 /// Times that computation may take, at most.
 const COMPUTE_MAX_NS: u64 = 10_000_000_000;
+/// Why there is no policy deadline here.
+pub(super) const NO_DEADLINE: &str = "write policy fifo, rr or other: how long a period takes \
+                                      depends on what comes, so there is no time that policy \
+                                      deadline could reserve ('cycle run' has it)";
 /// The state of periods that are in no other.
 pub(super) const PLAIN: &str = "plain";
 
@@ -217,17 +221,15 @@ impl Plan {
         if self.time_ns < self.period_ns || self.time_ns > TIME_MAX_NS {
             return Err("a test takes a period at least, and an hour at most".to_owned());
         }
+        if self.policy == TaskPolicy::Deadline {
+            return Err(NO_DEADLINE.to_owned());
+        }
         match (self.policy.has_priority(), self.priority) {
             (true, 1..=99) | (false, 0) => {}
             (true, _) => return Err("a real-time priority is 1 to 99".to_owned()),
             (false, _) => {
                 return Err(format!("policy {} has no priority", self.policy.name()));
             }
-        }
-        if self.policy == TaskPolicy::Deadline {
-            return Err("write policy fifo, rr or other: how long a period takes depends on what \
-                        comes, so there is nothing to reserve"
-                .to_owned());
         }
         if self.budget == 0 || self.steady == 0 || self.silent_after == 0 {
             return Err("budget, steady and silent-after are 1 at least".to_owned());

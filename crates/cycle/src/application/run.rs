@@ -170,7 +170,7 @@ pub(super) fn one(
     let mut nodes = Vec::new();
     for node in 0..plan.nodes {
         // One after the other: they would find each other in the speed that they measure.
-        nodes.push(Node::ready(options, plan, node, load)?);
+        nodes.push(Node::ready(options, plan, (node, load), &|| watch.is_over())?);
     }
     let sockets = generator::sockets(plan).map_err(TestError::Sources)?;
     let head_start = if plan.nodes > 1 { HEAD_START + ACQUAINTANCE } else { HEAD_START };
@@ -210,13 +210,18 @@ struct Node {
 }
 
 impl Node {
-    fn ready(options: &TestOptions, plan: &Plan, node: u16, load: f64) -> Result<Self, TestError> {
+    fn ready(
+        options: &TestOptions,
+        plan: &Plan,
+        (node, load): (u16, f64),
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Self, TestError> {
         let name = node_name(node);
         let order = Order { plan: plan.clone(), node, load, hold_awake: options.hold_awake };
         let mut child: Child<Result<Ready, String>> =
             Child::start(&options.program, &options.arguments, &order, 1)
                 .map_err(|error| TestError::Start { node: name.clone(), error })?;
-        let ready = child.said(READY_PATIENCE).and_then(|answer| answer);
+        let ready = child.said(READY_PATIENCE, is_over).and_then(|answer| answer);
         let ready = ready.map_err(|reason| TestError::Ready { node: name.clone(), reason })?;
         Ok(Self { name, child, ready, died: None })
     }

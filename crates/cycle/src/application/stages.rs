@@ -17,7 +17,7 @@ use super::link::Link;
 use super::node::Order;
 use super::notice::{Notice, Subject};
 use super::plan::{Plan, REPORT_MAX, Stage};
-use crate::entry::{Entry, Part};
+use crate::entry::Entry;
 use crate::load::{Load, units_of};
 use crate::node::periods::{Period, Work, Worked};
 use crate::ring::Writer;
@@ -216,15 +216,7 @@ impl Work for Stages<'_> {
         for fault in slow {
             note(noticed, Subject::Injected(fault), 1, 0);
         }
-        for at in 0..self.plan.stages.len() {
-            let begun = MonotonicClock.now();
-            let mut step = Entry::new(Part::Step(at as u8), period.cycle);
-            self.stage(at, period, &mut step);
-            step.late_ns = (begun - period.due).as_ns().max(0).unsigned_abs();
-            step.spent_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
-            put(&step);
-            entry.add(&step);
-        }
+        period.steps(self.plan.stages.len(), entry, put, |at, step| self.stage(at, period, step));
         self.tell(period.cycle);
         Worked::Done
     }

@@ -1,18 +1,22 @@
 //! The leader's side: those who join, and each of them as a node of the run.
 
+use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use horolog_record::Host;
 
 use super::Clock;
-use super::message::{ENTRIES_MAX, FromLeader, FromMember, PROTOCOL, TaskState, read};
+use super::message::{
+    ENTRIES_MAX, FromLeader, FromMember, MEMBER_LINE_MAX, PROTOCOL, TaskState, read,
+};
 use super::responder::Responder;
 use crate::entry::Entry;
-use crate::node::{Answer, Go, LINE_MAX, Order, Ready};
+use crate::node::{Answer, Go, Order, Ready};
+use crate::run::child::{CALLED_OFF, Silence, said};
 
 /// A member that says nothing for so long is gone.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -22,6 +26,10 @@ const HELLO: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(20);
 /// Messages of a member that wait, at most; it waits with the next one then.
 const WAITING_MAX: usize = 256;
+/// Newcomers that have said nothing yet, at most; the first of them is let go then.
+const NEWCOMERS_MAX: usize = 64;
+/// What is kept of measurements of a clock, at most.
+const CLOCKS_MAX: usize = 1_024;
 
 /// Listens for members, and tells them the time.
 #[derive(Debug)]
@@ -67,23 +75,91 @@ impl Leader {
         count: usize,
         look: &mut dyn FnMut(usize) -> bool,
     ) -> Option<Vec<Remote>> {
-        let mut members: Vec<Remote> = Vec::new();
+        let (mut members, mut newcomers) = (Vec::new(), VecDeque::new());
         while members.len() < count {
             if look(members.len()) {
                 return None;
             }
-            match self.listener.accept() {
-                // Whoever says nothing that is understood is let go, and the next one taken.
-                Ok((stream, address)) => members.extend(Remote::welcome(stream, address, &members)),
-                Err(_) => thread::sleep(LOOK),
+            self.accept(&mut newcomers);
+            for _ in 0..newcomers.len() {
+                let Some(newcomer) = newcomers.pop_front() else { break };
+                match newcomer.greet(&members) {
+                    Greeted::Member(remote) if members.len() < count => members.push(*remote),
+                    Greeted::Silent(newcomer) => newcomers.push_back(newcomer),
+                    // Whoever says nothing that is understood, or comes when all are there.
+                    Greeted::Member(_) | Greeted::LetGo => {}
+                }
             }
+            thread::sleep(LOOK);
         }
         Some(members)
+    }
+
+    /// Takes those who have come. Nobody is waited for: who says nothing keeps no other away.
+    fn accept(&self, newcomers: &mut VecDeque<Newcomer>) {
+        for _ in 0..NEWCOMERS_MAX {
+            let Ok((stream, address)) = self.listener.accept() else { return };
+            // One that cannot be read from is let go.
+            let Some(remote) = Remote::new(stream, address) else { continue };
+            if newcomers.len() == NEWCOMERS_MAX {
+                newcomers.pop_front();
+            }
+            newcomers
+                .push_back(Newcomer { remote: Box::new(remote), until: Instant::now() + HELLO });
+        }
+    }
+}
+
+/// Somebody who has come and not said who it is.
+struct Newcomer {
+    remote: Box<Remote>,
+    until: Instant,
+}
+
+/// What becomes of a newcomer.
+enum Greeted {
+    /// It is a member.
+    Member(Box<Remote>),
+    /// It has said nothing yet.
+    Silent(Newcomer),
+    /// It is none, and its connection is closed.
+    LetGo,
+}
+
+impl Newcomer {
+    fn greet(mut self, members: &[Remote]) -> Greeted {
+        match self.remote.said.try_recv() {
+            Ok(FromMember::Hello { protocol, name, host }) => {
+                if let Some(reason) = refusal(protocol, &name, members) {
+                    // It is let go either way.
+                    let _ = self.remote.say(&FromLeader::Refused(reason));
+                    return Greeted::LetGo;
+                }
+                (self.remote.name, self.remote.host) = (name, host);
+                Greeted::Member(self.remote)
+            }
+            Err(TryRecvError::Empty) if Instant::now() < self.until => Greeted::Silent(self),
+            Ok(_) | Err(_) => Greeted::LetGo,
+        }
+    }
+}
+
+/// Why a newcomer cannot be a member, if it cannot.
+fn refusal(protocol: u32, name: &str, members: &[Remote]) -> Option<String> {
+    if protocol != PROTOCOL {
+        Some("it is of another version than the leader; use the same on all machines".to_owned())
+    } else if !is_name(name) {
+        Some("its name is none; write letters, digits, '-', '_' and '.'".to_owned())
+    } else if members.iter().any(|other| other.name == name) {
+        Some(format!("there is another node named {name}; give it another --name"))
+    } else {
+        None
     }
 }
 
 impl Remote {
-    fn welcome(stream: TcpStream, address: SocketAddr, others: &[Self]) -> Option<Self> {
+    /// Somebody at the other end of a connection, of whom nothing is known yet.
+    fn new(stream: TcpStream, address: SocketAddr) -> Option<Self> {
         stream.set_nonblocking(false).ok()?;
         stream.set_nodelay(true).ok()?;
         stream.set_write_timeout(Some(SILENCE)).ok()?;
@@ -93,7 +169,7 @@ impl Remote {
             let mut lines = BufReader::new(reading);
             loop {
                 let mut line = String::new();
-                match lines.by_ref().take(LINE_MAX).read_line(&mut line) {
+                match lines.by_ref().take(MEMBER_LINE_MAX).read_line(&mut line) {
                     Ok(1..) => {}
                     // It is gone, which the silence tells.
                     _ => return,
@@ -105,7 +181,7 @@ impl Remote {
             }
         };
         thread::Builder::new().name("member".into()).spawn(work).ok()?;
-        let mut remote = Self {
+        Some(Self {
             name: String::new(),
             host: Host::default(),
             address,
@@ -117,27 +193,7 @@ impl Remote {
             clocks: Vec::new(),
             clock_unknown: None,
             ended: None,
-        };
-        let hello = remote.said.recv_timeout(HELLO).ok()?;
-        let FromMember::Hello { protocol, name, host } = hello else { return None };
-        let refused = if protocol != PROTOCOL {
-            Some(
-                "it is of another version than the leader; use the same on all machines".to_owned(),
-            )
-        } else if !is_name(&name) {
-            Some("its name is none; write letters, digits, '-', '_' and '.'".to_owned())
-        } else if others.iter().any(|other| other.name == name) {
-            Some(format!("there is another node named {name}; give it another --name"))
-        } else {
-            None
-        };
-        if let Some(reason) = refused {
-            // It is let go either way.
-            let _ = remote.say(&FromLeader::Refused(reason));
-            return None;
-        }
-        (remote.name, remote.host) = (name, host);
-        Some(remote)
+        })
     }
 
     fn say(&mut self, message: &FromLeader) -> io::Result<()> {
@@ -156,15 +212,18 @@ impl Remote {
     }
 
     /// Waits until it is ready and has told of its clock.
-    pub(crate) fn answer(&mut self, patience: Duration) -> Result<Ready, String> {
+    pub(crate) fn answer(
+        &mut self,
+        patience: Duration,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Ready, String> {
         let until = Instant::now() + patience;
         let mut ready = None;
         loop {
             if let Some(ready) = ready.take_if(|_| self.knows_clock()) {
                 return Ok(ready);
             }
-            let left = until.saturating_duration_since(Instant::now());
-            match self.said.recv_timeout(left) {
+            match said(&self.said, until, is_over) {
                 Ok(FromMember::Answer(Answer::Ready(answer))) => {
                     if answer.tasks.len() != self.states.len() {
                         return Err("it has other tasks than it was told".to_owned());
@@ -173,8 +232,9 @@ impl Remote {
                 }
                 Ok(FromMember::Answer(Answer::Failed(why))) => return Err(why),
                 Ok(other) => self.heard(other),
-                Err(RecvTimeoutError::Timeout) => return Err("it says nothing".to_owned()),
-                Err(RecvTimeoutError::Disconnected) => return Err("it is gone".to_owned()),
+                Err(Silence::Over) => return Err(CALLED_OFF.to_owned()),
+                Err(Silence::Long) => return Err("it says nothing".to_owned()),
+                Err(Silence::Gone) => return Err("it is gone".to_owned()),
             }
         }
     }
@@ -215,16 +275,16 @@ impl Remote {
                 }
                 self.ended = ended.or(self.ended.take());
             }
-            FromMember::Clock(clock) => self.clocks.push(clock),
+            FromMember::Clock(clock) => keep(&mut self.clocks, clock),
             FromMember::ClockUnknown(why) => self.clock_unknown = Some(why),
             // Said before, and once.
             FromMember::Hello { .. } | FromMember::Answer(_) => {}
         }
     }
 
-    /// Takes all that it has said.
+    /// Takes what it has said, as much as could wait: whoever says more has the rest wait.
     pub(crate) fn listen(&mut self) {
-        loop {
+        for _ in 0..WAITING_MAX {
             match self.said.try_recv() {
                 Ok(message) => self.heard(message),
                 Err(TryRecvError::Empty) => break,
@@ -252,8 +312,101 @@ impl Remote {
     }
 }
 
+impl Drop for Remote {
+    fn drop(&mut self) {
+        // The thread that reads from it has the connection too, and ends by this. One that is
+        // closed already cannot be closed again.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// Keeps a measurement of a clock. When there are too many, every other one goes, but not the
+/// first, so that the rest tells of all the time.
+fn keep(clocks: &mut Vec<Clock>, clock: Clock) {
+    if clocks.len() == CLOCKS_MAX {
+        let mut at = 0;
+        clocks.retain(|_| {
+            at += 1;
+            at % 2 == 1
+        });
+    }
+    clocks.push(clock);
+}
+
 /// Whether a node may be called so: names stand in tables and files.
 pub(crate) fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     (1..=32).contains(&name.len()) && name.chars().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn hello(name: &str) -> String {
+        let hello =
+            FromMember::Hello { protocol: PROTOCOL, name: name.to_owned(), host: Host::default() };
+        serde_json::to_string(&hello).unwrap() + "\n"
+    }
+
+    /// More than are kept say nothing, and one says half of what it should.
+    #[test]
+    fn whoever_says_nothing_keeps_nobody_away() {
+        let leader = Leader::listen((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let connect = || TcpStream::connect(leader.address).unwrap();
+        let silent: Vec<_> = (0..NEWCOMERS_MAX + 3).map(|_| connect()).collect();
+        let (mut half, mut wrong, mut first, mut second) =
+            (connect(), connect(), connect(), connect());
+        half.write_all(&hello("half").as_bytes()[..20]).unwrap();
+        wrong.write_all(b"\"who\"\n").unwrap();
+        first.write_all(hello("first").as_bytes()).unwrap();
+        second.write_all(hello("second").as_bytes()).unwrap();
+        let begun = Instant::now();
+        let members = leader.gather(2, &mut |_| begun.elapsed() > HELLO).unwrap();
+        let mut names: Vec<_> = members.iter().map(|member| member.name.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["first", "second"]);
+        // The others are let go, and the threads that read from them end.
+        for mut stream in silent.into_iter().chain([half, wrong]) {
+            stream.set_read_timeout(Some(SILENCE)).unwrap();
+            let read = stream.read(&mut [0; 8]);
+            let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
+            assert!(read.as_ref().is_ok_and(|len| *len == 0) || read.as_ref().is_err_and(is_gone));
+        }
+        drop(members);
+        assert!(matches!(first.read(&mut [0; 8]), Ok(0)));
+    }
+
+    #[test]
+    fn a_name_is_given_once() {
+        let leader = Leader::listen((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let connect = || {
+            let mut stream = TcpStream::connect(leader.address).unwrap();
+            stream.write_all(hello("one").as_bytes()).unwrap();
+            BufReader::new(stream)
+        };
+        let mut both = [connect(), connect()];
+        let begun = Instant::now();
+        let members = leader.gather(2, &mut |_| begun.elapsed() > 10 * LOOK);
+        assert!(members.is_none());
+        let mut said = [String::new(), String::new()];
+        both.iter_mut().zip(&mut said).for_each(|(one, said)| drop(one.read_line(said)));
+        assert!(
+            said.iter().any(|said| said.contains("there is another node named one")),
+            "{said:?}"
+        );
+    }
+
+    #[test]
+    fn a_member_that_tells_of_its_clock_all_the_time_does_not_fill_the_memory() {
+        let mut clocks = Vec::new();
+        for ahead_ns in 0..5_000 {
+            keep(&mut clocks, Clock { ahead_ns, error_ns: 1 });
+            assert!(clocks.len() <= CLOCKS_MAX);
+        }
+        assert_eq!((clocks[0].ahead_ns, clocks[clocks.len() - 1].ahead_ns), (0, 4_999));
+        assert!(clocks.is_sorted_by_key(|clock| clock.ahead_ns) && clocks.len() > CLOCKS_MAX / 2);
+    }
 }

@@ -16,17 +16,19 @@ use super::Clock;
 use super::message::{ENTRIES_MAX, FromLeader, FromMember, PROTOCOL, TaskState, read, words};
 use crate::entry::Entry;
 use crate::node::{Answer, LINE_MAX, Order};
+use crate::ring::LOOK_NS;
 use crate::run::child::Child;
 use crate::task::Work;
 
 /// How often what the node handed over is sent on.
-const ROUND: Duration = Duration::from_millis(20);
+const ROUND: Duration = Duration::from_nanos(LOOK_NS);
 /// How often a member says that it is there.
 const ALIVE: Duration = Duration::from_millis(500);
 /// How often its clock is measured while it runs.
 const CLOCK: Duration = Duration::from_secs(2);
 const CONNECT: Duration = Duration::from_secs(5);
-const READY: Duration = Duration::from_secs(30);
+/// What the leader says that waits, at most; it waits with the next then.
+const TOLD_MAX: usize = 16;
 
 /// How to be a member.
 pub struct Member<'a> {
@@ -86,7 +88,7 @@ pub fn join(member: &Member<'_>) -> Result<usize, MemberError> {
     let stream = connect(member)?;
     stream.set_nodelay(true)?;
     let reading = stream.try_clone()?;
-    let (to, told) = mpsc::channel();
+    let (to, told) = mpsc::sync_channel(TOLD_MAX);
     let work = move || {
         let mut lines = BufReader::new(reading);
         loop {
@@ -166,7 +168,7 @@ impl Joined<'_> {
         let tasks = order.set.tasks().len();
         let mut child: Child =
             Child::start(&self.member.program, &self.member.arguments, &order, tasks)?;
-        let answer = match child.answer(READY) {
+        let answer = match child.answer(order.patience(), self.member.is_over) {
             Ok(ready) => Answer::Ready(ready),
             Err(why) => Answer::Failed(why),
         };
@@ -270,7 +272,11 @@ impl Joined<'_> {
 /// States as they were, with what was lost by now.
 fn with_losses(states: &[TaskState], child: &Child) -> Vec<TaskState> {
     let now = states.iter().enumerate();
-    now.map(|(at, state)| TaskState { lost: child.state(at).lost, ..*state }).collect()
+    let lost = |(at, state): (usize, &TaskState)| {
+        let TaskState { lost, lost_periods, .. } = child.state(at);
+        TaskState { lost, lost_periods, ..*state }
+    };
+    now.map(lost).collect()
 }
 
 #[derive(Clone, Copy)]

@@ -7,7 +7,9 @@ use crate::entry::{Entry, WORDS};
 use crate::node::{Answer, Go, LINE_MAX, Order};
 
 /// The version of these messages; both sides have the same.
-pub(crate) const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL: u32 = 2;
+/// The longest line of a member, in bytes: so many entries of the largest numbers, and a little.
+pub(crate) const MEMBER_LINE_MAX: u64 = 1 << 19;
 /// Entries in one message, at most.
 pub(crate) const ENTRIES_MAX: usize = 2_000;
 
@@ -50,9 +52,13 @@ pub(crate) enum FromMember {
 pub(crate) struct TaskState {
     pub(crate) is_over: bool,
     pub(crate) lost: u64,
+    /// Of those that were lost, the entries of periods.
+    pub(crate) lost_periods: u64,
     pub(crate) latency_ns: Option<u64>,
     /// Why its program was given up, by a number; 0 where it was not.
     pub(crate) fault: u64,
+    /// How often the system clock was found to be set.
+    pub(crate) clock_sets: u64,
 }
 
 /// From the leader to a member.
@@ -85,4 +91,17 @@ pub(crate) fn read<T: serde::de::DeserializeOwned>(line: &str) -> Option<T> {
 /// Entries as words.
 pub(crate) fn words(entries: &[Entry]) -> Vec<[u64; WORDS]> {
     entries.iter().map(|entry| entry.to_words()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_message_of_a_member_is_read() {
+        let words = vec![[u64::MAX; WORDS]; ENTRIES_MAX];
+        let line = serde_json::to_string(&FromMember::Entries { task: 63, words }).unwrap();
+        assert!((line.len() as u64) < MEMBER_LINE_MAX, "{}", line.len());
+        assert!(matches!(read(&line), Some(FromMember::Entries { task: 63, .. })));
+    }
 }

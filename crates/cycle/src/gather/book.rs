@@ -115,7 +115,7 @@ impl Book {
     }
 
     fn period(&mut self, entry: &Entry) {
-        let is_missed = self.is_missed(entry);
+        let is_missed = entry.is_missed(self.deadline_ns);
         self.periods += 1;
         self.missed += u64::from(is_missed);
         self.overrun += u64::from(entry.is_overrun);
@@ -150,15 +150,11 @@ impl Book {
         self.last = Some(*entry);
     }
 
-    /// Whether the work was not done by its deadline.
-    pub(crate) const fn is_missed(&self, entry: &Entry) -> bool {
-        matches!(entry.end, End::GivenUp) || entry.response_ns() > self.deadline_ns
-    }
-
     /// The last period that was counted: the execution to the period, and whether it was missed.
     pub(crate) fn last(&self) -> Option<(f64, bool)> {
-        let ratio =
-            |entry: Entry| (entry.spent_ns as f64 / self.period_ns as f64, self.is_missed(&entry));
+        let ratio = |entry: Entry| {
+            (entry.spent_ns as f64 / self.period_ns as f64, entry.is_missed(self.deadline_ns))
+        };
         self.last.map(ratio)
     }
 

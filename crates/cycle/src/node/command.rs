@@ -95,7 +95,7 @@ mod tests {
         let words: Vec<String> = words.iter().map(ToString::to_string).collect();
         let mut entry = Entry::new(Part::Period, 0);
         let now = MonotonicClock.now();
-        let period = Period { cycle: 0, due: Timestamp::from_ns(0), begun: now };
+        let period = Period { cycle: 0, due: Timestamp::from_ns(0), begun: now, released_ns: 0 };
         let stop = AtomicU64::new(stop);
         let worked = Repeated::new(&words, timeout, &stop).run(&period, &mut entry, &mut |_| {});
         (worked, entry)

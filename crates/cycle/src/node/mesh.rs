@@ -14,6 +14,7 @@ use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::account::Account;
 use super::datagram::{HEADER_LEN, Header, Kind};
+use super::meeting::Meeting;
 use crate::task::{Audience, MESSAGE_MAX, Message};
 
 /// Bytes of a message in one datagram: with the headers no more than Ethernet carries.
@@ -29,19 +30,6 @@ const AHEAD_MAX: usize = 8;
 
 /// A period and a superstep of it.
 pub(crate) type Place = (u64, u16);
-
-/// How an exchange of messages, or a barrier, went.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Meeting {
-    /// Sending, and what the last that came took on its way.
-    pub(crate) on_the_way_ns: u64,
-    /// Waiting for it before it was sent.
-    pub(crate) idle_ns: u64,
-    /// Nodes that did not come.
-    pub(crate) missing: u16,
-    /// The node that was waited for last.
-    pub(crate) awaited: Option<u16>,
-}
 
 /// What is known of another node.
 #[derive(Default)]

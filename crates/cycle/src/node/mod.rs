@@ -5,21 +5,25 @@
 mod account;
 mod command;
 pub mod datagram;
+mod gate;
+mod mark_cost;
+mod meeting;
 pub(crate) mod mesh;
 mod order;
 pub(crate) mod periods;
 mod program;
+mod schedule;
+mod shared;
 mod signalled;
 mod steps;
+mod system_clock;
 
 use std::io::{self, BufRead, Read, Write};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use horolog_conditions::Conditions;
-use horolog_record::TaskScheduling;
 use horolog_sys::affinity::{self, Reservation};
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::shared_region::SharedRegion;
@@ -29,11 +33,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub(crate) use account::{Account, Fate};
+pub(crate) use gate::Gate;
 pub use order::{Answer, Begin, Go, LINE_MAX, Order, Ready, TaskReady};
+pub(crate) use schedule::schedule;
+pub use shared::{REGION, Shared, region_words};
 
 use crate::load::Load;
-use crate::ring::{RING_WORDS, Writer};
-use crate::task::{Policy, Task, Work as TaskWork};
+use crate::ring::Writer;
+use crate::task::{Task, Work as TaskWork};
 use command::Repeated;
 use mesh::Mesh;
 use periods::{Pace, Releases, Timer, Work};
@@ -41,89 +48,8 @@ use program::{Marked, ProgramFault};
 use signalled::Signalled;
 use steps::{Server, Steps};
 
-/// The number under which a node's process finds the shared memory.
-pub const REGION: i32 = 3;
-/// Words of the region before the rings, and for each task.
-const HEAD_WORDS: usize = 8;
-const STOP: usize = 0;
-const TASK_WORDS: usize = 8 + RING_WORDS;
-/// Of a task's words before its ring.
-const IS_OVER: usize = 0;
-const LATENCY: usize = 1;
-const FAULT: usize = 2;
 /// Before the first release nobody sends pings any longer.
 const QUIET: Span = Span::from_ms(20);
-
-/// Words of the region of so many tasks.
-#[must_use]
-pub const fn region_words(tasks: usize) -> usize {
-    HEAD_WORDS + tasks * TASK_WORDS
-}
-
-/// What the two sides of a region see.
-#[derive(Clone, Copy, Debug)]
-pub struct Shared<'a>(&'a [AtomicU64]);
-
-impl<'a> Shared<'a> {
-    /// A region of so many tasks; `None` where it is too small.
-    #[must_use]
-    pub fn new(words: &'a [AtomicU64], tasks: usize) -> Option<Self> {
-        (words.len() >= region_words(tasks)).then_some(Self(words))
-    }
-
-    fn task(self, at: usize) -> &'a [AtomicU64] {
-        &self.0[HEAD_WORDS + at * TASK_WORDS..][..TASK_WORDS]
-    }
-
-    /// The words of a task's ring.
-    #[must_use]
-    pub fn ring(self, at: usize) -> &'a [AtomicU64] {
-        &self.task(at)[TASK_WORDS - RING_WORDS..]
-    }
-
-    /// Tells all tasks to end at their next release.
-    pub fn stop(self) {
-        self.0[STOP].store(1, Ordering::Relaxed);
-    }
-
-    /// The word that is no longer 0 when all tasks are to end.
-    pub(crate) const fn stop_word(self) -> &'a AtomicU64 {
-        &self.0[STOP]
-    }
-
-    pub(crate) fn is_stopped(self) -> bool {
-        self.stop_word().load(Ordering::Relaxed) != 0
-    }
-
-    pub(crate) fn end(self, at: usize) {
-        self.task(at)[IS_OVER].store(1, Ordering::Release);
-    }
-
-    /// Whether a task is through, with all entries written.
-    #[must_use]
-    pub fn is_over(self, at: usize) -> bool {
-        self.task(at)[IS_OVER].load(Ordering::Acquire) != 0
-    }
-
-    pub(crate) fn tell_latency(self, at: usize, latency_ns: Option<u64>) {
-        self.task(at)[LATENCY].store(latency_ns.map_or(0, |ns| ns.max(1)), Ordering::Relaxed);
-    }
-
-    fn tell_fault(self, at: usize, fault: ProgramFault) {
-        self.task(at)[FAULT].store(fault.number(), Ordering::Relaxed);
-    }
-
-    /// Why a task gave its program up, if it did: a number for [`program_fault`].
-    pub(crate) fn fault(self, at: usize) -> u64 {
-        self.task(at)[FAULT].load(Ordering::Relaxed)
-    }
-
-    /// What the shortest message of a task takes to the next node, in ns.
-    #[must_use]
-    pub fn latency_ns(self, at: usize) -> Option<u64> {
-        Some(self.task(at)[LATENCY].load(Ordering::Relaxed)).filter(|ns| *ns > 0)
-    }
-}
 
 /// Does what standard input says until all periods are over.
 ///
@@ -139,19 +65,11 @@ pub fn serve() -> io::Result<()> {
     let conditions = Conditions::arrange(order.hold_awake);
     let calibrating = Mutex::new(());
     let (told, ready) = mpsc::channel();
-    let go: Mutex<Option<Go>> = Mutex::new(None);
-    let called_off = AtomicBool::new(false);
+    let gate = Gate::new();
     thread::scope(|scope| {
         let begun = order.set.tasks().iter().enumerate().try_for_each(|(at, task)| {
-            let context = Context {
-                order: &order,
-                at,
-                task,
-                shared,
-                calibrating: &calibrating,
-                go: &go,
-                called_off: &called_off,
-            };
+            let context =
+                Context { order: &order, at, task, shared, calibrating: &calibrating, gate: &gate };
             let told = told.clone();
             let work = move || context.run(&told);
             thread::Builder::new().name(task.name.clone()).spawn_scoped(scope, work).map(drop)
@@ -168,15 +86,9 @@ pub fn serve() -> io::Result<()> {
                 Answer::Failed(_) => Ok(None),
             }
         });
-        // Otherwise threads would wait for ever.
-        called_off.store(!matches!(told, Ok(Some(_))), Ordering::Relaxed);
-        *go.lock().unwrap_or_else(PoisonError::into_inner) = told?;
-        Ok(())
+        gate.tell(told)
     })
 }
-
-/// How often a thread looks whether it is to begin.
-const LOOK: Duration = Duration::from_millis(1);
 
 fn collect(
     ready: &mpsc::Receiver<(usize, Result<TaskReady, String>)>,
@@ -211,8 +123,7 @@ struct Context<'a> {
     task: &'a Task,
     shared: Shared<'a>,
     calibrating: &'a Mutex<()>,
-    go: &'a Mutex<Option<Go>>,
-    called_off: &'a AtomicBool,
+    gate: &'a Gate<Go>,
 }
 
 /// A task that is ready.
@@ -240,7 +151,7 @@ impl<'a> Context<'a> {
         // Whoever waits for it is there as long as this thread is.
         let _ = told.send((self.at, answer));
         if let Some(work) = work
-            && let Some(go) = self.wait()
+            && let Some(go) = self.gate.wait(self.shared)
         {
             self.work(work, &go);
         }
@@ -279,11 +190,11 @@ impl<'a> Context<'a> {
             }
             TaskWork::Command(words) => PreparedWork::Command(Repeated::new(words, timeout, stop)),
             TaskWork::Program(program) => {
-                let mark_ns = program::mark_ns().map_err(|error| error.to_string())?;
+                // First this thread, so that the program is scheduled as it is.
+                scheduled = Some(schedule(self.task.schedule, false, None));
+                let mark_ns = mark_cost::mark_ns().map_err(|error| error.to_string())?;
                 // It makes two marks at least.
                 marks_ns = 2 * mark_ns;
-                // First this thread, so that the program is scheduled as it is.
-                scheduled = Some(schedule(self.task, None));
                 PreparedWork::Program(Box::new(Marked::start(program, timeout, stop)?))
             }
         };
@@ -295,7 +206,11 @@ impl<'a> Context<'a> {
             _ => 1,
         };
         let compute_ns = units.map(|units| (units.saturating_mul(times) as f64 * of_unit) as u64);
-        let scheduling = scheduled.unwrap_or_else(|| schedule(self.task, compute_ns));
+        let scheduling = scheduled.unwrap_or_else(|| {
+            // What a command starts is to have what the task has.
+            let resets = !matches!(self.task.work, TaskWork::Command(_));
+            schedule(self.task.schedule, resets, Some(reservation(self.task, compute_ns)))
+        });
         let signal = self.order.is_signalled.then(|| signalled::open(self.order.address));
         let signal = signal.transpose().map_err(|error| error.to_string())?;
         let signal_port = signal.as_ref().map(|(_, port)| *port);
@@ -310,19 +225,6 @@ impl<'a> Context<'a> {
         (meets && self.order.nodes > 1).then(|| mesh::open(self.order.address)).transpose()
     }
 
-    /// Waits until all nodes are ready; `None` where it is called off.
-    fn wait(&self) -> Option<Go> {
-        loop {
-            if let Some(go) = &*self.go.lock().unwrap_or_else(PoisonError::into_inner) {
-                return Some(go.clone());
-            }
-            if self.called_off.load(Ordering::Relaxed) || self.shared.is_stopped() {
-                return None;
-            }
-            thread::sleep(LOOK);
-        }
-    }
-
     fn work(&self, prepared: Prepared<'_>, go: &Go) {
         // Packets are expected when they are, whatever this node's clock shows.
         let injected_ns = if self.order.is_signalled { 0 } else { self.order.clock_injected_ns };
@@ -330,6 +232,7 @@ impl<'a> Context<'a> {
         let Prepared { mut work, signal } = prepared;
         let stop = self.shared.stop_word();
         let mut pace = Releases::new(go.begin, offset_ns, period_ns, injected_ns, stop);
+        let begin = pace.begin();
         if let PreparedWork::Steps(steps, socket) = &mut work {
             let peers = go.peers.get(self.at).filter(|peers| peers.len() > 1);
             if let Some((socket, peers)) = socket.take().zip(peers) {
@@ -347,9 +250,9 @@ impl<'a> Context<'a> {
                     Begin::Monotonic(_) | Begin::Utc(_) => 0,
                 };
                 let last = pace.due(self.cycles());
-                self.run_periods(work, &mut Signalled::new(socket, token, last, stop));
+                self.run_periods(work, begin, &mut Signalled::new(socket, token, last, stop));
             }
-            None => self.run_periods(work, &mut pace),
+            None => self.run_periods(work, begin, &mut pace),
         }
     }
 
@@ -357,23 +260,32 @@ impl<'a> Context<'a> {
         self.order.cycles.get(self.at).copied().unwrap_or(0)
     }
 
-    fn run_periods(&self, work: PreparedWork<'_>, pace: &mut impl Pace) {
+    fn run_periods(
+        &self,
+        work: PreparedWork<'_>,
+        begin: Timestamp<Monotonic>,
+        pace: &mut impl Pace,
+    ) {
+        let mut sets = 0;
         match work {
-            PreparedWork::Steps(mut steps, _) => self.run_each(&mut *steps, pace),
-            PreparedWork::Server(mut server) => self.run_each(&mut server, pace),
-            PreparedWork::Command(mut command) => self.run_each(&mut command, pace),
+            PreparedWork::Steps(mut steps, _) => self.run_each(&mut *steps, begin, pace),
+            PreparedWork::Server(mut server) => self.run_each(&mut server, begin, pace),
+            PreparedWork::Command(mut command) => self.run_each(&mut command, begin, pace),
             PreparedWork::Program(mut program) => {
-                self.run_each(&mut *program, pace);
+                self.run_each(&mut *program, begin, pace);
                 if let Some(fault) = program.fault {
                     self.shared.tell_fault(self.at, fault);
                 }
+                sets = program.clock.sets();
             }
         }
+        // Both see the same clock.
+        self.shared.tell_clock_sets(self.at, sets.max(pace.clock_sets()));
     }
 
-    fn run_each(&self, work: &mut impl Work, pace: &mut impl Pace) {
+    fn run_each(&self, work: &mut impl Work, begin: Timestamp<Monotonic>, pace: &mut impl Pace) {
         let Some(mut writer) = Writer::new(self.shared.ring(self.at)) else { return };
-        periods::run(self.cycles(), pace, work, &mut |entry| writer.push(entry));
+        periods::run((self.cycles(), begin), pace, work, &mut |entry| writer.push(entry));
     }
 }
 
@@ -385,28 +297,6 @@ pub(crate) fn program_fault(number: u64) -> Option<String> {
 /// When nodes leave off sending pings.
 pub(crate) fn before(begin: Timestamp<Monotonic>) -> Timestamp<Monotonic> {
     (begin - QUIET).max(MonotonicClock.now())
-}
-
-/// Has this thread scheduled as its task says, where that is allowed.
-fn schedule(task: &Task, compute_ns: Option<u64>) -> TaskScheduling {
-    let (asked, priority) = (task.schedule.policy, task.schedule.priority);
-    // What a command starts is to have what the task has.
-    let resets = !matches!(task.work, TaskWork::Command(_) | TaskWork::Program(_));
-    let result = match asked {
-        Policy::Other => Ok(()),
-        Policy::Fifo => affinity::Policy::fifo(priority.into(), resets).take(),
-        Policy::Rr => affinity::Policy::round_robin(priority.into(), resets).take(),
-        Policy::Deadline => affinity::reserve(reservation(task, compute_ns)),
-    };
-    let error = result.err().map(|error| error.to_string());
-    let policy = if error.is_some() { Policy::Other } else { asked };
-    TaskScheduling {
-        asked,
-        policy,
-        priority: if policy.has_priority() { priority } else { 0 },
-        core: task.schedule.core,
-        error,
-    }
 }
 
 /// The time that a task under `SCHED_DEADLINE` asks for: its longest execution if that is known,

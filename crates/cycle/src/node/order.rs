@@ -2,14 +2,17 @@
 //! input and output.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use horolog_record::{CycleCost, HostConditions, TaskScheduling};
 use serde::{Deserialize, Serialize};
 
-use crate::task::TaskSet;
+use crate::task::{TaskSet, Work};
 
 /// The longest line of either side, in bytes.
 pub const LINE_MAX: u64 = 4 << 20;
+/// What a node may take to be ready: a program to load, every core taken, speeds to find out.
+const READY_PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a node is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -32,6 +35,16 @@ pub struct Order {
     pub is_signalled: bool,
     /// The longest that a command or a program may take for a period.
     pub timeout_ns: u64,
+}
+
+impl Order {
+    /// How long a node is waited for until it says whether it is ready. Programs may take their own
+    /// time for it, all of them at once.
+    pub(crate) fn patience(&self) -> Duration {
+        let programs = self.set.tasks().iter().any(|task| matches!(task.work, Work::Program(_)));
+        let theirs = if programs { Duration::from_nanos(self.timeout_ns) } else { Duration::ZERO };
+        READY_PATIENCE.saturating_add(theirs)
+    }
 }
 
 /// A node that could begin, or not.
@@ -95,4 +108,29 @@ pub enum Begin {
         /// What the packets of this run carry.
         token: u64,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_has_the_time_that_it_was_given_to_be_ready_and_nobody_else_has() {
+        let order = |work: &str| Order {
+            set: TaskSet::parse(&format!("[[task]]\nname = \"a\"\nperiod = \"1ms\"\n{work}"))
+                .unwrap(),
+            cycles: vec![1],
+            node: 0,
+            nodes: 1,
+            address: [127, 0, 0, 1].into(),
+            hold_awake: false,
+            clock_injected_ns: 0,
+            is_signalled: false,
+            timeout_ns: 120_000_000_000,
+        };
+        assert!(order("program = [\"true\"]").patience() > Duration::from_mins(2));
+        assert_eq!(order("command = [\"true\"]").patience(), READY_PATIENCE);
+        let without_end = Order { timeout_ns: u64::MAX, ..order("program = [\"true\"]") };
+        assert!(without_end.patience() > Duration::from_hours(24 * 365));
+    }
 }

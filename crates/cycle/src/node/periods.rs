@@ -5,10 +5,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use horolog_record::CycleCost;
-use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic, sleep_until};
-use horolog_time::{Clock, Monotonic, Span, Timestamp};
+use horolog_sys::clock::{MonotonicClock, sleep_until};
+use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
 use super::order::Begin;
+use super::system_clock::SystemClock;
 use crate::entry::{End, Entry, Part};
 use crate::ring::{RING_WORDS, Writer};
 
@@ -24,6 +25,10 @@ pub(crate) trait Pace {
     fn release(&mut self, cycle: u64) -> Next;
     /// The present instant.
     fn now(&mut self) -> Timestamp<Monotonic>;
+    /// How often the system clock was found to be set, where releases come by it.
+    fn clock_sets(&self) -> u64 {
+        0
+    }
 }
 
 /// What comes next.
@@ -60,6 +65,10 @@ pub(crate) trait Timer {
     fn wait_until(&mut self, due: Timestamp<Monotonic>);
     /// Whether the run is to end.
     fn is_stopped(&self) -> bool;
+    /// As [`Pace::clock_sets`].
+    fn clock_sets(&self) -> u64 {
+        0
+    }
 }
 
 impl<T: Timer> Pace for T {
@@ -79,6 +88,10 @@ impl<T: Timer> Pace for T {
 
     fn now(&mut self) -> Timestamp<Monotonic> {
         Timer::now(self)
+    }
+
+    fn clock_sets(&self) -> u64 {
+        Timer::clock_sets(self)
     }
 }
 
@@ -110,11 +123,41 @@ pub(crate) struct Period {
     pub(crate) due: Timestamp<Monotonic>,
     /// When the task began it.
     pub(crate) begun: Timestamp<Monotonic>,
+    /// From the beginning of the run to its release, in ns.
+    pub(crate) released_ns: i64,
 }
 
-/// Works through so many periods, if as many are released. Those that are not are told as such.
+impl Period {
+    /// An entry of it, or of a part of it, in which nothing has happened yet.
+    #[must_use]
+    pub(crate) const fn entry(&self, part: Part) -> Entry {
+        Entry { released_ns: self.released_ns, ..Entry::new(part, self.cycle) }
+    }
+
+    /// Works through so many steps, each of which is told and added to the period.
+    pub(crate) fn steps(
+        &self,
+        count: usize,
+        entry: &mut Entry,
+        put: &mut dyn FnMut(&Entry),
+        mut work: impl FnMut(usize, &mut Entry),
+    ) {
+        for at in 0..count {
+            let begun = MonotonicClock.now();
+            let mut step = self.entry(Part::Step(at as u8));
+            work(at, &mut step);
+            step.late_ns = (begun - self.due).as_ns().max(0).unsigned_abs();
+            step.spent_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
+            put(&step);
+            entry.add(&step);
+        }
+    }
+}
+
+/// Works through so many periods of a run that begins at `begin`, if as many are released. Those
+/// that are not are told as such.
 pub(crate) fn run(
-    cycles: u64,
+    (cycles, begin): (u64, Timestamp<Monotonic>),
     pace: &mut impl Pace,
     work: &mut impl Work,
     put: &mut dyn FnMut(&Entry),
@@ -136,10 +179,11 @@ pub(crate) fn run(
             return;
         }
         next = cycle + 1;
-        let mut entry = Entry::new(Part::Period, cycle);
+        let period = Period { cycle, due, begun, released_ns: (due - begin).as_ns() };
+        let mut entry = period.entry(Part::Period);
         entry.is_overrun = is_overrun;
         entry.late_ns = (begun - due).as_ns().unsigned_abs();
-        let worked = work.run(&Period { cycle, due, begun }, &mut entry, put);
+        let worked = work.run(&period, &mut entry, put);
         match worked {
             Worked::Marked => {}
             Worked::Done => entry.spent_ns = (pace.now() - begun).as_ns().unsigned_abs(),
@@ -159,9 +203,11 @@ pub(crate) fn run(
 /// The releases of a task by a clock of this machine.
 #[derive(Debug)]
 pub(crate) struct Releases<'a> {
-    /// The first instant of all tasks, in ns of UTC or of the monotonic clock.
-    begin_ns: i64,
-    is_utc: bool,
+    /// The first instant of all tasks by the monotonic clock, as both clocks were when this was
+    /// made.
+    begin: Timestamp<Monotonic>,
+    /// The same in UTC, where the system clock releases.
+    utc: Option<(Timestamp<Utc>, SystemClock)>,
     offset: Span,
     period: Span,
     injected: Span,
@@ -177,33 +223,46 @@ impl<'a> Releases<'a> {
         injected_ns: i64,
         stop: &'a AtomicU64,
     ) -> Self {
-        let (begin_ns, is_utc) = match begin {
-            Begin::Monotonic(ns) => (ns, false),
-            Begin::Utc(ns) => (ns, true),
+        let (begin, utc) = match begin {
+            Begin::Monotonic(ns) => (Timestamp::from_ns(ns), None),
+            Begin::Utc(ns) => {
+                let (utc, mut clock) = (Timestamp::from_ns(ns), SystemClock::new());
+                (by_monotonic(utc, &mut clock), Some((utc, clock)))
+            }
             // When they are expected.
             Begin::Signalled { in_ns, .. } => {
-                ((MonotonicClock.now() + Span::from_ns(in_ns.cast_signed())).as_ns(), false)
+                (MonotonicClock.now() + Span::from_ns(in_ns.cast_signed()), None)
             }
         };
         Self {
-            begin_ns,
-            is_utc,
+            begin,
+            utc,
             offset: Span::from_ns(offset_ns as i64),
             period: Span::from_ns(period_ns as i64),
             injected: Span::from_ns(injected_ns),
             stop,
         }
     }
+
+    /// What this node takes for the beginning of the run: what is added to its clock on purpose
+    /// moves its releases and not this, nor does whoever sets the clock later.
+    pub(crate) const fn begin(&self) -> Timestamp<Monotonic> {
+        self.begin
+    }
+}
+
+/// When the system clock shows this, as it is at present.
+fn by_monotonic(utc: Timestamp<Utc>, clock: &mut SystemClock) -> Timestamp<Monotonic> {
+    Timestamp::from_ns((utc - clock.offset()).as_ns())
 }
 
 impl Timer for Releases<'_> {
     fn due(&mut self, cycle: u64) -> Timestamp<Monotonic> {
         let since = self.period.as_ns().saturating_mul(i64::try_from(cycle).unwrap_or(i64::MAX));
-        let begin = if self.is_utc {
-            // Asked again for each period, so that whoever sets the clock moves the releases.
-            Timestamp::from_ns(self.begin_ns) - realtime_minus_monotonic().offset
-        } else {
-            Timestamp::from_ns(self.begin_ns)
+        // Asked again for each period, so that whoever sets the clock moves the releases.
+        let begin = match &mut self.utc {
+            Some((utc, clock)) => by_monotonic(*utc, clock),
+            None => self.begin,
         };
         // A clock that is ahead shows each instant earlier.
         begin + self.offset + Span::from_ns(since) - self.injected
@@ -219,6 +278,10 @@ impl Timer for Releases<'_> {
 
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed) != 0
+    }
+
+    fn clock_sets(&self) -> u64 {
+        self.utc.as_ref().map_or(0, |(_, clock)| clock.sets())
     }
 }
 
@@ -244,7 +307,7 @@ pub(crate) fn cost(work: &mut impl Work) -> CycleCost {
     let never = AtomicU64::new(0);
     let mut pace = Releases::new(Begin::Monotonic(past.as_ns()), 0, 1, 0, &never);
     let begun = MonotonicClock.now();
-    run(TRIAL_CYCLES, &mut pace, work, &mut put);
+    run((TRIAL_CYCLES, past), &mut pace, work, &mut put);
     let taken_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
     CycleCost { clock_ns: readings[READINGS / 2], period_ns: taken_ns / TRIAL_CYCLES }
 }
@@ -294,7 +357,7 @@ mod tests {
         let mut work = Takes(std::rc::Rc::clone(&clock), takes);
         let mut entries = Vec::new();
         let mut put = |entry: &Entry| entries.push(*entry);
-        run(cycles, &mut clock, &mut work, &mut put);
+        run((cycles, Timestamp::from_ns(500)), &mut clock, &mut work, &mut put);
         entries
     }
 
@@ -306,6 +369,14 @@ mod tests {
             entries.iter().map(of).collect::<Vec<_>>(),
             [(0, 7, 100, false), (1, 7, 200, false)]
         );
+    }
+
+    /// Whatever was planned: the run begins at 500, and the first release is at 1,000.
+    #[test]
+    fn each_entry_has_what_its_period_was_released_by() {
+        let released: Vec<_> =
+            entries(7, vec![100, 2_000, 1]).iter().map(|entry| entry.released_ns).collect();
+        assert_eq!(released, [500, 1_500, 2_500]);
     }
 
     /// Work of two and a half periods: the next two begin late by what is left of it, and none is
@@ -355,7 +426,8 @@ mod tests {
                 let row = if entry.part == Part::Unreleased { entry.left } else { 0 };
                 told.push((entry.cycle, row));
             };
-            run(5, &mut Given(released.to_vec(), Timestamp::from_ns(0)), &mut Nothing, &mut put);
+            let begin = Timestamp::from_ns(0);
+            run((5, begin), &mut Given(released.to_vec(), begin), &mut Nothing, &mut put);
             told
         };
         assert_eq!(told(&[0, 1, 2, 3, 4]), [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)]);
@@ -371,10 +443,25 @@ mod tests {
         let mut plain = Releases::new(Begin::Monotonic(5_000), 70, 1_000, 0, &never);
         assert_eq!([0, 1, 2].map(|cycle| plain.due(cycle).as_ns()), [5_070, 6_070, 7_070]);
         let mut ahead = Releases::new(Begin::Monotonic(5_000), 0, 1_000, 300, &never);
-        assert_eq!(ahead.due(1).as_ns(), 5_700);
-        let utc = realtime_minus_monotonic();
-        let now = MonotonicClock.now() + utc.offset;
-        let due = Releases::new(Begin::Utc(now.as_ns()), 0, 1, 0, &never).due(0);
-        assert!((MonotonicClock.now() - due).as_ns().abs() < 1_000_000_000);
+        assert_eq!((ahead.due(1).as_ns(), ahead.begin().as_ns()), (5_700, 5_000));
+    }
+
+    #[test]
+    fn whoever_sets_the_system_clock_moves_the_releases_by_it_and_is_noticed() {
+        let never = AtomicU64::new(0);
+        let now = horolog_sys::clock::Realtime.now();
+        let mut releases = Releases::new(Begin::Utc(now.as_ns()), 0, 1_000, 0, &never);
+        for instant in [releases.due(0), releases.begin()] {
+            assert!((MonotonicClock.now() - instant).as_ns().abs() < 1_000_000_000);
+        }
+        let before = releases.due(7);
+        assert_eq!(Pace::clock_sets(&releases), 0);
+        if let Some((_, clock)) = &mut releases.utc {
+            clock.was_ahead(Span::from_ms(3_600_000));
+        }
+        let after = releases.due(7);
+        assert_eq!(Pace::clock_sets(&releases), 1);
+        // It shows the right time again.
+        assert!((after - before).as_ns().abs() < 1_000_000, "{before:?} {after:?}");
     }
 }

@@ -8,19 +8,20 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use horolog_sys::clock::{MonotonicClock, Realtime, realtime_minus_monotonic};
+use horolog_sys::clock::MonotonicClock;
 use horolog_sys::namespace::die_with_parent;
 use horolog_sys::process::{ProcessHandle, end_group};
 use horolog_sys::unix::Handed;
-use horolog_time::{Clock, Monotonic, Timestamp, Utc};
+use horolog_time::{Clock, Monotonic, Timestamp};
 
 use super::periods::{Period, Work, Worked};
+use super::system_clock::SystemClock;
 use crate::entry::{End, Entry};
 use crate::mark::{MARK_MAX, Mark, Phase, Told, VARIABLE};
 use crate::task::Program;
 
 /// The number under which a program finds its socket.
-const NUMBER: i32 = 3;
+pub(super) const NUMBER: i32 = 3;
 /// How often it is asked whether the program is still there, while it says nothing.
 const LOOK: Duration = Duration::from_millis(20);
 /// What a program may take to end when it was told to.
@@ -77,6 +78,8 @@ pub(crate) struct Marked<'a> {
     state: Option<u8>,
     timeout: Duration,
     stop: &'a AtomicU64,
+    /// What its marks carry the time of.
+    pub(crate) clock: SystemClock,
     /// Why it was given up.
     pub(crate) fault: Option<ProgramFault>,
 }
@@ -120,6 +123,7 @@ impl<'a> Marked<'a> {
             state: None,
             timeout,
             stop,
+            clock: SystemClock::new(),
             fault: None,
         };
         match marked.hear(Instant::now() + timeout) {
@@ -131,7 +135,10 @@ impl<'a> Marked<'a> {
     }
 
     /// The next mark, and when it was made. The error is a fault, or none where the run is to end.
-    fn hear(&mut self, until: Instant) -> Result<(Mark<'_>, Timestamp<Utc>), Option<ProgramFault>> {
+    fn hear(
+        &mut self,
+        until: Instant,
+    ) -> Result<(Mark<'_>, Timestamp<Monotonic>), Option<ProgramFault>> {
         let (len, said) = loop {
             if self.stop.load(Ordering::Relaxed) != 0 {
                 return Err(None);
@@ -150,6 +157,7 @@ impl<'a> Marked<'a> {
                 Err(_) => {}
             }
         };
+        let said = self.clock.monotonic(said);
         let mark = Mark::parse(&self.buffer[..len]).ok_or(ProgramFault::Unreadable)?;
         Ok((mark, said))
     }
@@ -160,7 +168,8 @@ impl<'a> Marked<'a> {
     }
 
     fn period(&mut self, period: &Period, entry: &mut Entry) -> Result<(), Option<ProgramFault>> {
-        let released = Realtime.now();
+        // No mark is taken for an earlier one because the clocks are not known any better.
+        let released = MonotonicClock.now() - self.clock.uncertainty();
         let told = Told::Release { cycle: period.cycle, due_ns: period.due.as_ns() };
         self.socket.say(told.to_string().as_bytes()).map_err(|error| match error.kind() {
             // It has not read what it was told before.
@@ -168,14 +177,12 @@ impl<'a> Marked<'a> {
             _ => ProgramFault::Gone,
         })?;
         let until = Instant::now() + self.timeout;
-        let offset = realtime_minus_monotonic().offset;
         let mut course = Course::default();
         loop {
             let (mark, said) = self.hear(until)?;
             if said < released {
                 return Err(Some(ProgramFault::Misplaced));
             }
-            let said = Timestamp::from_ns((said - offset).as_ns());
             if let Mark::State(name) = mark {
                 let name = name.to_owned();
                 let at = self.states.iter().position(|state| *state == name);
@@ -250,7 +257,7 @@ impl Course {
 
     fn close(&mut self, said: Timestamp<Monotonic>) {
         if let Some((phase, since)) = self.since.take() {
-            // A clock that is set meanwhile may make an instant earlier than the last.
+            // Where the system clock was set just then, it is not sure which of two was the first.
             self.spent_ns[phase as usize] += (said - since).as_ns().max(0).unsigned_abs();
         }
     }
@@ -268,22 +275,6 @@ impl Course {
             entry.end = End::Failed;
         }
     }
-}
-
-/// What it costs a program to make a mark, the median of many.
-pub(crate) fn mark_ns() -> std::io::Result<u64> {
-    const TRIALS: usize = 501;
-    let (mut socket, there) = Handed::to(&mut Command::new(""), NUMBER)?;
-    let mut buffer = [0; MARK_MAX];
-    let mut costs = Vec::with_capacity(TRIALS);
-    for _ in 0..TRIALS {
-        let begun = MonotonicClock.now();
-        there.send(b"begin")?;
-        costs.push((MonotonicClock.now() - begun).as_ns().unsigned_abs());
-        socket.heard(&mut buffer)?;
-    }
-    costs.sort_unstable();
-    Ok(costs[TRIALS / 2])
 }
 
 #[cfg(test)]
@@ -347,7 +338,8 @@ mod tests {
     fn one(marked: &mut Marked<'_>) -> (Worked, Entry) {
         let mut entry = Entry::new(Part::Period, 4);
         let due = MonotonicClock.now() - Span::from_ms(1);
-        let period = Period { cycle: 4, due, begun: MonotonicClock.now() };
+        let begun = MonotonicClock.now();
+        let period = Period { cycle: 4, due, begun, released_ns: 0 };
         (marked.run(&period, &mut entry, &mut |_| ()), entry)
     }
 
@@ -365,7 +357,24 @@ mod tests {
         assert_eq!((worked, entry.state, entry.end), (Worked::Marked, Some(1), End::Well));
         assert!(entry.late_ns >= 1_000_000 && entry.compute_ns >= 20_000_000, "{entry:?}");
         let (worked, _) = one(&mut marked);
-        assert_eq!(worked, Worked::Marked);
+        assert_eq!((worked, marked.clock.sets()), (Worked::Marked, 0));
+    }
+
+    /// Its marks then seem to be of before its release, or of an hour later.
+    #[test]
+    fn a_system_clock_that_is_set_spoils_no_period_and_is_noticed() {
+        let script = format!("{LOOP} sleep 0.02; echo end >&3; done");
+        let mut marked = Marked::start(&program(&script, &[]), LOOK * 500, &NEVER).unwrap();
+        for (sets, hours) in [(1, 1), (2, -1)] {
+            marked.clock.was_ahead(Span::from_ms(hours * 3_600_000));
+            let begun = MonotonicClock.now();
+            let (worked, entry) = one(&mut marked);
+            assert_eq!((worked, marked.fault), (Worked::Marked, None));
+            let taken_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs() + 1_000_000;
+            assert!(entry.response_ns() <= taken_ns, "{entry:?}");
+            assert!(entry.compute_ns >= 20_000_000, "{entry:?}");
+            assert_eq!(marked.clock.sets(), sets);
+        }
     }
 
     #[test]

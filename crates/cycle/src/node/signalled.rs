@@ -7,13 +7,14 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
+use horolog_sys::clock::MonotonicClock;
 use horolog_sys::datagram::{Envelope, Wait};
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::datagram::{HEADER_LEN, Header, Kind};
 use super::periods::{Next, Pace, Release};
+use super::system_clock::SystemClock;
 
 /// How often it is looked whether the run is to end, while no packet comes.
 const LOOK: Duration = Duration::from_millis(50);
@@ -38,6 +39,7 @@ pub(crate) fn open(address: IpAddr) -> io::Result<(Socket, u16)> {
 pub(crate) struct Signalled<'a> {
     socket: Socket,
     envelope: Envelope,
+    clock: SystemClock,
     token: u64,
     last: Timestamp<Monotonic>,
     stop: &'a AtomicU64,
@@ -51,16 +53,16 @@ impl<'a> Signalled<'a> {
         last: Timestamp<Monotonic>,
         stop: &'a AtomicU64,
     ) -> Self {
-        Self { socket, envelope: Envelope::new(), token, last, stop }
+        let (envelope, clock) = (Envelope::new(), SystemClock::new());
+        Self { socket, envelope, clock, token, last, stop }
     }
 
     /// The next packet: of which period it is (`None` for the last of all), and when it came.
     fn receive(&mut self) -> Option<(Option<u64>, Timestamp<Monotonic>)> {
         let mut bytes = [0; HEADER_LEN];
         let received = self.envelope.receive(self.socket.as_fd(), &mut bytes, Wait::Asleep).ok()?;
-        let offset = || realtime_minus_monotonic().offset;
-        let came = received.control.received_at.map(|came| (came - offset()).as_ns());
-        let came = came.map_or_else(|| MonotonicClock.now(), Timestamp::from_ns);
+        let came = received.control.received_at.map(|came| self.clock.monotonic(came));
+        let came = came.unwrap_or_else(|| MonotonicClock.now());
         let header = Header::from_bytes(bytes.get(..received.len)?)?;
         if header.sent_ns.cast_unsigned() != self.token {
             return None;
@@ -96,6 +98,10 @@ impl Pace for Signalled<'_> {
 
     fn now(&mut self) -> Timestamp<Monotonic> {
         MonotonicClock.now()
+    }
+
+    fn clock_sets(&self) -> u64 {
+        self.clock.sets()
     }
 }
 
@@ -134,11 +140,13 @@ mod tests {
         send(Kind::Release, 5);
         send(Kind::Last, 0);
         let Next::Release(first) = pace.release(3) else { panic!("none came") };
-        assert_eq!((first.cycle, first.is_overrun), (3, true));
+        assert_eq!((first.cycle, first.is_overrun, pace.clock_sets()), (3, true, 0));
         assert!(before <= first.due && first.due <= first.begun, "{before:?} {first:?}");
-        // The second was of a period that is over.
+        // The second was of a period that is over. As if the clock had been set since they came.
+        pace.clock.was_ahead(Span::from_ms(-3_600_000));
         let Next::Release(next) = pace.release(4) else { panic!("none came") };
-        assert_eq!(next.cycle, 5);
+        assert_eq!((next.cycle, pace.clock_sets()), (5, 1));
+        assert!(before <= next.due && next.due <= next.begun, "{before:?} {next:?}");
         assert_eq!(pace.release(6), Next::Ended);
         pace.last = MonotonicClock.now() - Span::from_ms(2_000);
         assert_eq!(pace.release(6), Next::Ended, "nothing comes any more");

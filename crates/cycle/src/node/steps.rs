@@ -72,18 +72,10 @@ impl Steps {
         let limit = period.due + self.period;
         let place = (period.cycle, at as u16);
         if let Some(message) = message {
-            let exchange = mesh.exchange(place, message, limit);
-            entry.communicate_ns = exchange.on_the_way_ns;
-            entry.idle_ns = exchange.idle_ns;
-            entry.missing = exchange.missing;
-            entry.awaited = exchange.awaited;
+            mesh.exchange(place, message, limit).of_messages(entry);
         }
         if barrier {
-            let met = mesh.meet(place, limit);
-            entry.barrier_ns = met.on_the_way_ns;
-            entry.idle_ns += met.idle_ns;
-            entry.is_broken = met.missing > 0;
-            entry.awaited = met.awaited.or(entry.awaited);
+            mesh.meet(place, limit).of_barrier(entry);
         }
     }
 }
@@ -94,15 +86,7 @@ impl Work for Steps {
             self.step(0, period, entry);
             return Worked::Done;
         }
-        for at in 0..self.each.len() {
-            let begun = MonotonicClock.now();
-            let mut step = Entry::new(Part::Step(at as u8), period.cycle);
-            self.step(at, period, &mut step);
-            step.late_ns = (begun - period.due).as_ns().max(0).unsigned_abs();
-            step.spent_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
-            put(&step);
-            entry.add(&step);
-        }
+        period.steps(self.each.len(), entry, put, |at, step| self.step(at, period, step));
         Worked::Done
     }
 }
@@ -142,7 +126,7 @@ impl Work for Server {
             let Some(came) = self.arrivals.take_until(period.begun) else { break };
             self.load.run(self.units);
             let ended = MonotonicClock.now();
-            let mut event = Entry::new(Part::Event, period.cycle);
+            let mut event = period.entry(Part::Event);
             event.late_ns = (begun - came).as_ns().max(0).unsigned_abs();
             event.spent_ns = (ended - begun).as_ns().unsigned_abs();
             event.compute_ns = event.spent_ns;
@@ -229,10 +213,11 @@ mod tests {
         let due = MonotonicClock.now();
         let mut events = Vec::new();
         let mut put = |entry: &Entry| events.push(*entry);
-        let period = Period { cycle: 0, due, begun: due + Span::from_ms(1) };
+        let period = Period { cycle: 0, due, begun: due + Span::from_ms(1), released_ns: 9 };
         let mut entry = Entry::new(Part::Period, 0);
         assert_eq!(server.run(&period, &mut entry, &mut put), Worked::Done);
         assert_eq!(events.len(), 3);
+        assert!(events.iter().all(|event| event.released_ns == 9), "{events:?}");
         // About a thousand came in the millisecond.
         assert!((700..1_300).contains(&entry.left), "{}", entry.left);
     }
@@ -249,7 +234,7 @@ mod tests {
         let now = MonotonicClock.now();
         let mut told = Vec::new();
         let mut entry = Entry::new(Part::Period, 5);
-        let period = Period { cycle: 5, due: now, begun: now };
+        let period = Period { cycle: 5, due: now, begun: now, released_ns: 0 };
         let worked = steps.run(&period, &mut entry, &mut |entry| told.push(*entry));
         assert_eq!(worked, Worked::Done);
         assert_eq!(

@@ -25,6 +25,39 @@ const END_PATIENCE: Duration = Duration::from_millis(1_500);
 /// How often it is looked whether it has.
 const LOOK: Duration = Duration::from_millis(2);
 
+/// How often it is looked whether anybody wants to end, while something is waited for.
+const OVER: Duration = Duration::from_millis(20);
+/// What is said of a node that was not waited for any longer.
+pub(crate) const CALLED_OFF: &str = "the run was ended before it was";
+
+/// Why nothing was said.
+pub(crate) enum Silence {
+    /// Somebody wants to end.
+    Over,
+    /// It took too long.
+    Long,
+    /// Nobody is there to say anything.
+    Gone,
+}
+
+/// Waits until something is said, as long as nobody wants to end.
+pub(crate) fn said<T>(
+    from: &Receiver<T>,
+    until: Instant,
+    is_over: &dyn Fn() -> bool,
+) -> Result<T, Silence> {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        match from.recv_timeout(left.min(OVER)) {
+            Ok(message) => return Ok(message),
+            Err(RecvTimeoutError::Disconnected) => return Err(Silence::Gone),
+            Err(RecvTimeoutError::Timeout) if is_over() => return Err(Silence::Over),
+            Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(Silence::Long),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
 /// A process that runs tasks.
 #[derive(Debug)]
 pub(crate) struct Child<A = Answer> {
@@ -67,15 +100,20 @@ impl<A: DeserializeOwned + Send + 'static> Child<A> {
         Ok(child)
     }
 
-    /// Waits for what it says first.
+    /// Waits for what it says first, as long as nobody wants to end.
     ///
     /// # Errors
     ///
     /// It says nothing.
-    pub(crate) fn said(&mut self, patience: Duration) -> Result<A, String> {
-        self.answer.recv_timeout(patience).map_err(|error| match error {
-            RecvTimeoutError::Timeout => "it says nothing".to_owned(),
-            RecvTimeoutError::Disconnected => "it ended".to_owned(),
+    pub(crate) fn said(
+        &mut self,
+        patience: Duration,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<A, String> {
+        said(&self.answer, Instant::now() + patience, is_over).map_err(|silence| match silence {
+            Silence::Over => CALLED_OFF.to_owned(),
+            Silence::Long => "it says nothing".to_owned(),
+            Silence::Gone => "it ended".to_owned(),
         })
     }
 }
@@ -86,8 +124,12 @@ impl Child {
     /// # Errors
     ///
     /// What it says instead, or that it says nothing.
-    pub(crate) fn answer(&mut self, patience: Duration) -> Result<Ready, String> {
-        match self.said(patience)? {
+    pub(crate) fn answer(
+        &mut self,
+        patience: Duration,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Ready, String> {
+        match self.said(patience, is_over)? {
             Answer::Ready(ready) if ready.tasks.len() == self.tasks => Ok(ready),
             Answer::Ready(_) => Err("it has other tasks than it was told".to_owned()),
             Answer::Failed(why) => Err(why),
@@ -137,11 +179,14 @@ impl<A> Child<A> {
     /// What a task tells beside its entries.
     pub(crate) fn state(&self, task: usize) -> TaskState {
         let shared = self.shared();
+        let reader = Reader::new(shared.ring(task));
         TaskState {
             is_over: shared.is_over(task),
-            lost: Reader::new(shared.ring(task)).map_or(0, |reader| reader.lost()),
+            lost: reader.as_ref().map_or(0, Reader::lost),
+            lost_periods: reader.as_ref().map_or(0, Reader::lost_periods),
             latency_ns: shared.latency_ns(task),
             fault: shared.fault(task),
+            clock_sets: shared.clock_sets(task),
         }
     }
 

@@ -1,16 +1,20 @@
 //! The doubts about a run, from its record and how it ended.
 
 use horolog_conditions::{self as conditions, REAL_TIME_ADVICE, finding};
-use horolog_record::{Code, CycleResult, CycleRun, CycleTask, Finding, Severity};
+use horolog_record::{Code, CycleResult, CycleRun, CycleTask, Finding, Severity, TaskPolicy};
 
-use super::one::Ending;
+use super::one::{Ending, Lacking};
 
 /// A node is named as the one that others wait for when it was so in this share of the periods.
 const AWAITED_SHARE: f64 = 0.75;
 /// And when they waited for it for this share of what a period's work took, in the mean.
 const WAITED_SHARE: f64 = 0.1;
 
-pub(super) fn findings(result: &CycleResult, endings: &[Ending], planned: usize) -> Vec<Finding> {
+pub(super) fn findings(
+    result: &CycleResult,
+    (endings, lacking): (&[Ending], &[Lacking]),
+    planned: usize,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     let all = || result.runs.iter().flat_map(|run| &run.nodes);
     refused(result, &mut findings);
@@ -40,7 +44,10 @@ pub(super) fn findings(result: &CycleResult, endings: &[Ending], planned: usize)
     for ending in endings {
         ended(ending, &mut findings);
     }
-    unrun(result, endings, &mut findings);
+    // Who ends a run knows that some are not run.
+    if !endings.contains(&Ending::Called) {
+        findings.extend(lacking.iter().map(unrun));
+    }
     if endings.len() < planned && !endings.contains(&Ending::Called) {
         findings.push(finding(
             Code::Interrupted,
@@ -52,9 +59,35 @@ pub(super) fn findings(result: &CycleResult, endings: &[Ending], planned: usize)
     findings
 }
 
-fn tasks(result: &CycleResult) -> impl Iterator<Item = (&str, &CycleTask)> {
-    let nodes = result.runs.iter().flat_map(|run| &run.nodes);
-    nodes.flat_map(|node| node.tasks.iter().map(|task| (node.name.as_str(), task)))
+/// The system clock of a node was set, so often, while instants came by it.
+pub(super) fn clock_set((node, sets): &(String, u64)) -> Finding {
+    let often = if *sets == 1 { "once".to_owned() } else { format!("{sets} times") };
+    finding(
+        Code::ClockStepped,
+        Severity::Warning,
+        format!(
+            "The system clock of {node} was set {often} while it ran. The kernel tells by it when \
+             marks are made and packets come, and it releases the periods of nodes on several \
+             machines: near each of these instants, times may be wrong by as much, and releases \
+             that come by it moved with it."
+        ),
+        "Have clocks slewed while tasks run, not set; see what set it (chronyc tracking).",
+    )
+}
+
+/// All tasks of all nodes and runs, each with where it ran: the node, and where there are several
+/// runs, of how many and under which policy.
+pub fn tasks(result: &CycleResult) -> impl Iterator<Item = (String, &CycleTask)> {
+    let counts = || result.runs.iter().map(|run| run.nodes.len());
+    let counts_differ = counts().min() != counts().max();
+    result.runs.iter().flat_map(move |run| {
+        run.nodes.iter().flat_map(move |node| {
+            let of = if counts_differ { format!(" of {}", run.nodes.len()) } else { String::new() };
+            let under = |policy: TaskPolicy| format!(" under {}", policy.name());
+            let place = format!("{}{of}{}", node.name, run.policy.map_or_else(String::new, under));
+            node.tasks.iter().map(move |task| (place.clone(), task))
+        })
+    })
 }
 
 fn refused(result: &CycleResult, findings: &mut Vec<Finding>) {
@@ -126,26 +159,15 @@ fn unreleased(result: &CycleResult, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Periods that were planned and of which nothing is known. Who ends a run knows that some are.
-fn unrun(result: &CycleResult, endings: &[Ending], findings: &mut Vec<Finding>) {
-    if endings.contains(&Ending::Called) {
-        return;
-    }
-    for (node, task) in tasks(result) {
-        let known = task.periods + task.unreleased + task.uncounted;
-        let lacks = task.planned.saturating_sub(known);
-        if lacks > 0 {
-            findings.push(finding(
-                Code::PeriodsNotRun,
-                Severity::Error,
-                format!(
-                    "Of {} periods of task '{}' on {node}, {lacks} were not run.",
-                    task.planned, task.name
-                ),
-                "",
-            ));
-        }
-    }
+/// Periods that were planned and of which nothing is known.
+fn unrun(lacking: &Lacking) -> Finding {
+    let Lacking { node, task, planned, lacks } = lacking;
+    finding(
+        Code::PeriodsNotRun,
+        Severity::Error,
+        format!("Of {planned} periods of task '{task}' on {node}, {lacks} were not run."),
+        "",
+    )
 }
 
 fn failed(result: &CycleResult, findings: &mut Vec<Finding>) {
@@ -233,4 +255,38 @@ fn ended(ending: &Ending, findings: &mut Vec<Finding>) {
         ),
     };
     findings.push(told);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_of_several_runs_are_told_apart() {
+        let golden = include_str!("../../../record/tests/schema/cycle.json");
+        let mut result: CycleResult = serde_json::from_str(golden).unwrap();
+        result.runs.truncate(1);
+        result.runs[0].policy = None;
+        let nodes = result.runs[0].nodes.len();
+        let places =
+            |result: &CycleResult| tasks(result).map(|(place, _)| place).collect::<Vec<_>>();
+        let name = result.runs[0].nodes[0].name.clone();
+        assert_eq!(places(&result)[0], name);
+        let mut other = result.runs[0].clone();
+        (other.policy, result.runs[0].policy) = (Some(TaskPolicy::Rr), Some(TaskPolicy::Fifo));
+        result.runs.push(other);
+        assert_eq!(places(&result)[0], format!("{name} under fifo"));
+        result.runs[1].nodes.truncate(1);
+        assert_eq!(places(&result)[0], format!("{name} of {nodes} under fifo"));
+        assert_eq!(places(&result).last(), Some(&format!("{name} of 1 under rr")));
+    }
+
+    #[test]
+    fn a_system_clock_that_was_set_is_a_doubt_of_its_node() {
+        for (sets, often) in [(1, "set once while"), (3, "set 3 times while")] {
+            let told = clock_set(&("far".to_owned(), sets));
+            assert_eq!((told.code, told.severity), (Code::ClockStepped, Severity::Warning));
+            assert!(told.message.contains("clock of far") && told.message.contains(often));
+        }
+    }
 }

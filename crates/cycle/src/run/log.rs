@@ -6,8 +6,8 @@ use crate::entry::{End, Entry, Part};
 use crate::task::{Task, Work};
 
 /// The names of a line's fields.
-pub const LOG_HEADER: &str = "node,task,part,cycle,release_ns,lateness_ns,execution_ns,response_ns,\
-                              deadline_ns,computation_ns,communication_ns,idle_ns,\
+pub const LOG_HEADER: &str = "node,task,part,cycle,release_ns,released_ns,lateness_ns,execution_ns,\
+                              response_ns,deadline_ns,computation_ns,communication_ns,idle_ns,\
                               barrier_ns,missed,overrun,failed,messages_missing,barrier_broken,\
                               awaited,left,state";
 
@@ -16,6 +16,8 @@ pub const LOG_HEADER: &str = "node,task,part,cycle,release_ns,lateness_ns,execut
 pub struct LogLine<'a> {
     /// The node.
     pub node: &'a str,
+    /// What all nodes are called, in their order.
+    pub names: &'a [String],
     /// The task.
     pub task: &'a Task,
     pub(crate) entry: &'a Entry,
@@ -32,7 +34,7 @@ impl LogLine<'_> {
 
 impl Display for LogLine<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { node, task, entry } = self;
+        let Self { node, names, task, entry } = self;
         write!(f, "{node},{},", task.name)?;
         match entry.part {
             Part::Period => f.write_str("period")?,
@@ -43,11 +45,15 @@ impl Display for LogLine<'_> {
         let release_ns =
             u128::from(task.offset_ns) + u128::from(entry.cycle) * u128::from(task.period_ns);
         let response_ns = entry.response_ns();
-        let is_missed = entry.part == Part::Period && response_ns > task.deadline_ns;
+        let is_missed = entry.part == Part::Period && entry.is_missed(task.deadline_ns);
+        write!(f, ",{},{release_ns},", entry.cycle)?;
+        // What was never released has no such instant.
+        if entry.part != Part::Unreleased {
+            write!(f, "{}", entry.released_ns)?;
+        }
         write!(
             f,
-            ",{},{release_ns},{},{},{response_ns},{},{},{},{},{},{},{},{},{},{},",
-            entry.cycle,
+            ",{},{},{response_ns},{},{},{},{},{},{},{},{},{},{},",
             entry.late_ns,
             entry.spent_ns,
             task.deadline_ns,
@@ -61,10 +67,8 @@ impl Display for LogLine<'_> {
             entry.missing,
             u8::from(entry.is_broken),
         )?;
-        if let Some(awaited) = entry.awaited {
-            write!(f, "{}", super::name_of(awaited))?;
-        }
-        write!(f, ",{},", entry.left)?;
+        let awaited = entry.awaited.and_then(|node| names.get(usize::from(node)));
+        write!(f, "{},{},", awaited.map_or("", String::as_str), entry.left)?;
         let state = entry.state.and_then(|at| self.states().get(usize::from(at)));
         f.write_str(state.map_or("", String::as_str))
     }
@@ -82,14 +86,25 @@ mod tests {
         let entry = Entry {
             late_ns: 400_000,
             spent_ns: 600_001,
-            awaited: Some(2),
+            awaited: Some(1),
+            released_ns: 3_004_000,
             ..Entry::new(Part::Period, 3)
         };
-        let line = LogLine { node: "node1", task: &set.tasks()[0], entry: &entry }.to_string();
+        let (names, task) = (["node1", "far"].map(str::to_owned), &set.tasks()[0]);
+        let line = |entry| LogLine { node: "node1", names: &names, task, entry }.to_string();
         assert_eq!(
-            line,
-            "node1,a,period,3,3001000,400000,600001,1000001,1000000,0,0,0,0,1,0,0,0,0,node3,0,"
+            line(&entry),
+            "node1,a,period,3,3001000,3004000,400000,600001,1000001,1000000,0,0,0,0,1,0,0,0,0,\
+             far,0,"
         );
-        assert_eq!(line.split(',').count(), LOG_HEADER.split(',').count());
+        let given_up = Entry { end: End::GivenUp, late_ns: 1, spent_ns: 1, ..entry };
+        let given_up = line(&given_up);
+        assert!(given_up.contains(",1,0,1,0,0,far,"), "missed and failed: {given_up}");
+        let lost = Entry { left: 2, ..Entry::new(Part::Unreleased, 4) };
+        let unreleased = line(&lost);
+        assert!(unreleased.starts_with("node1,a,unreleased,4,4001000,,0,"), "{unreleased}");
+        for line in [line(&entry), given_up, unreleased] {
+            assert_eq!(line.split(',').count(), LOG_HEADER.split(',').count());
+        }
     }
 }

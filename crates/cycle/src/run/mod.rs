@@ -21,6 +21,7 @@ use thiserror::Error;
 
 use crate::cluster::{Leader, Remote};
 use crate::task::TaskSet;
+pub use findings::tasks;
 pub use log::{LOG_HEADER, LogLine};
 use one::{Ending, One};
 
@@ -152,6 +153,8 @@ pub struct Glance<'a> {
     pub total: Duration,
     /// Which run of how many.
     pub run: (usize, usize),
+    /// Whether all is over, so that nothing changes any more.
+    pub is_last: bool,
     /// The nodes and tasks, in their order.
     pub tasks: &'a [GlanceTask],
 }
@@ -200,23 +203,26 @@ pub fn run(options: &RunOptions, watch: &mut dyn Watch) -> Result<CycleResult, R
     let most = options.nodes.iter().copied().max().unwrap_or(1);
     let mut members = gather(options, most, watch)?;
     let mut runs = Vec::new();
-    let mut endings = Vec::new();
+    let (mut endings, mut clock_sets, mut lacking) = (Vec::new(), Vec::new(), Vec::new());
     for (at, (policy, nodes)) in plans.iter().enumerate() {
         if watch.is_over() {
             break;
         }
         let set = arranged(options, *policy, *nodes);
-        let mut one = match One::begin(options, &set, *nodes, members.members()) {
-            Ok(one) => one,
-            Err(error) if runs.is_empty() => return Err(error),
-            // What was measured is kept.
-            Err(error) => {
-                endings.push(Ending::NotBegun(error.to_string()));
-                break;
-            }
-        };
+        let mut one =
+            match One::begin(options, &set, *nodes, members.members(), &|| watch.is_over()) {
+                Ok(one) => one,
+                Err(error) if runs.is_empty() => return Err(error),
+                // What was measured is kept.
+                Err(error) => {
+                    endings.push(Ending::NotBegun(error.to_string()));
+                    break;
+                }
+            };
         let ending = one.collect(watch, (at, plans.len()));
         runs.push(one.told(*policy));
+        clock_sets.extend(one.clock_sets());
+        lacking.extend(one.lacking());
         endings.push(ending);
     }
     let mut result = CycleResult {
@@ -234,7 +240,8 @@ pub fn run(options: &RunOptions, watch: &mut dyn Watch) -> Result<CycleResult, R
         limits: Vec::new(),
         findings: Vec::new(),
     };
-    result.findings = findings::findings(&result, &endings, plans.len());
+    result.findings = findings::findings(&result, (&endings, &lacking), plans.len());
+    result.findings.extend(clock_sets.iter().map(findings::clock_set));
     Ok(result)
 }
 

@@ -15,8 +15,8 @@ use crate::gather::book::Book;
 use crate::node::{Go, Order, Ready, TaskReady};
 use crate::task::{Task, TaskSet, Work};
 
-/// What a node may take to be ready: programs to load, every core taken, a clock to measure.
-const READY_PATIENCE: Duration = Duration::from_secs(30);
+/// What a node on another machine may take beyond that: a clock to measure, a network between.
+const FAR_PATIENCE: Duration = Duration::from_secs(10);
 
 /// One node.
 pub(super) struct Node<'a> {
@@ -53,6 +53,7 @@ impl<'a> Node<'a> {
         cycles: &[u64],
         place: Place,
         remote: Option<&'a mut Remote>,
+        is_over: &dyn Fn() -> bool,
     ) -> Result<Self, RunError> {
         let injected_ns =
             options.clock_injected_ns.get(usize::from(place.node)).copied().unwrap_or(0);
@@ -80,8 +81,10 @@ impl<'a> Node<'a> {
             Link::Here(Box::new(child.map_err(start)?))
         };
         let ready = match &mut link {
-            Link::Here(child) => child.answer(READY_PATIENCE),
-            Link::There(remote) => remote.answer(READY_PATIENCE),
+            Link::Here(child) => child.answer(order.patience(), is_over),
+            Link::There(remote) => {
+                remote.answer(order.patience().saturating_add(FAR_PATIENCE), is_over)
+            }
         };
         let not_ready = |reason| RunError::Ready { node: name.clone(), reason };
         let ready = ready.map_err(not_ready)?;
@@ -166,8 +169,13 @@ impl<'a> Node<'a> {
     /// Periods of a task that are planned, and of which nothing is known.
     pub(super) fn lacks(&self, task: usize) -> u64 {
         let book = &self.books[task];
-        let known = book.periods + book.unreleased + self.state(task).lost;
+        let known = book.periods + book.unreleased + self.state(task).lost_periods;
         self.cycles[task].saturating_sub(known)
+    }
+
+    /// Periods of a task that are planned.
+    pub(super) fn planned(&self, task: usize) -> u64 {
+        self.cycles[task]
     }
 
     fn state(&self, task: usize) -> TaskState {
@@ -175,6 +183,11 @@ impl<'a> Node<'a> {
             Link::Here(child) => child.state(task),
             Link::There(remote) => remote.state(task),
         }
+    }
+
+    /// How often its system clock was found to be set, by the task that found it most often.
+    pub(super) fn clock_sets(&self) -> u64 {
+        (0..self.books.len()).map(|task| self.state(task).clock_sets).max().unwrap_or(0)
     }
 
     /// Notes whether it ended before all its tasks were through.

@@ -14,6 +14,7 @@ use crate::cluster::Remote;
 use crate::gather::book::Book;
 use crate::gather::joint::Joint;
 use crate::node::{Begin, Go};
+use crate::ring::LOOK_NS;
 use crate::task::{Task, TaskSet, Work};
 
 /// From when all nodes are ready to the first release.
@@ -23,7 +24,7 @@ const ACQUAINTANCE: Span = Span::from_ms(400);
 /// What is added where they are on several machines, each of which has to be told.
 const FAR: Span = Span::from_ms(500);
 /// How often what was handed over is taken. A ring holds many times what tasks write meanwhile.
-const ROUND: Duration = Duration::from_millis(20);
+const ROUND: Duration = Duration::from_nanos(LOOK_NS);
 /// What is added to the time that a run takes by its plan before it is ended.
 const END_PATIENCE: Span = Span::from_ms(2_000);
 
@@ -59,10 +60,20 @@ pub(super) enum Ending {
     },
 }
 
+/// Periods of a task that were planned, and of which nothing is known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Lacking {
+    pub(super) node: String,
+    pub(super) task: String,
+    pub(super) planned: u64,
+    pub(super) lacks: u64,
+}
+
 /// One run.
 pub(super) struct One<'a> {
     set: &'a TaskSet,
     nodes: Vec<Node<'a>>,
+    names: Vec<String>,
     joints: Vec<Option<Joint>>,
     signal: Option<Signal>,
     sent: Option<CycleSent>,
@@ -79,6 +90,7 @@ impl<'a> One<'a> {
         set: &'a TaskSet,
         count: u16,
         (members, address): (&'a mut [Remote], Option<std::net::SocketAddr>),
+        is_over: &dyn Fn() -> bool,
     ) -> Result<Self, RunError> {
         let time_ns = u64::try_from(options.time.as_nanos()).unwrap_or(u64::MAX);
         let of = |task: &Task| (time_ns / task.period_ns).max(1);
@@ -89,7 +101,7 @@ impl<'a> One<'a> {
             let place = Place { node, nodes: count, address };
             // The first node is always here.
             let remote = if node > 0 { members.next() } else { None };
-            nodes.push(Node::ready(options, set, &cycles, place, remote)?);
+            nodes.push(Node::ready(options, set, &cycles, place, remote, is_over)?);
         }
         // Packets need no clock that is right.
         if let Some(cluster) = options.cluster.filter(|_| !options.signal_by_packet) {
@@ -141,7 +153,8 @@ impl<'a> One<'a> {
         } else {
             END_PATIENCE
         };
-        Ok(Self { set, nodes, joints, signal, sent: None, begin, total, patience })
+        let names = nodes.iter().map(|node| node.name.clone()).collect();
+        Ok(Self { set, nodes, names, joints, signal, sent: None, begin, total, patience })
     }
 
     /// Takes what is handed over until all is over.
@@ -167,7 +180,7 @@ impl<'a> One<'a> {
             });
             let through: Vec<Vec<bool>> = self.nodes.iter().map(Node::through).collect();
             self.take(watch);
-            self.show(watch, run);
+            self.show(watch, run, is_over);
             let early = if watch.is_over() {
                 Some(Ending::Called)
             } else {
@@ -218,9 +231,9 @@ impl<'a> One<'a> {
     fn take(&mut self, watch: &mut dyn Watch) {
         for (place, node) in self.nodes.iter_mut().enumerate() {
             for (at, task) in self.set.tasks().iter().enumerate() {
-                let joint = &mut self.joints[at];
+                let (joint, names) = (&mut self.joints[at], &self.names);
                 node.take(at, &mut |node, book, entry| {
-                    watch.log(&LogLine { node, task, entry });
+                    watch.log(&LogLine { node, names, task, entry });
                     book.add(entry);
                     if let Some(joint) = joint {
                         joint.add(place, entry);
@@ -230,7 +243,7 @@ impl<'a> One<'a> {
         }
     }
 
-    fn show(&self, watch: &mut dyn Watch, run: (usize, usize)) {
+    fn show(&self, watch: &mut dyn Watch, run: (usize, usize), is_last: bool) {
         let since_ns = (MonotonicClock.now() - self.begin).as_ns().clamp(0, self.total.as_ns());
         let of_node = |node: &Node<'_>| {
             let tasks = self.set.tasks().iter().zip(&node.books);
@@ -248,8 +261,30 @@ impl<'a> One<'a> {
             elapsed: Duration::from_nanos(since_ns.unsigned_abs()),
             total: Duration::from_nanos(self.total.as_ns().unsigned_abs()),
             run,
+            is_last,
             tasks: &tasks,
         });
+    }
+
+    /// The nodes whose system clock was set meanwhile, and how often.
+    pub(super) fn clock_sets(&self) -> Vec<(String, u64)> {
+        let of_node = |node: &Node<'_>| (node.name.clone(), node.clock_sets());
+        self.nodes.iter().map(of_node).filter(|(_, sets)| *sets > 0).collect()
+    }
+
+    /// The tasks of which periods were planned that nobody knows of.
+    pub(super) fn lacking(&self) -> Vec<Lacking> {
+        let of_node = |node: &Node<'_>| {
+            let tasks = self.set.tasks().iter().enumerate();
+            let of_task = |(at, task): (usize, &Task)| Lacking {
+                node: node.name.clone(),
+                task: task.name.clone(),
+                planned: node.planned(at),
+                lacks: node.lacks(at),
+            };
+            tasks.map(of_task).filter(|task| task.lacks > 0).collect::<Vec<_>>()
+        };
+        self.nodes.iter().flat_map(of_node).collect()
     }
 
     /// What the record says of it.

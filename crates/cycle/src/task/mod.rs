@@ -10,6 +10,8 @@ mod tests;
 pub use horolog_record::TaskPolicy as Policy;
 use serde::{Deserialize, Serialize};
 
+use crate::ring::{LOOK_NS, OTHERS_MAX};
+
 pub use fault::Fault;
 pub(crate) use fault::check_name;
 pub use file::{FILE_MAX, PRIORITY};
@@ -381,6 +383,29 @@ impl Polling {
         if self.event.is_nothing() {
             return Err("an event computes something; give its compute or units".to_owned());
         }
-        check_compute(self.event, period_ns)
+        check_compute(self.event, period_ns)?;
+        self.check_room(period_ns)
+    }
+
+    /// Refuses what would serve more events than there is room for until their figures are taken.
+    fn check_room(&self, period_ns: u64) -> Result<(), String> {
+        let (room, periods) = (OTHERS_MAX as u64, LOOK_NS.div_ceil(period_ns));
+        let of_budget = u64::from(self.budget) * periods;
+        let of_work = match self.event {
+            Compute::Ns(ns) => LOOK_NS / ns.max(1) + 1,
+            Compute::Units(_) => u64::MAX,
+        };
+        // What may wait after a disturbance of a second.
+        let of_rate = self.rate.ceil() as u64;
+        if of_budget.min(of_work).min(of_rate) <= room {
+            return Ok(());
+        }
+        Err(format!(
+            "up to {} events could be served in the {} ms until their figures are taken, and there \
+             is room for {room}; give a budget of {} at most",
+            of_budget.min(of_work),
+            LOOK_NS / 1_000_000,
+            room / periods
+        ))
     }
 }

@@ -93,3 +93,32 @@ fn what_is_wrong_is_told_with_its_line() {
         assert!(told.starts_with(why), "{text}\n{told}");
     }
 }
+
+/// The figures of all that may be served, and of all steps, have room until somebody takes them.
+#[test]
+fn more_events_than_there_is_room_for_are_refused() {
+    let polling = |period: &str, rest: &str| {
+        let text = format!("[[task]]\nname = \"a\"\nperiod = \"{period}\"\n[task.polling]\n{rest}");
+        TaskSet::parse(&text)
+    };
+    let room = "give a budget of 7168 at most";
+    for (period, rest, wanted) in [
+        ("1s", "rate = 1e6\nunits = 1\nbudget = 7168", Ok(())),
+        ("1s", "rate = 1e6\nunits = 1\nbudget = 7169", Err(room)),
+        ("1s", "rate = 1e6\nunits = 1\nbudget = 100000", Err(room)),
+        ("1s", "rate = 7000\nunits = 1\nbudget = 100000", Ok(())),
+        ("1s", "rate = 1e6\ncompute = \"10us\"\nbudget = 100000", Ok(())),
+        ("1s", "rate = 1e6\ncompute = \"1us\"\nbudget = 100000", Err(room)),
+        ("1ms", "rate = 1e5\nunits = 1\nbudget = 358", Ok(())),
+        ("1ms", "rate = 1e5\nunits = 1\nbudget = 359", Err("give a budget of 358 at most")),
+        ("50us", "rate = 1e5\nunits = 1\nbudget = 18", Err("give a budget of 17 at most")),
+    ] {
+        match (polling(period, rest), wanted) {
+            (Ok(_), Ok(())) => {}
+            (Err(fault), Err(why)) => assert!(fault.to_string().contains(why), "{fault}"),
+            (found, _) => panic!("{period}, {rest}: {found:?}"),
+        }
+    }
+    let entries = (1 + STEPS_MAX as u64) * crate::ring::LOOK_NS.div_ceil(PERIOD_MIN_NS);
+    assert!(entries <= crate::ring::OTHERS_MAX as u64, "{entries}");
+}

@@ -6,7 +6,7 @@ use horolog_record::{
 };
 
 use super::Page;
-use super::data::{row, table};
+use super::data::{row, shown, table};
 use super::escape::{each, text};
 use super::sections::{Body, findings, limits, machine, paragraph, section};
 use crate::cycle_predict::{
@@ -18,9 +18,6 @@ use crate::units::{human_ns, percent};
 #[must_use]
 pub fn cycle_predict(result: &CyclePredictResult) -> String {
     let tasks = each(rows(result), |(name, cells)| row(&name, cells));
-    let costs = each(cost_rows(result), |(name, cells)| row(&name, cells));
-    let shown =
-        if costs.is_empty() { costs } else { table("costs", "Costs", &COST_TITLES, &costs) };
     let sections = vec![
         ("What it comes to", each(sentences(result), |line| paragraph(&line))),
         ("Findings", findings(&result.findings)),
@@ -28,7 +25,7 @@ pub fn cycle_predict(result: &CyclePredictResult) -> String {
         ("Bounds by their deadlines", bars(result)),
         ("Tasks", table("tasks", "Tasks", &titles(result), &tasks)),
         ("What bounds are made of", made_of(result)),
-        ("What the machine costs", shown),
+        ("What the machine costs", shown("costs", "Costs", &COST_TITLES, cost_rows(result))),
     ];
     let body = Body { sections, plots: Vec::new() };
     let run = machine(&result.command, &result.started, &result.host);
@@ -46,9 +43,8 @@ pub fn cycle_predict(result: &CyclePredictResult) -> String {
 }
 
 fn made_of(result: &CyclePredictResult) -> String {
-    let rows = each(term_rows(result), |(name, cells)| row(&name, cells));
     let titles: Vec<&str> = terms(result).into_iter().map(Term::name).collect();
-    if rows.is_empty() { rows } else { table("terms", "Terms of bounds", &titles, &rows) }
+    shown("terms", "Terms of bounds", &titles, term_rows(result))
 }
 
 /// A bar for each bound, of its terms one behind the other; all bars are shares of their deadlines,

@@ -4,7 +4,7 @@
 use horolog_record::{CycleTestResult, CycleTestRun, Distribution};
 
 use super::Page;
-use super::data::{row, table};
+use super::data::shown;
 use super::escape::each;
 use super::latency::{Place, tail};
 use super::sections::{Body, drawn_alone, findings, limits, machine, paragraph, section};
@@ -59,12 +59,6 @@ fn body(result: &CycleTestResult) -> Body {
         ("Scorecard", shown("scorecard", "Scorecard", &SCORES, score_rows(result)) + &scale),
     ];
     Body { sections, plots }
-}
-
-/// A table, if it has rows.
-fn shown(id: &str, label: &str, titles: &[&str], rows: Rows) -> String {
-    let rows = each(rows, |(name, cells)| row(&name, cells));
-    if rows.is_empty() { rows } else { table(id, label, titles, &rows) }
 }
 
 /// How responses of the states differ.

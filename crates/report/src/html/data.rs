@@ -12,6 +12,17 @@ pub(super) fn table(id: &str, label: &str, titles: &[&str], rows: &str) -> Strin
     )
 }
 
+/// A table of rows with their names, if there are any.
+pub(super) fn shown(
+    id: &str,
+    label: &str,
+    titles: &[&str],
+    rows: Vec<(String, Vec<String>)>,
+) -> String {
+    let rows = each(rows, |(name, cells)| row(&name, cells));
+    if rows.is_empty() { rows } else { table(id, label, titles, &rows) }
+}
+
 pub(super) fn row(name: &str, cells: impl IntoIterator<Item = String>) -> String {
     let cells = each(cells, |cell| format!("<td>{}</td>", text(&cell)));
     format!("<tr><th scope=\"row\" class=\"words\">{}</th>{cells}</tr>\n", text(name))

@@ -4,7 +4,7 @@
 use horolog_record::{Distribution, RelayTreeEngine, RelayTreeResult};
 
 use super::Page;
-use super::data::{row, table};
+use super::data::{row, shown, table};
 use super::escape::each;
 use super::latency::{Place, tail};
 use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
@@ -27,12 +27,7 @@ pub fn relay_tree(result: &RelayTreeResult) -> String {
         .collect();
     let (plotted, plots) = drawn_alone(vec![by_delay(result), tail(&TAIL, &last)]);
     let nodes = each(rows(result), |(name, cells)| row(&name, cells));
-    let others = each(shapes(result), |(name, cells)| row(&name, cells));
-    let others = if others.is_empty() {
-        others
-    } else {
-        table("shapes", "Trees over the same nodes", &SHAPE_TITLES, &others)
-    };
+    let others = shown("shapes", "Trees over the same nodes", &SHAPE_TITLES, shapes(result));
     let sections = vec![
         ("What it comes to", each(sentences(result), |line| paragraph(&line))),
         ("Findings", findings(&result.findings)),

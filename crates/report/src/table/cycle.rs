@@ -14,8 +14,10 @@ use crate::cycle::{
 const NAME_WIDTH: usize = 16;
 const NARROW: usize = 8;
 const CELL_WIDTH: usize = 9;
-/// Columns of a bar of one period.
+/// Columns of a bar of one period, at most and at least, and of the figures behind it.
 const BAR: usize = 40;
+const BAR_MIN: usize = 10;
+const BEHIND: usize = 38;
 
 /// The lines for the terminal, without a newline at the end.
 #[must_use]
@@ -28,7 +30,7 @@ pub fn cycle(result: &CycleResult, style: &TableStyle) -> String {
     let of_figures = named(|row| figures(row).to_vec());
     let mut lines = grid::blocks(names.clone(), &columns(&FIGURES), &of_figures, style);
     lines.push(String::new());
-    lines.extend(rows.iter().map(|row| bar(row, result)));
+    lines.extend(rows.iter().map(|row| bar(row, result, style)));
     if is_parallel(result) {
         lines.push(String::new());
         let of_extra = named(|row| extra(row.task).to_vec());
@@ -52,14 +54,15 @@ fn columns(titles: &[&'static str]) -> Vec<Column> {
 }
 
 /// Execution to period as a bar of one period: `#` to the mean, `-` to the largest.
-fn bar(row: &Row<'_>, result: &CycleResult) -> String {
+fn bar(row: &Row<'_>, result: &CycleResult, style: &TableStyle) -> String {
+    let width = style.width.saturating_sub(NAME_WIDTH + 3 + BEHIND).clamp(BAR_MIN, BAR);
     let (mean, most) = (row.ratio(), row.ratio_max());
-    let columns = |ratio: Option<f64>| (ratio.unwrap_or(0.0) * BAR as f64).round() as usize;
-    let (to_mean, to_most) = (columns(mean).min(BAR), columns(most).min(BAR));
+    let columns = |ratio: Option<f64>| (ratio.unwrap_or(0.0) * width as f64).round() as usize;
+    let (to_mean, to_most) = (columns(mean).min(width), columns(most).min(width));
     let drawn = "#".repeat(to_mean) + &"-".repeat(to_most.saturating_sub(to_mean));
-    let end = if columns(most) > BAR { '>' } else { '|' };
+    let end = if columns(most) > width { '>' } else { '|' };
     format!(
-        "{:<NAME_WIDTH$} |{drawn:<BAR$}{end} {} of the period, {} at most",
+        "{:<NAME_WIDTH$} |{drawn:<width$}{end} {} of the period, {} at most",
         row.name(result),
         percent(mean),
         percent(most)
@@ -76,6 +79,15 @@ mod tests {
         let style = TableStyle { colour: false, width: 100 };
         let text = cycle(&fixture::cycle(), &style);
         assert_eq!(text, include_str!("cycle.txt").trim_end(), "\n{text}");
+    }
+
+    #[test]
+    fn bars_fit_a_narrow_terminal() {
+        let style = TableStyle { colour: false, width: 80 };
+        let text = cycle(&fixture::cycle(), &style);
+        let bars: Vec<_> = text.lines().filter(|line| line.contains(" of the period, ")).collect();
+        assert!(bars.len() > 1 && bars.iter().all(|bar| bar.chars().count() <= 80), "{text}");
+        assert!(bars.iter().all(|bar| bar.contains('#')), "{text}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use horolog_record::CyclePredictResult;
 
 use super::TableStyle;
 use super::grid::{Column, Tone, blocks};
-use super::summary::{finding_lines, limit_lines, wrapped};
+use super::summary::told_below;
 use crate::cycle_predict::{
     METHOD, cost_lines, heading, rows, sentences, term_rows, terms, titles,
 };
@@ -32,14 +32,9 @@ pub fn cycle_predict(result: &CyclePredictResult, style: &TableStyle) -> String 
         lines.extend(blocks(BOUNDS, &columns, &term_rows(result), style));
         lines.push(String::new());
     }
-    for text in sentences(result) {
-        lines.extend(wrapped(&text, "", "  ", style));
-    }
-    for text in std::iter::once(METHOD.to_owned()).chain(cost_lines(result)) {
-        lines.extend(wrapped(&text, "  ", "    ", style));
-    }
-    lines.extend(limit_lines(&result.limits, style));
-    lines.extend(finding_lines(&result.findings, style));
+    let method = std::iter::once(METHOD.to_owned()).chain(cost_lines(result));
+    let doubts = (&result.limits[..], &result.findings[..]);
+    lines.extend(told_below(sentences(result), method, doubts, style));
     lines.join("\n")
 }
 

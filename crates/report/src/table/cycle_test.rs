@@ -4,7 +4,7 @@ use horolog_record::CycleTestResult;
 
 use super::TableStyle;
 use super::grid::{Column, Tone, blocks};
-use super::summary::{finding_lines, limit_lines, wrapped};
+use super::summary::told_below;
 use crate::cycle_test::{
     FAULTS, METHOD, NODES, Rows, SCORES, SOURCES, STAGES, STATES, TRIALS, fault_rows, heading,
     node_rows, score_rows, score_sentences, sentences, source_rows, stage_rows, state_rows,
@@ -45,15 +45,9 @@ pub fn cycle_test(result: &CycleTestResult, style: &TableStyle) -> String {
     }
     block("scorecard", &SCORES, &score_rows(result), SCORE_WIDTH);
     lines.push(String::new());
-    for text in sentences(result) {
-        lines.extend(wrapped(&text, "", "  ", style));
-    }
-    for text in score_sentences(result) {
-        lines.extend(wrapped(&text, "  ", "    ", style));
-    }
-    lines.extend(wrapped(METHOD, "  ", "    ", style));
-    lines.extend(limit_lines(&result.limits, style));
-    lines.extend(finding_lines(&result.findings, style));
+    let method = score_sentences(result).into_iter().chain([METHOD.to_owned()]);
+    let doubts = (&result.limits[..], &result.findings[..]);
+    lines.extend(told_below(sentences(result), method, doubts, style));
     lines.join("\n")
 }
 

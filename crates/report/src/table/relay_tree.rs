@@ -4,7 +4,7 @@ use horolog_record::RelayTreeResult;
 
 use super::TableStyle;
 use super::grid::{Column, Tone, blocks};
-use super::summary::{finding_lines, limit_lines, wrapped};
+use super::summary::told_below;
 use crate::relay_tree::{METHOD, SHAPE_TITLES, heading, method, rows, sentences, shapes, titles};
 
 const NAMES: [Column; 2] = [Column::left("node", 24), Column::left("node", 14)];
@@ -24,14 +24,9 @@ pub fn relay_tree(result: &RelayTreeResult, style: &TableStyle) -> String {
         lines.extend(blocks(SHAPES, &columns, &shapes(result), style));
         lines.push(String::new());
     }
-    for text in sentences(result) {
-        lines.extend(wrapped(&text, "", "  ", style));
-    }
-    for text in [METHOD.to_owned()].into_iter().chain(method(result)) {
-        lines.extend(wrapped(&text, "  ", "    ", style));
-    }
-    lines.extend(limit_lines(&result.limits, style));
-    lines.extend(finding_lines(&result.findings, style));
+    let method = [METHOD.to_owned()].into_iter().chain(method(result));
+    let doubts = (&result.limits[..], &result.findings[..]);
+    lines.extend(told_below(sentences(result), method, doubts, style));
     lines.join("\n")
 }
 

@@ -56,6 +56,21 @@ fn losses_line(result: &LoadResult) -> Option<String> {
     })
 }
 
+/// What stands below tables: what they come to, how that came about, limits and doubts.
+pub(super) fn told_below(
+    sentences: impl IntoIterator<Item = String>,
+    method: impl IntoIterator<Item = String>,
+    (limits, findings): (&[LimitResult], &[Finding]),
+    style: &TableStyle,
+) -> Vec<String> {
+    let sentences = sentences.into_iter().flat_map(|text| wrapped(&text, "", "  ", style));
+    let method = method.into_iter().flat_map(|text| wrapped(&text, "  ", "    ", style));
+    let mut lines: Vec<String> = sentences.chain(method).collect();
+    lines.extend(limit_lines(limits, style));
+    lines.extend(finding_lines(findings, style));
+    lines
+}
+
 /// The limits that the run was held against, in the order in which they were given.
 pub(super) fn limit_lines(limits: &[LimitResult], style: &TableStyle) -> Vec<String> {
     let tone = |limit: &LimitResult| if limit.failed { Tone::Bad } else { Tone::Plain };

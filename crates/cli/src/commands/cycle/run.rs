@@ -70,8 +70,8 @@ pub(crate) struct RunArgs {
     /// Leave the processors' idle states alone, instead of holding off all but the lightest.
     #[arg(long)]
     leave_idle_states: bool,
-    /// The longest that a command, or a program for a period, may take; it is ended then, and the
-    /// run with it.
+    /// The longest that a command, or a program for a period or to be ready, may take; it is ended
+    /// then, and the run with it.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "10s")]
     timeout: Duration,
@@ -139,13 +139,24 @@ enum Signal {
 struct NodeCounts(Vec<u16>);
 
 fn node_counts(text: &str) -> Result<NodeCounts, String> {
-    let counts = values::numbers(text)?;
+    let form = || format!("write numbers of nodes from 1 to {NODES_MAX}, such as 2 or 1,2,4");
+    let counts = values::numbers(text).map_err(|_| form())?;
     let most = f64::from(NODES_MAX);
     let count = |number: f64| {
         ((1.0..=most).contains(&number) && number.fract() == 0.0).then_some(number as u16)
     };
     let counts: Option<Vec<u16>> = counts.into_iter().map(count).collect();
-    counts.map(NodeCounts).ok_or_else(|| format!("1 to {NODES_MAX} nodes"))
+    let counts = counts.ok_or_else(form)?;
+    // Two runs of one name could not be told from each other.
+    match twice(&counts) {
+        Some(count) => Err(format!("{count} stands there twice")),
+        None => Ok(NodeCounts(counts)),
+    }
+}
+
+/// What stands in a list more than once.
+fn twice<T: PartialEq>(list: &[T]) -> Option<&T> {
+    list.iter().enumerate().find(|(at, one)| list[..*at].contains(one)).map(|(_, one)| one)
 }
 
 fn injected(text: &str) -> Result<(u16, i64), String> {
@@ -253,6 +264,10 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
 impl RunArgs {
     /// Refuses flags that would do nothing.
     fn check_effects(&self, set: &TaskSet) -> Result<(), Failure> {
+        if let Some(policy) = twice(&self.compare) {
+            let name = policy.name();
+            return Err(Failure::usage(format!("--compare: {name} stands there twice")));
+        }
         if !self.clock_error.is_empty() && self.signal == Signal::Udp {
             return Err(Failure::usage(
                 "--clock-error does nothing with --signal udp: packets need no clock; leave one out",
@@ -297,19 +312,16 @@ impl ClusterArgs {
 
 /// The figure of each task of each node and run.
 fn of_tasks(result: &CycleResult, figure: Figure) -> impl Iterator<Item = (String, Option<f64>)> {
-    let nodes = result.runs.iter().flat_map(|run| &run.nodes);
-    nodes.flat_map(move |node| {
-        node.tasks.iter().map(move |task| {
-            let value = match figure {
-                // What was never released was not done by its deadline either.
-                Figure::Missed => {
-                    let due = task.periods + task.unreleased;
-                    (due > 0).then(|| (task.missed + task.unreleased) as f64 / due as f64)
-                }
-                Figure::Of(of, figure) => of(task).map(figure),
-            };
-            (format!("task '{}' on {}", task.name, node.name), value)
-        })
+    cycle::tasks(result).map(move |(place, task)| {
+        let value = match figure {
+            // What was never released was not done by its deadline either.
+            Figure::Missed => {
+                let due = task.periods + task.unreleased;
+                (due > 0).then(|| (task.missed + task.unreleased) as f64 / due as f64)
+            }
+            Figure::Of(of, figure) => of(task).map(figure),
+        };
+        (format!("task '{}' on {place}", task.name), value)
     })
 }
 

@@ -13,14 +13,16 @@ use crate::output::{self, Progress};
 
 /// How often bars are drawn anew.
 const EVERY: Duration = Duration::from_millis(200);
-/// Columns of a bar of one period.
+/// Columns of a bar of one period, at most and at least.
 const BAR: usize = 40;
-/// Bars that are drawn, at most; a terminal has no more lines.
-const BARS_MAX: usize = 20;
+const BAR_MIN: usize = 8;
+/// A terminal that does not say how large it is.
+const USUAL: (usize, usize) = (80, 24);
 
 /// Watches.
 pub(super) struct Watcher {
-    progress: Progress,
+    /// None where bars are drawn: it would draw on the same lines.
+    progress: Option<Progress>,
     bars: Option<Bars>,
     log: Option<Log>,
 }
@@ -44,12 +46,15 @@ impl Watcher {
             ));
         }
         let bars = live.then(|| Bars { lines: 0, next: Instant::now() });
-        Ok(Self { progress: Progress::new(), bars, log: log.map(Log::open).transpose()? })
+        let progress = (!live).then(Progress::new);
+        Ok(Self { progress, bars, log: log.map(Log::open).transpose()? })
     }
 
     /// Leaves the terminal as it was, and says whether all lines are in the file.
     pub(super) fn finish(self) -> Result<(), Failure> {
-        self.progress.finish();
+        if let Some(progress) = self.progress {
+            progress.finish();
+        }
         self.log.map_or(Ok(()), Log::finish)
     }
 }
@@ -62,13 +67,14 @@ impl Watch for Watcher {
     }
 
     fn glance(&mut self, glance: &Glance<'_>) {
-        let Some(bars) = &mut self.bars else {
+        if let Some(progress) = &mut self.progress {
             let (done, total) = (glance.elapsed.as_secs(), glance.total.as_secs());
-            self.progress.counted(done, total, "s");
-            return;
-        };
-        if Instant::now() >= bars.next {
-            bars.draw(glance);
+            progress.counted(done, total, "s");
+        }
+        let Some(bars) = &mut self.bars else { return };
+        // At the end all periods are shown.
+        if Instant::now() >= bars.next || glance.is_last {
+            bars.draw(glance, terminal());
         }
     }
 
@@ -85,39 +91,57 @@ impl Watch for Watcher {
 
 impl Bars {
     /// Draws over what was drawn before.
-    fn draw(&mut self, glance: &Glance<'_>) {
+    fn draw(&mut self, glance: &Glance<'_>, terminal: (usize, usize)) {
+        let text = self.text(glance, terminal);
+        // Nobody may be there to see it any longer.
+        let _ = io::stderr().lock().write_all(text.as_bytes());
+    }
+
+    /// No line is longer than the terminal is wide, nor are there more than it has: otherwise the
+    /// next ones could not be drawn over them.
+    fn text(&mut self, glance: &Glance<'_>, (columns, lines): (usize, usize)) -> String {
         let mut text = String::new();
         if self.lines > 0 {
             // Up, and clear from there (ECMA-48, CUU and ED). Writing to memory does not fail.
-            let _ = write!(text, "\x1b[{}A\x1b[J", self.lines);
+            let _ = write!(text, "\r\x1b[{}A\x1b[J", self.lines);
         }
         let (run, of) = glance.run;
         let (done, total) = (glance.elapsed.as_secs_f64(), glance.total.as_secs_f64());
         let _ = writeln!(text, "run {} of {of}, {done:.1} of {total:.1} s", run + 1);
-        let shown = glance.tasks.iter().take(BARS_MAX);
-        for task in shown.clone() {
-            let _ = writeln!(text, "{}", bar(task));
+        // One for the run, one for those that are not shown, and the one that the cursor is in.
+        let (shown, more) = glance.tasks.split_at(glance.tasks.len().min(lines.max(4) - 3));
+        for task in shown {
+            let _ = writeln!(text, "{}", bar(task, columns));
         }
-        self.lines = 1 + shown.len();
+        if !more.is_empty() {
+            let _ = writeln!(text, "and {} more", more.len());
+        }
+        self.lines = 1 + shown.len() + usize::from(!more.is_empty());
         self.next = Instant::now() + EVERY;
-        // Nobody may be there to see it any longer.
-        let _ = io::stderr().lock().write_all(text.as_bytes());
+        text
     }
 }
 
+/// Columns and lines of the terminal.
+fn terminal() -> (usize, usize) {
+    let size = terminal_size::terminal_size_of(io::stderr());
+    // A terminal that nobody has told its size has none.
+    let size = size.map(|(columns, lines)| (usize::from(columns.0), usize::from(lines.0)));
+    size.filter(|(columns, lines)| *columns > 0 && *lines > 0).unwrap_or(USUAL)
+}
+
 /// Execution to period of the last period of a task; beyond the period, the bar ends in `>`.
-fn bar(task: &GlanceTask) -> String {
-    let filled = (task.ratio * BAR as f64).round() as usize;
-    let end = if filled > BAR { '>' } else { '|' };
-    let bar = "#".repeat(filled.min(BAR));
-    format!(
-        "{:>12} {:<16} |{bar:<BAR$}{end} {:>6.1}%  missed {} of {}",
-        task.node,
-        task.task,
-        task.ratio * 100.0,
-        task.missed,
-        task.periods
-    )
+fn bar(task: &GlanceTask, columns: usize) -> String {
+    let names = format!("{:>12.12} {:<16.16} |", task.node, task.task);
+    let (missed, periods) = (task.missed, task.periods);
+    let figures = format!(" {:>6.1}%  missed {missed} of {periods}", task.ratio * 100.0);
+    // One for its end, one that stays free.
+    let width = columns.saturating_sub(names.len() + figures.len() + 2).clamp(BAR_MIN, BAR);
+    let filled = (task.ratio * width as f64).round() as usize;
+    let end = if filled > width { '>' } else { '|' };
+    let bar = "#".repeat(filled.min(width));
+    let line = format!("{names}{bar:<width$}{end}{figures}");
+    line.chars().take(columns.saturating_sub(1)).collect()
 }
 
 impl Log {
@@ -148,20 +172,43 @@ fn unwritable(path: &Path, error: &io::Error) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_bar_is_as_long_as_the_share_of_the_period() {
-        let task = |ratio| GlanceTask {
+    fn task(ratio: f64) -> GlanceTask {
+        GlanceTask {
             node: "node1".to_owned(),
             task: "control".to_owned(),
             ratio,
             periods: 10,
             missed: 1,
-        };
-        let quarter = bar(&task(0.25));
+        }
+    }
+
+    #[test]
+    fn a_bar_is_as_long_as_the_share_of_the_period() {
+        let quarter = bar(&task(0.25), 100);
         assert_eq!(quarter.matches('#').count(), 10);
         assert!(quarter.ends_with("|   25.0%  missed 1 of 10"), "{quarter}");
-        let over = bar(&task(1.5));
+        let over = bar(&task(1.5), 100);
         assert_eq!(over.matches('#').count(), BAR);
         assert!(over.contains("#>  150.0%"), "{over}");
+    }
+
+    #[test]
+    fn lines_are_no_longer_than_the_terminal_is_wide_and_no_more_than_it_has() {
+        let named = GlanceTask { node: "a-node-of-a-long-name".to_owned(), ..task(0.5) };
+        for columns in [1, 20, 79, 80, 81, 200] {
+            for task in [&task(0.5), &named] {
+                assert!(bar(task, columns).chars().count() < columns, "{columns}");
+            }
+        }
+        assert!(bar(&named, 80).ends_with("50.0%  missed 1 of 10"), "{}", bar(&named, 80));
+        let tasks = vec![task(0.5); 30];
+        let (elapsed, total) = (Duration::ZERO, EVERY);
+        let glance = Glance { elapsed, total, run: (0, 1), is_last: false, tasks: &tasks };
+        let mut bars = Bars { lines: 0, next: Instant::now() };
+        let text = bars.text(&glance, (80, 24));
+        assert_eq!((text.lines().count(), bars.lines), (23, 23));
+        assert!(text.ends_with("and 9 more\n"), "{text}");
+        assert!(bars.text(&glance, (80, 40)).starts_with("\r\x1b[23A\x1b[J"));
+        assert_eq!(bars.lines, 31);
     }
 }

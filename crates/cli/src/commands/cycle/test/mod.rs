@@ -28,10 +28,11 @@ use crate::values;
 
 /// Test an application of several stages, sources and nodes, with faults on purpose.
 ///
-/// A FILE (TOML) says what the application does in each period, which sources send it reports,
-/// which states the run has, and which faults are injected: damaged, lost and late reports, lost
-/// and late messages between nodes, a node that stops, ends or is slow. Without one, a small
-/// application in the manner of command and control is tested; --sample prints its file.
+/// A FILE (TOML) says what the application does in each period and under which policy (fifo, rr or
+/// other), which sources send it reports, which states the run has, and which faults are injected:
+/// damaged, lost and late reports, lost and late messages between nodes, a node that stops, ends or
+/// is slow. Without one, a small application in the manner of command and control is tested;
+/// --sample prints its file.
 ///
 /// Each node is a process of its own on this machine. Reports are datagrams that a generator really
 /// sends. What was injected is counted by who injects it, what was noticed by the nodes alone. The

@@ -1,0 +1,200 @@
+//! Scenarios of whoever watches a run of `horolog cycle run`: bars on a terminal, work that is
+//! divided, limits, and a run that is ended before its time, once and twice.
+
+use std::fs;
+use std::io::Read;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use horolog_sys::namespace::die_with_parent;
+use horolog_sys::pseudo_terminal::PseudoTerminal;
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::launch_after::{processes, until};
+use crate::process::{PATIENCE, binary, run_to_end, signal};
+use crate::{cycle_watch, scenarios};
+
+/// What the second of two interrupts ends a run with.
+const INTERRUPTED: i32 = 130;
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    Vec::from(scenarios!(&[], cycle_watch:
+        bars_are_drawn_on_a_terminal,
+        work_is_divided_among_the_nodes,
+        a_limit_with_a_value_is_held_or_broken,
+        an_interrupt_keeps_what_was_counted_and_a_second_one_ends_at_once,
+        an_interrupt_ends_a_run_that_has_not_begun,
+    ))
+}
+
+fn cycle(arguments: &[&str]) -> Result<Output> {
+    run_to_end(Command::new(binary()?).args(["cycle", "run"]).args(arguments), PATIENCE)
+}
+
+fn task(result: &Value, run: usize, node: usize) -> &Value {
+    &result["runs"][run]["nodes"][node]["tasks"][0]
+}
+
+/// Runs it with standard error on a terminal, and says what is drawn there.
+fn drawn(arguments: &[&str]) -> Result<(i32, String)> {
+    let mut terminal = PseudoTerminal::open()?;
+    let near = fs::OpenOptions::new().read(true).write(true).open(terminal.path())?;
+    let mut command = Command::new(binary()?);
+    command.args(["cycle", "run"]).args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut run = die_with_parent(command.stderr(near)).spawn()?;
+    drop(command);
+    let (mut text, mut bytes) = (Vec::new(), [0; 4_096]);
+    let begun = Instant::now();
+    loop {
+        let ended = run.try_wait()?;
+        // Nothing is there, or nobody is there any longer.
+        while let Ok(len @ 1..) = terminal.read(&mut bytes) {
+            text.extend_from_slice(&bytes[..len]);
+        }
+        if let Some(status) = ended {
+            let code = status.code().context("no status")?;
+            return Ok((code, String::from_utf8_lossy(&text).into_owned()));
+        }
+        if begun.elapsed() > PATIENCE {
+            run.kill()?;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn bars_are_drawn_on_a_terminal() -> Result<()> {
+    let settings = ["-p", "20ms", "-u", "100", "-t", "700ms", "-n", "2", "--policy", "other"];
+    let (status, text) = drawn(&[&["--live"], &settings[..]].concat())?;
+    ensure!(status == 0, "{text}");
+    // A line for the run and one for each node, over which the next ones are drawn.
+    ensure!(text.matches("\x1b[3A\x1b[J").count() >= 2, "{text:?}");
+    // Nothing else is drawn there.
+    ensure!(text.starts_with("run 1 of 1, "), "{text:?}");
+    for node in ["node1 task", "node2 task"] {
+        let bars: Vec<&str> = text.lines().filter(|line| line.contains(node)).collect();
+        ensure!(bars.len() >= 3, "{node}: {text:?}");
+        let last = bars[bars.len() - 1];
+        ensure!(last.contains('|') && last.contains("missed") && last.contains(" of 35"), "{last}");
+    }
+    // Elsewhere it is refused, before anything is run.
+    let refused = cycle(&[&["--live"], &settings[..]].concat())?;
+    let said = String::from_utf8(refused.stderr)?;
+    ensure!(
+        refused.status.code() == Some(2) && said.contains("--live draws on a terminal"),
+        "{said}"
+    );
+    Ok(())
+}
+
+fn work_is_divided_among_the_nodes() -> Result<()> {
+    let divided = |more: &[&str]| -> Result<Value> {
+        let settings = ["--json", "-", "-p", "20ms", "-u", "900", "-b", "-t", "200ms"];
+        let output = cycle(&[&settings[..], &["-n", "1,2"], more].concat())?;
+        ensure!(output.status.success(), "{output:?}");
+        Ok(serde_json::from_slice(&output.stdout)?)
+    };
+    let units = |result: &Value, run: usize, node: usize| task(result, run, node)["units"].as_u64();
+    let result = divided(&["--divide"])?;
+    let found = [units(&result, 0, 0), units(&result, 1, 0), units(&result, 1, 1)];
+    ensure!(found == [Some(900), Some(450), Some(450)], "{found:?}");
+    // Both numbers of nodes are compared, the first with itself.
+    let gained = result["speedups"].as_array().context("no speed-ups")?;
+    let nodes: Vec<_> = gained.iter().filter_map(|one| one["nodes"].as_u64()).collect();
+    ensure!(nodes == [1, 2] && gained[0]["speedup"] == 1.0, "{gained:?}");
+    let result = divided(&[])?;
+    ensure!([units(&result, 1, 0), units(&result, 1, 1)] == [Some(900); 2], "{result}");
+    Ok(())
+}
+
+fn a_limit_with_a_value_is_held_or_broken() -> Result<()> {
+    // Each period takes more than twice as long as it may.
+    let run = ["--json", "-", "-p", "20ms", "-t", "100ms"];
+    let judged = |limits: &[&str]| -> Result<(Option<i32>, Value)> {
+        let output = cycle(&[&run[..], limits, &["--", "sleep", "0.05"]].concat())?;
+        let result: Value = serde_json::from_slice(&output.stdout)?;
+        Ok((output.status.code(), result["limits"].clone()))
+    };
+    let held = ["--fail-if", "execution-max>3600s", "--fail-if", "lateness-max>3600s"];
+    let (status, limits) = judged(&held)?;
+    ensure!(status == Some(0), "{limits}");
+    for limit in limits.as_array().context("no limits")? {
+        ensure!(limit["failed"] == false && limit["of"] == "task 'task' on node1", "{limit}");
+    }
+    let (status, limits) =
+        judged(&["--fail-if", "execution-mean>50ms", "--fail-if", "missed>99%", held[0], held[1]])?;
+    // The first two are broken, and the one that holds changes nothing.
+    ensure!(status == Some(1), "{limits}");
+    let failed: Vec<_> = (0..3).map(|at| limits[at]["failed"].as_bool()).collect();
+    ensure!(failed == [Some(true), Some(true), Some(false)], "{limits}");
+    ensure!(limits[1]["value"] == 1.0 && limits[0]["bound"] == 5e7, "{limits}");
+    Ok(())
+}
+
+/// A run of two nodes whose command, or program, sleeps, which is waited for until it does.
+fn sleeping(directory: &TempDir, kind: &[&str], sleep: &str) -> Result<Child> {
+    let stderr = fs::File::create(directory.path().join("stderr"))?;
+    let mut command = Command::new(binary()?);
+    command.args(["cycle", "run", "--json", "-", "-p", "20ms", "-t", "60s", "--timeout", "120s"]);
+    command.args(["-n", "2"]).args(kind).args(["--", "sleep", sleep]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
+    let run = die_with_parent(&mut command).spawn()?;
+    let line = format!("sleep {sleep}");
+    // A program is waited for until it is ready, which it never is, and one node after the other.
+    let wanted = if kind.is_empty() { 2 } else { 1 };
+    until("commands that sleep", || Ok(asleep(&line)? == wanted))?;
+    Ok(run)
+}
+
+/// How many programs have just this command line, which is that of no node.
+fn asleep(line: &str) -> Result<usize> {
+    let is_own = |pid: &u32| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&words).replace('\0', " ").trim() == line
+    };
+    Ok(processes(line)?.iter().filter(|pid| is_own(pid)).count())
+}
+
+fn an_interrupt_keeps_what_was_counted_and_a_second_one_ends_at_once() -> Result<()> {
+    let directory = TempDir::new()?;
+    let run = sleeping(&directory, &[], "62.25")?;
+    signal(&run, "INT")?;
+    let output = run.wait_with_output()?;
+    ensure!(output.status.code() == Some(0), "{output:?}");
+    let result: Value = serde_json::from_slice(&output.stdout)?;
+    // The period that it was in does not count.
+    ensure!(task(&result, 0, 0)["periods"] == 0 && task(&result, 0, 1)["failed"] == 0, "{result}");
+    ensure!(result["findings"].to_string().contains("\"interrupted\""), "{result}");
+    ensure!(asleep("sleep 62.25")? == 0, "it still sleeps");
+
+    let run = sleeping(&directory, &[], "62.5")?;
+    signal(&run, "INT")?;
+    let said = || Ok(fs::read_to_string(directory.path().join("stderr"))?.contains("once more"));
+    until("an answer to the first", said)?;
+    signal(&run, "INT")?;
+    let output = run.wait_with_output()?;
+    // The first one may have been through by then.
+    let is_through = output.status.code() == Some(0) && !output.stdout.is_empty();
+    let is_ended = output.status.code() == Some(INTERRUPTED) && output.stdout.is_empty();
+    ensure!(is_ended || is_through, "{output:?}");
+    until("no command that sleeps", || Ok(asleep("sleep 62.5")? == 0))
+}
+
+/// A program has two minutes to be ready, and nobody waits for that any longer.
+fn an_interrupt_ends_a_run_that_has_not_begun() -> Result<()> {
+    let directory = TempDir::new()?;
+    let run = sleeping(&directory, &["--program"], "62.75")?;
+    let begun = Instant::now();
+    signal(&run, "INT")?;
+    let output = run.wait_with_output()?;
+    let said = fs::read_to_string(directory.path().join("stderr"))?;
+    ensure!(output.status.code() == Some(3), "{output:?}: {said}");
+    ensure!(said.contains("node1 is not ready: the run was ended before it was"), "{said}");
+    ensure!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    ensure!(asleep("sleep 62.75")? == 0, "it still sleeps");
+    Ok(())
+}
