@@ -231,7 +231,7 @@ impl Ground {
         fs::write(directory.join("result.json"), to_json(&result))?;
         let took_s = began.elapsed().as_secs_f64();
         // It is the result that was to be made.
-        let CampaignFigures::Load { trials } = &result.roles[0].figures else {
+        let CampaignFigures::Load { trials, .. } = &result.roles[0].figures else {
             anyhow::bail!("no trials")
         };
         let sent = (AGENTS * RATE * TRIAL_S) as u64;
