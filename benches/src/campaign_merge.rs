@@ -145,7 +145,7 @@ fn record(agent: usize, host: &Host) -> LoadResult {
 }
 
 /// What lies at a broker of one agent.
-fn told(order: &Order, record: &LoadResult) -> Result<Vec<Vec<u8>>> {
+fn told(order: &Order, record: &LoadResult) -> Result<Vec<Message>> {
     let job = order.jobs.first().context("no job")?.id.clone();
     let outcome = Outcome {
         campaign: order.campaign.clone(),
@@ -168,7 +168,9 @@ fn told(order: &Order, record: &LoadResult) -> Result<Vec<Vec<u8>>> {
         content: Content::Outcome(Box::new(outcome)),
     };
     let (id, packed) = (report.id(), report.pack()?);
-    Ok(cut(&id, &packed, PART_BYTES_MAX).map(|part| part.to_bytes()).collect())
+    let message =
+        |part: Part<'_>| Message { agent: order.agent.to_string(), bytes: part.to_bytes() };
+    Ok(cut(&id, &packed, PART_BYTES_MAX).map(message).collect())
 }
 
 fn plan() -> Result<Plan> {
@@ -192,6 +194,13 @@ fn placed(plan: &Plan) -> Result<Placement> {
     Ok(place(plan, &(0..AGENTS).map(agent).collect::<Result<Vec<_>>>()?)?)
 }
 
+/// A message as it lies at a broker.
+struct Message {
+    /// By whom, as its subject says.
+    agent: String,
+    bytes: Vec<u8>,
+}
+
 /// All that a controller has when it begins to read.
 struct Ground {
     plan: Plan,
@@ -203,15 +212,14 @@ struct Ground {
 
 impl Ground {
     /// From messages to a file, in seconds.
-    fn merged(&self, messages: &[Vec<u8>], directory: &Path) -> Result<f64> {
+    fn merged(&self, messages: &[Message], directory: &Path) -> Result<f64> {
         let began = Instant::now();
         let mut ledger = Ledger::new(self.campaign.clone(), &self.orders);
         let mut assembly = Assembly::default();
         for message in messages {
-            if let Some(packed) = assembly.take(&Part::parse(message)?)? {
-                let report = Report::unpack(&packed)?;
-                let agent = report.agent.to_string();
-                ledger.take(&agent, report);
+            let Message { agent, bytes } = message;
+            if let Some(packed) = assembly.take(agent, &Part::parse(bytes)?)? {
+                ledger.take(agent, Report::unpack(&packed)?);
             }
         }
         let result = merge(Gathered {

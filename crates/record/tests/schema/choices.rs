@@ -415,6 +415,7 @@ fn each_choice_keeps_its_name() {
     check(MODES);
     check(ENGINES);
     check(CAMPAIGN_ENDS);
+    check(CAMPAIGN_LIMITS);
     check(SPACINGS);
     check(REASONS);
     check(PLACES);
