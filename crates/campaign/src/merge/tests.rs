@@ -299,6 +299,49 @@ fn errors_of_parts_are_said_again() {
     assert!(!codes(&result).contains(&Code::NoReplies));
 }
 
+#[test]
+fn what_many_parts_doubt_is_said_once_and_what_is_said_has_an_end() {
+    let finding = |code: &str, severity: &str, message: &str| -> Value {
+        json!({ "code": code, "severity": severity, "message": message, "advice": "" })
+    };
+    let told = |findings: [Vec<Value>; 3]| {
+        let outcomes = (1..).zip(findings).map(|(number, findings)| {
+            let mut value = load(vec![trial(1e3, &[1])]);
+            value["findings"] = findings.into();
+            outcome(&format!("load.{number}"), Some(value))
+        });
+        let outcomes = outcomes.chain([outcome("server.1", None)]).collect();
+        let told = merged(PLAN, outcomes).findings.into_iter();
+        told.map(|one| (one.severity, one.message)).collect::<Vec<_>>()
+    };
+    let behind = |trial: u32| {
+        let mut finding = finding("generator-behind", "warning", &format!("Late {trial}."));
+        finding["trial"] = json!(trial);
+        finding
+    };
+    let silent = |what: &str| finding("no-replies", "error", what);
+    let of_all = [
+        vec![behind(1), behind(2), silent("A."), silent("B.")],
+        vec![behind(3)],
+        vec![behind(4), silent("C."), finding("few-samples", "note", "Few.")],
+    ];
+    let expected = [
+        (Severity::Error, "load.1 on n2: A. So does another part of role load."),
+        (Severity::Error, "load.1 on n2: B."),
+        (
+            Severity::Warning,
+            "load.1 on n2: Late 1. It says so 2 times. So do 2 other parts of role load.",
+        ),
+    ];
+    assert_eq!(told(of_all), expected.map(|(severity, text)| (severity, text.to_owned())));
+    let many = (0..25).map(|number| silent(&format!("{number}."))).collect();
+    let told = told([vec![behind(1)], many, Vec::new()]);
+    assert_eq!(told.len(), 20);
+    assert_eq!(told[0].1, "load.2 on n3: 0.");
+    let last = "load.2 on n3: 19. Parts have 6 more findings, which stand with them.";
+    assert_eq!(told[19].1, last);
+}
+
 const RELAYS: &str = r#"
 schema = "horolog.plan/1"
 name = "p"
@@ -399,6 +442,9 @@ fn nodes_of_a_cluster_are_told_by_their_agents() {
     record["findings"] = json!([{
         "code": "node-awaited", "severity": "warning",
         "message": "The others wait for node1: it was the last.", "advice": "Less."
+    }, {
+        "code": "deadlines-missed", "severity": "warning",
+        "message": "600 of 600 periods were not done by their deadline.", "advice": "See."
     }]);
     let result = merged(plan, vec![outcome("lead.1", Some(record)), outcome("member.1", None)]);
     let CampaignFigures::Cycles { tasks, nodes } = &result.roles[0].figures else {
@@ -419,11 +465,14 @@ fn nodes_of_a_cluster_are_told_by_their_agents() {
             ("node1", Some("member.1"), Some("n2"), Some(297))
         ]
     );
-    let [finding] = &result.findings[..] else { panic!("{:?}", result.findings) };
+    let [awaited, missed] = &result.findings[..] else { panic!("{:?}", result.findings) };
     assert_eq!(
-        finding.message,
-        "lead.1: The others wait for node1: it was the last. node1 is member.1 on n2."
+        awaited.message,
+        "lead.1 on n1: The others wait for node1: it was the last. node1 is member.1 on n2."
     );
+    assert_eq!((missed.code, missed.severity), (Code::DeadlinesMissed, Severity::Warning));
+    let message = "lead.1 on n1: 600 of 600 periods were not done by their deadline.";
+    assert_eq!(missed.message, message);
     assert_eq!((result.roles[1].instances, result.roles[1].results), (1, 0));
 }
 

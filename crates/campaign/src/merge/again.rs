@@ -1,0 +1,98 @@
+//! What parts doubt of their own results, said again for the campaign: errors and warnings, as
+//! grave as they are there, and by whom. Notes stay in their parts. What several parts of a role
+//! say is said once, with how many they are, and there is a bound to all of it.
+
+use horolog_record::{Code, Finding, Severity};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Part, cycles};
+use crate::plan::Plan;
+use crate::role::RoleKind;
+
+/// Findings that are said again, at most.
+const AGAIN_MAX: usize = 20;
+
+/// A finding of one part, with those of others that say the same.
+struct Group<'a> {
+    part: &'a Part<'a>,
+    first: Finding,
+    /// Which one of its kind it is in its part. Those about trials are told together.
+    place: usize,
+    /// More of its kind in the same part.
+    more: usize,
+    /// Other parts of the role that say so too.
+    others: usize,
+    last: &'a Part<'a>,
+}
+
+/// The findings of parts whose roles are judged, the gravest first.
+pub(super) fn again(plan: &Plan, parts: &[Part<'_>]) -> Vec<Finding> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    let is_judged =
+        |part: &&Part<'_>| plan.role(&part.placed.job.id.role).is_some_and(|role| role.judged);
+    for part in parts.iter().filter(is_judged) {
+        let mut seen: Vec<(Code, Severity)> = Vec::new();
+        for finding in of(part) {
+            let kind = (finding.code, finding.severity);
+            let before = seen.iter().filter(|other| **other == kind).count();
+            seen.push(kind);
+            add(&mut groups, part, finding, before);
+        }
+    }
+    groups.sort_by_key(|group| std::cmp::Reverse(group.first.severity));
+    let left = groups.len().saturating_sub(AGAIN_MAX);
+    groups.truncate(AGAIN_MAX);
+    let mut told: Vec<_> = groups.into_iter().map(|group| group.told(parts)).collect();
+    if let Some(last) = told.last_mut().filter(|_| left > 0) {
+        last.message += &format!(" Parts have {left} more findings, which stand with them.");
+    }
+    told
+}
+
+/// Errors and warnings of a part's own result.
+fn of(part: &Part<'_>) -> Vec<Finding> {
+    let findings = part.result().and_then(|result| result.get("findings"));
+    let findings = findings.and_then(Value::as_array).into_iter().flatten();
+    let read = findings.filter_map(|one| Finding::deserialize(one).ok());
+    read.filter(|one| one.severity > Severity::Note).collect()
+}
+
+fn add<'a>(groups: &mut Vec<Group<'a>>, part: &'a Part<'a>, finding: Finding, before: usize) {
+    let place = if finding.trial.is_some() { 0 } else { before };
+    let is_same = |group: &&mut Group<'_>| {
+        let of = |finding: &Finding| (finding.code, finding.severity, finding.advice.clone());
+        group.part.placed.job.id.role == part.placed.job.id.role
+            && of(&group.first) == of(&finding)
+            && group.place == place
+    };
+    let Some(group) = groups.iter_mut().find(is_same) else {
+        groups.push(Group { part, first: finding, place, more: 0, others: 0, last: part });
+        return;
+    };
+    if group.part.placed.job.id == part.placed.job.id {
+        group.more += 1;
+    } else if group.last.placed.job.id != part.placed.job.id {
+        group.others += 1;
+    }
+    group.last = part;
+}
+
+impl Group<'_> {
+    fn told(self, parts: &[Part<'_>]) -> Finding {
+        let (job, agent) = (&self.part.placed.job.id, &self.part.placed.agent);
+        let mut message = format!("{job} on {agent}: {}", self.first.message);
+        if self.part.placed.job.kind == RoleKind::CycleLead {
+            message += &cycles::whereabouts(self.part, parts, &self.first.message);
+        }
+        if self.more > 0 {
+            message += &format!(" It says so {} times.", self.more + 1);
+        }
+        match self.others {
+            0 => {}
+            1 => message += &format!(" So does another part of role {}.", job.role),
+            many => message += &format!(" So do {many} other parts of role {}.", job.role),
+        }
+        Finding { message, ..self.first }
+    }
+}
