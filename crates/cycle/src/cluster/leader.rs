@@ -335,10 +335,10 @@ fn keep(clocks: &mut Vec<Clock>, clock: Clock) {
 }
 
 /// By what names are ordered: `node2` is before `node10`.
-fn by_number(name: &str) -> (&str, usize, &str) {
+fn by_number(name: &str) -> (&str, usize, &str, &str) {
     let words = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    let number = &name[words.len()..];
-    (words, number.trim_start_matches('0').len(), number)
+    let number = name[words.len()..].trim_start_matches('0');
+    (words, number.len(), number, name)
 }
 
 /// Whether a node may be called so: names stand in tables and files.
