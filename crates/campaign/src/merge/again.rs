@@ -96,3 +96,73 @@ impl Group<'_> {
         Finding { message, ..self.first }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::tests::{PLAN, codes, load, merged, outcome, trial};
+    use super::*;
+
+    #[test]
+    fn errors_of_parts_are_said_again() {
+        let mut value = load(vec![trial(1e3, &[1])]);
+        value["findings"] = json!([
+            { "code": "no-replies", "severity": "error", "message": "Nothing.", "advice": "Look." },
+            { "code": "few-samples", "severity": "note", "message": "Few.", "advice": "More." }
+        ]);
+        let result = merged(PLAN, vec![outcome("load.1", Some(value))]);
+        let again: Vec<_> =
+            result.findings.iter().filter(|one| one.code == Code::NoReplies).collect();
+        assert_eq!(again.len(), 1);
+        assert_eq!(again[0].message, "load.1 on n2: Nothing.");
+        assert!(!codes(&result).contains(&Code::FewSamples));
+        let unjudged = PLAN.replace("count = 3\n", "count = 3\njudged = false\n");
+        let outcomes = result.parts[1].result.clone();
+        let result = merged(&unjudged, vec![outcome("load.1", outcomes)]);
+        assert!(!codes(&result).contains(&Code::NoReplies));
+    }
+
+    #[test]
+    fn what_many_parts_doubt_is_said_once_and_what_is_said_has_an_end() {
+        let finding = |code: &str, severity: &str, message: &str| -> Value {
+            json!({ "code": code, "severity": severity, "message": message, "advice": "" })
+        };
+        let told = |findings: [Vec<Value>; 3]| {
+            let outcomes = (1..).zip(findings).map(|(number, findings)| {
+                let mut value = load(vec![trial(1e3, &[1])]);
+                value["findings"] = findings.into();
+                outcome(&format!("load.{number}"), Some(value))
+            });
+            let outcomes = outcomes.chain([outcome("server.1", None)]).collect();
+            let told = merged(PLAN, outcomes).findings.into_iter();
+            told.map(|one| (one.severity, one.message)).collect::<Vec<_>>()
+        };
+        let behind = |trial: u32| {
+            let mut finding = finding("generator-behind", "warning", &format!("Late {trial}."));
+            finding["trial"] = json!(trial);
+            finding
+        };
+        let silent = |what: &str| finding("no-replies", "error", what);
+        let of_all = [
+            vec![behind(1), behind(2), silent("A."), silent("B.")],
+            vec![behind(3)],
+            vec![behind(4), silent("C."), finding("few-samples", "note", "Few.")],
+        ];
+        let expected = [
+            (Severity::Error, "load.1 on n2: A. So does another part of role load."),
+            (Severity::Error, "load.1 on n2: B."),
+            (
+                Severity::Warning,
+                "load.1 on n2: Late 1. It says so 2 times. So do 2 other parts of role load.",
+            ),
+        ];
+        assert_eq!(told(of_all), expected.map(|(severity, text)| (severity, text.to_owned())));
+        let many = (0..25).map(|number| silent(&format!("{number}."))).collect();
+        let told = told([vec![behind(1)], many, Vec::new()]);
+        assert_eq!(told.len(), 20);
+        assert_eq!(told[0].1, "load.2 on n3: 0.");
+        let last = "load.2 on n3: 19. Parts have 6 more findings, which stand with them.";
+        assert_eq!(told[19].1, last);
+    }
+}

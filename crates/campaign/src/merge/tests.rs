@@ -13,7 +13,7 @@ use super::*;
 use crate::order::ClockState;
 use crate::place::{Candidate, place};
 
-const PLAN: &str = r#"
+pub(super) const PLAN: &str = r#"
 schema = "horolog.plan/1"
 name = "p"
 [[role]]
@@ -44,7 +44,7 @@ fn host() -> Host {
     serde_json::from_value(json!({ "cores": 2 })).unwrap()
 }
 
-fn outcome(job: &str, result: Option<Value>) -> Outcome {
+pub(super) fn outcome(job: &str, result: Option<Value>) -> Outcome {
     Outcome {
         campaign: "c".parse().unwrap(),
         agent: "n1".parse().unwrap(),
@@ -59,7 +59,7 @@ fn outcome(job: &str, result: Option<Value>) -> Outcome {
     }
 }
 
-fn merged(text: &str, outcomes: Vec<Outcome>) -> CampaignResult {
+pub(super) fn merged(text: &str, outcomes: Vec<Outcome>) -> CampaignResult {
     let plan = Plan::parse(text, &[]).unwrap();
     let placement = place(&plan, &agents(5)).unwrap();
     merge(Gathered {
@@ -86,7 +86,7 @@ fn distribution(values: &[u64]) -> Option<Distribution> {
     Distribution::of_recorder(&recorder)
 }
 
-fn trial(rate: f64, rtts: &[u64]) -> Trial {
+pub(super) fn trial(rate: f64, rtts: &[u64]) -> Trial {
     let received = rtts.len() as u64;
     Trial {
         phase: None,
@@ -115,7 +115,7 @@ fn trial(rate: f64, rtts: &[u64]) -> Trial {
     }
 }
 
-fn load(trials: Vec<Trial>) -> Value {
+pub(super) fn load(trials: Vec<Trial>) -> Value {
     let target = Target {
         address: [192, 0, 2, 1].into(),
         port: 123,
@@ -159,7 +159,7 @@ fn capacity(result: &CampaignResult) -> Option<CampaignCapacity> {
     *capacity
 }
 
-fn codes(result: &CampaignResult) -> Vec<Code> {
+pub(super) fn codes(result: &CampaignResult) -> Vec<Code> {
     result.findings.iter().map(|finding| finding.code).collect()
 }
 
@@ -279,67 +279,6 @@ fn parts_that_were_told_another_instant_are_named() {
     late[2].intended_ns = late[2].intended_ns.map(|at_ns| at_ns + 1);
     let message = "Told another instant to start at than the others: load.2.";
     assert_eq!(named(late).as_deref(), Some(message));
-}
-
-#[test]
-fn errors_of_parts_are_said_again() {
-    let mut value = load(vec![trial(1e3, &[1])]);
-    value["findings"] = json!([
-        { "code": "no-replies", "severity": "error", "message": "Nothing.", "advice": "Look." },
-        { "code": "few-samples", "severity": "note", "message": "Few.", "advice": "More." }
-    ]);
-    let result = merged(PLAN, vec![outcome("load.1", Some(value))]);
-    let again: Vec<_> = result.findings.iter().filter(|one| one.code == Code::NoReplies).collect();
-    assert_eq!(again.len(), 1);
-    assert_eq!(again[0].message, "load.1 on n2: Nothing.");
-    assert!(!codes(&result).contains(&Code::FewSamples));
-    let unjudged = PLAN.replace("count = 3\n", "count = 3\njudged = false\n");
-    let outcomes = result.parts[1].result.clone();
-    let result = merged(&unjudged, vec![outcome("load.1", outcomes)]);
-    assert!(!codes(&result).contains(&Code::NoReplies));
-}
-
-#[test]
-fn what_many_parts_doubt_is_said_once_and_what_is_said_has_an_end() {
-    let finding = |code: &str, severity: &str, message: &str| -> Value {
-        json!({ "code": code, "severity": severity, "message": message, "advice": "" })
-    };
-    let told = |findings: [Vec<Value>; 3]| {
-        let outcomes = (1..).zip(findings).map(|(number, findings)| {
-            let mut value = load(vec![trial(1e3, &[1])]);
-            value["findings"] = findings.into();
-            outcome(&format!("load.{number}"), Some(value))
-        });
-        let outcomes = outcomes.chain([outcome("server.1", None)]).collect();
-        let told = merged(PLAN, outcomes).findings.into_iter();
-        told.map(|one| (one.severity, one.message)).collect::<Vec<_>>()
-    };
-    let behind = |trial: u32| {
-        let mut finding = finding("generator-behind", "warning", &format!("Late {trial}."));
-        finding["trial"] = json!(trial);
-        finding
-    };
-    let silent = |what: &str| finding("no-replies", "error", what);
-    let of_all = [
-        vec![behind(1), behind(2), silent("A."), silent("B.")],
-        vec![behind(3)],
-        vec![behind(4), silent("C."), finding("few-samples", "note", "Few.")],
-    ];
-    let expected = [
-        (Severity::Error, "load.1 on n2: A. So does another part of role load."),
-        (Severity::Error, "load.1 on n2: B."),
-        (
-            Severity::Warning,
-            "load.1 on n2: Late 1. It says so 2 times. So do 2 other parts of role load.",
-        ),
-    ];
-    assert_eq!(told(of_all), expected.map(|(severity, text)| (severity, text.to_owned())));
-    let many = (0..25).map(|number| silent(&format!("{number}."))).collect();
-    let told = told([vec![behind(1)], many, Vec::new()]);
-    assert_eq!(told.len(), 20);
-    assert_eq!(told[0].1, "load.2 on n3: 0.");
-    let last = "load.2 on n3: 19. Parts have 6 more findings, which stand with them.";
-    assert_eq!(told[19].1, last);
 }
 
 const RELAYS: &str = r#"
