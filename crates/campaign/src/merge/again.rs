@@ -45,7 +45,8 @@ pub(super) fn again(plan: &Plan, parts: &[Part<'_>]) -> Vec<Finding> {
     groups.truncate(AGAIN_MAX);
     let mut told: Vec<_> = groups.into_iter().map(|group| group.told(parts)).collect();
     if let Some(last) = told.last_mut().filter(|_| left > 0) {
-        last.message += &format!(" Parts have {left} more findings, which stand with them.");
+        let message = &last.message;
+        last.message = format!("{message} Parts have {left} more findings, which stand with them.");
     }
     told
 }
@@ -81,18 +82,19 @@ fn add<'a>(groups: &mut Vec<Group<'a>>, part: &'a Part<'a>, finding: Finding, be
 impl Group<'_> {
     fn told(self, parts: &[Part<'_>]) -> Finding {
         let (job, agent) = (&self.part.placed.job.id, &self.part.placed.agent);
-        let mut message = format!("{job} on {agent}: {}", self.first.message);
-        if self.part.placed.job.kind == RoleKind::CycleLead {
-            message += &cycles::whereabouts(self.part, parts, &self.first.message);
-        }
-        if self.more > 0 {
-            message += &format!(" It says so {} times.", self.more + 1);
-        }
-        match self.others {
-            0 => {}
-            1 => message += &format!(" So does another part of role {}.", job.role),
-            many => message += &format!(" So do {many} other parts of role {}.", job.role),
-        }
+        let is_lead = self.part.placed.job.kind == RoleKind::CycleLead;
+        let place = is_lead.then(|| cycles::whereabouts(self.part, parts, &self.first.message));
+        let place = place.unwrap_or_default();
+        let times = match self.more {
+            0 => String::new(),
+            more => format!(" It says so {} times.", more + 1),
+        };
+        let others = match self.others {
+            0 => String::new(),
+            1 => format!(" So does another part of role {}.", job.role),
+            many => format!(" So do {many} other parts of role {}.", job.role),
+        };
+        let message = format!("{job} on {agent}: {}{place}{times}{others}", self.first.message);
         Finding { message, ..self.first }
     }
 }
