@@ -247,8 +247,8 @@ fn file(text: &str) -> Result<(TempDir, String)> {
 }
 
 fn a_part_that_never_ends_is_bounded() -> Result<()> {
-    let timer = "duration-max = \"1s\"\n[[role]]\nname = \"t\"\nkind = \"host-timer\"\n\
-                 [role.options]\ntime = \"60s\"\n";
+    // Its time is that of the command, which no plan can know.
+    let timer = "duration-max = \"1s\"\n[[role]]\nname = \"t\"\nkind = \"host-timer\"\n";
     let (_directory, path) = file(timer)?;
     let (status, result) = run(&[&path])?;
     ensure!(status == Some(1), "{status:?}");
@@ -299,6 +299,12 @@ fn plans_that_cannot_be_are_refused() -> Result<()> {
     refused(&["ntp-saturation", "--set", "speed"], "write a parameter and its value")?;
     refused(&["ntp-saturation", "--set", "rate=fast"], "'rate' of load-ntp cannot be 'fast'")?;
     refused(&["ntp-saturation", "--set", "generators=64"], "the plan needs 65 agents")?;
+    refused(&["udp-all-pairs", "--set", "nodes=1"], "need two instances of it, and there is one")?;
+    refused(&["udp-all-pairs", "--set", "sizes=70000"], "'70000' is none of 48 to 65507 bytes")?;
+    refused(&["udp-all-pairs", "--set", "time=700s"], "the plan's duration-max of 600 s ends it")?;
+    refused(&["rt-cluster", "--set", "nodes=1"], "the count '{nodes}-1' comes to 0")?;
+    refused(&["rt-cluster", "--set", "slow=7=5"], "there is no node 7; they are 1 to 3")?;
+    refused(&["rt-cluster", "--nats", "nats://127.0.0.1:9"], "cannot be used with '--nats")?;
     let (_directory, path) = file("[[role]]\nname = \"t\"\nkind = \"shell\"\n")?;
     refused(&[&path], "plan.toml:5: no kind of roles is called 'shell'")?;
     let output = campaign(&["run", "ntp-saturation", "--nats", "nats://127.0.0.1:9"])?;

@@ -23,6 +23,15 @@ impl Display for Fault {
 }
 
 impl Fault {
+    /// The same of a file that is called so, which stands before the line.
+    #[must_use]
+    pub fn of_file(&self, name: &str) -> String {
+        match self.line {
+            Some(line) => format!("{name}:{line}: {}", self.reason),
+            None => format!("{name}: {}", self.reason),
+        }
+    }
+
     /// The words of others in a reason may hold anything; it is made one line.
     pub(crate) fn new(line: Option<usize>, reason: impl Into<String>) -> Self {
         let reason = reason.into();
@@ -40,6 +49,11 @@ impl Fault {
 /// The line of a byte of a text, from 1 on.
 pub(crate) fn line_of(text: &str, at: usize) -> usize {
     1 + text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count()
+}
+
+/// So many of something: `1 job`, `2 jobs`.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// A text of others as it may be shown: cut, on one line, and without what moves a terminal.

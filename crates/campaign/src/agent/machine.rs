@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use crate::fault::counted;
 use crate::instruction::{Instruction, InstructionError};
 use crate::message::Content;
 use crate::order::{Ending, Job, LEAD_NS_MAX, News, Order, Outcome, Word};
@@ -134,7 +135,7 @@ impl Machine {
         let mut acts = Vec::new();
         if let Some(left) = memory.current {
             acts.push(Act::Say(format!(
-                "this agent ended while it worked for {}; {} of its jobs were interrupted",
+                "this agent ended while it worked for {}; of its jobs, {} had no result",
                 left.campaign,
                 left.jobs.len()
             )));
@@ -263,7 +264,7 @@ impl Machine {
         // It is known before anything is done, so that a restart finds it.
         vec![
             Act::Keep,
-            Act::Say(format!("works for {campaign}: {} jobs", order.jobs.len())),
+            Act::Say(format!("works for {campaign}: {}", counted(order.jobs.len(), "job"))),
             Act::Tell(campaign, Content::News(News::Accepted { at_ns: now.utc_ns })),
             Act::Begin(order),
         ]

@@ -134,8 +134,27 @@ async fn live(options: AgentOptions, owner: Owner<'_>) -> Result<(), AgentError>
     };
     let (machine, acts) = Machine::new(character, memory, (utc_ns() / 1_000_000) as u64);
     let clock = post::clock_now(&options).await;
+    if clock.is_none() {
+        (owner.says)(&clock_unknown(options.clock_server.as_deref()));
+    }
     let shared = Shared::new(options, store, machine.incarnation(), spool, clock)?;
     Agent::start(Arc::new(shared), machine, jobs, owner).live(acts).await
+}
+
+/// Why campaigns do without this agent.
+fn clock_unknown(server: Option<&str>) -> String {
+    let (why, what) = match server {
+        Some(server) => (
+            format!("{server} does not say how right this clock is"),
+            "name another --clock-server",
+        ),
+        None => (
+            "nothing is known of this machine's clock: no time service says that it keeps it"
+                .into(),
+            "start one, such as chronyd with rtcsync, or give --clock-server",
+        ),
+    };
+    format!("warning: {why}, and campaigns give such an agent nothing to do; {what}")
 }
 
 /// Connects. One that is wrong ends it; one that is not there is waited for a little.

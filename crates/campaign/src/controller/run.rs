@@ -81,7 +81,7 @@ pub enum CampaignError {
     #[error("{0}")]
     Plan(Fault),
     /// The plan cannot be placed.
-    #[error("{fault}{}", excluded(.unusable))]
+    #[error("{fault}{}", excluded(.fault, .unusable))]
     Place {
         /// Why.
         fault: PlaceFault,
@@ -119,9 +119,30 @@ pub enum CampaignError {
     System(#[from] io::Error),
 }
 
-fn excluded(unusable: &[(String, String)]) -> String {
+impl CampaignError {
+    /// The same, where the plan is called so: its name stands before the line.
+    #[must_use]
+    pub fn of_plan(&self, name: &str) -> String {
+        match self {
+            Self::Plan(fault) => fault.of_file(name),
+            Self::Place { fault, unusable } => fault.of_file(name) + &excluded(fault, unusable),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// Why there are no more agents than those that were counted.
+fn excluded(fault: &PlaceFault, unusable: &[(String, String)]) -> String {
     let told: Vec<_> = unusable.iter().map(|(name, why)| format!("{name} ({why})")).collect();
-    if told.is_empty() { String::new() } else { format!("; not counted: {}", told.join(", ")) }
+    if !told.is_empty() {
+        format!("; not counted: {}", told.join(", "))
+    } else if fault.is_empty {
+        "; no agent says at the NATS server that it is there: start 'horolog campaign agent' on \
+         each machine that is to take part"
+            .to_owned()
+    } else {
+        String::new()
+    }
 }
 
 /// Runs a campaign to its end, and gives what came of it to `keep`; where that says that it is
@@ -149,4 +170,25 @@ pub fn run<T>(
         }
         Ok(kept)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_lacking_is_told_with_the_name_of_the_plan() {
+        let text = "schema = \"horolog.plan/1\"\nname = \"p\"\n[[role]]\nname = \"t\"\n\
+                    kind = \"host-timer\"\n";
+        let plan = Plan::parse(text, &[]).unwrap();
+        let told = |unusable: &[(&str, &str)]| {
+            let fault = crate::place::place(&plan, &[]).unwrap_err();
+            let unusable = unusable.iter().map(|(name, why)| ((*name).into(), (*why).into()));
+            CampaignError::Place { fault, unusable: unusable.collect() }.of_plan("a.toml")
+        };
+        let lacks = "a.toml:4: role 't' needs an agent that may run host-timer, and there is none";
+        assert_eq!(told(&[("n1", "why")]), format!("{lacks}; not counted: n1 (why)"));
+        let none = told(&[]);
+        assert!(none.starts_with(&format!("{lacks}; no agent says at the NATS server")), "{none}");
+    }
 }

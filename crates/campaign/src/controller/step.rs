@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::fault::shown;
+use crate::fault::{counted, shown};
 use crate::nats::NatsError;
 use crate::order::{Ending, News, Outcome};
 use crate::place::Placement;
@@ -34,7 +34,8 @@ impl Display for Step<'_> {
         match self {
             Self::Begun(id, placement) => {
                 let (jobs, agents) = (placement.jobs.len(), placement.agents().len());
-                write!(f, "campaign {id}: {jobs} jobs on {agents} agents")
+                let (jobs, agents) = (counted(jobs, "job"), counted(agents, "agent"));
+                write!(f, "campaign {id}: {jobs} on {agents}")
             }
             Self::News(agent, news) => news_line(f, agent, news),
             Self::Progress(agent, job, text) => {
@@ -47,7 +48,7 @@ impl Display for Step<'_> {
             Self::Outcome(outcome, left) => {
                 write!(f, "{}: {}: ", outcome.agent, outcome.job)?;
                 ending(f, &outcome.ending)?;
-                write!(f, "; {left} jobs to come")
+                write!(f, "; {} to come", counted(*left, "job"))
             }
             Self::Abandoned => f.write_str("giving up; agents end what they run"),
             Self::Lost(agent) => write!(f, "{agent}: lost; it has not told all in time"),

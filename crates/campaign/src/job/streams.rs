@@ -83,10 +83,12 @@ impl Stream {
         text.chars().filter(|c| *c == '\n' || !c.is_control()).collect::<String>().trim().to_owned()
     }
 
-    /// The last line that is not empty.
+    /// The last line that is not empty, or what it goes on from where that stands above it.
     pub(super) fn last_line(&self) -> Option<String> {
         let text = self.text();
-        text.lines().rev().find(|line| !line.trim().is_empty()).map(ToOwned::to_owned)
+        let mut last = text.lines().rev().filter(|line| !line.trim().is_empty()).peekable();
+        let any = last.peek().copied();
+        last.find(|line| !is_continued(line)).or(any).map(ToOwned::to_owned)
     }
 
     /// The same, cut to what can be shown, where a line was ended since this was asked.
@@ -94,6 +96,11 @@ impl Stream {
         let line = std::mem::take(&mut self.is_news).then(|| self.last_line()).flatten()?;
         Some(line.chars().take(LINE_MAX).collect())
     }
+}
+
+/// Whether a line goes on from the one above it, which says more by itself.
+fn is_continued(line: &str) -> bool {
+    line.starts_with([' ', '\u{2192}'])
 }
 
 #[cfg(test)]
@@ -120,6 +127,16 @@ mod tests {
         assert_eq!(streams.errors.news().as_deref(), Some("[1mtwo \u{fffd}"));
         assert_eq!(streams.errors.news(), None);
         assert_eq!(streams.output.last_line(), None);
+    }
+
+    #[test]
+    fn what_goes_on_from_the_line_above_is_not_shown_alone() {
+        let mut streams = said("one\nwarning: two\n  and more\n  \u{2192} Look.\n".as_bytes());
+        assert_eq!(streams.errors.news().as_deref(), Some("warning: two"));
+        assert_eq!(
+            said("\u{2192} Look.\n".as_bytes()).errors.last_line().as_deref(),
+            Some("\u{2192} Look.")
+        );
     }
 
     #[test]

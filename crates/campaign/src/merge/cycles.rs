@@ -4,9 +4,10 @@
 //! they were.
 
 use horolog_record::{
-    CampaignFigures, CampaignNode, CampaignTask, Code, CycleNode, CycleResult, CycleRun, CycleTask,
-    Distribution, Finding,
+    CampaignFigures, CampaignNode, CampaignTask, CycleNode, CycleResult, CycleRun, CycleTask,
+    Distribution,
 };
+use serde::Deserialize;
 
 use super::{Part, Unmerged};
 use crate::role::RoleKind;
@@ -24,11 +25,15 @@ pub(super) fn merge(
             nodes.extend(cluster.nodes(run, of_run));
             tasks.extend(cluster.tasks(run, of_run, unmerged));
         }
-        let awaited = result.findings.iter().filter(|one| one.code == Code::NodeAwaited);
-        let awaited: Vec<_> = awaited.map(|one| cluster.located(one, &result)).collect();
-        unmerged.findings.extend(awaited);
     }
     CampaignFigures::Cycles { tasks, nodes }
+}
+
+/// Where the node is that a message of its leader names, as a sentence; empty where it names none.
+pub(super) fn whereabouts(lead: &Part<'_>, parts: &[Part<'_>], message: &str) -> String {
+    let result = lead.result().map(CycleResult::deserialize);
+    let Some(Ok(result)) = result else { return String::new() };
+    Cluster { lead, parts }.located(message, &result).unwrap_or_default()
 }
 
 /// The nodes of one leader.
@@ -116,22 +121,18 @@ impl Cluster<'_> {
         names.enumerate().map(together).collect()
     }
 
-    /// A finding about nodes, with where these were.
-    fn located(&self, finding: &Finding, result: &CycleResult) -> Finding {
+    /// Where the node was that is named.
+    fn located(&self, message: &str, result: &CycleResult) -> Option<String> {
         let nodes = result.runs.iter().flat_map(|run| run.nodes.iter().enumerate());
         // A name may be the beginning of another one.
         let is_named = |name: &str| {
-            let mut words =
-                finding.message.split(|c: char| !(c.is_alphanumeric() || "-_.".contains(c)));
+            let mut words = message.split(|c: char| !(c.is_alphanumeric() || "-_.".contains(c)));
             words.any(|word| word.trim_end_matches('.') == name)
         };
-        let named = nodes.filter(|(_, node)| is_named(&node.name)).find_map(|(index, node)| {
+        nodes.filter(|(_, node)| is_named(&node.name)).find_map(|(index, node)| {
             let part = self.part(index, &node.name)?;
             Some(format!(" {} is {} on {}.", node.name, part.placed.job.id, part.placed.agent))
-        });
-        let message =
-            format!("{}: {}{}", self.leader(), finding.message, named.unwrap_or_default());
-        Finding { message, ..finding.clone() }
+        })
     }
 }
 

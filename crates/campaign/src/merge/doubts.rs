@@ -4,15 +4,13 @@ use std::collections::BTreeMap;
 
 use horolog_record::{CampaignStart, Code, Finding, Severity};
 
-use super::{Part, ended};
+use super::{Part, again, ended};
 use crate::CampaignId;
 use crate::order::Ending;
 use crate::plan::Plan;
 
 /// Starts further from one another than this are said.
 const SPREAD_MAX_NS: u64 = 5_000_000;
-/// Findings of parts that are said again, at most.
-const AGAIN_MAX: usize = 20;
 
 /// What is known of the run.
 pub(super) struct About<'a> {
@@ -51,7 +49,7 @@ pub(super) fn add(about: &About<'_>, parts: &[Part<'_>], findings: &mut Vec<Find
     }
     findings.extend(lost(about.campaign, parts));
     findings.extend(parts.iter().filter_map(|part| failed(about, part)));
-    findings.extend(again(about.plan, parts));
+    findings.extend(again::again(about.plan, parts));
     findings.extend(about.start.and_then(apart));
     findings.extend(differ(about.at_ns, parts));
     if about.local {
@@ -111,24 +109,6 @@ fn failed(about: &About<'_>, part: &Part<'_>) -> Option<Finding> {
     let has = if part.result().is_some() { "Its result is of what ran until then." } else { "" };
     let message = format!("{} on {} {how}{why}.", part.placed.job.id, part.placed.agent);
     Some(finding(Code::PartUnmeasured, Severity::Error, message, has))
-}
-
-/// Findings of the parts that are errors: a figure above does not say what it seems to say.
-fn again(plan: &Plan, parts: &[Part<'_>]) -> Vec<Finding> {
-    let is_judged =
-        |part: &&Part<'_>| plan.role(&part.placed.job.id.role).is_some_and(|role| role.judged);
-    let of = |part: &Part<'_>| -> Vec<Finding> {
-        let findings = part.result().and_then(|result| result.get("findings"));
-        let findings = findings.and_then(serde_json::Value::as_array).into_iter().flatten();
-        let read =
-            findings.filter_map(|one| <Finding as serde::Deserialize>::deserialize(one).ok());
-        let errors = read.filter(|one| one.severity == Severity::Error);
-        let (job, agent) = (&part.placed.job.id, &part.placed.agent);
-        let told =
-            |one: Finding| Finding { message: format!("{job} on {agent}: {}", one.message), ..one };
-        errors.map(told).collect()
-    };
-    parts.iter().filter(is_judged).flat_map(of).take(AGAIN_MAX).collect()
 }
 
 fn apart(start: &CampaignStart) -> Option<Finding> {

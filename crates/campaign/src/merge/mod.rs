@@ -2,6 +2,7 @@
 //! beside the parts as they came. Pure. Counts are added and histograms merged, bucket by bucket;
 //! nothing is averaged, and what cannot be put together is said and left in its parts.
 
+mod again;
 mod cycles;
 mod distributions;
 mod doubts;

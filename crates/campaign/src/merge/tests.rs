@@ -13,7 +13,7 @@ use super::*;
 use crate::order::ClockState;
 use crate::place::{Candidate, place};
 
-const PLAN: &str = r#"
+pub(super) const PLAN: &str = r#"
 schema = "horolog.plan/1"
 name = "p"
 [[role]]
@@ -44,7 +44,7 @@ fn host() -> Host {
     serde_json::from_value(json!({ "cores": 2 })).unwrap()
 }
 
-fn outcome(job: &str, result: Option<Value>) -> Outcome {
+pub(super) fn outcome(job: &str, result: Option<Value>) -> Outcome {
     Outcome {
         campaign: "c".parse().unwrap(),
         agent: "n1".parse().unwrap(),
@@ -59,7 +59,7 @@ fn outcome(job: &str, result: Option<Value>) -> Outcome {
     }
 }
 
-fn merged(text: &str, outcomes: Vec<Outcome>) -> CampaignResult {
+pub(super) fn merged(text: &str, outcomes: Vec<Outcome>) -> CampaignResult {
     let plan = Plan::parse(text, &[]).unwrap();
     let placement = place(&plan, &agents(5)).unwrap();
     merge(Gathered {
@@ -86,7 +86,7 @@ fn distribution(values: &[u64]) -> Option<Distribution> {
     Distribution::of_recorder(&recorder)
 }
 
-fn trial(rate: f64, rtts: &[u64]) -> Trial {
+pub(super) fn trial(rate: f64, rtts: &[u64]) -> Trial {
     let received = rtts.len() as u64;
     Trial {
         phase: None,
@@ -115,7 +115,7 @@ fn trial(rate: f64, rtts: &[u64]) -> Trial {
     }
 }
 
-fn load(trials: Vec<Trial>) -> Value {
+pub(super) fn load(trials: Vec<Trial>) -> Value {
     let target = Target {
         address: [192, 0, 2, 1].into(),
         port: 123,
@@ -159,7 +159,7 @@ fn capacity(result: &CampaignResult) -> Option<CampaignCapacity> {
     *capacity
 }
 
-fn codes(result: &CampaignResult) -> Vec<Code> {
+pub(super) fn codes(result: &CampaignResult) -> Vec<Code> {
     result.findings.iter().map(|finding| finding.code).collect()
 }
 
@@ -281,24 +281,6 @@ fn parts_that_were_told_another_instant_are_named() {
     assert_eq!(named(late).as_deref(), Some(message));
 }
 
-#[test]
-fn errors_of_parts_are_said_again() {
-    let mut value = load(vec![trial(1e3, &[1])]);
-    value["findings"] = json!([
-        { "code": "no-replies", "severity": "error", "message": "Nothing.", "advice": "Look." },
-        { "code": "few-samples", "severity": "note", "message": "Few.", "advice": "More." }
-    ]);
-    let result = merged(PLAN, vec![outcome("load.1", Some(value))]);
-    let again: Vec<_> = result.findings.iter().filter(|one| one.code == Code::NoReplies).collect();
-    assert_eq!(again.len(), 1);
-    assert_eq!(again[0].message, "load.1 on n2: Nothing.");
-    assert!(!codes(&result).contains(&Code::FewSamples));
-    let unjudged = PLAN.replace("count = 3\n", "count = 3\njudged = false\n");
-    let outcomes = result.parts[1].result.clone();
-    let result = merged(&unjudged, vec![outcome("load.1", outcomes)]);
-    assert!(!codes(&result).contains(&Code::NoReplies));
-}
-
 const RELAYS: &str = r#"
 schema = "horolog.plan/1"
 name = "p"
@@ -399,6 +381,9 @@ fn nodes_of_a_cluster_are_told_by_their_agents() {
     record["findings"] = json!([{
         "code": "node-awaited", "severity": "warning",
         "message": "The others wait for node1: it was the last.", "advice": "Less."
+    }, {
+        "code": "deadlines-missed", "severity": "warning",
+        "message": "600 of 600 periods were not done by their deadline.", "advice": "See."
     }]);
     let result = merged(plan, vec![outcome("lead.1", Some(record)), outcome("member.1", None)]);
     let CampaignFigures::Cycles { tasks, nodes } = &result.roles[0].figures else {
@@ -419,11 +404,14 @@ fn nodes_of_a_cluster_are_told_by_their_agents() {
             ("node1", Some("member.1"), Some("n2"), Some(297))
         ]
     );
-    let [finding] = &result.findings[..] else { panic!("{:?}", result.findings) };
+    let [awaited, missed] = &result.findings[..] else { panic!("{:?}", result.findings) };
     assert_eq!(
-        finding.message,
-        "lead.1: The others wait for node1: it was the last. node1 is member.1 on n2."
+        awaited.message,
+        "lead.1 on n1: The others wait for node1: it was the last. node1 is member.1 on n2."
     );
+    assert_eq!((missed.code, missed.severity), (Code::DeadlinesMissed, Severity::Warning));
+    let message = "lead.1 on n1: 600 of 600 periods were not done by their deadline.";
+    assert_eq!(missed.message, message);
     assert_eq!((result.roles[1].instances, result.roles[1].results), (1, 0));
 }
 

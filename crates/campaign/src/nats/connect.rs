@@ -118,6 +118,18 @@ pub enum NatsError {
          --user and --password-file"
     )]
     NotLetIn(String),
+    /// It lets in nobody without a name.
+    #[error(
+        "the NATS server at {0} lets in only those it knows; say who this is with --creds, --nkey, \
+         or --user and --password-file"
+    )]
+    Nameless(String),
+    /// TLS is wanted and not had.
+    #[error(
+        "the NATS server at {0} has no TLS; have it use TLS, or leave out --tls-required and write \
+         nats:// where this goes unencrypted on purpose"
+    )]
+    NoTls(String),
     /// No trust comes about.
     #[error(
         "TLS with the NATS server at {servers} fails: {why}; --ca names the authority that it is \
@@ -284,8 +296,13 @@ impl Broker {
             .any(|word| why.contains(word));
         match error.kind() {
             ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
-                NatsError::NotLetIn(servers)
+                match self.identity {
+                    Identity::Nobody => NatsError::Nameless(servers),
+                    _ => NatsError::NotLetIn(servers),
+                }
             }
+            // What it says to a beginning of TLS is text.
+            _ if why.contains("InvalidContentType") => NatsError::NoTls(servers),
             ConnectErrorKind::Tls => NatsError::Tls { servers, why },
             _ if is_tls => NatsError::Tls { servers, why },
             _ => NatsError::Unreachable { servers, why },
@@ -371,6 +388,19 @@ mod tests {
         with(Identity::Key(path.clone())).options("n").unwrap();
         fs::write(&path, seed.replace('S', "T")).unwrap();
         assert!(why(Identity::Key(path)).contains("holds no seed"));
+    }
+
+    #[test]
+    fn who_is_nobody_is_asked_who_that_is() {
+        let kinds = [ConnectErrorKind::AuthorizationViolation, ConnectErrorKind::Authentication];
+        for kind in kinds {
+            let why = |identity| {
+                let broker = Broker { identity, ..Broker::plain(vec!["nats://b".into()]) };
+                broker.connect_error(&kind.into()).to_string()
+            };
+            assert!(why(Identity::Nobody).contains("lets in only those it knows"));
+            assert!(why(Identity::Key("k".into())).contains("refuses these credentials"));
+        }
     }
 
     #[test]

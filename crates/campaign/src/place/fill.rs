@@ -2,13 +2,19 @@
 //! options become.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use super::{Beside, Candidate, PlaceFault, Placed, Placement};
 use crate::id::{JobId, RoleName};
 use crate::order::{Job, VALUES_MAX};
 use crate::plan::{Filled, Instances, Plan, Reference, Role, Which};
+use crate::role::Given;
+
+/// The option that says how long a job measures, or each part of it.
+const TIME: &str = "time";
 
 /// An instance and the agent that runs it.
 #[derive(Clone, Debug)]
@@ -22,6 +28,7 @@ struct Instance {
 type Instanced<'a> = BTreeMap<&'a RoleName, Vec<Instance>>;
 
 struct Filler<'a> {
+    plan: &'a Plan,
     agents: &'a [&'a Candidate],
     instances: &'a Instanced<'a>,
 }
@@ -40,7 +47,7 @@ pub(super) fn fill(
             }
         }
     }
-    let filler = Filler { agents, instances: &instances };
+    let filler = Filler { plan, agents, instances: &instances };
     let mut jobs = Vec::new();
     for role in &plan.roles {
         for (number, instance) in (1..).zip(instances.get(&role.name).into_iter().flatten()) {
@@ -104,10 +111,15 @@ impl Filler<'_> {
             option.map_or(role.line, |option| option.line)
         };
         let id = id(&role.name, number as usize - 1);
-        role.kind.read(&options).map_err(|fault| {
-            let reason = format!("{id}: {fault}");
-            PlaceFault { line: line_of(fault.option()), reason, is_option: true }
-        })?;
+        let wrong = |option: &str, why: &dyn Display| {
+            let (line, reason) = (line_of(option), format!("{id}: {why}"));
+            PlaceFault { line, reason, is_option: true, is_empty: false }
+        };
+        let read = role.kind.read(&options).map_err(|fault| wrong(fault.option(), &fault))?;
+        let read = read.iter().find(|(spec, _)| spec.name == TIME);
+        if let Some((_, [Given::Time(time)])) = read.map(|(spec, given)| (spec, given.as_slice())) {
+            self.fits(*time).map_err(|why| wrong(TIME, &why))?;
+        }
         let candidate = self.agents[instance.agent];
         Ok(Placed {
             agent: candidate.name.clone(),
@@ -126,6 +138,19 @@ impl Filler<'_> {
         let best = addresses.iter().find(is_shared).or(addresses.first());
         // Agents without an address are no candidates.
         best.copied().unwrap_or(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED))
+    }
+
+    /// Whether what takes so long can be over when the plan ends it.
+    fn fits(&self, time: Duration) -> Result<(), String> {
+        let max = self.plan.duration_max;
+        if time <= max {
+            return Ok(());
+        }
+        let (time, max) = (time.as_secs_f64(), max.as_secs_f64());
+        Err(format!(
+            "'{TIME}' is {time} s, and the plan's duration-max of {max} s ends it before; make it \
+             shorter, or raise duration-max"
+        ))
     }
 
     fn filled(

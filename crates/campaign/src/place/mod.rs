@@ -82,6 +82,16 @@ pub struct PlaceFault {
     pub reason: String,
     /// Whether an option cannot be as the plan fills it in, whichever agents there are.
     pub is_option: bool,
+    /// Whether there is no agent at all.
+    pub is_empty: bool,
+}
+
+impl PlaceFault {
+    /// The same of a plan that is called so, which stands before the line.
+    #[must_use]
+    pub fn of_file(&self, name: &str) -> String {
+        format!("{name}:{}: {}", self.line, self.reason)
+    }
 }
 
 impl Placement {
@@ -201,7 +211,8 @@ fn fit(plan: &Plan, role: &Role, agents: &[&Candidate]) -> Result<Vec<usize>, Pl
         there_are(&names),
         nobody(labels, &kinds, agents),
     );
-    Err(PlaceFault { line: role.line, reason, is_option: false })
+    let is_empty = agents.is_empty();
+    Err(PlaceFault { line: role.line, reason, is_option: false, is_empty })
 }
 
 fn has(agent: &Candidate, (name, value): (&String, &String)) -> bool {
@@ -216,18 +227,24 @@ fn wanted(labels: &BTreeMap<String, String>, kinds: &BTreeSet<RoleKind>) -> Stri
     format!("{with}{} that may run {}", labels.join(", "), kinds.join(" and "))
 }
 
-/// What no agent has, each thing with a semicolon before it.
+/// What no agent has, each thing with a semicolon before it; nothing where there are no agents.
 fn nobody(
     labels: &BTreeMap<String, String>,
     kinds: &BTreeSet<RoleKind>,
     agents: &[&Candidate],
 ) -> String {
+    if agents.is_empty() {
+        return String::new();
+    }
     let lacks = |label: &(&String, &String)| !agents.iter().any(|agent| has(agent, *label));
     let labels = labels.iter().filter(lacks);
-    let labels = labels.map(|(name, value)| format!("; nobody has the label {name}={value}"));
+    let labels =
+        labels.map(|(name, value)| format!("; none that can be used has the label {name}={value}"));
     let runs = |kind: &&RoleKind| agents.iter().any(|agent| agent.kinds.contains(*kind));
     let kinds = kinds.iter().filter(|kind| !runs(kind));
-    labels.chain(kinds.map(|kind| format!("; nobody's policy allows {kind}"))).collect()
+    labels
+        .chain(kinds.map(|kind| format!("; the policy of none that can be used allows {kind}")))
+        .collect()
 }
 
 fn agents_of(count: usize) -> String {
@@ -261,7 +278,7 @@ fn not_apart(plan: &Plan, wants: &[Want]) -> PlaceFault {
         others.join(" and "),
         agents.len(),
     );
-    PlaceFault { line: roles[at].line, reason, is_option: false }
+    PlaceFault { line: roles[at].line, reason, is_option: false, is_empty: false }
 }
 
 #[cfg(test)]

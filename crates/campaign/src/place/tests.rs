@@ -172,7 +172,7 @@ fn what_is_lacking_is_said() {
     assert_eq!(
         fault.to_string(),
         "line 10: role 'load' needs 2 agents with os=x, site=b that may run load-ntp, and there is \
-         none; nobody has the label os=x"
+         none; none that can be used has the label os=x"
     );
     let fault = place(&plan(SATURATION), &agents(2)).unwrap_err();
     assert_eq!(
@@ -183,6 +183,8 @@ fn what_is_lacking_is_said() {
     );
     let fault = place(&plan(SATURATION), &agents(1)).unwrap_err();
     assert!(fault.reason.ends_with("and there is one: n1"), "{fault}");
+    let fault = place(&plan(SATURATION), &[]).unwrap_err();
+    assert!(fault.is_empty && fault.reason.ends_with("and there is none"), "{fault}");
     let mut weak = agents(3);
     for one in &mut weak {
         one.kinds.retain(|kind| *kind != RoleKind::PathUdp);
@@ -190,7 +192,10 @@ fn what_is_lacking_is_said() {
     // The ends' agents run the probes too.
     let fault = place(&plan(PAIRS), &weak).unwrap_err();
     assert!(fault.reason.contains("may run path-serve and path-udp and host-timer"), "{fault}");
-    assert!(fault.reason.ends_with("; nobody's policy allows path-udp"), "{fault}");
+    assert!(
+        fault.reason.ends_with("; the policy of none that can be used allows path-udp"),
+        "{fault}"
+    );
 }
 
 #[test]
@@ -202,6 +207,18 @@ fn what_options_became_is_looked_at() {
         fault.reason.starts_with("load.1: 'rate' of load-ntp cannot be '192.0.2.1'"),
         "{fault}"
     );
+}
+
+#[test]
+fn what_takes_longer_than_the_plan_is_refused() {
+    let timer = |time: &str| {
+        let role = "duration-max = \"5s\"\n[[role]]\nname = \"t\"\nkind = \"host-timer\"\n";
+        place(&plan(&format!("{role}[role.options]\ntime = \"{time}\"\n")), &agents(1))
+    };
+    assert!(timer("5s").is_ok());
+    let fault = timer("5001ms").unwrap_err();
+    assert_eq!((fault.line, fault.is_option), (8, true));
+    assert!(fault.reason.starts_with("t.1: 'time' is 5.001 s, and the plan's duration-max of 5 s"));
 }
 
 #[test]

@@ -61,7 +61,10 @@ fn instances(plan: &Plan, role: &Role) -> Result<(), Fault> {
                 return Err(fault(role, reason));
             }
             if plan.count(name) == 0 {
-                return Err(fault(role, format!("pairs of '{other}' need two instances of it")));
+                return Err(fault(
+                    role,
+                    format!("pairs of '{other}' need two instances of it, and there is one"),
+                ));
             }
             Ok(())
         }

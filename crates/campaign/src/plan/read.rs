@@ -209,8 +209,13 @@ impl Reader<'_> {
         let written = word(given.get_ref()).ok_or_else(wrong)?;
         let template = Template::parse(&written, self.parameters);
         let template = template.map_err(|why| self.source.fault(given, why))?;
-        let count = template.as_text().and_then(difference);
-        count.filter(|count| (1..=COUNT_MAX).contains(count)).ok_or_else(wrong)
+        let text = template.as_text().ok_or_else(wrong)?;
+        let count = difference(text).ok_or_else(wrong)?;
+        if (1..=i64::from(COUNT_MAX)).contains(&count) {
+            return Ok(count.unsigned_abs() as u32);
+        }
+        let reason = format!("the count '{written}' comes to {count}; it is from 1 to {COUNT_MAX}");
+        Err(self.source.fault(given, reason))
     }
 
     fn options(
@@ -275,12 +280,10 @@ impl Reader<'_> {
 }
 
 /// A number, or one less another: all nodes but the first.
-fn difference(text: &str) -> Option<u32> {
+fn difference(text: &str) -> Option<i64> {
+    let number = |text: &str| text.parse::<u32>().ok().map(i64::from);
     match text.split_once('-') {
-        None => text.parse().ok(),
-        Some((from, less)) => {
-            let (from, less): (u32, u32) = (from.trim().parse().ok()?, less.trim().parse().ok()?);
-            from.checked_sub(less)
-        }
+        None => number(text),
+        Some((from, less)) => Some(number(from.trim())? - number(less.trim())?),
     }
 }

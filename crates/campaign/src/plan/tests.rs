@@ -81,6 +81,9 @@ fn parameters_are_set_from_outside() {
         fault.to_string(),
         "line 23: a count is a number from 1 to 1024, or a difference as in 3-1"
     );
+    let fault = Plan::parse(&others, &settings(&[("generators", "1")])).unwrap_err();
+    let none = "line 23: the count '{generators}-1' comes to 0; it is from 1 to 1024";
+    assert_eq!(fault.to_string(), none);
     let fault = Plan::parse(PLAN, &settings(&[("rate", "{time}")])).unwrap_err();
     assert!(fault.reason.contains("cannot refer"), "{fault}");
 }
@@ -109,9 +112,10 @@ fn faults_have_lines_and_say_what_to_do() {
         (with("[[role]]\nname = \"self\"\nkind = \"query\"\n"), Some(4), "something else"),
         (with("[[role]]\nname = \"t\"\nkind = \"shell\"\n"), Some(5), "no kind of roles"),
         (with("[[role]]\nname = \"t\"\nkind = \"a\\nb\"\n"), Some(5), "is called 'a?b'"),
-        (with(&format!("{TIMER}count = 0\n")), Some(6), "a count is a number from 1"),
-        (with(&format!("{TIMER}count = \"2-2\"\n")), Some(6), "a count is a number from 1"),
-        (with(&format!("{TIMER}count = \"1-2\"\n")), Some(6), "a difference as in 3-1"),
+        (with(&format!("{TIMER}count = 0\n")), Some(6), "'0' comes to 0; it is from 1 to 1024"),
+        (with(&format!("{TIMER}count = \"2-2\"\n")), Some(6), "'2-2' comes to 0; it is from 1"),
+        (with(&format!("{TIMER}count = \"1-2\"\n")), Some(6), "'1-2' comes to -1; it is from"),
+        (with(&format!("{TIMER}count = \"1+2\"\n")), Some(6), "a difference as in 3-1"),
         (with(&format!("{TIMER}count = \"{{n}}\"\n")), Some(6), "a count is a number from 1"),
         (with(&format!("{TIMER}for-each = \"u\"\n")), Some(4), "no role or parameter 'u'"),
         (with(&format!("{TIMER}for-each = \"t\"\n")), Some(4), "which comes back to it"),
@@ -140,7 +144,7 @@ fn faults_have_lines_and_say_what_to_do() {
                 "{TIMER}[[role]]\nname = \"u\"\nkind = \"host-timer\"\nfor-each-pair = \"t\"\n"
             )),
             Some(7),
-            "pairs of 't' need two instances",
+            "pairs of 't' need two instances of it, and there is one",
         ),
     ] {
         let fault = Plan::parse(&text, &[]).unwrap_err();

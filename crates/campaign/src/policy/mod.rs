@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use horolog_sys::netlink::Prefix;
 
-use crate::fault::Fault;
+use crate::fault::{Fault, counted};
 use crate::id::JobId;
 use crate::order::{Job, Order};
 use crate::role::{Bound, Given, RoleKind};
@@ -134,8 +134,8 @@ impl Policy {
         let jobs = &order.jobs;
         if let Some(job) = jobs.get(self.jobs as usize) {
             let reason = format!(
-                "{} jobs are too many; the policy has max-jobs = {}",
-                jobs.len(),
+                "{} are too many; the policy has max-jobs = {}",
+                counted(jobs.len(), "job"),
                 self.jobs
             );
             return Err(Refusal { job: job.id.clone(), reason });

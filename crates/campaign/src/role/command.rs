@@ -112,7 +112,30 @@ pub(super) fn read(
     }
     let given = |spec: &'static OptionSpec| Some((spec, options.get(spec.name)?));
     let given = kind.options().iter().filter_map(given);
-    given.map(|(spec, values)| Ok((spec, read_one(kind, spec, values)?))).collect()
+    let read = given.map(|(spec, values)| Ok((spec, read_one(kind, spec, values)?)));
+    let read = read.collect::<Result<Vec<_>, RoleFault>>()?;
+    nodes_are_there(kind, &read)?;
+    Ok(read)
+}
+
+/// Whether each node that is named by its number is there.
+fn nodes_are_there(
+    kind: RoleKind,
+    read: &[(&'static OptionSpec, Vec<Given>)],
+) -> Result<(), RoleFault> {
+    let values = |name: &str| read.iter().find(|(spec, _)| spec.name == name);
+    let Some((_, nodes)) = values("nodes") else { return Ok(()) };
+    let Some((spec, named)) = values("slow") else { return Ok(()) };
+    let [Given::Number(nodes)] = nodes.as_slice() else { return Ok(()) };
+    for given in named {
+        let Given::Words(text) = given else { continue };
+        let node = text.split('=').next().and_then(|node| node.parse::<u64>().ok());
+        if let Some(node) = node.filter(|node| node > nodes) {
+            let reason = format!("there is no node {node}; they are 1 to {nodes}");
+            return Err(RoleFault::Value { kind, option: spec.name, value: text.clone(), reason });
+        }
+    }
+    Ok(())
 }
 
 fn read_one(

@@ -8,6 +8,10 @@ use super::{Becomes, OptionSpec, RoleKind, Value};
 const ENGINES: Value = Value::Choice(&["auto", "udp", "packet", "xdp"]);
 /// More threads or flows than a machine has cores help nobody.
 const THREADS: Value = Value::Count(1_024);
+/// What fits into a datagram of IPv4, with what a request has in it.
+const DATAGRAMS: Value = Value::Sizes(48, 65_507);
+/// What the far end of a connection takes.
+const MESSAGES: Value = Value::Sizes(1, 64 << 20);
 
 const fn option(
     name: &'static str,
@@ -63,7 +67,7 @@ const PATH_SERVE: &[OptionSpec] = &[
 
 const PATH_UDP: &[OptionSpec] = &[
     option("target", Value::Target, Argument, "the far end").required(),
-    option("sizes", Value::Sizes, Flag("--sizes"), "bytes of payload, a row for each"),
+    option("sizes", DATAGRAMS, Flag("--sizes"), "bytes of payload, a row for each"),
     option("time", Value::Time, Flag("--time"), "how long a row takes"),
     option("rate", Value::Rate, Flag("--rate"), "requests in a second; else one after the other"),
     option("flows", Value::Count(64), Flag("--flows"), "flows side by side"),
@@ -74,7 +78,7 @@ const PATH_UDP: &[OptionSpec] = &[
 
 const PATH_TCP: &[OptionSpec] = &[
     option("target", Value::Target, Argument, "the far end").required(),
-    option("sizes", Value::Sizes, Flag("--sizes"), "bytes of messages, a row for each"),
+    option("sizes", MESSAGES, Flag("--sizes"), "bytes of messages, a row for each"),
     option("latency", Value::Switch, Switch("--latency"), "measure latency alone"),
     option("bandwidth", Value::Switch, Switch("--bandwidth"), "measure bandwidth alone"),
     option("time", Value::Time, Flag("--time"), "how long a row takes"),

@@ -38,8 +38,8 @@ pub(crate) fn example(value: Value) -> &'static str {
         Value::Time => "100ms",
         Value::Count(_) => "1",
         Value::Size => "64",
-        Value::Sizes => "64,1000..5000:1000",
-        Value::Factor => "2=1.5",
+        Value::Sizes(..) => "64,1000..5000:1000",
+        Value::Factor => "1=1.5",
         Value::Cores => "0,1",
         Value::Tasks => "[[task]]\nname = \"a\"\nperiod = \"10ms\"\n",
         Value::Name => "node-2",
@@ -175,6 +175,26 @@ fn the_guide_has_every_option() {
     }
 }
 
+#[test]
+fn what_no_command_takes_is_refused_before() {
+    let path = |sizes: &str| {
+        refused(RoleKind::PathUdp, &[("target", &["192.0.2.1"]), ("sizes", &[sizes])])
+    };
+    for (sizes, end) in [("70000", "70000"), ("64,32", "32"), ("64..64k:*2", "64k")] {
+        let why = path(sizes);
+        assert!(why.contains(&format!("'{end}' is none of 48 to 65507 bytes")), "{sizes}: {why}");
+    }
+    assert!(path("64..:2").contains("write sizes such as"));
+    let lead = |nodes: &str, slow: &[&str]| {
+        let at = [("listen", &["192.0.2.1:1"][..]), ("nodes", &[nodes]), ("period", &["10ms"])];
+        let given = [&at[..], &[("compute", &["1ms"][..]), ("slow", slow)]].concat();
+        RoleKind::CycleLead.read(&options(&given)).map(drop).map_err(|why| why.to_string())
+    };
+    assert_eq!(lead("3", &["1=2", "3=5"]), Ok(()));
+    let why = "'slow' of cycle-lead cannot be '7=5': there is no node 7; they are 1 to 3";
+    assert_eq!(lead("3", &["3=5", "7=5"]), Err(why.to_owned()));
+}
+
 fn value() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(Value::Target),
@@ -185,7 +205,7 @@ fn value() -> impl Strategy<Value = Value> {
         Just(Value::Time),
         Just(Value::Count(10)),
         Just(Value::Size),
-        Just(Value::Sizes),
+        Just(Value::Sizes(1, 1_000)),
         Just(Value::Factor),
         Just(Value::Cores),
         Just(Value::Name),

@@ -2,6 +2,7 @@
 //! such a place and no more, so a value can neither become a second flag nor a second line of a
 //! table file.
 
+use std::iter;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use super::tasks;
 
 /// Bytes of a list of sizes, at most.
 const SIZES_BYTES_MAX: usize = 200;
+const SIZES_FORM: &str = "write sizes such as 64,1000..5000:1000 or 64..32k:*2";
 /// Cores in a list, at most: one for each node.
 const CORES_MAX: usize = 256;
 /// Bytes of a name, at most: those of a node.
@@ -39,8 +41,8 @@ pub enum Value {
     Count(u32),
     /// Bytes.
     Size,
-    /// A list of sizes, such as `64,1000..5000:1000`.
-    Sizes,
+    /// A list of sizes, such as `64,1000..5000:1000`, each from the first of these to the second.
+    Sizes(u64, u64),
     /// A node's number and a factor, such as `2=3`.
     Factor,
     /// Cores, such as `0,1`, or `none`.
@@ -100,7 +102,7 @@ impl Value {
             Self::Time => "time".into(),
             Self::Count(max) => format!("1..{max}"),
             Self::Size => "size".into(),
-            Self::Sizes => "sizes".into(),
+            Self::Sizes(..) => "sizes".into(),
             Self::Factor => "node=factor".into(),
             Self::Cores => "cores".into(),
             Self::Tasks => "text".into(),
@@ -121,7 +123,7 @@ impl Value {
             Self::Network
             | Self::Count(_)
             | Self::Size
-            | Self::Sizes
+            | Self::Sizes(..)
             | Self::Factor
             | Self::Cores
             | Self::Tasks
@@ -146,7 +148,7 @@ impl Value {
             Self::Time => text::positive_duration(given).map(Given::Time),
             Self::Count(max) => count(given, max),
             Self::Size => text::size(given).map(Given::Number),
-            Self::Sizes => sizes(given),
+            Self::Sizes(min, max) => sizes(given, min, max),
             Self::Factor => factor(given),
             Self::Cores => cores(given),
             Self::Tasks if given == "none" => Ok(Given::Switch(false)),
@@ -231,12 +233,25 @@ fn name(given: &str) -> Result<Given, String> {
     }
 }
 
-fn sizes(given: &str) -> Result<Given, String> {
+fn sizes(given: &str, min: u64, max: u64) -> Result<Given, String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || ",.:*".contains(c);
     let fits = (1..=SIZES_BYTES_MAX).contains(&given.len());
-    if fits && given.starts_with(|c: char| c.is_ascii_digit()) && given.chars().all(is_part) {
-        Ok(Given::Words(given.to_owned()))
-    } else {
-        Err("write sizes such as 64,1000..5000:1000 or 64..32k:*2".into())
+    if !fits || !given.starts_with(|c: char| c.is_ascii_digit()) || !given.chars().all(is_part) {
+        return Err(SIZES_FORM.to_owned());
     }
+    for end in given.split(',').flat_map(ends) {
+        let size = text::size(end).map_err(|_| SIZES_FORM.to_owned())?;
+        if !(min..=max).contains(&size) {
+            return Err(format!("'{end}' is none of {min} to {max} bytes"));
+        }
+    }
+    Ok(Given::Words(given.to_owned()))
+}
+
+/// A size, or the first and the last of a range; how it goes from one to the other is for the
+/// command to read.
+fn ends(part: &str) -> impl Iterator<Item = &str> {
+    let (from, rest) = part.split_once("..").map_or((part, None), |(from, to)| (from, Some(to)));
+    let to = rest.map(|rest| rest.split(':').next().unwrap_or_default());
+    iter::once(from).chain(to)
 }

@@ -68,8 +68,8 @@ impl Leader {
         Ok(Self { listener, address, _clock: Responder::start(address)? })
     }
 
-    /// Waits until so many have joined. `look` is told how many, and says whether to end; it is
-    /// `None` then.
+    /// Waits until so many have joined, and gives them in the order of their names, for who is
+    /// there first is chance. `look` is told how many, and says whether to end; it is `None` then.
     pub(crate) fn gather(
         &self,
         count: usize,
@@ -92,6 +92,7 @@ impl Leader {
             }
             thread::sleep(LOOK);
         }
+        members.sort_by(|one, other| by_number(&one.name).cmp(&by_number(&other.name)));
         Some(members)
     }
 
@@ -333,6 +334,13 @@ fn keep(clocks: &mut Vec<Clock>, clock: Clock) {
     clocks.push(clock);
 }
 
+/// By what names are ordered: `node2` is before `node10`.
+fn by_number(name: &str) -> (&str, usize, &str, &str) {
+    let words = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let number = name[words.len()..].trim_start_matches('0');
+    (words, number.len(), number, name)
+}
+
 /// Whether a node may be called so: names stand in tables and files.
 pub(crate) fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -365,8 +373,7 @@ mod tests {
         second.write_all(hello("second").as_bytes()).unwrap();
         let begun = Instant::now();
         let members = leader.gather(2, &mut |_| begun.elapsed() > HELLO).unwrap();
-        let mut names: Vec<_> = members.iter().map(|member| member.name.as_str()).collect();
-        names.sort_unstable();
+        let names: Vec<_> = members.iter().map(|member| member.name.as_str()).collect();
         assert_eq!(names, ["first", "second"]);
         // The others are let go, and the threads that read from them end.
         for mut stream in silent.into_iter().chain([half, wrong]) {
@@ -377,6 +384,23 @@ mod tests {
         }
         drop(members);
         assert!(matches!(first.read(&mut [0; 8]), Ok(0)));
+    }
+
+    /// Whoever is there first, a node of a name has the same number in each run.
+    #[test]
+    fn nodes_are_in_the_order_of_their_names() {
+        let leader = Leader::listen((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let join = |name: &str| {
+            let mut stream = TcpStream::connect(leader.address).unwrap();
+            stream.write_all(hello(name).as_bytes()).unwrap();
+            stream
+        };
+        let names = ["node10", "other", "node02", "7", "node1"];
+        let _streams = names.map(join);
+        let begun = Instant::now();
+        let members = leader.gather(names.len(), &mut |_| begun.elapsed() > HELLO).unwrap();
+        let names: Vec<_> = members.iter().map(|member| member.name.as_str()).collect();
+        assert_eq!(names, ["7", "node1", "node02", "node10", "other"]);
     }
 
     #[test]

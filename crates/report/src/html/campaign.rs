@@ -4,7 +4,7 @@
 use horolog_record::{CampaignFigures, CampaignResult, Distribution};
 
 use super::Page;
-use super::data::{row, table};
+use super::data::{row, titled};
 use super::escape::{each, text};
 use super::latency::{Place, tail};
 use super::sections::{Body, drawn_alone, findings, machine, paragraph, section};
@@ -29,7 +29,7 @@ pub fn campaign(result: &CampaignResult) -> String {
         ("Findings", findings(&result.findings)),
         ("Together", each(figures(result).iter().enumerate(), together)),
         ("Distributions", plotted),
-        ("Parts", table(TABLE, "Parts; start: after the instant", &PART_TITLES[1..], &parts)),
+        ("Parts", titled(TABLE, "Parts; start: after the instant", &PART_TITLES, &parts)),
         ("Plan", format!("<pre>{}</pre>\n", text(&result.plan.text))),
     ];
     let body = Body { sections, plots };
@@ -50,8 +50,8 @@ pub fn campaign(result: &CampaignResult) -> String {
 fn together((number, figures): (usize, &Figures)) -> String {
     let rows = each(&figures.rows, |(name, cells)| row(name, cells.clone()));
     let caption = text(&figures.caption);
-    let titles = figures.titles.get(1..).unwrap_or_default();
-    paragraph(&figures.caption) + &table(&format!("role-{number}"), &caption, titles, &rows)
+    let id = format!("role-{number}");
+    paragraph(&figures.caption) + &titled(&id, &caption, &figures.titles, &rows)
 }
 
 /// The merged distributions by name.
@@ -101,5 +101,10 @@ mod tests {
         {
             assert!(main.contains(shown), "{shown}");
         }
+        for first in ["planned/s", "relay", "part"] {
+            let head = format!("<thead><tr><th scope=\"col\">{first}</th>");
+            assert!(main.contains(&head), "{first}");
+        }
+        assert!(!main.contains("<td></td>"), "a column without a title");
     }
 }

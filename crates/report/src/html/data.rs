@@ -4,10 +4,22 @@ use super::escape::{each, text};
 
 /// A table with a name in the first column of every row.
 pub(super) fn table(id: &str, label: &str, titles: &[&str], rows: &str) -> String {
-    let titles = each(titles, |title| format!("<th scope=\"col\">{}</th>", text(title)));
+    framed(id, label, &format!("<td></td>{}", heads(titles)), rows)
+}
+
+/// The same, where the first title says what the names are.
+pub(super) fn titled(id: &str, label: &str, titles: &[&str], rows: &str) -> String {
+    framed(id, label, &heads(titles), rows)
+}
+
+fn heads(titles: &[&str]) -> String {
+    each(titles, |title| format!("<th scope=\"col\">{}</th>", text(title)))
+}
+
+fn framed(id: &str, label: &str, titles: &str, rows: &str) -> String {
     format!(
         "<div class=\"scroll\" id=\"{id}\" tabindex=\"0\" role=\"region\" aria-label=\"{label}\">\n\
-         <table class=\"data\">\n<thead><tr><td></td>{titles}</tr></thead>\n<tbody>\n{rows}</tbody>\n\
+         <table class=\"data\">\n<thead><tr>{titles}</tr></thead>\n<tbody>\n{rows}</tbody>\n\
          </table>\n</div>\n"
     )
 }

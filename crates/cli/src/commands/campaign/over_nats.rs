@@ -58,34 +58,41 @@ fn lead(text: &str) -> Result<Duration, String> {
 
 impl From<CampaignError> for Failure {
     fn from(error: CampaignError) -> Self {
-        match error {
-            CampaignError::Plan(_) | CampaignError::Unknown(_) => Self::usage(error),
-            CampaignError::Place { ref fault, .. } if fault.is_option => Self::usage(error),
-            CampaignError::Nats(error) => error.into(),
-            error => Self::environment(error),
-        }
+        let text = error.to_string();
+        failure(error, text)
+    }
+}
+
+/// An error in these words.
+fn failure(error: CampaignError, text: String) -> Failure {
+    match error {
+        CampaignError::Plan(_) | CampaignError::Unknown(_) => Failure::usage(text),
+        CampaignError::Place { fault, .. } if fault.is_option => Failure::usage(text),
+        CampaignError::Nats(error) => error.into(),
+        _ => Failure::environment(text),
     }
 }
 
 impl OverNatsArgs {
-    /// Runs a plan, with values for its parameters.
+    /// Runs a plan that is called so in complaints, with values for its parameters.
     pub(super) fn run(
         &self,
-        plan: String,
+        (plan, name): (String, &str),
         settings: Vec<(String, String)>,
         files: &FileArgs,
     ) -> Result<(), Failure> {
-        self.conduct(What::Plan(plan, settings), files)
+        self.conduct(What::Plan(plan, settings), name, files)
     }
 
     /// Goes on with a campaign.
     pub(super) fn resume(&self, files: &FileArgs) -> Result<(), Failure> {
         // The flags ask for one of the two.
         let id = self.resume.clone().ok_or_else(|| Failure::usage("name a plan"))?;
-        self.conduct(What::Resume(id), files)
+        let name = format!("plan of {id}");
+        self.conduct(What::Resume(id), &name, files)
     }
 
-    fn conduct(&self, what: What, files: &FileArgs) -> Result<(), Failure> {
+    fn conduct(&self, what: What, plan: &str, files: &FileArgs) -> Result<(), Failure> {
         let files = files.open()?;
         let started = rfc3339_now();
         // Before any thread is there.
@@ -101,12 +108,16 @@ impl OverNatsArgs {
             clock_injected_ns: self.clock_ahead.as_ns(),
         };
         let tell = |step: &Step<'_>| output::note(&format!("horolog: {step}"));
-        controller::run(options, &tell, &output::flow, |collected| {
+        let ran = controller::run(options, &tell, &output::flow, |collected| {
             let result = merged(collected, started);
             let written = files.write(&result, [to_json, html::campaign], table::campaign);
             // What could not be written can be collected once more.
             let is_kept = written.is_ok();
             (written.and_then(|()| no_error(&result.findings)), is_kept)
+        });
+        ran.map_err(|error| {
+            let text = error.of_plan(plan);
+            failure(error, text)
         })?
     }
 }

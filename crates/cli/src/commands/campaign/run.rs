@@ -21,6 +21,24 @@ use crate::failure::{Failure, no_error};
 use crate::files::FileArgs;
 use crate::output::{self, Progress};
 
+/// What is said of a NATS server and of agents, of which private hosts have none.
+const OF_NATS: [&str; 14] = [
+    "servers",
+    "creds",
+    "nkey",
+    "user",
+    "password_file",
+    "ca",
+    "cert",
+    "key",
+    "tls_required",
+    "lead",
+    "grace",
+    "lost_after",
+    "broker_patience",
+    "clock_ahead",
+];
+
 /// Run a plan: place its roles, start all of them at one instant, and make one result of theirs.
 ///
 /// The roles go to the agents that are there ('horolog campaign list'), each of which judges its
@@ -36,7 +54,7 @@ pub(super) struct RunArgs {
     #[arg(required_unless_present = "resume", conflicts_with = "resume")]
     plan: Option<String>,
     /// Run it in private hosts of this machine, one for each agent that it needs; needs root.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = OF_NATS)]
     local: bool,
     /// Give these hosts addresses of IPv6, by which they reach one another.
     #[arg(long, requires = "local")]
@@ -83,10 +101,7 @@ fn text(plan: &str) -> Result<(String, String), Failure> {
 }
 
 fn located(name: &str, fault: &Fault) -> Failure {
-    match fault.line {
-        Some(line) => Failure::usage(format!("{name}:{line}: {}", fault.reason)),
-        None => Failure::usage(format!("{name}: {}", fault.reason)),
-    }
+    Failure::usage(fault.of_file(name))
 }
 
 struct Shown {
@@ -118,15 +133,13 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     if !args.local {
         // A plan that is wrong is told with its name, and needs no agents.
         Plan::parse(&text, &args.set).map_err(|fault| located(&name, &fault))?;
-        return args.over_nats.run(text, args.set.clone(), &args.files);
+        return args.over_nats.run((text, &name), args.set.clone(), &args.files);
     }
     let plan = Plan::parse(&text, &args.set).map_err(|fault| located(&name, &fault))?;
     let addresses = if args.ipv6 { Addresses::V6 } else { Addresses::V4 };
     let Here { placement, .. } =
         local::place_here(&plan, addresses).map_err(|error| match error {
-            LocalError::Place(fault) => {
-                Failure::usage(format!("{name}:{}: {}", fault.line, fault.reason))
-            }
+            LocalError::Place(fault) => Failure::usage(fault.of_file(&name)),
             other => other.into(),
         })?;
     if args.check {
