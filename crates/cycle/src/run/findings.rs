@@ -37,6 +37,7 @@ pub(super) fn findings(
     missed(result, &mut findings);
     uncounted(result, &mut findings);
     unreleased(result, &mut findings);
+    unmet(result, &mut findings);
     failed(result, &mut findings);
     for run in &result.runs {
         awaited(run, &mut findings);
@@ -159,6 +160,27 @@ fn unreleased(result: &CycleResult, findings: &mut Vec<Finding>) {
     }
 }
 
+/// What was waited for in vain: messages, and nodes at barriers.
+fn unmet(result: &CycleResult, findings: &mut Vec<Finding>) {
+    let advice = "See which node was late (lateness and execution of each) or gone, and what loses \
+                  packets between them ('horolog path udp'); a longer period gives them more time.";
+    let mut told = |code, what: &str, of: fn(&CycleTask) -> u64| {
+        let all: Vec<_> = tasks(result).filter(|(_, task)| of(task) > 0).collect();
+        let Some((node, worst)) = all.iter().max_by_key(|(_, task)| of(task)) else { return };
+        let sum: u64 = all.iter().map(|(_, task)| of(task)).sum();
+        let most = match &all[..] {
+            [_] => format!("by task '{}' on {node}", worst.name),
+            _ => format!("most of them by task '{}' on {node} ({})", worst.name, of(worst)),
+        };
+        let message = format!("{sum} {what}, {most}.");
+        findings.push(finding(code, Severity::Warning, message, advice));
+    };
+    let missing = "messages of other nodes were waited for until the next release and did not come";
+    told(Code::MessagesMissing, missing, |task| task.messages_missing);
+    let broken = "waits at a barrier were given up, since not all nodes came there in time";
+    told(Code::BarriersBroken, broken, |task| task.barriers_broken);
+}
+
 /// Periods that were planned and of which nothing is known.
 fn unrun(lacking: &Lacking) -> Finding {
     let Lacking { node, task, planned, lacks } = lacking;
@@ -181,7 +203,7 @@ fn failed(result: &CycleResult, findings: &mut Vec<Finding>) {
                 task.failed,
                 task.periods,
                 task.planned,
-                task.fault.as_ref().map_or_else(String::new, |fault| format!(": {fault}"))
+                why(task)
             ),
             match &task.fault {
                 Some(_) => "Run it by hand, and see what it says and when it ends.",
@@ -191,6 +213,13 @@ fn failed(result: &CycleResult, findings: &mut Vec<Finding>) {
             },
         ));
     }
+}
+
+/// Why it failed, the last time where there were several.
+fn why(task: &CycleTask) -> String {
+    let Some(fault) = &task.fault else { return String::new() };
+    let last = if task.failed > 1 { "the last time " } else { "" };
+    format!(": {last}{fault}")
 }
 
 /// Names the node that the others wait for.
@@ -279,6 +308,34 @@ mod tests {
         result.runs[1].nodes.truncate(1);
         assert_eq!(places(&result)[0], format!("{name} of {nodes} under fifo"));
         assert_eq!(places(&result).last(), Some(&format!("{name} of 1 under rr")));
+    }
+
+    #[test]
+    fn messages_and_barriers_that_were_given_up_are_told_with_who_waited_most() {
+        let golden = include_str!("../../../record/tests/schema/cycle.json");
+        let mut result: CycleResult = serde_json::from_str(golden).unwrap();
+        let all = |result: &mut CycleResult, counts: [(u64, u64); 2]| {
+            result.runs.truncate(1);
+            let mut node = result.runs[0].nodes[0].clone();
+            node.tasks.truncate(1);
+            let of = |(missing, broken)| {
+                let mut node = node.clone();
+                node.name = format!("node{missing}");
+                (node.tasks[0].messages_missing, node.tasks[0].barriers_broken) = (missing, broken);
+                node
+            };
+            result.runs[0].nodes = counts.map(of).to_vec();
+            let mut findings = Vec::new();
+            unmet(result, &mut findings);
+            findings.into_iter().map(|one| (one.code, one.message)).collect::<Vec<_>>()
+        };
+        assert!(all(&mut result, [(0, 0), (0, 0)]).is_empty());
+        let told = all(&mut result, [(3, 0), (5, 2)]);
+        assert_eq!(told[0].0, Code::MessagesMissing);
+        assert!(told[0].1.starts_with("8 messages of other nodes"), "{told:?}");
+        assert!(told[0].1.ends_with("task 'control' on node5 (5)."), "{told:?}");
+        assert_eq!(told[1].0, Code::BarriersBroken);
+        assert!(told[1].1.starts_with("2 waits") && told[1].1.contains(", by task"), "{told:?}");
     }
 
     #[test]

@@ -182,6 +182,8 @@ pub(crate) const CODES: Choices<Code, 92> = [
     (Code::TaskFailed, "task-failed"),
     (Code::NodeLost, "node-lost"),
     (Code::NodeAwaited, "node-awaited"),
+    (Code::MessagesMissing, "messages-missing"),
+    (Code::BarriersBroken, "barriers-broken"),
     (Code::SignalLost, "signal-lost"),
     (Code::PeriodsNotRun, "periods-not-run"),
     (Code::TaskUnschedulable, "task-unschedulable"),
