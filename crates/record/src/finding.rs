@@ -202,6 +202,8 @@ pub enum Code {
     BoundExceeded,
     /// A cost that a prediction needs is not known.
     CostAbsent,
+    /// What was measured is of other tasks than what is predicted.
+    TasksDiffer,
     /// A cost was measured on another machine.
     CostForeign,
     /// There are doubts about a cost.

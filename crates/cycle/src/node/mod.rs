@@ -170,6 +170,7 @@ impl<'a> Context<'a> {
     fn prepare(&self) -> Result<(Prepared<'a>, TaskReady), String> {
         let core = self.task.schedule.core;
         if let Some(core) = core {
+            horolog_conditions::cores(&[core]).map_err(|error| error.to_string())?;
             affinity::pin_to_core(core).map_err(|error| format!("core {core}: {error}"))?;
         }
         let (mut load, mut unit_ns) = (Load::default(), None);
