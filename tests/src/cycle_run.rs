@@ -28,6 +28,8 @@ pub(crate) fn all() -> Vec<Trial> {
         a_node_that_dies_is_named_and_the_rest_is_kept,
         a_run_that_is_ended_keeps_what_it_has_and_leaves_nothing,
         a_member_that_is_ended_is_named_and_the_rest_is_kept,
+        a_member_that_allows_no_commands_is_named_with_what_it_needs,
+        what_nodes_wait_for_in_vain_is_told,
         events_are_served_within_the_budget,
         packets_release_each_period_of_each_task,
         what_is_wrong_of_a_run_is_said,
@@ -199,6 +201,32 @@ fn a_member_that_is_ended_is_named_and_the_rest_is_kept() -> Result<()> {
     let said = String::from_utf8([&output.stdout[..], &output.stderr].concat())?;
     ensure!(output.status.code() == Some(1), "{output:?}");
     ensure!(said.contains("on far ended before all its periods were over"), "{said}");
+    Ok(())
+}
+
+fn a_member_that_allows_no_commands_is_named_with_what_it_needs() -> Result<()> {
+    let listen = "127.0.0.1:4469";
+    let run = start(&["-p", "50ms", "-t", "1s", "-n", "2", "--listen", listen, "--", "true"])?;
+    let member = start(&["--join", listen, "--name", "far", "--wait", "10s"])?;
+    let (joined, output) = (member.wait_with_output()?, run.wait_with_output()?);
+    let said = String::from_utf8(output.stderr)?;
+    ensure!(output.status.code() == Some(3) && joined.status.code() == Some(2), "{said}");
+    let wanted = "node far is not ready: it does not allow commands; give it --allow-commands";
+    ensure!(said.contains(wanted), "{said}");
+    ensure!(!said.contains("EOF") && !said.contains("this command runs within"), "{said}");
+    Ok(())
+}
+
+/// The second node is a period and a half before the first, whom it never meets.
+fn what_nodes_wait_for_in_vain_is_told() -> Result<()> {
+    let settings = ["-p", "20ms", "-u", "1", "-m", "100", "-b", "-t", "1s", "-n", "2"];
+    let result = measured(&[&settings[..], &["--clock-error", "2=+30ms"]].concat())?;
+    for (code, of) in
+        [("messages-missing", "messages_missing"), ("barriers-broken", "barriers_broken")]
+    {
+        let counted = (0..2).any(|node| task(&result, node)[of].as_u64() > Some(0));
+        ensure!(counted && codes(&result).contains(&code), "{code}: {result}");
+    }
     Ok(())
 }
 
