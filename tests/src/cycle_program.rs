@@ -101,6 +101,7 @@ fn a_program_that_goes_wrong_is_named_and_nothing_is_left() -> Result<()> {
         ("sleep 61.75", "it took longer than --timeout"),
         ("echo hello >&3", "it said what is no mark"),
         ("echo end >&3", "it said a mark at the wrong place"),
+        ("echo state dry >&3", "it said the state 'dry'"),
     ] {
         let script = shell(third);
         let settings = ["-p", "20ms", "-t", "10s", "--timeout", "500ms", "--program", "--"];

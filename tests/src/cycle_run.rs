@@ -28,6 +28,8 @@ pub(crate) fn all() -> Vec<Trial> {
         a_node_that_dies_is_named_and_the_rest_is_kept,
         a_run_that_is_ended_keeps_what_it_has_and_leaves_nothing,
         a_member_that_is_ended_is_named_and_the_rest_is_kept,
+        a_member_that_allows_no_commands_is_named_with_what_it_needs,
+        what_nodes_wait_for_in_vain_is_told,
         events_are_served_within_the_budget,
         packets_release_each_period_of_each_task,
         what_is_wrong_of_a_run_is_said,
@@ -105,6 +107,8 @@ fn a_command_that_never_ends_is_ended_and_so_is_the_run() -> Result<()> {
         let task = task(&result, 0);
         ensure!(task["periods"] == 1 && task["failed"] == 1 && task["missed"] == 1, "{result}");
         ensure!(task["execution_ns"].is_null(), "its times are not the work's: {task}");
+        let why = task["fault"].as_str().context("nothing is told of why")?;
+        ensure!(why.starts_with("it took longer than --timeout ("), "{task}");
         for code in ["task-failed", "node-lost", "periods-not-run"] {
             ensure!(codes(&result).contains(&code), "{code}: {result}");
         }
@@ -197,6 +201,32 @@ fn a_member_that_is_ended_is_named_and_the_rest_is_kept() -> Result<()> {
     let said = String::from_utf8([&output.stdout[..], &output.stderr].concat())?;
     ensure!(output.status.code() == Some(1), "{output:?}");
     ensure!(said.contains("on far ended before all its periods were over"), "{said}");
+    Ok(())
+}
+
+fn a_member_that_allows_no_commands_is_named_with_what_it_needs() -> Result<()> {
+    let listen = "127.0.0.1:4469";
+    let run = start(&["-p", "50ms", "-t", "1s", "-n", "2", "--listen", listen, "--", "true"])?;
+    let member = start(&["--join", listen, "--name", "far", "--wait", "10s"])?;
+    let (joined, output) = (member.wait_with_output()?, run.wait_with_output()?);
+    let said = String::from_utf8(output.stderr)?;
+    ensure!(output.status.code() == Some(3) && joined.status.code() == Some(2), "{said}");
+    let wanted = "node far is not ready: it does not allow commands; give it --allow-commands";
+    ensure!(said.contains(wanted), "{said}");
+    ensure!(!said.contains("EOF") && !said.contains("this command runs within"), "{said}");
+    Ok(())
+}
+
+/// The second node is a period and a half before the first, whom it never meets.
+fn what_nodes_wait_for_in_vain_is_told() -> Result<()> {
+    let settings = ["-p", "20ms", "-u", "1", "-m", "100", "-b", "-t", "1s", "-n", "2"];
+    let result = measured(&[&settings[..], &["--clock-error", "2=+30ms"]].concat())?;
+    for (code, of) in
+        [("messages-missing", "messages_missing"), ("barriers-broken", "barriers_broken")]
+    {
+        let counted = (0..2).any(|node| task(&result, node)[of].as_u64() > Some(0));
+        ensure!(counted && codes(&result).contains(&code), "{code}: {result}");
+    }
     Ok(())
 }
 
@@ -383,17 +413,41 @@ const WRONG: &[Case] = &[
         &["--clock-error does nothing with --signal udp"],
     ),
     case(&["-p", "10ms", "-u", "1", "--slow", "3=2"], USAGE, &["--slow", "there is no node 3"]),
-    case(&["-p", "10ms", "-u", "1", "--core", "8191"], ENVIRONMENT, &["node1", "core 8191"]),
+    case(
+        &["-p", "10ms", "-u", "1", "--core", "8191"],
+        USAGE,
+        &["core 8191 is not to be had", "may run on 0"],
+    ),
+    case(&["-p", "10ms", "./prog"], USAGE, &["./prog", "--period", "write '--' before it"]),
+    case(
+        &["-p", "10ms", "-u", "1", "--listen", "127.0.0.1:1"],
+        USAGE,
+        &["--listen waits for other nodes; say --nodes 2"],
+    ),
+    case(
+        &["-p", "1s", "-t", "1s", "--", "/nowhere/at/all"],
+        ENVIRONMENT,
+        &["node1 is not ready", "'/nowhere/at/all' cannot be started: there is no such file"],
+    ),
     case(&["/nowhere/tasks.toml"], USAGE, &["cannot read /nowhere/tasks.toml"]),
     case(&["-p", "10ms", "-u", "1", "--fail-if", "late>1"], USAGE, &["write a figure", "missed"]),
-    case(&["-p", "10ms", "-u", "1", "--listen", "0.0.0.0:1"], USAGE, &["--listen", "address"]),
+    case(
+        &["-p", "10ms", "-u", "1", "-n", "2", "--listen", "0.0.0.0:1"],
+        USAGE,
+        &["--listen", "address"],
+    ),
     case(&["--join", "127.0.0.1:9"], ENVIRONMENT, &["127.0.0.1:9", "--listen"]),
 ];
 
 fn what_is_wrong_of_a_run_is_said() -> Result<()> {
     refusal::expect_all(WRONG, cycle)?;
-    let absent = cycle(&["-p", "1s", "-t", "1s", "--", "/nowhere/at/all"])?;
-    let said = String::from_utf8(absent.stderr)?;
-    ensure!(absent.status.code() == Some(1) && said.contains("failed in 1 of 1 periods"), "{said}");
+    for (script, why) in [
+        ("exit 3", "the last time it ended with status 3"),
+        ("kill -9 $$", "the last time it ended by signal 9"),
+    ] {
+        let failed = cycle(&["-p", "100ms", "-t", "500ms", "--", "sh", "-c", script])?;
+        let said = String::from_utf8(failed.stderr)?;
+        ensure!(failed.status.code() == Some(1) && said.contains(why), "{said}");
+    }
     Ok(())
 }

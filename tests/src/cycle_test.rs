@@ -241,7 +241,7 @@ fn what_is_wrong_of_a_test_is_said() -> Result<()> {
     for (arguments, words) in [
         (&["--nodes", "1"][..], "there is no node 2"),
         (&["--nodes", "0"], "--nodes"),
-        (&["--time", "1s"], "the fault ends"),
+        (&["--time", "1s"], "or give a longer time (--time"),
         (&["--load", "none"], "write a factor"),
         (&["--range", "1-2"], "--find"),
         (&["--find", "--trial", "1ms"], "10 periods"),

@@ -116,7 +116,7 @@ fn form<F>(figures: &[Limited<F>]) -> String {
 
 /// Whether too little of it may be what is not wanted.
 fn goes_both_ways(unit: LimitUnit) -> bool {
-    matches!(unit, LimitUnit::PerSecond | LimitUnit::BytesPerSecond)
+    matches!(unit, LimitUnit::PerSecond | LimitUnit::BytesPerSecond | LimitUnit::Factor)
 }
 
 const fn kind(unit: LimitUnit) -> &'static str {
@@ -124,6 +124,7 @@ const fn kind(unit: LimitUnit) -> &'static str {
         LimitUnit::Ratio => "share",
         LimitUnit::Ns => "time",
         LimitUnit::PerSecond | LimitUnit::BytesPerSecond => "rate",
+        LimitUnit::Factor => "factor",
     }
 }
 
@@ -132,6 +133,7 @@ fn example(name: &str, unit: LimitUnit) -> String {
         LimitUnit::Ratio => ">1%",
         LimitUnit::Ns => ">100us",
         LimitUnit::PerSecond | LimitUnit::BytesPerSecond => "<1G",
+        LimitUnit::Factor => "<2",
     };
     format!("{name}{bound}")
 }
@@ -145,6 +147,11 @@ fn bound(unit: LimitUnit, text: &str) -> Result<f64, String> {
             Err(format!("give the unit of {text}: ns, us, ms or s"))
         }
         LimitUnit::Ns => values::duration(text).map(|time| time.as_secs_f64() * 1e9),
+        LimitUnit::Factor => {
+            let factor =
+                text.parse().ok().filter(|factor: &f64| factor.is_finite() && *factor > 0.0);
+            factor.ok_or_else(|| "write a positive number, such as 1.5".into())
+        }
         LimitUnit::PerSecond | LimitUnit::BytesPerSecond => {
             let (number, factor) = text.strip_suffix('G').map_or((text, 1.0), |text| (text, 1e9));
             let rate = values::rate(number).map(|number| number * factor);

@@ -13,3 +13,5 @@ pub mod program;
 mod ring;
 pub mod run;
 pub mod task;
+
+pub use horolog_conditions::cores;

@@ -145,7 +145,9 @@ impl Metric {
         let wrong = || match self.unit() {
             LimitUnit::Ratio => LimitError::Share(text.to_owned()),
             LimitUnit::Ns => LimitError::Time(text.to_owned()),
-            LimitUnit::PerSecond | LimitUnit::BytesPerSecond => LimitError::Rate(text.to_owned()),
+            LimitUnit::PerSecond | LimitUnit::BytesPerSecond | LimitUnit::Factor => {
+                LimitError::Rate(text.to_owned())
+            }
         };
         let (units, most): (&[(&str, f64)], f64) = match self.unit() {
             LimitUnit::Ratio => (&[("%", 0.01), ("", 1.0)], 1.0),
@@ -153,7 +155,7 @@ impl Metric {
             LimitUnit::Ns => {
                 (&[("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)], f64::INFINITY)
             }
-            LimitUnit::PerSecond | LimitUnit::BytesPerSecond => {
+            LimitUnit::PerSecond | LimitUnit::BytesPerSecond | LimitUnit::Factor => {
                 (&[("k", 1e3), ("M", 1e6), ("", 1.0)], f64::INFINITY)
             }
         };

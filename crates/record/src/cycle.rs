@@ -215,7 +215,7 @@ pub struct CycleTask {
     /// Aperiodic work that was served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub served: Option<CycleServed>,
-    /// Why its program was given up, where it was.
+    /// Why its command failed when it last did, or its program was given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
     /// Its periods by the state that its program said to be in.

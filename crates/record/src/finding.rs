@@ -184,6 +184,10 @@ pub enum Code {
     NodeLost,
     /// The other nodes wait for one.
     NodeAwaited,
+    /// Messages of other nodes did not come in time.
+    MessagesMissing,
+    /// Barriers were given up because not all nodes came there.
+    BarriersBroken,
     /// Packets that were to release periods did not come.
     SignalLost,
     /// Periods that were planned were not run.
@@ -198,6 +202,8 @@ pub enum Code {
     BoundExceeded,
     /// A cost that a prediction needs is not known.
     CostAbsent,
+    /// What was measured is of other tasks than what is predicted.
+    TasksDiffer,
     /// A cost was measured on another machine.
     CostForeign,
     /// There are doubts about a cost.

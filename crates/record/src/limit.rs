@@ -37,4 +37,6 @@ pub enum LimitUnit {
     PerSecond,
     /// Bytes per second.
     BytesPerSecond,
+    /// A number by which something is multiplied.
+    Factor,
 }

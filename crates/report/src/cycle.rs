@@ -232,7 +232,14 @@ pub(crate) fn together(result: &CycleResult) -> Vec<String> {
     });
     let nodes = result.runs.iter().flat_map(|run| &run.nodes);
     let states = rows(result).into_iter().flat_map(|row| states(&row, result));
-    balances.chain(served).chain(states).chain(speedups).chain(nodes.filter_map(clock)).collect()
+    let unmet = rows(result).into_iter().filter_map(|row| unmet(&row, result));
+    balances
+        .chain(unmet)
+        .chain(served)
+        .chain(states)
+        .chain(speedups)
+        .chain(nodes.filter_map(clock))
+        .collect()
 }
 
 /// How far a node's clock was off at its worst.
@@ -269,6 +276,23 @@ fn balance(run: &CycleRun, shared: &CycleShared) -> String {
         mean_ns(shared.span_ns),
         mean_ns(shared.predicted_ns)
     )
+}
+
+/// What a task waited for in vain.
+fn unmet(row: &Row<'_>, result: &CycleResult) -> Option<String> {
+    let counted = |count: u64, one: &str, more: &str| {
+        (count > 0)
+            .then(|| format!("{} {}", full_count(count), if count == 1 { one } else { more }))
+    };
+    let (missing, broken) = (row.task.messages_missing, row.task.barriers_broken);
+    let told: Vec<String> = [
+        counted(missing, "message of another node did not come", "messages of others did not come"),
+        counted(broken, "barrier was given up", "barriers were given up"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    (!told.is_empty()).then(|| format!("{}: {}.", row.name(result), told.join(", ")))
 }
 
 /// What the periods of each state were like.
@@ -312,6 +336,25 @@ fn served(row: &Row<'_>, result: &CycleResult) -> Option<String> {
 mod tests {
     use super::*;
     use crate::fixture;
+
+    #[test]
+    fn what_was_waited_for_in_vain_is_told_of_each_task() {
+        let mut result = fixture::cycle();
+        for task in result.runs.iter_mut().flat_map(|run| &mut run.nodes).flat_map(|n| &mut n.tasks)
+        {
+            (task.messages_missing, task.barriers_broken) = (0, 0);
+        }
+        let vain = |result: &CycleResult| {
+            together(result).into_iter().filter(|line| line.contains("did not come")).collect()
+        };
+        assert_eq!(vain(&result), Vec::<String>::new());
+        let task = &mut result.runs[0].nodes[1].tasks[0];
+        (task.messages_missing, task.barriers_broken) = (1_200, 1);
+        let told: Vec<String> = vain(&result);
+        assert_eq!(told.len(), 1, "{told:?}");
+        let wanted = ": 1,200 messages of others did not come, 1 barrier was given up.";
+        assert!(told[0].contains("node2") && told[0].ends_with(wanted), "{told:?}");
+    }
 
     /// The kernel ties no task under that policy to a core, so it stays free where others do not.
     #[test]

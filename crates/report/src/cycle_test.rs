@@ -2,9 +2,8 @@
 //! these.
 
 use horolog_record::{
-    CycleTestFault, CycleTestFaultKind as Kind, CycleTestNode, CycleTestNotice, CycleTestResult,
-    CycleTestRun, CycleTestScore, CycleTestSearch, CycleTestSource, CycleTestStage, CycleTestState,
-    Distribution, SearchEnd,
+    CycleTestFault, CycleTestNode, CycleTestResult, CycleTestRun, CycleTestScore, CycleTestSearch,
+    CycleTestSource, CycleTestStage, CycleTestState, Distribution, SearchEnd,
 };
 
 use crate::host::conditions;
@@ -85,25 +84,12 @@ fn fault_cells(fault: &CycleTestFault) -> [String; 6] {
         seconds(fault.at_s),
         fault.for_s.map_or_else(|| ABSENT.to_owned(), seconds),
         full_count(fault.injected),
-        expected(fault.kind)
-            .map_or_else(|| ABSENT.to_owned(), |notice| full_count(fault.noticed_as(notice))),
+        full_count(fault.noticed.iter().map(|one| one.count).sum()),
         detected.map_or_else(|| ABSENT.to_owned(), |first| human_ns(first.after_ns)),
         fault
             .recovered_after_ns
             .map_or_else(|| if fault.injected > 0 { "never" } else { ABSENT }.to_owned(), human_ns),
     ]
-}
-
-/// What each injection of a kind is noticed as, where one is one.
-const fn expected(kind: Kind) -> Option<CycleTestNotice> {
-    match kind {
-        Kind::DataError => Some(CycleTestNotice::DataError),
-        Kind::Lost => Some(CycleTestNotice::Lost),
-        Kind::Late => Some(CycleTestNotice::Late),
-        Kind::LostMessage => Some(CycleTestNotice::MessageMissing),
-        Kind::LateMessage => Some(CycleTestNotice::MessageLate),
-        Kind::Stop | Kind::End | Kind::Slow => None,
-    }
 }
 
 /// A row for each node.
@@ -266,7 +252,14 @@ pub(crate) fn sentences(result: &CycleTestResult) -> Vec<String> {
 }
 
 fn found(search: &CycleTestSearch) -> String {
-    let bound = |load: Option<f64>| load.map_or_else(|| ABSENT.to_owned(), factor);
+    let lower = search.lower.map_or_else(
+        || "No load without a miss was found".to_owned(),
+        |load| format!("The largest load without a miss is {}", factor(load)),
+    );
+    let upper = search.upper.map_or_else(
+        || "none with misses was found".to_owned(),
+        |load| format!("the least with misses {}", factor(load)),
+    );
     let end = match search.end {
         SearchEnd::Converged => "as close as was asked",
         SearchEnd::CappedAtMax => "the largest that was to be tried",
@@ -275,10 +268,9 @@ fn found(search: &CycleTestSearch) -> String {
         SearchEnd::BudgetSpent => "time or runs were used up",
     };
     format!(
-        "The largest load without a miss is {}, the least with misses {}: {end}, in {} runs.",
-        bound(search.lower),
-        bound(search.upper),
-        search.trials.len()
+        "{lower}, {upper}: {end}, in {} {}.",
+        search.trials.len(),
+        if search.trials.len() == 1 { "run" } else { "runs" }
     )
 }
 
@@ -290,13 +282,57 @@ fn told(fault: &CycleTestFault) -> Option<String> {
         .iter()
         .map(|one| format!("{} {}", full_count(one.count), one.kind.name()))
         .collect();
+    // What was noticed and turned out to be nothing is no longer counted.
+    let is_counted = fault.noticed.iter().any(|one| one.kind == first.kind);
+    let undone = if is_counted { "" } else { ", which came after all" };
+    let all = if noticed.is_empty() { "nothing else".to_owned() } else { noticed.join(", ") };
     let state = fault.state.as_ref().map_or_else(String::new, |state| format!(" ({state})"));
     Some(format!(
-        "{} at {}{state}: first noticed by {} as {}; in all {}.",
+        "{} at {}{state}: first noticed by {} as {}{undone}; in all {all}.",
         fault_name(fault),
         seconds(fault.at_s),
         first.by,
-        first.kind.name(),
-        noticed.join(", ")
+        first.kind.name()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_record::{CycleTestCount, CycleTestDetected, CycleTestNotice};
+
+    use super::*;
+    use crate::fixture;
+
+    /// A message that a stopped node sends late is not missing any more, but was noticed as that.
+    #[test]
+    fn what_was_noticed_first_and_came_after_all_is_told_as_such() {
+        let mut fault = fixture::cycle_test().run.unwrap().faults.swap_remove(0);
+        let (by, after_ns) = ("node1".to_owned(), 1_000);
+        fault.detected =
+            Some(CycleTestDetected { after_ns, by, kind: CycleTestNotice::MessageMissing });
+        let count = |kind, count| CycleTestCount { kind, count };
+        fault.noticed =
+            vec![count(CycleTestNotice::NodeSilent, 2), count(CycleTestNotice::DeadlineMissed, 5)];
+        let line = told(&fault).unwrap();
+        assert!(line.contains("as message missing, which came after all; in all 2 "), "{line}");
+        assert_eq!(fault_cells(&fault)[3], "7");
+        fault.noticed.push(count(CycleTestNotice::MessageMissing, 1));
+        assert!(!told(&fault).unwrap().contains("after all"));
+        fault.noticed.clear();
+        assert!(told(&fault).unwrap().ends_with("in all nothing else."));
+    }
+
+    #[test]
+    fn a_search_without_one_of_its_bounds_says_so() {
+        let mut search = fixture::cycle_test_search();
+        (search.lower, search.upper) = (Some(16.0), None);
+        search.trials.truncate(1);
+        assert!(found(&search).starts_with(
+            "The largest load without a miss is 16.000, none with misses was found: "
+        ));
+        assert!(found(&search).ends_with("in 1 run."));
+        (search.lower, search.upper) = (None, Some(0.25));
+        let wanted = "No load without a miss was found, the least with misses 0.250: ";
+        assert!(found(&search).starts_with(wanted));
+    }
 }

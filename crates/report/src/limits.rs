@@ -12,7 +12,8 @@ fn figure(value: f64, unit: LimitUnit) -> String {
     match unit {
         // More digits than elsewhere: the figure stands beside one that it just missed.
         LimitUnit::Ratio if value.is_finite() => format!("{:.4}%", value * 100.0),
-        LimitUnit::Ratio => ABSENT.to_owned(),
+        LimitUnit::Factor if value.is_finite() => format!("{value:.3}"),
+        LimitUnit::Ratio | LimitUnit::Factor => ABSENT.to_owned(),
         // Rounded as it is in tables.
         LimitUnit::Ns => human_ns(value.max(0.0).round() as u64),
         LimitUnit::PerSecond => human_rate(value),

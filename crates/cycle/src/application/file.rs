@@ -116,6 +116,16 @@ impl Plan {
     ///
     /// What is wrong, and in which line.
     pub fn parse(text: &str) -> Result<Self, Wrong> {
+        Self::parse_as(text, None, None)
+    }
+
+    /// Reads a test file that is to run on so many nodes and for so long, where that is not to be
+    /// as it says.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, and in which line.
+    pub fn parse_as(text: &str, nodes: Option<u16>, time_ns: Option<u64>) -> Result<Self, Wrong> {
         let raw: Raw = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
@@ -123,6 +133,8 @@ impl Plan {
         })?;
         let reader = Reader { text };
         let mut plan = reader.head(&raw)?;
+        plan.nodes = nodes.unwrap_or(plan.nodes);
+        plan.time_ns = time_ns.unwrap_or(plan.time_ns);
         for stage in &raw.stages {
             let read = reader.stage(stage.get_ref(), &plan)?;
             read.check().map_err(|reason| reader.wrong(stage, reason))?;

@@ -24,7 +24,9 @@ use crate::entry::Entry;
 use crate::load::Load;
 use crate::node::mesh::{self, Mesh};
 use crate::node::periods::{self, Releases};
-use crate::node::{Account, Begin, Gate, REGION, Shared, before, read_line, schedule, write_line};
+use crate::node::{
+    Account, Begin, Gate, REGION, Shared, before, next_line, read_line, schedule, write_line,
+};
 use crate::ring::Writer;
 use crate::task::Schedule;
 
@@ -95,9 +97,8 @@ pub fn serve() -> io::Result<()> {
         // Whatever becomes of it, the scope waits for it.
         drop(working);
         gate.tell(
-            write_line(&answer).and_then(|()| {
-                if answer.is_ok() { read_line(&mut input).map(Some) } else { Ok(None) }
-            }),
+            write_line(&answer)
+                .and_then(|()| if answer.is_ok() { next_line(&mut input) } else { Ok(None) }),
         )
     })
 }

@@ -293,11 +293,17 @@ impl Plan {
         let room_ns = u64::from(self.steady).saturating_add(3).saturating_mul(self.period_ns);
         let until_ns = fault.until_ns().saturating_add(fault.delay_ns);
         if until_ns.saturating_add(room_ns) > self.time_ns {
+            let ms = |ns: u64| ns / 1_000_000;
             return Err(format!(
-                "the fault ends {} ms before the test does, and to see whether all is well again \
-                 takes {} ms; let it begin or end sooner, or give a longer time",
-                self.time_ns.saturating_sub(until_ns) / 1_000_000,
-                room_ns / 1_000_000
+                "the fault '{}' at {} ms ends {} ms after the test begins, and to see whether all \
+                 is well again takes {} ms more, while the test takes {} ms; let the fault begin \
+                 or end sooner, or give a longer time (--time {}ms)",
+                fault.kind.name(),
+                ms(fault.at_ns),
+                ms(until_ns),
+                ms(room_ns),
+                ms(self.time_ns),
+                until_ns.saturating_add(room_ns).div_ceil(1_000_000)
             ));
         }
         Ok(())

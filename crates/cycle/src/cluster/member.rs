@@ -158,7 +158,8 @@ impl Joined<'_> {
     fn run(&mut self, order: &Order) -> Result<(), MemberError> {
         let starts = |work: &Work| matches!(work, Work::Command(_) | Work::Program(_));
         if !self.member.allows_commands && order.set.tasks().iter().any(|task| starts(&task.work)) {
-            let why = "it does not allow tasks to start programs (--allow-commands)".to_owned();
+            let why =
+                "it does not allow commands; give it --allow-commands where it joins".to_owned();
             self.say(&FromMember::Answer(Answer::Failed(why)))?;
             return Err(MemberError::Command);
         }

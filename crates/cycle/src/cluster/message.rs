@@ -4,10 +4,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::entry::{Entry, WORDS};
-use crate::node::{Answer, Go, LINE_MAX, Order};
+use crate::node::{Answer, FAULT_WORDS, Go, LINE_MAX, Order};
 
 /// The version of these messages; both sides have the same.
-pub(crate) const PROTOCOL: u32 = 2;
+pub(crate) const PROTOCOL: u32 = 3;
 /// The longest line of a member, in bytes: so many entries of the largest numbers, and a little.
 pub(crate) const MEMBER_LINE_MAX: u64 = 1 << 19;
 /// Entries in one message, at most.
@@ -55,8 +55,8 @@ pub(crate) struct TaskState {
     /// Of those that were lost, the entries of periods.
     pub(crate) lost_periods: u64,
     pub(crate) latency_ns: Option<u64>,
-    /// Why its program was given up, by a number; 0 where it was not.
-    pub(crate) fault: u64,
+    /// Why its command failed or its program was given up, as words; all 0 where nothing did.
+    pub(crate) fault: [u64; FAULT_WORDS],
     /// How often the system clock was found to be set.
     pub(crate) clock_sets: u64,
 }

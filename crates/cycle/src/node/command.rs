@@ -1,9 +1,13 @@
 //! A command as work: a program that is started at each release, in a group of its own, and ended
 //! where it takes too long.
 
+use std::env;
+use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,6 +16,7 @@ use horolog_sys::namespace::die_with_parent;
 use horolog_sys::process::{ProcessHandle, end_group};
 use horolog_time::Clock;
 
+use super::fault::TaskFault;
 use super::periods::{Period, Work, Worked};
 use crate::entry::{End, Entry};
 
@@ -23,6 +28,36 @@ pub(crate) struct Repeated<'a> {
     command: Command,
     timeout: Duration,
     stop: &'a AtomicU64,
+    /// Why it failed when it last did.
+    pub(crate) fault: Option<TaskFault>,
+}
+
+/// Whether a program of these words is there to be started, or why not: said before the run, and
+/// not in its first period.
+pub(crate) fn check(words: &[String]) -> Result<(), String> {
+    let name = words.first().map_or("", String::as_str);
+    let places: Vec<PathBuf> = if name.contains('/') {
+        vec![PathBuf::from(name)]
+    } else {
+        // What the system takes where there is none.
+        let path = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+        env::split_paths(&path).map(|directory| directory.join(name)).collect()
+    };
+    if places.iter().any(|place| is_program(place)) {
+        return Ok(());
+    }
+    let why = if places.iter().any(|place| place.exists()) {
+        "it is no program; make it executable (chmod +x)"
+    } else if name.contains('/') {
+        "there is no such file; name one that is there"
+    } else {
+        "there is none in PATH; give its path, such as ./program"
+    };
+    Err(format!("'{name}' cannot be started: {why}"))
+}
+
+fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|is| is.is_file() && is.permissions().mode() & 0o111 != 0)
 }
 
 impl<'a> Repeated<'a> {
@@ -35,18 +70,18 @@ impl<'a> Repeated<'a> {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
         die_with_parent(&mut command);
-        Self { command, timeout, stop }
+        Self { command, timeout, stop, fault: None }
     }
 
-    fn once(&mut self) -> io::Result<bool> {
+    fn once(&mut self) -> io::Result<ExitStatus> {
         let child = self.command.spawn()?;
         wait(child, self.timeout, self.stop)
     }
 }
 
-/// Waits for a program; says whether it ended well, and in time. One that does not end is ended;
+/// Waits for a program; says how it ended, if it did in time. One that does not end is ended;
 /// what it left behind in its group is so in any case.
-fn wait(mut child: Child, timeout: Duration, stop: &AtomicU64) -> io::Result<bool> {
+fn wait(mut child: Child, timeout: Duration, stop: &AtomicU64) -> io::Result<ExitStatus> {
     let handle = ProcessHandle::open(child.id())?;
     let begun = Instant::now();
     let ended = loop {
@@ -65,21 +100,27 @@ fn wait(mut child: Child, timeout: Duration, stop: &AtomicU64) -> io::Result<boo
     // nothing is left cannot be ended.
     let _ = end_group(child.id());
     let status = child.wait()?;
-    ended.map(|()| status.success())
+    ended.map(|()| status)
 }
 
 impl Work for Repeated<'_> {
     fn run(&mut self, period: &Period, entry: &mut Entry, _: &mut dyn FnMut(&Entry)) -> Worked {
         let ended = self.once();
-        if matches!(ended, Ok(false)) {
+        if let Ok(status) = &ended
+            && let Some(fault) = TaskFault::of_status(*status)
+        {
             entry.end = End::Failed;
+            self.fault = Some(fault);
         }
         entry.compute_ns = (MonotonicClock.now() - period.begun).as_ns().unsigned_abs();
         // One that does not end, or cannot be started, will not do better in the next period.
         match ended {
             Ok(_) => Worked::Done,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Worked::Stopped,
-            Err(_) => Worked::GivenUp,
+            Err(error) => {
+                self.fault = Some(TaskFault::of_error(&error, self.timeout));
+                Worked::GivenUp
+            }
         }
     }
 }
@@ -92,13 +133,19 @@ mod tests {
     use crate::entry::Part;
 
     fn entry(words: &[&str], timeout: Duration, stop: u64) -> (Worked, Entry) {
+        let (worked, entry, _) = told(words, timeout, stop);
+        (worked, entry)
+    }
+
+    fn told(words: &[&str], timeout: Duration, stop: u64) -> (Worked, Entry, Option<TaskFault>) {
         let words: Vec<String> = words.iter().map(ToString::to_string).collect();
         let mut entry = Entry::new(Part::Period, 0);
         let now = MonotonicClock.now();
         let period = Period { cycle: 0, due: Timestamp::from_ns(0), begun: now, released_ns: 0 };
         let stop = AtomicU64::new(stop);
-        let worked = Repeated::new(&words, timeout, &stop).run(&period, &mut entry, &mut |_| {});
-        (worked, entry)
+        let mut repeated = Repeated::new(&words, timeout, &stop);
+        let worked = repeated.run(&period, &mut entry, &mut |_| {});
+        (worked, entry, repeated.fault)
     }
 
     const MINUTE: Duration = Duration::from_mins(1);
@@ -137,6 +184,29 @@ mod tests {
             std::thread::sleep(LOOK);
         }
         assert!(!state().contains(" S "), "{}", state());
+    }
+
+    #[test]
+    fn why_a_command_failed_is_told() {
+        let fault = |script: &str, timeout| told(&["sh", "-c", script], timeout, 0).2;
+        assert_eq!(fault("exit 0", MINUTE), None);
+        assert_eq!(fault("exit 3", MINUTE), Some(TaskFault::Status(3)));
+        assert_eq!(fault("kill -9 $$", MINUTE), Some(TaskFault::Signal(9)));
+        let soon = Duration::from_millis(30);
+        assert_eq!(fault("sleep 600", soon), Some(TaskFault::TooLong(30)));
+        let absent = told(&["/nowhere/at/all"], MINUTE, 0).2;
+        assert_eq!(absent, Some(TaskFault::NotStarted(2)));
+        assert_eq!(told(&["sleep", "600"], MINUTE, 1).2, None);
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_known_before_it_is() {
+        let why = |name: &str| check(&[name.to_owned()]).err().unwrap_or_default();
+        assert_eq!((why("sh"), why("/bin/sh")), (String::new(), String::new()));
+        assert!(why("/nowhere/at/all").contains("there is no such file"));
+        assert!(why("no-such-program-anywhere").contains("none in PATH"));
+        assert!(why("/etc/passwd").contains("make it executable"));
+        assert!(why("/etc").contains("it is no program"));
     }
 
     #[test]

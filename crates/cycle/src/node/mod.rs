@@ -5,6 +5,7 @@
 mod account;
 mod command;
 pub mod datagram;
+mod fault;
 mod gate;
 mod mark_cost;
 mod meeting;
@@ -33,6 +34,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub(crate) use account::{Account, Fate};
+pub(crate) use fault::{FAULT_WORDS, TaskFault};
 pub(crate) use gate::Gate;
 pub use order::{Answer, Begin, Go, LINE_MAX, Order, Ready, TaskReady};
 pub(crate) use schedule::schedule;
@@ -44,7 +46,7 @@ use crate::task::{Task, Work as TaskWork};
 use command::Repeated;
 use mesh::Mesh;
 use periods::{Pace, Releases, Timer, Work};
-use program::{Marked, ProgramFault};
+use program::Marked;
 use signalled::Signalled;
 use steps::{Server, Steps};
 
@@ -82,7 +84,7 @@ pub fn serve() -> io::Result<()> {
             };
             write_line(&answer)?;
             match answer {
-                Answer::Ready(_) => read_line::<Go>(&mut input).map(Some),
+                Answer::Ready(_) => next_line::<Go>(&mut input),
                 Answer::Failed(_) => Ok(None),
             }
         });
@@ -104,9 +106,16 @@ fn collect(
 
 /// What a node's process is told: a line of JSON.
 pub(crate) fn read_line<T: DeserializeOwned>(input: &mut impl BufRead) -> io::Result<T> {
+    next_line(input)?.ok_or_else(|| io::Error::other("nobody says what is to be done"))
+}
+
+/// The next line that it is told; none where whoever told it is gone, or has called it off.
+pub(crate) fn next_line<T: DeserializeOwned>(input: &mut impl BufRead) -> io::Result<Option<T>> {
     let mut line = String::new();
-    input.take(LINE_MAX).read_line(&mut line)?;
-    Ok(serde_json::from_str(&line)?)
+    if input.take(LINE_MAX).read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    Ok(Some(serde_json::from_str(&line)?))
 }
 
 /// What it answers: likewise.
@@ -161,6 +170,7 @@ impl<'a> Context<'a> {
     fn prepare(&self) -> Result<(Prepared<'a>, TaskReady), String> {
         let core = self.task.schedule.core;
         if let Some(core) = core {
+            horolog_conditions::cores(&[core]).map_err(|error| error.to_string())?;
             affinity::pin_to_core(core).map_err(|error| format!("core {core}: {error}"))?;
         }
         let (mut load, mut unit_ns) = (Load::default(), None);
@@ -188,7 +198,10 @@ impl<'a> Context<'a> {
                 units = Some(server.units());
                 PreparedWork::Server(server)
             }
-            TaskWork::Command(words) => PreparedWork::Command(Repeated::new(words, timeout, stop)),
+            TaskWork::Command(words) => {
+                command::check(words)?;
+                PreparedWork::Command(Repeated::new(words, timeout, stop))
+            }
             TaskWork::Program(program) => {
                 // First this thread, so that the program is scheduled as it is.
                 scheduled = Some(schedule(self.task.schedule, false, None));
@@ -270,12 +283,13 @@ impl<'a> Context<'a> {
         match work {
             PreparedWork::Steps(mut steps, _) => self.run_each(&mut *steps, begin, pace),
             PreparedWork::Server(mut server) => self.run_each(&mut server, begin, pace),
-            PreparedWork::Command(mut command) => self.run_each(&mut command, begin, pace),
+            PreparedWork::Command(mut command) => {
+                self.run_each(&mut command, begin, pace);
+                self.tell_fault(command.fault.as_ref());
+            }
             PreparedWork::Program(mut program) => {
                 self.run_each(&mut *program, begin, pace);
-                if let Some(fault) = program.fault {
-                    self.shared.tell_fault(self.at, fault);
-                }
+                self.tell_fault(program.fault().as_ref());
                 sets = program.clock.sets();
             }
         }
@@ -283,15 +297,16 @@ impl<'a> Context<'a> {
         self.shared.tell_clock_sets(self.at, sets.max(pace.clock_sets()));
     }
 
+    fn tell_fault(&self, fault: Option<&TaskFault>) {
+        if let Some(fault) = fault {
+            self.shared.tell_fault(self.at, fault);
+        }
+    }
+
     fn run_each(&self, work: &mut impl Work, begin: Timestamp<Monotonic>, pace: &mut impl Pace) {
         let Some(mut writer) = Writer::new(self.shared.ring(self.at)) else { return };
         periods::run((self.cycles(), begin), pace, work, &mut |entry| writer.push(entry));
     }
-}
-
-/// Why a program was given up, by the number that [`Shared::fault`] tells.
-pub(crate) fn program_fault(number: u64) -> Option<String> {
-    ProgramFault::of(number).map(|fault| fault.to_string())
 }
 
 /// When nodes leave off sending pings.
@@ -309,5 +324,21 @@ fn reservation(task: &Task, compute_ns: Option<u64>) -> Reservation {
         runtime_ns: runtime_ns.min(task.deadline_ns),
         deadline_ns: task.deadline_ns,
         period_ns: task.period_ns,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run that does not begin closes the pipe, which is no fault of the node.
+    #[test]
+    fn a_pipe_that_closes_calls_off_what_was_to_begin() {
+        let (mut none, mut half, mut some) = (&b""[..], &b"{"[..], &b"7\n"[..]);
+        assert!(matches!(next_line::<u8>(&mut none), Ok(None)));
+        assert!(next_line::<u8>(&mut half).is_err());
+        assert!(matches!(next_line::<u8>(&mut some), Ok(Some(7))));
+        let why = read_line::<u8>(&mut none).unwrap_err().to_string();
+        assert_eq!(why, "nobody says what is to be done");
     }
 }

@@ -14,6 +14,7 @@ use horolog_sys::process::{ProcessHandle, end_group};
 use horolog_sys::unix::Handed;
 use horolog_time::{Clock, Monotonic, Timestamp};
 
+use super::fault::TaskFault;
 use super::periods::{Period, Work, Worked};
 use super::system_clock::SystemClock;
 use crate::entry::{End, Entry};
@@ -82,6 +83,8 @@ pub(crate) struct Marked<'a> {
     pub(crate) clock: SystemClock,
     /// Why it was given up.
     pub(crate) fault: Option<ProgramFault>,
+    /// The state that it said and that the task does not name.
+    unknown: String,
 }
 
 impl<'a> Marked<'a> {
@@ -125,6 +128,7 @@ impl<'a> Marked<'a> {
             stop,
             clock: SystemClock::new(),
             fault: None,
+            unknown: String::new(),
         };
         match marked.hear(Instant::now() + timeout) {
             Ok((Mark::Ready, _)) => Ok(marked),
@@ -132,6 +136,14 @@ impl<'a> Marked<'a> {
             Err(None) => Err("the run is to end".to_owned()),
             Err(Some(fault)) => Err(format!("'{name}': {fault}; it has to say 'ready' first")),
         }
+    }
+
+    /// Why it was given up, with the state that it said where that was the reason.
+    pub(crate) fn fault(&self) -> Option<TaskFault> {
+        self.fault.map(|fault| match fault {
+            ProgramFault::State => TaskFault::State(self.unknown.clone()),
+            fault => TaskFault::Program(fault),
+        })
     }
 
     /// The next mark, and when it was made. The error is a fault, or none where the run is to end.
@@ -186,7 +198,11 @@ impl<'a> Marked<'a> {
             if let Mark::State(name) = mark {
                 let name = name.to_owned();
                 let at = self.states.iter().position(|state| *state == name);
-                self.state = Some(at.ok_or(ProgramFault::State)? as u8);
+                let Some(at) = at else {
+                    self.unknown = name;
+                    return Err(Some(ProgramFault::State));
+                };
+                self.state = Some(at as u8);
                 entry.state = self.state;
             } else if course.take(mark, said).ok_or(ProgramFault::Misplaced)? {
                 course.tell(period.due, entry);
@@ -401,6 +417,9 @@ mod tests {
             assert_eq!(one(&mut marked).0, Worked::GivenUp, "{script}");
             assert_eq!(marked.fault, Some(fault), "{script}");
             assert_eq!(ProgramFault::of(fault.number()), Some(fault));
+            let told = marked.fault();
+            let is_told = told.is_some_and(|told| told.to_string().contains("'dry'"));
+            assert_eq!(is_told, fault == ProgramFault::State);
         }
         assert_eq!((ProgramFault::of(0), ProgramFault::of(6)), (None, None));
     }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::program::ProgramFault;
+use super::fault::{FAULT_WORDS, TaskFault};
 use crate::ring::RING_WORDS;
 
 /// The number under which a node's process finds the shared memory.
@@ -11,12 +11,12 @@ pub const REGION: i32 = 3;
 /// Words of the region before the rings, and for each task.
 const HEAD_WORDS: usize = 8;
 const STOP: usize = 0;
-const TASK_WORDS: usize = 8 + RING_WORDS;
+const TASK_WORDS: usize = FAULT + FAULT_WORDS + RING_WORDS;
 /// Of a task's words before its ring.
 const IS_OVER: usize = 0;
 const LATENCY: usize = 1;
-const FAULT: usize = 2;
-const CLOCK_SETS: usize = 3;
+const CLOCK_SETS: usize = 2;
+const FAULT: usize = 3;
 
 /// Words of the region of so many tasks.
 #[must_use]
@@ -73,13 +73,16 @@ impl<'a> Shared<'a> {
         self.task(at)[LATENCY].store(latency_ns.map_or(0, |ns| ns.max(1)), Ordering::Relaxed);
     }
 
-    pub(super) fn tell_fault(self, at: usize, fault: ProgramFault) {
-        self.task(at)[FAULT].store(fault.number(), Ordering::Relaxed);
+    pub(super) fn tell_fault(self, at: usize, fault: &TaskFault) {
+        for (word, told) in self.task(at)[FAULT..].iter().zip(fault.to_words()) {
+            word.store(told, Ordering::Relaxed);
+        }
     }
 
-    /// Why a task gave its program up, if it did: a number for [`program_fault`].
-    pub(crate) fn fault(self, at: usize) -> u64 {
-        self.task(at)[FAULT].load(Ordering::Relaxed)
+    /// Why a task's command failed or its program was given up: the words of a [`TaskFault`].
+    pub(crate) fn fault(self, at: usize) -> [u64; FAULT_WORDS] {
+        let words = &self.task(at)[FAULT..];
+        std::array::from_fn(|at| words[at].load(Ordering::Relaxed))
     }
 
     pub(super) fn tell_clock_sets(self, at: usize, sets: u64) {

@@ -1,34 +1,45 @@
 //! What a run of the same tasks measured, beside what is predicted of them: how long a task ran
 //! whose time is not known otherwise, and how long after its release it ended.
 
-use std::collections::BTreeMap;
-
 use horolog_record::{
     Code, CyclePredictMeasured, CyclePredictTask, CyclePredictWorst as Worst, CycleResult,
-    CycleTask, Distribution, Finding, Severity,
+    CycleTask, Distribution, Finding, Severity, TaskPolicy,
 };
 
-use crate::task::{Compute, Fault, TaskSet, Work};
+use crate::task::{Compute, Fault, Task, TaskSet, Work};
 
-/// What was measured of each task, by its name.
+/// What was measured of each task of some runs.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Runs {
-    tasks: BTreeMap<String, CyclePredictMeasured>,
+    sources: Vec<String>,
+    tasks: Vec<Ran>,
+}
+
+/// A task that ran on one node.
+#[derive(Clone, PartialEq, Debug)]
+struct Ran {
+    name: String,
+    period_ns: u64,
+    deadline_ns: u64,
+    /// The policy that was asked for, and the one in force.
+    policies: (TaskPolicy, TaskPolicy),
+    figures: CyclePredictMeasured,
 }
 
 impl Runs {
     /// Takes a run's figures, of every node and of those of its runs in which tasks had the
     /// policies of their file. `name` says where it is from.
     pub fn add(&mut self, name: &str, result: &CycleResult, worst: Worst) {
+        self.sources.push(name.to_owned());
         let runs = result.runs.iter().filter(|run| run.policy.is_none());
         let tasks = runs.flat_map(|run| &run.nodes).flat_map(|node| &node.tasks);
-        for task in tasks {
-            let found = of(name, task, worst);
-            match self.tasks.get_mut(&task.name) {
-                Some(all) => join(all, &found),
-                None => drop(self.tasks.insert(task.name.clone(), found)),
-            }
-        }
+        self.tasks.extend(tasks.map(|task| Ran {
+            name: task.name.clone(),
+            period_ns: task.period_ns,
+            deadline_ns: task.deadline_ns,
+            policies: (task.scheduling.asked, task.scheduling.policy),
+            figures: of(name, task, worst),
+        }));
     }
 
     /// The set with the measured execution as the worst that is known of tasks of which nothing
@@ -41,19 +52,143 @@ impl Runs {
         let mut tasks = set.tasks().to_vec();
         for task in &mut tasks {
             let is_unknown = task.worst_ns.is_none() && has_unknown(&task.work);
-            let measured = self.tasks.get(&task.name).filter(|_| is_unknown);
+            let measured = self.figures(task).filter(|_| is_unknown);
             task.worst_ns = task.worst_ns.or_else(|| measured?.execution_ns);
         }
         TaskSet::new(tasks)
     }
 
-    /// Puts what was measured beside what is predicted, and tells where it was longer.
-    pub fn beside(&self, tasks: &mut [CyclePredictTask]) -> Vec<Finding> {
-        for task in &mut *tasks {
-            task.measured = self.tasks.get(&task.name).cloned();
+    /// Puts what was measured beside what is predicted of the tasks of a set, and tells where it
+    /// was longer, and which tasks are not the same on both sides.
+    pub fn beside(&self, set: &TaskSet, tasks: &mut [CyclePredictTask]) -> Vec<Finding> {
+        for (predicted, task) in tasks.iter_mut().zip(set.tasks()) {
+            predicted.measured = self.figures(task);
         }
-        tasks.iter().filter_map(exceeded).collect()
+        let exceeded = tasks.iter().filter_map(exceeded);
+        exceeded.chain(self.others(set)).chain(self.absent(set)).chain(self.refused(set)).collect()
     }
+
+    /// All that was measured of a task, if anything was.
+    fn figures(&self, task: &Task) -> Option<CyclePredictMeasured> {
+        let mut all = self.tasks.iter().filter(|ran| ran.is(task)).map(|ran| &ran.figures);
+        let mut joined = all.next()?.clone();
+        all.for_each(|other| join(&mut joined, other));
+        Some(joined)
+    }
+
+    /// Tasks of the same name that are others all the same.
+    fn others(&self, set: &TaskSet) -> Vec<Finding> {
+        let mut told: Vec<String> = Vec::new();
+        for task in set.tasks() {
+            for ran in self.tasks.iter().filter(|ran| ran.name == task.name && !ran.is(task)) {
+                let (name, source, differs) = (&ran.name, &ran.figures.source, ran.differs(task));
+                let message = format!(
+                    "task '{name}' of {source} is another one than that of the file, {differs}: \
+                     what was measured of it is left out."
+                );
+                if !told.contains(&message) {
+                    told.push(message);
+                }
+            }
+        }
+        let advice = "Run the file that is predicted: 'cycle run' with it, and --json.";
+        told.into_iter().map(|message| differ(Severity::Warning, message, advice)).collect()
+    }
+
+    /// Tasks that are on one side alone.
+    fn absent(&self, set: &TaskSet) -> Vec<Finding> {
+        if self.sources.is_empty() {
+            return Vec::new();
+        }
+        let mut findings = Vec::new();
+        let is_measured = |name: &str| self.tasks.iter().any(|ran| ran.name == name);
+        let unmeasured: Vec<_> = set
+            .tasks()
+            .iter()
+            .filter(|task| !is_measured(&task.name))
+            .map(|task| format!("'{}'", task.name))
+            .collect();
+        if !unmeasured.is_empty() {
+            findings.push(differ(
+                Severity::Note,
+                format!(
+                    "{} of the file {} not in {}: nothing measured stands beside.",
+                    unmeasured.join(", "),
+                    if unmeasured.len() == 1 { "is" } else { "are" },
+                    self.sources.join(", ")
+                ),
+                "Run the file that is predicted, without --compare, which runs other policies.",
+            ));
+        }
+        let mut foreign: Vec<String> = Vec::new();
+        for ran in &self.tasks {
+            let told = format!("'{}' of {}", ran.name, ran.figures.source);
+            let is_known = set.tasks().iter().any(|task| task.name == ran.name);
+            if !is_known && !foreign.contains(&told) {
+                foreign.push(told);
+            }
+        }
+        if !foreign.is_empty() {
+            findings.push(differ(
+                Severity::Warning,
+                format!(
+                    "{} {} not in the file: what ran beside the tasks when they were measured is \
+                     in no bound.",
+                    foreign.join(", "),
+                    if foreign.len() == 1 { "is" } else { "are" }
+                ),
+                "Predict the file that was run, or run the file that is predicted.",
+            ));
+        }
+        findings
+    }
+
+    /// Tasks that were measured under another policy than was asked for.
+    fn refused(&self, set: &TaskSet) -> Vec<Finding> {
+        let was_refused = |task: &&Task| {
+            self.tasks.iter().any(|ran| ran.is(task) && ran.policies.0 != ran.policies.1)
+        };
+        let refused = |task: &Task| {
+            differ(
+                Severity::Warning,
+                format!(
+                    "task '{}' was not measured under policy {}, which was refused: bounds are not \
+                     of what was measured.",
+                    task.name,
+                    task.schedule.policy.name()
+                ),
+                "Measure it where real time is allowed: as root, or with CAP_SYS_NICE.",
+            )
+        };
+        set.tasks().iter().filter(was_refused).map(refused).collect()
+    }
+}
+
+impl Ran {
+    fn is(&self, task: &Task) -> bool {
+        self.name == task.name
+            && self.period_ns == task.period_ns
+            && self.deadline_ns == task.deadline_ns
+            && self.policies.0 == task.schedule.policy
+    }
+
+    /// What is not the same.
+    fn differs(&self, task: &Task) -> String {
+        let us = |what: &str, ran_ns: u64, task_ns: u64| {
+            let differs = ran_ns != task_ns;
+            differs.then(|| format!("{what} {} us, not {} us", ran_ns / 1_000, task_ns / 1_000))
+        };
+        let (ran, wanted) = (self.policies.0, task.schedule.policy);
+        let policy =
+            (ran != wanted).then(|| format!("policy {}, not {}", ran.name(), wanted.name()));
+        let period = us("period", self.period_ns, task.period_ns);
+        let deadline = us("deadline", self.deadline_ns, task.deadline_ns);
+        [period, deadline, policy].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn differ(severity: Severity, message: String, advice: &str) -> Finding {
+    Finding { code: Code::TasksDiffer, severity, message, advice: advice.to_owned(), trial: None }
 }
 
 /// Whether a task's time does not stand in its file.
@@ -122,7 +257,7 @@ mod tests {
 
     fn task(name: &str, execution: u64, response: u64) -> Value {
         json!({
-            "name": name, "period_ns": 1, "deadline_ns": 1,
+            "name": name, "period_ns": 20_000_000, "deadline_ns": 20_000_000,
             "scheduling": {"asked": "fifo", "policy": "fifo", "priority": 1},
             "cost": {"clock_ns": 1, "period_ns": 1},
             "planned": 9, "periods": 9, "missed": 1, "overrun": 0, "uncounted": 0, "failed": 0,
@@ -175,11 +310,45 @@ mod tests {
         let worst: Vec<_> = known.tasks().iter().map(|task| task.worst_ns).collect();
         assert_eq!(worst, [Some(3_000_000), None], "what the file says is not replaced");
         let mut tasks = predict(&known, &Costs::default(), machine).unwrap().tasks;
-        let findings = runs.beside(&mut tasks);
+        let findings = runs.beside(&set, &mut tasks);
         let measured = tasks[0].measured.as_ref().unwrap();
         assert_eq!((measured.periods, measured.missed), (18, 2));
         assert_eq!(measured.response_ns, Some(9_000_000));
         assert_eq!(findings.len(), 1, "9 ms are more than 3 + 1");
         assert!(findings[0].message.starts_with("task 'a' was measured"), "{findings:?}");
+    }
+
+    /// What is told where this is predicted instead.
+    fn told(file: &str) -> Vec<String> {
+        let set = TaskSet::parse(file).unwrap();
+        let machine = Machine { nodes: 1, cores: 1, real_time_share: None };
+        let known =
+            TaskSet::parse(&file.replace("command = [\"x\"]", "compute = \"9ms\"")).unwrap();
+        let mut tasks = predict(&known, &Costs::default(), machine).unwrap().tasks;
+        let findings = runs().beside(&set, &mut tasks);
+        let differs = findings.into_iter().filter(|one| one.code == Code::TasksDiffer);
+        let told: Vec<_> = differs.map(|one| one.message).collect();
+        let is_beside = tasks[0].measured.is_some();
+        assert_eq!(is_beside, !told.iter().any(|one| one.contains("task 'a'")), "{told:?}");
+        told
+    }
+
+    #[test]
+    fn tasks_that_are_others_or_on_one_side_alone_are_told() {
+        assert_eq!(told(TWO), Vec::<String>::new());
+        for (from, to, named) in [
+            ("20ms", "10ms", "period 20000 us, not 10000 us, deadline 20000 us, not 10000 us:"),
+            ("\"20ms\"", "\"20ms\"\ndeadline = \"9500us\"", "deadline 20000 us, not 9500 us:"),
+            ("\"20ms\"", "\"20ms\"\npolicy = \"rr\"", "policy fifo, not rr:"),
+        ] {
+            let told = told(&TWO.replacen(from, to, 1));
+            let [one] = &told[..] else { panic!("{told:?}") };
+            assert!(one.starts_with("task 'a' of run.json is another one"), "{one}");
+            assert!(one.contains(named), "{one}");
+        }
+        let told = told(&TWO.replace("name = \"b\"", "name = \"c\""));
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].starts_with("'c' of the file is not in run.json"), "{told:?}");
+        assert!(told[1].starts_with("'b' of run.json is not in the file"), "{told:?}");
     }
 }

@@ -1,7 +1,10 @@
 //! The doubts about a run, from its record and how it ended.
 
 use horolog_conditions::{self as conditions, REAL_TIME_ADVICE, finding};
-use horolog_record::{Code, CycleResult, CycleRun, CycleTask, Finding, Severity, TaskPolicy};
+use horolog_record::{
+    Code, CycleNode, CycleResult, CycleRun, CycleShared, CycleSignal, CycleTask, Finding, Severity,
+    TaskPolicy,
+};
 
 use super::one::{Ending, Lacking};
 
@@ -37,9 +40,10 @@ pub(super) fn findings(
     missed(result, &mut findings);
     uncounted(result, &mut findings);
     unreleased(result, &mut findings);
+    unmet(result, &mut findings);
     failed(result, &mut findings);
     for run in &result.runs {
-        awaited(run, &mut findings);
+        awaited(run, result.signal, &mut findings);
     }
     for ending in endings {
         ended(ending, &mut findings);
@@ -159,6 +163,27 @@ fn unreleased(result: &CycleResult, findings: &mut Vec<Finding>) {
     }
 }
 
+/// What was waited for in vain: messages, and nodes at barriers.
+fn unmet(result: &CycleResult, findings: &mut Vec<Finding>) {
+    let advice = "See which node was late (lateness and execution of each) or gone, and what loses \
+                  packets between them ('horolog path udp'); a longer period gives them more time.";
+    let mut told = |code, what: &str, of: fn(&CycleTask) -> u64| {
+        let all: Vec<_> = tasks(result).filter(|(_, task)| of(task) > 0).collect();
+        let Some((node, worst)) = all.iter().max_by_key(|(_, task)| of(task)) else { return };
+        let sum: u64 = all.iter().map(|(_, task)| of(task)).sum();
+        let most = match &all[..] {
+            [_] => format!("by task '{}' on {node}", worst.name),
+            _ => format!("most of them by task '{}' on {node} ({})", worst.name, of(worst)),
+        };
+        let message = format!("{sum} {what}, {most}.");
+        findings.push(finding(code, Severity::Warning, message, advice));
+    };
+    let missing = "messages of other nodes were waited for until the next release and did not come";
+    told(Code::MessagesMissing, missing, |task| task.messages_missing);
+    let broken = "waits at a barrier were given up, since not all nodes came there in time";
+    told(Code::BarriersBroken, broken, |task| task.barriers_broken);
+}
+
 /// Periods that were planned and of which nothing is known.
 fn unrun(lacking: &Lacking) -> Finding {
     let Lacking { node, task, planned, lacks } = lacking;
@@ -181,7 +206,7 @@ fn failed(result: &CycleResult, findings: &mut Vec<Finding>) {
                 task.failed,
                 task.periods,
                 task.planned,
-                task.fault.as_ref().map_or_else(String::new, |fault| format!(": {fault}"))
+                why(task)
             ),
             match &task.fault {
                 Some(_) => "Run it by hand, and see what it says and when it ends.",
@@ -193,8 +218,15 @@ fn failed(result: &CycleResult, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Why it failed, the last time where there were several.
+fn why(task: &CycleTask) -> String {
+    let Some(fault) = &task.fault else { return String::new() };
+    let last = if task.failed > 1 { "the last time " } else { "" };
+    format!(": {last}{fault}")
+}
+
 /// Names the node that the others wait for.
-fn awaited(run: &CycleRun, findings: &mut Vec<Finding>) {
+fn awaited(run: &CycleRun, signal: CycleSignal, findings: &mut Vec<Finding>) {
     for shared in &run.shared {
         let most = (0..).zip(&shared.awaited).max_by_key(|(_, times)| **times);
         let Some((node, times)) = most else { continue };
@@ -202,20 +234,59 @@ fn awaited(run: &CycleRun, findings: &mut Vec<Finding>) {
         let Some(name) = run.nodes.get(node).map(|node| &node.name) else { continue };
         let waited = shared.waited_ns / shared.span_ns;
         if share >= AWAITED_SHARE && waited >= WAITED_SHARE {
+            let by_clock = (signal != CycleSignal::Packet).then(|| behind(run, node, shared));
+            let known = by_clock.flatten().or_else(|| shares_core(run, node, &shared.task));
+            let (cause, advice) = known.unwrap_or_else(|| {
+                let usual = "Give it less to do, or a faster processor; see what else runs there.";
+                (String::new(), usual)
+            });
             findings.push(finding(
                 Code::NodeAwaited,
                 Severity::Warning,
                 format!(
                     "The others wait for {name}: it was the last in {:.0}% of the periods of task \
-                     '{}', and {:.0}% of what a period's work takes is waiting for it.",
+                     '{}', and {:.0}% of what a period's work takes is waiting for it.{cause}",
                     share * 100.0,
                     shared.task,
                     waited * 100.0
                 ),
-                "Give it less to do, or a faster processor; see what else runs there.",
+                advice,
             ));
         }
     }
+}
+
+/// Whether a clock that is behind others' explains half of what they wait, or more: each node
+/// begins when its own clock says so.
+fn behind(run: &CycleRun, awaited: usize, shared: &CycleShared) -> Option<(String, &'static str)> {
+    let ahead_ns = |node: &CycleNode| {
+        let last = node.clocks.last().map(|clock| clock.ahead_ns);
+        last.or(node.clock_injected_ns).unwrap_or(0)
+    };
+    let own_ns = ahead_ns(run.nodes.get(awaited)?);
+    let most_ns = run.nodes.iter().map(ahead_ns).max()?;
+    let behind_ns = most_ns.saturating_sub(own_ns);
+    (behind_ns > 0 && behind_ns as f64 * 2.0 >= shared.waited_ns).then(|| {
+        let behind_us = behind_ns / 1_000;
+        let cause = format!(" Its clock is {behind_us} us behind another's, so it begins later.");
+        (cause, "Synchronise the clocks, or have packets release the periods (--signal udp).")
+    })
+}
+
+/// Whether nodes of one machine have one core for a task.
+fn shares_core(run: &CycleRun, awaited: usize, task: &str) -> Option<(String, &'static str)> {
+    let core = |node: &CycleNode| {
+        let task = node.tasks.iter().find(|one| one.name == task)?;
+        task.scheduling.core.filter(|_| node.host.is_none())
+    };
+    let own = core(run.nodes.get(awaited)?)?;
+    let sharing = run.nodes.iter().filter(|node| core(node) == Some(own)).count();
+    (sharing > 1).then(|| {
+        let cause = format!(" {sharing} nodes are tied to core {own} and run one after the other.");
+        let advice = "Give each node a core of its own (--core 0,1), leave core out of the file, \
+                      or run nodes on machines of their own.";
+        (cause, advice)
+    })
 }
 
 fn ended(ending: &Ending, findings: &mut Vec<Finding>) {
@@ -279,6 +350,70 @@ mod tests {
         result.runs[1].nodes.truncate(1);
         assert_eq!(places(&result)[0], format!("{name} of {nodes} under fifo"));
         assert_eq!(places(&result).last(), Some(&format!("{name} of 1 under rr")));
+    }
+
+    #[test]
+    fn why_a_node_is_awaited_is_told_where_that_is_known() {
+        let golden = include_str!("../../../record/tests/schema/cycle.json");
+        let result: CycleResult = serde_json::from_str(golden).unwrap();
+        let mut run = result.runs[0].clone();
+        let mut node = run.nodes[0].clone();
+        (node.clock_injected_ns, node.host) = (None, None);
+        node.clocks.clear();
+        node.tasks.truncate(1);
+        node.tasks[0].scheduling.core = None;
+        run.nodes = vec![node.clone(), CycleNode { name: "last".to_owned(), ..node }];
+        run.shared.truncate(1);
+        let shared = &mut run.shared[0];
+        shared.task = run.nodes[0].tasks[0].name.clone();
+        (shared.periods, shared.awaited) = (100, vec![1, 99]);
+        (shared.waited_ns, shared.span_ns) = (4e6, 9e6);
+        let told = |run: &CycleRun, signal| {
+            let mut findings = Vec::new();
+            awaited(run, signal, &mut findings);
+            let one = findings.pop().unwrap();
+            assert!(one.message.contains("wait for last"), "{}", one.message);
+            one.message + &one.advice
+        };
+        assert!(told(&run, CycleSignal::Monotonic).contains("Give it less to do"));
+        run.nodes[0].clock_injected_ns = Some(3_000_000);
+        assert!(told(&run, CycleSignal::Monotonic).contains("clock is 3000 us behind"));
+        assert!(told(&run, CycleSignal::Packet).contains("Give it less to do"));
+        run.nodes[0].clock_injected_ns = Some(1_000_000);
+        assert!(told(&run, CycleSignal::Monotonic).contains("Give it less to do"));
+        run.nodes[1].tasks[0].scheduling.core = Some(1);
+        assert!(told(&run, CycleSignal::Monotonic).contains("Give it less to do"));
+        run.nodes[0].tasks[0].scheduling.core = Some(1);
+        assert!(told(&run, CycleSignal::Monotonic).contains("2 nodes are tied to core 1"));
+    }
+
+    #[test]
+    fn messages_and_barriers_that_were_given_up_are_told_with_who_waited_most() {
+        let golden = include_str!("../../../record/tests/schema/cycle.json");
+        let mut result: CycleResult = serde_json::from_str(golden).unwrap();
+        let all = |result: &mut CycleResult, counts: [(u64, u64); 2]| {
+            result.runs.truncate(1);
+            result.runs[0].policy = None;
+            let mut node = result.runs[0].nodes[0].clone();
+            node.tasks.truncate(1);
+            let of = |(missing, broken)| {
+                let mut node = node.clone();
+                node.name = format!("node{missing}");
+                (node.tasks[0].messages_missing, node.tasks[0].barriers_broken) = (missing, broken);
+                node
+            };
+            result.runs[0].nodes = counts.map(of).to_vec();
+            let mut findings = Vec::new();
+            unmet(result, &mut findings);
+            findings.into_iter().map(|one| (one.code, one.message)).collect::<Vec<_>>()
+        };
+        assert!(all(&mut result, [(0, 0), (0, 0)]).is_empty());
+        let told = all(&mut result, [(3, 0), (5, 2)]);
+        assert_eq!(told[0].0, Code::MessagesMissing);
+        assert!(told[0].1.starts_with("8 messages of other nodes"), "{told:?}");
+        assert!(told[0].1.ends_with("task 'control' on node5 (5)."), "{told:?}");
+        assert_eq!(told[1].0, Code::BarriersBroken);
+        assert!(told[1].1.starts_with("2 waits") && told[1].1.contains(", by task"), "{told:?}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::{RunError, RunOptions};
 use crate::cluster::{Remote, TaskState};
 use crate::entry::Entry;
 use crate::gather::book::Book;
-use crate::node::{Go, Order, Ready, TaskReady};
+use crate::node::{Go, Order, Ready, TaskFault, TaskReady};
 use crate::task::{Task, TaskSet, Work};
 
 /// What a node on another machine may take beyond that: a clock to measure, a network between.
@@ -266,7 +266,7 @@ impl<'a> Node<'a> {
             barrier_ns: Distribution::of_recorder(&book.barrier),
             overhead: book.overhead(state.latency_ns),
             served: book.served(),
-            fault: crate::node::program_fault(state.fault),
+            fault: TaskFault::of_words(state.fault).map(|fault| fault.to_string()),
             states: book.states(),
             series: book.series(),
         }

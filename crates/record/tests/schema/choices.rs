@@ -99,17 +99,18 @@ pub(crate) const CLOCK_METHODS: Choices<ClockMethodKind, 2> =
 pub(crate) const COMPARED_KINDS: Choices<ComparedKind, 3> =
     [(ComparedKind::Kernel, "kernel"), (ComparedKind::Phc, "phc"), (ComparedKind::Pps, "pps")];
 
-pub(crate) const LIMIT_UNITS: Choices<LimitUnit, 4> = [
+pub(crate) const LIMIT_UNITS: Choices<LimitUnit, 5> = [
     (LimitUnit::Ratio, "ratio"),
     (LimitUnit::Ns, "ns"),
     (LimitUnit::PerSecond, "per-second"),
     (LimitUnit::BytesPerSecond, "bytes-per-second"),
+    (LimitUnit::Factor, "factor"),
 ];
 
 pub(crate) const SEVERITIES: Choices<Severity, 3> =
     [(Severity::Note, "note"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-pub(crate) const CODES: Choices<Code, 92> = [
+pub(crate) const CODES: Choices<Code, 95> = [
     (Code::GeneratorBehind, "generator-behind"),
     (Code::GeneratorLimit, "generator-limit"),
     (Code::RequestsLate, "requests-late"),
@@ -182,6 +183,8 @@ pub(crate) const CODES: Choices<Code, 92> = [
     (Code::TaskFailed, "task-failed"),
     (Code::NodeLost, "node-lost"),
     (Code::NodeAwaited, "node-awaited"),
+    (Code::MessagesMissing, "messages-missing"),
+    (Code::BarriersBroken, "barriers-broken"),
     (Code::SignalLost, "signal-lost"),
     (Code::PeriodsNotRun, "periods-not-run"),
     (Code::TaskUnschedulable, "task-unschedulable"),
@@ -189,6 +192,7 @@ pub(crate) const CODES: Choices<Code, 92> = [
     (Code::BoundConditional, "bound-conditional"),
     (Code::BoundExceeded, "bound-exceeded"),
     (Code::CostAbsent, "cost-absent"),
+    (Code::TasksDiffer, "tasks-differ"),
     (Code::CostForeign, "cost-foreign"),
     (Code::CostDoubtful, "cost-doubtful"),
     (Code::RealTimeThrottled, "real-time-throttled"),

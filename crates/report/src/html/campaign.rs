@@ -4,7 +4,7 @@
 use horolog_record::{CampaignFigures, CampaignResult, Distribution};
 
 use super::Page;
-use super::data::{row, titled};
+use super::data::{headed, row};
 use super::escape::{each, text};
 use super::latency::{Place, tail};
 use super::sections::{Body, drawn_alone, findings, machine, paragraph, section};
@@ -24,12 +24,13 @@ pub fn campaign(result: &CampaignResult) -> String {
         let (name, cells) = part(one, start);
         row(&name, cells)
     });
+    let of_parts = (PART_TITLES[0], &PART_TITLES[1..]);
     let sections = vec![
         ("What it comes to", each(sentences(result), |line| paragraph(&line))),
         ("Findings", findings(&result.findings)),
         ("Together", each(figures(result).iter().enumerate(), together)),
         ("Distributions", plotted),
-        ("Parts", titled(TABLE, "Parts; start: after the instant", &PART_TITLES, &parts)),
+        ("Parts", headed(TABLE, "Parts; start: after the instant", of_parts, &parts)),
         ("Plan", format!("<pre>{}</pre>\n", text(&result.plan.text))),
     ];
     let body = Body { sections, plots };
@@ -51,7 +52,8 @@ fn together((number, figures): (usize, &Figures)) -> String {
     let rows = each(&figures.rows, |(name, cells)| row(name, cells.clone()));
     let caption = text(&figures.caption);
     let id = format!("role-{number}");
-    paragraph(&figures.caption) + &titled(&id, &caption, &figures.titles, &rows)
+    let (name, titles) = figures.titles.split_first().unwrap_or((&"", &[]));
+    paragraph(&figures.caption) + &headed(&id, &caption, (name, titles), &rows)
 }
 
 /// The merged distributions by name.

@@ -4,7 +4,7 @@
 use horolog_record::{CycleResult, Distribution};
 
 use super::Page;
-use super::data::{row, table};
+use super::data::{headed, row};
 use super::escape::each;
 use super::latency::{Place, histogram, tail};
 use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
@@ -56,14 +56,17 @@ fn body(result: &CycleResult, rows: &[Row<'_>]) -> Body {
     let (plotted, plots) = drawn_alone(plots);
     let cells = each(rows, |one| row(&one.name(result), figures(one)));
     let mut sections = vec![
-        ("Tasks", bars(result, rows) + &table(TABLE, "Periodic tasks", &FIGURES, &cells)),
+        (
+            "Tasks",
+            bars(result, rows) + &headed(TABLE, "Periodic tasks", ("task", &FIGURES), &cells),
+        ),
         ("Findings", findings(&result.findings)),
         ("Limits", limits(&result.limits)),
         ("Course and distribution", plotted),
     ];
     if is_parallel(result) {
         let cells = each(rows, |one| row(&one.name(result), extra(one.task)));
-        let extra = table("extra", "Extra cost of parallel work", &EXTRA, &cells);
+        let extra = headed("extra", "Extra cost of parallel work", ("task", &EXTRA), &cells);
         sections.push(("Several nodes", extra + &paragraph(EXTRA_MEANING)));
     }
     let told: Vec<_> = together(result).into_iter().chain(facts(result)).collect();
@@ -127,6 +130,8 @@ mod tests {
         result.runs[0].nodes[0].name = "<img src=y>".to_owned();
         let page = cycle(&result);
         assert!(!page.contains("<img"));
+        assert!(page.contains("<th scope=\"col\" class=\"words\">task</th>"));
+        assert!(!page.contains("<thead><tr><td></td>"));
         assert!(page.contains("node2") && page.contains("plot-ratio") && page.contains("<meter"));
     }
 }

@@ -6,7 +6,7 @@ use horolog_record::{
 };
 
 use super::Page;
-use super::data::{row, shown, table};
+use super::data::{headed, row, shown};
 use super::escape::{each, text};
 use super::sections::{Body, findings, limits, machine, paragraph, section};
 use crate::cycle_predict::{
@@ -23,9 +23,12 @@ pub fn cycle_predict(result: &CyclePredictResult) -> String {
         ("Findings", findings(&result.findings)),
         ("Limits", limits(&result.limits)),
         ("Bounds by their deadlines", bars(result)),
-        ("Tasks", table("tasks", "Tasks", &titles(result), &tasks)),
+        ("Tasks", headed("tasks", "Tasks", ("task", &titles(result)), &tasks)),
         ("What bounds are made of", made_of(result)),
-        ("What the machine costs", shown("costs", "Costs", &COST_TITLES, cost_rows(result))),
+        (
+            "What the machine costs",
+            shown("costs", "Costs", ("cost", &COST_TITLES), cost_rows(result)),
+        ),
     ];
     let body = Body { sections, plots: Vec::new() };
     let run = machine(&result.command, &result.started, &result.host);
@@ -44,7 +47,7 @@ pub fn cycle_predict(result: &CyclePredictResult) -> String {
 
 fn made_of(result: &CyclePredictResult) -> String {
     let titles: Vec<&str> = terms(result).into_iter().map(Term::name).collect();
-    shown("terms", "Terms of bounds", &titles, term_rows(result))
+    shown("terms", "Terms of bounds", ("bound", &titles), term_rows(result))
 }
 
 /// A bar for each bound, of its terms one behind the other; all bars are shares of their deadlines,

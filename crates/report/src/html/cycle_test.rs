@@ -39,11 +39,11 @@ pub fn cycle_test(result: &CycleTestResult) -> String {
 fn body(result: &CycleTestResult) -> Body {
     let run = result.run.as_ref();
     let (plotted, plots) = drawn_alone(run.map(plot).into_iter().collect());
-    let of = |id, label, titles: &[&str], rows: fn(&CycleTestRun) -> Rows| {
+    let of = |id, label, titles: (&str, &[&str]), rows: fn(&CycleTestRun) -> Rows| {
         run.map_or_else(String::new, |run| shown(id, label, titles, rows(run)))
     };
     let trials = result.search.as_ref().map_or_else(String::new, |search| {
-        shown("trials", "Runs of the search", &TRIALS, trial_rows(search))
+        shown("trials", "Runs of the search", ("load", &TRIALS), trial_rows(search))
     });
     let scale = each(score_sentences(result), |line| paragraph(&line));
     let sections = vec![
@@ -51,12 +51,15 @@ fn body(result: &CycleTestResult) -> Body {
         ("Findings", findings(&result.findings)),
         ("Limits", limits(&result.limits)),
         ("Search", trials),
-        ("States", of(STATES_ID, "Periods by state", &STATES, state_rows) + &plotted),
-        ("Faults", of("faults", "What was injected", &FAULTS, fault_rows)),
-        ("Nodes", of("nodes", "Nodes", &NODES, node_rows)),
-        ("Stages", of("stages", "Stages, means of a period", &STAGES, stage_rows)),
-        ("Sources", of("sources", "Sources of reports", &SOURCES, source_rows)),
-        ("Scorecard", shown("scorecard", "Scorecard", &SCORES, score_rows(result)) + &scale),
+        ("States", of(STATES_ID, "Periods by state", ("state", &STATES), state_rows) + &plotted),
+        ("Faults", of("faults", "What was injected", ("fault", &FAULTS), fault_rows)),
+        ("Nodes", of("nodes", "Nodes", ("node", &NODES), node_rows)),
+        ("Stages", of("stages", "Stages, means of a period", ("stage", &STAGES), stage_rows)),
+        ("Sources", of("sources", "Sources of reports", ("source", &SOURCES), source_rows)),
+        (
+            "Scorecard",
+            shown("scorecard", "Scorecard", ("scale", &SCORES), score_rows(result)) + &scale,
+        ),
     ];
     Body { sections, plots }
 }
@@ -96,7 +99,7 @@ mod tests {
         for id in ["states", "faults", "nodes", "stages", "sources", "scorecard", "trials"] {
             assert!(main.contains(&format!("id=\"{id}\"")), "{id}");
         }
-        assert!(main.contains("plot-response"));
+        assert!(main.contains("plot-response") && !main.contains("<thead><tr><td></td>"));
     }
 
     #[test]

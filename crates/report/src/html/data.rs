@@ -4,35 +4,33 @@ use super::escape::{each, text};
 
 /// A table with a name in the first column of every row.
 pub(super) fn table(id: &str, label: &str, titles: &[&str], rows: &str) -> String {
-    framed(id, label, &format!("<td></td>{}", heads(titles)), rows)
+    with_corner(id, label, "<td></td>", titles, rows)
 }
 
-/// The same, where the first title says what the names are.
-pub(super) fn titled(id: &str, label: &str, titles: &[&str], rows: &str) -> String {
-    framed(id, label, &heads(titles), rows)
+/// The same with a word for what the names are of.
+pub(super) fn headed(id: &str, label: &str, (name, titles): (&str, &[&str]), rows: &str) -> String {
+    let corner = format!("<th scope=\"col\" class=\"words\">{}</th>", text(name));
+    with_corner(id, label, &corner, titles, rows)
 }
 
-fn heads(titles: &[&str]) -> String {
-    each(titles, |title| format!("<th scope=\"col\">{}</th>", text(title)))
-}
-
-fn framed(id: &str, label: &str, titles: &str, rows: &str) -> String {
+fn with_corner(id: &str, label: &str, corner: &str, titles: &[&str], rows: &str) -> String {
+    let titles = each(titles, |title| format!("<th scope=\"col\">{}</th>", text(title)));
     format!(
         "<div class=\"scroll\" id=\"{id}\" tabindex=\"0\" role=\"region\" aria-label=\"{label}\">\n\
-         <table class=\"data\">\n<thead><tr>{titles}</tr></thead>\n<tbody>\n{rows}</tbody>\n\
+         <table class=\"data\">\n<thead><tr>{corner}{titles}</tr></thead>\n<tbody>\n{rows}</tbody>\n\
          </table>\n</div>\n"
     )
 }
 
-/// A table of rows with their names, if there are any.
+/// A table of rows with their names and a word for what these are of, if there are any rows.
 pub(super) fn shown(
     id: &str,
     label: &str,
-    titles: &[&str],
+    titles: (&str, &[&str]),
     rows: Vec<(String, Vec<String>)>,
 ) -> String {
     let rows = each(rows, |(name, cells)| row(&name, cells));
-    if rows.is_empty() { rows } else { table(id, label, titles, &rows) }
+    if rows.is_empty() { rows } else { headed(id, label, titles, &rows) }
 }
 
 pub(super) fn row(name: &str, cells: impl IntoIterator<Item = String>) -> String {

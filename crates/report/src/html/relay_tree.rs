@@ -27,7 +27,8 @@ pub fn relay_tree(result: &RelayTreeResult) -> String {
         .collect();
     let (plotted, plots) = drawn_alone(vec![by_delay(result), tail(&TAIL, &last)]);
     let nodes = each(rows(result), |(name, cells)| row(&name, cells));
-    let others = shown("shapes", "Trees over the same nodes", &SHAPE_TITLES, shapes(result));
+    let others =
+        shown("shapes", "Trees over the same nodes", ("tree", &SHAPE_TITLES), shapes(result));
     let sections = vec![
         ("What it comes to", each(sentences(result), |line| paragraph(&line))),
         ("Findings", findings(&result.findings)),

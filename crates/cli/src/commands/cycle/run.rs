@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use horolog_cycle::run::{self as cycle, ClusterOptions, NODES_MAX, RunError, RunOptions};
-use horolog_cycle::task::{TaskSet, Work};
+use horolog_cycle::task::{Task, TaskSet, Work};
 use horolog_record::{CycleResult, CycleTask, Distribution, LimitUnit, TaskPolicy};
 use horolog_report::{html, table, to_json};
 use horolog_time::Span;
@@ -210,7 +210,8 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
         .iter()
         .try_for_each(|policy| set.under(*policy).check())
         .map_err(Failure::usage)?;
-    let cluster = args.cluster.options(&set)?;
+    let most = args.nodes.0.iter().copied().max().unwrap_or(1);
+    let cluster = args.cluster.options(&set, most)?;
     if let Some(task) = set.tasks().iter().find(|task| args.time.as_nanos() < task.period_ns.into())
     {
         let name = &task.name;
@@ -218,12 +219,12 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
             "the --time is shorter than one period of task '{name}'; give a longer one"
         )));
     }
-    let most = args.nodes.0.iter().copied().max().unwrap_or(1);
     let there_is = |flag: &str, node: u16| {
         let none = || format!("{flag}: there is no node {node}; they are 1 to {most}");
         if node <= most { Ok(node - 1) } else { Err(Failure::usage(none())) }
     };
     args.check_effects(&set)?;
+    args.check_cores(&set)?;
     let mut clock_injected_ns = vec![0; usize::from(most)];
     for (node, ns) in &args.clock_error {
         clock_injected_ns[usize::from(there_is("--clock-error", *node)?)] = *ns;
@@ -232,6 +233,10 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
     let slow = slow.collect::<Result<_, Failure>>()?;
     apart(&[("--log", args.log.as_deref())])?;
     let files = args.files.open()?;
+    let local = if cluster.is_some() { 1 } else { most };
+    for note in notes(&set, args.tasks.cores(), (most, local)) {
+        output::note(&note);
+    }
     output::end_gently()?;
     let mut watcher = Watcher::new(args.live, args.log.as_deref())?;
     let options = RunOptions {
@@ -261,7 +266,61 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
     verdict(&result.limits, &result.findings)
 }
 
+/// What of it is not as it may be meant, said before so much time is spent: for the most nodes
+/// that there are, and for those of them on this machine.
+fn notes(set: &TaskSet, cores: &[usize], (most, local): (u16, u16)) -> Vec<String> {
+    let mut notes = Vec::new();
+    let meets = |work: &Work| match work {
+        Work::Steps(steps) => steps.iter().any(|step| step.message.is_some() || step.barrier),
+        _ => false,
+    };
+    if most < 2
+        && let Some(task) = set.tasks().iter().find(|task| meets(&task.work))
+    {
+        notes.push(format!(
+            "task '{}' has a message or a barrier, and there is one node: it has nobody to talk \
+             to; say --nodes 2 or more",
+            task.name
+        ));
+    }
+    let tied = |task: &&Task| match cores {
+        [] => task.schedule.core.is_some(),
+        [_] => task.schedule.policy != TaskPolicy::Deadline,
+        _ => false,
+    };
+    if local > 1
+        && let Some(task) = set.tasks().iter().find(tied)
+        && let Some(core) = cores.first().copied().or(task.schedule.core)
+    {
+        let (from, way) = if cores.is_empty() {
+            ("core in the file", "leave it out there")
+        } else {
+            ("--core", "name more, such as --core 0,1")
+        };
+        notes.push(format!(
+            "all {local} nodes run task '{}' on core {core} of this machine, one after the other: \
+             {from} holds for each of them; {way}",
+            task.name
+        ));
+    }
+    notes
+}
+
 impl RunArgs {
+    /// Refuses cores that this machine has not; other machines may have others.
+    fn check_cores(&self, set: &TaskSet) -> Result<(), Failure> {
+        let of_file = set.tasks().iter().filter_map(|task| task.schedule.core);
+        let named: Vec<usize> = match (self.tasks.cores(), self.cluster.listen) {
+            ([], _) => of_file.collect(),
+            ([first, ..], Some(_)) => vec![*first],
+            (all, None) => all.to_vec(),
+        };
+        if !named.is_empty() {
+            horolog_cycle::cores(&named)?;
+        }
+        Ok(())
+    }
+
     /// Refuses flags that would do nothing.
     fn check_effects(&self, set: &TaskSet) -> Result<(), Failure> {
         if let Some(policy) = twice(&self.compare) {
@@ -290,13 +349,18 @@ impl RunArgs {
 }
 
 impl ClusterArgs {
-    fn options(&self, set: &TaskSet) -> Result<Option<ClusterOptions>, Failure> {
+    fn options(&self, set: &TaskSet, nodes: u16) -> Result<Option<ClusterOptions>, Failure> {
         let Some(listen) = self.listen else {
             return match self.wait {
                 Some(_) => Err(Failure::usage("--wait needs --listen or --join")),
                 None => Ok(None),
             };
         };
+        if nodes < 2 {
+            return Err(Failure::usage(
+                "--listen waits for other nodes; say --nodes 2 or more, or leave it out",
+            ));
+        }
         if listen.ip().is_unspecified() {
             return Err(Failure::usage(format!(
                 "--listen {listen}: the other nodes need an address of this machine to send to; \
@@ -328,5 +392,30 @@ fn of_tasks(result: &CycleResult, figure: Figure) -> impl Iterator<Item = (Strin
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         Self::environment(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_without_others_and_nodes_on_one_core_are_told_beforehand() {
+        let set = |more: &str| {
+            let text = format!("[[task]]\nname = \"a\"\nperiod = \"1ms\"\nunits = 1\n{more}");
+            TaskSet::parse(&text).unwrap()
+        };
+        let (plain, barrier, tied) = (set(""), set("barrier = true\n"), set("core = 3\n"));
+        assert!(notes(&plain, &[], (1, 1)).is_empty() && notes(&plain, &[], (2, 2)).is_empty());
+        assert!(notes(&barrier, &[], (1, 1))[0].contains("nobody to talk to"));
+        assert!(notes(&barrier, &[], (2, 2)).is_empty());
+        assert!(notes(&tied, &[], (1, 1)).is_empty() && notes(&tied, &[], (2, 1)).is_empty());
+        let of_file = notes(&tied, &[], (2, 2));
+        assert!(of_file[0].contains("all 2 nodes run task 'a' on core 3"), "{of_file:?}");
+        assert!(of_file[0].contains("core in the file"), "{of_file:?}");
+        let of_flag = notes(&plain, &[0], (4, 4));
+        assert!(of_flag[0].contains("on core 0") && of_flag[0].contains("--core 0,1"));
+        assert!(notes(&plain, &[0, 1], (4, 4)).is_empty());
+        assert!(notes(&plain.under(TaskPolicy::Deadline), &[0], (2, 2)).is_empty());
     }
 }

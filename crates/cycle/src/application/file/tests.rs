@@ -66,7 +66,7 @@ fn what_is_wrong_is_said_with_its_line() {
         ),
         (
             fault("kind = \"stop\"\nat = \"9s\"\nfor = \"900ms\"\nnode = 2"),
-            "line 12: the fault ends 100 ms before the test does",
+            "line 12: the fault 'stop' at 9000 ms ends 9900 ms after the test begins",
         ),
         (
             fault("kind = \"slow\"\nat = \"1s\"\nfor = \"1s\"\nnode = 2\nfactor = 0"),
@@ -86,6 +86,20 @@ fn what_is_wrong_is_said_with_its_line() {
         assert!(why.starts_with(words) || why.contains(words), "{words}: {why}");
         assert!(!why.contains('\n'), "{why}");
     }
+}
+
+#[test]
+fn another_time_and_number_of_nodes_are_taken_before_faults_are_judged() {
+    let fault = "[[fault]]\nkind = \"stop\"\nat = \"8s\"\nfor = \"1s\"\nnode = 2\n";
+    let text = [HEAD, STAGE, SOURCE, fault].concat();
+    let why = Plan::parse_as(&text, None, Some(5_000_000_000)).unwrap_err().to_string();
+    assert!(why.starts_with("line 12: the fault 'stop' at 8000 ms ends 9000 ms"), "{why}");
+    assert!(why.contains("takes 5000 ms") && why.ends_with("(--time 9400ms)"), "{why}");
+    let longer = text.replace("at = \"8s\"", "at = \"80s\"");
+    assert!(Plan::parse(&longer).is_err());
+    assert_eq!(Plan::parse_as(&longer, Some(3), Some(90_000_000_000)).unwrap().nodes, 3);
+    let why = Plan::parse_as(&text, Some(1), None).unwrap_err().to_string();
+    assert!(why.starts_with("line 12: there is no node 2"), "{why}");
 }
 
 #[test]

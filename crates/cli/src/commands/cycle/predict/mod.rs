@@ -142,7 +142,7 @@ fn predicted(
     let mut prediction = predict::predict(set, &costs, machine)
         .map_err(|error| Failure::usage(format!("{}: {error}", args.file.display())))?;
     let host = Host::read();
-    let mut findings = runs.beside(&mut prediction.tasks);
+    let mut findings = runs.beside(set, &mut prediction.tasks);
     findings.extend(prediction.findings);
     findings.extend(source::doubts(sources, &host, args.worst));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));

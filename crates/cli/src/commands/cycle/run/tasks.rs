@@ -18,8 +18,6 @@ use crate::values;
 #[derive(Args, Debug)]
 pub(super) struct TaskArgs {
     /// The tasks, in TOML: [[task]] with name, period and what it does.
-    #[arg(conflicts_with_all = ["period", "deadline", "compute", "units", "message", "to",
-          "barrier", "policy", "priority", "core", "program", "command"])]
     file: Option<PathBuf>,
     /// From one release to the next.
     #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration)]
@@ -78,9 +76,35 @@ impl TaskArgs {
 
     pub(super) fn set(&self) -> Result<TaskSet, Failure> {
         match &self.file {
-            Some(path) => read(path),
+            Some(path) => self.alone(path).and_then(|()| read(path)),
             None => TaskSet::new(vec![self.task()?]).map_err(Failure::usage),
         }
+    }
+
+    /// Refuses flags that say what a file of tasks says.
+    fn alone(&self, file: &Path) -> Result<(), Failure> {
+        let given = [
+            (self.period.is_some(), "--period"),
+            (self.deadline.is_some(), "--deadline"),
+            (self.compute.is_some(), "--compute"),
+            (self.units.is_some(), "--units"),
+            (self.message.is_some(), "--message"),
+            (self.to.is_some(), "--to"),
+            (self.barrier, "--barrier"),
+            (self.policy.is_some(), "--policy"),
+            (self.priority.is_some(), "--priority"),
+            (!self.core.is_empty(), "--core"),
+            (self.program, "--program"),
+            (!self.command.is_empty(), "the command"),
+        ];
+        let Some((_, flag)) = given.into_iter().find(|(is_given, _)| *is_given) else {
+            return Ok(());
+        };
+        let file = file.display();
+        Err(Failure::usage(format!(
+            "{file} stands where a file of tasks does, which says itself what {flag} says: leave \
+             out one of them; if {file} is a command, write '--' before it"
+        )))
     }
 
     fn task(&self) -> Result<Task, Failure> {

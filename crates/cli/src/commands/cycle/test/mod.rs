@@ -170,12 +170,13 @@ fn plan(args: &TestArgs) -> Result<Plan, Failure> {
         Some(path) => (path.display().to_string(), given::text(path, FILE_MAX)?),
     };
     let wrong = |why: String| Failure::usage(format!("{name}: {why}"));
-    let mut plan = Plan::parse(&text).map_err(|fault| wrong(fault.to_string()))?;
-    if let Some(time) = args.time {
-        plan.time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let time_ns = args.time.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    let plan = Plan::parse_as(&text, args.nodes, time_ns);
+    let plan = plan.map_err(|fault| wrong(fault.to_string()))?;
+    if !plan.cores.is_empty() {
+        horolog_cycle::cores(&plan.cores).map_err(|error| wrong(error.to_string()))?;
     }
-    let nodes = args.nodes.unwrap_or(plan.nodes);
-    plan.on(nodes).map_err(wrong)
+    Ok(plan)
 }
 
 /// The figures that a limit is about, each with what it is of.
@@ -216,7 +217,7 @@ fn least_load(result: &CycleTestResult, least: f64) -> LimitResult {
     let found = result.search.as_ref().and_then(|search| search.lower);
     LimitResult {
         expression: format!("load<{least}"),
-        unit: LimitUnit::Ratio,
+        unit: LimitUnit::Factor,
         bound: least,
         value: found,
         trial: None,
