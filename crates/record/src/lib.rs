@@ -15,6 +15,7 @@ mod clients;
 mod clock;
 mod clock_compare;
 mod clock_log;
+mod compare;
 mod cycle;
 mod cycle_predict;
 mod cycle_test;
@@ -69,6 +70,10 @@ pub use clock_compare::{
 pub use clock_log::{
     CLOCK_LOG_LINE_MAX, CLOCK_LOG_SCHEMA, ClockLogLine, ClockLogPoint, ClockLogReader,
     ClockLogResult, ClockLogState, LoggedClock,
+};
+pub use compare::{
+    COMPARE_SCHEMA, CompareResult, CompareVerdict, ComparedCondition, ComparedFigure,
+    ComparedFigureKind, ComparedRun, Comparison, distributions,
 };
 pub use cycle::{
     CYCLE_SCHEMA, CycleClock, CycleCost, CycleNode, CycleOverhead, CycleResult, CycleRun,
