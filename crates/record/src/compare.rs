@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{Finding, Host};
 
-pub use places::distributions;
+pub use places::{distributions, numbers};
 
 /// The name and version of this record.
 pub const COMPARE_SCHEMA: &str = "horolog.compare/1";

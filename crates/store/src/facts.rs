@@ -7,10 +7,28 @@ use thiserror::Error;
 /// Digits of a key: 64 bits of a hash are enough to tell a person's runs apart.
 const KEY_DIGITS: usize = 16;
 
+/// A JSON text without what stands between its tokens, on one line; numbers stay as they are
+/// written.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    let (mut in_string, mut escaped) = (false, false);
+    let mut is_kept = |c: char| {
+        let was_in_string = in_string;
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = in_string,
+            '"' => in_string = !in_string,
+            _ => {}
+        }
+        was_in_string || !c.is_ascii_whitespace()
+    };
+    text.chars().filter(|c| is_kept(*c)).collect()
+}
+
 /// Of a result, what all kinds have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Facts {
-    /// The beginning of the SHA-256 of the result's text, in hexadecimal digits.
+    /// The beginning of the SHA-256 of the result's text in [`one_line`], in hexadecimal digits.
     pub key: String,
     /// Such as `horolog.load/1`.
     pub schema: String,
@@ -53,7 +71,7 @@ impl Facts {
             all.iter().filter(|one| one["severity"] == severity).count() as u64
         };
         Ok(Self {
-            key: key(text),
+            key: key(&one_line(text)),
             schema: schema.to_owned(),
             started: field("started")?.to_owned(),
             command: words
@@ -98,6 +116,16 @@ mod tests {
         assert_eq!(facts.findings, [2, 0]);
         assert_eq!(facts.key.len(), KEY_DIGITS);
         assert_ne!(facts.key, Facts::of(&RESULT.replace("03:04", "03:05")).unwrap().key);
+    }
+
+    #[test]
+    fn a_result_is_the_same_however_it_is_laid_out() {
+        let pretty = r#"{ "schema": "horolog.x/1",
+            "started": "a \" b \\", "n": 1.50 }"#;
+        let line = r#"{"schema":"horolog.x/1","started":"a \" b \\","n":1.50}"#;
+        assert_eq!(one_line(pretty), line);
+        assert_eq!(one_line(line), line);
+        assert_eq!(Facts::of(pretty).unwrap().key, Facts::of(line).unwrap().key);
     }
 
     #[test]

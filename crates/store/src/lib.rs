@@ -13,6 +13,6 @@ mod reference;
 mod store;
 
 pub use error::StoreError;
-pub use facts::{Facts, FactsError};
+pub use facts::{Facts, FactsError, one_line};
 pub use reference::{Reference, ReferenceError};
 pub use store::{Filter, Run, Store};

@@ -47,9 +47,12 @@ fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
 
 /// Brings a database to this version.
 pub(crate) fn migrate(connection: &mut Connection) -> rusqlite::Result<Found> {
-    if let Some(found) = look(connection)? {
+    // All that is looked at is of one instant: another process may be making the store.
+    let reading = connection.transaction()?;
+    if let Some(found) = look(&reading)? {
         return Ok(found);
     }
+    drop(reading);
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have done it meanwhile.
     if let Some(found) = look(&transaction)? {

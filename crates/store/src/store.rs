@@ -5,7 +5,9 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, params};
+use rusqlite::{
+    Connection, OpenFlags, OptionalExtension as _, Row, Transaction, TransactionBehavior, params,
+};
 
 use crate::error::StoreError;
 use crate::facts::Facts;
@@ -113,38 +115,36 @@ impl Store {
     /// There is no room, or somebody else holds the store.
     pub fn add(&mut self, facts: &Facts, text: &str) -> Result<i64, StoreError> {
         let path = self.path.clone();
-        self.try_add(facts, text).map_err(|source| StoreError::of(&path, source))
+        let transaction = self.begun().map_err(|source| StoreError::of(&path, source))?;
+        let added = add(&transaction, facts, text).and_then(|(id, _)| {
+            transaction.commit()?;
+            Ok(id)
+        });
+        added.map_err(|source| StoreError::of(&path, source))
     }
 
-    fn try_add(&mut self, facts: &Facts, text: &str) -> rusqlite::Result<i64> {
-        let packed = packing::pack(text);
-        let behavior = rusqlite::TransactionBehavior::Immediate;
-        let transaction = self.connection.transaction_with_behavior(behavior)?;
-        let there = transaction
-            .query_row("SELECT id FROM run WHERE key = ?1", [&facts.key], |row| row.get(0))
-            .optional()?;
-        if let Some(id) = there {
-            return Ok(id);
-        }
-        let [errors, warnings] = facts.findings.map(|count| count as i64);
-        transaction.execute(
-            "INSERT INTO run (key, schema, started, command, errors, warnings, bytes)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            params![
-                facts.key,
-                facts.schema,
-                facts.started,
-                facts.command,
-                errors,
-                warnings,
-                text.len() as i64
-            ],
-        )?;
-        let id = transaction.last_insert_rowid();
-        transaction
-            .execute("INSERT INTO result (run, packed) VALUES (?1, ?2)", params![id, packed])?;
-        transaction.commit()?;
-        Ok(id)
+    /// Keeps results, all of them or none, and says how many were not there before.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`add`](Self::add).
+    pub fn add_all(&mut self, results: &[(Facts, String)]) -> Result<usize, StoreError> {
+        let path = self.path.clone();
+        let mut added = || {
+            let transaction = self.begun()?;
+            let mut new = 0;
+            for (facts, text) in results {
+                new += usize::from(add(&transaction, facts, text)?.1);
+            }
+            transaction.commit()?;
+            Ok(new)
+        };
+        added().map_err(|source| StoreError::of(&path, source))
+    }
+
+    /// A transaction that writes, and so waits for other writers now.
+    fn begun(&mut self) -> rusqlite::Result<Transaction<'_>> {
+        self.connection.transaction_with_behavior(TransactionBehavior::Immediate)
     }
 
     /// The runs that are kept, the latest start last.
@@ -273,6 +273,34 @@ impl Store {
         }
         transaction.commit().map_err(of)
     }
+}
+
+/// Adds a result, where it is not there, and says whether that was so.
+fn add(transaction: &Transaction<'_>, facts: &Facts, text: &str) -> rusqlite::Result<(i64, bool)> {
+    let there = transaction
+        .query_row("SELECT id FROM run WHERE key = ?1", [&facts.key], |row| row.get(0))
+        .optional()?;
+    if let Some(id) = there {
+        return Ok((id, false));
+    }
+    let [errors, warnings] = facts.findings.map(|count| count as i64);
+    transaction.execute(
+        "INSERT INTO run (key, schema, started, command, errors, warnings, bytes)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        params![
+            facts.key,
+            facts.schema,
+            facts.started,
+            facts.command,
+            errors,
+            warnings,
+            text.len() as i64
+        ],
+    )?;
+    let id = transaction.last_insert_rowid();
+    let packed = packing::pack(text);
+    transaction.execute("INSERT INTO result (run, packed) VALUES (?1, ?2)", params![id, packed])?;
+    Ok((id, true))
 }
 
 /// Without a meaning of its own in a pattern.

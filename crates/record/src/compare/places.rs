@@ -96,6 +96,21 @@ pub(super) fn distribution(fields: &Map<String, Value>) -> Option<Distribution> 
     (!distribution.histogram.is_empty()).then_some(distribution)
 }
 
+/// The numbers of a result, each with its place, such as `trials[offered_rate=1000].sent`, but for
+/// what is long: series and samples, whose items nothing tells from one another.
+#[must_use]
+pub fn numbers(result: &Value) -> Vec<(String, f64)> {
+    let mut all = Vec::new();
+    for place in objects(result) {
+        let dot = if place.name.is_empty() { "" } else { "." };
+        let numbers = place.fields.iter().filter_map(|(field, value)| {
+            Some((format!("{}{dot}{field}", place.name), value.as_f64()?))
+        });
+        all.extend(numbers);
+    }
+    all
+}
+
 /// The distributions of a result that have their histograms, with their places.
 #[must_use]
 pub fn distributions(result: &Value) -> Vec<(String, Distribution)> {

@@ -112,14 +112,20 @@ fn all_are_deleted_or_none() {
 
 #[test]
 fn several_may_write_at_once() {
-    const EACH: u64 = 25;
+    for _ in 0..8 {
+        together(25);
+    }
+}
+
+/// Four that make a store and write to it.
+fn together(each: u64) {
     let (_directory, path) = place();
     let writer = |number: u64| {
         let path = path.clone();
         // Each opens it anew, as processes do, and they make it together.
         thread::spawn(move || {
-            for run in 0..EACH {
-                add(&mut Store::open(&path).unwrap(), number * EACH + run);
+            for run in 0..each {
+                add(&mut Store::open(&path).unwrap(), number * each + run);
             }
         })
     };
@@ -127,7 +133,7 @@ fn several_may_write_at_once() {
         thread.join().unwrap();
     }
     let store = Store::open_existing(&path).unwrap();
-    assert_eq!(store.list(&Filter::default()).unwrap().len(), 4 * EACH as usize);
+    assert_eq!(store.list(&Filter::default()).unwrap().len(), 4 * each as usize);
 }
 
 #[test]
