@@ -59,6 +59,11 @@ pub fn page_of(result: &Value) -> Result<String, AnyError> {
     page(result)
 }
 
+/// The schemas of all kinds of results that can be shown.
+pub fn result_kinds() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|kind| kind.schema)
+}
+
 /// Takes control characters out of all texts.
 fn disarm(value: &mut Value) {
     match value {

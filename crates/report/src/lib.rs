@@ -37,7 +37,7 @@ mod verdict;
 #[cfg(test)]
 mod fixture;
 
-pub use any::{AnyError, page_of, table_of};
+pub use any::{AnyError, page_of, result_kinds, table_of};
 pub use host_delay::setting_name;
 pub use json::to_json;
 pub use limits::broken as broken_limits;
