@@ -64,7 +64,7 @@ fn place(path: &Path) -> Option<PathBuf> {
 /// Files opened before a measurement, so that this is not for nothing, one for each form of its
 /// result.
 pub(crate) struct Files<const N: usize> {
-    files: [Option<Destination>; N],
+    forms: [Option<Destination>; N],
     takes_stdout: bool,
     keep: Option<KeepArgs>,
 }
@@ -83,11 +83,11 @@ impl<const N: usize> Files<N> {
             )));
         }
         apart(&flags.map(|(name, path)| (name, path.as_deref())))?;
-        let mut files = [const { None }; N];
-        for (file, (_, path)) in files.iter_mut().zip(flags) {
+        let mut forms = [const { None }; N];
+        for (file, (_, path)) in forms.iter_mut().zip(flags) {
             *file = path.as_deref().map(Destination::open).transpose()?;
         }
-        Ok(Self { files, takes_stdout: to_stdout > 0, keep: None })
+        Ok(Self { forms, takes_stdout: to_stdout > 0, keep: None })
     }
 
     /// With the result kept in a store as well.
@@ -104,7 +104,7 @@ impl<const N: usize> Files<N> {
         text: fn(&R, &TableStyle) -> String,
     ) -> Result<(), Failure> {
         let written = self
-            .files
+            .forms
             .into_iter()
             .zip(forms)
             .filter_map(|(file, form)| Some(file?.write(&form(result))));

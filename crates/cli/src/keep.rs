@@ -25,7 +25,7 @@ const OF_THE_SYSTEM: &str = "/var/lib/horolog/runs.sqlite";
 /// Which store.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StoreArgs {
-    /// The store of results [default: horolog/runs.sqlite in $XDG_DATA_HOME or ~/.local/share]
+    /// The store of results; without it, horolog/runs.sqlite in the user's directory of data.
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 }

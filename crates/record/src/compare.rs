@@ -77,7 +77,8 @@ pub struct ComparedFigure {
     pub verdict: CompareVerdict,
 }
 
-/// What is compared. Times and losses are worse where they are larger, rates where they are smaller.
+/// What is compared. Times and losses are worse where they are larger, rates where they are
+/// smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ComparedFigureKind {

@@ -74,11 +74,13 @@ fn disarm(value: &mut Value) {
     }
 }
 
+type Rendered = Result<String, AnyError>;
+
 /// What is done with results of a kind.
 struct Kind {
     schema: &'static str,
-    table: fn(&Value, &TableStyle) -> Result<String, AnyError>,
-    page: Option<fn(&Value) -> Result<String, AnyError>>,
+    table: fn(&Value, &TableStyle) -> Rendered,
+    page: Option<fn(&Value) -> Rendered>,
 }
 
 /// A kind that has a table and a page, or a table alone.
@@ -150,7 +152,7 @@ fn of_establishments(result: &Value) -> bool {
     read(&result["mode"]).is_ok_and(|mode: record::Mode| mode == record::Mode::NtsKe)
 }
 
-fn load_table(result: &Value, style: &TableStyle) -> Result<String, AnyError> {
+fn load_table(result: &Value, style: &TableStyle) -> Rendered {
     if of_establishments(result) {
         let result: record::EstablishmentResult = read(result)?;
         let mut lines = Vec::new();
@@ -166,7 +168,7 @@ fn load_table(result: &Value, style: &TableStyle) -> Result<String, AnyError> {
     Ok(table::load(&result, style))
 }
 
-fn load_page(result: &Value) -> Result<String, AnyError> {
+fn load_page(result: &Value) -> Rendered {
     if of_establishments(result) {
         return Err(AnyError::NoPage("of key establishments".to_owned()));
     }

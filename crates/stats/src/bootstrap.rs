@@ -1,13 +1,13 @@
 //! The bootstrap on quantiles of histograms: between which bounds the ratio of two runs' quantiles
 //! lies, as far as the number of their values tells.
 //!
-//! A resample of `n` values is never made. Its `r`-th smallest value is that at the share `U` of the
-//! original ones, and `U` follows the beta distribution of `r` and `n - r + 1` (Efron and
+//! A resample of `n` values is never made. Its `r`-th smallest value is that at the share `U` of
+//! the original ones, and `U` follows the beta distribution of `r` and `n - r + 1` (Efron and
 //! Tibshirani, "An introduction to the bootstrap", 1993, section 13.3, the ideal bootstrap of order
 //! statistics): so each replication costs one draw, however many values there are.
 //!
-//! What it takes for granted: values that do not depend on one another. Neighbours in time often do,
-//! and so do runs of one hour; the interval knows nothing of that.
+//! What it takes for granted: values that do not depend on one another. Neighbours in time often
+//! do, and so do runs of one hour; the interval knows nothing of that.
 
 use horolog_time::SplitMix64;
 
@@ -36,8 +36,8 @@ pub fn is_enough(histogram: &Histogram, quantile: f64) -> bool {
     histogram.count() as f64 * share >= VALUES_MIN
 }
 
-/// The interval of `later`'s quantile divided by `earlier`'s; `None` where either has too few values
-/// for it, or a quantile of 0.
+/// The interval of `later`'s quantile divided by `earlier`'s; `None` where either has too few
+/// values for it, or a quantile of 0.
 #[must_use]
 pub fn ratio_of_quantiles(
     earlier: &Histogram,

@@ -87,8 +87,8 @@ impl Facts {
 
 fn key(text: &str) -> String {
     let hash = Sha256::digest(text.as_bytes());
-    let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    digits[..KEY_DIGITS].to_owned()
+    let first: [u8; 8] = std::array::from_fn(|index| hash[index]);
+    format!("{:0KEY_DIGITS$x}", u64::from_be_bytes(first))
 }
 
 fn quoted(word: &str) -> String {

@@ -1,5 +1,5 @@
-//! Results that were measured here, kept in one SQLite file: each whole, as the JSON that its command
-//! wrote, with what a list shows beside it. Several processes may use the file at once.
+//! Results that were measured here, kept in one SQLite file: each whole, as the JSON that its
+//! command wrote, with what a list shows beside it. Several processes may use the file at once.
 //!
 //! It knows results as JSON with the fields that all of them have (`schema`, `started`, `command`,
 //! `findings`), so one that is newer than this program is kept, listed and given back unchanged. It

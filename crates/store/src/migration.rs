@@ -3,7 +3,7 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-/// Written into the file, so that other programs' files are told from a store: "HoRL".
+/// Written into the file, so that other programs' files are told from a store: `HoRL`.
 pub(crate) const APPLICATION: i64 = 0x486f_524c;
 
 /// From no tables to version 1, from 1 to 2, and so on.

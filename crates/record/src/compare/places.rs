@@ -35,19 +35,19 @@ pub(super) struct Place<'a> {
 /// All objects of a result with their places, each before those in it.
 pub(super) fn objects(result: &Value) -> Vec<Place<'_>> {
     let mut all = Vec::new();
-    look(result, String::new(), DEPTH_MAX, &mut all);
+    look(result, "", DEPTH_MAX, &mut all);
     all
 }
 
-fn look<'a>(value: &'a Value, name: String, depth: usize, all: &mut Vec<Place<'a>>) {
+fn look<'a>(value: &'a Value, name: &str, depth: usize, all: &mut Vec<Place<'a>>) {
     let Some(depth) = depth.checked_sub(1) else { return };
     match value {
         Value::Object(fields) => {
-            all.push(Place { name: name.clone(), fields });
+            all.push(Place { name: name.to_owned(), fields });
             if !is_distribution(fields) {
                 for (field, value) in fields {
                     let dot = if name.is_empty() { "" } else { "." };
-                    look(value, format!("{name}{dot}{field}"), depth, all);
+                    look(value, &format!("{name}{dot}{field}"), depth, all);
                 }
             }
         }
@@ -61,7 +61,7 @@ fn look<'a>(value: &'a Value, name: String, depth: usize, all: &mut Vec<Place<'a
                 if *count > 1 {
                     identity = format!("{identity}, {count}");
                 }
-                look(item, format!("{name}[{identity}]"), depth, all);
+                look(item, &format!("{name}[{identity}]"), depth, all);
             }
         }
         _ => {}

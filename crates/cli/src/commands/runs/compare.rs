@@ -41,8 +41,7 @@ impl CompareArgs {
     /// The names of the earlier and the later run.
     fn names(&self) -> Result<[&str; 2], Failure> {
         match (&self.baseline, &*self.runs) {
-            (None, [earlier, later]) => Ok([earlier, later]),
-            (Some(earlier), [later]) => Ok([earlier, later]),
+            (None, [earlier, later]) | (Some(earlier), [later]) => Ok([earlier, later]),
             (Some(earlier), []) => Ok([earlier, "last"]),
             (Some(_), _) => Err(Failure::usage("with --baseline, name one run that is judged")),
             (None, _) => Err(Failure::usage(

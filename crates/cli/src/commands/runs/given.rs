@@ -33,8 +33,9 @@ impl<'a> Reader<'a> {
 
     /// What is named by this: a file where it has a `/` or ends with `.json`, otherwise a run.
     pub(super) fn read(&mut self, name: &str) -> Result<Given, Failure> {
-        let is_file = name.contains('/') || name.ends_with(".json");
-        let text = if is_file { of_file(Path::new(name))? } else { self.of_run(name)? };
+        let path = Path::new(name);
+        let is_file = name.contains('/') || path.extension().is_some_and(|of| of == "json");
+        let text = if is_file { of_file(path)? } else { self.of_run(name)? };
         let told = |error| Failure::environment(format!("{name}: {}", unsound(&text, &error)));
         let facts = Facts::of(&text).map_err(told)?;
         let result = serde_json::from_str(&text).map_err(|error| told(error.into()))?;

@@ -40,8 +40,8 @@ struct NameArgs {
     /// Which run.
     #[arg(value_name = "RUN")]
     run: Reference,
-    /// Its name: letters, digits, '-', '_' and '.', with a letter in front; without one, it has none
-    /// any more.
+    /// Its name: letters, digits, '-', '_' and '.', with a letter in front; without one, it has
+    /// none any more.
     #[arg(value_parser = name)]
     name: Option<String>,
     #[command(flatten)]
