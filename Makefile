@@ -37,6 +37,9 @@ demo: build ## the main job on this machine, nothing to configure (DEMO_FLAGS="-
 
 test: setup-peers lint unit fuzz scenarios ## everything that must pass before a commit lands
 
+# What measures the program itself is not kept among its user's results.
+bench soak: export HOROLOG_STORE := none
+
 bench: setup-peers ## speed against peers on this machine, in ratios (BENCH_FLAGS)
 	$(call heading,Benchmarks)
 	@cargo build --locked --release -p horolog-cli -p horolog-bench

@@ -29,7 +29,7 @@ fi
 # rest to behave as it would have for the caller; HOME stays root's, so that nothing of root's ends
 # up in the caller's.
 kept=("PATH=$PATH")
-for name in CARGO_TARGET_DIR CI HOROLOG_CACHE NO_COLOR RUST_BACKTRACE; do
+for name in CARGO_TARGET_DIR CI HOROLOG_CACHE HOROLOG_STORE NO_COLOR RUST_BACKTRACE; do
 	[ -z "${!name-}" ] || kept+=("$name=${!name}")
 done
 

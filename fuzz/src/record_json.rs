@@ -4,12 +4,15 @@
 
 use std::fmt::Debug;
 
-use horolog_record::{AfterResult, LoadResult, PathUdpResult, QueryResult};
+use horolog_record::{
+    AfterResult, CompareVerdict, Comparison, LoadResult, PathUdpResult, QueryResult,
+};
 use horolog_report::table::{self, TableStyle};
-use horolog_report::{csv, html, to_json};
+use horolog_report::{csv, html, page_of, result_kinds, table_of, to_json};
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// Everything, as in a file, and as little as is ever shown, in colour.
 const STYLES: [TableStyle; 2] =
@@ -30,38 +33,28 @@ fuzz_target!(|bytes: &[u8]| {
     if let Some(result) = read::<PathUdpResult>(bytes) {
         assert!(STYLES.iter().all(|style| !table::path_udp(&result, style).contains("NaN")));
     }
-    rendered(bytes, table::after, None);
-    rendered(bytes, table::at, None);
-    rendered(bytes, table::bench_cores, Some(html::bench_cores));
-    rendered(bytes, table::bench_nts, None);
-    rendered(bytes, table::clock, Some(html::clock));
-    rendered(bytes, table::clock_compare, Some(html::clock_compare));
-    rendered(bytes, table::demo, Some(html::demo));
-    rendered(bytes, table::host_clock, Some(html::host_clock));
-    rendered(bytes, table::host_delay, Some(html::host_delay));
-    rendered(bytes, table::host_interrupt, Some(html::host_interrupt));
-    rendered(bytes, table::host_nic, Some(html::host_nic));
-    rendered(bytes, table::host_switch, Some(html::host_switch));
-    rendered(bytes, table::host_timer, Some(html::host_timer));
-    rendered(bytes, table::path_stall, Some(html::path_stall));
-    rendered(bytes, table::path_tcp, Some(html::path_tcp));
-    rendered(bytes, table::path_udp, Some(html::path_udp));
-    rendered(bytes, table::query, Some(html::query));
+    if let Ok(result) = serde_json::from_slice::<Value>(bytes) {
+        of_any_kind(result);
+    }
 });
 
-/// A result as a table, and as a page where there is one.
-fn rendered<T: DeserializeOwned + Serialize + PartialEq + Debug>(
-    bytes: &[u8],
-    table: fn(&T, &TableStyle) -> String,
-    html: Option<fn(&T) -> String>,
-) {
-    let Some(result) = read::<T>(bytes) else { return };
-    for style in &STYLES {
-        let _ = table(&result, style);
+/// As what each kind of result would be, where it can be that; and what is done with any.
+fn of_any_kind(mut result: Value) {
+    for kind in result_kinds() {
+        if let Some(fields) = result.as_object_mut() {
+            fields.insert("schema".to_owned(), Value::from(kind));
+        }
+        for style in &STYLES {
+            let _ = table_of(&result, style);
+        }
+        if let Ok(html) = page_of(&result) {
+            page(&html);
+        }
     }
-    if let Some(html) = html {
-        page(&html(&result));
-    }
+    let compared = Comparison::of(&result, &result, 0.1);
+    let changed = compared.figures.iter().find(|figure| figure.verdict == CompareVerdict::Worse);
+    assert_eq!(changed, None, "a result is no worse than itself");
+    assert!(csv::figures("1", &result).lines().all(|line| line.starts_with("1,")));
 }
 
 fn read<T: DeserializeOwned + Serialize + PartialEq + Debug>(bytes: &[u8]) -> Option<T> {

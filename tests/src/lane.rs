@@ -13,6 +13,7 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, Result};
+use horolog_record::{STORE_NONE, STORE_VARIABLE};
 use horolog_sys::namespace::die_with_parent;
 use libtest_mimic::{Arguments, Trial};
 use tempfile::tempfile;
@@ -132,6 +133,8 @@ fn start(mode: &str, arguments: &[String], stdout: Stdio, stderr: Stdio) -> Resu
 /// This program as a lane of this mode, whose output goes where this one's goes.
 fn prepared(mode: &str, arguments: &[String]) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
+    // What tests measure is nobody's result; those of the store name their own.
+    command.env(STORE_VARIABLE, STORE_NONE);
     command.arg(mode).args(arguments).stdin(Stdio::null());
     Ok(command)
 }

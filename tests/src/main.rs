@@ -96,6 +96,7 @@ mod replication_load;
 mod replication_sockets;
 mod replies;
 mod requests;
+mod runs;
 mod scenario;
 mod search;
 mod server_configuration;
@@ -216,6 +217,7 @@ fn measuring() -> Vec<Trial> {
     all.extend(relay_full::all());
     all.extend(scenarios!(ROOT, relay_bodies: both_bodies_decide_alike));
     all.extend(relay_tree::all());
+    all.extend(runs::all());
     all.extend(cycle_predict::all());
     all.extend(cycle_test::all());
     all.extend(campaign_local::all());

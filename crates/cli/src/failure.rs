@@ -12,6 +12,7 @@ use horolog_probe::query::QueryError;
 use horolog_record::{Finding, LimitResult, Severity};
 use horolog_server::StartError;
 use horolog_server::status::StatusError;
+use horolog_store::StoreError;
 
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
@@ -110,6 +111,17 @@ impl Display for Failure {
         | Self::Environment(reason)
         | Self::Replaced(reason)) = self;
         f.write_str(&reason.replace('\n', " "))
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NoRun(_) | StoreError::Ambiguous { .. } | StoreError::NameTaken { .. } => {
+                Self::usage(error)
+            }
+            error => Self::environment(error),
+        }
     }
 }
 

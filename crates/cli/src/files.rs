@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use horolog_report::table::TableStyle;
+use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::keep::KeepArgs;
 use crate::output::{self, Destination};
 
 /// The files of a result.
@@ -19,11 +21,14 @@ pub(crate) struct FileArgs {
     /// Write the result as a page with plots to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    keep: KeepArgs,
 }
 
 impl FileArgs {
     pub(crate) fn open(&self) -> Result<Files<2>, Failure> {
-        Files::open([("--json", &self.json), ("--html", &self.html)])
+        let files = Files::open([("--json", &self.json), ("--html", &self.html)])?;
+        Ok(files.kept(&self.keep))
     }
 }
 
@@ -59,8 +64,9 @@ fn place(path: &Path) -> Option<PathBuf> {
 /// Files opened before a measurement, so that this is not for nothing, one for each form of its
 /// result.
 pub(crate) struct Files<const N: usize> {
-    files: [Option<Destination>; N],
+    forms: [Option<Destination>; N],
     takes_stdout: bool,
+    keep: Option<KeepArgs>,
 }
 
 impl<const N: usize> Files<N> {
@@ -77,27 +83,35 @@ impl<const N: usize> Files<N> {
             )));
         }
         apart(&flags.map(|(name, path)| (name, path.as_deref())))?;
-        let mut files = [const { None }; N];
-        for (file, (_, path)) in files.iter_mut().zip(flags) {
+        let mut forms = [const { None }; N];
+        for (file, (_, path)) in forms.iter_mut().zip(flags) {
             *file = path.as_deref().map(Destination::open).transpose()?;
         }
-        Ok(Self { files, takes_stdout: to_stdout > 0 })
+        Ok(Self { forms, takes_stdout: to_stdout > 0, keep: None })
     }
 
-    /// Writes a result in its forms, in the order of the flags, and its text to standard output
-    /// where nothing else goes there.
-    pub(crate) fn write<R>(
+    /// With the result kept in a store as well.
+    pub(crate) fn kept(self, keep: &KeepArgs) -> Self {
+        Self { keep: Some(keep.clone()), ..self }
+    }
+
+    /// Writes a result in its forms, in the order of the flags, keeps it, and writes its text to
+    /// standard output where nothing else goes there.
+    pub(crate) fn write<R: Serialize>(
         self,
         result: &R,
         forms: [fn(&R) -> String; N],
         text: fn(&R, &TableStyle) -> String,
     ) -> Result<(), Failure> {
         let written = self
-            .files
+            .forms
             .into_iter()
             .zip(forms)
             .filter_map(|(file, form)| Some(file?.write(&form(result))));
         let written: Vec<_> = written.collect();
+        if let Some(keep) = &self.keep {
+            keep.keep(result);
+        }
         // Behind the files: a full standard output ends the command here.
         if !self.takes_stdout {
             output::line(&text(result, &output::table_style()))?;

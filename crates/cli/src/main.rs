@@ -10,6 +10,7 @@
 mod commands;
 mod failure;
 mod files;
+mod keep;
 mod limit;
 mod output;
 mod secret;
@@ -22,8 +23,8 @@ use clap::{Parser, Subcommand};
 #[cfg(feature = "campaign")]
 use commands::campaign;
 use commands::{
-    after, at, bench, clock, counters, cycle, demo, host, lab, load, path, query, relay, serve,
-    status,
+    after, at, bench, clock, counters, cycle, demo, host, lab, load, path, query, relay, runs,
+    serve, status,
 };
 use failure::Failure;
 
@@ -52,6 +53,7 @@ enum Command {
     Relay(relay::RelayArgs),
     Host(host::HostArgs),
     Cycle(cycle::CycleArgs),
+    Runs(runs::RunsArgs),
     Lab(lab::LabArgs),
     #[cfg(feature = "campaign")]
     Campaign(campaign::CampaignArgs),
@@ -85,6 +87,7 @@ fn main() -> ExitCode {
         Command::Relay(args) => relay::run(args),
         Command::Host(args) => host::run(args),
         Command::Cycle(args) => cycle::run(args),
+        Command::Runs(args) => runs::run(&args),
         Command::Lab(args) => lab::run(args),
         #[cfg(feature = "campaign")]
         Command::Campaign(args) => campaign::run(args),

@@ -62,6 +62,13 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
+/// Says something that only a person at a terminal wants to know.
+pub(crate) fn aside(text: &str) {
+    if io::stderr().is_terminal() {
+        note(text);
+    }
+}
+
 /// Tells the service manager, where one has asked to be told (`sd_notify(3)`).
 pub(crate) fn notify(states: &[NotifyState<'_>]) {
     // Without a service manager this does nothing, and with one that does not listen nothing helps.

@@ -96,7 +96,7 @@ impl Distribution {
         }))
     }
 
-    fn decode(&self) -> Result<Histogram, MergeError> {
+    pub(crate) fn decode(&self) -> Result<Histogram, MergeError> {
         if self.histogram.is_empty() {
             return Err(MergeError::NoHistogram);
         }

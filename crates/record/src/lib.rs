@@ -15,6 +15,7 @@ mod clients;
 mod clock;
 mod clock_compare;
 mod clock_log;
+mod compare;
 mod cycle;
 mod cycle_predict;
 mod cycle_test;
@@ -40,6 +41,7 @@ mod path_udp;
 mod query;
 mod relay_tree;
 mod rfc3339;
+mod run_list;
 mod series;
 
 pub use after::{AFTER_SCHEMA, AfterEnd, AfterResult, Dependency, DependencyKind};
@@ -69,6 +71,10 @@ pub use clock_compare::{
 pub use clock_log::{
     CLOCK_LOG_LINE_MAX, CLOCK_LOG_SCHEMA, ClockLogLine, ClockLogPoint, ClockLogReader,
     ClockLogResult, ClockLogState, LoggedClock,
+};
+pub use compare::{
+    COMPARE_SCHEMA, CompareResult, CompareVerdict, ComparedCondition, ComparedFigure,
+    ComparedFigureKind, ComparedRun, Comparison, distributions, numbers,
 };
 pub use cycle::{
     CYCLE_SCHEMA, CycleClock, CycleCost, CycleNode, CycleOverhead, CycleResult, CycleRun,
@@ -150,4 +156,10 @@ pub use relay_tree::{
     RelayTreeNodeGain, RelayTreeProcessing, RelayTreeResult, RelayTreeShape, RelayTreeShapeKind,
 };
 pub use rfc3339::rfc3339_now;
+pub use run_list::{KeptRun, RUN_LIST_SCHEMA, RunList};
 pub use series::{Overload, Percentiles, Point, Series, Silence};
+
+/// The environment variable that names the store of results, where no flag does.
+pub const STORE_VARIABLE: &str = "HOROLOG_STORE";
+/// In its place: no result is kept.
+pub const STORE_NONE: &str = "none";

@@ -3,7 +3,8 @@
 
 use std::fmt::Write;
 
-use horolog_record::{QueryResult, StampKind};
+use horolog_record::{QueryResult, StampKind, numbers};
+use serde_json::Value;
 
 /// The titles of a query's columns.
 const QUERY: &str = "server,address,port,sequence,t1_ns,t2_ns,t3_ns,t4_ns,offset_ns,delay_ns,\
@@ -29,6 +30,22 @@ pub fn query(result: &QueryResult) -> String {
                 s.interleaved
             );
         }
+    }
+    text
+}
+
+/// The titles of [`figures`]' columns.
+pub const FIGURES_HEADER: &str = "run,schema,started,place,value\n";
+
+/// Every number of a result of any kind, in a line with where it stands.
+#[must_use]
+pub fn figures(run: &str, result: &Value) -> String {
+    let of = |name: &str| quoted(result[name].as_str().unwrap_or_default());
+    let before = format!("{},{},{}", quoted(run), of("schema"), of("started"));
+    let mut text = String::new();
+    for (place, value) in numbers(result) {
+        // Writing to memory cannot fail.
+        let _ = writeln!(text, "{before},{},{value}", quoted(&place));
     }
     text
 }

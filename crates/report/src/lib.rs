@@ -5,6 +5,7 @@
 //! not in the result, save sums, shares and ratios of figures that are; whatever cannot be stated
 //! is shown as `-`, never as a NaN or a negative number.
 
+mod any;
 mod campaign;
 mod clients;
 mod clock;
@@ -36,6 +37,7 @@ mod verdict;
 #[cfg(test)]
 mod fixture;
 
+pub use any::{AnyError, page_of, result_kinds, table_of};
 pub use host_delay::setting_name;
 pub use json::to_json;
 pub use limits::broken as broken_limits;

@@ -7,6 +7,7 @@
 //! goes out as data. So the same code serves every engine, and the tests need no network.
 
 pub mod allan;
+pub mod bootstrap;
 pub mod buckets;
 pub mod histogram;
 pub mod line;

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use horolog_launch::status_of_error;
+use horolog_record::{STORE_NONE, STORE_VARIABLE};
 use horolog_sys::alarm_clock::AlarmClock;
 use horolog_sys::process::{ProcessHandle, end_group, signal_group};
 use horolog_sys::signal::Signal;
@@ -168,10 +169,15 @@ impl Process {
             Some(at_ns) => (gate::VARIABLE.into(), gate::value(at_ns, listener.path())),
             None => (VARIABLE.into(), listener.path().into()),
         };
+        // The campaign's result is kept, and has this one's in it.
+        let unkept = (STORE_VARIABLE.into(), STORE_NONE.into());
+        let own = [told, unkept];
         // Another's socket is nothing to it.
-        let is_others = |name: &OsStr| name == VARIABLE || name == gate::VARIABLE;
+        let is_others = |name: &OsStr| {
+            [VARIABLE, gate::VARIABLE, STORE_VARIABLE].iter().any(|own| name == *own)
+        };
         let others = std::env::vars_os().filter(|(name, _)| !is_others(name));
-        let around = Surroundings::new(output, errors, others.chain([told]))?;
+        let around = Surroundings::new(output, errors, others.chain(own))?;
         let recipe = Recipe::new(self.means.program.as_os_str(), &self.words, true)?.within(around);
         let attempt = start(&recipe, None, Usual::current()?, &CallOff::default())?;
         // With the recipe go the writing ends here, so that the reading ones see an end.

@@ -21,6 +21,7 @@ use horolog_stats::{LossGoal, SearchConfig};
 
 use crate::commands::contest::{self, Follower, RunningServer};
 use crate::failure::Failure;
+use crate::keep::KeepArgs;
 use crate::output::{self, Destination};
 
 /// The port on loopback, where an ordinary user may not take NTP's own.
@@ -43,6 +44,8 @@ pub(crate) struct DemoArgs {
     /// File for the page.
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     html: PathBuf,
+    #[command(flatten)]
+    keep: KeepArgs,
 }
 
 /// One server configuration.
@@ -95,6 +98,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         findings,
     };
     let written = [json.write(&to_json(&result)), page.write(&html::demo(&result))];
+    args.keep.keep(&result);
     // Behind the files: a full standard output ends the command here, and a file that could not be
     // written takes nothing from the table.
     if !quiet {

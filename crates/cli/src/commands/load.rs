@@ -18,6 +18,7 @@ use horolog_sys::netlink::Prefix;
 use horolog_wire::ethernet::MacAddress;
 
 use crate::failure::Failure;
+use crate::keep::KeepArgs;
 use crate::output::{self, Destination, Progress};
 use crate::values;
 
@@ -177,6 +178,8 @@ pub(crate) struct RunArgs {
     /// Write the result as a page to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    keep: KeepArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -275,7 +278,7 @@ impl RunArgs {
         ];
         let limits = self.limits.resolve(&does.into_iter().flatten().collect::<Vec<_>>())?;
         let counters = self.page.resolve()?;
-        let outputs = Outputs::open(self.json.as_deref(), self.html.as_deref())?;
+        let outputs = Outputs::open(self.json.as_deref(), self.html.as_deref(), self.keep)?;
         let outputs = Outputs { rows, ..outputs };
         let options = LoadOptions {
             family,
@@ -310,24 +313,28 @@ struct Outputs {
     rows: RowKind,
     json: Option<Destination>,
     html: Option<Destination>,
+    keep: KeepArgs,
 }
 
 impl Outputs {
-    fn open(json: Option<&Path>, html: Option<&Path>) -> Result<Self, Failure> {
+    fn open(json: Option<&Path>, html: Option<&Path>, keep: KeepArgs) -> Result<Self, Failure> {
         crate::files::apart(&[("--json", json), ("--html", html)])?;
         Ok(Self {
             quiet: json.is_some_and(output::is_stdout),
             rows: RowKind::Trials,
             json: json.map(Destination::open).transpose()?,
             html: html.map(Destination::open).transpose()?,
+            keep,
         })
     }
 
-    /// Writes the files, all of them though one cannot be written.
+    /// Writes the files, all of them though one cannot be written, and keeps the result.
     fn write(self, result: &LoadResult) -> Result<(), Failure> {
         let json = self.json.map(|file| file.write(&horolog_report::to_json(result)));
         let html = self.html.map(|file| file.write(&horolog_report::html::load(result)));
-        json.into_iter().chain(html).collect()
+        let written = json.into_iter().chain(html).collect();
+        self.keep.keep(result);
+        written
     }
 }
 

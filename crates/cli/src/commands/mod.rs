@@ -16,5 +16,6 @@ pub(crate) mod load;
 pub(crate) mod path;
 pub(crate) mod query;
 pub(crate) mod relay;
+pub(crate) mod runs;
 pub(crate) mod serve;
 pub(crate) mod status;

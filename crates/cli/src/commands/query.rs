@@ -13,6 +13,7 @@ use horolog_report::{csv, html, table, to_json};
 
 use crate::failure::{Failure, no_error};
 use crate::files::Files;
+use crate::keep::KeepArgs;
 use crate::output::{self, Progress};
 use crate::values;
 
@@ -93,6 +94,8 @@ pub(crate) struct QueryArgs {
     /// Write the result as a page with plots to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    keep: KeepArgs,
     /// Write every sample as a line of comma-separated values to this file; to standard output with
     /// -, instead of the text.
     #[arg(long, value_name = "FILE")]
@@ -138,7 +141,7 @@ impl QueryArgs {
 
 pub(crate) fn run(args: QueryArgs) -> Result<(), Failure> {
     let flags = [("--json", &args.json), ("--html", &args.html), ("--csv", &args.csv)];
-    let files = Files::open(flags)?;
+    let files = Files::open(flags)?.kept(&args.keep);
     let options = args.resolve()?;
     output::end_gently()?;
     let query = Query::prepare(options)?;

@@ -4,13 +4,13 @@
 use std::fmt::Debug;
 
 use horolog_record::{
-    CampaignEnd, CampaignLimitOf, ClaimVerdict, ClockMethodKind, Code, ComparedKind, CycleSignal,
-    DelayKind, DelaySlack, Engine, HandlerKind, HostPart, HostPartState, HostVerdict, HzSource,
-    InvalidReason, LeapState, LimitUnit, Mechanism, Mode, NicPurpose, NicXdpAbility, NicXdpMode,
-    PathMode, PathProtocol, Place, QueryEndReason, RelayEngine, RelayTreeAssumption,
-    RelayTreeShapeKind, Resumption, RowEnd, SchedulingPolicy, SearchEnd, SearchKind, Severity,
-    SocketOption, Spacing, StallEvidence, StallPattern, StampKind, SwitchPartner, SwitchPlacement,
-    SwitchWay, TaskPolicy, TcpDirection, TickMode,
+    CampaignEnd, CampaignLimitOf, ClaimVerdict, ClockMethodKind, Code, CompareVerdict,
+    ComparedFigureKind, ComparedKind, CycleSignal, DelayKind, DelaySlack, Engine, HandlerKind,
+    HostPart, HostPartState, HostVerdict, HzSource, InvalidReason, LeapState, LimitUnit, Mechanism,
+    Mode, NicPurpose, NicXdpAbility, NicXdpMode, PathMode, PathProtocol, Place, QueryEndReason,
+    RelayEngine, RelayTreeAssumption, RelayTreeShapeKind, Resumption, RowEnd, SchedulingPolicy,
+    SearchEnd, SearchKind, Severity, SocketOption, Spacing, StallEvidence, StallPattern, StampKind,
+    SwitchPartner, SwitchPlacement, SwitchWay, TaskPolicy, TcpDirection, TickMode,
 };
 use serde::Serialize;
 
@@ -31,6 +31,22 @@ pub(crate) const MODES: Choices<Mode, 9> = [
 
 pub(crate) const CAMPAIGN_LIMITS: Choices<CampaignLimitOf, 2> =
     [(CampaignLimitOf::Servers, "servers"), (CampaignLimitOf::Generators, "generators")];
+
+pub(crate) const COMPARED_FIGURES: Choices<ComparedFigureKind, 5> = [
+    (ComparedFigureKind::P50, "p50"),
+    (ComparedFigureKind::P99, "p99"),
+    (ComparedFigureKind::P999, "p99.9"),
+    (ComparedFigureKind::Loss, "loss"),
+    (ComparedFigureKind::Rate, "rate"),
+];
+
+pub(crate) const COMPARE_VERDICTS: Choices<CompareVerdict, 5> = [
+    (CompareVerdict::Same, "same"),
+    (CompareVerdict::Better, "better"),
+    (CompareVerdict::Worse, "worse"),
+    (CompareVerdict::Unclear, "unclear"),
+    (CompareVerdict::NotEnough, "not-enough"),
+];
 
 pub(crate) const CAMPAIGN_ENDS: Choices<CampaignEnd, 8> = [
     (CampaignEnd::Done, "done"),
@@ -420,6 +436,8 @@ fn each_choice_keeps_its_name() {
     check(ENGINES);
     check(CAMPAIGN_ENDS);
     check(CAMPAIGN_LIMITS);
+    check(COMPARED_FIGURES);
+    check(COMPARE_VERDICTS);
     check(SPACINGS);
     check(REASONS);
     check(PLACES);

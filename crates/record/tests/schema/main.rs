@@ -8,6 +8,7 @@ mod campaign;
 mod choices;
 mod clock;
 mod clock_compare;
+mod compare;
 mod cycle;
 mod cycle_predict;
 mod cycle_test;

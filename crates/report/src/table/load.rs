@@ -1,10 +1,12 @@
 //! The rows of a load run. Each column is defined once, with the cell that it takes from a trial
 //! and the rank by which it goes when the terminal is narrow.
 
-use horolog_record::{Distribution, Mode, SignedDistribution, Trial};
+use horolog_record::{Distribution, LoadResult, Mode, SignedDistribution, Trial};
 
 use super::TableStyle;
 use super::grid::{self, Cell, Column, Group, Tone};
+use super::series::{behind_label, labelled};
+use super::summary::summary;
 use crate::units::{ABSENT, amount, human_ns, percent_of};
 
 /// Share by which the rate sent may differ from the planned one before both are shown.
@@ -23,6 +25,28 @@ impl From<Mode> for Shown {
     fn from(mode: Mode) -> Self {
         Self { mode, offsets: false }
     }
+}
+
+/// The whole table of a run that has ended, with what is told below it, without a newline at the
+/// end.
+#[must_use]
+pub fn load(result: &LoadResult, style: &TableStyle) -> String {
+    let shown = Shown { mode: result.mode, offsets: result.offset.is_some() };
+    let of_phases = result.trials.iter().any(|trial| trial.phase.is_some());
+    let has_labels = of_phases || result.mode == Mode::Mix;
+    let inner = if has_labels { behind_label(style) } else { *style };
+    let line = |label: &str, lines: &str| {
+        if has_labels { labelled(label, lines) } else { lines.to_owned() }
+    };
+    let title = if of_phases { "phase" } else { "requests" };
+    let mut lines = vec![line(title, &header(shown, &inner))];
+    for trial in &result.trials {
+        lines.push(line(trial.phase.as_deref().unwrap_or("all"), &row(trial, shown, &inner)));
+        let parts = trial.parts.iter();
+        lines.extend(parts.map(|part| line(&part.name, &row(&part.trial, shown, &inner))));
+    }
+    lines.push(summary(result, style));
+    lines.join("\n")
 }
 
 /// A column of the load table.

@@ -21,7 +21,9 @@ use horolog_report::{html, table, to_json, units};
 use super::{distinct, threads};
 use crate::commands::contest::{self, Follower, RunningServer};
 use crate::failure::Failure;
-use crate::output::{self, Destination};
+use crate::files::Files;
+use crate::keep::KeepArgs;
+use crate::output;
 use crate::values;
 
 mod capture;
@@ -73,6 +75,8 @@ pub(crate) struct CoresArgs {
     /// Write the result as a page to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    keep: KeepArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -103,11 +107,8 @@ struct Bench<'a> {
 }
 
 pub(crate) fn run(args: &CoresArgs) -> Result<(), Failure> {
-    let quiet = args.json.as_deref().is_some_and(output::is_stdout);
     let rates = rates(args)?;
-    crate::files::apart(&[("--json", args.json.as_deref()), ("--html", args.html.as_deref())])?;
-    let json = args.json.as_deref().map(Destination::open).transpose()?;
-    let page = args.html.as_deref().map(Destination::open).transpose()?;
+    let files = Files::open([("--json", &args.json), ("--html", &args.html)])?.kept(&args.keep);
     output::end_gently()?;
     let available = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut cores = if args.cores.is_empty() { up_to(available) } else { distinct(&args.cores) };
@@ -133,15 +134,7 @@ pub(crate) fn run(args: &CoresArgs) -> Result<(), Failure> {
         columns,
         capture: Some(capture),
     };
-    let written = [
-        json.map(|file| file.write(&to_json(&result))),
-        page.map(|file| file.write(&html::bench_cores(&result))),
-    ];
-    // Behind the files: a full standard output ends the command here.
-    if !quiet {
-        output::line(&table::bench_cores(&result, &output::table_style()))?;
-    }
-    written.into_iter().flatten().collect::<Result<(), _>>()?;
+    files.write(&result, [to_json, html::bench_cores], table::bench_cores)?;
     if result.cores_required().is_some() {
         return Ok(());
     }

@@ -29,7 +29,9 @@ use zeroize::Zeroizing;
 use super::{distinct, threads};
 use crate::commands::contest::{self, Follower, RunningServer};
 use crate::failure::Failure;
-use crate::output::{self, Destination};
+use crate::files::Files;
+use crate::keep::KeepArgs;
+use crate::output;
 
 /// A trial with at most one lost request in ten thousand counts as lossless: on a machine that the
 /// generator shares with the server, a single hiccup would decide otherwise.
@@ -82,6 +84,8 @@ pub(crate) struct NtsArgs {
     /// Write the result to this file; to standard output with -, instead of the table.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    #[command(flatten)]
+    keep: KeepArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -120,8 +124,7 @@ struct Bench<'a> {
 }
 
 pub(crate) fn run(args: &NtsArgs) -> Result<(), Failure> {
-    let quiet = args.json.as_deref().is_some_and(output::is_stdout);
-    let json = args.json.as_deref().map(Destination::open).transpose()?;
+    let files = Files::open([("--json", &args.json)])?.kept(&args.keep);
     output::end_gently()?;
     let (bench, started) = (Bench::open(args)?, rfc3339_now());
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -144,12 +147,7 @@ pub(crate) fn run(args: &NtsArgs) -> Result<(), Failure> {
         findings: findings(&capacities, cores),
         capacities,
     };
-    let written = json.map(|file| file.write(&to_json(&result)));
-    // Behind the file: a full standard output ends the command here.
-    if !quiet {
-        output::line(&table::bench_nts(&result, &output::table_style()))?;
-    }
-    written.map_or(Ok(()), |written| written)
+    files.write(&result, [to_json], table::bench_nts)
 }
 
 /// One, twice as many each time, and all.

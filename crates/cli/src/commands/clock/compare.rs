@@ -12,6 +12,7 @@ use horolog_report::{html, table, to_json};
 use super::figures::{OffsetOf, of_clocks, of_comparison};
 use crate::failure::{Failure, verdict};
 use crate::files::Files;
+use crate::keep::KeepArgs;
 use crate::limit::Limit;
 use crate::output::{self, Progress};
 use crate::values;
@@ -47,6 +48,8 @@ pub(crate) struct CompareArgs {
     /// Write the result as a page with plots to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    keep: KeepArgs,
 }
 
 /// Which clocks are read, and how often.
@@ -101,7 +104,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
             "at most {COUNT_MAX} readings are kept; give a shorter --time or a longer --interval"
         )));
     }
-    let files = Files::open([("--json", &args.json), ("--html", &args.html)])?;
+    let files = Files::open([("--json", &args.json), ("--html", &args.html)])?.kept(&args.keep);
     let comparison = args.clocks.open(args.time)?;
     output::end_gently()?;
     let progress = Progress::new();

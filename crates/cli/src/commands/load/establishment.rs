@@ -18,6 +18,7 @@ use horolog_stats::SearchConfig;
 
 use super::SearchArg;
 use crate::failure::Failure;
+use crate::keep::KeepArgs;
 use crate::output::{self, Destination, Progress};
 use crate::values;
 
@@ -76,6 +77,8 @@ pub(crate) struct NtsKeArgs {
     /// Write the result to this file; to standard output with -, instead of the text.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    #[command(flatten)]
+    keep: KeepArgs,
 }
 
 impl NtsKeArgs {
@@ -120,6 +123,7 @@ impl NtsKeArgs {
 pub(super) fn run(args: NtsKeArgs) -> Result<(), Failure> {
     let quiet = args.json.as_deref().is_some_and(output::is_stdout);
     let json = args.json.as_deref().map(Destination::open).transpose()?;
+    let keep = args.keep.clone();
     let options = args.resolve()?;
     output::end_gently()?;
     announce(&options);
@@ -137,6 +141,7 @@ pub(super) fn run(args: NtsKeArgs) -> Result<(), Failure> {
     let result = establishment::run(&options, &|| output::flow().is_break(), &mut told)?;
     progress.finish();
     let written = json.map(|file| file.write(&horolog_report::to_json(&result))).transpose();
+    keep.keep(&result);
     if !quiet {
         output::line(&table::establishment(&result, &style))?;
     }

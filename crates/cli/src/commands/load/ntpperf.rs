@@ -25,6 +25,7 @@ use horolog_wire::ethernet::MacAddress;
 
 use super::{EngineArg, Outputs, announce, mac};
 use crate::failure::{Failure, no_error};
+use crate::keep::KeepArgs;
 use crate::output::{self, Progress};
 use crate::secret::SecretText;
 use crate::values;
@@ -152,6 +153,8 @@ pub(crate) struct NtpperfArgs {
     /// Write the whole result as a page to this file.
     #[arg(long, value_name = "FILE", help_heading = BEYOND)]
     html: Option<PathBuf>,
+    #[command(flatten, next_help_heading = BEYOND)]
+    keep: KeepArgs,
 }
 
 /// The arguments of this process, with the command in front where it is called by its name.
@@ -282,7 +285,7 @@ pub(crate) fn run(args: NtpperfArgs) -> Result<(), Failure> {
     }
     let (table, spacing) = (args.table(), args.spacing());
     let (late_allowed, duration_s) = (args.late, args.time.as_secs_f64());
-    let outputs = Outputs::open(args.json.as_deref(), args.html.as_deref())?;
+    let outputs = Outputs::open(args.json.as_deref(), args.html.as_deref(), args.keep.clone())?;
     if outputs.quiet {
         return Err(Failure::usage("--json: the table is on standard output; give a file"));
     }

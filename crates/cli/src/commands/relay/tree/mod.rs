@@ -22,6 +22,7 @@ use horolog_report::{html, table, to_json};
 
 use crate::failure::{Failure, verdict};
 use crate::files::Files;
+use crate::keep::KeepArgs;
 use crate::limit::{Limit, Limited};
 use crate::{output, values};
 use engine::Maker;
@@ -103,6 +104,8 @@ pub(super) struct TreeArgs {
     /// Write the result as a page with plots to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    keep: KeepArgs,
     /// End with status 1 if this holds, such as 'tree>1ms' or 'p99>500us'; may be given more than
     /// once. Figures: tree (D), mean (both by the model, of the slower engine), p50, p99 (measured,
     /// of the slowest node). What was not measured breaks its limit.
@@ -192,7 +195,8 @@ fn with_unit(text: &str) -> Result<Duration, String> {
 pub(super) fn run(args: &TreeArgs) -> Result<(), Failure> {
     refuse_idle(args)?;
     let files =
-        Files::open([("--toml", &args.toml), ("--json", &args.json), ("--html", &args.html)])?;
+        Files::open([("--toml", &args.toml), ("--json", &args.json), ("--html", &args.html)])?
+            .kept(&args.keep);
     let given = given::read(args)?;
     let mut result = if args.measure.measure {
         output::end_gently()?;

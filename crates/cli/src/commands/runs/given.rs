@@ -1,0 +1,108 @@
+//! A result that was named on the command line: a kept run, or a file.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use horolog_store::{Facts, FactsError, Reference, Store};
+use serde::Deserializer as _;
+use serde::de::{MapAccess, Visitor};
+use serde_json::{Map, Value};
+
+use crate::failure::Failure;
+use crate::keep::StoreArgs;
+
+/// A result, as it was named and as it is.
+pub(super) struct Given {
+    pub(super) reference: String,
+    pub(super) facts: Facts,
+    pub(super) result: Value,
+}
+
+/// Reads results; the store is opened for the first kept one.
+pub(super) struct Reader<'a> {
+    args: &'a StoreArgs,
+    store: Option<Store>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) const fn new(args: &'a StoreArgs) -> Self {
+        Self { args, store: None }
+    }
+
+    /// What is named by this: a file where it has a `/` or ends with `.json`, otherwise a run.
+    pub(super) fn read(&mut self, name: &str) -> Result<Given, Failure> {
+        let path = Path::new(name);
+        let is_file = name.contains('/') || path.extension().is_some_and(|of| of == "json");
+        let text = if is_file { of_file(path)? } else { self.of_run(name)? };
+        let told = |error| Failure::environment(format!("{name}: {}", unsound(&text, &error)));
+        let facts = Facts::of(&text).map_err(told)?;
+        let result = serde_json::from_str(&text).map_err(|error| told(error.into()))?;
+        Ok(Given { reference: name.to_owned(), facts, result })
+    }
+
+    fn of_run(&mut self, name: &str) -> Result<String, Failure> {
+        let reference: Reference = name.parse().map_err(Failure::usage)?;
+        let store = match &mut self.store {
+            Some(store) => store,
+            none => none.insert(self.args.open()?),
+        };
+        Ok(store.result(store.find(&reference)?.id)?)
+    }
+}
+
+pub(super) fn of_file(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path)
+        .map_err(|error| Failure::environment(format!("cannot read {}: {error}", path.display())))
+}
+
+/// What is wrong with a text that is no result, and what can be read of it all the same.
+pub(super) fn unsound(text: &str, error: &FactsError) -> String {
+    let fields = readable(text);
+    let of = |name: &str| fields.get(name).and_then(Value::as_str);
+    let facts = of("schema").map(|schema| {
+        let began = of("started").map_or_else(String::new, |began| format!(" of {began}"));
+        let count = fields.len();
+        format!("; it begins as a result '{schema}'{began}, of which {count} fields can be read")
+    });
+    format!("{error}{}", facts.unwrap_or_default())
+}
+
+/// The fields at the beginning of an object that are whole.
+fn readable(text: &str) -> Map<String, Value> {
+    struct Fields<'a>(&'a RefCell<Map<String, Value>>);
+    impl<'de> Visitor<'de> for Fields<'_> {
+        type Value = ();
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+            while let Some((name, value)) = map.next_entry()? {
+                self.0.borrow_mut().insert(name, value);
+            }
+            Ok(())
+        }
+    }
+    let fields = RefCell::default();
+    // Where it ends early is no matter here.
+    let _ = serde_json::Deserializer::from_str(text).deserialize_map(Fields(&fields));
+    fields.into_inner()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_read_of_a_cut_result_is_told() {
+        let text = r#"{"schema": "horolog.load/1", "started": "2026-01-01T00:00:00Z", "host": {"k"#;
+        let told = unsound(text, &Facts::of(text).unwrap_err());
+        assert!(told.contains("'horolog.load/1' of 2026-01-01T00:00:00Z"), "{told}");
+        assert!(told.contains("2 fields"), "{told}");
+        assert_eq!(readable("[1]").len(), 0);
+        assert_eq!(readable("").len(), 0);
+    }
+}

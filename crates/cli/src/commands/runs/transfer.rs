@@ -1,0 +1,161 @@
+//! `horolog runs export` and `import`: results to other programs, and results from elsewhere.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use horolog_report::csv;
+use horolog_store::{Facts, Reference, Run, Store, one_line};
+
+use super::given::{of_file, unsound};
+use super::list::FilterArgs;
+use crate::failure::Failure;
+use crate::keep::StoreArgs;
+use crate::output::{self, Destination};
+
+/// Write runs to a file: all, or those that are named or filtered.
+#[derive(Args, Debug)]
+pub(super) struct ExportArgs {
+    /// Which runs; all without any.
+    #[arg(value_name = "RUN")]
+    runs: Vec<Reference>,
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// How; by the ending of the file where this is not given.
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// The file, such as runs.csv or runs.jsonl; - for standard output.
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    output: PathBuf,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Format {
+    /// A line for each figure of each run: where it stands, and its value.
+    Csv,
+    /// Each result whole, on a line of its own; 'runs import' reads it.
+    Jsonl,
+}
+
+impl Format {
+    fn of(path: &Path) -> Result<Self, Failure> {
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("csv") => Ok(Self::Csv),
+            Some("jsonl" | "ndjson") => Ok(Self::Jsonl),
+            _ => Err(Failure::usage(format!(
+                "{}: its ending names no format; give --format csv or --format jsonl",
+                path.display()
+            ))),
+        }
+    }
+}
+
+/// Keep results from files: of this program's --json, or of 'runs export --format jsonl'.
+#[derive(Args, Debug)]
+pub(super) struct ImportArgs {
+    /// The files; where one is unsound, nothing is kept.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
+    let is_named = args.format.is_some() || !output::is_stdout(&args.output);
+    if !is_named {
+        return Err(Failure::usage("give --format csv or --format jsonl, or a file with --output"));
+    }
+    let format = args.format.map_or_else(|| Format::of(&args.output), Ok)?;
+    if !args.runs.is_empty() && args.filter.is_given() {
+        return Err(Failure::usage("name runs, or filter them; not both"));
+    }
+    let destination = Destination::open(&args.output)?;
+    let store = args.store.open()?;
+    let runs = if args.runs.is_empty() {
+        store.list(&args.filter.resolve())?
+    } else {
+        let found = args.runs.iter().map(|run| Ok(store.find(run)?));
+        found.collect::<Result<Vec<_>, Failure>>()?
+    };
+    let mut text = String::new();
+    if format == Format::Csv {
+        text.push_str(csv::FIGURES_HEADER);
+    }
+    for run in &runs {
+        text.push_str(&exported(&store, run, format)?);
+    }
+    destination.write(&text)
+}
+
+fn exported(store: &Store, run: &Run, format: Format) -> Result<String, Failure> {
+    let text = store.result(run.id)?;
+    if format == Format::Jsonl {
+        return Ok(format!("{}\n", one_line(&text)));
+    }
+    let result = serde_json::from_str(&text).map_err(|error| {
+        Failure::environment(format!("run {}: {error}; delete it to export the others", run.id))
+    })?;
+    Ok(csv::figures(&run.id.to_string(), &result))
+}
+
+pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
+    let mut results = Vec::new();
+    for file in &args.files {
+        let text = of_file(file)?;
+        results.extend(sound(&text).map_err(|why| {
+            Failure::environment(format!("{}: {why}; nothing was kept", file.display()))
+        })?);
+    }
+    let path = args.store.there()?;
+    let mut store = Store::open(&path)?;
+    let new = store.add_all(&results)?;
+    let known = results.len().saturating_sub(new);
+    output::note(&format!("{new} results were kept; {known} were there before"));
+    Ok(())
+}
+
+/// The results of a file: one, or one on each line.
+fn sound(text: &str) -> Result<Vec<(Facts, String)>, String> {
+    let whole = Facts::of(text);
+    let why = match whole {
+        Ok(facts) => return Ok(vec![(facts, text.to_owned())]),
+        Err(error) => unsound(text, &error),
+    };
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let lines: Vec<_> = lines.collect();
+    // One result over several lines is none on any of them.
+    if lines.len() < 2 || lines.first().is_some_and(|(_, line)| Facts::of(line).is_err()) {
+        return Err(why);
+    }
+    let of_line = |(index, line): (usize, &str)| {
+        let told = |error| format!("line {}: {}", index + 1, unsound(line, &error));
+        Ok((Facts::of(line).map_err(told)?, line.to_owned()))
+    };
+    lines.into_iter().map(of_line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESULT: &str =
+        r#"{"schema": "horolog.load/1", "started": "2026-01-01T00:00:00Z", "command": []}"#;
+
+    #[test]
+    fn files_have_one_result_or_one_on_each_line() {
+        assert_eq!(sound(RESULT).unwrap().len(), 1);
+        let two = format!("{RESULT}\n\n{RESULT}\n");
+        assert_eq!(sound(&two).unwrap().len(), 2);
+        let cut = format!("{RESULT}\n{}", &RESULT[..40]);
+        assert!(sound(&cut).unwrap_err().starts_with("line 2: "), "{:?}", sound(&cut));
+        assert!(sound("{\n\"schema\": 7\n}").unwrap_err().contains("no result"));
+    }
+
+    #[test]
+    fn endings_name_formats() {
+        assert_eq!(Format::of(Path::new("x.csv")).ok(), Some(Format::Csv));
+        assert_eq!(Format::of(Path::new("x.jsonl")).ok(), Some(Format::Jsonl));
+        assert!(Format::of(Path::new("x.txt")).is_err());
+    }
+}

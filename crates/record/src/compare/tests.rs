@@ -1,0 +1,125 @@
+//! Results of which it is known what is better and worse in them.
+
+use horolog_stats::Histogram;
+use horolog_time::SplitMix64;
+use serde_json::json;
+
+use super::*;
+use crate::Distribution;
+
+const THRESHOLD: f64 = 0.1;
+
+/// Times between `scale` and twice that.
+fn times(seed: u64, count: usize, scale: f64) -> Value {
+    let mut random = SplitMix64::new(seed);
+    let mut histogram = Histogram::new();
+    (0..count).for_each(|_| histogram.record((scale * (1.0 + random.unit())) as u64));
+    serde_json::to_value(Distribution::of(&histogram).unwrap()).unwrap()
+}
+
+fn load(trials: &[(f64, Value, [u64; 2])]) -> Value {
+    let trial = |(rate, times, [lost, sent]): &(f64, Value, [u64; 2])| json!({ "offered_rate": rate, "rtt_ns": times, "lost": lost, "sent": sent });
+    json!({
+        "schema": "horolog.load/1",
+        "command": ["horolog", "load", "ntp", "--json", "a"],
+        "host": { "cores": 2, "kernel": "6.18" },
+        "trials": trials.iter().map(trial).collect::<Vec<_>>(),
+    })
+}
+
+fn verdicts(comparison: &Comparison) -> Vec<(ComparedFigureKind, CompareVerdict)> {
+    comparison.figures.iter().map(|one| (one.figure, one.verdict)).collect()
+}
+
+#[test]
+fn the_same_is_the_same() {
+    let one = load(&[(1e3, times(1, 50_000, 1e6), [3, 50_000])]);
+    let other = load(&[(1e3, times(2, 50_000, 1e6), [5, 50_000])]);
+    let comparison = Comparison::of(&one, &other, THRESHOLD);
+    assert!(comparison.figures.len() == 4, "{comparison:?}");
+    assert!(comparison.figures.iter().all(|one| one.verdict == CompareVerdict::Same));
+    assert_eq!(comparison.conditions, []);
+}
+
+#[test]
+fn what_is_slower_and_loses_more_is_worse() {
+    let one = load(&[(1e3, times(1, 50_000, 1e6), [3, 50_000])]);
+    let other = load(&[(1e3, times(2, 50_000, 1.3e6), [500, 50_000])]);
+    let worse = Comparison::of(&one, &other, THRESHOLD);
+    assert!(worse.figures.iter().all(|one| one.verdict == CompareVerdict::Worse), "{worse:?}");
+    let better = Comparison::of(&other, &one, THRESHOLD);
+    assert!(better.figures.iter().all(|one| one.verdict == CompareVerdict::Better), "{better:?}");
+    // What is not beyond the threshold is no regression.
+    let lenient = Comparison::of(&one, &other, 0.5);
+    assert!(lenient.figures.iter().all(|figure| figure.figure == ComparedFigureKind::Loss
+        || figure.verdict == CompareVerdict::Same));
+}
+
+#[test]
+fn few_values_are_not_enough() {
+    let [one, other] = [1, 2].map(|seed| load(&[(1e3, times(seed, 200, 1e6), [0, 5])]));
+    let comparison = Comparison::of(&one, &other, THRESHOLD);
+    let of = |kind| verdicts(&comparison).into_iter().find(|(one, _)| *one == kind).unwrap().1;
+    assert_ne!(of(ComparedFigureKind::P50), CompareVerdict::NotEnough);
+    for kind in [ComparedFigureKind::P99, ComparedFigureKind::P999, ComparedFigureKind::Loss] {
+        assert_eq!(of(kind), CompareVerdict::NotEnough, "{kind:?}");
+    }
+}
+
+/// Trials are those of the same rate, wherever they stand.
+#[test]
+fn items_are_the_same_by_what_they_are_of() {
+    let trial = |rate: f64, scale| (rate, times(1, 2_000, scale), [0, 2_000]);
+    let one = load(&[trial(1e3, 1e6), trial(2e3, 5e6)]);
+    let other = load(&[trial(2e3, 5e6), trial(3e3, 9e6)]);
+    let comparison = Comparison::of(&one, &other, THRESHOLD);
+    let places: std::collections::BTreeSet<_> =
+        comparison.figures.iter().map(|one| one.place.as_str()).collect();
+    let expected = ["trials[offered_rate=2000].lost", "trials[offered_rate=2000].rtt_ns"];
+    assert_eq!(places.into_iter().collect::<Vec<_>>(), expected);
+    assert_eq!(
+        comparison.only_earlier,
+        ["trials[offered_rate=1000].lost", "trials[offered_rate=1000].rtt_ns"]
+    );
+    assert_eq!(comparison.only_later.len(), 2);
+}
+
+#[test]
+fn rates_are_judged_by_their_bounds() {
+    let search = |lower: f64, upper: Option<f64>| json!({ "search": { "rate": lower, "lower": lower, "upper": upper } });
+    let of = |one: &Value, other: &Value| {
+        let comparison = Comparison::of(one, other, THRESHOLD);
+        let [(ComparedFigureKind::Rate, verdict)] = verdicts(&comparison)[..] else {
+            panic!("{comparison:?}")
+        };
+        verdict
+    };
+    let base = search(100e3, Some(102e3));
+    assert_eq!(of(&base, &search(101e3, Some(103e3))), CompareVerdict::Same);
+    assert_eq!(of(&base, &search(70e3, Some(80e3))), CompareVerdict::Worse);
+    assert_eq!(of(&base, &search(120e3, Some(130e3))), CompareVerdict::Better);
+    assert_eq!(of(&base, &search(80e3, Some(100e3))), CompareVerdict::Unclear);
+    assert_eq!(of(&base, &search(80e3, None)), CompareVerdict::NotEnough);
+}
+
+#[test]
+fn conditions_that_differ_are_named() {
+    let one = load(&[]);
+    let mut other = load(&[]);
+    other["host"]["kernel"] = json!("6.19");
+    other["command"] = json!(["/usr/bin/horolog", "load", "ntp", "--json=b", "--rate", "1k"]);
+    let comparison = Comparison::of(&one, &other, THRESHOLD);
+    let places: Vec<_> = comparison.conditions.iter().map(|one| one.place.as_str()).collect();
+    assert_eq!(places, ["host.kernel", "command"]);
+    assert_eq!(comparison.conditions[1].later, "load ntp --rate 1k");
+}
+
+#[test]
+fn anything_can_be_compared() {
+    for strange in
+        [json!(null), json!([]), json!({ "trials": 7 }), json!({ "host": [], "command": {} })]
+    {
+        let comparison = Comparison::of(&strange, &load(&[]), THRESHOLD);
+        assert_eq!(comparison.figures, []);
+    }
+}

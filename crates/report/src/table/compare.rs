@@ -1,0 +1,145 @@
+//! Two results beside each other: a sentence, a row for each figure that is not the same, and what
+//! could not be compared.
+
+use horolog_record::{CompareResult, CompareVerdict, ComparedFigure, ComparedFigureKind};
+
+use super::TableStyle;
+use super::grid::{self, Column};
+use super::summary::{told_below, wrapped};
+use crate::units::{ABSENT, human_rate, mean_ns, percent};
+
+const COLUMNS: [(&str, usize); 4] =
+    [("earlier", 11), ("later", 11), ("change", 19), ("verdict", 10)];
+const NAME_WIDTH: usize = 44;
+/// Where the table is wider than the terminal.
+const NAME_WIDTH_MIN: usize = 20;
+/// Places that only one of both has, and conditions, that are named.
+const NAMED_MAX: usize = 4;
+
+/// The lines for the terminal, without a newline at the end.
+#[must_use]
+pub fn compare(result: &CompareResult, style: &TableStyle) -> String {
+    let mut lines = wrapped(&sentence(result), "", "  ", style);
+    let is_shown = |figure: &&ComparedFigure| {
+        !matches!(figure.verdict, CompareVerdict::Same | CompareVerdict::NotEnough)
+    };
+    let shown = result.figures.iter().filter(is_shown);
+    let rows: Vec<_> = shown.map(|figure| (name(figure), cells(figure).to_vec())).collect();
+    if !rows.is_empty() {
+        let columns = COLUMNS.map(|(title, width)| Column::right(title, width));
+        let names = [NAME_WIDTH, NAME_WIDTH_MIN].map(|width| Column::left("figure", width));
+        lines.extend(grid::blocks(names, &columns, &rows, style));
+    }
+    let only = [("earlier", &result.only_earlier), ("later", &result.only_later)];
+    let only = only.into_iter().filter(|(_, places)| !places.is_empty()).map(|(which, places)| {
+        format!("Only the {which} run has {}.", some(places.iter().cloned(), places.len()))
+    });
+    let conditions = result.conditions.iter().map(|one| {
+        let shown =
+            |text: &str| if text.is_empty() { ABSENT.to_owned() } else { format!("'{text}'") };
+        format!("{}: was {}, is {}.", one.place, shown(&one.earlier), shown(&one.later))
+    });
+    let method = (!result.figures.is_empty()).then(|| method(result.confidence));
+    let told = only.chain(conditions);
+    lines.extend(told_below(told, method, (&[], &result.findings), style));
+    lines.join("\n")
+}
+
+/// What the bounds are, and are not.
+fn method(confidence: f64) -> String {
+    format!(
+        "Change: its bounds at {} confidence, by the bootstrap over the values of each run. What \
+         differs from run to run of itself is not in them; only more runs of each tell of that.",
+        percent(confidence)
+    )
+}
+
+/// How many figures there are of each verdict.
+fn sentence(result: &CompareResult) -> String {
+    let count = |verdict| result.figures.iter().filter(|one| one.verdict == verdict).count();
+    let told = [
+        (CompareVerdict::Worse, "worse"),
+        (CompareVerdict::Better, "better"),
+        (CompareVerdict::Unclear, "unclear"),
+        (CompareVerdict::Same, "the same"),
+        (CompareVerdict::NotEnough, "of too few values to tell"),
+    ];
+    let told = told.into_iter().filter_map(|(verdict, word)| {
+        let count = count(verdict);
+        (count > 0).then(|| format!("{count} {word}"))
+    });
+    let told: Vec<_> = told.collect();
+    let told = if told.is_empty() { "no figure in common".to_owned() } else { told.join(", ") };
+    format!(
+        "{} ({}) against {} ({}), within {}: {told}.",
+        result.later.reference,
+        result.later.started,
+        result.earlier.reference,
+        result.earlier.started,
+        percent(result.threshold)
+    )
+}
+
+fn some(names: impl Iterator<Item = String>, count: usize) -> String {
+    let named: Vec<_> = names.take(NAMED_MAX).collect();
+    match count.saturating_sub(NAMED_MAX) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
+}
+
+fn name(figure: &ComparedFigure) -> String {
+    let kind = match figure.figure {
+        ComparedFigureKind::P50 => "p50",
+        ComparedFigureKind::P99 => "p99",
+        ComparedFigureKind::P999 => "p99.9",
+        // Their place says it.
+        ComparedFigureKind::Loss => return figure.place.clone(),
+        ComparedFigureKind::Rate => "rate",
+    };
+    format!("{} {kind}", figure.place)
+}
+
+/// In the order of [`COLUMNS`].
+fn cells(figure: &ComparedFigure) -> [String; 4] {
+    let value = |value: f64| match figure.figure {
+        ComparedFigureKind::Loss => percent(value),
+        ComparedFigureKind::Rate => human_rate(value),
+        _ => mean_ns(value),
+    };
+    let verdict = match figure.verdict {
+        CompareVerdict::Same => "same",
+        CompareVerdict::Better => "better",
+        CompareVerdict::Worse => "worse",
+        CompareVerdict::Unclear => "unclear",
+        CompareVerdict::NotEnough => "not enough",
+    };
+    [value(figure.earlier), value(figure.later), change(figure), verdict.to_owned()]
+}
+
+/// `+4.1% to +9.8%`; of shares their difference.
+fn change(figure: &ComparedFigure) -> String {
+    let Some((low, high)) = figure.low.zip(figure.high) else { return ABSENT.to_owned() };
+    let decimals = if figure.figure == ComparedFigureKind::Loss { 3 } else { 1 };
+    format!("{:+.decimals$}% to {:+.decimals$}%", low * 100.0, high * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn looks_like_this() {
+        let style = TableStyle { colour: false, width: 100 };
+        assert_eq!(compare(&fixture::compare(), &style), include_str!("compare.txt").trim_end());
+    }
+
+    #[test]
+    fn nothing_in_common_is_said() {
+        let mut result = fixture::compare();
+        result.figures.clear();
+        let text = compare(&result, &TableStyle::default());
+        assert!(text.contains("no figure in common") && !text.contains("bootstrap"), "{text}");
+    }
+}

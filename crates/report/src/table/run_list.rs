@@ -1,0 +1,144 @@
+//! The runs that are kept, a line for each.
+
+use horolog_record::{KeptRun, RunList};
+
+use super::TableStyle;
+use super::grid::{self, Cell, Column, Group, Tone};
+use crate::units::full_count;
+
+/// What the columns before the command take at least.
+const COMMAND_MIN: usize = 16;
+/// `2026-01-01T00:00:00`
+const INSTANT: usize = 19;
+
+/// The lines for the terminal, without a newline at the end.
+#[must_use]
+pub fn run_list(list: &RunList, style: &TableStyle) -> String {
+    if list.runs.is_empty() {
+        return format!("No run is kept in {}, or none that was asked for.", list.store);
+    }
+    let widest = |width: fn(&KeptRun) -> usize, title: &str| {
+        list.runs.iter().map(width).max().unwrap_or(0).max(title.len())
+    };
+    let id = widest(|run| run.id.to_string().len(), "run");
+    let name = widest(|run| run.name.as_ref().map_or(0, String::len), "name");
+    let kind = widest(|run| kind(run).chars().count(), "kind");
+    let doubts = widest(|run| doubts(run).len(), "findings");
+    let before = id + name + kind + doubts + INSTANT + 5;
+    // Where there is no terminal, there is no end to the room.
+    let longest = widest(|run| run.command.chars().count(), "command");
+    let command = style.width.saturating_sub(before).max(COMMAND_MIN).min(longest);
+    let columns = vec![
+        Column::right("run", id),
+        Column::left("started (UTC)", INSTANT),
+        Column::left("kind", kind),
+        Column::left("findings", doubts),
+        Column::left("name", name),
+        Column::left("command", command),
+    ];
+    let groups = [Group { title: "", columns }];
+    let title = grid::header(&groups, style.colour);
+    let mut lines: Vec<_> = title.lines().skip(1).map(str::to_owned).collect();
+    lines.extend(list.runs.iter().map(|run| row(run, command, &groups, style)));
+    lines.join("\n")
+}
+
+fn row(run: &KeptRun, command: usize, groups: &[Group], style: &TableStyle) -> String {
+    let tone = match (run.errors, run.warnings) {
+        (0, 0) => Tone::Plain,
+        (0, _) => Tone::Doubt,
+        _ => Tone::Bad,
+    };
+    let cells = [
+        Cell::plain(run.id.to_string()),
+        Cell::plain(run.started.chars().take(INSTANT).map(|c| plain(c, 'T')).collect()),
+        Cell::plain(kind(run)),
+        Cell { text: doubts(run), tone },
+        Cell::plain(run.name.clone().unwrap_or_default()),
+        Cell::plain(cut(&run.command, command)),
+    ];
+    grid::row(groups, &cells, style.colour).trim_end().to_owned()
+}
+
+/// Without the letter between date and time, and without what moves a terminal's cursor.
+fn plain(c: char, between: char) -> char {
+    if c == between || c.is_control() { ' ' } else { c }
+}
+
+/// Behind `horolog.`.
+fn kind(run: &KeptRun) -> String {
+    let kind = run.kind.strip_prefix("horolog.").unwrap_or(&run.kind);
+    kind.split('/').next().unwrap_or_default().chars().filter(|c| !c.is_control()).collect()
+}
+
+fn doubts(run: &KeptRun) -> String {
+    let told = |count: u64, one: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        _ => Some(format!("{} {one}s", full_count(count))),
+    };
+    let told: Vec<_> =
+        [told(run.errors, "error"), told(run.warnings, "warning")].into_iter().flatten().collect();
+    told.join(", ")
+}
+
+/// As much of a command as there is room for, its program's path left out.
+fn cut(command: &str, width: usize) -> String {
+    let words = command.split_once(' ').map_or("", |(_, words)| words);
+    let text: String = words.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().count() <= width {
+        return text;
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    format!("{kept}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list() -> RunList {
+        let run = |id, name: Option<&str>, [errors, warnings]: [u64; 2], command: &str| KeptRun {
+            id,
+            key: "00ff00ff00ff00ff".to_owned(),
+            name: name.map(str::to_owned),
+            kind: "horolog.load/1".to_owned(),
+            started: "2026-01-01T00:00:00.123456789Z".to_owned(),
+            command: command.to_owned(),
+            errors,
+            warnings,
+            bytes: 1_000,
+        };
+        let runs = vec![
+            run(9, None, [0, 0], "/usr/bin/horolog load ntp 192.0.2.1"),
+            run(
+                10,
+                Some("main"),
+                [1, 2],
+                "horolog load ntp 192.0.2.1 --rate 1k-100k --json a-file",
+            ),
+            run(11, None, [0, 1], "horolog \u{1b}[2J"),
+        ];
+        RunList { schema: "horolog.runs/1".to_owned(), store: "runs.sqlite".to_owned(), runs }
+    }
+
+    #[test]
+    fn looks_like_this() {
+        let style = TableStyle { colour: false, width: 90 };
+        assert_eq!(run_list(&list(), &style), include_str!("run_list.txt").trim_end());
+    }
+
+    #[test]
+    fn lines_are_no_wider_than_the_terminal() {
+        for width in [80, 100, 200, usize::MAX] {
+            let text = run_list(&list(), &TableStyle { colour: false, width });
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{width}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn no_run_is_a_sentence() {
+        let text = run_list(&RunList { runs: Vec::new(), ..list() }, &TableStyle::default());
+        assert!(text.contains("No run is kept in runs.sqlite"));
+    }
+}

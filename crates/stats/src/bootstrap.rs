@@ -1,0 +1,202 @@
+//! The bootstrap on quantiles of histograms: between which bounds the ratio of two runs' quantiles
+//! lies, as far as the number of their values tells.
+//!
+//! A resample of `n` values is never made. Its `r`-th smallest value is that at the share `U` of
+//! the original ones, and `U` follows the beta distribution of `r` and `n - r + 1` (Efron and
+//! Tibshirani, "An introduction to the bootstrap", 1993, section 13.3, the ideal bootstrap of order
+//! statistics): so each replication costs one draw, however many values there are.
+//!
+//! What it takes for granted: values that do not depend on one another. Neighbours in time often
+//! do, and so do runs of one hour; the interval knows nothing of that.
+
+use horolog_time::SplitMix64;
+
+use crate::Histogram;
+
+/// How many replications are drawn.
+const REPLICATIONS: usize = 2_000;
+/// Values that have to be on either side of a quantile for its interval to mean anything.
+const VALUES_MIN: f64 = 10.0;
+/// The share of replications that lie in an interval.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// A figure with the bounds that its replications kept to.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Interval {
+    /// Lower bound.
+    pub low: f64,
+    /// Upper bound.
+    pub high: f64,
+}
+
+/// Whether a histogram has values enough on either side of a quantile.
+#[must_use]
+pub fn is_enough(histogram: &Histogram, quantile: f64) -> bool {
+    let share = quantile.min(1.0 - quantile);
+    histogram.count() as f64 * share >= VALUES_MIN
+}
+
+/// The interval of `later`'s quantile divided by `earlier`'s; `None` where either has too few
+/// values for it, or a quantile of 0.
+#[must_use]
+pub fn ratio_of_quantiles(
+    earlier: &Histogram,
+    later: &Histogram,
+    quantile: f64,
+) -> Option<Interval> {
+    if !is_enough(earlier, quantile) || !is_enough(later, quantile) {
+        return None;
+    }
+    // Always the same numbers, so the same runs are always judged alike.
+    let mut random = SplitMix64::new(1);
+    let mut draw = |histogram: &Histogram| {
+        let share = share_of_order_statistic(&mut random, histogram.count(), quantile);
+        histogram.value_at_quantile(share).map(|value| value as f64)
+    };
+    let mut ratios = Vec::with_capacity(REPLICATIONS);
+    for _ in 0..REPLICATIONS {
+        let (before, after) = (draw(earlier)?, draw(later)?);
+        if before > 0.0 {
+            ratios.push(after / before);
+        }
+    }
+    if ratios.len() < REPLICATIONS {
+        return None;
+    }
+    Some(middle(&mut ratios))
+}
+
+/// The interval of the later share of events divided by the earlier one, each of so many trials;
+/// half an event more on either side keeps shares of 0 from deciding anything.
+#[must_use]
+pub fn difference_of_shares(earlier: [u64; 2], later: [u64; 2]) -> Option<Interval> {
+    if [earlier, later].iter().any(|[_, trials]| (*trials as f64) < VALUES_MIN) {
+        return None;
+    }
+    let mut random = SplitMix64::new(1);
+    let mut share = |[events, trials]: [u64; 2]| {
+        let events = events.min(trials) as f64;
+        beta(&mut random, events + 0.5, trials as f64 - events + 0.5)
+    };
+    let mut differences: Vec<_> =
+        (0..REPLICATIONS).map(|_| (share(earlier), share(later))).map(|(a, b)| b - a).collect();
+    Some(middle(&mut differences))
+}
+
+/// The middle of replications, [`CONFIDENCE`] of them.
+fn middle(replications: &mut [f64]) -> Interval {
+    replications.sort_by(f64::total_cmp);
+    let last = replications.len().saturating_sub(1);
+    let at = |share: f64| replications[(share * last as f64).round() as usize];
+    let outside = (1.0 - CONFIDENCE) / 2.0;
+    Interval { low: at(outside), high: at(1.0 - outside) }
+}
+
+/// The share of values that do not exceed a resample's quantile.
+fn share_of_order_statistic(random: &mut SplitMix64, count: u64, quantile: f64) -> f64 {
+    let count = count as f64;
+    let rank = (quantile * count).ceil().clamp(1.0, count);
+    beta(random, rank, count - rank + 1.0)
+}
+
+fn beta(random: &mut SplitMix64, a: f64, b: f64) -> f64 {
+    let (x, y) = (gamma(random, a), gamma(random, b));
+    x / (x + y)
+}
+
+/// Marsaglia and Tsang, "A simple method for generating gamma variables", 2000; below 1 by their
+/// section 6.
+fn gamma(random: &mut SplitMix64, shape: f64) -> f64 {
+    if shape < 1.0 {
+        let power = (1.0_f64 - random.unit()).powf(1.0 / shape);
+        return gamma(random, shape + 1.0) * power;
+    }
+    let d = shape - 1.0 / 3.0;
+    let c = 1.0 / (9.0 * d).sqrt();
+    loop {
+        let x = normal(random);
+        let v = (1.0 + c * x).powi(3);
+        let accepted = v > 0.0
+            && (1.0_f64 - random.unit()).ln() < x.powi(2).mul_add(0.5, d * (1.0 - v + v.ln()));
+        if accepted {
+            return d * v;
+        }
+    }
+}
+
+/// Box and Muller.
+fn normal(random: &mut SplitMix64) -> f64 {
+    let radius = (-2.0 * (1.0_f64 - random.unit()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * random.unit()).cos()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values of a normal distribution, as a run might have measured them.
+    fn run(seed: u64, count: usize, scale: f64) -> Histogram {
+        let mut random = SplitMix64::new(seed);
+        let mut histogram = Histogram::new();
+        for _ in 0..count {
+            let value = (1e6 + 1e5 * normal(&mut random)) * scale;
+            histogram.record(value as u64);
+        }
+        histogram
+    }
+
+    #[test]
+    fn gamma_has_its_mean_and_variance() {
+        for shape in [0.5, 1.0, 3.0, 1e6] {
+            let mut random = SplitMix64::new(7);
+            let draws: Vec<_> = (0..20_000).map(|_| gamma(&mut random, shape)).collect();
+            let mean = draws.iter().sum::<f64>() / draws.len() as f64;
+            let square = |draw: &f64| (draw - mean).powi(2);
+            let variance = draws.iter().map(square).sum::<f64>() / draws.len() as f64;
+            let tolerance = 5.0 * (shape / draws.len() as f64).sqrt();
+            assert!((mean - shape).abs() < tolerance, "{shape}: {mean}");
+            assert!((variance / shape - 1.0).abs() < 0.1, "{shape}: {variance}");
+        }
+    }
+
+    /// Of runs that do not differ the interval has 1 in it, about as often as it says; buckets of
+    /// 1 % make it wider rather than narrower.
+    #[test]
+    fn intervals_hold_what_they_say() {
+        for quantile in [0.5, 0.99] {
+            let held = (0..200).filter(|seed| {
+                let (one, other) = (run(*seed, 2_000, 1.0), run(seed + 1_000, 2_000, 1.0));
+                let found = ratio_of_quantiles(&one, &other, quantile).unwrap();
+                found.low <= 1.0 && found.high >= 1.0
+            });
+            let held = held.count();
+            assert!(held >= 180, "{quantile}: {held} of 200");
+        }
+    }
+
+    #[test]
+    fn a_true_difference_is_seen() {
+        let found = ratio_of_quantiles(&run(1, 5_000, 1.0), &run(2, 5_000, 1.2), 0.5).unwrap();
+        assert!(found.low > 1.15 && found.high < 1.25, "{found:?}");
+    }
+
+    #[test]
+    fn few_values_are_not_enough() {
+        let few = run(1, 1_000, 1.0);
+        assert!(ratio_of_quantiles(&few, &few, 0.99).is_some());
+        assert_eq!(ratio_of_quantiles(&few, &few, 0.999), None);
+        assert_eq!(ratio_of_quantiles(&few, &Histogram::new(), 0.5), None);
+        let mut zeros = Histogram::new();
+        (0..100).for_each(|_| zeros.record(0));
+        assert!(ratio_of_quantiles(&zeros, &few, 0.5).is_none() || zeros.min() != Some(0));
+    }
+
+    #[test]
+    fn shares_differ_or_not() {
+        let found = difference_of_shares([0, 10_000], [0, 10_000]).unwrap();
+        assert!(found.low < 0.0 && found.high > 0.0, "{found:?}");
+        let found = difference_of_shares([10, 10_000], [300, 10_000]).unwrap();
+        assert!(found.low > 0.02 && found.high < 0.04, "{found:?}");
+        assert_eq!(difference_of_shares([0, 5], [0, 10_000]), None);
+    }
+}

@@ -1,0 +1,95 @@
+//! What can be wrong with a store, in words that say what to do.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::ErrorCode;
+use thiserror::Error;
+
+/// Why a store could not do what it was asked.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// Its directory cannot be made.
+    #[error("cannot make the directory {} for the store: {source}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// It is not there, and is only to be read.
+    #[error("there is no store {} yet; each measurement is kept in it", .0.display())]
+    Absent(PathBuf),
+    /// Somebody else holds it for longer than was waited.
+    #[error("the store {} is held by another program; try again when that is done", .0.display())]
+    Locked(PathBuf),
+    /// Its file system has no room.
+    #[error("there is no room for the store {}; make some, or give another with --store", .0.display())]
+    Full(PathBuf),
+    /// It is no store, or a damaged one.
+    #[error("{} is damaged, or no store: {detail}; give another with --store", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says of it.
+        detail: String,
+    },
+    /// A newer program has made it.
+    #[error(
+        "the store {} has version {found}, and this program knows {known}; use a newer one",
+        path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The newest that is known here.
+        known: i64,
+    },
+    /// No run is meant.
+    #[error("no run '{0}' is kept; see 'horolog runs list'")]
+    NoRun(String),
+    /// Several runs may be meant.
+    #[error("'{name}' may be any of the runs {}; write more of it", list(ids))]
+    Ambiguous {
+        /// What was asked for.
+        name: String,
+        /// Some of those that it may be.
+        ids: Vec<i64>,
+    },
+    /// Another run has this name.
+    #[error("run {id} is called '{name}' already; name it otherwise first")]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// Whose it is.
+        id: i64,
+    },
+    /// Anything else.
+    #[error("the store {}: {source}", path.display())]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+}
+
+fn list(ids: &[i64]) -> String {
+    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl StoreError {
+    /// What SQLite says of the store at `path`, as far as a person can do something about it.
+    pub(crate) fn of(path: &Path, source: rusqlite::Error) -> Self {
+        let path = path.to_owned();
+        match source.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked(path),
+            Some(ErrorCode::DiskFull) => Self::Full(path),
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+                Self::Damaged { path, detail: source.to_string() }
+            }
+            _ => Self::Other { path, source },
+        }
+    }
+}

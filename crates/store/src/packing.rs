@@ -1,0 +1,61 @@
+//! A result's text as it lies in the store: deflated, with its length in front, so that what comes
+//! out is known beforehand and a damaged one is told.
+
+use std::io::{Read as _, Write as _};
+
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+
+/// No result is longer; a damaged length asks for no more memory than this.
+const LENGTH_MAX: u64 = 1 << 30;
+const LENGTH_BYTES: usize = 8;
+
+pub(crate) fn pack(text: &str) -> Vec<u8> {
+    let mut packed = (text.len() as u64).to_le_bytes().to_vec();
+    let mut encoder = DeflateEncoder::new(&mut packed, Compression::fast());
+    // Nothing can go wrong in memory.
+    let written = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish().map(drop));
+    debug_assert!(written.is_ok());
+    packed
+}
+
+/// The text, or `None` if it is damaged.
+pub(crate) fn unpack(packed: &[u8]) -> Option<String> {
+    let (length, deflated) = packed.split_first_chunk::<LENGTH_BYTES>()?;
+    let length = u64::from_le_bytes(*length);
+    if length > LENGTH_MAX {
+        return None;
+    }
+    let mut text = String::new();
+    // One byte more would be one too many.
+    DeflateDecoder::new(deflated).take(length + 1).read_to_string(&mut text).ok()?;
+    (text.len() as u64 == length).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_was_packed_comes_out(text in any::<String>()) {
+            prop_assert_eq!(unpack(&pack(&text)), Some(text));
+        }
+
+        #[test]
+        fn what_is_damaged_never_panics(bytes in any::<Vec<u8>>()) {
+            let _ = unpack(&bytes);
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_is_told() {
+        let packed = pack("a result that is long enough to be cut off somewhere in its middle");
+        for length in 0..packed.len() {
+            assert_eq!(unpack(&packed[..length]), None, "{length}");
+        }
+    }
+}

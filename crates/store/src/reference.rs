@@ -1,0 +1,104 @@
+//! How a person names a run: by its number, its key or the beginning of it, the name that it was
+//! given, or its place from the end.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// Digits of a key that are few enough to write and enough to be no number by accident.
+const KEY_DIGITS_MIN: usize = 4;
+const KEY_DIGITS_MAX: usize = 16;
+const NAME_LENGTH_MAX: usize = 64;
+
+/// Which run is meant.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reference {
+    /// The one that was stored last, or so many before it: `last`, `last~1`.
+    Last(u32),
+    /// By number, key or name, which the store tells apart.
+    Named(String),
+}
+
+/// What cannot mean a run.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error(
+    "'{0}' cannot mean a run; write its number, its key, its name, 'last', or 'last~1' for the one \
+     before that"
+)]
+pub struct ReferenceError(String);
+
+impl Reference {
+    /// Whether this can be a run's name: letters, digits, `-`, `_` and `.`, with a letter in front,
+    /// and nothing that means another run.
+    #[must_use]
+    pub fn can_be_a_name(text: &str) -> bool {
+        let sound = text.len() <= NAME_LENGTH_MAX
+            && text.starts_with(|first: char| first.is_ascii_alphabetic())
+            && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+        sound && text != "last" && !is_key(text)
+    }
+}
+
+/// Whether a text can be the beginning of a key.
+pub(crate) fn is_key(text: &str) -> bool {
+    (KEY_DIGITS_MIN..=KEY_DIGITS_MAX).contains(&text.len())
+        && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))
+}
+
+impl FromStr for Reference {
+    type Err = ReferenceError;
+
+    fn from_str(text: &str) -> Result<Self, ReferenceError> {
+        let refused = || ReferenceError(text.to_owned());
+        if let Some(back) = text.strip_prefix("last") {
+            let back = match back.strip_prefix('~') {
+                Some(back) => back.parse().map_err(|_| refused())?,
+                None if back.is_empty() => 0,
+                None if Self::can_be_a_name(text) => return Ok(Self::Named(text.to_owned())),
+                None => return Err(refused()),
+            };
+            return Ok(Self::Last(back));
+        }
+        let is_number = text.parse::<i64>().is_ok_and(|number| number > 0);
+        if is_number || is_key(text) || Self::can_be_a_name(text) {
+            Ok(Self::Named(text.to_owned()))
+        } else {
+            Err(refused())
+        }
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Last(0) => formatter.write_str("last"),
+            Self::Last(back) => write!(formatter, "last~{back}"),
+            Self::Named(name) => formatter.write_str(name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_named_in_several_ways() {
+        for text in ["last", "last~1", "7", "00ff00ff", "main", "lastly", "v1.2-rc_3"] {
+            let reference: Reference = text.parse().unwrap();
+            assert_eq!(reference.to_string(), text);
+        }
+        for text in ["", "0", "-1", "last~", "last~x", "a b", "'", "dead beef", "1a"] {
+            assert!(text.parse::<Reference>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_means_nothing_else() {
+        for text in ["last", "7", "beef", "deadbeef", "", "-x", "a/b"] {
+            assert!(!Reference::can_be_a_name(text), "{text}");
+        }
+        assert!(Reference::can_be_a_name("main") && Reference::can_be_a_name("bee"));
+    }
+}

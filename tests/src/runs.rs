@@ -1,0 +1,303 @@
+//! Scenarios of the store: what commands keep, what is made of it, and what becomes of a result
+//! that no store takes.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_record::{CompareResult, CompareVerdict, RunList, STORE_VARIABLE};
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{binary, run_to_end};
+use crate::scenario::Need;
+use crate::{runs, scenarios};
+
+const PATIENCE: Duration = Duration::from_mins(1);
+/// A result of each kind.
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/record/tests/schema");
+/// A measurement that takes no time.
+const MEASURED: [&str; 4] = ["clock", "simulate", "--duration", "10m"];
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(&[], runs:
+        what_is_measured_is_kept_and_shown_again,
+        several_commands_keep_at_once,
+        results_of_every_kind_are_kept_shown_and_handed_on,
+        a_worse_run_ends_in_status_1,
+        what_cannot_be_read_is_named,
+        a_damaged_store_loses_no_result,
+    ));
+    all.extend(scenarios!(&[Need::Root, Need::Peer("unshare")], runs:
+        a_full_disk_loses_no_result,
+    ));
+    all
+}
+
+/// A store of its own.
+struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    fn new() -> Result<Self> {
+        Ok(Self { directory: TempDir::new()? })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn store(&self) -> PathBuf {
+        self.path("runs.sqlite")
+    }
+
+    fn command<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<Command> {
+        let mut command = Command::new(binary()?);
+        command.args(arguments).env(STORE_VARIABLE, self.store());
+        Ok(command)
+    }
+
+    fn horolog<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<Output> {
+        run_to_end(&mut self.command(arguments)?, PATIENCE)
+    }
+
+    fn list(&self) -> Result<RunList> {
+        let output = self.horolog(&["runs", "list", "--json", "-"])?;
+        ensure!(output.status.success(), "{output:?}");
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    fn measure(&self, more: &[&str]) -> Result<Output> {
+        let output = self.horolog(&[&MEASURED, more].concat())?;
+        ensure!(output.status.success(), "{output:?}");
+        Ok(output)
+    }
+
+    /// A complaint in one line with these words, and this status.
+    fn refused<S: AsRef<OsStr>>(&self, arguments: &[S], status: i32, words: &str) -> Result<()> {
+        let output = self.horolog(arguments)?;
+        let told = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(status), "{words}: {:?} {told}", output.status);
+        ensure!(told.lines().count() == 1 && told.contains(words), "{words}: {told}");
+        Ok(())
+    }
+}
+
+fn what_is_measured_is_kept_and_shown_again() -> Result<()> {
+    let place = Place::new()?;
+    ensure!(place.list()?.runs.is_empty());
+    let json = place.path("result.json");
+    let name = json.to_string_lossy().into_owned();
+    let text = place.measure(&["--json", &name])?.stdout;
+    place.measure(&["--no-store"])?;
+    let runs = place.list()?.runs;
+    ensure!(runs.len() == 1 && runs[0].kind == "horolog.clock/1", "{runs:?}");
+    let shown = place.horolog(&["runs", "show"])?;
+    ensure!(shown.stdout == text, "{}", String::from_utf8_lossy(&shown.stdout));
+    let kept: Value =
+        serde_json::from_slice(&place.horolog(&["runs", "show", "1", "--json", "-"])?.stdout)?;
+    ensure!(kept == serde_json::from_slice::<Value>(&fs::read(&json)?)?);
+    place.measure(&[])?;
+    for arguments in [&["runs", "name", "1", "main"][..], &["runs", "delete", "last"]] {
+        let output = place.horolog(arguments)?;
+        ensure!(output.status.success(), "{output:?}");
+    }
+    let runs = place.list()?.runs;
+    ensure!(runs.len() == 1 && runs[0].name.as_deref() == Some("main"), "{runs:?}");
+    let page = place.path("page.html");
+    let name = page.to_string_lossy().into_owned();
+    let output = place.horolog(&["runs", "show", "main", "--html", &name])?;
+    ensure!(output.status.success() && fs::read_to_string(&page)?.contains("</html>"));
+    for (arguments, words) in [
+        (&["runs", "show", "7"][..], "no run '7'"),
+        (&["runs", "show", "last~1"], "no run 'last~1'"),
+        (&["runs", "show", "a b"], "cannot mean a run"),
+        (&["runs", "name", "main", "last"], "a letter in front"),
+        (&["runs", "delete", "main", "7"], "no run '7'"),
+        (&["runs", "compare", "main"], "name two runs"),
+        (&["runs", "export"], "--format"),
+        (&["runs", "list", "--since", "today"], "2026-01-31"),
+    ] {
+        place.refused(arguments, 2, words)?;
+    }
+    ensure!(place.list()?.runs.len() == 1, "where one is not there, none is deleted");
+    Ok(())
+}
+
+fn several_commands_keep_at_once() -> Result<()> {
+    const COUNT: usize = 12;
+    let place = Place::new()?;
+    let started = (0..COUNT).map(|seed| {
+        let mut command = place.command(&MEASURED)?;
+        command.args(["--seed", &seed.to_string()]);
+        Ok(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?)
+    });
+    let started = started.collect::<Result<Vec<_>>>()?;
+    for child in started {
+        let output = child.wait_with_output()?;
+        ensure!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    }
+    ensure!(place.list()?.runs.len() == COUNT, "{:?}", place.list()?);
+    Ok(())
+}
+
+/// The results that stand in files, but for those of other things.
+fn golden() -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(GOLDEN)? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|ending| ending != "json") {
+            continue;
+        }
+        let result: Value = serde_json::from_str(&fs::read_to_string(&path)?)?;
+        if result["schema"].is_string() && result["started"].is_string() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    ensure!(files.len() > 20, "{files:?}");
+    Ok(files)
+}
+
+fn results_of_every_kind_are_kept_shown_and_handed_on() -> Result<()> {
+    let place = Place::new()?;
+    let files = golden()?;
+    let import = |files: &[PathBuf]| {
+        let mut command = place.command(&["runs", "import"])?;
+        let output = run_to_end(command.args(files), PATIENCE)?;
+        ensure!(output.status.success(), "{output:?}");
+        Ok(String::from_utf8(output.stderr)?)
+    };
+    ensure!(import(&files)?.contains(&format!("{} results were kept", files.len())));
+    let lines = place.path("all.jsonl").to_string_lossy().into_owned();
+    ensure!(place.horolog(&["runs", "export", "-o", &lines])?.status.success());
+    let again = import(&[lines.clone().into()])?;
+    ensure!(again.contains("0 results were kept"), "however they are laid out: {again}");
+    let figures = place.horolog(&["runs", "export", "--format", "csv"])?;
+    let figures = String::from_utf8(figures.stdout)?;
+    ensure!(figures.starts_with("run,schema,started,place,value\n"));
+    for run in place.list()?.runs {
+        let id = run.id.to_string();
+        let shown = place.horolog(&["runs", "show", &id])?;
+        ensure!(shown.status.success() && !shown.stdout.is_empty(), "{run:?}: {shown:?}");
+        let same = place.horolog(&["runs", "compare", &id, &id, "--json", "-"])?;
+        let result: CompareResult = serde_json::from_slice(&same.stdout)?;
+        let worse = result.figures.iter().any(|figure| figure.verdict == CompareVerdict::Worse);
+        ensure!(!worse && same.status.code() != Some(1), "{run:?}: {result:?}");
+    }
+    Ok(())
+}
+
+/// A load's result with as many values as these, each as long as this, in ns.
+fn load(place: &Place, name: &str, each: u64) -> Result<String> {
+    let mut recorder = horolog_stats::Histogram::new();
+    for number in 0..20_000 {
+        recorder.record(each + number % 1_000);
+    }
+    let distribution = horolog_record::Distribution::of(&recorder).context("no values")?;
+    let mut result: Value =
+        serde_json::from_str(&fs::read_to_string(format!("{GOLDEN}/load.json"))?)?;
+    for trial in result["trials"].as_array_mut().context("no trials")? {
+        trial["rtt_ns"] = serde_json::to_value(&distribution)?;
+    }
+    let path = place.path(name);
+    fs::write(&path, serde_json::to_string(&result)?)?;
+    Ok(path.to_string_lossy().into_owned())
+}
+
+fn a_worse_run_ends_in_status_1() -> Result<()> {
+    let place = Place::new()?;
+    let [before, slower] = [load(&place, "a.json", 50_000)?, load(&place, "b.json", 80_000)?];
+    let compare = |more: &[&str]| place.horolog(&[&["runs", "compare"], more].concat());
+    let worse = compare(&[&before, &slower])?;
+    let told = String::from_utf8(worse.stdout)?;
+    ensure!(worse.status.code() == Some(1) && told.contains("worse"), "{told}");
+    ensure!(String::from_utf8(worse.stderr)?.contains("worse by more than 10.00%"));
+    let allowed = compare(&[&before, &slower, "--threshold", "90%"])?;
+    ensure!(allowed.status.success(), "{allowed:?}");
+    let better = compare(&[&slower, "--baseline", &slower])?;
+    ensure!(better.status.success(), "{better:?}");
+    let better = compare(&[&slower, &before])?;
+    ensure!(better.status.success() && String::from_utf8(better.stdout)?.contains("better"));
+    place.refused(&["runs", "compare", &before, &format!("{GOLDEN}/query.json")], 2, "one kind")?;
+    Ok(())
+}
+
+fn what_cannot_be_read_is_named() -> Result<()> {
+    let place = Place::new()?;
+    place.measure(&[])?;
+    let whole = fs::read_to_string(format!("{GOLDEN}/load.json"))?;
+    let newer = whole.replacen("horolog.load/1", "horolog.load/2", 1);
+    for (name, text, words) in [
+        ("cut.json", &whole[..whole.len() / 2], "begins as a result 'horolog.load/1'"),
+        ("empty.json", "", "no JSON"),
+        ("other.json", "{\"schema\": \"other/1\"}", "no result of horolog"),
+    ] {
+        let path = place.path(name);
+        fs::write(&path, text)?;
+        let path = path.to_string_lossy().into_owned();
+        place.refused(&["runs", "show", &path], 3, words)?;
+        place.refused(&["runs", "import", &path], 3, words)?;
+    }
+    let path = place.path("newer.json");
+    fs::write(&path, &newer)?;
+    let path = path.to_string_lossy().into_owned();
+    let shown = place.horolog(&["runs", "show", &path])?;
+    let told = String::from_utf8(shown.stderr)?;
+    ensure!(shown.status.code() == Some(3) && told.contains("'horolog.load/1' is known"), "{told}");
+    ensure!(String::from_utf8(shown.stdout)?.starts_with("horolog.load/2, begun "));
+    // It is kept all the same, for the program that knows it.
+    ensure!(place.horolog(&["runs", "import", &path])?.status.success());
+    ensure!(place.list()?.runs.len() == 2);
+    Ok(())
+}
+
+/// The only file in the directory that is a result, as it was measured.
+fn result_beside(directory: &Path) -> Result<Value> {
+    let files = fs::read_dir(directory)?.collect::<std::io::Result<Vec<_>>>()?;
+    let is_result = |name: &str| name.starts_with("horolog-");
+    let mut found = files.iter().filter(|file| is_result(&file.file_name().to_string_lossy()));
+    let file = found.next().with_context(|| format!("no result among {files:?}"))?;
+    ensure!(found.next().is_none(), "{files:?}");
+    Ok(serde_json::from_str(&fs::read_to_string(file.path())?)?)
+}
+
+fn a_damaged_store_loses_no_result() -> Result<()> {
+    let place = Place::new()?;
+    place.measure(&[])?;
+    let mut bytes = fs::read(place.store())?;
+    let middle = bytes.len() / 2;
+    bytes[100..middle].fill(0x55);
+    fs::write(place.store(), &bytes)?;
+    let output = place.measure(&[])?;
+    let told = String::from_utf8(output.stderr)?;
+    ensure!(told.contains("not kept as a run") && told.contains("damaged"), "{told}");
+    ensure!(told.lines().count() == 1 && !output.stdout.is_empty(), "{told}");
+    ensure!(result_beside(place.directory.path())?["schema"] == "horolog.clock/1");
+    place.refused(&["runs", "list"], 3, "damaged")
+}
+
+fn a_full_disk_loses_no_result() -> Result<()> {
+    let place = Place::new()?;
+    let [disk, here] = [place.path("disk"), place.path("here")];
+    for directory in [&disk, &here] {
+        fs::create_dir(directory)?;
+    }
+    let script = "mount -t tmpfs -o size=64k none \"$1\" && head -c 60k /dev/zero > \"$1/all\"; \
+                  cd \"$2\" && shift 2 && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]).args([&disk, &here]).arg(binary()?);
+    command.args(MEASURED).args(["--store"]).arg(disk.join("runs.sqlite"));
+    let output = run_to_end(&mut command, PATIENCE)?;
+    let told = String::from_utf8(output.stderr)?;
+    ensure!(output.status.success() && !output.stdout.is_empty(), "{told}");
+    ensure!(told.contains("no room") && told.lines().count() == 1, "{told}");
+    ensure!(result_beside(&here)?["schema"] == "horolog.clock/1");
+    Ok(())
+}
