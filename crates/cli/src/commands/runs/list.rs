@@ -39,14 +39,16 @@ pub(super) struct FilterArgs {
 
 /// An instant as the results have theirs: UTC, to be compared as text.
 fn instant(text: &str) -> Result<String, String> {
-    if let Ok(day) = text.parse::<jiff::civil::Date>() {
-        return Ok(format!("{day}T00:00:00"));
+    // The instant first: a parser of days takes the day of an instant and leaves its time out.
+    if let Ok(instant) = text.parse::<jiff::Timestamp>() {
+        // Without what stands behind the seconds: '.' comes before 'Z'.
+        return Ok(instant.to_string().trim_end_matches('Z').to_owned());
     }
-    let instant: Result<jiff::Timestamp, _> = text.parse();
     let refused = "write a day such as 2026-01-31, or an instant such as 2026-01-31T12:00:00Z";
-    let text = instant.map_err(|_| refused)?.to_string();
-    // Without what stands behind the seconds: '.' comes before 'Z'.
-    Ok(text.trim_end_matches('Z').to_owned())
+    match text.parse::<jiff::civil::Date>() {
+        Ok(day) if !text.contains(':') => Ok(format!("{day}T00:00:00")),
+        _ => Err(refused.to_owned()),
+    }
 }
 
 impl FilterArgs {
@@ -102,5 +104,6 @@ mod tests {
         assert_eq!(instant("2026-01-31T12:00:00+01:00").unwrap(), "2026-01-31T11:00:00");
         assert!(instant("2026-01-31T11:00:00Z").unwrap().as_str() <= "2026-01-31T11:00:00.5Z");
         assert!(instant("yesterday").is_err());
+        assert!(instant("2026-01-31T11:00:00").is_err(), "an instant of no zone");
     }
 }
