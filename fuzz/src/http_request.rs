@@ -2,13 +2,24 @@
 //! header with an end and the body that it announces, or no body where none is wanted.
 #![no_main]
 
-use horolog_http::{Answer, Request, respond};
+use std::sync::LazyLock;
+
+use horolog_http::{Answer, Guard, Request, Token, respond};
 use libfuzzer_sys::fuzz_target;
+
+/// With the token that the seeds show, and without one.
+static GUARDS: LazyLock<[Guard; 2]> =
+    LazyLock::new(|| [Guard::new(Token::parse("0123456789abcdef")), Guard::default()]);
 
 fuzz_target!(|bytes: &[u8]| {
     let page = |request: &Request<'_>| {
         assert!(!request.path.contains(['?', ' ', '\n']), "{request:?}");
         assert!(request.bearer.is_none_or(|token| !token.contains(&b'\n')));
+        for guard in GUARDS.iter() {
+            let refused = guard.refusal(request);
+            assert!(refused.is_none_or(|answer| [401, 421].contains(&answer.code)));
+        }
+        assert!(request.host.is_none_or(|host| !host.contains(['\r', '\n'])), "{request:?}");
         Answer::text(200, request.path)
     };
     let reply = String::from_utf8(respond(bytes, &page)).expect("a reply is text");

@@ -12,6 +12,7 @@ mod failure;
 mod files;
 mod keep;
 mod limit;
+mod live;
 mod output;
 mod secret;
 mod values;

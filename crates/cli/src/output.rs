@@ -166,19 +166,35 @@ static ENDING: OnceLock<AtomicBool> = OnceLock::new();
 pub(crate) fn end_gently() -> Result<(), Failure> {
     let signals = BlockedSignals::block(&[Signal::Interrupt, Signal::Terminate])
         .map_err(Failure::environment)?;
-    let ending = ENDING.get_or_init(|| AtomicBool::new(false));
+    ENDING.get_or_init(|| AtomicBool::new(false));
     let wait = move || {
         loop {
             if let Ok(Some(_)) = signals.wait(Duration::from_hours(1)) {
-                if ending.swap(true, Ordering::Relaxed) {
-                    undo::exit(130);
-                }
-                note("horolog: ending early; once more ends at once");
+                end();
             }
         }
     };
     thread::Builder::new().name("signals".into()).spawn(wait).map_err(Failure::environment)?;
     Ok(())
+}
+
+/// Ends the measurement early, as Ctrl-C does, whose second one ends the process.
+pub(crate) fn end() {
+    if ENDING.get_or_init(|| AtomicBool::new(false)).swap(true, Ordering::Relaxed) {
+        undo::exit(130);
+    }
+    if VIEWED.load(Ordering::Relaxed) {
+        return; // the view says so, and would be drawn over
+    }
+    note("horolog: ending early; once more ends at once");
+}
+
+/// Whether a view has standard error's terminal.
+static VIEWED: AtomicBool = AtomicBool::new(false);
+
+/// Says whether a view has standard error's terminal, on which nothing else is to be drawn.
+pub(crate) fn set_viewed(is_viewed: bool) {
+    VIEWED.store(is_viewed, Ordering::Relaxed);
 }
 
 /// Whether to go on with the next trial.

@@ -9,7 +9,8 @@ mod query;
 mod remote;
 mod serve;
 mod text;
-mod token;
+
+pub use horolog_http::{Token, TokenError};
 
 pub use gather::{AskServers, Gatherer, Told};
 pub use kernel::{Socket, Softnet, UdpCounters};
@@ -18,4 +19,3 @@ pub use query::{Query, QueryError};
 pub use remote::{Remote, RemoteError};
 pub use serve::answer;
 pub use text::text;
-pub use token::{Token, TokenError};

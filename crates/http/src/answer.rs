@@ -6,6 +6,19 @@ pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
 /// That of metrics (`OpenMetrics` 1.0.0, section "Overall structure").
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// That of JSON (RFC 8259, section 11).
+const JSON: &str = "application/json";
+
+/// That of a page for a browser.
+const HTML: &str = "text/html; charset=utf-8";
+
+/// What a page of a browser may do: what stands in it, and asking where it came from. No other page
+/// may put it in a frame.
+const HTML_POLICY: &str = "Content-Security-Policy: default-src 'none'; \
+                           style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                           connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
+                           frame-ancestors 'none'\r\n";
+
 /// What is answered to one request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
@@ -30,6 +43,18 @@ impl Answer {
         Self { code: 200, kind: OPEN_METRICS, body }
     }
 
+    /// Data.
+    #[must_use]
+    pub const fn json(body: String) -> Self {
+        Self { code: 200, kind: JSON, body }
+    }
+
+    /// A page for a browser, which loads nothing and is told of by nobody.
+    #[must_use]
+    pub const fn html(body: String) -> Self {
+        Self { code: 200, kind: HTML, body }
+    }
+
     /// The answer as it is sent. Who asks by HEAD gets the header alone.
     pub(crate) fn to_bytes(&self, with_body: bool) -> Vec<u8> {
         let Self { code, kind, body } = self;
@@ -39,13 +64,16 @@ impl Answer {
             401 => "Unauthorized",
             404 => "Not Found",
             405 => "Method Not Allowed",
+            421 => "Misdirected Request",
             503 => "Service Unavailable",
             _ => "Internal Server Error",
         };
         // RFC 9110, section 11.6.1: who is turned away is told what is wanted.
         let challenge = if *code == 401 { "WWW-Authenticate: Bearer\r\n" } else { "" };
+        let policy = if *kind == HTML { HTML_POLICY } else { "" };
         let mut text = format!(
             "HTTP/1.0 {code} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{challenge}\
+             {policy}X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
              Cache-Control: no-store\r\nConnection: close\r\n\r\n",
             body.len()
         );

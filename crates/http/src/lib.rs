@@ -4,12 +4,16 @@
 
 mod answer;
 mod client;
+mod guard;
 mod request;
 mod responder;
 mod response;
+mod token;
 
 pub use answer::Answer;
 pub use client::{Get, GetError, Url, UrlError, get};
+pub use guard::Guard;
 pub use request::Request;
 pub use responder::{Responder, respond};
 pub use response::{Malformed, Response};
+pub use token::{Token, TokenError};

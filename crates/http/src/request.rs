@@ -1,5 +1,7 @@
-//! A request as its bytes say it: pure. Of the header fields only the one is read that proves that
-//! the asker may ask.
+//! A request as its bytes say it: pure. Of the header fields only those are read by which is judged
+//! whether the asker may ask.
+
+use zeroize::Zeroizing;
 
 use crate::Answer;
 
@@ -12,6 +14,9 @@ pub struct Request<'a> {
     pub query: &'a str,
     /// The token of the field `Authorization: Bearer` (RFC 6750, section 2.1). It is a secret.
     pub bearer: Option<&'a [u8]>,
+    /// What the asker takes this host for: the field `Host` (RFC 9110, section 7.2) without its
+    /// port; `None` where there is none, where there are several, and where it is none.
+    pub host: Option<&'a str>,
     /// Whether only the header of the answer is wanted.
     pub(crate) head: bool,
 }
@@ -41,8 +46,11 @@ impl<'a> Request<'a> {
         match words[..] {
             [method @ ("GET" | "HEAD"), target, version] if version.starts_with("HTTP/1.") => {
                 let (path, query) = target.split_once('?').unwrap_or((target, ""));
-                let bearer = lines.map_while(field).find_map(bearer);
-                Ok(Self { path, query, bearer, head: method == "HEAD" })
+                let fields = lines.map_while(field);
+                let bearer = fields.clone().find_map(bearer);
+                let mut hosts = fields.filter_map(|field| value(field, b"Host"));
+                let host = hosts.next().filter(|_| hosts.next().is_none()).and_then(host);
+                Ok(Self { path, query, bearer, host, head: method == "HEAD" })
             }
             [_, _, version] if version.starts_with("HTTP/1.") => {
                 Err(Answer::text(405, "there is only GET\n"))
@@ -60,16 +68,110 @@ fn field(line: &[u8]) -> Option<&[u8]> {
 
 /// The token of a field that holds one. Names of fields and schemes have no case.
 fn bearer(field: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value(field, b"Authorization")?.split_at_checked(b"Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
+}
+
+/// The value of a field of this name.
+fn value<'a>(field: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let colon = field.iter().position(|byte| *byte == b':')?;
-    let (name, value) = (&field[..colon], field[colon + 1..].trim_ascii());
-    let (scheme, token) = value.split_at_checked(b"Bearer ".len())?;
-    (name.eq_ignore_ascii_case(b"Authorization") && scheme.eq_ignore_ascii_case(b"Bearer "))
-        .then(|| token.trim_ascii())
+    field[..colon].eq_ignore_ascii_case(name).then(|| field[colon + 1..].trim_ascii())
+}
+
+/// A host without its port: `uri-host [ ":" port ]`, where an address of IPv6 stands in brackets.
+fn host(value: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(value).ok()?;
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').map(|(host, port)| (host, port.strip_prefix(':')))?,
+        None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
+    };
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let has_end = match port {
+        Some(port) => is_port(port),
+        None => text.ends_with(']') || !text.starts_with('['),
+    };
+    (has_end && !host.is_empty()).then_some(host)
+}
+
+impl<'a> Request<'a> {
+    /// A parameter of the query as it stands there.
+    #[must_use]
+    pub fn parameter(&self, name: &str) -> Option<&'a str> {
+        let mut all = self.query.split('&').filter_map(|one| one.split_once('='));
+        all.find_map(|(key, value)| (key == name).then_some(value))
+    }
+}
+
+/// The bytes that a part of a query stands for (RFC 3986, section 2.1); `None` where a `%` is not
+/// followed by two digits. They may be a secret.
+pub(crate) fn decoded(text: &str) -> Option<Zeroizing<Vec<u8>>> {
+    let mut bytes = Zeroizing::new(Vec::with_capacity(text.len()));
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+            let (high, low) = (digit(rest.next())?, digit(rest.next())?);
+            bytes.push((high * 16 + low) as u8);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    Some(bytes)
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    #[test]
+    fn a_host_is_read_without_its_port() {
+        let read = |fields: &str| {
+            let text = format!("GET / HTTP/1.1\r\n{fields}\r\n");
+            Request::parse(text.as_bytes()).unwrap().host.map(ToOwned::to_owned)
+        };
+        for (field, host) in [
+            ("Host: localhost\r\n", Some("localhost")),
+            ("host:127.0.0.1:9124\r\n", Some("127.0.0.1")),
+            ("HOST: [::1]:80\r\n", Some("::1")),
+            ("Host: [::1]\r\n", Some("::1")),
+            ("Host: a.example:\r\n", Some("a.example")),
+            ("Host: [::1\r\n", None),
+            ("Host: [::1]80\r\n", None),
+            ("Host: a:b\r\n", None),
+            ("Host: \r\n", None),
+            ("Host: a\r\nHost: localhost\r\n", None),
+            ("X-Host: a\r\n", None),
+        ] {
+            assert_eq!(read(field).as_deref(), host, "{field}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_is_found_by_its_whole_name() {
+        let request = Request::parse(b"GET /?a=1&xtoken=2&token=3=&token=4 HTTP/1.1\n\n").unwrap();
+        assert_eq!(request.parameter("token"), Some("3="));
+        assert_eq!(request.parameter("since"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(bytes: Vec<u8>) {
+            let text: String = bytes.iter().map(|byte| format!("%{byte:02x}")).collect();
+            prop_assert_eq!(decoded(&text).unwrap().to_vec(), bytes);
+        }
+
+        #[test]
+        fn any_fields_are_read_or_left(line in "[ -~]{0,40}", fields in "([!-~]{1,9}: ?[ -~]{0,30}\r\n){0,4}") {
+            let text = format!("GET /{line} HTTP/1.1\r\n{fields}\r\n");
+            if let Ok(request) = Request::parse(text.as_bytes()) {
+                prop_assert!(request.host.is_none_or(|host| !host.is_empty() && fields.contains(host)));
+                let given = request.parameter("token");
+                prop_assert!(given.and_then(decoded).is_none_or(|token| token.len() <= line.len()));
+            }
+        }
+    }
 
     #[test]
     fn a_token_is_read_from_its_own_field_only() {

@@ -8,6 +8,7 @@ use horolog_time::{Monotonic, NtpTimestamp, Span, Timestamp};
 use horolog_wire::ptp::PortIdentity;
 
 use crate::clients::LaneClients;
+use crate::engine::SoFar;
 use crate::fairness::ClientBooks;
 use crate::offset::{LastReceived, OffsetCounts, OffsetPlan, Offsets, ReceiveStamps};
 use crate::request::Stamps;
@@ -394,6 +395,11 @@ impl Account {
     #[must_use]
     pub const fn last_sent(&self) -> Timestamp<Monotonic> {
         self.last_sent
+    }
+
+    /// Says what was counted so far.
+    pub fn so_far(&self, told: &mut SoFar) {
+        self.books.so_far(told);
     }
 
     /// Closes the book of the first interval where no reply can be in time for it any more.

@@ -7,15 +7,14 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use horolog_record::{Percentiles, Point, Trial};
-use horolog_stats::Recorder;
 use horolog_time::Span;
 
 use crate::account::TrialCounts;
 use crate::course::Course;
-use crate::engine::Intervals;
+use crate::engine::{Intervals, SoFar};
 use crate::places::{self, Counters, Missing};
 use crate::plan::TrialPlan;
-use crate::run::Observer;
+use crate::run::{Lookout, Observer, Under};
 use crate::trial;
 use crate::watch::Watch;
 
@@ -32,6 +31,7 @@ pub(crate) struct Follower<'a> {
     course: &'a Course,
     watch: &'a mut Watch,
     observer: &'a mut dyn Observer,
+    lookout: &'a mut Lookout,
     /// The numbers of the intervals at which the phases end.
     ends: Vec<u64>,
     /// The trial that the first phase is.
@@ -48,13 +48,13 @@ impl<'a> Follower<'a> {
         plan: &'a TrialPlan,
         course: &'a Course,
         watch: &'a mut Watch,
-        observer: &'a mut dyn Observer,
+        (observer, lookout): (&'a mut dyn Observer, &'a mut Lookout),
         first_trial: usize,
     ) -> Self {
         let read = vec![watch.read()];
         let followed = Followed { points: Vec::new(), trials: Vec::new(), interrupted: false };
         let (ends, phase) = (course.ends(), TrialCounts::default());
-        Self { plan, course, watch, observer, ends, first_trial, read, phase, followed }
+        Self { plan, course, watch, observer, lookout, ends, first_trial, read, phase, followed }
     }
 
     /// Ends the phase that was not finished, where the run was ended before it was through.
@@ -63,7 +63,27 @@ impl<'a> Follower<'a> {
         if over < self.ends.len() && self.phase.sent > 0 {
             self.end_phase();
         }
+        if self.observer.looks() && !self.followed.trials.is_empty() {
+            let phase = self.followed.trials.len() - 1;
+            let under = self.under(phase, self.duration(phase).as_secs_f64());
+            let counts = self.followed.trials.iter().map(|(_, counts)| counts);
+            self.lookout.end(&under, counts).map(|look| self.observer.look(look));
+        }
         self.followed
+    }
+
+    /// A phase as those see it who look on, of which this much is planned.
+    fn under(&self, phase: usize, duration_s: f64) -> Under<'a> {
+        let interval_s = self.course.interval().as_secs_f64();
+        let began = phase.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let planned = &self.course.phases()[phase];
+        Under {
+            index: self.first_trial + phase,
+            name: &planned.name,
+            rate: planned.mean_rate(),
+            begun_s: began as f64 * interval_s,
+            duration_s,
+        }
     }
 
     /// The next point of the series.
@@ -80,7 +100,7 @@ impl<'a> Follower<'a> {
             lost: counts.lost(),
             late: counts.late,
             invalid: counts.invalid.iter().sum(),
-            rtt_ns: percentiles(&counts.rtt),
+            rtt_ns: Percentiles::of_recorder(&counts.rtt),
         };
         self.observer.interval(&point);
         self.followed.points.push(point);
@@ -144,10 +164,20 @@ impl Intervals for Follower<'_> {
         self.followed.interrupted |= flow.is_break();
         flow
     }
-}
 
-fn percentiles(recorder: &Recorder) -> Option<Percentiles> {
-    let summary = recorder.to_histogram().summary()?;
-    let (p50, p90, p99, p99_9) = (summary.p50, summary.p90, summary.p99, summary.p99_9);
-    Some(Percentiles { p50, p90, p99, p99_9, max: summary.max })
+    fn looks(&self) -> bool {
+        self.observer.looks()
+    }
+
+    fn look(&mut self, elapsed: Span, so_far: &SoFar) {
+        let interval_s = self.course.interval().as_secs_f64();
+        let number = (elapsed.as_seconds() / interval_s) as u64;
+        let over = self.ends.iter().filter(|end| **end <= number).count();
+        let phase = over.min(self.ends.len() - 1);
+        let begun = phase.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let under = self.under(phase, (self.ends[phase] - begun) as f64 * interval_s);
+        let under = Under { rate: self.course.rate_at(elapsed), ..under };
+        let look = self.lookout.look(&under, elapsed, so_far);
+        self.observer.look(look);
+    }
 }

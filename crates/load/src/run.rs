@@ -2,12 +2,14 @@
 //! together. It decides about the next trial and never about what a figure means.
 
 mod course;
+mod lookout;
+mod observer;
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use horolog_record::{
-    Host, LOAD_SCHEMA, LoadResult, Mode, Overload, Point, SearchKind, SearchResult, Series,
+    Finding, Host, LOAD_SCHEMA, LoadResult, Mode, Overload, SearchKind, SearchResult, Series,
     Silence, Target, Trial, rfc3339_now,
 };
 use horolog_stats::{Search, SearchConfig, SearchOutcome, Step, TrialOutcome};
@@ -15,7 +17,7 @@ use horolog_sys::adjtimex;
 use horolog_time::Span;
 
 use crate::account::TrialCounts;
-use crate::capture::{Capture, CaptureError, CaptureOptions};
+use crate::capture::{Capture, CaptureError, CaptureOptions, CaptureSummary};
 use crate::error::LoadError;
 use crate::findings::{self, Circumstances, Observed};
 use crate::limit::Limit;
@@ -30,30 +32,15 @@ use crate::trial;
 use crate::watch::Watch;
 
 pub use course::Surge;
+use lookout::Watched;
+pub(crate) use lookout::{Lookout, Under};
+pub use observer::Observer;
 
 /// Time between two trials, for the server to work off what the last one left.
 const REST: Duration = Duration::from_millis(10);
 
 /// The longest that clients ask without being counted, in seconds.
 const WARM_UP_S_MAX: f64 = 10.0;
-
-/// Who follows a run while it goes on.
-pub trait Observer {
-    /// A trial begins, at this rate in requests per second.
-    fn begins(&mut self, _rate: f64, _duration: Duration) {}
-
-    /// An interval of a course is over.
-    fn interval(&mut self, _point: &Point) {}
-
-    /// Whether a trial or a course is to go on; asked several times a second. Breaking ends it in
-    /// its middle.
-    fn flow(&mut self) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
-
-    /// A trial is over. Breaking ends the run with the trials so far.
-    fn ended(&mut self, index: usize, trial: &Trial) -> ControlFlow<()>;
-}
 
 /// A run that is ready to begin.
 pub struct Load {
@@ -67,6 +54,7 @@ pub struct Load {
     silences: Vec<Silence>,
     overload: Option<Overload>,
     interrupted: bool,
+    lookout: Lookout,
     /// What ended the run before it was through.
     failure: Option<String>,
 }
@@ -97,6 +85,7 @@ impl Load {
             silences: Vec::new(),
             overload: None,
             interrupted: false,
+            lookout: Lookout::new(),
             failure: None,
         })
     }
@@ -232,19 +221,21 @@ impl Load {
         self.warm_up(&plan)?;
         let before = self.watch.read();
         let engine = &mut self.prepared.engine;
-        let mut stopped = false;
-        let mut flow = || {
-            let flow = observer.flow();
-            stopped |= flow.is_break();
-            flow
-        };
-        let (counts, well_behaved) = match &self.prepared.beside {
-            None => (engine.trial(&plan, &mut flow)?, None),
-            Some(beside) => {
-                let (counts, record) = beside.ask(duration, || engine.trial(&plan, &mut flow))?;
-                (counts, Some(record))
+        let lookout = &mut self.lookout;
+        let index = self.trials.len();
+        lookout.begin(index);
+        let duration_s = duration.as_secs_f64();
+        let under = Under { index, name: "", rate, begun_s: 0.0, duration_s };
+        let (counts, stopped) = (TrialCounts::default(), false);
+        let mut watched = Watched { counts, stopped, observer, lookout, under };
+        let well_behaved = match &self.prepared.beside {
+            None => {
+                engine.run(&plan, &mut watched)?;
+                None
             }
+            Some(beside) => Some(beside.ask(duration, || engine.run(&plan, &mut watched))?.1),
         };
+        let Watched { counts, stopped, .. } = watched;
         let after = self.watch.read();
         // One that was ended lasted as long as it did, whatever was planned.
         let plan = if stopped { trial::cut_short(plan, &counts) } else { plan };
@@ -263,10 +254,17 @@ impl Load {
             self.interrupted = true;
             return Ok((outcome, ControlFlow::Break(())));
         }
-        self.note_silences(self.trials.len(), &counts);
-        let flow = observer.ended(self.trials.len(), &trial);
+        self.note_silences(index, &counts);
+        if observer.looks() {
+            let under = Under { index, name: "", rate, begun_s: 0.0, duration_s: trial.duration_s };
+            self.lookout.end(&under, std::iter::once(&counts)).map(|look| observer.look(look));
+        }
+        let flow = observer.ended(index, &trial);
         self.interrupted |= flow.is_break();
         self.trials.push((trial, counts));
+        if observer.looks() {
+            observer.doubts(self.findings(None));
+        }
         // Overload leaves queues behind it; a trial that waited for its last replies does not.
         if outcome.lost > 0 && begun.elapsed() < duration + REST {
             std::thread::sleep(REST);
@@ -297,8 +295,8 @@ impl Load {
         Ok(())
     }
 
-    fn into_result(mut self, started: String) -> LoadResult {
-        let capture = self.capture.take().map(Capture::end);
+    /// The doubts so far.
+    fn findings(&self, capture: Option<&CaptureSummary>) -> Vec<Finding> {
         let plan = &self.prepared.plan;
         let return_route = match (&plan.network, &plan.route) {
             (Some(network), Route::Link(link)) => {
@@ -308,7 +306,7 @@ impl Load {
         };
         let observed: Vec<_> =
             self.trials.iter().map(|(trial, counts)| Observed::new(trial, counts)).collect();
-        let findings = findings::all(
+        findings::all(
             &observed,
             &Circumstances {
                 engine: self.engine(),
@@ -318,7 +316,7 @@ impl Load {
                 return_route,
                 shared_machine: self.watch.sees_server(),
                 page: self.watch.page_doubts(),
-                capture: capture.as_ref(),
+                capture,
                 clock_synchronised: adjtimex::kernel_clock().ok().map(|clock| clock.synchronised),
                 fallbacks: &self.prepared.fallbacks,
                 shortfall: self.prepared.engine.shortfall(),
@@ -330,7 +328,13 @@ impl Load {
                 silences: &self.silences,
                 overload: self.overload.as_ref(),
             },
-        );
+        )
+    }
+
+    fn into_result(mut self, started: String) -> LoadResult {
+        let capture = self.capture.take().map(Capture::end);
+        let findings = self.findings(capture.as_ref());
+        let plan = &self.prepared.plan;
         let (target, mode, engine) = (self.target(), self.mode(), self.engine());
         let threads = plan.lanes;
         let reply_timeout_ns = plan.reply_timeout.as_nanos() as u64;

@@ -34,6 +34,7 @@ mod host_switch;
 mod host_timer;
 mod limit;
 mod load;
+mod look;
 mod offset;
 mod path_stall;
 mod path_tcp;
@@ -130,6 +131,9 @@ pub use limit::{LimitResult, LimitUnit};
 pub use load::{
     ClassCounts, Engine, InvalidReason, LOAD_SCHEMA, LoadResult, Mode, Part, Place, Responses,
     SearchEnd, SearchKind, SearchResult, Spacing, Target, Trial,
+};
+pub use look::{
+    LIVE_SCHEMA, LOOKS_MAX, Look, LookCounts, LookEnded, LookPart, LookState, Looks, Ring,
 };
 pub use offset::{OffsetMethod, SignedDistribution};
 pub use path_stall::{

@@ -1,8 +1,11 @@
 //! What a run was like over time: equal intervals, the times in which the server was silent, and
 //! how long it took to be itself again after an overload.
 
+use horolog_stats::Recorder;
 use horolog_stats::loss::loss_ratio;
 use serde::{Deserialize, Serialize};
+
+use crate::Distribution;
 
 /// Equal intervals without a gap between them, in their order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,6 +61,22 @@ pub struct Percentiles {
     pub p99_9: u64,
     /// Largest value.
     pub max: u64,
+}
+
+impl Percentiles {
+    /// Those of what was recorded; `None` where nothing was.
+    #[must_use]
+    pub fn of_recorder(recorder: &Recorder) -> Option<Self> {
+        let summary = recorder.to_histogram().summary()?;
+        let (p50, p90, p99, p99_9) = (summary.p50, summary.p90, summary.p99, summary.p99_9);
+        Some(Self { p50, p90, p99, p99_9, max: summary.max })
+    }
+
+    /// Those of a distribution.
+    #[must_use]
+    pub const fn of(of: &Distribution) -> Self {
+        Self { p50: of.p50, p90: of.p90, p99: of.p99, p99_9: of.p99_9, max: of.max }
+    }
 }
 
 /// A time in which requests were sent and none was answered.

@@ -3,6 +3,8 @@
 
 mod course;
 
+pub use course::Counted;
+
 use std::iter;
 use std::mem::offset_of;
 use std::net::IpAddr;

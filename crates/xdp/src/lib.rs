@@ -35,7 +35,9 @@ pub use abi::{
 };
 pub use attach::{AttachMode, Attachment, Interface, takes_redirects};
 pub use error::XdpError;
-pub use generator::{Generator, GeneratorSettings, OffsetSettings, Protocol, TrialSettings};
+pub use generator::{
+    Counted, Generator, GeneratorSettings, OffsetSettings, Protocol, TrialSettings,
+};
 pub use kernel_timer::{KernelDelays, KernelTimer};
 pub use limits::{LimitSettings, ListedPrefix, ResponderSettings};
 pub use ptp::{PtpPort, PtpTransport};

@@ -2,7 +2,6 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,8 +9,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use horolog_load::limit::Wants;
 use horolog_load::ramp::Ramp;
 use horolog_load::target::{Family, Hints, TargetName};
-use horolog_load::{Job, Load, LoadOptions, Observer};
-use horolog_record::{Engine, LoadResult, Mode, Point, SearchKind, Spacing, Trial};
+use horolog_load::{Job, Load, LoadOptions};
+use horolog_record::{Engine, LoadResult, SearchKind, Spacing};
 use horolog_report::table;
 use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::netlink::Prefix;
@@ -19,7 +18,9 @@ use horolog_wire::ethernet::MacAddress;
 
 use crate::failure::Failure;
 use crate::keep::KeepArgs;
-use crate::output::{self, Destination, Progress};
+use crate::live;
+use crate::live::web::{self, WebArgs};
+use crate::output::{self, Destination};
 use crate::values;
 
 mod additions;
@@ -34,6 +35,7 @@ pub(crate) mod ntpperf;
 mod nts;
 mod offset;
 mod ptp;
+mod rows;
 
 use additions::AdditionsArgs;
 use capture::CaptureArgs;
@@ -46,6 +48,7 @@ use mix::MixArgs;
 use nts::NtsArgs;
 use offset::OffsetArgs;
 use ptp::PtpArgs;
+use rows::{Onlookers, Rows};
 
 /// Highest rate that a search tries unless told otherwise: more than a processor core can send.
 const SEARCH_RATE_MAX: f64 = 20e6;
@@ -178,6 +181,12 @@ pub(crate) struct RunArgs {
     /// Write the result as a page to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Show the run on the terminal while it goes on: q, Escape and Ctrl-C end it with what there
+    /// is by then. The table follows when it is over.
+    #[arg(long)]
+    live: bool,
+    #[command(flatten)]
+    web: WebArgs,
     #[command(flatten)]
     keep: KeepArgs,
 }
@@ -277,9 +286,13 @@ impl RunArgs {
             self.apart.manners().map(|_| Wants::WellBehaved),
         ];
         let limits = self.limits.resolve(&does.into_iter().flatten().collect::<Vec<_>>())?;
+        if self.live {
+            live::needs_a_terminal_beside()?;
+        }
         let counters = self.page.resolve()?;
         let outputs = Outputs::open(self.json.as_deref(), self.html.as_deref(), self.keep)?;
-        let outputs = Outputs { rows, ..outputs };
+        let web = self.web.open()?;
+        let outputs = Outputs { rows, live: self.live, web, ..outputs };
         let options = LoadOptions {
             family,
             limits,
@@ -311,6 +324,10 @@ struct Outputs {
     quiet: bool,
     /// How the table's rows are told.
     rows: RowKind,
+    /// Whether the run is shown on the terminal.
+    live: bool,
+    /// The page that it is shown on.
+    web: Option<web::Opened>,
     json: Option<Destination>,
     html: Option<Destination>,
     keep: KeepArgs,
@@ -322,6 +339,8 @@ impl Outputs {
         Ok(Self {
             quiet: json.is_some_and(output::is_stdout),
             rows: RowKind::Trials,
+            live: false,
+            web: None,
             json: json.map(Destination::open).transpose()?,
             html: html.map(Destination::open).transpose()?,
             keep,
@@ -335,66 +354,6 @@ impl Outputs {
         let written = json.into_iter().chain(html).collect();
         self.keep.keep(result);
         written
-    }
-}
-
-/// Prints each row as its trial ends.
-struct Rows {
-    style: table::TableStyle,
-    shown: table::Shown,
-    kind: RowKind,
-    quiet: bool,
-    progress: Progress,
-}
-
-impl Observer for Rows {
-    fn begins(&mut self, rate: f64, duration: Duration) {
-        self.progress.trial(rate, duration);
-    }
-
-    fn interval(&mut self, point: &Point) {
-        if !self.quiet && self.kind == RowKind::Intervals {
-            self.progress.print(&table::interval_row(point, &self.style));
-        }
-    }
-
-    fn flow(&mut self) -> ControlFlow<()> {
-        output::flow()
-    }
-
-    fn ended(&mut self, _: usize, trial: &Trial) -> ControlFlow<()> {
-        if !self.quiet && self.kind != RowKind::Intervals {
-            let phase = trial.phase.as_deref().unwrap_or("all");
-            self.row(phase, trial);
-            for part in &trial.parts {
-                self.row(&part.name, &part.trial);
-            }
-        }
-        output::flow()
-    }
-}
-
-impl Rows {
-    fn header(&self) -> String {
-        match self.kind {
-            RowKind::Intervals => table::interval_header(&self.style),
-            RowKind::Phases => self.labelled("phase", |style| table::header(self.shown, style)),
-            RowKind::Trials => self.labelled("requests", |style| table::header(self.shown, style)),
-        }
-    }
-
-    fn row(&mut self, label: &str, trial: &Trial) {
-        let row = self.labelled(label, |style| table::row(trial, self.shown, style));
-        self.progress.print(&row);
-    }
-
-    /// Lines with the name of a phase or of a kind of requests before them, where there are any.
-    fn labelled(&self, label: &str, lines: impl Fn(&table::TableStyle) -> String) -> String {
-        if self.kind == RowKind::Phases || self.shown.mode == Mode::Mix {
-            table::labelled(label, &lines(&table::behind_label(&self.style)))
-        } else {
-            lines(&self.style)
-        }
     }
 }
 
@@ -416,28 +375,39 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     }
 }
 
-fn run_load(options: LoadOptions, outputs: Outputs) -> Result<(), Failure> {
+fn run_load(options: LoadOptions, mut outputs: Outputs) -> Result<(), Failure> {
     let (quiet, kind) = (outputs.quiet, outputs.rows);
     output::end_gently()?;
     let load = Load::prepare(options)?;
     let style = output::table_style();
     announce(&load);
+    let onlookers = Onlookers::start(&mut outputs, title(&load))?;
     let shown = table::Shown { mode: load.mode(), offsets: load.takes_offsets() };
-    let mut rows = Rows { style, shown, kind, quiet, progress: Progress::new() };
-    if !quiet {
-        rows.progress.print(&rows.header());
-    }
-    let result = load.run(&mut rows)?;
-    let Rows { style, progress, .. } = rows;
-    progress.finish();
+    let mut rows = Rows::new(style, shown, (kind, quiet), &onlookers);
+    rows.header();
+    let result = load.run(&mut rows);
+    // The terminal is given back before anything is said on it.
+    let web = onlookers.finish(result.as_ref().ok());
+    let style = rows.finish();
+    let result = result?;
     let written = outputs.write(&result);
     // Behind the files: a full standard output ends the command here, and a file that could not be
     // written takes nothing from the table.
     if !quiet {
         output::line(&table::summary(&result, &style))?;
     }
+    if let Some(web) = web {
+        web.finish();
+    }
     written?;
     limits::verdict(&result.findings, &result.limits)
+}
+
+fn title(load: &Load) -> String {
+    let target = load.target();
+    let mode = horolog_report::html::mode_name(load.mode());
+    let engine = load.engine().name();
+    format!("{mode} to {} port {}, engine {engine}", target.address, target.port)
 }
 
 fn announce(load: &Load) {

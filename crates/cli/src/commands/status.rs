@@ -9,6 +9,7 @@ use clap::Args;
 use horolog_server::status;
 
 use crate::failure::Failure;
+use crate::live::needs_a_terminal;
 use crate::output;
 
 /// Print the state and counters of a running server, as JSON.
@@ -24,7 +25,7 @@ pub(crate) struct StatusArgs {
 
 pub(crate) fn run(args: StatusArgs) -> Result<(), Failure> {
     if args.live {
-        live::needs_a_terminal()?;
+        needs_a_terminal()?;
     }
     let path = args.status_socket.map_or_else(status::find, Ok)?;
     if args.live {

@@ -4,9 +4,11 @@
 
 use std::collections::VecDeque;
 
+use horolog_record::LookCounts;
 use horolog_time::{Monotonic, Span, Timestamp};
 
 use super::TrialCounts;
+use crate::engine::SoFar;
 
 /// A closed book and the number of its interval.
 pub type Closed = (u64, Box<TrialCounts>);
@@ -20,6 +22,8 @@ pub(super) struct Books {
     /// The number of the first open book.
     first: u64,
     open: VecDeque<Box<TrialCounts>>,
+    /// What stood in the books that are closed.
+    closed: LookCounts,
     /// What each begins with: zeros, also where other kinds of requests have none at all.
     blank: TrialCounts,
     /// When the interval of the last open book begins and ends.
@@ -40,6 +44,7 @@ impl Books {
             interval,
             first: 0,
             open,
+            closed: LookCounts::default(),
             blank,
             current: (Timestamp::from_ns(i64::MIN), end),
         }
@@ -95,8 +100,21 @@ impl Books {
         (now - end > patience && self.open.len() > 1).then(|| self.close()).flatten()
     }
 
+    /// What stands in all of them, closed or open, and the times of the latest one that has all its
+    /// requests, or else of the only one.
+    pub(super) fn so_far(&self, told: &mut SoFar) {
+        told.clear();
+        told.counts = self.closed;
+        self.open.iter().for_each(|book| told.counts.add(&book.look()));
+        if let Some(book) = self.open.iter().rev().take(2).last() {
+            told.latency.merge(&book.rtt);
+            told.lateness.merge(&book.lateness);
+        }
+    }
+
     fn close(&mut self) -> Option<Closed> {
         let book = self.open.pop_front()?;
+        self.closed.add(&book.look());
         self.first += 1;
         Some((self.first - 1, book))
     }
@@ -141,6 +159,28 @@ mod tests {
         let rest: Vec<_> =
             books.close_all().into_iter().map(|(n, c)| (n, c.sent, c.late)).collect();
         assert_eq!(rest, [(1, 2, 1), (2, 0, 0), (3, 2, 0)]);
+    }
+
+    #[test]
+    fn what_is_told_meanwhile_stands_in_all_books() {
+        let mut books = Books::new(START, Some(Span::from_ms(100)), TrialCounts::default());
+        let mut told = SoFar::default();
+        for (ms, rtt) in [(0, 10), (110, 20), (210, 30)] {
+            let book = books.of(at(ms));
+            (book.sent, book.received) = (2, 1);
+            book.rtt.record(rtt);
+        }
+        for _ in 0..2 {
+            books.so_far(&mut told);
+            assert_eq!((told.counts.sent, told.counts.received), (6, 3));
+            // The last interval is still going on.
+            assert_eq!((told.latency.count(), told.latency.max()), (1, Some(20)));
+            books.close_first(at(250), Span::ZERO).unwrap();
+        }
+        let mut only = Books::new(START, None, TrialCounts::default());
+        only.of(at(1)).rtt.record(7);
+        only.so_far(&mut told);
+        assert_eq!((told.counts.sent, told.latency.max()), (0, Some(7)));
     }
 
     #[test]

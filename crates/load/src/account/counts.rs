@@ -1,6 +1,6 @@
 //! What became of the requests of a trial or an interval, and how the parts of it add up.
 
-use horolog_record::InvalidReason;
+use horolog_record::{InvalidReason, LookCounts};
 use horolog_stats::Recorder;
 use horolog_time::{Monotonic, Timestamp};
 
@@ -77,6 +77,21 @@ impl TrialCounts {
     pub(super) fn came_of_earlier_trial(&mut self) {
         self.late += 1;
         self.late_earlier += 1;
+    }
+
+    /// The plain numbers of it, for those who look on.
+    #[must_use]
+    pub fn look(&self) -> LookCounts {
+        LookCounts {
+            sent: self.sent,
+            received: self.received,
+            late: self.late,
+            duplicate: self.duplicate,
+            invalid: self.invalid.iter().sum(),
+            refused: self.refused,
+            dropped: self.ring_dropped,
+            bytes: 0,
+        }
     }
 
     /// The same as the counts of a mix of `count` kinds of requests, of which they are number

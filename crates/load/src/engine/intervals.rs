@@ -10,6 +10,7 @@ use std::time::Duration;
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
+use super::so_far::{LOOK_EVERY, Looking, SoFar};
 use crate::account::{Closed, TrialCounts};
 use crate::plan::TrialPlan;
 
@@ -22,6 +23,14 @@ pub trait Intervals {
     fn tick(&mut self, _elapsed: Span) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
+
+    /// Whether looks at what was counted so far are wanted.
+    fn looks(&self) -> bool {
+        false
+    }
+
+    /// What was counted so far, twice a second where that is wanted.
+    fn look(&mut self, _elapsed: Span, _so_far: &SoFar) {}
 }
 
 /// Between two looks at whether a trial is to end: for those with intervals in time for the end of
@@ -74,12 +83,13 @@ impl Gathering {
     }
 
     /// Takes the books that come in from lanes that began at `start`, until all of them have ended.
-    /// Sets `stop` when the trial is to end early, which is asked for at least as often as `look`.
+    /// Sets `stop` when the trial is to end early, which is asked for at least as often as `look`,
+    /// and lets who looks on see what they have counted so far.
     pub(super) fn gather(
         mut self,
         books: &Receiver<Closed>,
         (start, stop): (Timestamp<Monotonic>, &AtomicBool),
-        look: Duration,
+        (look, mut looking): (Duration, Option<Looking<'_>>),
         intervals: &mut dyn Intervals,
     ) {
         loop {
@@ -88,8 +98,12 @@ impl Gathering {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            if intervals.tick(MonotonicClock.now() - start).is_break() {
+            let elapsed = MonotonicClock.now() - start;
+            if intervals.tick(elapsed).is_break() {
                 stop.store(true, Ordering::Relaxed);
+            }
+            if let Some(looking) = &mut looking {
+                looking.hand_over(elapsed, intervals);
             }
         }
         self.finish(intervals);
@@ -116,6 +130,7 @@ pub(super) struct Shares<'a> {
     gathering: Gathering,
     /// Intervals that each part has told of.
     told: Vec<u64>,
+    next_look: Span,
     intervals: &'a mut dyn Intervals,
 }
 
@@ -127,7 +142,8 @@ pub(super) struct Share<'s, 'a> {
 
 impl<'a> Shares<'a> {
     pub(super) fn new(parts: usize, intervals: &'a mut dyn Intervals) -> Self {
-        Self { gathering: Gathering::new(parts), told: vec![0; parts], intervals }
+        let (gathering, told) = (Gathering::new(parts), vec![0; parts]);
+        Self { gathering, told, next_look: LOOK_EVERY, intervals }
     }
 
     pub(super) fn part(&mut self, index: usize) -> Share<'_, 'a> {
@@ -139,6 +155,20 @@ impl<'a> Shares<'a> {
         self.intervals.tick(elapsed)
     }
 
+    /// Whether it is time for a look that is wanted.
+    pub(super) fn look_is_due(&mut self, elapsed: Span) -> bool {
+        let is_due = self.intervals.looks() && elapsed >= self.next_look;
+        if is_due {
+            self.next_look = elapsed + LOOK_EVERY;
+        }
+        is_due
+    }
+
+    /// What was counted so far.
+    pub(super) fn look(&mut self, elapsed: Span, so_far: &SoFar) {
+        self.intervals.look(elapsed, so_far);
+    }
+
     /// Hands over the rest.
     pub(super) fn finish(self) {
         self.gathering.finish(self.intervals);
@@ -147,7 +177,7 @@ impl<'a> Shares<'a> {
 
 impl Intervals for Share<'_, '_> {
     fn closed(&mut self, counts: TrialCounts) {
-        let (index, Shares { gathering, told, intervals }) = (self.index, &mut *self.shares);
+        let (index, Shares { gathering, told, intervals, .. }) = (self.index, &mut *self.shares);
         let count = told.len();
         let counts = if count > 1 { counts.as_part(index, count) } else { counts };
         gathering.add((told[index], Box::new(counts)), *intervals);

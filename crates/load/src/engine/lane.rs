@@ -13,6 +13,7 @@ use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
 use super::drain::{Drain, GRACE};
+use super::so_far::Telling;
 use crate::account::{Account, Carried, Closed};
 use crate::offset::ReceiveStamps;
 use crate::request::Stamps;
@@ -123,6 +124,8 @@ pub(crate) struct LaneTrial<'a, P, C> {
     pub(crate) interval: Option<(Timestamp<Monotonic>, Span)>,
     /// Set when the trial is to end early.
     pub(crate) stop: &'a AtomicBool,
+    /// Where it says what it has counted so far, where somebody looks on.
+    pub(crate) telling: Option<Telling<'a>>,
 }
 
 /// What a port had counted when it was last looked at.
@@ -183,6 +186,16 @@ impl<P: Port, C: LaneClock> LaneTrial<'_, P, C> {
         Ok(())
     }
 
+    /// Says what it has counted so far, where somebody looks on and it is time to.
+    #[inline]
+    fn tell(&mut self, now: Timestamp<Monotonic>) {
+        if let Some(telling) = &mut self.telling
+            && let Some(mut told) = telling.due(now)
+        {
+            self.account.so_far(&mut told);
+        }
+    }
+
     fn send_all(&mut self, looked: &mut Looked, closed: &mut dyn FnMut(Closed)) -> io::Result<()> {
         while let Some(intended) = self.schedule.peek() {
             let now = self.clock.now();
@@ -190,6 +203,7 @@ impl<P: Port, C: LaneClock> LaneTrial<'_, P, C> {
                 break;
             }
             self.turn(now, looked, closed)?;
+            self.tell(now);
             let left_out = self.schedule.skip_phase(now - PHASE_GRACE);
             if left_out > 0 {
                 self.account.left_out(intended, left_out);
@@ -282,6 +296,7 @@ impl<P: Port, C: LaneClock> LaneTrial<'_, P, C> {
             let answered = self.account.answered();
             let count = self.receive_until_empty()?;
             let now = self.clock.now();
+            self.tell(now);
             if self.account.answered() > answered {
                 drain.heard = now;
             }

@@ -3,6 +3,7 @@
 //! what they counted is put together interval by interval.
 
 use std::ops::ControlFlow;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
@@ -13,6 +14,7 @@ use horolog_time::{Clock, Span};
 
 use super::drain::LEAD;
 use super::intervals::{self, Gathering};
+use super::so_far::{self, Looking, Slots, SoFar};
 use super::{Engine, EngineError, Intervals};
 use crate::account::{Closed, TrialCounts};
 use crate::plan::TrialPlan;
@@ -38,6 +40,8 @@ struct Teller<'a> {
     told: u64,
     books: Sender<Closed>,
     stop: &'a AtomicBool,
+    /// Where it says what it has counted so far, where somebody looks on.
+    slot: Option<&'a Mutex<SoFar>>,
 }
 
 impl Intervals for Teller<'_> {
@@ -53,6 +57,18 @@ impl Intervals for Teller<'_> {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
+        }
+    }
+
+    fn looks(&self) -> bool {
+        self.slot.is_some()
+    }
+
+    fn look(&mut self, _: Span, so_far: &SoFar) {
+        if let Some(slot) = self.slot {
+            let mut told = so_far::entered(slot);
+            told.clear();
+            told.merge(so_far);
         }
     }
 }
@@ -71,13 +87,16 @@ impl Engine for MixEngine {
         let stop = &AtomicBool::new(false);
         let count = self.parts.len();
         let gathering = Gathering::new(count);
+        let slots = &Slots::wanted(count, intervals);
         let (sender, books) = mpsc::channel();
         thread::scope(|scope| {
             let parts = self.parts.iter_mut().zip(&plan.parts).enumerate();
             let threads: Vec<_> = parts
                 .map(|(index, (engine, part))| {
                     let plan = plan.of_part(part);
-                    let mut teller = Teller { index, count, told: 0, books: sender.clone(), stop };
+                    let slot = slots.as_ref().and_then(|slots| slots.of(index));
+                    let books = sender.clone();
+                    let mut teller = Teller { index, count, told: 0, books, stop, slot };
                     scope.spawn(move || {
                         let ran = engine.run(&plan, &mut teller);
                         if ran.is_err() {
@@ -89,7 +108,8 @@ impl Engine for MixEngine {
                 })
                 .collect();
             drop(sender);
-            gathering.gather(&books, (start, stop), intervals::look(plan), intervals);
+            let looks = (intervals::look(plan), slots.as_ref().map(Looking::new));
+            gathering.gather(&books, (start, stop), looks, intervals);
             threads.into_iter().try_for_each(|thread| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             })

@@ -15,6 +15,7 @@ pub(crate) mod mix;
 pub mod packet;
 #[cfg(test)]
 mod simulation;
+mod so_far;
 mod threads;
 pub mod udp;
 pub mod udp_ptp;
@@ -36,6 +37,7 @@ use crate::ptp::Transport;
 
 pub use intervals::Intervals;
 use intervals::Whole;
+pub use so_far::SoFar;
 
 /// Something that can send requests on schedule and account for the replies.
 pub trait Engine: Send {

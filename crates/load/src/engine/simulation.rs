@@ -323,6 +323,7 @@ impl<P: Port> Scene<P> {
             realtime_ahead: Span::ZERO,
             interval: None,
             stop: &AtomicBool::new(false),
+            telling: None,
         };
         let mut counts = TrialCounts::default();
         self.carried = lane.run(&mut |(_, book)| counts.merge(&book)).unwrap();

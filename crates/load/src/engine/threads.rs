@@ -13,6 +13,7 @@ use super::EngineError;
 use super::drain::LEAD;
 use super::intervals::{self, Gathering, Intervals};
 use super::lane::{LaneTrial, Port};
+use super::so_far::{Looking, Slots, Telling};
 use crate::account::{Account, AccountPlan, Carried};
 use crate::offset::OffsetPlan;
 use crate::plan::{RunPlan, TrialPlan};
@@ -73,6 +74,7 @@ pub(crate) fn run<P: Port>(
     let realtime_ahead = realtime_minus_monotonic().offset;
     // Books for many requests take longer than the lead.
     let start = MonotonicClock.now() + LEAD;
+    let slots = &Slots::wanted(count, intervals);
     let mut tasks = Vec::with_capacity(count);
     for (index, (mut account, lane)) in opened.into_iter().enumerate() {
         account.begin_at(start);
@@ -87,11 +89,15 @@ pub(crate) fn run<P: Port>(
             realtime_ahead,
             interval: interval.map(|interval| (start + interval, interval)),
             stop,
+            telling: slots
+                .as_ref()
+                .and_then(|all| all.of(index))
+                .map(|own| Telling::new(own, start)),
         };
         tasks.push((task, plan.core(index), &mut lane.carried));
     }
-    let look = intervals::look(trial);
-    on_threads(tasks, (start, stop), look, intervals)
+    let looks = (intervals::look(trial), slots.as_ref().map(Looking::new));
+    on_threads(tasks, (start, stop), looks, intervals)
         .map_err(EngineError::system("send and receive"))
 }
 
@@ -115,7 +121,7 @@ type Task<'a, P> = (LaneTrial<'a, P, MonotonicClock>, Option<usize>, &'a mut Car
 fn on_threads<P: Port>(
     tasks: Vec<Task<'_, P>>,
     begun: (Timestamp<Monotonic>, &AtomicBool),
-    look: Duration,
+    looks: (Duration, Option<Looking<'_>>),
     intervals: &mut dyn Intervals,
 ) -> io::Result<()> {
     let gathering = Gathering::new(tasks.len());
@@ -142,7 +148,7 @@ fn on_threads<P: Port>(
             })
             .collect();
         drop(sender);
-        gathering.gather(&books, begun, look, intervals);
+        gathering.gather(&books, begun, looks, intervals);
         threads.into_iter().try_for_each(|thread| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })

@@ -27,7 +27,7 @@ use self::settings::settings;
 use super::drain::{Drain, GRACE, LEAD};
 use super::intervals::Shares;
 use super::membership::Membership;
-use super::{Engine, EngineError, Intervals, unfit};
+use super::{Engine, EngineError, Intervals, SoFar, unfit};
 use crate::account::TrialCounts;
 use crate::clients::LaneClients;
 use crate::course::{Course, Instants};
@@ -358,6 +358,11 @@ impl XdpEngine {
             part.look(cores, trial, &mut shares.part(index));
         }
         let elapsed = trials.first().map_or(Span::ZERO, |trial| MonotonicClock.now() - trial.start);
+        if shares.look_is_due(elapsed) {
+            let mut so_far = SoFar::default();
+            trials.iter().for_each(|trial| trial.books.so_far(elapsed, &mut so_far));
+            shares.look(elapsed, &so_far);
+        }
         let is_over = shares.tick(elapsed).is_break();
         if is_over {
             self.parts.iter().for_each(|part| part.end(cores));

@@ -88,7 +88,9 @@ impl Load {
         self.begin_capture(plan.rate)?;
         self.warm_up(plan)?;
         let first = self.trials.len();
-        let mut follower = Follower::new(plan, course, &mut self.watch, observer, first);
+        self.lookout.begin(first);
+        let lookout = &mut self.lookout;
+        let mut follower = Follower::new(plan, course, &mut self.watch, (observer, lookout), first);
         let ran = self.prepared.engine.run(plan, &mut follower);
         let followed = follower.finish();
         self.interrupted |= followed.interrupted;
@@ -100,6 +102,9 @@ impl Load {
             self.silences.push(silence);
         }
         self.trials.extend(followed.trials);
+        if observer.looks() {
+            observer.doubts(self.findings(None));
+        }
         let interval_s = course.interval().as_secs_f64();
         self.series = Some(Series { interval_s, points: followed.points });
         // What was counted until then stands.

@@ -210,7 +210,7 @@ pub(super) fn command_line(words: &[String]) -> String {
 }
 
 /// What kind of request was sent.
-pub(super) const fn mode_name(mode: Mode) -> &'static str {
+pub const fn mode_name(mode: Mode) -> &'static str {
     match mode {
         Mode::Echo => "requests to a reflector",
         Mode::NtpBasic => "NTP in basic mode",

@@ -4,7 +4,25 @@ use std::mem::offset_of;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Generator;
-use crate::abi::{AskedAnswered, GeneratorConfig, LEGS_MAX, Leg, OffsetTally, RawHistogram, Tally};
+use crate::abi::{
+    AskedAnswered, GeneratorConfig, INVALID_REASONS, LEGS_MAX, Leg, OffsetTally, RawHistogram,
+    Tally,
+};
+
+/// What was counted while lanes may be sending. The numbers are not all of the same instant.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counted {
+    /// Requests that were sent.
+    pub sent: u64,
+    /// Valid replies in time.
+    pub received: u64,
+    /// Valid replies that came too late.
+    pub late: u64,
+    /// Further replies to a request that was answered.
+    pub duplicate: u64,
+    /// Invalid replies.
+    pub invalid: u64,
+}
 
 impl Generator {
     /// Gives a lane its legs, [`crate::LEGS_MAX`] at most; the generator must be loaded with more
@@ -58,6 +76,27 @@ impl Generator {
             }
         }
         found
+    }
+
+    /// What was counted in the books of intervals from one up to the other.
+    #[must_use]
+    pub fn counted_in(&self, first: u64, last: u64) -> Counted {
+        let mut sum = Counted::default();
+        for number in first..=last.min(first + u64::from(self.books - 1)) {
+            for entry in (0..self.processors).map(|processor| self.entry(number, processor)) {
+                let field = |offset| self.tallies.atomic(entry, offset).load(Relaxed);
+                let invalid = offset_of!(Tally, invalid);
+                let lateness = offset_of!(Tally, lateness_ns);
+                sum.sent += field(lateness + offset_of!(RawHistogram, count));
+                sum.received += field(offset_of!(Tally, received));
+                sum.late += field(offset_of!(Tally, late)) + field(offset_of!(Tally, late_earlier));
+                sum.duplicate += field(offset_of!(Tally, duplicate));
+                sum.invalid += (0..INVALID_REASONS)
+                    .map(|reason| field(invalid + reason * size_of::<u64>()))
+                    .sum::<u64>();
+            }
+        }
+        sum
     }
 
     /// Readies the place of an interval's book for a later one's.

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::commands::status::live;
 use crate::failure::Failure;
+use crate::live::needs_a_terminal;
 use crate::output;
 
 /// What of a server's status is about its clock.
@@ -50,7 +51,7 @@ pub(crate) struct ShowArgs {
 
 pub(super) fn run(args: ShowArgs) -> Result<(), Failure> {
     if args.live {
-        live::needs_a_terminal()?;
+        needs_a_terminal()?;
     }
     let path = args.status_socket.map_or_else(status::find, Ok)?;
     if args.live {

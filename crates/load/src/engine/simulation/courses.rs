@@ -29,6 +29,7 @@ pub(super) fn run<P: Port>(scene: &mut Scene<P>, phases: Vec<Phase>) -> Vec<Tria
         realtime_ahead: Span::ZERO,
         interval: Some((start + interval, interval)),
         stop: &AtomicBool::new(false),
+        telling: None,
     };
     let mut books = Vec::new();
     scene.carried = lane

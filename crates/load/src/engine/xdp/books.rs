@@ -3,14 +3,14 @@
 //! that becomes of it stand in the book of the interval in which it was due, as with the other
 //! engines; an invalid reply in that of the interval in which it came.
 
-use horolog_record::InvalidReason;
+use horolog_record::{InvalidReason, LookCounts};
 use horolog_stats::{Recorder, SignedRecorder};
 use horolog_time::{Span, Timestamp};
 use horolog_xdp::{Generator, OffsetTally, RawHistogram, Tally};
 
 use crate::account::{CLOSING, PtpCounts, TrialCounts};
 use crate::course::Course;
-use crate::engine::Intervals;
+use crate::engine::{Intervals, SoFar};
 use crate::fairness::Asked;
 use crate::offset::OffsetCounts;
 use crate::plan::RunPlan;
@@ -36,6 +36,8 @@ pub(super) struct Books<'a> {
     is_left: bool,
     /// Requests that were answered in the books that are closed, and the longest round trip there.
     closed: (u64, u64),
+    /// What stood in the books that are closed.
+    counted: LookCounts,
 }
 
 impl<'a> Books<'a> {
@@ -46,7 +48,15 @@ impl<'a> Books<'a> {
     ) -> Self {
         let length = |course: &Course| Span::from_ns(course.interval().as_nanos() as i64);
         let intervals = course.map(|course| (length(course), course.intervals()));
-        Self { generator, plan, intervals, first: 0, is_left: false, closed: (0, 0) }
+        Self {
+            generator,
+            plan,
+            intervals,
+            first: 0,
+            is_left: false,
+            closed: (0, 0),
+            counted: LookCounts::default(),
+        }
     }
 
     /// The number of the interval so long after the beginning.
@@ -62,6 +72,29 @@ impl<'a> Books<'a> {
     pub(super) fn answered(&self, elapsed: Span) -> (u64, Span) {
         let (open, longest) = self.generator.answered_in(self.first, self.number(elapsed));
         (self.closed.0 + open, Span::from_ns(self.closed.1.max(longest) as i64))
+    }
+
+    /// Says what was counted so far: all of it, and the times of the last interval that has all its
+    /// requests, or else of the only one. The numbers of all books are read, of the histograms only
+    /// those that are shown: who reads them takes the memory from who writes in them.
+    pub(super) fn so_far(&self, elapsed: Span, told: &mut SoFar) {
+        let latest = self.number(elapsed);
+        let open = self.generator.counted_in(self.first, latest);
+        told.counts.add(&self.counted);
+        told.counts.add(&LookCounts {
+            sent: open.sent,
+            received: open.received,
+            late: open.late,
+            duplicate: open.duplicate,
+            invalid: open.invalid,
+            ..LookCounts::default()
+        });
+        let shown = latest.saturating_sub(1).max(self.first);
+        for processor in 0..self.generator.processors() {
+            let tally = self.generator.book(shown, processor);
+            told.latency.merge(&recorder(&tally.rtt_ns));
+            told.lateness.merge(&recorder(&tally.lateness_ns));
+        }
     }
 
     /// Hands over the first open book where no reply can be in time for it any more. Only at the
@@ -110,6 +143,7 @@ impl<'a> Books<'a> {
         let (answered, longest) = self.generator.answered_in(number, number);
         self.closed = (self.closed.0 + answered, self.closed.1.max(longest));
         let counts = self.read(number);
+        self.counted.add(&counts.look());
         if self.intervals.is_some() {
             self.generator.clear_book(number);
         }

@@ -1,4 +1,4 @@
-//! The token that proves that one may read the page: one line of a file that others may not read.
+//! The token that proves that one may read a page: one line of a file that others may not read.
 //! It is wiped on drop, and nothing prints it.
 
 use std::fmt;
@@ -71,7 +71,8 @@ impl Token {
     }
 
     /// The secret text, to be sent.
-    pub(crate) fn expose(&self) -> &str {
+    #[must_use]
+    pub fn expose(&self) -> &str {
         &self.text
     }
 }

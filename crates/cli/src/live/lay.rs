@@ -1,0 +1,252 @@
+//! What is seen of a measurement that goes on: how far it is, rates, times and counts, what they
+//! were like, what is over, and doubts. Pure.
+
+use horolog_record::{Look, LookEnded, LookState, Looks, Percentiles};
+use horolog_report::units::{ABSENT, full_count, human_ns, human_rate, percent};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+
+use super::{bar, sparkline};
+
+/// Before each figure or line of marks.
+const NAME: usize = 12;
+/// Parts that are over and shown.
+const PARTS: usize = 12;
+const BAR: usize = 30;
+
+/// Lays it out for so many columns.
+pub(crate) fn lay(looks: &Looks, columns: usize) -> Vec<Line<'static>> {
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let mut lines = vec![Line::styled(format!("{}  {}", looks.kind, looks.title), bold)];
+    let Some(look) = looks.looks.last() else {
+        lines.push(Line::from("nothing is counted yet"));
+        return lines;
+    };
+    lines.push(Line::from(progress(looks, look)));
+    lines.push(Line::default());
+    lines.extend(figures(look).into_iter().map(Line::from));
+    lines.push(Line::default());
+    lines.extend(over_time(looks, columns));
+    lines.extend(losses(looks));
+    lines.extend(ended(looks));
+    if !looks.findings.is_empty() {
+        lines.push(Line::default());
+    }
+    for finding in &looks.findings {
+        let severity = format!("{:?}", finding.severity).to_lowercase();
+        lines.push(Line::from(format!("{severity}: {}", finding.message)));
+    }
+    lines
+}
+
+/// How far the part is that is under way.
+fn progress(looks: &Looks, look: &Look) -> String {
+    let part = &look.part;
+    let of = looks.parts.map(|parts| format!(" of {parts}")).unwrap_or_default();
+    let name = if part.name.is_empty() { String::new() } else { format!(" ({})", part.name) };
+    let number = format!("{} {}{of}{name}", looks.part_is, part.index + 1);
+    if looks.state == LookState::Ended {
+        return format!("{number}: over after {:.1} s in all", look.at_s);
+    }
+    let elapsed = part.elapsed_s;
+    match part.duration_s.filter(|duration| *duration > 0.0) {
+        None => format!("{number}: {elapsed:.1} s"),
+        Some(duration) => {
+            let done = bar(elapsed / duration, BAR);
+            format!("{number}: {elapsed:.1} of {duration:.1} s  {done:BAR$}|")
+        }
+    }
+}
+
+fn figures(look: &Look) -> Vec<String> {
+    let counts = &look.counts;
+    let named = |name: &str, text: &str| format!("{name:<NAME$} {text}");
+    let rate = |rate: Option<f64>| rate.map_or_else(|| ABSENT.to_owned(), human_rate);
+    let mut lines = vec![
+        named(
+            "rate",
+            &format!(
+                "offered {}   sent {}   answered {}   unanswered {}",
+                rate(look.offered_rate),
+                human_rate(look.sent_rate),
+                human_rate(look.received_rate),
+                percent(look.unanswered_ratio),
+            ),
+        ),
+        named("latency", &times(look.latency_ns.as_ref())),
+    ];
+    if look.lateness_ns.is_some() {
+        lines.push(named("sent late by", &times(look.lateness_ns.as_ref())));
+    }
+    if let Some(rate) = look.byte_rate {
+        lines.push(named("bytes", &human_rate(rate)));
+    }
+    let all = [
+        ("sent", counts.sent),
+        ("answered", counts.received),
+        ("unanswered", counts.unanswered()),
+        ("late", counts.late),
+        ("duplicate", counts.duplicate),
+        ("invalid", counts.invalid),
+    ];
+    let all = all.map(|(name, count)| format!("{name} {}", full_count(count)));
+    lines.push(named("in all", &all.join("   ")));
+    lines
+}
+
+fn times(of: Option<&Percentiles>) -> String {
+    let Some(of) = of else { return ABSENT.to_owned() };
+    let all = [("50%", of.p50), ("90%", of.p90), ("99%", of.p99), ("99.9%", of.p99_9)];
+    let all = all.map(|(name, ns)| format!("{name} {}", human_ns(ns)));
+    format!("{}   most {}", all.join("   "), human_ns(of.max))
+}
+
+/// Figures of the last looks as lines of marks.
+fn over_time(looks: &Looks, columns: usize) -> Vec<Line<'static>> {
+    let width = columns.saturating_sub(NAME + 2).max(1);
+    let (_, all) = looks.looks.since(looks.looks.next().saturating_sub(width as u64));
+    let all: Vec<&Look> = all.collect();
+    let line = |name: &str, of: fn(&Look) -> Option<f64>| {
+        let figures: Vec<_> = all.iter().map(|look| of(look)).collect();
+        let is_there = figures.iter().any(Option::is_some);
+        is_there.then(|| Line::from(format!("{name:<NAME$} {}", sparkline(&figures, width))))
+    };
+    let lines = [
+        line("offered", |look| look.offered_rate),
+        line("answered", |look| Some(look.received_rate)),
+        line("bytes", |look| look.byte_rate),
+        line("unanswered", |look| Some(look.unanswered_ratio)),
+        line("latency 99%", |look| look.latency_ns.map(|times| times.p99 as f64)),
+    ];
+    lines.into_iter().flatten().collect()
+}
+
+/// Bars of what was lost, by place.
+fn losses(looks: &Looks) -> Vec<Line<'static>> {
+    if looks.lost == 0 || looks.lost_at.is_empty() {
+        return Vec::new();
+    }
+    let title = format!("lost in what is over: {}", full_count(looks.lost));
+    let mut lines = vec![Line::default(), Line::from(title)];
+    for (place, lost) in &looks.lost_at {
+        let name = format!("{place:?}").to_lowercase();
+        let share = *lost as f64 / looks.lost as f64;
+        let figures = format!("{} ({})", full_count(*lost), percent(share));
+        lines.push(Line::from(format!("{name:<NAME$} {:BAR$} {figures}", bar(share, BAR))));
+    }
+    lines
+}
+
+/// The parts that are over, the latest first.
+fn ended(looks: &Looks) -> Vec<Line<'static>> {
+    let (_, all) = looks.ended.since(0);
+    let all: Vec<&LookEnded> = all.collect();
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let reversed = Style::new().add_modifier(Modifier::REVERSED);
+    let row = |cells: [String; 6]| {
+        let [name, offered, sent, lost, median, tail] = cells;
+        format!("{name:<20.20} {offered:>10} {sent:>10} {lost:>9} {median:>10} {tail:>10}")
+    };
+    let head = [looks.part_is, "offered", "sent", "lost", "50%", "99%"].map(ToOwned::to_owned);
+    let mut lines = vec![Line::default(), Line::styled(row(head), reversed)];
+    for part in all.iter().rev().take(PARTS) {
+        let name = if part.name.is_empty() { String::new() } else { format!(" {}", part.name) };
+        let time = |of: fn(&Percentiles) -> u64| {
+            part.latency_ns.as_ref().map_or_else(|| ABSENT.to_owned(), |times| human_ns(of(times)))
+        };
+        lines.push(Line::from(row([
+            format!("{}{name}", part.index + 1),
+            part.offered_rate.map_or_else(|| ABSENT.to_owned(), human_rate),
+            human_rate(part.achieved_rate),
+            percent(part.lost as f64 / part.sent.max(1) as f64),
+            time(|times| times.p50),
+            time(|times| times.p99),
+        ])));
+    }
+    let hidden = all.len().saturating_sub(PARTS);
+    if hidden > 0 {
+        lines.push(Line::from(format!("and {hidden} before these")));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_record::{Code, Finding, LookCounts, LookPart, Place, Severity};
+
+    use super::*;
+
+    fn looks() -> Looks {
+        let mut looks = Looks::new("load", "192.0.2.1 port 123".to_owned(), "trial");
+        let percentiles =
+            Percentiles { p50: 10_000, p90: 20_000, p99: 30_000, p99_9: 40_000, max: 50_000 };
+        for number in 1..=10 {
+            looks.looks.push(Look {
+                offered_rate: Some(1e5),
+                sent_rate: 1e4 * f64::from(number),
+                received_rate: 1e4 * f64::from(number),
+                counts: LookCounts { sent: 12_345, received: 12_000, ..LookCounts::default() },
+                part: LookPart {
+                    index: 1,
+                    name: "overload".to_owned(),
+                    elapsed_s: 1.0,
+                    duration_s: Some(2.0),
+                    ..LookPart::default()
+                },
+                latency_ns: Some(percentiles),
+                lateness_ns: Some(percentiles),
+                ..Look::default()
+            });
+        }
+        let lost_at = [(Place::Server, 3), (Place::Unknown, 1)].into();
+        let part = LookEnded { sent: 100, lost: 4, lost_at, ..LookEnded::default() };
+        (0..15).for_each(|index| looks.end_part(LookEnded { index, ..part.clone() }));
+        looks.findings.push(Finding {
+            code: Code::SharedMachine,
+            severity: Severity::Note,
+            message: "they share processors".to_owned(),
+            advice: String::new(),
+            trial: None,
+        });
+        looks
+    }
+
+    fn drawn(looks: &Looks, columns: usize) -> String {
+        lay(looks, columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn all_that_is_known_is_seen() {
+        let screen = drawn(&looks(), 100);
+        for text in [
+            "load  192.0.2.1 port 123",
+            "trial 2 (overload): 1.0 of 2.0 s  ███████████████ ",
+            "offered 100 k/s   sent 100 k/s",
+            "50% 10.0 µs",
+            "most 50.0 µs",
+            "sent 12,345   answered 12,000   unanswered 345",
+            "answered     ▁▂▃▄▄▅▆▇█",
+            "lost in what is over: 60",
+            "server       ██████████████████████▌",
+            "15 ",
+            "and 3 before these",
+            "note: they share processors",
+        ] {
+            assert!(screen.contains(text), "{text}: {screen}");
+        }
+    }
+
+    #[test]
+    fn any_size_and_any_state_can_be_drawn() {
+        let mut all = [Looks::new("load", String::new(), "trial"), looks(), looks()];
+        all[2].state = LookState::Ended;
+        for looks in &all {
+            for columns in [0, 1, 10, 80, 500] {
+                drawn(looks, columns);
+            }
+        }
+        assert!(drawn(&all[2], 80).contains("over after"));
+    }
+}

@@ -1,0 +1,161 @@
+//! What is seen of lines that change: as many as the terminal has, from wherever its keys have
+//! moved to. Pure but for the frame that it draws in.
+
+use ratatui::Frame;
+use ratatui::crossterm::event::{Event, KeyCode, KeyModifiers};
+use ratatui::layout::{Constraint, Layout};
+use ratatui::text::Line;
+use ratatui::widgets::Paragraph;
+
+/// What an event asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Asked {
+    /// To be drawn again, from another line on or in another size.
+    Draw,
+    /// The end.
+    End,
+}
+
+/// What is seen of the lines.
+#[derive(Default)]
+pub(crate) struct Screen {
+    /// Lines above it.
+    first: usize,
+    /// Lines that it has.
+    rows: usize,
+}
+
+impl Screen {
+    /// Draws what `lay` makes of so many columns; `often` is how often it is drawn anew.
+    pub(crate) fn draw(
+        &mut self,
+        frame: &mut Frame<'_>,
+        often: &str,
+        lay: impl FnOnce(usize) -> Vec<Line<'static>>,
+    ) {
+        let rows = [Constraint::Fill(1), Constraint::Length(1)];
+        let [top, bottom] = Layout::vertical(rows).areas(frame.area());
+        let columns = usize::from(top.width);
+        let lines = lay(columns).into_iter();
+        let lines: Vec<_> = lines.flat_map(|line| within(line, columns)).collect();
+        (self.rows, self.first) =
+            (top.height.into(), self.first.min(lines.len().saturating_sub(top.height.into())));
+        let last = lines.len().min(self.first + self.rows);
+        let keys = if self.rows < lines.len() {
+            format!("q ends; lines {} to {last} of {}: ↑ ↓ PgUp PgDn", self.first + 1, lines.len())
+        } else {
+            format!("q ends; {often}")
+        };
+        let seen: Vec<_> = lines.into_iter().take(last).skip(self.first).collect();
+        frame.render_widget(Paragraph::new(seen), top);
+        frame.render_widget(Paragraph::new(keys), bottom);
+    }
+
+    /// What a key asks for; the arrows and their like move.
+    pub(crate) fn event(&mut self, event: &Event) -> Asked {
+        let Event::Key(key) = event else { return Asked::Draw };
+        let page = self.rows.saturating_sub(1).max(1);
+        self.first = match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return Asked::End,
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+                return Asked::End;
+            }
+            KeyCode::Up => self.first.saturating_sub(1),
+            KeyCode::Down => self.first.saturating_add(1),
+            KeyCode::PageUp => self.first.saturating_sub(page),
+            KeyCode::PageDown => self.first.saturating_add(page),
+            KeyCode::Home => 0,
+            KeyCode::End => usize::MAX,
+            _ => self.first,
+        };
+        Asked::Draw
+    }
+}
+
+/// A line, broken at blanks where it is longer than that.
+fn within(line: Line<'static>, columns: usize) -> Vec<Line<'static>> {
+    if line.width() <= columns {
+        return vec![line];
+    }
+    let text = line.to_string();
+    let indent = text.len() - text.trim_start().len();
+    let mut lines = vec![" ".repeat(indent)];
+    for word in text.split_whitespace() {
+        let last = lines.len() - 1;
+        let has_words = lines[last].len() > indent + 2 * usize::from(last > 0);
+        let length = lines[last].chars().count() + usize::from(has_words) + word.chars().count();
+        if has_words && length > columns {
+            lines.push(format!("{}{word}", " ".repeat(indent + 2)));
+        } else {
+            lines[last].push_str(if has_words { " " } else { "" });
+            lines[last].push_str(word);
+        }
+    }
+    lines.into_iter().map(|text| Line::styled(text, line.style)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use ratatui::crossterm::event::KeyEvent;
+
+    use super::*;
+
+    fn counted(_: usize) -> Vec<Line<'static>> {
+        (1..=30).map(|number| Line::from(format!("line {number}."))).collect()
+    }
+
+    fn drawn(screen: &mut Screen, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(60, height)).unwrap();
+        terminal.draw(|frame| screen.draw(frame, "anew each second", counted)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    fn press(screen: &mut Screen, code: KeyCode) -> Asked {
+        screen.event(&Event::Key(KeyEvent::from(code)))
+    }
+
+    #[test]
+    fn lines_beyond_the_screen_are_told_of_and_reached() {
+        let mut screen = Screen::default();
+        let text = drawn(&mut screen, 11);
+        assert!(text.contains("line 10.") && !text.contains("line 11."), "{text}");
+        assert!(text.contains("lines 1 to 10 of 30"), "{text}");
+        for (key, begin) in [
+            (KeyCode::Down, 2),
+            (KeyCode::PageDown, 11),
+            (KeyCode::End, 21),
+            (KeyCode::Down, 21),
+            (KeyCode::PageUp, 12),
+            (KeyCode::Up, 11),
+            (KeyCode::Home, 1),
+            (KeyCode::Up, 1),
+        ] {
+            assert_eq!(press(&mut screen, key), Asked::Draw);
+            let text = drawn(&mut screen, 11);
+            assert!(
+                text.contains(&format!("lines {begin} to {} of", begin + 9)),
+                "{key:?}: {text}"
+            );
+        }
+        assert!(drawn(&mut screen, 40).contains("anew each second"));
+    }
+
+    #[test]
+    fn q_escape_and_control_c_end_it() {
+        let mut screen = Screen::default();
+        assert_eq!(press(&mut screen, KeyCode::Char('q')), Asked::End);
+        assert_eq!(press(&mut screen, KeyCode::Esc), Asked::End);
+        assert_eq!(press(&mut screen, KeyCode::Char('c')), Asked::Draw);
+        let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert_eq!(screen.event(&Event::Key(control_c)), Asked::End);
+    }
+
+    #[test]
+    fn a_long_line_loses_no_word() {
+        let lines = within(Line::from("  clock: synchronised, stratum 2; page 50 ms old"), 24);
+        let texts: Vec<_> = lines.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, ["  clock: synchronised,", "    stratum 2; page 50", "    ms old"]);
+    }
+}
