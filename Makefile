@@ -21,12 +21,15 @@ FUZZ_SECONDS ?= 8
 # Minutes of the long test.
 SOAK_MINUTES ?= 10
 BIN := $(CARGO_TARGET_DIR)/release
+# What a package says of its parts, and packages.
+PAPERS := $(CARGO_TARGET_DIR)/papers
+PACKAGES := $(CARGO_TARGET_DIR)/packages
 AS_ROOT := scripts/as-root.sh
 heading = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test bench soak build lint fuzz clean setup setup-peers unit scenarios
+.PHONY: help demo test bench soak build deb sbom lint fuzz clean setup setup-peers unit scenarios papers
 
 help: ## list these commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -55,6 +58,13 @@ build: setup ## the horolog binary
 	@cargo build --locked --release -p horolog-cli
 	@echo "built $(BIN)/horolog"
 
+deb: build papers ## a Debian package for this machine's release
+	$(call heading,Debian package)
+	@scripts/deb.sh $(BIN)/horolog $(PAPERS) $(PACKAGES)
+
+sbom: papers ## what the binary is made of (CycloneDX), and the licences of that
+	@echo "wrote $(PAPERS)/horolog.cdx.json and $(PAPERS)/NOTICES"
+
 lint: setup ## formatting, clippy, and the project's own rules (cargo xtask tidy)
 	$(call heading,Formatting)
 	@cargo fmt --all --check
@@ -68,9 +78,14 @@ fuzz: setup-peers ## every parser against random input (FUZZ_SECONDS=60 for each
 	$(call heading,Fuzzing)
 	@cargo xtask fuzz --seconds $(FUZZ_SECONDS)
 
+papers: setup
+	@mkdir -p $(PAPERS)
+	@cargo xtask sbom >$(PAPERS)/horolog.cdx.json
+	@cargo xtask notices >$(PAPERS)/NOTICES
+
 clean: ## remove what was built and fetched; the fuzzing corpus stays
 	@cargo clean
-	@rm -rf $(HOROLOG_CACHE)/peers
+	@rm -rf $(HOROLOG_CACHE)/peers $(HOROLOG_CACHE)/debian-root.tar
 
 setup:
 	@scripts/setup.sh
@@ -83,7 +98,7 @@ unit: setup
 	@cargo test --locked --release --workspace --exclude horolog-scenarios
 
 # Built as the caller and run as root, hence not `cargo run`.
-scenarios: setup-peers
+scenarios: setup-peers papers
 	$(call heading,Scenarios)
 	@cargo build --locked --release -p horolog-cli -p horolog-scenarios
 	@$(AS_ROOT) $(BIN)/horolog-scenarios $(SCENARIO_FLAGS)

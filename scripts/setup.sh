@@ -16,6 +16,9 @@
 # in its configuration and without CAP_SYS_TIME (setpriv). ntpdig is a plain client without a service,
 # so it is installed as it is.
 #
+# A clean system of this machine's own release, made once with debootstrap, is what the tests install
+# the Debian package on.
+#
 # nats-server, the broker of campaigns, is built with Go where there is one, and is else the
 # distribution's own, unpacked likewise.
 #
@@ -101,6 +104,9 @@ need_system_packages() {
 	need setpriv util-linux "takes the right to set the clock from a peer"
 	need tshark tshark "dissects what the generator wrote for Wireshark"
 	need ntpdig ntpsec-ntpdig "an SNTP client that the tests let ask our server"
+	need dpkg-shlibdeps dpkg-dev "names the libraries that the Debian package depends on"
+	need mandoc mandoc "checks the pages of the manual"
+	need debootstrap debootstrap "makes the clean system that the Debian package is installed on"
 	need cyclictest rt-tests "measures wake-up latency; the benchmark holds ours against it"
 	# On Ubuntu perf comes with each kernel's own tools; one part of the benchmark asks for it.
 	! apt-cache show linux-perf >/dev/null 2>&1 ||
@@ -281,9 +287,53 @@ install_nats() {
 	nats_runs || die "$peers/usr/bin/nats-server does not start; remove it and run this again"
 }
 
+# --- The clean system that the Debian package is installed on ---------------------------------------
+
+debian_root=$horolog_cache/debian-root.tar
+
+# The archive that apt of this machine has this release from.
+debian_mirror() {
+	# shellcheck disable=SC2016  # apt fills them in
+	apt-get indextargets --format '$(CODENAME) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' |
+		sed -n "s/^$1 main //p" | head -n 1
+}
+
+# The package of this release with a library that Horolog is linked with.
+package_of() { dpkg-query -S "*/$1" | sed 's/[:,].*//;q'; }
+
+bootstrap_debian() {
+	local release mirror packages
+	release=$(. /etc/os-release && echo "${VERSION_CODENAME-}")
+	mirror=$(debian_mirror "$release")
+	[ -n "$mirror" ] || die "apt's sources name no archive of $release, to make a clean system from"
+	packages=systemd,$(package_of libelf.so.1),$(package_of libz.so.1)
+	say "making a clean $release from $mirror with debootstrap, kept in $debian_root (a minute or two)"
+	"${root_prefix[@]}" debootstrap --variant=minbase --include="$packages" "$release" "$1/root" \
+		"$mirror" >"$1/said" 2>&1 || {
+		cat "$1/said" >&2
+		die "debootstrap failed; its messages stand above"
+	}
+	"${root_prefix[@]}" tar -C "$1/root" -cf "$1/root.tar" --one-file-system \
+		--exclude='./var/cache/apt/*' --exclude='./var/lib/apt/lists/*' .
+	mv "$1/root.tar" "$debian_root"
+}
+
+# Only root can make it, and only root's tests use it.
+install_debian_root() {
+	[ ! -s "$debian_root" ] && command -v debootstrap >/dev/null && find_root_prefix || return 0
+	local work
+	mkdir -p "$horolog_cache"
+	work=$(mktemp -d "$horolog_cache/debian.XXXXXX")
+	# shellcheck disable=SC2064  # the directory as it is named now
+	trap "${root_prefix[*]} rm -rf '$work'" EXIT
+	bootstrap_debian "$work"
+	"${root_prefix[@]}" rm -rf "$work"
+}
+
 install_system_packages
 install_rust
 if $want_peers; then
 	install_peers
 	install_nats
+	install_debian_root
 fi

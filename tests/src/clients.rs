@@ -30,7 +30,7 @@ const DRIFT_TIME: Duration = Duration::from_secs(1);
 const DRIFT_ERROR_MAX_NS: i64 = 1_000_000;
 
 /// Lets chronyd in `host` read the time of `server` from four samples.
-fn chronyd(host: &Host, server: IpAddr) -> Result<Output> {
+pub(crate) fn chronyd(host: &Host, server: IpAddr) -> Result<Output> {
     let directory = TempDir::new()?;
     let pid_file = format!("pidfile {}", directory.path().join("chronyd.pid").display());
     let server = format!("server {server} iburst maxsamples 4");
@@ -42,7 +42,7 @@ fn chronyd(host: &Host, server: IpAddr) -> Result<Output> {
 }
 
 /// What `chronyd -Q` reads: how far the server is ahead, in seconds.
-fn offset_of(output: &Output) -> Result<f64> {
+pub(crate) fn offset_of(output: &Output) -> Result<f64> {
     let log = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "chronyd: {}: {log}", output.status);
     let (_, rest) = log

@@ -76,14 +76,20 @@ pub(crate) fn systemd() -> Option<&'static Path> {
 }
 
 /// A cgroup that goes, with those that were made in it, once its processes have ended.
-struct Cgroup(PathBuf);
+pub(crate) struct Cgroup(PathBuf);
 
 impl Cgroup {
-    fn make() -> Result<Self> {
+    /// Makes one.
+    pub(crate) fn make() -> Result<Self> {
         let root = cgroup_root().context("no cgroup2 file system")?;
         let path = root.join(format!("horolog-systemd-{}", std::process::id()));
         fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Self(path))
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
     }
 }
 

@@ -9,6 +9,7 @@ use horolog_sys::adjtimex::kernel_clock;
 use libtest_mimic::{Completion, Failed, Trial};
 
 use crate::again::Running;
+use crate::clean_system;
 use crate::launch_systemd::{cgroup_root, systemd};
 use crate::leftovers::Belongings;
 
@@ -24,6 +25,8 @@ pub(crate) enum Need {
     /// A clock that the kernel calls unsynchronised. Scenarios never set the clock, so they take it
     /// as it is.
     UnsynchronisedClock,
+    /// What debootstrap made of this machine's release, in the cache.
+    CleanSystem,
     /// systemd's programs, and a tree of cgroups for one of its own.
     Systemd,
 }
@@ -33,7 +36,7 @@ enum Hindrance {
     /// The machine is not the right one; that is nobody's fault.
     Machine(String),
     /// What `make` installs is not there.
-    Peer(&'static str),
+    Peer(String),
 }
 
 impl Need {
@@ -41,7 +44,11 @@ impl Need {
         let (met, reason) = match self {
             Self::Root => (is_root(), "needs root".to_owned()),
             Self::Peer(program) if in_path(program).is_some() => return None,
-            Self::Peer(program) => return Some(Hindrance::Peer(program)),
+            Self::Peer(program) => return Some(Hindrance::Peer(format!("{program} in PATH"))),
+            Self::CleanSystem if clean_system::image().is_some() => return None,
+            Self::CleanSystem => {
+                return Some(Hindrance::Peer("a clean system in the cache".to_owned()));
+            }
             Self::Ipv6 => (Path::new("/proc/net/if_inet6").exists(), "needs IPv6".to_owned()),
             Self::UnsynchronisedClock => (
                 kernel_clock().is_ok_and(|clock| !clock.synchronised),
@@ -79,7 +86,7 @@ pub(crate) fn scenario<E: Display>(
     Trial::ignorable_test(name.clone(), move || {
         match needs.iter().find_map(|need| need.hindrance()) {
             Some(Hindrance::Machine(reason)) => return Ok(Completion::ignored_with(reason)),
-            Some(Hindrance::Peer(program)) => return without_peer(program),
+            Some(Hindrance::Peer(what)) => return without_peer(&what),
             None => {}
         }
         let mut running = Running::new(name);
@@ -98,8 +105,8 @@ pub(crate) fn scenario<E: Display>(
 }
 
 /// Root can install it, and a continuous-integration machine has to have it.
-fn without_peer(program: &str) -> Result<Completion, Failed> {
-    let reason = format!("needs {program} in PATH; scripts/setup.sh --peers fetches it");
+fn without_peer(what: &str) -> Result<Completion, Failed> {
+    let reason = format!("needs {what}; scripts/setup.sh --peers puts it there");
     if is_root() || std::env::var_os("CI").is_some_and(|value| value == "true") {
         return Err(format!("{reason}, and `make scenarios` finds it there").into());
     }

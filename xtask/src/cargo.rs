@@ -15,6 +15,33 @@ pub(crate) struct Metadata {
     pub(crate) packages: Vec<Package>,
     pub(crate) workspace_members: Vec<String>,
     pub(crate) target_directory: PathBuf,
+    pub(crate) resolve: Resolve,
+}
+
+/// Who uses whom, as cargo resolved it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Resolve {
+    pub(crate) nodes: Vec<Node>,
+}
+
+/// One package's uses.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Node {
+    pub(crate) id: String,
+    pub(crate) deps: Vec<Use>,
+}
+
+/// One package that another uses, and what for.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Use {
+    pub(crate) pkg: String,
+    pub(crate) dep_kinds: Vec<Kind>,
+}
+
+/// What a package is used for: nothing here is the program itself, else `dev` or `build`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Kind {
+    pub(crate) kind: Option<String>,
 }
 
 /// One package: a crate of the workspace or one that it depends on.
@@ -24,6 +51,10 @@ pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) license: Option<String>,
+    pub(crate) authors: Vec<String>,
+    pub(crate) repository: Option<String>,
+    /// The registry that it is from; nothing for a crate of the workspace.
+    pub(crate) source: Option<String>,
     pub(crate) manifest_path: PathBuf,
     pub(crate) dependencies: Vec<Dependency>,
     pub(crate) targets: Vec<Target>,

@@ -1,11 +1,13 @@
 //! Project chores that need more than a line of shell: `cargo xtask tidy` checks the rules that the
-//! compiler and clippy do not know, `cargo xtask fuzz` builds and runs the fuzz targets.
+//! compiler and clippy do not know, `cargo xtask fuzz` builds and runs the fuzz targets, `cargo
+//! xtask sbom` and `cargo xtask notices` say what of others is in the binary.
 //!
 //! It uses nothing of the product, so a product that does not compile can still be checked, and it
 //! changes no file of the project.
 
 mod cargo;
 mod fuzz;
+mod shipped;
 mod tidy;
 
 use std::process::ExitCode;
@@ -13,11 +15,16 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask tidy [--long]
        cargo xtask fuzz [--seconds N] [TARGET]
+       cargo xtask sbom [--timestamp INSTANT]
+       cargo xtask notices
 
 tidy   check dependencies, unsafe code, style, private paths and licences
        --long      also name the files that grow past the size to aim for
 fuzz   run every fuzz target, or just TARGET
-       --seconds N for each target [default: 10]";
+       --seconds N for each target [default: 10]
+sbom   print what the binary is made of, as CycloneDX
+       --timestamp INSTANT, such as 2026-01-31T12:00:00Z
+notices print the licences of what the binary is made of";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -29,6 +36,9 @@ fn main() -> ExitCode {
             Some(options) => fuzz::run(&options),
             None => return usage(),
         },
+        ["sbom"] => shipped::print_sbom(None),
+        ["sbom", "--timestamp", instant] => shipped::print_sbom(Some(instant)),
+        ["notices"] => shipped::print_notices(),
         _ => return usage(),
     };
     match outcome {

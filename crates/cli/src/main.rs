@@ -24,8 +24,8 @@ use clap::{Parser, Subcommand};
 #[cfg(feature = "campaign")]
 use commands::campaign;
 use commands::{
-    after, at, bench, clock, counters, cycle, demo, host, lab, load, path, query, relay, runs,
-    serve, status,
+    after, at, bench, clock, counters, cycle, demo, host, lab, load, manual, path, query, relay,
+    runs, serve, status,
 };
 use failure::Failure;
 
@@ -61,6 +61,8 @@ enum Command {
     Bench(bench::BenchArgs),
     After(after::AfterArgs),
     At(Box<at::AtArgs>),
+    Completions(manual::CompletionsArgs),
+    Man(manual::ManArgs),
 }
 
 fn main() -> ExitCode {
@@ -95,6 +97,8 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::After(args) => after::run(&args),
         Command::At(args) => at::run(&args),
+        Command::Completions(args) => manual::completions(&args),
+        Command::Man(args) => manual::man(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -13,6 +13,7 @@ pub(crate) mod demo;
 pub(crate) mod host;
 pub(crate) mod lab;
 pub(crate) mod load;
+pub(crate) mod manual;
 pub(crate) mod path;
 pub(crate) mod query;
 pub(crate) mod relay;

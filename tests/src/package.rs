@@ -1,0 +1,193 @@
+//! Scenarios of the Debian package: it is built, installed on a clean system, started there by that
+//! system's systemd, asked for the time by chronyd from another private host, upgraded, removed and
+//! purged. What the package is built from is what `make scenarios` has built and written.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Lab, LabConfig};
+use libtest_mimic::Trial;
+use tempfile::TempDir;
+
+use crate::clean_system::System;
+use crate::clients::{chronyd, offset_of};
+use crate::process::{binary, run_to_end};
+use crate::scenario::Need;
+use crate::{package, scenarios};
+
+const PATIENCE: Duration = Duration::from_mins(2);
+const ERROR_MAX_S: f64 = 0.001;
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/deb.sh");
+const CONFIGURATION: &str = "/etc/horolog/horolog.toml";
+
+/// What a service of the clean system does: it says how the server does, and ends the system when
+/// it is told to.
+const OBSERVER: &str = r"
+[Unit]
+Wants=horolog.service
+After=horolog.service
+[Service]
+ExecStart=/bin/sh /observe
+";
+const OBSERVE: &str = r"
+exec > /observed.part 2>&1
+systemctl is-active horolog
+stat -c %U /proc/$(systemctl show -P MainPID horolog)
+horolog status
+mv /observed.part /observed
+while ! [ -e /enough ]; do sleep 0.1; done
+systemctl reload horolog && echo reloaded >> /ended
+systemctl stop horolog
+systemctl show -p Result horolog >> /ended
+systemctl poweroff --force
+";
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    const BUILDING: &[Need] = &[Need::Peer("dpkg-deb"), Need::Peer("dpkg-shlibdeps")];
+    const INSTALLING: &[Need] = &[
+        Need::Root,
+        Need::Systemd,
+        Need::CleanSystem,
+        Need::Peer("dpkg-deb"),
+        Need::Peer("dpkg-shlibdeps"),
+        Need::Peer("setpriv"),
+        Need::Peer("chronyd"),
+    ];
+    let mut all = Vec::from(scenarios!(BUILDING, package: two_builds_are_the_same));
+    all.extend(scenarios!(&[Need::Peer("mandoc")], package: pages_are_sound));
+    all.extend(scenarios!(INSTALLING, package: a_clean_system_serves_time));
+    all
+}
+
+/// Builds the package in a directory of its own, faster and larger than it is given out.
+fn build(into: &Path) -> Result<PathBuf> {
+    let binary = binary()?;
+    let papers = env::var_os("HOROLOG_PAPERS").map(PathBuf::from);
+    let beside = || Some(binary.parent()?.parent()?.join("papers"));
+    let mut command = Command::new(SCRIPT);
+    command.arg(&binary).arg(papers.or_else(beside).context("no place of papers")?).arg(into);
+    command.env("DPKG_DEB_COMPRESSOR_TYPE", "gzip").env("DPKG_DEB_COMPRESSOR_LEVEL", "1");
+    let output = run_to_end(&mut command, PATIENCE)?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))
+}
+
+/// The same binary gives the same package.
+fn two_builds_are_the_same() -> Result<()> {
+    let [one, other] = [TempDir::new()?, TempDir::new()?];
+    let files = [build(one.path())?, build(other.path())?];
+    ensure!(files[0].file_name() == files[1].file_name(), "{files:?}");
+    let [one, other] = [fs::read(&files[0])?, fs::read(&files[1])?];
+    ensure!(one == other, "{} bytes, {} bytes, and not the same", one.len(), other.len());
+    Ok(())
+}
+
+/// The manual's pages are what a strict reader of such pages expects.
+fn pages_are_sound() -> Result<()> {
+    let directory = TempDir::new()?;
+    let mut write = Command::new(binary()?);
+    write.args(["man", "--date", "2026-01-31"]).arg(directory.path());
+    ensure!(run_to_end(&mut write, PATIENCE)?.status.success(), "no pages");
+    let mut lint = Command::new("mandoc");
+    lint.args(["-Tlint", "-Wwarning"]);
+    for page in fs::read_dir(directory.path())? {
+        lint.arg(page?.path());
+    }
+    let output = run_to_end(&mut lint, PATIENCE)?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    Ok(())
+}
+
+/// From the package to the time, and back to a system that has nothing of it.
+fn a_clean_system_serves_time() -> Result<()> {
+    let directory = TempDir::new()?;
+    let package = build(directory.path())?;
+    let system = System::unpack()?;
+    let before = system.paths()?;
+    fs::copy(&package, system.path("/var/cache/horolog.deb"))?;
+    system.run("apt-get install -y --no-install-recommends /var/cache/horolog.deb")?;
+    is_installed(&system)?;
+    works_by_hand(&system)?;
+
+    let text = system.read(CONFIGURATION)? + "\nlocal = true\n";
+    system.write(CONFIGURATION, &text)?;
+    system.run(&format!("horolog serve --check --config {CONFIGURATION}"))?;
+    system.run("systemctl enable horolog")?;
+    serves_time(&system)?;
+
+    system.run("apt-get install -y --reinstall /var/cache/horolog.deb")?;
+    ensure!(system.read(CONFIGURATION)? == text, "the administrator's configuration is gone");
+    system.run("apt-get remove -y horolog")?;
+    ensure!(system.read(CONFIGURATION)? == text, "it was removed with the package");
+    system.run("apt-get purge -y horolog")?;
+    let after = system.paths()?;
+    let left: Vec<_> = after.difference(&before).collect();
+    ensure!(left.is_empty(), "left behind: {left:?}");
+    Ok(())
+}
+
+/// What has to be there, is; and nothing runs or will by itself.
+fn is_installed(system: &System) -> Result<()> {
+    let changed = system.run("dpkg --verify horolog")?;
+    ensure!(changed.is_empty(), "{changed}");
+    let user = system.run("getent passwd _horolog")?;
+    ensure!(user.contains(":/nonexistent:/usr/sbin/nologin"), "{user}");
+    let conffiles = system.run("dpkg-query -W -f '${Conffiles}' horolog")?;
+    for name in [CONFIGURATION, "/etc/horolog/policy.toml"] {
+        ensure!(conffiles.contains(name), "{name} may not be changed: {conffiles}");
+    }
+    for service in ["horolog", "horolog-agent"] {
+        let said = system.run(&format!("systemctl is-enabled {service} || true"))?;
+        ensure!(said == "disabled\n", "{service}: {said}");
+    }
+    system.run("systemd-analyze verify --man=no horolog.service horolog-agent.service")?;
+    Ok(())
+}
+
+/// The program, its manual, its completions and its other name.
+fn works_by_hand(system: &System) -> Result<()> {
+    let version = system.run("horolog --version")?;
+    ensure!(version.starts_with("horolog "), "{version}");
+    let page = system.run("zcat /usr/share/man/man1/horolog-load-ntp.1.gz")?;
+    ensure!(page.contains(".TH horolog-load-ntp 1 "), "{page}");
+    let other = system.run("/usr/lib/horolog/ntpperf --help")?;
+    ensure!(other.contains("horolog ntpperf"), "{other}");
+    let completed = system.run(
+        "bash -c '. /usr/share/bash-completion/completions/horolog; COMP_WORDS=(horolog lo); \
+         COMP_CWORD=1; _horolog horolog lo horolog; echo \"${COMPREPLY[@]}\"'",
+    )?;
+    ensure!(completed == "load\n", "{completed}");
+    Ok(())
+}
+
+/// The system's systemd starts the server, which answers another host as a user without rights.
+fn serves_time(system: &System) -> Result<()> {
+    system.write("/etc/systemd/system/observer.service", OBSERVER)?;
+    system.write("/observe", OBSERVE)?;
+    let lab = Lab::new(&LabConfig::default())?;
+    let mut booted = system.boot(lab.server(), "observer.service")?;
+    let observed = system.path("/observed");
+    booted.wait_for(|| observed.exists())?;
+    let said = system.read("/observed")?;
+    ensure!(said.starts_with("active\n_horolog\n{"), "{said}\n{}", journal(system));
+    let offset_s = offset_of(&chronyd(lab.client(), lab.server().port().ipv4.into())?)?;
+    ensure!(offset_s.abs() < ERROR_MAX_S, "chronyd reads {offset_s} s");
+    system.write("/enough", "")?;
+    booted.wait_for_end()?;
+    let ended = system.read("/ended")?;
+    ensure!(ended == "reloaded\nResult=success\n", "{ended}\n{}", journal(system));
+    let files = ["/observe", "/observed", "/enough", "/ended"];
+    system.run(&format!("rm /etc/systemd/system/observer.service {}", files.join(" ")))?;
+    Ok(())
+}
+
+/// What the services said.
+fn journal(system: &System) -> String {
+    let script = "journalctl --no-pager -D /var/log/journal || true";
+    system.run(script).unwrap_or_else(|error| format!("{error:#}"))
+}

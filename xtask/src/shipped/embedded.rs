@@ -1,0 +1,174 @@
+//! What crates carry inside, which cargo does not know by name: libraries in C that they compile, a
+//! library for plots in the pages, and Rust's own library. Versions are read from the source that
+//! is compiled; a source that has changed so far that its version is not found is an error.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::{Part, Parts};
+
+/// Where a version stands: in a file, or in the version of the crate behind a sign.
+enum Version {
+    /// Between these two texts in this file.
+    File(&'static str, &'static str, &'static str),
+    /// Behind this text.
+    Crate(&'static str),
+}
+
+struct Embedded {
+    within: &'static str,
+    name: &'static str,
+    version: Version,
+    /// Nothing where it is that of its crate.
+    licence: Option<&'static str>,
+    /// Before the version.
+    purl: &'static str,
+    home: &'static str,
+    /// Files of notices in the crate; none where there is nothing but the licence's own text.
+    notices: &'static [&'static str],
+}
+
+const EMBEDDED: [Embedded; 4] = [
+    Embedded {
+        within: "libbpf-sys",
+        name: "libbpf",
+        version: Version::Crate("+v"),
+        // It is offered under LGPL-2.1 too.
+        licence: Some("BSD-2-Clause"),
+        purl: "pkg:github/libbpf/libbpf@v",
+        home: "https://github.com/libbpf/libbpf",
+        notices: &["libbpf/LICENSE.BSD-2-Clause"],
+    },
+    Embedded {
+        within: "libsqlite3-sys",
+        name: "SQLite",
+        version: Version::File("sqlite3/sqlite3.h", "#define SQLITE_VERSION        \"", "\""),
+        licence: Some("blessing"),
+        purl: "pkg:generic/sqlite@",
+        home: "https://sqlite.org",
+        notices: &[],
+    },
+    Embedded {
+        within: "aws-lc-sys",
+        name: "AWS-LC",
+        version: Version::File(
+            "aws-lc/include/openssl/base.h",
+            "#define AWSLC_VERSION_NUMBER_STRING \"",
+            "\"",
+        ),
+        licence: None,
+        purl: "pkg:github/aws/aws-lc@v",
+        home: "https://github.com/aws/aws-lc",
+        notices: &["aws-lc/LICENSE"],
+    },
+    Embedded {
+        within: "horolog-report",
+        name: "uPlot",
+        version: Version::File("assets/uPlot.iife.min.js", "uPlot (v", ")"),
+        licence: Some("MIT"),
+        purl: "pkg:npm/uplot@",
+        home: "https://github.com/leeoniya/uPlot",
+        notices: &["assets/uPlot.LICENSE"],
+    },
+];
+
+/// Adds all of them.
+pub(super) fn add(parts: &mut Parts) -> Result<()> {
+    for embedded in &EMBEDDED {
+        let holder = parts.list.iter().find(|part| part.name == embedded.within);
+        let holder = holder.with_context(|| format!("no part is {}", embedded.within))?;
+        let part = embedded.part(holder).with_context(|| embedded.name)?;
+        let within = holder.reference();
+        parts.add(part, &within);
+    }
+    let binary = parts.list.first().context("no binary")?.reference();
+    parts.add(rust(&rustc_version()?), &binary);
+    Ok(())
+}
+
+impl Embedded {
+    fn part(&self, holder: &Part) -> Result<Part> {
+        let directory = holder.directory.as_deref().context("its holder has no source")?;
+        let version = self.version.read(holder, directory)?;
+        let notices: Vec<_> = self.notices.iter().map(|name| directory.join(name)).collect();
+        for path in &notices {
+            ensure!(path.is_file(), "{} is missing", path.display());
+        }
+        Ok(Part {
+            name: self.name.to_owned(),
+            licence: self.licence.map_or_else(|| holder.licence.clone(), str::to_owned),
+            purl: Some(format!("{}{version}", self.purl)),
+            version,
+            home: Some(self.home.to_owned()),
+            authors: Vec::new(),
+            directory: None,
+            notices,
+        })
+    }
+}
+
+impl Version {
+    fn read(&self, holder: &Part, directory: &Path) -> Result<String> {
+        let version = match self {
+            Self::Crate(sign) => holder.version.split_once(sign).map(|(_, rest)| rest.to_owned()),
+            Self::File(name, before, after) => {
+                let path = directory.join(name);
+                let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
+                between(&String::from_utf8_lossy(&bytes), before, after).map(str::to_owned)
+            }
+        };
+        version.with_context(|| format!("no version of it in {} {}", holder.name, holder.version))
+    }
+}
+
+fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(before)?;
+    rest.split_once(after).map(|(version, _)| version)
+}
+
+/// Rust's library, which comes with the compiler.
+fn rust(version: &str) -> Part {
+    Part {
+        name: "Rust standard library".to_owned(),
+        version: version.to_owned(),
+        licence: "MIT OR Apache-2.0".to_owned(),
+        purl: Some(format!("pkg:github/rust-lang/rust@{version}")),
+        home: Some("https://github.com/rust-lang/rust".to_owned()),
+        authors: vec!["The Rust Project contributors".to_owned()],
+        directory: None,
+        notices: Vec::new(),
+    }
+}
+
+fn rustc_version() -> Result<String> {
+    let output = Command::new("rustc").arg("--version").output().context("cannot run rustc")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.split(' ').nth(1).map(str::to_owned).context("rustc --version names no version")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_stands_between_two_texts() {
+        assert_eq!(between("#define V \"1.2\"\n", "V \"", "\""), Some("1.2"));
+        assert_eq!(between("#define W \"1.2\"\n", "V \"", "\""), None);
+        assert_eq!(between("#define V \"1.2\n", "V \"", "\""), None);
+    }
+
+    #[test]
+    fn each_is_found_in_the_source_that_is_compiled() {
+        let metadata = super::super::metadata().unwrap();
+        let mut parts = Parts::linked(&metadata).unwrap();
+        add(&mut parts).unwrap();
+        for name in ["libbpf", "SQLite", "AWS-LC", "uPlot", "Rust standard library"] {
+            let part = parts.list.iter().find(|part| part.name == name).expect(name);
+            let numbers = part.version.split('.').map(str::parse::<u32>);
+            assert!(numbers.clone().count() == 3 && numbers.clone().all(|n| n.is_ok()), "{part:?}");
+        }
+    }
+}
