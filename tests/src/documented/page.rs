@@ -57,7 +57,7 @@ pub(crate) struct Page {
 pub(crate) enum Block {
     Commands(Vec<Documented>),
     /// A file or output, as it stands there.
-    Data,
+    Data(String),
 }
 
 /// Something to type, and where it stands.
@@ -122,10 +122,18 @@ impl Page {
         Ok(page)
     }
 
+    /// The first block of data that begins so.
+    pub(crate) fn data(&self, begins: &str) -> Option<&str> {
+        self.blocks.iter().find_map(|block| match block {
+            Block::Data(text) if text.starts_with(begins) => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
     pub(crate) fn commands(&self) -> impl Iterator<Item = &Documented> {
         self.blocks.iter().flat_map(|block| match block {
             Block::Commands(commands) => commands.as_slice(),
-            Block::Data => &[],
+            Block::Data(_) => &[],
         })
     }
 }
@@ -178,7 +186,8 @@ fn classify(body: &[Documented], shell: bool) -> Result<Block> {
         return Ok(Block::Commands(prompted));
     }
     if !shell && !body.iter().any(|line| is_command(&line.text)) {
-        return Ok(Block::Data);
+        let lines = body.iter().map(|line| format!("{}\n", line.text));
+        return Ok(Block::Data(lines.collect()));
     }
     let commands: Vec<Documented> = body
         .into_iter()

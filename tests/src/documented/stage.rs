@@ -16,7 +16,7 @@ use horolog_sys::namespace::die_with_parent;
 use rcgen::{CertificateParams, KeyPair};
 use tempfile::TempDir;
 
-use super::page::path;
+use super::page::{Page, path};
 use super::table::{self, Far};
 use crate::process::{PATIENCE, binary, run_to_end, signal_to, write_secret};
 
@@ -48,7 +48,12 @@ struct Staying {
 
 impl Drop for Staying {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        // What it has started would not end with it.
+        let mut all = vec![self.child.id()];
+        while let Some(pid) = all.pop() {
+            all.extend(children(pid));
+            let _ = signal_to(pid, "KILL");
+        }
         let _ = self.child.wait();
     }
 }
@@ -104,10 +109,9 @@ impl Stage {
     /// A command for a shell on this stage, in one of its hosts.
     fn command(&self, host: &Host, shell: &[&str]) -> Command {
         let mut command = host.command("nsenter");
-        // Without it the shell would begin in the machine's own root.
-        let place = format!("--wd={}", self.file("").display());
-        command.args(["--target", &self.inside.to_string(), "--mount", "--pid", &place]);
-        command.args(shell);
+        command.args(["--target", &self.inside.to_string(), "--mount", "--pid"]);
+        // By a shell of the stage, since a directory that was opened outside is of another mount.
+        command.args(["sh", "-c", "cd \"$0\" && exec \"$@\""]).arg(self.file("")).args(shell);
         let directory = self.directory.path();
         let ours = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{ours}", directory.join("bin").display()));
@@ -243,8 +247,14 @@ fn furnish(directory: &Path) -> Result<()> {
         executable(&directory.join("bin").join(name), &script)?;
     }
     let here = directory.join("here");
+    fs::create_dir(here.join("usr-bin"))?;
     for (name, text) in table::FILES {
         write_secret(&here.join(name), text)?;
+    }
+    for (name, page, begins) in table::BLOCKS {
+        let page = Page::read(page)?;
+        let text = page.data(begins).with_context(|| format!("no page has {name}"))?;
+        fs::write(here.join(name), text)?;
     }
     for (name, golden) in table::RESULTS {
         fs::copy(path(GOLDEN).join(golden), here.join(name))
@@ -280,6 +290,7 @@ fn identity(directory: &Path) -> Result<()> {
     }
     fs::write(etc.join("ssl/time.example.pem"), certificate.pem())?;
     write_secret(&etc.join("ssl/private/time.example.key"), &key.serialize_pem())?;
+    fs::copy(path("packaging/horolog.toml"), etc.join("horolog/horolog.toml"))?;
     fs::copy(path(LEAP_SECONDS), directory.join("here/leap-seconds.list"))?;
     write_secret(&etc.join("horolog/master-secret"), &"5a".repeat(32))
 }

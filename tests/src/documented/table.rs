@@ -53,7 +53,17 @@ pub(crate) const FILES: &[(&str, &str)] = &[
     ("FILE", "a-token-of-more-than-16-bytes\n"),
     ("ntp.keys", "7 AES128 HEX:0123456789abcdef0123456789abcdef\n"),
     ("profile.toml", "[[phase]]\nname = \"day\"\nrate = 1000\nduration = \"1s\"\n"),
-    ("tasks.toml", "[[task]]\nname = \"control\"\nperiod = \"10ms\"\ncompute = \"1ms\"\n"),
+];
+
+/// Files that stand on the pages themselves: the name, the page, and how the block begins.
+pub(crate) const BLOCKS: &[(&str, &str, &str)] = &[
+    ("table.toml", "docs/relay.md", "# Where copies may go."),
+    ("tree.toml", "docs/relay.md", "nodes = ["),
+    ("delays.csv", "docs/relay.md", "from,to,delay_us"),
+    ("tasks.toml", "docs/cycle.md", "[[task]]"),
+    ("test.toml", "docs/cycle-test.md", "schema = \"horolog.test/1\""),
+    ("my-plan.toml", "docs/campaign.md", "schema = \"horolog.plan/1\""),
+    ("plan.toml", "docs/campaign.md", "schema = \"horolog.plan/1\""),
 ];
 
 /// Results that earlier commands of a page's reader have left.
@@ -61,8 +71,15 @@ pub(crate) const RESULTS: &[(&str, &str)] =
     &[("host.json", "host_all.json"), ("path.json", "path_udp.json"), ("run.json", "cycle.json")];
 
 /// What is put in another's place, because the test's machine is not the reader's.
-pub(crate) const IN_PLACE: &[(&str, &str, &str)] =
-    &[("/usr/bin/", "./", "programs of this machine stay as they are")];
+pub(crate) const IN_PLACE: &[(&str, &str, &str)] = &[
+    ("/usr/bin/", "usr-bin/", "programs of this machine stay as they are"),
+    ("--leap-file FILE", "--leap-file leap-seconds.list", "a list is made here"),
+    ("/usr/share/zoneinfo/leap-seconds.list", "leap-seconds.list", "not every system has one"),
+    ("--smear-listen 192.0.2.2:123", "--smear-listen 198.51.100.1:123", "192.0.2.2 is the reader"),
+    ("--config FILE", "--config packaging/horolog.toml", "the one that comes with the program"),
+    ("--nts-cert FILE --nts-key FILE", IDENTITY, "made for the test"),
+    ("--nts-cert ... --nts-key ...", IDENTITY, "made for the test"),
+];
 
 const IDENTITY: &str =
     "--nts-cert /etc/ssl/time.example.pem --nts-key /etc/ssl/private/time.example.key";
@@ -70,8 +87,10 @@ const IDENTITY: &str =
 /// What a command asks of the far host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Far {
-    /// A server of time with everything, a PTP master of this domain.
-    Server(u8),
+    /// A server of time with everything but PTP.
+    Server,
+    /// The same with a PTP master of this domain.
+    Master(u8),
     /// The same and its counters.
     Counters,
     /// The far end of a path.
@@ -80,18 +99,20 @@ pub(crate) enum Far {
 
 impl Far {
     pub(crate) fn command(self) -> String {
-        let serve = |domain: u8| {
-            format!(
-                "horolog serve --local --listen 192.0.2.1:123 --keys ntp.keys --nts-ke-rate-per-prefix 0 \
-                 --nts-ke-connections-per-prefix 0 --nts-cert /etc/ssl/time.example.pem \
-                 --nts-key /etc/ssl/private/time.example.key --ptp eth0 --ptp-domain {domain} \
-                 --ptp-unicast-allow 10.0.0.0/8"
-            )
-        };
+        // What Horolog's own limits would do to a load is shown elsewhere.
+        let serve = "horolog serve --local --listen 192.0.2.1:123 --keys ntp.keys \
+                     --nts-ke-rate-per-prefix 0 --nts-ke-connections-per-prefix 0 \
+                     --nts-cert /etc/ssl/time.example.pem \
+                     --nts-key /etc/ssl/private/time.example.key";
         match self {
-            Self::Server(domain) => serve(domain),
+            Self::Server => serve.to_owned(),
+            // So that it is the master soon: it waits for three announcements of others.
+            Self::Master(domain) => format!(
+                "{serve} --ptp eth0 --ptp-domain {domain} --ptp-announce-interval=-3 \
+                 --ptp-unicast-allow 10.0.0.0/8"
+            ),
             Self::Counters => {
-                format!("horolog counters --listen 192.0.2.1:9323 --token-file FILE & {}", serve(0))
+                format!("horolog counters --listen 192.0.2.1:9323 --token-file FILE & {serve}")
             }
             Self::Path => "horolog path serve --stamp".to_owned(),
         }
@@ -99,29 +120,51 @@ impl Far {
 
     /// What ends with status 0 when it answers.
     pub(crate) fn ready(self) -> String {
-        let ports = match self {
-            Self::Server(_) => "--udp 192.0.2.1:123 --tcp 192.0.2.1:4460",
+        let conditions = match self {
+            Self::Server => "--udp 192.0.2.1:123 --tcp 192.0.2.1:4460",
+            Self::Master(_) => "--udp 192.0.2.1:123 --succeeds 'horolog status | grep -q master'",
             Self::Counters => "--udp 192.0.2.1:123 --tcp 192.0.2.1:9323",
             Self::Path => "--tcp 192.0.2.1:8625",
         };
-        format!("horolog after {ports} --deadline 15s --quiet")
+        format!("horolog after {conditions} --deadline 15s --interval 20ms --quiet")
     }
 }
 
 /// What a command needs to be answered.
 pub(crate) fn far(text: &str) -> Option<Far> {
-    let begins = |words: &str| text.trim_start_matches("sudo ").starts_with(words);
+    let text = own(text);
+    let is_one_of = |all: &[&str]| all.iter().any(|words| text.starts_with(words));
     if text.contains("--counters ") {
         Some(Far::Counters)
-    } else if begins("horolog path ") && !begins("horolog path serve") && !text.contains("--watch")
-    {
+    } else if is_one_of(&["horolog path udp", "horolog path tcp", "horolog path stall"]) {
         Some(Far::Path)
-    } else if ["horolog load", "horolog query", "horolog ntpperf"].iter().any(|words| begins(words))
-    {
-        Some(Far::Server(if text.contains("--domain 24") { 24 } else { 0 }))
+    } else if is_one_of(&["horolog load ptp", "horolog load mix"]) || is_ntpperf_ptp(text) {
+        Some(Far::Master(if text.contains("--domain 24") { 24 } else { 0 }))
+    } else if is_one_of(ASKING) {
+        Some(Far::Server)
     } else {
         None
     }
+}
+
+/// Beginnings of commands that a server of time has to answer.
+const ASKING: &[&str] = &[
+    "horolog load",
+    "horolog query",
+    "horolog ntpperf",
+    "ntpperf",
+    "horolog status",
+    "horolog clock show",
+    "horolog counters --once",
+];
+
+fn is_ntpperf_ptp(text: &str) -> bool {
+    text.contains("ntpperf ") && [" -D ", " -N "].iter().any(|mode| text.contains(mode))
+}
+
+/// A command without the right that it asks for: on the stage everybody is root.
+fn own(text: &str) -> &str {
+    text.strip_prefix("sudo ").unwrap_or(text)
 }
 
 /// Beginnings of commands that stay until they are told to end.
@@ -139,18 +182,20 @@ const STAYING: &[&str] = &[
 /// Whether it stays. What only checks, or asks for help, does not.
 pub(crate) fn stays(text: &str) -> bool {
     let ends = ["--check", "--show-policy", "--help"].iter().any(|flag| text.contains(flag));
-    !ends && STAYING.iter().any(|words| text.starts_with(words))
+    !ends && STAYING.iter().any(|words| own(text).starts_with(words))
 }
 
 /// Whether two that stay would be in each other's way.
 pub(crate) fn is_same(one: &str, other: &str) -> bool {
-    STAYING.iter().any(|words| one.starts_with(words) && other.starts_with(words))
+    STAYING.iter().any(|words| own(one).starts_with(words) && own(other).starts_with(words))
 }
 
 /// Whether a command is one of the far host: what others ask.
 pub(crate) fn is_far(text: &str) -> bool {
     let ours = ["horolog serve", "horolog path serve", "horolog counters --listen", "nats-server"];
-    ours.iter().any(|words| text.starts_with(words)) || text.contains("--nodes 2 --listen")
+    let text = own(text);
+    let near = text.contains("--listen 192.0.2.2 ");
+    !near && ours.iter().any(|words| text.starts_with(words)) || text.contains("--nodes 2 --listen")
 }
 
 /// How a command ends here that does not end with status 0.
@@ -165,4 +210,59 @@ pub(crate) struct Exception {
 }
 
 /// All of them.
-pub(crate) const EXCEPTIONS: &[Exception] = &[];
+pub(crate) const EXCEPTIONS: &[Exception] = &[
+    Exception {
+        begins: "horolog serve --gnss /dev/ttyS0",
+        status: 3,
+        says: "/dev/pps0",
+        because: "no receiver is at hand",
+    },
+    Exception {
+        begins: "horolog serve --ptp eth1 --timestamps eth1=hardware",
+        status: 3,
+        says: "no hardware timestamps",
+        because: "a virtual link has no card",
+    },
+    Exception {
+        begins: "horolog clock compare raw /dev/ptp0",
+        status: 3,
+        says: "/dev/ptp0",
+        because: "a virtual machine has no PTP clock",
+    },
+    Exception {
+        begins: "horolog cycle run --period 10ms --program -- ./control",
+        status: 3,
+        says: "it has to say 'ready'",
+        because: "the reader's program, which speaks the protocol, is not here",
+    },
+    Exception {
+        begins: "horolog cycle run -p 10ms --program -- ./control",
+        status: 3,
+        says: "it has to say 'ready'",
+        because: "the reader's program, which speaks the protocol, is not here",
+    },
+    Exception {
+        begins: "horolog cycle run tasks.toml --time 1m --log periods.csv --live",
+        status: 2,
+        says: "terminal",
+        because: "a test has no terminal",
+    },
+    Exception {
+        begins: "horolog status --live",
+        status: 2,
+        says: "terminal",
+        because: "a test has no terminal",
+    },
+    Exception {
+        begins: "horolog clock show --live",
+        status: 2,
+        says: "terminal",
+        because: "a test has no terminal",
+    },
+    Exception {
+        begins: "horolog campaign run ntp-saturation --nats nats://broker.example",
+        status: 3,
+        says: "no NATS server answers",
+        because: "the page of campaigns starts a broker, the README does not",
+    },
+];
