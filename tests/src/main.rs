@@ -37,6 +37,7 @@ mod death;
 mod demo;
 mod devices;
 mod dissection;
+mod documented;
 mod establishments;
 mod frames;
 mod frames_ptp;
@@ -255,6 +256,7 @@ fn waiting() -> Vec<Trial> {
     all.extend(launch_at::all());
     all.extend(launch_systemd::all());
     all.extend(package::all());
+    all.extend(documented::all());
     all.extend(server_ptp::all());
     all.extend(server_ptp_peers::all());
     all.extend(server_ptp_masters::all());

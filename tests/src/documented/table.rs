@@ -1,0 +1,268 @@
+//! What the machine of a test has in place of what pages speak of, and every command that does
+//! anything there but succeed, with the reason. Nothing is passed over: what stands in none of these
+//! lists has to end with status 0, or go on until it is interrupted and then end with status 0.
+
+/// Names that stand for the far host.
+pub(crate) const NAMES: &[&str] = &[
+    "time.example",
+    "far.example",
+    "router.example",
+    "b.example",
+    "db.example",
+    "broker.example",
+    "broker",
+    "nas",
+    "ntp.example",
+];
+
+/// The reader's host calls its interface eth0, and has another that leads nowhere.
+pub(crate) const NEAR_NETWORK: &str = "
+    ip link set veth0 down; ip link set veth0 name eth0; ip link set eth0 up
+    ip link add eth1 type veth peer name eth1-end; ip link set eth1 up; ip link set eth1-end up
+    ip address add 198.51.100.2/24 dev eth1
+    ip route add default via 192.0.2.1 dev eth0";
+
+/// The far host, where servers are that pages ask.
+pub(crate) const FAR_NETWORK: &str = "
+    ip link add eth1 type veth peer name eth1-end; ip link set eth1 up; ip link set eth1-end up
+    ip link set veth0 down; ip link set veth0 name eth0; ip link set eth0 up
+    ip address add 198.51.100.1/24 dev eth1
+    for net in 10.0.0.0/8 172.16.0.0/12; do ip route add $net via 192.0.2.2 dev eth0; done";
+
+/// What stands in for programs of a page's reader, and for those that no private host has.
+pub(crate) const PROGRAMS: &[(&str, &str)] = &[
+    ("sudo", "[ \"$1\" = -E ] && shift; exec \"$@\""),
+    // Whether there is such a target, and what it would do.
+    ("make", "exec /usr/bin/make --silent --dry-run -C REPOSITORY \"$@\" > /dev/null"),
+    ("systemctl", "exit 0"),
+    ("mount", "exit 0"),
+    ("backup", "exit 0"),
+    ("sample", "exit 0"),
+    ("first", "exit 0"),
+    ("second", "exit 0"),
+    ("one", "exit 0"),
+    ("two", "exit 0"),
+    ("start-service", "exit 0"),
+    ("start-capture", "exit 0"),
+    ("perf", "exit 0"),
+    ("pmc", "exit 0"),
+];
+
+/// Files that pages name, each closed to other users.
+pub(crate) const FILES: &[(&str, &str)] = &[
+    ("FILE", "a-token-of-more-than-16-bytes\n"),
+    ("ntp.keys", "7 AES128 HEX:0123456789abcdef0123456789abcdef\n"),
+    ("profile.toml", "[[phase]]\nname = \"day\"\nrate = 1000\nduration = \"1s\"\n"),
+];
+
+/// Files that stand on the pages themselves: the name, the page, and how the block begins.
+pub(crate) const BLOCKS: &[(&str, &str, &str)] = &[
+    ("table.toml", "docs/relay.md", "# Where copies may go."),
+    ("tree.toml", "docs/relay.md", "nodes = ["),
+    ("delays.csv", "docs/relay.md", "from,to,delay_us"),
+    ("tasks.toml", "docs/cycle.md", "[[task]]"),
+    ("test.toml", "docs/cycle-test.md", "schema = \"horolog.test/1\""),
+    ("my-plan.toml", "docs/campaign.md", "schema = \"horolog.plan/1\""),
+    ("plan.toml", "docs/campaign.md", "schema = \"horolog.plan/1\""),
+];
+
+/// Results that earlier commands of a page's reader have left.
+pub(crate) const RESULTS: &[(&str, &str)] =
+    &[("host.json", "host_all.json"), ("path.json", "path_udp.json"), ("run.json", "cycle.json")];
+
+/// What is put in another's place, because the test's machine is not the reader's.
+pub(crate) const IN_PLACE: &[(&str, &str, &str)] = &[
+    ("/usr/bin/", "usr-bin/", "programs of this machine stay as they are"),
+    ("--leap-file FILE", "--leap-file leap-seconds.list", "a list is made here"),
+    ("/usr/share/zoneinfo/leap-seconds.list", "leap-seconds.list", "not every system has one"),
+    ("--smear-listen 192.0.2.2:123", "--smear-listen 198.51.100.1:123", "192.0.2.2 is the reader"),
+    ("--config FILE", "--config packaging/horolog.toml", "the one that comes with the program"),
+    ("--nts-cert FILE --nts-key FILE", IDENTITY, "made for the test"),
+    ("--nts-cert ... --nts-key ...", IDENTITY, "made for the test"),
+];
+
+const IDENTITY: &str =
+    "--nts-cert /etc/ssl/time.example.pem --nts-key /etc/ssl/private/time.example.key";
+
+/// What a command asks of the far host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Far {
+    /// A server of time with everything but PTP.
+    Server,
+    /// The same with a PTP master of this domain.
+    Master(u8),
+    /// The same and its counters.
+    Counters,
+    /// The far end of a path.
+    Path,
+}
+
+impl Far {
+    pub(crate) fn command(self) -> String {
+        // What Horolog's own limits would do to a load is shown elsewhere.
+        let serve = "horolog serve --local --listen 192.0.2.1:123 --keys ntp.keys \
+                     --nts-ke-rate-per-prefix 0 --nts-ke-connections-per-prefix 0 \
+                     --nts-cert /etc/ssl/time.example.pem \
+                     --nts-key /etc/ssl/private/time.example.key";
+        match self {
+            Self::Server => serve.to_owned(),
+            // So that it is the master soon: it waits for three announcements of others.
+            Self::Master(domain) => format!(
+                "{serve} --ptp eth0 --ptp-domain {domain} --ptp-announce-interval=-3 \
+                 --ptp-unicast-allow 10.0.0.0/8"
+            ),
+            Self::Counters => {
+                format!("horolog counters --listen 192.0.2.1:9323 --token-file FILE & {serve}")
+            }
+            Self::Path => "horolog path serve --stamp".to_owned(),
+        }
+    }
+
+    /// What ends with status 0 when it answers.
+    pub(crate) fn ready(self) -> String {
+        let conditions = match self {
+            Self::Server => "--udp 192.0.2.1:123 --tcp 192.0.2.1:4460",
+            Self::Master(_) => "--udp 192.0.2.1:123 --succeeds 'horolog status | grep -q master'",
+            Self::Counters => "--udp 192.0.2.1:123 --tcp 192.0.2.1:9323",
+            Self::Path => "--tcp 192.0.2.1:8625",
+        };
+        format!("horolog after {conditions} --deadline 15s --interval 20ms --quiet")
+    }
+}
+
+/// What a command needs to be answered.
+pub(crate) fn far(text: &str) -> Option<Far> {
+    let text = own(text);
+    let is_one_of = |all: &[&str]| all.iter().any(|words| text.starts_with(words));
+    if text.contains("--counters ") {
+        Some(Far::Counters)
+    } else if is_one_of(&["horolog path udp", "horolog path tcp", "horolog path stall"]) {
+        Some(Far::Path)
+    } else if is_one_of(&["horolog load ptp", "horolog load mix"]) || is_ntpperf_ptp(text) {
+        Some(Far::Master(if text.contains("--domain 24") { 24 } else { 0 }))
+    } else if is_one_of(ASKING) {
+        Some(Far::Server)
+    } else {
+        None
+    }
+}
+
+/// Beginnings of commands that a server of time has to answer.
+const ASKING: &[&str] = &[
+    "horolog load",
+    "horolog query",
+    "horolog ntpperf",
+    "ntpperf",
+    "horolog status",
+    "horolog clock show",
+    "horolog counters --once",
+];
+
+fn is_ntpperf_ptp(text: &str) -> bool {
+    text.contains("ntpperf ") && [" -D ", " -N "].iter().any(|mode| text.contains(mode))
+}
+
+/// A command without the right that it asks for: on the stage everybody is root.
+fn own(text: &str) -> &str {
+    text.strip_prefix("sudo ").unwrap_or(text)
+}
+
+/// Beginnings of commands that stay until they are told to end.
+const STAYING: &[&str] = &[
+    "horolog serve",
+    "horolog path serve",
+    "horolog relay run",
+    "horolog counters --listen",
+    "horolog campaign agent",
+    "nats-server",
+    "horolog lab exec server horolog serve",
+    "horolog cycle run -p 10ms -c 1ms -b --nodes 2 --listen",
+];
+
+/// Whether it stays. What only checks, or asks for help, does not.
+pub(crate) fn stays(text: &str) -> bool {
+    let ends = ["--check", "--show-policy", "--help"].iter().any(|flag| text.contains(flag));
+    !ends && STAYING.iter().any(|words| own(text).starts_with(words))
+}
+
+/// Whether two that stay would be in each other's way.
+pub(crate) fn is_same(one: &str, other: &str) -> bool {
+    STAYING.iter().any(|words| own(one).starts_with(words) && own(other).starts_with(words))
+}
+
+/// Whether a command is one of the far host: what others ask.
+pub(crate) fn is_far(text: &str) -> bool {
+    let ours = ["horolog serve", "horolog path serve", "horolog counters --listen", "nats-server"];
+    let text = own(text);
+    let near = text.contains("--listen 192.0.2.2 ");
+    !near && ours.iter().any(|words| text.starts_with(words)) || text.contains("--nodes 2 --listen")
+}
+
+/// How a command ends here that does not end with status 0.
+pub(crate) struct Exception {
+    /// How it begins, from its first word on.
+    pub(crate) begins: &'static str,
+    /// Its exit status.
+    pub(crate) status: i32,
+    /// A part of what it says.
+    pub(crate) says: &'static str,
+    pub(crate) because: &'static str,
+}
+
+/// All of them.
+pub(crate) const EXCEPTIONS: &[Exception] = &[
+    Exception {
+        begins: "horolog serve --gnss /dev/ttyS0",
+        status: 3,
+        says: "/dev/pps0",
+        because: "no receiver is at hand",
+    },
+    Exception {
+        begins: "horolog serve --ptp eth1 --timestamps eth1=hardware",
+        status: 3,
+        says: "no hardware timestamps",
+        because: "a virtual link has no card",
+    },
+    Exception {
+        begins: "horolog clock compare raw /dev/ptp0",
+        status: 3,
+        says: "/dev/ptp0",
+        because: "a virtual machine has no PTP clock",
+    },
+    Exception {
+        begins: "horolog cycle run --period 10ms --program -- ./control",
+        status: 3,
+        says: "it has to say 'ready'",
+        because: "the reader's program, which speaks the protocol, is not here",
+    },
+    Exception {
+        begins: "horolog cycle run -p 10ms --program -- ./control",
+        status: 3,
+        says: "it has to say 'ready'",
+        because: "the reader's program, which speaks the protocol, is not here",
+    },
+    Exception {
+        begins: "horolog cycle run tasks.toml --time 1m --log periods.csv --live",
+        status: 2,
+        says: "terminal",
+        because: "a test has no terminal",
+    },
+    Exception {
+        begins: "horolog status --live",
+        status: 2,
+        says: "terminal",
+        because: "a test has no terminal",
+    },
+    Exception {
+        begins: "horolog clock show --live",
+        status: 2,
+        says: "terminal",
+        because: "a test has no terminal",
+    },
+    Exception {
+        begins: "horolog campaign run ntp-saturation --nats nats://broker.example",
+        status: 3,
+        says: "no NATS server answers",
+        because: "the page of campaigns starts a broker, the README does not",
+    },
+];
