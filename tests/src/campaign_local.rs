@@ -305,6 +305,7 @@ fn plans_that_cannot_be_are_refused() -> Result<()> {
     refused(&["rt-cluster", "--set", "nodes=1"], "the count '{nodes}-1' comes to 0")?;
     refused(&["rt-cluster", "--set", "slow=7=5"], "there is no node 7; they are 1 to 3")?;
     refused(&["rt-cluster", "--nats", "nats://127.0.0.1:9"], "cannot be used with '--nats")?;
+    refused(&["rt-cluster", "--replicas", "3"], "cannot be used with '--replicas")?;
     let (_directory, path) = file("[[role]]\nname = \"t\"\nkind = \"shell\"\n")?;
     refused(&[&path], "plan.toml:5: no kind of roles is called 'shell'")?;
     let output = campaign(&["run", "ntp-saturation", "--nats", "nats://127.0.0.1:9"])?;

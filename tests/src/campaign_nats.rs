@@ -15,6 +15,10 @@ use crate::campaign_lab::{Field, campaign_of, timers};
 use crate::scenario::Need;
 use crate::{campaign_nats, scenarios};
 
+mod cuts;
+mod plans;
+mod stages;
+
 const NATS: &[Need] = &[Need::Root, Need::Peer("nats-server")];
 /// Agents of most scenarios.
 const AGENTS: usize = 3;
@@ -24,7 +28,7 @@ const SECONDS: u32 = 6;
 const AWAY: Duration = Duration::from_secs(4);
 
 pub(crate) fn all() -> Vec<Trial> {
-    Vec::from(scenarios!(NATS, campaign_nats:
+    let mut all = Vec::from(scenarios!(NATS, campaign_nats:
         a_campaign_runs_from_orders_to_one_result,
         a_broker_may_die_before_the_start,
         a_broker_may_die_while_jobs_run,
@@ -37,7 +41,11 @@ pub(crate) fn all() -> Vec<Trial> {
         a_network_that_is_cut_and_heals_loses_nothing,
         an_interrupted_controller_keeps_what_there_is,
         a_cluster_of_agents_runs_in_step,
-    ))
+    ));
+    for more in [cuts::all(), plans::all(), stages::all()] {
+        all.extend(more);
+    }
+    all
 }
 
 /// How each job ended, by its name, in a result where each stands once.

@@ -15,6 +15,7 @@ mod bodies_ptp;
 mod calibration;
 mod campaign_brokers;
 mod campaign_control;
+mod campaign_install;
 mod campaign_lab;
 mod campaign_local;
 mod campaign_nats;
@@ -248,6 +249,7 @@ fn waiting() -> Vec<Trial> {
     all.extend(clocks::all());
     all.extend(campaign_brokers::all());
     all.extend(campaign_control::all());
+    all.extend(campaign_install::all());
     all.extend(campaign_nats::all());
     all.extend(campaign_refusals::all());
     all.extend(cycle_program::all());

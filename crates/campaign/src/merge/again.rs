@@ -94,7 +94,9 @@ impl Group<'_> {
             1 => format!(" So does another part of role {}.", job.role),
             many => format!(" So do {many} other parts of role {}.", job.role),
         };
-        let message = format!("{job} on {agent}: {}{place}{times}{others}", self.first.message);
+        // Some end with a full stop, others do not.
+        let what = self.first.message.trim_end_matches('.');
+        let message = format!("{job} on {agent}: {what}.{place}{times}{others}");
         Finding { message, ..self.first }
     }
 }
@@ -147,7 +149,7 @@ mod tests {
         };
         let silent = |what: &str| finding("no-replies", "error", what);
         let of_all = [
-            vec![behind(1), behind(2), silent("A."), silent("B.")],
+            vec![behind(1), behind(2), silent("A"), silent("B.")],
             vec![behind(3)],
             vec![behind(4), silent("C."), finding("few-samples", "note", "Few.")],
         ];

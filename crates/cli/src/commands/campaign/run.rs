@@ -22,7 +22,7 @@ use crate::files::FileArgs;
 use crate::output::{self, Progress};
 
 /// What is said of a NATS server and of agents, of which private hosts have none.
-const OF_NATS: [&str; 14] = [
+const OF_NATS: [&str; 15] = [
     "servers",
     "creds",
     "nkey",
@@ -32,6 +32,7 @@ const OF_NATS: [&str; 14] = [
     "cert",
     "key",
     "tls_required",
+    "replicas",
     "lead",
     "grace",
     "lost_after",

@@ -1,0 +1,257 @@
+//! What agents are installed with: the unit of systemd and the manifest of Kubernetes. Each is held
+//! against what reads it, as far as that is here: systemd's own check, the program that is to take
+//! the options, and the names that Kubernetes has for fields. What one part of the manifest says of
+//! another is there.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{PATIENCE, binary, run_to_end};
+use crate::scenario::Need;
+use crate::{campaign_install, scenarios};
+use yaml::{documents, strings};
+
+mod yaml;
+
+const UNIT: &str = include_str!("../../packaging/horolog-agent.service");
+const MANIFEST: &str = include_str!("../../packaging/kubernetes/horolog-agents.yaml");
+const INSTALLED: &str = "/usr/bin/horolog";
+
+/// The fields that objects of Kubernetes may have, of those that the manifest needs. A key that
+/// stands in none of these is a mistake: the server drops what it does not know, with a warning.
+const FIELDS: &[(&str, &str)] = &[
+    ("Namespace", "apiVersion kind metadata spec"),
+    (
+        "ServiceAccount",
+        "apiVersion kind metadata secrets imagePullSecrets automountServiceAccountToken",
+    ),
+    ("ConfigMap", "apiVersion kind metadata data binaryData immutable"),
+    ("Secret", "apiVersion kind metadata type data stringData immutable"),
+    ("DaemonSet", "apiVersion kind metadata spec"),
+    ("metadata", "name namespace labels annotations"),
+    ("DaemonSet.spec", "selector template updateStrategy minReadySeconds revisionHistoryLimit"),
+    ("selector", "matchLabels matchExpressions"),
+    ("updateStrategy", "type rollingUpdate"),
+    ("rollingUpdate", "maxSurge maxUnavailable"),
+    ("template", "metadata spec"),
+    (
+        "template.spec",
+        "serviceAccountName automountServiceAccountToken hostNetwork hostPID hostIPC dnsPolicy \
+         terminationGracePeriodSeconds tolerations nodeSelector affinity priorityClassName \
+         restartPolicy imagePullSecrets securityContext initContainers containers volumes",
+    ),
+    ("tolerations", "key operator value effect tolerationSeconds"),
+    (
+        "containers",
+        "name image imagePullPolicy command args env envFrom ports workingDir securityContext \
+         resources volumeMounts livenessProbe readinessProbe startupProbe lifecycle",
+    ),
+    ("env", "name value valueFrom"),
+    ("valueFrom", "fieldRef configMapKeyRef secretKeyRef resourceFieldRef"),
+    ("fieldRef", "apiVersion fieldPath"),
+    (
+        "securityContext",
+        "runAsUser runAsGroup runAsNonRoot privileged allowPrivilegeEscalation \
+         readOnlyRootFilesystem capabilities seccompProfile",
+    ),
+    ("capabilities", "add drop"),
+    ("resources", "requests limits claims"),
+    ("volumeMounts", "name mountPath subPath readOnly mountPropagation"),
+    ("volumes", "name configMap secret hostPath emptyDir"),
+    ("configMap", "name items defaultMode optional"),
+    ("secret", "secretName items defaultMode optional"),
+    ("hostPath", "path type"),
+    ("emptyDir", "medium sizeLimit"),
+];
+
+pub(crate) fn all() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(&[], campaign_install:
+        the_manifest_has_only_fields_that_there_are,
+        the_manifest_hangs_together,
+        an_agent_takes_what_it_is_installed_with,
+    ));
+    all.extend(scenarios!(&[Need::Peer("systemd-analyze")], campaign_install:
+        systemd_takes_the_unit,
+    ));
+    all
+}
+
+/// The unit as it is, but for where the program is.
+pub(crate) fn systemd_takes_the_unit() -> Result<()> {
+    let directory = TempDir::new()?;
+    let verified = |unit: &str| -> Result<String> {
+        let path = directory.path().join("horolog-agent.service");
+        let own = binary()?.display().to_string();
+        fs::write(&path, unit.replace(INSTALLED, &own))?;
+        let mut verify = Command::new("systemd-analyze");
+        let output = run_to_end(verify.arg("verify").arg(path), PATIENCE)?;
+        Ok(String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let said = verified(UNIT)?;
+    ensure!(!said.contains("horolog-agent"), "{said}");
+    // It would say so.
+    let said = verified(&UNIT.replace("NoNewPrivileges=", "NoNewPrivilege="))?;
+    ensure!(said.contains("horolog-agent"), "nothing is said of a wrong key: {said}");
+    Ok(())
+}
+
+/// Whether an agent takes these arguments; its policy is written here.
+fn takes(arguments: &[String], policy: &str) -> Result<()> {
+    let directory = TempDir::new()?;
+    let path = directory.path().join("policy.toml");
+    fs::write(&path, policy)?;
+    let installed = ["/etc/horolog/policy/policy.toml", "/etc/horolog/policy.toml"];
+    let own = |argument: &String| {
+        let own = path.display().to_string();
+        installed.iter().fold(argument.clone(), |text, name| text.replace(name, &own))
+    };
+    let mut command = Command::new(binary()?);
+    command.args(arguments.iter().map(own)).arg("--show-policy");
+    let output = run_to_end(&mut command, PATIENCE)?;
+    ensure!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+pub(crate) fn an_agent_takes_what_it_is_installed_with() -> Result<()> {
+    let policy = "schema = \"horolog.policy/1\"\n";
+    let after = |text: &str, key: &str| -> Result<String> {
+        let line =
+            text.lines().find_map(|line| line.trim_start_matches(['#', ' ']).strip_prefix(key));
+        Ok(line.with_context(|| format!("no {key}"))?.to_owned())
+    };
+    let options = after(UNIT, "HOROLOG_AGENT_OPTIONS=")?;
+    let line = after(UNIT, "ExecStart=")?.replace("$HOROLOG_AGENT_OPTIONS", &options);
+    let words: Vec<_> = line.split_whitespace().skip(1).map(ToOwned::to_owned).collect();
+    takes(&words, policy)?;
+    let documents = documents(MANIFEST)?;
+    let container = container(&documents)?;
+    let words = strings(&container["command"]).chain(strings(&container["args"])).skip(1);
+    // As Kubernetes fills them in.
+    let filled =
+        words.map(|word| word.replace("$(NODE)", "n1").replace("$(NODE_ADDRESS)", "192.0.2.1"));
+    let given = document(&documents, "ConfigMap")?["data"]["policy.toml"].as_str();
+    takes(&filled.collect::<Vec<_>>(), given.context("no policy")?)
+}
+
+/// The only document of a kind.
+fn document<'a>(documents: &'a [Value], kind: &str) -> Result<&'a Value> {
+    documents.iter().find(|one| one["kind"] == kind).with_context(|| format!("no {kind}"))
+}
+
+fn container(documents: &[Value]) -> Result<&Value> {
+    let pod = &document(documents, "DaemonSet")?["spec"]["template"]["spec"];
+    pod["containers"].get(0).context("no container")
+}
+
+pub(crate) fn the_manifest_has_only_fields_that_there_are() -> Result<()> {
+    let documents = documents(MANIFEST)?;
+    let versions = [
+        ("Namespace", "v1"),
+        ("ServiceAccount", "v1"),
+        ("ConfigMap", "v1"),
+        ("Secret", "v1"),
+        ("DaemonSet", "apps/v1"),
+    ];
+    for (kind, version) in versions {
+        ensure!(document(&documents, kind)?["apiVersion"] == version, "{kind}");
+    }
+    ensure!(documents.len() == versions.len(), "{documents:?}");
+    for one in &documents {
+        let kind = one["kind"].as_str().context("no kind")?;
+        known(one, kind, kind)?;
+        // Their settings go with the namespace, and the agent's are all in one.
+        let place = &one["metadata"]["namespace"];
+        ensure!(kind == "Namespace" || place == "horolog", "{kind}: {place}");
+    }
+    Ok(())
+}
+
+/// Whether an object has only fields of its type, and so those within.
+fn known(value: &Value, kind: &str, place: &str) -> Result<()> {
+    let fields: BTreeMap<_, _> = FIELDS.iter().copied().collect();
+    match value {
+        Value::Array(items) => items.iter().try_for_each(|item| known(item, kind, place)),
+        Value::Object(object) => {
+            // Maps of names that are anybody's, such as labels.
+            let Some(names) = fields.get(kind) else { return Ok(()) };
+            for (name, value) in object {
+                ensure!(
+                    names.split_whitespace().any(|one| one == name),
+                    "{place}: no {name} is there"
+                );
+                let inner = match (kind, name.as_str()) {
+                    ("DaemonSet" | "template", "spec") => format!("{kind}.spec"),
+                    // A map of quantities, and one of texts.
+                    ("resources" | "ConfigMap" | "Secret", _) => "any".to_owned(),
+                    _ => name.clone(),
+                };
+                let inner = if name == "metadata" { "metadata" } else { &inner };
+                known(value, inner, &format!("{place}.{name}"))?;
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What is named is there, and where an argument says that it is.
+pub(crate) fn the_manifest_hangs_together() -> Result<()> {
+    let documents = documents(MANIFEST)?;
+    let set = document(&documents, "DaemonSet")?;
+    let template = &set["spec"]["template"];
+    let pod = &template["spec"];
+    ensure!(set["spec"]["selector"]["matchLabels"] == template["metadata"]["labels"]);
+    let name =
+        |kind: &str| Ok::<_, anyhow::Error>(&document(&documents, kind)?["metadata"]["name"]);
+    ensure!(&pod["serviceAccountName"] == name("ServiceAccount")?);
+    ensure!(name("Namespace")? == "horolog");
+    let container = container(&documents)?;
+    let image = container["image"].as_str().context("no image")?;
+    ensure!(image.ends_with(concat!(":", env!("CARGO_PKG_VERSION"))), "{image}");
+    // Each volume is mounted, and each mount is one of a volume.
+    let named = |list: &Value| -> Vec<String> {
+        let names = list.as_array().into_iter().flatten().map(|one| one["name"].to_string());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names
+    };
+    ensure!(named(&pod["volumes"]) == named(&container["volumeMounts"]));
+    for argument in strings(&container["args"]) {
+        let Some((_, path)) = argument.split_once("=/") else { continue };
+        is_there(&documents, pod, container, &format!("/{path}"))
+            .with_context(|| argument.to_owned())?;
+    }
+    Ok(())
+}
+
+/// Whether a path in the container is a mount, or a key of what is mounted there.
+fn is_there(documents: &[Value], pod: &Value, container: &Value, path: &str) -> Result<()> {
+    let mounts = container["volumeMounts"].as_array().context("no mounts")?;
+    let mount =
+        |at: &Path| mounts.iter().find(|one| one["mountPath"].as_str().map(Path::new) == Some(at));
+    let path = Path::new(path);
+    if mount(path).is_some() {
+        return Ok(());
+    }
+    let directory = path.parent().context("no directory")?;
+    let mount = mount(directory).context("it is mounted nowhere")?;
+    let volumes = pod["volumes"].as_array().context("no volumes")?;
+    let volume = volumes.iter().find(|one| one["name"] == mount["name"]).context("no volume")?;
+    let (kind, name, keys) = match (&volume["configMap"], &volume["secret"]) {
+        (Value::Object(map), _) => ("ConfigMap", &map["name"], "data"),
+        (_, Value::Object(secret)) => ("Secret", &secret["secretName"], "stringData"),
+        _ => return Ok(()),
+    };
+    let source = document(documents, kind)?;
+    ensure!(&source["metadata"]["name"] == name, "no {kind} is called {name}");
+    let key = path.file_name().and_then(|name| name.to_str()).context("no name")?;
+    ensure!(source[keys][key].is_string(), "{kind} {name} has no {key}");
+    Ok(())
+}
