@@ -24,6 +24,7 @@ pub(crate) fn all() -> Vec<Trial> {
         a_broker_may_die_while_services_end,
         a_controller_may_die_while_services_end,
         an_agent_that_dies_while_services_end_is_named,
+        what_was_given_up_is_not_taken_up_again,
         all_may_die_at_once,
     ))
 }
@@ -128,6 +129,26 @@ pub(crate) fn an_agent_that_dies_while_services_end_is_named() -> Result<()> {
     let endings = endings(&result)?;
     ensure!(endings["timer.1"] == "done" && endings["far.1"] == "interrupted", "{endings:?}");
     ensure!(result["findings"].to_string().contains("far.1 on n2 was ended with its agent"));
+    Ok(())
+}
+
+/// The controller has been interrupted and dies before all have ended; the next one ends it too.
+pub(crate) fn what_was_given_up_is_not_taken_up_again() -> Result<()> {
+    let mut field = Field::new(2)?;
+    let mut controller = field.run(&timers(2, 60), &[])?;
+    let campaign = campaign_of(&mut controller)?;
+    controller.await_said("timer.2: started")?;
+    field.agents.get_mut(&2).context("no agent")?.signal("STOP")?;
+    controller.signal("INT")?;
+    controller.await_said("timer.1: ended early")?;
+    controller.kill()?;
+    let mut resumed = field.resume(&campaign, &[])?;
+    resumed.await_said("timer.1: ended early")?;
+    field.agents.get_mut(&2).context("no agent")?.signal("CONT")?;
+    let result = field.result(&mut resumed, 0)?;
+    let endings = endings(&result)?;
+    ensure!(endings.len() == 2 && endings.values().all(|how| how == "abandoned"), "{endings:?}");
+    ensure!(result["interrupted"] == true, "it does not say so");
     Ok(())
 }
 

@@ -51,7 +51,7 @@ pub(super) struct OverNatsArgs {
 }
 
 fn lead(text: &str) -> Result<Duration, String> {
-    let lead = values::positive_duration(text)?;
+    let lead = values::long_duration(text)?;
     let is_possible = lead.as_nanos() <= LEAD_NS_MAX.unsigned_abs().into();
     if is_possible { Ok(lead) } else { Err("agents wait for up to an hour".to_owned()) }
 }
@@ -151,4 +151,19 @@ fn merged(collected: Collected, started: String) -> CampaignResult {
         outcomes: collected.outcomes.into_values().collect(),
         findings: broker_gone.into_iter().collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instant_is_named_up_to_an_hour_ahead() {
+        for (text, seconds) in [("2", 2), ("500ms", 0), ("10m", 600), ("1h", 3_600)] {
+            assert_eq!(lead(text).map(|lead| lead.as_secs()), Ok(seconds), "{text}");
+        }
+        for (text, why) in [("61m", "up to an hour"), ("2h", "up to an hour"), ("0s", "longer")] {
+            assert!(lead(text).is_err_and(|told| told.contains(why)), "{text}");
+        }
+    }
 }
