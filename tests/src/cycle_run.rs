@@ -233,16 +233,15 @@ fn who_has_joined_is_told_that_others_did_not() -> Result<()> {
     Ok(())
 }
 
-/// The second of two nodes takes several periods for each, and the first one waits only until the
-/// next release: a small part of what passes until both are through.
+/// It takes several periods for each, and the first one waits only until the next release.
 fn a_node_that_falls_far_behind_is_named() -> Result<()> {
     let settings = ["--json", "-", "-p", "20ms", "-c", "1ms", "-b", "-t", "600ms", "-n", "2"];
     let output = cycle(&[&settings[..], &["--slow", "2=80"]].concat())?;
     let result: Value = serde_json::from_slice(&output.stdout)?;
     let findings = result["findings"].as_array().context("no findings")?;
     let named = findings.iter().find(|finding| finding["code"] == "node-awaited");
-    let named = named.with_context(|| format!("nobody is named: {result}"))?;
-    ensure!(named["message"].as_str().is_some_and(|text| text.contains("node2")), "{named}");
+    let message = named.and_then(|named| named["message"].as_str());
+    ensure!(message.is_some_and(|text| text.contains("node2")), "{result}");
     Ok(())
 }
 

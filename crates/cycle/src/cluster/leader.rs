@@ -76,11 +76,13 @@ impl Leader {
         count: usize,
         look: &mut dyn FnMut(usize) -> bool,
     ) -> Option<Vec<Remote>> {
-        let (mut members, mut newcomers) = (Vec::new(), VecDeque::new());
+        let (mut members, mut newcomers) = (Vec::<Remote>::new(), VecDeque::new());
         while members.len() < count {
             if look(members.len()) {
                 let why = "not all others have joined, and they are waited for no longer";
-                members.iter_mut().for_each(|member: &mut Remote| member.call_off(why));
+                for member in &mut members {
+                    member.call_off(why);
+                }
                 return None;
             }
             self.accept(&mut newcomers);
