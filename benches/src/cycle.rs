@@ -2,7 +2,7 @@
 //! period of a millisecond, `SCHED_FIFO` at the same priority, memory locked, idle states held off;
 //! in turn. And what measuring adds to a period, which the product measures itself.
 //!
-//! A node does what cyclictest's thread does, and hands over nine words besides. Of both cores the
+//! A node does what cyclictest's thread does, and hands over ten words besides. Of both cores the
 //! later one counts.
 
 use std::path::Path;

@@ -29,6 +29,8 @@ pub(crate) fn all() -> Vec<Trial> {
         a_run_that_is_ended_keeps_what_it_has_and_leaves_nothing,
         a_member_that_is_ended_is_named_and_the_rest_is_kept,
         a_member_that_allows_no_commands_is_named_with_what_it_needs,
+        who_has_joined_is_told_that_others_did_not,
+        a_node_that_falls_far_behind_is_named,
         what_nodes_wait_for_in_vain_is_told,
         events_are_served_within_the_budget,
         packets_release_each_period_of_each_task,
@@ -217,6 +219,32 @@ fn a_member_that_allows_no_commands_is_named_with_what_it_needs() -> Result<()> 
     Ok(())
 }
 
+fn who_has_joined_is_told_that_others_did_not() -> Result<()> {
+    let settings = ["-p", "50ms", "-u", "1", "-n", "3", "--listen", "127.0.0.1:4470"];
+    let run = start(&[&settings[..], &["--wait", "2s"]].concat())?;
+    let member = start(&["--join", "127.0.0.1:4470", "--name", "far", "--wait", "10s"])?;
+    let (joined, output) = (member.wait_with_output()?, run.wait_with_output()?);
+    for (output, words) in
+        [(output, "1 of 2 other nodes have joined"), (joined, "not all others have joined")]
+    {
+        let said = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(3) && said.contains(words), "{said}");
+    }
+    Ok(())
+}
+
+/// It takes several periods for each, and the first one waits only until the next release.
+fn a_node_that_falls_far_behind_is_named() -> Result<()> {
+    let settings = ["--json", "-", "-p", "20ms", "-c", "1ms", "-b", "-t", "600ms", "-n", "2"];
+    let output = cycle(&[&settings[..], &["--slow", "2=80"]].concat())?;
+    let result: Value = serde_json::from_slice(&output.stdout)?;
+    let findings = result["findings"].as_array().context("no findings")?;
+    let named = findings.iter().find(|finding| finding["code"] == "node-awaited");
+    let message = named.and_then(|named| named["message"].as_str());
+    ensure!(message.is_some_and(|text| text.contains("node2")), "{result}");
+    Ok(())
+}
+
 /// The second node is a period and a half before the first, whom it never meets.
 fn what_nodes_wait_for_in_vain_is_told() -> Result<()> {
     let settings = ["-p", "20ms", "-u", "1", "-m", "100", "-b", "-t", "1s", "-n", "2"];
@@ -285,9 +313,12 @@ fn nodes_of_two_hosts_run_together_and_a_clock_that_is_off_is_told() -> Result<(
         let joining = join()?;
         Ok((leading.wait_with_output()?, joining.wait_with_output()?))
     };
-    let (refused, _) = both("1ms")?;
-    let said = String::from_utf8(refused.stderr)?;
-    ensure!(refused.status.code() == Some(3) && said.contains("the clock of far is"), "{said}");
+    let (refused, member) = both("1ms")?;
+    // Both are told, wherever somebody looks.
+    for output in [refused, member] {
+        let said = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(3) && said.contains("the clock of far is"), "{said}");
+    }
 
     let (output, joined) = both("10ms")?;
     ensure!(output.status.success() && joined.status.success(), "{output:?} {joined:?}");
@@ -412,6 +443,22 @@ const WRONG: &[Case] = &[
         USAGE,
         &["--clock-error does nothing with --signal udp"],
     ),
+    case(
+        &["-p", "10ms", "-u", "1", "--slow", "1=2", "--slow", "1=3"],
+        USAGE,
+        &["--slow: node 1 stands there twice"],
+    ),
+    case(
+        &["-p", "10ms", "-u", "1", "--clock-error", "1=+1ms", "--clock-error", "1=+2ms"],
+        USAGE,
+        &["--clock-error: node 1 stands there twice"],
+    ),
+    case(
+        &["-p", "10ms", "-u", "1", "--log", "x.csv", "--json", "./x.csv"],
+        USAGE,
+        &["--log and --json name the same file"],
+    ),
+    case(&["-p", "10ms", "-u", "1", "--log", "-"], USAGE, &["--log takes a file", "name one"]),
     case(&["-p", "10ms", "-u", "1", "--slow", "3=2"], USAGE, &["--slow", "there is no node 3"]),
     case(
         &["-p", "10ms", "-u", "1", "--core", "8191"],

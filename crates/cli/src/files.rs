@@ -30,6 +30,13 @@ impl FileArgs {
         let files = Files::open([("--json", &self.json), ("--html", &self.html)])?;
         Ok(files.kept(&self.keep))
     }
+
+    /// The same beside what another flag writes, which has to be another file.
+    pub(crate) fn open_beside(&self, flag: &str, path: Option<&Path>) -> Result<Files<2>, Failure> {
+        let own = [("--json", self.json.as_deref()), ("--html", self.html.as_deref())];
+        apart(&[(flag, path), own[0], own[1]])?;
+        self.open()
+    }
 }
 
 /// Refuses two flags that name the same file, in which one result would take the other's place.

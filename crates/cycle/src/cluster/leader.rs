@@ -55,7 +55,8 @@ pub(crate) struct Remote {
     entries: Vec<Vec<Entry>>,
     states: Vec<TaskState>,
     clocks: Vec<Clock>,
-    clock_unknown: Option<String>,
+    /// Why its clock could not be measured, when that was so at last.
+    pub(crate) clock_unknown: Option<String>,
     ended: Option<String>,
 }
 
@@ -75,9 +76,13 @@ impl Leader {
         count: usize,
         look: &mut dyn FnMut(usize) -> bool,
     ) -> Option<Vec<Remote>> {
-        let (mut members, mut newcomers) = (Vec::new(), VecDeque::new());
+        let (mut members, mut newcomers) = (Vec::<Remote>::new(), VecDeque::new());
         while members.len() < count {
             if look(members.len()) {
+                let why = "not all others have joined, and they are waited for no longer";
+                for member in &mut members {
+                    member.call_off(why);
+                }
                 return None;
             }
             self.accept(&mut newcomers);
@@ -260,6 +265,11 @@ impl Remote {
     /// Tells it to end early. One that does not hear it is gone already.
     pub(crate) fn stop(&mut self) {
         let _ = self.say(&FromLeader::Stop);
+    }
+
+    /// Tells it why nothing begins. One that does not hear it is gone already.
+    pub(crate) fn call_off(&mut self, why: &str) {
+        let _ = self.say(&FromLeader::CalledOff(why.to_owned()));
     }
 
     fn heard(&mut self, message: FromMember) {

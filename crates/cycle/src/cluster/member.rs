@@ -71,6 +71,9 @@ pub enum MemberError {
     /// It does not want what the leader asks for.
     #[error("the leader's tasks start programs; allow it with --allow-commands")]
     Command,
+    /// Nothing begins.
+    #[error("the run does not begin: {0}")]
+    CalledOff(String),
     /// The leader is gone in the middle of a run.
     #[error("the leader is gone")]
     Gone,
@@ -115,6 +118,7 @@ pub fn join(member: &Member<'_>) -> Result<usize, MemberError> {
                 runs += 1;
             }
             Ok(FromLeader::Refused(reason)) => return Err(MemberError::Refused(reason)),
+            Ok(FromLeader::CalledOff(why)) => return Err(MemberError::CalledOff(why)),
             // What is told may be of a run that is over.
             Ok(FromLeader::Go(_) | FromLeader::Stop) | Err(mpsc::RecvTimeoutError::Timeout) => {}
             // Through, if there was anything to go through.
@@ -188,6 +192,7 @@ impl Joined<'_> {
                     break;
                 }
                 Ok(FromLeader::Stop) => return Ok(()),
+                Ok(FromLeader::CalledOff(why)) => return Err(MemberError::CalledOff(why)),
                 Ok(FromLeader::Order(_) | FromLeader::Refused(_))
                 | Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => return Err(MemberError::Gone),
@@ -228,6 +233,7 @@ impl Joined<'_> {
         loop {
             match self.told.try_recv() {
                 Ok(FromLeader::Stop) => child.shared().stop(),
+                Ok(FromLeader::CalledOff(why)) => return Err(MemberError::CalledOff(why)),
                 Ok(_) | Err(TryRecvError::Empty) => {}
                 Err(TryRecvError::Disconnected) => return Err(MemberError::Gone),
             }

@@ -7,7 +7,7 @@ use crate::entry::{Entry, WORDS};
 use crate::node::{Answer, FAULT_WORDS, Go, LINE_MAX, Order};
 
 /// The version of these messages; both sides have the same.
-pub(crate) const PROTOCOL: u32 = 3;
+pub(crate) const PROTOCOL: u32 = 4;
 /// The longest line of a member, in bytes: so many entries of the largest numbers, and a little.
 pub(crate) const MEMBER_LINE_MAX: u64 = 1 << 19;
 /// Entries in one message, at most.
@@ -70,6 +70,8 @@ pub(crate) enum FromLeader {
     Refused(String),
     /// Begin.
     Go(Go),
+    /// Nothing begins, for this reason, and the leader is through.
+    CalledOff(String),
     /// End early.
     Stop,
 }

@@ -178,8 +178,9 @@ impl<'a> Plan<'a> {
             let own_ns = [segment.safe_ns(), blocked_ns, switches_ns];
             let base_ns = own_ns.into_iter().fold(0, u64::saturating_add);
             let limit_ns = row.task.period_ns.saturating_sub(sums.total_ns());
-            let window =
-                safe(base_ns, &between, limit_ns).map_err(|why| no_end(why, row.task.period_ns))?;
+            let found = safe(base_ns, &between, limit_ns);
+            // Where there is no end, what comes up to the limit tells what is the most of it.
+            let window = found.unwrap_or(Window { ns: limit_ns, rounds: 0 });
             sums.add(Term::Computation, segment.computation_ns);
             sums.add(Term::Communication, segment.communication.safe_ns);
             sums.add(Term::Barrier, segment.barrier.safe_ns);
@@ -189,9 +190,10 @@ impl<'a> Plan<'a> {
             sums.add_all(Term::Scheduler, &costs.scheduler, window);
             sums.add_all(Term::Interrupts, &costs.interrupts, window);
             sums.rounds += window.rounds;
+            found.map_err(|why| no_end(why, row.task.period_ns, &sums))?;
         }
         if sums.total_ns() > row.task.period_ns {
-            return Err(no_end(NoEnd::Beyond, row.task.period_ns));
+            return Err(no_end(NoEnd::Beyond, row.task.period_ns, &sums));
         }
         Ok(sums.bound())
     }
@@ -305,16 +307,21 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn no_end(why: NoEnd, period_ns: u64) -> String {
+fn no_end(why: NoEnd, period_ns: u64, sums: &Sums) -> String {
     match why {
         NoEnd::Overloaded(share) => format!(
             "what runs before it takes {:.0}% of the core, so that it may never end",
             share * 100.0
         ),
-        NoEnd::Beyond => format!(
-            "it may take longer than its period of {} us, and run into its next job",
-            period_ns / 1_000
-        ),
+        NoEnd::Beyond => {
+            let most = sums.largest().map_or_else(String::new, |term| {
+                format!("; most of it is {}, {} us", term.kind.name(), term.ns / 1_000)
+            });
+            format!(
+                "it may take longer than its period of {} us, and run into its next job{most}",
+                period_ns / 1_000
+            )
+        }
         NoEnd::Rounds => "the iteration found no end".to_owned(),
     }
 }
@@ -350,13 +357,20 @@ impl Sums {
         self.terms.iter().fold(0, |sum, ns| sum.saturating_add(*ns))
     }
 
+    fn terms(&self) -> impl DoubleEndedIterator<Item = CyclePredictTerm> {
+        let all = Term::ALL.into_iter().zip(self.terms).filter(|(_, ns)| *ns > 0);
+        all.map(|(kind, ns)| CyclePredictTerm { kind, ns })
+    }
+
+    /// The first of those that are as long as the longest.
+    fn largest(&self) -> Option<CyclePredictTerm> {
+        self.terms().rev().max_by_key(|term| term.ns)
+    }
+
     /// The bound that is their sum.
     pub(super) fn bound(&self) -> CyclePredictBound {
-        let all = Term::ALL.into_iter().zip(self.terms);
-        let terms: Vec<CyclePredictTerm> =
-            all.filter(|(_, ns)| *ns > 0).map(|(kind, ns)| CyclePredictTerm { kind, ns }).collect();
-        // The first of those that are as long.
-        let dominant = terms.iter().rev().max_by_key(|term| term.ns).map(|term| term.kind);
+        let terms: Vec<CyclePredictTerm> = self.terms().collect();
+        let dominant = self.largest().map(|term| term.kind);
         CyclePredictBound { response_ns: self.total_ns(), rounds: self.rounds, terms, dominant }
     }
 }

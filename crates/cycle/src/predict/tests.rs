@@ -78,6 +78,10 @@ fn blocking_jitter_switches_and_interrupts_are_counted() {
     assert_eq!(responses(&tasks, &[]), [Some(5), Some(11), Some(20)]);
     // a: 1 + 5. b: 1 + (5 + ceil((11 + 1)/7) 3 = 11). c: 21 = 5 + 4·3 + 2·3 goes beyond 20.
     assert_eq!(responses(&tasks, &[release(1)]), [Some(6), Some(12), None]);
+    // Even so it is known what is the most of it: in 19, ceil(20/7) and ceil(20/12) jobs of 3.
+    let late = &predicted(&tasks, &[release(1)], ONE_CORE).tasks[2];
+    let why = late.why.as_deref().unwrap();
+    assert!(why.ends_with("into its next job; most of it is interference, 15000 us"), "{why}");
     let wide = [task("a", 2, 10, 2), task("b", 1, 40, 5)];
     // b: 2 switches of its own and 2 for each job of a: 7 + ceil(w/10) 4 = 15.
     let switch = cost(Kind::Switch, None, MS);

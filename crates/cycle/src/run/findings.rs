@@ -8,9 +8,13 @@ use horolog_record::{
 
 use super::one::{Ending, Lacking};
 
+pub(super) mod clocks;
+
 /// A node is named as the one that others wait for when it was so in this share of the periods.
 const AWAITED_SHARE: f64 = 0.75;
-/// And when they waited for it for this share of what a period's work took, in the mean.
+/// And when they waited for it for this share of what a period's work took, in the mean, or of the
+/// period where work took longer: nobody is waited for beyond the next release, so that of a node
+/// that falls further and further behind it would be less and less.
 const WAITED_SHARE: f64 = 0.1;
 
 pub(super) fn findings(
@@ -61,22 +65,6 @@ pub(super) fn findings(
         ));
     }
     findings
-}
-
-/// The system clock of a node was set, so often, while instants came by it.
-pub(super) fn clock_set((node, sets): &(String, u64)) -> Finding {
-    let often = if *sets == 1 { "once".to_owned() } else { format!("{sets} times") };
-    finding(
-        Code::ClockStepped,
-        Severity::Warning,
-        format!(
-            "The system clock of {node} was set {often} while it ran. The kernel tells by it when \
-             marks are made and packets come, and it releases the periods of nodes on several \
-             machines: near each of these instants, times may be wrong by as much, and releases \
-             that come by it moved with it."
-        ),
-        "Have clocks slewed while tasks run, not set; see what set it (chronyc tracking).",
-    )
 }
 
 /// All tasks of all nodes and runs, each with where it ran: the node, and where there are several
@@ -232,7 +220,10 @@ fn awaited(run: &CycleRun, signal: CycleSignal, findings: &mut Vec<Finding>) {
         let Some((node, times)) = most else { continue };
         let share = *times as f64 / shared.periods as f64;
         let Some(name) = run.nodes.get(node).map(|node| &node.name) else { continue };
-        let waited = shared.waited_ns / shared.span_ns;
+        let period_ns = period_ns(run, &shared.task).unwrap_or(f64::INFINITY);
+        let waited = shared.waited_ns / shared.span_ns.min(period_ns);
+        let whole =
+            if shared.span_ns > period_ns { "a period" } else { "what a period's work takes" };
         if share >= AWAITED_SHARE && waited >= WAITED_SHARE {
             let by_clock = (signal != CycleSignal::Packet).then(|| behind(run, node, shared));
             let known = by_clock.flatten().or_else(|| shares_core(run, node, &shared.task));
@@ -245,7 +236,7 @@ fn awaited(run: &CycleRun, signal: CycleSignal, findings: &mut Vec<Finding>) {
                 Severity::Warning,
                 format!(
                     "The others wait for {name}: it was the last in {:.0}% of the periods of task \
-                     '{}', and {:.0}% of what a period's work takes is waiting for it.{cause}",
+                     '{}', and {:.0}% of {whole} is waiting for it.{cause}",
                     share * 100.0,
                     shared.task,
                     waited * 100.0
@@ -254,6 +245,12 @@ fn awaited(run: &CycleRun, signal: CycleSignal, findings: &mut Vec<Finding>) {
             ));
         }
     }
+}
+
+/// The period of a task.
+fn period_ns(run: &CycleRun, task: &str) -> Option<f64> {
+    let mut tasks = run.nodes.iter().flat_map(|node| &node.tasks);
+    tasks.find(|one| one.name == task).map(|one| one.period_ns as f64)
 }
 
 /// Whether a clock that is behind others' explains half of what they wait, or more: each node
@@ -385,6 +382,11 @@ mod tests {
         assert!(told(&run, CycleSignal::Monotonic).contains("Give it less to do"));
         run.nodes[0].tasks[0].scheduling.core = Some(1);
         assert!(told(&run, CycleSignal::Monotonic).contains("2 nodes are tied to core 1"));
+        // One that falls behind by periods is waited for up to the next release alone.
+        let period_ns = run.nodes[0].tasks[0].period_ns as f64;
+        let shared = &mut run.shared[0];
+        (shared.waited_ns, shared.span_ns) = (period_ns * 0.9, period_ns * 100.0);
+        assert!(told(&run, CycleSignal::Packet).contains("90% of a period is waiting for it"));
     }
 
     #[test]
@@ -414,14 +416,5 @@ mod tests {
         assert!(told[0].1.ends_with("task 'control' on node5 (5)."), "{told:?}");
         assert_eq!(told[1].0, Code::BarriersBroken);
         assert!(told[1].1.starts_with("2 waits") && told[1].1.contains(", by task"), "{told:?}");
-    }
-
-    #[test]
-    fn a_system_clock_that_was_set_is_a_doubt_of_its_node() {
-        for (sets, often) in [(1, "set once while"), (3, "set 3 times while")] {
-            let told = clock_set(&("far".to_owned(), sets));
-            assert_eq!((told.code, told.severity), (Code::ClockStepped, Severity::Warning));
-            assert!(told.message.contains("clock of far") && told.message.contains(often));
-        }
     }
 }

@@ -21,6 +21,7 @@ use thiserror::Error;
 
 use crate::cluster::{Leader, Remote};
 use crate::task::TaskSet;
+use findings::clocks;
 pub use findings::tasks;
 pub use log::{LOG_HEADER, LogLine};
 use one::{Ending, One};
@@ -203,7 +204,8 @@ pub fn run(options: &RunOptions, watch: &mut dyn Watch) -> Result<CycleResult, R
     let most = options.nodes.iter().copied().max().unwrap_or(1);
     let mut members = gather(options, most, watch)?;
     let mut runs = Vec::new();
-    let (mut endings, mut clock_sets, mut lacking) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut endings, mut lacking) = (Vec::new(), Vec::new());
+    let (mut clock_sets, mut clocks_unread) = (Vec::new(), Vec::new());
     for (at, (policy, nodes)) in plans.iter().enumerate() {
         if watch.is_over() {
             break;
@@ -212,9 +214,12 @@ pub fn run(options: &RunOptions, watch: &mut dyn Watch) -> Result<CycleResult, R
         let mut one =
             match One::begin(options, &set, *nodes, members.members(), &|| watch.is_over()) {
                 Ok(one) => one,
-                Err(error) if runs.is_empty() => return Err(error),
-                // What was measured is kept.
                 Err(error) => {
+                    members.call_off(&error);
+                    if runs.is_empty() {
+                        return Err(error);
+                    }
+                    // What was measured is kept.
                     endings.push(Ending::NotBegun(error.to_string()));
                     break;
                 }
@@ -222,6 +227,7 @@ pub fn run(options: &RunOptions, watch: &mut dyn Watch) -> Result<CycleResult, R
         let ending = one.collect(watch, (at, plans.len()));
         runs.push(one.told(*policy));
         clock_sets.extend(one.clock_sets());
+        clocks_unread.extend(one.clocks_unread());
         lacking.extend(one.lacking());
         endings.push(ending);
     }
@@ -241,7 +247,11 @@ pub fn run(options: &RunOptions, watch: &mut dyn Watch) -> Result<CycleResult, R
         findings: Vec::new(),
     };
     result.findings = findings::findings(&result, (&endings, &lacking), plans.len());
-    result.findings.extend(clock_sets.iter().map(findings::clock_set));
+    result.findings.extend(clock_sets.iter().map(clocks::set));
+    if let Some(cluster) = options.cluster {
+        result.findings.extend(clocks::strayed(&result, cluster.max_offset_ns));
+    }
+    result.findings.extend(clocks_unread.iter().map(clocks::unread));
     Ok(result)
 }
 
@@ -299,6 +309,12 @@ impl Gathered {
     /// The members, and where this machine's node is reached by them.
     fn members(&mut self) -> (&mut [Remote], Option<SocketAddr>) {
         (&mut self.members, self.leader.as_ref().map(|leader| leader.address))
+    }
+
+    /// Tells the members why nothing begins.
+    fn call_off(&mut self, error: &RunError) {
+        let why = error.to_string();
+        self.members.iter_mut().for_each(|member| member.call_off(&why));
     }
 }
 

@@ -190,6 +190,14 @@ impl<'a> Node<'a> {
         (0..self.books.len()).map(|task| self.state(task).clock_sets).max().unwrap_or(0)
     }
 
+    /// Why its clock could not be measured, when that was so at last.
+    pub(super) fn clock_unknown(&self) -> Option<String> {
+        match &self.link {
+            Link::Here(_) => None,
+            Link::There(remote) => remote.clock_unknown.clone(),
+        }
+    }
+
     /// Notes whether it ended before all its tasks were through.
     pub(super) fn look(&mut self) {
         let ended = match &mut self.link {

@@ -272,6 +272,12 @@ impl<'a> One<'a> {
         self.nodes.iter().map(of_node).filter(|(_, sets)| *sets > 0).collect()
     }
 
+    /// The nodes whose clock could not be measured each time, and why not.
+    pub(super) fn clocks_unread(&self) -> Vec<(String, String)> {
+        let of_node = |node: &Node<'_>| Some((node.name.clone(), node.clock_unknown()?));
+        self.nodes.iter().filter_map(of_node).collect()
+    }
+
     /// The tasks of which periods were planned that nobody knows of.
     pub(super) fn lacking(&self) -> Vec<Lacking> {
         let of_node = |node: &Node<'_>| {

@@ -20,7 +20,7 @@ use horolog_time::Span;
 
 use super::node::WORDS;
 use crate::failure::{Failure, verdict};
-use crate::files::{FileArgs, apart};
+use crate::files::FileArgs;
 use crate::limit::{Limit, MAX, MEAN, P99, TimeOf};
 use crate::output;
 use crate::values;
@@ -231,8 +231,7 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
     }
     let slow = args.slow.iter().map(|(node, factor)| Ok((there_is("--slow", *node)?, *factor)));
     let slow = slow.collect::<Result<_, Failure>>()?;
-    apart(&[("--log", args.log.as_deref())])?;
-    let files = args.files.open()?;
+    let files = args.files.open_beside("--log", args.log.as_deref())?;
     let local = if cluster.is_some() { 1 } else { most };
     for note in notes(&set, args.tasks.cores(), (most, local)) {
         output::note(&note);
@@ -326,6 +325,22 @@ impl RunArgs {
         if let Some(policy) = twice(&self.compare) {
             let name = policy.name();
             return Err(Failure::usage(format!("--compare: {name} stands there twice")));
+        }
+        let of_nodes = [
+            ("--clock-error", self.clock_error.iter().map(|(node, _)| *node).collect::<Vec<_>>()),
+            ("--slow", self.slow.iter().map(|(node, _)| *node).collect()),
+        ];
+        for (flag, nodes) in of_nodes {
+            if let Some(node) = twice(&nodes) {
+                return Err(Failure::usage(format!(
+                    "{flag}: node {node} stands there twice; say it once"
+                )));
+            }
+        }
+        if self.log.as_deref().is_some_and(output::is_stdout) {
+            return Err(Failure::usage(
+                "--log takes a file: the result goes to standard output; name one",
+            ));
         }
         if !self.clock_error.is_empty() && self.signal == Signal::Udp {
             return Err(Failure::usage(
