@@ -101,6 +101,8 @@ need_system_packages() {
 	need setpriv util-linux "takes the right to set the clock from a peer"
 	need tshark tshark "dissects what the generator wrote for Wireshark"
 	need ntpdig ntpsec-ntpdig "an SNTP client that the tests let ask our server"
+	need openssl openssl "makes certificates and secrets as the documentation does"
+	need jq jq "reads results as the documentation does"
 	need cyclictest rt-tests "measures wake-up latency; the benchmark holds ours against it"
 	# On Ubuntu perf comes with each kernel's own tools; one part of the benchmark asks for it.
 	! apt-cache show linux-perf >/dev/null 2>&1 ||

@@ -144,8 +144,13 @@ impl Stage {
         run_to_end(&mut self.command(self.host(text), &shell), PATIENCE * 3)
     }
 
-    /// Starts what stays, and looks whether it does. One that ends at once is told with its status.
-    pub(crate) fn start(&mut self, text: &str) -> Result<Option<(ExitStatus, String)>> {
+    /// Starts what stays, and looks whether it does. One that ends at once is told with its status;
+    /// one of which that is expected gets time for it.
+    pub(crate) fn start(
+        &mut self,
+        text: &str,
+        fails: bool,
+    ) -> Result<Option<(ExitStatus, String)>> {
         let text = text.trim().trim_end_matches('&').trim_end();
         self.far = None;
         let again = |one: &Staying| table::is_same(&one.text, text);
@@ -156,13 +161,20 @@ impl Stage {
         let stderr = self.directory.path().join(format!("stay{}.err", self.staying.len()));
         let mut staying = start(command, text, &stderr)?;
         let begun = Instant::now();
-        while begun.elapsed() < HELD {
+        let held = if fails { PATIENCE } else { HELD };
+        while begun.elapsed() < held {
             if let Some(status) = staying.child.try_wait()? {
                 return Ok(Some((status, staying.said())));
             }
             thread::sleep(POLL_INTERVAL);
         }
         self.staying.push(staying);
+        if let Some(question) = table::is_asked_by(text) {
+            let wait = format!("horolog after --succeeds '{question}' --deadline 15s --quiet");
+            let ready =
+                run_to_end(&mut self.command(self.host(text), &["sh", "-c", &wait]), PATIENCE * 2)?;
+            ensure!(ready.status.success(), "'{text}' is asked '{question}' and does not answer");
+        }
         Ok(None)
     }
 
@@ -263,6 +275,9 @@ fn furnish(directory: &Path) -> Result<()> {
     for name in ["step", "control", "log"] {
         executable(&here.join(name), "exit 0")?;
     }
+    let built = directory.join("home/.cache/horolog/target/release");
+    fs::create_dir_all(&built)?;
+    std::os::unix::fs::symlink(binary()?, built.join("horolog"))?;
     std::os::unix::fs::symlink(path("packaging"), here.join("packaging"))?;
     std::os::unix::fs::symlink(path("plans"), here.join("plans"))?;
     fs::copy(binary()?, here.join("horolog"))?;

@@ -185,6 +185,17 @@ pub(crate) fn stays(text: &str) -> bool {
     !ends && STAYING.iter().any(|words| own(text).starts_with(words))
 }
 
+/// What one that stays answers when it is ready.
+pub(crate) fn is_asked_by(text: &str) -> Option<&'static str> {
+    if own(text).starts_with("horolog relay run") {
+        Some("horolog relay list")
+    } else if own(text).starts_with("horolog serve") {
+        Some("horolog status")
+    } else {
+        None
+    }
+}
+
 /// Whether two that stay would be in each other's way.
 pub(crate) fn is_same(one: &str, other: &str) -> bool {
     STAYING.iter().any(|words| own(one).starts_with(words) && own(other).starts_with(words))
@@ -264,5 +275,23 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         status: 3,
         says: "no NATS server answers",
         because: "the page of campaigns starts a broker, the README does not",
+    },
+    Exception {
+        begins: "horolog at '21:00 TAI'",
+        status: 3,
+        says: "--tai-offset 37",
+        because: "nobody has told this kernel how far TAI is ahead",
+    },
+    Exception {
+        begins: "horolog at cancel 7",
+        status: 2,
+        says: "no job 7",
+        because: "seven jobs were not started before",
+    },
+    Exception {
+        begins: "horolog runs compare --baseline before-the-upgrade 12",
+        status: 3,
+        says: "no store",
+        because: "twelve runs were not measured before",
     },
 ];
