@@ -70,6 +70,9 @@ fn commands_work(name: &str) -> Result<()> {
             wrong.push(format!("{name}, the block of line {}: {error:#}", commands[0].line));
         }
     }
+    if let Err(error) = stage.end_page() {
+        wrong.push(format!("{name}: {error:#}"));
+    }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
 }
@@ -100,7 +103,7 @@ fn exception(text: &str) -> Option<&'static Exception> {
 /// Whether a command has ended as it should.
 fn expected(text: &str, code: Option<i32>, said: &str) -> Result<()> {
     let exception = exception(text);
-    let judged = ["--fail-if", "runs compare", "bench cores", "campaign run"]
+    let judged = ["--fail-if", "runs compare", "bench cores", "campaign run", "cycle predict"]
         .iter()
         .any(|words| text.contains(words));
     // Interrupted before there was anything to tell, it says that it was.

@@ -67,8 +67,13 @@ pub(crate) const BLOCKS: &[(&str, &str, &str)] = &[
 ];
 
 /// Results that earlier commands of a page's reader have left.
-pub(crate) const RESULTS: &[(&str, &str)] =
-    &[("host.json", "host_all.json"), ("path.json", "path_udp.json"), ("run.json", "cycle.json")];
+pub(crate) const RESULTS: &[(&str, &str)] = &[
+    ("host.json", "host_all.json"),
+    ("path.json", "path_udp.json"),
+    ("run.json", "cycle.json"),
+    ("before.json", "load.json"),
+    ("after.json", "load.json"),
+];
 
 /// What is put in another's place, because the test's machine is not the reader's.
 pub(crate) const IN_PLACE: &[(&str, &str, &str)] = &[
@@ -109,7 +114,7 @@ impl Far {
             // So that it is the master soon: it waits for three announcements of others.
             Self::Master(domain) => format!(
                 "{serve} --ptp eth0 --ptp-domain {domain} --ptp-announce-interval=-3 \
-                 --ptp-unicast-allow 10.0.0.0/8"
+                 --ptp-netsync-monitor --ptp-unicast-allow 10.0.0.0/8"
             ),
             Self::Counters => {
                 format!("horolog counters --listen 192.0.2.1:9323 --token-file FILE & {serve}")
@@ -235,7 +240,7 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         because: "a virtual link has no card",
     },
     Exception {
-        begins: "horolog clock compare raw /dev/ptp0",
+        begins: "horolog clock compare /dev/ptp0",
         status: 3,
         says: "/dev/ptp0",
         because: "a virtual machine has no PTP clock",
@@ -293,5 +298,11 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         status: 3,
         says: "no store",
         because: "twelve runs were not measured before",
+    },
+    Exception {
+        begins: "horolog campaign run --resume CAMPAIGN",
+        status: 2,
+        says: "cannot identify a campaign",
+        because: "CAMPAIGN stands for the name of one that was interrupted",
     },
 ];
