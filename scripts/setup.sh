@@ -107,6 +107,8 @@ need_system_packages() {
 	need dpkg-shlibdeps dpkg-dev "names the libraries that the Debian package depends on"
 	need mandoc mandoc "checks the pages of the manual"
 	need debootstrap debootstrap "makes the clean system that the Debian package is installed on"
+	need openssl openssl "makes certificates and secrets as the documentation does"
+	need jq jq "reads results as the documentation does"
 	need cyclictest rt-tests "measures wake-up latency; the benchmark holds ours against it"
 	# On Ubuntu perf comes with each kernel's own tools; one part of the benchmark asks for it.
 	! apt-cache show linux-perf >/dev/null 2>&1 ||

@@ -1,6 +1,7 @@
 //! Where documented commands are run: two private hosts, their reader's one and the far one that the
 //! pages call 192.0.2.1, with files, processes and names of their own. Everything on it ends with it.
-//! What a page starts and leaves running (a server, a relay) runs to the end of its block.
+//! What a page starts and leaves running (a server, a relay) runs to the end of its block, and what
+//! it puts into the background to its own end.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -44,18 +45,38 @@ struct Staying {
     child: Child,
     text: String,
     stderr: PathBuf,
+    /// To the end of the page, since the reader put it in the background.
+    beside: bool,
 }
 
 impl Drop for Staying {
     fn drop(&mut self) {
-        // What it has started would not end with it.
+        // What it has started would not end with it, and what comes next is to find its place free.
         let mut all = vec![self.child.id()];
-        while let Some(pid) = all.pop() {
+        let mut at = 0;
+        while let Some(&pid) = all.get(at) {
             all.extend(children(pid));
-            let _ = signal_to(pid, "KILL");
+            at += 1;
+        }
+        all.iter().for_each(|&pid| kill(pid));
+        let begun = Instant::now();
+        while all.iter().skip(1).any(|&pid| is_running(pid)) && begun.elapsed() < PATIENCE {
+            thread::sleep(POLL_INTERVAL);
         }
         let _ = self.child.wait();
     }
+}
+
+/// Whether a process has not ended: one that nobody has waited for is a zombie (`proc_pid_stat(5)`).
+fn is_running(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+/// Kills a process that may have ended.
+fn kill(pid: u32) {
+    let script = format!("kill -KILL {pid}");
+    let _ = Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).status();
 }
 
 impl Staying {
@@ -130,13 +151,15 @@ impl Stage {
         // A shell of several programs is interrupted with all of them; one that is becomes its only
         // program, which the group's signal would reach twice.
         let whose = if text.contains(" | ") { "--verbose" } else { "--foreground" };
+        // What copies or makes something else is to get through with it.
+        let limit = if text.contains("horolog ") { INTERRUPTED_AFTER } else { "10" };
         let shell = [
             "timeout",
             whose,
             "--preserve-status",
             "--signal=INT",
             "--kill-after=20",
-            INTERRUPTED_AFTER,
+            limit,
             "bash",
             "-c",
             text,
@@ -144,8 +167,14 @@ impl Stage {
         run_to_end(&mut self.command(self.host(text), &shell), PATIENCE * 3)
     }
 
-    /// Starts what stays, and looks whether it does. One that ends at once is told with its status.
-    pub(crate) fn start(&mut self, text: &str) -> Result<Option<(ExitStatus, String)>> {
+    /// Starts what stays, and looks whether it does. One that ends at once is told with its status;
+    /// one of which that is expected gets time for it.
+    pub(crate) fn start(
+        &mut self,
+        text: &str,
+        fails: bool,
+    ) -> Result<Option<(ExitStatus, String)>> {
+        let beside = text.trim().ends_with('&');
         let text = text.trim().trim_end_matches('&').trim_end();
         self.far = None;
         let again = |one: &Staying| table::is_same(&one.text, text);
@@ -156,18 +185,31 @@ impl Stage {
         let stderr = self.directory.path().join(format!("stay{}.err", self.staying.len()));
         let mut staying = start(command, text, &stderr)?;
         let begun = Instant::now();
-        while begun.elapsed() < HELD {
+        let held = if fails { PATIENCE } else { HELD };
+        while begun.elapsed() < held {
             if let Some(status) = staying.child.try_wait()? {
                 return Ok(Some((status, staying.said())));
             }
             thread::sleep(POLL_INTERVAL);
         }
+        staying.beside = beside;
         self.staying.push(staying);
+        if let Some(question) = table::is_asked_by(text) {
+            let wait = format!("horolog after --succeeds '{question}' --deadline 15s --quiet");
+            let ready =
+                run_to_end(&mut self.command(self.host(text), &["sh", "-c", &wait]), PATIENCE * 2)?;
+            ensure!(ready.status.success(), "'{text}' is asked '{question}' and does not answer");
+        }
         Ok(None)
     }
 
     /// Ends what a block has left running, each of which ends well.
     pub(crate) fn end_block(&mut self) -> Result<()> {
+        self.staying.extract_if(.., |one| !one.beside).try_for_each(finish)
+    }
+
+    /// And what a page has put into the background.
+    pub(crate) fn end_page(&mut self) -> Result<()> {
         self.staying.drain(..).try_for_each(finish)
     }
 
@@ -195,7 +237,7 @@ impl Drop for Stage {
         self.far = None;
         self.staying.clear();
         // With the first process of its namespace all others end.
-        let _ = signal_to(self.inside, "KILL");
+        kill(self.inside);
         let _ = self.holder.child.wait();
     }
 }
@@ -217,7 +259,7 @@ fn start(mut command: Command, text: &str, stderr: &Path) -> Result<Staying> {
     let file = fs::File::create(stderr)?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
     let child = die_with_parent(&mut command).spawn()?;
-    Ok(Staying { child, text: text.to_owned(), stderr: stderr.to_owned() })
+    Ok(Staying { child, text: text.to_owned(), stderr: stderr.to_owned(), beside: false })
 }
 
 fn await_inside(holder: &Staying) -> Result<u32> {
@@ -263,6 +305,9 @@ fn furnish(directory: &Path) -> Result<()> {
     for name in ["step", "control", "log"] {
         executable(&here.join(name), "exit 0")?;
     }
+    let built = directory.join("home/.cache/horolog/target/release");
+    fs::create_dir_all(&built)?;
+    std::os::unix::fs::symlink(binary()?, built.join("horolog"))?;
     std::os::unix::fs::symlink(path("packaging"), here.join("packaging"))?;
     std::os::unix::fs::symlink(path("plans"), here.join("plans"))?;
     fs::copy(binary()?, here.join("horolog"))?;

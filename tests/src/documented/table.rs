@@ -67,8 +67,13 @@ pub(crate) const BLOCKS: &[(&str, &str, &str)] = &[
 ];
 
 /// Results that earlier commands of a page's reader have left.
-pub(crate) const RESULTS: &[(&str, &str)] =
-    &[("host.json", "host_all.json"), ("path.json", "path_udp.json"), ("run.json", "cycle.json")];
+pub(crate) const RESULTS: &[(&str, &str)] = &[
+    ("host.json", "host_all.json"),
+    ("path.json", "path_udp.json"),
+    ("run.json", "cycle.json"),
+    ("before.json", "load.json"),
+    ("after.json", "load.json"),
+];
 
 /// What is put in another's place, because the test's machine is not the reader's.
 pub(crate) const IN_PLACE: &[(&str, &str, &str)] = &[
@@ -109,7 +114,7 @@ impl Far {
             // So that it is the master soon: it waits for three announcements of others.
             Self::Master(domain) => format!(
                 "{serve} --ptp eth0 --ptp-domain {domain} --ptp-announce-interval=-3 \
-                 --ptp-unicast-allow 10.0.0.0/8"
+                 --ptp-netsync-monitor --ptp-unicast-allow 10.0.0.0/8"
             ),
             Self::Counters => {
                 format!("horolog counters --listen 192.0.2.1:9323 --token-file FILE & {serve}")
@@ -185,6 +190,17 @@ pub(crate) fn stays(text: &str) -> bool {
     !ends && STAYING.iter().any(|words| own(text).starts_with(words))
 }
 
+/// What one that stays answers when it is ready.
+pub(crate) fn is_asked_by(text: &str) -> Option<&'static str> {
+    if own(text).starts_with("horolog relay run") {
+        Some("horolog relay list")
+    } else if own(text).starts_with("horolog serve") {
+        Some("horolog status")
+    } else {
+        None
+    }
+}
+
 /// Whether two that stay would be in each other's way.
 pub(crate) fn is_same(one: &str, other: &str) -> bool {
     STAYING.iter().any(|words| own(one).starts_with(words) && own(other).starts_with(words))
@@ -224,7 +240,7 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         because: "a virtual link has no card",
     },
     Exception {
-        begins: "horolog clock compare raw /dev/ptp0",
+        begins: "horolog clock compare /dev/ptp0",
         status: 3,
         says: "/dev/ptp0",
         because: "a virtual machine has no PTP clock",
@@ -264,5 +280,29 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         status: 3,
         says: "no NATS server answers",
         because: "the page of campaigns starts a broker, the README does not",
+    },
+    Exception {
+        begins: "horolog at '21:00 TAI'",
+        status: 3,
+        says: "--tai-offset 37",
+        because: "nobody has told this kernel how far TAI is ahead",
+    },
+    Exception {
+        begins: "horolog at cancel 7",
+        status: 2,
+        says: "no job 7",
+        because: "seven jobs were not started before",
+    },
+    Exception {
+        begins: "horolog runs compare --baseline before-the-upgrade 12",
+        status: 3,
+        says: "no store",
+        because: "twelve runs were not measured before",
+    },
+    Exception {
+        begins: "horolog campaign run --resume CAMPAIGN",
+        status: 2,
+        says: "cannot identify a campaign",
+        because: "CAMPAIGN stands for the name of one that was interrupted",
     },
 ];
