@@ -55,6 +55,7 @@ enum Command {
     Host(host::HostArgs),
     Cycle(cycle::CycleArgs),
     Runs(runs::RunsArgs),
+    Report(runs::report::ReportArgs),
     Lab(lab::LabArgs),
     #[cfg(feature = "campaign")]
     Campaign(campaign::CampaignArgs),
@@ -91,6 +92,7 @@ fn main() -> ExitCode {
         Command::Host(args) => host::run(args),
         Command::Cycle(args) => cycle::run(args),
         Command::Runs(args) => runs::run(&args),
+        Command::Report(args) => runs::report::run(&args),
         Command::Lab(args) => lab::run(args),
         #[cfg(feature = "campaign")]
         Command::Campaign(args) => campaign::run(args),

@@ -3,7 +3,10 @@
 "use strict";
 (() => {
   const HEIGHT = 340;
-  const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
+  // As many as there are colours, so that no two of a plot's first eight are alike without them.
+  const DASHES = [
+    [], [8, 4], [2, 3], [10, 3, 2, 3], [18, 4], [5, 2], [10, 3, 2, 3, 2, 3], [2, 7],
+  ];
   const SVG = "http://www.w3.org/2000/svg";
   const NEAR_PX = 40;
   const NONE = "–";
@@ -51,10 +54,10 @@
     }
     return ticks;
   };
-  const evenTicks = (min, max) => {
+  const evenTicks = (min, max, least) => {
     const rough = (max - min) / 5 || 1;
     const base = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map((m) => m * base).find((s) => s >= rough);
+    const step = Math.max([1, 2, 5, 10].map((m) => m * base).find((s) => s >= rough), least);
     const ticks = [];
     for (let i = Math.ceil(min / step); i * step <= max; i += 1) ticks.push(i * step);
     return ticks;
@@ -62,7 +65,7 @@
   // Ticks as dense as labels of `room` pixels allow on `length` pixels.
   const logTicks = (min, max, length, room) => {
     const decades = Math.log10(max / min);
-    if (decades < 0.6) return evenTicks(min, max);
+    if (decades < 0.6) return evenTicks(min, max, 0);
     const labels = length / decades / room;
     if (labels > 8) return steps(min, max, [1, 2, 3, 4, 5, 6, 8]);
     if (labels > 3.3) return steps(min, max, [1, 2, 5]);
@@ -75,15 +78,22 @@
     ...steps(Math.max(min, knee), Math.max(max, knee), [1]),
   ];
 
+  // There is no half of what is counted.
+  const ticksOf = (axis) => (min, max) => evenTicks(min, max, axis.unit === "count" ? 1 : 0);
+
   const SCALES = {
-    linear: () => ({
+    linear: (axis) => ({
       scale: { distr: 1 },
-      ticks: evenTicks,
-      pad: (min, max) => [min - (max - min) * 0.04 || min - 1, max + (max - min) * 0.04 || max + 1],
+      ticks: ticksOf(axis),
+      // Where all values are one, it stands in the middle.
+      pad: (min, max) => {
+        const margin = (max - min) * 0.04 || Math.abs(min) * 0.1 || 1;
+        return [min - margin, max + margin];
+      },
     }),
-    zero: () => ({
+    zero: (axis) => ({
       scale: { distr: 1 },
-      ticks: evenTicks,
+      ticks: ticksOf(axis),
       pad: (min, max) => [0, max * 1.08 || 1],
     }),
     log: () => ({
@@ -201,7 +211,8 @@
         width: 2,
         dash: DASHES[index % DASHES.length],
         spanGaps: true,
-        points: { show: plot.points, size: 6, fill: colour("ground") },
+        // A single point makes no line.
+        points: { show: plot.points || series.points.length === 1, size: 6, fill: colour("ground") },
         value: (u, value) => (value == null ? NONE : UNITS[plot.y.unit](value)),
       })),
     ],

@@ -30,9 +30,6 @@ pub enum AnyError {
         /// What is wrong.
         what: String,
     },
-    /// Its kind has no page.
-    #[error("results {0} have no page")]
-    NoPage(String),
 }
 
 /// The lines for the terminal, without a newline at the end. It may be somebody else's result: what
@@ -52,11 +49,9 @@ pub fn table_of(result: &Value, style: &TableStyle) -> Result<String, AnyError> 
 ///
 /// # Errors
 ///
-/// Its kind is not known or has no page, or it is unsound.
+/// Its kind is not known, or it is unsound.
 pub fn page_of(result: &Value) -> Result<String, AnyError> {
-    let kind = kind(result)?;
-    let page = kind.page.ok_or_else(|| AnyError::NoPage(format!("'{}'", kind.schema)))?;
-    page(result)
+    (kind(result)?.page)(result)
 }
 
 /// The schemas of all kinds of results that can be shown.
@@ -80,35 +75,32 @@ type Rendered = Result<String, AnyError>;
 struct Kind {
     schema: &'static str,
     table: fn(&Value, &TableStyle) -> Rendered,
-    page: Option<fn(&Value) -> Rendered>,
+    page: fn(&Value) -> Rendered,
 }
 
-/// A kind that has a table and a page, or a table alone.
+/// A kind of which every result is read the same way.
 macro_rules! kind {
     ($schema:ident, $table:path, $page:path) => {
-        Kind { page: Some(|result| Ok($page(&read(result)?))), ..kind!($schema, $table) }
-    };
-    ($schema:ident, $table:path) => {
         Kind {
             schema: record::$schema,
             table: |result, style| Ok($table(&read(result)?, style)),
-            page: None,
+            page: |result| Ok($page(&read(result)?)),
         }
     };
 }
 
 const KINDS: [Kind; 27] = [
-    Kind { schema: record::LOAD_SCHEMA, table: load_table, page: Some(load_page) },
-    kind!(AFTER_SCHEMA, table::after),
-    kind!(AT_SCHEMA, table::at),
+    Kind { schema: record::LOAD_SCHEMA, table: load_table, page: load_page },
+    kind!(AFTER_SCHEMA, table::after, html::after),
+    kind!(AT_SCHEMA, table::at, html::at),
     kind!(BENCH_CORES_SCHEMA, table::bench_cores, html::bench_cores),
-    kind!(BENCH_NTS_SCHEMA, table::bench_nts),
+    kind!(BENCH_NTS_SCHEMA, table::bench_nts, html::bench_nts),
     kind!(BENCH_RELAY_SCHEMA, table::bench_relay, html::bench_relay),
     kind!(CAMPAIGN_SCHEMA, table::campaign, html::campaign),
     kind!(CLOCK_SCHEMA, table::clock, html::clock),
     kind!(CLOCK_COMPARE_SCHEMA, table::clock_compare, html::clock_compare),
     kind!(CLOCK_LOG_SCHEMA, table::clock_log, html::clock_log),
-    kind!(COMPARE_SCHEMA, table::compare),
+    kind!(COMPARE_SCHEMA, table::compare, html::compare),
     kind!(CYCLE_SCHEMA, table::cycle, html::cycle),
     kind!(CYCLE_PREDICT_SCHEMA, table::cycle_predict, html::cycle_predict),
     kind!(CYCLE_TEST_SCHEMA, table::cycle_test, html::cycle_test),
@@ -170,7 +162,7 @@ fn load_table(result: &Value, style: &TableStyle) -> Rendered {
 
 fn load_page(result: &Value) -> Rendered {
     if of_establishments(result) {
-        return Err(AnyError::NoPage("of key establishments".to_owned()));
+        return Ok(html::establishment(&read(result)?));
     }
     Ok(html::load(&read(result)?))
 }
@@ -214,6 +206,6 @@ mod tests {
         );
         assert_eq!(told(of("horolog.x/1")), "'horolog.x/1' is no kind of result known here");
         assert!(told(of("horolog.query/1")).contains("missing field"));
-        assert!(page_of(&of("horolog.after/1")).unwrap_err().to_string().contains("no page"));
+        assert!(page_of(&of("horolog.after/1")).unwrap_err().to_string().contains("missing field"));
     }
 }

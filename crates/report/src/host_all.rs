@@ -2,9 +2,9 @@
 //! verdict in a sentence.
 
 use horolog_record::{
-    DelayKind, Distribution, HandlerKind, HostAllResult, HostClockResult, HostDelayResult,
-    HostInterruptResult, HostNicResult, HostPart, HostPartOutcome, HostPartState, HostSwitchResult,
-    HostTimerResult, HostVerdict, SwitchPartner, WorstFinding,
+    DelayCell, DelayKind, Distribution, HandlerKind, HostAllResult, HostClockResult,
+    HostDelayResult, HostInterruptResult, HostNicResult, HostPart, HostPartOutcome, HostPartState,
+    HostSwitchResult, HostTimerResult, HostVerdict, SwitchPartner, WorstFinding,
 };
 
 use crate::host_delay::setting_name;
@@ -61,7 +61,7 @@ pub(crate) fn headline(result: &HostAllResult, outcome: &HostPartOutcome) -> Opt
     }
 }
 
-fn clock(result: &HostClockResult) -> String {
+pub(crate) fn clock(result: &HostClockResult) -> String {
     let source = result.clocksource.current.as_deref().unwrap_or("unknown");
     let read = result.clocks.iter().find(|clock| clock.name == "REALTIME");
     let cost = read.and_then(|clock| clock.cost_ns);
@@ -75,13 +75,14 @@ fn clock(result: &HostClockResult) -> String {
 }
 
 /// `nanosleep` under the first setting that was measured.
-fn delay(result: &HostDelayResult) -> String {
+pub(crate) fn nanosleep(result: &HostDelayResult) -> Option<&DelayCell> {
     let cells = result.cells.iter().filter(|cell| cell.function == DelayKind::Nanosleep);
     let cells = cells.filter(|cell| cell.overshoot_ns.is_some());
-    let Some(cell) = cells.min_by_key(|cell| (cell.setting, cell.requested_ns.abs_diff(DELAY_NS)))
-    else {
-        return ABSENT.to_owned();
-    };
+    cells.min_by_key(|cell| (cell.setting, cell.requested_ns.abs_diff(DELAY_NS)))
+}
+
+pub(crate) fn delay(result: &HostDelayResult) -> String {
+    let Some(cell) = nanosleep(result) else { return ABSENT.to_owned() };
     let of = |of: fn(&Distribution) -> u64| {
         cell.overshoot_ns.as_ref().map_or_else(|| ABSENT.to_owned(), |one| human_ns(of(one)))
     };
@@ -94,7 +95,7 @@ fn delay(result: &HostDelayResult) -> String {
     )
 }
 
-fn timer(result: &HostTimerResult) -> String {
+pub(crate) fn timer(result: &HostTimerResult) -> String {
     let cores = result.cores.iter().filter_map(|core| Some((core.core, core.latency_ns.as_ref()?)));
     cores.max_by_key(|(_, latency)| latency.p99).map_or_else(
         || ABSENT.to_owned(),
@@ -109,7 +110,7 @@ fn timer(result: &HostTimerResult) -> String {
     )
 }
 
-fn switch(result: &HostSwitchResult) -> String {
+pub(crate) fn switch(result: &HostSwitchResult) -> String {
     let figure = |partner| {
         let steps = result.steps.iter().find(|steps| steps.partner == partner);
         let figure = steps.and_then(|steps| steps.per_switch_ns);
@@ -122,7 +123,7 @@ fn switch(result: &HostSwitchResult) -> String {
     )
 }
 
-fn interrupt(result: &HostInterruptResult) -> String {
+pub(crate) fn interrupt(result: &HostInterruptResult) -> String {
     let worst = |kind| {
         let of_kind = result.handlers.iter().filter(move |one| one.kind == kind);
         let p99 = of_kind.filter_map(|one| Some(one.delay_ns.as_ref()?.p99)).max();
@@ -144,7 +145,7 @@ fn interrupt(result: &HostInterruptResult) -> String {
     )
 }
 
-fn nic(result: &HostNicResult) -> String {
+pub(crate) fn nic(result: &HostNicResult) -> String {
     let queues = if result.queues.rx == 1 { "queue" } else { "queues" };
     let stamps = match &result.timestamps {
         Some(stamps) if stamps.hardware_rx && stamps.hardware_tx => "the card",

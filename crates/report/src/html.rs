@@ -4,18 +4,23 @@
 //! points that are worked out here, and saves the result that is embedded. Everything that comes
 //! out of a result is escaped, and a content security policy keeps the page from loading anything.
 
+mod after;
+mod at;
 mod bench_cores;
+mod bench_nts;
 mod bench_relay;
 mod campaign;
 mod clock;
 mod clock_compare;
 mod clock_log;
+mod compare;
 mod cycle;
 mod cycle_predict;
 mod cycle_test;
 mod data;
 mod demo;
 mod escape;
+mod establishment;
 mod host_all;
 mod host_clock;
 mod host_delay;
@@ -38,22 +43,28 @@ mod relay_tree;
 mod sections;
 mod series;
 mod stability;
+mod top;
 mod trials;
 
 use serde::Serialize;
 
 use crate::json::to_compact_json;
 
+pub use after::after;
+pub use at::at;
 pub use bench_cores::bench_cores;
+pub use bench_nts::bench_nts;
 pub use bench_relay::bench_relay;
 pub use campaign::campaign;
 pub use clock::clock;
 pub use clock_compare::clock_compare;
 pub use clock_log::clock_log;
+pub use compare::compare;
 pub use cycle::cycle;
 pub use cycle_predict::cycle_predict;
 pub use cycle_test::cycle_test;
 pub use demo::demo;
+pub use establishment::establishment;
 pub use host_all::host_all;
 pub use host_clock::host_clock;
 pub use host_delay::host_delay;

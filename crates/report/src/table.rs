@@ -3,21 +3,21 @@
 //! percentiles. Whether there is a terminal, how wide it is and whether it may show colour is for
 //! the caller to know.
 
-mod after;
-mod at;
+pub(crate) mod after;
+pub(crate) mod at;
 mod bench_cores;
-mod bench_nts;
+pub(crate) mod bench_nts;
 mod bench_relay;
 mod campaign;
 mod clock;
 pub(crate) mod clock_compare;
 mod clock_log;
-mod compare;
+pub(crate) mod compare;
 mod cycle;
 mod cycle_predict;
 mod cycle_test;
 mod demo;
-mod establishment;
+pub(crate) mod establishment;
 mod grid;
 mod host_all;
 mod host_clock;

@@ -31,7 +31,10 @@ pub fn bench_cores(result: &BenchCoresResult) -> String {
     Page {
         kind: "bench cores",
         heading: "Responses by the number of cores".to_owned(),
-        lead: format!("{} numbers of cores, started {}", result.columns.len(), result.started),
+        lead: match result.columns.len() {
+            1 => format!("one number of cores, started {}", result.started),
+            count => format!("{count} numbers of cores, started {}", result.started),
+        },
         main: main.concat(),
         schema: &result.schema,
         note: "Responses are valid replies in time, per second of sending.",

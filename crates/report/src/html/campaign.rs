@@ -3,11 +3,11 @@
 
 use horolog_record::{CampaignFigures, CampaignResult, Distribution};
 
-use super::Page;
 use super::data::{headed, row};
 use super::escape::{each, text};
 use super::latency::{Place, tail};
 use super::sections::{Body, drawn_alone, findings, machine, paragraph, section};
+use super::{Page, top};
 use crate::campaign::{Figures, METHOD, PART_TITLES, figures, part, sentences};
 
 const TABLE: &str = "parts";
@@ -26,8 +26,8 @@ pub fn campaign(result: &CampaignResult) -> String {
     });
     let of_parts = (PART_TITLES[0], &PART_TITLES[1..]);
     let sections = vec![
-        ("What it comes to", each(sentences(result), |line| paragraph(&line))),
         ("Findings", findings(&result.findings)),
+        ("What it comes to", each(sentences(result), |line| paragraph(&line))),
         ("Together", each(figures(result).iter().enumerate(), together)),
         ("Distributions", plotted),
         ("Parts", headed(TABLE, "Parts; start: after the instant", of_parts, &parts)),
@@ -39,7 +39,7 @@ pub fn campaign(result: &CampaignResult) -> String {
         kind: "campaign",
         heading: result.plan.name.clone(),
         lead: format!("{} Started {}.", result.plan.about, result.started),
-        main: body.sections() + &section("Run and machine", &run),
+        main: top::campaign(result) + &body.sections() + &section("Run and machine", &run),
         note: METHOD,
         schema: &result.schema,
         plots: body.plots,
@@ -64,7 +64,7 @@ fn distributions(result: &CampaignResult) -> Vec<(String, &Distribution)> {
         match &role.figures {
             CampaignFigures::Load { trials, .. } => all.extend(trials.iter().filter_map(|one| {
                 let rate = crate::units::human_rate(one.trial.offered_rate);
-                Some((format!("{name}, {rate}/s"), one.trial.rtt_ns.as_ref()?))
+                Some((format!("{name}, {rate}"), one.trial.rtt_ns.as_ref()?))
             })),
             CampaignFigures::Paths { rows, .. } => all.extend(rows.iter().filter_map(|one| {
                 Some((format!("{name}, {} bytes", one.length), one.rtt_ns.as_ref()?))
@@ -104,7 +104,7 @@ mod tests {
             assert!(main.contains(shown), "{shown}");
         }
         for first in ["planned/s", "relay", "part"] {
-            let head = format!("<thead><tr><th scope=\"col\">{first}</th>");
+            let head = format!("<thead><tr><th scope=\"col\" class=\"words\">{first}</th>");
             assert!(main.contains(&head), "{first}");
         }
         assert!(!main.contains("<td></td>"), "a column without a title");

@@ -3,7 +3,6 @@
 
 use horolog_record::{AllanDeviation, ClockMethod, ClockResult};
 
-use super::Page;
 use super::data::{row, table};
 use super::escape::each;
 use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
@@ -11,6 +10,7 @@ use super::sections::{
     columns, command_line, drawn_alone, facts, findings, host_facts, limits, paragraph, section,
 };
 use super::stability::{allan_plot, allan_table};
+use super::{Page, top};
 use crate::clock::{DEFINITION, LITERATURE, conditions, counts, long_time, method_name, outage};
 use crate::table::query::{figure_texts, seconds};
 use crate::units::{ABSENT, full_count};
@@ -27,9 +27,10 @@ pub fn clock(result: &ClockResult) -> String {
     let plots = vec![over_time(result), allan_plot(STABILITY, &stability(result))];
     let (figures, plots) = drawn_alone(plots);
     let main = [
-        section("Error", &errors(result)),
+        top::clock(result),
         section("Findings", &findings(&result.findings)),
         section("Limits", &limits(&result.limits)),
+        section("Error", &errors(result)),
         section("Over time", &figures),
         section("Outages", &outages(result)),
         section("Pulses and sentences", &each(counts(result), |line| paragraph(&line))),

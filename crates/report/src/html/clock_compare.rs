@@ -2,13 +2,13 @@
 
 use horolog_record::{AllanDeviation, ClockCompareResult, ClockSample, ComparedClock};
 
-use super::Page;
 use super::data::{row, table};
 use super::escape::each;
 use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
 use super::query::thinned;
 use super::sections::{drawn_alone, findings, limits, machine, paragraph, section};
 use super::stability::{allan_plot, allan_table};
+use super::{Page, top};
 use crate::table::clock_compare::{OFFSETS, figures, steps};
 use crate::units::{full_count, human_ns};
 
@@ -28,9 +28,10 @@ pub fn clock_compare(result: &ClockCompareResult) -> String {
     let rows = each(&result.clocks, |clock| row(&clock.name, figures(clock)));
     let titles = ["mean", "deviation", "min", "max", "frequency", "doubt", "readings"];
     let main = [
-        section("Clocks", &(table("offsets", "Offsets", &titles, &rows) + &stepped)),
+        top::clock_compare(result),
         section("Findings", &findings(&result.findings)),
         section("Limits", &limits(&result.limits)),
+        section("Clocks", &(table("offsets", "Offsets", &titles, &rows) + &stepped)),
         section("Offset and stability", &plotted),
         section("Allan deviation", &allan_table(&stability(result))),
         section("Run and machine", &machine(&result.command, &result.started, &result.host)),

@@ -3,12 +3,12 @@
 
 use horolog_record::{ClockLogPoint, ClockLogResult, LoggedClock};
 
-use super::Page;
 use super::data::{row, table};
 use super::escape::each;
 use super::plot::{Axis, Choice, Mark, Plot, Scale, Series, Unit, View};
 use super::query::thinned;
 use super::sections::{drawn_alone, section};
+use super::{Page, top};
 use crate::clock_log::{NOTE, clock_name, figures};
 use crate::table::query::seconds;
 use crate::units::{full_count, signed_mean_ns};
@@ -28,6 +28,7 @@ pub fn clock_log(result: &ClockLogResult) -> String {
     let rows = each(&result.clocks, |clock| row(&clock_name(clock), figures(clock)));
     let titles = ["lines with an offset", "mean", "deviation", "min", "max", "steps"];
     let main = [
+        top::clock_log(result),
         section("Offset", &table("offsets", "Offsets", &titles, &rows)),
         section("Over time", &plotted),
         section("Pulses", &verdicts(result)),

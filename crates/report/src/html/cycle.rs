@@ -3,12 +3,12 @@
 
 use horolog_record::{CycleResult, Distribution};
 
-use super::Page;
 use super::data::{headed, row};
 use super::escape::each;
 use super::latency::{Place, histogram, tail};
 use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
 use super::sections::{Body, drawn_alone, findings, limits, machine, paragraph, section};
+use super::{Page, top};
 use crate::cycle::{
     EXTRA, EXTRA_MEANING, FIGURES, MEANING, Row, extra, facts, figures, is_parallel, rows, together,
 };
@@ -31,7 +31,8 @@ pub fn cycle(result: &CycleResult) -> String {
         kind: "cycle",
         heading: format!("periodic tasks every {}", human_ns(period_ns)),
         lead: format!("{missed} of {periods} deadlines missed, started {}", result.started),
-        main: body.sections()
+        main: top::cycle(result)
+            + &body.sections()
             + &section("Run and machine", &machine(&result.command, &result.started, &result.host)),
         note: MEANING,
         schema: &result.schema,
@@ -56,12 +57,12 @@ fn body(result: &CycleResult, rows: &[Row<'_>]) -> Body {
     let (plotted, plots) = drawn_alone(plots);
     let cells = each(rows, |one| row(&one.name(result), figures(one)));
     let mut sections = vec![
+        ("Findings", findings(&result.findings)),
+        ("Limits", limits(&result.limits)),
         (
             "Tasks",
             bars(result, rows) + &headed(TABLE, "Periodic tasks", ("task", &FIGURES), &cells),
         ),
-        ("Findings", findings(&result.findings)),
-        ("Limits", limits(&result.limits)),
         ("Course and distribution", plotted),
     ];
     if is_parallel(result) {

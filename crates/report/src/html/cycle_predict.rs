@@ -5,10 +5,10 @@ use horolog_record::{
     CyclePredictBound, CyclePredictResult, CyclePredictTask, CyclePredictTermKind as Term,
 };
 
-use super::Page;
 use super::data::{headed, row, shown};
 use super::escape::{each, text};
 use super::sections::{Body, findings, limits, machine, paragraph, section};
+use super::{Page, top};
 use crate::cycle_predict::{
     COST_TITLES, METHOD, bounds, cost_rows, heading, rows, sentences, term_rows, terms, titles,
 };
@@ -19,9 +19,9 @@ use crate::units::{human_ns, percent};
 pub fn cycle_predict(result: &CyclePredictResult) -> String {
     let tasks = each(rows(result), |(name, cells)| row(&name, cells));
     let sections = vec![
-        ("What it comes to", each(sentences(result), |line| paragraph(&line))),
         ("Findings", findings(&result.findings)),
         ("Limits", limits(&result.limits)),
+        ("What it comes to", each(sentences(result), |line| paragraph(&line))),
         ("Bounds by their deadlines", bars(result)),
         ("Tasks", headed("tasks", "Tasks", ("task", &titles(result)), &tasks)),
         ("What bounds are made of", made_of(result)),
@@ -36,7 +36,7 @@ pub fn cycle_predict(result: &CyclePredictResult) -> String {
         kind: "cycle predict",
         heading: heading(result),
         lead: format!("started {}", result.started),
-        main: body.sections() + &section("Run and machine", &run),
+        main: top::cycle_predict(result) + &body.sections() + &section("Run and machine", &run),
         note: METHOD,
         schema: &result.schema,
         plots: body.plots,

@@ -3,11 +3,11 @@
 
 use horolog_record::{CycleTestResult, CycleTestRun, Distribution};
 
-use super::Page;
 use super::data::shown;
 use super::escape::each;
 use super::latency::{Place, tail};
 use super::sections::{Body, drawn_alone, findings, limits, machine, paragraph, section};
+use super::{Page, top};
 use crate::cycle_test::{
     FAULTS, METHOD, NODES, Rows, SCORES, SOURCES, STAGES, STATES, TRIALS, fault_rows, heading,
     node_rows, score_rows, score_sentences, sentences, source_rows, stage_rows, state_rows,
@@ -27,7 +27,7 @@ pub fn cycle_test(result: &CycleTestResult) -> String {
         kind: "cycle test",
         heading: heading(result),
         lead: format!("started {}", result.started),
-        main: body.sections() + &section("Run and machine", &run),
+        main: top::cycle_test(result) + &body.sections() + &section("Run and machine", &run),
         note: METHOD,
         schema: &result.schema,
         plots: body.plots,
@@ -47,9 +47,9 @@ fn body(result: &CycleTestResult) -> Body {
     });
     let scale = each(score_sentences(result), |line| paragraph(&line));
     let sections = vec![
-        ("What it comes to", each(sentences(result), |line| paragraph(&line))),
         ("Findings", findings(&result.findings)),
         ("Limits", limits(&result.limits)),
+        ("What it comes to", each(sentences(result), |line| paragraph(&line))),
         ("Search", trials),
         ("States", of(STATES_ID, "Periods by state", ("state", &STATES), state_rows) + &plotted),
         ("Faults", of("faults", "What was injected", ("fault", &FAULTS), fault_rows)),

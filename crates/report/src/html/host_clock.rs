@@ -3,10 +3,10 @@
 
 use horolog_record::HostClockResult;
 
-use super::Page;
 use super::data::{row, table};
 use super::escape::{each, text};
 use super::sections::{Body, command_line, facts, findings, host_facts, section};
+use super::{Page, top};
 use crate::facts::FactGroup;
 use crate::host_clock::{CLOCK_TITLES, CLOCKS_NOTE, figures, groups};
 use crate::units::human_ns;
@@ -24,7 +24,7 @@ pub fn host_clock(result: &HostClockResult) -> String {
         kind: "host clock",
         heading: "clocks of this host".to_owned(),
         lead: format!("watched for {}, started {}", human_ns(result.watched_ns), result.started),
-        main: body.sections() + &section("Run and machine", &machine),
+        main: top::host_clock(result) + &body.sections() + &section("Run and machine", &machine),
         note: CLOCKS_NOTE,
         schema: &result.schema,
         plots: body.plots,

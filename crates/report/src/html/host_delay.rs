@@ -2,13 +2,13 @@
 
 use horolog_record::{ClaimVerdict, DelayKind, Distribution, HostDelayResult};
 
-use super::Page;
 use super::data::{row, table};
 use super::escape::{each, text};
 use super::plot::{Axis, Choice, Plot, Scale, Series, Unit, View};
 use super::sections::{
     Body, command_line, drawn_alone, facts, findings, host_facts, limits, section,
 };
+use super::{Page, top};
 use crate::host_delay::{
     CLAIMS, INTERRUPTED_TITLES, NOTE, SLACK, cells_of, interrupted, is_measured, resumption,
     setting, setting_name, tally, verdict,
@@ -26,7 +26,9 @@ pub fn host_delay(result: &HostDelayResult) -> String {
         kind: "host delay",
         heading: "delays of this host".to_owned(),
         lead: format!("{} settings, started {}", result.settings.len(), result.started),
-        main: body.sections() + &section("Run and machine", &machine(result)),
+        main: top::host_delay(result)
+            + &body.sections()
+            + &section("Run and machine", &machine(result)),
         note: NOTE,
         schema: &result.schema,
         plots: body.plots,

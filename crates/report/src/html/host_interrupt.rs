@@ -3,7 +3,6 @@
 
 use horolog_record::{Distribution, HostInterruptResult, StolenGap};
 
-use super::Page;
 use super::data::{row, table};
 use super::escape::each;
 use super::host_timer::paragraph;
@@ -11,6 +10,7 @@ use super::latency::{Place, histogram, tail};
 use super::sections::{
     Body, command_line, drawn_alone, facts, findings, host_facts, limits, section,
 };
+use super::{Page, top};
 use crate::host::{LATENCY_TITLES, latency_figures};
 use crate::table::host_interrupt::{
     METHOD, facts as sentences, handler_name, repetitions, stolen_cells, stolen_facts,
@@ -37,7 +37,9 @@ pub fn host_interrupt(result: &HostInterruptResult) -> String {
             full_count(result.expiries),
             result.started
         ),
-        main: body.sections() + &section("Run and machine", &machine(result)),
+        main: top::host_interrupt(result)
+            + &body.sections()
+            + &section("Run and machine", &machine(result)),
         note: METHOD,
         schema: &result.schema,
         plots: body.plots,
@@ -56,9 +58,9 @@ pub(super) fn body(result: &HostInterruptResult) -> Body {
     });
     let means = each(result.handlers.iter().filter_map(repetitions), |line| paragraph(&line));
     let sections = vec![
-        ("Handlers", table(DELAYS, "Delays of handlers", &LATENCY_TITLES, &handlers) + &means),
         ("Findings", findings(&result.findings)),
         ("Limits", limits(&result.limits)),
+        ("Handlers", table(DELAYS, "Delays of handlers", &LATENCY_TITLES, &handlers) + &means),
         ("Stolen time", stolen(result)),
         ("Distributions", plotted),
         ("How it was measured", each(sentences(result), |line| paragraph(&line))),

@@ -2,10 +2,10 @@
 
 use horolog_record::{HostNicResult, NicAdvice};
 
-use super::Page;
 use super::escape::{each, text};
 use super::host_clock::fact_sections;
 use super::sections::{Body, command_line, facts, findings, host_facts, section};
+use super::{Page, top};
 use crate::host_nic::{advice, change, groups};
 
 /// The page as HTML. It holds the result as JSON in the element `result`.
@@ -21,7 +21,7 @@ pub fn host_nic(result: &HostNicResult) -> String {
         kind: "host nic",
         heading: format!("interface {}", result.interface),
         lead: format!("as its driver and the kernel tell, {}", result.started),
-        main: body.sections() + &section("Run and machine", &machine),
+        main: top::host_nic(result) + &body.sections() + &section("Run and machine", &machine),
         note: "Nothing was set.",
         schema: &result.schema,
         plots: body.plots,

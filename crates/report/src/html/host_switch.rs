@@ -2,7 +2,6 @@
 
 use horolog_record::{Distribution, HostSwitchResult, SwitchExchange};
 
-use super::Page;
 use super::data::{row, table};
 use super::escape::each;
 use super::host_timer::paragraph;
@@ -10,6 +9,7 @@ use super::latency::{Place, histogram, tail};
 use super::sections::{
     Body, command_line, drawn_alone, facts, findings, host_facts, limits, section,
 };
+use super::{Page, top};
 use crate::table::host_switch::{
     METHOD, exchange_cells, exchange_name, exchange_titles, facts as sentences, steps_rows,
 };
@@ -32,7 +32,9 @@ pub fn host_switch(result: &HostSwitchResult) -> String {
             full_count(result.turns),
             result.started
         ),
-        main: body.sections() + &section("Run and machine", &machine(result)),
+        main: top::host_switch(result)
+            + &body.sections()
+            + &section("Run and machine", &machine(result)),
         note: METHOD,
         schema: &result.schema,
         plots: body.plots,
@@ -48,9 +50,9 @@ pub(super) fn body(result: &HostSwitchResult) -> Body {
     let (plotted, plots) = drawn_alone(plots);
     let exchanges = each(&result.exchanges, |one| row(&exchange_name(one), exchange_cells(one)));
     let sections = vec![
-        ("The eight steps", steps(result)),
         ("Findings", findings(&result.findings)),
         ("Limits", limits(&result.limits)),
+        ("The eight steps", steps(result)),
         ("Exchanges", table(TABLE, "Exchanges", &exchange_titles(), &exchanges)),
         ("Distribution of turns", plotted),
         ("How it was measured", each(sentences(result), |line| paragraph(&line))),

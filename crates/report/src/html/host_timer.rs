@@ -2,7 +2,6 @@
 
 use horolog_record::{Distribution, HostTimerResult, TimerCore};
 
-use super::Page;
 use super::data::{row, table};
 use super::escape::{each, text};
 use super::latency::{Place, histogram, tail, time_axis};
@@ -10,6 +9,7 @@ use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
 use super::sections::{
     Body, command_line, drawn_alone, facts, findings, host_facts, limits, section,
 };
+use super::{Page, top};
 use crate::host::LATENCY_TITLES;
 use crate::table::host_timer::{LATENCY, cells, facts as sentences};
 use crate::units::{full_count, human_ns};
@@ -32,7 +32,9 @@ pub fn host_timer(result: &HostTimerResult) -> String {
             result.cores.len(),
             result.started
         ),
-        main: body.sections() + &section("Run and machine", &machine(result)),
+        main: top::host_timer(result)
+            + &body.sections()
+            + &section("Run and machine", &machine(result)),
         note: LATENCY,
         schema: &result.schema,
         plots: body.plots,
@@ -49,9 +51,9 @@ pub(super) fn body(result: &HostTimerResult) -> Body {
     let rows = each(&result.cores, |core| row(&format!("core {}", core.core), cells(core)));
     let titles = [&["missed"], &LATENCY_TITLES[..]].concat();
     let sections = vec![
-        ("Latencies", table(TABLE, "Wake-up latencies", &titles, &rows)),
         ("Findings", findings(&result.findings)),
         ("Limits", limits(&result.limits)),
+        ("Latencies", table(TABLE, "Wake-up latencies", &titles, &rows)),
         ("Distribution and course", plotted),
         ("How it was measured", each(sentences(result), |line| paragraph(&line))),
     ];

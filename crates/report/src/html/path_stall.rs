@@ -3,13 +3,13 @@
 
 use horolog_record::{PathStallResult, SocketOption, StallCell, StallPattern};
 
-use super::Page;
 use super::data::{row, table};
 use super::escape::each;
 use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
 use super::sections::{
     columns, command_line, drawn_alone, facts, findings, host_facts, limits, paragraph, section,
 };
+use super::{Page, top};
 use crate::stall;
 use crate::table::path_tcp::{end, target};
 
@@ -18,6 +18,7 @@ use crate::table::path_tcp::{end, target};
 pub fn path_stall(result: &PathStallResult) -> String {
     let (plotted, plots) = drawn_alone(vec![batches(result)]);
     let main = [
+        top::path_stall(result),
         section("Findings", &findings(&result.findings)),
         section("Limits", &limits(&result.limits)),
         section("Patterns", &cells(result)),

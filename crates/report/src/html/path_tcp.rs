@@ -3,13 +3,13 @@
 
 use horolog_record::{Distribution, PathTcpResult, TcpDirection};
 
-use super::Page;
 use super::data::{row, table};
 use super::escape::each;
 use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
 use super::sections::{
     columns, command_line, drawn_alone, facts, findings, host_facts, limits, section,
 };
+use super::{Page, top};
 use crate::table::path_tcp::{DEFINITION, bandwidth, end, latency, settings, target, way};
 use crate::units::full_count;
 
@@ -36,10 +36,11 @@ pub fn path_tcp(result: &PathTcpResult) -> String {
     let plots = vec![latency_plot(result), bandwidth_plot(result)];
     let (plotted, plots) = drawn_alone(plots);
     let main = [
-        section("Latency", &latencies(result)),
-        section("Bandwidth", &bandwidths(result)),
+        top::path_tcp(result),
         section("Findings", &findings(&result.findings)),
         section("Limits", &limits(&result.limits)),
+        section("Latency", &latencies(result)),
+        section("Bandwidth", &bandwidths(result)),
         section("By message size", &plotted),
         section("Ends and machine", &ends(result)),
     ];

@@ -9,7 +9,7 @@ use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
 use super::sections::{
     columns, command_line, drawn, facts, findings, host_facts, limits, paragraph, section,
 };
-use super::{series, trials};
+use super::{series, top, trials};
 use crate::path_udp::{COLUMNS, NOTE, cost, details, title};
 use crate::units::{full_count, human_ns};
 
@@ -34,9 +34,10 @@ pub fn path_udp(result: &PathUdpResult) -> String {
     let told = numbered.flat_map(|(index, row)| details(result, index, row));
     let told = each(told.chain([cost(result)]), |line| paragraph(&line));
     let main = [
-        section("Rows", &(table("rows", "Rows", &titles, &rows) + &told)),
-        section("Limits", &limits(&result.limits)),
+        top::path_udp(result),
         section("Findings", &findings(&result.findings)),
+        section("Limits", &limits(&result.limits)),
+        section("Rows", &(table("rows", "Rows", &titles, &rows) + &told)),
         section("Round trip", &plotted),
         section("Run and machine", &machine(result)),
     ];

@@ -3,12 +3,12 @@
 
 use horolog_record::{AllanDeviation, Figures, QueryResult, Sample, ServerResult};
 
-use super::Page;
 use super::data::{row, table};
 use super::escape::{each, text};
 use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
 use super::sections::{columns, command_line, drawn_alone, facts, findings, host_facts, section};
 use super::stability::{allan_plot, allan_table};
+use super::{Page, top};
 use crate::table::query::{
     difference_line, figure_texts, full_name, leap_name, odd_replies, stamps,
 };
@@ -37,8 +37,9 @@ pub fn query(result: &QueryResult) -> String {
     ];
     let (figures, plots) = drawn_alone(plots);
     let main = [
-        section("Servers", &servers(result)),
+        top::query(result),
         section("Findings", &findings(&result.findings)),
+        section("Servers", &servers(result)),
         section("Between servers", &differences(result)),
         section("Offset, delay and stability", &figures),
         section("Figures", &statistics(result)),

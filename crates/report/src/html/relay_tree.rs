@@ -3,12 +3,12 @@
 
 use horolog_record::{Distribution, RelayTreeEngine, RelayTreeResult};
 
-use super::Page;
 use super::data::{row, shown, table};
 use super::escape::each;
 use super::latency::{Place, tail};
 use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
 use super::sections::{Body, drawn_alone, findings, limits, machine, paragraph, section};
+use super::{Page, top};
 use crate::relay_tree::{METHOD, SHAPE_TITLES, heading, method, rows, sentences, shapes, titles};
 
 const TABLE: &str = "nodes";
@@ -30,9 +30,9 @@ pub fn relay_tree(result: &RelayTreeResult) -> String {
     let others =
         shown("shapes", "Trees over the same nodes", ("tree", &SHAPE_TITLES), shapes(result));
     let sections = vec![
-        ("What it comes to", each(sentences(result), |line| paragraph(&line))),
         ("Findings", findings(&result.findings)),
         ("Limits", limits(&result.limits)),
+        ("What it comes to", each(sentences(result), |line| paragraph(&line))),
         ("Delays", plotted),
         ("Nodes", table(TABLE, "Nodes", &titles(result), &nodes)),
         ("Compared", others),
@@ -44,7 +44,7 @@ pub fn relay_tree(result: &RelayTreeResult) -> String {
         kind: "relay tree",
         heading: heading(result),
         lead: format!("started {}", result.started),
-        main: body.sections() + &section("Run and machine", &run),
+        main: top::relay_tree(result) + &body.sections() + &section("Run and machine", &run),
         note: METHOD,
         schema: &result.schema,
         plots: body.plots,

@@ -6,7 +6,7 @@ use super::escape::{each, text};
 use super::plot::Plot;
 use crate::findings::{Group, grouped, severity_name, trial_label};
 use crate::limits::measured;
-use crate::units::human_ns;
+use crate::units::{ABSENT, human_ns};
 use crate::verdict::lower_bound_trial;
 
 /// The verdict on top: a name, one large figure, a sentence, and times at that rate.
@@ -30,7 +30,7 @@ pub(super) fn verdict(
         "<section class=\"verdict\" aria-label=\"Verdict\">\n<p class=\"name\">{}</p>\n\
          <p class=\"figure\">{}</p>\n<p class=\"sentence\">{}</p>\n{figures}</section>\n",
         text(name),
-        text(figure),
+        text(if figure == ABSENT { "not measured" } else { figure }),
         text(sentence),
     )
 }

@@ -182,7 +182,7 @@ const fn seconds_axis() -> Axis {
     Axis { label: "time", short: "at", unit: Unit::Seconds, scale: Scale::Linear }
 }
 
-const fn loss_axis() -> Axis {
+pub(super) const fn loss_axis() -> Axis {
     Axis { label: "lost", short: "lost", unit: Unit::Share, scale: Scale::Knee { knee: LOSS_KNEE } }
 }
 

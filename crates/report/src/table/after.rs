@@ -50,7 +50,7 @@ fn cells(dependency: &Dependency) -> [Cell; 6] {
 }
 
 /// How it ended, in a sentence.
-fn end(result: &AfterResult) -> String {
+pub(crate) fn end(result: &AfterResult) -> String {
     let missing = result.dependencies.iter().filter(|dependency| !dependency.held).count();
     let all = result.dependencies.len();
     let waited = time(result.waited_ns);
@@ -68,7 +68,7 @@ fn end(result: &AfterResult) -> String {
 }
 
 /// What kind of dependency it is, in a word.
-const fn kind_name(kind: DependencyKind) -> &'static str {
+pub(crate) const fn kind_name(kind: DependencyKind) -> &'static str {
     match kind {
         DependencyKind::Delay => "delay",
         DependencyKind::Tcp => "tcp",
@@ -103,7 +103,7 @@ pub fn after_line(dependency: &Dependency) -> String {
 }
 
 /// A time, which may be long.
-fn time(ns: u64) -> String {
+pub(crate) fn time(ns: u64) -> String {
     if ns < LONG_NS {
         return human_ns(ns);
     }

@@ -44,7 +44,7 @@ pub fn at(result: &AtResult, style: &TableStyle) -> String {
     lines.join("\n")
 }
 
-fn figures(late: &Distribution) -> [String; 8] {
+pub(crate) fn figures(late: &Distribution) -> [String; 8] {
     // A percentile needs some beyond it.
     let of = |ns: u64, count: u64| {
         if late.count < count { ABSENT.to_owned() } else { human_ns(ns) }
@@ -61,7 +61,7 @@ fn figures(late: &Distribution) -> [String; 8] {
     ]
 }
 
-fn summary(result: &AtResult) -> String {
+pub(crate) fn summary(result: &AtResult) -> String {
     let scheduling = match result.scheduling {
         AtScheduling::RealTime => "real-time (SCHED_FIFO)".to_owned(),
         AtScheduling::Ordinary => {
@@ -90,7 +90,7 @@ fn summary(result: &AtResult) -> String {
     }
 }
 
-fn program(program: &AtProgram) -> String {
+pub(crate) fn program(program: &AtProgram) -> String {
     let mut name: String = program.program.join(" ").replace('\n', "; ");
     if name.chars().count() > PROGRAM_MAX {
         name = name.chars().take(PROGRAM_MAX - 1).chain(['…']).collect();

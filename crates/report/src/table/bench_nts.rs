@@ -41,7 +41,10 @@ pub fn bench_nts(result: &BenchNtsResult, style: &TableStyle) -> String {
 }
 
 /// Values in the order in which they come first.
-fn distinct<T: PartialEq>(result: &BenchNtsResult, value: impl Fn(&NtsCapacity) -> T) -> Vec<T> {
+pub(crate) fn distinct<T: PartialEq>(
+    result: &BenchNtsResult,
+    value: impl Fn(&NtsCapacity) -> T,
+) -> Vec<T> {
     let mut values = Vec::new();
     for value in result.capacities.iter().map(value) {
         if !values.contains(&value) {
@@ -92,19 +95,19 @@ fn cells(threads: usize, shares: &[u8], row: &[Option<&NtsCapacity>]) -> [Vec<Ce
     ]
 }
 
-fn cpu(one: Option<&NtsCapacity>) -> String {
+pub(crate) fn cpu(one: Option<&NtsCapacity>) -> String {
     let ns = one.and_then(|one| one.cpu_ns_per_reply).filter(|ns| ns.is_finite() && *ns >= 0.0);
     ns.map_or_else(|| ABSENT.to_owned(), |ns| human_ns(ns.round() as u64))
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use horolog_record::BENCH_NTS_SCHEMA;
 
     use super::*;
     use crate::fixture;
 
-    fn result() -> BenchNtsResult {
+    pub(crate) fn result() -> BenchNtsResult {
         let demo = fixture::demo();
         let capacity = |(index, threads, percent): (usize, usize, u8)| NtsCapacity {
             threads,

@@ -46,7 +46,7 @@ pub fn compare(result: &CompareResult, style: &TableStyle) -> String {
 }
 
 /// What the bounds are, and are not.
-fn method(confidence: f64) -> String {
+pub(crate) fn method(confidence: f64) -> String {
     format!(
         "Change: its bounds at {} confidence, by the bootstrap over the values of each run. What \
          differs from run to run of itself is not in them; only more runs of each tell of that.",
@@ -55,7 +55,7 @@ fn method(confidence: f64) -> String {
 }
 
 /// How many figures there are of each verdict.
-fn sentence(result: &CompareResult) -> String {
+pub(crate) fn sentence(result: &CompareResult) -> String {
     let count = |verdict| result.figures.iter().filter(|one| one.verdict == verdict).count();
     let told = [
         (CompareVerdict::Worse, "worse"),
@@ -88,7 +88,7 @@ fn some(names: impl Iterator<Item = String>, count: usize) -> String {
     }
 }
 
-fn name(figure: &ComparedFigure) -> String {
+pub(crate) fn name(figure: &ComparedFigure) -> String {
     let kind = match figure.figure {
         ComparedFigureKind::P50 => "p50",
         ComparedFigureKind::P99 => "p99",
@@ -101,7 +101,7 @@ fn name(figure: &ComparedFigure) -> String {
 }
 
 /// In the order of [`COLUMNS`].
-fn cells(figure: &ComparedFigure) -> [String; 4] {
+pub(crate) fn cells(figure: &ComparedFigure) -> [String; 4] {
     let value = |value: f64| match figure.figure {
         ComparedFigureKind::Loss => percent(value),
         ComparedFigureKind::Rate => human_rate(value),

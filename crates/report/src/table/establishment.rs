@@ -83,7 +83,7 @@ pub fn establishment(result: &EstablishmentResult, style: &TableStyle) -> String
 }
 
 /// The reasons of all failures, in one line.
-fn failures(trials: &[EstablishmentTrial]) -> Option<String> {
+pub(crate) fn failures(trials: &[EstablishmentTrial]) -> Option<String> {
     let mut sum = BTreeMap::<FailureReason, u64>::new();
     for (reason, count) in trials.iter().flat_map(|trial| &trial.failures) {
         *sum.entry(*reason).or_default() += count;
@@ -103,13 +103,13 @@ fn failures(trials: &[EstablishmentTrial]) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use horolog_record::{LOAD_SCHEMA, Mode};
 
     use super::*;
     use crate::fixture;
 
-    fn trial(offered_rate: Option<f64>) -> EstablishmentTrial {
+    pub(crate) fn trial(offered_rate: Option<f64>) -> EstablishmentTrial {
         EstablishmentTrial {
             offered_rate,
             achieved_rate: 1234.5,
@@ -123,9 +123,9 @@ mod tests {
         }
     }
 
-    fn text(trials: Vec<EstablishmentTrial>, searched: bool) -> String {
+    pub(crate) fn result(trials: Vec<EstablishmentTrial>, searched: bool) -> EstablishmentResult {
         let load = fixture::load();
-        let result = EstablishmentResult {
+        EstablishmentResult {
             schema: LOAD_SCHEMA.to_owned(),
             started: load.started,
             command: Vec::new(),
@@ -136,8 +136,11 @@ mod tests {
             search: load.search.filter(|_| searched),
             limits: Vec::new(),
             findings: Vec::new(),
-        };
-        establishment(&result, &TableStyle::default())
+        }
+    }
+
+    fn text(trials: Vec<EstablishmentTrial>, searched: bool) -> String {
+        establishment(&result(trials, searched), &TableStyle::default())
     }
 
     #[test]

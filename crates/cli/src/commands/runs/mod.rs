@@ -3,6 +3,7 @@
 mod compare;
 mod given;
 mod list;
+pub(crate) mod report;
 mod show;
 mod transfer;
 

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use horolog_report::{page_of, table_of, to_json};
+use horolog_report::{AnyError, page_of, table_of, to_json};
 use serde_json::Value;
 
-use super::given::Reader;
+use super::given::{Given, Reader};
 use crate::failure::Failure;
 use crate::files::apart;
 use crate::keep::StoreArgs;
@@ -31,13 +31,11 @@ pub(super) struct ShowArgs {
 pub(super) fn run(args: &ShowArgs) -> Result<(), Failure> {
     apart(&[("--json", args.json.as_deref()), ("--html", args.html.as_deref())])?;
     let given = Reader::new(&args.store).read(&args.run)?;
-    let unknown = |error| Failure::environment(format!("{}: {error}", given.reference));
     if let Some(path) = &args.json {
         Destination::open(path)?.write(&to_json(&given.result))?;
     }
     if let Some(path) = &args.html {
-        let page = page_of(&given.result).map_err(unknown)?;
-        Destination::open(path)?.write(&page)?;
+        Destination::open(path)?.write(&page(&given)?)?;
     }
     if args.json.as_deref().is_some_and(output::is_stdout)
         || args.html.as_deref().is_some_and(output::is_stdout)
@@ -48,9 +46,18 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Failure> {
         Ok(text) => output::line(&text),
         Err(error) => {
             output::line(&plain(&given.result))?;
-            Err(unknown(error))
+            Err(unshown(&given, &error))
         }
     }
+}
+
+/// A result as a page.
+pub(super) fn page(given: &Given) -> Result<String, Failure> {
+    page_of(&given.result).map_err(|error| unshown(given, &error))
+}
+
+fn unshown(given: &Given, error: &AnyError) -> Failure {
+    Failure::environment(format!("{}: {error}", given.reference))
 }
 
 /// Of a result that is not known here, what all kinds have.

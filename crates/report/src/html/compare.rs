@@ -1,0 +1,168 @@
+//! The page of a comparison: the verdict, the bounds of each figure's change as a plot and as a
+//! table, and what the two runs have not in common.
+
+use horolog_record::{CompareResult, CompareVerdict, ComparedFigure};
+
+use super::Page;
+use super::data::{headed, row};
+use super::escape::{each, text};
+use super::sections::{findings, machine, paragraph, section, verdict};
+use crate::table::compare::{cells, method, name, sentence};
+use crate::units::percent;
+
+const TITLES: [&str; 4] = ["earlier", "later", "change", "verdict"];
+/// Figures whose change is drawn, the most telling first.
+const DRAWN_MAX: usize = 40;
+
+/// The page as HTML. It holds the whole result as JSON in the element `result`.
+#[must_use]
+pub fn compare(result: &CompareResult) -> String {
+    let rows = each(&result.figures, |figure| row(&name(figure), cells(figure)));
+    let main = [
+        top(result),
+        section("Findings", &findings(&result.findings)),
+        section("Changes", &changes(result)),
+        section("Figures", &headed("figures", "Figures", ("figure", &TITLES), &rows)),
+        section("Only in one of both", &only(result)),
+        section("What else differs", &conditions(result)),
+        section("Run and machine", &machine(&result.command, &result.started, &result.host)),
+    ];
+    Page {
+        kind: "runs compare",
+        heading: format!("{} against {}", result.later.reference, result.earlier.reference),
+        lead: format!("results {}, compared {}", result.later.schema, result.started),
+        main: main.concat(),
+        note: "Times and losses are worse where they are larger, rates where they are smaller.",
+        schema: &result.schema,
+        plots: Vec::new(),
+        result,
+    }
+    .render()
+}
+
+fn top(result: &CompareResult) -> String {
+    let is = |wanted| result.figures.iter().filter(move |one| one.verdict == wanted).count();
+    let figure = if result.figures.is_empty() {
+        "nothing in common"
+    } else if is(CompareVerdict::Worse) > 0 {
+        "worse"
+    } else if is(CompareVerdict::NotEnough) == result.figures.len() {
+        "not enough data"
+    } else if is(CompareVerdict::Unclear) > 0 {
+        "unclear"
+    } else if is(CompareVerdict::Better) > 0 {
+        "better"
+    } else {
+        "the same"
+    };
+    let name = format!("Within {}", percent(result.threshold));
+    verdict(&name, figure, &sentence(result), &[])
+}
+
+/// How much of a figure's place a bar takes: the bounds of its change.
+type Bounds<'a> = (&'a ComparedFigure, f64, f64);
+
+/// The bounds of each change on one axis, with the threshold on either side of no change.
+fn changes(result: &CompareResult) -> String {
+    let mut known: Vec<Bounds<'_>> = result
+        .figures
+        .iter()
+        .filter(|one| one.verdict != CompareVerdict::NotEnough)
+        .filter_map(|one| Some((one, one.low?, one.high?)))
+        .filter(|(_, low, high)| low.is_finite() && high.is_finite())
+        .collect();
+    if known.is_empty() {
+        return String::new();
+    }
+    let size = |(_, low, high): &Bounds<'_>| low.abs().max(high.abs());
+    known.sort_by(|a, b| size(b).total_cmp(&size(a)));
+    let reach = known.iter().map(size).fold(result.threshold * 1.5, f64::max);
+    let at = |change: f64| 50.0 + 50.0 * (change / reach).clamp(-1.0, 1.0);
+    let marks = each([-result.threshold, 0.0, result.threshold], |change| {
+        format!("<span class=\"deadline\" style=\"left:{:.2}%\"></span>", at(change))
+    });
+    let rows = each(known.iter().take(DRAWN_MAX), |(figure, low, high)| {
+        let [.., change, judged] = cells(figure);
+        format!(
+            "<tr><th scope=\"row\">{}</th><td class=\"number\">{}</td>\
+             <td class=\"number less\">{}</td><td class=\"track\" aria-hidden=\"true\">\
+             <span class=\"stack\"><span class=\"bar\" style=\"position:absolute;left:{:.2}%;\
+             width:{:.2}%\"></span>{marks}</span></td></tr>\n",
+            text(&name(figure)),
+            text(&change),
+            text(&judged),
+            at(low.min(*high)),
+            (at(*high) - at(*low)).abs(),
+        )
+    });
+    let beyond = known.len().saturating_sub(DRAWN_MAX);
+    let beyond = if beyond == 0 {
+        String::new()
+    } else {
+        paragraph(&format!("{beyond} figures that changed less are in the table alone."))
+    };
+    format!(
+        "{}<table class=\"bars\">\n<thead><tr><th scope=\"col\">figure</th><th scope=\"col\" \
+         class=\"number\">change</th><th scope=\"col\" class=\"number\">verdict</th>\
+         <td class=\"track\"></td></tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n{beyond}",
+        paragraph(&format!(
+            "{} The lines in the middle are no change and the threshold on either side.",
+            method(result.confidence)
+        )),
+    )
+}
+
+fn only(result: &CompareResult) -> String {
+    let told = [("earlier", &result.only_earlier), ("later", &result.only_later)];
+    let told = told.into_iter().filter(|(_, places)| !places.is_empty());
+    each(told, |(which, places)| {
+        paragraph(&format!("Only the {which} run has {}.", places.join(", ")))
+    })
+}
+
+fn conditions(result: &CompareResult) -> String {
+    if result.conditions.is_empty() {
+        return String::new();
+    }
+    let rows =
+        each(&result.conditions, |one| row(&one.place, [one.earlier.clone(), one.later.clone()]));
+    headed("conditions", "Conditions", ("what", &["earlier", "later"]), &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::html::main_of;
+
+    #[test]
+    fn a_regression_is_the_verdict_and_its_bounds_are_drawn() {
+        let mut result = fixture::compare();
+        result.earlier.reference = "<img src=x>".to_owned();
+        let page = compare(&result);
+        let main = main_of(&page);
+        assert!(main.contains("<p class=\"figure\">worse</p>") && !main.contains("<img"), "{main}");
+        assert!(main.contains("class=\"bar\""), "{main}");
+    }
+
+    #[test]
+    fn each_outcome_has_its_word() {
+        let mut result = fixture::compare();
+        let word = |result: &CompareResult| {
+            let page = compare(result);
+            let (_, rest) = page.split_once("<p class=\"figure\">").unwrap();
+            rest.split_once('<').unwrap().0.to_owned()
+        };
+        for (verdict, expected) in [
+            (CompareVerdict::Same, "the same"),
+            (CompareVerdict::Better, "better"),
+            (CompareVerdict::Unclear, "unclear"),
+            (CompareVerdict::NotEnough, "not enough data"),
+        ] {
+            result.figures.iter_mut().for_each(|figure| figure.verdict = verdict);
+            assert_eq!(word(&result), expected);
+        }
+        result.figures.clear();
+        assert_eq!(word(&result), "nothing in common");
+    }
+}
