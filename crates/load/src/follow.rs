@@ -67,7 +67,9 @@ impl<'a> Follower<'a> {
             let phase = self.followed.trials.len() - 1;
             let under = self.under(phase, self.duration(phase).as_secs_f64());
             let counts = self.followed.trials.iter().map(|(_, counts)| counts);
-            self.lookout.end(&under, counts).map(|look| self.observer.look(look));
+            if let Some(look) = self.lookout.end(&under, counts) {
+                self.observer.look(look);
+            }
         }
         self.followed
     }

@@ -257,7 +257,9 @@ impl Load {
         self.note_silences(index, &counts);
         if observer.looks() {
             let under = Under { index, name: "", rate, begun_s: 0.0, duration_s: trial.duration_s };
-            self.lookout.end(&under, std::iter::once(&counts)).map(|look| observer.look(look));
+            if let Some(look) = self.lookout.end(&under, std::iter::once(&counts)) {
+                observer.look(look);
+            }
         }
         let flow = observer.ended(index, &trial);
         self.interrupted |= flow.is_break();

@@ -193,6 +193,7 @@ impl<T> Ring<T> {
     }
 
     /// Those that are kept from this number on, and the number of the first of them.
+    #[must_use]
     pub fn since(&self, number: u64) -> (u64, impl ExactSizeIterator<Item = &T>) {
         let from = number.clamp(self.first, self.next());
         let skipped = usize::try_from(from - self.first).unwrap_or(usize::MAX);

@@ -8,6 +8,7 @@
   const ROWS = 20;
   const HEIGHT = 280;
   const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
+  const STYLES = ["solid", "dashed", "dotted", "double"];
   const NONE = "–";
   const root = document.documentElement;
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -63,6 +64,7 @@
     padding: [10, 20, 0, 0],
     scales: { x: { time: false }, y: { distr: plot.log ? 3 : 1, range: range(plot) } },
     axes: [axis("seconds"), axis(plot.unit)],
+    legend: { markers: { dash: (u, index) => STYLES[(index - 1) % STYLES.length] } },
     series: [
       { label: "at", value: (u, value) => shown(value, "seconds") },
       ...plot.series.map((series, index) => ({

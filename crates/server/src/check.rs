@@ -4,6 +4,7 @@
 
 use std::fs;
 
+use horolog_http::Token;
 use horolog_source::Fault;
 use horolog_sys::netlink::{Netlink, NetlinkError};
 
@@ -83,6 +84,9 @@ fn other(error: &dyn std::fmt::Display) -> CheckError {
 fn check_files(config: &ServerConfig) -> Result<(), CheckError> {
     if let Some(path) = &config.leap_seconds.file {
         LeapFile::open(path).map_err(|error| other(&error))?;
+    }
+    if let Some(path) = config.operation.web.as_ref().and_then(|web| web.token_file.as_ref()) {
+        Token::load(path).map_err(|error| other(&error))?;
     }
     FromFiles::read(&config.nts).map_err(|error| other(&error))?;
     if let (Some(certificate), Some(key)) = (&config.nts.certificate, &config.nts.key) {

@@ -25,7 +25,7 @@ pub use interleaved::{InterleavedBody, InterleavedConfig};
 pub use leap::{LeapConfig, LeapSystem, SMEARS};
 pub use limits::LimitsConfig;
 pub use nts::{NtsConfig, NtsConfigError};
-pub use operation::{OperationConfig, Sandbox};
+pub use operation::{OperationConfig, Sandbox, WebConfig};
 pub use source::SourceConfig;
 pub use timestamps::{TimestampsConfig, TimestampsConfigError};
 

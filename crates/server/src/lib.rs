@@ -42,6 +42,7 @@ mod start_error;
 pub mod status;
 mod tai;
 mod transmit;
+mod web;
 mod worker;
 mod xdp;
 
@@ -52,7 +53,7 @@ pub use config::{
     ConfigError, DEFAULT_STRATUM, DRIFT_MAX_PPB, Dispatch, Engine, InterleavedBody,
     InterleavedConfig, LeapConfig, LeapSystem, LimitsConfig, NtsConfig, NtsConfigError, OFFSET_MAX,
     OperationConfig, PAGE_LIVES, RENEWAL, SMEARS, STRATA, Sandbox, ServerConfig, SourceConfig,
-    THREADS_MAX, TimestampsConfig, TimestampsConfigError, Trust, XdpReply,
+    THREADS_MAX, TimestampsConfig, TimestampsConfigError, Trust, WebConfig, XdpReply,
 };
 pub use confine::{ConfineError, Confinement};
 pub use counters::{Counters, Ignored, Totals};
@@ -85,4 +86,5 @@ pub use reload::{ReloadError, ReloadHealth, ReloadReport};
 pub use secrets::SecretsError;
 pub use server::{Clients, Server, Status};
 pub use start_error::StartError;
+pub use web::WebError;
 pub use xdp::{BodyError, Dropped, Kisses, Passed, XdpPlace, XdpTotals, edition};

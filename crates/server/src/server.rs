@@ -1,13 +1,13 @@
 //! A running server: sockets, their threads, the clock thread and the status socket, started
 //! together and stopped together.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use horolog_http::{Request, Responder};
+use horolog_http::Responder;
 use horolog_ke::KeServer;
 use horolog_source::{Calibration, CalibrationStatus, SourceState};
 use horolog_sys::clock::MonotonicClock;
@@ -24,7 +24,7 @@ use crate::hand_over::HandedOver;
 use crate::hardware::Hardware;
 use crate::leap_notice::pending;
 use crate::listening::{ListenPart, Listening, Opened, WorkerStatus};
-use crate::metrics::{self, MetricsError};
+use crate::metrics;
 use crate::page::{self, PageReader, PageSink};
 use crate::ptp::{OpenPtp, PtpStatus, PtpThreads};
 use crate::reload::{Part, ReloadError, ReloadHealth, ReloadReport, Reloadable, ReplyValues};
@@ -33,6 +33,7 @@ use crate::renewal::Renewal;
 use crate::secrets::CookieRenewal;
 use crate::sources::{OpenSources, SourcesThread};
 use crate::status::{self, StatusSocket};
+use crate::web::{self, Web};
 use crate::worker::Surroundings;
 use crate::xdp::{BodyError, SharedListen, Started, XdpBody, XdpPlace, XdpTotals};
 use crate::{
@@ -240,6 +241,7 @@ pub struct Server {
     // Dropped first, so that the status thread's hold on the rest is gone when the rest goes.
     status: Option<StatusSocket>,
     metrics: Option<Responder>,
+    web: Option<Web>,
     running: Arc<Running>,
 }
 
@@ -263,6 +265,8 @@ impl Server {
         if let Some(path) = &config.status_socket {
             status::make_directory(path)?;
         }
+        // Who the server becomes may not be one who may read the token.
+        let web = Web::open(config.operation.web.as_ref())?;
         // Threads inherit it, so none may run yet.
         let sandbox = confine(config)?;
         // What a reload could not read is better found missing now.
@@ -348,8 +352,8 @@ impl Server {
         let status = status_socket
             .map(|path| StatusSocket::start(path, move || asked.answer()))
             .transpose()?;
-        let metrics = start_metrics(config, &running)?;
-        Ok(Self { status, metrics, running })
+        let (metrics, web) = start_pages(config, web, &running)?;
+        Ok(Self { status, metrics, web, running })
     }
 
     /// The addresses listened on, with the ports that the kernel chose where 0 was asked for.
@@ -412,14 +416,15 @@ impl Server {
             || ptp.as_ref().is_some_and(PtpThreads::has_died)
             || self.status.as_ref().is_some_and(StatusSocket::has_died)
             || self.metrics.as_ref().is_some_and(Responder::has_died)
+            || self.web.as_ref().is_some_and(Web::has_died)
     }
 
     /// Stops answering within a second and returns the last state.
     #[allow(clippy::must_use_candidate, reason = "the state is a by-product of stopping")]
     pub fn stop(self) -> Status {
-        let Self { status, metrics, mut running } = self;
+        let Self { status, metrics, web, mut running } = self;
         // These threads' hold on what runs goes with them, so this is the only one left.
-        drop((status, metrics));
+        drop((status, metrics, web));
         if let Some(running) = Arc::get_mut(&mut running) {
             if let Some(xdp) = &mut running.xdp {
                 xdp.detach();
@@ -437,18 +442,19 @@ fn interleaved_table(clients: usize, key: HashKey) -> Result<Arc<InterleavedTabl
     InterleavedTable::new(clients, key).map(Arc::new).ok_or(StartError::Memory(clients))
 }
 
-fn start_metrics(
+/// What answers by HTTP: the metrics and the live page, as far as they are wanted.
+fn start_pages(
     config: &ServerConfig,
+    web: Option<web::Opened>,
     running: &Arc<Running>,
-) -> Result<Option<Responder>, MetricsError> {
-    let Some(address) = config.operation.metrics else { return Ok(None) };
-    let asked = Arc::clone(running);
-    let answer = move |request: &Request<'_>| {
-        metrics::answer(request.path, || asked.status(), || asked.whole_status())
+) -> Result<(Option<Responder>, Option<Web>), StartError> {
+    let told = || {
+        let (state, whole) = (Arc::clone(running), Arc::clone(running));
+        (move || state.status(), move || whole.whole_status())
     };
-    let started = TcpListener::bind(address)
-        .and_then(|listener| Responder::start("metrics", listener, answer));
-    started.map(Some).map_err(|error| MetricsError(address, error))
+    let metrics = metrics::start(config.operation.metrics, told())?;
+    let web = web::start(web, told()).map_err(StartError::Thread)?;
+    Ok((metrics, web))
 }
 
 /// The XDP body, why it is not there or not everywhere, and what it hands to threads.

@@ -11,6 +11,7 @@ use crate::hardware::HardwareStartError;
 use crate::metrics::MetricsError;
 use crate::ptp::PtpStartError;
 use crate::status::StatusError;
+use crate::web::WebError;
 use crate::xdp::BodyError;
 use crate::{ConfigError, ConfineError, LeapFileError, SecretsError};
 
@@ -63,6 +64,9 @@ pub enum StartError {
     /// Metrics cannot be told where they were wanted.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
+    /// There can be no live page where one was wanted.
+    #[error(transparent)]
+    Web(#[from] WebError),
     /// It cannot be confined as it has to be.
     #[error(transparent)]
     Confine(#[from] ConfineError),

@@ -106,7 +106,7 @@ impl Books {
         told.clear();
         told.counts = self.closed;
         self.open.iter().for_each(|book| told.counts.add(&book.look()));
-        if let Some(book) = self.open.iter().rev().take(2).last() {
+        if let Some(book) = self.open.get(self.open.len().saturating_sub(2)) {
             told.latency.merge(&book.rtt);
             told.lateness.merge(&book.lateness);
         }

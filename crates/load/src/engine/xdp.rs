@@ -360,7 +360,9 @@ impl XdpEngine {
         let elapsed = trials.first().map_or(Span::ZERO, |trial| MonotonicClock.now() - trial.start);
         if shares.look_is_due(elapsed) {
             let mut so_far = SoFar::default();
-            trials.iter().for_each(|trial| trial.books.so_far(elapsed, &mut so_far));
+            for trial in &*trials {
+                trial.books.so_far(elapsed, &mut so_far);
+            }
             shares.look(elapsed, &so_far);
         }
         let is_over = shares.tick(elapsed).is_break();

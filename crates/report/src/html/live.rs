@@ -272,8 +272,9 @@ fn main(page: &Page) -> String {
         below += &table("Losses by place", &head(&["place", "lost"]), "places");
     }
     if page.status {
-        let status = table("As horolog status tells it", &head(&["name", "value"]), "status");
-        below += &format!("<details><summary>The whole state</summary>\n{status}</details>\n");
+        below += "<details><summary>The whole state</summary>\n";
+        below += &table("As horolog status tells it", &head(&["name", "value"]), "status");
+        below += "</details>\n";
     }
     format!(
         "<section class=\"verdict\" aria-label=\"Figures of the last look\">\n\

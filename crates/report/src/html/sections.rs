@@ -210,6 +210,7 @@ pub(super) fn command_line(words: &[String]) -> String {
 }
 
 /// What kind of request was sent.
+#[must_use]
 pub const fn mode_name(mode: Mode) -> &'static str {
     match mode {
         Mode::Echo => "requests to a reflector",

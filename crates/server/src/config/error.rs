@@ -137,4 +137,14 @@ pub enum ConfigError {
     /// Metrics at an address that no host has.
     #[error("{0} names no single host; --metrics takes an address of this machine")]
     MetricsAddress(SocketAddr),
+    /// The same for the live page.
+    #[error("{0} names no single host; --web takes an address of this machine")]
+    WebAddress(SocketAddr),
+    /// A live page that anyone could see.
+    #[error(
+        "{0} can be reached from other machines; give --web-token-file FILE with it, or give --web \
+         an address such as 127.0.0.1:{port}",
+        port = .0.port()
+    )]
+    WebToken(SocketAddr),
 }

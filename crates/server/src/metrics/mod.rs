@@ -5,9 +5,9 @@
 mod render;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 
-use horolog_http::Answer;
+use horolog_http::{Answer, Request, Responder};
 
 use crate::Status;
 
@@ -15,6 +15,21 @@ use crate::Status;
 #[derive(Debug, thiserror::Error)]
 #[error("cannot answer at {0} for metrics: {1}; choose another with --metrics ADDR:PORT")]
 pub struct MetricsError(pub SocketAddr, #[source] pub io::Error);
+
+/// Answers there, if anywhere, with what `status` tells, and for the metrics what `whole_status` does.
+pub(crate) fn start(
+    address: Option<SocketAddr>,
+    (status, whole_status): (
+        impl Fn() -> Status + Send + 'static,
+        impl Fn() -> Status + Send + 'static,
+    ),
+) -> Result<Option<Responder>, MetricsError> {
+    let Some(address) = address else { return Ok(None) };
+    let answer = move |request: &Request<'_>| answer(request.path, &status, &whole_status);
+    let started = TcpListener::bind(address)
+        .and_then(|listener| Responder::start("metrics", listener, answer));
+    started.map(Some).map_err(|error| MetricsError(address, error))
+}
 
 /// What is answered to a request for `path` by a server in the state that `status` tells, and
 /// `whole_status` with the clients counted, which takes longer.

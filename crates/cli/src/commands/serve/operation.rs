@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use horolog_server::{OperationConfig, Sandbox};
+use horolog_report::html::{Live, live};
+use horolog_server::{OperationConfig, Sandbox, WebConfig};
 
 use super::log::Format;
 use crate::values;
@@ -23,6 +24,15 @@ pub(crate) struct OperationArgs {
     /// Address to answer GET /metrics (Prometheus) and GET /healthz at [default: none].
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
     metrics: Option<SocketAddr>,
+    /// Address to answer a live page at, with its figures as JSON at /live.json, and the metrics
+    /// [default: none; where no address is given 127.0.0.1:9123].
+    #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address,
+          num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:9123")]
+    web: Option<SocketAddr>,
+    /// File with the token that the live page asks for, a line of at least 16 bytes, closed to
+    /// others: needed at an address that is not of this machine alone. It is read at the start.
+    #[arg(long, value_name = "FILE", requires = "web")]
+    web_token_file: Option<PathBuf>,
     /// How events are told on stderr.
     #[arg(long, value_enum, default_value_t = LogArg::Text)]
     pub(crate) log: LogArg,
@@ -62,6 +72,11 @@ impl OperationArgs {
     pub(crate) fn resolve(self) -> Result<OperationConfig, crate::failure::Failure> {
         Ok(OperationConfig {
             metrics: self.metrics,
+            web: self.web.map(|address| WebConfig {
+                address,
+                token_file: self.web_token_file,
+                page: live(Live::Serve),
+            }),
             sandbox: match self.sandbox {
                 SandboxArg::Auto => Sandbox::BestEffort,
                 SandboxArg::Required => Sandbox::Required,

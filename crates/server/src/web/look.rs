@@ -1,0 +1,186 @@
+//! One look at a server's state: what was counted, and how much of it in a second. Pure.
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// What was counted, of both bodies together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+struct Counts {
+    /// Requests that came, or what was taken for them.
+    requests: u64,
+    /// Replies that left.
+    replies: u64,
+    /// Of them, by the threads at the sockets ...
+    by_sockets: u64,
+    /// ... and by XDP.
+    by_xdp: u64,
+    /// Datagrams that the kernel had no room for; not among the requests.
+    dropped: u64,
+    /// Requests that limits and lists turned away.
+    limited: u64,
+    /// What was not answered for any other reason.
+    ignored: u64,
+    /// Replies in interleaved mode.
+    interleaved: u64,
+    /// Replies with NTS.
+    nts: u64,
+    /// Keys that were established.
+    nts_ke: u64,
+}
+
+/// One look. Rates are of the time since the one before.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub(super) struct Look {
+    /// Seconds since the server's start.
+    at_s: f64,
+    #[serde(flatten)]
+    counts: Counts,
+    request_rate: f64,
+    reply_rate: f64,
+    unanswered_rate: f64,
+    socket_rate: f64,
+    xdp_rate: f64,
+    dropped_rate: f64,
+    limited_rate: f64,
+    ignored_rate: f64,
+    interleaved_rate: f64,
+    nts_rate: f64,
+    nts_ke_rate: f64,
+    /// How wrong the served time may be: dispersion and half the delay to the reference clock.
+    error_ns: f64,
+    page_age_ns: f64,
+    /// How far the selected source is from the system clock, without its sign.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset_size_ns: Option<f64>,
+}
+
+/// What limits and lists turn requests away by.
+const LIMITS: [&str; 3] = ["limited", "denied", "newcomers"];
+
+impl Counts {
+    fn of(status: &Value) -> Self {
+        let count = |pointer: &str| status.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+        let all = |pointer: &str| -> u64 {
+            let object = status.pointer(pointer).and_then(Value::as_object);
+            object.map_or(0, |object| object.values().filter_map(Value::as_u64).sum())
+        };
+        let by_sockets = count("/counters/answered");
+        let by_xdp = count("/xdp_counters/answered_ipv4") + count("/xdp_counters/answered_ipv6");
+        let dropped_by_xdp = all("/xdp_counters/dropped");
+        let limited: u64 =
+            LIMITS.iter().map(|name| count(&format!("/counters/ignored/{name}"))).sum();
+        let others = all("/counters/ignored") - limited;
+        Self {
+            requests: count("/counters/received") + by_xdp + dropped_by_xdp,
+            replies: by_sockets + by_xdp,
+            by_sockets,
+            by_xdp,
+            dropped: count("/counters/dropped"),
+            limited: limited + dropped_by_xdp,
+            ignored: others + count("/counters/expired") + count("/counters/refused"),
+            interleaved: count("/counters/interleaved")
+                + count("/xdp_counters/answered_interleaved"),
+            nts: count("/counters/nts"),
+            nts_ke: count("/nts_ke/counters/established"),
+        }
+    }
+}
+
+impl Look {
+    /// What a state tells, with rates since the look before.
+    pub(super) fn of(before: Option<&Self>, status: &Value) -> Self {
+        let number = |pointer: &str| status.pointer(pointer).and_then(Value::as_f64);
+        let (now, at_s) = (Counts::of(status), number("/uptime_s").unwrap_or(0.0));
+        let then = before.map_or(now, |before| before.counts);
+        let elapsed_s = before.map_or(0.0, |before| at_s - before.at_s);
+        let rate = |of: fn(&Counts) -> u64| {
+            let gained = of(&now).saturating_sub(of(&then));
+            if elapsed_s > 0.0 { gained as f64 / elapsed_s } else { 0.0 }
+        };
+        let (dispersion, delay) = (number("/root_dispersion_ns"), number("/root_delay_ns"));
+        Self {
+            at_s,
+            counts: now,
+            request_rate: rate(|counts| counts.requests),
+            reply_rate: rate(|counts| counts.replies),
+            unanswered_rate: rate(|counts| counts.limited + counts.ignored),
+            socket_rate: rate(|counts| counts.by_sockets),
+            xdp_rate: rate(|counts| counts.by_xdp),
+            dropped_rate: rate(|counts| counts.dropped),
+            limited_rate: rate(|counts| counts.limited),
+            ignored_rate: rate(|counts| counts.ignored),
+            interleaved_rate: rate(|counts| counts.interleaved),
+            nts_rate: rate(|counts| counts.nts),
+            nts_ke_rate: rate(|counts| counts.nts_ke),
+            error_ns: dispersion.unwrap_or(0.0) + delay.unwrap_or(0.0) / 2.0,
+            page_age_ns: number("/page_age_ns").unwrap_or(0.0),
+            offset_size_ns: offset_ns(status).map(f64::abs),
+        }
+    }
+}
+
+/// The offset of the source that is selected.
+fn offset_ns(status: &Value) -> Option<f64> {
+    let sources = status["sources"].as_array()?;
+    let selected = sources.iter().find(|source| source["state"] == "selected")?;
+    selected["offset_ns"].as_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn status(uptime_s: f64, times: u64) -> Value {
+        json!({
+            "uptime_s": uptime_s, "root_dispersion_ns": 1_000, "root_delay_ns": 500,
+            "page_age_ns": 7,
+            "sources": [
+                { "state": "outvoted", "offset_ns": 9 }, { "state": "selected", "offset_ns": -40 },
+            ],
+            "counters": {
+                "received": 10 * times, "answered": 6 * times, "dropped": times, "expired": times,
+                "refused": 0, "nts": 2 * times, "interleaved": 0,
+                "ignored": { "mode": times, "limited": 2 * times },
+            },
+            "xdp_counters": {
+                "answered_ipv4": 100 * times, "answered_ipv6": 0, "answered_interleaved": times,
+                "dropped": { "denied": 3 * times, "limited": 0 },
+            },
+            "nts_ke": { "counters": { "established": times, "open": 5 } },
+        })
+    }
+
+    #[test]
+    fn both_bodies_are_added_up_and_rates_are_of_the_time_between() {
+        let first = Look::of(None, &status(10.0, 1));
+        assert_eq!((first.counts.requests, first.counts.replies), (113, 106));
+        assert!(first.request_rate.abs() < 1e-9);
+        let second = Look::of(Some(&first), &status(12.0, 3));
+        let rates = [
+            (second.request_rate, 113.0),
+            (second.reply_rate, 106.0),
+            (second.unanswered_rate, 7.0),
+            (second.socket_rate, 6.0),
+            (second.xdp_rate, 100.0),
+            (second.dropped_rate, 1.0),
+            (second.limited_rate, 5.0),
+            (second.ignored_rate, 2.0),
+            (second.interleaved_rate, 1.0),
+            (second.nts_rate, 2.0),
+            (second.nts_ke_rate, 1.0),
+        ];
+        for (index, (found, expected)) in rates.iter().enumerate() {
+            assert!((found - expected).abs() < 1e-9, "{index}: {found}");
+        }
+        assert_eq!(second.offset_size_ns, Some(40.0));
+        assert!((second.error_ns - 1_250.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_state_that_tells_nothing_is_all_zeros() {
+        let look = Look::of(None, &json!(null));
+        assert_eq!((look.counts, look.offset_size_ns), (Counts::default(), None));
+    }
+}

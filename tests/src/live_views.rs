@@ -1,0 +1,245 @@
+//! Scenarios of whoever looks on at a terminal while something is measured: what stands there, the
+//! keys that end it, and the terminal as it was before.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Lab, LabConfig};
+use horolog_record::{Code, LoadResult};
+use horolog_sys::namespace::die_with_parent;
+use horolog_sys::pseudo_terminal::PseudoTerminal;
+use libtest_mimic::Trial;
+use tempfile::TempDir;
+
+use crate::load_command::{has, load, parse};
+use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address};
+use crate::refusal::{USAGE, check};
+use crate::{ROOT, live_views, scenarios};
+
+const ROWS: usize = 40;
+const COLUMNS: usize = 120;
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    Vec::from(scenarios!(ROOT, live_views:
+        a_load_run_is_seen_and_its_table_follows,
+        keys_end_a_load_run_with_what_there_is,
+        without_a_terminal_it_is_refused,
+    ))
+}
+
+/// What a terminal shows, as far as programs here draw: text at places, and whether it is the
+/// other screen that is drawn on.
+struct Screen {
+    cells: Vec<Vec<char>>,
+    at: (usize, usize),
+    /// The other screen was taken and given back so many times.
+    taken: usize,
+    given_back: usize,
+}
+
+impl Screen {
+    fn new() -> Self {
+        Self { cells: vec![vec![' '; COLUMNS]; ROWS], at: (0, 0), taken: 0, given_back: 0 }
+    }
+
+    /// Draws what came, and returns what is left of a sequence that has not ended.
+    fn draw(&mut self, text: &str) {
+        let mut rest = text.chars();
+        while let Some(character) = rest.next() {
+            match character {
+                '\x1b' if rest.as_str().starts_with('[') => self.control(&mut rest),
+                '\r' => self.at.1 = 0,
+                '\n' => self.at.0 += 1,
+                character => self.put(character),
+            }
+        }
+    }
+
+    fn put(&mut self, character: char) {
+        let (row, column) = self.at;
+        if let Some(cell) = self.cells.get_mut(row).and_then(|row| row.get_mut(column)) {
+            *cell = character;
+        }
+        self.at.1 += 1;
+    }
+
+    /// A control sequence (ECMA-48, section 5.4): CUP, ED and the other screen of xterm.
+    fn control(&mut self, rest: &mut std::str::Chars<'_>) {
+        let sequence = rest.as_str();
+        let end = sequence[1..].find(|c: char| ('@'..='~').contains(&c)).map_or(0, |end| end + 1);
+        let (parameters, last) = (&sequence[1..end], sequence[end..].chars().next());
+        *rest = sequence[(end + 1).min(sequence.len())..].chars();
+        match (last, parameters) {
+            (Some('H'), place) => {
+                let (row, column) = place.split_once(';').unwrap_or(("1", "1"));
+                let index = |text: &str| text.parse::<usize>().unwrap_or(1).saturating_sub(1);
+                self.at = (index(row), index(column));
+            }
+            (Some('J'), _) => self.cells = vec![vec![' '; COLUMNS]; ROWS],
+            (Some('h'), "?1049") => self.taken += 1,
+            (Some('l'), "?1049") => self.given_back += 1,
+            _ => {}
+        }
+    }
+
+    fn text(&self) -> String {
+        let lines =
+            self.cells.iter().map(|row| row.iter().collect::<String>().trim_end().to_owned());
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// A program whose keys and standard error are a terminal's.
+struct Viewed {
+    child: Child,
+    terminal: PseudoTerminal,
+    bytes: Vec<u8>,
+    screen: Screen,
+    directory: TempDir,
+}
+
+impl Viewed {
+    fn start(mut command: Command) -> Result<Self> {
+        let terminal = PseudoTerminal::open()?;
+        let near = fs::OpenOptions::new().read(true).write(true).open(terminal.path())?;
+        let size = ["rows", &ROWS.to_string(), "cols", &COLUMNS.to_string()].map(ToOwned::to_owned);
+        let sized = Command::new("stty").args(size).stdin(near.try_clone()?).status()?;
+        ensure!(sized.success(), "stty: {sized}");
+        let directory = TempDir::new()?;
+        let stdout = fs::File::create(directory.path().join("stdout"))?;
+        command.stdin(near.try_clone()?).stderr(near).stdout(Stdio::from(stdout));
+        let child = die_with_parent(&mut command).spawn()?;
+        Ok(Self { child, terminal, bytes: Vec::new(), screen: Screen::new(), directory })
+    }
+
+    /// Takes in what was drawn.
+    fn look(&mut self) {
+        let mut buffer = [0; 4_096];
+        while let Ok(len @ 1..) = self.terminal.read(&mut buffer) {
+            self.bytes.extend_from_slice(&buffer[..len]);
+        }
+        // Whole sequences only: the rest waits for its end.
+        let is_cut = self.bytes.iter().rev().take(16).position(|byte| *byte == b'\x1b');
+        let keep = is_cut.map_or(self.bytes.len(), |back| self.bytes.len() - back - 1);
+        let whole = match std::str::from_utf8(&self.bytes[..keep]) {
+            Ok(_) => keep,
+            Err(error) => error.valid_up_to(),
+        };
+        let drawn: Vec<u8> = self.bytes.drain(..whole).collect();
+        self.screen.draw(&String::from_utf8_lossy(&drawn));
+    }
+
+    /// Waits until a text stands there.
+    fn until(&mut self, there: impl Fn(&str) -> bool) -> Result<String> {
+        let begun = Instant::now();
+        loop {
+            self.look();
+            let text = self.screen.text();
+            if there(&text) {
+                return Ok(text);
+            }
+            ensure!(begun.elapsed() < 2 * PATIENCE, "it never came: {text}");
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    fn press(&mut self, keys: &str) -> Result<()> {
+        Ok(self.terminal.write_all(keys.as_bytes())?)
+    }
+
+    /// Waits for its end and returns the status and what went to standard output.
+    fn end(mut self) -> Result<(i32, String, Screen)> {
+        let begun = Instant::now();
+        loop {
+            self.look();
+            if let Some(status) = self.child.try_wait()? {
+                self.look();
+                let rest = String::from_utf8_lossy(&self.bytes).into_owned();
+                self.screen.draw(&rest);
+                let stdout = fs::read_to_string(self.directory.path().join("stdout"))?;
+                let screen = std::mem::replace(&mut self.screen, Screen::new());
+                return Ok((status.code().context("no status")?, stdout, screen));
+            }
+            ensure!(begun.elapsed() < 2 * PATIENCE, "it does not end: {}", self.screen.text());
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+}
+
+impl Drop for Viewed {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `horolog load ntp` with a terminal of its own.
+fn viewed_load(lab: &Lab, arguments: &[&str]) -> Result<Viewed> {
+    let target = server_address(lab, false)?.to_string();
+    let mut command = lab.client().command("setsid");
+    command.arg("--ctty").arg(binary()?);
+    command.args(["load", "ntp", &target, "--no-store", "--live", "--engine", "udp"]);
+    command.args(arguments);
+    Viewed::start(command)
+}
+
+fn a_load_run_is_seen_and_its_table_follows() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
+    let mut run = viewed_load(&lab, &["-r", "1k-2k", "-t", "2"])?;
+    let text = run.until(|text| text.contains("trial 2") && text.contains("1.50 k/s"))?;
+    for seen in ["engine udp", "offered", "answered", "latency", "sent late by", "in all", "q ends"]
+    {
+        ensure!(text.contains(seen), "{seen}: {text}");
+    }
+    // The first trial stands among those that are over.
+    ensure!(text.contains("1.00 k/s") && text.contains("trial "), "{text}");
+    let (status, stdout, screen) = run.end()?;
+    ensure!(status == 0, "{status}: {stdout}");
+    ensure!((screen.taken, screen.given_back) == (1, 1), "the terminal is not as it was");
+    let rows = stdout.lines().filter(|line| line.contains('%')).count();
+    ensure!(rows >= 2 && stdout.contains("Highest trial without loss"), "{stdout}");
+    Ok(())
+}
+
+fn keys_end_a_load_run_with_what_there_is() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
+    for key in ["q", "\x1b", "\x03"] {
+        let json = TempDir::new()?;
+        let path = json.path().join("result.json");
+        let arguments = ["-r", "1k", "-t", "600", "--json", &path.display().to_string()];
+        let mut run = viewed_load(&lab, &arguments)?;
+        run.until(|text| text.contains("trial 1: 1.") || text.contains("trial 1: 2."))?;
+        run.press(key)?;
+        let (status, _, screen) = run.end()?;
+        ensure!(status == 0 && screen.given_back == 1, "{key:?}: {status}");
+        let result: LoadResult = parse(&fs::read(&path)?)?;
+        ensure!(has(&result, Code::Interrupted), "{key:?}: {:?}", result.findings);
+        ensure!(result.trials.len() == 1 && result.trials[0].sent > 0, "{key:?}: {result:?}");
+    }
+    // The second one ends it at once, and the terminal is given back all the same.
+    let mut run = viewed_load(&lab, &["-r", "1k", "-t", "600", "--timeout", "60s"])?;
+    run.until(|text| text.contains("trial 1: 1.") || text.contains("trial 1: 2."))?;
+    run.press("q")?;
+    run.press("q")?;
+    let (status, _, screen) = run.end()?;
+    // The first one may have been through by then.
+    ensure!([0, 130].contains(&status) && screen.given_back >= 1, "{status}");
+    Ok(())
+}
+
+fn without_a_terminal_it_is_refused() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?.to_string();
+    let output = run_to_end(&mut load(lab.client(), &[&at, "--live"])?, PATIENCE)?;
+    check(&output, USAGE, &["--live draws on a terminal"])
+}

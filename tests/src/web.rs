@@ -1,0 +1,389 @@
+//! Scenarios of the live page: that its figures and its metrics are those of the result and of the
+//! status, that it is answered to nobody else, and that a real browser draws it without a complaint.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use horolog_lab::{Host, Lab, LabConfig};
+use horolog_record::LoadResult;
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::load_command::{Started, load, parse};
+use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address, write_secret};
+use crate::refusal::{ENVIRONMENT, USAGE, check};
+use crate::scenario::Need;
+use crate::{ROOT, scenarios, web};
+
+const TOKEN: &str = "0123456789ab%+ef";
+/// The token as it stands in a link.
+const IN_LINK: &str = "0123456789ab%25%2Bef";
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+const BROWSER: &[Need] = &[Need::Root, Need::Peer("chromium")];
+/// A browser starts slowly on a busy machine.
+const BROWSER_PATIENCE: Duration = Duration::from_mins(1);
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(ROOT, web:
+        a_run_s_page_tells_what_its_result_does,
+        a_server_s_page_tells_what_its_status_does,
+        who_has_no_token_or_means_another_host_is_refused,
+        what_could_be_reached_from_elsewhere_is_refused,
+        a_page_works_for_another_user_in_the_sandbox,
+    ));
+    all.extend(scenarios!(BROWSER, web: a_browser_draws_what_is_told));
+    all
+}
+
+/// A request to a page of a host's, by a connection from the same host.
+fn ask(host: &Host, at: SocketAddr, target: &str, fields: &str) -> Result<(u16, String)> {
+    let mut stream = host.run(|| TcpStream::connect(at))??;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(format!("GET {target} HTTP/1.1\r\n{fields}\r\n").as_bytes())?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply)?;
+    let (header, body) = reply.split_once("\r\n\r\n").with_context(|| reply.clone())?;
+    let code = header.get(9..12).and_then(|code| code.parse().ok()).context("no code")?;
+    Ok((code, body.to_owned()))
+}
+
+fn page(host: &Host, at: SocketAddr, target: &str) -> Result<String> {
+    let (code, body) = ask(host, at, target, "Host: localhost\r\n")?;
+    ensure!(code == 200, "{target}: {code} {body}");
+    Ok(body)
+}
+
+fn looks(host: &Host, at: SocketAddr) -> Result<Value> {
+    Ok(serde_json::from_str(&page(host, at, "/live.json")?)?)
+}
+
+/// The metrics by name and labels.
+fn metrics(host: &Host, at: SocketAddr) -> Result<BTreeMap<String, f64>> {
+    let text = page(host, at, "/metrics")?;
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let (name, value) = line.rsplit_once(' ').with_context(|| line.to_owned())?;
+            Ok((name.to_owned(), value.parse()?))
+        })
+        .collect()
+}
+
+/// A load run with a page, which waits at its end until it is killed.
+struct Loading {
+    started: Started,
+    at: SocketAddr,
+    _directory: TempDir,
+    json: PathBuf,
+}
+
+impl Loading {
+    fn start(host: &Host, target: SocketAddr, arguments: &[&str]) -> Result<Self> {
+        let directory = TempDir::new()?;
+        let json = directory.path().join("result.json");
+        let mut command = load(host, &[&target.to_string(), "--web=127.0.0.1:0", "--no-store"])?;
+        command.args(["--web-linger", "600s", "--engine", "udp", "--json"]).arg(&json);
+        let mut started = Started::start(command.args(arguments))?;
+        started.wait_until(|_, stderr| stderr.contains("live page at http://"))?;
+        let told = started.read("stderr")?;
+        let (_, rest) = told.split_once("live page at http://").context("no address")?;
+        let at = rest.split_once('/').context("no end")?.0.parse()?;
+        Ok(Self { started, at, _directory: directory, json })
+    }
+
+    /// What is told when it is over.
+    fn last(&self, host: &Host) -> Result<Value> {
+        let begun = Instant::now();
+        loop {
+            let told = looks(host, self.at)?;
+            if told["state"] == "ended" && self.json.exists() {
+                return Ok(told);
+            }
+            ensure!(begun.elapsed() < 3 * PATIENCE, "it does not end: {told}");
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    fn result(&self) -> Result<LoadResult> {
+        parse(&std::fs::read(&self.json)?)
+    }
+}
+
+fn number(value: &Value, pointer: &str) -> Result<u64> {
+    value.pointer(pointer).and_then(Value::as_u64).with_context(|| format!("no {pointer}: {value}"))
+}
+
+fn a_run_s_page_tells_what_its_result_does() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let target = server_address(&lab, false)?;
+    // Every request beyond the first of a second is lost.
+    let limits = ["--limit-rate", "1", "--limit-burst", "8"];
+    let _server = Server::start(lab.server(), Engine::Socket, &[target], &limits)?;
+    for course in [&["-r", "1k-2k", "-t", "1.2"][..], &["--soak", "3s", "-r", "1k"]] {
+        let arguments = [&["--timeout", "100ms", "--clients", "2"], course].concat();
+        let loading = Loading::start(lab.client(), target, &arguments)?;
+        let mut highest = 0;
+        let begun = Instant::now();
+        // While it runs nothing that was counted becomes less, and nothing is made up.
+        while looks(lab.client(), loading.at)?["state"] == "running" {
+            let told = looks(lab.client(), loading.at)?;
+            for look in told["looks"].as_array().context("no looks")? {
+                let sent = number(look, "/counts/sent")?;
+                ensure!(number(look, "/counts/received")? <= sent, "{look}");
+            }
+            let last = told["looks"].as_array().and_then(|looks| looks.last());
+            let sent = last.map_or(Ok(0), |look| number(look, "/counts/sent"))?;
+            ensure!(sent >= highest, "{sent} after {highest}");
+            highest = sent;
+            ensure!(begun.elapsed() < 3 * PATIENCE, "it does not end");
+            thread::sleep(POLL_INTERVAL);
+        }
+        let told = loading.last(lab.client())?;
+        let result = loading.result()?;
+        let sum = |of: fn(&horolog_record::Trial) -> u64| result.trials.iter().map(of).sum::<u64>();
+        let (sent, received) = (sum(|trial| trial.sent), sum(|trial| trial.received));
+        let lost = sum(|trial| trial.lost);
+        ensure!(highest > 0 && lost > 0 && received > 0, "{sent} {received} {lost} {highest}");
+        let last = told["looks"].as_array().and_then(|looks| looks.last()).context("no look")?;
+        ensure!(number(last, "/counts/sent")? == sent, "{sent} sent: {last}");
+        ensure!(number(last, "/counts/received")? == received, "{received} received: {last}");
+        ensure!(number(&told, "/lost")? == lost, "{lost} lost: {told}");
+        let ended = told["ended"].as_array().context("nothing ended")?;
+        ensure!(ended.len() == result.trials.len(), "{ended:?}");
+        for (ended, trial) in ended.iter().zip(&result.trials) {
+            ensure!(number(ended, "/lost")? == trial.lost, "{ended}");
+            let p99 = trial.rtt_ns.as_ref().map(|rtt| rtt.p99);
+            ensure!(ended["latency_ns"]["p99"].as_u64() == p99, "{ended}");
+        }
+        let findings = told["findings"].as_array().context("no findings")?;
+        ensure!(findings.len() == result.findings.len(), "{findings:?}");
+        let metrics = metrics(lab.client(), loading.at)?;
+        let told = |name: &str| metrics.get(name).copied().map(|value| value as u64);
+        ensure!(told("horolog_load_sent_total") == Some(sent), "{metrics:?}");
+        ensure!(told("horolog_load_replies_total") == Some(received), "{metrics:?}");
+        ensure!(told("horolog_load_lost_total") == Some(lost), "{metrics:?}");
+        ensure!(told("horolog_load_running") == Some(0), "{metrics:?}");
+        let at_places: u64 = metrics
+            .iter()
+            .filter(|(name, _)| name.starts_with("horolog_load_lost_at_total{"))
+            .map(|(_, value)| *value as u64)
+            .sum();
+        ensure!(at_places == lost, "{at_places} of {lost}: {metrics:?}");
+        // Ctrl-C ends the lingering, and the run counts as done.
+        let mut started = loading.started;
+        started.signal("INT")?;
+        let (status, _) = started.end()?;
+        ensure!(status.success(), "{status}: {}", started.read("stderr")?);
+    }
+    Ok(())
+}
+
+fn a_server_s_page_tells_what_its_status_does() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let target = server_address(&lab, false)?;
+    let at = SocketAddr::from(([127, 0, 0, 1], 9123));
+    let arguments = ["--web", "--leap", "unsynchronised"];
+    let server = Server::start(lab.server(), Engine::Socket, &[target], &arguments)?;
+    let loading = Loading::start(lab.client(), target, &["-r", "500", "-t", "1"])?;
+    loading.last(lab.client())?;
+    let sent: u64 = loading.result()?.trials.iter().map(|trial| trial.sent).sum();
+    let begun = Instant::now();
+    let told = loop {
+        let told = looks(lab.server(), at)?;
+        let received = number(&told, "/status/counters/received")?;
+        // A look is up to a second old.
+        if received >= sent {
+            break told;
+        }
+        ensure!(begun.elapsed() < PATIENCE, "{received} of {sent}");
+        thread::sleep(POLL_INTERVAL);
+    };
+    let status = server.status()?;
+    ensure!(told["status"]["counters"] == status["counters"], "{told} against {status}");
+    let last = told["looks"].as_array().and_then(|looks| looks.last()).context("no look")?;
+    ensure!(number(last, "/replies")? == number(&status, "/counters/answered")?, "{last}");
+    let rates = told["looks"].as_array().context("no looks")?.iter();
+    let highest = rates.filter_map(|look| look["reply_rate"].as_f64()).fold(0.0, f64::max);
+    ensure!(highest > 0.0, "no rate: {told}");
+    ensure!(told["findings"].to_string().contains("not synchronised"), "{told}");
+    let metrics = metrics(lab.server(), at)?;
+    let replies = metrics.get("horolog_replies_total{engine=\"socket\"}").copied();
+    let answered = number(&status, "/counters/answered")?;
+    ensure!(replies == Some(answered as f64), "{replies:?} of {answered}");
+    let (code, _) = ask(lab.server(), at, "/healthz", "Host: localhost\r\n")?;
+    ensure!(code == 503, "{code}");
+    Ok(())
+}
+
+fn secret(directory: &TempDir) -> Result<String> {
+    let path = directory.path().join("token");
+    write_secret(&path, &format!("{TOKEN}\n"))?;
+    Ok(path.display().to_string())
+}
+
+fn who_has_no_token_or_means_another_host_is_refused() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let target = server_address(&lab, false)?;
+    let directory = TempDir::new()?;
+    let token = secret(&directory)?;
+    let at = SocketAddr::new(target.ip(), 9124);
+    let here = SocketAddr::from(([127, 0, 0, 1], 9123));
+    let flag = format!("--web={at}");
+    let arguments = [&flag, "--web-token-file", &token];
+    let server = Server::start(lab.server(), Engine::Socket, &[target], &arguments)?;
+    let bearer = |token: &str| format!("Host: any.example\r\nAuthorization: Bearer {token}\r\n");
+    for path in ["/", "/live.json", "/metrics", "/healthz", "/nothing"] {
+        for (link, fields) in [
+            ("", "Host: localhost\r\n".to_owned()),
+            ("?token=", String::new()),
+            ("?token=0123456789abcdef", String::new()),
+            ("", bearer("0123456789abcdef")),
+        ] {
+            let (code, body) = ask(lab.client(), at, &format!("{path}{link}"), &fields)?;
+            ensure!(code == 401 && body.len() < 100, "{path}{link}: {code} {body}");
+        }
+        let wanted = if path == "/nothing" { 404 } else { 200 };
+        for (link, fields) in
+            [("", bearer(TOKEN)), (&*format!("?token={IN_LINK}"), "Host: any\r\n".to_owned())]
+        {
+            let (code, _) = ask(lab.client(), at, &format!("{path}{link}"), &fields)?;
+            ensure!(code == wanted, "{path}{link}: {code}");
+        }
+    }
+    drop(server);
+    let _server = Server::start(lab.server(), Engine::Socket, &[target], &["--web"])?;
+    for path in ["/", "/live.json", "/metrics"] {
+        for host in ["", "Host: evil.example\r\n", "Host: 192.0.2.1:9123\r\n"] {
+            let (code, body) = ask(lab.server(), here, path, host)?;
+            ensure!(code == 421 && body.len() < 100, "{path} {host}: {code} {body}");
+        }
+        page(lab.server(), here, path)?;
+    }
+    Ok(())
+}
+
+fn what_could_be_reached_from_elsewhere_is_refused() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let target = server_address(&lab, false)?;
+    let directory = TempDir::new()?;
+    let token = secret(&directory)?;
+    let open = directory.path().join("open");
+    std::fs::write(&open, format!("{TOKEN}\n"))?;
+    let open = open.display().to_string();
+    let run = |arguments: &[&str]| {
+        let mut command = lab.client().command(binary()?);
+        run_to_end(command.args(arguments), PATIENCE)
+    };
+    let (target, anywhere) = (target.to_string(), "--web=0.0.0.0:9124");
+    let load = |more: &[&str]| run(&[&["load", "ntp", &target, "--no-store"], more].concat());
+    let serve = |more: &[&str]| run(&[&["serve", "--local", "--check"], more].concat());
+    check(&load(&[anywhere])?, USAGE, &["--web-token-file"])?;
+    check(&serve(&[anywhere])?, USAGE, &["--web-token-file"])?;
+    check(&load(&[anywhere, "--web-token-file", &open])?, USAGE, &["mode"])?;
+    check(&serve(&[anywhere, "--web-token-file", &open])?, USAGE, &["mode"])?;
+    check(&load(&["--web-token-file", &token])?, USAGE, &["--web"])?;
+    check(&load(&["--web=192.0.2.77:9124", "--web-token-file", &token])?, ENVIRONMENT, &["--web"])?;
+    let checked = serve(&[anywhere, "--web-token-file", &token])?;
+    let stdout = String::from_utf8(checked.stdout)?;
+    ensure!(checked.status.success() && stdout.contains("web = \"0.0.0.0:9124\""), "{stdout}");
+    Ok(())
+}
+
+/// The token is root's, and what answers is not.
+fn a_page_works_for_another_user_in_the_sandbox() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let target = server_address(&lab, false)?;
+    let directory = TempDir::new()?;
+    let token = secret(&directory)?;
+    let arguments =
+        ["--web", "--web-token-file", &token, "--user", "nobody", "--sandbox", "required"];
+    // Everybody's, as the token's directory is not.
+    let open = TempDir::new()?;
+    std::fs::set_permissions(open.path(), std::fs::Permissions::from_mode(0o777))?;
+    let socket = open.path().join("web.sock").display().to_string();
+    let _server = Server::start_at(lab.server(), Engine::Socket, &[target], &socket, &arguments)?;
+    let at = SocketAddr::from(([127, 0, 0, 1], 9123));
+    for path in ["/", "/live.json", "/metrics"] {
+        let (code, _) = ask(lab.server(), at, &format!("{path}?token={IN_LINK}"), "")?;
+        ensure!(code == 200, "{path}: {code}");
+    }
+    Ok(())
+}
+
+/// What a page is when its script has run for a while, and what the browser said of it.
+fn drawn(host: &Host, url: &str, profile: &Path) -> Result<(String, String)> {
+    let mut command = host.command("chromium");
+    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]);
+    command.args(["--no-first-run", "--disable-background-networking", "--disable-extensions"]);
+    command.args(["--enable-logging=stderr", "--window-size=1200,3000"]);
+    command.arg(format!("--user-data-dir={}", profile.display()));
+    for home in ["HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"] {
+        command.env(home, profile);
+    }
+    // Its own clock goes on while nothing is asked for.
+    command.args(["--virtual-time-budget=4000", "--dump-dom", url]);
+    let output = run_to_end(&mut command, BROWSER_PATIENCE)?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success(), "{said}");
+    let of_page = said.lines().filter(|line| line.contains("CONSOLE") && line.contains("http://"));
+    Ok((String::from_utf8(output.stdout)?, of_page.collect::<Vec<_>>().join("\n")))
+}
+
+/// The exact value that is shown as a figure.
+fn shown(dom: &str, figure: &str) -> Result<String> {
+    let place = format!("id=\"figure-{figure}\"><data value=\"");
+    let (_, rest) = dom.split_once(&place).with_context(|| format!("no {figure} is shown"))?;
+    Ok(rest.split_once('"').context("no end")?.0.to_owned())
+}
+
+fn a_browser_draws_what_is_told() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let target = server_address(&lab, false)?;
+    let directory = TempDir::new()?;
+    let token = secret(&directory)?;
+    let arguments = ["--web", "--web-token-file", &token];
+    let _server = Server::start(lab.server(), Engine::Socket, &[target], &arguments)?;
+    let loading = Loading::start(lab.client(), target, &["-r", "1k-2k", "-t", "1"])?;
+    let told = loading.last(lab.client())?;
+    let (dom, complaints) =
+        drawn(lab.client(), &format!("http://{}/", loading.at), directory.path())?;
+    ensure!(complaints.is_empty(), "{complaints}");
+    let last = told["looks"].as_array().and_then(|looks| looks.last()).context("no look")?;
+    for (figure, pointer) in [
+        ("sent", "/counts/sent"),
+        ("received", "/counts/received"),
+        ("p50", "/latency_ns/p50"),
+        ("p99", "/latency_ns/p99"),
+    ] {
+        let value = number(last, pointer)?;
+        ensure!(shown(&dom, figure)? == value.to_string(), "{figure}: {value}");
+    }
+    ensure!(shown(&dom, "lost")? == number(&told, "/lost")?.to_string(), "lost");
+    ensure!(dom.matches("<canvas").count() == 4, "{} plots", dom.matches("<canvas").count());
+    ensure!(dom.contains("It is over"), "its end is not told");
+    let rows = |dom: &str, body: &str| {
+        let (_, rest) = dom.split_once(&format!("<tbody id=\"{body}\">")).unwrap_or_default();
+        rest.split_once("</tbody>").map_or(0, |(rows, _)| rows.matches("<tr>").count())
+    };
+    let looks = told["looks"].as_array().map_or(0, Vec::len);
+    ensure!(rows(&dom, "looks") == looks.min(20), "{looks} looks");
+    ensure!(rows(&dom, "ended") == 2, "ended");
+    // The token of the link is passed on, and one that is wrong shows nothing.
+    let url = format!("http://127.0.0.1:9123/?token={IN_LINK}");
+    let (dom, complaints) = drawn(lab.server(), &url, directory.path())?;
+    ensure!(complaints.is_empty(), "{complaints}");
+    let sent = number(last, "/counts/sent")?;
+    ensure!(shown(&dom, "requests_all")? == sent.to_string(), "not {sent}");
+    ensure!(dom.contains("counters.received</th>"), "the state is not shown");
+    let (dom, _) = drawn(lab.server(), "http://127.0.0.1:9123/?token=wrong", directory.path())?;
+    ensure!(dom.contains("token is missing or wrong") && !dom.contains("canvas"), "{dom}");
+    Ok(())
+}
