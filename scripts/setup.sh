@@ -101,6 +101,8 @@ need_system_packages() {
 	need setpriv util-linux "takes the right to set the clock from a peer"
 	need tshark tshark "dissects what the generator wrote for Wireshark"
 	need ntpdig ntpsec-ntpdig "an SNTP client that the tests let ask our server"
+	need /usr/lib/python3/dist-packages/yaml python3-yaml "the tests read the example workflow with it"
+	need xmllint libxml2-utils "the tests validate JUnit XML with it"
 	need cyclictest rt-tests "measures wake-up latency; the benchmark holds ours against it"
 	# On Ubuntu perf comes with each kernel's own tools; one part of the benchmark asks for it.
 	! apt-cache show linux-perf >/dev/null 2>&1 ||

@@ -22,6 +22,7 @@ mod campaign_proxy;
 mod campaign_refusals;
 mod capture;
 mod chronyd;
+mod ci_use;
 mod client;
 mod clients;
 mod clocks;
@@ -218,6 +219,7 @@ fn measuring() -> Vec<Trial> {
     all.extend(scenarios!(ROOT, relay_bodies: both_bodies_decide_alike));
     all.extend(relay_tree::all());
     all.extend(runs::all());
+    all.extend(ci_use::all());
     all.extend(cycle_predict::all());
     all.extend(cycle_test::all());
     all.extend(campaign_local::all());

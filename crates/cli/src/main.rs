@@ -7,6 +7,7 @@
     reason = "they panic where nobody reads any more or a disk is full; `output` has what goes on"
 )]
 
+mod ci;
 mod commands;
 mod failure;
 mod files;
@@ -95,7 +96,7 @@ fn main() -> ExitCode {
         Command::After(args) => after::run(&args),
         Command::At(args) => at::run(&args),
     };
-    match result {
+    match ci::ended(result) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

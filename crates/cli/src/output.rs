@@ -142,7 +142,7 @@ impl Destination {
 
 /// Why a result cannot be kept. An error of a temporary file ends with the name of that file, which
 /// the user did not give.
-fn unwritable(path: &Path, error: &io::Error) -> Failure {
+pub(crate) fn unwritable(path: &Path, error: &io::Error) -> Failure {
     let error = error.to_string();
     let why = error.split_once(" at path ").map_or(&*error, |(why, _)| why);
     Failure::environment(format!("cannot write {}: {why}; name another file", path.display()))

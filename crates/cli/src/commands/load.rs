@@ -17,6 +17,7 @@ use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::netlink::Prefix;
 use horolog_wire::ethernet::MacAddress;
 
+use crate::ci::{self, CiArgs};
 use crate::failure::Failure;
 use crate::keep::KeepArgs;
 use crate::output::{self, Destination, Progress};
@@ -179,6 +180,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
+    ci: CiArgs,
+    #[command(flatten)]
     keep: KeepArgs,
 }
 
@@ -278,6 +281,7 @@ impl RunArgs {
         ];
         let limits = self.limits.resolve(&does.into_iter().flatten().collect::<Vec<_>>())?;
         let counters = self.page.resolve()?;
+        self.ci.open(&[("--json", self.json.as_deref()), ("--html", self.html.as_deref())])?;
         let outputs = Outputs::open(self.json.as_deref(), self.html.as_deref(), self.keep)?;
         let outputs = Outputs { rows, ..outputs };
         let options = LoadOptions {
@@ -330,6 +334,7 @@ impl Outputs {
 
     /// Writes the files, all of them though one cannot be written, and keeps the result.
     fn write(self, result: &LoadResult) -> Result<(), Failure> {
+        ci::measured(result);
         let json = self.json.map(|file| file.write(&horolog_report::to_json(result)));
         let html = self.html.map(|file| file.write(&horolog_report::html::load(result)));
         let written = json.into_iter().chain(html).collect();
