@@ -16,8 +16,8 @@
 # in its configuration and without CAP_SYS_TIME (setpriv). ntpdig is a plain client without a service,
 # so it is installed as it is.
 #
-# nats-server, the broker of campaigns, is built with Go where there is one, and is else the
-# distribution's own, unpacked likewise.
+# prometheus, which the tests let scrape metrics, is unpacked too. nats-server, the broker of
+# campaigns, is built with Go where there is one, and is else the distribution's own, unpacked likewise.
 #
 # Exit status: 0 all there, 2 wrong usage, 3 something is missing and cannot be installed from here.
 set -euo pipefail
@@ -283,9 +283,43 @@ install_nats() {
 	nats_runs || die "$peers/usr/bin/nats-server does not start; remove it and run this again"
 }
 
+# --- The server that the tests let scrape metrics -------------------------------------------------
+
+prometheus_runs() {
+	"$peers/usr/bin/prometheus" --version >/dev/null 2>&1 &&
+		"$peers/usr/bin/promtool" --version >/dev/null 2>&1
+}
+
+fetch_prometheus() {
+	(cd "$1" && apt-get -qq -o APT::Sandbox::User="$(id -un)" download prometheus)
+}
+
+# Unpacked like the others: installed, it would run as a service.
+install_prometheus() {
+	! prometheus_runs || return 0
+	say "unpacking Debian's prometheus into $peers (not installed: it would run as a service)"
+	command -v apt-get >/dev/null ||
+		die "this system has no apt-get; put prometheus and promtool into $peers/usr/bin"
+	local work
+	work=$(mktemp -d "$horolog_cache/prometheus.XXXXXX")
+	# shellcheck disable=SC2064  # the directory as it is named now
+	trap "rm -rf '$work'" EXIT
+	fetch_prometheus "$work" 2>/dev/null || {
+		need_root "apt-get update"
+		apt_update_once
+		fetch_prometheus "$work" || die "apt-get cannot download prometheus; see its message above"
+	}
+	dpkg-deb --extract "$work"/prometheus_*.deb "$work/tree"
+	mkdir -p "$peers/usr/bin"
+	mv "$work/tree/usr/bin/prometheus" "$work/tree/usr/bin/promtool" "$peers/usr/bin"
+	rm -rf "$work"
+	prometheus_runs || die "$peers/usr/bin/prometheus does not start; remove it and run this again"
+}
+
 install_system_packages
 install_rust
 if $want_peers; then
 	install_peers
+	install_prometheus
 	install_nats
 fi

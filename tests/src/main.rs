@@ -62,6 +62,7 @@ mod load_offsets;
 mod load_ptp;
 mod load_refusals;
 mod loads;
+mod monitoring;
 mod mutated;
 mod noise;
 mod ntpperf;
@@ -196,6 +197,7 @@ fn measuring() -> Vec<Trial> {
     all.extend(server_reload::all());
     all.extend(server_flood::all());
     all.extend(server_metrics::all());
+    all.extend(monitoring::all());
     all.extend(server_sandbox::all());
     all.extend(counters::all());
     all.extend(capture::all());
