@@ -19,8 +19,8 @@
 # A clean system of this machine's own release, made once with debootstrap, is what the tests install
 # the Debian package on.
 #
-# nats-server, the broker of campaigns, is built with Go where there is one, and is else the
-# distribution's own, unpacked likewise.
+# prometheus, which the tests let scrape metrics, is unpacked too. nats-server, the broker of
+# campaigns, is built with Go where there is one, and is else the distribution's own, unpacked likewise.
 #
 # Exit status: 0 all there, 2 wrong usage, 3 something is missing and cannot be installed from here.
 set -euo pipefail
@@ -109,6 +109,8 @@ need_system_packages() {
 	need debootstrap debootstrap "makes the clean system that the Debian package is installed on"
 	need openssl openssl "makes certificates and secrets as the documentation does"
 	need jq jq "reads results as the documentation does"
+	need /usr/lib/python3/dist-packages/yaml python3-yaml "the tests read the example workflow with it"
+	need xmllint libxml2-utils "the tests validate JUnit XML with it"
 	need cyclictest rt-tests "measures wake-up latency; the benchmark holds ours against it"
 	# On Ubuntu perf comes with each kernel's own tools; one part of the benchmark asks for it.
 	! apt-cache show linux-perf >/dev/null 2>&1 ||
@@ -332,10 +334,44 @@ install_debian_root() {
 	"${root_prefix[@]}" rm -rf "$work"
 }
 
+# --- The server that the tests let scrape metrics -------------------------------------------------
+
+prometheus_runs() {
+	"$peers/usr/bin/prometheus" --version >/dev/null 2>&1 &&
+		"$peers/usr/bin/promtool" --version >/dev/null 2>&1
+}
+
+fetch_prometheus() {
+	(cd "$1" && apt-get -qq -o APT::Sandbox::User="$(id -un)" download prometheus)
+}
+
+# Unpacked like the others: installed, it would run as a service.
+install_prometheus() {
+	! prometheus_runs || return 0
+	say "unpacking Debian's prometheus into $peers (not installed: it would run as a service)"
+	command -v apt-get >/dev/null ||
+		die "this system has no apt-get; put prometheus and promtool into $peers/usr/bin"
+	local work
+	work=$(mktemp -d "$horolog_cache/prometheus.XXXXXX")
+	# shellcheck disable=SC2064  # the directory as it is named now
+	trap "rm -rf '$work'" EXIT
+	fetch_prometheus "$work" 2>/dev/null || {
+		need_root "apt-get update"
+		apt_update_once
+		fetch_prometheus "$work" || die "apt-get cannot download prometheus; see its message above"
+	}
+	dpkg-deb --extract "$work"/prometheus_*.deb "$work/tree"
+	mkdir -p "$peers/usr/bin"
+	mv "$work/tree/usr/bin/prometheus" "$work/tree/usr/bin/promtool" "$peers/usr/bin"
+	rm -rf "$work"
+	prometheus_runs || die "$peers/usr/bin/prometheus does not start; remove it and run this again"
+}
+
 install_system_packages
 install_rust
 if $want_peers; then
 	install_peers
+	install_prometheus
 	install_nats
 	install_debian_root
 fi

@@ -5,7 +5,7 @@
 //! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generation] [generator] [footprint]
 //! [flood] [limits] [interleaved] [nts] [key-establishment] [ptp] [ptp-jitter]
 //! [calibration-core] [host-timer] [host-switch] [path-udp] [path-tcp] [relay] [campaign]
-//! [campaign-merge] [cycle]`.
+//! [campaign-merge] [cycle] [store]`.
 
 mod calibrated;
 mod calibration_core;
@@ -31,6 +31,8 @@ mod ptp;
 mod ptp_jitter;
 mod relay;
 mod servers;
+mod store;
+mod ten_minutes;
 
 use std::path::PathBuf;
 
@@ -55,7 +57,7 @@ struct Options {
     parts: Vec<String>,
 }
 
-const PARTS: [&str; 20] = [
+const PARTS: [&str; 21] = [
     "footprint",
     "generation",
     "generator",
@@ -76,6 +78,7 @@ const PARTS: [&str; 20] = [
     "campaign",
     "campaign-merge",
     "cycle",
+    "store",
 ];
 
 impl Options {
@@ -133,6 +136,7 @@ fn main() -> Result<()> {
             "campaign" => campaign::measure(&binary, options.rounds)?,
             "campaign-merge" => campaign_merge::measure(options.rounds)?,
             "cycle" => cycle::measure(&binary, options.rounds)?,
+            "store" => store::measure(&binary, options.rounds)?,
             "limits" => limits::measure(&binary, options.rounds)?,
             "flood" => capacity::flood(&binary, options.rounds)?,
             _ => capacity::measure(&binary, options.rounds)?,

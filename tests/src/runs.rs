@@ -182,6 +182,17 @@ fn results_of_every_kind_are_kept_shown_and_handed_on() -> Result<()> {
     let figures = place.horolog(&["runs", "export", "--format", "csv"])?;
     let figures = String::from_utf8(figures.stdout)?;
     ensure!(figures.starts_with("run,schema,started,place,value\n"));
+    let columns = place.horolog(&["runs", "export", "--format", "parquet"])?;
+    let is_whole = columns.stdout.starts_with(b"PAR1") && columns.stdout.ends_with(b"PAR1");
+    ensure!(columns.status.success() && is_whole, "{:?}", columns.stderr);
+    let file = place.path("all.parquet");
+    ensure!(
+        place
+            .horolog(&["runs".as_ref(), "export".as_ref(), "-o".as_ref(), file.as_os_str()])?
+            .status
+            .success()
+    );
+    ensure!(fs::read(&file)? == columns.stdout, "one file and another");
     for run in place.list()?.runs {
         let id = run.id.to_string();
         let shown = place.horolog(&["runs", "show", &id])?;

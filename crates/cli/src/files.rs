@@ -8,6 +8,7 @@ use clap::Args;
 use horolog_report::table::TableStyle;
 use serde::Serialize;
 
+use crate::ci::{self, CiArgs};
 use crate::failure::Failure;
 use crate::keep::KeepArgs;
 use crate::output::{self, Destination};
@@ -22,11 +23,14 @@ pub(crate) struct FileArgs {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
+    ci: CiArgs,
+    #[command(flatten)]
     keep: KeepArgs,
 }
 
 impl FileArgs {
     pub(crate) fn open(&self) -> Result<Files<2>, Failure> {
+        self.ci.open(&[("--json", self.json.as_deref()), ("--html", self.html.as_deref())])?;
         let files = Files::open([("--json", &self.json), ("--html", &self.html)])?;
         Ok(files.kept(&self.keep))
     }
@@ -110,6 +114,7 @@ impl<const N: usize> Files<N> {
         forms: [fn(&R) -> String; N],
         text: fn(&R, &TableStyle) -> String,
     ) -> Result<(), Failure> {
+        ci::measured(result);
         let written = self
             .forms
             .into_iter()

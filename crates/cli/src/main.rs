@@ -7,6 +7,7 @@
     reason = "they panic where nobody reads any more or a disk is full; `output` has what goes on"
 )]
 
+mod ci;
 mod commands;
 mod failure;
 mod files;
@@ -102,7 +103,7 @@ fn main() -> ExitCode {
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::man(&args),
     };
-    match result {
+    match ci::ended(result) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

@@ -38,19 +38,24 @@ pub(crate) fn table_style() -> TableStyle {
 /// Prints one line of a result. A reader that went away is no failure: what was measured decides
 /// the command's status all the same.
 pub(crate) fn line(text: &str) -> Result<(), Failure> {
-    print_to(&mut io::stdout().lock(), text).map(drop)
+    print_line_to(&mut io::stdout().lock(), text).map(drop)
 }
 
 /// Prints one line of those that come until they are no longer wanted: where the reader has gone
 /// away, the process ends without complaint.
 pub(crate) fn line_of_many(text: &str) -> Result<(), Failure> {
-    let is_read = print_to(&mut io::stdout().lock(), text)?;
+    let is_read = print_line_to(&mut io::stdout().lock(), text)?;
     if is_read { Ok(()) } else { undo::exit(0) }
 }
 
 /// Writes a line; says whether its reader is still there.
-fn print_to(to: &mut impl Write, text: &str) -> Result<bool, Failure> {
-    match writeln!(to, "{text}") {
+fn print_line_to(to: &mut impl Write, text: &str) -> Result<bool, Failure> {
+    print_to(to, format!("{text}\n").as_bytes())
+}
+
+/// Writes; says whether its reader is still there.
+fn print_to(to: &mut impl Write, bytes: &[u8]) -> Result<bool, Failure> {
+    match to.write_all(bytes).and_then(|()| to.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::environment(format!("standard output: {error}"))),
@@ -115,11 +120,19 @@ impl Destination {
 
     /// Writes the result.
     pub(crate) fn write(self, text: &str) -> Result<(), Failure> {
+        match self.to {
+            None => line(text.trim_end()),
+            Some(_) => self.write_bytes(text.as_bytes()),
+        }
+    }
+
+    /// Writes a result that is no text.
+    pub(crate) fn write_bytes(self, bytes: &[u8]) -> Result<(), Failure> {
         let written = match self.to {
-            None => return line(text.trim_end()),
-            Some(Writer::Through(mut file)) => file.write_all(text.as_bytes()),
+            None => return print_to(&mut io::stdout().lock(), bytes).map(drop),
+            Some(Writer::Through(mut file)) => file.write_all(bytes),
             Some(Writer::Beside(target)) => beside(&target).and_then(|mut file| {
-                file.write_all(text.as_bytes())?;
+                file.write_all(bytes)?;
                 file.persist(&target).map(drop).map_err(|error| error.error)
             }),
         };
@@ -129,7 +142,7 @@ impl Destination {
 
 /// Why a result cannot be kept. An error of a temporary file ends with the name of that file, which
 /// the user did not give.
-fn unwritable(path: &Path, error: &io::Error) -> Failure {
+pub(crate) fn unwritable(path: &Path, error: &io::Error) -> Failure {
     let error = error.to_string();
     let why = error.split_once(" at path ").map_or(&*error, |(why, _)| why);
     Failure::environment(format!("cannot write {}: {why}; name another file", path.display()))
@@ -289,9 +302,12 @@ mod tests {
 
     #[test]
     fn a_reader_that_went_away_is_no_failure_and_a_full_disk_is_one() {
-        assert!(matches!(print_to(&mut Vec::new(), "text"), Ok(true)));
-        assert!(matches!(print_to(&mut Refusing(io::ErrorKind::BrokenPipe), "text"), Ok(false)));
-        let full = print_to(&mut Refusing(io::ErrorKind::StorageFull), "text");
+        assert!(matches!(print_line_to(&mut Vec::new(), "text"), Ok(true)));
+        assert!(matches!(
+            print_line_to(&mut Refusing(io::ErrorKind::BrokenPipe), "text"),
+            Ok(false)
+        ));
+        let full = print_line_to(&mut Refusing(io::ErrorKind::StorageFull), "text");
         assert!(
             matches!(full, Err(Failure::Environment(why)) if why.starts_with("standard output: "))
         );

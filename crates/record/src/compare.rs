@@ -165,16 +165,17 @@ fn conditions(earlier: &Value, later: &Value) -> Vec<ComparedCondition> {
     hosts.chain(of("command".to_owned(), command(earlier), command(later))).collect()
 }
 
+/// Flags with files that results are written to.
+const FILES: [&str; 6] = ["--json", "--html", "--csv", "--store", "--junit", "--summary"];
+
 fn command(result: &Value) -> String {
     let words = result["command"].as_array().map_or(&[][..], Vec::as_slice);
     let mut words = words.iter().filter_map(Value::as_str).skip(1);
     let mut kept = Vec::new();
     while let Some(word) = words.next() {
-        match word {
-            "--json" | "--html" | "--csv" | "--store" => drop(words.next()),
-            _ if ["--json=", "--html=", "--csv=", "--store="]
-                .iter()
-                .any(|own| word.starts_with(own)) => {}
+        match word.split_once('=') {
+            Some((flag, _)) if FILES.contains(&flag) => {}
+            None if FILES.contains(&word) => drop(words.next()),
             _ => kept.push(word),
         }
     }

@@ -159,7 +159,7 @@ pub use relay_tree::{
     RelayTreeEquation4, RelayTreeGain, RelayTreeMeasured, RelayTreeMethod, RelayTreeNode,
     RelayTreeNodeGain, RelayTreeProcessing, RelayTreeResult, RelayTreeShape, RelayTreeShapeKind,
 };
-pub use rfc3339::rfc3339_now;
+pub use rfc3339::{rfc3339_micros, rfc3339_now};
 pub use run_list::{KeptRun, RUN_LIST_SCHEMA, RunList};
 pub use series::{Overload, Percentiles, Point, Series, Silence};
 

@@ -11,6 +11,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
 
 use crate::Listing;
+use crate::reason::{Drop, Refusal};
 
 /// What is answered to a request for `path`.
 pub fn answer(path: &str, listing: impl FnOnce() -> Listing) -> Answer {
@@ -52,18 +53,22 @@ impl Families {
             let dropped = group.socket_dropped.unwrap_or(0).into();
             let full = "Packets that the kernel dropped before, for want of room";
             all.add("socket_dropped", full, &[of_group], dropped);
-            for (reason, count) in &group.refused {
+            // Of all reasons, those without any too: nobody can see the rise of a counter that
+            // begins with its first count.
+            for reason in Refusal::ALL.map(Refusal::name) {
+                let count = group.refused.get(reason).copied().unwrap_or(0);
                 let labels = [of_group, ("reason", reason)];
-                all.add("refused", "Packets not relayed, by reason", &labels, *count);
+                all.add("refused", "Packets not relayed, by reason", &labels, count);
             }
             for child in &group.children {
                 let address = child.address.to_string();
                 let of_child = [of_group, ("child", &*address)];
                 all.add("copies", "Copies sent", &of_child, child.packets);
                 all.add("copied_bytes", "Payload of these", &of_child, child.bytes);
-                for (reason, count) in &child.dropped {
+                for reason in Drop::ALL.map(Drop::name) {
+                    let count = child.dropped.get(reason).copied().unwrap_or(0);
                     let labels = [of_group, ("child", &*address), ("reason", reason)];
-                    all.add("dropped", "Copies not sent, by reason", &labels, *count);
+                    all.add("dropped", "Copies not sent, by reason", &labels, count);
                 }
             }
         }

@@ -4,6 +4,7 @@
 
 mod bench_relay;
 mod campaign;
+mod checks;
 mod clock;
 mod clock_compare;
 mod clock_log;
@@ -38,6 +39,7 @@ use horolog_stats::Histogram;
 
 pub(crate) use bench_relay::bench_relay;
 pub(crate) use campaign::campaign;
+pub(crate) use checks::checks;
 pub(crate) use clock::clock;
 pub(crate) use clock_compare::clock_compare;
 pub(crate) use clock_log::clock_log;

@@ -1,4 +1,5 @@
-//! Pure renderers: a result goes in, bytes for a terminal, a file or a browser come out.
+//! Pure renderers: a result goes in, bytes for a terminal, a file, a browser or another
+//! program come out.
 //!
 //! Nothing here reads a clock, a file, the environment or the terminal: width and colour are
 //! parameters, so the same result always gives the same bytes. No figure is worked out here that is
@@ -7,6 +8,7 @@
 
 mod any;
 mod campaign;
+mod checks;
 mod clients;
 mod clock;
 mod clock_log;
@@ -24,6 +26,7 @@ mod host_delay;
 mod host_nic;
 pub mod html;
 mod json;
+mod junit;
 mod limits;
 mod live;
 mod parts;
@@ -31,6 +34,7 @@ mod path_udp;
 mod relay;
 mod relay_tree;
 mod stall;
+mod summary;
 pub mod table;
 pub mod units;
 mod verdict;
@@ -39,9 +43,12 @@ mod verdict;
 mod fixture;
 
 pub use any::{AnyError, page_of, result_kinds, table_of};
+pub use checks::{Checks, Ending};
 pub use host_delay::setting_name;
 pub use json::to_json;
+pub use junit::junit;
 pub use limits::broken as broken_limits;
 pub use live::load_metrics;
 pub use stall::pattern as stall_pattern;
+pub use summary::summary;
 pub use verdict::highest;

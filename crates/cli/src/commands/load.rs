@@ -16,6 +16,7 @@ use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::netlink::Prefix;
 use horolog_wire::ethernet::MacAddress;
 
+use crate::ci::{self, CiArgs};
 use crate::failure::Failure;
 use crate::keep::KeepArgs;
 use crate::live;
@@ -188,6 +189,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     web: WebArgs,
     #[command(flatten)]
+    ci: CiArgs,
+    #[command(flatten)]
     keep: KeepArgs,
 }
 
@@ -290,6 +293,7 @@ impl RunArgs {
             live::needs_a_terminal_beside()?;
         }
         let counters = self.page.resolve()?;
+        self.ci.open(&[("--json", self.json.as_deref()), ("--html", self.html.as_deref())])?;
         let outputs = Outputs::open(self.json.as_deref(), self.html.as_deref(), self.keep)?;
         let web = self.web.open()?;
         let outputs = Outputs { rows, live: self.live, web, ..outputs };
@@ -349,6 +353,7 @@ impl Outputs {
 
     /// Writes the files, all of them though one cannot be written, and keeps the result.
     fn write(self, result: &LoadResult) -> Result<(), Failure> {
+        ci::measured(result);
         let json = self.json.map(|file| file.write(&horolog_report::to_json(result)));
         let html = self.html.map(|file| file.write(&horolog_report::html::load(result)));
         let written = json.into_iter().chain(html).collect();

@@ -100,6 +100,13 @@ pub(crate) fn name(figure: &ComparedFigure) -> String {
     format!("{} {kind}", figure.place)
 }
 
+/// A figure by its name, what became of it in words, and the verdict.
+pub(crate) fn compared_figure(figure: &ComparedFigure) -> (String, String, CompareVerdict) {
+    let [earlier, later, change, verdict] = cells(figure);
+    let told = format!("{verdict}: was {earlier}, is {later}, change {change}");
+    (name(figure), told, figure.verdict)
+}
+
 /// In the order of [`COLUMNS`].
 pub(crate) fn cells(figure: &ComparedFigure) -> [String; 4] {
     let value = |value: f64| match figure.figure {

@@ -96,7 +96,7 @@ const fn labelled(
 const REPLIES: &str = "Replies sent, by the body that made them";
 const KINDS: &str = "Replies that were not plain, by kind";
 
-const KNOWN: [Known; 51] = [
+const KNOWN: [Known; 52] = [
     labelled("replies", "engine", "/counters", &[("answered", "socket")], REPLIES),
     labelled(
         "replies",
@@ -123,6 +123,13 @@ const KNOWN: [Known; 51] = [
         "/xdp_counters",
         &[("answered_interleaved", "xdp-interleaved")],
         KINDS,
+    ),
+    labelled(
+        "ptp_replies",
+        "kind",
+        "/xdp_counters",
+        &[("answered_ptp", "delay"), ("answered_ptp_monitor", "monitor")],
+        "PTP requests answered by XDP, by kind",
     ),
     labelled(
         "unanswered",
@@ -366,7 +373,7 @@ mod tests {
             "reference_id": [1, 2, 3, 4],
             "counters": { "answered": 5, "dropped": 1, "nts": 3, "ignored": { "mode": 3, "length": 0 } },
             "xdp_counters": {
-                "answered_ipv4": 9, "answered_ipv6": 1, "passed": { "length": 4 },
+                "answered_ipv4": 9, "answered_ipv6": 1, "answered_ptp": 3, "passed": { "length": 4 },
                 "dropped": { "newcomers": 8 }, "kisses": { "rate": 2 },
             },
             "nts_ke": { "counters": { "established": 6, "open": 1 } },
@@ -381,6 +388,7 @@ mod tests {
             "# TYPE horolog_replies counter",
             "horolog_replies_total{engine=\"socket\"} 5",
             "horolog_replies_total{engine=\"xdp-ipv4\"} 9",
+            "horolog_ptp_replies_total{kind=\"delay\"} 3",
             "horolog_unanswered_total{reason=\"dropped\"} 1",
             "horolog_ignored_total{reason=\"mode\"} 3",
             "horolog_xdp_passed_total{reason=\"length\"} 4",

@@ -10,6 +10,7 @@ use horolog_probe::clocks::{COUNT_MAX, ClockError, ClockName, CompareOptions, Co
 use horolog_report::{html, table, to_json};
 
 use super::figures::{OffsetOf, of_clocks, of_comparison};
+use crate::ci::CiArgs;
 use crate::failure::{Failure, verdict};
 use crate::files::Files;
 use crate::keep::KeepArgs;
@@ -48,6 +49,8 @@ pub(crate) struct CompareArgs {
     /// Write the result as a page with plots to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    ci: CiArgs,
     #[command(flatten)]
     keep: KeepArgs,
 }
@@ -104,6 +107,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
             "at most {COUNT_MAX} readings are kept; give a shorter --time or a longer --interval"
         )));
     }
+    args.ci.open(&[("--json", args.json.as_deref()), ("--html", args.html.as_deref())])?;
     let files = Files::open([("--json", &args.json), ("--html", &args.html)])?.kept(&args.keep);
     let comparison = args.clocks.open(args.time)?;
     output::end_gently()?;

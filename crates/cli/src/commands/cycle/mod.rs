@@ -20,7 +20,7 @@ pub(crate) struct CycleArgs {
 #[derive(Subcommand, Debug)]
 enum CycleCommand {
     Run(Box<run::RunArgs>),
-    Predict(predict::PredictArgs),
+    Predict(Box<predict::PredictArgs>),
     Test(Box<test::TestArgs>),
     #[command(hide = true)]
     Node(node::NodeArgs),

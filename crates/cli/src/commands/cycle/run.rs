@@ -108,7 +108,8 @@ struct ClusterArgs {
     /// Be a node of the run whose first node listens there; it says what is to be done.
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address,
           conflicts_with_all = ["listen", "file", "period", "nodes", "time", "compare", "divide",
-          "slow", "clock_error", "signal", "log", "live", "fail_if", "json", "html"])]
+          "slow", "clock_error", "signal", "log", "live", "fail_if", "json", "html", "junit",
+          "summary"])]
     join: Option<SocketAddr>,
     /// How long to wait for the others to join [default: without end], or for the first node to be
     /// there that is to be joined [default: not at all].

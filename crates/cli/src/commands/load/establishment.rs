@@ -17,6 +17,7 @@ use horolog_report::table;
 use horolog_stats::SearchConfig;
 
 use super::SearchArg;
+use crate::ci::{self, CiArgs};
 use crate::failure::Failure;
 use crate::keep::KeepArgs;
 use crate::output::{self, Destination, Progress};
@@ -78,6 +79,8 @@ pub(crate) struct NtsKeArgs {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     #[command(flatten)]
+    ci: CiArgs,
+    #[command(flatten)]
     keep: KeepArgs,
 }
 
@@ -122,6 +125,7 @@ impl NtsKeArgs {
 
 pub(super) fn run(args: NtsKeArgs) -> Result<(), Failure> {
     let quiet = args.json.as_deref().is_some_and(output::is_stdout);
+    args.ci.open(&[("--json", args.json.as_deref())])?;
     let json = args.json.as_deref().map(Destination::open).transpose()?;
     let keep = args.keep.clone();
     let options = args.resolve()?;
@@ -140,6 +144,7 @@ pub(super) fn run(args: NtsKeArgs) -> Result<(), Failure> {
     };
     let result = establishment::run(&options, &|| output::flow().is_break(), &mut told)?;
     progress.finish();
+    ci::measured(&result);
     let written = json.map(|file| file.write(&horolog_report::to_json(&result))).transpose();
     keep.keep(&result);
     if !quiet {

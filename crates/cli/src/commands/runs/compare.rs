@@ -9,6 +9,7 @@ use horolog_stats::bootstrap;
 use std::path::PathBuf;
 
 use super::given::{Given, Reader};
+use crate::ci::CiArgs;
 use crate::failure::Failure;
 use crate::files::Files;
 use crate::keep::StoreArgs;
@@ -34,6 +35,8 @@ pub(super) struct CompareArgs {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     #[command(flatten)]
+    ci: CiArgs,
+    #[command(flatten)]
     store: StoreArgs,
 }
 
@@ -52,6 +55,7 @@ impl CompareArgs {
 }
 
 pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
+    args.ci.open(&[("--json", args.json.as_deref())])?;
     let files = Files::open([("--json", &args.json)])?;
     let mut reader = Reader::new(&args.store);
     let [earlier, later] = args.names()?;

@@ -1,10 +1,13 @@
 //! `horolog runs export` and `import`: results to other programs, and results from elsewhere.
 
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use horolog_columns::{ColumnsError, FigureWriter};
 use horolog_report::csv;
 use horolog_store::{Facts, Reference, Run, Store, one_line};
+use serde_json::Value;
 
 use super::given::{of_file, unsound};
 use super::list::FilterArgs;
@@ -23,7 +26,7 @@ pub(super) struct ExportArgs {
     /// How; by the ending of the file where this is not given.
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// The file, such as runs.csv or runs.jsonl; - for standard output.
+    /// The file, such as runs.csv, runs.parquet or runs.jsonl; - for standard output.
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
     #[command(flatten)]
@@ -34,6 +37,8 @@ pub(super) struct ExportArgs {
 enum Format {
     /// A line for each figure of each run: where it stands, and its value.
     Csv,
+    /// The same in columns with types, for programs that read Apache Parquet.
+    Parquet,
     /// Each result whole, on a line of its own; 'runs import' reads it.
     Jsonl,
 }
@@ -42,9 +47,10 @@ impl Format {
     fn of(path: &Path) -> Result<Self, Failure> {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("csv") => Ok(Self::Csv),
+            Some("parquet") => Ok(Self::Parquet),
             Some("jsonl" | "ndjson") => Ok(Self::Jsonl),
             _ => Err(Failure::usage(format!(
-                "{}: its ending names no format; give --format csv or --format jsonl",
+                "{}: its ending names no format; give --format csv, parquet or jsonl",
                 path.display()
             ))),
         }
@@ -61,12 +67,27 @@ pub(super) struct ImportArgs {
     store: StoreArgs,
 }
 
-pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
-    let is_named = args.format.is_some() || !output::is_stdout(&args.output);
-    if !is_named {
-        return Err(Failure::usage("give --format csv or --format jsonl, or a file with --output"));
+impl ExportArgs {
+    fn format(&self) -> Result<Format, Failure> {
+        let is_stdout = output::is_stdout(&self.output);
+        let format = match self.format {
+            Some(format) => format,
+            None if is_stdout => {
+                return Err(Failure::usage(
+                    "give --format csv, parquet or jsonl, or a file with --output",
+                ));
+            }
+            None => Format::of(&self.output)?,
+        };
+        if format == Format::Parquet && is_stdout && io::stdout().is_terminal() {
+            return Err(Failure::usage("Parquet is nothing to read; give a file with --output"));
+        }
+        Ok(format)
     }
-    let format = args.format.map_or_else(|| Format::of(&args.output), Ok)?;
+}
+
+pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
+    let format = args.format()?;
     if !args.runs.is_empty() && args.filter.is_given() {
         return Err(Failure::usage("name runs, or filter them; not both"));
     }
@@ -78,25 +99,44 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
         let found = args.runs.iter().map(|run| Ok(store.find(run)?));
         found.collect::<Result<Vec<_>, Failure>>()?
     };
-    let mut text = String::new();
-    if format == Format::Csv {
-        text.push_str(csv::FIGURES_HEADER);
+    let results = runs.iter().map(|run| Ok((run, store.result(run.id)?)));
+    match format {
+        Format::Csv => destination.write(&figures(results)?),
+        Format::Parquet => destination.write_bytes(&columns(results)?),
+        Format::Jsonl => {
+            let lines = results.map(|of| Ok(format!("{}\n", one_line(&of?.1))));
+            destination.write(&lines.collect::<Result<String, Failure>>()?)
+        }
     }
-    for run in &runs {
-        text.push_str(&exported(&store, run, format)?);
-    }
-    destination.write(&text)
 }
 
-fn exported(store: &Store, run: &Run, format: Format) -> Result<String, Failure> {
-    let text = store.result(run.id)?;
-    if format == Format::Jsonl {
-        return Ok(format!("{}\n", one_line(&text)));
+fn figures<'a>(
+    results: impl Iterator<Item = Result<(&'a Run, String), Failure>>,
+) -> Result<String, Failure> {
+    let mut text = csv::FIGURES_HEADER.to_owned();
+    for of in results {
+        let (run, result) = of?;
+        text.push_str(&csv::figures(&run.id.to_string(), &read(run, &result)?));
     }
-    let result = serde_json::from_str(&text).map_err(|error| {
+    Ok(text)
+}
+
+fn columns<'a>(
+    results: impl Iterator<Item = Result<(&'a Run, String), Failure>>,
+) -> Result<Vec<u8>, Failure> {
+    let unwritten = |error: ColumnsError| Failure::environment(error);
+    let mut writer = FigureWriter::new(Vec::new()).map_err(unwritten)?;
+    for of in results {
+        let (run, result) = of?;
+        writer.add(run.id, &read(run, &result)?).map_err(unwritten)?;
+    }
+    writer.finish().map_err(unwritten)
+}
+
+fn read(run: &Run, result: &str) -> Result<Value, Failure> {
+    serde_json::from_str(result).map_err(|error| {
         Failure::environment(format!("run {}: {error}; delete it to export the others", run.id))
-    })?;
-    Ok(csv::figures(&run.id.to_string(), &result))
+    })
 }
 
 pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
@@ -155,6 +195,7 @@ mod tests {
     #[test]
     fn endings_name_formats() {
         assert_eq!(Format::of(Path::new("x.csv")).ok(), Some(Format::Csv));
+        assert_eq!(Format::of(Path::new("x.parquet")).ok(), Some(Format::Parquet));
         assert_eq!(Format::of(Path::new("x.jsonl")).ok(), Some(Format::Jsonl));
         assert!(Format::of(Path::new("x.txt")).is_err());
     }

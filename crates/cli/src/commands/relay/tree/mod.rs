@@ -20,6 +20,7 @@ use horolog_record::{LimitUnit, RelayTreeResult};
 use horolog_relay::tree::Processing;
 use horolog_report::{html, table, to_json};
 
+use crate::ci::CiArgs;
 use crate::failure::{Failure, verdict};
 use crate::files::Files;
 use crate::keep::KeepArgs;
@@ -104,6 +105,8 @@ pub(super) struct TreeArgs {
     /// Write the result as a page with plots to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    ci: CiArgs,
     #[command(flatten)]
     keep: KeepArgs,
     /// End with status 1 if this holds, such as 'tree>1ms' or 'p99>500us'; may be given more than
@@ -194,9 +197,9 @@ fn with_unit(text: &str) -> Result<Duration, String> {
 
 pub(super) fn run(args: &TreeArgs) -> Result<(), Failure> {
     refuse_idle(args)?;
-    let files =
-        Files::open([("--toml", &args.toml), ("--json", &args.json), ("--html", &args.html)])?
-            .kept(&args.keep);
+    let named = [("--toml", &args.toml), ("--json", &args.json), ("--html", &args.html)];
+    args.ci.open(&named.map(|(flag, path)| (flag, path.as_deref())))?;
+    let files = Files::open(named)?.kept(&args.keep);
     let given = given::read(args)?;
     let mut result = if args.measure.measure {
         output::end_gently()?;

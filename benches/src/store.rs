@@ -1,0 +1,97 @@
+//! What keeping results costs: how long a list of many runs takes, as a whole command, and how long
+//! a command waits until its result is kept, by the product's own way and with the disk's answer.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use horolog_record::Host;
+use horolog_report::to_json;
+use horolog_store::{Facts, Filter, Store};
+use tempfile::TempDir;
+
+use crate::figure::{Figure, Goal};
+use crate::ten_minutes::record;
+
+const RUNS: usize = 10_000;
+const LIST_GOAL_MS: f64 = 100.0;
+const KEEP_GOAL_MS: f64 = 50.0;
+/// Measured in each round, the median of which counts: single ones wait for whoever else uses the
+/// disk.
+const REPEATS: usize = 5;
+
+/// A result of which there are many.
+fn small(number: usize) -> String {
+    let (day, minute) = (1 + number / 1_440, number % 1_440);
+    format!(
+        r#"{{"schema":"horolog.load/1","started":"2026-01-{day:02}T{:02}:{:02}:00.000Z","command":["horolog","load","ntp","192.0.2.1","--rate","{number}"],"findings":[{{"code":"noisy","severity":"warning","message":"m","advice":"a"}}]}}"#,
+        minute / 60,
+        minute % 60
+    )
+}
+
+fn filled(path: &Path) -> Result<Store> {
+    let mut store = Store::open(path)?;
+    let results = (0..RUNS).map(|number| {
+        let text = small(number);
+        Ok((Facts::of(&text)?, text))
+    });
+    let kept = store.add_all(&results.collect::<Result<Vec<_>>>()?)?;
+    ensure!(kept == RUNS, "{kept} were kept");
+    Ok(store)
+}
+
+/// `horolog runs list`, in ms.
+fn listed(binary: &Path, store: &Path) -> Result<f64> {
+    let mut command = Command::new(binary);
+    command.args(["runs", "list", "--store"]).arg(store);
+    let began = Instant::now();
+    let output = command.output()?;
+    let took_ms = began.elapsed().as_secs_f64() * 1e3;
+    let lines = output.stdout.iter().filter(|byte| **byte == b'\n').count();
+    ensure!(output.status.success() && lines == RUNS + 1, "{lines} lines");
+    Ok(took_ms)
+}
+
+/// A result of ten minutes, from the record to the store on the disk, in ms.
+fn kept(path: &Path, seed: u64, host: &Host) -> Result<f64> {
+    let result = record(seed, host);
+    let began = Instant::now();
+    let text = to_json(&result);
+    let id = Store::open(path)?.add(&Facts::of(&text)?, &text)?;
+    let took_ms = began.elapsed().as_secs_f64() * 1e3;
+    let store = Store::open_existing(path)?;
+    ensure!(store.result(id)? == text, "it is not what was kept");
+    Ok(took_ms)
+}
+
+fn median(one: impl Fn(usize) -> Result<f64>) -> Result<f64> {
+    let runs = (0..REPEATS).map(one).collect::<Result<Vec<_>>>()?;
+    Ok(Figure::new("", "", runs).median())
+}
+
+/// Lists and keeps in turn.
+pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
+    // Not where what is temporary goes: that may be memory, which answers at once.
+    let place = binary.parent().context("a binary without a directory")?;
+    let directory = TempDir::new_in(place)?;
+    let path = directory.path().join("runs.sqlite");
+    let store = filled(&path)?;
+    ensure!(store.list(&Filter::default())?.len() == RUNS);
+    drop(store);
+    let host = Host::read();
+    let growing = directory.path().join("growing.sqlite");
+    drop(filled(&growing)?);
+    let (mut lists, mut keeps) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        lists.push(median(|_| listed(binary, &path))?);
+        keeps.push(median(|repeat| kept(&growing, (round * REPEATS + repeat) as u64, &host))?);
+    }
+    Ok(vec![
+        Figure::new(format!("store: runs list of {RUNS} runs"), "ms", lists)
+            .with(Goal::Below(LIST_GOAL_MS)),
+        Figure::new("store: a result of ten minutes kept", "ms", keeps)
+            .with(Goal::Below(KEEP_GOAL_MS)),
+    ])
+}

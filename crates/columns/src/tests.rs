@@ -1,0 +1,119 @@
+//! What is written is read back by the library's reader, which shares the format's description with
+//! the writer but not its code.
+
+use bytes::Bytes;
+use parquet::basic::{LogicalType, Type};
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::record::Field;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn written(results: &[(i64, Value)]) -> SerializedFileReader<Bytes> {
+    let mut writer = FigureWriter::new(Vec::new()).unwrap();
+    for (run, result) in results {
+        writer.add(*run, result).unwrap();
+    }
+    SerializedFileReader::new(Bytes::from(writer.finish().unwrap())).unwrap()
+}
+
+type Row = (i64, String, Option<i64>, String, f64);
+
+fn rows(file: &SerializedFileReader<Bytes>) -> Vec<Row> {
+    let row = |row: parquet::record::Row| {
+        let columns: Vec<_> = row.into_columns().into_iter().map(|(_, field)| field).collect();
+        let [
+            Field::Long(run),
+            Field::Str(schema),
+            started,
+            Field::Str(place),
+            Field::Double(value),
+        ] = &columns[..]
+        else {
+            panic!("{columns:?}")
+        };
+        let started = match started {
+            Field::TimestampMicros(micros) => Some(*micros),
+            Field::Null => None,
+            other => panic!("{other:?}"),
+        };
+        (*run, schema.clone(), started, place.clone(), *value)
+    };
+    file.get_row_iter(None).unwrap().map(|one| row(one.unwrap())).collect()
+}
+
+#[test]
+fn columns_have_names_and_types() {
+    let file = written(&[]);
+    let schema = file.metadata().file_metadata().schema_descr();
+    let told: Vec<_> =
+        schema.columns().iter().map(|column| (column.name(), column.physical_type())).collect();
+    let expected = [
+        ("run", Type::INT64),
+        ("schema", Type::BYTE_ARRAY),
+        ("started", Type::INT64),
+        ("place", Type::BYTE_ARRAY),
+        ("value", Type::DOUBLE),
+    ];
+    assert_eq!(told, expected);
+    let started = schema.column(2).logical_type_ref().cloned();
+    assert!(
+        matches!(&started, Some(LogicalType::Timestamp(time)) if time.is_adjusted_to_u_t_c),
+        "{started:?}"
+    );
+    assert_eq!(rows(&file), [], "no run is a sound file");
+}
+
+#[test]
+fn each_number_is_a_row() {
+    let result = json!({
+        "schema": "horolog.load/1",
+        "started": "2026-01-02T03:04:05.678Z",
+        "trials": [{ "offered_rate": 1000.0, "sent": 7 }],
+    });
+    let foreign = json!({ "schema": "horolog.new/9", "started": "today", "x": -0.5 });
+    let file = written(&[(3, result), (4, foreign), (5, json!({}))]);
+    let load = |place: &str, value| {
+        let started = Some(1_767_323_045_678_000);
+        (3, "horolog.load/1".to_owned(), started, place.to_owned(), value)
+    };
+    let expected = [
+        load("trials[offered_rate=1000].offered_rate", 1000.0),
+        load("trials[offered_rate=1000].sent", 7.0),
+        (4, "horolog.new/9".to_owned(), None, "x".to_owned(), -0.5),
+    ];
+    assert_eq!(rows(&file), expected);
+}
+
+#[test]
+fn many_rows_are_in_several_groups() {
+    let fields = (0..1_000).map(|field| (format!("f{field:03}"), json!(field)));
+    let result = Value::Object(fields.collect());
+    let results: Vec<_> = (0..70).map(|run| (run, result.clone())).collect();
+    let file = written(&results);
+    assert_eq!(file.num_row_groups(), 2);
+    let rows = rows(&file);
+    assert_eq!(rows.len(), 70_000);
+    assert!(rows.iter().enumerate().all(|(index, row)| row.4 == (index % 1_000) as f64));
+}
+
+proptest! {
+    #[test]
+    fn what_was_written_is_read(
+        run in any::<i64>(),
+        schema in any::<String>(),
+        numbers in prop::collection::btree_map("[a-r]{1,8}", prop::num::f64::NORMAL, 0..20),
+    ) {
+        let mut result = json!({ "schema": schema });
+        for (name, number) in &numbers {
+            result[name.as_str()] = json!(number);
+        }
+        let read = rows(&written(&[(run, result)]));
+        let expected: Vec<_> = numbers
+            .into_iter()
+            .map(|(name, number)| (run, schema.clone(), None, name, number))
+            .collect();
+        prop_assert_eq!(read, expected);
+    }
+}

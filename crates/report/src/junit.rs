@@ -1,0 +1,142 @@
+//! What was checked as XML of `JUnit`, in the form that most continuous-integration systems read:
+//! one suite, a case for each check, the findings as its output.
+
+use std::fmt::Write as _;
+
+use crate::checks::{Case, Checks, Outcome};
+
+/// `2026-01-31T12:00:00`: the format has instants without a fraction and a zone.
+const INSTANT: usize = 19;
+
+/// The file.
+#[must_use]
+pub fn junit(checks: &Checks) -> String {
+    let counts = format!(
+        "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.3}\"",
+        checks.cases.len(),
+        checks.count(&Outcome::Failed),
+        checks.count(&Outcome::Error),
+        checks.count(&Outcome::Skipped),
+        checks.seconds
+    );
+    let started = checks.started.as_deref().map_or_else(String::new, |started| {
+        let instant: String = started.chars().take(INSTANT).collect();
+        format!(" timestamp=\"{}\"", escaped(&instant))
+    });
+    let mut xml = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {counts}>\n  \
+         <testsuite name=\"{}\" {counts}{started}>\n",
+        escaped(&checks.title)
+    );
+    for one in &checks.cases {
+        xml.push_str(&case(one, &checks.class));
+    }
+    let findings = checks.finding_lines();
+    if !findings.is_empty() {
+        // Writing to memory cannot fail.
+        let _ = writeln!(xml, "    <system-out>{}</system-out>", escaped(&findings.join("\n")));
+    }
+    xml.push_str("  </testsuite>\n</testsuites>\n");
+    xml
+}
+
+fn case(case: &Case, class: &str) -> String {
+    let told = escaped(&case.told);
+    let inner = match case.outcome {
+        Outcome::Passed => format!("<system-out>{told}</system-out>"),
+        Outcome::Failed => format!("<failure type=\"failed\" message=\"{told}\"/>"),
+        Outcome::Error => format!("<error type=\"not measured\" message=\"{told}\"/>"),
+        Outcome::Skipped => format!("<skipped message=\"{told}\"/>"),
+    };
+    format!(
+        "    <testcase classname=\"{}\" name=\"{}\" time=\"0\">\n      {inner}\n    </testcase>\n",
+        escaped(class),
+        escaped(&case.name)
+    )
+}
+
+/// Text for an element or an attribute; what may not stand in XML 1.0 at all, not even as a
+/// reference, is shown as a replacement character.
+fn escaped(raw: &str) -> String {
+    let mut text = String::with_capacity(raw.len());
+    for character in raw.chars() {
+        match character {
+            '&' => text.push_str("&amp;"),
+            '<' => text.push_str("&lt;"),
+            '>' => text.push_str("&gt;"),
+            '"' => text.push_str("&quot;"),
+            // Readers make spaces of these in attributes, and a newline of a carriage return.
+            '\n' => text.push_str("&#10;"),
+            '\r' => text.push_str("&#13;"),
+            '\t' => text.push_str("&#9;"),
+            '\u{fffe}' | '\u{ffff}' => text.push(char::REPLACEMENT_CHARACTER),
+            control if control < ' ' => text.push(char::REPLACEMENT_CHARACTER),
+            other => text.push(other),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::checks::Ending;
+    use crate::fixture;
+
+    #[test]
+    fn looks_like_this() {
+        let xml = junit(&fixture::checks());
+        assert_eq!(xml, include_str!("junit.xml"), "\n{xml}");
+    }
+
+    /// What an XML parser makes of a text.
+    fn unescaped(text: &str) -> String {
+        let parts = [
+            ("&#10;", "\n"),
+            ("&#13;", "\r"),
+            ("&#9;", "\t"),
+            ("&quot;", "\""),
+            ("&gt;", ">"),
+            ("&lt;", "<"),
+            ("&amp;", "&"),
+        ];
+        parts.into_iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+    }
+
+    proptest! {
+        /// Whatever servers and users call things, the file stays one and says it.
+        #[test]
+        fn hostile_texts_break_nothing(raw in r#"[\x00-\x7f\u{80}-\u{10ffff}]{0,40}|[<>&"'\]\x00-\x1f-]{0,40}"#) {
+            let message = format!("]]><!--{raw}\"/></testsuite>&");
+            let result = json!({
+                "schema": format!("horolog.x{raw}/1"),
+                "started": message,
+                "limits": [
+                    { "expression": message, "unit": "ns", "bound": 1.0, "value": 2.0, "of": raw, "failed": true },
+                ],
+                "findings": [
+                    { "code": "noisy", "severity": "warning", "message": message, "advice": raw },
+                ],
+            });
+            let xml = junit(&Checks::of(&[String::new(), raw.clone()], Some(&result), &Ending::Done, 1.0));
+            let names = ["testsuites", "testsuite", "testcase", "system-out", "failure", "?xml"];
+            for tag in xml.split('<').skip(1) {
+                let name = tag.trim_start_matches('/').split([' ', '>']).next().unwrap();
+                prop_assert!(names.contains(&name), "{tag}");
+                prop_assert_eq!(tag.matches('>').count(), 1, "{}", tag);
+                prop_assert_eq!(tag.matches('"').count() % 2, 0, "{}", tag);
+            }
+            prop_assert_eq!(xml.matches("<testcase ").count(), 2);
+            let is_allowed = |c| c == '\n' || c >= ' ' && !matches!(c, '\u{fffe}' | '\u{ffff}');
+            prop_assert!(xml.chars().all(is_allowed));
+        }
+
+        #[test]
+        fn a_text_is_what_it_was(raw in "[^\x00-\x08\x0b\x0c\x0e-\x1f\u{fffe}\u{ffff}]{0,40}") {
+            prop_assert_eq!(unescaped(&escaped(&raw)), raw);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Scenarios of what is made of metrics: a real Prometheus scrapes a server under load, one that
+//! is not synchronised, and a relay. It has all that the dashboard and the alert rules ask for,
+//! answers each of their expressions, and raises the alarm that is due and no other.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use horolog_lab::{Host, Lab, LabConfig, Running};
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address};
+use crate::relay::{self, Relay};
+use crate::scenario::Need;
+use crate::server_nts::certificate;
+use crate::{monitoring, scenarios};
+
+const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging");
+const PORTS: [u16; 3] = [9_123, 9_124, 9_105];
+const PROMETHEUS_PORT: u16 = 9_090;
+/// Long enough for alerts to fire and for Prometheus to start on a busy machine.
+const LONG: Duration = Duration::from_mins(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(&[Need::Peer("promtool")], monitoring:
+        alert_rules_fire_where_they_are_to,
+    ));
+    all.extend(scenarios!(&[Need::Root, Need::Peer("prometheus")], monitoring:
+        a_real_prometheus_answers_all_that_is_asked,
+    ));
+    all
+}
+
+fn packaging(name: &str) -> PathBuf {
+    Path::new(PACKAGING).join(name)
+}
+
+fn alert_rules_fire_where_they_are_to() -> Result<()> {
+    for (what, file) in
+        [("check", "alerts.yml"), ("check", "prometheus.yml"), ("test", "alerts_test.yml")]
+    {
+        let kind = if file == "prometheus.yml" { "config" } else { "rules" };
+        let mut command = Command::new("promtool");
+        command.args([what, kind]).arg(packaging("prometheus").join(file));
+        let output = run_to_end(&mut command, LONG)?;
+        ensure!(output.status.success(), "{file}: {output:?}");
+    }
+    let tests = fs::read_to_string(packaging("prometheus/alerts_test.yml"))?;
+    let rules = fs::read_to_string(packaging("prometheus/alerts.yml"))?;
+    for alert in rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {
+        for kind in ["fires", "does not fire"] {
+            ensure!(
+                tests.contains(&format!("- name: {alert} {kind}\n")),
+                "{alert}: no test {kind}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// What the dashboard asks for, with its variables filled in.
+fn dashboard() -> Result<Vec<String>> {
+    let text = fs::read_to_string(packaging("grafana/horolog.json"))?;
+    let dashboard: Value = serde_json::from_str(&text)?;
+    let panels = dashboard["panels"].as_array().context("no panels")?;
+    let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
+    let filled = targets.map(|target| {
+        let expression = target["expr"].as_str().context("no expression")?;
+        let expression = expression.replace("$__rate_interval", "1m");
+        let names = ["$job", "$instance", "$relay"];
+        let filled = names.iter().fold(expression, |text, name| text.replace(name, ".+"));
+        ensure!(!filled.contains('$'), "{filled} has another variable");
+        Ok(filled)
+    });
+    filled.collect()
+}
+
+/// The names of this program's metrics in a text.
+fn metrics(text: &str) -> BTreeSet<&str> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.split(|c| !is_part(c)).filter(|word| word.starts_with("horolog_")).collect()
+}
+
+/// A Prometheus that scrapes everything once a second, and whose alerts need little patience.
+struct Prometheus<'a> {
+    host: &'a Host,
+    at: SocketAddr,
+    _running: Running,
+    _directory: TempDir,
+}
+
+impl<'a> Prometheus<'a> {
+    fn start(host: &'a Host, at: SocketAddr, targets: &[(&str, &[SocketAddr])]) -> Result<Self> {
+        let directory = TempDir::new()?;
+        let rules = fs::read_to_string(packaging("prometheus/alerts.yml"))?;
+        let impatient = rules.lines().map(|line| match line.split_once("for: ") {
+            Some((before, _)) if before.trim().is_empty() => format!("{before}for: 1s\n"),
+            _ => format!("{line}\n"),
+        });
+        fs::write(directory.path().join("alerts.yml"), impatient.collect::<Vec<_>>().concat())?;
+        let jobs = targets.iter().map(|(job, targets)| {
+            let targets: Vec<_> = targets.iter().map(|target| format!("\"{target}\"")).collect();
+            let targets = targets.join(", ");
+            format!("  - job_name: {job}\n    static_configs:\n      - targets: [{targets}]\n")
+        });
+        let configuration = format!(
+            "global:\n  scrape_interval: 1s\n  evaluation_interval: 1s\n\
+             rule_files: [alerts.yml]\nscrape_configs:\n{}",
+            jobs.collect::<Vec<_>>().concat()
+        );
+        let file = directory.path().join("prometheus.yml");
+        fs::write(&file, configuration)?;
+        let mut command = host.command("prometheus");
+        command.arg(format!("--config.file={}", file.display()));
+        command.arg(format!("--storage.tsdb.path={}", directory.path().join("data").display()));
+        command.arg(format!("--web.listen-address={at}")).current_dir(&directory);
+        let running = Running::start(&mut command)?;
+        Ok(Self { host, at, _running: running, _directory: directory })
+    }
+
+    /// What its interface says to a question.
+    fn get(&self, path: &str) -> Result<Value> {
+        let mut stream = self.host.run(|| TcpStream::connect(self.at))??;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: x\r\n\r\n").as_bytes())?;
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply)?;
+        let (_, body) = reply.split_once("\r\n\r\n").context("no answer")?;
+        let answer: Value = serde_json::from_str(body).with_context(|| reply.clone())?;
+        ensure!(answer["status"] == "success", "{path}: {answer}");
+        Ok(answer["data"].clone())
+    }
+
+    /// The samples that an expression has now.
+    fn query(&self, expression: &str) -> Result<Vec<Value>> {
+        let encoded: Vec<_> = expression.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let data = self.get(&format!("/api/v1/query?query={}", encoded.concat()))?;
+        Ok(data["result"].as_array().context("no samples")?.clone())
+    }
+
+    /// Waits until an expression has so many samples.
+    fn await_samples(&self, expression: &str, count: usize) -> Result<()> {
+        let started = Instant::now();
+        loop {
+            let last = self.query(expression);
+            if last.as_ref().is_ok_and(|samples| samples.len() == count) {
+                return Ok(());
+            }
+            if started.elapsed() > LONG {
+                bail!("{expression} has not {count} samples: {last:?}");
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    /// The alerts that fire, each with who it is about.
+    fn firing(&self) -> Result<BTreeSet<(String, String)>> {
+        let data = self.get("/api/v1/alerts")?;
+        let alerts = data["alerts"].as_array().context("no alerts")?;
+        let firing = alerts.iter().filter(|alert| alert["state"] == "firing");
+        let of = |alert: &Value, label: &str| {
+            alert["labels"][label].as_str().unwrap_or_default().to_owned()
+        };
+        Ok(firing.map(|alert| (of(alert, "alertname"), of(alert, "instance"))).collect())
+    }
+}
+
+/// A load that goes on until it is dropped.
+fn load(host: &Host, at: SocketAddr) -> Result<Running> {
+    let mut command = host.command(binary()?);
+    let target = at.to_string();
+    command.args(["load", "ntp", &target, "--engine", "udp", "--rate", "500", "--time", "600"]);
+    Ok(Running::start(command.arg("--no-store"))?)
+}
+
+fn a_real_prometheus_answers_all_that_is_asked() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let [sound, unsound, of_relay] = PORTS.map(|port| SocketAddr::new(at.ip(), port));
+    let files = TempDir::new()?;
+    let [cert, key] = certificate(at.ip(), files.path())?.map(|path| path.display().to_string());
+    let names = [sound, unsound, of_relay].map(|address| address.to_string());
+    let nts = ["--metrics", &names[0], "--nts-cert", &cert, "--nts-key", &key];
+    let _server = Server::start(lab.server(), Engine::Xdp, &[at], &nts)?;
+    let other = SocketAddr::new(at.ip(), 1_123);
+    let arguments = ["--metrics", &names[1], "--leap", "unsynchronised"];
+    let _other = Server::start(lab.server(), Engine::Socket, &[other], &arguments)?;
+    let child = (lab.client().port().ipv4, relay::PORT).into();
+    let table = relay::table((lab.server().port().ipv4, relay::PORT), &[child]);
+    let _relay = Relay::start(lab.server(), &table, &["--metrics", &names[2]])?;
+    let _load = load(lab.client(), at)?;
+    let prometheus = Prometheus::start(
+        lab.client(),
+        (lab.client().port().ipv4, PROMETHEUS_PORT).into(),
+        &[("horolog", &[sound, unsound]), ("horolog-relay", &[of_relay])],
+    )?;
+    prometheus.await_samples("count_over_time(up[1m]) >= 4 and up == 1", 3)?;
+    prometheus.await_samples("rate(horolog_replies_total{engine=\"xdp-ipv4\"}[1m]) > 100", 1)?;
+    all_is_there(&prometheus)?;
+    the_alarm_is_raised(&prometheus, &names[1])
+}
+
+/// Whatever the dashboard and the rules name.
+fn all_is_there(prometheus: &Prometheus<'_>) -> Result<()> {
+    let known = prometheus.get("/api/v1/label/__name__/values")?;
+    let known: BTreeSet<_> =
+        known.as_array().context("no names")?.iter().filter_map(Value::as_str).collect();
+    let rules = fs::read_to_string(packaging("prometheus/alerts.yml"))?;
+    let expressions = dashboard()?;
+    ensure!(expressions.len() > 20, "{expressions:?}");
+    let asked = expressions.iter().chain([&rules]).flat_map(|text| metrics(text));
+    let unknown: BTreeSet<_> = asked.filter(|name| !known.contains(name)).collect();
+    ensure!(unknown.is_empty(), "{unknown:?} are not among {known:?}");
+    for expression in &expressions {
+        ensure!(!prometheus.query(expression)?.is_empty(), "nothing for {expression}");
+    }
+    Ok(())
+}
+
+/// One server is not synchronised, and nothing else is wrong.
+fn the_alarm_is_raised(prometheus: &Prometheus<'_>, instance: &str) -> Result<()> {
+    let due = BTreeSet::from([("HorologUnsynchronised".to_owned(), instance.to_owned())]);
+    let started = Instant::now();
+    while prometheus.firing()? != due {
+        ensure!(started.elapsed() < LONG, "{:?} fire, not {due:?}", prometheus.firing()?);
+        thread::sleep(POLL_INTERVAL);
+    }
+    Ok(())
+}
