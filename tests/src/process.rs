@@ -203,7 +203,7 @@ impl Server {
     ) -> Result<Self> {
         let directory = TempDir::new()?;
         let socket = directory.path().join("status.sock");
-        Self::start_with(host.command(binary()?), engine, listen, (directory, socket), arguments)
+        Self::start_with(host.command(binary()?), engine.name(), listen, (directory, socket), arguments)
     }
 
     /// A server that trusts its clock, with its status socket here.
@@ -216,7 +216,15 @@ impl Server {
     ) -> Result<Self> {
         let local = ["--local"].iter().chain(arguments).copied().collect::<Vec<_>>();
         let place = (TempDir::new()?, socket.into());
-        Self::start_with(host.command(binary()?), engine, listen, place, &local)
+        Self::start_with(host.command(binary()?), engine.name(), listen, place, &local)
+    }
+
+    /// A server that trusts its clock, with the better engine of those that work.
+    pub(crate) fn start_choosing(host: &Host, listen: &[SocketAddr]) -> Result<Self> {
+        let directory = TempDir::new()?;
+        let socket = directory.path().join("status.sock");
+        let place = (directory, socket);
+        Self::start_with(host.command(binary()?), "auto", listen, place, &["--local"])
     }
 
     /// A server that another program runs, which is told so by `command`.
@@ -229,17 +237,17 @@ impl Server {
         let directory = TempDir::new()?;
         let socket = directory.path().join("status.sock");
         command.arg(binary()?);
-        Self::start_with(command, engine, listen, (directory, socket), arguments)
+        Self::start_with(command, engine.name(), listen, (directory, socket), arguments)
     }
 
     fn start_with(
         mut command: Command,
-        engine: Engine,
+        engine: &str,
         listen: &[SocketAddr],
         (directory, socket): (TempDir, PathBuf),
         arguments: &[&str],
     ) -> Result<Self> {
-        command.args(["serve", "--engine", engine.name(), "--status-socket"]);
+        command.args(["serve", "--engine", engine, "--status-socket"]);
         command.arg(&socket).args(arguments);
         for address in listen {
             command.args(["--listen", &address.to_string()]);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
+use horolog_sys::ethtool::set_gro;
 use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -30,6 +31,7 @@ pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(&[], server_configuration: a_file_is_checked));
     all.extend(scenarios!(ROOT, server_configuration:
         interfaces_of_the_own_host_are_checked,
+        a_link_that_loses_what_xdp_sends_gets_sockets,
         what_cannot_be_reloaded_changes_nothing,
         what_waits_for_a_restart_is_named,
     ));
@@ -38,6 +40,25 @@ pub(crate) fn all() -> Vec<Trial> {
         all.push(scenario(name, ROOT, move || reloads_lose_no_request(engine)));
     }
     all
+}
+
+/// On a virtual link whose other end takes no frames from XDP, as a container's does, sockets answer
+/// and the reason is told; where it takes them, XDP answers.
+pub(crate) fn a_link_that_loses_what_xdp_sends_gets_sockets() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let (address, client) = (server_address(&lab, false)?, lab.client());
+    for takes in [false, true] {
+        let end = client.port().interface.clone();
+        client.run(|| set_gro(&end, takes))??;
+        let server = Server::start_choosing(lab.server(), &[address])?;
+        client::ask_from(client, address).with_context(|| format!("GRO at its end: {takes}"))?;
+        let status = server.status()?;
+        let (places, why) = (&status["xdp_places"], status["without_xdp"].as_str());
+        ensure!(places.as_array().map(Vec::len) == Some(usize::from(takes)), "{places}");
+        let told = why.is_some_and(|why| why.contains("GRO"));
+        ensure!(told != takes, "GRO at its end: {takes}; told: {why:?}");
+    }
+    Ok(())
 }
 
 /// A file that is right is printed in full; one that is not is refused by line and key.

@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use horolog_sys::netlink::{InterfaceAddress, Link, Netlink, NetlinkError};
 use horolog_xdp::{
     AttachMode, Attachment, ClockEdition, ClockWriter, Interface, InterleavedRequests,
-    PassedReason, Refusal, ReplyPath, Responder, XdpError,
+    PassedReason, Refusal, ReplyPath, Responder, XdpError, says_of_redirects,
 };
 use serde::Serialize;
 
@@ -193,6 +193,10 @@ impl XdpBody {
         for link in links {
             let path = reply_path(config.xdp_reply, &link);
             let interleaved = interleaved_requests(config, hardware(&link.name));
+            if is_deaf(config, mode, path, link.index) {
+                refusals.push(XdpError::DeafPeer { interface: link.name });
+                continue;
+            }
             let interface = Interface { index: link.index, name: link.name };
             match responder.attach(&interface, mode, path, interleaved) {
                 Ok(attachment) => attachments.push(attachment),
@@ -368,6 +372,13 @@ fn reply_path(wanted: XdpReply, link: &Link) -> ReplyPath {
         XdpReply::Auto | XdpReply::Transmit => ReplyPath::Transmit,
         XdpReply::Redirect => ReplyPath::Redirect,
     }
+}
+
+/// Whether replies on the interface with this index would get lost. Whoever asks for XDP alone may
+/// see to the other end later, and gets it.
+fn is_deaf(config: &ServerConfig, mode: AttachMode, path: ReplyPath, interface: u32) -> bool {
+    let replies = config.engine == Engine::Auto && path == ReplyPath::Redirect;
+    replies && mode == AttachMode::Native && says_of_redirects(interface) == Some(false)
 }
 
 /// The loopback interface has a MAC address of zeroes.

@@ -73,13 +73,21 @@ impl Attachment {
 /// (veth) does while its other end can take them.
 #[must_use]
 pub fn takes_redirects(interface: u32) -> bool {
+    says_of_redirects(interface) == Some(true)
+}
+
+/// The same, where the kernel tells it: since Linux 6.3.
+#[must_use]
+pub fn says_of_redirects(interface: u32) -> Option<bool> {
     let mut options = bpf_xdp_query_opts {
         sz: size_of::<bpf_xdp_query_opts>() as libbpf_sys::size_t,
         ..Default::default()
     };
     // SAFETY: the options live through the call, which writes no more of them than their size says.
     let result = unsafe { bpf_xdp_query(interface as i32, 0, &raw mut options) };
-    result == 0 && options.feature_flags & TAKES_REDIRECTS != 0
+    // Whatever has native XDP has some feature, so none at all tells nothing.
+    let told = result == 0 && options.feature_flags != 0;
+    told.then_some(options.feature_flags & TAKES_REDIRECTS != 0)
 }
 
 /// Links `program` to a hook of the interface with this index; closing the descriptor unlinks it.

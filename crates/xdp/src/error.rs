@@ -33,6 +33,15 @@ pub enum XdpError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// What a program sent would get lost at the other end of a virtual link.
+    #[error(
+        "the other end of the virtual link '{interface}' takes no frames from XDP, so replies would \
+         be lost; switch GRO on there ('ethtool -K OTHER-END gro on') or attach an XDP program there"
+    )]
+    DeafPeer {
+        /// Name of the interface.
+        interface: String,
+    },
     /// Somebody else's program is attached.
     #[error(
         "interface '{interface}' already has an XDP program; 'bpftool net' names it, detach it first"

@@ -33,7 +33,7 @@ pub use abi::{
     LANES_MAX, LEGS_MAX, LIST_PREFIXES_MAX, Lane, Leg, LimitRules, OffsetTally, RawHistogram,
     Tally,
 };
-pub use attach::{AttachMode, Attachment, Interface, takes_redirects};
+pub use attach::{AttachMode, Attachment, Interface, says_of_redirects, takes_redirects};
 pub use error::XdpError;
 pub use generator::{
     Counted, Generator, GeneratorSettings, OffsetSettings, Protocol, TrialSettings,

@@ -414,6 +414,14 @@ mod tests {
     }
 
     #[test]
+    fn a_newcomer_of_another_version_or_without_a_name_is_refused() {
+        assert_eq!(refusal(PROTOCOL, "one", &[]), None);
+        let refused = |protocol, name| refusal(protocol, name, &[]).unwrap();
+        assert!(refused(PROTOCOL + 1, "one").contains("version"));
+        assert!(refused(PROTOCOL, "").contains("name"));
+    }
+
+    #[test]
     fn a_name_is_given_once() {
         let leader = Leader::listen((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let connect = || {
