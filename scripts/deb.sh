@@ -154,7 +154,7 @@ control() {
 		Architecture: $architecture
 		Maintainer: $maintainer
 		Installed-Size: $(installed_size)
-		Depends: ${needs:+$needs, }systemd | systemd-standalone-sysusers | systemd-sysusers
+		Depends: ${needs:+$needs, }systemd-standalone-sysusers | systemd
 		Suggests: chrony, gpsd, linuxptp
 		Section: net
 		Priority: optional

