@@ -102,6 +102,7 @@ need_system_packages() {
 	need tshark tshark "dissects what the generator wrote for Wireshark"
 	need ntpdig ntpsec-ntpdig "an SNTP client that the tests let ask our server"
 	need cyclictest rt-tests "measures wake-up latency; the benchmark holds ours against it"
+	need chromium chromium "the tests look at the pages of results with it"
 	# On Ubuntu perf comes with each kernel's own tools; one part of the benchmark asks for it.
 	! apt-cache show linux-perf >/dev/null 2>&1 ||
 		need perf linux-perf "measures switches; the benchmark holds ours against it"
