@@ -112,6 +112,7 @@ need_system_packages() {
 	need /usr/lib/python3/dist-packages/yaml python3-yaml "the tests read the example workflow with it"
 	need xmllint libxml2-utils "the tests validate JUnit XML with it"
 	need cyclictest rt-tests "measures wake-up latency; the benchmark holds ours against it"
+	need chromium chromium "the tests look at the pages of results with it"
 	# On Ubuntu perf comes with each kernel's own tools; one part of the benchmark asks for it.
 	! apt-cache show linux-perf >/dev/null 2>&1 ||
 		need perf linux-perf "measures switches; the benchmark holds ours against it"

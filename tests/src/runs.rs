@@ -148,7 +148,7 @@ fn several_commands_keep_at_once() -> Result<()> {
 }
 
 /// The results that stand in files, but for those of other things.
-fn golden() -> Result<Vec<PathBuf>> {
+pub(crate) fn golden() -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(GOLDEN)? {
         let path = entry?.path();

@@ -1,0 +1,242 @@
+//! A headless Chromium that scenarios look at pages with: one process, driven over a pair of pipes
+//! by its debugging protocol, in a network namespace of its own in which not even loopback is up. It
+//! knows pages, keys and pointers; what has to hold of a page is for the scenarios.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use horolog_sys::namespace::die_with_parent;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// The browser's own name.
+pub(crate) const PROGRAM: &str = "chromium";
+/// For an answer, from a browser on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// For its end after it was told to.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// No sandbox, since root may not have one; nothing that asks the network by itself.
+const ARGUMENTS: [&str; 14] = [
+    "--headless",
+    "--no-sandbox",
+    "--remote-debugging-pipe",
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-extensions",
+    "--disable-component-update",
+    "--disable-background-networking",
+    "--disable-sync",
+    "--disable-breakpad",
+    "--disable-crash-reporter",
+    "--force-device-scale-factor=1",
+];
+
+/// A running browser with one page.
+pub(crate) struct Browser {
+    child: Child,
+    to: ChildStdin,
+    from: Receiver<Value>,
+    /// What was told without being asked, since it was last taken.
+    events: Vec<Value>,
+    calls: u64,
+    session: Option<String>,
+    _profile: TempDir,
+}
+
+impl Browser {
+    /// Starts it, with an empty page of this many pixels.
+    pub(crate) fn start(width: u32, height: u32) -> Result<Self> {
+        let profile = TempDir::new()?;
+        // What it is told comes in on its descriptor 3, what it tells goes out on 4.
+        let script = "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null";
+        let mut command = Command::new("unshare");
+        command.args(["--net", "sh", "-c", script, "sh", PROGRAM]).args(ARGUMENTS);
+        command.arg(format!("--user-data-dir={}", profile.path().display()));
+        for home in ["HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"] {
+            command.env(home, profile.path());
+        }
+        let words = File::create(profile.path().join("stderr"))?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(words);
+        let mut child = die_with_parent(&mut command).spawn().context("cannot run unshare")?;
+        let to = child.stdin.take().context("no pipe")?;
+        let from = listen(child.stdout.take().context("no pipe")?);
+        let (events, calls, session) = (Vec::new(), 0, None);
+        let mut browser = Self { child, to, from, events, calls, session, _profile: profile };
+        browser.make_page(width, height).context("the browser does not do as it is told")?;
+        Ok(browser)
+    }
+
+    fn make_page(&mut self, width: u32, height: u32) -> Result<()> {
+        let target = self.call("Target.createTarget", json!({ "url": "about:blank" }))?;
+        let attach = json!({ "targetId": target["targetId"], "flatten": true });
+        let attached = self.call("Target.attachToTarget", attach)?;
+        let session = attached["sessionId"].as_str().context("no session")?;
+        self.session = Some(session.to_owned());
+        for domain in ["Page", "Runtime", "Log", "Network", "Accessibility"] {
+            self.call(&format!("{domain}.enable"), json!({}))?;
+        }
+        self.resize(width, height)
+    }
+
+    /// Says what to do and waits for the answer.
+    pub(crate) fn call(&mut self, method: &str, parameters: impl Into<Value>) -> Result<Value> {
+        self.calls += 1;
+        let mut message =
+            json!({ "id": self.calls, "method": method, "params": parameters.into() });
+        if let Some(session) = &self.session {
+            message["sessionId"] = json!(session);
+        }
+        self.to.write_all(message.to_string().as_bytes())?;
+        self.to.write_all(&[0])?;
+        loop {
+            let mut answer = self.next().with_context(|| method.to_owned())?;
+            if answer["id"] != self.calls {
+                self.events.push(answer);
+            } else if answer["error"].is_object() {
+                bail!("{method}: {}", answer["error"]["message"]);
+            } else {
+                return Ok(answer["result"].take());
+            }
+        }
+    }
+
+    fn next(&mut self) -> Result<Value> {
+        self.from.recv_timeout(PATIENCE).map_err(|_| anyhow!("the browser says nothing more"))
+    }
+
+    /// Opens a file and waits until it is there.
+    pub(crate) fn open(&mut self, file: &Path) -> Result<()> {
+        self.events.clear();
+        let url = format!("file://{}", file.display());
+        let opened = self.call("Page.navigate", json!({ "url": url }))?;
+        ensure!(opened["errorText"].is_null(), "{url}: {}", opened["errorText"]);
+        let is_there = |event: &Value| event["method"] == "Page.loadEventFired";
+        while !self.events.iter().any(is_there) {
+            let event = self.next()?;
+            self.events.push(event);
+        }
+        Ok(())
+    }
+
+    /// What a function of the page's says.
+    pub(crate) fn evaluate(&mut self, expression: &str) -> Result<Value> {
+        let ask = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        let mut said = self.call("Runtime.evaluate", ask)?;
+        ensure!(said["exceptionDetails"].is_null(), "{}", said["exceptionDetails"]);
+        Ok(said["result"]["value"].take())
+    }
+
+    /// What went wrong in the page since it was opened, and whatever it asked for but itself.
+    pub(crate) fn complaints(&mut self) -> Vec<String> {
+        let events = std::mem::take(&mut self.events);
+        events.iter().filter_map(complaint).collect()
+    }
+
+    /// Another size of the page.
+    pub(crate) fn resize(&mut self, width: u32, height: u32) -> Result<()> {
+        let size = json!({
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false,
+        });
+        self.call("Emulation.setDeviceMetricsOverride", size)?;
+        self.settle()
+    }
+
+    /// Waits until what has to be drawn again has been.
+    fn settle(&mut self) -> Result<()> {
+        const FRAMES: &str = "new Promise((done) => requestAnimationFrame(() => \
+                              requestAnimationFrame(() => requestAnimationFrame(done))))";
+        self.evaluate(FRAMES).map(drop)
+    }
+
+    /// As on `screen` or on paper (`print`), in the `light` or in the `dark`.
+    pub(crate) fn shown_on(&mut self, media: &str, scheme: &str) -> Result<()> {
+        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        let asked = json!({ "media": media, "features": features });
+        self.call("Emulation.setEmulatedMedia", asked)?;
+        self.settle()
+    }
+
+    /// Moves, presses or releases the pointer (`mouseMoved`, `mousePressed`, `mouseReleased`).
+    pub(crate) fn pointer(&mut self, what: &str, at: [f64; 2], clicks: u32) -> Result<()> {
+        let button = if what == "mouseMoved" && clicks == 0 { "none" } else { "left" };
+        let event = json!({
+            "type": what, "x": at[0], "y": at[1], "button": button, "clickCount": clicks,
+            "buttons": u32::from(clicks > 0),
+        });
+        self.call("Input.dispatchMouseEvent", event).map(drop)
+    }
+
+    /// Presses a key and lets go of it.
+    pub(crate) fn key(&mut self, key: &str, code: u32) -> Result<()> {
+        for what in ["rawKeyDown", "keyUp"] {
+            let event = json!({
+                "type": what, "key": key, "code": key, "windowsVirtualKeyCode": code,
+            });
+            self.call("Input.dispatchKeyEvent", event)?;
+        }
+        Ok(())
+    }
+
+    /// The whole page as it looks, to a file.
+    pub(crate) fn picture(&mut self, file: &Path) -> Result<()> {
+        let asked = json!({ "captureBeyondViewport": true });
+        let shot = self.call("Page.captureScreenshot", asked)?;
+        let bytes = STANDARD.decode(shot["data"].as_str().context("no picture")?)?;
+        Ok(std::fs::write(file, bytes)?)
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        self.session = None;
+        // Told so, it takes its own children along.
+        let _ = self.call("Browser.close", json!({}));
+        let began = Instant::now();
+        while began.elapsed() < END_PATIENCE && matches!(self.child.try_wait(), Ok(None)) {
+            thread::sleep(POLL_INTERVAL);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the browser tells, message by message.
+fn listen(pipe: ChildStdout) -> Receiver<Value> {
+    let (to, from) = mpsc::channel();
+    thread::spawn(move || {
+        for message in BufReader::new(pipe).split(0) {
+            let told = message.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+            let Some(told) = told else { return };
+            if to.send(told).is_err() {
+                return;
+            }
+        }
+    });
+    from
+}
+
+/// What an event holds against the page.
+fn complaint(event: &Value) -> Option<String> {
+    let told = &event["params"];
+    match event["method"].as_str()? {
+        "Runtime.exceptionThrown" => Some(told["exceptionDetails"].to_string()),
+        "Runtime.consoleAPICalled" => Some(told["args"].to_string()),
+        // What violates the content security policy is among these.
+        "Log.entryAdded" => Some(told["entry"].to_string()),
+        "Network.requestWillBeSent" if told["type"] != "Document" => {
+            Some(format!("it asks for {}", told["request"]["url"]))
+        }
+        _ => None,
+    }
+}

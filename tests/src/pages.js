@@ -1,0 +1,83 @@
+// What there is to see on a page, as data: plots with what was really painted, tables, texts,
+// colours. It is evaluated in the page; what has to hold of it is for the scenario.
+(() => {
+  const all = (root, selector) => [...root.querySelectorAll(selector)];
+  const words = (element) => element.textContent.trim().replace(/\s+/g, " ");
+  const json = (id) => JSON.parse(document.getElementById(id).textContent);
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name) => style.getPropertyValue(`--${name}`).trim();
+  const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+  const luminance = (hex) => {
+    const [r, g, b] = channels(hex).map((value) => {
+      const share = value / 255;
+      return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  // WCAG 2.2, relative luminance and contrast ratio.
+  const contrast = (one, other) => {
+    const [low, high] = [luminance(one), luminance(other)].sort((a, b) => a - b);
+    return (high + 0.05) / (low + 0.05);
+  };
+  // How many points of a canvas have nearly this colour.
+  const painted = (data, hex) => {
+    const wanted = channels(hex);
+    let count = 0;
+    for (let at = 0; at < data.length; at += 4) {
+      const near = wanted.every((value, index) => Math.abs(value - data[at + index]) < 24);
+      count += near && data[at + 3] > 200 ? 1 : 0;
+    }
+    return count;
+  };
+  const pixels = (canvas) => {
+    const copy = new OffscreenCanvas(canvas.width, canvas.height);
+    const context = copy.getContext("2d", { willReadFrequently: true });
+    context.drawImage(canvas, 0, 0);
+    return context.getImageData(0, 0, canvas.width, canvas.height).data;
+  };
+  const chart = (element) => {
+    const canvas = element.querySelector("canvas");
+    const data = pixels(canvas);
+    const drawn = element.querySelector("[role=img]");
+    return {
+      id: element.id.replace("plot-", ""),
+      name: drawn.getAttribute("aria-label"),
+      described: document.getElementById(element.getAttribute("aria-describedby")) !== null,
+      size: [canvas.width, canvas.height],
+      painted: [0, 1, 2, 3, 4, 5, 6, 7].map((n) => painted(data, colour(`series-${n}`))),
+      legend: all(element, ".u-series").map((row) => words(row.querySelector("th"))),
+      dashes: all(element, ".swatch line").map((line) => line.getAttribute("stroke-dasharray")),
+    };
+  };
+  const table = (element) => ({
+    rows: all(element, "tbody tr").map((row) => all(row, "th, td").map(words)),
+    titles: all(element, "thead tr:last-child > *").map(words),
+  });
+  const verdict = document.querySelector(".verdict");
+  const above = document.querySelector(".findings, .plot, .data");
+  const grounds = ["ground", "raised"];
+  const texts = ["text", "muted", "accent", "note", "warning", "error"];
+  return {
+    // As text: a browser's numbers do not tell 1 from 1.0.
+    result: document.getElementById("result").textContent,
+    plots: json("plots"),
+    charts: all(document, ".chart").map(chart),
+    tables: Object.fromEntries(all(document, "[id].scroll").map((it) => [it.id, table(it)])),
+    bars: all(document, ".bars tbody tr").map((row) => all(row, "th, td").map(words)),
+    figure: verdict && words(verdict.querySelector(".figure")),
+    onTop: verdict !== null && (above === null
+      || (verdict.compareDocumentPosition(above) & Node.DOCUMENT_POSITION_FOLLOWING) !== 0),
+    findings: all(document, ".findings p").map(words),
+    ids: all(document, "[id]").map((element) => element.id),
+    ground: colour("ground"),
+    textContrast: Math.min(...grounds.flatMap((ground) =>
+      texts.map((text) => contrast(colour(text), colour(ground))))),
+    lineContrast: Math.min(...[0, 1, 2, 3, 4, 5, 6, 7].map((n) =>
+      contrast(colour(`series-${n}`), colour("ground")))),
+    overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+    // Paper does not scroll; what is wide has a turned sheet of its own.
+    printed: Math.max(...all(document.body, ":not(.wide, .wide *)").map((element) =>
+      Math.round(element.getBoundingClientRect().right) - document.documentElement.clientWidth)),
+    wide: Math.max(0, ...all(document, ".wide").map((element) => element.offsetWidth)),
+  };
+})()
