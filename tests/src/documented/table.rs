@@ -82,7 +82,6 @@ pub(crate) const IN_PLACE: &[(&str, &str, &str)] = &[
     ("--leap-file FILE", "--leap-file leap-seconds.list", "a list is made here"),
     ("/usr/share/zoneinfo/leap-seconds.list", "leap-seconds.list", "not every system has one"),
     ("--smear-listen 192.0.2.2:123", "--smear-listen 198.51.100.1:123", "192.0.2.2 is the reader"),
-    ("--config FILE", "--config packaging/horolog.toml", "the one that comes with the program"),
     ("--nts-cert FILE --nts-key FILE", IDENTITY, "made for the test"),
     ("--nts-cert ... --nts-key ...", IDENTITY, "made for the test"),
 ];
@@ -115,7 +114,8 @@ impl Far {
             // So that it is the master soon: it waits for three announcements of others.
             Self::Master(domain) => format!(
                 "{serve} --ptp eth0 --ptp-domain {domain} --ptp-announce-interval=-3 \
-                 --ptp-netsync-monitor --ptp-unicast-allow 10.0.0.0/8"
+                 --ptp-netsync-monitor --ptp-unicast-allow 10.0.0.0/8 \
+                 --ptp-unicast-allow 172.16.0.0/12"
             ),
             // A page may have its counters up already, and then these find no port.
             Self::Counters => {
