@@ -1,7 +1,7 @@
-//! What a page of the documentation tells its reader to type, block by block. A block is indented by
-//! four spaces or stands between fences. One in which a line begins with a program is of commands:
-//! behind prompts, if there are any, with what they say between; else on every line. All other blocks
-//! are data or output, and nothing in them may look like a command.
+//! What a page of the documentation tells its reader to type, block by block. A block is indented
+//! by four spaces or stands between fences. One in which a line begins with a program is of
+//! commands: behind prompts, if there are any, with what they say between; else on every line. All
+//! other blocks are data or output, and nothing in them may look like a command.
 
 use std::fs;
 use std::path::{Path, PathBuf};

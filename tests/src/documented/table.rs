@@ -1,6 +1,7 @@
 //! What the machine of a test has in place of what pages speak of, and every command that does
-//! anything there but succeed, with the reason. Nothing is passed over: what stands in none of these
-//! lists has to end with status 0, or go on until it is interrupted and then end with status 0.
+//! anything there but succeed, with the reason. Nothing is passed over: what stands in none of
+//! these lists has to end with status 0, or go on until it is interrupted and then end with status
+//! 0.
 
 /// Names that stand for the far host.
 pub(crate) const NAMES: &[&str] = &[
@@ -81,7 +82,6 @@ pub(crate) const IN_PLACE: &[(&str, &str, &str)] = &[
     ("--leap-file FILE", "--leap-file leap-seconds.list", "a list is made here"),
     ("/usr/share/zoneinfo/leap-seconds.list", "leap-seconds.list", "not every system has one"),
     ("--smear-listen 192.0.2.2:123", "--smear-listen 198.51.100.1:123", "192.0.2.2 is the reader"),
-    ("--config FILE", "--config packaging/horolog.toml", "the one that comes with the program"),
     ("--nts-cert FILE --nts-key FILE", IDENTITY, "made for the test"),
     ("--nts-cert ... --nts-key ...", IDENTITY, "made for the test"),
 ];
@@ -114,12 +114,22 @@ impl Far {
             // So that it is the master soon: it waits for three announcements of others.
             Self::Master(domain) => format!(
                 "{serve} --ptp eth0 --ptp-domain {domain} --ptp-announce-interval=-3 \
-                 --ptp-netsync-monitor --ptp-unicast-allow 10.0.0.0/8"
+                 --ptp-netsync-monitor --ptp-unicast-allow 10.0.0.0/8 \
+                 --ptp-unicast-allow 172.16.0.0/12"
             ),
+            // A page may have its counters up already, and then these find no port.
             Self::Counters => {
                 format!("horolog counters --listen 192.0.2.1:9323 --token-file FILE & {serve}")
             }
             Self::Path => "horolog path serve --stamp".to_owned(),
+        }
+    }
+
+    /// How the command of a page begins that does the same, so that this is not to be had as well.
+    pub(crate) fn own_command(self) -> &'static str {
+        match self {
+            Self::Path => "horolog path serve",
+            _ => "horolog serve",
         }
     }
 
@@ -160,11 +170,17 @@ const ASKING: &[&str] = &[
     "ntpperf",
     "horolog status",
     "horolog clock show",
+    "horolog clock log clock.jsonl --server",
     "horolog counters --once",
 ];
 
 fn is_ntpperf_ptp(text: &str) -> bool {
     text.contains("ntpperf ") && [" -D ", " -N "].iter().any(|mode| text.contains(mode))
+}
+
+/// Whether a command is of the program itself.
+pub(crate) fn is_ours(text: &str) -> bool {
+    ["horolog ", "ntpperf "].iter().any(|name| own(text).starts_with(name))
 }
 
 /// A command without the right that it asks for: on the stage everybody is root.
@@ -252,12 +268,6 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         because: "the reader's program, which speaks the protocol, is not here",
     },
     Exception {
-        begins: "horolog cycle run -p 10ms --program -- ./control",
-        status: 3,
-        says: "it has to say 'ready'",
-        because: "the reader's program, which speaks the protocol, is not here",
-    },
-    Exception {
         begins: "horolog cycle run tasks.toml --time 1m --log periods.csv --live",
         status: 2,
         says: "terminal",
@@ -274,12 +284,6 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         status: 2,
         says: "terminal",
         because: "a test has no terminal",
-    },
-    Exception {
-        begins: "horolog campaign run ntp-saturation --nats nats://broker.example",
-        status: 3,
-        says: "no NATS server answers",
-        because: "the page of campaigns starts a broker, the README does not",
     },
     Exception {
         begins: "horolog at '21:00 TAI'",
@@ -304,5 +308,11 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         status: 2,
         says: "cannot identify a campaign",
         because: "CAMPAIGN stands for the name of one that was interrupted",
+    },
+    Exception {
+        begins: "horolog serve --ptp eth1 --gnss /dev/ttyS0",
+        status: 3,
+        says: "/dev/pps0",
+        because: "no receiver is at hand",
     },
 ];

@@ -5,6 +5,7 @@
 mod dependencies;
 mod files;
 mod licences;
+mod links;
 mod lints;
 mod privacy;
 mod rooms;
@@ -62,6 +63,7 @@ pub(crate) fn run(name_long_files: bool) -> Result<bool> {
     findings.extend(unsafety::check(&rooms, &files));
     findings.extend(lints::check(&product, &files, root));
     findings.extend(style::check(&files));
+    findings.extend(links::check(&files, |path| root.join(path).exists()));
     findings.extend(privacy::check(&files));
     findings.extend(licences::check(&product.packages, &accepted));
     findings.extend(licences::check(&fuzz.packages, &accepted));

@@ -1,0 +1,96 @@
+//! Links of the documentation lead somewhere: to a file of the project, and where they name a
+//! heading of it, to one that is there. What is elsewhere on the network is not asked for.
+
+use std::collections::BTreeSet;
+
+use super::Finding;
+use super::files::TextFile;
+
+const BEGINS: &str = "](";
+
+/// Looks at every link of every page. `exists` says whether a path below the root is there.
+pub(super) fn check(files: &[TextFile], exists: impl Fn(&str) -> bool) -> Vec<Finding> {
+    let pages = || files.iter().filter(|file| file.extension() == "md");
+    let mut findings = Vec::new();
+    for page in pages() {
+        for (line, target) in links(&page.text) {
+            if target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let (name, heading) = target.split_once('#').unwrap_or((target, ""));
+            let path = if name.is_empty() { page.path.clone() } else { beside(&page.path, name) };
+            if !exists(&path) {
+                findings.push(Finding::new(&page.path, line, format!("no '{path}' to link to")));
+                continue;
+            }
+            let there = pages().find(|other| other.path == path);
+            if !heading.is_empty() && !there.is_some_and(|page| has_heading(&page.text, heading)) {
+                let message = format!("'{path}' has no heading '#{heading}'");
+                findings.push(Finding::new(&page.path, line, message));
+            }
+        }
+    }
+    findings
+}
+
+/// The targets of a page's links, each with its line.
+fn links(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.match_indices(BEGINS).filter_map(|(at, _)| {
+        let target = text[at + BEGINS.len()..].split_once(')')?.0;
+        let is_link = !target.is_empty() && !target.contains(char::is_whitespace);
+        is_link.then(|| (text[..at].matches('\n').count() + 1, target))
+    })
+}
+
+/// What `name` means on the page at `path`.
+fn beside(path: &str, name: &str) -> String {
+    let mut parts: Vec<&str> = path.split('/').collect();
+    parts.pop();
+    for part in name.split('/') {
+        match part {
+            ".." => drop(parts.pop()),
+            "." | "" => {}
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+fn has_heading(text: &str, anchor: &str) -> bool {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let anchors: BTreeSet<String> = headings.map(anchor_of).collect();
+    anchors.contains(anchor)
+}
+
+/// A heading's name in a link, as forges make it.
+fn anchor_of(heading: &str) -> String {
+    let words = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = words.chars().filter(|&one| one.is_alphanumeric() || " -_".contains(one));
+    kept.map(|one| if one == ' ' { '-' } else { one }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::{NO_LINES, texts};
+
+    fn lines(text: &str) -> Vec<usize> {
+        let files =
+            texts(&[("docs/a.md", text), ("README.md", "# Horolog: it's\n## Two words, `code`\n")]);
+        let exists = |path: &str| ["docs/a.md", "README.md", "docs/image.png"].contains(&path);
+        check(&files, exists).iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn links_that_lead_somewhere_pass() {
+        let text = "# A\n[a](#a) [b](../README.md#horolog-its) [c](../README.md#two-words-code)\n\
+                    ![an\nimage](image.png) [d](https://example.org/#nothing)\n";
+        assert_eq!(lines(text), NO_LINES);
+    }
+
+    #[test]
+    fn links_that_lead_nowhere_are_found() {
+        assert_eq!(lines("\n[a](gone.md) [b](README.md)\n"), [2, 2]);
+        assert_eq!(lines("# A\n[a](#b)\n[b](../README.md#a)\n[c](image.png#a)\n"), [2, 3, 4]);
+    }
+}
