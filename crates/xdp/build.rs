@@ -24,11 +24,15 @@ fn main() {
 
 fn compile(source: &Path, out: &Path, libbpf: &str) {
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
+    let here = env::current_dir().expect("cargo runs this in the crate's directory");
     let name = source.file_stem().expect("a file has a name");
     let object = out.join(name).with_extension("o");
     let status = Command::new(&clang)
         .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"])
         .args(["-target", "bpf", "-mcpu=v3"])
+        // The same source gives the same object wherever it is built.
+        .arg(format!("-ffile-prefix-map={libbpf}=libbpf"))
+        .arg(format!("-ffile-prefix-map={}=.", here.display()))
         .args(["-I", libbpf])
         .args(multiarch_include())
         .arg("-c")
