@@ -111,7 +111,8 @@ fn point(second: usize, latencies: &mut Latencies) -> Point {
     }
 }
 
-fn record(agent: usize, host: &Host) -> LoadResult {
+/// What one agent measured in ten minutes.
+pub(crate) fn record(agent: usize, host: &Host) -> LoadResult {
     let mut latencies = Latencies(SplitMix64::new(agent as u64));
     let trials = (0..TRIALS).map(|_| trial(&mut latencies)).collect();
     let points = (0..TRIALS * TRIAL_S).map(|second| point(second, &mut latencies)).collect();
@@ -202,21 +203,34 @@ struct Message {
 }
 
 /// All that a controller has when it begins to read.
-struct Ground {
+pub(crate) struct Ground {
     plan: Plan,
     placement: Placement,
     campaign: CampaignId,
     orders: Vec<Order>,
     host: Host,
+    messages: Vec<Message>,
 }
 
 impl Ground {
-    /// From messages to a file, in seconds.
-    fn merged(&self, messages: &[Message], directory: &Path) -> Result<f64> {
+    pub(crate) fn new() -> Result<Self> {
+        let (plan, host) = (plan()?, Host::read());
+        let campaign: CampaignId = "bench-1".parse()?;
+        let placement = placed(&plan)?;
+        let orders = placement.orders(&campaign, "0", &plan);
+        let mut messages = Vec::new();
+        for (agent, order) in orders.iter().enumerate() {
+            messages.extend(told(order, &record(agent, &host))?);
+        }
+        Ok(Self { plan, placement, campaign, orders, host, messages })
+    }
+
+    /// From messages to a file `result.json`, in seconds.
+    pub(crate) fn merged(&self, directory: &Path) -> Result<f64> {
         let began = Instant::now();
         let mut ledger = Ledger::new(self.campaign.clone(), &self.orders);
         let mut assembly = Assembly::default();
-        for message in messages {
+        for message in &self.messages {
             let Message { agent, bytes } = message;
             if let Some(packed) = assembly.take(agent, &Part::parse(bytes)?)? {
                 ledger.take(agent, Report::unpack(&packed)?);
@@ -257,17 +271,9 @@ impl Ground {
 
 /// Merges the same results so many times.
 pub(crate) fn measure(rounds: usize) -> Result<Vec<Figure>> {
-    let (plan, host) = (plan()?, Host::read());
-    let campaign: CampaignId = "bench-1".parse()?;
-    let placement = placed(&plan)?;
-    let orders = placement.orders(&campaign, "0", &plan);
-    let mut messages = Vec::new();
-    for (agent, order) in orders.iter().enumerate() {
-        messages.extend(told(order, &record(agent, &host))?);
-    }
-    let ground = Ground { plan, placement, campaign, orders, host };
+    let ground = Ground::new()?;
     let directory = TempDir::new()?;
-    let runs = (0..rounds).map(|_| ground.merged(&messages, directory.path()));
+    let runs = (0..rounds).map(|_| ground.merged(directory.path()));
     let runs = runs.collect::<Result<Vec<_>>>()?;
     let name = format!("campaign: {AGENTS} results of ten minutes made one");
     Ok(vec![Figure::new(name, "s", runs).with(Goal::Below(GOAL_S))])

@@ -5,7 +5,7 @@
 //! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generation] [generator] [footprint]
 //! [flood] [limits] [interleaved] [nts] [key-establishment] [ptp] [ptp-jitter]
 //! [calibration-core] [host-timer] [host-switch] [path-udp] [path-tcp] [relay] [campaign]
-//! [campaign-merge] [cycle]`.
+//! [campaign-merge] [cycle] [report]`.
 
 mod calibrated;
 mod calibration_core;
@@ -30,6 +30,7 @@ mod path_udp;
 mod ptp;
 mod ptp_jitter;
 mod relay;
+mod report;
 mod servers;
 
 use std::path::PathBuf;
@@ -55,7 +56,7 @@ struct Options {
     parts: Vec<String>,
 }
 
-const PARTS: [&str; 20] = [
+const PARTS: [&str; 21] = [
     "footprint",
     "generation",
     "generator",
@@ -76,6 +77,7 @@ const PARTS: [&str; 20] = [
     "campaign",
     "campaign-merge",
     "cycle",
+    "report",
 ];
 
 impl Options {
@@ -133,6 +135,7 @@ fn main() -> Result<()> {
             "campaign" => campaign::measure(&binary, options.rounds)?,
             "campaign-merge" => campaign_merge::measure(options.rounds)?,
             "cycle" => cycle::measure(&binary, options.rounds)?,
+            "report" => report::measure(&binary, options.rounds)?,
             "limits" => limits::measure(&binary, options.rounds)?,
             "flood" => capacity::flood(&binary, options.rounds)?,
             _ => capacity::measure(&binary, options.rounds)?,

@@ -1,6 +1,6 @@
-//! The shape of a load in a few lines of a terminal: loss and tail over the rate or over time as rows
-//! of marks, and the round trip's distribution as bars. The figures beside them say it in numbers.
-//! The marks are ASCII, as all bars here are, so that they look the same in every locale.
+//! The shape of a load in a few lines of a terminal: loss and tail over the rate or over time as
+//! rows of marks, and the round trip's distribution as bars. The figures beside them say it in
+//! numbers. The marks are ASCII, as all bars here are, so that they look the same in every locale.
 
 use horolog_record::{Distribution, LoadResult};
 use horolog_stats::Histogram;
