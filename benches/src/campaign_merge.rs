@@ -85,21 +85,34 @@ struct Message {
 }
 
 /// All that a controller has when it begins to read.
-struct Ground {
+pub(crate) struct Ground {
     plan: Plan,
     placement: Placement,
     campaign: CampaignId,
     orders: Vec<Order>,
     host: Host,
+    messages: Vec<Message>,
 }
 
 impl Ground {
-    /// From messages to a file, in seconds.
-    fn merged(&self, messages: &[Message], directory: &Path) -> Result<f64> {
+    pub(crate) fn new() -> Result<Self> {
+        let (plan, host) = (plan()?, Host::read());
+        let campaign: CampaignId = "bench-1".parse()?;
+        let placement = placed(&plan)?;
+        let orders = placement.orders(&campaign, "0", &plan);
+        let mut messages = Vec::new();
+        for (agent, order) in orders.iter().enumerate() {
+            messages.extend(told(order, &record(agent as u64, &host))?);
+        }
+        Ok(Self { plan, placement, campaign, orders, host, messages })
+    }
+
+    /// From messages to a file `result.json`, in seconds.
+    pub(crate) fn merged(&self, directory: &Path) -> Result<f64> {
         let began = Instant::now();
         let mut ledger = Ledger::new(self.campaign.clone(), &self.orders);
         let mut assembly = Assembly::default();
-        for message in messages {
+        for message in &self.messages {
             let Message { agent, bytes } = message;
             if let Some(packed) = assembly.take(agent, &Part::parse(bytes)?)? {
                 ledger.take(agent, Report::unpack(&packed)?);
@@ -140,17 +153,9 @@ impl Ground {
 
 /// Merges the same results so many times.
 pub(crate) fn measure(rounds: usize) -> Result<Vec<Figure>> {
-    let (plan, host) = (plan()?, Host::read());
-    let campaign: CampaignId = "bench-1".parse()?;
-    let placement = placed(&plan)?;
-    let orders = placement.orders(&campaign, "0", &plan);
-    let mut messages = Vec::new();
-    for (agent, order) in orders.iter().enumerate() {
-        messages.extend(told(order, &record(agent as u64, &host))?);
-    }
-    let ground = Ground { plan, placement, campaign, orders, host };
+    let ground = Ground::new()?;
     let directory = TempDir::new()?;
-    let runs = (0..rounds).map(|_| ground.merged(&messages, directory.path()));
+    let runs = (0..rounds).map(|_| ground.merged(directory.path()));
     let runs = runs.collect::<Result<Vec<_>>>()?;
     let name = format!("campaign: {AGENTS} results of ten minutes made one");
     Ok(vec![Figure::new(name, "s", runs).with(Goal::Below(GOAL_S))])

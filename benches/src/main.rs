@@ -5,7 +5,7 @@
 //! Usage: `horolog-bench [--rounds N] [--json FILE] [capacity] [generation] [generator] [footprint]
 //! [flood] [limits] [interleaved] [nts] [key-establishment] [ptp] [ptp-jitter]
 //! [calibration-core] [host-timer] [host-switch] [path-udp] [path-tcp] [relay] [campaign]
-//! [campaign-merge] [cycle] [store]`.
+//! [campaign-merge] [cycle] [report] [store]`.
 
 mod calibrated;
 mod calibration_core;
@@ -30,6 +30,7 @@ mod path_udp;
 mod ptp;
 mod ptp_jitter;
 mod relay;
+mod report;
 mod servers;
 mod store;
 mod ten_minutes;
@@ -57,7 +58,7 @@ struct Options {
     parts: Vec<String>,
 }
 
-const PARTS: [&str; 21] = [
+const PARTS: [&str; 22] = [
     "footprint",
     "generation",
     "generator",
@@ -78,6 +79,7 @@ const PARTS: [&str; 21] = [
     "campaign",
     "campaign-merge",
     "cycle",
+    "report",
     "store",
 ];
 
@@ -136,6 +138,7 @@ fn main() -> Result<()> {
             "campaign" => campaign::measure(&binary, options.rounds)?,
             "campaign-merge" => campaign_merge::measure(options.rounds)?,
             "cycle" => cycle::measure(&binary, options.rounds)?,
+            "report" => report::measure(&binary, options.rounds)?,
             "store" => store::measure(&binary, options.rounds)?,
             "limits" => limits::measure(&binary, options.rounds)?,
             "flood" => capacity::flood(&binary, options.rounds)?,

@@ -1,6 +1,6 @@
 //! A headless Chromium that scenarios look at pages with: one process, driven over a pair of pipes
-//! by its debugging protocol, in a network namespace of its own in which not even loopback is up. It
-//! knows pages, keys and pointers; what has to hold of a page is for the scenarios.
+//! by its debugging protocol, in a network namespace of its own in which not even loopback is up.
+//! It knows pages, keys and pointers; what has to hold of a page is for the scenarios.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};

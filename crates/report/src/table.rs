@@ -35,6 +35,7 @@ pub(crate) mod query;
 mod relay_tree;
 mod run_list;
 mod series;
+mod shapes;
 mod summary;
 
 pub use after::{after, after_line, dependency_name};

@@ -15,7 +15,11 @@ const TAIL: Place = Place { id: "campaign-tail", title: "Times by rarity", descr
 /// Lines of a plot: more cannot be told apart.
 const LINES_MAX: usize = 12;
 
-/// The page as HTML. It holds the whole result as JSON in the element `result`.
+/// Parts whose own results are kept in the page's copy of the result.
+const PARTS_MAX: usize = 16;
+
+/// The page as HTML. It holds the result as JSON in the element `result`, without the parts' own
+/// results where there are more than sixteen: those are in the result file.
 #[must_use]
 pub fn campaign(result: &CampaignResult) -> String {
     let (plotted, plots) = drawn_alone(vec![tail(&TAIL, &distributions(result))]);
@@ -43,9 +47,17 @@ pub fn campaign(result: &CampaignResult) -> String {
         note: METHOD,
         schema: &result.schema,
         plots: body.plots,
-        result,
+        result: &without_many_results(result),
     }
     .render()
+}
+
+fn without_many_results(result: &CampaignResult) -> CampaignResult {
+    let mut result = result.clone();
+    if result.parts.len() > PARTS_MAX {
+        result.parts.iter_mut().for_each(|part| part.result = None);
+    }
+    result
 }
 
 fn together((number, figures): (usize, &Figures)) -> String {
@@ -89,6 +101,15 @@ mod tests {
     use super::*;
     use crate::fixture;
     use crate::html::main_of;
+
+    #[test]
+    fn the_results_of_many_parts_are_left_to_the_file() {
+        let mut result = fixture::campaign();
+        result.parts[0].result = Some(serde_json::json!({ "schema": "of a part" }));
+        assert!(campaign(&result).contains("of a part"));
+        result.parts = vec![result.parts[0].clone(); PARTS_MAX + 1];
+        assert!(!campaign(&result).contains("of a part"));
+    }
 
     #[test]
     fn all_is_shown_and_no_text_becomes_markup() {

@@ -4,6 +4,7 @@ use horolog_record::{Finding, LimitResult, LoadResult, Severity};
 
 use super::TableStyle;
 use super::grid::Tone;
+use super::shapes::shapes;
 use crate::clients;
 use crate::findings::{Group, grouped, severity_name, trial_label};
 use crate::limits;
@@ -27,6 +28,7 @@ pub fn summary(result: &LoadResult, style: &TableStyle) -> String {
     for line in parts::line(result).into_iter().chain(clients::lines(result)) {
         lines.extend(wrapped(&line, "", "  ", style));
     }
+    lines.extend(shapes(result, style));
     lines.extend(limit_lines(&result.limits, style));
     lines.extend(finding_lines(&result.findings, style));
     lines.join("\n")

@@ -21,7 +21,7 @@ use horolog_record::{
     BENCH_NTS_SCHEMA, BenchNtsResult, Code, Engine, Finding, Host, LoadResult, NtsCapacity,
     SearchEnd, SearchKind, Severity, rfc3339_now,
 };
-use horolog_report::{table, to_json, units};
+use horolog_report::{html, table, to_json, units};
 use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::private_file;
 use zeroize::Zeroizing;
@@ -84,6 +84,9 @@ pub(crate) struct NtsArgs {
     /// Write the result to this file; to standard output with -, instead of the table.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write the result as a page with plots to this file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     #[command(flatten)]
     keep: KeepArgs,
 }
@@ -124,7 +127,7 @@ struct Bench<'a> {
 }
 
 pub(crate) fn run(args: &NtsArgs) -> Result<(), Failure> {
-    let files = Files::open([("--json", &args.json)])?.kept(&args.keep);
+    let files = Files::open([("--json", &args.json), ("--html", &args.html)])?.kept(&args.keep);
     output::end_gently()?;
     let (bench, started) = (Bench::open(args)?, rfc3339_now());
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -147,7 +150,7 @@ pub(crate) fn run(args: &NtsArgs) -> Result<(), Failure> {
         findings: findings(&capacities, cores),
         capacities,
     };
-    files.write(&result, [to_json], table::bench_nts)
+    files.write(&result, [to_json, html::bench_nts], table::bench_nts)
 }
 
 /// One, twice as many each time, and all.

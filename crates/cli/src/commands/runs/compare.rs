@@ -4,7 +4,7 @@ use clap::Args;
 use horolog_record::{
     COMPARE_SCHEMA, CompareResult, CompareVerdict, ComparedRun, Comparison, Host, rfc3339_now,
 };
-use horolog_report::{table, to_json, units};
+use horolog_report::{html, table, to_json, units};
 use horolog_stats::bootstrap;
 use std::path::PathBuf;
 
@@ -34,6 +34,9 @@ pub(super) struct CompareArgs {
     /// Write the comparison to this file; to standard output with -, instead of the text.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write the comparison as a page to this file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     #[command(flatten)]
     ci: CiArgs,
     #[command(flatten)]
@@ -55,8 +58,8 @@ impl CompareArgs {
 }
 
 pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
-    args.ci.open(&[("--json", args.json.as_deref())])?;
-    let files = Files::open([("--json", &args.json)])?;
+    args.ci.open(&[("--json", args.json.as_deref()), ("--html", args.html.as_deref())])?;
+    let files = Files::open([("--json", &args.json), ("--html", &args.html)])?;
     let mut reader = Reader::new(&args.store);
     let [earlier, later] = args.names()?;
     let [earlier, later] = [reader.read(earlier)?, reader.read(later)?];
@@ -67,7 +70,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
         )));
     }
     let result = compared(&earlier, &later, args.threshold);
-    files.write(&result, [to_json], table::compare)?;
+    files.write(&result, [to_json, html::compare], table::compare)?;
     judged(&result)
 }
 

@@ -1,0 +1,90 @@
+//! How long the page of a large result takes, by the whole command as somebody types it: a soak of
+//! ten minutes with all its histograms and a point for each second, what a campaign merged of fifty
+//! of them, and ten minutes of asking three servers ten times a second.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use horolog_record::{Host, STORE_NONE, STORE_VARIABLE};
+use horolog_report::to_json;
+use horolog_time::SplitMix64;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::campaign_merge;
+use crate::figure::{Figure, Goal};
+use crate::ten_minutes::record;
+
+const GOAL_S: f64 = 0.3;
+/// The command is short, so it is run more often than others.
+const RUNS_A_ROUND: usize = 5;
+/// A query's result of one server with one sample.
+const QUERY: &str = include_str!("../../crates/record/tests/schema/query.json");
+const SERVERS: usize = 3;
+const SAMPLES: usize = 6_000;
+const INTERVAL_NS: i64 = 100_000_000;
+
+/// Seconds from the beginning of the command to its end; the page has to hold the result.
+fn shown(binary: &Path, file: &Path, page: &Path) -> Result<f64> {
+    let mut command = Command::new(binary);
+    command.args(["runs", "show"]).arg(file).arg("--html").arg(page);
+    command.env(STORE_VARIABLE, STORE_NONE).stdout(Stdio::null());
+    let began = Instant::now();
+    let status = command.status().context("cannot run the binary")?;
+    let took_s = began.elapsed().as_secs_f64();
+    ensure!(status.success(), "{}: {status}", file.display());
+    ensure!(fs::read_to_string(page)?.ends_with("</html>\n"), "{} has no end", page.display());
+    fs::remove_file(page)?;
+    Ok(took_s)
+}
+
+/// Three servers whose offsets wander.
+fn query() -> Result<String> {
+    let mut random = SplitMix64::new(1);
+    let mut result: Value = serde_json::from_str(QUERY)?;
+    let one = result["servers"][0].take();
+    let first = one["samples"][0].clone();
+    let mut sample = |number: usize| {
+        let offset_ns = (random.next_u64() % 20_000) as i64 - 10_000;
+        let at_ns = number as i64 * INTERVAL_NS;
+        let mut sample = first.clone();
+        sample["sequence"] = json!(number);
+        sample["t1_ns"] = json!(at_ns);
+        sample["t4_ns"] = json!(at_ns + 100_000);
+        sample["offset_ns"] = json!(offset_ns);
+        sample
+    };
+    let servers = (0..SERVERS).map(|_| {
+        let mut server = one.clone();
+        server["samples"] = (0..SAMPLES).map(&mut sample).collect();
+        server
+    });
+    result["servers"] = servers.collect();
+    Ok(result.to_string())
+}
+
+/// The command's time for each result.
+pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
+    let directory = TempDir::new()?;
+    let path = |name: &str| directory.path().join(name);
+    let [soak, campaign, asked] = ["soak.json", "result.json", "query.json"].map(path);
+    fs::write(&soak, to_json(&record(0, &Host::read())))?;
+    campaign_merge::Ground::new()?.merged(directory.path())?;
+    fs::write(&asked, query()?)?;
+    let mut figures = Vec::new();
+    for (name, file) in
+        [("a soak of ten minutes", soak), ("a campaign of 50", campaign), ("a long query", asked)]
+    {
+        let page = path("page.html");
+        // Once before, so that the file and the binary are in memory.
+        shown(binary, &file, &page)?;
+        let runs = (0..rounds * RUNS_A_ROUND).map(|_| shown(binary, &file, &page));
+        let runs = runs.collect::<Result<Vec<_>>>()?;
+        let figure = Figure::new(format!("report: the page of {name}"), "s", runs);
+        figures.push(figure.with(Goal::Below(GOAL_S)));
+    }
+    Ok(figures)
+}
