@@ -1,6 +1,6 @@
-//! What was counted so far by something that runs, for those who look on. Its threads copy what they have
-//! counted anyway into memory that is there already, some times a second, and never wait for a
-//! reader: one that finds its place being read tells the next time.
+//! What was counted so far by something that runs, for those who look on. Its threads copy what
+//! they have counted anyway into memory that is there already, some times a second, and never wait
+//! for a reader: one that finds its place being read tells the next time.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
