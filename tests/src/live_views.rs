@@ -16,6 +16,7 @@ use libtest_mimic::Trial;
 use tempfile::TempDir;
 
 use crate::load_command::{has, load, parse};
+use crate::path_tcp::{address, far_end};
 use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address};
 use crate::refusal::{USAGE, check};
 use crate::{ROOT, live_views, scenarios};
@@ -29,6 +30,7 @@ pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(ROOT, live_views:
         a_load_run_is_seen_and_its_table_follows,
         keys_end_a_load_run_with_what_there_is,
+        rows_of_a_path_are_seen,
         without_a_terminal_it_is_refused,
     ))
 }
@@ -237,9 +239,34 @@ fn keys_end_a_load_run_with_what_there_is() -> Result<()> {
     Ok(())
 }
 
+fn rows_of_a_path_are_seen() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let _far = far_end(&lab, &[])?;
+    let at = address(&lab).to_string();
+    for mode in [&["-r", "500"][..], &["--flows", "2"]] {
+        let json = TempDir::new()?;
+        let path = json.path().join("result.json").display().to_string();
+        let mut command = lab.client().command("setsid");
+        command.arg("--ctty").arg(binary()?).args(["path", "udp", &at, "--live", "--no-store"]);
+        command.args(["-t", "1500ms", "-s", "64,128", "--json", &path]).args(mode);
+        let mut run = Viewed::start(command)?;
+        let seen = |text: &str| text.contains("row 2 of 2 (128 bytes, R 0)");
+        let text = run.until(|text| seen(text) && text.contains("sent"))?;
+        ensure!(text.contains("latency      50% ") && text.contains("1 64 bytes"), "{text}");
+        let (status, _, screen) = run.end()?;
+        ensure!(status == 0 && screen.given_back == 1, "{status}: {}", screen.text());
+        let result: serde_json::Value = serde_json::from_slice(&fs::read(&path)?)?;
+        ensure!(result["rows"].as_array().is_some_and(|rows| rows.len() == 2), "{result}");
+    }
+    Ok(())
+}
+
 fn without_a_terminal_it_is_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?.to_string();
     let output = run_to_end(&mut load(lab.client(), &[&at, "--live"])?, PATIENCE)?;
+    check(&output, USAGE, &["--live draws on a terminal"])?;
+    let mut command = lab.client().command(binary()?);
+    let output = run_to_end(command.args(["path", "udp", &at, "--live"]), PATIENCE)?;
     check(&output, USAGE, &["--live draws on a terminal"])
 }

@@ -1,5 +1,6 @@
-//! Scenarios of the live page: that its figures and its metrics are those of the result and of the
-//! status, that it is answered to nobody else, and that a real browser draws it without a complaint.
+//! Scenarios of the live page: that its figures and its metrics are those of the result and of
+//! the status, that it is answered to nobody else, and that a real browser draws it without a
+//! complaint.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

@@ -1,14 +1,13 @@
 //! What became of the requests of one trial: counts, and no opinion about them. Each lane counts
 //! for itself; the parts are added up when the trial is over.
 
-use horolog_record::InvalidReason;
+use horolog_record::{InvalidReason, SoFar};
 use horolog_stats::window::WindowTooLarge;
 use horolog_stats::{Mark, SeenWindow};
 use horolog_time::{Monotonic, NtpTimestamp, Span, Timestamp};
 use horolog_wire::ptp::PortIdentity;
 
 use crate::clients::LaneClients;
-use crate::engine::SoFar;
 use crate::fairness::ClientBooks;
 use crate::offset::{LastReceived, OffsetCounts, OffsetPlan, Offsets, ReceiveStamps};
 use crate::request::Stamps;

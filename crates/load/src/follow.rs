@@ -6,12 +6,12 @@ use std::mem;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use horolog_record::{Percentiles, Point, Trial};
+use horolog_record::{Percentiles, Point, SoFar, Trial};
 use horolog_time::Span;
 
 use crate::account::TrialCounts;
 use crate::course::Course;
-use crate::engine::{Intervals, SoFar};
+use crate::engine::Intervals;
 use crate::places::{self, Counters, Missing};
 use crate::plan::TrialPlan;
 use crate::run::{Lookout, Observer, Under};

@@ -44,6 +44,7 @@ mod relay_tree;
 mod rfc3339;
 mod run_list;
 mod series;
+mod so_far;
 
 pub use after::{AFTER_SCHEMA, AfterEnd, AfterResult, Dependency, DependencyKind};
 pub use at::{AT_SCHEMA, AtEnd, AtProgram, AtResult, AtScheduling, AtTimescale};
@@ -162,6 +163,7 @@ pub use relay_tree::{
 pub use rfc3339::{rfc3339_micros, rfc3339_now};
 pub use run_list::{KeptRun, RUN_LIST_SCHEMA, RunList};
 pub use series::{Overload, Percentiles, Point, Series, Silence};
+pub use so_far::{LOOK_EVERY, Slots, SoFar, Telling, entered};
 
 /// The environment variable that names the store of results, where no flag does.
 pub const STORE_VARIABLE: &str = "HOROLOG_STORE";

@@ -50,6 +50,21 @@ impl LookCounts {
         self.sent.saturating_sub(self.received)
     }
 
+    /// What was counted since `before`.
+    #[must_use]
+    pub const fn since(&self, before: &Self) -> Self {
+        Self {
+            sent: self.sent.saturating_sub(before.sent),
+            received: self.received.saturating_sub(before.received),
+            late: self.late.saturating_sub(before.late),
+            duplicate: self.duplicate.saturating_sub(before.duplicate),
+            invalid: self.invalid.saturating_sub(before.invalid),
+            refused: self.refused.saturating_sub(before.refused),
+            dropped: self.dropped.saturating_sub(before.dropped),
+            bytes: self.bytes.saturating_sub(before.bytes),
+        }
+    }
+
     /// Adds what was counted elsewhere.
     pub const fn add(&mut self, other: &Self) {
         self.sent += other.sent;

@@ -3,7 +3,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use horolog_probe::path::udp::Onlooker;
 use horolog_record::{Finding, Look, LookEnded, LookState, Looks};
+
+use super::{View, lay};
+use crate::failure::Failure;
 
 /// The looks of one measurement.
 #[derive(Clone, Debug)]
@@ -18,6 +22,18 @@ impl Feed {
     pub(crate) fn read(&self) -> MutexGuard<'_, Looks> {
         // Whole between any two of its own operations.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The looks of so many rows of a path to a far end.
+    pub(crate) fn of_rows(kind: &'static str, target: String, rows: usize) -> Self {
+        let looks = Looks::new(kind, target, "row");
+        Self::new(Looks { parts: Some(rows), ..looks })
+    }
+
+    /// Shows them on the terminal.
+    pub(crate) fn view(&self) -> Result<View, Failure> {
+        let seen = self.clone();
+        View::start(move |columns| lay(&seen.read(), columns))
     }
 
     pub(crate) fn look(&self, look: Look) {
@@ -37,5 +53,15 @@ impl Feed {
         let mut looks = self.read();
         looks.state = LookState::Ended;
         looks.findings = findings.to_vec();
+    }
+}
+
+impl Onlooker for Feed {
+    fn look(&self, look: Look) {
+        self.read().looks.push(look);
+    }
+
+    fn ended(&self, row: LookEnded) {
+        self.read().end_part(row);
     }
 }

@@ -4,11 +4,10 @@
 
 use std::collections::VecDeque;
 
-use horolog_record::LookCounts;
+use horolog_record::{LookCounts, SoFar};
 use horolog_time::{Monotonic, Span, Timestamp};
 
 use super::TrialCounts;
-use crate::engine::SoFar;
 
 /// A closed book and the number of its interval.
 pub type Closed = (u64, Box<TrialCounts>);

@@ -10,7 +10,9 @@ use std::time::Duration;
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use super::so_far::{LOOK_EVERY, Looking, SoFar};
+use horolog_record::{LOOK_EVERY, SoFar};
+
+use super::so_far::Looking;
 use crate::account::{Closed, TrialCounts};
 use crate::plan::TrialPlan;
 

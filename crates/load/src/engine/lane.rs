@@ -9,11 +9,11 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use horolog_record::Telling;
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
 use super::drain::{Drain, GRACE};
-use super::so_far::Telling;
 use crate::account::{Account, Carried, Closed};
 use crate::offset::ReceiveStamps;
 use crate::request::Stamps;

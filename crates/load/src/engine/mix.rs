@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 
-use horolog_record::Engine as Kind;
+use horolog_record::{Engine as Kind, SoFar, entered};
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, Span};
 
 use super::drain::LEAD;
 use super::intervals::{self, Gathering};
-use super::so_far::{self, Looking, Slots, SoFar};
+use super::so_far::{self, Looking};
 use super::{Engine, EngineError, Intervals};
 use crate::account::{Closed, TrialCounts};
 use crate::plan::TrialPlan;
@@ -66,7 +66,7 @@ impl Intervals for Teller<'_> {
 
     fn look(&mut self, _: Span, so_far: &SoFar) {
         if let Some(slot) = self.slot {
-            let mut told = so_far::entered(slot);
+            let mut told = entered(slot);
             told.clear();
             told.merge(so_far);
         }
@@ -87,7 +87,7 @@ impl Engine for MixEngine {
         let stop = &AtomicBool::new(false);
         let count = self.parts.len();
         let gathering = Gathering::new(count);
-        let slots = &Slots::wanted(count, intervals);
+        let slots = &so_far::wanted(count, intervals);
         let (sender, books) = mpsc::channel();
         thread::scope(|scope| {
             let parts = self.parts.iter_mut().zip(&plan.parts).enumerate();

@@ -37,7 +37,6 @@ use crate::ptp::Transport;
 
 pub use intervals::Intervals;
 use intervals::Whole;
-pub use so_far::SoFar;
 
 /// Something that can send requests on schedule and account for the replies.
 pub trait Engine: Send {

@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 use std::{io, mem, thread};
 
+use horolog_record::Telling;
 use horolog_sys::affinity;
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
@@ -13,7 +14,7 @@ use super::EngineError;
 use super::drain::LEAD;
 use super::intervals::{self, Gathering, Intervals};
 use super::lane::{LaneTrial, Port};
-use super::so_far::{Looking, Slots, Telling};
+use super::so_far::{self, Looking};
 use crate::account::{Account, AccountPlan, Carried};
 use crate::offset::OffsetPlan;
 use crate::plan::{RunPlan, TrialPlan};
@@ -74,7 +75,7 @@ pub(crate) fn run<P: Port>(
     let realtime_ahead = realtime_minus_monotonic().offset;
     // Books for many requests take longer than the lead.
     let start = MonotonicClock.now() + LEAD;
-    let slots = &Slots::wanted(count, intervals);
+    let slots = &so_far::wanted(count, intervals);
     let mut tasks = Vec::with_capacity(count);
     for (index, (mut account, lane)) in opened.into_iter().enumerate() {
         account.begin_at(start);

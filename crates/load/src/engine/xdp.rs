@@ -14,7 +14,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use horolog_record::{Engine as Kind, Spacing};
+use horolog_record::{Engine as Kind, SoFar, Spacing};
 use horolog_sys::affinity;
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic, sleep_until};
 use horolog_sys::signal::InterruptibleThread;
@@ -27,7 +27,7 @@ use self::settings::settings;
 use super::drain::{Drain, GRACE, LEAD};
 use super::intervals::Shares;
 use super::membership::Membership;
-use super::{Engine, EngineError, Intervals, SoFar, unfit};
+use super::{Engine, EngineError, Intervals, unfit};
 use crate::account::TrialCounts;
 use crate::clients::LaneClients;
 use crate::course::{Course, Instants};

@@ -4,12 +4,12 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use horolog_record::{Look, LookCounts, LookPart, Percentiles};
+use horolog_record::{Look, LookCounts, LookPart, Percentiles, SoFar};
 use horolog_time::Span;
 
 use super::Observer;
 use crate::account::TrialCounts;
-use crate::engine::{Intervals, SoFar};
+use crate::engine::Intervals;
 
 /// The part that is under way, as it was planned.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ impl Lookout {
             self.part = (under.index, self.last.1);
         }
         let (then, counted) = std::mem::replace(&mut self.last, (now, counts));
-        let gained = less(&counts, &counted);
+        let gained = counts.since(&counted);
         let per_second = |count: u64| count as f64 / (now - then).max(1e-9);
         let mut all = self.before;
         all.add(&counts);
@@ -73,7 +73,7 @@ impl Lookout {
                 name: under.name.to_owned(),
                 elapsed_s: (now - under.begun_s).max(0.0),
                 duration_s: Some(under.duration_s),
-                counts: less(&counts, &self.part.1),
+                counts: counts.since(&self.part.1),
             },
             latency_ns: Percentiles::of_recorder(&so_far.latency),
             lateness_ns: Percentiles::of_recorder(&so_far.lateness),
@@ -137,19 +137,6 @@ impl Intervals for Watched<'_> {
     fn look(&mut self, elapsed: Span, so_far: &SoFar) {
         let look = self.lookout.look(&self.under, elapsed, so_far);
         self.observer.look(look);
-    }
-}
-
-fn less(counts: &LookCounts, before: &LookCounts) -> LookCounts {
-    LookCounts {
-        sent: counts.sent.saturating_sub(before.sent),
-        received: counts.received.saturating_sub(before.received),
-        late: counts.late.saturating_sub(before.late),
-        duplicate: counts.duplicate.saturating_sub(before.duplicate),
-        invalid: counts.invalid.saturating_sub(before.invalid),
-        refused: counts.refused.saturating_sub(before.refused),
-        dropped: counts.dropped.saturating_sub(before.dropped),
-        bytes: counts.bytes.saturating_sub(before.bytes),
     }
 }
 

@@ -13,6 +13,7 @@ mod findings;
 mod flow;
 mod hello;
 mod load;
+mod looks;
 mod open_loop;
 mod options;
 mod ping_pong;
@@ -24,6 +25,7 @@ mod sum;
 
 pub use codec::{Codec, Reply};
 pub use error::PathError;
+pub use looks::Onlooker;
 pub use options::{
     FLOWS_MAX, LENGTH_MAX, LoadKind, PathUdpOptions, RowPlan, TABLE_4, TIMEOUT, WARM_UP,
 };

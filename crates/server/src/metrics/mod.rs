@@ -16,7 +16,8 @@ use crate::Status;
 #[error("cannot answer at {0} for metrics: {1}; choose another with --metrics ADDR:PORT")]
 pub struct MetricsError(pub SocketAddr, #[source] pub io::Error);
 
-/// Answers there, if anywhere, with what `status` tells, and for the metrics what `whole_status` does.
+/// Answers there, if anywhere, with what `status` tells, and for the metrics with what
+/// `whole_status` does.
 pub(crate) fn start(
     address: Option<SocketAddr>,
     (status, whole_status): (

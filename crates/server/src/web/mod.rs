@@ -1,5 +1,5 @@
-//! The live page of a running server: the page itself, what it shows as JSON, and the metrics. Once a
-//! second a thread looks at the same state that the status socket and the metrics tell, and the
+//! The live page of a running server: the page itself, what it shows as JSON, and the metrics. Once
+//! a second a thread looks at the same state that the status socket and the metrics tell, and the
 //! latest looks are kept, so that who opens the page sees what has been. It takes no commands.
 
 mod doubts;
@@ -100,8 +100,8 @@ pub(crate) fn start(
 }
 
 impl Opened {
-    /// Answers from now on; `status` is looked at once a second, and `whole_status` is the same with
-    /// the clients counted, for the metrics.
+    /// Answers from now on; `status` is looked at once a second, and `whole_status` is the same
+    /// with the clients counted, for the metrics.
     fn start(
         self,
         status: impl Fn() -> Status + Send + 'static,

@@ -12,7 +12,7 @@ use super::Outputs;
 use super::course::Rows as RowKind;
 use crate::failure::Failure;
 use crate::live::web::Web;
-use crate::live::{self, Feed, View};
+use crate::live::{Feed, View};
 use crate::output::{self, Progress};
 
 /// Those who look on while it runs.
@@ -33,9 +33,7 @@ impl Onlookers {
         let (mut view, mut answered) = (None, None);
         if let Some(feed) = &feed {
             answered = web.map(|web| web.start(feed.clone())).transpose()?;
-            let seen = feed.clone();
-            let lay = move |columns| live::lay(&seen.read(), columns);
-            view = outputs.live.then(|| View::start(lay)).transpose()?;
+            view = outputs.live.then(|| feed.view()).transpose()?;
         }
         Ok(Self { feed, view, web: answered })
     }

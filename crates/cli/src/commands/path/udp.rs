@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use horolog_io::target::{Family, TargetName};
 use horolog_probe::path::udp::{
-    LoadKind, PathError, PathUdp, PathUdpOptions, RowPlan, TABLE_4, TIMEOUT, WARM_UP,
+    LoadKind, Onlooker, PathError, PathUdp, PathUdpOptions, RowPlan, TABLE_4, TIMEOUT, WARM_UP,
 };
 use horolog_report::{html, table, to_json};
 use horolog_wire::{path_probe, stamp};
@@ -18,6 +18,7 @@ use self::figures::{Figure, limit};
 use crate::failure::{Failure, verdict};
 use crate::files::FileArgs;
 use crate::limit::Limit;
+use crate::live::{Feed, needs_a_terminal_beside};
 use crate::output::{self, Progress};
 use crate::values;
 
@@ -103,6 +104,10 @@ pub(crate) struct UdpArgs {
     /// more than once. Metrics: loss, reordered, duplicates; of T: mean, p50, p90, p99, p99.9, max.
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
     fail_if: Vec<Limit<Figure>>,
+    /// Show each row on the terminal while it is measured: q, Escape and Ctrl-C end the run with
+    /// what there is by then.
+    #[arg(long)]
+    live: bool,
     #[command(flatten)]
     files: FileArgs,
 }
@@ -205,20 +210,34 @@ impl UdpArgs {
 pub(super) fn run(args: UdpArgs) -> Result<(), Failure> {
     let files = args.files.open()?;
     let limits = args.fail_if.clone();
+    let (live, target) = (args.live, args.target.clone());
+    if live {
+        needs_a_terminal_beside()?;
+    }
     let options = args.resolve()?;
     output::end_gently()?;
     let path = PathUdp::prepare(options)?;
-    let (progress, rows) = (Progress::new(), path.rows());
+    let rows = path.rows();
+    let feed = live.then(|| Feed::of_rows("path udp", target, rows));
+    let view = feed.as_ref().map(Feed::view).transpose()?;
+    // On the lines that a view has it would draw as well.
+    let progress = view.is_none().then(Progress::new);
     let told = |index: usize, plan: &RowPlan| {
-        progress.doing(&format!(
-            "row {} of {rows}: {} bytes, R {}",
-            index + 1,
-            plan.length,
-            plan.load_ratio
-        ));
+        if let Some(progress) = &progress {
+            progress.doing(&format!(
+                "row {} of {rows}: {} bytes, R {}",
+                index + 1,
+                plan.length,
+                plan.load_ratio
+            ));
+        }
     };
-    let result = path.run(&told, &|| output::flow().is_break());
-    progress.finish();
+    let onlooker = feed.as_ref().map(|feed| feed as &dyn Onlooker);
+    let result = path.run(&told, &|| output::flow().is_break(), onlooker);
+    drop(view);
+    if let Some(progress) = progress {
+        progress.finish();
+    }
     let mut result = result?;
     let of_rows = |limit: &Limit<Figure>| {
         limit.judge_named(result.rows.iter().map(|row| (figures::name(row), limit.figure.of(row))))

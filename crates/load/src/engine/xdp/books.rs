@@ -3,14 +3,14 @@
 //! that becomes of it stand in the book of the interval in which it was due, as with the other
 //! engines; an invalid reply in that of the interval in which it came.
 
-use horolog_record::{InvalidReason, LookCounts};
+use horolog_record::{InvalidReason, LookCounts, SoFar};
 use horolog_stats::{Recorder, SignedRecorder};
 use horolog_time::{Span, Timestamp};
 use horolog_xdp::{Generator, OffsetTally, RawHistogram, Tally};
 
 use crate::account::{CLOSING, PtpCounts, TrialCounts};
 use crate::course::Course;
-use crate::engine::{Intervals, SoFar};
+use crate::engine::Intervals;
 use crate::fairness::Asked;
 use crate::offset::OffsetCounts;
 use crate::plan::RunPlan;

@@ -1,7 +1,7 @@
 //! What is counted of the replies of one flow in one row: first ones, late ones, those that came
 //! again or behind a later one, and times. One thread has them; recording allocates nothing. Pure.
 
-use horolog_record::{PathCounts, PathDirection};
+use horolog_record::{LookCounts, PathCounts, PathDirection, SoFar};
 use horolog_stats::{Mark, Recorder, SeenWindow, SignedRecorder};
 use horolog_time::Span;
 use horolog_wire::path_probe::{Counted, Losses};
@@ -89,6 +89,21 @@ impl Books {
             class_there: None,
             far_error: None,
         }
+    }
+
+    /// Says what was counted so far, of so many requests that left.
+    pub(super) fn so_far(&self, sent: u64, told: &mut SoFar) {
+        told.clear();
+        told.counts = LookCounts {
+            sent,
+            received: self.counts.received,
+            late: self.counts.late,
+            duplicate: self.counts.duplicate,
+            invalid: self.counts.invalid,
+            refused: self.counts.refused,
+            ..LookCounts::default()
+        };
+        told.latency.merge(&self.rtt);
     }
 
     /// Whether a request is one of those that count.

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
-use horolog_record::RowEnd;
+use horolog_record::{RowEnd, Telling};
 use horolog_stats::{Recorder, SeenWindow};
 use horolog_sys::affinity::set_timer_slack_ns;
 use horolog_sys::clock::{MonotonicClock, sleep_until};
@@ -163,6 +163,8 @@ pub(super) struct Receiver<'a> {
     pub(super) offset: Span,
     /// When requests went to the driver, by number modulo its length; empty without the kernel's.
     pub(super) left_at: Vec<i64>,
+    /// Where it says what it has counted so far, where somebody looks on.
+    pub(super) telling: Option<Telling<'a>>,
 }
 
 impl Receiver<'_> {
@@ -190,6 +192,7 @@ impl Receiver<'_> {
                 continue;
             }
             let now = MonotonicClock.now();
+            self.tell(now);
             if self.between.is_done.load(Ordering::Acquire) {
                 let since = *quiet_since.get_or_insert(now);
                 if now - since > timeout || self.is_all_answered() {
@@ -212,10 +215,20 @@ impl Receiver<'_> {
         (Brought { books: self.books, begun: None, over, ended }, self.flow)
     }
 
+    /// Requests that count and have left.
+    fn left_so_far(&self) -> u64 {
+        self.between.next.load(Ordering::Acquire).saturating_sub(self.shared.warm_up).into()
+    }
+
+    fn tell(&mut self, now: Timestamp<Monotonic>) {
+        if let Some(mut told) = self.telling.as_mut().and_then(|telling| telling.due(now)) {
+            self.books.so_far(self.left_so_far(), &mut told);
+        }
+    }
+
     fn is_all_answered(&self) -> bool {
         let counts = &self.books.counts;
-        let counted = self.between.next.load(Ordering::Acquire).saturating_sub(self.shared.warm_up);
-        counts.received + counts.late >= u64::from(counted)
+        counts.received + counts.late >= self.left_so_far()
     }
 
     fn take(&mut self, came: Came, taken: Timestamp<Monotonic>) {

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
 
-use horolog_record::RowEnd;
+use horolog_record::{RowEnd, Telling};
 use horolog_stats::SeenWindow;
 use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_sys::datagram::{self, Wait};
@@ -58,7 +58,7 @@ pub(super) fn ping_pong(
     shared: &Shared<'_>,
     mut books: Books,
     seen: &SeenWindow,
-    offset: Span,
+    (offset, mut telling): (Span, Option<Telling<'_>>),
 ) -> Brought {
     let timeout = Span::from_ns(shared.timeout.as_nanos() as i64);
     let length = Span::from_ns(shared.time.as_nanos() as i64);
@@ -85,6 +85,9 @@ pub(super) fn ping_pong(
             Waited::Answered(taken) => taken,
             _ => MonotonicClock.now(),
         };
+        if let Some(mut told) = telling.as_mut().and_then(|telling| telling.due(over)) {
+            books.so_far(books.counts.sent, &mut told);
+        }
         match waited {
             Waited::Answered(_) => (heard, refusals) = (over, 0),
             Waited::Failed => ended = Some(RowEnd::Failed),

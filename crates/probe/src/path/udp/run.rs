@@ -9,7 +9,7 @@ use std::time::Duration;
 use horolog_io::target::{is_public, require_unicast};
 use horolog_record::{
     Host, PATH_UDP_SCHEMA, PathCost, PathLoad, PathMode, PathProtocol, PathRow, PathTarget,
-    PathUdpResult, RowEnd, StampKind, rfc3339_now,
+    PathUdpResult, RowEnd, Slots, StampKind, Telling, rfc3339_now,
 };
 use horolog_stats::{Recorder, SeenWindow};
 use horolog_sys::clock::{ClockOffset, MonotonicClock, realtime_minus_monotonic, sleep_until};
@@ -23,6 +23,7 @@ use super::error::PathError;
 use super::findings::{self, Circumstances};
 use super::flow::Flow;
 use super::load::{self, Load};
+use super::looks::{Lookout, Onlooker, Under};
 use super::open_loop::{Between, Receiver, Schedule, Sender};
 use super::options::{LoadKind, PathUdpOptions, RowPlan};
 use super::ping_pong::{Brought, ping_pong};
@@ -81,7 +82,7 @@ impl PathUdp {
     }
 
     /// Measures all rows and returns the record. `progress` is told of each row when it begins;
-    /// `is_over` says when to end early.
+    /// `is_over` says when to end early, and `onlooker` sees how it goes meanwhile.
     ///
     /// # Errors
     ///
@@ -90,8 +91,10 @@ impl PathUdp {
         self,
         progress: &dyn Fn(usize, &RowPlan),
         is_over: &(dyn Fn() -> bool + Sync),
+        onlooker: Option<&dyn Onlooker>,
     ) -> Result<PathUdpResult, PathError> {
         let started = rfc3339_now();
+        let mut lookout = Lookout::new();
         let mut rows: Vec<PathRow> = Vec::new();
         let mut circumstances = Circumstances::default();
         for (index, plan) in self.options.rows.iter().enumerate() {
@@ -101,7 +104,12 @@ impl PathUdp {
             }
             progress(index, plan);
             let clock = realtime_minus_monotonic();
-            let row = self.row(plan, clock, is_over)?;
+            let under = self.under(index, plan);
+            let looks = onlooker.map(|onlooker| (onlooker, &lookout, under));
+            let row = self.row(plan, clock, is_over, looks)?;
+            if let Some(onlooker) = onlooker {
+                lookout.end(onlooker, under, &row);
+            }
             if !clock.agrees(realtime_minus_monotonic()) {
                 circumstances.stepped.push(index);
             }
@@ -165,6 +173,7 @@ impl PathUdp {
         plan: &RowPlan,
         clock: ClockOffset,
         is_over: &(dyn Fn() -> bool + Sync),
+        looks: Option<(&dyn Onlooker, &Lookout, Under<'_>)>,
     ) -> Result<PathRow, PathError> {
         let options = &self.options;
         let flows = (0..options.flows).map(|_| Flow::open(options, self.to, plan.length));
@@ -197,10 +206,14 @@ impl PathUdp {
             _ => 0,
         };
         let is_done = AtomicBool::new(false);
+        let slots = looks.map(|_| Slots::new(flows.len()));
         let all = thread::scope(|scope| {
-            let (shared, is_done) = (&shared, &is_done);
+            let (shared, is_done, slots) = (&shared, &is_done, slots.as_ref());
+            if let (Some((onlooker, lookout, under)), Some(slots)) = (looks, slots) {
+                scope.spawn(move || lookout.watch(onlooker, under, slots, is_done));
+            }
             let loading = load.map(|load| scope.spawn(move || load.run(shared, session, is_done)));
-            let all = self.flows(flows, shared, clock.offset);
+            let all = self.flows(flows, shared, clock.offset, slots);
             is_done.store(true, Ordering::Release);
             // A thread that died sent what it counted.
             loading.map(thread::ScopedJoinHandle::join);
@@ -212,24 +225,37 @@ impl PathUdp {
         Ok(row::record(plan, self.outcome(plan, &shared, &all)))
     }
 
+    /// A row as those see it who look on.
+    fn under<'a>(&self, index: usize, plan: &'a RowPlan) -> Under<'a> {
+        let options = &self.options;
+        let by_count = options.count.zip(options.rate).map(|(count, rate)| count as f64 / rate);
+        let by_time = options.count.is_none().then_some(options.time.as_secs_f64());
+        Under { index, plan, rate: options.rate, duration_s: by_time.or(by_count) }
+    }
+
     /// All flows side by side.
     fn flows(
         &self,
         flows: Vec<Flow>,
         shared: &Shared<'_>,
         offset: Span,
+        slots: Option<&Slots>,
     ) -> Vec<(Brought, Flow, Option<Recorder>)> {
         let start = MonotonicClock.now() + LEAD;
+        let telling = |index| Some(Telling::new(slots?.of(index)?, start));
         thread::scope(|scope| {
             let threads: Vec<_> = flows
                 .into_iter()
                 .enumerate()
-                .map(|(index, flow)| match self.options.rate {
-                    None => scope.spawn(move || self.ping_pong(flow, shared, offset)),
-                    Some(rate) => {
-                        let phase = Span::from_ns((index as f64 * 1e9 / rate) as i64);
-                        let begin = start + phase;
-                        scope.spawn(move || self.open_loop(flow, shared, offset, (rate, begin)))
+                .map(|(index, flow)| {
+                    let told = (offset, telling(index));
+                    match self.options.rate {
+                        None => scope.spawn(move || self.ping_pong(flow, shared, told)),
+                        Some(rate) => {
+                            let phase = Span::from_ns((index as f64 * 1e9 / rate) as i64);
+                            let begin = start + phase;
+                            scope.spawn(move || self.open_loop(flow, shared, told, (rate, begin)))
+                        }
                     }
                 })
                 .collect();
@@ -241,11 +267,11 @@ impl PathUdp {
         &self,
         mut flow: Flow,
         shared: &Shared<'_>,
-        offset: Span,
+        told: (Span, Option<Telling<'_>>),
     ) -> Option<(Brought, Flow, Option<Recorder>)> {
         let seen = SeenWindow::new(REACH.0 as u64).ok()?;
         let books = self.books();
-        let brought = ping_pong(&mut flow, shared, books, &seen, offset);
+        let brought = ping_pong(&mut flow, shared, books, &seen, told);
         Some((brought, flow, None))
     }
 
@@ -253,7 +279,7 @@ impl PathUdp {
         &self,
         flow: Flow,
         shared: &Shared<'_>,
-        offset: Span,
+        (offset, telling): (Span, Option<Telling<'_>>),
         (rate, start): (f64, Timestamp<Monotonic>),
     ) -> Option<(Brought, Flow, Option<Recorder>)> {
         let options = &self.options;
@@ -273,7 +299,8 @@ impl PathUdp {
             let sender = Sender { socket: &socket, codec, out, shared, between, schedule, offset };
             let sending = scope.spawn(move || sender.run());
             let books = self.books();
-            let receiver = Receiver { flow, books, shared, between, schedule, offset, left_at };
+            let receiver =
+                Receiver { flow, books, shared, between, schedule, offset, left_at, telling };
             let received = receiver.run();
             sending.join().ok().map(|sent| (sent, received))
         })?;
