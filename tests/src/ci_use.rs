@@ -1,6 +1,6 @@
-//! Scenarios of what a continuous-integration machine gets: XML of `JUnit` that a schema's validator
-//! takes and that says what the exit status says, a summary that several commands add to, and the
-//! example workflow, whose commands are run as they stand.
+//! Scenarios of what a continuous-integration machine gets: XML of `JUnit` that a validator takes
+//! and that says what the exit status says, a summary that several commands add to, and the example
+//! workflow, whose commands are run as they stand.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -256,6 +256,12 @@ fn what_cannot_be_read_is_named() -> Result<()> {
         place.refused(&["runs", "show", &path], 3, words)?;
         place.refused(&["runs", "import", &path], 3, words)?;
     }
+    let lines = whole.replace('\n', " ");
+    let path = place.path("cut.jsonl");
+    fs::write(&path, format!("{lines}\n{lines}\n{}", &lines[..lines.len() / 2]))?;
+    let path = path.to_string_lossy().into_owned();
+    place.refused(&["runs", "import", &path], 3, "line 3: ")?;
+    place.refused(&["runs", "import", &path], 3, "sound results before it: 2")?;
     let path = place.path("newer.json");
     fs::write(&path, &newer)?;
     let path = path.to_string_lossy().into_owned();
@@ -291,7 +297,10 @@ fn a_damaged_store_loses_no_result() -> Result<()> {
     ensure!(told.contains("not kept as a run") && told.contains("damaged"), "{told}");
     ensure!(told.lines().count() == 1 && !output.stdout.is_empty(), "{told}");
     ensure!(result_beside(place.directory.path())?["schema"] == "horolog.clock/1");
-    place.refused(&["runs", "list"], 3, "damaged")
+    place.refused(&["runs", "list"], 3, "damaged")?;
+    let directory = place.path("directory").to_string_lossy().into_owned();
+    fs::create_dir(&directory)?;
+    place.refused(&["runs", "list", "--store", &directory], 3, "cannot be opened")
 }
 
 fn a_full_disk_loses_no_result() -> Result<()> {

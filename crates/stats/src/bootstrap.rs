@@ -174,6 +174,24 @@ mod tests {
         }
     }
 
+    /// The same of losses, rare and frequent: of two runs that lose alike 0 is within.
+    #[test]
+    fn intervals_of_losses_hold_what_they_say() {
+        let lost = |seed: u64, share: f64| {
+            let mut random = SplitMix64::new(seed);
+            (0..2_000).filter(|_| random.unit() < share).count() as u64
+        };
+        for share in [0.001, 0.2] {
+            let held = (0..200).filter(|seed| {
+                let [one, other] = [lost(*seed, share), lost(seed + 1_000, share)];
+                let found = difference_of_shares([one, 2_000], [other, 2_000]).unwrap();
+                found.low <= 0.0 && found.high >= 0.0
+            });
+            let held = held.count();
+            assert!(held >= 180, "{share}: {held} of 200");
+        }
+    }
+
     #[test]
     fn a_true_difference_is_seen() {
         let found = ratio_of_quantiles(&run(1, 5_000, 1.0), &run(2, 5_000, 1.2), 0.5).unwrap();

@@ -25,6 +25,13 @@ pub enum StoreError {
     /// Its file system has no room.
     #[error("there is no room for the store {}; make some, or give another with --store", .0.display())]
     Full(PathBuf),
+    /// This user may not open it, or not write it; readers, too, have to write beside it.
+    #[error(
+        "the store {} cannot be opened: this user has to be allowed to write it and in its \
+         directory; give another with --store",
+        .0.display()
+    )]
+    Unopened(PathBuf),
     /// It is no store, or a damaged one.
     #[error("{} is damaged, or no store: {detail}; give another with --store", path.display())]
     Damaged {
@@ -86,6 +93,9 @@ impl StoreError {
         match source.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked(path),
             Some(ErrorCode::DiskFull) => Self::Full(path),
+            Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+                Self::Unopened(path)
+            }
             Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
                 Self::Damaged { path, detail: source.to_string() }
             }

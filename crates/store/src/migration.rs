@@ -47,38 +47,100 @@ fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
 
 /// Brings a database to this version.
 pub(crate) fn migrate(connection: &mut Connection) -> rusqlite::Result<Found> {
+    migrate_by(connection, &STEPS)
+}
+
+/// Brings a database to the version behind the last of these steps.
+fn migrate_by(connection: &mut Connection, steps: &[&str]) -> rusqlite::Result<Found> {
+    let newest = steps.len() as i64;
     // All that is looked at is of one instant: another process may be making the store.
     let reading = connection.transaction()?;
-    if let Some(found) = look(&reading)? {
+    if let Some(found) = look(&reading, newest)? {
         return Ok(found);
     }
     drop(reading);
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have done it meanwhile.
-    if let Some(found) = look(&transaction)? {
+    if let Some(found) = look(&transaction, newest)? {
         return Ok(found);
     }
     let from = pragma(&transaction, "user_version")?;
-    for step in STEPS.iter().skip(from.max(0) as usize) {
+    for step in steps.iter().skip(from.max(0) as usize) {
         transaction.execute_batch(step)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION)?;
-    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.pragma_update(None, "user_version", newest)?;
     transaction.commit()?;
     Ok(Found::Ready)
 }
 
-/// What it is, unless it is empty or old.
-fn look(connection: &Connection) -> rusqlite::Result<Option<Found>> {
+/// What it is, unless it is empty or older than the newest version.
+fn look(connection: &Connection, newest: i64) -> rusqlite::Result<Option<Found>> {
     let (application, version) =
         (pragma(connection, "application_id")?, pragma(connection, "user_version")?);
     let tables: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     Ok(match (application, version) {
         (0, 0) if tables == 0 => None,
-        (APPLICATION, VERSION) => Some(Found::Ready),
-        (APPLICATION, version @ 0..VERSION) if version > 0 => None,
+        (APPLICATION, version) if version == newest => Some(Found::Ready),
+        (APPLICATION, version) if (1..newest).contains(&version) => None,
         (APPLICATION, version) => Some(Found::Newer(version)),
         _ => Some(Found::Strange),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MORE: &str = "ALTER TABLE run ADD COLUMN host TEXT NOT NULL DEFAULT '-'";
+
+    /// A store as each version's programs left it, in the order of the versions.
+    const LEFT: [&str; VERSION as usize] = [include_str!("testdata/version-1.sql")];
+
+    fn left(version: usize) -> Connection {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(LEFT[version - 1]).unwrap();
+        connection
+    }
+
+    fn kept(connection: &Connection) -> (i64, String, i64) {
+        let sql = "SELECT id, name, length(packed) FROM run JOIN result ON run = id";
+        let fields = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        connection.query_row(sql, [], fields).unwrap()
+    }
+
+    #[test]
+    fn every_older_version_becomes_this_one_with_its_runs() {
+        for version in 1..=LEFT.len() {
+            let mut connection = left(version);
+            let before = kept(&connection);
+            assert_eq!(migrate(&mut connection).unwrap(), Found::Ready);
+            assert_eq!(pragma(&connection, "user_version").unwrap(), VERSION);
+            assert_eq!(kept(&connection), before);
+        }
+    }
+
+    #[test]
+    fn a_step_is_done_once() {
+        let mut connection = left(1);
+        let steps = [STEPS[0], MORE];
+        for _ in 0..2 {
+            assert_eq!(migrate_by(&mut connection, &steps).unwrap(), Found::Ready);
+        }
+        assert_eq!(pragma(&connection, "user_version").unwrap(), 2);
+        assert_eq!(kept(&connection).0, 7);
+        // The older program leaves it alone.
+        assert_eq!(migrate_by(&mut connection, &steps[..1]).unwrap(), Found::Newer(2));
+    }
+
+    #[test]
+    fn a_step_that_fails_leaves_the_store_as_it_was() {
+        let mut connection = left(1);
+        let steps = [STEPS[0], MORE, "DROP TABLE result; CREATE TABLE run (id)"];
+        migrate_by(&mut connection, &steps).unwrap_err();
+        assert_eq!(pragma(&connection, "user_version").unwrap(), 1);
+        assert_eq!(kept(&connection).0, 7);
+        assert_eq!(migrate(&mut connection).unwrap(), Found::Ready);
+    }
 }

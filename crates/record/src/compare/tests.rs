@@ -123,3 +123,60 @@ fn anything_can_be_compared() {
         assert_eq!(comparison.figures, []);
     }
 }
+
+/// Values of a distribution with two humps and a long tail, as latencies have, each so many times
+/// as long.
+fn latencies(seed: u64, scale: f64) -> Value {
+    let mut random = SplitMix64::new(seed);
+    let mut histogram = Histogram::new();
+    for _ in 0..VALUES {
+        let hump = if random.unit() < 0.3 { 2.0 } else { 1.0 };
+        let tail = -(1.0 - random.unit()).ln();
+        histogram.record((scale * 1e5 * (hump + 0.4 * tail * tail)) as u64);
+    }
+    serde_json::to_value(Distribution::of(&histogram).unwrap()).unwrap()
+}
+
+/// How many pairs of runs are compared.
+const PAIRS: usize = 40;
+/// How many values each run has.
+const VALUES: u64 = 15_000;
+
+/// What is said of each pair of runs of which the later one's times are so many times as long.
+fn judged(scale: f64, threshold: f64) -> Vec<Vec<(ComparedFigureKind, CompareVerdict)>> {
+    let compared = |seed| {
+        let one = load(&[(1e3, latencies(seed, 1.0), [0, VALUES])]);
+        let other = load(&[(1e3, latencies(seed + 1_000, scale), [0, VALUES])]);
+        verdicts(&Comparison::of(&one, &other, threshold))
+    };
+    (0..PAIRS as u64).map(compared).collect()
+}
+
+fn count(
+    pairs: &[Vec<(ComparedFigureKind, CompareVerdict)>],
+    figure: ComparedFigureKind,
+    verdict: CompareVerdict,
+) -> usize {
+    pairs.iter().filter(|verdicts| verdicts.contains(&(figure, verdict))).count()
+}
+
+#[test]
+fn runs_of_the_same_are_rarely_called_worse() {
+    let (with, without) = (judged(1.0, THRESHOLD), judged(1.0, 0.0));
+    for figure in [ComparedFigureKind::P50, ComparedFigureKind::P99] {
+        assert_eq!(count(&with, figure, CompareVerdict::Worse), 0, "{figure:?}");
+        // Without a threshold it is the confidence that keeps them the same: one in forty.
+        let wrong = count(&without, figure, CompareVerdict::Worse);
+        assert!(wrong <= 4, "{figure:?}: {wrong}");
+    }
+}
+
+#[test]
+fn a_fifth_more_is_found() {
+    let pairs = judged(1.2, THRESHOLD);
+    let found = count(&pairs, ComparedFigureKind::P50, CompareVerdict::Worse);
+    assert!(found >= 38, "{found}");
+    // The tail has too few values to be sure, and is not said to be the same either.
+    let same = count(&pairs, ComparedFigureKind::P99, CompareVerdict::Same);
+    assert!(same <= 2, "{same}");
+}

@@ -136,6 +136,29 @@ fn together(each: u64) {
     assert_eq!(store.list(&Filter::default()).unwrap().len(), 4 * each as usize);
 }
 
+/// A file that a program of the first version has written.
+#[test]
+fn an_older_store_is_read_and_written() {
+    let (_directory, path) = place();
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let old = Connection::open(&path).unwrap();
+    old.execute_batch(include_str!("../testdata/version-1.sql")).unwrap();
+    drop(old);
+    let mut store = Store::open_existing(&path).unwrap();
+    let run = store.find(&"main".parse().unwrap()).unwrap();
+    let text = store.result(run.id).unwrap();
+    assert_eq!(Facts::of(&text).unwrap(), run.facts);
+    assert_eq!((run.id, run.bytes), (7, text.len() as u64));
+    assert_eq!(add(&mut store, 0), 8);
+}
+
+#[test]
+fn what_cannot_be_opened_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = Store::open(directory.path()).unwrap_err();
+    assert!(matches!(error, StoreError::Unopened(_)), "{error}");
+}
+
 #[test]
 fn what_is_no_store_is_left_as_it_is() {
     let (_directory, path) = place();

@@ -168,11 +168,15 @@ fn sound(text: &str) -> Result<Vec<(Facts, String)>, String> {
     if lines.len() < 2 || lines.first().is_some_and(|(_, line)| Facts::of(line).is_err()) {
         return Err(why);
     }
-    let of_line = |(index, line): (usize, &str)| {
-        let told = |error| format!("line {}: {}", index + 1, unsound(line, &error));
+    let of_line = |&(index, line): &(usize, &str)| {
+        let told = |error| {
+            let sound = lines.iter().filter(|(before, _)| *before < index).count();
+            let before = format!("; sound results before it: {sound}");
+            format!("line {}: {}{before}", index + 1, unsound(line, &error))
+        };
         Ok((Facts::of(line).map_err(told)?, line.to_owned()))
     };
-    lines.into_iter().map(of_line).collect()
+    lines.iter().map(of_line).collect()
 }
 
 #[cfg(test)]
@@ -188,7 +192,8 @@ mod tests {
         let two = format!("{RESULT}\n\n{RESULT}\n");
         assert_eq!(sound(&two).unwrap().len(), 2);
         let cut = format!("{RESULT}\n{}", &RESULT[..40]);
-        assert!(sound(&cut).unwrap_err().starts_with("line 2: "), "{:?}", sound(&cut));
+        let why = sound(&cut).unwrap_err();
+        assert!(why.starts_with("line 2: ") && why.ends_with("; sound results before it: 1"));
         assert!(sound("{\n\"schema\": 7\n}").unwrap_err().contains("no result"));
     }
 
