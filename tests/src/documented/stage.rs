@@ -59,7 +59,9 @@ impl Drop for Staying {
             all.extend(children(pid));
             at += 1;
         }
-        all.iter().for_each(|&pid| kill(pid));
+        for &pid in &all {
+            kill(pid);
+        }
         let begun = Instant::now();
         while all.iter().skip(1).any(|&pid| is_running(pid)) && begun.elapsed() < PATIENCE {
             thread::sleep(POLL_INTERVAL);
