@@ -38,6 +38,7 @@ pub(crate) fn all() -> Vec<Trial> {
     };
     for name in names {
         let short = name.trim_start_matches("docs/").trim_end_matches(".md").to_lowercase();
+        let short = if name == "docs/README.md" { "guides" } else { &short };
         all.push(scenario(format!("documented::{short}"), ROOT, move || commands_work(&name)));
     }
     all
@@ -99,9 +100,16 @@ fn exception(text: &str) -> Option<&'static Exception> {
 /// Whether a command has ended as it should.
 fn expected(text: &str, code: Option<i32>, said: &str) -> Result<()> {
     let exception = exception(text);
-    let judged = ["--fail-if", "runs compare", "bench cores", "campaign run", "cycle predict"]
-        .iter()
-        .any(|words| text.contains(words));
+    let judged = [
+        "--fail-if",
+        "--least-load",
+        "runs compare",
+        "bench cores",
+        "campaign run",
+        "cycle predict",
+    ]
+    .iter()
+    .any(|words| text.contains(words));
     // Interrupted before there was anything to tell, it says that it was.
     let waits = text.starts_with("horolog at ");
     let cut = ["ending early", "Ended by a signal"].iter().any(|words| said.contains(words))

@@ -59,7 +59,9 @@ impl Drop for Staying {
             all.extend(children(pid));
             at += 1;
         }
-        all.iter().for_each(|&pid| kill(pid));
+        for &pid in &all {
+            kill(pid);
+        }
         let begun = Instant::now();
         while all.iter().skip(1).any(|&pid| is_running(pid)) && begun.elapsed() < PATIENCE {
             thread::sleep(POLL_INTERVAL);
@@ -251,7 +253,7 @@ fn finish(staying: Staying) -> Result<()> {
     let status = staying.end()?;
     let said = fs::read_to_string(stderr).unwrap_or_default();
     // A leader of a cluster whose others were interrupted before it.
-    let cut = said.contains("the run was ended before");
+    let cut = said.contains("ended before");
     let is_others = !table::is_ours(&text) && status.signal() == Some(2);
     ensure!(status.success() || cut || is_others, "'{text}': {status}; {said}");
     Ok(())

@@ -84,6 +84,7 @@ pub(crate) const IN_PLACE: &[(&str, &str, &str)] = &[
     ("--smear-listen 192.0.2.2:123", "--smear-listen 198.51.100.1:123", "192.0.2.2 is the reader"),
     ("--nts-cert FILE --nts-key FILE", IDENTITY, "made for the test"),
     ("--nts-cert ... --nts-key ...", IDENTITY, "made for the test"),
+    ("horolog host all --json host.json && ", "", "it takes a minute, and host.json is here"),
 ];
 
 const IDENTITY: &str =
