@@ -203,7 +203,13 @@ impl Server {
     ) -> Result<Self> {
         let directory = TempDir::new()?;
         let socket = directory.path().join("status.sock");
-        Self::start_with(host.command(binary()?), engine.name(), listen, (directory, socket), arguments)
+        Self::start_with(
+            host.command(binary()?),
+            engine.name(),
+            listen,
+            (directory, socket),
+            arguments,
+        )
     }
 
     /// A server that trusts its clock, with its status socket here.
