@@ -185,6 +185,44 @@ mod tests {
         assert_eq!(table_of(&value(&load), &style), Ok(table::load(&load, &style)));
     }
 
+    /// The lists of a result's own, but for its command.
+    fn lists(result: &Value) -> Vec<String> {
+        let fields = result.as_object().unwrap().iter();
+        let lists = fields.filter(|(name, field)| field.is_array() && *name != "command");
+        lists.map(|(name, _)| name.clone()).collect()
+    }
+
+    #[test]
+    fn every_kind_has_a_page_whatever_its_lists_lack() {
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../record/tests/schema");
+        let mut kinds = std::collections::BTreeSet::new();
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|ending| ending != "json") {
+                continue;
+            }
+            let whole: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            let lists = lists(&whole);
+            let each = lists.iter().map(std::slice::from_ref);
+            for emptied in each.chain([&lists[..]]) {
+                let mut result = whole.clone();
+                for name in emptied {
+                    result[name] = Value::Array(Vec::new());
+                }
+                let page = page_of(&result).unwrap();
+                let main = html::main_of(&page);
+                assert!(main.contains("class=\"verdict\""), "{}: {emptied:?}", path.display());
+                let odd = ["NaN", ">inf", "-inf", "18446744073709551615"];
+                assert!(!odd.iter().any(|odd| main.contains(odd)), "{emptied:?}: {main}");
+                table_of(&result, &TableStyle::default()).unwrap();
+            }
+            kinds.insert(whole["schema"].as_str().unwrap().to_owned());
+        }
+        // A log is no result of this program's.
+        let missing: Vec<_> = result_kinds().filter(|kind| !kinds.contains(*kind)).collect();
+        assert_eq!(missing, [record::CLOCK_LOG_SCHEMA]);
+    }
+
     #[test]
     fn a_foreign_result_moves_no_cursor() {
         let mut query = fixture::query(100);

@@ -151,7 +151,7 @@ fn fill(template: &str, values: &[(&str, &str)]) -> String {
 
 /// What stands in the main part of a page.
 #[cfg(test)]
-fn main_of(page: &str) -> &str {
+pub(crate) fn main_of(page: &str) -> &str {
     let (_, rest) = page.split_once("<main>").unwrap();
     rest.split_once("</main>").unwrap().0
 }
