@@ -15,6 +15,7 @@ use crate::scenario::scenario;
 use crate::{ROOT, documented, scenarios};
 
 mod page;
+mod properties;
 mod stage;
 mod table;
 
