@@ -177,7 +177,7 @@ mod tests {
             "horolog_load_lost_at_total{place=\"own_ring\"} 2",
             "horolog_load_trials_total 1",
             "horolog_load_sent_requests_per_second 5.5",
-            "horolog_load_latency_seconds{quantile=\"0.99\"} 3e-6",
+            "horolog_load_latency_seconds{quantile=\"0.99\"} 0.000003",
             "horolog_load_findings{severity=\"note\"} 1.0",
             "horolog_load_running 1.0",
         ] {
