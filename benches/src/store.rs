@@ -49,7 +49,7 @@ fn listed(binary: &Path, store: &Path) -> Result<f64> {
     let began = Instant::now();
     let output = command.output()?;
     let took_ms = began.elapsed().as_secs_f64() * 1e3;
-    let lines = output.stdout.iter().filter(|byte| **byte == b'\n').count();
+    let lines = String::from_utf8_lossy(&output.stdout).lines().count();
     ensure!(output.status.success() && lines == RUNS + 1, "{lines} lines");
     Ok(took_ms)
 }

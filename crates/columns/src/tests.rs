@@ -95,7 +95,7 @@ fn many_rows_are_in_several_groups() {
     assert_eq!(file.num_row_groups(), 2);
     let rows = rows(&file);
     assert_eq!(rows.len(), 70_000);
-    assert!(rows.iter().enumerate().all(|(index, row)| row.4 == (index % 1_000) as f64));
+    assert!(rows.iter().enumerate().all(|(index, row)| row.4 as usize == index % 1_000));
 }
 
 proptest! {
