@@ -1,5 +1,5 @@
-//! Which scenarios there are, in which lane, and what each needs. What runs beside what is decided by
-//! [`crate::lane`].
+//! Which scenarios there are, in which lane, and what each needs. What runs beside what is decided
+//! by [`crate::lane`].
 
 use libtest_mimic::Trial;
 

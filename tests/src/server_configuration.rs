@@ -42,8 +42,8 @@ pub(crate) fn all() -> Vec<Trial> {
     all
 }
 
-/// On a virtual link whose other end takes no frames from XDP, as a container's does, sockets answer
-/// and the reason is told; where it takes them, XDP answers.
+/// On a virtual link whose other end takes no frames from XDP, as a container's does, sockets
+/// answer and the reason is told; where it takes them, XDP answers.
 pub(crate) fn a_link_that_loses_what_xdp_sends_gets_sockets() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (address, client) = (server_address(&lab, false)?, lab.client());
