@@ -150,7 +150,7 @@ const ALSO: [(&str, FigureOf); 2] = [
 
 fn row(cells: [String; 6], others: impl Iterator<Item = String>) -> String {
     let [name, offered, sent, lost, median, tail] = cells;
-    let others: String = others.map(|text| format!(" {text:>10}")).collect();
+    let others = others.map(|text| format!(" {text:>10}")).collect::<Vec<_>>().concat();
     format!("{name:<20.20} {offered:>10} {sent:>10} {lost:>9} {median:>10} {tail:>10}{others}")
 }
 

@@ -155,14 +155,7 @@ impl TcpPath {
     ) -> Result<Option<Loss>, PathError> {
         let connections = self.options.settings.connections;
         let name = step.name();
-        let time = self.options.warm_up() + self.options.time();
-        let under = Under {
-            index,
-            name: &name,
-            rate: None,
-            duration_s: Some(time.as_secs_f64()),
-            is_transfer: matches!(step, Step::Bandwidth(..)),
-        };
+        let under = self.under(index, step, &name);
         let measured = match looking.as_deref() {
             None => self.measure(step, over, None),
             Some(looking) => {
@@ -188,6 +181,18 @@ impl TcpPath {
                 row.lost
             }
         })
+    }
+
+    /// A row as those see it who look on.
+    fn under<'a>(&self, index: usize, step: Step, name: &'a str) -> Under<'a> {
+        let time = self.options.warm_up() + self.options.time();
+        Under {
+            index,
+            name,
+            rate: None,
+            duration_s: Some(time.as_secs_f64()),
+            is_transfer: matches!(step, Step::Bandwidth(..)),
+        }
     }
 
     fn measure(
