@@ -31,6 +31,7 @@ pub(crate) fn all() -> Vec<Trial> {
         a_load_run_is_seen_and_its_table_follows,
         keys_end_a_load_run_with_what_there_is,
         rows_of_a_path_are_seen,
+        rows_of_tcp_are_seen_and_a_key_ends_them,
         without_a_terminal_it_is_refused,
     ))
 }
@@ -261,12 +262,52 @@ fn rows_of_a_path_are_seen() -> Result<()> {
     Ok(())
 }
 
+/// `horolog path tcp` with a terminal of its own.
+fn viewed_tcp(lab: &Lab, arguments: &[&str]) -> Result<Viewed> {
+    let at = address(lab).to_string();
+    let mut command = lab.client().command("setsid");
+    command.arg("--ctty").arg(binary()?).args(["path", "tcp", &at, "--live", "--no-store"]);
+    command.args(arguments);
+    Viewed::start(command)
+}
+
+fn rows_of_tcp_are_seen_and_a_key_ends_them() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let _far = far_end(&lab, &[])?;
+    let json = TempDir::new()?;
+    let path = json.path().join("result.json").display().to_string();
+    let mut run = viewed_tcp(&lab, &["-t", "1500ms", "--back", "-c", "2", "--json", &path])?;
+    let text = run.until(|text| text.contains("row 1 of 3 (latency 1 B)"))?;
+    ensure!(text.contains("latency      50% ") && text.contains("answered "), "{text}");
+    let text = run.until(|text| text.contains("row 2 of 3 (out 65536 B): "))?;
+    ensure!(text.contains("1 latency 1 B") && text.contains("sent again"), "{text}");
+    run.until(|text| text.contains("row 3 of 3 (back 65536 B)") && text.contains("bytes  "))?;
+    let (status, _, screen) = run.end()?;
+    ensure!(status == 0 && screen.given_back == 1, "{status}: {}", screen.text());
+    let result: serde_json::Value = serde_json::from_slice(&fs::read(&path)?)?;
+    let rows = ["latency", "bandwidth"].map(|of| result[of].as_array().map(Vec::len));
+    ensure!(rows == [Some(1), Some(2)], "{result}");
+    // A key ends a run whose rows are long, and what there is by then is kept.
+    let mut run = viewed_tcp(&lab, &["-t", "1m", "--json", &path])?;
+    run.until(|text| text.contains("row 1 of 2 (latency 1 B): 1."))?;
+    run.press("q")?;
+    let (status, _, screen) = run.end()?;
+    ensure!(status == 0 && screen.given_back == 1, "{status}: {}", screen.text());
+    let result: serde_json::Value = serde_json::from_slice(&fs::read(&path)?)?;
+    ensure!(result["latency"][0]["round_trips"].as_u64() > Some(0), "{result}");
+    ensure!(result["findings"].to_string().contains("interrupted"), "{result}");
+    Ok(())
+}
+
 fn without_a_terminal_it_is_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?.to_string();
     let output = run_to_end(&mut load(lab.client(), &[&at, "--live"])?, PATIENCE)?;
     check(&output, USAGE, &["--live draws on a terminal"])?;
-    let mut command = lab.client().command(binary()?);
-    let output = run_to_end(command.args(["path", "udp", &at, "--live"]), PATIENCE)?;
-    check(&output, USAGE, &["--live draws on a terminal"])
+    for protocol in ["udp", "tcp"] {
+        let mut command = lab.client().command(binary()?);
+        let output = run_to_end(command.args(["path", protocol, &at, "--live"]), PATIENCE)?;
+        check(&output, USAGE, &["--live draws on a terminal"])?;
+    }
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Scenarios of what is made of metrics: a real Prometheus scrapes a server under load, one that
-//! is not synchronised, and a relay. It has all that the dashboard and the alert rules ask for,
-//! answers each of their expressions, and raises the alarm that is due and no other.
+//! is not synchronised, and a relay; and a load run, with its token. It has all that the dashboards
+//! and the alert rules ask for, answers each of their expressions, and raises the alarm that is due
+//! and no other.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +18,7 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address};
+use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address, write_secret};
 use crate::relay::{self, Relay};
 use crate::scenario::Need;
 use crate::server_nts::certificate;
@@ -25,6 +26,7 @@ use crate::{monitoring, scenarios};
 
 const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging");
 const PORTS: [u16; 3] = [9_123, 9_124, 9_105];
+const TOKEN: &str = "0123456789abcdef";
 const PROMETHEUS_PORT: u16 = 9_090;
 /// Long enough for alerts to fire and for Prometheus to start on a busy machine.
 const LONG: Duration = Duration::from_mins(1);
@@ -37,6 +39,7 @@ pub(crate) fn all() -> Vec<Trial> {
     ));
     all.extend(scenarios!(&[Need::Root, Need::Peer("prometheus")], monitoring:
         a_real_prometheus_answers_all_that_is_asked,
+        a_real_prometheus_sees_a_load_run,
     ));
     all
 }
@@ -68,9 +71,9 @@ fn alert_rules_fire_where_they_are_to() -> Result<()> {
     Ok(())
 }
 
-/// What the dashboard asks for, with its variables filled in.
-fn dashboard() -> Result<Vec<String>> {
-    let text = fs::read_to_string(packaging("grafana/horolog.json"))?;
+/// What a dashboard asks for, with its variables filled in.
+fn dashboard(name: &str) -> Result<Vec<String>> {
+    let text = fs::read_to_string(packaging("grafana").join(name))?;
     let dashboard: Value = serde_json::from_str(&text)?;
     let panels = dashboard["panels"].as_array().context("no panels")?;
     let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
@@ -100,7 +103,13 @@ struct Prometheus<'a> {
 }
 
 impl<'a> Prometheus<'a> {
-    fn start(host: &'a Host, at: SocketAddr, targets: &[(&str, &[SocketAddr])]) -> Result<Self> {
+    /// With the addresses of each job; `token` is the file of what they want to be shown.
+    fn start(
+        host: &'a Host,
+        at: SocketAddr,
+        targets: &[(&str, &[SocketAddr])],
+        token: Option<&Path>,
+    ) -> Result<Self> {
         let directory = TempDir::new()?;
         let rules = fs::read_to_string(packaging("prometheus/alerts.yml"))?;
         let impatient = rules.lines().map(|line| match line.split_once("for: ") {
@@ -111,7 +120,13 @@ impl<'a> Prometheus<'a> {
         let jobs = targets.iter().map(|(job, targets)| {
             let targets: Vec<_> = targets.iter().map(|target| format!("\"{target}\"")).collect();
             let targets = targets.join(", ");
-            format!("  - job_name: {job}\n    static_configs:\n      - targets: [{targets}]\n")
+            let authorization = token.map_or_else(String::new, |file| {
+                format!("    authorization:\n      credentials_file: {}\n", file.display())
+            });
+            format!(
+                "  - job_name: {job}\n{authorization}    static_configs:\n      \
+                 - targets: [{targets}]\n"
+            )
         });
         let configuration = format!(
             "global:\n  scrape_interval: 1s\n  evaluation_interval: 1s\n\
@@ -203,22 +218,56 @@ fn a_real_prometheus_answers_all_that_is_asked() -> Result<()> {
         lab.client(),
         (lab.client().port().ipv4, PROMETHEUS_PORT).into(),
         &[("horolog", &[sound, unsound]), ("horolog-relay", &[of_relay])],
+        None,
     )?;
     prometheus.await_samples("count_over_time(up[1m]) >= 4 and up == 1", 3)?;
     prometheus.await_samples("rate(horolog_replies_total{engine=\"xdp-ipv4\"}[1m]) > 100", 1)?;
-    all_is_there(&prometheus)?;
+    let rules = fs::read_to_string(packaging("prometheus/alerts.yml"))?;
+    all_is_there(&prometheus, "horolog.json", &rules)?;
     the_alarm_is_raised(&prometheus, &names[1])
 }
 
-/// Whatever the dashboard and the rules name.
-fn all_is_there(prometheus: &Prometheus<'_>) -> Result<()> {
+fn a_real_prometheus_sees_a_load_run() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    // Most requests are lost, so that there is something of everything.
+    let limits = ["--limit-rate", "1", "--limit-burst", "8"];
+    let _server = Server::start(lab.server(), Engine::Socket, &[at], &limits)?;
+    let files = TempDir::new()?;
+    let token = files.path().join("token");
+    write_secret(&token, TOKEN)?;
+    let page = SocketAddr::new(lab.client().port().ipv4.into(), PORTS[1]);
+    let mut command = lab.client().command(binary()?);
+    command.args(["load", "ntp", &at.to_string(), "--engine", "udp", "--no-store", "-r", "500"]);
+    command.args(["-t", "3", "--timeout", "100ms", "--web-linger", "600s"]);
+    command.arg(format!("--web={page}")).arg("--web-token-file").arg(&token);
+    let run = Running::start(&mut command)?;
+    let prometheus = Prometheus::start(
+        lab.client(),
+        (lab.client().port().ipv4, PROMETHEUS_PORT).into(),
+        &[("load", &[page])],
+        Some(&token),
+    )?;
+    // It lingers with its last figures.
+    prometheus.await_samples("horolog_load_running == 0 and horolog_load_sent_total >= 1000", 1)?;
+    prometheus.await_samples("count_over_time(up{job=\"load\"}[1m]) >= 4 and up == 1", 1)?;
+    all_is_there(&prometheus, "horolog-load.json", "")?;
+    // That it is gone is no cause for alarm.
+    drop(run);
+    prometheus.await_samples("up{job=\"load\"} == 0", 1)?;
+    prometheus.await_samples("count_over_time(up{job=\"load\"}[3s]) >= 3 and up == 0", 1)?;
+    ensure!(prometheus.firing()?.is_empty(), "{:?} fire", prometheus.firing()?);
+    Ok(())
+}
+
+/// Whatever a dashboard and rules name.
+fn all_is_there(prometheus: &Prometheus<'_>, name: &str, rules: &str) -> Result<()> {
     let known = prometheus.get("/api/v1/label/__name__/values")?;
     let known: BTreeSet<_> =
         known.as_array().context("no names")?.iter().filter_map(Value::as_str).collect();
-    let rules = fs::read_to_string(packaging("prometheus/alerts.yml"))?;
-    let expressions = dashboard()?;
-    ensure!(expressions.len() > 20, "{expressions:?}");
-    let asked = expressions.iter().chain([&rules]).flat_map(|text| metrics(text));
+    let expressions = dashboard(name)?;
+    ensure!(expressions.len() >= 20, "{expressions:?}");
+    let asked = expressions.iter().map(String::as_str).chain([rules]).flat_map(metrics);
     let unknown: BTreeSet<_> = asked.filter(|name| !known.contains(name)).collect();
     ensure!(unknown.is_empty(), "{unknown:?} are not among {known:?}");
     for expression in &expressions {

@@ -148,6 +148,12 @@ pub struct LookEnded {
     pub late: u64,
     /// Replies that were not valid.
     pub invalid: u64,
+    /// Bytes per second, where those are what was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub byte_rate: Option<f64>,
+    /// Segments of TCP that were sent again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retransmitted: Option<u64>,
     /// Where they were lost, as far as that is known.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub lost_at: BTreeMap<Place, u64>,
@@ -173,6 +179,7 @@ impl LookEnded {
             invalid: trial.invalid.values().sum(),
             lost_at: trial.lost_at.clone(),
             latency_ns: trial.rtt_ns.as_ref().map(Percentiles::of),
+            ..Self::default()
         }
     }
 }

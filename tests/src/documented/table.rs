@@ -52,6 +52,7 @@ pub(crate) const PROGRAMS: &[(&str, &str)] = &[
 /// Files that pages name, each closed to other users.
 pub(crate) const FILES: &[(&str, &str)] = &[
     ("FILE", "a-token-of-more-than-16-bytes\n"),
+    ("token", "a-token-of-more-than-16-bytes\n"),
     ("ntp.keys", "7 AES128 HEX:0123456789abcdef0123456789abcdef\n"),
     ("profile.toml", "[[phase]]\nname = \"day\"\nrate = 1000\nduration = \"1s\"\n"),
 ];
@@ -282,6 +283,24 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         begins: "horolog clock show --live",
+        status: 2,
+        says: "terminal",
+        because: "a test has no terminal",
+    },
+    Exception {
+        begins: "horolog load ntp 192.0.2.1 --soak 1h -r 50k --live",
+        status: 2,
+        says: "terminal",
+        because: "a test has no terminal",
+    },
+    Exception {
+        begins: "horolog path udp 192.0.2.1 -r 1k -t 60s --live",
+        status: 2,
+        says: "terminal",
+        because: "a test has no terminal",
+    },
+    Exception {
+        begins: "horolog path tcp 192.0.2.1 -s 64..64k:*4 -t 10s --live",
         status: 2,
         says: "terminal",
         because: "a test has no terminal",

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use horolog_probe::path::udp::Onlooker;
+use horolog_probe::path::Onlooker;
 use horolog_record::{Finding, Look, LookEnded, LookState, Looks};
 
 use super::{View, lay};

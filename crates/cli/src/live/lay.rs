@@ -61,6 +61,11 @@ fn progress(looks: &Looks, look: &Look) -> String {
 fn figures(look: &Look) -> Vec<String> {
     let counts = &look.counts;
     let named = |name: &str, text: &str| format!("{name:<NAME$} {text}");
+    let carried = format!("bytes {}", full_count(counts.bytes));
+    if let Some(rate) = look.byte_rate {
+        // Nothing answers a transfer.
+        return vec![named("bytes", &human_rate(rate)), named("in all", &carried)];
+    }
     let rate = |rate: Option<f64>| rate.map_or_else(|| ABSENT.to_owned(), human_rate);
     let mut lines = vec![
         named(
@@ -77,9 +82,6 @@ fn figures(look: &Look) -> Vec<String> {
     ];
     if look.lateness_ns.is_some() {
         lines.push(named("sent late by", &times(look.lateness_ns.as_ref())));
-    }
-    if let Some(rate) = look.byte_rate {
-        lines.push(named("bytes", &human_rate(rate)));
     }
     let all = [
         ("sent", counts.sent),
@@ -113,9 +115,9 @@ fn over_time(looks: &Looks, columns: usize) -> Vec<Line<'static>> {
     };
     let lines = [
         line("offered", |look| look.offered_rate),
-        line("answered", |look| Some(look.received_rate)),
+        line("answered", |look| look.byte_rate.is_none().then_some(look.received_rate)),
         line("bytes", |look| look.byte_rate),
-        line("unanswered", |look| Some(look.unanswered_ratio)),
+        line("unanswered", |look| look.byte_rate.is_none().then_some(look.unanswered_ratio)),
         line("latency 99%", |look| look.latency_ns.map(|times| times.p99 as f64)),
     ];
     lines.into_iter().flatten().collect()
@@ -137,6 +139,38 @@ fn losses(looks: &Looks) -> Vec<Line<'static>> {
     lines
 }
 
+/// A figure of a part that is over.
+type FigureOf = fn(&LookEnded) -> Option<String>;
+
+/// Columns that are there where a part has such a figure.
+const ALSO: [(&str, FigureOf); 2] = [
+    ("bytes", |part| part.byte_rate.map(human_rate)),
+    ("sent again", |part| part.retransmitted.map(full_count)),
+];
+
+fn row(cells: [String; 6], others: impl Iterator<Item = String>) -> String {
+    let [name, offered, sent, lost, median, tail] = cells;
+    let others = others.map(|text| format!(" {text:>10}")).collect::<Vec<_>>().concat();
+    format!("{name:<20.20} {offered:>10} {sent:>10} {lost:>9} {median:>10} {tail:>10}{others}")
+}
+
+fn cells(part: &LookEnded) -> [String; 6] {
+    let absent = || ABSENT.to_owned();
+    let name = if part.name.is_empty() { String::new() } else { format!(" {}", part.name) };
+    let lost = (part.sent > 0).then(|| percent(part.lost as f64 / part.sent as f64));
+    let time = |of: fn(&Percentiles) -> u64| {
+        part.latency_ns.as_ref().map_or_else(absent, |times| human_ns(of(times)))
+    };
+    [
+        format!("{}{name}", part.index + 1),
+        part.offered_rate.map_or_else(absent, human_rate),
+        human_rate(part.achieved_rate),
+        lost.unwrap_or_else(absent),
+        time(|times| times.p50),
+        time(|times| times.p99),
+    ]
+}
+
 /// The parts that are over, the latest first.
 fn ended(looks: &Looks) -> Vec<Line<'static>> {
     let (_, all) = looks.ended.since(0);
@@ -145,25 +179,14 @@ fn ended(looks: &Looks) -> Vec<Line<'static>> {
         return Vec::new();
     }
     let reversed = Style::new().add_modifier(Modifier::REVERSED);
-    let row = |cells: [String; 6]| {
-        let [name, offered, sent, lost, median, tail] = cells;
-        format!("{name:<20.20} {offered:>10} {sent:>10} {lost:>9} {median:>10} {tail:>10}")
-    };
+    let also = ALSO.into_iter().filter(|(_, of)| all.iter().any(|part| of(part).is_some()));
+    let also: Vec<_> = also.collect();
     let head = [looks.part_is, "offered", "sent", "lost", "50%", "99%"].map(ToOwned::to_owned);
-    let mut lines = vec![Line::default(), Line::styled(row(head), reversed)];
+    let names = also.iter().map(|(name, _)| (*name).to_owned());
+    let mut lines = vec![Line::default(), Line::styled(row(head, names), reversed)];
     for part in all.iter().rev().take(PARTS) {
-        let name = if part.name.is_empty() { String::new() } else { format!(" {}", part.name) };
-        let time = |of: fn(&Percentiles) -> u64| {
-            part.latency_ns.as_ref().map_or_else(|| ABSENT.to_owned(), |times| human_ns(of(times)))
-        };
-        lines.push(Line::from(row([
-            format!("{}{name}", part.index + 1),
-            part.offered_rate.map_or_else(|| ABSENT.to_owned(), human_rate),
-            human_rate(part.achieved_rate),
-            percent(part.lost as f64 / part.sent.max(1) as f64),
-            time(|times| times.p50),
-            time(|times| times.p99),
-        ])));
+        let others = also.iter().map(|(_, of)| of(part).unwrap_or_else(|| ABSENT.to_owned()));
+        lines.push(Line::from(row(cells(part), others)));
     }
     let hidden = all.len().saturating_sub(PARTS);
     if hidden > 0 {
@@ -236,6 +259,27 @@ mod tests {
         ] {
             assert!(screen.contains(text), "{text}: {screen}");
         }
+    }
+
+    #[test]
+    fn a_transfer_has_bytes_and_no_replies() {
+        let mut looks = Looks::new("path tcp", "192.0.2.1".to_owned(), "row");
+        for number in 1..=4 {
+            let counts = LookCounts { bytes: 5_000_000, ..LookCounts::default() };
+            let byte_rate = Some(2e6 * f64::from(number));
+            looks.looks.push(Look { byte_rate, counts, ..Look::default() });
+        }
+        assert!(!drawn(&looks, 100).contains("sent again"), "nothing is over");
+        looks.end_part(LookEnded { sent: 10, ..LookEnded::default() });
+        let (byte_rate, retransmitted) = (Some(1.5e6), Some(7));
+        looks.end_part(LookEnded { index: 1, byte_rate, retransmitted, ..LookEnded::default() });
+        let screen = drawn(&looks, 100);
+        for text in ["bytes        8.00 M/s", "in all       bytes 5,000,000", "▂▄▆█", "sent again"]
+        {
+            assert!(screen.contains(text), "{text}: {screen}");
+        }
+        assert!(!screen.contains("answered"), "{screen}");
+        assert!(screen.contains("1.50 M/s          7"), "{screen}");
     }
 
     #[test]

@@ -5,10 +5,13 @@
 use std::io;
 use std::net::SocketAddr;
 
+mod looks;
 pub mod serve;
 pub mod stall;
 pub mod tcp;
 pub mod udp;
+
+pub use looks::Onlooker;
 
 /// What to do about an address that could not be used, behind the system's reason.
 fn way_out(source: &io::Error, address: SocketAddr) -> String {

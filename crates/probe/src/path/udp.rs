@@ -25,7 +25,6 @@ mod sum;
 
 pub use codec::{Codec, Reply};
 pub use error::PathError;
-pub use looks::Onlooker;
 pub use options::{
     FLOWS_MAX, LENGTH_MAX, LoadKind, PathUdpOptions, RowPlan, TABLE_4, TIMEOUT, WARM_UP,
 };

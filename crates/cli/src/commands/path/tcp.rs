@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_io::target::{Family, TargetName};
+use horolog_probe::path::Onlooker;
 use horolog_probe::path::tcp::{PORT, TcpDirections, TcpOptions, TcpPath};
 use horolog_record::TcpSettings;
 use horolog_report::{html, table, to_json};
@@ -16,6 +17,7 @@ use self::figures::{Figure, limit};
 use crate::failure::{Failure, verdict};
 use crate::files::FileArgs;
 use crate::limit::Limit;
+use crate::live::{Feed, needs_a_terminal_beside};
 use crate::output::{self, Progress};
 use crate::values;
 
@@ -81,6 +83,10 @@ pub(crate) struct TcpArgs {
     /// (bytes per second, either way). What was not measured breaks its limit.
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
     fail_if: Vec<Limit<Figure>>,
+    /// Show each row on the terminal while it is measured: q, Escape and Ctrl-C end the run with
+    /// what there is by then.
+    #[arg(long)]
+    live: bool,
     #[command(flatten)]
     files: FileArgs,
 }
@@ -138,13 +144,28 @@ impl TcpArgs {
 
 pub(super) fn run(args: &TcpArgs) -> Result<(), Failure> {
     let files = args.files.open()?;
+    if args.live {
+        needs_a_terminal_beside()?;
+    }
     let path = TcpPath::open(args.options())?;
     output::end_gently()?;
-    let progress = Progress::new();
     let total = path.rows();
-    let told = |done| progress.counted(done, total, "rows");
-    let result = path.run(&told, &|| output::flow().is_break());
-    progress.finish();
+    let rows = usize::try_from(total).unwrap_or(usize::MAX);
+    let feed = args.live.then(|| Feed::of_rows("path tcp", args.target.to_string(), rows));
+    let view = feed.as_ref().map(Feed::view).transpose()?;
+    // On the lines that a view has it would draw as well.
+    let progress = view.is_none().then(Progress::new);
+    let told = |done| {
+        if let Some(progress) = &progress {
+            progress.counted(done, total, "rows");
+        }
+    };
+    let onlooker = feed.as_ref().map(|feed| feed as &dyn Onlooker);
+    let result = path.run(&told, &|| output::flow().is_break(), onlooker);
+    drop(view);
+    if let Some(progress) = progress {
+        progress.finish();
+    }
     let mut result = result?;
     let judge = |limit: &Limit<Figure>| limit.judge_named(limit.figure.of(&result));
     result.limits = args.fail_if.iter().map(judge).collect();

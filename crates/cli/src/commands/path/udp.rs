@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use horolog_io::target::{Family, TargetName};
+use horolog_probe::path::Onlooker;
 use horolog_probe::path::udp::{
-    LoadKind, Onlooker, PathError, PathUdp, PathUdpOptions, RowPlan, TABLE_4, TIMEOUT, WARM_UP,
+    LoadKind, PathError, PathUdp, PathUdpOptions, RowPlan, TABLE_4, TIMEOUT, WARM_UP,
 };
 use horolog_report::{html, table, to_json};
 use horolog_wire::{path_probe, stamp};

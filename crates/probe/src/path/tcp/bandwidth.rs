@@ -6,12 +6,13 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Instant;
 
-use horolog_record::{TcpBandwidth, TcpDirection, TcpFigures, ZeroCopyCounts};
+use horolog_record::{Slots, TcpBandwidth, TcpDirection, TcpFigures, ZeroCopyCounts};
 use horolog_sys::tcp::{self, ZeroCopySender};
 
 use super::client::{Session, keep_tail};
 use super::error::PathError;
 use super::latency::{Row, flags, ns};
+use super::looks::Teller;
 use super::loss::{Loss, Lost};
 use super::options::{TcpOptions, ms};
 use super::protocol::{Flags, Hello, REPORT_LEN, Report, Work};
@@ -30,29 +31,32 @@ struct Outcome {
     lost: Option<Loss>,
 }
 
-/// Measures messages of one size.
+/// Measures messages of one size; connections tell in `slots` how it goes.
 pub(super) fn measure(
     address: SocketAddr,
     size: u64,
     direction: TcpDirection,
     options: &TcpOptions,
     is_over: &AtomicBool,
+    slots: Option<&Slots>,
 ) -> Result<Row<TcpBandwidth>, PathError> {
     let settings = &options.settings;
     let hello = hello(size as u32, direction, options);
     let sessions = (0..settings.connections).map(|_| Session::open(address, &hello, is_over));
     let sessions = sessions.collect::<Result<Vec<_>, _>>()?;
     let start = Barrier::new(sessions.len());
-    let one = |mut session: Session<'_>| {
+    let one = |index: usize, mut session: Session<'_>| {
         start.wait();
+        let teller = Teller::new(slots, index);
         match direction {
-            TcpDirection::Out => send(&mut session, size as usize, options),
-            TcpDirection::Back => receive(&mut session, size as usize, options),
+            TcpDirection::Out => send(&mut session, size as usize, options, teller),
+            TcpDirection::Back => receive(&mut session, size as usize, options, teller),
         }
     };
     let outcomes: Vec<Outcome> = thread::scope(|scope| {
-        let running: Vec<_> =
-            sessions.into_iter().map(|session| scope.spawn(|| one(session))).collect();
+        let one = &one;
+        let spawned = |(index, session)| scope.spawn(move || one(index, session));
+        let running: Vec<_> = sessions.into_iter().enumerate().map(spawned).collect();
         running.into_iter().filter_map(|thread| thread.join().ok()).collect()
     });
     Ok(summed(outcomes, size, direction))
@@ -106,14 +110,20 @@ fn summed(outcomes: Vec<Outcome>, size: u64, direction: TcpDirection) -> Row<Tcp
     Row { figures, lost: outcomes.into_iter().find_map(|outcome| outcome.lost) }
 }
 
-fn send(session: &mut Session<'_>, size: usize, options: &TcpOptions) -> Outcome {
+fn send(
+    session: &mut Session<'_>,
+    size: usize,
+    options: &TcpOptions,
+    teller: Teller<'_>,
+) -> Outcome {
     let mut outcome = Outcome::default();
     let payload = vec![0; size];
-    let until = Instant::now() + options.warm_up() + options.time();
+    let counted_from = Instant::now() + options.warm_up();
+    let meter = Meter { teller, counted_from, until: counted_from + options.time(), bytes: 0 };
     let sent = if options.settings.zero_copy {
-        send_zero_copy(session, payload, until, &mut outcome)
+        send_zero_copy(session, payload, meter, &mut outcome)
     } else {
-        send_copies(session, &payload, until)
+        send_copies(session, &payload, meter)
     };
     outcome.tcp = tcp::info(&session.stream).ok().map(|info| figures(&info));
     let ended = sent.and_then(|()| session.finish());
@@ -125,9 +135,36 @@ fn send(session: &mut Session<'_>, size: usize, options: &TcpOptions) -> Outcome
     outcome
 }
 
-fn send_copies(session: &mut Session<'_>, payload: &[u8], until: Instant) -> Result<(), Lost> {
-    while Instant::now() < until && !session.is_over() {
+/// How long is sent, and what this end has handed over so far, for those who look on: the result
+/// has what the far end received.
+struct Meter<'a> {
+    teller: Teller<'a>,
+    counted_from: Instant,
+    until: Instant,
+    bytes: u64,
+}
+
+impl Meter<'_> {
+    /// Whether to go on, behind so many more bytes.
+    fn goes_on(&mut self, sent: usize) -> bool {
+        let now = Instant::now();
+        if now > self.counted_from {
+            self.bytes += sent as u64;
+        }
+        self.teller.bytes(now, self.bytes);
+        now < self.until
+    }
+}
+
+fn send_copies(
+    session: &mut Session<'_>,
+    payload: &[u8],
+    mut meter: Meter<'_>,
+) -> Result<(), Lost> {
+    let mut sent = 0;
+    while meter.goes_on(sent) && !session.is_over() {
         session.write(payload)?;
+        sent = payload.len();
     }
     Ok(())
 }
@@ -135,16 +172,17 @@ fn send_copies(session: &mut Session<'_>, payload: &[u8], until: Instant) -> Res
 fn send_zero_copy(
     session: &Session<'_>,
     payload: Vec<u8>,
-    until: Instant,
+    mut meter: Meter<'_>,
     outcome: &mut Outcome,
 ) -> Result<(), Lost> {
     let size = payload.len();
     let mut sender = ZeroCopySender::new(&session.stream, payload.into_boxed_slice())?;
     let mut since = None;
-    let mut from = 0;
-    while Instant::now() < until && !session.is_over() {
+    let (mut from, mut last) = (0, 0);
+    while meter.goes_on(std::mem::take(&mut last)) && !session.is_over() {
         match sender.send(from) {
             Ok(sent) => {
+                last = sent;
                 from = if from + sent == size { 0 } else { from + sent };
                 since = None;
             }
@@ -157,9 +195,14 @@ fn send_zero_copy(
     Ok(())
 }
 
-fn receive(session: &mut Session<'_>, size: usize, options: &TcpOptions) -> Outcome {
+fn receive(
+    session: &mut Session<'_>,
+    size: usize,
+    options: &TcpOptions,
+    teller: Teller<'_>,
+) -> Outcome {
     let mut outcome = Outcome::default();
-    let ended = take_all(session, size, options, &mut outcome);
+    let ended = take_all(session, size, options, &mut outcome, teller);
     if let Ok(report) | Err(Lost::Bound(_, report)) = &ended {
         outcome.tcp = Some(report.tcp);
     }
@@ -173,6 +216,7 @@ fn take_all(
     size: usize,
     options: &TcpOptions,
     outcome: &mut Outcome,
+    mut teller: Teller<'_>,
 ) -> Result<Box<Report>, Lost> {
     let mut buffer = vec![0; size.min(ROOM)];
     let mut tail = [0; REPORT_LEN];
@@ -194,6 +238,7 @@ fn take_all(
         if last > *counted_from.get_or_insert(last + options.warm_up()) {
             outcome.bytes += came as u64;
         }
+        teller.bytes(last, outcome.bytes);
     }
     outcome.bytes = outcome.bytes.saturating_sub(REPORT_LEN as u64);
     let begun = counted_from.unwrap_or(last);

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_record::{Distribution, TcpFigures, TcpLatency, TcpSettings};
+use horolog_record::{Distribution, Slots, TcpFigures, TcpLatency, TcpSettings};
 use horolog_stats::Recorder;
 use horolog_sys::tcp;
 
 use super::client::Session;
 use super::error::PathError;
+use super::looks::Teller;
 use super::loss::{Loss, Lost};
 use super::options::{TcpOptions, ms};
 use super::protocol::{Flags, Hello, Work};
@@ -40,12 +41,13 @@ pub(super) fn flags(settings: &TcpSettings) -> Flags {
     }
 }
 
-/// Measures messages of one size.
+/// Measures messages of one size; connections tell in `slots` how it goes.
 pub(super) fn measure(
     address: SocketAddr,
     size: u64,
     options: &TcpOptions,
     is_over: &AtomicBool,
+    slots: Option<&Slots>,
 ) -> Result<Row<TcpLatency>, PathError> {
     let settings = &options.settings;
     let bytes = size as u32;
@@ -63,8 +65,11 @@ pub(super) fn measure(
     let sessions = sessions.collect::<Result<Vec<_>, _>>()?;
     let start = Barrier::new(sessions.len());
     let outcomes: Vec<_> = thread::scope(|scope| {
-        let one = |session| scope.spawn(|| ping_pong(session, size as usize, options, &start));
-        let running: Vec<_> = sessions.into_iter().map(one).collect();
+        let start = &start;
+        let one = |(index, session)| {
+            scope.spawn(move || ping_pong(session, size as usize, options, (start, slots, index)))
+        };
+        let running: Vec<_> = sessions.into_iter().enumerate().map(one).collect();
         running.into_iter().filter_map(|thread| thread.join().ok()).collect()
     });
     let mut times = Recorder::new();
@@ -85,11 +90,12 @@ fn ping_pong(
     mut session: Session<'_>,
     size: usize,
     options: &TcpOptions,
-    start: &Barrier,
+    (start, slots, index): (&Barrier, Option<&Slots>, usize),
 ) -> Outcome {
     let mut times = Recorder::new();
     start.wait();
-    let outcome = exchanges(&mut session, size, options, &mut times);
+    let teller = Teller::new(slots, index);
+    let outcome = exchanges(&mut session, size, options, &mut times, teller);
     let tcp = tcp::info(&session.stream).ok().map(|info| figures(&info));
     let ended = outcome.and_then(|()| session.finish());
     let lost = ended.err().and_then(|lost| lost.loss());
@@ -101,6 +107,7 @@ fn exchanges(
     size: usize,
     options: &TcpOptions,
     times: &mut Recorder,
+    mut teller: Teller<'_>,
 ) -> Result<(), Lost> {
     let settings = &options.settings;
     let (out, mut back) = (vec![0; size], vec![0; size]);
@@ -124,7 +131,8 @@ fn exchanges(
         if begun >= counted_from {
             times.record(ns(ended - begun));
         }
-        begun = ended;
+        // What telling takes is no part of an exchange.
+        begun = if teller.round_trips(ended, times) { Instant::now() } else { ended };
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ mod client;
 mod error;
 mod facts;
 mod latency;
+mod looks;
 mod loss;
 mod options;
 pub mod protocol;

@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use horolog_io::target::require_unicast;
 use horolog_record::{
-    Code, Finding, Host, PATH_TCP_SCHEMA, PathEnd, PathTcpResult, Severity, TcpDirection,
-    TcpTarget, rfc3339_now,
+    Code, Finding, Host, PATH_TCP_SCHEMA, PathEnd, PathTcpResult, Severity, Slots, TcpBandwidth,
+    TcpDirection, TcpLatency, TcpTarget, rfc3339_now,
 };
 
+use super::super::looks::{Onlooker, Under};
 use super::client::Session;
 use super::error::PathError;
 use super::latency::{Row, is_set};
+use super::looks::{Looking, of_bandwidth, of_latency};
 use super::loss::Loss;
 use super::options::{TcpOptions, ms};
 use super::protocol::{Flags, Hello, Work};
@@ -36,6 +38,23 @@ pub struct TcpPath {
 enum Step {
     Latency(u64),
     Bandwidth(u64, TcpDirection),
+}
+
+/// What it came to.
+enum Measured {
+    Latency(Row<TcpLatency>),
+    Bandwidth(Row<TcpBandwidth>),
+}
+
+impl Step {
+    /// What those call it who look on.
+    fn name(self) -> String {
+        match self {
+            Self::Latency(size) => format!("latency {size} B"),
+            Self::Bandwidth(size, TcpDirection::Out) => format!("out {size} B"),
+            Self::Bandwidth(size, TcpDirection::Back) => format!("back {size} B"),
+        }
+    }
 }
 
 impl TcpPath {
@@ -83,7 +102,8 @@ impl TcpPath {
         steps
     }
 
-    /// Measures row by row, until all are done, the far end has gone, or the run is to end.
+    /// Measures row by row, until all are done, the far end has gone, or the run is to end;
+    /// `onlooker` sees how it goes meanwhile.
     ///
     /// # Errors
     ///
@@ -92,9 +112,11 @@ impl TcpPath {
         self,
         progress: &dyn Fn(u64),
         is_over: &dyn Fn() -> bool,
+        onlooker: Option<&dyn Onlooker>,
     ) -> Result<PathTcpResult, PathError> {
         let mut result = self.empty();
         let over = AtomicBool::new(false);
+        let mut looking = onlooker.map(Looking::new);
         for (done, step) in (0..).zip(self.steps()) {
             progress(done);
             if is_over() {
@@ -104,7 +126,9 @@ impl TcpPath {
                 result.findings.push(interrupted());
                 return Ok(result);
             }
-            let lost = match watched(is_over, &over, || self.step(step, &over, &mut result)) {
+            let row = (done as usize, step);
+            let work = || self.step(row, &over, &mut result, looking.as_mut());
+            let lost = match watched(is_over, &over, work) {
                 Ok(lost) => lost,
                 Err(error) if done == 0 => return Err(error),
                 Err(error) => Some(error.into()),
@@ -124,21 +148,67 @@ impl TcpPath {
     /// Measures one row; why the far end is lost, where it is.
     fn step(
         &self,
-        step: Step,
+        (index, step): (usize, Step),
         over: &AtomicBool,
         result: &mut PathTcpResult,
+        looking: Option<&mut Looking<'_>>,
     ) -> Result<Option<Loss>, PathError> {
+        let connections = self.options.settings.connections;
+        let name = step.name();
+        let under = self.under(index, step, &name);
+        let measured = match looking.as_deref() {
+            None => self.measure(step, over, None),
+            Some(looking) => {
+                looking.during(under, connections, |slots| self.measure(step, over, Some(slots)))
+            }
+        }?;
+        if let Some(looking) = looking {
+            looking.end(
+                under,
+                match &measured {
+                    Measured::Latency(row) => of_latency(&row.figures, connections),
+                    Measured::Bandwidth(row) => of_bandwidth(&row.figures),
+                },
+            );
+        }
+        Ok(match measured {
+            Measured::Latency(row) => {
+                result.latency.push(row.figures);
+                row.lost
+            }
+            Measured::Bandwidth(row) => {
+                result.bandwidth.push(row.figures);
+                row.lost
+            }
+        })
+    }
+
+    /// A row as those see it who look on.
+    fn under<'a>(&self, index: usize, step: Step, name: &'a str) -> Under<'a> {
+        let time = self.options.warm_up() + self.options.time();
+        Under {
+            index,
+            name,
+            rate: None,
+            duration_s: Some(time.as_secs_f64()),
+            is_transfer: matches!(step, Step::Bandwidth(..)),
+        }
+    }
+
+    fn measure(
+        &self,
+        step: Step,
+        over: &AtomicBool,
+        slots: Option<&Slots>,
+    ) -> Result<Measured, PathError> {
         let (address, options) = (self.address, &self.options);
         match step {
             Step::Latency(size) => {
-                let Row { figures, lost } = latency::measure(address, size, options, over)?;
-                result.latency.push(figures);
-                Ok(lost)
+                latency::measure(address, size, options, over, slots).map(Measured::Latency)
             }
             Step::Bandwidth(size, direction) => {
-                let row = bandwidth::measure(address, size, direction, options, over)?;
-                result.bandwidth.push(row.figures);
-                Ok(row.lost)
+                bandwidth::measure(address, size, direction, options, over, slots)
+                    .map(Measured::Bandwidth)
             }
         }
     }

@@ -1,11 +1,13 @@
 //! The far end over loopback: what it measures with us, and what it refuses.
 
 use std::io::{Read, Write};
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use horolog_record::{Code, PathTcpResult, TcpSettings};
+use horolog_record::{Code, Look, LookEnded, PathTcpResult, TcpSettings};
 
+use super::super::super::Onlooker;
 use super::super::protocol::{Flags, HELLO_LEN, Hello, Work};
 use super::super::{PathError, Session, TcpDirections, TcpOptions, TcpPath};
 use super::*;
@@ -36,7 +38,7 @@ fn options(address: SocketAddr) -> TcpOptions {
 }
 
 fn run(options: TcpOptions) -> PathTcpResult {
-    TcpPath::open(options).unwrap().run(&|_| (), &|| false).unwrap()
+    TcpPath::open(options).unwrap().run(&|_| (), &|| false, None).unwrap()
 }
 
 fn hello() -> Hello {
@@ -205,6 +207,45 @@ fn what_is_no_greeting_is_refused_and_nobody_waits_for_who_says_nothing() {
     drop(silent);
 }
 
+#[derive(Default)]
+struct Seen(Mutex<(Vec<Look>, Vec<LookEnded>)>);
+
+impl Onlooker for Seen {
+    fn look(&self, look: Look) {
+        self.0.lock().unwrap().0.push(look);
+    }
+
+    fn ended(&self, row: LookEnded) {
+        self.0.lock().unwrap().1.push(row);
+    }
+}
+
+#[test]
+fn who_looks_on_sees_rows_grow_and_what_the_result_says_of_them() {
+    let far = far_end(TcpLimits::default());
+    let mut long = options(far.address());
+    (long.latency_sizes, long.settings.time_ns) = (vec![1], 1_200_000_000);
+    let seen = Seen::default();
+    let result = TcpPath::open(long).unwrap().run(&|_| (), &|| false, Some(&seen)).unwrap();
+    let (looks, ended) = seen.0.into_inner().unwrap();
+    let names: Vec<_> = ended.iter().map(|row| &*row.name).collect();
+    assert_eq!(names, ["latency 1 B", "out 700 B", "back 700 B"]);
+    for (index, row) in ended.iter().enumerate() {
+        let of_row = looks.iter().filter(|look| look.part.index == index);
+        let of_row: Vec<_> = of_row.map(|look| look.part.counts).collect();
+        let counted = of_row.iter().map(|counts| counts.received + counts.bytes);
+        let counted: Vec<_> = counted.collect();
+        let before = counted.len().checked_sub(2).map(|at| counted[at]);
+        assert!(before > Some(0), "nothing was seen while it went on: {counted:?} {row:?}");
+    }
+    assert_eq!(ended[0].received, result.latency[0].round_trips);
+    assert!(looks[0].latency_ns.is_some() && looks[0].byte_rate.is_none());
+    for (row, told) in ended[1..].iter().zip(&result.bandwidth) {
+        assert_eq!(row.byte_rate, Some(told.rate));
+        assert_eq!(row.retransmitted, told.tcp.map(|tcp| tcp.retransmitted));
+    }
+}
+
 #[test]
 fn a_far_end_that_goes_away_in_the_middle_is_named() {
     let far = far_end(TcpLimits::default());
@@ -216,7 +257,7 @@ fn a_far_end_that_goes_away_in_the_middle_is_named() {
         drop(far);
     });
     let begun = Instant::now();
-    let result = path.run(&|_| (), &|| false).unwrap();
+    let result = path.run(&|_| (), &|| false, None).unwrap();
     ends.join().unwrap();
     assert!(begun.elapsed() < Duration::from_secs(10));
     assert!(result.findings.iter().any(|finding| finding.code == Code::FarEndVanished));
@@ -230,7 +271,7 @@ fn a_run_that_is_ended_keeps_what_it_has() {
     long.settings.time_ns = 20_000_000_000;
     let begun = Instant::now();
     let is_over = || begun.elapsed() > Duration::from_millis(100);
-    let result = TcpPath::open(long).unwrap().run(&|_| (), &is_over).unwrap();
+    let result = TcpPath::open(long).unwrap().run(&|_| (), &is_over, None).unwrap();
     assert!(begun.elapsed() < Duration::from_secs(10));
     assert!(result.latency[0].round_trips > 0, "{result:?}");
     let codes: Vec<_> = result.findings.iter().map(|finding| finding.code).collect();

@@ -16,6 +16,7 @@ use horolog_sys::clock::{ClockOffset, MonotonicClock, realtime_minus_monotonic, 
 use horolog_sys::packet::interface_index;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
+use super::super::looks::{Lookout, Onlooker, Under};
 use super::books::Books;
 use super::codec::Codec;
 use super::cost;
@@ -23,7 +24,7 @@ use super::error::PathError;
 use super::findings::{self, Circumstances};
 use super::flow::Flow;
 use super::load::{self, Load};
-use super::looks::{Lookout, Onlooker, Under};
+use super::looks;
 use super::open_loop::{Between, Receiver, Schedule, Sender};
 use super::options::{LoadKind, PathUdpOptions, RowPlan};
 use super::ping_pong::{Brought, ping_pong};
@@ -104,11 +105,12 @@ impl PathUdp {
             }
             progress(index, plan);
             let clock = realtime_minus_monotonic();
-            let under = self.under(index, plan);
-            let looks = onlooker.map(|onlooker| (onlooker, &lookout, under));
-            let row = self.row(plan, clock, is_over, looks)?;
+            let name = looks::name(plan);
+            let under = self.under(index, &name);
+            let looking = onlooker.map(|onlooker| (onlooker, &lookout, under));
+            let row = self.row(plan, clock, is_over, looking)?;
             if let Some(onlooker) = onlooker {
-                lookout.end(onlooker, under, &row);
+                lookout.end(onlooker, under, looks::counts(&row), looks::ended(&row));
             }
             if !clock.agrees(realtime_minus_monotonic()) {
                 circumstances.stepped.push(index);
@@ -226,11 +228,17 @@ impl PathUdp {
     }
 
     /// A row as those see it who look on.
-    fn under<'a>(&self, index: usize, plan: &'a RowPlan) -> Under<'a> {
+    fn under<'a>(&self, index: usize, name: &'a str) -> Under<'a> {
         let options = &self.options;
         let by_count = options.count.zip(options.rate).map(|(count, rate)| count as f64 / rate);
         let by_time = options.count.is_none().then_some(options.time.as_secs_f64());
-        Under { index, plan, rate: options.rate, duration_s: by_time.or(by_count) }
+        Under {
+            index,
+            name,
+            rate: options.rate,
+            duration_s: by_time.or(by_count),
+            is_transfer: false,
+        }
     }
 
     /// All flows side by side.
