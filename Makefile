@@ -29,7 +29,7 @@ heading = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test bench soak build deb sbom lint fuzz clean setup setup-peers unit scenarios papers deny
+.PHONY: help demo test bench soak build deb static sbom lint fuzz clean setup setup-peers unit scenarios papers deny
 
 help: ## list these commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -62,6 +62,10 @@ deb: build papers ## a Debian package for this machine's release
 	$(call heading,Debian package)
 	@scripts/deb.sh $(BIN)/horolog $(PAPERS) $(PACKAGES)
 
+static: setup ## a binary that needs no library of the system (MACHINE=aarch64)
+	$(call heading,Static binary)
+	@scripts/static.sh $(MACHINE)
+
 sbom: papers ## what the binary is made of (CycloneDX), and the licences of that
 	@echo "wrote $(PAPERS)/horolog.cdx.json and $(PAPERS)/NOTICES"
 
@@ -89,7 +93,7 @@ papers: setup
 
 clean: ## remove what was built and fetched; the fuzzing corpus stays
 	@cargo clean
-	@rm -rf $(HOROLOG_CACHE)/peers $(HOROLOG_CACHE)/debian-root.tar
+	@rm -rf $(HOROLOG_CACHE)/peers $(HOROLOG_CACHE)/debian-root.tar $(HOROLOG_CACHE)/static
 
 setup:
 	@scripts/setup.sh

@@ -8,6 +8,8 @@
 mod cargo;
 mod fuzz;
 mod shipped;
+#[cfg(test)]
+mod static_build;
 mod tidy;
 
 use std::process::ExitCode;

@@ -136,10 +136,10 @@ const SOFTWARE: usize = 0;
 const RAW_HARDWARE: usize = 2;
 
 /// One of these; zero means that there is none.
-fn timespec(payload: &[u8], place: usize) -> Option<(libc::time_t, libc::c_long)> {
+fn timespec(payload: &[u8], place: usize) -> Option<(i64, libc::c_long)> {
     let at = place * size_of::<libc::timespec>();
-    let seconds = libc::time_t::from_ne_bytes(chunk(payload, at)?);
-    let nanoseconds = libc::c_long::from_ne_bytes(chunk(payload, at + size_of::<libc::time_t>())?);
+    let seconds = i64::from_ne_bytes(chunk(payload, at)?);
+    let nanoseconds = libc::c_long::from_ne_bytes(chunk(payload, at + size_of::<i64>())?);
     (seconds != 0 || nanoseconds != 0).then_some((seconds, nanoseconds))
 }
 

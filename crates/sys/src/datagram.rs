@@ -186,7 +186,7 @@ impl Envelope {
         // with its own length, all alive for the call and borrowed by nobody else.
         let len = length(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) })?;
         self.address_len = (header.msg_namelen as usize).min(RawAddress::CAPACITY);
-        let control_len = header.msg_controllen.min(CONTROL_CAPACITY);
+        let control_len = CONTROL_CAPACITY.min(header.msg_controllen as _);
         Ok(Received {
             len: len.min(buffer.len()),
             truncated: header.msg_flags & libc::MSG_TRUNC != 0,

@@ -123,8 +123,8 @@ fn plain(function: DelayFunction, delay: Duration) -> io::Result<()> {
         DelayFunction::Select => {
             let us = rounded_up(delay, 1_000);
             let mut time = libc::timeval {
-                tv_sec: libc::time_t::try_from(us / 1_000_000).unwrap_or(libc::time_t::MAX),
-                tv_usec: (us % 1_000_000) as libc::suseconds_t,
+                tv_sec: i64::try_from(us / 1_000_000).unwrap_or(i64::MAX),
+                tv_usec: (us % 1_000_000) as _,
             };
             let none = std::ptr::null_mut;
             // SAFETY: no sets, and a timeval that outlives the call, which may change it.

@@ -116,7 +116,7 @@ pub(crate) fn wait_for_any<const N: usize>(
 /// A duration as the kernel takes it; past the reach of its seconds it saturates.
 pub(crate) fn timespec(duration: Duration) -> libc::timespec {
     libc::timespec {
-        tv_sec: libc::time_t::try_from(duration.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: duration.subsec_nanos().into(),
     }
 }

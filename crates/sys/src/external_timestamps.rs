@@ -123,7 +123,8 @@ impl Drop for ExternalTimestamps {
 fn tell<T>(file: &File, request: u64, value: &mut T) -> io::Result<()> {
     // SAFETY: the request's number holds the size of `T`, which is a C structure of numbers that
     // outlives the call.
-    check(unsafe { libc::ioctl(file.as_raw_fd(), request, std::ptr::from_mut(value)) }).map(drop)
+    check(unsafe { libc::ioctl(file.as_raw_fd(), request as _, std::ptr::from_mut(value)) })
+        .map(drop)
 }
 
 #[cfg(test)]

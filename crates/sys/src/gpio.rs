@@ -105,7 +105,7 @@ impl GpioLine {
         request.offsets[0] = line;
         request.consumer[..7].copy_from_slice(b"horolog");
         // SAFETY: the request's number holds the size of the structure, which outlives the call.
-        check(unsafe { libc::ioctl(chip.as_raw_fd(), GET_LINE, &raw mut request) })?;
+        check(unsafe { libc::ioctl(chip.as_raw_fd(), GET_LINE as _, &raw mut request) })?;
         if request.descriptor <= 0 {
             return Err(io::ErrorKind::InvalidData.into());
         }

@@ -126,7 +126,7 @@ impl MessageTable {
                 socket.as_raw_fd(),
                 self.headers.as_mut_ptr(),
                 count as libc::c_uint,
-                flags,
+                flags as _,
                 std::ptr::null_mut(),
             )
         })?;
@@ -141,7 +141,7 @@ impl MessageTable {
     #[must_use]
     pub fn received(&self, slot: usize) -> Received {
         let header = &self.headers[slot];
-        let control_len = header.msg_hdr.msg_controllen.min(CONTROL_CAPACITY);
+        let control_len = CONTROL_CAPACITY.min(header.msg_hdr.msg_controllen as _);
         Received {
             len: (header.msg_len as usize).min(self.buffers[slot].iov_len),
             truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
@@ -180,14 +180,17 @@ impl MessageTable {
             count = slot + 1;
         }
         // SAFETY: as for recvmmsg, save that the kernel only reads the bytes, which the caller lent
-        // for 'a; it writes the headers alone, which are this table's.
+        // for 'a; it writes the headers alone, which are this table's. Where the C library declares
+        // narrower lengths than the kernel reads, zeros stand beside them since `empty_header`.
         let sent = check(unsafe {
-            libc::sendmmsg(
+            // Not by the library's function: musl's makes a system call for each message.
+            libc::syscall(
+                libc::SYS_sendmmsg,
                 socket.as_raw_fd(),
                 self.headers.as_mut_ptr(),
                 count as libc::c_uint,
                 libc::MSG_DONTWAIT,
-            )
+            ) as libc::c_int
         })?;
         Ok(sent as usize)
     }

@@ -179,7 +179,8 @@ fn is_refusal(error: &io::Error) -> bool {
 fn ask<T>(file: &File, request: u64, answer: &mut T) -> io::Result<()> {
     // SAFETY: the request's number holds the size of `T`, which is a C structure of numbers that
     // outlives the call, so that the kernel reads and writes nothing else.
-    check(unsafe { libc::ioctl(file.as_raw_fd(), request, std::ptr::from_mut(answer)) }).map(drop)
+    check(unsafe { libc::ioctl(file.as_raw_fd(), request as _, std::ptr::from_mut(answer)) })
+        .map(drop)
 }
 
 #[cfg(test)]

@@ -174,7 +174,8 @@ fn is_nothing(error: &io::Error) -> bool {
 fn ask<T>(file: &File, request: u64, value: &mut T) -> io::Result<()> {
     // SAFETY: each request is asked with the C structure of numbers that `linux/pps.h` names for
     // it, which outlives the call; the tests hold the sizes against that header.
-    check(unsafe { libc::ioctl(file.as_raw_fd(), request, std::ptr::from_mut(value)) }).map(drop)
+    check(unsafe { libc::ioctl(file.as_raw_fd(), request as _, std::ptr::from_mut(value)) })
+        .map(drop)
 }
 
 #[cfg(test)]

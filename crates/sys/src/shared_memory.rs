@@ -50,10 +50,10 @@ impl<const WORDS: usize> SharedMemory<WORDS> {
         check(unsafe { libc::shmctl(memory.identifier, libc::IPC_STAT, &raw mut facts) })?;
         // SAFETY: no pointers; it cannot fail.
         let own = unsafe { libc::geteuid() };
-        let (owner, mode) = (&facts.shm_perm, facts.shm_perm.mode & 0o777);
+        let (owner, mode) = (&facts.shm_perm, u32::from(facts.shm_perm.mode) & 0o777);
         let fault = if owner.uid != own || owner.cuid != own {
             format!("it is user {}'s, who may change it", owner.cuid)
-        } else if mode & !permissions != 0 {
+        } else if mode & !u32::from(permissions) != 0 {
             format!("it is open to more users (mode {mode:o}) than it may be ({permissions:o})")
         } else {
             return Ok(memory);

@@ -165,6 +165,8 @@ const THREADS: &[c_long] = &[
     libc::SYS_rt_sigtimedwait,
     libc::SYS_sigaltstack,
     libc::SYS_tgkill,
+    // What musl sends signals to its threads with.
+    libc::SYS_tkill,
     libc::SYS_gettid,
     libc::SYS_getpid,
     libc::SYS_getppid,

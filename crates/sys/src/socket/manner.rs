@@ -93,7 +93,7 @@ impl Socket {
     pub fn set_receive_timeout(&self, wait: Duration) -> io::Result<()> {
         let wait = wait.max(Duration::from_micros(1));
         let timeout = libc::timeval {
-            tv_sec: libc::time_t::try_from(wait.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
             tv_usec: wait.subsec_micros().into(),
         };
         set_option(self.as_fd(), SOL_SOCKET, libc::SO_RCVTIMEO, &timeout)

@@ -145,14 +145,14 @@ fn receive(stream: &TcpStream) -> io::Result<Option<Told>> {
     // SAFETY: a plain C structure of numbers and pointers, for which all bytes zero is valid.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     header.msg_control = room.0.as_mut_ptr().cast();
-    header.msg_controllen = room.0.len();
+    header.msg_controllen = room.0.len() as _;
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
     // SAFETY: the header points to room that outlives the call, with its length.
     let result = unsafe { libc::recvmsg(stream.as_raw_fd(), &raw mut header, flags) };
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
-    let used = header.msg_controllen.min(room.0.len());
+    let used = room.0.len().min(header.msg_controllen as _);
     Ok(parse(room.0.get(..used).unwrap_or_default()))
 }
 

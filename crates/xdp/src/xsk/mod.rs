@@ -139,7 +139,7 @@ impl XskSocket {
     /// What the kernel refused.
     pub fn wait(&self, wait: Duration) -> io::Result<bool> {
         let timeout = libc::timespec {
-            tv_sec: libc::time_t::try_from(wait.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: wait.subsec_nanos().into(),
         };
         let descriptor = self.descriptor.as_raw_fd();
