@@ -121,10 +121,14 @@ changelog() {
 }
 
 lay_documents() {
-	install -d "$documents/examples/plans" "$documents/examples/kubernetes"
-	install -m 644 README.md docs/*.md "$papers/horolog.cdx.json" "$documents"
-	install -m 644 packaging/agent.env packaging/horolog-after-nfs.service docs/examples/* \
-		"$documents/examples"
+	install -d "$documents/examples/plans" "$documents/examples/kubernetes" \
+		"$documents/docs/examples" "$documents/docs/images"
+	install -m 644 README.md "$papers/horolog.cdx.json" "$documents"
+	# As they stand to each other in the source, so that their links hold.
+	install -m 644 docs/*.md "$documents/docs"
+	install -m 644 docs/examples/* "$documents/docs/examples"
+	install -m 644 docs/images/* "$documents/docs/images"
+	install -m 644 packaging/agent.env packaging/horolog-after-nfs.service "$documents/examples"
 	install -m 644 plans/*.toml "$documents/examples/plans"
 	install -m 644 packaging/kubernetes/* "$documents/examples/kubernetes"
 	install -m 644 packaging/debian/copyright "$documents/copyright"

@@ -108,6 +108,7 @@ fn expected(text: &str, code: Option<i32>, said: &str) -> Result<()> {
         "bench cores",
         "campaign run",
         "cycle predict",
+        "host all",
     ]
     .iter()
     .any(|words| text.contains(words));
