@@ -6,7 +6,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Host, Lab, LabConfig};
@@ -14,7 +15,7 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{binary, run_to_end};
+use crate::process::{binary, is_running, run_to_end};
 use crate::scenario::Need;
 use crate::{ci_use, scenarios};
 
@@ -137,6 +138,9 @@ fn the_example_workflow_runs() -> Result<()> {
                 _ => {}
             }
             step(lab.client(), name, script, place.path(), &programs)?;
+            if name == "stop the server" {
+                is_gone(place.path())?;
+            }
         }
     }
     let summary = fs::read_to_string(place.path().join("summary.md"))?;
@@ -164,6 +168,17 @@ fn step(host: &Host, name: &str, script: &str, directory: &Path, programs: &Path
     let is_wrong = validated(&junit)? > 0;
     let status = output.status.code();
     ensure!(status == Some(i32::from(is_wrong)), "{name}: {status:?}, {is_wrong}: {told}");
+    Ok(())
+}
+
+/// Waits for the workflow's server to end: the next one is to have its port.
+fn is_gone(directory: &Path) -> Result<()> {
+    let pid = fs::read_to_string(directory.join("server.pid"))?.trim().parse()?;
+    let begun = Instant::now();
+    while is_running(pid) {
+        ensure!(begun.elapsed() < PATIENCE, "the server does not end");
+        thread::sleep(Duration::from_millis(20));
+    }
     Ok(())
 }
 

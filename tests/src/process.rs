@@ -315,6 +315,14 @@ impl Server {
     }
 }
 
+/// Whether a process has not ended. One that nobody has waited for is a zombie
+/// (`proc_pid_stat(5)`), but so is the first thread of one whose others have not ended yet.
+pub(crate) fn is_running(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z') || threads > 1)
+}
+
 /// How much of the machine's memory a process holds, in bytes.
 pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).context("the process is gone")?;

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::properties::{connect, furnish};
 use super::table::{self, Far};
-use crate::process::{PATIENCE, run_to_end, signal_to};
+use crate::process::{PATIENCE, is_running, run_to_end, signal_to};
 
 /// How long what would take longer goes on before it is interrupted, as by Ctrl-C.
 const INTERRUPTED_AFTER: &str = "0.6";
@@ -63,14 +63,6 @@ impl Drop for Staying {
         }
         let _ = self.child.wait();
     }
-}
-
-/// Whether a process has not ended. One that nobody has waited for is a zombie
-/// (`proc_pid_stat(5)`), but so is the first thread of one whose others have not ended yet.
-fn is_running(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z') || threads > 1)
 }
 
 /// Kills a process that may have ended.
