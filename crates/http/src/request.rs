@@ -47,6 +47,9 @@ impl<'a> Request<'a> {
             [method @ ("GET" | "HEAD"), target, version] if version.starts_with("HTTP/1.") => {
                 let (path, query) = target.split_once('?').unwrap_or((target, ""));
                 let fields = lines.map_while(field);
+                if fields.clone().any(|field| field.contains(&b'\r')) {
+                    return Err(Answer::text(400, "a header field has a bare CR\n"));
+                }
                 let bearer = fields.clone().find_map(bearer);
                 let mut hosts = fields.filter_map(|field| value(field, b"Host"));
                 let host = hosts.next().filter(|_| hosts.next().is_none()).and_then(host);
@@ -60,7 +63,8 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A header field without its line's end; `None` at the empty line, which ends them.
+/// A header field without its line's end; `None` at the empty line, which ends them. A CR that is
+/// left in one ends no line and makes the field invalid (RFC 9112, section 2.2).
 fn field(line: &[u8]) -> Option<&[u8]> {
     let line = line.trim_ascii_end();
     (!line.is_empty()).then_some(line)
@@ -146,6 +150,15 @@ mod tests {
         ] {
             assert_eq!(read(field).as_deref(), host, "{field}");
         }
+    }
+
+    #[test]
+    fn a_bare_carriage_return_is_refused() {
+        for field in ["Host: a\r b", "Host: a\rHost: localhost", "X\r: a"] {
+            let text = format!("GET / HTTP/1.1\r\n{field}\r\n\r\n");
+            assert_eq!(Request::parse(text.as_bytes()).unwrap_err().code, 400, "{field:?}");
+        }
+        assert!(Request::parse(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nbody \r body").is_ok());
     }
 
     #[test]
