@@ -20,7 +20,7 @@ use crate::scenario::Need;
 use crate::{ci_use, scenarios};
 
 const PATIENCE: Duration = Duration::from_mins(1);
-const HERE: &str = env!("CARGO_MANIFEST_DIR");
+const REPOSITORY: &str = env!("HOROLOG_REPOSITORY");
 /// A measurement that takes no time.
 const MEASURED: [&str; 5] = ["clock", "simulate", "--duration", "10m", "--no-store"];
 
@@ -43,7 +43,10 @@ fn horolog(arguments: &[&str], directory: &Path) -> Result<Output> {
 /// How many failures and errors a file has that is XML of `JUnit`.
 fn validated(file: &Path) -> Result<usize> {
     let mut command = Command::new("xmllint");
-    command.args(["--noout", "--schema"]).arg(Path::new(HERE).join("src/junit.xsd")).arg(file);
+    command
+        .args(["--noout", "--schema"])
+        .arg(Path::new(REPOSITORY).join("tests/src/junit.xsd"))
+        .arg(file);
     let output = run_to_end(&mut command, PATIENCE)?;
     let xml = fs::read_to_string(file)?;
     ensure!(output.status.success(), "{}\n{xml}", String::from_utf8_lossy(&output.stderr));
@@ -59,7 +62,7 @@ fn validated(file: &Path) -> Result<usize> {
 
 fn junit_says_what_the_exit_status_says() -> Result<()> {
     let place = TempDir::new()?;
-    let golden = |name: &str| format!("{HERE}/../crates/record/tests/schema/{name}.json");
+    let golden = |name: &str| format!("{REPOSITORY}crates/record/tests/schema/{name}.json");
     let load = golden("load");
     let compare = ["runs", "compare", &load, &load];
     let unmeasured = ["path", "tcp", "127.0.0.1:1", "--no-store"];
@@ -102,7 +105,7 @@ fn nothing_is_written_over() -> Result<()> {
 
 /// The steps of the example that run something, by their names, as a parser of YAML reads them.
 fn steps() -> Result<Vec<(String, String)>> {
-    let workflow = Path::new(HERE).join("../docs/examples/ci-workflow.yml");
+    let workflow = Path::new(REPOSITORY).join("docs/examples/ci-workflow.yml");
     let script = "import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))";
     // Debian's own, for which Debian's parser is installed.
     let mut command = Command::new("/usr/bin/python3");

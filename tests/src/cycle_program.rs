@@ -16,7 +16,7 @@ use crate::refusal::{self, Case, ENVIRONMENT, USAGE, case};
 use crate::{cycle_program, scenarios};
 
 /// Where the examples stand.
-const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/examples");
+const EXAMPLES: &str = concat!(env!("HOROLOG_REPOSITORY"), "docs/examples");
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {

@@ -24,7 +24,7 @@ use crate::scenario::Need;
 use crate::server_nts::certificate;
 use crate::{monitoring, scenarios};
 
-const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging");
+const PACKAGING: &str = concat!(env!("HOROLOG_REPOSITORY"), "packaging");
 const PORTS: [u16; 3] = [9_123, 9_124, 9_105];
 const TOKEN: &str = "0123456789abcdef";
 const PROMETHEUS_PORT: u16 = 9_090;

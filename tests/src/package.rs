@@ -21,7 +21,7 @@ use crate::{package, scenarios};
 
 const PATIENCE: Duration = Duration::from_mins(2);
 const ERROR_MAX_S: f64 = 0.001;
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/deb.sh");
+const SCRIPT: &str = concat!(env!("HOROLOG_REPOSITORY"), "scripts/deb.sh");
 const CONFIGURATION: &str = "/etc/horolog/horolog.toml";
 
 /// What a service of the clean system does: it says how the server does, and ends the system when

@@ -19,7 +19,7 @@ use crate::{runs, scenarios};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 /// A result of each kind.
-const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/record/tests/schema");
+const GOLDEN: &str = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/tests/schema");
 /// A measurement that takes no time.
 const MEASURED: [&str; 4] = ["clock", "simulate", "--duration", "10m"];
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
-const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+const REPOSITORY: &str = env!("HOROLOG_REPOSITORY");
 const INDENT: &str = "    ";
 const FENCE: &str = "```";
 /// Fences behind which everything is for a shell.
