@@ -149,7 +149,8 @@ fn times(distribution: Option<&Distribution>) -> [String; 4] {
     distribution.map_or_else(|| [ABSENT; 4].map(str::to_owned), shown)
 }
 
-fn length(length: u64, load_ratio: f64) -> String {
+/// A length in bytes, with R where there is load.
+pub(crate) fn length(length: u64, load_ratio: f64) -> String {
     if load_ratio > 0.0 { format!("{length}, R {load_ratio}") } else { length.to_string() }
 }
 

@@ -6,6 +6,7 @@
 
 mod after;
 mod at;
+mod bars;
 mod bench_cores;
 mod bench_nts;
 mod bench_relay;
@@ -37,6 +38,7 @@ mod offsets;
 mod path_stall;
 mod path_tcp;
 mod path_udp;
+mod places;
 mod plot;
 mod query;
 mod relay_tree;

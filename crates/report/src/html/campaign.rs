@@ -6,6 +6,7 @@ use horolog_record::{CampaignFigures, CampaignResult, Distribution};
 use super::data::{headed, row};
 use super::escape::{each, text};
 use super::latency::{Place, tail};
+use super::places::places;
 use super::sections::{Body, drawn_alone, findings, machine, paragraph, section};
 use super::{Page, top};
 use crate::campaign::{Figures, METHOD, PART_TITLES, figures, part, sentences};
@@ -33,6 +34,7 @@ pub fn campaign(result: &CampaignResult) -> String {
         ("Findings", findings(&result.findings)),
         ("What it comes to", each(sentences(result), |line| paragraph(&line))),
         ("Together", each(figures(result).iter().enumerate(), together)),
+        ("By place", places(result)),
         ("Distributions", plotted),
         ("Parts", headed(TABLE, "Parts; start: after the instant", of_parts, &parts)),
         ("Plan", format!("<pre>{}</pre>\n", text(&result.plan.text))),

@@ -4,8 +4,9 @@
 use horolog_record::{CompareResult, CompareVerdict, ComparedFigure};
 
 use super::Page;
+use super::bars;
 use super::data::{headed, row};
-use super::escape::{each, text};
+use super::escape::each;
 use super::sections::{findings, machine, paragraph, section, verdict};
 use crate::table::compare::{cells, method, name, sentence};
 use crate::units::percent;
@@ -83,17 +84,13 @@ fn changes(result: &CompareResult) -> String {
     });
     let rows = each(known.iter().take(DRAWN_MAX), |(figure, low, high)| {
         let [.., change, judged] = cells(figure);
-        format!(
-            "<tr><th scope=\"row\">{}</th><td class=\"number\">{}</td>\
-             <td class=\"number less\">{}</td><td class=\"track\" aria-hidden=\"true\">\
-             <span class=\"stack\"><span class=\"bar\" style=\"position:absolute;left:{:.2}%;\
-             width:{:.2}%\"></span>{marks}</span></td></tr>\n",
-            text(&name(figure)),
-            text(&change),
-            text(&judged),
+        let stack = format!(
+            "<span class=\"stack\"><span class=\"bar\" style=\"position:absolute;left:{:.2}%;\
+             width:{:.2}%\"></span>{marks}</span>",
             at(low.min(*high)),
             (at(*high) - at(*low)).abs(),
-        )
+        );
+        bars::row(&name(figure), [&change, &judged], &stack)
     });
     let beyond = known.len().saturating_sub(DRAWN_MAX);
     let beyond = if beyond == 0 {
@@ -102,13 +99,12 @@ fn changes(result: &CompareResult) -> String {
         paragraph(&format!("{beyond} figures that changed less are in the table alone."))
     };
     format!(
-        "{}<table class=\"bars\">\n<thead><tr><th scope=\"col\">figure</th><th scope=\"col\" \
-         class=\"number\">change</th><th scope=\"col\" class=\"number\">verdict</th>\
-         <td class=\"track\"></td></tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n{beyond}",
+        "{}{}{beyond}",
         paragraph(&format!(
             "{} The lines in the middle are no change and the threshold on either side.",
             method(result.confidence)
         )),
+        bars::table(["figure", "change", "verdict", ""], &rows),
     )
 }
 

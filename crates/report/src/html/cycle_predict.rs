@@ -6,9 +6,9 @@ use horolog_record::{
 };
 
 use super::data::{headed, row, shown};
-use super::escape::{each, text};
+use super::escape::each;
 use super::sections::{Body, findings, limits, machine, paragraph, section};
-use super::{Page, top};
+use super::{Page, bars, top};
 use crate::cycle_predict::{
     COST_TITLES, METHOD, bounds, cost_rows, heading, rows, sentences, term_rows, terms, titles,
 };
@@ -65,24 +65,18 @@ fn bars(result: &CyclePredictResult) -> String {
         format!("<li><span class=\"swatch\" style=\"{}\"></span>{}</li>", colour(term), term.name())
     });
     let rows = each(all, |(name, task, bound)| {
-        format!(
-            "<tr><th scope=\"row\">{}</th><td class=\"number\">{}</td>\
-             <td class=\"number less\">{}</td><td class=\"track\" aria-hidden=\"true\">\
-             <span class=\"stack\">{}<span class=\"deadline\" style=\"left:{:.2}%\"></span></span>\
-             </td></tr>\n",
-            text(&name),
-            human_ns(bound.response_ns),
-            percent(used(task, bound)),
+        let numbers = [&human_ns(bound.response_ns)[..], &percent(used(task, bound))];
+        let stack = format!(
+            "<span class=\"stack\">{}<span class=\"deadline\" style=\"left:{:.2}%\"></span></span>",
             parts(task, bound, longest),
             100.0 / longest,
-        )
+        );
+        bars::row(&name, numbers, &stack)
     });
     format!(
         "<p class=\"hint\">The line is the deadline; the figures are in the tables below.</p>\n\
-         <ul class=\"legend\">{legend}</ul>\n<table class=\"bars\">\n<thead><tr>\
-         <th scope=\"col\">bound</th><th scope=\"col\" class=\"number\">response</th>\
-         <th scope=\"col\" class=\"number\">of the deadline</th><td class=\"track\"></td></tr>\
-         </thead>\n<tbody>\n{rows}</tbody>\n</table>\n"
+         <ul class=\"legend\">{legend}</ul>\n{}",
+        bars::table(["bound", "response", "of the deadline", ""], &rows)
     )
 }
 

@@ -1,9 +1,9 @@
-//! Bars in a table: where the losses of a run were, and what several servers reached. The number
-//! stands beside each bar, so nothing is to be guessed from a length.
+//! Bars of where the losses of a run were, and of what several servers reached.
 
 use horolog_record::{Candidate, LoadResult};
 
-use super::escape::{each, text};
+use super::bars::{bar, row, table};
+use super::escape::each;
 use crate::units::{full_count, percent_of};
 use crate::verdict::{Highest, Losses, place_name};
 
@@ -18,8 +18,8 @@ pub(super) fn losses(result: &LoadResult) -> String {
         return format!("<p>None of {sent} requests was lost.</p>\n");
     }
     let rows = each(&losses.places, |(place, count)| {
-        let numbers = [percent_of(*count, losses.lost), full_count(*count)];
-        bar_row(place_name(*place), &numbers, Some(*count as f64 / losses.lost as f64))
+        let numbers = [&percent_of(*count, losses.lost)[..], &full_count(*count)];
+        row(place_name(*place), numbers, &bar(Some(*count as f64 / losses.lost as f64)))
     });
     let lead = format!(
         "<p class=\"hint\">{} of {sent} requests ({}) in all trials together, those beyond the \
@@ -37,34 +37,9 @@ pub(super) fn candidates(candidates: &[Candidate], rate_title: &str) -> String {
     let highest = all.iter().filter_map(|highest| highest.held()).fold(0.0, f64::max);
     let rows = each(candidates.iter().zip(&all), |(candidate, this)| {
         let share = this.held().filter(|_| highest > 0.0).map(|rate| rate / highest);
-        bar_row(&candidate.label, &[this.text(), this.ratio_to(*base)], share)
+        row(&candidate.label, [&this.text(), &this.ratio_to(*base)], &bar(share))
     });
     table(["server", rate_title, "ratio", ""], &rows)
-}
-
-fn table(titles: [&str; 4], rows: &str) -> String {
-    let [name, first, second, bar] = titles.map(text);
-    format!(
-        "<table class=\"bars\">\n<thead><tr><th scope=\"col\">{name}</th>\
-         <th scope=\"col\" class=\"number\">{first}</th>\
-         <th scope=\"col\" class=\"number\">{second}</th>\
-         <td class=\"track\">{bar}</td></tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n"
-    )
-}
-
-/// A row with two numbers and a bar of a share from 0 to 1.
-fn bar_row(name: &str, numbers: &[String; 2], share: Option<f64>) -> String {
-    let bar = share.map_or_else(String::new, |share| {
-        let width = 100.0 * share.clamp(0.0, 1.0);
-        format!("<span class=\"bar\" style=\"width:{width:.2}%\"></span>")
-    });
-    format!(
-        "<tr><th scope=\"row\">{}</th><td class=\"number\">{}</td>\
-         <td class=\"number less\">{}</td><td class=\"track\" aria-hidden=\"true\">{bar}</td></tr>\n",
-        text(name),
-        text(&numbers[0]),
-        text(&numbers[1]),
-    )
 }
 
 #[cfg(test)]

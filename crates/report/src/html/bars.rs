@@ -1,0 +1,33 @@
+//! Bars in a table. Two numbers stand beside each bar, so nothing is to be guessed from a length.
+
+use super::escape::text;
+
+/// The table. The first title is that of the rows' names, and the last one stands above the bars.
+pub(super) fn table(titles: [&str; 4], rows: &str) -> String {
+    let [name, first, second, bar] = titles.map(text);
+    format!(
+        "<table class=\"bars\">\n<thead><tr><th scope=\"col\">{name}</th>\
+         <th scope=\"col\" class=\"number\">{first}</th>\
+         <th scope=\"col\" class=\"number\">{second}</th>\
+         <td class=\"track\">{bar}</td></tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n"
+    )
+}
+
+/// A row with two numbers and what is drawn: a [`bar`], or other markup.
+pub(super) fn row(name: &str, numbers: [&str; 2], drawn: &str) -> String {
+    let [first, second] = numbers.map(text);
+    format!(
+        "<tr><th scope=\"row\">{}</th><td class=\"number\">{first}</td>\
+         <td class=\"number less\">{second}</td>\
+         <td class=\"track\" aria-hidden=\"true\">{drawn}</td></tr>\n",
+        text(name),
+    )
+}
+
+/// A bar of a share from 0 to 1; none of one that is not known.
+pub(super) fn bar(share: Option<f64>) -> String {
+    share.map_or_else(String::new, |share| {
+        let width = 100.0 * share.clamp(0.0, 1.0);
+        format!("<span class=\"bar\" style=\"width:{width:.2}%\"></span>")
+    })
+}
