@@ -56,7 +56,7 @@ fn establish(server: Server, binary: &Path) -> Result<f64> {
         limits: Vec::new(),
         command: Vec::new(),
     };
-    let result = lab.client().run(|| establishment::run(&options, &|| false, &mut |_| ()))??;
+    let result = lab.client().run(|| establishment::run(&options, &|| false, &mut ()))??;
     let trial = result.trials.first().context("there was no trial")?;
     for finding in &result.findings {
         eprintln!("{}: {}", server.name(), finding.message);

@@ -1,21 +1,20 @@
-//! Scenarios of whoever watches a run of `horolog cycle run`: bars on a terminal, work that is
+//! Scenarios of whoever watches a run of `horolog cycle run`: tasks on a terminal, work that is
 //! divided, limits, and a run that is ended before its time, once and twice.
 
 use std::fs;
-use std::io::Read;
 use std::process::{Child, Command, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use horolog_sys::namespace::die_with_parent;
-use horolog_sys::pseudo_terminal::PseudoTerminal;
 use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::launch_after::{processes, until};
+use crate::live_views::Viewed;
 use crate::process::{PATIENCE, binary, run_to_end, signal};
+use crate::refusal::{USAGE, check};
 use crate::{cycle_watch, scenarios};
 
 /// What the second of two interrupts ends a run with.
@@ -24,7 +23,7 @@ const INTERRUPTED: i32 = 130;
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(&[], cycle_watch:
-        bars_are_drawn_on_a_terminal,
+        tasks_are_seen_on_a_terminal_and_a_key_ends_them,
         work_is_divided_among_the_nodes,
         a_limit_with_a_value_is_held_or_broken,
         an_interrupt_keeps_what_was_counted_and_a_second_one_ends_at_once,
@@ -40,54 +39,38 @@ fn task(result: &Value, run: usize, node: usize) -> &Value {
     &result["runs"][run]["nodes"][node]["tasks"][0]
 }
 
-/// Runs it with standard error on a terminal, and says what is drawn there.
-fn drawn(arguments: &[&str]) -> Result<(i32, String)> {
-    let mut terminal = PseudoTerminal::open()?;
-    let near = fs::OpenOptions::new().read(true).write(true).open(terminal.path())?;
-    let mut command = Command::new(binary()?);
-    command.args(["cycle", "run"]).args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
-    let mut run = die_with_parent(command.stderr(near)).spawn()?;
-    drop(command);
-    let (mut text, mut bytes) = (Vec::new(), [0; 4_096]);
-    let begun = Instant::now();
-    loop {
-        let ended = run.try_wait()?;
-        // Nothing is there, or nobody is there any longer.
-        while let Ok(len @ 1..) = terminal.read(&mut bytes) {
-            text.extend_from_slice(&bytes[..len]);
-        }
-        if let Some(status) = ended {
-            let code = status.code().context("no status")?;
-            return Ok((code, String::from_utf8_lossy(&text).into_owned()));
-        }
-        if begun.elapsed() > PATIENCE {
-            run.kill()?;
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
+/// `horolog cycle run --live` with a terminal of its own.
+fn viewed(arguments: &[&str]) -> Result<Viewed> {
+    let mut command = Command::new("setsid");
+    command.arg("--ctty").arg(binary()?).args(["cycle", "run", "--live", "-p", "20ms"]);
+    command.args(["-n", "2", "--policy", "other", "--no-store"]).args(arguments);
+    Viewed::start(command)
 }
 
-fn bars_are_drawn_on_a_terminal() -> Result<()> {
-    let settings = ["-p", "20ms", "-u", "100", "-t", "700ms", "-n", "2", "--policy", "other"];
-    let (status, text) = drawn(&[&["--live"], &settings[..]].concat())?;
-    ensure!(status == 0, "{text}");
-    // A line for the run and one for each node, over which the next ones are drawn.
-    ensure!(text.matches("\x1b[3A\x1b[J").count() >= 2, "{text:?}");
-    // Nothing else is drawn there.
-    ensure!(text.starts_with("run 1 of 1, "), "{text:?}");
-    for node in ["node1 task", "node2 task"] {
-        let bars: Vec<&str> = text.lines().filter(|line| line.contains(node)).collect();
-        ensure!(bars.len() >= 3, "{node}: {text:?}");
-        let last = bars[bars.len() - 1];
-        ensure!(last.contains('|') && last.contains("missed") && last.contains(" of 35"), "{last}");
-    }
-    // Elsewhere it is refused, before anything is run.
-    let refused = cycle(&[&["--live"], &settings[..]].concat())?;
-    let said = String::from_utf8(refused.stderr)?;
-    ensure!(
-        refused.status.code() == Some(2) && said.contains("--live draws on a terminal"),
-        "{said}"
-    );
+fn tasks_are_seen_on_a_terminal_and_a_key_ends_them() -> Result<()> {
+    let directory = TempDir::new()?;
+    let path = directory.path().join("result.json").display().to_string();
+    let mut run = viewed(&["-u", "100", "-t", "2500ms"])?;
+    let all = ["run 1 of 1: ", " of 2.5 s", "node1        task ", "node2        task ", "missed"];
+    let text = run.until(|text| all.iter().all(|part| text.contains(part)))?;
+    ensure!(text.contains("execution to period over time") && text.contains('%'), "{text}");
+    let (status, stdout, screen) = run.end()?;
+    ensure!(status == 0 && stdout.contains("node2"), "{status}: {stdout}");
+    ensure!((screen.taken, screen.given_back) == (1, 1), "the terminal is not as it was");
+    // A key ends a long run, and what was counted is kept.
+    let mut run = viewed(&["-u", "100", "-t", "10m", "--json", &path])?;
+    run.until(|text| text.contains("run 1 of 1: 1."))?;
+    run.press("q")?;
+    let (status, stdout, screen) = run.end()?;
+    ensure!(status == 0 && screen.given_back == 1, "{status}: {stdout}");
+    let result: Value = serde_json::from_slice(&fs::read(&path)?)?;
+    ensure!(task(&result, 0, 1)["periods"].as_u64() > Some(0), "{result}");
+    ensure!(result["findings"].to_string().contains("\"interrupted\""), "{result}");
+    // Elsewhere it is refused, before anything is run or written.
+    let log = directory.path().join("log.csv");
+    let refused = cycle(&["--live", "-t", "1s", "--log", &log.display().to_string()])?;
+    check(&refused, USAGE, &["--live draws on a terminal"])?;
+    ensure!(!log.exists(), "it left a file");
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_record::{Code, LoadResult};
+use horolog_record::{Code, EstablishmentResult, LoadResult};
 use horolog_sys::namespace::die_with_parent;
 use horolog_sys::pseudo_terminal::PseudoTerminal;
 use libtest_mimic::Trial;
@@ -19,6 +19,7 @@ use crate::load_command::{has, load, parse};
 use crate::path_tcp::{address, far_end};
 use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address};
 use crate::refusal::{USAGE, check};
+use crate::server_nts::WithNts;
 use crate::{ROOT, live_views, scenarios};
 
 const ROWS: usize = 40;
@@ -30,6 +31,7 @@ pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(ROOT, live_views:
         a_load_run_is_seen_and_its_table_follows,
         keys_end_a_load_run_with_what_there_is,
+        establishments_are_seen_and_a_key_ends_them,
         rows_of_a_path_are_seen,
         rows_of_tcp_are_seen_and_a_key_ends_them,
         without_a_terminal_it_is_refused,
@@ -38,12 +40,12 @@ pub(crate) fn all() -> Vec<Trial> {
 
 /// What a terminal shows, as far as programs here draw: text at places, and whether it is the
 /// other screen that is drawn on.
-struct Screen {
+pub(crate) struct Screen {
     cells: Vec<Vec<char>>,
     at: (usize, usize),
     /// The other screen was taken and given back so many times.
-    taken: usize,
-    given_back: usize,
+    pub(crate) taken: usize,
+    pub(crate) given_back: usize,
 }
 
 impl Screen {
@@ -99,7 +101,7 @@ impl Screen {
 }
 
 /// A program whose keys and standard error are a terminal's.
-struct Viewed {
+pub(crate) struct Viewed {
     child: Child,
     terminal: PseudoTerminal,
     bytes: Vec<u8>,
@@ -108,7 +110,7 @@ struct Viewed {
 }
 
 impl Viewed {
-    fn start(mut command: Command) -> Result<Self> {
+    pub(crate) fn start(mut command: Command) -> Result<Self> {
         let terminal = PseudoTerminal::open()?;
         let near = fs::OpenOptions::new().read(true).write(true).open(terminal.path())?;
         let size = ["rows", &ROWS.to_string(), "cols", &COLUMNS.to_string()].map(ToOwned::to_owned);
@@ -139,7 +141,7 @@ impl Viewed {
     }
 
     /// Waits until a text stands there.
-    fn until(&mut self, there: impl Fn(&str) -> bool) -> Result<String> {
+    pub(crate) fn until(&mut self, there: impl Fn(&str) -> bool) -> Result<String> {
         let begun = Instant::now();
         loop {
             self.look();
@@ -152,12 +154,12 @@ impl Viewed {
         }
     }
 
-    fn press(&mut self, keys: &str) -> Result<()> {
+    pub(crate) fn press(&mut self, keys: &str) -> Result<()> {
         Ok(self.terminal.write_all(keys.as_bytes())?)
     }
 
     /// Waits for its end and returns the status and what went to standard output.
-    fn end(mut self) -> Result<(i32, String, Screen)> {
+    pub(crate) fn end(mut self) -> Result<(i32, String, Screen)> {
         let begun = Instant::now();
         loop {
             self.look();
@@ -237,6 +239,37 @@ fn keys_end_a_load_run_with_what_there_is() -> Result<()> {
     let (status, _, screen) = run.end()?;
     // The first one may have been through by then.
     ensure!([0, 130].contains(&status) && screen.given_back >= 1, "{status}");
+    Ok(())
+}
+
+fn establishments_are_seen_and_a_key_ends_them() -> Result<()> {
+    let open = ["--nts-ke-rate-per-prefix", "0", "--nts-ke-connections-per-prefix", "0"];
+    let nts = WithNts::start_on(Engine::Socket, &open)?;
+    let directory = TempDir::new()?;
+    let path = directory.path().join("result.json").display().to_string();
+    let viewed = |arguments: &[&str]| -> Result<Viewed> {
+        let mut command = nts.lab.client().command("setsid");
+        command.arg("--ctty").arg(binary()?).args(["load", "nts-ke", &nts.at.ip().to_string()]);
+        command.args(["--live", "--no-store", "--timeout", "3s", "-c", "2", "--ca"]);
+        command.arg(nts.trust()).args(["--json", &path]).args(arguments);
+        Viewed::start(command)
+    };
+    // The trials of a search, of which those that are over stand below.
+    let mut run = viewed(&["--search", "pdr", "-r", "20-40", "-d", "1"])?;
+    let text = run.until(|text| text.contains("trial 2") && text.contains("latency      50% "))?;
+    ensure!(text.contains("offered ") && text.contains("in all "), "{text}");
+    let (status, stdout, screen) = run.end()?;
+    ensure!(status == 0 && screen.given_back == 1, "{status}: {}", screen.text());
+    ensure!(stdout.lines().count() > 3, "{stdout}");
+    // Clients that go on until a key is pressed.
+    let mut run = viewed(&["-d", "600"])?;
+    run.until(|text| text.contains("trial 1: 1.") && text.contains("answered "))?;
+    run.press("q")?;
+    let (status, _, screen) = run.end()?;
+    ensure!(status == 0 && screen.given_back == 1, "{status}: {}", screen.text());
+    let result: EstablishmentResult = parse(&fs::read(&path)?)?;
+    ensure!(result.trials[0].received > 0, "{result:?}");
+    ensure!(result.findings.iter().any(|one| one.code == Code::Interrupted), "{result:?}");
     Ok(())
 }
 

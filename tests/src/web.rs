@@ -7,13 +7,15 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Host, Lab, LabConfig};
-use horolog_record::LoadResult;
+use horolog_record::{EstablishmentResult, EstablishmentTrial, LoadResult};
 use libtest_mimic::Trial;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -21,6 +23,7 @@ use crate::load_command::{Started, load, parse};
 use crate::process::{Engine, PATIENCE, Server, binary, run_to_end, server_address, write_secret};
 use crate::refusal::{ENVIRONMENT, USAGE, check};
 use crate::scenario::Need;
+use crate::server_nts::WithNts;
 use crate::{ROOT, scenarios, web};
 
 const TOKEN: &str = "0123456789ab%+ef";
@@ -35,6 +38,7 @@ const BROWSER_PATIENCE: Duration = Duration::from_mins(1);
 pub(crate) fn all() -> Vec<Trial> {
     let mut all = Vec::from(scenarios!(ROOT, web:
         a_run_s_page_tells_what_its_result_does,
+        establishments_have_a_page,
         a_server_s_page_tells_what_its_status_does,
         who_has_no_token_or_means_another_host_is_refused,
         what_could_be_reached_from_elsewhere_is_refused,
@@ -88,11 +92,16 @@ struct Loading {
 
 impl Loading {
     fn start(host: &Host, target: SocketAddr, arguments: &[&str]) -> Result<Self> {
+        let mut command = load(host, &[&target.to_string(), "--engine", "udp"])?;
+        command.args(arguments);
+        Self::of(command)
+    }
+
+    fn of(mut command: Command) -> Result<Self> {
         let directory = TempDir::new()?;
         let json = directory.path().join("result.json");
-        let mut command = load(host, &[&target.to_string(), "--web=127.0.0.1:0", "--no-store"])?;
-        command.args(["--web-linger", "600s", "--engine", "udp", "--json"]).arg(&json);
-        let mut started = Started::start(command.args(arguments))?;
+        command.args(["--web=127.0.0.1:0", "--web-linger", "600s", "--no-store", "--json"]);
+        let mut started = Started::start(command.arg(&json))?;
         started.wait_until(|_, stderr| stderr.contains("live page at http://"))?;
         let told = started.read("stderr")?;
         let (_, rest) = told.split_once("live page at http://").context("no address")?;
@@ -113,7 +122,7 @@ impl Loading {
         }
     }
 
-    fn result(&self) -> Result<LoadResult> {
+    fn result<R: DeserializeOwned>(&self) -> Result<R> {
         parse(&std::fs::read(&self.json)?)
     }
 }
@@ -148,7 +157,7 @@ fn a_run_s_page_tells_what_its_result_does() -> Result<()> {
             thread::sleep(POLL_INTERVAL);
         }
         let told = loading.last(lab.client())?;
-        let result = loading.result()?;
+        let result: LoadResult = loading.result()?;
         let sum = |of: fn(&horolog_record::Trial) -> u64| result.trials.iter().map(of).sum::<u64>();
         let (sent, received) = (sum(|trial| trial.sent), sum(|trial| trial.received));
         let lost = sum(|trial| trial.lost);
@@ -187,6 +196,35 @@ fn a_run_s_page_tells_what_its_result_does() -> Result<()> {
     Ok(())
 }
 
+fn establishments_have_a_page() -> Result<()> {
+    let open = ["--nts-ke-rate-per-prefix", "0", "--nts-ke-connections-per-prefix", "0"];
+    let nts = WithNts::start_on(Engine::Socket, &open)?;
+    let host = nts.lab.client();
+    let mut command = host.command(binary()?);
+    command.args(["load", "nts-ke", &nts.at.ip().to_string(), "--ca"]).arg(nts.trust());
+    command.args(["-d", "1", "-c", "4", "--timeout", "3s", "--search", "pdr", "-r", "20-40"]);
+    let loading = Loading::of(command)?;
+    let told = loading.last(host)?;
+    let result: EstablishmentResult = loading.result()?;
+    let sum = |of: fn(&EstablishmentTrial) -> u64| result.trials.iter().map(of).sum::<u64>();
+    let (sent, received) = (sum(|trial| trial.sent), sum(|trial| trial.received));
+    let looks = told["looks"].as_array().context("no looks")?;
+    // Some were taken while it ran, and none tells of more than there was.
+    ensure!(looks.len() > result.trials.len() && received > 0, "{} looks", looks.len());
+    for look in looks {
+        let (begun, given) = (number(look, "/counts/sent")?, number(look, "/counts/received")?);
+        ensure!(given <= begun && begun <= sent, "{look}");
+    }
+    let last = looks.last().context("no look")?;
+    ensure!(number(last, "/counts/sent")? == sent, "{sent} sent: {last}");
+    ensure!(number(last, "/counts/received")? == received, "{received} received: {last}");
+    let ended = told["ended"].as_array().context("nothing ended")?;
+    ensure!(ended.len() == result.trials.len(), "{ended:?}");
+    let metrics = metrics(host, loading.at)?;
+    ensure!(metrics.get("horolog_load_sent_total") == Some(&(sent as f64)), "{metrics:?}");
+    Ok(())
+}
+
 fn a_server_s_page_tells_what_its_status_does() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let target = server_address(&lab, false)?;
@@ -195,7 +233,7 @@ fn a_server_s_page_tells_what_its_status_does() -> Result<()> {
     let server = Server::start(lab.server(), Engine::Socket, &[target], &arguments)?;
     let loading = Loading::start(lab.client(), target, &["-r", "500", "-t", "1"])?;
     loading.last(lab.client())?;
-    let sent: u64 = loading.result()?.trials.iter().map(|trial| trial.sent).sum();
+    let sent: u64 = loading.result::<LoadResult>()?.trials.iter().map(|trial| trial.sent).sum();
     let begun = Instant::now();
     let told = loop {
         let told = looks(lab.server(), at)?;

@@ -3,12 +3,15 @@
 //! fast it goes is up to the server, so that no rate is planned and none is missed, or else up to a
 //! search.
 
+mod looking;
 mod paced;
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::thread::{self, ScopedJoinHandle};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use horolog_ke::{KeClient, KeError};
@@ -23,7 +26,10 @@ use crate::findings;
 use crate::limit::Limit;
 use crate::nts::{Algorithm, NtsError, Trust};
 use crate::target::{self, Family, TargetName};
+use looking::Looking;
 use paced::{Asking, Found};
+
+pub use looking::Follower;
 
 /// Clients unless a number is asked for: enough to keep every core of a server busy over a link
 /// with some delay.
@@ -147,11 +153,11 @@ impl EstablishmentOptions {
     }
 }
 
-/// Runs it until it is through or `stop` says so; `told` hears of each trial when it is over.
+/// Runs it until it is through or `stop` says so; `follower` hears of each trial when it is over.
 pub fn run(
     options: &EstablishmentOptions,
     stop: &(dyn Fn() -> bool + Sync),
-    told: &mut dyn FnMut(&EstablishmentTrial),
+    follower: &mut dyn Follower,
 ) -> Result<EstablishmentResult, LoadError> {
     options.check()?;
     let address = options.target.resolve(options.family)?;
@@ -160,15 +166,18 @@ pub fn run(
     let client = KeClient::new(&options.trust, &algorithms).map_err(NtsError::from)?;
     let started = rfc3339_now();
     let asking = Asking { options, address, client: &client, stop };
+    let mut looking = Looking::new(follower);
     let Found { trials, search, first_failure } = match options.job {
         EstablishmentJob::Eager(duration) => {
             let begun = Instant::now();
-            let (counts, first_failure) = all_clients(&asking, duration)?;
+            let (counts, first_failure) = all_clients(&asking, duration, &mut looking)?;
             let trial = record(options.connections, counts, begun.elapsed());
-            told(&trial);
+            looking.end(&trial);
             Found { trials: vec![trial], search: None, first_failure }
         }
-        EstablishmentJob::Search { kind, config } => paced::search((kind, config), &asking, told)?,
+        EstablishmentJob::Search { kind, config } => {
+            paced::search((kind, config), &asking, &mut looking)?
+        }
     };
     let findings = findings(&trials, search.as_ref(), first_failure, stop());
     let judge = |limit: &Limit| limit.judge_establishments(&trials, search.as_ref());
@@ -199,16 +208,23 @@ pub fn run(
 fn all_clients(
     asking: &Asking<'_>,
     duration: Duration,
+    looking: &mut Looking<'_>,
 ) -> Result<(Counts, Option<String>), LoadError> {
     let deadline = Instant::now() + duration;
+    let place = looking.place();
     let one = || {
         let mut counts = Counts::default();
         while Instant::now() < deadline && !(asking.stop)() {
             let begun = Instant::now();
             counts.sent += 1;
+            place.begins();
             let options = asking.options;
             match asking.client.establish(options.host(), asking.address, options.timeout) {
-                Ok(_) => counts.times.record(begun.elapsed().as_nanos() as u64),
+                Ok(_) => {
+                    let time = begun.elapsed();
+                    counts.times.record(time.as_nanos() as u64);
+                    place.took(time);
+                }
                 Err(error) => {
                     counts.failed(&error);
                     thread::sleep(PAUSE);
@@ -217,12 +233,8 @@ fn all_clients(
         }
         counts
     };
-    let counts = thread::scope(|scope| {
-        let threads = (0..asking.options.connections).map(|_| {
-            let builder = thread::Builder::new().stack_size(STACK);
-            builder.spawn_scoped(scope, one)
-        });
-        joined(threads.collect())
+    let counts = each_client(asking.options.connections, one, |over| {
+        looking.watch(over, &place, (None, duration));
     })?;
     let mut sum = Counts::default();
     for counts in counts {
@@ -232,14 +244,34 @@ fn all_clients(
     Ok((sum, first))
 }
 
-/// What threads gave, of which all are begun before the first is waited for.
-fn joined<T>(threads: io::Result<Vec<ScopedJoinHandle<'_, T>>>) -> Result<Vec<T>, LoadError> {
-    let threads = threads
-        .map_err(|source| LoadError::System { action: "start a thread for each client", source })?;
-    let given = |thread: ScopedJoinHandle<'_, T>| {
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    };
-    Ok(threads.into_iter().map(given).collect())
+/// What a thread of each client gives. Meanwhile `watch` goes on for as long as somebody holds the
+/// other end of what it gets, which all of them do until they have ended.
+fn each_client<T: Send>(
+    clients: usize,
+    work: impl Fn() -> T + Sync,
+    watch: impl FnOnce(&Receiver<Infallible>),
+) -> Result<Vec<T>, LoadError> {
+    let (alive, over) = mpsc::channel();
+    thread::scope(|scope| {
+        let threads: io::Result<Vec<_>> = (0..clients)
+            .map(|_| {
+                let (work, alive) = (&work, alive.clone());
+                let builder = thread::Builder::new().stack_size(STACK);
+                builder.spawn_scoped(scope, move || {
+                    let _alive = alive;
+                    work()
+                })
+            })
+            .collect();
+        drop(alive);
+        let action = "start a thread for each client";
+        let threads = threads.map_err(|source| LoadError::System { action, source })?;
+        watch(&over);
+        let given = |thread: thread::ScopedJoinHandle<'_, T>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        Ok(threads.into_iter().map(given).collect())
+    })
 }
 
 fn record(connections: usize, counts: Counts, took: Duration) -> EstablishmentTrial {

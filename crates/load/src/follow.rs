@@ -82,7 +82,7 @@ impl<'a> Follower<'a> {
         Under {
             index: self.first_trial + phase,
             name: &planned.name,
-            rate: planned.mean_rate(),
+            rate: Some(planned.mean_rate()),
             begun_s: began as f64 * interval_s,
             duration_s,
         }
@@ -178,7 +178,7 @@ impl Intervals for Follower<'_> {
         let phase = over.min(self.ends.len() - 1);
         let begun = phase.checked_sub(1).map_or(0, |before| self.ends[before]);
         let under = self.under(phase, (self.ends[phase] - begun) as f64 * interval_s);
-        let under = Under { rate: self.course.rate_at(elapsed), ..under };
+        let under = Under { rate: Some(self.course.rate_at(elapsed)), ..under };
         let look = self.lookout.look(&under, elapsed, so_far);
         self.observer.look(look);
     }

@@ -225,7 +225,7 @@ impl Load {
         let index = self.trials.len();
         lookout.begin(index);
         let duration_s = duration.as_secs_f64();
-        let under = Under { index, name: "", rate, begun_s: 0.0, duration_s };
+        let under = Under { index, name: "", rate: Some(rate), begun_s: 0.0, duration_s };
         let (counts, stopped) = (TrialCounts::default(), false);
         let mut watched = Watched { counts, stopped, observer, lookout, under };
         let well_behaved = match &self.prepared.beside {
@@ -256,7 +256,13 @@ impl Load {
         }
         self.note_silences(index, &counts);
         if observer.looks() {
-            let under = Under { index, name: "", rate, begun_s: 0.0, duration_s: trial.duration_s };
+            let under = Under {
+                index,
+                name: "",
+                rate: Some(rate),
+                begun_s: 0.0,
+                duration_s: trial.duration_s,
+            };
             if let Some(look) = self.lookout.end(&under, std::iter::once(&counts)) {
                 observer.look(look);
             }

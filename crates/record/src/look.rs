@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
 
-use crate::{Finding, Percentiles, Place, Trial};
+use crate::{EstablishmentTrial, Finding, Percentiles, Place, Trial};
 
 /// The schema of what a live page is fed with.
 pub const LIVE_SCHEMA: &str = "horolog.live/1";
@@ -179,6 +179,22 @@ impl LookEnded {
             invalid: trial.invalid.values().sum(),
             lost_at: trial.lost_at.clone(),
             latency_ns: trial.rtt_ns.as_ref().map(Percentiles::of),
+            ..Self::default()
+        }
+    }
+
+    /// A trial of key establishments.
+    #[must_use]
+    pub fn of_establishments(index: usize, trial: &EstablishmentTrial) -> Self {
+        Self {
+            index,
+            offered_rate: trial.offered_rate,
+            achieved_rate: trial.achieved_rate,
+            duration_s: trial.duration_s,
+            sent: trial.sent,
+            received: trial.received,
+            lost: trial.lost,
+            latency_ns: trial.handshake_ns.as_ref().map(Percentiles::of),
             ..Self::default()
         }
     }

@@ -10,11 +10,12 @@ use horolog_load::limit::Wants;
 use horolog_load::ramp::Ramp;
 use horolog_load::target::{Family, Hints, TargetName};
 use horolog_load::{Job, Load, LoadOptions};
-use horolog_record::{Engine, LoadResult, SearchKind, Spacing};
+use horolog_record::{Engine, SearchKind, Spacing};
 use horolog_report::table;
 use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::netlink::Prefix;
 use horolog_wire::ethernet::MacAddress;
+use serde::Serialize;
 
 use crate::ci::{self, CiArgs};
 use crate::failure::Failure;
@@ -352,10 +353,10 @@ impl Outputs {
     }
 
     /// Writes the files, all of them though one cannot be written, and keeps the result.
-    fn write(self, result: &LoadResult) -> Result<(), Failure> {
+    fn write<R: Serialize>(self, result: &R, page: fn(&R) -> String) -> Result<(), Failure> {
         ci::measured(result);
         let json = self.json.map(|file| file.write(&horolog_report::to_json(result)));
-        let html = self.html.map(|file| file.write(&horolog_report::html::load(result)));
+        let html = self.html.map(|file| file.write(&page(result)));
         let written = json.into_iter().chain(html).collect();
         self.keep.keep(result);
         written
@@ -386,16 +387,17 @@ fn run_load(options: LoadOptions, mut outputs: Outputs) -> Result<(), Failure> {
     let load = Load::prepare(options)?;
     let style = output::table_style();
     announce(&load);
-    let onlookers = Onlookers::start(&mut outputs, title(&load))?;
+    let part_is = if kind == RowKind::Trials { "trial" } else { "phase" };
+    let onlookers = Onlookers::start(&mut outputs, (title(&load), part_is))?;
     let shown = table::Shown { mode: load.mode(), offsets: load.takes_offsets() };
     let mut rows = Rows::new(style, shown, (kind, quiet), &onlookers);
     rows.header();
     let result = load.run(&mut rows);
     // The terminal is given back before anything is said on it.
-    let web = onlookers.finish(result.as_ref().ok());
+    let web = onlookers.finish(result.as_ref().ok().map(|result| &result.findings[..]));
     let style = rows.finish();
     let result = result?;
-    let written = outputs.write(&result);
+    let written = outputs.write(&result, horolog_report::html::load);
     // Behind the files: a full standard output ends the command here, and a file that could not be
     // written takes nothing from the table.
     if !quiet {

@@ -12,7 +12,8 @@ use horolog_record::{Distribution, EstablishmentTrial, SearchKind, SearchResult}
 use horolog_stats::loss::Rate;
 use horolog_stats::{Search, SearchConfig, Step, TrialOutcome};
 
-use super::{Counts, EstablishmentOptions, STACK, joined};
+use super::looking::{Looking, Place};
+use super::{Counts, EstablishmentOptions, each_client};
 use crate::error::LoadError;
 use crate::run::result_of;
 
@@ -27,11 +28,11 @@ pub(super) struct Found {
     pub(super) first_failure: Option<String>,
 }
 
-/// Searches until the rate is found or `stop` says so; `told` hears of each trial.
+/// Searches until the rate is found or `stop` says so.
 pub(super) fn search(
     (kind, config): (SearchKind, SearchConfig),
     asking: &Asking<'_>,
-    told: &mut dyn FnMut(&EstablishmentTrial),
+    looking: &mut Looking<'_>,
 ) -> Result<Found, LoadError> {
     let mut search = Search::new(config)?;
     let mut found = Found { trials: Vec::new(), search: None, first_failure: None };
@@ -43,7 +44,7 @@ pub(super) fn search(
                 return Ok(found);
             }
         };
-        let (trial, failure) = asking.trial(rate, duration)?;
+        let (trial, failure) = asking.trial(rate, duration, looking)?;
         let outcome = TrialOutcome {
             offered_rate: rate,
             achieved_rate: trial.achieved_rate,
@@ -51,7 +52,7 @@ pub(super) fn search(
             lost: trial.lost,
             duration,
         };
-        told(&trial);
+        looking.end(&trial);
         found.trials.push(trial);
         found.first_failure = found.first_failure.or(failure);
         if (asking.stop)() {
@@ -112,6 +113,7 @@ impl Asking<'_> {
         &self,
         rate: f64,
         duration: Duration,
+        looking: &mut Looking<'_>,
     ) -> Result<(EstablishmentTrial, Option<String>), LoadError> {
         let timeout = self.options.timeout;
         // As many as can be under way before the first of them is lost, and the one that waits.
@@ -123,12 +125,10 @@ impl Asking<'_> {
             planned: (rate * duration.as_secs_f64()).round().max(1.0) as u64,
             next: AtomicU64::new(0),
         };
-        let shares = thread::scope(|scope| {
-            let threads = (0..clients).map(|_| {
-                let builder = thread::Builder::new().stack_size(STACK);
-                builder.spawn_scoped(scope, || self.work(&schedule))
-            });
-            joined(threads.collect())
+        let place = looking.place();
+        let work = || self.work(&schedule, &place);
+        let shares = each_client(clients, work, |over| {
+            looking.watch(over, &place, (Some(rate), duration));
         })?;
         let mut sum = Share::default();
         for share in shares {
@@ -154,7 +154,7 @@ impl Asking<'_> {
         Ok((trial, failure))
     }
 
-    fn work(&self, schedule: &Schedule) -> Share {
+    fn work(&self, schedule: &Schedule, place: &Place) -> Share {
         let (mut share, timeout) = (Share::default(), self.options.timeout);
         while let Some(due) = schedule.take().filter(|_| !(self.stop)()) {
             thread::sleep(due.saturating_duration_since(Instant::now()));
@@ -166,8 +166,15 @@ impl Asking<'_> {
                 continue;
             }
             share.begins(now);
+            place.begins();
             match self.client.establish(self.options.host(), self.address, left) {
-                Ok(_) => share.counts.took(due.elapsed(), timeout, self.address),
+                Ok(_) => {
+                    let time = due.elapsed();
+                    share.counts.took(time, timeout, self.address);
+                    if time <= timeout {
+                        place.took(time);
+                    }
+                }
                 Err(error) => share.counts.failed(&error),
             }
         }

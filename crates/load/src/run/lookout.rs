@@ -17,8 +17,8 @@ pub(crate) struct Under<'a> {
     /// Its number, and what it is called.
     pub(crate) index: usize,
     pub(crate) name: &'a str,
-    /// Requests per second at this instant.
-    pub(crate) rate: f64,
+    /// Requests per second that are planned at this instant, where any are.
+    pub(crate) rate: Option<f64>,
     /// When it began, from the beginning of what the engine counts together; and how long it is.
     pub(crate) begun_s: f64,
     pub(crate) duration_s: f64,
@@ -62,7 +62,7 @@ impl Lookout {
         all.add(&counts);
         Look {
             at_s: self.begun.elapsed().as_secs_f64(),
-            offered_rate: Some(under.rate),
+            offered_rate: under.rate,
             sent_rate: per_second(gained.sent),
             received_rate: per_second(gained.received),
             byte_rate: None,
@@ -150,7 +150,7 @@ mod tests {
     }
 
     fn under(index: usize) -> Under<'static> {
-        Under { index, name: "", rate: 100.0, begun_s: index as f64, duration_s: 1.0 }
+        Under { index, name: "", rate: Some(100.0), begun_s: index as f64, duration_s: 1.0 }
     }
 
     #[test]

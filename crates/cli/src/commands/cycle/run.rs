@@ -3,6 +3,7 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
+mod live;
 mod member;
 mod tasks;
 mod watch;
@@ -22,6 +23,7 @@ use super::node::WORDS;
 use crate::failure::{Failure, verdict};
 use crate::files::FileArgs;
 use crate::limit::{Limit, MAX, MEAN, P99, TimeOf};
+use crate::live::needs_a_terminal_beside;
 use crate::output;
 use crate::values;
 use tasks::TaskArgs;
@@ -82,7 +84,7 @@ pub(crate) struct RunArgs {
     /// Write a line for each period to this file (CSV).
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// Show the last period of each task as a bar while it runs, on a terminal.
+    /// Show each task on the terminal while it runs.
     #[arg(long)]
     live: bool,
     /// End with status 1 if this holds of any task, such as 'missed>0%' or 'response-p99>2ms'; may
@@ -232,6 +234,9 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
     }
     let slow = args.slow.iter().map(|(node, factor)| Ok((there_is("--slow", *node)?, *factor)));
     let slow = slow.collect::<Result<_, Failure>>()?;
+    if args.live {
+        needs_a_terminal_beside()?;
+    }
     let files = args.files.open_beside("--log", args.log.as_deref())?;
     let local = if cluster.is_some() { 1 } else { most };
     for note in notes(&set, args.tasks.cores(), (most, local)) {

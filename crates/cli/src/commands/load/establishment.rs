@@ -7,20 +7,24 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_load::establishment::{
-    self, CONNECTIONS, EstablishmentJob, EstablishmentOptions, SEARCH_CONNECTIONS, SEARCH_TIMEOUT,
+    self, CONNECTIONS, EstablishmentJob, EstablishmentOptions, Follower, SEARCH_CONNECTIONS,
+    SEARCH_TIMEOUT,
 };
 use horolog_load::limit::Wants;
 use horolog_load::nts::Trust;
 use horolog_load::target::TargetName;
-use horolog_record::EstablishmentTrial;
+use horolog_record::{EstablishmentTrial, Look, LookEnded};
 use horolog_report::table;
 use horolog_stats::SearchConfig;
 
-use super::SearchArg;
-use crate::ci::{self, CiArgs};
+use super::rows::{Onlookers, Printer};
+use super::{Outputs, SearchArg};
+use crate::ci::CiArgs;
 use crate::failure::Failure;
 use crate::keep::KeepArgs;
-use crate::output::{self, Destination, Progress};
+use crate::live::web::WebArgs;
+use crate::live::{Feed, needs_a_terminal_beside};
+use crate::output;
 use crate::values;
 
 /// The rates that a search tries unless told otherwise.
@@ -78,6 +82,15 @@ pub(crate) struct NtsKeArgs {
     /// Write the result to this file; to standard output with -, instead of the text.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write the result as a page to this file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Show the run on the terminal while it goes on: q, Escape and Ctrl-C end it with what there
+    /// is by then. The text follows when it is over.
+    #[arg(long)]
+    live: bool,
+    #[command(flatten)]
+    web: WebArgs,
     #[command(flatten)]
     ci: CiArgs,
     #[command(flatten)]
@@ -123,32 +136,69 @@ impl NtsKeArgs {
     }
 }
 
+/// Prints each trial of a search, and lets those see it who look on.
+struct Rows {
+    style: table::TableStyle,
+    /// None where there is one trial, whose text follows, or the result goes to standard output.
+    printer: Option<Printer>,
+    feed: Option<Feed>,
+}
+
+impl Follower for Rows {
+    fn looks(&self) -> bool {
+        self.feed.is_some()
+    }
+
+    fn look(&mut self, look: Look) {
+        if let Some(feed) = &self.feed {
+            feed.look(look);
+        }
+    }
+
+    fn ended(&mut self, index: usize, trial: &EstablishmentTrial) {
+        if let Some(feed) = &self.feed {
+            feed.ended(LookEnded::of_establishments(index, trial));
+        }
+        if let Some(printer) = &mut self.printer {
+            printer.print(table::establishment_row(trial, &self.style));
+        }
+    }
+}
+
 pub(super) fn run(args: NtsKeArgs) -> Result<(), Failure> {
     let quiet = args.json.as_deref().is_some_and(output::is_stdout);
-    args.ci.open(&[("--json", args.json.as_deref())])?;
-    let json = args.json.as_deref().map(Destination::open).transpose()?;
-    let keep = args.keep.clone();
+    if args.live {
+        needs_a_terminal_beside()?;
+    }
+    let files = [("--json", args.json.as_deref()), ("--html", args.html.as_deref())];
+    args.ci.open(&files)?;
+    let outputs = Outputs::open(args.json.as_deref(), args.html.as_deref(), args.keep.clone())?;
+    let mut outputs = Outputs { live: args.live, web: args.web.open()?, ..outputs };
     let options = args.resolve()?;
     output::end_gently()?;
     announce(&options);
-    let style = output::table_style();
-    let progress = Progress::new();
-    let rows = !quiet && matches!(options.job, EstablishmentJob::Search { .. });
-    if rows {
-        progress.print(&table::establishment_header(&style));
+    let title = format!("key establishments with {}", options.target);
+    let onlookers = Onlookers::start(&mut outputs, (title, "trial"))?;
+    let has_rows = !quiet && matches!(options.job, EstablishmentJob::Search { .. });
+    let printer = has_rows.then(|| Printer::new(&onlookers));
+    let mut rows = Rows { style: output::table_style(), printer, feed: onlookers.feed() };
+    if let Some(printer) = &mut rows.printer {
+        printer.print(table::establishment_header(&rows.style));
     }
-    let mut told = |trial: &EstablishmentTrial| {
-        if rows {
-            progress.print(&table::establishment_row(trial, &style));
-        }
-    };
-    let result = establishment::run(&options, &|| output::flow().is_break(), &mut told)?;
-    progress.finish();
-    ci::measured(&result);
-    let written = json.map(|file| file.write(&horolog_report::to_json(&result))).transpose();
-    keep.keep(&result);
+    let result = establishment::run(&options, &|| output::flow().is_break(), &mut rows);
+    // The terminal is given back before anything is said on it.
+    let web = onlookers.finish(result.as_ref().ok().map(|result| &result.findings[..]));
+    let Rows { style, printer, .. } = rows;
+    if let Some(printer) = printer {
+        printer.finish();
+    }
+    let result = result?;
+    let written = outputs.write(&result, horolog_report::html::establishment);
     if !quiet {
         output::line(&table::establishment(&result, &style))?;
+    }
+    if let Some(web) = web {
+        web.finish();
     }
     written?;
     super::limits::verdict(&result.findings, &result.limits)

@@ -303,7 +303,7 @@ pub(crate) fn run(args: NtpperfArgs) -> Result<(), Failure> {
     if let (true, Some(trial)) = (gave_up, result.trials.last()) {
         output::note(&format!("Could not send requests at rate {:.0}", trial.offered_rate));
     }
-    outputs.write(&result)?;
+    outputs.write(&result, horolog_report::html::load)?;
     printed?;
     doubts(&result, gave_up)
 }

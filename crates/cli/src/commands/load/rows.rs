@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use horolog_load::Observer;
-use horolog_record::{Finding, LoadResult, Look, LookEnded, Looks, Mode, Point, Trial};
+use horolog_record::{Finding, Look, LookEnded, Looks, Mode, Point, Trial};
 use horolog_report::table;
 
 use super::Outputs;
@@ -24,10 +24,12 @@ pub(super) struct Onlookers {
 }
 
 impl Onlookers {
-    /// Lets those look on who are wanted.
-    pub(super) fn start(outputs: &mut Outputs, title: String) -> Result<Self, Failure> {
+    /// Lets those look on who are wanted at what is made of such parts.
+    pub(super) fn start(
+        outputs: &mut Outputs,
+        (title, part_is): (String, &'static str),
+    ) -> Result<Self, Failure> {
         let web = outputs.web.take();
-        let part_is = if outputs.rows == RowKind::Trials { "trial" } else { "phase" };
         let feed =
             (outputs.live || web.is_some()).then(|| Feed::new(Looks::new("load", title, part_is)));
         let (mut view, mut answered) = (None, None);
@@ -38,32 +40,62 @@ impl Onlookers {
         Ok(Self { feed, view, web: answered })
     }
 
-    /// Gives the terminal back, and returns the page, which shows what has come of it.
-    pub(super) fn finish(self, result: Option<&LoadResult>) -> Option<Web> {
+    /// What they see; none where nobody looks on.
+    pub(super) fn feed(&self) -> Option<Feed> {
+        self.feed.clone()
+    }
+
+    /// Gives the terminal back, and returns the page, which shows what there is to doubt.
+    pub(super) fn finish(self, findings: Option<&[Finding]>) -> Option<Web> {
         drop(self.view);
-        if let (Some(feed), Some(result)) = (&self.feed, result) {
-            feed.over(&result.findings);
+        if let (Some(feed), Some(findings)) = (&self.feed, findings) {
+            feed.over(findings);
         }
         self.web
     }
 }
 
-/// Prints each row as its trial ends, or, where a view has the terminal, when all have.
+/// Prints rows as they come, or, where a view has the terminal, when that is over.
+pub(super) struct Printer {
+    /// None where a view has the terminal.
+    progress: Option<Progress>,
+    /// Rows that wait for the view's end.
+    waiting: Vec<String>,
+}
+
+impl Printer {
+    pub(super) fn new(onlookers: &Onlookers) -> Self {
+        Self { progress: onlookers.view.is_none().then(Progress::new), waiting: Vec::new() }
+    }
+
+    pub(super) fn print(&mut self, row: String) {
+        match &self.progress {
+            Some(progress) => progress.print(&row),
+            None => self.waiting.push(row),
+        }
+    }
+
+    /// Prints what has waited, when the terminal is there again.
+    pub(super) fn finish(self) {
+        let progress = self.progress.unwrap_or_else(Progress::new);
+        self.waiting.iter().for_each(|row| progress.print(row));
+        progress.finish();
+    }
+}
+
+/// Prints each row as its trial ends.
 pub(super) struct Rows {
     style: table::TableStyle,
     shown: table::Shown,
     kind: RowKind,
     quiet: bool,
-    /// None where a view has the terminal.
-    progress: Option<Progress>,
-    /// Rows that wait for the view's end.
-    waiting: Vec<String>,
+    printer: Printer,
     feed: Option<Feed>,
 }
 
 impl Observer for Rows {
     fn begins(&mut self, rate: f64, duration: Duration) {
-        if let Some(progress) = &self.progress {
+        if let Some(progress) = &self.printer.progress {
             progress.trial(rate, duration);
         }
     }
@@ -71,7 +103,7 @@ impl Observer for Rows {
     fn interval(&mut self, point: &Point) {
         if !self.quiet && self.kind == RowKind::Intervals {
             let row = table::interval_row(point, &self.style);
-            self.print(row);
+            self.printer.print(row);
         }
     }
 
@@ -117,9 +149,8 @@ impl Rows {
         (kind, quiet): (RowKind, bool),
         onlookers: &Onlookers,
     ) -> Self {
-        let progress = onlookers.view.is_none().then(Progress::new);
-        let feed = onlookers.feed.clone();
-        Self { style, shown, kind, quiet, progress, waiting: Vec::new(), feed }
+        let (printer, feed) = (Printer::new(onlookers), onlookers.feed());
+        Self { style, shown, kind, quiet, printer, feed }
     }
 
     /// Begins the table.
@@ -132,27 +163,18 @@ impl Rows {
             RowKind::Phases => self.labelled("phase", |style| table::header(self.shown, style)),
             RowKind::Trials => self.labelled("requests", |style| table::header(self.shown, style)),
         };
-        self.print(header);
+        self.printer.print(header);
     }
 
     /// Ends the table, when the terminal is there again.
     pub(super) fn finish(self) -> table::TableStyle {
-        let progress = self.progress.unwrap_or_else(Progress::new);
-        self.waiting.iter().for_each(|row| progress.print(row));
-        progress.finish();
+        self.printer.finish();
         self.style
-    }
-
-    fn print(&mut self, row: String) {
-        match &self.progress {
-            Some(progress) => progress.print(&row),
-            None => self.waiting.push(row),
-        }
     }
 
     fn row(&mut self, label: &str, trial: &Trial) {
         let row = self.labelled(label, |style| table::row(trial, self.shown, style));
-        self.print(row);
+        self.printer.print(row);
     }
 
     /// Lines with the name of a phase or of a kind of requests before them, where there are any.
