@@ -60,6 +60,10 @@ impl Running {
         Self { name, noted: true }
     }
 
+    pub(crate) fn name(&self) -> &str {
+        self.name.trim_start_matches(FINAL)
+    }
+
     /// What it came to. One that leaves something behind is tried no second time.
     pub(crate) fn end(&mut self, held: bool, left_nothing: bool) {
         self.noted = !(held && left_nothing);

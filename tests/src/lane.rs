@@ -19,7 +19,7 @@ use libtest_mimic::{Arguments, Trial};
 use tempfile::tempfile;
 
 use crate::again::Failures;
-use crate::supervisor;
+use crate::{slowest, supervisor};
 
 /// What stands before the other arguments of the processes whose scenarios measure and wait.
 pub(crate) const MEASURING: &str = "measuring";
@@ -51,13 +51,19 @@ impl Lanes {
 
     /// Runs the scenarios that measure, in this process.
     pub(crate) fn run_measuring(self, arguments: &[String]) -> ExitCode {
-        libtest_mimic::run(&parse(arguments), self.measuring).exit_code()
+        run(arguments, self.measuring)
     }
 
     /// Runs the scenarios that wait, in this process.
     pub(crate) fn run_waiting(self, arguments: &[String]) -> ExitCode {
-        libtest_mimic::run(&parse(arguments), self.waiting).exit_code()
+        run(arguments, self.waiting)
     }
+}
+
+fn run(arguments: &[String], scenarios: Vec<Trial>) -> ExitCode {
+    let conclusion = libtest_mimic::run(&parse(arguments), scenarios);
+    println!("{}", slowest::told());
+    conclusion.exit_code()
 }
 
 /// Runs the lane that waits, as its parent.

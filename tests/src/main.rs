@@ -126,6 +126,7 @@ mod server_ptp_peers;
 mod server_reload;
 mod server_sandbox;
 mod server_sources;
+mod slowest;
 mod soak;
 mod supervisor;
 mod tallied;

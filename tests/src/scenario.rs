@@ -4,6 +4,7 @@
 use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use horolog_sys::adjtimex::kernel_clock;
 use libtest_mimic::{Completion, Failed, Trial};
@@ -12,6 +13,7 @@ use crate::again::Running;
 use crate::clean_system;
 use crate::launch_systemd::{cgroup_root, systemd};
 use crate::leftovers::Belongings;
+use crate::slowest;
 
 /// Something without which a scenario cannot run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,11 +92,12 @@ pub(crate) fn scenario<E: Display>(
             None => {}
         }
         let mut running = Running::new(name);
-        let before = Belongings::look()?;
+        let (before, begun) = (Belongings::look()?, Instant::now());
         // `{:#}` is an error with its causes, in one line.
         let outcome = run().map_err(|error| format!("{error:#}"));
         let left = before.left_behind()?;
         running.end(outcome.is_ok(), left.is_none());
+        slowest::note(running.name(), begun.elapsed());
         match (outcome, left) {
             (Ok(()), None) => Ok(Completion::Completed),
             (Ok(()), Some(left)) => Err(format!("left behind: {left}").into()),

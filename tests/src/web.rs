@@ -15,6 +15,7 @@ use anyhow::{Context, Result, ensure};
 use horolog_lab::{Host, Lab, LabConfig};
 use horolog_record::{EstablishmentResult, EstablishmentTrial, LoadResult};
 use libtest_mimic::Trial;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -122,7 +123,7 @@ impl Loading {
         }
     }
 
-    fn result<R: DeserializeOwned>(&self) -> Result<R> {
+    fn result<R: DeserializeOwned + Serialize>(&self) -> Result<R> {
         parse(&std::fs::read(&self.json)?)
     }
 }

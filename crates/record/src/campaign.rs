@@ -45,6 +45,28 @@ pub struct CampaignResult {
     pub findings: Vec<Finding>,
 }
 
+impl CampaignResult {
+    /// A copy with other parts.
+    #[must_use]
+    pub fn with_parts(&self, parts: Vec<CampaignPart>) -> Self {
+        Self {
+            schema: self.schema.clone(),
+            started: self.started.clone(),
+            command: self.command.clone(),
+            host: self.host.clone(),
+            campaign: self.campaign.clone(),
+            plan: self.plan.clone(),
+            local: self.local,
+            interrupted: self.interrupted,
+            start: self.start.clone(),
+            delivery: self.delivery.clone(),
+            roles: self.roles.clone(),
+            parts,
+            findings: self.findings.clone(),
+        }
+    }
+}
+
 /// A plan as it was run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CampaignPlan {
@@ -398,6 +420,30 @@ pub struct CampaignPart {
     /// Its record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
+}
+
+impl CampaignPart {
+    /// A copy without its record.
+    #[must_use]
+    pub fn without_result(&self) -> Self {
+        Self {
+            job: self.job.clone(),
+            role: self.role.clone(),
+            kind: self.kind.clone(),
+            service: self.service,
+            agent: self.agent.clone(),
+            address: self.address,
+            to: self.to.clone(),
+            end: self.end,
+            status: self.status,
+            message: self.message.clone(),
+            started_ns: self.started_ns,
+            duration_s: self.duration_s,
+            clock: self.clock.clone(),
+            errors: self.errors.clone(),
+            result: None,
+        }
+    }
 }
 
 /// How a part ended.

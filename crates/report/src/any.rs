@@ -38,11 +38,10 @@ pub enum AnyError {
 /// # Errors
 ///
 /// Its kind is not known, or it is unsound.
-pub fn table_of(result: &Value, style: &TableStyle) -> Result<String, AnyError> {
-    let kind = kind(result)?;
-    let mut result = result.clone();
+pub fn table_of(mut result: Value, style: &TableStyle) -> Result<String, AnyError> {
+    let kind = kind(&result)?;
     disarm(&mut result);
-    (kind.table)(&result, style)
+    (kind.table)(result, style)
 }
 
 /// The page as HTML.
@@ -74,7 +73,7 @@ type Rendered = Result<String, AnyError>;
 /// What is done with results of a kind.
 struct Kind {
     schema: &'static str,
-    table: fn(&Value, &TableStyle) -> Rendered,
+    table: fn(Value, &TableStyle) -> Rendered,
     page: fn(&Value) -> Rendered,
 }
 
@@ -83,7 +82,7 @@ macro_rules! kind {
     ($schema:ident, $table:path, $page:path) => {
         Kind {
             schema: record::$schema,
-            table: |result, style| Ok($table(&read(result)?, style)),
+            table: |result, style| Ok($table(&taken(result)?, style)),
             page: |result| Ok($page(&read(result)?)),
         }
     };
@@ -133,10 +132,21 @@ fn kind(result: &Value) -> Result<&'static Kind, AnyError> {
 }
 
 fn read<R: DeserializeOwned>(result: &Value) -> Result<R, AnyError> {
-    R::deserialize(result).map_err(|error| AnyError::Content {
-        schema: result["schema"].as_str().unwrap_or_default().to_owned(),
-        what: error.to_string(),
-    })
+    R::deserialize(result).map_err(|error| unsound(&schema(result), &error))
+}
+
+/// The same of one that is not needed any longer, without a copy of what is in it.
+fn taken<R: DeserializeOwned>(result: Value) -> Result<R, AnyError> {
+    let schema = schema(&result);
+    serde_json::from_value(result).map_err(|error| unsound(&schema, &error))
+}
+
+fn schema(result: &Value) -> String {
+    result["schema"].as_str().unwrap_or_default().to_owned()
+}
+
+fn unsound(schema: &str, error: &serde_json::Error) -> AnyError {
+    AnyError::Content { schema: schema.to_owned(), what: error.to_string() }
 }
 
 /// Whether it is one of key establishments, which share their schema with the loads.
@@ -144,9 +154,9 @@ fn of_establishments(result: &Value) -> bool {
     read(&result["mode"]).is_ok_and(|mode: record::Mode| mode == record::Mode::NtsKe)
 }
 
-fn load_table(result: &Value, style: &TableStyle) -> Rendered {
-    if of_establishments(result) {
-        let result: record::EstablishmentResult = read(result)?;
+fn load_table(result: Value, style: &TableStyle) -> Rendered {
+    if of_establishments(&result) {
+        let result: record::EstablishmentResult = taken(result)?;
         let mut lines = Vec::new();
         if result.search.is_some() {
             lines.push(table::establishment_header(style));
@@ -156,7 +166,7 @@ fn load_table(result: &Value, style: &TableStyle) -> Rendered {
         lines.push(table::establishment(&result, style));
         return Ok(lines.join("\n"));
     }
-    let result: record::LoadResult = read(result)?;
+    let result: record::LoadResult = taken(result)?;
     Ok(table::load(&result, style))
 }
 
@@ -180,9 +190,9 @@ mod tests {
     fn a_kept_result_looks_as_its_command_had_it() {
         let style = TableStyle::default();
         let (query, load) = (fixture::query(100), fixture::load());
-        assert_eq!(table_of(&value(&query), &style), Ok(table::query(&query, &style)));
+        assert_eq!(table_of(value(&query), &style), Ok(table::query(&query, &style)));
         assert_eq!(page_of(&value(&query)), Ok(html::query(&query)));
-        assert_eq!(table_of(&value(&load), &style), Ok(table::load(&load, &style)));
+        assert_eq!(table_of(value(&load), &style), Ok(table::load(&load, &style)));
     }
 
     /// The lists of a result's own, but for its command.
@@ -214,7 +224,7 @@ mod tests {
                 assert!(main.contains("class=\"verdict\""), "{}: {emptied:?}", path.display());
                 let odd = ["NaN", ">inf", "-inf", "18446744073709551615"];
                 assert!(!odd.iter().any(|odd| main.contains(odd)), "{emptied:?}: {main}");
-                table_of(&result, &TableStyle::default()).unwrap();
+                table_of(result, &TableStyle::default()).unwrap();
             }
             kinds.insert(whole["schema"].as_str().unwrap().to_owned());
         }
@@ -227,14 +237,14 @@ mod tests {
     fn a_foreign_result_moves_no_cursor() {
         let mut query = fixture::query(100);
         query.findings[0].message.insert_str(0, "\u{1b}[2J\u{9b}");
-        let text = table_of(&value(&query), &TableStyle::default()).unwrap();
+        let text = table_of(value(&query), &TableStyle::default()).unwrap();
         assert!(text.contains("[2J") && !text.contains(['\u{1b}', '\u{9b}']), "{text}");
     }
 
     #[test]
     fn what_cannot_be_shown_is_named() {
         let told = |result: Value| {
-            let why = table_of(&result, &TableStyle::default()).unwrap_err();
+            let why = table_of(result, &TableStyle::default()).unwrap_err();
             why.to_string()
         };
         let of = |schema: &str| serde_json::json!({ "schema": schema });

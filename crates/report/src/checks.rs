@@ -85,7 +85,7 @@ impl Checks {
             seconds,
             cases,
             findings,
-            text: result.and_then(|result| crate::table_of(result, &style).ok()),
+            text: result.and_then(|result| crate::table_of(result.clone(), &style).ok()),
         }
     }
 

@@ -59,11 +59,7 @@ impl Facts {
     /// It is cut off, or no result.
     pub fn of(text: &str) -> Result<Self, FactsError> {
         let result: Value = serde_json::from_str(text)?;
-        let field = |name| result.get(name).and_then(Value::as_str).ok_or(FactsError::Field(name));
-        let schema = field("schema")?;
-        if !schema.starts_with("horolog.") {
-            return Err(FactsError::Field("schema"));
-        }
+        let (schema, started) = schema_and_start(&result)?;
         let words = result.get("command").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let findings = result.get("findings").and_then(Value::as_array);
         let of = |severity: &str| {
@@ -73,7 +69,7 @@ impl Facts {
         Ok(Self {
             key: key(&one_line(text)),
             schema: schema.to_owned(),
-            started: field("started")?.to_owned(),
+            started: started.to_owned(),
             command: words
                 .iter()
                 .filter_map(Value::as_str)
@@ -83,6 +79,20 @@ impl Facts {
             findings: [of("error"), of("warning")],
         })
     }
+}
+
+/// The schema of a result, and when it began: what makes it one.
+///
+/// # Errors
+///
+/// It is something else.
+pub fn schema_and_start(result: &Value) -> Result<(&str, &str), FactsError> {
+    let field = |name| result.get(name).and_then(Value::as_str).ok_or(FactsError::Field(name));
+    let schema = field("schema")?;
+    if !schema.starts_with("horolog.") {
+        return Err(FactsError::Field("schema"));
+    }
+    Ok((schema, field("started")?))
 }
 
 fn key(text: &str) -> String {

@@ -13,6 +13,6 @@ mod reference;
 mod store;
 
 pub use error::StoreError;
-pub use facts::{Facts, FactsError, one_line};
+pub use facts::{Facts, FactsError, one_line, schema_and_start};
 pub use reference::{Reference, ReferenceError};
 pub use store::{Filter, Run, Store};

@@ -1,7 +1,7 @@
 //! The page of a campaign: what each role measured in all its places, how each part ended, and the
 //! plan.
 
-use horolog_record::{CampaignFigures, CampaignResult, Distribution};
+use horolog_record::{CampaignFigures, CampaignPart, CampaignResult, Distribution};
 
 use super::data::{headed, row};
 use super::escape::{each, text};
@@ -54,12 +54,14 @@ pub fn campaign(result: &CampaignResult) -> String {
     .render()
 }
 
+/// A copy, in which the parts' own results are not where there are many: they can be a hundred times
+/// as large as the rest, so that they are not even copied to be taken out.
 fn without_many_results(result: &CampaignResult) -> CampaignResult {
-    let mut result = result.clone();
-    if result.parts.len() > PARTS_MAX {
-        result.parts.iter_mut().for_each(|part| part.result = None);
-    }
-    result
+    let parts = match result.parts.len() {
+        ..=PARTS_MAX => result.parts.clone(),
+        _ => result.parts.iter().map(CampaignPart::without_result).collect(),
+    };
+    result.with_parts(parts)
 }
 
 fn together((number, figures): (usize, &Figures)) -> String {

@@ -63,10 +63,10 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
     let mut reader = Reader::new(&args.store);
     let [earlier, later] = args.names()?;
     let [earlier, later] = [reader.read(earlier)?, reader.read(later)?];
-    if earlier.facts.schema != later.facts.schema {
+    if earlier.schema != later.schema {
         return Err(Failure::usage(format!(
             "{} is a result '{}' and {} one '{}'; compare two of one kind",
-            earlier.reference, earlier.facts.schema, later.reference, later.facts.schema
+            earlier.reference, earlier.schema, later.reference, later.schema
         )));
     }
     let result = compared(&earlier, &later, args.threshold);
@@ -79,8 +79,8 @@ fn compared(earlier: &Given, later: &Given, threshold: f64) -> CompareResult {
         Comparison::of(&earlier.result, &later.result, threshold);
     let run = |given: &Given| ComparedRun {
         reference: given.reference.clone(),
-        schema: given.facts.schema.clone(),
-        started: given.facts.started.clone(),
+        schema: given.schema.clone(),
+        started: given.started.clone(),
     };
     CompareResult {
         schema: COMPARE_SCHEMA.to_owned(),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-use horolog_store::{Facts, FactsError, Reference, Store};
+use horolog_store::{FactsError, Reference, Store, schema_and_start};
 use serde::Deserializer as _;
 use serde::de::{MapAccess, Visitor};
 use serde_json::{Map, Value};
@@ -16,7 +16,8 @@ use crate::keep::StoreArgs;
 /// A result, as it was named and as it is.
 pub(super) struct Given {
     pub(super) reference: String,
-    pub(super) facts: Facts,
+    pub(super) schema: String,
+    pub(super) started: String,
     pub(super) result: Value,
 }
 
@@ -37,9 +38,10 @@ impl<'a> Reader<'a> {
         let is_file = name.contains('/') || path.extension().is_some_and(|of| of == "json");
         let text = if is_file { of_file(path)? } else { self.of_run(name)? };
         let told = |error| Failure::environment(format!("{name}: {}", unsound(&text, &error)));
-        let facts = Facts::of(&text).map_err(told)?;
-        let result = serde_json::from_str(&text).map_err(|error| told(error.into()))?;
-        Ok(Given { reference: name.to_owned(), facts, result })
+        let result: Value = serde_json::from_str(&text).map_err(|error| told(error.into()))?;
+        let (schema, started) = schema_and_start(&result).map_err(told)?;
+        let (schema, started) = (schema.to_owned(), started.to_owned());
+        Ok(Given { reference: name.to_owned(), schema, started, result })
     }
 
     fn of_run(&mut self, name: &str) -> Result<String, Failure> {
@@ -99,7 +101,8 @@ mod tests {
     #[test]
     fn what_can_be_read_of_a_cut_result_is_told() {
         let text = r#"{"schema": "horolog.load/1", "started": "2026-01-01T00:00:00Z", "host": {"k"#;
-        let told = unsound(text, &Facts::of(text).unwrap_err());
+        let cut = serde_json::from_str::<Value>(text).unwrap_err();
+        let told = unsound(text, &cut.into());
         assert!(told.contains("'horolog.load/1' of 2026-01-01T00:00:00Z"), "{told}");
         assert!(told.contains("2 fields"), "{told}");
         assert_eq!(readable("[1]").len(), 0);

@@ -42,26 +42,27 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Failure> {
     {
         return Ok(());
     }
-    match table_of(&given.result, &output::table_style()) {
+    let common = common(&given.result);
+    match table_of(given.result, &output::table_style()) {
         Ok(text) => output::line(&text),
         Err(error) => {
-            output::line(&plain(&given.result))?;
-            Err(unshown(&given, &error))
+            output::line(&common)?;
+            Err(unshown(&given.reference, &error))
         }
     }
 }
 
 /// A result as a page.
 pub(super) fn page(given: &Given) -> Result<String, Failure> {
-    page_of(&given.result).map_err(|error| unshown(given, &error))
+    page_of(&given.result).map_err(|error| unshown(&given.reference, &error))
 }
 
-fn unshown(given: &Given, error: &AnyError) -> Failure {
-    Failure::environment(format!("{}: {error}", given.reference))
+fn unshown(reference: &str, error: &AnyError) -> Failure {
+    Failure::environment(format!("{reference}: {error}"))
 }
 
-/// Of a result that is not known here, what all kinds have.
-fn plain(result: &Value) -> String {
+/// What results of all kinds have, for one that is not known here.
+fn common(result: &Value) -> String {
     let of = |name: &str| result[name].as_str().unwrap_or("-");
     let mut lines = vec![format!("{}, begun {}", of("schema"), of("started"))];
     let findings = result["findings"].as_array().map_or(&[][..], Vec::as_slice);
@@ -87,6 +88,6 @@ mod tests {
             "findings": [{"severity": "warning", "message": "a \u{1b}[2Jdoubt"}, 7],
         });
         let text = "horolog.new/7, begun 2026-01-01T00:00:00Z\nwarning: a [2Jdoubt\n: ";
-        assert_eq!(plain(&result), text);
+        assert_eq!(common(&result), text);
     }
 }
