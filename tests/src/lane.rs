@@ -1,12 +1,12 @@
-//! Two lanes, each a process whose scenarios run one after the other. Those that measure, or load a
+//! Three lanes, each a process whose scenarios run one after the other. Those that measure, or load a
 //! server, have a lane of their own, since two of them at once would disturb each other's figures.
-//! Those of the other lane wait for most of their time, for a peer to answer or a second to pass,
+//! Those of the other lanes wait for most of their time, for a peer to answer or a second to pass,
 //! and ask for little of the machine: they run beside the first and wait as long as it takes.
 //!
 //! Each lane's process has a parent of its own ([`crate::supervisor`]): of the first lane that is
-//! the process that was started, of the second one a child of it. So each finds what it has left
+//! the process that was started, of the others a child of it. So each finds what it has left
 //! itself. What a scenario leaves behind in namespaces and on interfaces is looked for in the lane
-//! that measures; the one that waits makes no namespace with a name and looks at processes alone.
+//! that measures; those that wait make no namespace with a name and look at processes alone.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -21,90 +21,123 @@ use tempfile::tempfile;
 use crate::again::Failures;
 use crate::{slowest, supervisor};
 
-/// What stands before the other arguments of the processes whose scenarios measure and wait.
+/// What stands before the other arguments of the process whose scenarios measure.
 pub(crate) const MEASURING: &str = "measuring";
-pub(crate) const WAITING: &str = "waiting";
-/// And of the parent of the one that waits.
+/// And of those whose scenarios wait: for peers of servers and clocks, and for what is run, planned,
+/// installed and documented.
+pub(crate) const WAITING: [&str; 2] = ["peers", "operation"];
+/// And of the parent of one that waits, before the name of that lane.
 pub(crate) const BESIDE: &str = "beside";
 
-/// Whether this is the process whose scenarios wait.
+/// Whether this is a process whose scenarios wait.
 pub(crate) fn is_waiting() -> bool {
-    std::env::args().nth(1).is_some_and(|first| first == WAITING)
+    std::env::args().nth(1).is_some_and(|first| WAITING.contains(&&*first))
 }
 
-/// The two lanes.
+/// The lanes.
 pub(crate) struct Lanes {
     pub(crate) measuring: Vec<Trial>,
-    pub(crate) waiting: Vec<Trial>,
+    /// In the order of [`WAITING`].
+    pub(crate) waiting: [Vec<Trial>; WAITING.len()],
 }
 
 impl Lanes {
-    /// Runs both, each in a process of its own; or lists what is in both.
+    /// Runs all, each in a process of its own; or lists what is in them.
     pub(crate) fn run(self, arguments: &[String]) -> ExitCode {
         let parsed = parse(arguments);
         if parsed.list {
-            let all = self.measuring.into_iter().chain(self.waiting).collect();
-            return libtest_mimic::run(&parsed, all).exit_code();
+            let all = self.measuring.into_iter().chain(self.waiting.into_iter().flatten());
+            return libtest_mimic::run(&parsed, all.collect()).exit_code();
         }
-        exit_code(both(&arguments[1..]))
+        exit_code(all_lanes(&arguments[1..]))
     }
 
-    /// Runs the scenarios that measure, in this process.
-    pub(crate) fn run_measuring(self, arguments: &[String]) -> ExitCode {
-        run(arguments, self.measuring)
-    }
-
-    /// Runs the scenarios that wait, in this process.
-    pub(crate) fn run_waiting(self, arguments: &[String]) -> ExitCode {
-        run(arguments, self.waiting)
+    /// Runs the scenarios of the lane of this name, in this process.
+    pub(crate) fn run_one(self, name: &str, arguments: &[String]) -> ExitCode {
+        let waiting = WAITING.into_iter().zip(self.waiting);
+        let mut all = std::iter::once((MEASURING, self.measuring)).chain(waiting);
+        let scenarios = all.find(|(lane, _)| *lane == name).map(|(_, scenarios)| scenarios);
+        let conclusion = libtest_mimic::run(&parse(arguments), scenarios.unwrap_or_default());
+        println!("{name}: {}", slowest::told());
+        conclusion.exit_code()
     }
 }
 
-fn run(arguments: &[String], scenarios: Vec<Trial>) -> ExitCode {
-    let conclusion = libtest_mimic::run(&parse(arguments), scenarios);
-    println!("{}", slowest::told());
-    conclusion.exit_code()
-}
-
-/// Runs the lane that waits, as its parent.
+/// Runs a lane that waits, as its parent; the first of the arguments is its name.
 pub(crate) fn beside(arguments: &[String]) -> ExitCode {
     let run = || {
+        let (name, arguments) = arguments.split_first().context("no lane")?;
         supervisor::become_parent()?;
-        let waiting = start(WAITING, arguments, Stdio::inherit(), Stdio::inherit())?;
+        let waiting = started(&mut prepared(&[name], arguments)?)?;
         let [status] = supervisor::wait_for(&[waiting])?;
-        Ok(status.success() & nothing_is_left()?)
+        let held = nothing_is_left()?;
+        // As the lane ended, so that it is known whether some failed or something else went wrong.
+        Ok(if held { status.code() } else { None })
     };
-    exit_code(run())
+    match run() {
+        Ok(code) => code.map_or(ExitCode::FAILURE, |code| ExitCode::from(code as u8)),
+        Err(error) => exit_code(Err(error)),
+    }
 }
 
-/// Whether all of both lanes held, and nothing is left.
-fn both(arguments: &[String]) -> Result<bool> {
+/// A lane that waits, what it writes, and the names of what fails in it.
+struct Beside {
+    stdout: File,
+    stderr: File,
+    failures: Failures,
+}
+
+impl Beside {
+    fn start(name: &str, arguments: &[String]) -> Result<(Self, Child)> {
+        // Not pipes: whatever the lane leaves would hold them open.
+        let this = Self { stdout: tempfile()?, stderr: tempfile()?, failures: Failures::new()? };
+        let mut command = prepared(&[BESIDE, name], arguments)?;
+        command.stdout(this.stdout.try_clone()?).stderr(this.stderr.try_clone()?);
+        let child = started(command.envs([this.failures.variable()]))?;
+        Ok((this, child))
+    }
+
+    /// Passes on what it wrote.
+    fn tell(self) -> Result<Failures> {
+        io::stderr().write_all(&written(self.stderr)?)?;
+        io::stdout().write_all(&written(self.stdout)?)?;
+        Ok(self.failures)
+    }
+}
+
+/// Whether all of all lanes held, and nothing is left.
+fn all_lanes(arguments: &[String]) -> Result<bool> {
     supervisor::become_parent()?;
-    // Not pipes: whatever the lane leaves would hold them open.
-    let (stdout, stderr) = (tempfile()?, tempfile()?);
-    let beside = start(BESIDE, arguments, stdout.try_clone()?.into(), stderr.try_clone()?.into())?;
+    let [(peers, first), (operation, second)] =
+        [Beside::start(WAITING[0], arguments)?, Beside::start(WAITING[1], arguments)?];
     let failures = Failures::new()?;
-    let measuring =
-        started(prepared(MEASURING, arguments)?.envs([failures.variable()]), MEASURING)?;
-    let [waited, measured] = supervisor::wait_for(&[beside, measuring])?;
+    let measuring = started(prepared(&[MEASURING], arguments)?.envs([failures.variable()]))?;
+    let [peers_ended, operation_ended, measured] =
+        supervisor::wait_for(&[first, second, measuring])?;
     println!("Beside these ran those that wait:");
-    io::stderr().write_all(&written(stderr)?)?;
-    io::stdout().write_all(&written(stdout)?)?;
-    // Who asks for some by name has few or none beside them.
-    let measured = match failures.to_try_again(measured)? {
-        Some(names) if arguments.is_empty() => all_hold_alone(&names)?,
-        _ => measured.success(),
-    };
-    Ok(waited.success() & measured & nothing_is_left()?)
+    let lanes = [
+        (MEASURING, failures, measured),
+        (WAITING[0], peers.tell()?, peers_ended),
+        (WAITING[1], operation.tell()?, operation_ended),
+    ];
+    let mut all = true;
+    for (name, failures, ended) in lanes {
+        // Who asks for some by name has few or none beside them.
+        all &= match failures.to_try_again(ended)? {
+            Some(names) if arguments.is_empty() => all_hold_alone(name, &names)?,
+            _ => ended.success(),
+        };
+    }
+    Ok(all & nothing_is_left()?)
 }
 
 /// Whether each of these holds when nothing runs beside it.
-fn all_hold_alone(names: &[String]) -> Result<bool> {
+fn all_hold_alone(lane: &str, names: &[String]) -> Result<bool> {
     println!("Once more, with nothing beside them: {}", names.join(", "));
     let mut all = true;
     for name in names {
         let arguments = ["--exact".to_owned(), name.clone()];
-        let child = started(&mut prepared(MEASURING, &arguments)?, MEASURING)?;
+        let child = started(&mut prepared(&[lane], &arguments)?)?;
         let [status] = supervisor::wait_for(&[child])?;
         all &= status.success();
     }
@@ -132,22 +165,18 @@ fn parse(arguments: &[String]) -> Arguments {
     parsed
 }
 
-fn start(mode: &str, arguments: &[String], stdout: Stdio, stderr: Stdio) -> Result<Child> {
-    started(prepared(mode, arguments)?.stdout(stdout).stderr(stderr), mode)
-}
-
-/// This program as a lane of this mode, whose output goes where this one's goes.
-fn prepared(mode: &str, arguments: &[String]) -> Result<Command> {
+/// This program with these words before the other arguments, whose output goes where this one's
+/// goes.
+fn prepared(words: &[&str], arguments: &[String]) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
     // What tests measure is nobody's result; those of the store name their own.
     command.env(STORE_VARIABLE, STORE_NONE);
-    command.arg(mode).args(arguments).stdin(Stdio::null());
+    command.args(words).args(arguments).stdin(Stdio::null());
     Ok(command)
 }
 
-fn started(command: &mut Command, mode: &str) -> Result<Child> {
-    let child = die_with_parent(command).spawn();
-    child.with_context(|| format!("cannot start the lane '{mode}'"))
+fn started(command: &mut Command) -> Result<Child> {
+    die_with_parent(command).spawn().context("cannot start a lane")
 }
 
 fn exit_code(outcome: Result<bool>) -> ExitCode {

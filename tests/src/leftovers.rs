@@ -1,7 +1,7 @@
 //! What a scenario must not leave behind: named namespaces, XDP programs on this machine's own
 //! interfaces, processes, be they children or without a parent. What was there before the scenario
-//! is somebody else's and ignored. In the lane that waits, processes alone, since the other lane
-//! comes and goes beside it.
+//! is somebody else's and ignored. In the lanes that wait, processes alone, since the other lanes
+//! come and go beside them.
 //! It cleans nothing up: whoever left it has a defect.
 
 use std::collections::BTreeSet;

@@ -26,7 +26,7 @@ use crate::{
 
 /// All of them, by the lane that they run in.
 pub(crate) fn lanes() -> Lanes {
-    Lanes { measuring: measuring(), waiting: waiting() }
+    Lanes { measuring: measuring(), waiting: [peers(), operation()] }
 }
 
 fn measuring() -> Vec<Trial> {
@@ -98,8 +98,8 @@ fn measuring() -> Vec<Trial> {
     all
 }
 
-fn waiting() -> Vec<Trial> {
-    let mut all = Vec::from(scenarios!(&[], leftovers: an_orphan_is_found));
+fn peers() -> Vec<Trial> {
+    let mut all = Vec::new();
     for engine in Engine::ALL {
         all.extend(named(engine, WAITING_OF_AN_ENGINE));
     }
@@ -110,6 +110,18 @@ fn waiting() -> Vec<Trial> {
     all.extend(receivers::all());
     all.extend(calibration::all());
     all.extend(clocks::all());
+    all.extend(server_ptp::all());
+    all.extend(server_ptp_peers::all());
+    all.extend(server_ptp_masters::all());
+    all.extend(server_ptp_hostile::all());
+    all.extend(wrong_server::waiting());
+    // At a low rate, with patience.
+    all.extend(wrong_master::all());
+    all
+}
+
+fn operation() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(&[], leftovers: an_orphan_is_found));
     all.extend(campaign_brokers::all());
     all.extend(campaign_control::all());
     all.extend(campaign_install::all());
@@ -123,13 +135,6 @@ fn waiting() -> Vec<Trial> {
     all.extend(monitoring::all());
     all.extend(package::all());
     all.extend(documented::all());
-    all.extend(server_ptp::all());
-    all.extend(server_ptp_peers::all());
-    all.extend(server_ptp_masters::all());
-    all.extend(server_ptp_hostile::all());
-    all.extend(wrong_server::waiting());
-    // At a low rate, with patience.
-    all.extend(wrong_master::all());
     all
 }
 

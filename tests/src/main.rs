@@ -150,13 +150,9 @@ fn main() -> ExitCode {
         Some(lab::HELPER) => become_helper(&arguments[2..]),
         Some(soak::MODE) => soak::run(&arguments[2..]),
         Some(lane::BESIDE) => lane::beside(&arguments[2..]),
-        Some(lane::MEASURING) => {
-            arguments.remove(1);
-            lanes().run_measuring(&arguments)
-        }
-        Some(lane::WAITING) => {
-            arguments.remove(1);
-            lanes().run_waiting(&arguments)
+        Some(name) if name == lane::MEASURING || lane::WAITING.contains(&name) => {
+            let name = arguments.remove(1);
+            lanes().run_one(&name, &arguments)
         }
         _ => lanes().run(&arguments),
     }
