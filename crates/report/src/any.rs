@@ -222,6 +222,9 @@ mod tests {
                 let page = page_of(&result).unwrap();
                 let main = html::main_of(&page);
                 assert!(main.contains("class=\"verdict\""), "{}: {emptied:?}", path.display());
+                let plots = main.find("class=\"plot\"").unwrap_or(usize::MAX);
+                let is_first = main.find("<h2>Findings").is_none_or(|findings| findings < plots);
+                assert!(is_first, "{}: findings behind plots", path.display());
                 let odd = ["NaN", ">inf", "-inf", "18446744073709551615"];
                 assert!(!odd.iter().any(|odd| main.contains(odd)), "{emptied:?}: {main}");
                 table_of(result, &TableStyle::default()).unwrap();

@@ -42,7 +42,10 @@ pub fn bench_relay(result: &BenchRelayResult) -> String {
     Page {
         kind: "bench relay",
         heading: "Copies by the number of children".to_owned(),
-        lead: format!("{} sizes of packets, started {}", result.sizes().len(), result.started),
+        lead: match result.sizes().len() {
+            1 => format!("one size of packets, started {}", result.started),
+            count => format!("{count} sizes of packets, started {}", result.started),
+        },
         main: main.concat(),
         note: DEFINITION,
         schema: &result.schema,

@@ -45,9 +45,9 @@ pub(super) fn body(result: &HostDelayResult) -> Body {
     ];
     let (plotted, plots) = drawn_alone(plots);
     let sections = vec![
-        ("Overshoot", plotted),
         ("Findings", findings(&result.findings)),
         ("Limits", limits(&result.limits)),
+        ("Overshoot", plotted),
         ("Figures", figures(result)),
         ("Interrupted by signals", signals(result)),
         (CLAIMS, claims(result)),
