@@ -45,7 +45,7 @@ fn of_any_kind(mut result: Value) {
             fields.insert("schema".to_owned(), Value::from(kind));
         }
         for style in &STYLES {
-            let _ = table_of(&result, style);
+            let _ = table_of(result.clone(), style);
         }
         if let Ok(html) = page_of(&result) {
             page(&html);
