@@ -1,10 +1,10 @@
 //! A second try, alone, for scenarios that failed while other lanes ran beside them.
 //!
 //! What measures is meant to have the machine for itself, and the lanes beside it take some of it:
-//! mostly little, now and then a core for some milliseconds. What waits has at times to do something
-//! before its peer does, while the lane that measures loads every core. So a failure counts when it
-//! happens again with nothing beside; what is left behind counts at once. Both tries are printed.
-//! Where many of a lane fail it is no accident, and nothing is tried again.
+//! mostly little, now and then a core for some milliseconds. What waits has at times to do
+//! something before its peer does, while the lane that measures loads every core. So a failure
+//! counts when it happens again with nothing beside; what is left behind counts at once. Both tries
+//! are printed. Where many of a lane fail it is no accident, and nothing is tried again.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;

@@ -1,6 +1,6 @@
-//! Three lanes, each a process whose scenarios run one after the other. Those that measure, or load a
-//! server, have a lane of their own, since two of them at once would disturb each other's figures.
-//! Those of the other lanes wait for most of their time, for a peer to answer or a second to pass,
+//! Three lanes, each a process whose scenarios run one after the other. Those that measure, or load
+//! a server, have a lane of their own, since two of them at once would disturb each other's
+//! figures. Those of the other lanes wait for most of their time, for a peer to answer or a second to pass,
 //! and ask for little of the machine: they run beside the first and wait as long as it takes.
 //!
 //! Each lane's process has a parent of its own ([`crate::supervisor`]): of the first lane that is
@@ -23,8 +23,8 @@ use crate::{slowest, supervisor};
 
 /// What stands before the other arguments of the process whose scenarios measure.
 pub(crate) const MEASURING: &str = "measuring";
-/// And of those whose scenarios wait: for peers of servers and clocks, and for what is run, planned,
-/// installed and documented.
+/// And of those whose scenarios wait: for peers of servers and clocks, and for what is run,
+/// planned, installed and documented.
 pub(crate) const WAITING: [&str; 2] = ["peers", "operation"];
 /// And of the parent of one that waits, before the name of that lane.
 pub(crate) const BESIDE: &str = "beside";

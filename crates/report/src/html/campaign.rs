@@ -54,8 +54,8 @@ pub fn campaign(result: &CampaignResult) -> String {
     .render()
 }
 
-/// A copy, in which the parts' own results are not where there are many: they can be a hundred times
-/// as large as the rest, so that they are not even copied to be taken out.
+/// A copy, in which the parts' own results are not where there are many: they can be a hundred
+/// times as large as the rest, so that they are not even copied to be taken out.
 fn without_many_results(result: &CampaignResult) -> CampaignResult {
     let parts = match result.parts.len() {
         ..=PARTS_MAX => result.parts.clone(),
