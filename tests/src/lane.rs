@@ -1,7 +1,8 @@
 //! Three lanes, each a process whose scenarios run one after the other. Those that measure, or load
 //! a server, have a lane of their own, since two of them at once would disturb each other's
-//! figures. Those of the other lanes wait for most of their time, for a peer to answer or a second to pass,
-//! and ask for little of the machine: they run beside the first and wait as long as it takes.
+//! figures. Those of the other lanes wait for most of their time, for a peer to answer or a second
+//! to pass, and ask for little of the machine: they run beside the first and wait as long as it
+//! takes.
 //!
 //! Each lane's process has a parent of its own ([`crate::supervisor`]): of the first lane that is
 //! the process that was started, of the others a child of it. So each finds what it has left
