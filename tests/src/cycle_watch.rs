@@ -68,7 +68,8 @@ fn tasks_are_seen_on_a_terminal_and_a_key_ends_them() -> Result<()> {
     ensure!(result["findings"].to_string().contains("\"interrupted\""), "{result}");
     // Elsewhere it is refused, before anything is run or written.
     let log = directory.path().join("log.csv");
-    let refused = cycle(&["--live", "-t", "1s", "--log", &log.display().to_string()])?;
+    let log_to = log.display().to_string();
+    let refused = cycle(&["--live", "-p", "20ms", "-u", "100", "-t", "1s", "--log", &log_to])?;
     check(&refused, USAGE, &["--live draws on a terminal"])?;
     ensure!(!log.exists(), "it left a file");
     Ok(())
