@@ -3,7 +3,8 @@
 #
 # Builds `horolog` for MACHINE (x86_64 or aarch64; by default this one) as a program that needs no
 # library of the system it runs on, and writes it to OUTPUT with what has to be passed on with it: the
-# licences of all that is in it, and the source of libelf, which is under LGPL-3 or GPL-2.
+# licences of all that is in it, a bill of materials, and the source of libelf, which is under LGPL-3
+# or GPL-2.
 # OUTPUT is a directory, by default `static/MACHINE` in the cache. --check builds nothing and says
 # what is missing.
 #
@@ -214,6 +215,37 @@ build() {
 # --- What is passed on with it ------------------------------------------------------------------------
 
 version_of_elfutils() { sed -n 's/^AC_INIT(\[elfutils\],\[\([0-9.]*\)\].*/\1/p' "$elf/configure.ac"; }
+# What stands in quotes after a word in a file.
+version_in() { sed -n "s/^#define $2 \"\([0-9.]*\)\".*/\1/p" "$1"; }
+version_of_llvm() { "$cc" --version | sed -n 's/^clang version \([0-9.]*\).*/\1/p'; }
+
+# part NAME VERSION LICENCE PURL HOME WITHIN NOTICE... : a table for `cargo xtask`; WITHIN may be empty.
+part() {
+	local within=${6:+"within = '$6'"}
+	printf "[[part]]\nname = '%s'\nversion = '%s'\nlicence = '%s'\npurl = '%s'\nhome = '%s'\n%s\n" \
+		"${@:1:5}" "$within"
+	printf 'notices = ['
+	printf "'%s', " "${@:7}"
+	printf ']\n'
+}
+
+# What is in it besides crates. In zig's name: compiler-rt, and the functions of the C library that
+# it does not take from musl.
+list_parts() {
+	local zlib musl llvm
+	zlib=$(version_in "$crate/zlib/zlib.h" ZLIB_VERSION)
+	musl=$(version_in "$zig/lib/libc/musl/src/internal/version.h" VERSION)
+	llvm=$(version_of_llvm)
+	part libelf "$(version_of_elfutils)" 'LGPL-3.0-or-later OR GPL-2.0-or-later' \
+		"pkg:generic/elfutils@$(version_of_elfutils)#libelf" https://sourceware.org/elfutils libbpf-sys \
+		"$elf/COPYING-LGPLV3" "$elf/COPYING" "$elf/COPYING-GPLV2"
+	part zlib "$zlib" Zlib "pkg:github/madler/zlib@v$zlib" https://zlib.net libbpf-sys "$crate/zlib/LICENSE"
+	part musl "$musl" MIT "pkg:generic/musl@$musl" https://musl.libc.org '' "$zig/lib/libc/musl/COPYRIGHT"
+	part libunwind "$llvm" 'Apache-2.0 WITH LLVM-exception' \
+		"pkg:github/llvm/llvm-project@llvmorg-$llvm#libunwind" https://llvm.org '' \
+		"$zig/lib/libunwind/LICENSE.TXT"
+	part zig "$zig_version" MIT "pkg:pypi/ziglang@$zig_version" https://ziglang.org '' "$zig/LICENSE"
+}
 
 # All of its source that is compiled in, and its licences.
 pack_libelf() {
@@ -227,12 +259,9 @@ write_readme() {
 	cat >"$output/README" <<-END
 		horolog $(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1), linked statically for $machine
 
-		In it are the libraries of NOTICES, and:
-		- libelf of elfutils $(version_of_elfutils), under LGPL-3 or GPL-2, at your choice (COPYING-LGPLV3 with
-		  COPYING, its GPL-3; COPYING-GPLV2); its source is beside this file;
-		- zlib (LICENSE.zlib);
-		- musl (COPYRIGHT.musl), LLVM's libunwind (LICENSE.libunwind) and compiler-rt (LICENSE.zig), as zig
-		  $zig_version brings them.
+		NOTICES names the libraries in it and has their licences; horolog.cdx.json names them for programs.
+		One of them is libelf of elfutils $(version_of_elfutils), under LGPL-3 or GPL-2, at your choice
+		(COPYING-LGPLV3 with COPYING, its GPL-3; COPYING-GPLV2); its source is beside this file.
 
 		To link horolog with another libelf: unpack that source, change it, take the source of
 		horolog$(commit), and run there
@@ -254,11 +283,9 @@ write_output() {
 	mkdir -p "$output"
 	install -m 755 "$CARGO_TARGET_DIR/$target/release/horolog" "$output/horolog"
 	install -m 644 "$elf/COPYING" "$elf/COPYING-LGPLV3" "$elf/COPYING-GPLV2" "$output"
-	install -m 644 "$crate/zlib/LICENSE" "$output/LICENSE.zlib"
-	install -m 644 "$zig/lib/libc/musl/COPYRIGHT" "$output/COPYRIGHT.musl"
-	install -m 644 "$zig/lib/libunwind/LICENSE.TXT" "$output/LICENSE.libunwind"
-	install -m 644 "$zig/LICENSE" "$output/LICENSE.zig"
-	cargo xtask notices >"$output/NOTICES"
+	list_parts >"$libraries/parts.toml"
+	cargo xtask notices --target "$target" --with "$libraries/parts.toml" >"$output/NOTICES"
+	cargo xtask sbom --target "$target" --with "$libraries/parts.toml" >"$output/horolog.cdx.json"
 	pack_libelf
 	write_readme
 }

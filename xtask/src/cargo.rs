@@ -95,9 +95,14 @@ pub(crate) fn root() -> &'static Path {
 /// Metadata of the manifest, with all dependencies that this host builds, as the lock file pins
 /// them.
 pub(crate) fn metadata(manifest: &Path) -> Result<Metadata> {
+    metadata_for(manifest, &host_triple()?)
+}
+
+/// The same with the dependencies that are built for a target.
+pub(crate) fn metadata_for(manifest: &Path, target: &str) -> Result<Metadata> {
     let output = Command::new("cargo")
         .args(["metadata", "--format-version=1", "--locked", "--filter-platform"])
-        .arg(host_triple()?)
+        .arg(target)
         .arg("--manifest-path")
         .arg(manifest)
         .output()

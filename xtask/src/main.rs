@@ -17,8 +17,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask tidy [--long]
        cargo xtask fuzz [--seconds N] [TARGET]
-       cargo xtask sbom [--timestamp INSTANT]
-       cargo xtask notices
+       cargo xtask sbom [--timestamp INSTANT] [--target TARGET] [--with FILE]
+       cargo xtask notices [--target TARGET] [--with FILE]
 
 tidy   check dependencies, unsafe code, style, private paths and licences
        --long      also name the files that grow past the size to aim for
@@ -26,6 +26,8 @@ fuzz   run every fuzz target, or just TARGET
        --seconds N for each target [default: 10]
 sbom   print what the binary is made of, as CycloneDX
        --timestamp INSTANT, such as 2026-01-31T12:00:00Z
+       --target TARGET of the binary [default: this machine's]
+       --with FILE names what is linked in besides; scripts/static.sh writes it
 notices print the licences of what the binary is made of";
 
 fn main() -> ExitCode {
@@ -38,9 +40,11 @@ fn main() -> ExitCode {
             Some(options) => fuzz::run(&options),
             None => return usage(),
         },
-        ["sbom"] => shipped::print_sbom(None),
-        ["sbom", "--timestamp", instant] => shipped::print_sbom(Some(instant)),
-        ["notices"] => shipped::print_notices(),
+        [what @ ("sbom" | "notices"), options @ ..] => match shipped::Options::parse(options) {
+            Some(options) if *what == "sbom" => shipped::print_sbom(&options),
+            Some(options) if options.timestamp.is_none() => shipped::print_notices(&options),
+            _ => return usage(),
+        },
         _ => return usage(),
     };
     match outcome {

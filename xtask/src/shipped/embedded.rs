@@ -2,6 +2,7 @@
 //! library for plots in the pages, and Rust's own library. Versions are read from the source that
 //! is compiled; a source that has changed so far that its version is not found is an error.
 
+use std::env;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -143,8 +144,10 @@ fn rust(version: &str) -> Part {
     }
 }
 
+/// Of the compiler that cargo runs.
 fn rustc_version() -> Result<String> {
-    let output = Command::new("rustc").arg("--version").output().context("cannot run rustc")?;
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).arg("--version").output().context("cannot run rustc")?;
     let text = String::from_utf8_lossy(&output.stdout);
     text.split(' ').nth(1).map(str::to_owned).context("rustc --version names no version")
 }

@@ -7,6 +7,9 @@ mod embedded;
 mod notices;
 mod parts;
 mod sbom;
+mod with;
+
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -14,33 +17,94 @@ use serde_json::Value;
 use crate::cargo::{self, Metadata};
 use parts::{Part, Parts};
 
+/// Which binary it is, and what is to be said of it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) timestamp: Option<String>,
+    /// This machine's if `None`.
+    target: Option<String>,
+    /// The file that names what is linked in besides.
+    with: Option<PathBuf>,
+}
+
+impl Options {
+    /// `None` if the arguments make no sense.
+    pub(crate) fn parse(arguments: &[&str]) -> Option<Self> {
+        let mut options = Self::default();
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            let value = (*rest.next()?).to_owned();
+            match *argument {
+                "--timestamp" => options.timestamp = Some(value),
+                "--target" => options.target = Some(value),
+                "--with" => options.with = Some(value.into()),
+                _ => return None,
+            }
+        }
+        Some(options)
+    }
+
+    fn metadata(&self) -> Result<Metadata> {
+        let manifest = cargo::root().join("Cargo.toml");
+        match &self.target {
+            Some(target) => cargo::metadata_for(&manifest, target),
+            None => cargo::metadata(&manifest),
+        }
+    }
+
+    /// All parts of the binary.
+    fn parts(&self) -> Result<Parts> {
+        let mut parts = parts(&self.metadata()?)?;
+        if let Some(path) = &self.with {
+            with::add(&mut parts, path).with_context(|| path.display().to_string())?;
+        }
+        Ok(parts)
+    }
+}
+
 /// Prints the bill of materials. It says when it was made only if it is told, so that the same
 /// source gives the same bill.
-pub(crate) fn print_sbom(timestamp: Option<&str>) -> Result<bool> {
-    let bill = bill(&metadata()?, timestamp)?;
+pub(crate) fn print_sbom(options: &Options) -> Result<bool> {
+    let bill = bill(&options.parts()?, options.timestamp.as_deref())?;
     println!("{}", serde_json::to_string_pretty(&bill)?);
     Ok(true)
 }
 
 /// Prints the notices.
-pub(crate) fn print_notices() -> Result<bool> {
-    let metadata = metadata()?;
-    print!("{}", notices::text(&parts(&metadata)?)?);
+pub(crate) fn print_notices(options: &Options) -> Result<bool> {
+    print!("{}", notices::text(&options.parts()?)?);
     Ok(true)
 }
 
-fn metadata() -> Result<Metadata> {
-    cargo::metadata(&cargo::root().join("Cargo.toml"))
-}
-
-fn bill(metadata: &Metadata, timestamp: Option<&str>) -> Result<Value> {
+fn bill(parts: &Parts, timestamp: Option<&str>) -> Result<Value> {
     let path = cargo::root().join("Cargo.lock");
     let lock = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    sbom::bill(&parts(metadata)?, &sbom::checksums(&lock)?, timestamp)
+    sbom::bill(parts, &sbom::checksums(&lock)?, timestamp)
 }
 
 fn parts(metadata: &Metadata) -> Result<Parts> {
     let mut parts = Parts::linked(metadata)?;
     embedded::add(&mut parts)?;
     Ok(parts)
+}
+
+/// What this machine builds.
+#[cfg(test)]
+fn metadata() -> Result<Metadata> {
+    Options::default().metadata()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_come_in_any_order_and_with_a_value() {
+        let options = Options::parse(&["--with", "a", "--target", "b"]).unwrap();
+        assert_eq!(options.target.as_deref(), Some("b"));
+        assert_eq!(options.with, Some("a".into()));
+        assert_eq!(Options::parse(&[]), Some(Options::default()));
+        assert_eq!(Options::parse(&["--with"]), None);
+        assert_eq!(Options::parse(&["--witness", "a"]), None);
+    }
 }

@@ -126,7 +126,7 @@ fn part(package: &Package) -> Result<Part> {
 }
 
 /// A licence as SPDX writes it; older packages write `MIT/Apache-2.0`.
-fn expression(text: &str) -> Result<String> {
+pub(super) fn expression(text: &str) -> Result<String> {
     let canonical = Expression::canonicalize(text)?.unwrap_or_else(|| text.to_owned());
     let parsed = Expression::parse_mode(&canonical, ParseMode::STRICT);
     ensure!(parsed.is_ok(), "no SPDX expression: {text}");

@@ -132,7 +132,8 @@ mod tests {
     #[test]
     fn the_bill_of_the_binary_is_whole() {
         let metadata = super::super::metadata().unwrap();
-        let bill = super::super::bill(&metadata, Some("2026-01-31T12:00:00Z")).unwrap();
+        let parts = super::super::parts(&metadata).unwrap();
+        let bill = super::super::bill(&parts, Some("2026-01-31T12:00:00Z")).unwrap();
         check(&bill);
         assert_eq!(word(&bill["metadata"], "timestamp"), "2026-01-31T12:00:00Z");
         let components = list(&bill, "components");
