@@ -14,12 +14,16 @@ pub(crate) fn note(name: &str, took: Duration) {
     TIMES.lock().unwrap_or_else(PoisonError::into_inner).push((took, name.to_owned()));
 }
 
-/// Those that took longest in this process, the longest first, with the sum of all.
-pub(crate) fn told() -> String {
+/// Those that took longest in this process, the longest first, with the sum of all; `None` where
+/// none ran.
+pub(crate) fn told() -> Option<String> {
     of(TIMES.lock().unwrap_or_else(PoisonError::into_inner).clone())
 }
 
-fn of(mut times: Vec<(Duration, String)>) -> String {
+fn of(mut times: Vec<(Duration, String)>) -> Option<String> {
+    if times.is_empty() {
+        return None;
+    }
     let sum: Duration = times.iter().map(|(took, _)| *took).sum();
     let mut text = format!("{} scenarios took {:.0} s:", times.len(), sum.as_secs_f64());
     times.sort_by(|a, b| b.cmp(a));
@@ -27,7 +31,7 @@ fn of(mut times: Vec<(Duration, String)>) -> String {
         // Writing to memory does not fail.
         let _ = write!(text, "\n{:6.1} s  {name}", took.as_secs_f64());
     }
-    text
+    Some(text)
 }
 
 #[cfg(test)]
@@ -39,6 +43,7 @@ mod tests {
         let all = [(1_500, "b"), (3_000, "a")];
         let times = all.map(|(ms, name)| (Duration::from_millis(ms), name.to_owned()));
         let text = "2 scenarios took 4 s:\n   3.0 s  a\n   1.5 s  b";
-        assert_eq!(of(times.into()), text);
+        assert_eq!(of(times.into()).as_deref(), Some(text));
+        assert_eq!(of(Vec::new()), None);
     }
 }
