@@ -5,6 +5,7 @@ use horolog_record::{Distribution, EstablishmentResult, EstablishmentTrial};
 
 use super::data::{headed, row};
 use super::escape::each;
+use super::latency::{Place, histogram};
 use super::plot::{Axis, Choice, Mark, Plot, Scale, Series, Unit};
 use super::sections::{drawn, findings, limits, machine, paragraph, section, verdict};
 use super::{Page, series, trials};
@@ -15,6 +16,12 @@ use crate::verdict::search_sentence;
 const TABLE: &str = "trials";
 const TITLES: [&str; 9] =
     ["planned", "begun", "clients", "asked", "failed", "p50", "p90", "p99", "max"];
+
+const HISTOGRAM: Place = Place {
+    id: "rtt-histogram",
+    title: "Time of an establishment, how often",
+    described_by: "rtt-figures",
+};
 
 /// Takes one time out of a distribution.
 type Figure = fn(&Distribution) -> u64;
@@ -28,7 +35,10 @@ pub fn establishment(result: &EstablishmentResult) -> String {
     let times = times(result);
     let percentiles =
         series::percentiles("rtt", "Time of an establishment by percentile", &times, "rtt-figures");
-    let mut plots = vec![(percentiles, trials::distributions(&times, "rtt-figures"))];
+    let mut plots = vec![
+        (percentiles, trials::distributions(&times, "rtt-figures")),
+        (histogram(&HISTOGRAM, &times), String::new()),
+    ];
     // A single rate makes no line.
     if result.trials.len() > 1 {
         plots.splice(0..0, [loss(result), latency(result)].map(|plot| (plot, String::new())));

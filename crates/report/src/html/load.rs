@@ -2,6 +2,7 @@
 
 use horolog_record::{Distribution, LoadResult};
 
+use super::latency::{Place, histogram};
 use super::losses::losses;
 use super::sections::{
     clients, columns, drawn, findings, host_facts, limits, mode_name, parts, run_facts, section,
@@ -13,6 +14,8 @@ use crate::verdict::{Highest, Losses, goal_name, lower_bound_trial, sentence};
 
 /// Plots over time, which stand before those by rate.
 const OVER_TIME: usize = 3;
+const HISTOGRAM: Place =
+    Place { id: "rtt-histogram", title: "Round trip, how often", described_by: "rtt-figures" };
 
 /// The page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
@@ -28,6 +31,7 @@ pub fn load(result: &LoadResult) -> String {
             series::percentiles("rtt", "Round trip by percentile", &rtt, "rtt-figures"),
             trials::distributions(&rtt, "rtt-figures"),
         ),
+        (histogram(&HISTOGRAM, &rtt), String::new()),
         (
             series::percentiles(
                 "response",
