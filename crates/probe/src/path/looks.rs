@@ -118,24 +118,25 @@ impl Lookout {
     }
 }
 
+/// An onlooker that keeps all it sees.
+#[cfg(test)]
+#[derive(Default)]
+pub(super) struct Seen(pub(super) std::sync::Mutex<(Vec<Look>, Vec<LookEnded>)>);
+
+#[cfg(test)]
+impl Onlooker for Seen {
+    fn look(&self, look: Look) {
+        self.0.lock().unwrap().0.push(look);
+    }
+
+    fn ended(&self, row: LookEnded) {
+        self.0.lock().unwrap().1.push(row);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use super::*;
-
-    #[derive(Default)]
-    struct Seen(Mutex<(Vec<Look>, Vec<LookEnded>)>);
-
-    impl Onlooker for Seen {
-        fn look(&self, look: Look) {
-            self.0.lock().unwrap().0.push(look);
-        }
-
-        fn ended(&self, row: LookEnded) {
-            self.0.lock().unwrap().1.push(row);
-        }
-    }
 
     #[test]
     fn rows_add_up_and_only_transfers_have_a_rate_of_bytes() {

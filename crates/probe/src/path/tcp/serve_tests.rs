@@ -1,13 +1,12 @@
 //! The far end over loopback: what it measures with us, and what it refuses.
 
 use std::io::{Read, Write};
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use horolog_record::{Code, Look, LookEnded, PathTcpResult, TcpSettings};
+use horolog_record::{Code, PathTcpResult, TcpSettings};
 
-use super::super::super::Onlooker;
+use super::super::super::looks::Seen;
 use super::super::protocol::{Flags, HELLO_LEN, Hello, Work};
 use super::super::{PathError, Session, TcpDirections, TcpOptions, TcpPath};
 use super::*;
@@ -205,19 +204,6 @@ fn what_is_no_greeting_is_refused_and_nobody_waits_for_who_says_nothing() {
     drop(far);
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     drop(silent);
-}
-
-#[derive(Default)]
-struct Seen(Mutex<(Vec<Look>, Vec<LookEnded>)>);
-
-impl Onlooker for Seen {
-    fn look(&self, look: Look) {
-        self.0.lock().unwrap().0.push(look);
-    }
-
-    fn ended(&self, row: LookEnded) {
-        self.0.lock().unwrap().1.push(row);
-    }
 }
 
 #[test]
