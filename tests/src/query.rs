@@ -58,6 +58,7 @@ pub(crate) fn all() -> Vec<Trial> {
     all.extend(scenarios!(ROOT, query_ends:
         an_interrupted_query_keeps_its_result,
         nobody_answers_and_that_is_said,
+        a_server_that_is_off_breaks_its_limit,
         an_ordinary_user_measures_as_well,
         what_cannot_be_is_refused,
     ));

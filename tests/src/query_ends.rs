@@ -4,9 +4,10 @@
 use std::fs;
 use std::net::UdpSocket;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use horolog_lab::{Lab, LabConfig};
 use horolog_record::{Code, QueryEndReason, QueryResult};
+use tempfile::TempDir;
 
 use crate::load_command::{ForNobody, Started, parse};
 use crate::process::{Engine, Server, run_to_end, server_address};
@@ -67,6 +68,40 @@ pub(crate) fn nobody_answers_and_that_is_said() -> Result<()> {
     Ok(())
 }
 
+/// A limit on the offset that is given to a server, either way, decides about the exit status and
+/// is told in every form of the result.
+pub(crate) fn a_server_that_is_off_breaks_its_limit() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let at = server_address(&lab, false)?;
+    let _server = Server::start(lab.server(), Engine::Socket, &[at], &["--test-offset=-20000000"])?;
+    let place = TempDir::new()?;
+    let asked = |bound: &str| {
+        let limit = format!("offset>{bound}");
+        let asked = [TARGET, "-n", "4", "--interval", "10ms", "--fail-if", &limit];
+        let files = ["--fail-if", "loss>90%", "--json", "r.json", "--junit", "r.xml"];
+        let mut command = query(lab.client(), &[&asked[..], &files].concat())?;
+        run_to_end(command.current_dir(place.path()), PATIENCE)
+    };
+    for (bound, status, cases) in [("10ms", 1, "failures=\"1\""), ("30ms", 0, "failures=\"0\"")] {
+        let output = asked(bound)?;
+        ensure!(output.status.code() == Some(status), "{output:?}");
+        let result: QueryResult = parse(&fs::read(place.path().join("r.json"))?)?;
+        let failed: Vec<_> = result.limits.iter().map(|limit| limit.failed).collect();
+        ensure!(failed == [status == 1, false], "{:?}", result.limits);
+        let [offset, loss] = &result.limits[..] else { bail!("{:?}", result.limits) };
+        let off = offset.value.context("no offset")?;
+        ensure!((15e6..25e6).contains(&off) && offset.of.as_deref() == Some(TARGET), "{offset:?}");
+        ensure!(loss.value.is_some_and(|lost| lost < 0.9), "{loss:?}");
+        let junit = fs::read_to_string(place.path().join("r.xml"))?;
+        ensure!(junit.contains(cases) && junit.contains("offset&gt;"), "{junit}");
+        let text = String::from_utf8(output.stdout)?;
+        ensure!(text.contains(if status == 1 { "broken: 20" } else { "kept: 20" }), "{text}");
+        let told = String::from_utf8(output.stderr)?;
+        ensure!(told.contains("broken: 20") == (status == 1), "{told}");
+    }
+    Ok(())
+}
+
 /// Without privileges the kernel's timestamps are there all the same; hardware's are not on such a
 /// link, and that is said.
 pub(crate) fn an_ordinary_user_measures_as_well() -> Result<()> {
@@ -87,7 +122,7 @@ pub(crate) fn an_ordinary_user_measures_as_well() -> Result<()> {
     Ok(())
 }
 
-const CASES: [Case; 20] = [
+const CASES: [Case; 22] = [
     case(&[], USAGE, &["SERVER"]),
     case(&["no/such/name"], USAGE, &["no/such/name", "ADDRESS"]),
     case(&["192.0.2.2:0"], USAGE, &["192.0.2.2:0", "ADDRESS"]),
@@ -105,6 +140,8 @@ const CASES: [Case; 20] = [
     case(&[TARGET, "--nts-ke", TARGET], USAGE, &["--nts"]),
     case(&[TARGET, "--nts", "--ca", "/nonexistent"], USAGE, &["/nonexistent"]),
     case(&[TARGET, "--json", "-", "--csv", "-"], USAGE, &["standard output"]),
+    case(&[TARGET, "--fail-if", "offset>1"], USAGE, &["offset", "unit"]),
+    case(&[TARGET, "--junit", "x", "--csv", "x"], USAGE, &["--csv and --junit", "same file"]),
     case(&[TARGET, "--csv", "/proc/nowhere/r"], ENVIRONMENT, &["cannot write", "/proc/nowhere"]),
     case(&[TARGET, "-i", "nosuch0"], ENVIRONMENT, &["'nosuch0'", "ip link"]),
     case(&["no-such-host.invalid"], ENVIRONMENT, &["no-such-host.invalid", "check the name"]),

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use horolog_stats::Spread;
 use serde::{Deserialize, Serialize};
 
-use crate::{Finding, Host, InvalidReason};
+use crate::{Finding, Host, InvalidReason, LimitResult};
 
 /// The schema's name and version.
 pub const QUERY_SCHEMA: &str = "horolog.query/1";
@@ -42,6 +42,9 @@ pub struct QueryResult {
     pub servers: Vec<ServerResult>,
     /// How far apart the servers are, each pair once.
     pub differences: Vec<Difference>,
+    /// The limits of `--fail-if`; earlier results have none.
+    #[serde(default)]
+    pub limits: Vec<LimitResult>,
     /// Doubts about the numbers.
     pub findings: Vec<Finding>,
 }

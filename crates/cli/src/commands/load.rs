@@ -2,7 +2,6 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -15,14 +14,9 @@ use horolog_report::table;
 use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::netlink::Prefix;
 use horolog_wire::ethernet::MacAddress;
-use serde::Serialize;
 
-use crate::ci::{self, CiArgs};
 use crate::failure::Failure;
-use crate::keep::KeepArgs;
-use crate::live;
-use crate::live::web::{self, WebArgs};
-use crate::output::{self, Destination};
+use crate::output;
 use crate::values;
 
 mod additions;
@@ -36,6 +30,7 @@ mod mix;
 pub(crate) mod ntpperf;
 mod nts;
 mod offset;
+mod outputs;
 mod ptp;
 mod rows;
 
@@ -49,6 +44,7 @@ use limits::LimitArgs;
 use mix::MixArgs;
 use nts::NtsArgs;
 use offset::OffsetArgs;
+use outputs::{OutputArgs, Outputs};
 use ptp::PtpArgs;
 use rows::{Onlookers, Rows};
 
@@ -177,22 +173,8 @@ pub(crate) struct RunArgs {
     /// The target has a public address and is yours.
     #[arg(long)]
     i_own_this_target: bool,
-    /// Write the result to this file; to standard output with -, instead of the table.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write the result as a page to this file.
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Show the run on the terminal while it goes on: q, Escape and Ctrl-C end it with what there
-    /// is by then. The table follows when it is over.
-    #[arg(long)]
-    live: bool,
     #[command(flatten)]
-    web: WebArgs,
-    #[command(flatten)]
-    ci: CiArgs,
-    #[command(flatten)]
-    keep: KeepArgs,
+    output: OutputArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -290,14 +272,9 @@ impl RunArgs {
             self.apart.manners().map(|_| Wants::WellBehaved),
         ];
         let limits = self.limits.resolve(&does.into_iter().flatten().collect::<Vec<_>>())?;
-        if self.live {
-            live::needs_a_terminal_beside()?;
-        }
         let counters = self.page.resolve()?;
-        self.ci.open(&[("--json", self.json.as_deref()), ("--html", self.html.as_deref())])?;
-        let outputs = Outputs::open(self.json.as_deref(), self.html.as_deref(), self.keep)?;
-        let web = self.web.open()?;
-        let outputs = Outputs { rows, live: self.live, web, ..outputs };
+        let mut outputs = self.output.open()?;
+        outputs.rows = rows;
         let options = LoadOptions {
             family,
             limits,
@@ -320,46 +297,6 @@ impl RunArgs {
             ..LoadOptions::new(target, job)
         };
         Ok((options, outputs))
-    }
-}
-
-/// Where a result goes besides the table, and how the table tells it.
-struct Outputs {
-    /// The result itself takes the table's place on standard output.
-    quiet: bool,
-    /// How the table's rows are told.
-    rows: RowKind,
-    /// Whether the run is shown on the terminal.
-    live: bool,
-    /// The page that it is shown on.
-    web: Option<web::Opened>,
-    json: Option<Destination>,
-    html: Option<Destination>,
-    keep: KeepArgs,
-}
-
-impl Outputs {
-    fn open(json: Option<&Path>, html: Option<&Path>, keep: KeepArgs) -> Result<Self, Failure> {
-        crate::files::apart(&[("--json", json), ("--html", html)])?;
-        Ok(Self {
-            quiet: json.is_some_and(output::is_stdout),
-            rows: RowKind::Trials,
-            live: false,
-            web: None,
-            json: json.map(Destination::open).transpose()?,
-            html: html.map(Destination::open).transpose()?,
-            keep,
-        })
-    }
-
-    /// Writes the files, all of them though one cannot be written, and keeps the result.
-    fn write<R: Serialize>(self, result: &R, page: fn(&R) -> String) -> Result<(), Failure> {
-        ci::measured(result);
-        let json = self.json.map(|file| file.write(&horolog_report::to_json(result)));
-        let html = self.html.map(|file| file.write(&page(result)));
-        let written = json.into_iter().chain(html).collect();
-        self.keep.keep(result);
-        written
     }
 }
 

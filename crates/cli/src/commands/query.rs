@@ -2,6 +2,8 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
+mod figures;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,9 +13,12 @@ use horolog_io::target::{Family, TargetName};
 use horolog_probe::query::{Algorithm, COUNT, KE_PORT, NtsOptions, Query, QueryOptions, Trust};
 use horolog_report::{csv, html, table, to_json};
 
-use crate::failure::{Failure, no_error};
+use self::figures::Figure;
+use crate::ci::CiArgs;
+use crate::failure::{Failure, verdict};
 use crate::files::Files;
 use crate::keep::KeepArgs;
+use crate::limit::Limit;
 use crate::output::{self, Progress};
 use crate::values;
 
@@ -94,6 +99,14 @@ pub(crate) struct QueryArgs {
     /// Write the result as a page with plots to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// End with status 1 if this holds of a server, such as 'offset>1ms' or 'loss>10%'; may be given
+    /// more than once. Metrics: offset (either way), bound, delay, of the exchange of the least
+    /// delay; jitter; mean, rms, max (either way), of all offsets; loss. What was not measured
+    /// breaks its limit.
+    #[arg(long, value_name = "LIMIT", value_parser = figures::limit)]
+    fail_if: Vec<Limit<Figure>>,
+    #[command(flatten)]
+    ci: CiArgs,
     #[command(flatten)]
     keep: KeepArgs,
     /// Write every sample as a line of comma-separated values to this file; to standard output with
@@ -141,7 +154,9 @@ impl QueryArgs {
 
 pub(crate) fn run(args: QueryArgs) -> Result<(), Failure> {
     let flags = [("--json", &args.json), ("--html", &args.html), ("--csv", &args.csv)];
+    args.ci.open(&flags.map(|(flag, path)| (flag, path.as_deref())))?;
     let files = Files::open(flags)?.kept(&args.keep);
+    let limits = args.fail_if.clone();
     let options = args.resolve()?;
     output::end_gently()?;
     let query = Query::prepare(options)?;
@@ -150,8 +165,9 @@ pub(crate) fn run(args: QueryArgs) -> Result<(), Failure> {
     let one_more = || {
         progress.counted(done.fetch_add(1, Ordering::Relaxed) + 1, total, "exchanges");
     };
-    let result = query.run(&one_more, &|| output::flow().is_break());
+    let mut result = query.run(&one_more, &|| output::flow().is_break());
     progress.finish();
+    result.limits = limits.iter().map(|limit| figures::judge(limit, &result)).collect();
     files.write(&result, [to_json, html::query, csv::query], table::query)?;
-    no_error(&result.findings)
+    verdict(&result.limits, &result.findings)
 }

@@ -260,6 +260,7 @@ impl Query {
             reply_timeout_ns: self.options.timeout.as_nanos() as u64,
             servers,
             differences,
+            limits: Vec::new(),
             findings: Vec::new(),
         };
         let about = Circumstances {

@@ -13,18 +13,19 @@ use serde_json::Value;
 
 use crate::choices::{LEAP_STATES, QUERY_ENDS, REASONS, STAMP_KINDS};
 use crate::golden::{new_names, read, with_unknown_fields, written};
-use crate::strategies::{chosen, counted, finding, host, number};
+use crate::strategies::{chosen, counted, finding, host, limit, number};
 
 const QUERY: &str = include_str!("query.json");
 
 fn query_result() -> impl Strategy<Value = QueryResult> {
     let facts = (any::<String>(), vec(any::<String>(), 0..3), host());
     let settings = (any::<u8>(), any::<bool>(), any::<[u64; 3]>());
-    let outcome = (vec(server(), 0..3), vec(difference(), 0..3), vec(finding(), 0..3));
-    (facts, settings, outcome).prop_map(|(facts, settings, outcome)| {
+    let outcome = (vec(server(), 0..3), vec(difference(), 0..3));
+    let judged = (vec(limit(), 0..3), vec(finding(), 0..3));
+    (facts, settings, outcome, judged).prop_map(|(facts, settings, outcome, judged)| {
         let (started, command, host) = facts;
         let (ntp_version, interleaved, [count, interval_ns, reply_timeout_ns]) = settings;
-        let (servers, differences, findings) = outcome;
+        let ((servers, differences), (limits, findings)) = (outcome, judged);
         QueryResult {
             schema: QUERY_SCHEMA.to_owned(),
             started,
@@ -37,6 +38,7 @@ fn query_result() -> impl Strategy<Value = QueryResult> {
             reply_timeout_ns,
             servers,
             differences,
+            limits,
             findings,
         }
     })

@@ -6,7 +6,9 @@ use horolog_record::{AllanDeviation, Figures, QueryResult, Sample, ServerResult}
 use super::data::{row, table};
 use super::escape::{each, text};
 use super::plot::{Axis, Choice, Plot, Scale, Series, Unit};
-use super::sections::{columns, command_line, drawn_alone, facts, findings, host_facts, section};
+use super::sections::{
+    columns, command_line, drawn_alone, facts, findings, host_facts, limits, section,
+};
 use super::stability::{allan_plot, allan_table};
 use super::{Page, top};
 use crate::table::query::{
@@ -39,6 +41,7 @@ pub fn query(result: &QueryResult) -> String {
     let main = [
         top::query(result),
         section("Findings", &findings(&result.findings)),
+        section("Limits", &limits(&result.limits)),
         section("Servers", &servers(result)),
         section("Between servers", &differences(result)),
         section("Offset, delay and stability", &figures),

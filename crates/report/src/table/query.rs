@@ -9,7 +9,7 @@ use horolog_record::{
 
 use super::TableStyle;
 use super::grid::{self, Cell, Column, Group, Tone};
-use super::summary::{finding_lines, wrapped};
+use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, signed_mean_ns, signed_ns};
 
 /// Samples that a line for each server says enough of.
@@ -41,6 +41,10 @@ pub fn query(result: &QueryResult, style: &TableStyle) -> String {
             tone.paint(&difference_line(difference, result), style.colour)
         };
         lines.extend(result.differences.iter().map(line));
+    }
+    if !result.limits.is_empty() {
+        lines.push(String::new());
+        lines.extend(limit_lines(&result.limits, style));
     }
     if !result.findings.is_empty() {
         lines.push(String::new());

@@ -1,4 +1,4 @@
-//! `horolog load nts-ke`: flags to a run, its result as text and JSON.
+//! `horolog load nts-ke`: flags to a run, its result as text, JSON and page.
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
@@ -17,13 +17,11 @@ use horolog_record::{EstablishmentTrial, Look, LookEnded};
 use horolog_report::table;
 use horolog_stats::SearchConfig;
 
+use super::SearchArg;
+use super::outputs::{OutputArgs, Outputs};
 use super::rows::{Onlookers, Printer};
-use super::{Outputs, SearchArg};
-use crate::ci::CiArgs;
 use crate::failure::Failure;
-use crate::keep::KeepArgs;
-use crate::live::web::WebArgs;
-use crate::live::{Feed, needs_a_terminal_beside};
+use crate::live::Feed;
 use crate::output;
 use crate::values;
 
@@ -79,22 +77,8 @@ pub(crate) struct NtsKeArgs {
     /// The target has a public address and is yours.
     #[arg(long)]
     i_own_this_target: bool,
-    /// Write the result to this file; to standard output with -, instead of the text.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write the result as a page to this file.
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Show the run on the terminal while it goes on: q, Escape and Ctrl-C end it with what there
-    /// is by then. The text follows when it is over.
-    #[arg(long)]
-    live: bool,
     #[command(flatten)]
-    web: WebArgs,
-    #[command(flatten)]
-    ci: CiArgs,
-    #[command(flatten)]
-    keep: KeepArgs,
+    output: OutputArgs,
 }
 
 impl NtsKeArgs {
@@ -110,8 +94,9 @@ impl NtsKeArgs {
         Ok(EstablishmentJob::Search { kind, config })
     }
 
-    fn resolve(self) -> Result<EstablishmentOptions, Failure> {
+    fn resolve(self) -> Result<(EstablishmentOptions, Outputs), Failure> {
         let job = self.job()?;
+        let outputs = self.output.open()?;
         let (connections, timeout, search) = match &job {
             EstablishmentJob::Eager(_) => (CONNECTIONS, Duration::from_secs(5), None),
             EstablishmentJob::Search { kind, .. } => {
@@ -132,7 +117,7 @@ impl NtsKeArgs {
             command: output::command_line(),
         };
         options.check()?;
-        Ok(options)
+        Ok((options, outputs))
     }
 }
 
@@ -166,15 +151,8 @@ impl Follower for Rows {
 }
 
 pub(super) fn run(args: NtsKeArgs) -> Result<(), Failure> {
-    let quiet = args.json.as_deref().is_some_and(output::is_stdout);
-    if args.live {
-        needs_a_terminal_beside()?;
-    }
-    let files = [("--json", args.json.as_deref()), ("--html", args.html.as_deref())];
-    args.ci.open(&files)?;
-    let outputs = Outputs::open(args.json.as_deref(), args.html.as_deref(), args.keep.clone())?;
-    let mut outputs = Outputs { live: args.live, web: args.web.open()?, ..outputs };
-    let options = args.resolve()?;
+    let (options, mut outputs) = args.resolve()?;
+    let quiet = outputs.quiet;
     output::end_gently()?;
     announce(&options);
     let title = format!("key establishments with {}", options.target);

@@ -68,6 +68,7 @@ fn findings_beside(
         reply_timeout_ns: 1,
         servers,
         differences,
+        limits: Vec::new(),
         findings: Vec::new(),
     };
     all(&result, &Circumstances { clock_synchronised: Some(true), servers: beside })
