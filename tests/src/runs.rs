@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use horolog_record::{CompareResult, CompareVerdict, RunList, STORE_VARIABLE};
 use libtest_mimic::Trial;
+use rusqlite::Connection;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -31,6 +32,11 @@ pub(crate) fn all() -> Vec<Trial> {
         results_of_every_kind_are_kept_shown_and_handed_on,
         a_worse_run_ends_in_status_1,
         what_cannot_be_read_is_named,
+        what_is_of_another_version_is_shown_as_far_as_it_can_be,
+        a_field_that_is_wrong_is_named_with_its_place,
+        an_empty_run_is_shown_as_one,
+        a_store_that_is_held_loses_no_result,
+        a_store_of_a_newer_version_is_left_alone,
         a_damaged_store_loses_no_result,
     ));
     all.extend(scenarios!(&[Need::Root, Need::Peer("unshare")], runs:
@@ -244,7 +250,6 @@ fn what_cannot_be_read_is_named() -> Result<()> {
     let place = Place::new()?;
     place.measure(&[])?;
     let whole = fs::read_to_string(format!("{GOLDEN}/load.json"))?;
-    let newer = whole.replacen("horolog.load/1", "horolog.load/2", 1);
     for (name, text, words) in [
         ("cut.json", &whole[..whole.len() / 2], "begins as a result 'horolog.load/1'"),
         ("empty.json", "", "no JSON"),
@@ -262,17 +267,80 @@ fn what_cannot_be_read_is_named() -> Result<()> {
     let path = path.to_string_lossy().into_owned();
     place.refused(&["runs", "import", &path], 3, "line 3: ")?;
     place.refused(&["runs", "import", &path], 3, "sound results before it: 2")?;
-    let path = place.path("newer.json");
-    fs::write(&path, &newer)?;
-    let path = path.to_string_lossy().into_owned();
-    let shown = place.horolog(&["runs", "show", &path])?;
-    let told = String::from_utf8(shown.stderr)?;
-    ensure!(shown.status.code() == Some(3) && told.contains("'horolog.load/1' is known"), "{told}");
-    ensure!(String::from_utf8(shown.stdout)?.starts_with("horolog.load/2, begun "));
-    // It is kept all the same, for the program that knows it.
-    ensure!(place.horolog(&["runs", "import", &path])?.status.success());
-    ensure!(place.list()?.runs.len() == 2);
+    ensure!(place.list()?.runs.len() == 1, "of what is cut, nothing is kept");
     Ok(())
+}
+
+/// A result of a load with something changed.
+fn changed(place: &Place, name: &str, change: impl FnOnce(&mut Value)) -> Result<String> {
+    let mut result = serde_json::from_str(&fs::read_to_string(format!("{GOLDEN}/load.json"))?)?;
+    change(&mut result);
+    let path = place.path(name);
+    fs::write(&path, serde_json::to_string(&result)?)?;
+    Ok(path.to_string_lossy().into_owned())
+}
+
+fn what_is_of_another_version_is_shown_as_far_as_it_can_be() -> Result<()> {
+    let place = Place::new()?;
+    let page = place.path("page.html").to_string_lossy().into_owned();
+    for (kept, version) in [0, 2].into_iter().enumerate() {
+        let schema = format!("horolog.load/{version}");
+        let file = changed(&place, &format!("{version}.json"), |result| {
+            result["schema"] = schema.clone().into();
+            // What another version lacks or calls otherwise is no matter.
+            result.as_object_mut().map(|fields| fields.remove("trials"));
+        })?;
+        let made = [&["report", &file, "-o", &page][..], &["runs", "show", &file, "--html", &page]];
+        for arguments in [&["runs", "show", &file][..], made[0], made[1]] {
+            let shown = place.horolog(arguments)?;
+            let told = String::from_utf8(shown.stderr)?;
+            let says = format!("it is a result '{schema}', and 'horolog.load/1' is known here");
+            ensure!(shown.status.code() == Some(3) && told.contains(&says), "{told}");
+            let text = String::from_utf8(shown.stdout)?;
+            let findings = text.lines().skip(1).filter(|line| line.starts_with("warning: "));
+            ensure!(text.starts_with(&format!("{schema}, begun 20")), "{text}");
+            ensure!(findings.count() > 0, "what it doubted can be read: {text}");
+        }
+        ensure!(!Path::new(&page).exists(), "a page of what is not known");
+        // It is kept all the same, for the program that knows it.
+        ensure!(place.horolog(&["runs", "import", &file])?.status.success());
+        let runs = place.list()?.runs;
+        ensure!(runs.len() == kept + 1 && runs.iter().any(|run| run.kind == schema), "{runs:?}");
+    }
+    Ok(())
+}
+
+fn a_field_that_is_wrong_is_named_with_its_place() -> Result<()> {
+    let place = Place::new()?;
+    let file = changed(&place, "odd.json", |result| result["trials"][0]["sent"] = "many".into())?;
+    for arguments in [&["runs", "show", &file][..], &["report", &file, "-o", "/dev/null"]] {
+        let output = place.horolog(arguments)?;
+        let told = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(3) && told.lines().count() == 1, "{told}");
+        ensure!(told.contains("trials[0].sent: invalid type: string \"many\""), "{told}");
+        ensure!(output.stdout.starts_with(b"horolog.load/1, begun "), "what is sound is shown");
+    }
+    Ok(())
+}
+
+fn an_empty_run_is_shown_as_one() -> Result<()> {
+    let place = Place::new()?;
+    let file = changed(&place, "empty.json", |result| {
+        for list in ["trials", "findings", "limits"] {
+            result[list] = Vec::<Value>::new().into();
+        }
+        for part in ["search", "series"] {
+            result.as_object_mut().map(|fields| fields.remove(part));
+        }
+    })?;
+    let shown = place.horolog(&["runs", "show", &file])?;
+    let text = String::from_utf8(shown.stdout)?;
+    ensure!(shown.status.success() && text.contains("No trial was run."), "{text}");
+    let page = place.path("page.html").to_string_lossy().into_owned();
+    ensure!(place.horolog(&["report", &file, "-o", &page])?.status.success());
+    ensure!(fs::read_to_string(&page)?.contains("not measured"));
+    ensure!(place.horolog(&["runs", "import", &file])?.status.success());
+    place.refused(&["runs", "compare", "1", &file], 3, "no figure in common")
 }
 
 /// The only file in the directory that is a result, as it was measured.
@@ -283,6 +351,37 @@ fn result_beside(directory: &Path) -> Result<Value> {
     let file = found.next().with_context(|| format!("no result among {files:?}"))?;
     ensure!(found.next().is_none(), "{files:?}");
     Ok(serde_json::from_str(&fs::read_to_string(file.path())?)?)
+}
+
+fn a_store_that_is_held_loses_no_result() -> Result<()> {
+    let place = Place::new()?;
+    place.measure(&[])?;
+    let holder = Connection::open(place.store())?;
+    holder.execute_batch("BEGIN IMMEDIATE")?;
+    let output = place.measure(&["--seed", "2"])?;
+    let told = String::from_utf8(output.stderr)?;
+    ensure!(told.contains("is held by another program") && told.lines().count() == 1, "{told}");
+    ensure!(!output.stdout.is_empty(), "its text is shown all the same");
+    ensure!(result_beside(place.directory.path())?["schema"] == "horolog.clock/1");
+    ensure!(place.list()?.runs.len() == 1, "who only reads does not wait");
+    place.refused(&["runs", "delete", "last"], 3, "is held by another program; try again")?;
+    holder.execute_batch("COMMIT")?;
+    ensure!(place.horolog(&["runs", "delete", "last"])?.status.success());
+    Ok(())
+}
+
+fn a_store_of_a_newer_version_is_left_alone() -> Result<()> {
+    let place = Place::new()?;
+    place.measure(&[])?;
+    Connection::open(place.store())?.pragma_update(None, "user_version", 99)?;
+    let before = fs::read(place.store())?;
+    let output = place.measure(&[])?;
+    let told = String::from_utf8(output.stderr)?;
+    ensure!(told.contains("has version 99") && told.lines().count() == 1, "{told}");
+    ensure!(result_beside(place.directory.path())?["schema"] == "horolog.clock/1");
+    place.refused(&["runs", "list"], 3, "has version 99, and this program knows 1")?;
+    ensure!(fs::read(place.store())? == before, "it was written to");
+    Ok(())
 }
 
 fn a_damaged_store_loses_no_result() -> Result<()> {

@@ -3,6 +3,7 @@
 use horolog_record as record;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_path_to_error::Error as PathError;
 use thiserror::Error;
 
 use crate::html;
@@ -132,21 +133,25 @@ fn kind(result: &Value) -> Result<&'static Kind, AnyError> {
 }
 
 fn read<R: DeserializeOwned>(result: &Value) -> Result<R, AnyError> {
-    R::deserialize(result).map_err(|error| unsound(&schema(result), &error))
+    serde_path_to_error::deserialize(result).map_err(|error| unsound(&schema(result), &error))
 }
 
 /// The same of one that is not needed any longer, without a copy of what is in it.
 fn taken<R: DeserializeOwned>(result: Value) -> Result<R, AnyError> {
     let schema = schema(&result);
-    serde_json::from_value(result).map_err(|error| unsound(&schema, &error))
+    serde_path_to_error::deserialize(result).map_err(|error| unsound(&schema, &error))
 }
 
 fn schema(result: &Value) -> String {
     result["schema"].as_str().unwrap_or_default().to_owned()
 }
 
-fn unsound(schema: &str, error: &serde_json::Error) -> AnyError {
-    AnyError::Content { schema: schema.to_owned(), what: error.to_string() }
+/// What is wrong, after where: `trials[0].sent: invalid type: ...`.
+fn unsound(schema: &str, error: &PathError<serde_json::Error>) -> AnyError {
+    let (place, why) = (error.path().to_string(), error.inner());
+    // The whole has no name.
+    let what = if place == "." { why.to_string() } else { format!("{place}: {why}") };
+    AnyError::Content { schema: schema.to_owned(), what }
 }
 
 /// Whether it is one of key establishments, which share their schema with the loads.
@@ -256,7 +261,13 @@ mod tests {
             "it is a result 'horolog.load/2', and 'horolog.load/1' is known here"
         );
         assert_eq!(told(of("horolog.x/1")), "'horolog.x/1' is no kind of result known here");
-        assert!(told(of("horolog.query/1")).contains("missing field"));
+        assert!(told(of("horolog.query/1")).contains("/1': missing field"));
+        let mut load = value(&fixture::load());
+        load["trials"][1]["sent"] = "many".into();
+        let unsound =
+            "it is no sound result 'horolog.load/1': trials[1].sent: invalid type: string";
+        assert!(page_of(&load).unwrap_err().to_string().starts_with(unsound));
+        assert!(told(load).starts_with(unsound));
         assert!(page_of(&of("horolog.after/1")).unwrap_err().to_string().contains("missing field"));
     }
 }

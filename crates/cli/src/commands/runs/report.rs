@@ -8,7 +8,7 @@ use super::given::Reader;
 use super::show;
 use crate::failure::Failure;
 use crate::keep::StoreArgs;
-use crate::output::{self, Destination};
+use crate::output;
 
 /// Write the page of a result: its verdict, findings, plots and figures in one file.
 ///
@@ -28,9 +28,9 @@ pub(crate) struct ReportArgs {
 
 pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     let given = Reader::new(&args.store).read(&args.run)?;
-    let page = show::page(&given)?;
-    Destination::open(&args.output)?.write(&page)?;
-    if !output::is_stdout(&args.output) {
+    let takes_stdout = output::is_stdout(&args.output);
+    show::write_page(&given, &args.output, takes_stdout)?;
+    if !takes_stdout {
         output::aside(&format!("the page is {}", args.output.display()));
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! `horolog runs show`: a result as its own command shows it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use horolog_report::{AnyError, page_of, table_of, to_json};
@@ -34,12 +34,12 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Failure> {
     if let Some(path) = &args.json {
         Destination::open(path)?.write(&to_json(&given.result))?;
     }
+    let takes_stdout =
+        [&args.json, &args.html].into_iter().flatten().any(|path| output::is_stdout(path));
     if let Some(path) = &args.html {
-        Destination::open(path)?.write(&page(&given)?)?;
+        write_page(&given, path, takes_stdout)?;
     }
-    if args.json.as_deref().is_some_and(output::is_stdout)
-        || args.html.as_deref().is_some_and(output::is_stdout)
-    {
+    if takes_stdout {
         return Ok(());
     }
     let common = common(&given.result);
@@ -52,9 +52,18 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Failure> {
     }
 }
 
-/// A result as a page.
-pub(super) fn page(given: &Given) -> Result<String, Failure> {
-    page_of(&given.result).map_err(|error| unshown(&given.reference, &error))
+/// Writes a result as a page. Of one that cannot be shown as its kind is, what all kinds have is
+/// written to standard output, unless something else goes there.
+pub(super) fn write_page(given: &Given, path: &Path, takes_stdout: bool) -> Result<(), Failure> {
+    match page_of(&given.result) {
+        Ok(page) => Destination::open(path)?.write(&page),
+        Err(error) => {
+            if !takes_stdout {
+                output::line(&common(&given.result))?;
+            }
+            Err(unshown(&given.reference, &error))
+        }
+    }
 }
 
 fn unshown(reference: &str, error: &AnyError) -> Failure {
