@@ -112,6 +112,8 @@ need_system_packages() {
 	need jq jq "reads results as the documentation does"
 	need /usr/lib/python3/dist-packages/yaml python3-yaml "the tests read the example workflow with it"
 	need xmllint libxml2-utils "the tests validate JUnit XML with it"
+	need zsh zsh "the tests have it complete commands"
+	need fish fish "the tests have it complete commands"
 	need cyclictest rt-tests "measures wake-up latency; the benchmark holds ours against it"
 	need chromium chromium "the tests look at the pages of results with it"
 	# On Ubuntu perf comes with each kernel's own tools; one part of the benchmark asks for it.

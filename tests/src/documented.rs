@@ -86,6 +86,9 @@ fn works(stage: &mut Stage, command: &Documented) -> Result<()> {
             return expected(&command.text, Some(0), "");
         };
         (status.code().filter(|&code| code != 0), said)
+    } else if table::is_viewed(&text) {
+        let (status, said) = stage.view(&text)?;
+        (Some(status), said)
     } else {
         let output = stage.run(&text)?;
         let both = [output.stderr, output.stdout].concat();

@@ -9,19 +9,19 @@ use crate::scenario::{Need, scenario};
 use crate::{
     ROOT, ROOT_AND_IPV6, again, bench, bench_relay, bodies, bodies_limits, bodies_ptp, calibration,
     campaign_brokers, campaign_control, campaign_install, campaign_local, campaign_nats,
-    campaign_refusals, capture, ci_use, clients, clocks, counters, courses, cycle_predict,
-    cycle_program, cycle_run, cycle_test, cycle_watch, death, demo, devices, dissection,
-    documented, establishments, host_all, host_clocks, host_nics, host_scheduler, kernel_courses,
-    lab, launch_after, launch_at, launch_systemd, leftovers, limiters, live_views, load_ends,
-    load_engines, load_mix, load_modes, load_offsets, load_ptp, load_refusals, loads, monitoring,
-    noise, ntpperf, package, pages, path_stall, path_tcp, path_udp, process, ptp_verdicts,
-    qualification, query, queues, raw, receivers, refusals, relay, relay_below, relay_bodies,
-    relay_full, relay_life, relay_tree, replication, replication_changes, replication_load,
-    replication_sockets, requests, runs, scenarios, search, server_configuration, server_flood,
-    server_interleaved, server_ke, server_leap, server_limits, server_metrics, server_nts,
-    server_ptp, server_ptp_hostile, server_ptp_masters, server_ptp_peers, server_reload,
-    server_sandbox, server_sources, soak, verdicts, web, well_behaved_ptp, wrong_master,
-    wrong_server,
+    campaign_refusals, capture, ci_use, clients, clocks, completions, counters, courses,
+    cycle_predict, cycle_program, cycle_run, cycle_test, cycle_watch, death, demo, devices,
+    dissection, documented, establishments, host_all, host_clocks, host_nics, host_scheduler,
+    kernel_courses, lab, launch_after, launch_at, launch_systemd, leftovers, limiters, live_views,
+    load_ends, load_engines, load_mix, load_modes, load_offsets, load_ptp, load_refusals, loads,
+    monitoring, noise, ntpperf, package, pages, path_stall, path_tcp, path_udp, process,
+    ptp_verdicts, qualification, query, queues, raw, receivers, refusals, relay, relay_below,
+    relay_bodies, relay_full, relay_life, relay_tree, replication, replication_changes,
+    replication_load, replication_sockets, requests, runs, scenarios, search, server_configuration,
+    server_flood, server_interleaved, server_ke, server_leap, server_limits, server_metrics,
+    server_nts, server_ptp, server_ptp_hostile, server_ptp_masters, server_ptp_peers,
+    server_reload, server_sandbox, server_sources, soak, verdicts, web, well_behaved_ptp,
+    wrong_master, wrong_server,
 };
 
 /// All of them, by the lane that they run in.
@@ -82,7 +82,6 @@ fn measuring() -> Vec<Trial> {
     all.extend(relay_full::all());
     all.extend(scenarios!(ROOT, relay_bodies: both_bodies_decide_alike));
     all.extend(relay_tree::all());
-    all.extend(runs::all());
     all.extend(ci_use::all());
     all.extend(pages::all());
     all.extend(cycle_predict::all());
@@ -127,6 +126,7 @@ fn operation() -> Vec<Trial> {
     all.extend(campaign_install::all());
     all.extend(campaign_nats::all());
     all.extend(campaign_refusals::all());
+    all.extend(completions::all());
     all.extend(cycle_program::all());
     all.extend(cycle_watch::all());
     all.extend(launch_after::all());
@@ -134,6 +134,7 @@ fn operation() -> Vec<Trial> {
     all.extend(launch_systemd::all());
     all.extend(monitoring::all());
     all.extend(package::all());
+    all.extend(runs::all());
     all.extend(documented::all());
     all
 }

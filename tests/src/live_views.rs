@@ -93,14 +93,14 @@ impl Screen {
         }
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let lines =
             self.cells.iter().map(|row| row.iter().collect::<String>().trim_end().to_owned());
         lines.collect::<Vec<_>>().join("\n")
     }
 }
 
-/// A program whose keys and standard error are a terminal's.
+/// A program whose keys and standard error are a terminal's, and its standard output if asked for.
 pub(crate) struct Viewed {
     child: Child,
     terminal: PseudoTerminal,
@@ -110,14 +110,29 @@ pub(crate) struct Viewed {
 }
 
 impl Viewed {
-    pub(crate) fn start(mut command: Command) -> Result<Self> {
+    /// One whose standard output is a file.
+    pub(crate) fn start(command: Command) -> Result<Self> {
+        let directory = TempDir::new()?;
+        let stdout = fs::File::create(directory.path().join("stdout"))?;
+        Self::start_to(command, directory, Some(stdout))
+    }
+
+    /// One that has nothing but the terminal.
+    pub(crate) fn start_alone(command: Command) -> Result<Self> {
+        Self::start_to(command, TempDir::new()?, None)
+    }
+
+    fn start_to(
+        mut command: Command,
+        directory: TempDir,
+        stdout: Option<fs::File>,
+    ) -> Result<Self> {
         let terminal = PseudoTerminal::open()?;
         let near = fs::OpenOptions::new().read(true).write(true).open(terminal.path())?;
         let size = ["rows", &ROWS.to_string(), "cols", &COLUMNS.to_string()].map(ToOwned::to_owned);
         let sized = Command::new("stty").args(size).stdin(near.try_clone()?).status()?;
         ensure!(sized.success(), "stty: {sized}");
-        let directory = TempDir::new()?;
-        let stdout = fs::File::create(directory.path().join("stdout"))?;
+        let stdout = stdout.map_or_else(|| near.try_clone(), Ok)?;
         command.stdin(near.try_clone()?).stderr(near).stdout(Stdio::from(stdout));
         let child = die_with_parent(&mut command).spawn()?;
         Ok(Self { child, terminal, bytes: Vec::new(), screen: Screen::new(), directory })
@@ -167,7 +182,8 @@ impl Viewed {
                 self.look();
                 let rest = String::from_utf8_lossy(&self.bytes).into_owned();
                 self.screen.draw(&rest);
-                let stdout = fs::read_to_string(self.directory.path().join("stdout"))?;
+                let stdout = self.directory.path().join("stdout");
+                let stdout = fs::read_to_string(stdout).unwrap_or_default();
                 let screen = std::mem::replace(&mut self.screen, Screen::new());
                 return Ok((status.code().context("no status")?, stdout, screen));
             }

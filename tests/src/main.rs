@@ -29,6 +29,7 @@ mod clean_system;
 mod client;
 mod clients;
 mod clocks;
+mod completions;
 mod counters;
 mod courses;
 mod cycle_predict;

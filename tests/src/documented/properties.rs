@@ -8,13 +8,17 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Host, Lab};
+use horolog_record::STORE_VARIABLE;
 use rcgen::{CertificateParams, KeyPair};
+use serde_json::Value;
 
 use super::page::{Page, path};
 use super::table;
 use crate::process::{PATIENCE, binary, run_to_end, write_secret};
 
 const GOLDEN: &str = "crates/record/tests/schema";
+/// The reader's store of results.
+pub(super) const STORE: &str = "runs.sqlite";
 const CLOCK_LOG: &str = "fuzz/seeds/record_clock_log/server";
 const LEAP_SECONDS: &str = "crates/server/testdata/leap-seconds-2016.list";
 
@@ -46,6 +50,7 @@ pub(super) fn furnish(directory: &Path) -> Result<()> {
         fs::copy(path(GOLDEN).join(golden), here.join(name))
             .with_context(|| (*golden).to_owned())?;
     }
+    keep_runs(directory)?;
     for name in ["step", "control", "log"] {
         executable(&here.join(name), "exit 0")?;
     }
@@ -60,6 +65,28 @@ pub(super) fn furnish(directory: &Path) -> Result<()> {
     let hosts = directory.join("etc/hosts");
     fs::write(&hosts, format!("127.0.0.1 localhost\n192.0.2.1 {names}\n"))?;
     Ok(())
+}
+
+/// Twelve loads in the reader's store, of which the last but one has a name.
+fn keep_runs(directory: &Path) -> Result<()> {
+    let golden = fs::read_to_string(path(GOLDEN).join("load.json"))?;
+    let result: Value = serde_json::from_str(&golden)?;
+    let mut lines = String::new();
+    for minute in 1..=12 {
+        let mut result = result.clone();
+        result["started"] = format!("2026-01-30T09:{minute:02}:00.000Z").into();
+        lines += &format!("{result}\n");
+    }
+    let file = directory.join("tmp/runs.jsonl");
+    fs::write(&file, lines)?;
+    let file = file.to_string_lossy();
+    for arguments in [&["import", &*file][..], &["name", "11", "before-the-upgrade"]] {
+        let mut command = Command::new(binary()?);
+        command.arg("runs").args(arguments).env(STORE_VARIABLE, directory.join(STORE));
+        let output = run_to_end(&mut command, PATIENCE)?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(fs::remove_file(&*file)?)
 }
 
 fn executable(path: &Path, script: &str) -> Result<()> {

@@ -12,11 +12,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use horolog_lab::{Host, Lab, LabConfig};
+use horolog_record::STORE_VARIABLE;
 use horolog_sys::namespace::die_with_parent;
 use tempfile::TempDir;
 
-use super::properties::{connect, furnish};
+use super::properties::{STORE, connect, furnish};
 use super::table::{self, Far};
+use crate::live_views::Viewed;
 use crate::process::{PATIENCE, is_running, run_to_end, signal_to};
 
 /// How long what would take longer goes on before it is interrupted, as by Ctrl-C.
@@ -129,7 +131,7 @@ impl Stage {
         let ours = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{ours}", directory.join("bin").display()));
         command.env("HOME", directory.join("home")).env("TZ", "UTC").env_remove("XDG_RUNTIME_DIR");
-        command.env("HOROLOG_STORE", directory.join("runs.sqlite"));
+        command.env(STORE_VARIABLE, directory.join(STORE));
         command
     }
 
@@ -157,6 +159,20 @@ impl Stage {
             text,
         ];
         run_to_end(&mut self.command(self.host(text), &shell), PATIENCE * 3)
+    }
+
+    /// Runs a command on a terminal of its own, and ends it by a key when it has drawn something.
+    pub(crate) fn view(&mut self, text: &str) -> Result<(i32, String)> {
+        self.provide(table::far(text))?;
+        let shell = ["setsid", "--ctty", "bash", "-c", text];
+        let mut viewed = Viewed::start_alone(self.command(self.host(text), &shell))?;
+        viewed.until(|screen| screen.contains("q ends"))?;
+        // What is drawn first may still get ready.
+        thread::sleep(HELD);
+        viewed.press("q")?;
+        let (status, _, screen) = viewed.end()?;
+        ensure!((screen.taken, screen.given_back) == (1, 1), "the terminal is not as it was");
+        Ok((status, screen.text()))
     }
 
     /// Starts what stays, and looks whether it does. One that ends at once is told with its status;

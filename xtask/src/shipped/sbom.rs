@@ -86,6 +86,8 @@ fn component(part: &Part, sums: &Checksums) -> Value {
 mod tests {
     use std::collections::BTreeSet;
 
+    use cyclonedx_bom::prelude::{Bom, SpecVersion, Validate as _};
+
     use super::*;
 
     /// A text that has to be there and to say something.
@@ -99,8 +101,19 @@ mod tests {
         value[name].as_array().unwrap_or_else(|| panic!("no {name}: {value}"))
     }
 
-    /// What the schema of `CycloneDX` 1.5 asks of the parts of it that are written here.
+    /// What the specification's own library, which reads and judges it by the specification, says
+    /// against a bill.
+    fn complaints(bill: &Value) -> Vec<String> {
+        match Bom::parse_json_value(bill.clone()) {
+            Ok(bill) if bill.validate_version(SpecVersion::V1_5).passed() => Vec::new(),
+            Ok(bill) => vec![format!("{:?}", bill.validate_version(SpecVersion::V1_5))],
+            Err(error) => vec![error.to_string()],
+        }
+    }
+
+    /// That it is one of `CycloneDX` 1.5, and whole.
     fn check(bill: &Value) {
+        assert_eq!(complaints(bill), [""; 0]);
         assert_eq!(word(bill, "bomFormat"), "CycloneDX");
         assert_eq!(word(bill, "specVersion"), "1.5");
         assert!(bill["version"].as_u64().is_some_and(|version| version >= 1));
@@ -151,6 +164,28 @@ mod tests {
         };
         let libbpf = &named("libbpf")["bom-ref"];
         assert!(within(named("libbpf-sys")).as_array().unwrap().contains(libbpf));
+    }
+
+    #[test]
+    fn what_is_no_bill_is_told_from_one() {
+        let metadata = super::super::metadata().unwrap();
+        let parts = super::super::parts(&metadata).unwrap();
+        let bill = super::super::bill(&parts, None).unwrap();
+        let changed = |place: &str, to: Value| {
+            let mut bill = bill.clone();
+            *bill.pointer_mut(place).unwrap() = to;
+            complaints(&bill).len()
+        };
+        assert_eq!(changed("/version", 2.into()), 0);
+        for (place, to) in [
+            ("/specVersion", "1.9".into()),
+            ("/components/0/type", "book".into()),
+            ("/components/0/licenses/0/expression", "as you like".into()),
+            ("/components/0/name", Value::Null),
+            ("/dependencies/0/ref", "nobody".into()),
+        ] {
+            assert_eq!(changed(place, to), 1, "{place}");
+        }
     }
 
     #[test]

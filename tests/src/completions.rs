@@ -1,0 +1,91 @@
+//! Scenarios of completions: the shells themselves load what `horolog completions` writes, and
+//! complete commands and options by it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use libtest_mimic::Trial;
+use tempfile::TempDir;
+
+use crate::process::{PATIENCE, binary, run_to_end};
+use crate::scenario::Need;
+use crate::{completions, scenarios};
+
+/// A shell that someone types into: what stands there is waited for.
+const ZSH: &str = r#"
+zmodload zsh/zpty
+zpty shell TERM=dumb zsh -f -i
+await() {
+    local part said
+    repeat 600; do
+        zpty -r -t shell part && said+=$part
+        [[ $said == *$1* ]] && return
+        sleep 0.05
+    done
+    print -r -- "no '$1': $said"
+    exit 1
+}
+zpty -w shell "fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -D; print ready-\$((1 + 1))"
+await ready-2
+zpty -w -n shell $'horolog lo\t'
+await 'horolog load '
+zpty -w -n shell $'ntp --sea\t'
+await '--search='
+zpty -d shell
+print load --search
+"#;
+
+/// Its own builtin tells what it would complete.
+const FISH: &str = r#"source $argv[1]/horolog.fish
+set command (complete -C 'horolog lo' | string split -f 1 \t)
+set option (complete -C 'horolog load ntp --sea' | string split -f 1 \t)
+echo $command $option"#;
+
+const BASH: &str = r#". "$1/horolog.bash"
+complete -p horolog > /dev/null || exit
+COMP_WORDS=(horolog lo); COMP_CWORD=1; _horolog horolog lo horolog; words=$COMPREPLY
+COMP_WORDS=(horolog load ntp --sea); COMP_CWORD=3; _horolog horolog --sea ntp
+echo "$words ${COMPREPLY[*]}""#;
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    let mut all = Vec::from(scenarios!(&[Need::Peer("bash")], completions: bash_completes));
+    all.extend(scenarios!(&[Need::Peer("zsh")], completions: zsh_completes));
+    all.extend(scenarios!(&[Need::Peer("fish")], completions: fish_completes));
+    all
+}
+
+fn bash_completes() -> Result<()> {
+    completes("bash", "horolog.bash", &["--norc", "-c", BASH, "bash"])
+}
+
+fn zsh_completes() -> Result<()> {
+    completes("zsh", "_horolog", &["-f", "-c", ZSH, "zsh"])
+}
+
+fn fish_completes() -> Result<()> {
+    completes("fish", "horolog.fish", &["--no-config", "-c", FISH])
+}
+
+/// A shell that has these arguments, with the directory of its completions behind them, completes
+/// a command and an option.
+fn completes(shell: &str, file: &str, arguments: &[&str]) -> Result<()> {
+    let directory = TempDir::new()?;
+    write_completions(shell, &directory.path().join(file))?;
+    let mut command = Command::new(shell);
+    command.args(arguments).arg(directory.path()).env("HOME", directory.path());
+    let output = run_to_end(&mut command, PATIENCE)?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    let completed = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success() && told.is_empty(), "{}: {completed} {told}", output.status);
+    ensure!(completed.trim() == "load --search", "{completed}");
+    Ok(())
+}
+
+fn write_completions(shell: &str, file: &Path) -> Result<()> {
+    let output = run_to_end(Command::new(binary()?).args(["completions", shell]), PATIENCE)?;
+    ensure!(output.status.success() && !output.stdout.is_empty(), "{output:?}");
+    Ok(fs::write(file, output.stdout)?)
+}
