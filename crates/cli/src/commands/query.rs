@@ -99,10 +99,10 @@ pub(crate) struct QueryArgs {
     /// Write the result as a page with plots to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// End with status 1 if this holds of a server, such as 'offset>1ms' or 'loss>10%'; may be given
-    /// more than once. Metrics: offset (either way), bound, delay, of the exchange of the least
-    /// delay; jitter; mean, rms, max (either way), of all offsets; loss. What was not measured
-    /// breaks its limit.
+    /// End with status 1 if this holds of a server, such as 'offset>1ms' or 'loss>10%'; may be
+    /// given more than once. Metrics: offset (either way), bound, delay, of the exchange of the
+    /// least delay; jitter; mean, rms, max (either way), of all offsets; loss. What was not
+    /// measured breaks its limit.
     #[arg(long, value_name = "LIMIT", value_parser = figures::limit)]
     fail_if: Vec<Limit<Figure>>,
     #[command(flatten)]
