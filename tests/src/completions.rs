@@ -38,10 +38,10 @@ print load --search
 "#;
 
 /// Its own builtin tells what it would complete.
-const FISH: &str = r#"source $argv[1]/horolog.fish
+const FISH: &str = r"source $argv[1]/horolog.fish
 set command (complete -C 'horolog lo' | string split -f 1 \t)
 set option (complete -C 'horolog load ntp --sea' | string split -f 1 \t)
-echo $command $option"#;
+echo $command $option";
 
 const BASH: &str = r#". "$1/horolog.bash"
 complete -p horolog > /dev/null || exit

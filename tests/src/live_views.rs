@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_record::{Code, EstablishmentResult, LoadResult};
+use horolog_record::{Code, EstablishmentResult, LoadResult, PathStallResult};
 use horolog_sys::namespace::die_with_parent;
 use horolog_sys::pseudo_terminal::PseudoTerminal;
 use libtest_mimic::Trial;
@@ -34,6 +34,7 @@ pub(crate) fn all() -> Vec<Trial> {
         establishments_are_seen_and_a_key_ends_them,
         rows_of_a_path_are_seen,
         rows_of_tcp_are_seen_and_a_key_ends_them,
+        a_watched_port_is_seen_and_a_key_ends_the_watch,
         without_a_terminal_it_is_refused,
     ))
 }
@@ -345,6 +346,38 @@ fn rows_of_tcp_are_seen_and_a_key_ends_them() -> Result<()> {
     let result: serde_json::Value = serde_json::from_slice(&fs::read(&path)?)?;
     ensure!(result["latency"][0]["round_trips"].as_u64() > Some(0), "{result}");
     ensure!(result["findings"].to_string().contains("interrupted"), "{result}");
+    Ok(())
+}
+
+fn a_watched_port_is_seen_and_a_key_ends_the_watch() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let _far = far_end(&lab, &[])?;
+    let (target, port) = (address(&lab).to_string(), address(&lab).port().to_string());
+    for (more, answers) in [(&[][..], true), (&["--no-packets"], false)] {
+        let mut command = lab.client().command("setsid");
+        command.arg("--ctty").arg(binary()?).args(["path", "stall", "--watch", &port, "-t", "10m"]);
+        command.args(["--live", "--json", "-", "--no-store"]).args(more);
+        let mut watch = Viewed::start(command)?;
+        watch.until(|text| text.contains("no connection with data was seen yet"))?;
+        let mut traffic = lab.client().command(binary()?);
+        traffic.args(["path", "stall", &target, "-n", "6", "-b", "1", "--pause", "0s"]);
+        traffic.args(["--no-packets", "--no-store"]);
+        let sent = run_to_end(&mut traffic, PATIENCE)?;
+        ensure!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
+        let seen = watch.until(|text| text.contains("Nagle + delayed ACK"))?;
+        let row = seen.lines().find(|line| line.contains("Nagle")).unwrap_or_default();
+        let counted = row.split_whitespace().nth(2).is_some_and(|answers| answers != "-");
+        ensure!(row.contains(&target) && counted == answers, "{seen}");
+        ensure!(seen.contains(" of 600.0 s") && seen.contains("stalls over time, "), "{seen}");
+        watch.press("q")?;
+        let (status, stdout, screen) = watch.end()?;
+        ensure!(status == 0 && screen.given_back == 1, "{status}");
+        let result: PathStallResult = parse(stdout.as_bytes())?;
+        let watched = result.watched.context("nothing was watched")?;
+        let stalls = watched.connections.iter().map(|one| one.client_stalls + one.server_stalls);
+        ensure!(stalls.sum::<u64>() >= 2, "{:?}", watched.connections);
+        ensure!(result.findings.iter().any(|one| one.code == Code::Interrupted));
+    }
     Ok(())
 }
 

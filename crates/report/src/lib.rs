@@ -49,6 +49,6 @@ pub use json::to_json;
 pub use junit::junit;
 pub use limits::broken as broken_limits;
 pub use live::load_metrics;
-pub use stall::pattern as stall_pattern;
+pub use stall::{mechanism as stall_mechanism, pattern as stall_pattern};
 pub use summary::summary;
 pub use verdict::highest;

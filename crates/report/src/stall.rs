@@ -98,7 +98,8 @@ pub(crate) const fn option(option: SocketOption) -> &'static str {
 }
 
 /// A mechanism.
-pub(crate) const fn mechanism(mechanism: Option<Mechanism>) -> &'static str {
+#[must_use]
+pub const fn mechanism(mechanism: Option<Mechanism>) -> &'static str {
     match mechanism {
         None => ABSENT,
         Some(Mechanism::NagleDelayedAck) => "Nagle + delayed ACK",

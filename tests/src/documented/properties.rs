@@ -71,14 +71,13 @@ pub(super) fn furnish(directory: &Path) -> Result<()> {
 fn keep_runs(directory: &Path) -> Result<()> {
     let golden = fs::read_to_string(path(GOLDEN).join("load.json"))?;
     let result: Value = serde_json::from_str(&golden)?;
-    let mut lines = String::new();
-    for minute in 1..=12 {
+    let lines = (1..=12).map(|minute| {
         let mut result = result.clone();
         result["started"] = format!("2026-01-30T09:{minute:02}:00.000Z").into();
-        lines += &format!("{result}\n");
-    }
+        format!("{result}\n")
+    });
     let file = directory.join("tmp/runs.jsonl");
-    fs::write(&file, lines)?;
+    fs::write(&file, lines.collect::<String>())?;
     let file = file.to_string_lossy();
     for arguments in [&["import", &*file][..], &["name", "11", "before-the-upgrade"]] {
         let mut command = Command::new(binary()?);

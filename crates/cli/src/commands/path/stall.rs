@@ -4,20 +4,23 @@
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 mod figures;
+mod live;
 
 use std::time::Duration;
 
 use clap::Args;
 use horolog_io::target::TargetName;
-use horolog_probe::path::stall::{StallOptions, StallPath, Watch, WatchOptions};
+use horolog_probe::path::stall::{StallOptions, StallPath, Watch, WatchGlance, WatchOptions};
 use horolog_record::PathStallResult;
 use horolog_report::{html, table, to_json};
 
 use self::figures::{Figure, limit};
+use self::live::Live;
 use super::tcp::{family, target};
 use crate::failure::{Failure, verdict};
 use crate::files::FileArgs;
 use crate::limit::Limit;
+use crate::live::needs_a_terminal_beside;
 use crate::output::{self, Progress};
 use crate::values;
 
@@ -32,6 +35,7 @@ const WATCH_MAX: Duration = Duration::from_hours(24);
 /// and a body by sendfile, a cork that is closed or forgotten. With --watch PORT, the traffic of
 /// other programs is watched instead. No setting of the kernel is ever changed.
 #[derive(Args, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct StallArgs {
     /// The far end: ADDRESS, NAME, either with :PORT [default port: 8625].
     #[arg(value_name = "TARGET", value_parser = target, conflicts_with = "watch")]
@@ -75,6 +79,10 @@ pub(crate) struct StallArgs {
     /// pattern without an option). What was not measured breaks its limit.
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
     fail_if: Vec<Limit<Figure>>,
+    /// Show the connections on the terminal while they are watched: q, Escape and Ctrl-C end the
+    /// watch with what there is by then.
+    #[arg(long, requires = "watch")]
+    live: bool,
     #[command(flatten)]
     files: FileArgs,
 }
@@ -104,6 +112,9 @@ pub(super) fn run(args: &StallArgs) -> Result<(), Failure> {
              programs' traffic",
         )),
     };
+    if args.live {
+        needs_a_terminal_beside()?;
+    }
     let files = args.files.open()?;
     let mut result = measured()?;
     let judge = |limit: &Limit<Figure>| limit.judge_named((limit.figure)(&result));
@@ -146,7 +157,10 @@ fn watch(args: &StallArgs, port: u16) -> Result<PathStallResult, Failure> {
         packets: !args.no_packets,
         command: output::command_line(),
     })?;
-    Ok(watch.run(&|| output::flow().is_break()))
+    let live = args.live.then(|| Live::start(port)).transpose()?;
+    let shows = |glance| live.iter().for_each(|live| live.look(&glance));
+    let onlooker: Option<&dyn Fn(WatchGlance)> = if args.live { Some(&shows) } else { None };
+    Ok(watch.run(&|| output::flow().is_break(), onlooker))
 }
 
 #[cfg(test)]

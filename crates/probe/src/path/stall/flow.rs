@@ -6,14 +6,14 @@
 //! congestion window where there were several.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use horolog_record::{AckDelays, DelayedAck, Distribution, Mechanism, WatchedConnection};
-use horolog_stats::Recorder;
+use horolog_record::{AckDelays, DelayedAck, Mechanism, WatchedConnection};
 
-use super::judge::{BAND_NS, ns};
+use super::glance::{self, WatchedNow};
+use super::judge::ns;
 use super::segment::Segment;
+use super::stalls::{Ends, Stalls, sorted};
 
 /// Connections that are followed.
 const FLOWS_MAX: usize = 4_096;
@@ -29,7 +29,7 @@ pub(super) struct Flows {
     port: u16,
     /// From when on an acknowledgement is late.
     late: Duration,
-    by_ends: HashMap<(SocketAddr, SocketAddr), Flow>,
+    by_ends: HashMap<Ends, Flow>,
     missed: u64,
 }
 
@@ -42,12 +42,7 @@ struct Flow {
     answers: u64,
     pure: u64,
     delays_ns: Vec<u64>,
-    released: u64,
-    stalls: [u64; 2],
-    times: Option<Recorder>,
-    in_band: u64,
-    by_nagle: u64,
-    by_window: u64,
+    stalls: Stalls,
 }
 
 /// One end's data.
@@ -95,7 +90,7 @@ impl Flows {
         let (mut pure, mut released) = (0, 0);
         for flow in flows.into_values() {
             pure += flow.pure;
-            released += flow.released;
+            released += flow.stalls.total();
             delays.extend(flow.delays_ns);
         }
         acks(pure, released, delays)
@@ -106,16 +101,17 @@ impl Flows {
         self.missed
     }
 
+    /// The connections that have exchanged data so far.
+    pub(super) fn now(&self) -> Vec<WatchedNow> {
+        let spoke = self.by_ends.iter().filter(|(_, flow)| flow.speaker.is_some());
+        glance::sorted(spoke.map(|(ends, flow)| flow.stalls.now(*ends, Some(flow.answers))))
+    }
+
     /// The connections that exchanged data, those that stalled most first.
     pub(super) fn connections(self) -> Vec<WatchedConnection> {
         let spoke = |flow: &Flow| flow.speaker.is_some();
         let flows = self.by_ends.into_iter().filter(|(_, flow)| spoke(flow));
-        let mut all: Vec<_> = flows.map(|(key, flow)| flow.into_record(key)).collect();
-        let stalls = |one: &WatchedConnection| one.client_stalls.saturating_add(one.server_stalls);
-        all.sort_by(|one, other| {
-            stalls(other).cmp(&stalls(one)).then_with(|| one.client.cmp(&other.client))
-        });
-        all
+        sorted(flows.map(|(ends, flow)| flow.into_record(ends)))
     }
 }
 
@@ -153,15 +149,12 @@ impl Flow {
         if let Some((ack_ns, delay_ns, under_way)) = side.late_ack.take()
             && at_ns.saturating_sub(ack_ns) <= ns(RELEASE)
         {
-            self.released += 1;
-            self.stalls[from] += 1;
-            self.times.get_or_insert_with(Recorder::new).record(delay_ns);
-            self.in_band += u64::from(BAND_NS.contains(&delay_ns));
-            if under_way > 1 {
-                self.by_window += 1;
+            let by = if under_way > 1 {
+                Mechanism::WindowDelayedAck
             } else {
-                self.by_nagle += 1;
-            }
+                Mechanism::NagleDelayedAck
+            };
+            self.stalls.count(from, delay_ns, by);
         }
         let end = segment.end();
         if side.sent.is_none_or(|(sent, _)| is_before(sent, end)) {
@@ -170,24 +163,9 @@ impl Flow {
         }
     }
 
-    fn into_record(self, (client, server): (SocketAddr, SocketAddr)) -> WatchedConnection {
-        let [client_stalls, server_stalls] = self.stalls;
-        let mechanism = (self.released > 0).then_some(if self.by_window > self.by_nagle {
-            Mechanism::WindowDelayedAck
-        } else {
-            Mechanism::NagleDelayedAck
-        });
-        WatchedConnection {
-            server: server.to_string(),
-            client: client.to_string(),
-            answers: Some(self.answers),
-            client_stalls,
-            server_stalls,
-            stall_ns: self.times.as_ref().and_then(Distribution::of_recorder),
-            in_band: self.in_band,
-            mechanism,
-            acks: Some(acks(self.pure, self.released, self.delays_ns)),
-        }
+    fn into_record(self, ends: Ends) -> WatchedConnection {
+        let acks = acks(self.pure, self.stalls.total(), self.delays_ns);
+        self.stalls.into_record(ends, Some(self.answers), Some(acks))
     }
 }
 

@@ -10,15 +10,18 @@ mod capture;
 mod cell;
 mod claims;
 mod flow;
+mod glance;
 mod judge;
 mod kernel;
 mod options;
 mod plan;
 mod run;
 mod segment;
+mod stalls;
 mod watch;
 mod window;
 
+pub use glance::{WatchGlance, WatchedNow};
 pub use options::{BATCH_MAX, COUNT_MAX, StallOptions};
 pub use run::StallPath;
 pub use segment::Segment;

@@ -4,14 +4,12 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use horolog_record::{
-    Code, Distribution, Finding, Host, Mechanism, PATH_STALL_SCHEMA, PathStallResult, Severity,
-    StallWatch, WatchedConnection, rfc3339_now,
+    Code, Finding, Host, Mechanism, PATH_STALL_SCHEMA, PathStallResult, Severity, StallWatch,
+    WatchedConnection, rfc3339_now,
 };
-use horolog_stats::Recorder;
 use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_sys::packet;
 use horolog_sys::sock_diag::{Connection, SockDiag};
@@ -19,8 +17,10 @@ use horolog_time::{Clock, Span};
 
 use super::capture::Capture;
 use super::flow::Flows;
-use super::judge::{BAND_NS, ns};
+use super::glance::{self, EVERY, WatchGlance, WatchedNow};
+use super::judge::ns;
 use super::run::{dropped_packets, evidence, no_packets};
+use super::stalls::{Ends, Stalls, sorted};
 use super::{advice, kernel};
 use crate::path::tcp::{PathError, finding, machine};
 
@@ -91,17 +91,27 @@ impl Watch {
         Ok(Self { options, eyes, unseen })
     }
 
-    /// Watches until the time is over or the run is to end.
+    /// Watches until the time is over or the run is to end, and shows twice a second what there is
+    /// to whoever looks on.
     #[must_use]
-    pub fn run(self, is_over: &dyn Fn() -> bool) -> PathStallResult {
+    pub fn run(
+        self,
+        is_over: &dyn Fn() -> bool,
+        onlooker: Option<&dyn Fn(WatchGlance)>,
+    ) -> PathStallResult {
         let started = rfc3339_now();
         let begun = Instant::now();
+        let total = self.options.time;
+        let mut shown = Shown { onlooker, next: Duration::ZERO };
         let has_packets = matches!(self.eyes, Eyes::Packets(_));
         let (options, mut findings) = (self.options, Vec::from_iter(self.unseen));
         let (connections, missed, dropped) = match self.eyes {
             Eyes::Packets(mut capture) => {
                 while begun.elapsed() < options.time && !is_over() {
                     nap(LOOK);
+                    shown.at(begun.elapsed(), total, || {
+                        capture.with(|flows| (flows.now(), flows.missed()))
+                    });
                 }
                 let dropped = capture.end();
                 let fresh = Flows::new(options.port, options.stall_min);
@@ -120,6 +130,7 @@ impl Watch {
                         }
                     }
                     nap(LOOK);
+                    shown.at(begun.elapsed(), total, || (held.now(), held.missed));
                 }
                 let missed = held.missed;
                 (held.connections(), missed, 0)
@@ -157,6 +168,27 @@ impl Watch {
     }
 }
 
+/// Whoever looks on, and when again.
+struct Shown<'a> {
+    onlooker: Option<&'a dyn Fn(WatchGlance)>,
+    next: Duration,
+}
+
+impl Shown<'_> {
+    /// Shows what `seen` finds, the connections and how many there was no room for, when it is due.
+    fn at(
+        &mut self,
+        elapsed: Duration,
+        total: Duration,
+        seen: impl FnOnce() -> (Vec<WatchedNow>, u64),
+    ) {
+        let Some(onlooker) = self.onlooker.filter(|_| elapsed >= self.next) else { return };
+        self.next = elapsed + EVERY;
+        let (connections, missed) = seen();
+        onlooker(WatchGlance { elapsed, total, connections, missed });
+    }
+}
+
 fn nap(time: Duration) {
     sleep_until(MonotonicClock.now() + Span::from_ns(ns(time) as i64));
 }
@@ -182,7 +214,7 @@ struct Held {
     port: u16,
     stall_min: Duration,
     /// Of each connection, the client's address first.
-    found: HashMap<(SocketAddr, SocketAddr), One>,
+    found: HashMap<Ends, One>,
     missed: u64,
 }
 
@@ -190,11 +222,7 @@ struct Held {
 struct One {
     /// Since when the client's and the server's socket hold data back, and by what.
     since: [Option<Since>; 2],
-    stalls: [u64; 2],
-    times: Option<Recorder>,
-    in_band: u64,
-    by_window: u64,
-    by_nagle: u64,
+    stalls: Stalls,
 }
 
 /// Data that a socket holds back.
@@ -237,14 +265,13 @@ impl Held {
         }
     }
 
+    fn now(&self) -> Vec<WatchedNow> {
+        glance::sorted(self.found.iter().map(|(ends, one)| one.stalls.now(*ends, None)))
+    }
+
     fn connections(self) -> Vec<WatchedConnection> {
-        let mut all: Vec<_> =
-            self.found.into_iter().map(|(key, one)| one.into_record(key)).collect();
-        let stalls = |one: &WatchedConnection| one.client_stalls.saturating_add(one.server_stalls);
-        all.sort_by(|one, other| {
-            stalls(other).cmp(&stalls(one)).then_with(|| one.client.cmp(&other.client))
-        });
-        all
+        let found = self.found.into_iter();
+        sorted(found.map(|(ends, one)| one.stalls.into_record(ends, None, None)))
     }
 }
 
@@ -262,35 +289,7 @@ impl One {
         if took < stall_min {
             return;
         }
-        self.stalls[side] += 1;
-        self.times.get_or_insert_with(Recorder::new).record(ns(took));
-        self.in_band += u64::from(BAND_NS.contains(&ns(took)));
-        if before.by == Mechanism::WindowDelayedAck {
-            self.by_window += 1;
-        } else {
-            self.by_nagle += 1;
-        }
-    }
-
-    fn into_record(self, (client, server): (SocketAddr, SocketAddr)) -> WatchedConnection {
-        let [client_stalls, server_stalls] = self.stalls;
-        let mechanism =
-            (client_stalls + server_stalls > 0).then_some(if self.by_window > self.by_nagle {
-                Mechanism::WindowDelayedAck
-            } else {
-                Mechanism::NagleDelayedAck
-            });
-        WatchedConnection {
-            server: server.to_string(),
-            client: client.to_string(),
-            answers: None,
-            client_stalls,
-            server_stalls,
-            stall_ns: self.times.as_ref().and_then(Distribution::of_recorder),
-            in_band: self.in_band,
-            mechanism,
-            acks: None,
-        }
+        self.stalls.count(side, ns(took), before.by);
     }
 }
 
@@ -310,7 +309,8 @@ mod tests {
             one.see(1, (acknowledged > 0).then_some(since), at, ms(10));
         }
         let client = "192.0.2.1:1".parse().unwrap();
-        let record = one.into_record((client, "192.0.2.2:80".parse().unwrap()));
+        let ends = (client, "192.0.2.2:80".parse().unwrap());
+        let record = one.stalls.into_record(ends, None, None);
         assert_eq!((record.client_stalls, record.server_stalls, record.in_band), (0, 2, 1));
         assert_eq!(record.mechanism, nagle);
         assert_eq!(record.stall_ns.unwrap().max, 40_000_000);

@@ -1,0 +1,190 @@
+//! What is seen of a watch that goes on: how far it is, its connections, those that stall most
+//! first, and stalls over time.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use horolog_probe::path::stall::{WatchGlance, WatchedNow};
+use horolog_report::stall_mechanism;
+use horolog_report::units::{ABSENT, full_count, human_ns};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+
+use crate::failure::Failure;
+use crate::live::{View, bar, sparkline};
+
+/// Looks that are kept; a terminal has no more columns.
+const LOOKS_MAX: usize = 500;
+/// Connections that are shown of many.
+const SHOWN_MAX: usize = 200;
+/// Columns of the bar.
+const BAR: usize = 30;
+/// Columns of an address and its port at least.
+const ADDRESS_MIN: usize = 21;
+
+/// The view of a watch.
+pub(super) struct Live {
+    seen: Arc<Mutex<Seen>>,
+    _view: View,
+}
+
+impl Live {
+    pub(super) fn start(port: u16) -> Result<Self, Failure> {
+        let seen = Arc::new(Mutex::new(Seen::new(port)));
+        let shown = Arc::clone(&seen);
+        let view = View::start(move |columns| {
+            shown.lock().unwrap_or_else(PoisonError::into_inner).lay(columns)
+        })?;
+        Ok(Self { seen, _view: view })
+    }
+
+    pub(super) fn look(&self, glance: &WatchGlance) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).look(glance);
+    }
+}
+
+struct Seen {
+    port: u16,
+    last: Option<WatchGlance>,
+    stalls: u64,
+    /// Stalls since the look before, at each look.
+    fresh: VecDeque<Option<f64>>,
+}
+
+impl Seen {
+    const fn new(port: u16) -> Self {
+        Self { port, last: None, stalls: 0, fresh: VecDeque::new() }
+    }
+
+    fn look(&mut self, glance: &WatchGlance) {
+        let stalls = glance.connections.iter().flat_map(|one| one.stalls);
+        let stalls = stalls.fold(0, u64::saturating_add);
+        if self.fresh.len() >= LOOKS_MAX {
+            self.fresh.pop_front();
+        }
+        self.fresh.push_back(Some(stalls.saturating_sub(self.stalls) as f64));
+        self.stalls = stalls;
+        let mut glance = glance.clone();
+        glance.connections.truncate(SHOWN_MAX);
+        self.last = Some(glance);
+    }
+
+    fn lay(&self, columns: usize) -> Vec<Line<'static>> {
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        let title = format!("path stall: watching port {}", self.port);
+        let mut lines = vec![Line::styled(title, bold)];
+        let Some(last) = &self.last else { return lines };
+        let (done, total) = (last.elapsed.as_secs_f64(), last.total.as_secs_f64());
+        let share = bar(done / total, BAR);
+        lines.push(Line::from(format!("{done:.1} of {total:.1} s  {share:BAR$}|")));
+        if last.missed > 0 {
+            let missed = full_count(last.missed);
+            lines.push(Line::from(format!("there was no room for {missed} looks at others")));
+        }
+        lines.push(Line::default());
+        if last.connections.is_empty() {
+            lines.push(Line::from("no connection with data was seen yet"));
+            return lines;
+        }
+        let ends = last.connections.iter().flat_map(|one| [one.client, one.server]);
+        let width = ends.map(|end| end.to_string().len()).fold(ADDRESS_MIN, usize::max);
+        let head = format!(
+            "{:width$} {:width$} {:>9} {:>7} {:>7} {:>8}  by",
+            "client", "server", "answers", "client", "server", "longest"
+        );
+        lines.push(Line::styled(head, Style::new().add_modifier(Modifier::REVERSED)));
+        lines.extend(last.connections.iter().map(|one| Line::from(row(one, width))));
+        lines.push(Line::default());
+        let fresh: Vec<_> = self.fresh.iter().copied().collect();
+        let title = format!("stalls over time, {} in all", full_count(self.stalls));
+        lines.push(Line::from(title));
+        lines.push(Line::from(sparkline(&fresh, columns.max(1))));
+        lines
+    }
+}
+
+/// The stalls stand below the end whose data waited.
+fn row(one: &WatchedNow, width: usize) -> String {
+    let absent = || ABSENT.to_owned();
+    let answers = one.answers.map_or_else(absent, full_count);
+    let longest = one.longest_ns.map_or_else(absent, human_ns);
+    let [client, server] = one.stalls.map(full_count);
+    let ends = [one.client.to_string(), one.server.to_string()];
+    let [of_client, of_server] = &ends;
+    let by = stall_mechanism(one.mechanism);
+    format!(
+        "{of_client:width$} {of_server:width$} {answers:>9} {client:>7} {server:>7} \
+         {longest:>8}  {by}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use horolog_record::Mechanism;
+
+    use super::*;
+
+    fn connection(stalls: [u64; 2]) -> WatchedNow {
+        let is_held = stalls != [0, 0];
+        WatchedNow {
+            server: "192.0.2.1:443".parse().unwrap(),
+            client: "192.0.2.2:40000".parse().unwrap(),
+            answers: Some(1_234),
+            stalls,
+            longest_ns: is_held.then_some(41_200_000),
+            mechanism: is_held.then_some(Mechanism::NagleDelayedAck),
+        }
+    }
+
+    fn glance(connections: Vec<WatchedNow>) -> WatchGlance {
+        let (elapsed, total) = (Duration::from_secs(15), Duration::from_mins(1));
+        WatchGlance { elapsed, total, connections, missed: 0 }
+    }
+
+    fn drawn(seen: &Seen, columns: usize) -> String {
+        seen.lay(columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn connections_are_seen_and_stalls_over_time() {
+        let mut seen = Seen::new(443);
+        assert_eq!(drawn(&seen, 80), "path stall: watching port 443");
+        seen.look(&glance(Vec::new()));
+        assert!(drawn(&seen, 80).contains("no connection"));
+        for stalls in [[1, 0], [1, 2], [1, 2], [5, 2]] {
+            seen.look(&glance(vec![connection(stalls)]));
+        }
+        let screen = drawn(&seen, 100);
+        for text in [
+            "15.0 of 60.0 s  ███████▌ ",
+            "192.0.2.2:40000       192.0.2.1:443             1,234       5       2  41.2 ms  \
+             Nagle + delayed ACK",
+            "stalls over time, 7 in all",
+        ] {
+            assert!(screen.contains(text), "{text}: {screen}");
+        }
+        // None, 1, 2, none and 4 since the look before.
+        let over_time = screen.lines().last().unwrap();
+        assert_eq!(
+            over_time.trim_end(),
+            sparkline(&[0.0, 1.0, 2.0, 0.0, 4.0].map(Some), 100).trim_end()
+        );
+        seen.look(&WatchGlance { missed: 3, ..glance(vec![connection([0, 0])]) });
+        let screen = drawn(&seen, 100);
+        assert!(screen.contains("no room for 3") && screen.contains(" -  -"), "{screen}");
+    }
+
+    #[test]
+    fn memory_is_bounded_and_any_size_can_be_drawn() {
+        let mut seen = Seen::new(1);
+        let many = glance(vec![connection([u64::MAX, 1]); SHOWN_MAX + 9]);
+        (0..LOOKS_MAX + 9).for_each(|_| seen.look(&many));
+        assert_eq!(seen.fresh.len(), LOOKS_MAX);
+        assert_eq!(seen.last.as_ref().unwrap().connections.len(), SHOWN_MAX);
+        for columns in [0, 1, 10, 80, 500] {
+            drawn(&seen, columns);
+        }
+    }
+}

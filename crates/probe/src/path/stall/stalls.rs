@@ -1,0 +1,124 @@
+//! The stalls of one connection that is watched, by whatever they were seen.
+
+use std::net::SocketAddr;
+
+use horolog_record::{AckDelays, Distribution, Mechanism, WatchedConnection};
+use horolog_stats::Recorder;
+
+use super::glance::WatchedNow;
+use super::judge::BAND_NS;
+
+/// The ends of a connection, the client first.
+pub(super) type Ends = (SocketAddr, SocketAddr);
+
+/// What was counted.
+#[derive(Debug, Default)]
+pub(super) struct Stalls {
+    /// At the client and at the server.
+    at: [u64; 2],
+    times: Option<Recorder>,
+    in_band: u64,
+    by_nagle: u64,
+    by_window: u64,
+}
+
+impl Stalls {
+    /// Counts data of an end (0 the client's) that waited so long, in ns, for what held it: the
+    /// congestion window, or else Nagle's algorithm.
+    pub(super) fn count(&mut self, end: usize, took_ns: u64, by: Mechanism) {
+        self.at[end] += 1;
+        self.times.get_or_insert_with(Recorder::new).record(took_ns);
+        self.in_band += u64::from(BAND_NS.contains(&took_ns));
+        if by == Mechanism::WindowDelayedAck {
+            self.by_window += 1;
+        } else {
+            self.by_nagle += 1;
+        }
+    }
+
+    /// All of both ends.
+    pub(super) const fn total(&self) -> u64 {
+        self.at[0] + self.at[1]
+    }
+
+    /// What held most of what was held.
+    fn mechanism(&self) -> Option<Mechanism> {
+        (self.total() > 0).then_some(if self.by_window > self.by_nagle {
+            Mechanism::WindowDelayedAck
+        } else {
+            Mechanism::NagleDelayedAck
+        })
+    }
+
+    /// As they are now.
+    pub(super) fn now(&self, (client, server): Ends, answers: Option<u64>) -> WatchedNow {
+        WatchedNow {
+            server,
+            client,
+            answers,
+            stalls: self.at,
+            longest_ns: self.times.as_ref().and_then(Recorder::max),
+            mechanism: self.mechanism(),
+        }
+    }
+
+    /// For the record; answers and acknowledgements are those that were seen with packets.
+    pub(super) fn into_record(
+        self,
+        (client, server): Ends,
+        answers: Option<u64>,
+        acks: Option<AckDelays>,
+    ) -> WatchedConnection {
+        let mechanism = self.mechanism();
+        let [client_stalls, server_stalls] = self.at;
+        WatchedConnection {
+            server: server.to_string(),
+            client: client.to_string(),
+            answers,
+            client_stalls,
+            server_stalls,
+            stall_ns: self.times.as_ref().and_then(Distribution::of_recorder),
+            in_band: self.in_band,
+            mechanism,
+            acks,
+        }
+    }
+}
+
+/// The records of connections, those that stalled most first.
+pub(super) fn sorted(
+    connections: impl Iterator<Item = WatchedConnection>,
+) -> Vec<WatchedConnection> {
+    let mut all: Vec<_> = connections.collect();
+    let stalls = |one: &WatchedConnection| one.client_stalls.saturating_add(one.server_stalls);
+    all.sort_by(|one, other| {
+        stalls(other).cmp(&stalls(one)).then_with(|| one.client.cmp(&other.client))
+    });
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_held_most_is_told_and_the_band_is_counted() {
+        let ends = ("192.0.2.2:40000".parse().unwrap(), "192.0.2.1:80".parse().unwrap());
+        let mut stalls = Stalls::default();
+        assert_eq!(stalls.now(ends, None).mechanism, None);
+        for (end, took_ns, by) in [
+            (0, 40_000_000, Mechanism::WindowDelayedAck),
+            (1, 12_000_000, Mechanism::NagleDelayedAck),
+            (1, 41_000_000, Mechanism::WindowDelayedAck),
+        ] {
+            stalls.count(end, took_ns, by);
+        }
+        let now = stalls.now(ends, Some(7));
+        assert_eq!((now.stalls, now.longest_ns, now.answers), ([1, 2], Some(41_000_000), Some(7)));
+        assert_eq!(now.mechanism, Some(Mechanism::WindowDelayedAck));
+        let record = stalls.into_record(ends, Some(7), None);
+        assert_eq!((record.client_stalls, record.server_stalls, record.in_band), (1, 2, 2));
+        assert_eq!(record.mechanism, now.mechanism);
+        assert_eq!(record.stall_ns.unwrap().max, 41_000_000);
+    }
+}
