@@ -1,7 +1,7 @@
 //! Scenarios of what is made of metrics: a real Prometheus scrapes a server under load, one that
-//! is not synchronised, and a relay; and a load run, with its token. It has all that the dashboards
-//! and the alert rules ask for, answers each of their expressions, and raises the alarm that is due
-//! and no other.
+//! is not synchronised, one that has a receiver, and a relay; and a load run, with its token. It
+//! has all that the dashboards and the alert rules ask for, answers each of their expressions, and
+//! raises the alarms that are due and no other.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use horolog_lab::receiver::Receiver;
 use horolog_lab::{Host, Lab, LabConfig, Running};
+use horolog_time::Span;
 use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -25,7 +27,14 @@ use crate::server_nts::certificate;
 use crate::{monitoring, scenarios};
 
 const PACKAGING: &str = concat!(env!("HOROLOG_REPOSITORY"), "packaging");
-const PORTS: [u16; 3] = [9_123, 9_124, 9_105];
+const PORTS: [u16; 4] = [9_123, 9_124, 9_125, 9_105];
+/// What only a receiver's pulse gives, which no machine of these tests has.
+const OF_A_PULSE: [&str; 4] = [
+    "horolog_calibration_allan_deviation_ppb",
+    "horolog_calibration_frequency_ppb",
+    "horolog_calibration_noise_seconds",
+    "horolog_calibration_pulses_total",
+];
 const TOKEN: &str = "0123456789abcdef";
 const PROMETHEUS_PORT: u16 = 9_090;
 /// Long enough for alerts to fire and for Prometheus to start on a busy machine.
@@ -201,30 +210,39 @@ fn load(host: &Host, at: SocketAddr) -> Result<Running> {
 fn a_real_prometheus_answers_all_that_is_asked() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
-    let [sound, unsound, of_relay] = PORTS.map(|port| SocketAddr::new(at.ip(), port));
+    let all = PORTS.map(|port| SocketAddr::new(at.ip(), port));
+    let (names, [sound, unsound, calibrated, of_relay]) = (all.map(|one| one.to_string()), all);
     let files = TempDir::new()?;
     let [cert, key] = certificate(at.ip(), files.path())?.map(|path| path.display().to_string());
-    let names = [sound, unsound, of_relay].map(|address| address.to_string());
     let nts = ["--metrics", &names[0], "--nts-cert", &cert, "--nts-key", &key];
     let _server = Server::start(lab.server(), Engine::Xdp, &[at], &nts)?;
     let other = SocketAddr::new(at.ip(), 1_123);
     let arguments = ["--metrics", &names[1], "--leap", "unsynchronised"];
     let _other = Server::start(lab.server(), Engine::Socket, &[other], &arguments)?;
+    let line = files.path().join("gnss");
+    let _receiver = Receiver::start(&line, Span::ZERO)?;
+    let receiver = ["--gnss", &line.display().to_string(), "--no-clock-control"];
+    let arguments = [&["--metrics", &names[2]][..], &receiver].concat();
+    let third = SocketAddr::new(at.ip(), 2_123);
+    let _third = Server::start_as(lab.server(), Engine::Socket, &[third], &arguments)?;
     let child = (lab.client().port().ipv4, relay::PORT).into();
     let table = relay::table((lab.server().port().ipv4, relay::PORT), &[child]);
-    let _relay = Relay::start(lab.server(), &table, &["--metrics", &names[2]])?;
+    let _relay = Relay::start(lab.server(), &table, &["--metrics", &names[3]])?;
     let _load = load(lab.client(), at)?;
     let prometheus = Prometheus::start(
         lab.client(),
         (lab.client().port().ipv4, PROMETHEUS_PORT).into(),
-        &[("horolog", &[sound, unsound]), ("horolog-relay", &[of_relay])],
+        &[("horolog", &[sound, unsound, calibrated]), ("horolog-relay", &[of_relay])],
         None,
     )?;
-    prometheus.await_samples("count_over_time(up[1m]) >= 4 and up == 1", 3)?;
+    prometheus.await_samples("count_over_time(up[1m]) >= 4 and up == 1", 4)?;
+    prometheus.await_samples("horolog_calibration_uncertainty_seconds", 1)?;
     prometheus.await_samples("rate(horolog_replies_total{engine=\"xdp-ipv4\"}[1m]) > 100", 1)?;
     let rules = fs::read_to_string(packaging("prometheus/alerts.yml"))?;
     all_is_there(&prometheus, "horolog.json", &rules)?;
-    the_alarm_is_raised(&prometheus, &names[1])
+    // One server is not synchronised, and one knows the time to half a second alone.
+    let alarms = [("HorologUnsynchronised", &names[1]), ("HorologDispersionHigh", &names[2])];
+    alarms_are_raised(&prometheus, &alarms)
 }
 
 fn a_real_prometheus_sees_a_load_run() -> Result<()> {
@@ -268,17 +286,20 @@ fn all_is_there(prometheus: &Prometheus<'_>, name: &str, rules: &str) -> Result<
     let expressions = dashboard(name)?;
     ensure!(expressions.len() >= 20, "{expressions:?}");
     let asked = expressions.iter().map(String::as_str).chain([rules]).flat_map(metrics);
-    let unknown: BTreeSet<_> = asked.filter(|name| !known.contains(name)).collect();
+    let is_missing = |name: &&str| !known.contains(name) && !OF_A_PULSE.contains(name);
+    let unknown: BTreeSet<_> = asked.filter(is_missing).collect();
     ensure!(unknown.is_empty(), "{unknown:?} are not among {known:?}");
-    for expression in &expressions {
+    let has_no_pulse = |of: &&String| !OF_A_PULSE.iter().any(|name| of.contains(name));
+    for expression in expressions.iter().filter(has_no_pulse) {
         ensure!(!prometheus.query(expression)?.is_empty(), "nothing for {expression}");
     }
     Ok(())
 }
 
-/// One server is not synchronised, and nothing else is wrong.
-fn the_alarm_is_raised(prometheus: &Prometheus<'_>, instance: &str) -> Result<()> {
-    let due = BTreeSet::from([("HorologUnsynchronised".to_owned(), instance.to_owned())]);
+/// These are, of these instances, and nothing else is wrong.
+fn alarms_are_raised(prometheus: &Prometheus<'_>, due: &[(&str, &String)]) -> Result<()> {
+    let due = due.iter().map(|(alarm, of)| ((*alarm).to_owned(), (*of).clone()));
+    let due: BTreeSet<_> = due.collect();
     let started = Instant::now();
     while prometheus.firing()? != due {
         ensure!(started.elapsed() < LONG, "{:?} fire, not {due:?}", prometheus.firing()?);
