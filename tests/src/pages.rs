@@ -4,7 +4,6 @@
 //!
 //! With `HOROLOG_PICTURES=DIRECTORY` each page is also left there as pictures, for somebody's eyes.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -15,10 +14,13 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::browser::{Browser, PROGRAM};
+use crate::pages_figures::Figures;
+use crate::pages_looks::can_be_looked_into;
+use crate::pages_variants::variants;
 use crate::process::{PATIENCE, binary, run_to_end};
 use crate::runs::golden;
 use crate::scenario::Need;
-use crate::{pages, pages_of_loads, scenarios};
+use crate::{pages, pages_of_loads, pages_of_long_runs, scenarios};
 
 const NEEDS: &[Need] = &[Need::Root, Need::Peer(PROGRAM), Need::Peer("unshare")];
 /// What evaluates to [`Seen`].
@@ -55,6 +57,7 @@ pub(crate) fn all() -> Vec<Trial> {
         whoever_reads_it_can_read_every_page,
     ));
     all.extend(pages_of_loads::all(NEEDS));
+    all.extend(pages_of_long_runs::all(NEEDS));
     all
 }
 
@@ -66,9 +69,13 @@ pub(crate) struct Seen {
     result: String,
     pub(crate) plots: Vec<Plot>,
     pub(crate) charts: Vec<Chart>,
-    pub(crate) tables: BTreeMap<String, Table>,
-    /// The large figure on top.
+    pub(crate) tables: Vec<Table>,
+    pub(crate) bars: Vec<Table>,
+    /// What the large figure on top is of, and itself.
+    pub(crate) name: Option<String>,
     pub(crate) figure: Option<String>,
+    /// Names and times below it.
+    pub(crate) times: Vec<[String; 2]>,
     on_top: bool,
     findings: Vec<String>,
     ids: Vec<String>,
@@ -86,13 +93,42 @@ pub(crate) struct Seen {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Plot {
     pub(crate) id: String,
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
     view: usize,
     views: Vec<View>,
 }
 
+/// An axis of it, by the unit of its values.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Axis {
+    pub(crate) unit: String,
+}
+
 #[derive(Debug, Deserialize)]
 struct View {
+    label: String,
     series: Vec<Series>,
+}
+
+impl Plot {
+    /// The lines of the view that is drawn.
+    pub(crate) fn shown(&self) -> Result<&[Series]> {
+        let view = self.views.get(self.view);
+        Ok(&view.with_context(|| format!("no view of '{}'", self.id))?.series)
+    }
+
+    /// The lines of all its views, each by its label, with that of the view before it.
+    pub(crate) fn all_series<'a>(&'a self) -> Vec<(String, &'a Series)> {
+        let of_view = |view: &'a View| {
+            let name = |one: &Series| match view.label.as_str() {
+                "" => one.label.clone(),
+                label => format!("{label}: {}", one.label),
+            };
+            view.series.iter().map(|one| (name(one), one)).collect::<Vec<_>>()
+        };
+        self.views.iter().flat_map(of_view).collect()
+    }
 }
 
 /// A line of it.
@@ -115,9 +151,11 @@ pub(crate) struct Chart {
     dashes: Vec<String>,
 }
 
-/// A table of figures.
+/// A table of figures or of bars. One without an id is known by its title.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Table {
+    pub(crate) id: Option<String>,
+    pub(crate) label: String,
     pub(crate) rows: Vec<Vec<String>>,
     pub(crate) titles: Vec<String>,
 }
@@ -135,12 +173,12 @@ impl Seen {
 
     pub(crate) fn series(&self, id: &str) -> Result<&[Series]> {
         let plot = self.plots.iter().find(|plot| plot.id == id);
-        let view = plot.and_then(|plot| plot.views.get(plot.view));
-        Ok(&view.with_context(|| format!("no plot '{id}'"))?.series)
+        plot.with_context(|| format!("no plot '{id}'"))?.shown()
     }
 
     pub(crate) fn table(&self, id: &str) -> Result<&Table> {
-        self.tables.get(id).with_context(|| format!("no table '{id}'"))
+        let table = self.tables.iter().find(|table| table.id.as_deref() == Some(id));
+        table.with_context(|| format!("no table '{id}'"))
     }
 }
 
@@ -161,14 +199,32 @@ pub(crate) fn page_of(result: &Path, directory: &Path) -> Result<PathBuf> {
 fn every_kind_of_result_has_a_page() -> Result<()> {
     let directory = TempDir::new()?;
     let mut browser = Browser::start(WIDE[0], WIDE[1])?;
+    let mut figures = Figures::declared()?;
+    let mut complaints = Vec::new();
     for file in golden()? {
         let result = serde_json::from_str(&fs::read_to_string(&file)?)?;
         let page = page_of(&file, directory.path())?;
         browser.open(&page)?;
         shows(&mut browser, &result).with_context(|| file.display().to_string())?;
+        let seen = Seen::of(&mut browser)?;
+        let checked =
+            figures.check(&seen, &result).and_then(|()| can_be_looked_into(&mut browser, &seen));
+        if let Err(error) = checked {
+            complaints.push(format!("{}: {error:#}", file.display()));
+        }
         leave_pictures(&mut browser, &page)?;
     }
-    Ok(())
+    for (name, result) in variants()? {
+        let file = directory.path().join(name).with_extension("json");
+        fs::write(&file, result.to_string())?;
+        browser.open(&page_of(&file, directory.path())?)?;
+        let seen = Seen::of(&mut browser)?;
+        if let Err(error) = figures.check(&seen, &result) {
+            complaints.push(format!("{}: {error:#}", file.display()));
+        }
+    }
+    ensure!(complaints.is_empty(), "{}", complaints.join("\n"));
+    figures.were_all_seen()
 }
 
 /// The page that is open shows this result, whole and without a complaint.

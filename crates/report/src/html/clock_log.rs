@@ -22,8 +22,8 @@ type Points = fn(&LoggedClock) -> &Vec<ClockLogPoint>;
 /// The page as HTML. It holds what is drawn as JSON in the element `result`.
 #[must_use]
 pub fn clock_log(result: &ClockLogResult) -> String {
-    let result = &thinned_out(result);
-    let plots = vec![offsets(result), frequencies(result)];
+    let drawn = &thinned_out(result);
+    let plots = vec![offsets(drawn), frequencies(drawn)];
     let (plotted, plots) = drawn_alone(plots);
     let rows = each(&result.clocks, |clock| row(&clock_name(clock), figures(clock)));
     let titles = ["lines with an offset", "mean", "deviation", "min", "max", "steps"];
@@ -42,7 +42,7 @@ pub fn clock_log(result: &ClockLogResult) -> String {
         note: NOTE,
         schema: &result.schema,
         plots,
-        result,
+        result: drawn,
     }
     .render()
 }
@@ -171,7 +171,9 @@ mod tests {
         let point = |at: i32| ClockLogPoint { at_s: f64::from(at), value: f64::from(at % 7) };
         result.clocks[0].offsets = (0..100_000).map(point).collect();
         result.clocks[0].offsets[4_321].value = -9e6;
-        assert!(clock_log(&result).len() < 700_000);
+        let page = clock_log(&result);
+        assert!(page.len() < 700_000, "{}", page.len());
+        assert!(main_of(&page).contains("<td>100,000</td>"), "figures of all lines");
         let offsets = thinned_out(&result).clocks.remove(0).offsets;
         assert!(offsets.iter().any(|point| point.value < -8e6));
     }

@@ -235,7 +235,9 @@ pub(super) fn percentile_points(distribution: &Distribution) -> Vec<(f64, f64)> 
         .take_while(|rarity| *rarity < slowest.0)
         .filter_map(|rarity| {
             let ns = histogram.value_at_quantile(1.0 - 1.0 / rarity)?;
-            Some((rarity, plottable_ns(ns.min(distribution.max))))
+            // A bucket reaches beyond the shortest and the longest that lie in it.
+            let ns = ns.max(distribution.min).min(distribution.max);
+            Some((rarity, plottable_ns(ns)))
         })
         .chain([slowest])
         .collect()
@@ -307,6 +309,15 @@ mod tests {
         assert_eq!(*points.last().unwrap(), (20_000.0, distribution.max as f64));
         let median = points.iter().find(|(rarity, _)| *rarity >= 2.0).unwrap();
         assert!((median.1 / distribution.p50 as f64 - 1.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn a_percentile_curve_begins_at_the_minimum() {
+        let mut recorder = horolog_stats::Recorder::new();
+        [1_501, 1_502, 90_001].into_iter().for_each(|ns| recorder.record(ns));
+        let distribution = Distribution::of_recorder(&recorder).unwrap();
+        let points = percentile_points(&distribution);
+        assert_eq!((points[0], *points.last().unwrap()), ((1.0, 1_501.0), (3.0, 90_001.0)));
     }
 
     #[test]
