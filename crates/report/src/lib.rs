@@ -31,6 +31,7 @@ mod limits;
 mod live;
 mod parts;
 mod path_udp;
+mod places;
 mod relay;
 mod relay_tree;
 mod stall;

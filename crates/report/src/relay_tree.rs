@@ -325,8 +325,11 @@ pub(crate) fn shapes(result: &RelayTreeResult) -> Vec<(String, Vec<String>)> {
 /// What tree it is.
 pub(crate) fn heading(result: &RelayTreeResult) -> String {
     let depth = result.nodes.iter().map(|node| node.depth).max().unwrap_or(0);
-    let degree =
-        result.nodes.iter().filter(|node| node.parent.is_some()).map(|node| node.place + 1);
+    let degree = result
+        .nodes
+        .iter()
+        .filter(|node| node.parent.is_some())
+        .map(|node| node.place.saturating_add(1));
     format!(
         "tree of {} nodes, {} leaves, depth {depth}, at most {} children",
         full_count(result.nodes.len() as u64),

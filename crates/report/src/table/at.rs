@@ -5,6 +5,7 @@ use horolog_record::{AtEnd, AtProgram, AtResult, AtScheduling, Distribution};
 
 use super::TableStyle;
 use super::grid::{self, Cell, Column, Group};
+use super::shapes::{distributions, put};
 use super::summary::{finding_lines, wrapped};
 use crate::units::{ABSENT, full_count, human_ns, period_ns};
 
@@ -31,11 +32,13 @@ pub fn at(result: &AtResult, style: &TableStyle) -> String {
         columns.extend(titles.map(|title| Column::right(title, 8)));
         let group = [Group { title: "", columns }];
         lines.extend(grid::header(&group, style.colour).lines().skip(1).map(str::to_owned));
-        for (name, late) in late {
-            let mut cells = vec![Cell::plain(name.to_owned())];
+        for (name, late) in &late {
+            let mut cells = vec![Cell::plain((*name).to_owned())];
             cells.extend(figures(late).map(Cell::plain));
             lines.push(grid::row(&group, &cells, style.colour));
         }
+        let late: Vec<_> = late.iter().map(|(name, late)| ((*name).to_owned(), *late)).collect();
+        put(&mut lines, distributions("lateness", &late, style));
     }
     for one in &result.programs {
         lines.extend(wrapped(&program(one), "  ", "    ", style));

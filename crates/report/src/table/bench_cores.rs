@@ -1,11 +1,13 @@
 //! Responses by the number of cores: two tables, with the published figures beside the own ones.
 
-use horolog_record::BenchCoresResult;
+use horolog_record::{BenchCoresResult, CoresColumn};
 
 use super::TableStyle;
 use super::grid::Tone;
+use super::shapes::{Bar, bars};
 use super::summary::{finding_lines, wrapped};
-use crate::cores::{Sheet, capacities, responses, sentences};
+use crate::cores::{Sheet, capacities, cores, responses, sentences};
+use crate::units::{ABSENT, human_rate};
 
 /// Between the own figures and the published ones.
 const RULE: &str = " | ";
@@ -19,11 +21,33 @@ pub fn bench_cores(result: &BenchCoresResult, style: &TableStyle) -> String {
         lines.extend(sheet_lines(&sheet, style));
         lines.push(String::new());
     }
+    let drawn = drawn(result, style);
+    if !drawn.is_empty() {
+        lines.extend(drawn);
+        lines.push(String::new());
+    }
     for sentence in sentences(result) {
         lines.extend(wrapped(&sentence, "", "  ", style));
     }
     lines.extend(finding_lines(&result.findings, style));
     lines.join("\n")
+}
+
+/// The capacity on each number of cores.
+fn drawn(result: &BenchCoresResult, style: &TableStyle) -> Vec<String> {
+    let bar = |column: &CoresColumn| {
+        let capacity = column.capacity();
+        let rate = |rate: Option<f64>| rate.map_or_else(|| ABSENT.to_owned(), human_rate);
+        let (min, max) = (capacity.map(|one| one.min), capacity.map(|one| one.max));
+        Bar {
+            name: cores(column.cores),
+            size: min,
+            tail: max,
+            beside: format!("{} to {}", rate(min), rate(max)),
+        }
+    };
+    let all: Vec<_> = result.columns.iter().map(bar).collect();
+    bars("capacity, # to the minimum, - to the maximum", &all, style)
 }
 
 fn sheet_lines(sheet: &Sheet, style: &TableStyle) -> Vec<String> {
@@ -69,5 +93,12 @@ mod tests {
         result.columns.clear();
         let text = bench_cores(&result, &TableStyle::default());
         assert!(text.contains("46,098") && text.contains("not measured"), "{text}");
+    }
+
+    #[test]
+    fn a_server_that_was_never_saturated_has_no_bar() {
+        let mut result = fixture::cores();
+        result.columns[1].points.pop();
+        assert!(drawn(&result, &TableStyle::default()).is_empty(), "one bar is none");
     }
 }

@@ -5,6 +5,7 @@ use horolog_record::{BenchNtsResult, NtsCapacity};
 
 use super::TableStyle;
 use super::grid::{self, Cell, Column, Group, Tone};
+use super::shapes::{Bar, bars, put};
 use super::summary::finding_lines;
 use crate::units::{ABSENT, human_ns};
 use crate::verdict::Highest;
@@ -36,8 +37,24 @@ pub fn bench_nts(result: &BenchNtsResult, style: &TableStyle) -> String {
             line.trim_end().to_owned()
         }));
     }
+    put(&mut lines, drawn(result, style));
     lines.extend(finding_lines(&result.findings, style));
-    lines.join("\n")
+    lines.join("\n").trim_end().to_owned()
+}
+
+/// The rate that each number of threads holds, by share.
+fn drawn(result: &BenchNtsResult, style: &TableStyle) -> Vec<String> {
+    let bar = |one: &NtsCapacity| {
+        let highest = Highest::of(&one.load);
+        let s = if one.threads == 1 { "" } else { "s" };
+        let name = format!("{} thread{s}, {}%", one.threads, one.authenticated_percent);
+        Bar::plain(name, highest.held(), highest.text())
+    };
+    bars(
+        "lossless, by authenticated share",
+        &result.capacities.iter().map(bar).collect::<Vec<_>>(),
+        style,
+    )
 }
 
 /// Values in the order in which they come first.

@@ -1,14 +1,16 @@
 //! What a relay gains by making copies below the host: for each size the totals over the number of
 //! children, and what a copy costs.
 
-use horolog_record::BenchRelayResult;
+use horolog_record::{BenchRelayResult, RelayCell};
 
 use super::TableStyle;
 use super::grid::{Column, Tone, blocks};
+use super::shapes::{Bar, bars};
 use super::summary::{finding_lines, wrapped};
 use crate::relay::{
     COST_COLUMNS, DEFINITION, costs, direct, sentences, size_name, total_columns, totals,
 };
+use crate::units::{ABSENT, human_rate};
 
 /// The tables, what they come to and the findings, without a newline at the end.
 #[must_use]
@@ -19,6 +21,7 @@ pub fn bench_relay(result: &BenchRelayResult, style: &TableStyle) -> String {
         lines.push(Tone::Strong.paint(&title, style.colour));
         let columns = right(&total_columns(result));
         lines.extend(blocks(names("children", 8), &columns, &totals(result, size), style));
+        lines.extend(copies(result, size, style));
         for sentence in sentences(result, size) {
             lines.extend(wrapped(&sentence, "", "  ", style));
         }
@@ -35,6 +38,17 @@ pub fn bench_relay(result: &BenchRelayResult, style: &TableStyle) -> String {
     lines.extend(wrapped(DEFINITION, "", "  ", style));
     lines.extend(finding_lines(&result.findings, style));
     lines.join("\n")
+}
+
+/// What all children got, of each number of them with each engine.
+fn copies(result: &BenchRelayResult, size: usize, style: &TableStyle) -> Vec<String> {
+    let cells = result.cells.iter().filter(|cell| cell.size_bytes == size);
+    let bar = |cell: &RelayCell| {
+        let name = format!("{} {}", cell.children, cell.engine.name());
+        let rate = cell.copies_per_s();
+        Bar::plain(name, rate, rate.map_or_else(|| ABSENT.to_owned(), human_rate))
+    };
+    bars("copies per second by children and engine", &cells.map(bar).collect::<Vec<_>>(), style)
 }
 
 /// The column of names is as wide as it can get by where it is narrow.
@@ -63,5 +77,14 @@ mod tests {
         (result.cells, result.direct) = (Vec::new(), Vec::new());
         let text = bench_relay(&result, &TableStyle::default());
         assert!(text.contains("shared the 2 cores"), "{text}");
+    }
+
+    #[test]
+    fn a_cell_without_a_round_has_no_bar() {
+        let mut result = fixture::bench_relay();
+        result.cells[1].rounds.clear();
+        let lines = copies(&result, 64, &TableStyle { colour: false, width: 80 });
+        assert!(lines[2].starts_with("  1 xdp   |   ") && lines[2].ends_with("| -"), "{lines:?}");
+        assert!(copies(&result, 65, &TableStyle::default()).is_empty());
     }
 }

@@ -4,8 +4,10 @@ use horolog_record::CampaignResult;
 
 use super::TableStyle;
 use super::grid::{self, Column};
+use super::shapes::{Bar, worst_first};
 use super::summary::{finding_lines, wrapped};
 use crate::campaign::{Figures, METHOD, PART_TITLES, figures, part, sentences};
+use crate::places::{Place, places};
 
 /// The lines for the terminal, without a newline at the end.
 #[must_use]
@@ -24,6 +26,19 @@ pub fn campaign(result: &CampaignResult, style: &TableStyle) -> String {
         lines.push(String::new());
         lines.extend(wrapped(&figures.caption, "", "  ", style));
         lines.extend(grid(&figures, style));
+    }
+    for one in places(result) {
+        let [_, first, second] = one.titles;
+        let bar = |place: &Place| {
+            let [a, b] = &place.numbers;
+            Bar::plain(place.name.clone(), Some(place.size), format!("{first} {a}, {second} {b}"))
+        };
+        let all: Vec<_> = one.all.iter().map(bar).collect();
+        let bars = worst_first(one.about.trim_end_matches('.'), &all, one.full, style);
+        if !bars.is_empty() {
+            lines.push(String::new());
+            lines.extend(bars);
+        }
     }
     lines.push(String::new());
     lines.extend(wrapped(METHOD, "  ", "    ", style));
@@ -66,5 +81,25 @@ mod tests {
         let text = campaign(&fixture::campaign(), &style);
         assert!(text.contains("p99.9") && text.contains("load.2"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+    }
+
+    #[test]
+    fn of_many_places_the_worst_are_drawn() {
+        let mut result = fixture::campaign();
+        for role in &mut result.roles {
+            if let horolog_record::CampaignFigures::Paths { pairs, .. } = &mut role.figures {
+                let pair = pairs[0].clone();
+                pairs.extend((0..20).map(|at| {
+                    let mut pair = pair.clone();
+                    pair.from = format!("m{at}");
+                    pair.rtt_ns.as_mut().unwrap().p99 = 1_000_000 * (at + 1);
+                    pair
+                }));
+            }
+        }
+        let text = campaign(&result, &TableStyle { colour: false, width: 80 });
+        let first = text.split("round trip at 64 bytes, p99:\n").nth(1).unwrap();
+        assert!(first.starts_with("  m19 to n2 |####"), "{text}");
+        assert!(first.contains("\n  and 6 more were better\n"), "{text}");
     }
 }

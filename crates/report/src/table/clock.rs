@@ -1,11 +1,12 @@
 //! The outcome of a clock's simulation: the figures of both methods side by side, outages, Allan
 //! deviations and what was counted.
 
-use horolog_record::{ClockMethod, ClockResult};
+use horolog_record::{ClockMethod, ClockResult, ClockStretch};
 
 use super::TableStyle;
 use super::grid::{self, Column, Tone};
 use super::query::{figure_texts, scientific, seconds};
+use super::shapes::{self, Course, Row, Scale, Unit};
 use super::summary::{finding_lines, wrapped};
 use crate::clock::{DEFINITION, LITERATURE, conditions, counts, long_time, method_name, outage};
 use crate::limits;
@@ -38,6 +39,11 @@ pub fn clock(result: &ClockResult, style: &TableStyle) -> String {
     lines.push(String::new());
     lines.extend(figures(result, style));
     lines.push(String::new());
+    let shapes = shapes(result, style);
+    if !shapes.is_empty() {
+        lines.extend(shapes);
+        lines.push(String::new());
+    }
     let mut say = |text: &str| lines.extend(wrapped(text, "  ", "    ", style));
     for method in &result.methods {
         for one in &method.outages {
@@ -60,6 +66,21 @@ pub fn clock(result: &ClockResult, style: &TableStyle) -> String {
         lines.extend(finding_lines(&result.findings, style));
     }
     lines.join("\n")
+}
+
+/// The error of each method over time, and how stable it is.
+fn shapes(result: &ClockResult, style: &TableStyle) -> Vec<String> {
+    let row = |method: &ClockMethod| {
+        let worst = |one: &ClockStretch| one.min_ns.unsigned_abs().max(one.max_ns.unsigned_abs());
+        let points = method.series.iter().map(|one| (one.begin_s as f64, worst(one) as f64));
+        let name = method_name(method.kind).to_owned();
+        Row { name, points: points.collect(), scale: Scale::Log, unit: Unit::Time }
+    };
+    let rows = result.methods.iter().map(row).collect();
+    let mut lines = Course::over_time("largest error over time, either way", rows).lines(style);
+    let allan = result.methods.iter().map(|one| (method_name(one.kind), &one.allan[..]));
+    lines.extend(shapes::allan(&allan.collect::<Vec<_>>(), style));
+    lines
 }
 
 fn figures(result: &ClockResult, style: &TableStyle) -> Vec<String> {
@@ -134,5 +155,18 @@ mod tests {
             assert!(text.contains(&format!(" {title}")), "{title}: {text}");
         }
         assert!(figures(&fixture::clock(), &style).iter().all(|line| line.chars().count() <= 60));
+    }
+
+    #[test]
+    fn a_method_without_a_course_is_not_drawn() {
+        let mut result = fixture::clock();
+        result.methods[0].series.clear();
+        result.methods[1].series[7].min_ns = i64::MIN;
+        let style = TableStyle { colour: false, width: 80 };
+        let lines = shapes(&result, &style);
+        assert!(lines[1].starts_with("  set at each pulse |__#___"), "{lines:?}");
+        assert!(lines[1].ends_with("to >999 s") && lines[2].starts_with("Allan"), "{lines:?}");
+        result.methods.clear();
+        assert!(shapes(&result, &style).is_empty());
     }
 }

@@ -1,11 +1,12 @@
 //! The outcome of a comparison of clocks: a row for each clock, what each wanders by, the steps of
 //! the system clock.
 
-use horolog_record::{ClockCompareResult, ComparedClock};
+use horolog_record::{ClockCompareResult, ClockSample, ComparedClock};
 
 use super::TableStyle;
 use super::grid::{self, Column};
 use super::query::{figure_texts, scientific, seconds};
+use super::shapes::{self, Course, Row, Scale, Unit, put};
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::units::{ABSENT, full_count, human_ns, signed_ns};
 
@@ -40,6 +41,7 @@ pub fn clock_compare(result: &ClockCompareResult, style: &TableStyle) -> String 
     let names = [("system clock against", NAME_WIDTH), ("against", NAME_WIDTH_MIN)];
     let names = names.map(|(title, width)| Column::left(title, width));
     let mut lines = grid::blocks(names, &columns, &rows, style);
+    put(&mut lines, shapes(result, style));
     let mut say = |text: &str| lines.extend(wrapped(text, "  ", "    ", style));
     result.clocks.iter().filter_map(allan).for_each(|text| say(&text));
     if let Some(text) = steps(result) {
@@ -68,6 +70,24 @@ pub(crate) fn figures(clock: &ComparedClock) -> [String; 7] {
         doubt.unwrap_or_else(absent),
         full_count(clock.samples.len() as u64),
     ]
+}
+
+/// The offset of each clock over time, and how stable it is.
+fn shapes(result: &ClockCompareResult, style: &TableStyle) -> Vec<String> {
+    let row = |clock: &ComparedClock| {
+        let point = |sample: &ClockSample| (sample.place as f64, sample.offset_ns as f64);
+        let points = clock.samples.iter().map(point).collect();
+        Row { name: clock.name.clone(), points, scale: Scale::Range, unit: Unit::Offset }
+    };
+    let rows = result.clocks.iter().map(row).collect();
+    let last = result.clocks.iter().flat_map(|clock| &clock.samples).map(|one| one.place).max();
+    let planned = last.map_or(0, |last| last.saturating_add(1).max(result.count));
+    let interval_ns = result.interval_ns;
+    let course = Course::over_intervals("offset over time", planned, interval_ns, rows);
+    let mut lines = course.lines(style);
+    let allan = result.clocks.iter().map(|one| (&*one.name, &one.allan[..]));
+    lines.extend(shapes::allan(&allan.collect::<Vec<_>>(), style));
+    lines
 }
 
 fn allan(clock: &ComparedClock) -> Option<String> {
@@ -111,8 +131,21 @@ mod tests {
         for (title, _) in COLUMNS {
             assert!(text.contains(&format!(" {title}")), "{title}: {text}");
         }
-        let tables = text.lines().take_while(|line| !line.starts_with("  Allan"));
-        assert!(tables.clone().count() == 9, "two blocks: {text}");
+        let tables = text.lines().take_while(|line| !line.starts_with("offset over"));
+        assert!(tables.clone().count() == 10, "two blocks: {text}");
         assert!(tables.into_iter().all(|line| line.chars().count() <= 60), "{text}");
+    }
+
+    #[test]
+    fn readings_that_failed_are_a_gap() {
+        let mut result = fixture::clock_compare();
+        result.clocks.truncate(1);
+        result.clocks[0].samples.retain(|sample| !(20..40).contains(&sample.place));
+        let lines = shapes(&result, &TableStyle { colour: false, width: 100 });
+        let marks = lines[1].split('|').nth(1).unwrap();
+        let gap = marks.len() - marks.replace(' ', "").len();
+        assert!((14..=20).contains(&gap) && marks.ends_with('#'), "{lines:?}");
+        result.clocks[0].samples.truncate(1);
+        assert!(!shapes(&result, &TableStyle::default())[0].starts_with("offset"));
     }
 }

@@ -1,10 +1,11 @@
 //! What a clock's error log comes to: a row for each clock, its pulses and its states.
 
-use horolog_record::{ClockLogResult, LoggedClock};
+use horolog_record::{ClockLogPoint, ClockLogResult, LoggedClock};
 
 use super::TableStyle;
 use super::grid::{self, Column, Tone};
 use super::query::seconds;
+use super::shapes::{Course, Row, Scale, Unit, put};
 use super::summary::wrapped;
 use crate::clock_log::{NOTE, clock_name, figures};
 use crate::units::full_count;
@@ -24,6 +25,7 @@ pub fn clock_log(result: &ClockLogResult, style: &TableStyle) -> String {
     let names = [("system clock against", 24), ("against", 12)];
     let names = names.map(|(title, width)| Column::left(title, width));
     lines.extend(grid::blocks(names, &columns, &rows, style));
+    put(&mut lines, shapes(result, style));
     let mut say = |text: &str| lines.extend(wrapped(text, "  ", "    ", style));
     for clock in &result.clocks {
         let name = clock_name(clock);
@@ -51,6 +53,27 @@ pub fn clock_log(result: &ClockLogResult, style: &TableStyle) -> String {
     lines.join("\n")
 }
 
+/// Offset and frequency over time.
+fn shapes(result: &ClockLogResult, style: &TableStyle) -> Vec<String> {
+    let row = |name: String, points: &[ClockLogPoint], unit| {
+        let points = points.iter().map(|point| (point.at_s, point.value)).collect();
+        Row { name, points, scale: Scale::Range, unit }
+    };
+    let offset = |clock| row(clock_name(clock), &clock.offsets, Unit::Offset);
+    let offsets = result.clocks.iter().map(offset).collect();
+    let frequencies = result.clocks.iter().flat_map(|clock| {
+        let name = |what: &str| format!("{}, {what}", clock_name(clock));
+        [
+            row(name("frequency"), &clock.frequencies, Unit::Ppb),
+            row(name("correction"), &clock.corrections, Unit::Ppb),
+        ]
+    });
+    let mut lines = Course::over_time("offset over time", offsets).lines(style);
+    let frequencies = Course::over_time("frequency over time", frequencies.collect());
+    lines.extend(frequencies.lines(style));
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,5 +91,14 @@ mod tests {
         let text = clock_log(&fixture::clock_log(), &TableStyle { colour: false, width: 60 });
         assert!(text.contains("against") && text.contains(" steps"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+    }
+
+    #[test]
+    fn what_is_logged_once_is_no_course() {
+        let mut result = fixture::clock_log();
+        result.clocks[0].offsets.truncate(1);
+        result.clocks[0].corrections.clear();
+        let lines = shapes(&result, &TableStyle { colour: false, width: 80 });
+        assert!(lines.len() == 2 && lines[1].starts_with("  pulses, frequency |"), "{lines:?}");
     }
 }

@@ -4,10 +4,12 @@ use horolog_record::CyclePredictResult;
 
 use super::TableStyle;
 use super::grid::{Column, Tone, blocks};
+use super::shapes::{Bar, bars_up_to};
 use super::summary::told_below;
 use crate::cycle_predict::{
-    METHOD, cost_lines, heading, rows, sentences, term_rows, terms, titles,
+    METHOD, bounds, cost_lines, heading, rows, sentences, term_rows, terms, titles,
 };
+use crate::units::{human_ns, percent};
 
 const NAMES: [Column; 2] = [Column::left("task", 20), Column::left("task", 12)];
 const BOUNDS: [Column; 2] = [Column::left("bound", 24), Column::left("bound", 16)];
@@ -32,10 +34,26 @@ pub fn cycle_predict(result: &CyclePredictResult, style: &TableStyle) -> String 
         lines.extend(blocks(BOUNDS, &columns, &term_rows(result), style));
         lines.push(String::new());
     }
+    let drawn = drawn(result, style);
+    if !drawn.is_empty() {
+        lines.extend(drawn);
+        lines.push(String::new());
+    }
     let method = std::iter::once(METHOD.to_owned()).chain(cost_lines(result));
     let doubts = (&result.limits[..], &result.findings[..]);
     lines.extend(told_below(sentences(result), method, doubts, style));
     lines.join("\n")
+}
+
+/// How much of its deadline each bound takes.
+fn drawn(result: &CyclePredictResult, style: &TableStyle) -> Vec<String> {
+    let all = bounds(result).into_iter().map(|(name, task, bound)| {
+        let share = bound.response_ns as f64 / task.deadline_ns.max(1) as f64;
+        let times = [bound.response_ns, task.deadline_ns].map(human_ns);
+        let beside = format!("{}, {} of {}", percent(share), times[0], times[1]);
+        Bar::plain(name, Some(share), beside)
+    });
+    bars_up_to("bounds by their deadlines", &all.collect::<Vec<_>>(), 1.0, style)
 }
 
 #[cfg(test)]
@@ -61,5 +79,13 @@ mod tests {
         result.tasks.clear();
         result.costs.clear();
         assert!(cycle_predict(&result, &TableStyle::default()).starts_with("0 of 0 tasks"));
+    }
+
+    #[test]
+    fn a_bound_beyond_its_deadline_is_seen_and_no_deadline_is_no_error() {
+        let mut result = fixture::cycle_predict();
+        result.tasks[0].deadline_ns = 0;
+        let lines = drawn(&result, &TableStyle { colour: false, width: 80 });
+        assert!(lines[1].contains("#>| >9999%, 3.59 ms of 0 ns"), "{lines:?}");
     }
 }

@@ -4,6 +4,7 @@ use horolog_record::CycleTestResult;
 
 use super::TableStyle;
 use super::grid::{Column, Tone, blocks};
+use super::shapes::distributions;
 use super::summary::told_below;
 use crate::cycle_test::{
     FAULTS, METHOD, NODES, Rows, SCORES, SOURCES, STAGES, STATES, TRIALS, fault_rows, heading,
@@ -45,6 +46,13 @@ pub fn cycle_test(result: &CycleTestResult, style: &TableStyle) -> String {
     }
     block("scorecard", &SCORES, &score_rows(result), SCORE_WIDTH);
     lines.push(String::new());
+    let states = result.run.iter().flat_map(|run| &run.states);
+    let states = states.filter_map(|one| Some((one.name.clone(), one.response_ns.as_ref()?)));
+    let drawn = distributions("response by state", &states.collect::<Vec<_>>(), style);
+    if !drawn.is_empty() {
+        lines.extend(drawn);
+        lines.push(String::new());
+    }
     let method = score_sentences(result).into_iter().chain([METHOD.to_owned()]);
     let doubts = (&result.limits[..], &result.findings[..]);
     lines.extend(told_below(sentences(result), method, doubts, style));

@@ -4,6 +4,7 @@ use horolog_record::{Candidate, DemoResult, Distribution, SearchKind, Trial};
 
 use super::TableStyle;
 use super::grid::{self, Cell, Column, Group, Tone};
+use super::shapes::{Bar, bars, put};
 use super::summary::finding_lines;
 use crate::units::{ABSENT, human_ns};
 use crate::verdict::{Highest, lower_bound_trial};
@@ -27,8 +28,14 @@ pub fn demo(result: &DemoResult, style: &TableStyle) -> String {
         let row = grid::row(&groups, &cells(candidate, base), style.colour);
         row.trim_end().to_owned()
     }));
+    let bar = |candidate: &Candidate| {
+        let highest = Highest::of(&candidate.load);
+        Bar::plain(shortened(&candidate.label), highest.held(), highest.text())
+    };
+    let all: Vec<_> = result.candidates.iter().map(bar).collect();
+    put(&mut lines, bars(bars_title(result), &all, style));
     lines.extend(finding_lines(&result.findings, style));
-    lines.join("\n")
+    lines.join("\n").trim_end().to_owned()
 }
 
 fn groups(result: &DemoResult) -> Vec<Group> {
@@ -45,6 +52,10 @@ fn groups(result: &DemoResult) -> Vec<Group> {
         Group { title: "round trip", columns: times() },
         Group { title: "response time", columns: times() },
     ]
+}
+
+fn bars_title(result: &DemoResult) -> &'static str {
+    if rate_title(result) == "lossless" { "lossless rate" } else { "rate within goal" }
 }
 
 /// What the rate is, if it is the same for all servers.
@@ -104,7 +115,8 @@ mod tests {
         let text = demo(&result, &TableStyle::default());
         let bars = |line: &str| line.chars().position(|c| c == '|');
         let expected = bars(text.lines().nth(1).unwrap());
-        assert!(text.lines().skip(1).all(|line| bars(line) == expected), "{text}");
+        let table = text.lines().skip(1).take_while(|line| !line.is_empty());
+        assert!(table.clone().count() == 6 && table.into_iter().all(|line| bars(line) == expected));
         assert!(!text.contains("NaN"));
     }
 

@@ -6,6 +6,7 @@ use horolog_record::{Distribution, EstablishmentResult, EstablishmentTrial, Fail
 
 use super::TableStyle;
 use super::grid::{self, Cell, Column, Group, Tone};
+use super::shapes::{Trials, distribution, trials};
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, percent_of};
 use crate::verdict::search_sentence;
@@ -77,9 +78,28 @@ pub fn establishment(result: &EstablishmentResult, style: &TableStyle) -> String
         }));
     }
     lines.extend(failures(&result.trials));
+    lines.extend(drawn(result, style));
     lines.extend(limit_lines(&result.limits, style));
     lines.extend(finding_lines(&result.findings, style));
     lines.join("\n")
+}
+
+/// Failures and times by rate, and how often each time came at the highest rate without a failure.
+fn drawn(result: &EstablishmentResult, style: &TableStyle) -> Vec<String> {
+    let sent = || result.trials.iter().filter(|trial| trial.sent > 0);
+    let share = |trial: &EstablishmentTrial| trial.lost as f64 / trial.sent as f64;
+    let all = sent().map(|one| (one.achieved_rate, share(one), one.handshake_ns.as_ref()));
+    let mut lines = trials(Trials { all: all.collect(), lost: "failed" }, style);
+    let rate = |a: &&EstablishmentTrial, b: &&EstablishmentTrial| {
+        a.achieved_rate.total_cmp(&b.achieved_rate)
+    };
+    let whole = sent().filter(|trial| trial.lost == 0).max_by(rate).or_else(|| sent().next());
+    if let Some((trial, times)) = whole.and_then(|one| Some((one, one.handshake_ns.as_ref()?))) {
+        let (rate, count) = (human_rate(trial.achieved_rate), full_count(times.count));
+        let title = format!("from connecting to the keys at {rate}, {count} times, from");
+        lines.extend(distribution(&title, times, style));
+    }
+    lines
 }
 
 /// The reasons of all failures, in one line.
@@ -166,6 +186,7 @@ planned/s   begun/s clients |  failed |     p50     p90     p99     max
         assert_eq!(rows, expected);
         let text = text(vec![trial(Some(1240.0)), trial(Some(2480.0))], true);
         assert!(text.starts_with("No-drop rate") && !text.contains("by 32 clients"), "{text}");
-        assert!(text.ends_with("Failed: 12 too late, 2 in TLS."), "{text}");
+        assert!(text.contains("\nFailed: 12 too late, 2 in TLS."), "{text}");
+        assert!(text.ends_with("\n  failed |##| 0.28% throughout"), "{text}");
     }
 }

@@ -5,6 +5,7 @@ use horolog_record::{ClaimVerdict, DelayCell, DelayKind, HostDelayResult};
 
 use super::TableStyle;
 use super::grid::Tone;
+use super::shapes::{Course, Row, Scale, Unit};
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::host_delay::{
     CLAIMS, INTERRUPTED_TITLES, NOTE, SLACK, cells_of, delays, interrupted, is_measured,
@@ -26,6 +27,7 @@ pub fn host_delay(result: &HostDelayResult, style: &TableStyle) -> String {
         lines.push(Tone::Strong.paint(&setting(result, index), style.colour));
         if is_measured(result, index) {
             lines.extend(overshoots(result, index, style));
+            lines.extend(tails(result, index, style));
         }
         lines.push(String::new());
     }
@@ -67,6 +69,24 @@ fn overshoots(result: &HostDelayResult, index: usize, style: &TableStyle) -> Vec
         lines.push(format!("{:<NAME_WIDTH$}{}", kind.name(), cells(figures)));
     }
     lines
+}
+
+/// The 99th percentile of each function from one delay to the next.
+fn tails(result: &HostDelayResult, index: usize, style: &TableStyle) -> Vec<String> {
+    let delays = delays(result);
+    let row = |kind: &DelayKind| {
+        let cell = |delay: &u64| {
+            cells_of(result, index)
+                .find(|cell| cell.function == *kind && cell.requested_ns == *delay)
+        };
+        let tail = |delay| Some(cell(delay)?.overshoot_ns.as_ref()?.p99 as f64);
+        let tails = delays.iter().map(tail);
+        Row::in_order(kind.name().to_owned(), tails, Scale::Log, Unit::Time)
+    };
+    let (Some(first), Some(last)) = (delays.first(), delays.last()) else { return Vec::new() };
+    let title = format!("p99 by the delay asked for, {} to {}", human_ns(*first), human_ns(*last));
+    let rows = DelayKind::ALL.iter().map(row).collect();
+    Course::in_order(title, delays.len(), rows).lines(style)
 }
 
 fn figure(ns: Option<u64>) -> String {
@@ -148,5 +168,19 @@ mod tests {
         let text = host_delay(&fixture::host_delay(), &style);
         assert!(text.contains("max") && text.contains("nanosleep"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn a_delay_that_was_not_measured_is_a_gap_and_one_is_no_course() {
+        let mut result = fixture::host_delay();
+        let is_gap =
+            |one: &DelayCell| one.function == DelayKind::Nanosleep && one.requested_ns == 100_000;
+        for cell in result.cells.iter_mut().filter(|cell| is_gap(cell)) {
+            cell.overshoot_ns = None;
+        }
+        let text = host_delay(&result, &TableStyle { colour: false, width: 100 });
+        assert!(text.contains("\n  nanosleep |_ _#| 93.7 µs to 264 µs\n"), "{text}");
+        result.cells.retain(|cell| cell.requested_ns == 1_000);
+        assert!(!host_delay(&result, &TableStyle::default()).contains("p99 by"));
     }
 }

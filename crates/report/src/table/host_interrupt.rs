@@ -5,9 +5,10 @@ use horolog_record::{HandlerDelay, HandlerKind, HostInterruptResult, StolenCore,
 
 use super::TableStyle;
 use super::grid::{self, Column};
+use super::shapes::{Bar, bars, distributions, put};
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::host::{LATENCY_TITLES, conditions, latency_figures, scheduling};
-use crate::units::{ABSENT, full_count, human_ns, mean_ns, percent_of};
+use crate::units::{ABSENT, full_count, human_ns, mean_ns, percent, percent_of};
 
 const NAME_WIDTH: usize = 24;
 const TIME_WIDTH: usize = 9;
@@ -40,12 +41,34 @@ pub fn host_interrupt(result: &HostInterruptResult, style: &TableStyle) -> Strin
         let told = result.stolen.iter().map(stolen_facts);
         lines.extend(told.flat_map(|text| wrapped(&text, "  ", "    ", style)));
     }
+    put(&mut lines, shapes(result, style));
     for text in facts(result).iter().map(String::as_str).chain([METHOD]) {
         lines.extend(wrapped(text, "  ", "    ", style));
     }
     lines.extend(limit_lines(&result.limits, style));
     lines.extend(finding_lines(&result.findings, style));
     lines.join("\n")
+}
+
+/// How often delays came, and what was taken from each core.
+fn shapes(result: &HostInterruptResult, style: &TableStyle) -> Vec<String> {
+    let all = result.handlers.iter();
+    let all: Vec<_> =
+        all.filter_map(|one| Some((handler_name(one), one.delay_ns.as_ref()?))).collect();
+    let mut lines = distributions("delay", &all, style);
+    let stolen = result.stolen.iter().map(|core| {
+        let share = |part: StolenPart| part.total_ns as f64 / core.duration_ns.max(1) as f64;
+        let [all, by_threads] = [core.all, core.by_threads].map(share);
+        Bar {
+            name: format!("core {}", core.core),
+            size: Some(by_threads),
+            tail: Some(all),
+            beside: format!("{}, by threads {}", percent(all), percent(by_threads)),
+        }
+    });
+    let stolen: Vec<_> = stolen.collect();
+    lines.extend(bars("stolen share, # by threads, - by others", &stolen, style));
+    lines
 }
 
 fn table(
@@ -166,5 +189,13 @@ mod tests {
         let style = TableStyle { colour: false, width: 44 };
         let text = host_interrupt(&fixture::host_interrupt(), &style);
         assert!(text.contains("stolen") && !text.contains("by others "), "{text}");
+    }
+
+    #[test]
+    fn one_core_is_compared_with_none() {
+        let mut result = fixture::host_interrupt();
+        result.stolen.truncate(1);
+        let text = host_interrupt(&result, &TableStyle { colour: false, width: 80 });
+        assert!(text.contains("  timerfd, core 0 |#") && !text.contains("stolen share"), "{text}");
     }
 }

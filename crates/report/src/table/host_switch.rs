@@ -7,6 +7,7 @@ use horolog_record::{
 
 use super::TableStyle;
 use super::grid::{self, Column};
+use super::shapes::{distributions, put};
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::host::{conditions, scheduling};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns};
@@ -33,6 +34,9 @@ pub fn host_switch(result: &HostSwitchResult, style: &TableStyle) -> String {
     let mut lines = steps_table(result, style);
     lines.push(String::new());
     lines.extend(exchange_table(result, style));
+    let turns = result.exchanges.iter();
+    let turns = turns.filter_map(|one| Some((exchange_name(one), one.turn_ns.as_ref()?)));
+    put(&mut lines, distributions("turn", &turns.collect::<Vec<_>>(), style));
     for text in facts(result).iter().map(String::as_str).chain([METHOD]) {
         lines.extend(wrapped(text, "  ", "    ", style));
     }
@@ -171,5 +175,15 @@ mod tests {
     fn what_was_refused_is_a_dash() {
         let rows = steps_rows(&fixture::host_switch().steps[1]);
         assert!(rows[0].1.contains(&ABSENT.to_owned()), "{rows:?}");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_drawn() {
+        let mut result = fixture::host_switch();
+        result.exchanges[0].turn_ns = None;
+        let text = host_switch(&result, &TableStyle { colour: false, width: 80 });
+        assert!(text.contains("\nturn, 20,000 values, from:\n"), "{text}");
+        result.exchanges.clear();
+        assert!(!host_switch(&result, &TableStyle::default()).contains("turn, how many"));
     }
 }

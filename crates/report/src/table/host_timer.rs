@@ -4,6 +4,7 @@ use horolog_record::{HostTimerResult, TimerCore};
 
 use super::TableStyle;
 use super::grid::{self, Column};
+use super::shapes::{Course, Row, Scale, Unit, distributions, put};
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::host::{LATENCY_TITLES, conditions, latency_figures, scheduling};
 use crate::units::{full_count, human_ns};
@@ -25,12 +26,29 @@ pub fn host_timer(result: &HostTimerResult, style: &TableStyle) -> String {
     let rows: Vec<_> =
         result.cores.iter().map(|core| (core.core.to_string(), cells(core).to_vec())).collect();
     let mut lines = grid::blocks([name.clone(), name], &columns(), &rows, style);
+    put(&mut lines, shapes(result, style));
     for text in facts(result).iter().map(String::as_str).chain([LATENCY]) {
         lines.extend(wrapped(text, "  ", "    ", style));
     }
     lines.extend(limit_lines(&result.limits, style));
     lines.extend(finding_lines(&result.findings, style));
     lines.join("\n")
+}
+
+/// How often latencies came on each core, and when the largest did.
+fn shapes(result: &HostTimerResult, style: &TableStyle) -> Vec<String> {
+    let name = |core: &TimerCore| format!("core {}", core.core);
+    let all = result.cores.iter();
+    let all: Vec<_> =
+        all.filter_map(|core| Some((name(core), core.latency_ns.as_ref()?))).collect();
+    let mut lines = distributions("latency", &all, style);
+    let row = |core: &TimerCore| {
+        let points = core.series.iter().map(|one| (one.at_s, one.max_ns as f64)).collect();
+        Row { name: name(core), points, scale: Scale::Log, unit: Unit::Time }
+    };
+    let rows = result.cores.iter().map(row).collect();
+    lines.extend(Course::over_time("largest latency over time", rows).lines(style));
+    lines
 }
 
 fn columns() -> Vec<Column> {
@@ -89,5 +107,15 @@ mod tests {
         let text = host_timer(&fixture::host_timer(), &style);
         assert!(text.contains("mean") && text.contains("deviation"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 44), "{text}");
+    }
+
+    #[test]
+    fn one_core_has_bars_and_one_stretch_is_no_course() {
+        let mut result = fixture::host_timer();
+        result.cores.truncate(1);
+        result.cores[0].series.truncate(1);
+        let text = host_timer(&result, &TableStyle { colour: false, width: 80 });
+        assert!(text.contains("\nlatency, 20,000 values, from:\n   3.16 µs |#"), "{text}");
+        assert!(!text.contains("over time"), "{text}");
     }
 }

@@ -6,8 +6,10 @@ use horolog_record::PathStallResult;
 use super::TableStyle;
 use super::grid::{self, Cell, Column, Group, Tone};
 use super::path_tcp::{end, target};
+use super::shapes::{Bar, put, worst_first};
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::stall::{self, Folded};
+use crate::units::{ABSENT, human_ns, percent};
 
 const NAME_WIDTH: usize = 34;
 const OPTION_WIDTH: usize = 17;
@@ -39,6 +41,7 @@ pub fn path_stall(result: &PathStallResult, style: &TableStyle) -> String {
     if !result.cells.is_empty() {
         let rows = stall::folded(&result.cells);
         lines.extend(cells(&rows, style));
+        put(&mut lines, stalls(&rows, style));
         say(stall::DEFINITION, &mut lines);
         if rows.len() < result.cells.len() {
             say(stall::FOLDED, &mut lines);
@@ -55,6 +58,29 @@ pub fn path_stall(result: &PathStallResult, style: &TableStyle) -> String {
         lines.extend(connections(watch, style));
     }
     lines.join("\n")
+}
+
+/// How often those stalled that did at all, the worst first.
+fn stalls(rows: &[Folded<'_>], style: &TableStyle) -> Vec<String> {
+    let share = |row: &&Folded<'_>| row.cell.stalled as f64 / row.cell.exchanges.max(1) as f64;
+    let mut stalled: Vec<_> = rows.iter().filter(|row| row.cell.stalled > 0).collect();
+    stalled.sort_by(|a, b| share(b).total_cmp(&share(a)));
+    let bars = stalled.iter().map(|row| {
+        let option = stall::option(row.cell.option);
+        let p50 = row.cell.exchange_ns.as_ref();
+        let p50 = p50.map_or_else(|| ABSENT.to_owned(), |times| human_ns(times.p50));
+        let beside = format!("{}, p50 {p50}, {option}", percent(share(row)));
+        let beside = beside.trim_end_matches(", -").to_owned();
+        Bar::plain(row.pattern(), Some(share(row)), beside)
+    });
+    let bars: Vec<_> = bars.collect();
+    let mut lines = worst_first("share of exchanges that stalled", &bars, 1.0, style);
+    let others = rows.len() - stalled.len();
+    lines.extend(
+        (!lines.is_empty() && others > 0)
+            .then(|| format!("  and {others} more, of which none stalled")),
+    );
+    lines
 }
 
 fn cells(rows: &[Folded<'_>], style: &TableStyle) -> Vec<String> {
@@ -118,5 +144,18 @@ mod tests {
         let style = TableStyle { colour: false, width: 80 };
         let text = path_stall(&fixture::path_stall(), &style);
         assert!(text.contains("mechanism") && !text.contains("answer in"), "{text}");
+    }
+
+    #[test]
+    fn the_worst_is_on_top_and_one_alone_is_not_drawn() {
+        let mut result = fixture::path_stall();
+        let cells = &mut result.cells;
+        (cells[1].stalled, cells[2].stalled, cells[2].exchange_ns) = (1, 10, None);
+        let text = path_stall(&result, &TableStyle { colour: false, width: 80 });
+        let bars: Vec<_> = text.lines().filter(|line| line.contains(" |")).collect();
+        assert!(bars[0].ends_with("| 100.00%, p50 -, TCP_NODELAY"), "{text}");
+        assert!(bars.len() == 3 && bars[2].ends_with("| 10.00%, p50 42.2 ms"), "{text}");
+        result.cells.truncate(2);
+        assert!(!path_stall(&result, &TableStyle::default()).contains("share of exchanges"));
     }
 }

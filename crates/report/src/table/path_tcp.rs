@@ -6,6 +6,7 @@ use horolog_record::{
 
 use super::TableStyle;
 use super::grid::{self, Column};
+use super::shapes::{Bar, bars, put};
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, per_second};
 
@@ -67,10 +68,32 @@ pub fn path_tcp(result: &PathTcpResult, style: &TableStyle) -> String {
         let rows = result.bandwidth.iter().map(|row| (named(row), bandwidth(row).to_vec()));
         lines.extend(table(name, &BANDWIDTH, rows, style));
     }
+    put(&mut lines, shapes(result, style));
     lines.extend(wrapped(DEFINITION, "  ", "    ", style));
     lines.extend(limit_lines(&result.limits, style));
     lines.extend(finding_lines(&result.findings, style));
     lines.join("\n")
+}
+
+/// Latency and bandwidth from one size to the next.
+fn shapes(result: &PathTcpResult, style: &TableStyle) -> Vec<String> {
+    let half = |ns: u64| ns as f64 / 2.0;
+    let latency = result.latency.iter().map(|row| {
+        let times = row.rtt_ns.as_ref().map(|times| (half(times.p50), half(times.p99)));
+        let (size, tail) = (times.map(|(p50, _)| p50), times.map(|(_, p99)| p99));
+        let told = |(p50, p99)| format!("{}, p99 {}", mean_ns(p50), mean_ns(p99));
+        let beside = times.map_or_else(|| ABSENT.to_owned(), told);
+        Bar { name: format!("{} B", full_count(row.size_bytes)), size, tail, beside }
+    });
+    let latency: Vec<_> = latency.collect();
+    let bandwidth = result.bandwidth.iter().map(|row| {
+        let name = format!("{} B, {}", full_count(row.size_bytes), way(row.direction));
+        Bar::plain(name, Some(row.rate), per_second(row.rate, "B/s"))
+    });
+    let bandwidth: Vec<_> = bandwidth.collect();
+    let mut lines = bars("latency by size, # to p50, - to p99", &latency, style);
+    lines.extend(bars("bandwidth by size", &bandwidth, style));
+    lines
 }
 
 fn table(
@@ -207,5 +230,14 @@ mod tests {
     #[test]
     fn an_end_that_tells_nothing_is_said_so() {
         assert_eq!(end(None), end(Some(&PathEnd::default())));
+    }
+
+    #[test]
+    fn one_size_alone_is_not_drawn() {
+        let mut result = fixture::path_tcp();
+        (result.latency[0].rtt_ns, result.bandwidth[1].rate) = (None, f64::NAN);
+        result.bandwidth.truncate(2);
+        let text = path_tcp(&result, &TableStyle::default());
+        assert!(!text.contains("by size") && !text.contains("NaN"), "{text}");
     }
 }

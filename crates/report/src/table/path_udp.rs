@@ -1,10 +1,11 @@
 //! The outcome of a run over a path: a row for each length and load, then what is known of both
 //! ways, of host and wire, and of the measurement's own cost.
 
-use horolog_record::PathUdpResult;
+use horolog_record::{Distribution, PathUdpResult};
 
 use super::TableStyle;
 use super::grid::{self, Cell, Column, Group, Tone};
+use super::shapes::{distributions, put};
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::path_udp::{COLUMNS, NOTE, cost, details, title};
 
@@ -37,6 +38,7 @@ pub fn path_udp(result: &PathUdpResult, style: &TableStyle) -> String {
             shown.iter().map(|(title, _, _, cell)| Cell { text: cell(row), tone: tone(title) });
         lines.push(grid::row(&group, &cells.collect::<Vec<_>>(), style.colour));
     }
+    put(&mut lines, distributions("round trip", &round_trips(result), style));
     for (index, row) in result.rows.iter().enumerate() {
         for line in details(result, index, row) {
             lines.extend(wrapped(&line, "  ", "    ", style));
@@ -47,6 +49,18 @@ pub fn path_udp(result: &PathUdpResult, style: &TableStyle) -> String {
     lines.extend(limit_lines(&result.limits, style));
     lines.extend(finding_lines(&result.findings, style));
     lines.join("\n")
+}
+
+/// The round trips of all rows that have any; half of each is T.
+fn round_trips(result: &PathUdpResult) -> Vec<(String, &Distribution)> {
+    let numbered = result.rows.iter().enumerate();
+    let named = numbered.filter_map(|(index, row)| {
+        let ratio = row.load.planned_ratio;
+        let load = if ratio > 0.0 { format!(", R {ratio}") } else { String::new() };
+        let name = format!("{}. {} bytes{load}", index + 1, row.length);
+        Some((name, row.rtt_ns.as_ref()?))
+    });
+    named.collect()
 }
 
 #[cfg(test)]
@@ -79,5 +93,16 @@ mod tests {
         result.rows.clear();
         let text = path_udp(&result, &TableStyle::default());
         assert!(text.contains("Nothing was measured.") && !text.contains("T mean"), "{text}");
+    }
+
+    #[test]
+    fn one_row_has_bars_with_shares_and_none_has_no_shape() {
+        let mut result = fixture::path_udp();
+        result.rows.truncate(1);
+        let text = path_udp(&result, &TableStyle { colour: false, width: 80 });
+        assert!(text.contains("\nround trip, 20,000 values, from:\n   10.0 µs |####"), "{text}");
+        result.rows[0].rtt_ns = None;
+        let text = path_udp(&result, &TableStyle { colour: false, width: 80 });
+        assert!(!text.contains("round trip, "), "{text}");
     }
 }

@@ -4,11 +4,12 @@
 use std::net::{IpAddr, SocketAddr};
 
 use horolog_record::{
-    Difference, Figures, LeapState, QueryResult, ServerResult, ServerState, StampCounts,
+    Difference, Figures, LeapState, QueryResult, Sample, ServerResult, ServerState, StampCounts,
 };
 
 use super::TableStyle;
 use super::grid::{self, Cell, Column, Group, Tone};
+use super::shapes::{Course, Row, Scale, Unit, allan as deviations, put};
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, signed_mean_ns, signed_ns};
 
@@ -159,6 +160,7 @@ fn statistics(server: &ServerResult, result: &QueryResult, style: &TableStyle) -
     );
     let mut lines = vec![Tone::Strong.paint(&title, style.colour)];
     lines.extend(figures_table(server, style));
+    put(&mut lines, shapes(server, result, style));
     let mut facts = Vec::new();
     facts.extend(server.best.as_ref().map(|best| {
         let (offset, bound) = (signed_ns(best.offset_ns), human_ns(best.bound_ns));
@@ -178,6 +180,25 @@ fn statistics(server: &ServerResult, result: &QueryResult, style: &TableStyle) -
     for fact in facts {
         lines.extend(wrapped(&fact, "  ", "    ", style));
     }
+    lines
+}
+
+/// Offset and delay over time, and how stable the offset is.
+fn shapes(server: &ServerResult, result: &QueryResult, style: &TableStyle) -> Vec<String> {
+    let row = |name: &str, scale, unit, of: fn(&Sample) -> i64| {
+        let point = |sample: &Sample| (sample.sequence as f64, of(sample) as f64);
+        let points = server.samples.iter().map(point).collect();
+        Row { name: name.to_owned(), points, scale, unit }
+    };
+    let last = server.samples.iter().map(|sample| sample.sequence).max().unwrap_or(0);
+    let planned = server.counts.sent.max(last.saturating_add(1));
+    let rows = vec![
+        row("offset", Scale::Range, Unit::Offset, |sample| sample.offset_ns),
+        row("delay", Scale::Log, Unit::Time, |sample| sample.delay_ns.max(0)),
+    ];
+    let course = Course::over_intervals("over time", planned, result.interval_ns, rows);
+    let mut lines = course.lines(style);
+    lines.extend(deviations(&[("offset", &server.allan)], style));
     lines
 }
 
@@ -342,5 +363,20 @@ mod tests {
             .map(|(index, part)| if index == 0 { part } else { part.split_once('m').unwrap().1 })
             .collect();
         assert_eq!(stripped, query(&result, &STYLE));
+    }
+
+    #[test]
+    fn lost_samples_are_a_gap_in_their_place() {
+        let result = fixture::query(60);
+        let mut server = result.servers[0].clone();
+        let is_lost = |at: u64| (10..30).contains(&at) || at >= 50;
+        server.samples.retain(|sample| !is_lost(sample.sequence));
+        server.samples[0].delay_ns = -5;
+        let lines = shapes(&server, &result, &STYLE);
+        assert_eq!(lines[0], "over time, 0 s to 5.90 s:");
+        let offset = "  offset |_++_++_.+                  -**-**--*--##-#-##-         | \
+                      +249 µs to +251 µs, 1.51 µs apart";
+        assert_eq!(lines[1], offset);
+        assert!(lines[2].contains("| 0 ns to "), "{lines:?}");
     }
 }

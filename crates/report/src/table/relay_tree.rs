@@ -1,11 +1,13 @@
 //! A tree of relays: its nodes with their delays, and what they come to.
 
-use horolog_record::RelayTreeResult;
+use horolog_record::{RelayTreeEngine, RelayTreeNode, RelayTreeResult};
 
 use super::TableStyle;
 use super::grid::{Column, Tone, blocks};
+use super::shapes::{Bar, bars, distributions};
 use super::summary::told_below;
 use crate::relay_tree::{METHOD, SHAPE_TITLES, heading, method, rows, sentences, shapes, titles};
+use crate::units::{ABSENT, mean_ns};
 
 const NAMES: [Column; 2] = [Column::left("node", 24), Column::left("node", 14)];
 const SHAPES: [Column; 2] = [Column::left("tree", 24), Column::left("tree", 14)];
@@ -19,6 +21,11 @@ pub fn relay_tree(result: &RelayTreeResult, style: &TableStyle) -> String {
     let mut lines = vec![Tone::Strong.paint(&heading(result), style.colour), String::new()];
     lines.extend(blocks(NAMES, &columns, &rows(result), style));
     lines.push(String::new());
+    let drawn = drawn(result, style);
+    if !drawn.is_empty() {
+        lines.extend(drawn);
+        lines.push(String::new());
+    }
     if !result.shapes.is_empty() {
         let columns = SHAPE_TITLES.map(column);
         lines.extend(blocks(SHAPES, &columns, &shapes(result), style));
@@ -28,6 +35,39 @@ pub fn relay_tree(result: &RelayTreeResult, style: &TableStyle) -> String {
     let doubts = (&result.limits[..], &result.findings[..]);
     lines.extend(told_below(sentences(result), method, doubts, style));
     lines.join("\n")
+}
+
+/// The delay of each node but the root by the model, and when the last leaf had a packet.
+fn drawn(result: &RelayTreeResult, style: &TableStyle) -> Vec<String> {
+    let delay = |engine: Option<&RelayTreeEngine>, at| engine?.delays_ns.get(at).copied();
+    let (first, second) = (result.engines.first(), result.engines.get(1));
+    let nodes = result.nodes.iter().enumerate().filter(|(_, node)| node.parent.is_some());
+    let bar = |(at, node): (usize, &RelayTreeNode)| {
+        let (own, other) = (delay(first, at), delay(second, at));
+        let told = |ns: Option<f64>| ns.map_or_else(|| ABSENT.to_owned(), mean_ns);
+        let name = node.name.clone();
+        match second {
+            None => Bar::plain(name, own, told(own)),
+            Some(second) => {
+                let beside = format!("{}, {} {}", told(own), second.name, told(other));
+                Bar { name, size: other, tail: own, beside }
+            }
+        }
+    };
+    let all: Vec<_> = nodes.map(bar).collect();
+    let title = match (first, second) {
+        (Some(first), Some(second)) => {
+            format!("delay of nodes by the model, # with {}, - with {}", second.name, first.name)
+        }
+        _ => "delay of nodes by the model".to_owned(),
+    };
+    let mut lines = bars(&title, &all, style);
+    let measured = result
+        .engines
+        .iter()
+        .filter_map(|one| Some((one.name.clone(), one.measured.as_ref()?.last_leaf_ns.as_ref()?)));
+    lines.extend(distributions("last leaf", &measured.collect::<Vec<_>>(), style));
+    lines
 }
 
 #[cfg(test)]
@@ -65,5 +105,16 @@ mod tests {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains("(4) does not apply: leaves are not all as far from the root."));
         assert!(text.contains("another leaf is the slowest afterwards"));
+    }
+
+    #[test]
+    fn one_engine_has_plain_bars() {
+        let mut result = fixture::relay_tree();
+        result.engines.truncate(1);
+        result.engines[0].delays_ns.truncate(4);
+        let lines = drawn(&result, &TableStyle { colour: false, width: 80 });
+        assert_eq!(lines[0], "delay of nodes by the model:");
+        assert!(lines[1].ends_with("| 23.0 µs") && !lines[1].contains('-'), "{lines:?}");
+        assert!(lines[6].ends_with("| -"), "{lines:?}");
     }
 }

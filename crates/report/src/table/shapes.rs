@@ -1,205 +1,213 @@
-//! The shape of a load in a few lines of a terminal: loss and tail over the rate or over time as
-//! rows of marks, and the round trip's distribution as bars. The figures beside them say it in
-//! numbers. The marks are ASCII, as all bars here are, so that they look the same in every locale.
+//! Shapes in a few lines of a terminal: rows of marks, bars, and how often times came. Figures with
+//! their units stand beside each, so that nothing has to be guessed from it. All are ASCII, so that
+//! they look the same in every locale. A shape of fewer than two values is none.
 
-use horolog_record::{Distribution, LoadResult};
-use horolog_stats::Histogram;
+mod bars;
+mod course;
+mod distribution;
+mod load;
+
+pub(crate) use bars::{Bar, bars, bars_up_to, worst_first};
+pub(crate) use course::{Course, Row, Scale, Unit, allan};
+pub(crate) use distribution::{distribution, distributions};
+pub(super) use load::{Trials, load, trials};
 
 use super::TableStyle;
-use crate::units::{full_count, human_ns, human_rate, percent, percent_of};
-use crate::verdict::lower_bound_trial;
+use super::summary::wrapped;
 
 /// From the least to the most.
 const MARKS: [char; 7] = ['_', '.', '-', '=', '+', '*', '#'];
-/// Columns of a row of marks or of a bar, at most, and what stands beside it.
+/// Columns of a row of marks or of a bar, at most and at least.
 const MARKS_MAX: usize = 60;
 const BAR_MAX: usize = 40;
-const BESIDE: usize = 40;
 const COLUMNS_MIN: usize = 10;
-/// Bars for each tenfold longer time; where that gives too many, half of them.
-const BARS_PER_DECADE: f64 = 4.0;
-const BARS_MAX: usize = 9;
+/// A line, however wide the terminal is.
+const LINE_MAX: usize = 100;
+/// Rows or bars of one shape.
+const ROWS_MAX: usize = 16;
+/// The longest name before a row, and the longest where there is no more room.
+const NAME_MAX: usize = 36;
+const NAME_MIN: usize = 12;
+/// What stands around names and shapes: `  name |shape| beside`.
+const AROUND: usize = 6;
 
-/// How heights are spread.
-#[derive(Clone, Copy)]
-enum Spread {
-    /// From 0 on.
-    Zero,
-    /// Equal ratios are equal steps.
-    Log,
+/// The mark of a share of the most.
+fn mark(share: f64) -> char {
+    let top = (MARKS.len() - 1) as f64;
+    // A share that is no number is 0 as an index.
+    MARKS[(share.clamp(0.0, 1.0) * top).round() as usize]
 }
 
-/// The lines; none of a load that has no shape.
-pub(super) fn shapes(result: &LoadResult, style: &TableStyle) -> Vec<String> {
-    let width = |most: usize| style.width.saturating_sub(BESIDE).clamp(COLUMNS_MIN, most);
-    let mut lines = over(result, width(MARKS_MAX));
-    lines.extend(distribution(result, width(BAR_MAX)));
-    lines
-}
-
-/// Loss and tail over time, or over the rate where there were several.
-fn over(result: &LoadResult, width: usize) -> Vec<String> {
-    let (name, from, to, points) = if let Some(series) = &result.series {
-        let points = series.points.iter().map(|point| {
-            let loss = (point.sent > 0).then(|| point.loss_ratio());
-            (loss, point.rtt_ns.map(|rtt| rtt.p99))
-        });
-        let end_s = series.points.last().map_or(0.0, |point| point.at_s);
-        ("over time", "0 s".to_owned(), format!("{end_s:.0} s"), points.collect::<Vec<_>>())
-    } else {
-        let mut trials: Vec<_> = result.trials.iter().filter(|trial| trial.sent > 0).collect();
-        trials.sort_by(|a, b| a.achieved_rate.total_cmp(&b.achieved_rate));
-        let rate = |at: Option<&&horolog_record::Trial>| {
-            at.map_or_else(String::new, |trial| human_rate(trial.achieved_rate))
-        };
-        let (from, to) = (rate(trials.first()), rate(trials.last()));
-        let points = trials
-            .iter()
-            .map(|trial| (Some(trial.loss_ratio()), trial.rtt_ns.as_ref().map(|rtt| rtt.p99)));
-        ("by rate", from, to, points.collect())
-    };
-    if points.len() < 2 {
-        return Vec::new();
+/// Puts shapes behind what there is, with room around them.
+pub(super) fn put(lines: &mut Vec<String>, shapes: impl IntoIterator<Item = String>) {
+    let shapes: Vec<_> = shapes.into_iter().collect();
+    if !shapes.is_empty() {
+        lines.push(String::new());
+        lines.extend(shapes);
+        lines.push(String::new());
     }
-    let losses: Vec<_> = points.iter().map(|(loss, _)| *loss).collect();
-    let tails: Vec<_> = points.iter().map(|(_, tail)| tail.map(|ns| ns as f64)).collect();
-    let loss = row("lost", &losses, Spread::Zero, width, percent);
-    let tail = row("p99", &tails, Spread::Log, width, |ns| human_ns(ns as u64));
-    std::iter::once(format!("{name}, {from} to {to}:")).chain(loss).chain(tail).collect()
 }
 
-/// A name, marks, and what the lowest and the highest of them stand for.
-fn row(
-    name: &str,
-    values: &[Option<f64>],
-    spread: Spread,
-    width: usize,
-    shown: impl Fn(f64) -> String,
-) -> Option<String> {
-    let known = || values.iter().copied().flatten().filter(|value| value.is_finite());
-    let (least, most) = (known().reduce(f64::min)?, known().reduce(f64::max)?);
-    let marks = marks(values, (least, most), spread, width);
-    Some(format!("  {name:<5}|{marks}| {} to {}", shown(least), shown(most)))
-}
-
-/// A mark for each value; of more values than columns the highest of each stretch.
-fn marks(
-    values: &[Option<f64>],
-    (least, most): (f64, f64),
-    spread: Spread,
-    width: usize,
-) -> String {
-    let share = |value: f64| match spread {
-        Spread::Zero if most > 0.0 => value / most,
-        Spread::Log if least > 0.0 && most > least => (value / least).ln() / (most / least).ln(),
-        _ => 0.0,
-    };
-    let columns = values.len().min(width);
-    let column = |at: usize| {
-        let stretch = &values[at * values.len() / columns..(at + 1) * values.len() / columns];
-        let highest = stretch.iter().copied().flatten().reduce(f64::max);
-        let top = (MARKS.len() - 1) as f64;
-        // A share that is no number is 0 as an index.
-        highest.map_or(' ', |value| MARKS[(share(value).clamp(0.0, 1.0) * top).round() as usize])
-    };
-    (0..columns).map(column).collect()
-}
-
-/// The round trips of the trial that stands for the run, or of the last one.
-fn distribution(result: &LoadResult, width: usize) -> Vec<String> {
-    let known = |index: &usize| result.trials[*index].rtt_ns.is_some();
-    let last = (0..result.trials.len()).rev().find(known);
-    let Some(index) = lower_bound_trial(result).filter(known).or(last) else { return Vec::new() };
-    let trial = &result.trials[index];
-    let Some(rtt) = &trial.rtt_ns else { return Vec::new() };
-    let bars = bars(rtt, BARS_PER_DECADE);
-    let bars = if bars.len() > BARS_MAX { self::bars(rtt, BARS_PER_DECADE / 2.0) } else { bars };
-    if bars.len() < 2 {
-        return Vec::new();
+/// The columns of names, and those that they and what stands beside leave for a shape.
+fn room<'a>(
+    rows: impl Iterator<Item = (&'a str, &'a str)>,
+    most: usize,
+    style: &TableStyle,
+) -> (usize, usize) {
+    let (mut name, mut beside) = (0, 0);
+    for (one, other) in rows {
+        name = name.max(one.chars().count());
+        beside = beside.max(other.chars().count());
     }
-    let most = bars.iter().map(|(_, count)| *count).max().unwrap_or(1).max(1);
-    let title = format!(
-        "round trip of trial {} ({}), {} replies, from:",
-        index + 1,
-        human_rate(trial.achieved_rate),
-        full_count(rtt.count)
-    );
-    let line = |(from, count): (u64, u64)| {
-        let length = (count as f64 / most as f64 * width as f64).round() as usize;
-        // A few are not nothing.
-        let bar = if length == 0 && count > 0 { ".".to_owned() } else { "#".repeat(length) };
-        format!("  {:>8} |{bar:<width$}| {}", human_ns(from), percent_of(count, rtt.count))
-    };
-    std::iter::once(title).chain(bars.into_iter().map(line)).collect()
+    let left = style.width.min(LINE_MAX).saturating_sub(AROUND + beside);
+    let name = name.min(left.saturating_sub(COLUMNS_MIN).clamp(NAME_MIN, NAME_MAX));
+    (name, left.saturating_sub(name).max(COLUMNS_MIN).min(most))
 }
 
-/// The lower end of each bar and what it holds, from the shortest to the longest without a gap.
-fn bars(rtt: &Distribution, per_decade: f64) -> Vec<(u64, u64)> {
-    let Ok(histogram) = Histogram::decode(&rtt.histogram) else { return Vec::new() };
-    let place = |value: u64| ((value.max(1) as f64).log10() * per_decade).floor() as i32;
-    let mut bars: Vec<(i32, u64)> = Vec::new();
-    for (value, count) in histogram.recorded() {
-        let at = place(value);
-        // Whoever has the bars so far has them in order.
-        while let Some((last, _)) = bars.last().copied().filter(|(last, _)| *last < at) {
-            bars.push((last + 1, 0));
-        }
-        match bars.last_mut() {
-            Some((_, sum)) => *sum = sum.saturating_add(count),
-            None => bars.push((at, count)),
-        }
-    }
-    let from = |at: i32| 10_f64.powf(f64::from(at) / per_decade).round() as u64;
-    bars.into_iter().map(|(at, count)| (from(at), count)).collect()
+/// A line of a shape.
+fn line(name: &str, width: usize, shape: &str, beside: &str) -> String {
+    let is_long = name.chars().count() > width;
+    let kept = if is_long { width.saturating_sub(1) } else { width };
+    let end = if is_long { "…" } else { "" };
+    let name: String = name.chars().take(kept).chain(end.chars()).collect();
+    format!("  {name:<width$} |{shape}| {beside}")
+}
+
+/// A shape below its title; none where the terminal is too narrow for it.
+fn titled(title: &str, shape: Vec<String>, style: &TableStyle) -> Vec<String> {
+    let mut lines = wrapped(title, "", "  ", style);
+    lines.extend(shape);
+    if lines.iter().any(|line| line.chars().count() > style.width) { Vec::new() } else { lines }
+}
+
+/// The places of those that are worth most, where there are more than have room, and how many are
+/// left out.
+fn foremost(worth: &[f64]) -> (Vec<usize>, usize) {
+    let mut order: Vec<usize> = (0..worth.len()).collect();
+    order.sort_by(|a, b| worth[*b].total_cmp(&worth[*a]));
+    order.truncate(ROWS_MAX);
+    order.sort_unstable();
+    (order, worth.len().saturating_sub(ROWS_MAX))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
 
-    fn drawn(result: &LoadResult, width: usize) -> String {
-        shapes(result, &TableStyle { colour: false, width }).join("\n")
+    #[test]
+    fn a_mark_is_higher_where_there_is_more() {
+        let marks: String = (0..7).map(|step| mark(f64::from(step) / 6.0)).collect();
+        assert_eq!(marks, "_.-=+*#");
+        assert_eq!([mark(-1.0), mark(f64::NAN), mark(9.0)], ['_', '_', '#']);
     }
 
     #[test]
-    fn looks_like_this() {
-        let text = drawn(&fixture::load(), 100);
-        assert_eq!(text, include_str!("shapes.txt").trim_end(), "\n{text}");
+    fn the_worst_have_the_room_and_keep_their_order() {
+        let worth: Vec<_> = (0..20).map(|one| f64::from((one + 10) % 20)).collect();
+        let (kept, left) = foremost(&worth);
+        assert_eq!((kept, left), ((0..10).chain(14..20).collect(), 4));
+        assert_eq!(foremost(&[1.0, f64::NAN]), (vec![0, 1], 0));
     }
 
     #[test]
-    fn every_reply_is_in_a_bar_and_no_bar_is_missing() {
-        let result = fixture::load();
-        let rtt = result.trials[7].rtt_ns.as_ref().unwrap();
-        let bars = bars(rtt, BARS_PER_DECADE);
-        assert_eq!(bars.iter().map(|(_, count)| count).sum::<u64>(), rtt.count);
-        assert!(bars.is_sorted_by(|a, b| a.0 < b.0), "{bars:?}");
+    fn a_long_name_is_cut_and_none_moves_its_shape() {
+        let names = ["x".repeat(50), "y".to_owned()];
+        for (width, kept) in [(80, NAME_MAX), (46, 24), (30, NAME_MIN)] {
+            let style = TableStyle { colour: false, width };
+            let texts = names.iter().map(|name| (&**name, "1 to 2"));
+            let (name, columns) = room(texts, 60, &style);
+            assert_eq!(name, kept, "{width}");
+            assert_eq!(columns, (width - AROUND - name - 6).max(COLUMNS_MIN));
+            let lines = names.each_ref().map(|one| line(one, name, "_#", "1 to 2"));
+            assert!(lines[0].contains("xxx… |_#| 1 to 2"), "{lines:?}");
+            assert_eq!(lines[0].chars().count(), lines[1].chars().count());
+        }
     }
 
     #[test]
-    fn marks_rise_with_the_values_and_keep_the_highest_of_a_stretch() {
-        let values: Vec<_> = (0..7).map(|value| Some(f64::from(value))).collect();
-        assert_eq!(marks(&values, (0.0, 6.0), Spread::Zero, 60), "_.-=+*#");
-        assert_eq!(marks(&values, (0.0, 6.0), Spread::Zero, 2), "-#");
-        let gap = [Some(1.0), None, Some(100.0)];
-        assert_eq!(marks(&gap, (1.0, 100.0), Spread::Log, 60), "_ #");
-        let none = [Some(0.0), Some(f64::NAN)];
-        assert_eq!(marks(&none, (0.0, 0.0), Spread::Zero, 60), "__");
+    fn a_terminal_that_is_too_narrow_has_no_shape() {
+        let shape = || vec!["  it |______________| 1".to_owned()];
+        let of_width = |width| titled("by rate:", shape(), &TableStyle { colour: false, width });
+        assert_eq!((of_width(23).len(), of_width(22).len()), (2, 0));
     }
 
     #[test]
-    fn a_course_is_drawn_over_time_and_nothing_is_no_line() {
-        let mut result = fixture::load();
-        result.series = Some(fixture::series());
-        assert!(drawn(&result, 100).starts_with("over time, 0 s to 1 s:\n  lost "), "{result:?}");
-        assert_eq!(drawn(&fixture::empty(), 100), "");
-        let mut silent = fixture::empty();
-        silent.trials = vec![fixture::silent_trial(), fixture::extreme_trial()];
-        for width in [0, 40, usize::MAX] {
-            let text = drawn(&silent, width);
-            assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
-            assert!(drawn(&fixture::load(), width).lines().all(|line| line.len() < 110));
+    fn room_is_left_around_what_is_there_alone() {
+        let mut lines = vec!["table".to_owned()];
+        put(&mut lines, Vec::new());
+        assert_eq!(lines.len(), 1);
+        put(&mut lines, vec!["shape".to_owned()]);
+        assert_eq!(lines, ["table", "", "shape", ""]);
+    }
+
+    /// Whether it is a row of marks or a bar.
+    fn is_shape(line: &str) -> bool {
+        let parts: Vec<_> = line.split('|').collect();
+        let is_drawn =
+            |part: &str| !part.is_empty() && part.chars().all(|c| " _.-=+*#>".contains(c));
+        line.starts_with("  ")
+            && parts.len() == 3
+            && is_drawn(parts[1])
+            && parts[2].starts_with(' ')
+    }
+
+    /// Every kind of result as its schema's tests have it.
+    fn results() -> Vec<(String, serde_json::Value)> {
+        let directory = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/tests/schema");
+        let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        let files = files.filter(|path| path.extension().is_some_and(|ending| ending == "json"));
+        let mut all: Vec<_> = files
+            .map(|path| {
+                let result = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+                (path.file_stem().unwrap().to_str().unwrap().to_owned(), result)
+            })
+            .collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
+    }
+
+    #[test]
+    fn no_shape_is_wider_than_the_terminal_whatever_the_kind() {
+        for (name, result) in results() {
+            for width in [0, 40, 60, 80, 100, 200, usize::MAX] {
+                let style = TableStyle { colour: false, width };
+                let text = crate::table_of(result.clone(), &style).unwrap();
+                let shapes = text.lines().filter(|line| is_shape(line));
+                let widest = shapes.map(|line| line.chars().count()).max().unwrap_or(0);
+                assert!(widest <= width.min(LINE_MAX), "{name}, {width}:\n{text}");
+                assert!(!text.contains("\n\n\n") && !text.contains("NaN"), "{name}:\n{text}");
+            }
+        }
+    }
+
+    /// Puts another number in the place of each.
+    fn with_numbers(value: &mut serde_json::Value, number: &serde_json::Value) {
+        match value {
+            serde_json::Value::Number(_) => *value = number.clone(),
+            serde_json::Value::Array(items) => {
+                for item in items.iter_mut() {
+                    with_numbers(item, number);
+                }
+            }
+            serde_json::Value::Object(fields) => {
+                for field in fields.values_mut() {
+                    with_numbers(field, number);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn a_result_of_extremes_is_shown() {
+        for (name, result) in results() {
+            for number in ["0", "1", "127", "255", "18446744073709551615", "1e300", "-1e300"] {
+                let mut result = result.clone();
+                with_numbers(&mut result, &number.parse().unwrap());
+                // What is no sound result is refused, which is as well.
+                let Ok(text) = crate::table_of(result, &TableStyle::default()) else { continue };
+                assert!(!text.contains("NaN"), "{name}, {number}:\n{text}");
+            }
         }
     }
 }

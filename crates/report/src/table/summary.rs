@@ -4,7 +4,7 @@ use horolog_record::{Finding, LimitResult, LoadResult, Severity};
 
 use super::TableStyle;
 use super::grid::Tone;
-use super::shapes::shapes;
+use super::shapes::load as shapes;
 use crate::clients;
 use crate::findings::{Group, grouped, severity_name, trial_label};
 use crate::limits;

@@ -1,0 +1,112 @@
+//! The shape of a load: loss and tail over the rate or over time as rows of marks, and the round
+//! trip's distribution as bars. Loads of requests and of key establishments have the same.
+
+use horolog_record::{Distribution, LoadResult};
+
+use super::{Course, Row, Scale, Unit, distribution};
+use crate::table::TableStyle;
+use crate::units::{full_count, human_rate};
+use crate::verdict::lower_bound_trial;
+
+/// What is drawn of a trial: its rate, the share that was lost, its times.
+pub(crate) struct Trials<'a> {
+    pub(crate) all: Vec<(f64, f64, Option<&'a Distribution>)>,
+    /// What was lost, such as requests.
+    pub(crate) lost: &'static str,
+}
+
+/// The lines; none of a load that has no shape.
+pub(crate) fn load(result: &LoadResult, style: &TableStyle) -> Vec<String> {
+    let mut lines = over_time(result).map_or_else(
+        || {
+            let sent = result.trials.iter().filter(|trial| trial.sent > 0);
+            let all = sent
+                .map(|one| (one.achieved_rate, one.loss_ratio(), one.rtt_ns.as_ref()))
+                .collect();
+            trials(Trials { all, lost: "lost" }, style)
+        },
+        |course| course.lines(style),
+    );
+    lines.extend(round_trips(result, style));
+    lines
+}
+
+/// Loss and tail over time, where they were seen over time.
+fn over_time(result: &LoadResult) -> Option<Course> {
+    let points = &result.series.as_ref()?.points;
+    let loss =
+        |point: &horolog_record::Point| (point.sent > 0).then(|| (point.at_s, point.loss_ratio()));
+    let tail =
+        |point: &horolog_record::Point| Some((point.at_s, point.rtt_ns.as_ref()?.p99 as f64));
+    let losses = points.iter().filter_map(loss).collect();
+    let tails = points.iter().filter_map(tail).collect();
+    Some(Course::over_time(
+        "over time",
+        vec![
+            Row { name: "lost".into(), points: losses, scale: Scale::Zero, unit: Unit::Share },
+            Row { name: "p99".into(), points: tails, scale: Scale::Log, unit: Unit::Time },
+        ],
+    ))
+}
+
+/// Loss and tail from one rate to the next.
+pub(crate) fn trials(trials: Trials<'_>, style: &TableStyle) -> Vec<String> {
+    let Trials { mut all, lost } = trials;
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (Some(first), Some(last)) = (all.first(), all.last()) else { return Vec::new() };
+    let title = format!("by rate, {} to {}", human_rate(first.0), human_rate(last.0));
+    let losses = all.iter().map(|(_, loss, _)| Some(*loss));
+    let tails = all.iter().map(|(.., times)| times.map(|times| times.p99 as f64));
+    let rows = vec![
+        Row::in_order(lost.to_owned(), losses, Scale::Zero, Unit::Share),
+        Row::in_order("p99".to_owned(), tails, Scale::Log, Unit::Time),
+    ];
+    Course::in_order(title, all.len(), rows).lines(style)
+}
+
+/// The round trips of the trial that stands for the run, or of the last one.
+fn round_trips(result: &LoadResult, style: &TableStyle) -> Vec<String> {
+    let known = |index: &usize| result.trials[*index].rtt_ns.is_some();
+    let last = (0..result.trials.len()).rev().find(known);
+    let Some(index) = lower_bound_trial(result).filter(known).or(last) else { return Vec::new() };
+    let trial = &result.trials[index];
+    let Some(rtt) = &trial.rtt_ns else { return Vec::new() };
+    let title = format!(
+        "round trip of trial {} ({}), {} replies, from",
+        index + 1,
+        human_rate(trial.achieved_rate),
+        full_count(rtt.count)
+    );
+    distribution(&title, rtt, style)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    fn drawn(result: &LoadResult, width: usize) -> String {
+        load(result, &TableStyle { colour: false, width }).join("\n")
+    }
+
+    #[test]
+    fn looks_like_this() {
+        let text = drawn(&fixture::load(), 100);
+        assert_eq!(text, include_str!("load.txt").trim_end(), "\n{text}");
+    }
+
+    #[test]
+    fn a_course_is_drawn_over_time_and_nothing_is_no_line() {
+        let mut result = fixture::load();
+        result.series = Some(fixture::series());
+        assert!(drawn(&result, 100).starts_with("over time, 0 s to 1 s:\n  lost |"), "{result:?}");
+        assert_eq!(drawn(&fixture::empty(), 100), "");
+        let mut silent = fixture::empty();
+        silent.trials = vec![fixture::silent_trial(), fixture::extreme_trial()];
+        for width in [0, 40, usize::MAX] {
+            let text = drawn(&silent, width);
+            assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+            assert!(drawn(&fixture::load(), width).lines().all(|line| line.len() < 110));
+        }
+    }
+}
