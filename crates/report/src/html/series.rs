@@ -314,7 +314,9 @@ mod tests {
     #[test]
     fn a_percentile_curve_begins_at_the_minimum() {
         let mut recorder = horolog_stats::Recorder::new();
-        [1_501, 1_502, 90_001].into_iter().for_each(|ns| recorder.record(ns));
+        for ns in [1_501, 1_502, 90_001] {
+            recorder.record(ns);
+        }
         let distribution = Distribution::of_recorder(&recorder).unwrap();
         let points = percentile_points(&distribution);
         assert_eq!((points[0], *points.last().unwrap()), ((1.0, 1_501.0), (3.0, 90_001.0)));
