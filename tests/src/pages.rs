@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::browser::{Browser, PROGRAM};
 use crate::pages_figures::Figures;
 use crate::pages_looks::can_be_looked_into;
-use crate::pages_variants::variants;
+use crate::pages_variants::{drawn_log, variants};
 use crate::process::{PATIENCE, binary, run_to_end};
 use crate::runs::golden;
 use crate::scenario::Need;
@@ -200,35 +200,34 @@ fn every_kind_of_result_has_a_page() -> Result<()> {
     let directory = TempDir::new()?;
     let mut browser = Browser::start(WIDE[0], WIDE[1])?;
     let mut figures = Figures::declared()?;
-    let mut complaints = Vec::new();
     for file in golden()? {
         let result = serde_json::from_str(&fs::read_to_string(&file)?)?;
         let page = page_of(&file, directory.path())?;
         browser.open(&page)?;
-        shows(&mut browser, &result).with_context(|| file.display().to_string())?;
-        let seen = Seen::of(&mut browser)?;
-        let checked =
-            figures.check(&seen, &result).and_then(|()| can_be_looked_into(&mut browser, &seen));
-        if let Err(error) = checked {
-            complaints.push(format!("{}: {error:#}", file.display()));
-        }
+        let looked_at = shows(&mut browser, &result).and_then(|seen| {
+            figures.check(&seen, &result)?;
+            can_be_looked_into(&mut browser, &seen)
+        });
+        looked_at.with_context(|| file.display().to_string())?;
         leave_pictures(&mut browser, &page)?;
     }
+    let mut shows_figures = |page: &Path, result: &Value| {
+        browser.open(page)?;
+        let seen = Seen::of(&mut browser)?;
+        figures.check(&seen, result).with_context(|| page.display().to_string())
+    };
     for (name, result) in variants()? {
         let file = directory.path().join(name).with_extension("json");
         fs::write(&file, result.to_string())?;
-        browser.open(&page_of(&file, directory.path())?)?;
-        let seen = Seen::of(&mut browser)?;
-        if let Err(error) = figures.check(&seen, &result) {
-            complaints.push(format!("{}: {error:#}", file.display()));
-        }
+        shows_figures(&page_of(&file, directory.path())?, &result)?;
     }
-    ensure!(complaints.is_empty(), "{}", complaints.join("\n"));
+    let (page, result) = drawn_log(directory.path())?;
+    shows_figures(&page, &result)?;
     figures.were_all_seen()
 }
 
 /// The page that is open shows this result, whole and without a complaint.
-pub(crate) fn shows(browser: &mut Browser, result: &Value) -> Result<()> {
+pub(crate) fn shows(browser: &mut Browser, result: &Value) -> Result<Seen> {
     let seen = Seen::of(browser)?;
     let complaints = browser.complaints();
     ensure!(complaints.is_empty(), "{complaints:?}");
@@ -251,7 +250,7 @@ pub(crate) fn shows(browser: &mut Browser, result: &Value) -> Result<()> {
     ids.sort();
     ids.dedup();
     ensure!(ids.len() == seen.ids.len(), "an id stands twice: {:?}", seen.ids);
-    Ok(())
+    Ok(seen)
 }
 
 /// A plot has a picture of its lines, a legend that tells them apart without colours, and words.

@@ -60,10 +60,9 @@ impl Open {
 
 fn a_measured_page_shows_the_figures_of_its_result() -> Result<()> {
     let mut open = Open::measured()?;
-    shows(&mut open.browser, &open.json)?;
+    let seen = shows(&mut open.browser, &open.json)?;
     let trials = open.json["trials"].as_array().context("no trials")?;
     ensure!(trials.len() > 2, "{} trials", trials.len());
-    let seen = Seen::of(&mut open.browser)?;
     Figures::declared()?.check(&seen, &open.json)?;
     saved_as_it_is(&mut open)?;
     can_be_read(&mut open.browser)

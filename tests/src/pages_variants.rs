@@ -1,18 +1,25 @@
 //! Results for pages beside those that stand in files: the same with full histograms, no two alike,
 //! and what has parts that no file shows, put together from those that do.
 
+use std::fmt::Write as _;
 use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use horolog_record::Distribution;
 use horolog_stats::Recorder;
 use horolog_time::SplitMix64;
 use serde_json::{Value, json};
 
+use crate::process::{PATIENCE, binary, run_to_end};
 use crate::runs::golden;
 
 /// Values of a distribution, so many that each quantile that is told has some beyond it.
 const VALUES: usize = 12_000;
+
+/// Lines of a clock's log, more than a plot shows apart.
+const LOG_LINES: i64 = 5_000;
 
 /// Draws distributions, no two alike.
 pub(crate) struct Fill(SplitMix64);
@@ -144,4 +151,30 @@ fn establishments(load: &Value) -> Result<Value> {
     result["trials"] = json!(trials);
     result["findings"] = json!([]);
     Ok(found(&result, 1_999.5))
+}
+
+/// The page of a clock's log, made by the command, and what that says the log comes to.
+pub(crate) fn drawn_log(directory: &Path) -> Result<(PathBuf, Value)> {
+    let of = |name: &str| directory.join(name);
+    let [log, json, page] = ["clock.log", "clock-log.json", "clock-log.html"].map(of);
+    let mut lines = String::new();
+    for number in 0..LOG_LINES {
+        let offset_ns = number * 7_919 % 20_011 - 9_000;
+        let mut line = json!({
+            "monotonic_ns": number * 1_000_000_000, "clock": "tai", "offset_ns": offset_ns,
+            "measured_ns": offset_ns + number % 13, "frequency_ppb": number % 17,
+            "verdict": if number % 9 == 0 { "outlier" } else { "accepted" },
+            "command_ppb": -(number % 19), "state": if number < 40 { "coarse" } else { "locked" },
+        });
+        if number == 70 {
+            line["step_ns"] = json!(-5_000);
+        }
+        writeln!(lines, "{line}")?;
+    }
+    fs::write(&log, lines)?;
+    let mut command = Command::new(binary()?);
+    command.args(["clock", "draw"]).arg(&log).arg("--json").arg(&json).arg("--html").arg(&page);
+    let output = run_to_end(&mut command, PATIENCE)?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok((page, serde_json::from_str(&fs::read_to_string(&json)?)?))
 }

@@ -36,6 +36,11 @@ fn of_numbers(name: &str, mut numbers: Vec<f64>) -> Option<f64> {
     let (sum, count) = (numbers.iter().sum::<f64>(), numbers.len());
     match name {
         "sum" => Some(sum),
+        "deviation" => {
+            let mean = sum / count as f64;
+            let squares = numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>();
+            (count > 1).then(|| (squares / count as f64).sqrt())
+        }
         "mean" => (count > 0).then(|| sum / count as f64),
         "min" => numbers.into_iter().reduce(f64::min),
         "max" => numbers.into_iter().reduce(f64::max),

@@ -3,10 +3,11 @@
 //! A line at the margin begins something: `kind` with its schema; the `figure` on top by its name;
 //! a time beside it (`time`); a `table` by its id, `facts` and `bars` by their titles; a `plot` by
 //! its id; a `part`, which is another kind's page within this one; `columns` that several tables
-//! have. Below a table stand its columns, all of them in their order, below facts their rows, and
-//! below a plot its series. `some` is what shows a choice of what is declared, `maybe` what a page
-//! may do without, and `thinned` a plot that leaves out points where there are many. Rows are what
-//! a path gives, of several paths with `;` between; `a[] -> b[] | c` are those of each.
+//! have; `let`, after which a name in braces stands for a text. Below a table stand its columns,
+//! all of them in their order, below facts their rows, and below a plot its series. `some` is what
+//! shows a choice of what is declared, `maybe` what a page may do without, and `thinned` a plot
+//! that leaves out points where there are many. Rows are what a path gives, of several paths with
+//! `;` between; `a[] -> b[] | c` are those of each.
 
 use std::collections::BTreeMap;
 

@@ -92,24 +92,21 @@ pub(super) fn check(declared: &PlotOf, plot: &Plot, scope: &Scope<'_>) -> Result
     }
     for (label, shown) in plot.all_series() {
         let mut complaint = None;
-        let of_it = wanted.iter().position(|(series, row, wanted)| {
-            let is = series
-                .label
-                .check(&label, row)
-                .and_then(|()| shows(shown, wanted, declared.is_thinned));
-            match is {
-                Ok(()) => true,
-                Err(error) => {
-                    complaint = Some(format!("{error:#}"));
+        let is_it = |(series, row, wanted): &(&SeriesOf, Scope<'_>, Wanted)| {
+            let is_right = series.label.check(&label, row).is_ok();
+            let shown = is_right.then(|| shows(shown, wanted, declared.is_thinned));
+            match shown {
+                Some(Err(error)) => {
+                    complaint.get_or_insert(format!("{error:#}"));
                     false
                 }
+                shown => shown.is_some(),
             }
-        });
-        let at = of_it.with_context(|| {
-            format!(
-                "the series '{label}' is none that is declared: {}",
-                complaint.unwrap_or_default()
-            )
+        };
+        let at = wanted.iter().position(is_it);
+        let at = at.with_context(|| {
+            let why = complaint.unwrap_or_default();
+            format!("the series '{label}' is none that is declared: {why}")
         })?;
         wanted.remove(at);
     }
