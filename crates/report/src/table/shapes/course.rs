@@ -370,11 +370,13 @@ mod tests {
     #[test]
     fn a_clock_without_deviations_is_no_row() {
         let of = |tau_s, deviation| AllanDeviation { tau_s, deviation, terms: 1 };
-        let points: Vec<_> =
+        let mut points: Vec<_> =
             (0..5).map(|at| of(f64::from(1 << at), 1e-6 / 10_f64.powi(at))).collect();
+        // Of none at all there is no logarithm.
+        points[2].deviation = 0.0;
         let lines = allan(&[("raw", &points), ("none", &[])], &STYLE);
         let expected =
-            ["Allan deviation, 1 s to 16 s, log scale:", "  raw |#+=-_| 1.00e-10 to 1.00e-6"];
+            ["Allan deviation, 1 s to 16 s, log scale:", "  raw |#+ -_| 1.00e-10 to 1.00e-6"];
         assert_eq!(lines, expected);
         assert!(allan(&[("raw", &points[..1])], &STYLE).is_empty());
     }
