@@ -155,7 +155,7 @@ fn packets(result: &HostNicResult) -> Vec<Fact> {
     facts.push(fact(
         "dropped",
         format!(
-            "{} received ({} ring full, {} bad), {} to send",
+            "{} received, of these {} for a full ring; {} bad; {} to send",
             full_count(drops.rx_dropped.saturating_add(drops.rx_missed)),
             full_count(drops.rx_missed),
             full_count(drops.rx_errors),
