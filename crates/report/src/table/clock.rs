@@ -70,14 +70,17 @@ pub fn clock(result: &ClockResult, style: &TableStyle) -> String {
 
 /// The error of each method over time, and how stable it is.
 fn shapes(result: &ClockResult, style: &TableStyle) -> Vec<String> {
+    // Before it is set a clock may be off by any time, beside which nothing else is seen.
+    let locked_s = result.locked_after_s.unwrap_or(0);
     let row = |method: &ClockMethod| {
         let worst = |one: &ClockStretch| one.min_ns.unsigned_abs().max(one.max_ns.unsigned_abs());
-        let points = method.series.iter().map(|one| (one.begin_s as f64, worst(one) as f64));
+        let shown = method.series.iter().filter(|one| one.begin_s >= locked_s);
+        let points = shown.map(|one| (one.begin_s as f64, worst(one) as f64));
         let name = method_name(method.kind).to_owned();
         Row { name, points: points.collect(), scale: Scale::Log, unit: Unit::Time }
     };
     let rows = result.methods.iter().map(row).collect();
-    let mut lines = Course::over_time("largest error over time, either way", rows).lines(style);
+    let mut lines = Course::over_time("largest error once locked, either way", rows).lines(style);
     let allan = result.methods.iter().map(|one| (method_name(one.kind), &one.allan[..]));
     lines.extend(shapes::allan(&allan.collect::<Vec<_>>(), style));
     lines
@@ -166,6 +169,12 @@ mod tests {
         let lines = shapes(&result, &style);
         assert!(lines[1].starts_with("  set at each pulse |__#___"), "{lines:?}");
         assert!(lines[1].ends_with("to >999 s") && lines[2].starts_with("Allan"), "{lines:?}");
+        result.locked_after_s = Some(result.methods[1].series[8].begin_s);
+        let lines = shapes(&result, &style);
+        assert!(
+            lines[0].contains(", 1 h 55 min 12 s to ") && !lines[1].contains(">9"),
+            "{lines:?}"
+        );
         result.methods.clear();
         assert!(shapes(&result, &style).is_empty());
     }

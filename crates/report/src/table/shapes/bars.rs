@@ -64,8 +64,7 @@ impl Bar {
     fn drawn(&self, full: f64, width: usize) -> String {
         let columns = |size: Option<f64>| {
             let share = size.and_then(amount).map_or(0.0, |size| size / full);
-            // A size beyond what can be counted is as long as can be.
-            (share.min(2.0) * width as f64).round() as usize
+            (share * width as f64).round() as usize
         };
         let (solid, end) = (columns(self.size), columns(self.tail));
         let kept = solid.min(width);
