@@ -198,4 +198,15 @@ mod tests {
         let text = host_interrupt(&result, &TableStyle { colour: false, width: 80 });
         assert!(text.contains("  timerfd, core 0 |#") && !text.contains("stolen share"), "{text}");
     }
+
+    #[test]
+    fn what_threads_took_is_told_from_what_others_did() {
+        let mut result = fixture::host_interrupt();
+        result.stolen[1].all.total_ns = result.stolen[0].all.total_ns / 2;
+        result.stolen[1].by_threads.total_ns = result.stolen[0].all.total_ns / 4;
+        let lines = shapes(&result, &TableStyle { colour: false, width: 80 });
+        let bar = lines.last().unwrap();
+        assert!(bar.starts_with("  core 1 |##########----------          "), "{lines:?}");
+        assert!(bar.ends_with("| 5.01%, by threads 2.50%"), "{lines:?}");
+    }
 }
