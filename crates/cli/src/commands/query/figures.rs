@@ -90,7 +90,7 @@ mod tests {
         result.servers[0].best.as_mut().unwrap().offset_ns = i64::MIN;
         let offsets = result.servers[0].offset_ns.as_mut().unwrap();
         (offsets.min, offsets.mean) = (-9_000, -400.0);
-        assert_eq!(judged("offset>1h", &result), (Some(9_223_372_036_854_775_808.0), true));
+        assert_eq!(judged("offset>60s", &result), (Some(9_223_372_036_854_775_808.0), true));
         assert_eq!(judged("max>8us", &result), (Some(9_000.0), true));
         assert_eq!(judged("mean>400ns", &result), (Some(400.0), false));
     }
@@ -108,7 +108,7 @@ mod tests {
         other.counts = horolog_record::QueryCounts::default();
         result.servers[1] = other;
         for (name, unit, _) in FIGURES {
-            let bound = if unit == LimitUnit::Ratio { "100%" } else { "1h" };
+            let bound = if unit == LimitUnit::Ratio { "99%" } else { "60s" };
             let broken = judge(&limit(&format!("{name}>{bound}")).unwrap(), &result);
             assert_eq!((broken.of.as_deref(), broken.value), (Some("other.example"), None));
             assert!(broken.failed, "{name}");
