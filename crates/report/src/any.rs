@@ -132,7 +132,7 @@ fn kind(result: &Value) -> Result<&'static Kind, AnyError> {
     ))
 }
 
-/// Only what is unsound is read with its places, since to keep them takes a fifth of the time.
+/// Only what is unsound is read with its places, since to keep them takes a tenth of the time.
 fn read<R: DeserializeOwned>(result: &Value) -> Result<R, AnyError> {
     let where_it_is = |_| serde_path_to_error::deserialize(result);
     R::deserialize(result).or_else(where_it_is).map_err(|error| unsound(&schema(result), &error))

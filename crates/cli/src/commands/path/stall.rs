@@ -158,8 +158,8 @@ fn watch(args: &StallArgs, port: u16) -> Result<PathStallResult, Failure> {
         command: output::command_line(),
     })?;
     let live = args.live.then(|| Live::start(port)).transpose()?;
-    let shows = |glance| live.iter().for_each(|live| live.look(&glance));
-    let onlooker: Option<&dyn Fn(WatchGlance)> = if args.live { Some(&shows) } else { None };
+    let shows = live.as_ref().map(|live| |glance| live.look(glance));
+    let onlooker = shows.as_ref().map(|shows| shows as &dyn Fn(WatchGlance));
     Ok(watch.run(&|| output::flow().is_break(), onlooker))
 }
 

@@ -13,7 +13,7 @@ use horolog_record::{AckDelays, DelayedAck, Mechanism, WatchedConnection};
 use super::glance::{self, WatchedNow};
 use super::judge::ns;
 use super::segment::Segment;
-use super::stalls::{Ends, Stalls, sorted};
+use super::stalls::{Ends, Stalls, records};
 
 /// Connections that are followed.
 const FLOWS_MAX: usize = 4_096;
@@ -111,7 +111,7 @@ impl Flows {
     pub(super) fn connections(self) -> Vec<WatchedConnection> {
         let spoke = |flow: &Flow| flow.speaker.is_some();
         let flows = self.by_ends.into_iter().filter(|(_, flow)| spoke(flow));
-        sorted(flows.map(|(ends, flow)| flow.into_record(ends)))
+        records(flows.map(|(ends, flow)| flow.into_record(ends)))
     }
 }
 

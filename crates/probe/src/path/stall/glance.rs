@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use horolog_record::Mechanism;
 
+use super::stalls::worst_first;
+
 /// How often a watch is shown.
 pub(super) const EVERY: Duration = Duration::from_millis(500);
 
@@ -17,7 +19,7 @@ pub struct WatchGlance {
     pub total: Duration,
     /// The connections, those that stalled most first.
     pub connections: Vec<WatchedNow>,
-    /// Connections that there was no room for.
+    /// Times that a connection was seen for which there was no room.
     pub missed: u64,
 }
 
@@ -40,12 +42,7 @@ pub struct WatchedNow {
 
 /// In the order in which they are shown.
 pub(super) fn sorted(connections: impl Iterator<Item = WatchedNow>) -> Vec<WatchedNow> {
-    let mut all: Vec<_> = connections.collect();
-    let stalls = |one: &WatchedNow| one.stalls[0].saturating_add(one.stalls[1]);
-    all.sort_by(|one, other| {
-        stalls(other).cmp(&stalls(one)).then_with(|| one.client.cmp(&other.client))
-    });
-    all
+    worst_first(connections, |one| (one.stalls, one.client))
 }
 
 #[cfg(test)]

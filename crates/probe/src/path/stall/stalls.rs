@@ -1,5 +1,6 @@
 //! The stalls of one connection that is watched, by whatever they were seen.
 
+use std::cmp::Reverse;
 use std::net::SocketAddr;
 
 use horolog_record::{AckDelays, Distribution, Mechanism, WatchedConnection};
@@ -85,16 +86,24 @@ impl Stalls {
     }
 }
 
-/// The records of connections, those that stalled most first.
-pub(super) fn sorted(
-    connections: impl Iterator<Item = WatchedConnection>,
-) -> Vec<WatchedConnection> {
+/// Those that stalled most first, by their stalls and their clients.
+pub(super) fn worst_first<T, C: Ord>(
+    connections: impl Iterator<Item = T>,
+    of: impl Fn(&T) -> ([u64; 2], C),
+) -> Vec<T> {
     let mut all: Vec<_> = connections.collect();
-    let stalls = |one: &WatchedConnection| one.client_stalls.saturating_add(one.server_stalls);
-    all.sort_by(|one, other| {
-        stalls(other).cmp(&stalls(one)).then_with(|| one.client.cmp(&other.client))
+    all.sort_by_cached_key(|one| {
+        let ([client, server], name) = of(one);
+        (Reverse(client.saturating_add(server)), name)
     });
     all
+}
+
+/// The records of connections, those that stalled most first.
+pub(super) fn records(
+    connections: impl Iterator<Item = WatchedConnection>,
+) -> Vec<WatchedConnection> {
+    worst_first(connections, |one| ([one.client_stalls, one.server_stalls], one.client.clone()))
 }
 
 #[cfg(test)]

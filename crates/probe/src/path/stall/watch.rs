@@ -20,7 +20,7 @@ use super::flow::Flows;
 use super::glance::{self, EVERY, WatchGlance, WatchedNow};
 use super::judge::ns;
 use super::run::{dropped_packets, evidence, no_packets};
-use super::stalls::{Ends, Stalls, sorted};
+use super::stalls::{Ends, Stalls, records};
 use super::{advice, kernel};
 use crate::path::tcp::{PathError, finding, machine};
 
@@ -271,7 +271,7 @@ impl Held {
 
     fn connections(self) -> Vec<WatchedConnection> {
         let found = self.found.into_iter();
-        sorted(found.map(|(ends, one)| one.stalls.into_record(ends, None, None)))
+        records(found.map(|(ends, one)| one.stalls.into_record(ends, None, None)))
     }
 }
 

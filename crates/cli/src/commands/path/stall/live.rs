@@ -38,7 +38,7 @@ impl Live {
         Ok(Self { seen, _view: view })
     }
 
-    pub(super) fn look(&self, glance: &WatchGlance) {
+    pub(super) fn look(&self, glance: WatchGlance) {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).look(glance);
     }
 }
@@ -56,7 +56,7 @@ impl Seen {
         Self { port, last: None, stalls: 0, fresh: VecDeque::new() }
     }
 
-    fn look(&mut self, glance: &WatchGlance) {
+    fn look(&mut self, mut glance: WatchGlance) {
         let stalls = glance.connections.iter().flat_map(|one| one.stalls);
         let stalls = stalls.fold(0, u64::saturating_add);
         if self.fresh.len() >= LOOKS_MAX {
@@ -64,7 +64,6 @@ impl Seen {
         }
         self.fresh.push_back(Some(stalls.saturating_sub(self.stalls) as f64));
         self.stalls = stalls;
-        let mut glance = glance.clone();
         glance.connections.truncate(SHOWN_MAX);
         self.last = Some(glance);
     }
@@ -79,7 +78,9 @@ impl Seen {
         lines.push(Line::from(format!("{done:.1} of {total:.1} s  {share:BAR$}|")));
         if last.missed > 0 {
             let missed = full_count(last.missed);
-            lines.push(Line::from(format!("there was no room for {missed} looks at others")));
+            lines.push(Line::from(format!(
+                "others were seen {missed} times, for which there is no room"
+            )));
         }
         lines.push(Line::default());
         if last.connections.is_empty() {
@@ -151,10 +152,10 @@ mod tests {
     fn connections_are_seen_and_stalls_over_time() {
         let mut seen = Seen::new(443);
         assert_eq!(drawn(&seen, 80), "path stall: watching port 443");
-        seen.look(&glance(Vec::new()));
+        seen.look(glance(Vec::new()));
         assert!(drawn(&seen, 80).contains("no connection"));
         for stalls in [[1, 0], [1, 2], [1, 2], [5, 2]] {
-            seen.look(&glance(vec![connection(stalls)]));
+            seen.look(glance(vec![connection(stalls)]));
         }
         let screen = drawn(&seen, 100);
         for text in [
@@ -171,16 +172,16 @@ mod tests {
             over_time.trim_end(),
             sparkline(&[0.0, 1.0, 2.0, 0.0, 4.0].map(Some), 100).trim_end()
         );
-        seen.look(&WatchGlance { missed: 3, ..glance(vec![connection([0, 0])]) });
+        seen.look(WatchGlance { missed: 3, ..glance(vec![connection([0, 0])]) });
         let screen = drawn(&seen, 100);
-        assert!(screen.contains("no room for 3") && screen.contains(" -  -"), "{screen}");
+        assert!(screen.contains("seen 3 times") && screen.contains(" -  -"), "{screen}");
     }
 
     #[test]
     fn memory_is_bounded_and_any_size_can_be_drawn() {
         let mut seen = Seen::new(1);
         let many = glance(vec![connection([u64::MAX, 1]); SHOWN_MAX + 9]);
-        (0..LOOKS_MAX + 9).for_each(|_| seen.look(&many));
+        (0..LOOKS_MAX + 9).for_each(|_| seen.look(many.clone()));
         assert_eq!(seen.fresh.len(), LOOKS_MAX);
         assert_eq!(seen.last.as_ref().unwrap().connections.len(), SHOWN_MAX);
         for columns in [0, 1, 10, 80, 500] {
