@@ -240,6 +240,7 @@ install_peers() {
 		say "installing the libraries that they are linked with: ${libraries[*]}"
 		apt_install "${libraries[@]}"
 	fi
+	rm -rf "$work"
 	peers_run || die "the programs in $peers do not start; remove that directory and run this again"
 }
 
