@@ -138,9 +138,9 @@ pub use look::{
 };
 pub use offset::{OffsetMethod, SignedDistribution};
 pub use path_stall::{
-    AckDelays, DelayedAck, HeldSamples, Mechanism, PATH_STALL_SCHEMA, PathStallResult,
-    SocketOption, StallCell, StallClaim, StallEvidence, StallKernel, StallPattern, StallWatch,
-    WatchedConnection, WindowStep,
+    AckDelays, CONNECTIONS_MISSED_MAX, DelayedAck, HeldSamples, Mechanism, PATH_STALL_SCHEMA,
+    PathStallResult, SocketOption, StallCell, StallClaim, StallEvidence, StallKernel, StallPattern,
+    StallWatch, WatchedConnection, WindowStep,
 };
 pub use path_tcp::{
     PATH_TCP_SCHEMA, PathEnd, PathTcpResult, TcpBandwidth, TcpDirection, TcpFigures, TcpLatency,

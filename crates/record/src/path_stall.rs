@@ -8,6 +8,9 @@ use crate::{Distribution, Finding, Host, LimitResult, PathEnd, TcpFigures, TcpTa
 /// The schema's name and version.
 pub const PATH_STALL_SCHEMA: &str = "horolog.path-stall/1";
 
+/// As many connections that there was no room for are counted in [`StallWatch`].
+pub const CONNECTIONS_MISSED_MAX: u64 = 65_536;
+
 /// A whole measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathStallResult {
@@ -269,7 +272,7 @@ pub struct StallWatch {
     pub duration_ns: u64,
     /// The connections that were seen, those that stalled most first.
     pub connections: Vec<WatchedConnection>,
-    /// Connections that there was no room for.
+    /// Connections that there was no room for; at [`CONNECTIONS_MISSED_MAX`], at least so many.
     pub connections_missed: u64,
     /// Packets that were dropped before they were seen.
     pub packets_dropped: u64,

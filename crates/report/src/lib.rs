@@ -45,11 +45,14 @@ mod fixture;
 
 pub use any::{AnyError, page_of, result_kinds, table_of};
 pub use checks::{Checks, Ending};
+pub use cycle_test::fault_name as cycle_test_fault_name;
 pub use host_delay::setting_name;
 pub use json::to_json;
 pub use junit::junit;
 pub use limits::broken as broken_limits;
 pub use live::load_metrics;
-pub use stall::{mechanism as stall_mechanism, pattern as stall_pattern};
+pub use stall::{
+    mechanism as stall_mechanism, not_followed as stall_not_followed, pattern as stall_pattern,
+};
 pub use summary::summary;
 pub use verdict::highest;

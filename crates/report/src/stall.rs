@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use horolog_record::{
-    Mechanism, PathStallResult, SocketOption, StallCell, StallEvidence, StallKernel, StallPattern,
-    StallWatch, WatchedConnection,
+    CONNECTIONS_MISSED_MAX, Mechanism, PathStallResult, SocketOption, StallCell, StallEvidence,
+    StallKernel, StallPattern, StallWatch, WatchedConnection,
 };
 
 use crate::units::{ABSENT, full_count, human_ns, percent_of};
@@ -230,12 +230,19 @@ pub(crate) fn watched(watch: &StallWatch) -> String {
         sum(|one| one.server_stalls)
     );
     if watch.connections_missed > 0 {
-        let _ = write!(text, "; {} not followed", connections(watch.connections_missed, " more"));
+        let _ = write!(text, "; {}", not_followed(watch.connections_missed));
     }
     if watch.packets_dropped > 0 {
         let _ = write!(text, "; {} packets were not seen", full_count(watch.packets_dropped));
     }
     text
+}
+
+/// How many connections there was no room for.
+#[must_use]
+pub fn not_followed(missed: u64) -> String {
+    let least = if missed < CONNECTIONS_MISSED_MAX { "" } else { "at least " };
+    format!("{least}{} not followed", connections(missed, " more"))
 }
 
 fn connections(count: u64, more: &str) -> String {

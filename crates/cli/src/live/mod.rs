@@ -16,7 +16,7 @@ pub(crate) use feed::Feed;
 pub(crate) use lay::lay;
 pub(crate) use marks::{bar, sparkline};
 pub(crate) use screen::{Asked, Screen};
-pub(crate) use view::View;
+pub(crate) use view::{View, Viewed};
 
 /// Complains where there is nothing to draw on and no keys to ask by.
 pub(crate) fn needs_a_terminal() -> Result<(), Failure> {

@@ -2,8 +2,8 @@
 //! terminal that is slow holds nothing up but itself. Its keys end the run as Ctrl-C does.
 
 use std::io::{self, Stderr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -60,6 +60,32 @@ impl Drop for View {
             let _ = thread.join();
         }
         output::set_viewed(false);
+    }
+}
+
+/// Something that changes while it is looked at. It is behind a lock that is held for as long as it
+/// takes to change it once, or to draw it.
+pub(crate) struct Viewed<T> {
+    state: Arc<Mutex<T>>,
+    _view: View,
+}
+
+impl<T: Send + 'static> Viewed<T> {
+    /// Draws what `lay` makes of it and so many columns.
+    pub(crate) fn start(
+        state: T,
+        lay: fn(&T, usize) -> Vec<Line<'static>>,
+    ) -> Result<Self, Failure> {
+        let state = Arc::new(Mutex::new(state));
+        let seen = Arc::clone(&state);
+        let view = View::start(move |columns| {
+            lay(&seen.lock().unwrap_or_else(PoisonError::into_inner), columns)
+        })?;
+        Ok(Self { state, _view: view })
+    }
+
+    pub(crate) fn change(&self, change: impl FnOnce(&mut T)) {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 

@@ -13,7 +13,7 @@ use horolog_record::{AckDelays, DelayedAck, Mechanism, WatchedConnection};
 use super::glance::{self, WatchedNow};
 use super::judge::ns;
 use super::segment::Segment;
-use super::stalls::{Ends, Stalls, records};
+use super::stalls::{Ends, Missed, Stalls, records};
 
 /// Connections that are followed.
 const FLOWS_MAX: usize = 4_096;
@@ -30,7 +30,7 @@ pub(super) struct Flows {
     /// From when on an acknowledgement is late.
     late: Duration,
     by_ends: HashMap<Ends, Flow>,
-    missed: u64,
+    missed: Missed,
 }
 
 /// One connection; of each two the client's first.
@@ -58,7 +58,7 @@ struct Side {
 
 impl Flows {
     pub(super) fn new(port: u16, late: Duration) -> Self {
-        Self { port, late, by_ends: HashMap::new(), missed: 0 }
+        Self { port, late, by_ends: HashMap::new(), missed: Missed::default() }
     }
 
     /// Takes a segment that was seen at a time in ns.
@@ -71,7 +71,7 @@ impl Flows {
             if is_from_client { (segment.from, segment.to) } else { (segment.to, segment.from) };
         let late_ns = ns(self.late);
         if !self.by_ends.contains_key(&key) && self.by_ends.len() >= FLOWS_MAX {
-            self.missed = self.missed.saturating_add(1);
+            self.missed.take(key);
             return;
         }
         let flow = self.by_ends.entry(key).or_default();
@@ -97,8 +97,8 @@ impl Flows {
     }
 
     /// Connections that there was no room for.
-    pub(super) const fn missed(&self) -> u64 {
-        self.missed
+    pub(super) fn missed(&self) -> u64 {
+        self.missed.count()
     }
 
     /// The connections that have exchanged data so far.
@@ -271,11 +271,12 @@ mod tests {
         flows.take(&segment(true, 1, 1, 20), 0);
         assert!(flows.connections().is_empty());
         let mut flows = Flows::new(80, Duration::from_millis(10));
-        for port in 1..=FLOWS_MAX as u16 + 3 {
+        // Each is seen twice, and is one connection all the same.
+        for port in (1..=FLOWS_MAX as u16 + 3).chain(1..=FLOWS_MAX as u16 + 3) {
             let mut one = segment(true, 1, 1, 20);
             one.from.set_port(port.wrapping_add(1_000));
             flows.take(&one, 0);
         }
-        assert_eq!(flows.missed(), 3);
+        assert_eq!((flows.connections().len(), flows.missed()), (FLOWS_MAX, 3));
     }
 }

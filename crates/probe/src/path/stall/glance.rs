@@ -19,7 +19,8 @@ pub struct WatchGlance {
     pub total: Duration,
     /// The connections, those that stalled most first.
     pub connections: Vec<WatchedNow>,
-    /// Times that a connection was seen for which there was no room.
+    /// Connections that there was no room for; at [`horolog_record::CONNECTIONS_MISSED_MAX`], at
+    /// least so many.
     pub missed: u64,
 }
 

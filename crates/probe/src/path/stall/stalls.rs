@@ -1,9 +1,12 @@
 //! The stalls of one connection that is watched, by whatever they were seen.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::net::SocketAddr;
 
-use horolog_record::{AckDelays, Distribution, Mechanism, WatchedConnection};
+use horolog_record::{
+    AckDelays, CONNECTIONS_MISSED_MAX, Distribution, Mechanism, WatchedConnection,
+};
 use horolog_stats::Recorder;
 
 use super::glance::WatchedNow;
@@ -11,6 +14,24 @@ use super::judge::BAND_NS;
 
 /// The ends of a connection, the client first.
 pub(super) type Ends = (SocketAddr, SocketAddr);
+
+/// The connections that there is no room to follow.
+#[derive(Debug, Default)]
+pub(super) struct Missed(HashSet<Ends>);
+
+impl Missed {
+    /// Takes one that was seen, whether or not it was before.
+    pub(super) fn take(&mut self, ends: Ends) {
+        if self.count() < CONNECTIONS_MISSED_MAX {
+            self.0.insert(ends);
+        }
+    }
+
+    /// How many there are; at [`CONNECTIONS_MISSED_MAX`], at least so many.
+    pub(super) fn count(&self) -> u64 {
+        self.0.len() as u64
+    }
+}
 
 /// What was counted.
 #[derive(Debug, Default)]

@@ -20,7 +20,7 @@ use super::flow::Flows;
 use super::glance::{self, EVERY, WatchGlance, WatchedNow};
 use super::judge::ns;
 use super::run::{dropped_packets, evidence, no_packets};
-use super::stalls::{Ends, Stalls, records};
+use super::stalls::{Ends, Missed, Stalls, records};
 use super::{advice, kernel};
 use crate::path::tcp::{PathError, finding, machine};
 
@@ -130,9 +130,9 @@ impl Watch {
                         }
                     }
                     nap(LOOK);
-                    shown.at(begun.elapsed(), total, || (held.now(), held.missed));
+                    shown.at(begun.elapsed(), total, || (held.now(), held.missed.count()));
                 }
-                let missed = held.missed;
+                let missed = held.missed.count();
                 (held.connections(), missed, 0)
             }
         };
@@ -215,7 +215,7 @@ struct Held {
     stall_min: Duration,
     /// Of each connection, the client's address first.
     found: HashMap<Ends, One>,
-    missed: u64,
+    missed: Missed,
 }
 
 #[derive(Default)]
@@ -237,7 +237,7 @@ struct Since {
 impl Held {
     fn new(options: &WatchOptions) -> Self {
         let (port, stall_min) = (options.port, options.stall_min);
-        Self { port, stall_min, found: HashMap::new(), missed: 0 }
+        Self { port, stall_min, found: HashMap::new(), missed: Missed::default() }
     }
 
     fn look(&mut self, seen: &[Connection], now: Duration) {
@@ -249,7 +249,7 @@ impl Held {
                 (socket.remote, socket.local)
             };
             if !self.found.contains_key(&key) && self.found.len() >= CONNECTIONS_MAX {
-                self.missed += 1;
+                self.missed.take(key);
                 continue;
             }
             let side = usize::from(!is_client);

@@ -2,7 +2,6 @@
 //! period the last execution took, as a bar and over time.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use horolog_cycle::run::{Glance, GlanceTask};
@@ -11,7 +10,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
 use crate::failure::Failure;
-use crate::live::{View, bar, sparkline};
+use crate::live::{Viewed, bar, sparkline};
 
 /// How often it is looked at.
 const EVERY: Duration = Duration::from_millis(500);
@@ -24,30 +23,24 @@ const NAMES: usize = 29;
 
 /// The view of a run.
 pub(super) struct Live {
-    seen: Arc<Mutex<Seen>>,
+    seen: Viewed<Seen>,
     next: Instant,
-    _view: View,
 }
 
 impl Live {
     pub(super) fn start() -> Result<Self, Failure> {
-        let seen = Arc::new(Mutex::new(Seen::default()));
-        let shown = Arc::clone(&seen);
-        let view = View::start(move |columns| {
-            shown.lock().unwrap_or_else(PoisonError::into_inner).lay(columns)
-        })?;
-        Ok(Self { seen, next: Instant::now(), _view: view })
+        Ok(Self { seen: Viewed::start(Seen::default(), Seen::lay)?, next: Instant::now() })
     }
 
     pub(super) fn joined(&self, members: usize, of: usize) {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).joined = Some((members, of));
+        self.seen.change(|seen| seen.joined = Some((members, of)));
     }
 
     pub(super) fn glance(&mut self, glance: &Glance<'_>) {
         let now = Instant::now();
         if now >= self.next {
             self.next = now + EVERY;
-            self.seen.lock().unwrap_or_else(PoisonError::into_inner).look(glance);
+            self.seen.change(|seen| seen.look(glance));
         }
     }
 }

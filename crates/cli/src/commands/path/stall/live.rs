@@ -2,16 +2,15 @@
 //! first, and stalls over time.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use horolog_probe::path::stall::{WatchGlance, WatchedNow};
-use horolog_report::stall_mechanism;
 use horolog_report::units::{ABSENT, full_count, human_ns};
+use horolog_report::{stall_mechanism, stall_not_followed};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
 use crate::failure::Failure;
-use crate::live::{View, bar, sparkline};
+use crate::live::{Viewed, bar, sparkline};
 
 /// Looks that are kept; a terminal has no more columns.
 const LOOKS_MAX: usize = 500;
@@ -23,23 +22,15 @@ const BAR: usize = 30;
 const ADDRESS_MIN: usize = 21;
 
 /// The view of a watch.
-pub(super) struct Live {
-    seen: Arc<Mutex<Seen>>,
-    _view: View,
-}
+pub(super) struct Live(Viewed<Seen>);
 
 impl Live {
     pub(super) fn start(port: u16) -> Result<Self, Failure> {
-        let seen = Arc::new(Mutex::new(Seen::new(port)));
-        let shown = Arc::clone(&seen);
-        let view = View::start(move |columns| {
-            shown.lock().unwrap_or_else(PoisonError::into_inner).lay(columns)
-        })?;
-        Ok(Self { seen, _view: view })
+        Viewed::start(Seen::new(port), Seen::lay).map(Self)
     }
 
     pub(super) fn look(&self, glance: WatchGlance) {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).look(glance);
+        self.0.change(|seen| seen.look(glance));
     }
 }
 
@@ -77,10 +68,7 @@ impl Seen {
         let share = bar(done / total, BAR);
         lines.push(Line::from(format!("{done:.1} of {total:.1} s  {share:BAR$}|")));
         if last.missed > 0 {
-            let missed = full_count(last.missed);
-            lines.push(Line::from(format!(
-                "others were seen {missed} times, for which there is no room"
-            )));
+            lines.push(Line::from(stall_not_followed(last.missed)));
         }
         lines.push(Line::default());
         if last.connections.is_empty() {
@@ -174,7 +162,10 @@ mod tests {
         );
         seen.look(WatchGlance { missed: 3, ..glance(vec![connection([0, 0])]) });
         let screen = drawn(&seen, 100);
-        assert!(screen.contains("seen 3 times") && screen.contains(" -  -"), "{screen}");
+        assert!(
+            screen.contains("3 connections more not followed") && screen.contains(" -  -"),
+            "{screen}"
+        );
     }
 
     #[test]
