@@ -1,5 +1,6 @@
-//! Scenarios of whoever watches a run of `horolog cycle run`: tasks on a terminal, work that is
-//! divided, limits, and a run that is ended before its time, once and twice.
+//! Scenarios of whoever watches a run of `horolog cycle run` or a test of `horolog cycle test`: tasks,
+//! nodes and faults on a terminal, work that is divided, limits, and a run that is ended before its
+//! time, once and twice.
 
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
@@ -24,6 +25,7 @@ const INTERRUPTED: i32 = 130;
 pub(crate) fn all() -> Vec<Trial> {
     Vec::from(scenarios!(&[], cycle_watch:
         tasks_are_seen_on_a_terminal_and_a_key_ends_them,
+        a_test_is_seen_on_a_terminal_and_a_key_ends_it,
         work_is_divided_among_the_nodes,
         a_limit_with_a_value_is_held_or_broken,
         an_interrupt_keeps_what_was_counted_and_a_second_one_ends_at_once,
@@ -39,12 +41,17 @@ fn task(result: &Value, run: usize, node: usize) -> &Value {
     &result["runs"][run]["nodes"][node]["tasks"][0]
 }
 
-/// `horolog cycle run --live` with a terminal of its own.
-fn viewed(arguments: &[&str]) -> Result<Viewed> {
+/// `horolog cycle` with a terminal of its own.
+fn on_terminal(arguments: &[&str]) -> Result<Viewed> {
     let mut command = Command::new("setsid");
-    command.arg("--ctty").arg(binary()?).args(["cycle", "run", "--live", "-p", "20ms"]);
-    command.args(["-n", "2", "--policy", "other", "--no-store"]).args(arguments);
+    command.arg("--ctty").arg(binary()?).arg("cycle").args(arguments);
+    command.args(["--live", "--no-store"]);
     Viewed::start(command)
+}
+
+fn viewed(arguments: &[&str]) -> Result<Viewed> {
+    let run = ["run", "-p", "20ms", "-n", "2", "--policy", "other"];
+    on_terminal(&[&run[..], arguments].concat())
 }
 
 fn tasks_are_seen_on_a_terminal_and_a_key_ends_them() -> Result<()> {
@@ -73,6 +80,55 @@ fn tasks_are_seen_on_a_terminal_and_a_key_ends_them() -> Result<()> {
     check(&refused, USAGE, &["--live draws on a terminal"])?;
     ensure!(!log.exists(), "it left a file");
     Ok(())
+}
+
+/// A test with a node that is stopped for a second from the first one on, and one that is slow in the
+/// end.
+const TESTED: &str = "schema = \"horolog.test/1\"\nname = \"seen\"\ntime = \"4s\"\n\
+    period = \"50ms\"\nsilent-after = 3\n\
+    [[stage]]\nname = \"meet\"\ncompute = \"1ms\"\nbarrier = true\nwait = \"20ms\"\n\
+    [[state]]\nname = \"first\"\nfrom = \"0s\"\nto = \"1s\"\n\
+    [[fault]]\nkind = \"stop\"\nat = \"1s\"\nfor = \"1s\"\nnode = 2\nstate = \"alone\"\n";
+
+fn a_test_is_seen_on_a_terminal_and_a_key_ends_it() -> Result<()> {
+    let directory = TempDir::new()?;
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (test, json) = (path("test.toml"), path("result.json"));
+    fs::write(&test, TESTED)?;
+    let mut run = on_terminal(&["test", &test])?;
+    let seen = |parts: &'static [&'static str]| {
+        move |text: &str| parts.iter().all(|part| text.contains(part))
+    };
+    run.until(seen(&[
+        "load 1: 0.",
+        " of 4.0 s",
+        "state first",
+        "node1 ",
+        "node2 ",
+        "stop node2 ",
+    ]))?;
+    run.until(seen(&["state alone", "response to deadline over time"]))?;
+    let noticed = |text: &str| {
+        let row = text.lines().find(|line| line.starts_with("stop node2"));
+        row.is_some_and(|row| row.contains(" 1.0 s         1 ") && row.ends_with('-'))
+            && row.is_some_and(|row| row.contains(" ms"))
+    };
+    run.until(|text| noticed(text))?;
+    let (status, stdout, screen) = run.end()?;
+    ensure!(status == 0 && stdout.contains("stop node2"), "{status}: {stdout}");
+    ensure!((screen.taken, screen.given_back) == (1, 1), "the terminal is not as it was");
+    // A key ends a long test, and what was counted is kept.
+    let mut run = on_terminal(&["test", "--time", "10m", "--json", &json])?;
+    run.until(|text| text.contains("load 1: 1."))?;
+    run.press("q")?;
+    let (status, stdout, screen) = run.end()?;
+    ensure!(status == 0 && screen.given_back == 1, "{status}: {stdout}");
+    let result: Value = serde_json::from_slice(&fs::read(&json)?)?;
+    ensure!(result["run"]["nodes"][0]["periods"].as_u64() > Some(0), "{result}");
+    ensure!(result["findings"].to_string().contains("\"interrupted\""), "{result}");
+    let mut elsewhere = Command::new(binary()?);
+    let refused = run_to_end(elsewhere.args(["cycle", "test", "--live"]), PATIENCE)?;
+    check(&refused, USAGE, &["--live draws on a terminal"])
 }
 
 fn work_is_divided_among_the_nodes() -> Result<()> {

@@ -73,7 +73,8 @@ pub(crate) fn fault_rows(run: &CycleTestRun) -> Rows {
 }
 
 /// What a fault is called, such as `lost of radar`.
-pub(crate) fn fault_name(fault: &CycleTestFault) -> String {
+#[must_use]
+pub fn fault_name(fault: &CycleTestFault) -> String {
     let kind = fault.kind.name();
     fault.of.as_ref().map_or_else(|| kind.to_owned(), |of| format!("{kind} {of}"))
 }

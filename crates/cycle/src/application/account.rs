@@ -9,7 +9,8 @@ use horolog_record::{
 };
 use horolog_stats::Recorder;
 
-use super::notice::{Notice, Subject};
+use super::glance::GlanceNode;
+use super::notice::{Notice, Subject, explains};
 use super::plan::{Fault, Plan};
 use crate::entry::{Entry, Part};
 
@@ -26,6 +27,8 @@ pub(super) struct NodeBook {
     pub(super) computation: Recorder,
     pub(super) communication: Recorder,
     pub(super) idle: Recorder,
+    /// Of the last period.
+    last_response_ns: u64,
 }
 
 #[derive(Default)]
@@ -123,6 +126,7 @@ impl<'a> Account<'a> {
         book.periods += 1;
         book.missed += u64::from(is_missed);
         book.overrun += u64::from(entry.is_overrun);
+        book.last_response_ns = response_ns;
         book.response.record(response_ns);
         book.computation.record(entry.compute_ns);
         book.communication.record(entry.communicate_ns);
@@ -238,6 +242,19 @@ impl<'a> Account<'a> {
         !is_amiss && there > 0 && usize::from(ended) >= there
     }
 
+    /// The nodes as they are.
+    pub(super) fn glance(&self) -> Vec<GlanceNode> {
+        let deadline_ns = self.plan.deadline_ns as f64;
+        let told = |(node, book): (u16, &NodeBook)| GlanceNode {
+            name: node_name(node),
+            periods: book.periods,
+            missed: book.missed,
+            ratio: (book.periods > 0).then(|| book.last_response_ns as f64 / deadline_ns),
+            is_gone: self.died_ns[usize::from(node)].is_some(),
+        };
+        (0..).zip(&self.nodes).map(told).collect()
+    }
+
     /// The states, those without periods left out.
     pub(super) fn states(&self) -> Vec<CycleTestState> {
         let told = |(name, book): &(&str, StateBook)| CycleTestState {
@@ -345,29 +362,6 @@ impl StageBook {
         self.communication_ns += u128::from(entry.communicate_ns);
         self.idle_ns += u128::from(entry.idle_ns);
         self.barrier_ns += u128::from(entry.barrier_ns);
-    }
-}
-
-/// Whether a fault can be the cause of what was noticed of a source or node.
-fn explains(fault: &Fault, kind: Kind, of: Option<u16>) -> bool {
-    let of_source = fault.source.is_none() || of.is_none() || fault.source == of;
-    let of_node = fault.node.is_none() || of.is_none() || fault.node == of;
-    match fault.kind {
-        FaultKind::DataError => kind == Kind::DataError && of_source,
-        FaultKind::Lost => kind == Kind::Lost && of_source,
-        FaultKind::Late => kind == Kind::Late && of_source,
-        FaultKind::LostMessage => kind == Kind::MessageMissing && of_node,
-        FaultKind::LateMessage => kind == Kind::MessageLate && of_node,
-        FaultKind::Stop | FaultKind::End => match kind {
-            Kind::NodeSilent | Kind::MessageMissing | Kind::NodeAwaited => of_node,
-            Kind::BarrierBroken | Kind::DeadlineMissed => true,
-            _ => false,
-        },
-        FaultKind::Slow => match kind {
-            Kind::NodeAwaited | Kind::MessageMissing => of_node,
-            Kind::BarrierBroken | Kind::DeadlineMissed => true,
-            _ => false,
-        },
     }
 }
 

@@ -9,6 +9,7 @@ mod fault;
 mod file;
 mod findings;
 mod generator;
+mod glance;
 mod intake;
 mod link;
 pub mod node;
@@ -22,6 +23,7 @@ mod search;
 mod stages;
 
 pub use file::FILE_MAX;
+pub use glance::{Glance, GlanceNode};
 pub use plan::{
     Audience, Fault, NODES_MAX, Plan, Profile, Sharing, Size, Source, Stage, State, TIME_MAX_NS,
 };

@@ -1,8 +1,9 @@
 //! What a node says beside its periods: what it noticed of others, and what it did wrong itself
 //! because it was told to. Numbers of a fixed size, which go the way of the entries of periods.
 
-use horolog_record::CycleTestNotice as Kind;
+use horolog_record::{CycleTestFaultKind as FaultKind, CycleTestNotice as Kind};
 
+use super::plan::Fault;
 use crate::entry::WORDS;
 
 /// The first byte of the first word, which no entry of a period begins with.
@@ -69,6 +70,29 @@ impl Notice {
         };
         // Bits that mean nothing are 0.
         (notice.to_words() == *words).then_some(notice)
+    }
+}
+
+/// Whether a fault can be the cause of what was noticed of a source or node.
+pub(super) fn explains(fault: &Fault, kind: Kind, of: Option<u16>) -> bool {
+    let of_source = fault.source.is_none() || of.is_none() || fault.source == of;
+    let of_node = fault.node.is_none() || of.is_none() || fault.node == of;
+    match fault.kind {
+        FaultKind::DataError => kind == Kind::DataError && of_source,
+        FaultKind::Lost => kind == Kind::Lost && of_source,
+        FaultKind::Late => kind == Kind::Late && of_source,
+        FaultKind::LostMessage => kind == Kind::MessageMissing && of_node,
+        FaultKind::LateMessage => kind == Kind::MessageLate && of_node,
+        FaultKind::Stop | FaultKind::End => match kind {
+            Kind::NodeSilent | Kind::MessageMissing | Kind::NodeAwaited => of_node,
+            Kind::BarrierBroken | Kind::DeadlineMissed => true,
+            _ => false,
+        },
+        FaultKind::Slow => match kind {
+            Kind::NodeAwaited | Kind::MessageMissing => of_node,
+            Kind::BarrierBroken | Kind::DeadlineMissed => true,
+            _ => false,
+        },
     }
 }
 

@@ -20,6 +20,7 @@ use thiserror::Error;
 use super::account::{Account, node_name};
 use super::findings::{self, Ending};
 use super::generator::{self, Generator, Sent};
+use super::glance::Glance;
 use super::node::{Go, Order, Ready};
 use super::notice::Notice;
 use super::plan::Plan;
@@ -35,6 +36,8 @@ const HEAD_START: Span = Span::from_ms(100);
 const ACQUAINTANCE: Span = Span::from_ms(300);
 /// How often what was handed over is taken.
 const ROUND: Span = Span::from_ms(10);
+/// How often it is shown to who watches.
+const SHOW: Span = Span::from_ms(250);
 /// What is added to the time that a run takes by its plan before it is ended, and how long nodes
 /// have for that.
 const PATIENCE: Span = Span::from_ms(1_000);
@@ -102,8 +105,8 @@ pub enum TestError {
 
 /// Who watches a test.
 pub trait Watch {
-    /// Hears how far it is: what it does, the time that has passed, and the time it takes in all.
-    fn progress(&mut self, what: &str, elapsed: Duration, total: Duration);
+    /// Looks at it, some times a second.
+    fn glance(&mut self, glance: &Glance<'_>);
     /// Whether it is to end now.
     fn is_over(&self) -> bool;
 }
@@ -256,6 +259,8 @@ struct Collector<'a> {
     /// The next one last.
     deeds: Vec<Deed>,
     ending: Ending,
+    /// When it is shown again.
+    show_at: Timestamp<Monotonic>,
 }
 
 impl<'a> Collector<'a> {
@@ -265,14 +270,13 @@ impl<'a> Collector<'a> {
         account: Account<'a>,
         begin: Timestamp<Monotonic>,
     ) -> Self {
-        Self { plan, nodes, account, begin, deeds: deeds(plan), ending: Ending::default() }
+        let (deeds, ending) = (deeds(plan), Ending::default());
+        Self { plan, nodes, account, begin, deeds, ending, show_at: begin }
     }
 
     /// Collects until all nodes are through, or have had the time for it.
     fn collect(&mut self, what: &str, watch: &mut dyn Watch) {
-        let plan = self.plan;
-        let total = Span::from_ns((plan.cycles().saturating_mul(plan.period_ns)) as i64);
-        let mut until = self.begin + total + PATIENCE;
+        let mut until = self.begin + Span::from_ns(self.total_ns() as i64) + PATIENCE;
         let mut is_called_off = false;
         loop {
             // Asked before what is left is taken, so that nothing comes behind it.
@@ -281,9 +285,10 @@ impl<'a> Collector<'a> {
             self.act();
             self.take();
             let now = MonotonicClock.now();
-            let elapsed_ns = (now - self.begin).as_ns().clamp(0, total.as_ns()).unsigned_abs();
-            let total_time = Duration::from_nanos(total.as_ns().unsigned_abs());
-            watch.progress(what, Duration::from_nanos(elapsed_ns), total_time);
+            if is_over || now >= self.show_at {
+                self.show_at = now + SHOW;
+                self.show(what, watch);
+            }
             if is_over {
                 return;
             }
@@ -308,6 +313,23 @@ impl<'a> Collector<'a> {
             let wait_ns = (next.min(now + ROUND) - now).as_ns().max(0).unsigned_abs();
             thread::sleep(Duration::from_nanos(wait_ns));
         }
+    }
+
+    fn show(&self, what: &str, watch: &mut dyn Watch) {
+        let total_ns = self.total_ns();
+        let elapsed_ns = self.now_ns().min(total_ns);
+        watch.glance(&Glance {
+            what,
+            elapsed: Duration::from_nanos(elapsed_ns),
+            total: Duration::from_nanos(total_ns),
+            state: self.plan.state_at(elapsed_ns),
+            nodes: &self.account.glance(),
+            faults: &self.account.faults(),
+        });
+    }
+
+    fn total_ns(&self) -> u64 {
+        self.plan.cycles().saturating_mul(self.plan.period_ns)
     }
 
     fn instant(&self, ns: u64) -> Timestamp<Monotonic> {
@@ -385,7 +407,7 @@ impl<'a> Collector<'a> {
     }
 
     fn told(mut self, load: f64, sent: Sent) -> Ran {
-        let elapsed_ns = self.now_ns().min(self.plan.cycles().saturating_mul(self.plan.period_ns));
+        let elapsed_ns = self.now_ns().min(self.total_ns());
         for (fault, (count, first_ns)) in sent.faults.iter().enumerate() {
             self.account.injected(fault, *count, first_ns.unwrap_or(0));
         }

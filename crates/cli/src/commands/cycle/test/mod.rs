@@ -3,14 +3,16 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
+mod live;
 mod node;
+mod watch;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use horolog_cycle::application::{
-    self, FILE_MAX, NODES_MAX, Plan, SAMPLE, SearchOptions, TestError, TestOptions, Watch,
+    self, FILE_MAX, NODES_MAX, Plan, SAMPLE, SearchOptions, TestError, TestOptions,
 };
 use horolog_record::{
     CycleTestFault, CycleTestResult, CycleTestRun, Distribution, LimitResult, LimitUnit,
@@ -19,11 +21,13 @@ use horolog_report::{html, table, to_json};
 
 pub(super) use node::{ApplicationNodeArgs, run as run_node};
 
+use self::watch::Watcher;
 use super::predict::given;
 use crate::failure::{Failure, verdict};
 use crate::files::FileArgs;
 use crate::limit::{Limit, Limited, MAX, MEAN, P99, TimeOf};
-use crate::output::{self, Progress};
+use crate::live::needs_a_terminal_beside;
+use crate::output;
 use crate::values;
 
 /// Test an application of several stages, sources and nodes, with faults on purpose.
@@ -40,6 +44,7 @@ use crate::values;
 /// end, until all was well again. With --find, the largest load at which no deadline is missed is
 /// searched for, without faults. The scorecard is that of Hao, Xue and Qin 2010, Table 2.
 #[derive(Args, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct TestArgs {
     /// Test file [default: the sample].
     file: Option<PathBuf>,
@@ -89,6 +94,9 @@ pub(crate) struct TestArgs {
     /// from breaks its limit.
     #[arg(long, value_name = "LIMIT", value_parser = |text: &str| Limit::parse(text, FIGURES))]
     fail_if: Vec<Limit<Figure>>,
+    /// Show the nodes and faults on the terminal while the test goes on.
+    #[arg(long)]
+    live: bool,
     #[command(flatten)]
     files: FileArgs,
 }
@@ -132,6 +140,9 @@ pub(super) fn run(args: &TestArgs) -> Result<(), Failure> {
     if args.sample {
         return output::line(SAMPLE.trim_end());
     }
+    if args.live {
+        needs_a_terminal_beside()?;
+    }
     let plan = plan(args)?;
     let mut measured = Vec::new();
     for path in &args.measured {
@@ -151,9 +162,9 @@ pub(super) fn run(args: &TestArgs) -> Result<(), Failure> {
         measured,
         command: output::command_line(),
     };
-    let mut watcher = Watcher { progress: Progress::new() };
+    let mut watcher = Watcher::new(args.live)?;
     let tested = application::test(&options, &mut watcher);
-    watcher.progress.finish();
+    watcher.finish();
     let mut result = tested?;
     let judge = |limit: &Limit<Figure>| limit.judge_named(figures(&result, limit.figure));
     let mut limits: Vec<LimitResult> = args.fail_if.iter().map(judge).collect();
@@ -223,22 +234,6 @@ fn least_load(result: &CycleTestResult, least: f64) -> LimitResult {
         trial: None,
         of: Some("the largest load without a miss".to_owned()),
         failed: found.is_none_or(|found| found < least),
-    }
-}
-
-/// Who watches a test: a line on a terminal.
-struct Watcher {
-    progress: Progress,
-}
-
-impl Watch for Watcher {
-    fn progress(&mut self, what: &str, elapsed: Duration, total: Duration) {
-        let (elapsed, total) = (elapsed.as_secs_f64(), total.as_secs_f64());
-        self.progress.doing(&format!("{what}: {elapsed:.0} of {total:.0} s"));
-    }
-
-    fn is_over(&self) -> bool {
-        output::flow().is_break()
     }
 }
 

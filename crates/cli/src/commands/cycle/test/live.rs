@@ -1,0 +1,216 @@
+//! What is seen of a test that goes on: how far it is, of each node how much of its deadline the last
+//! period took, as a bar and over time, and what is known of each fault so far.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use horolog_cycle::application::{Glance, GlanceNode};
+use horolog_record::CycleTestFault;
+use horolog_report::cycle_test_fault_name;
+use horolog_report::units::{ABSENT, full_count, human_ns};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+
+use crate::failure::Failure;
+use crate::live::{Viewed, bar, sparkline};
+
+/// Looks that are kept of each node; a terminal has no more columns.
+const LOOKS_MAX: usize = 500;
+/// Columns of a bar: of the run, and of one deadline.
+const BAR: usize = 30;
+/// Columns of a node's name.
+const NODE: usize = 8;
+/// Columns of a fault's name.
+const FAULT: usize = 28;
+
+/// The view of a test.
+pub(super) struct Live(Viewed<Seen>);
+
+impl Live {
+    pub(super) fn start() -> Result<Self, Failure> {
+        Viewed::start(Seen::default(), Seen::lay).map(Self)
+    }
+
+    pub(super) fn look(&self, glance: &Glance<'_>) {
+        self.0.change(|seen| seen.look(glance));
+    }
+}
+
+#[derive(Default)]
+struct Seen {
+    what: String,
+    elapsed: Duration,
+    total: Duration,
+    state: String,
+    nodes: Vec<Course>,
+    faults: Vec<CycleTestFault>,
+}
+
+/// A node.
+struct Course {
+    last: GlanceNode,
+    /// Response time to the deadline, at each look.
+    ratios: VecDeque<Option<f64>>,
+}
+
+impl Seen {
+    fn look(&mut self, glance: &Glance<'_>) {
+        if self.what != glance.what {
+            // Another run, of a search.
+            glance.what.clone_into(&mut self.what);
+            let course = |node: &GlanceNode| Course { last: node.clone(), ratios: VecDeque::new() };
+            self.nodes = glance.nodes.iter().map(course).collect();
+        }
+        (self.elapsed, self.total) = (glance.elapsed, glance.total);
+        glance.state.clone_into(&mut self.state);
+        self.faults = glance.faults.to_vec();
+        for (course, node) in self.nodes.iter_mut().zip(glance.nodes) {
+            if course.ratios.len() >= LOOKS_MAX {
+                course.ratios.pop_front();
+            }
+            let is_new = node.periods > course.last.periods || course.ratios.is_empty();
+            course.ratios.push_back(node.ratio.filter(|_| is_new));
+            course.last = node.clone();
+        }
+    }
+
+    fn lay(&self, columns: usize) -> Vec<Line<'static>> {
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        let mut lines = vec![Line::styled("cycle test", bold)];
+        if self.nodes.is_empty() {
+            lines.push(Line::from("nodes get ready"));
+            return lines;
+        }
+        let (done, total) = (self.elapsed.as_secs_f64(), self.total.as_secs_f64());
+        let share = bar(done / total, BAR);
+        let (what, state) = (&self.what, &self.state);
+        lines.push(Line::from(format!(
+            "{what}: {done:.1} of {total:.1} s  {share:BAR$}|  state {state}"
+        )));
+        lines.push(Line::default());
+        lines.push(head(format!("{:NODE$} {:>8} {:>10}  response", "node", "missed", "periods")));
+        lines.extend(self.nodes.iter().map(|course| Line::from(row(&course.last))));
+        lines.push(Line::default());
+        lines.push(Line::from("response to deadline over time"));
+        let width = columns.saturating_sub(NODE + 1).max(1);
+        lines.extend(self.nodes.iter().map(|course| {
+            let ratios: Vec<_> = course.ratios.iter().copied().collect();
+            Line::from(format!("{:<NODE$.NODE$} {}", course.last.name, sparkline(&ratios, width)))
+        }));
+        if !self.faults.is_empty() {
+            lines.push(Line::default());
+            lines.push(head(format!(
+                "{:FAULT$} {:>8} {:>9} {:>9} {:>9} {:>9}",
+                "fault", "at", "injected", "noticed", "detected", "recovered"
+            )));
+            lines.extend(self.faults.iter().map(|fault| Line::from(fault_row(fault))));
+        }
+        lines
+    }
+}
+
+fn head(text: String) -> Line<'static> {
+    Line::styled(text, Style::new().add_modifier(Modifier::REVERSED))
+}
+
+/// Beyond the deadline, the bar ends in `>`.
+fn row(node: &GlanceNode) -> String {
+    let (missed, periods) = (full_count(node.missed), full_count(node.periods));
+    let ratio = node.ratio.unwrap_or(0.0);
+    let end = if ratio > 1.0 { '>' } else { '|' };
+    let gone = if node.is_gone { "  gone" } else { "" };
+    let figure = node.ratio.map_or_else(|| ABSENT.to_owned(), |_| format!("{:.1}%", ratio * 100.0));
+    format!(
+        "{:<NODE$.NODE$} {missed:>8} {periods:>10}  {:BAR$}{end} {figure:>7}{gone}",
+        node.name,
+        bar(ratio, BAR),
+    )
+}
+
+/// What is not known yet is absent.
+fn fault_row(fault: &CycleTestFault) -> String {
+    let noticed = fault.noticed.iter().map(|one| one.count).fold(0, u64::saturating_add);
+    let time = |ns: Option<u64>| ns.map_or_else(|| ABSENT.to_owned(), human_ns);
+    format!(
+        "{:<FAULT$.FAULT$} {:>6.1} s {:>9} {:>9} {:>9} {:>9}",
+        cycle_test_fault_name(fault),
+        fault.at_s,
+        full_count(fault.injected),
+        full_count(noticed),
+        time(fault.detected.as_ref().map(|first| first.after_ns)),
+        time(fault.recovered_after_ns),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use horolog_record::{CycleTestCount, CycleTestFaultKind, CycleTestNotice};
+
+    use super::*;
+
+    fn node(name: &str, periods: u64, ratio: f64) -> GlanceNode {
+        let ratio = (periods > 0).then_some(ratio);
+        GlanceNode { name: name.to_owned(), periods, missed: 3, ratio, is_gone: false }
+    }
+
+    fn fault() -> CycleTestFault {
+        CycleTestFault {
+            kind: CycleTestFaultKind::Stop,
+            of: Some("node2".to_owned()),
+            at_s: 8.0,
+            for_s: Some(0.5),
+            state: None,
+            injected: 1,
+            first_s: Some(8.0),
+            noticed: vec![CycleTestCount { kind: CycleTestNotice::NodeSilent, count: 7 }],
+            detected: None,
+            recovered_after_ns: Some(50_000_000),
+        }
+    }
+
+    fn look(seen: &mut Seen, what: &str, nodes: &[GlanceNode], faults: &[CycleTestFault]) {
+        let (elapsed, total) = (Duration::from_secs(4), Duration::from_secs(16));
+        seen.look(&Glance { what, elapsed, total, state: "rising", nodes, faults });
+    }
+
+    fn drawn(seen: &Seen, columns: usize) -> String {
+        seen.lay(columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn nodes_are_seen_as_bars_and_over_time_and_faults_as_they_stand() {
+        let mut seen = Seen::default();
+        assert!(drawn(&seen, 80).contains("nodes get ready"));
+        for (periods, ratio) in [(1, 0.25), (1, 0.25), (2, 0.5), (1_234, 1.0)] {
+            let gone = GlanceNode { is_gone: true, ..node("node2", periods, 1.5) };
+            look(&mut seen, "load 1", &[node("node1", periods, ratio), gone], &[fault()]);
+        }
+        let screen = drawn(&seen, 100);
+        for text in [
+            "load 1: 4.0 of 16.0 s  ███████▌                      |  state rising",
+            "node1           3      1,234  ██████████████████████████████|  100.0%",
+            "█>  150.0%  gone",
+            // Of the second look there is no new period.
+            "node1    ▂ ▄█",
+            "stop node2                      8.0 s         1         7         -   50.0 ms",
+        ] {
+            assert!(screen.contains(text), "{text}: {screen}");
+        }
+        // What was seen of another run is forgotten.
+        look(&mut seen, "load 2", &[node("node1", 5, 0.5)], &[]);
+        let screen = drawn(&seen, 100);
+        assert!(screen.ends_with("node1    █") && !screen.contains("fault"), "{screen}");
+    }
+
+    #[test]
+    fn memory_is_bounded_and_any_size_can_be_drawn() {
+        let mut seen = Seen::default();
+        for _ in 0..LOOKS_MAX + 9 {
+            look(&mut seen, "load 1", &[node("node1", 0, f64::NAN)], &[fault()]);
+        }
+        assert_eq!(seen.nodes[0].ratios.len(), LOOKS_MAX);
+        for columns in [0, 1, 10, 80, 500] {
+            drawn(&seen, columns);
+        }
+    }
+}
