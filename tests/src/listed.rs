@@ -9,7 +9,7 @@ use crate::scenario::{Need, scenario};
 use crate::{
     ROOT, ROOT_AND_IPV6, again, bench, bench_relay, bodies, bodies_limits, bodies_ptp, calibration,
     campaign_brokers, campaign_control, campaign_install, campaign_local, campaign_nats,
-    campaign_refusals, capture, ci_use, clients, clocks, completions, counters, courses,
+    campaign_refusals, capture, ci_use, clients, clocks, completions, container, counters, courses,
     cycle_predict, cycle_program, cycle_run, cycle_test, cycle_watch, death, demo, devices,
     dissection, documented, establishments, host_all, host_clocks, host_nics, host_scheduler,
     kernel_courses, lab, launch_after, launch_at, launch_systemd, leftovers, limiters, live_views,
@@ -127,6 +127,7 @@ fn operation() -> Vec<Trial> {
     all.extend(campaign_nats::all());
     all.extend(campaign_refusals::all());
     all.extend(completions::all());
+    all.extend(container::all());
     all.extend(cycle_program::all());
     all.extend(cycle_watch::all());
     all.extend(launch_after::all());

@@ -30,6 +30,7 @@ mod client;
 mod clients;
 mod clocks;
 mod completions;
+mod container;
 mod counters;
 mod courses;
 mod cycle_predict;

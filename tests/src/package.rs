@@ -65,7 +65,7 @@ pub(crate) fn all() -> Vec<Trial> {
 }
 
 /// Builds the package in a directory of its own, faster and larger than it is given out.
-fn build(into: &Path) -> Result<PathBuf> {
+pub(crate) fn build(into: &Path) -> Result<PathBuf> {
     let binary = binary()?;
     let papers = env::var_os("HOROLOG_PAPERS").map(PathBuf::from);
     let beside = || Some(binary.parent()?.parent()?.join("papers"));

@@ -1,0 +1,206 @@
+//! Scenarios of the container file: podman makes the image from the package and a base that
+//! debootstrap made, and runs it in a private host, by sockets as a user without any right and in XDP
+//! with the rights that the file names. Images, mounts and processes are in a directory and in
+//! namespaces that go with the scenario; of the machine's control groups nothing is seen, so none are
+//! made.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use horolog_lab::{Host, Lab, LabConfig};
+use horolog_sys::namespace::die_with_parent;
+use libtest_mimic::Trial;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{run_to_end, server_address};
+use crate::scenario::Need;
+use crate::{clean_system, client, container, package, scenarios};
+
+const PATIENCE: Duration = Duration::from_mins(2);
+const LOOK: Duration = Duration::from_millis(20);
+const FILE: &str = concat!(env!("HOROLOG_REPOSITORY"), "packaging/Containerfile");
+
+/// Of the first process, with the store and a word or more for podman.
+const ENTER: &str = r#"
+mount -t tmpfs none /sys/fs/cgroup
+store=$1; shift
+podman() {
+    command podman --root "$store/images" --runroot "$store/run" --tmpdir "$store/tmp" \
+        --cgroup-manager cgroupfs --runtime crun "$@"
+}
+run() {
+    podman run --rm --cgroups disabled --network host \
+        --ulimit nofile=1024:1024 --ulimit nproc=1000:1000 "$@"
+}
+"#;
+/// Makes the image; what it installs needs no network.
+const BUILD: &str = r#"
+podman import --quiet "$1" localhost/base
+podman build --isolation chroot --network host --layers=false --build-arg BASE=localhost/base \
+    -t localhost/horolog -f "$2" "$3"
+"#;
+/// Runs it until a file is gone, and then ends it as an engine does.
+const SERVE: &str = r#"
+until=$1; shift
+[ "$1" = sockets ] && echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start; shift
+run "$@" &
+while [ -e "$until" ]; do sleep 0.05; done
+kill -TERM $!
+wait $!
+"#;
+
+/// Of a server by XDP, as the file's head has it. What locked memory is for, NTS in XDP, is not
+/// tried: to allow more of it than the machine does is a right that not every root has.
+const XDP: [&str; 10] = [
+    "--user",
+    "0",
+    "--cap-drop",
+    "all",
+    "--cap-add",
+    "NET_ADMIN,NET_RAW,BPF,PERFMON",
+    "--cap-add",
+    "NET_BIND_SERVICE,SYS_NICE,SETUID,SETGID,SETPCAP,CHOWN",
+    "--security-opt",
+    "seccomp=unconfined",
+];
+
+/// All of them.
+pub(crate) fn all() -> Vec<Trial> {
+    const NEEDS: &[Need] = &[
+        Need::Root,
+        Need::CleanSystem,
+        Need::Peer("dpkg-deb"),
+        Need::Peer("dpkg-shlibdeps"),
+        Need::Peer("podman"),
+        Need::Peer("crun"),
+    ];
+    Vec::from(scenarios!(NEEDS, container: the_image_serves_by_sockets_and_in_xdp))
+}
+
+/// Where podman keeps what it has.
+struct Podman(TempDir);
+
+impl Podman {
+    /// What runs a script with it in a host.
+    fn command(&self, host: &Host, script: &str, arguments: &[&str]) -> Command {
+        let mut command = host.command("unshare");
+        command.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+        command.args(["--propagation", "private"]);
+        command.args(["setpriv", "--bounding-set", "-sys_time", "--inh-caps", "-sys_time"]);
+        command.args(["sh", "-ec", &[ENTER, script].concat(), "sh"]).arg(self.0.path());
+        command.args(arguments);
+        command
+    }
+
+    fn run(&self, host: &Host, script: &str, arguments: &[&str]) -> Result<Output> {
+        let output = run_to_end(&mut self.command(host, script, arguments), PATIENCE)?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{arguments:?}: {}: {said}", output.status);
+        Ok(output)
+    }
+
+    fn image(&self, host: &Host) -> Result<()> {
+        let base = clean_system::image().context("no clean system")?;
+        let context = TempDir::new()?;
+        package::build(context.path())?;
+        let arguments = [text(&base)?, FILE, text(context.path())?];
+        self.run(host, BUILD, &arguments).map(drop)
+    }
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().context("no text")
+}
+
+/// A server in a container.
+struct Served {
+    child: Child,
+    until: PathBuf,
+    said: PathBuf,
+    _directory: TempDir,
+}
+
+impl Served {
+    fn start(podman: &Podman, host: &Host, how: &str, arguments: &[&str]) -> Result<Self> {
+        let directory = TempDir::new()?;
+        let [until, said] = ["until", "said"].map(|name| directory.path().join(name));
+        File::create(&until)?;
+        let all = [&[text(&until)?, how], arguments].concat();
+        let mut command = podman.command(host, SERVE, &all);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&said)?);
+        let child = die_with_parent(&mut command).spawn()?;
+        Ok(Self { child, until, said, _directory: directory })
+    }
+
+    /// Waits until it says so.
+    fn await_words(&mut self, words: &str) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let said = fs::read_to_string(&self.said)?;
+            if said.contains(words) {
+                return Ok(());
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!("{status}: {said}");
+            }
+            ensure!(begun.elapsed() < PATIENCE, "it does not say '{words}': {said}");
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Ends it in good order.
+    fn end(mut self) -> Result<()> {
+        fs::remove_file(&self.until)?;
+        let status = self.child.wait()?;
+        ensure!(status.success(), "{status}: {}", fs::read_to_string(&self.said)?);
+        Ok(())
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn the_image_serves_by_sockets_and_in_xdp() -> Result<()> {
+    let lab = Lab::new(&LabConfig::default())?;
+    let podman = Podman(TempDir::new()?);
+    podman.image(lab.server())?;
+    let who = ["--entrypoint", "/usr/bin/id", "localhost/horolog", "-un"];
+    let output = podman.run(lab.server(), "run \"$@\"", &who)?;
+    ensure!(output.stdout == b"_horolog\n", "{output:?}");
+
+    let by_sockets = ["--cap-drop", "all", "localhost/horolog", "serve", "--local"];
+    let mut served = Served::start(&podman, lab.server(), "sockets", &by_sockets)?;
+    served.await_words("by sockets")?;
+    answers(&lab)?;
+    // The tools are the same program, in a container of the other host.
+    let address = lab.server().port().ipv4.to_string();
+    let query = ["--cap-drop", "all", "localhost/horolog", "query", "--json", "-", &address];
+    let output = podman.run(lab.client(), "run \"$@\"", &query)?;
+    let result: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(result["servers"][0]["counts"]["received"].as_u64() > Some(0), "{result}");
+    served.end()?;
+
+    let in_xdp = ["localhost/horolog", "serve", "--local", "--engine", "xdp"];
+    let mut served = Served::start(&podman, lab.server(), "xdp", &[&XDP[..], &in_xdp].concat())?;
+    served.await_words("by XDP (native mode)")?;
+    served.await_words("given up what is not needed: capabilities")?;
+    answers(&lab)?;
+    served.end()
+}
+
+/// It answers what is asked, all of it.
+fn answers(lab: &Lab) -> Result<()> {
+    let at = server_address(lab, false)?;
+    for _ in 0..10 {
+        client::ask_from(lab.client(), at)?;
+    }
+    Ok(())
+}
