@@ -291,8 +291,11 @@ impl Plan {
             return Err("one node sends no messages; give two at least".to_owned());
         }
         let room_ns = u64::from(self.steady).saturating_add(3).saturating_mul(self.period_ns);
-        let until_ns = fault.until_ns().saturating_add(fault.delay_ns);
+        let end_ns = |fault: &Fault| fault.until_ns().saturating_add(fault.delay_ns);
+        let until_ns = end_ns(fault);
         if until_ns.saturating_add(room_ns) > self.time_ns {
+            // Long enough for all faults.
+            let last_ns = self.faults.iter().map(end_ns).fold(until_ns, u64::max);
             let ms = |ns: u64| ns / 1_000_000;
             return Err(format!(
                 "the fault '{}' at {} ms ends {} ms after the test begins, and to see whether all \
@@ -303,7 +306,7 @@ impl Plan {
                 ms(until_ns),
                 ms(room_ns),
                 ms(self.time_ns),
-                until_ns.saturating_add(room_ns).div_ceil(1_000_000)
+                last_ns.saturating_add(room_ns).div_ceil(1_000_000)
             ));
         }
         Ok(())

@@ -116,3 +116,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_time_that_is_advised_is_long_enough() {
+    let why = Plan::parse_as(SAMPLE, None, Some(4_000_000_000)).unwrap_err().to_string();
+    let (_, advised) = why.split_once("--time ").unwrap();
+    let ms: u64 = advised.split_once("ms").unwrap().0.parse().unwrap();
+    assert!(Plan::parse_as(SAMPLE, None, Some(ms * 1_000_000)).is_ok(), "{why}");
+}
