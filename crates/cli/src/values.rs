@@ -51,6 +51,19 @@ pub(crate) fn ratio(text: &str) -> Result<f64, String> {
     }
 }
 
+/// How much more something may be, as a share of what it was: `0.1`, `10%`, `250%`.
+pub(crate) fn excess(text: &str) -> Result<f64, String> {
+    const MAX: f64 = 1_000.0;
+    let excess = match text.strip_suffix('%') {
+        Some(number) => number.parse::<f64>().map(|number| number / 100.0),
+        None => text.parse(),
+    };
+    match excess {
+        Ok(excess) if (0.0..=MAX).contains(&excess) => Ok(excess),
+        _ => Err("write a share of what it was, such as 0.1, 10% or 250%".into()),
+    }
+}
+
 /// A reference identifier: up to four printable ASCII characters, or an IPv4 address.
 pub(crate) fn reference_id(text: &str) -> Result<[u8; 4], String> {
     if let Ok(address) = text.parse::<std::net::Ipv4Addr>() {
@@ -79,6 +92,15 @@ pub(crate) fn leap(text: &str) -> Result<Leap, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_than_all_of_it_may_be_allowed() {
+        assert_eq!(excess("250%"), Ok(2.5));
+        assert_eq!((excess("0"), excess("0.1")), (Ok(0.0), Ok(0.1)));
+        for text in ["", "x", "-1%", "nan", "inf", "1e9"] {
+            assert!(excess(text).is_err_and(|why| why.contains("250%")), "{text}");
+        }
+    }
 
     #[test]
     fn times_with_units() {

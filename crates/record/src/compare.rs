@@ -1,7 +1,9 @@
 //! Two results of one kind beside each other: the record of a comparison, and what it judges.
 
+mod conditions;
 mod figures;
 mod judge;
+mod measured;
 mod places;
 
 use serde::{Deserialize, Serialize};
@@ -29,20 +31,33 @@ pub struct CompareResult {
     pub earlier: ComparedRun,
     /// The run that is judged.
     pub later: ComparedRun,
+    /// More runs like the earlier one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_repeats: Vec<ComparedRun>,
+    /// More runs like the later one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub later_repeats: Vec<ComparedRun>,
     /// How much worse a figure may be, as a share of what it was.
     pub threshold: f64,
     /// The share of bootstrap replications between each figure's bounds.
     pub confidence: f64,
     /// The figures that both have, in the order of their places.
     pub figures: Vec<ComparedFigure>,
-    /// The places that only the earlier one has.
+    /// The places that only the earlier one has, or not all of several.
     pub only_earlier: Vec<String>,
-    /// The places that only the later one has.
+    /// The places that only the later one has, or not all of several.
     pub only_later: Vec<String>,
     /// What else differs: machine and command.
     pub conditions: Vec<ComparedCondition>,
     /// Doubts.
     pub findings: Vec<Finding>,
+}
+
+impl CompareResult {
+    /// The figures that decide: those of what was measured.
+    pub fn deciding(&self) -> impl Iterator<Item = &ComparedFigure> + Clone {
+        self.figures.iter().filter(|figure| !figure.of_measurer)
+    }
 }
 
 /// A run that is compared.
@@ -63,11 +78,13 @@ pub struct ComparedFigure {
     pub place: String,
     /// Which figure.
     pub figure: ComparedFigureKind,
-    /// What it was: ns, a share, or a rate in a second.
+    /// What it was: ns, a share, or a rate in a second; of several runs the mean.
     pub earlier: f64,
     /// What it is.
     pub later: f64,
-    /// The lower bound of the change: a share of what it was; of shares, their difference.
+    /// The lower bound of the change: a share of what it was; of shares, their difference; of
+    /// offsets, by how many ns it is further from 0. Absent where there is too little for bounds, or
+    /// one reading only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
     /// The upper bound.
@@ -75,10 +92,13 @@ pub struct ComparedFigure {
     pub high: Option<f64>,
     /// What follows.
     pub verdict: CompareVerdict,
+    /// It tells of whoever measured, such as how late a generator was, and decides nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_measurer: bool,
 }
 
-/// What is compared. Times and losses are worse where they are larger, rates where they are
-/// smaller.
+/// What is compared. Times and shares are worse where they are larger, rates where they are smaller,
+/// offsets where they are further from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ComparedFigureKind {
@@ -89,10 +109,15 @@ pub enum ComparedFigureKind {
     /// A 99.9th percentile.
     #[serde(rename = "p99.9")]
     P999,
-    /// The share of what was sent that was lost.
+    /// The share of what was sent that was lost; or of what the place says, that was late, invalid,
+    /// missed, failed, stalled or sent again.
     Loss,
-    /// A rate that a search found, between its bounds.
+    /// A rate that a search found, between its bounds; or of a transfer.
     Rate,
+    /// A time that was read once, in ns.
+    Time,
+    /// How far a clock is from another, in ns.
+    Offset,
 }
 
 /// What is said of a figure.
@@ -136,50 +161,17 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Compares two results of one kind. Figures are compared where both have them at the same
-    /// place: items of lists are the same where they have the same rate, length or name.
+    /// Compares results of one kind, one or several on either side. Figures are compared where all
+    /// have them at the same place: items of lists are the same where they have the same rate,
+    /// length or name. What else differs is that of the first of each.
     #[must_use]
-    pub fn of(earlier: &Value, later: &Value, threshold: f64) -> Self {
+    pub fn of(earlier: &[&Value], later: &[&Value], threshold: f64) -> Self {
         let (figures, only_earlier, only_later) = figures::compare(earlier, later, threshold);
-        let conditions = conditions(earlier, later);
+        let conditions = earlier.first().zip(later.first());
+        let conditions = conditions
+            .map_or_else(Vec::new, |(earlier, later)| conditions::differing(earlier, later));
         Self { figures, only_earlier, only_later, conditions }
     }
-}
-
-/// What differs of machine and command, but for files that results are written to.
-fn conditions(earlier: &Value, later: &Value) -> Vec<ComparedCondition> {
-    let host = |result: &'_ Value| result["host"].as_object().cloned().unwrap_or_default();
-    let (before, after) = (host(earlier), host(later));
-    let names: std::collections::BTreeSet<_> = before.keys().chain(after.keys()).collect();
-    let of = |place: String, earlier: String, later: String| {
-        (earlier != later).then_some(ComparedCondition { place, earlier, later })
-    };
-    let shown = |value: Option<&Value>| match value {
-        None => String::new(),
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
-    };
-    let hosts = names.into_iter().filter_map(|name| {
-        of(format!("host.{name}"), shown(before.get(name)), shown(after.get(name)))
-    });
-    hosts.chain(of("command".to_owned(), command(earlier), command(later))).collect()
-}
-
-/// Flags with files that results are written to.
-const FILES: [&str; 6] = ["--json", "--html", "--csv", "--store", "--junit", "--summary"];
-
-fn command(result: &Value) -> String {
-    let words = result["command"].as_array().map_or(&[][..], Vec::as_slice);
-    let mut words = words.iter().filter_map(Value::as_str).skip(1);
-    let mut kept = Vec::new();
-    while let Some(word) = words.next() {
-        match word.split_once('=') {
-            Some((flag, _)) if FILES.contains(&flag) => {}
-            None if FILES.contains(&word) => drop(words.next()),
-            _ => kept.push(word),
-        }
-    }
-    kept.join(" ")
 }
 
 #[cfg(test)]

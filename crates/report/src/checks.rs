@@ -3,7 +3,7 @@
 //! comes to the same verdict as who looks at the exit status.
 
 use horolog_record::{
-    COMPARE_SCHEMA, CompareResult, CompareVerdict, Finding, LimitResult, Severity,
+    COMPARE_SCHEMA, CompareResult, CompareVerdict, ComparedFigure, Finding, LimitResult, Severity,
 };
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -124,9 +124,10 @@ fn of_limit(limit: &LimitResult) -> Case {
 
 fn compared(result: &Value) -> Vec<Case> {
     let Ok(result) = CompareResult::deserialize(result) else { return Vec::new() };
-    let case = |figure| {
+    let case = |figure: &ComparedFigure| {
         let (name, told, verdict) = table::compared_figure(figure);
         let outcome = match verdict {
+            _ if figure.of_measurer => Outcome::Skipped,
             CompareVerdict::Same | CompareVerdict::Better => Outcome::Passed,
             CompareVerdict::Worse => Outcome::Failed,
             CompareVerdict::Unclear | CompareVerdict::NotEnough => Outcome::Skipped,
@@ -201,6 +202,10 @@ mod tests {
             Outcome::Skipped,
             Outcome::Failed,
             Outcome::Skipped,
+            Outcome::Passed,
+            // Of whoever measured.
+            Outcome::Skipped,
+            Outcome::Failed,
             Outcome::Passed,
             Outcome::Passed,
             Outcome::Passed,

@@ -49,6 +49,7 @@ pub use clock_compare::clock_compare;
 pub use clock_log::clock_log;
 pub use compare::compare;
 pub(crate) use compare::compared_figure;
+pub use compare::name as compared_name;
 pub use cycle::cycle;
 pub use cycle_predict::cycle_predict;
 pub use cycle_test::cycle_test;

@@ -1,5 +1,6 @@
 //! The bootstrap on quantiles of histograms: between which bounds the ratio of two runs' quantiles
-//! lies, as far as the number of their values tells.
+//! lies, as far as the number of their values tells; and of several runs on either side, as far as
+//! these differ of themselves.
 //!
 //! A resample of `n` values is never made. Its `r`-th smallest value is that at the share `U` of
 //! the original ones, and `U` follows the beta distribution of `r` and `n - r + 1` (Efron and
@@ -7,7 +8,8 @@
 //! statistics): so each replication costs one draw, however many values there are.
 //!
 //! What it takes for granted: values that do not depend on one another. Neighbours in time often
-//! do, and so do runs of one hour; the interval knows nothing of that.
+//! do, and so do runs of one hour; the interval of one run knows nothing of that. Several runs do not
+//! depend on one another; with fewer than five of each their interval is too narrow.
 
 use horolog_time::SplitMix64;
 
@@ -36,51 +38,78 @@ pub fn is_enough(histogram: &Histogram, quantile: f64) -> bool {
     histogram.count() as f64 * share >= VALUES_MIN
 }
 
-/// The interval of `later`'s quantile divided by `earlier`'s; `None` where either has too few
-/// values for it, or a quantile of 0.
+/// The interval of the later runs' quantile divided by the earlier ones', each the mean of its runs';
+/// `None` where any run has too few values for it, or a quantile of 0. Where there are several runs
+/// they are drawn again too, so that what differs from run to run of itself is within the bounds.
 #[must_use]
 pub fn ratio_of_quantiles(
-    earlier: &Histogram,
-    later: &Histogram,
+    earlier: &[&Histogram],
+    later: &[&Histogram],
     quantile: f64,
 ) -> Option<Interval> {
-    if !is_enough(earlier, quantile) || !is_enough(later, quantile) {
+    if !earlier.iter().chain(later).all(|histogram| is_enough(histogram, quantile)) {
+        return None;
+    }
+    let draw = |random: &mut SplitMix64, histogram: &&Histogram| {
+        let share = share_of_order_statistic(random, histogram.count(), quantile);
+        histogram.value_at_quantile(share).map(|value| value as f64)
+    };
+    replicated([earlier, later], draw, |before, after| (before > 0.0).then(|| after / before))
+}
+
+/// The interval of the later share of events less the earlier one, each of so many trials in each
+/// run; half an event more on either side keeps shares of 0 from deciding anything.
+#[must_use]
+pub fn difference_of_shares(earlier: &[[u64; 2]], later: &[[u64; 2]]) -> Option<Interval> {
+    if earlier.iter().chain(later).any(|[_, trials]| (*trials as f64) < VALUES_MIN) {
+        return None;
+    }
+    let draw = |random: &mut SplitMix64, [events, trials]: &[u64; 2]| {
+        let (events, trials) = (*events.min(trials) as f64, *trials as f64);
+        Some(beta(random, events + 0.5, trials - events + 0.5))
+    };
+    replicated([earlier, later], draw, |before, after| Some(after - before))
+}
+
+/// The interval of the later runs' mean divided by the earlier ones'; `None` where there is one run
+/// only, or a value that is not positive.
+#[must_use]
+pub fn ratio_of_means(earlier: &[f64], later: &[f64]) -> Option<Interval> {
+    let is_enough = |values: &[f64]| values.len() > 1 && values.iter().all(|value| *value > 0.0);
+    if !is_enough(earlier) || !is_enough(later) {
+        return None;
+    }
+    let draw = |_: &mut SplitMix64, value: &f64| Some(*value);
+    replicated([earlier, later], draw, |before, after| Some(after / before))
+}
+
+/// The middle of what `change` makes of the means of both sides' runs, each of which is drawn from.
+fn replicated<Run>(
+    [earlier, later]: [&[Run]; 2],
+    draw: impl Fn(&mut SplitMix64, &Run) -> Option<f64>,
+    change: impl Fn(f64, f64) -> Option<f64>,
+) -> Option<Interval> {
+    if earlier.is_empty() || later.is_empty() {
         return None;
     }
     // Always the same numbers, so the same runs are always judged alike.
     let mut random = SplitMix64::new(1);
-    let mut draw = |histogram: &Histogram| {
-        let share = share_of_order_statistic(&mut random, histogram.count(), quantile);
-        histogram.value_at_quantile(share).map(|value| value as f64)
-    };
-    let mut ratios = Vec::with_capacity(REPLICATIONS);
-    for _ in 0..REPLICATIONS {
-        let (before, after) = (draw(earlier)?, draw(later)?);
-        if before > 0.0 {
-            ratios.push(after / before);
+    let mut mean = |runs: &[Run]| {
+        let mut sum = 0.0;
+        for run in runs {
+            let run = match runs.len() {
+                1 => run,
+                several => &runs[((random.unit() * several as f64) as usize).min(several - 1)],
+            };
+            sum += draw(&mut random, run)?;
         }
-    }
-    if ratios.len() < REPLICATIONS {
-        return None;
-    }
-    Some(middle(&mut ratios))
-}
-
-/// The interval of the later share of events divided by the earlier one, each of so many trials;
-/// half an event more on either side keeps shares of 0 from deciding anything.
-#[must_use]
-pub fn difference_of_shares(earlier: [u64; 2], later: [u64; 2]) -> Option<Interval> {
-    if [earlier, later].iter().any(|[_, trials]| (*trials as f64) < VALUES_MIN) {
-        return None;
-    }
-    let mut random = SplitMix64::new(1);
-    let mut share = |[events, trials]: [u64; 2]| {
-        let events = events.min(trials) as f64;
-        beta(&mut random, events + 0.5, trials as f64 - events + 0.5)
+        Some(sum / runs.len() as f64)
     };
-    let mut differences: Vec<_> =
-        (0..REPLICATIONS).map(|_| (share(earlier), share(later))).map(|(a, b)| b - a).collect();
-    Some(middle(&mut differences))
+    let mut replications = Vec::with_capacity(REPLICATIONS);
+    for _ in 0..REPLICATIONS {
+        replications.push(change(mean(earlier)?, mean(later)?)?);
+    }
+    Some(middle(&mut replications))
 }
 
 /// The middle of replications, [`CONFIDENCE`] of them.
@@ -166,7 +195,7 @@ mod tests {
         for quantile in [0.5, 0.99] {
             let held = (0..200).filter(|seed| {
                 let (one, other) = (run(*seed, 2_000, 1.0), run(seed + 1_000, 2_000, 1.0));
-                let found = ratio_of_quantiles(&one, &other, quantile).unwrap();
+                let found = ratio_of_quantiles(&[&one], &[&other], quantile).unwrap();
                 found.low <= 1.0 && found.high >= 1.0
             });
             let held = held.count();
@@ -184,7 +213,7 @@ mod tests {
         for share in [0.001, 0.2] {
             let held = (0..200).filter(|seed| {
                 let [one, other] = [lost(*seed, share), lost(seed + 1_000, share)];
-                let found = difference_of_shares([one, 2_000], [other, 2_000]).unwrap();
+                let found = difference_of_shares(&[[one, 2_000]], &[[other, 2_000]]).unwrap();
                 found.low <= 0.0 && found.high >= 0.0
             });
             let held = held.count();
@@ -192,29 +221,58 @@ mod tests {
         }
     }
 
+    fn refs(runs: &[Histogram]) -> Vec<&Histogram> {
+        runs.iter().collect()
+    }
+
+    /// Runs that differ by themselves by a fifth: one of each is told from another, five of each are
+    /// not, unless what they measured differs by more.
+    #[test]
+    fn several_runs_tell_what_differs_of_itself() {
+        let scales = [1.0, 1.2, 0.9, 1.1, 0.95];
+        let runs = |seed: u64, times: f64| -> Vec<Histogram> {
+            let scaled = scales.iter().zip(seed..);
+            scaled.map(|(scale, seed)| run(seed, 2_000, scale * times)).collect()
+        };
+        let [one, other, slower] = [runs(1, 1.0), runs(10, 1.0), runs(20, 1.5)];
+        let single = ratio_of_quantiles(&[&one[2]], &[&other[1]], 0.5).unwrap();
+        assert!(single.low > 1.25, "{single:?}");
+        let found = ratio_of_quantiles(&refs(&one), &refs(&other), 0.5).unwrap();
+        assert!(found.low < 1.0 && found.high > 1.0, "{found:?}");
+        let found = ratio_of_quantiles(&refs(&one), &refs(&slower), 0.5).unwrap();
+        assert!(found.low > 1.2 && found.high < 1.9, "{found:?}");
+        let rates = |times: f64| scales.map(|scale| scale * times);
+        let found = ratio_of_means(&rates(1.0), &rates(0.5)).unwrap();
+        assert!(found.low < 0.5 && found.high > 0.5 && found.high < 0.7, "{found:?}");
+        assert_eq!(ratio_of_means(&[1.0], &[2.0]), None);
+        assert_eq!(ratio_of_means(&[1.0, 0.0], &[2.0, 2.0]), None);
+        assert_eq!(ratio_of_quantiles(&[], &[], 0.5), None);
+    }
+
     #[test]
     fn a_true_difference_is_seen() {
-        let found = ratio_of_quantiles(&run(1, 5_000, 1.0), &run(2, 5_000, 1.2), 0.5).unwrap();
+        let found =
+            ratio_of_quantiles(&[&run(1, 5_000, 1.0)], &[&run(2, 5_000, 1.2)], 0.5).unwrap();
         assert!(found.low > 1.15 && found.high < 1.25, "{found:?}");
     }
 
     #[test]
     fn few_values_are_not_enough() {
         let few = run(1, 1_000, 1.0);
-        assert!(ratio_of_quantiles(&few, &few, 0.99).is_some());
-        assert_eq!(ratio_of_quantiles(&few, &few, 0.999), None);
-        assert_eq!(ratio_of_quantiles(&few, &Histogram::new(), 0.5), None);
+        assert!(ratio_of_quantiles(&[&few], &[&few], 0.99).is_some());
+        assert_eq!(ratio_of_quantiles(&[&few], &[&few], 0.999), None);
+        assert_eq!(ratio_of_quantiles(&[&few], &[&Histogram::new()], 0.5), None);
         let mut zeros = Histogram::new();
         (0..100).for_each(|_| zeros.record(0));
-        assert!(ratio_of_quantiles(&zeros, &few, 0.5).is_none() || zeros.min() != Some(0));
+        assert!(ratio_of_quantiles(&[&zeros], &[&few], 0.5).is_none() || zeros.min() != Some(0));
     }
 
     #[test]
     fn shares_differ_or_not() {
-        let found = difference_of_shares([0, 10_000], [0, 10_000]).unwrap();
+        let found = difference_of_shares(&[[0, 10_000]], &[[0, 10_000]]).unwrap();
         assert!(found.low < 0.0 && found.high > 0.0, "{found:?}");
-        let found = difference_of_shares([10, 10_000], [300, 10_000]).unwrap();
+        let found = difference_of_shares(&[[10, 10_000]], &[[300, 10_000]]).unwrap();
         assert!(found.low > 0.02 && found.high < 0.04, "{found:?}");
-        assert_eq!(difference_of_shares([0, 5], [0, 10_000]), None);
+        assert_eq!(difference_of_shares(&[[0, 5]], &[[0, 10_000]]), None);
     }
 }

@@ -1,15 +1,14 @@
-//! The figures of a result that can be held against another's: times with their histograms, losses
-//! with their counts, rates with the bounds of their search.
+//! The figures of several runs on either side, and what became of each.
 
 use std::collections::BTreeMap;
 
-use horolog_stats::{Histogram, bootstrap};
-use serde_json::{Map, Value};
+use horolog_stats::Histogram;
+use horolog_stats::bootstrap::{self, Interval};
+use serde_json::Value;
 
-use super::judge::{Change, judge, judge_loss};
-use super::places::{distribution, objects};
+use super::judge::{Change, judge, judge_loss, judge_offset, judge_value};
+use super::measured::{Measured, is_of_measurer, measured};
 use super::{CompareVerdict, ComparedFigure, ComparedFigureKind};
-use crate::Distribution;
 
 const QUANTILES: [(ComparedFigureKind, f64); 3] = [
     (ComparedFigureKind::P50, 0.5),
@@ -17,53 +16,32 @@ const QUANTILES: [(ComparedFigureKind, f64); 3] = [
     (ComparedFigureKind::P999, 0.999),
 ];
 
-/// What stands at a place.
-enum Measured {
-    Times(Box<Distribution>),
-    /// Lost and sent.
-    Loss([u64; 2]),
-    /// Found, and its bounds.
-    Rate {
-        found: f64,
-        lower: Option<f64>,
-        upper: Option<f64>,
-    },
-}
+type Compared = (Vec<ComparedFigure>, Vec<String>, Vec<String>);
 
-fn measured(result: &Value) -> BTreeMap<String, Measured> {
-    let mut all = BTreeMap::new();
-    for place in objects(result) {
-        let fields = place.fields;
-        if let Some(times) = distribution(fields) {
-            all.insert(place.name, Measured::Times(Box::new(times)));
-        } else if let Some(loss) = loss(fields) {
-            all.insert(format!("{}.lost", place.name), Measured::Loss(loss));
-        } else if place.name == "search" {
-            let of = |name: &str| fields.get(name).and_then(Value::as_f64);
-            if let Some(found) = of("rate") {
-                let (lower, upper) = (of("lower"), of("upper"));
-                all.insert(place.name, Measured::Rate { found, lower, upper });
-            }
+/// What stands at each place in the runs of one side.
+type Side = BTreeMap<String, Vec<Measured>>;
+
+fn side(runs: &[&Value]) -> Side {
+    let mut all = Side::new();
+    for run in runs {
+        for (place, found) in measured(run) {
+            all.entry(place).or_default().push(found);
         }
     }
     all
 }
 
-fn loss(fields: &Map<String, Value>) -> Option<[u64; 2]> {
-    let of = |name| fields.get(name).and_then(Value::as_u64);
-    let (lost, sent) = (of("lost")?, of("sent")?);
-    (sent > 0 && lost <= sent).then_some([lost, sent])
-}
-
-type Compared = (Vec<ComparedFigure>, Vec<String>, Vec<String>);
-
-pub(super) fn compare(earlier: &Value, later: &Value, threshold: f64) -> Compared {
-    let (mut before, after) = (measured(earlier), measured(later));
+/// Compares what all runs have. A place that some run of a side lacks counts as only on the other.
+pub(super) fn compare(earlier: &[&Value], later: &[&Value], threshold: f64) -> Compared {
+    let (mut before, after) = (side(earlier), side(later));
     let (mut figures, mut only_later) = (Vec::new(), Vec::new());
     for (place, after) in after {
-        match before.remove(&place) {
-            Some(before) => figures.extend(of_place(&place, &before, &after, threshold)),
-            None => only_later.push(place),
+        match before.get(&place) {
+            Some(one) if one.len() == earlier.len() && after.len() == later.len() => {
+                let before = before.remove(&place).unwrap_or_default();
+                figures.extend(of_place(&place, &before, &after, threshold));
+            }
+            _ => only_later.push(place),
         }
     }
     (figures, before.into_keys().collect(), only_later)
@@ -71,48 +49,112 @@ pub(super) fn compare(earlier: &Value, later: &Value, threshold: f64) -> Compare
 
 fn of_place(
     place: &str,
-    before: &Measured,
-    after: &Measured,
+    before: &[Measured],
+    after: &[Measured],
     threshold: f64,
 ) -> Vec<ComparedFigure> {
-    match (before, after) {
-        (Measured::Times(before), Measured::Times(after)) => times(place, before, after, threshold),
-        (Measured::Loss(before), Measured::Loss(after)) => {
-            let share = |[lost, sent]: [u64; 2]| lost as f64 / sent as f64;
-            let bounds = bootstrap::difference_of_shares(*before, *after);
-            let bounds = bounds.map(|one| Change { low: one.low, high: one.high });
-            let verdict = judge_loss(share(*before), bounds, threshold);
-            let [earlier, later] = [share(*before), share(*after)];
-            vec![figure(place, ComparedFigureKind::Loss, [earlier, later], bounds, verdict)]
-        }
-        (
-            Measured::Rate { found: earlier, lower: old_lower, upper: old_upper },
-            Measured::Rate { found: later, lower, upper },
-        ) => {
-            let change =
-                |of: Option<f64>, to: Option<f64>| Some(of? / to.filter(|to| *to > 0.0)? - 1.0);
-            let bounds = change(*lower, *old_upper).zip(change(*upper, *old_lower));
-            let bounds = bounds.map(|(low, high)| Change { low, high });
-            let verdict = judge(bounds.map(Change::reversed), threshold);
-            vec![figure(place, ComparedFigureKind::Rate, [*earlier, *later], bounds, verdict)]
-        }
-        _ => Vec::new(),
+    let both = [before, after];
+    let figure = |kind, figures: [f64; 2], bounds: Option<Change>, verdict| {
+        vec![figure(place, kind, figures, bounds, verdict)]
+    };
+    if let Some([before, after]) = all_of(both, Measured::times) {
+        return times(place, &before, &after, threshold);
     }
+    if let Some([before, after]) = all_of(both, Measured::share) {
+        let bounds = bootstrap::difference_of_shares(&before, &after).map(difference);
+        let figures = [&before, &after].map(|runs| mean(runs.iter().map(|one| share(*one))));
+        let verdict = judge_loss(figures[0], bounds, threshold);
+        return figure(ComparedFigureKind::Loss, figures, bounds, verdict);
+    }
+    if let Some([before, after]) = all_of(both, Measured::rate) {
+        let figures = [&before, &after].map(|runs| mean(runs.iter().map(|one| one.0)));
+        let bounds = bounds_of_rates(&before, &after);
+        let verdict = match bounds {
+            // Of one reading without bounds, the figure itself.
+            None if [&before, &after].iter().all(|runs| runs.iter().all(|one| one.1.is_none())) => {
+                judge_value(figures[0] / figures[1] - 1.0, threshold)
+            }
+            bounds => judge(bounds.map(Change::reversed), threshold),
+        };
+        return figure(ComparedFigureKind::Rate, figures, bounds, verdict);
+    }
+    if let Some([before, after]) = all_of(both, Measured::time) {
+        let figures = [&before, &after].map(|runs| mean(runs.iter().copied()));
+        let bounds = bootstrap::ratio_of_means(&before, &after).map(ratio);
+        let verdict = match bounds {
+            None => judge_value(figures[1] / figures[0] - 1.0, threshold),
+            bounds => judge(bounds, threshold),
+        };
+        return figure(ComparedFigureKind::Time, figures, bounds, verdict);
+    }
+    if let Some([before, after]) = all_of(both, Measured::offset) {
+        let figures = [&before, &after].map(|runs| mean(runs.iter().map(|one| one.0)));
+        let doubts = [&before, &after].map(|runs| mean(runs.iter().map(|one| one.1)));
+        let (bounds, verdict) = judge_offset(figures, doubts, threshold);
+        return figure(ComparedFigureKind::Offset, figures, Some(bounds), verdict);
+    }
+    Vec::new()
 }
+
+/// What all runs of both sides are, if they are of one sort.
+fn all_of<'a, T>(
+    both: [&'a [Measured]; 2],
+    sort: impl Fn(&'a Measured) -> Option<T>,
+) -> Option<[Vec<T>; 2]> {
+    let [before, after] = both.map(|side| side.iter().map(&sort).collect::<Option<Vec<T>>>());
+    Some([before?, after?])
+}
+
+fn share([events, trials]: [u64; 2]) -> f64 {
+    events as f64 / trials as f64
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (mut count, mut sum) = (0.0, 0.0);
+    for value in values {
+        count += 1.0;
+        sum += value;
+    }
+    sum / f64::max(count, 1.0)
+}
+
+fn difference(interval: Interval) -> Change {
+    Change { low: interval.low, high: interval.high }
+}
+
+fn ratio(interval: Interval) -> Change {
+    Change { low: interval.low - 1.0, high: interval.high - 1.0 }
+}
+
+/// Of one run on either side, from the bounds of its search; of several, from how these differ.
+fn bounds_of_rates(before: &[Rate], after: &[Rate]) -> Option<Change> {
+    if let ([(_, Some(before))], [(_, Some(after))]) = (before, after) {
+        let change =
+            |of: Option<f64>, to: Option<f64>| Some(of? / to.filter(|to| *to > 0.0)? - 1.0);
+        let (low, high) = change(after[0], before[1]).zip(change(after[1], before[0]))?;
+        return Some(Change { low, high });
+    }
+    let found = |runs: &[Rate]| runs.iter().map(|one| one.0).collect::<Vec<_>>();
+    bootstrap::ratio_of_means(&found(before), &found(after)).map(ratio)
+}
+
+/// A rate and the bounds of its search.
+pub(super) type Rate = (f64, Option<[Option<f64>; 2]>);
 
 fn times(
     place: &str,
-    before: &Distribution,
-    after: &Distribution,
+    before: &[&Histogram],
+    after: &[&Histogram],
     threshold: f64,
 ) -> Vec<ComparedFigure> {
-    let histograms = before.decode().ok().zip(after.decode().ok());
-    let Some((before, after)) = histograms else { return Vec::new() };
     let one = |(kind, quantile): (ComparedFigureKind, f64)| {
-        let at = |of: &Histogram| of.value_at_quantile(quantile).map(|value| value as f64);
-        let figures = [at(&before)?, at(&after)?];
-        let ratio = bootstrap::ratio_of_quantiles(&before, &after, quantile);
-        let bounds = ratio.map(|one| Change { low: one.low - 1.0, high: one.high - 1.0 });
+        let at = |of: &&Histogram| of.value_at_quantile(quantile).map(|value| value as f64);
+        let of_side = |runs: &[&Histogram]| {
+            let values: Option<Vec<f64>> = runs.iter().map(at).collect();
+            Some(mean(values?.into_iter()))
+        };
+        let figures = [of_side(before)?, of_side(after)?];
+        let bounds = bootstrap::ratio_of_quantiles(before, after, quantile).map(ratio);
         Some(figure(place, kind, figures, bounds, judge(bounds, threshold)))
     };
     QUANTILES.into_iter().filter_map(one).collect()
@@ -126,5 +168,15 @@ fn figure(
     verdict: CompareVerdict,
 ) -> ComparedFigure {
     let (low, high) = (bounds.map(|bounds| bounds.low), bounds.map(|bounds| bounds.high));
-    ComparedFigure { place: place.to_owned(), figure, earlier, later, low, high, verdict }
+    let of_measurer = is_of_measurer(place);
+    ComparedFigure {
+        place: place.to_owned(),
+        figure,
+        earlier,
+        later,
+        low,
+        high,
+        verdict,
+        of_measurer,
+    }
 }

@@ -32,6 +32,24 @@ pub(super) fn judge(change: Option<Change>, threshold: f64) -> CompareVerdict {
     }
 }
 
+/// Of a change without bounds: that of one reading each.
+pub(super) fn judge_value(change: f64, threshold: f64) -> CompareVerdict {
+    judge(change.is_finite().then_some(Change { low: change, high: change }), threshold)
+}
+
+/// Of two offsets with the doubt about each, all in ns: how much further one is from 0 than the
+/// other, with bounds. What is within both doubts, or the threshold, is the same.
+pub(super) fn judge_offset(
+    [earlier, later]: [f64; 2],
+    [before, after]: [f64; 2],
+    threshold: f64,
+) -> (Change, CompareVerdict) {
+    let (further, doubt) = (later.abs() - earlier.abs(), before + after);
+    let allowed = doubt.max(earlier.abs() * threshold);
+    let bounds = Change { low: further - doubt, high: further + doubt };
+    (bounds, judge(Some(Change { low: further, high: further }), allowed))
+}
+
 /// Of the difference of two shares: the threshold is one of what was lost, and [`LOSS_STEP`] at
 /// least.
 pub(super) fn judge_loss(earlier: f64, change: Option<Change>, threshold: f64) -> CompareVerdict {
@@ -51,6 +69,21 @@ mod tests {
         assert_eq!(of(0.05, 0.2), CompareVerdict::Unclear);
         assert_eq!(of(-0.2, 0.2), CompareVerdict::Unclear);
         assert_eq!(judge(None, 0.1), CompareVerdict::NotEnough);
+    }
+
+    #[test]
+    fn offsets_are_judged_beyond_their_doubts() {
+        let of = |figures, doubts| judge_offset(figures, doubts, 0.1).1;
+        assert_eq!(of([-3e3, 5e6], [5e3, 5e3]), CompareVerdict::Worse);
+        assert_eq!(of([5e6, -3e3], [5e3, 5e3]), CompareVerdict::Better);
+        assert_eq!(of([-3e3, 8e3], [5e3, 5e3]), CompareVerdict::Same);
+        // Five milliseconds of which a tenth may be more.
+        assert_eq!(of([5e6, 5.4e6], [5e3, 5e3]), CompareVerdict::Same);
+        assert_eq!(of([5e6, 5.6e6], [5e3, 5e3]), CompareVerdict::Worse);
+        let (bounds, _) = judge_offset([-3e3, 8e3], [5e3, 2e3], 0.1);
+        assert_eq!(bounds, Change { low: -2e3, high: 12e3 });
+        assert_eq!(judge_value(0.2, 0.1), CompareVerdict::Worse);
+        assert_eq!(judge_value(f64::NAN, 0.1), CompareVerdict::NotEnough);
     }
 
     #[test]

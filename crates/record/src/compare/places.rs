@@ -9,7 +9,7 @@ use crate::Distribution;
 /// How deep a record is looked into.
 const DEPTH_MAX: usize = 12;
 /// What tells an item of a list from the others, where it has it.
-const IDENTITIES: [&str; 14] = [
+const IDENTITIES: [&str; 27] = [
     "name",
     "role",
     "job",
@@ -19,12 +19,28 @@ const IDENTITIES: [&str; 14] = [
     "policy",
     "address",
     "core",
+    "label",
+    "way",
+    "partner",
+    "placement",
+    "pattern",
+    "option",
+    "function",
+    "setting",
+    "requested_ns",
+    "size_bytes",
+    "direction",
+    "children",
+    "engine",
     "clients",
     "length",
     "load_ratio",
     "offered_rate",
     "index",
 ];
+
+/// What tells it where it has none of these.
+const KIND: &str = "kind";
 
 /// A part of a result, and where it stands.
 pub(super) struct Place<'a> {
@@ -70,16 +86,37 @@ fn look<'a>(value: &'a Value, name: &str, depth: usize, all: &mut Vec<Place<'a>>
 
 fn identity(item: &Value) -> Option<String> {
     let fields = item.as_object()?;
-    let own = IDENTITIES.iter().filter_map(|name| {
+    let said = |name: &&str| {
         let value = match fields.get(*name)? {
             Value::String(text) => text.clone(),
             value @ (Value::Number(_) | Value::Bool(_)) => value.to_string(),
             _ => return None,
         };
         Some(format!("{name}={}", value.strip_suffix(".0").unwrap_or(&value)))
-    });
-    let own: Vec<_> = own.collect();
+    };
+    let mut own: Vec<_> = IDENTITIES.iter().filter_map(said).collect();
+    if own.is_empty() {
+        own.extend(said(&KIND));
+    }
     (!own.is_empty()).then(|| own.join(", "))
+}
+
+/// A place without what its items are of, such as `trials[].rtt_ns`: what kind of figure it is.
+pub(super) fn kind_of(place: &str) -> String {
+    let mut depth = 0_u32;
+    let mut kind = String::with_capacity(place.len());
+    for character in place.chars() {
+        if character == ']' {
+            depth = depth.saturating_sub(1);
+        }
+        if depth == 0 {
+            kind.push(character);
+        }
+        if character == '[' {
+            depth += 1;
+        }
+    }
+    kind
 }
 
 fn is_distribution(fields: &Map<String, Value>) -> bool {

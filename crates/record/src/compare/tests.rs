@@ -35,7 +35,7 @@ fn verdicts(comparison: &Comparison) -> Vec<(ComparedFigureKind, CompareVerdict)
 fn the_same_is_the_same() {
     let one = load(&[(1e3, times(1, 50_000, 1e6), [3, 50_000])]);
     let other = load(&[(1e3, times(2, 50_000, 1e6), [5, 50_000])]);
-    let comparison = Comparison::of(&one, &other, THRESHOLD);
+    let comparison = Comparison::of(&[&one], &[&other], THRESHOLD);
     assert!(comparison.figures.len() == 4, "{comparison:?}");
     assert!(comparison.figures.iter().all(|one| one.verdict == CompareVerdict::Same));
     assert_eq!(comparison.conditions, []);
@@ -45,12 +45,12 @@ fn the_same_is_the_same() {
 fn what_is_slower_and_loses_more_is_worse() {
     let one = load(&[(1e3, times(1, 50_000, 1e6), [3, 50_000])]);
     let other = load(&[(1e3, times(2, 50_000, 1.3e6), [500, 50_000])]);
-    let worse = Comparison::of(&one, &other, THRESHOLD);
+    let worse = Comparison::of(&[&one], &[&other], THRESHOLD);
     assert!(worse.figures.iter().all(|one| one.verdict == CompareVerdict::Worse), "{worse:?}");
-    let better = Comparison::of(&other, &one, THRESHOLD);
+    let better = Comparison::of(&[&other], &[&one], THRESHOLD);
     assert!(better.figures.iter().all(|one| one.verdict == CompareVerdict::Better), "{better:?}");
     // What is not beyond the threshold is no regression.
-    let lenient = Comparison::of(&one, &other, 0.5);
+    let lenient = Comparison::of(&[&one], &[&other], 0.5);
     assert!(lenient.figures.iter().all(|figure| figure.figure == ComparedFigureKind::Loss
         || figure.verdict == CompareVerdict::Same));
 }
@@ -58,7 +58,7 @@ fn what_is_slower_and_loses_more_is_worse() {
 #[test]
 fn few_values_are_not_enough() {
     let [one, other] = [1, 2].map(|seed| load(&[(1e3, times(seed, 200, 1e6), [0, 5])]));
-    let comparison = Comparison::of(&one, &other, THRESHOLD);
+    let comparison = Comparison::of(&[&one], &[&other], THRESHOLD);
     let of = |kind| verdicts(&comparison).into_iter().find(|(one, _)| *one == kind).unwrap().1;
     assert_ne!(of(ComparedFigureKind::P50), CompareVerdict::NotEnough);
     for kind in [ComparedFigureKind::P99, ComparedFigureKind::P999, ComparedFigureKind::Loss] {
@@ -72,7 +72,7 @@ fn items_are_the_same_by_what_they_are_of() {
     let trial = |rate: f64, scale| (rate, times(1, 2_000, scale), [0, 2_000]);
     let one = load(&[trial(1e3, 1e6), trial(2e3, 5e6)]);
     let other = load(&[trial(2e3, 5e6), trial(3e3, 9e6)]);
-    let comparison = Comparison::of(&one, &other, THRESHOLD);
+    let comparison = Comparison::of(&[&one], &[&other], THRESHOLD);
     let places: std::collections::BTreeSet<_> =
         comparison.figures.iter().map(|one| one.place.as_str()).collect();
     let expected = ["trials[offered_rate=2000].lost", "trials[offered_rate=2000].rtt_ns"];
@@ -88,7 +88,7 @@ fn items_are_the_same_by_what_they_are_of() {
 fn rates_are_judged_by_their_bounds() {
     let search = |lower: f64, upper: Option<f64>| json!({ "search": { "rate": lower, "lower": lower, "upper": upper } });
     let of = |one: &Value, other: &Value| {
-        let comparison = Comparison::of(one, other, THRESHOLD);
+        let comparison = Comparison::of(&[one], &[other], THRESHOLD);
         let [(ComparedFigureKind::Rate, verdict)] = verdicts(&comparison)[..] else {
             panic!("{comparison:?}")
         };
@@ -108,10 +108,134 @@ fn conditions_that_differ_are_named() {
     let mut other = load(&[]);
     other["host"]["kernel"] = json!("6.19");
     other["command"] = json!(["/usr/bin/horolog", "load", "ntp", "--json=b", "--rate", "1k"]);
-    let comparison = Comparison::of(&one, &other, THRESHOLD);
+    let comparison = Comparison::of(&[&one], &[&other], THRESHOLD);
     let places: Vec<_> = comparison.conditions.iter().map(|one| one.place.as_str()).collect();
-    assert_eq!(places, ["host.kernel", "command"]);
-    assert_eq!(comparison.conditions[1].later, "load ntp --rate 1k");
+    assert_eq!(places, ["command", "host.kernel"]);
+    assert_eq!(comparison.conditions[0].later, "load ntp --rate 1k");
+}
+
+#[test]
+fn what_a_result_says_of_itself_is_named_where_it_differs() {
+    let of = |engine: &str, address: &str| json!({ "engine": engine, "target": { "address": address, "port": 123 }, "took": 3, "started": engine });
+    let comparison = Comparison::of(&[&of("udp", "192.0.2.1")], &[&of("xdp", "192.0.2.2")], 0.1);
+    let told: Vec<_> = comparison.conditions.iter().map(|one| one.place.as_str()).collect();
+    assert_eq!(told, ["engine", "target.address"]);
+}
+
+/// The verdict of each figure, by its place.
+fn by_place(one: &Value, other: &Value) -> Vec<(String, CompareVerdict)> {
+    let comparison = Comparison::of(&[one], &[other], THRESHOLD);
+    comparison.figures.into_iter().map(|one| (one.place, one.verdict)).collect()
+}
+
+#[test]
+fn whoever_measured_decides_nothing() {
+    let of = |seed, scale| {
+        let mut result = load(&[(1e3, times(seed, 50_000, 1e6), [0, 50_000])]);
+        result["trials"][0]["lateness_ns"] = times(seed, 50_000, scale);
+        result
+    };
+    let comparison = Comparison::of(&[&of(1, 1e3)], &[&of(2, 9e3)], THRESHOLD);
+    let (own, measured): (Vec<_>, Vec<_>) =
+        comparison.figures.iter().partition(|one| one.of_measurer);
+    assert!(own.iter().all(|one| one.verdict == CompareVerdict::Worse) && own.len() == 3);
+    assert!(measured.iter().all(|one| one.verdict == CompareVerdict::Same), "{measured:?}");
+}
+
+#[test]
+fn one_second_of_a_long_run_is_no_figure() {
+    let of = |lost: u64| {
+        json!({
+            "trials": [{ "offered_rate": 1e3, "sent": 1_000_000, "lost": lost }],
+            "series": { "points": [{ "offered_rate": 1e3, "sent": 1_000, "lost": lost }] },
+        })
+    };
+    let found = by_place(&of(0), &of(20));
+    assert_eq!(found, [("trials[offered_rate=1000].lost".to_owned(), CompareVerdict::Same)]);
+}
+
+#[test]
+fn rows_of_other_sizes_are_other_rows_and_single_readings_are_judged() {
+    let of = |size: u64, rate: f64, again: u64| {
+        json!({
+            "latency": [{ "size_bytes": size, "rtt_ns": times(1, 1_000, 1e5) }],
+            "bandwidth": [{
+                "size_bytes": 65_536, "direction": "out", "rate": rate, "received_bytes": 1e9,
+                "tcp": { "mss_bytes": 1448, "retransmitted": again },
+            }],
+        })
+    };
+    let comparison = Comparison::of(&[&of(64, 4e9, 2)], &[&of(65_536, 1e9, 9_000)], THRESHOLD);
+    assert_eq!(comparison.only_earlier, ["latency[size_bytes=64].rtt_ns"]);
+    let row = "bandwidth[size_bytes=65536, direction=out]";
+    let worse = CompareVerdict::Worse;
+    let found = by_place(&of(64, 4e9, 2), &of(65_536, 1e9, 9_000));
+    assert_eq!(found, [(row.to_owned(), worse), (format!("{row}.tcp.retransmitted"), worse)]);
+    assert_eq!(by_place(&of(1, 4e9, 2), &of(2, 3.9e9, 2))[0].1, CompareVerdict::Same);
+}
+
+#[test]
+fn what_was_missed_invalid_or_late_is_compared() {
+    let task = |missed: u64| {
+        json!({ "runs": [{ "nodes": [{ "name": "node1", "tasks": [{
+            "name": "task", "periods": 300, "missed": missed, "failed": 0 }] }] }] })
+    };
+    let found = by_place(&task(0), &task(150));
+    let place = "runs[0].nodes[name=node1].tasks[name=task]";
+    assert_eq!(found[1], (format!("{place}.missed"), CompareVerdict::Worse));
+    let trial = |late: u64, origin: u64| {
+        json!({ "trials": [{ "offered_rate": 1e3, "sent": 10_000, "lost": 0, "late": late,
+            "invalid": { "origin": origin, "mode": 1 } }] })
+    };
+    let found = by_place(&trial(0, 0), &trial(3_000, 5_000));
+    let verdicts: Vec<_> = found.iter().map(|(_, verdict)| *verdict).collect();
+    assert_eq!(verdicts, [CompareVerdict::Worse, CompareVerdict::Worse, CompareVerdict::Same]);
+}
+
+#[test]
+fn a_server_that_is_further_off_is_worse() {
+    let of = |offset: i64, delay: u64| {
+        let samples: Vec<_> =
+            (0..50).map(|at| json!({ "offset_ns": offset, "delay_ns": delay + at })).collect();
+        let best = json!({ "offset_ns": offset, "bound_ns": 5_000 });
+        json!({ "servers": [{ "name": "a", "best": best, "samples": samples }] })
+    };
+    let found = by_place(&of(-3_000, 10_000), &of(5_000_000, 20_000));
+    let expected = [("servers[name=a].delay_ns", 1), ("servers[name=a].offset_ns", 1)];
+    for (place, count) in expected {
+        let worse =
+            |one: &&(String, CompareVerdict)| one.0 == place && one.1 == CompareVerdict::Worse;
+        assert_eq!(found.iter().filter(worse).count(), count, "{found:?}");
+    }
+    let found = by_place(&of(-3_000, 10_000), &of(4_000, 10_000));
+    assert!(found.iter().all(|(_, verdict)| *verdict != CompareVerdict::Worse), "{found:?}");
+}
+
+fn refs(runs: &[Value]) -> Vec<&Value> {
+    runs.iter().collect()
+}
+
+#[test]
+fn several_runs_that_differ_of_themselves_are_not_told_apart() {
+    let of = |seed: u64, scale: f64| load(&[(1e3, times(seed, 50_000, scale), [0, 50_000])]);
+    let side = |seed: u64, scale: f64| -> Vec<Value> {
+        [1.0, 1.3, 0.8, 1.1].iter().zip(seed..).map(|(by, seed)| of(seed, scale * by)).collect()
+    };
+    let [one, other, slower] = [side(1, 1e6), side(10, 1e6), side(20, 2e6)];
+    let median = |comparison: &Comparison| {
+        let is = |one: &&ComparedFigure| one.figure == ComparedFigureKind::P50;
+        comparison.figures.iter().find(is).unwrap().verdict
+    };
+    let single = Comparison::of(&[&one[0]], &[&other[1]], THRESHOLD);
+    assert_eq!(median(&single), CompareVerdict::Worse);
+    let several = Comparison::of(&refs(&one), &refs(&other), THRESHOLD);
+    assert_eq!(median(&several), CompareVerdict::Unclear);
+    let several = Comparison::of(&refs(&one), &refs(&slower), THRESHOLD);
+    assert_eq!(median(&several), CompareVerdict::Worse);
+    // What one of them lacks cannot be compared.
+    let lacking = load(&[]);
+    let several = Comparison::of(&[&one[0], &lacking], &[&other[0]], THRESHOLD);
+    assert!(several.figures.is_empty() && several.only_later.len() == 2, "{several:?}");
 }
 
 #[test]
@@ -119,7 +243,7 @@ fn anything_can_be_compared() {
     for strange in
         [json!(null), json!([]), json!({ "trials": 7 }), json!({ "host": [], "command": {} })]
     {
-        let comparison = Comparison::of(&strange, &load(&[]), THRESHOLD);
+        let comparison = Comparison::of(&[&strange], &[&load(&[])], THRESHOLD);
         assert_eq!(comparison.figures, []);
     }
 }
@@ -147,7 +271,7 @@ fn judged(scale: f64, threshold: f64) -> Vec<Vec<(ComparedFigureKind, CompareVer
     let compared = |seed| {
         let one = load(&[(1e3, latencies(seed, 1.0), [0, VALUES])]);
         let other = load(&[(1e3, latencies(seed + 1_000, scale), [0, VALUES])]);
-        verdicts(&Comparison::of(&one, &other, threshold))
+        verdicts(&Comparison::of(&[&one], &[&other], threshold))
     };
     (0..PAIRS as u64).map(compared).collect()
 }

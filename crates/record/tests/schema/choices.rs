@@ -32,12 +32,14 @@ pub(crate) const MODES: Choices<Mode, 9> = [
 pub(crate) const CAMPAIGN_LIMITS: Choices<CampaignLimitOf, 2> =
     [(CampaignLimitOf::Servers, "servers"), (CampaignLimitOf::Generators, "generators")];
 
-pub(crate) const COMPARED_FIGURES: Choices<ComparedFigureKind, 5> = [
+pub(crate) const COMPARED_FIGURES: Choices<ComparedFigureKind, 7> = [
     (ComparedFigureKind::P50, "p50"),
     (ComparedFigureKind::P99, "p99"),
     (ComparedFigureKind::P999, "p99.9"),
     (ComparedFigureKind::Loss, "loss"),
     (ComparedFigureKind::Rate, "rate"),
+    (ComparedFigureKind::Time, "time"),
+    (ComparedFigureKind::Offset, "offset"),
 ];
 
 pub(crate) const COMPARE_VERDICTS: Choices<CompareVerdict, 5> = [

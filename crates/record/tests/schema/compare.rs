@@ -26,13 +26,15 @@ fn run() -> impl Strategy<Value = ComparedRun> {
 fn figure() -> impl Strategy<Value = ComparedFigure> {
     let named = (any::<String>(), chosen(COMPARED_FIGURES), chosen(COMPARE_VERDICTS));
     let figures = (number(), number(), option::of(number()), option::of(number()));
-    (named, figures).prop_map(|((place, figure, verdict), (earlier, later, low, high))| {
-        ComparedFigure { place, figure, earlier, later, low, high, verdict }
+    let all = (named, figures, any::<bool>());
+    all.prop_map(|((place, figure, verdict), (earlier, later, low, high), of_measurer)| {
+        ComparedFigure { place, figure, earlier, later, low, high, verdict, of_measurer }
     })
 }
 
 fn comparison() -> impl Strategy<Value = CompareResult> {
-    let facts = (any::<String>(), vec(any::<String>(), 0..3), host(), run(), run());
+    let repeats = (vec(run(), 0..3), vec(run(), 0..3));
+    let facts = (any::<String>(), vec(any::<String>(), 0..3), host(), run(), run(), repeats);
     let limits = (number(), number());
     let places = (vec(any::<String>(), 0..3), vec(any::<String>(), 0..3));
     let condition = any::<[String; 3]>().prop_map(|[place, earlier, later]| ComparedCondition {
@@ -42,7 +44,7 @@ fn comparison() -> impl Strategy<Value = CompareResult> {
     });
     let rest = (vec(figure(), 0..3), places, vec(condition, 0..3), vec(finding(), 0..3));
     (facts, limits, rest).prop_map(|(facts, (threshold, confidence), rest)| {
-        let (started, command, host, earlier, later) = facts;
+        let (started, command, host, earlier, later, (earlier_repeats, later_repeats)) = facts;
         let (figures, (only_earlier, only_later), conditions, findings) = rest;
         CompareResult {
             schema: COMPARE_SCHEMA.to_owned(),
@@ -51,6 +53,8 @@ fn comparison() -> impl Strategy<Value = CompareResult> {
             host,
             earlier,
             later,
+            earlier_repeats,
+            later_repeats,
             threshold,
             confidence,
             figures,
@@ -72,10 +76,12 @@ fn the_file_is_written_as_it_was_read() {
 #[test]
 fn the_values_stand_where_their_names_say() {
     let result: CompareResult = read(COMPARISON);
-    let [first, second] = &result.figures[..] else { panic!("{result:?}") };
+    let [first, second, third] = &result.figures[..] else { panic!("{result:?}") };
     assert_eq!((first.figure, first.verdict), (ComparedFigureKind::P999, CompareVerdict::Worse));
     assert_eq!((first.low, first.high), (Some(0.25), Some(0.5)));
     assert_eq!((second.figure, second.low), (ComparedFigureKind::Loss, None));
+    assert_eq!((third.figure, third.of_measurer), (ComparedFigureKind::P50, true));
+    assert_eq!(result.later_repeats[0].reference, "last~1");
     assert_eq!(result.only_later, ["trials[offered_rate=30000].rtt_ns"]);
 }
 

@@ -1,14 +1,14 @@
 //! The page of a comparison: the verdict, the bounds of each figure's change as a plot and as a
 //! table, and what the two runs have not in common.
 
-use horolog_record::{CompareResult, CompareVerdict, ComparedFigure};
+use horolog_record::{CompareResult, CompareVerdict, ComparedFigure, ComparedFigureKind};
 
 use super::Page;
 use super::bars;
 use super::data::{headed, row};
 use super::escape::each;
 use super::sections::{findings, machine, paragraph, section, verdict};
-use crate::table::compare::{cells, method, name, sentence};
+use crate::table::compare::{BRACKETS, cells, method, name, sentence};
 use crate::units::percent;
 
 const TITLES: [&str; 4] = ["earlier", "later", "change", "verdict"];
@@ -33,7 +33,8 @@ pub fn compare(result: &CompareResult) -> String {
         heading: format!("{} against {}", result.later.reference, result.earlier.reference),
         lead: format!("results {}, compared {}", result.later.schema, result.started),
         main: main.concat(),
-        note: "Times and losses are worse where they are larger, rates where they are smaller.",
+        note: "Times and losses are worse where they are larger, rates where they are smaller, \
+               offsets where they are further from 0.",
         schema: &result.schema,
         plots: Vec::new(),
         result,
@@ -42,12 +43,12 @@ pub fn compare(result: &CompareResult) -> String {
 }
 
 fn top(result: &CompareResult) -> String {
-    let is = |wanted| result.figures.iter().filter(move |one| one.verdict == wanted).count();
-    let figure = if result.figures.is_empty() {
+    let is = |wanted| result.deciding().filter(move |one| one.verdict == wanted).count();
+    let figure = if result.deciding().next().is_none() {
         "nothing in common"
     } else if is(CompareVerdict::Worse) > 0 {
         "worse"
-    } else if is(CompareVerdict::NotEnough) == result.figures.len() {
+    } else if is(CompareVerdict::NotEnough) == result.deciding().count() {
         "not enough data"
     } else if is(CompareVerdict::Unclear) > 0 {
         "unclear"
@@ -69,6 +70,8 @@ fn changes(result: &CompareResult) -> String {
         .figures
         .iter()
         .filter(|one| one.verdict != CompareVerdict::NotEnough)
+        // These are in ns, the others shares.
+        .filter(|one| one.figure != ComparedFigureKind::Offset)
         .filter_map(|one| Some((one, one.low?, one.high?)))
         .filter(|(_, low, high)| low.is_finite() && high.is_finite())
         .collect();
@@ -101,8 +104,8 @@ fn changes(result: &CompareResult) -> String {
     format!(
         "{}{}{beyond}",
         paragraph(&format!(
-            "{} The lines in the middle are no change and the threshold on either side.",
-            method(result.confidence)
+            "{} {BRACKETS} The lines in the middle are no change and the threshold on either side.",
+            method(result)
         )),
         bars::table(["figure", "change", "verdict", ""], &rows),
     )

@@ -1,12 +1,14 @@
 //! Two results beside each other: a sentence, a row for each figure that is not the same, and what
 //! could not be compared.
 
-use horolog_record::{CompareResult, CompareVerdict, ComparedFigure, ComparedFigureKind};
+use horolog_record::{
+    CompareResult, CompareVerdict, ComparedFigure, ComparedFigureKind, ComparedRun,
+};
 
 use super::TableStyle;
 use super::grid::{self, Column};
 use super::summary::{told_below, wrapped};
-use crate::units::{ABSENT, human_rate, mean_ns, percent};
+use crate::units::{ABSENT, human_rate, mean_ns, percent, signed_mean_ns};
 
 const COLUMNS: [(&str, usize); 4] =
     [("earlier", 11), ("later", 11), ("change", 19), ("verdict", 10)];
@@ -39,24 +41,38 @@ pub fn compare(result: &CompareResult, style: &TableStyle) -> String {
             |text: &str| if text.is_empty() { ABSENT.to_owned() } else { format!("'{text}'") };
         format!("{}: was {}, is {}.", one.place, shown(&one.earlier), shown(&one.later))
     });
-    let method = (!result.figures.is_empty()).then(|| method(result.confidence));
-    let told = only.chain(conditions);
+    let method = (!result.figures.is_empty()).then(|| method(result));
+    let own = result.figures.iter().any(|figure| is_shown(&figure) && figure.of_measurer);
+    let told = own.then(|| BRACKETS.to_owned()).into_iter().chain(only).chain(conditions);
     lines.extend(told_below(told, method, (&[], &result.findings), style));
     lines.join("\n")
 }
 
+/// What brackets around a verdict say.
+pub(crate) const BRACKETS: &str =
+    "In brackets: what tells of whoever measured, and decides nothing.";
+
 /// What the bounds are, and are not.
-pub(crate) fn method(confidence: f64) -> String {
-    format!(
-        "Change: its bounds at {} confidence, by the bootstrap over the values of each run. What \
-         differs from run to run of itself is not in them; only more runs of each tell of that.",
-        percent(confidence)
-    )
+pub(crate) fn method(result: &CompareResult) -> String {
+    let confidence = percent(result.confidence);
+    let runs = [&result.earlier_repeats, &result.later_repeats].map(|repeats| 1 + repeats.len());
+    let bounds = match runs {
+        [1, 1] => format!(
+            "Change: its bounds at {confidence} confidence, by the bootstrap over the values of each \
+             run. What differs from run to run of itself is not in them; only more runs of each tell \
+             of that."
+        ),
+        [earlier, later] => format!(
+            "Change: its bounds at {confidence} confidence, by the bootstrap over {later} runs \
+             against {earlier} and over the values of each; figures are the means of their runs."
+        ),
+    };
+    format!("{bounds} A change without bounds is that of single readings.")
 }
 
 /// How many figures there are of each verdict.
 pub(crate) fn sentence(result: &CompareResult) -> String {
-    let count = |verdict| result.figures.iter().filter(|one| one.verdict == verdict).count();
+    let count = |verdict| result.deciding().filter(|one| one.verdict == verdict).count();
     let told = [
         (CompareVerdict::Worse, "worse"),
         (CompareVerdict::Better, "better"),
@@ -69,13 +85,20 @@ pub(crate) fn sentence(result: &CompareResult) -> String {
         (count > 0).then(|| format!("{count} {word}"))
     });
     let told: Vec<_> = told.collect();
+    let others = |repeats: &[ComparedRun]| match repeats.len() {
+        0 => String::new(),
+        1 => " and another".to_owned(),
+        more => format!(" and {more} more"),
+    };
     let told = if told.is_empty() { "no figure in common".to_owned() } else { told.join(", ") };
     format!(
-        "{} ({}) against {} ({}), within {}: {told}.",
+        "{} ({}){} against {} ({}){}, within {}: {told}.",
         result.later.reference,
         result.later.started,
+        others(&result.later_repeats),
         result.earlier.reference,
         result.earlier.started,
+        others(&result.earlier_repeats),
         percent(result.threshold)
     )
 }
@@ -88,13 +111,17 @@ fn some(names: impl Iterator<Item = String>, count: usize) -> String {
     }
 }
 
-pub(crate) fn name(figure: &ComparedFigure) -> String {
+/// What a figure is called: its place, and which of its times it is.
+#[must_use]
+pub fn name(figure: &ComparedFigure) -> String {
     let kind = match figure.figure {
         ComparedFigureKind::P50 => "p50",
         ComparedFigureKind::P99 => "p99",
         ComparedFigureKind::P999 => "p99.9",
         // Their place says it.
-        ComparedFigureKind::Loss => return figure.place.clone(),
+        ComparedFigureKind::Loss | ComparedFigureKind::Time | ComparedFigureKind::Offset => {
+            return figure.place.clone();
+        }
         ComparedFigureKind::Rate => "rate",
     };
     format!("{} {kind}", figure.place)
@@ -112,6 +139,7 @@ pub(crate) fn cells(figure: &ComparedFigure) -> [String; 4] {
     let value = |value: f64| match figure.figure {
         ComparedFigureKind::Loss => percent(value),
         ComparedFigureKind::Rate => human_rate(value),
+        ComparedFigureKind::Offset => signed_mean_ns(value),
         _ => mean_ns(value),
     };
     let verdict = match figure.verdict {
@@ -121,12 +149,20 @@ pub(crate) fn cells(figure: &ComparedFigure) -> [String; 4] {
         CompareVerdict::Unclear => "unclear",
         CompareVerdict::NotEnough => "not enough",
     };
-    [value(figure.earlier), value(figure.later), change(figure), verdict.to_owned()]
+    let verdict = if figure.of_measurer { format!("({verdict})") } else { verdict.to_owned() };
+    [value(figure.earlier), value(figure.later), change(figure), verdict]
 }
 
-/// `+4.1% to +9.8%`; of shares their difference.
+/// `+4.1% to +9.8%`; of shares their difference, of single readings `+4.1%`.
 fn change(figure: &ComparedFigure) -> String {
-    let Some((low, high)) = figure.low.zip(figure.high) else { return ABSENT.to_owned() };
+    let Some((low, high)) = figure.low.zip(figure.high) else {
+        let change = figure.later / figure.earlier - 1.0;
+        let is_judged = figure.verdict != CompareVerdict::NotEnough && change.is_finite();
+        return if is_judged { format!("{:+.1}%", change * 100.0) } else { ABSENT.to_owned() };
+    };
+    if figure.figure == ComparedFigureKind::Offset {
+        return format!("{} to {}", signed_mean_ns(low), signed_mean_ns(high));
+    }
     let decimals = if figure.figure == ComparedFigureKind::Loss { 3 } else { 1 };
     format!("{:+.decimals$}% to {:+.decimals$}%", low * 100.0, high * 100.0)
 }

@@ -15,22 +15,29 @@ use crate::files::Files;
 use crate::keep::StoreArgs;
 use crate::{output, values};
 
-/// Compare two runs of one kind, figure by figure, with bounds; status 1 where one is worse.
+/// Compare runs of one kind, figure by figure, with bounds; status 1 where a figure is worse.
 ///
-/// Medians, tails, losses and found rates are compared where both runs have them at the same place.
-/// A figure is worse where the whole of its change is beyond the threshold.
+/// Medians and tails of times, shares that were lost, late, invalid or missed, rates, and offsets of
+/// clocks are compared where the runs have them at the same place. A figure is worse where the whole
+/// of its change is beyond the threshold. Several runs of each, such as 'a,b,c', tell what differs
+/// from run to run of itself. What tells of whoever measured is shown, and decides nothing.
 #[derive(Args, Debug)]
 pub(super) struct CompareArgs {
     /// The run to compare with, then the run that is judged; with --baseline the latter alone, or
-    /// none for the last. A file of a result where it has a '/' or ends with '.json'.
+    /// none for the last. A file of a result where it has a '/' or ends with '.json'. Several runs of
+    /// the same with commas between them.
     #[arg(value_name = "RUN", num_args = 0..=2)]
     runs: Vec<String>,
-    /// The run to compare with.
+    /// The run to compare with, or several.
     #[arg(long, value_name = "RUN")]
     baseline: Option<String>,
     /// How much worse a figure may be, as a share of what it was.
-    #[arg(long, value_name = "SHARE", value_parser = values::ratio, default_value = "10%")]
+    #[arg(long, value_name = "SHARE", value_parser = values::excess, default_value = "10%")]
     threshold: f64,
+    /// Compare figures alone whose names have this in them, such as 'rtt_ns p99' or 'search'; may be
+    /// given more than once.
+    #[arg(long, value_name = "TEXT")]
+    figure: Vec<String>,
     /// Write the comparison to this file; to standard output with -, instead of the text.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -62,21 +69,46 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
     let files = Files::open([("--json", &args.json), ("--html", &args.html)])?;
     let mut reader = Reader::new(&args.store);
     let [earlier, later] = args.names()?;
-    let [earlier, later] = [reader.read(earlier)?, reader.read(later)?];
-    if earlier.schema != later.schema {
+    let [earlier, later] = [reader.read_several(earlier)?, reader.read_several(later)?];
+    let first = &earlier[0];
+    if let Some(other) = earlier.iter().chain(&later).find(|one| one.schema != first.schema) {
         return Err(Failure::usage(format!(
-            "{} is a result '{}' and {} one '{}'; compare two of one kind",
-            earlier.reference, earlier.schema, later.reference, later.schema
+            "{} is a result '{}' and {} one '{}'; compare those of one kind",
+            first.reference, first.schema, other.reference, other.schema
         )));
     }
-    let result = compared(&earlier, &later, args.threshold);
+    let mut result = compared(&earlier, &later, args.threshold);
+    keep_named(&mut result, &args.figure)?;
     files.write(&result, [to_json, html::compare], table::compare)?;
     judged(&result)
 }
 
-fn compared(earlier: &Given, later: &Given, threshold: f64) -> CompareResult {
+fn results_of(runs: &[Given]) -> Vec<&serde_json::Value> {
+    runs.iter().map(|one| &one.result).collect()
+}
+
+/// Leaves the figures that were asked for.
+fn keep_named(result: &mut CompareResult, wanted: &[String]) -> Result<(), Failure> {
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let is_wanted = |name: &str| wanted.iter().any(|text| name.contains(text.as_str()));
+    let had = result.figures.len();
+    result.figures.retain(|figure| is_wanted(&table::compared_name(figure)));
+    result.only_earlier.retain(|place| is_wanted(place));
+    result.only_later.retain(|place| is_wanted(place));
+    if had > 0 && result.figures.is_empty() {
+        return Err(Failure::usage(format!(
+            "none of the {had} figures of both runs has '{}' in its name; --json lists them",
+            wanted.join("' or '")
+        )));
+    }
+    Ok(())
+}
+
+fn compared(earlier: &[Given], later: &[Given], threshold: f64) -> CompareResult {
     let Comparison { figures, only_earlier, only_later, conditions } =
-        Comparison::of(&earlier.result, &later.result, threshold);
+        Comparison::of(&results_of(earlier), &results_of(later), threshold);
     let run = |given: &Given| ComparedRun {
         reference: given.reference.clone(),
         schema: given.schema.clone(),
@@ -87,8 +119,10 @@ fn compared(earlier: &Given, later: &Given, threshold: f64) -> CompareResult {
         started: rfc3339_now(),
         command: output::command_line(),
         host: Host::read(),
-        earlier: run(earlier),
-        later: run(later),
+        earlier: run(&earlier[0]),
+        later: run(&later[0]),
+        earlier_repeats: earlier[1..].iter().map(run).collect(),
+        later_repeats: later[1..].iter().map(run).collect(),
         threshold,
         confidence: bootstrap::CONFIDENCE,
         figures,
@@ -101,22 +135,23 @@ fn compared(earlier: &Given, later: &Given, threshold: f64) -> CompareResult {
 
 /// Status 1 where something is worse, 3 where nothing can be told at all.
 fn judged(result: &CompareResult) -> Result<(), Failure> {
-    let of = |verdict| result.figures.iter().filter(move |figure| figure.verdict == verdict);
+    let of = |verdict| result.deciding().filter(move |figure| figure.verdict == verdict);
+    let all = result.deciding().count();
     if let Some(first) = of(CompareVerdict::Worse).next() {
         return Err(Failure::Limit(format!(
             "worse by more than {}: {} of {} figures, {} first",
             units::percent(result.threshold),
             of(CompareVerdict::Worse).count(),
-            result.figures.len(),
-            first.place
+            all,
+            table::compared_name(first)
         )));
     }
-    if result.figures.is_empty() {
+    if all == 0 {
         return Err(Failure::environment(
-            "the two runs have no figure in common; compare runs of the same command",
+            "the runs have no figure in common; compare runs of the same command",
         ));
     }
-    if of(CompareVerdict::NotEnough).count() == result.figures.len() {
+    if of(CompareVerdict::NotEnough).count() == all {
         return Err(Failure::environment(
             "there is not enough data to tell anything; measure for longer",
         ));

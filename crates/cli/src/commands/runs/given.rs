@@ -44,11 +44,19 @@ impl<'a> Reader<'a> {
         Ok(Given { reference: name.to_owned(), schema, started, result })
     }
 
+    /// Several with commas between them, one at least; a file whose name has a comma is one.
+    pub(super) fn read_several(&mut self, names: &str) -> Result<Vec<Given>, Failure> {
+        if !names.contains(',') || Path::new(names).is_file() {
+            return Ok(vec![self.read(names)?]);
+        }
+        names.split(',').map(|name| self.read(name.trim())).collect()
+    }
+
     fn of_run(&mut self, name: &str) -> Result<String, Failure> {
         let reference: Reference = name.parse().map_err(Failure::usage)?;
         let store = match &mut self.store {
             Some(store) => store,
-            none => none.insert(self.args.open()?),
+            none => none.insert(self.args.open_to_read()?),
         };
         Ok(store.result(store.find(&reference)?.id)?)
     }
@@ -63,10 +71,10 @@ pub(super) fn of_file(path: &Path) -> Result<String, Failure> {
 pub(super) fn unsound(text: &str, error: &FactsError) -> String {
     let fields = readable(text);
     let of = |name: &str| fields.get(name).and_then(Value::as_str);
-    let facts = of("schema").map(|schema| {
+    let facts = of("schema").filter(|schema| schema.starts_with("horolog.")).map(|schema| {
         let began = of("started").map_or_else(String::new, |began| format!(" of {began}"));
-        let count = fields.len();
-        format!("; it begins as a result '{schema}'{began}, of which {count} fields can be read")
+        let names: Vec<_> = fields.keys().map(String::as_str).collect();
+        format!("; it begins as a result '{schema}'{began}; whole in it: {}", names.join(", "))
     });
     format!("{error}{}", facts.unwrap_or_default())
 }
@@ -104,7 +112,12 @@ mod tests {
         let cut = serde_json::from_str::<Value>(text).unwrap_err();
         let told = unsound(text, &cut.into());
         assert!(told.contains("'horolog.load/1' of 2026-01-01T00:00:00Z"), "{told}");
-        assert!(told.contains("2 fields"), "{told}");
+        assert!(
+            told.contains("it ends too early") && told.ends_with(": schema, started"),
+            "{told}"
+        );
+        let strange = unsound("{\"schema\": \"foo\"}", &FactsError::Schema("foo".to_owned()));
+        assert!(!strange.contains("begins"), "{strange}");
         assert_eq!(readable("[1]").len(), 0);
         assert_eq!(readable("").len(), 0);
     }

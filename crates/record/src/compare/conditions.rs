@@ -1,0 +1,76 @@
+//! What else differs between two results: the machine, the command, and what a result says in words
+//! of how it was made, such as the target, the mode and the engine.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::ComparedCondition;
+
+/// Flags with files that results are written to.
+const FILES: [&str; 6] = ["--json", "--html", "--csv", "--store", "--junit", "--summary"];
+/// What differs of itself, or is told elsewhere.
+const APART: [&str; 5] = ["schema", "started", "command", "findings", "limits"];
+/// How deep words are looked for.
+const DEPTH_MAX: usize = 3;
+
+/// What differs, but for files that results are written to.
+pub(super) fn differing(earlier: &Value, later: &Value) -> Vec<ComparedCondition> {
+    let (mut before, mut after) = (words(earlier), words(later));
+    before.insert("command".to_owned(), command(earlier));
+    after.insert("command".to_owned(), command(later));
+    let places: std::collections::BTreeSet<_> = before.keys().chain(after.keys()).collect();
+    let one = |place: &String| {
+        let [earlier, later] = [&before, &after].map(|all| all.get(place).cloned());
+        let [earlier, later] = [earlier, later].map(Option::unwrap_or_default);
+        let place = place.clone();
+        (earlier != later).then_some(ComparedCondition { place, earlier, later })
+    };
+    places.into_iter().filter_map(one).collect()
+}
+
+/// What a result says of itself and its machine, by places; lists of items apart.
+fn words(result: &Value) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    let fields = result.as_object().into_iter().flatten();
+    for (name, value) in fields.filter(|(name, _)| !APART.contains(&name.as_str())) {
+        // All of the machine; of the rest the words, since its numbers are figures.
+        look(name, value, name == "host", DEPTH_MAX, &mut all);
+    }
+    all
+}
+
+fn look(
+    name: &str,
+    value: &Value,
+    is_host: bool,
+    depth: usize,
+    all: &mut BTreeMap<String, String>,
+) {
+    let Some(depth) = depth.checked_sub(1) else { return };
+    match value {
+        Value::Object(fields) => {
+            for (field, value) in fields {
+                look(&format!("{name}.{field}"), value, is_host, depth, all);
+            }
+        }
+        Value::String(text) => drop(all.insert(name.to_owned(), text.clone())),
+        Value::Bool(is) => drop(all.insert(name.to_owned(), is.to_string())),
+        value if is_host => drop(all.insert(name.to_owned(), value.to_string())),
+        _ => {}
+    }
+}
+
+fn command(result: &Value) -> String {
+    let words = result["command"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut words = words.iter().filter_map(Value::as_str).skip(1);
+    let mut kept = Vec::new();
+    while let Some(word) = words.next() {
+        match word.split_once('=') {
+            Some((flag, _)) if FILES.contains(&flag) => {}
+            None if FILES.contains(&word) => drop(words.next()),
+            _ => kept.push(word),
+        }
+    }
+    kept.join(" ")
+}
