@@ -17,11 +17,11 @@ use crate::{
     monitoring, noise, ntpperf, package, pages, path_stall, path_tcp, path_udp, process,
     ptp_verdicts, qualification, query, queues, raw, receivers, refusals, relay, relay_below,
     relay_bodies, relay_full, relay_life, relay_tree, replication, replication_changes,
-    replication_load, replication_sockets, requests, runs, scenarios, search, server_configuration,
-    server_flood, server_interleaved, server_ke, server_leap, server_limits, server_metrics,
-    server_nts, server_ptp, server_ptp_hostile, server_ptp_masters, server_ptp_peers,
-    server_reload, server_sandbox, server_sources, soak, verdicts, web, well_behaved_ptp,
-    wrong_master, wrong_server,
+    replication_load, replication_sockets, requests, runs, runs_compare, runs_damage, scenarios,
+    search, server_configuration, server_flood, server_interleaved, server_ke, server_leap,
+    server_limits, server_metrics, server_nts, server_ptp, server_ptp_hostile, server_ptp_masters,
+    server_ptp_peers, server_reload, server_sandbox, server_sources, soak, verdicts, web,
+    well_behaved_ptp, wrong_master, wrong_server,
 };
 
 /// All of them, by the lane that they run in.
@@ -136,6 +136,8 @@ fn operation() -> Vec<Trial> {
     all.extend(monitoring::all());
     all.extend(package::all());
     all.extend(runs::all());
+    all.extend(runs_compare::all());
+    all.extend(runs_damage::all());
     all.extend(documented::all());
     all
 }

@@ -114,6 +114,8 @@ mod replication_sockets;
 mod replies;
 mod requests;
 mod runs;
+mod runs_compare;
+mod runs_damage;
 mod scenario;
 mod search;
 mod server_configuration;

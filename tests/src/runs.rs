@@ -18,11 +18,11 @@ use crate::process::{binary, run_to_end};
 use crate::scenario::Need;
 use crate::{runs, scenarios};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// A result of each kind.
 const GOLDEN: &str = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/tests/schema");
 /// A measurement that takes no time.
-const MEASURED: [&str; 4] = ["clock", "simulate", "--duration", "10m"];
+pub(crate) const MEASURED: [&str; 4] = ["clock", "simulate", "--duration", "10m"];
 
 /// All of them.
 pub(crate) fn all() -> Vec<Trial> {
@@ -46,20 +46,20 @@ pub(crate) fn all() -> Vec<Trial> {
 }
 
 /// A store of its own.
-struct Place {
-    directory: TempDir,
+pub(crate) struct Place {
+    pub(crate) directory: TempDir,
 }
 
 impl Place {
-    fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         Ok(Self { directory: TempDir::new()? })
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    fn store(&self) -> PathBuf {
+    pub(crate) fn store(&self) -> PathBuf {
         self.path("runs.sqlite")
     }
 
@@ -69,7 +69,7 @@ impl Place {
         Ok(command)
     }
 
-    fn horolog<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<Output> {
+    pub(crate) fn horolog<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<Output> {
         run_to_end(&mut self.command(arguments)?, PATIENCE)
     }
 
@@ -79,14 +79,19 @@ impl Place {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    fn measure(&self, more: &[&str]) -> Result<Output> {
+    pub(crate) fn measure(&self, more: &[&str]) -> Result<Output> {
         let output = self.horolog(&[&MEASURED, more].concat())?;
         ensure!(output.status.success(), "{output:?}");
         Ok(output)
     }
 
     /// A complaint in one line with these words, and this status.
-    fn refused<S: AsRef<OsStr>>(&self, arguments: &[S], status: i32, words: &str) -> Result<()> {
+    pub(crate) fn refused<S: AsRef<OsStr>>(
+        &self,
+        arguments: &[S],
+        status: i32,
+        words: &str,
+    ) -> Result<()> {
         let output = self.horolog(arguments)?;
         let told = String::from_utf8(output.stderr)?;
         ensure!(output.status.code() == Some(status), "{words}: {:?} {told}", output.status);
@@ -180,14 +185,16 @@ fn results_of_every_kind_are_kept_shown_and_handed_on() -> Result<()> {
         ensure!(output.status.success(), "{output:?}");
         Ok(String::from_utf8(output.stderr)?)
     };
-    ensure!(import(&files)?.contains(&format!("{} results were kept", files.len())));
+    ensure!(
+        import(&files)?.contains(&format!("{} results were kept; there before: 0", files.len()))
+    );
     let lines = place.path("all.jsonl").to_string_lossy().into_owned();
     ensure!(place.horolog(&["runs", "export", "-o", &lines])?.status.success());
     let again = import(&[lines.clone().into()])?;
     ensure!(again.contains("0 results were kept"), "however they are laid out: {again}");
     let figures = place.horolog(&["runs", "export", "--format", "csv"])?;
     let figures = String::from_utf8(figures.stdout)?;
-    ensure!(figures.starts_with("run,schema,started,place,value\n"));
+    ensure!(figures.starts_with("run,name,schema,started,command,place,value\n"));
     let columns = place.horolog(&["runs", "export", "--format", "parquet"])?;
     let is_whole = columns.stdout.starts_with(b"PAR1") && columns.stdout.ends_with(b"PAR1");
     ensure!(columns.status.success() && is_whole, "{:?}", columns.stderr);
@@ -252,7 +259,9 @@ fn what_cannot_be_read_is_named() -> Result<()> {
     let whole = fs::read_to_string(format!("{GOLDEN}/load.json"))?;
     for (name, text, words) in [
         ("cut.json", &whole[..whole.len() / 2], "begins as a result 'horolog.load/1'"),
-        ("empty.json", "", "no JSON"),
+        ("cut.json", &whole[..whole.len() / 2], "whole in it: command, "),
+        ("empty.json", "", "it ends too early"),
+        ("words.json", "words", "no JSON"),
         ("other.json", "{\"schema\": \"other/1\"}", "no result of horolog"),
     ] {
         let path = place.path(name);
@@ -344,7 +353,7 @@ fn an_empty_run_is_shown_as_one() -> Result<()> {
 }
 
 /// The only file in the directory that is a result, as it was measured.
-fn result_beside(directory: &Path) -> Result<Value> {
+pub(crate) fn result_beside(directory: &Path) -> Result<Value> {
     let files = fs::read_dir(directory)?.collect::<std::io::Result<Vec<_>>>()?;
     let is_result = |name: &str| name.starts_with("horolog-");
     let mut found = files.iter().filter(|file| is_result(&file.file_name().to_string_lossy()));
@@ -399,7 +408,7 @@ fn a_damaged_store_loses_no_result() -> Result<()> {
     place.refused(&["runs", "list"], 3, "damaged")?;
     let directory = place.path("directory").to_string_lossy().into_owned();
     fs::create_dir(&directory)?;
-    place.refused(&["runs", "list", "--store", &directory], 3, "cannot be opened")
+    place.refused(&["runs", "list", "--store", &directory], 3, "it is a directory")
 }
 
 fn a_full_disk_loses_no_result() -> Result<()> {

@@ -122,7 +122,7 @@ impl<const N: usize> Files<N> {
             .filter_map(|(file, form)| Some(file?.write(&form(result))));
         let written: Vec<_> = written.collect();
         if let Some(keep) = &self.keep {
-            keep.keep(result);
+            keep.keep(result, written.iter().any(Result::is_err));
         }
         // Behind the files: a full standard output ends the command here.
         if !self.takes_stdout {

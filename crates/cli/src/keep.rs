@@ -22,6 +22,19 @@ const FILE: &str = "horolog/runs.sqlite";
 /// one, they would shut its owner out.
 const OF_THE_SYSTEM: &str = "/var/lib/horolog/runs.sqlite";
 
+/// Where results without room elsewhere may go.
+const LAST_PLACES: [&str; 2] = ["/var/tmp", "/dev/shm"];
+
+/// What is to become of a result.
+enum Place {
+    /// Nobody wants it kept.
+    Nowhere,
+    /// It goes to the store of this file.
+    Store(PathBuf),
+    /// There is no directory for a store.
+    Homeless,
+}
+
 /// Which store.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StoreArgs {
@@ -41,38 +54,54 @@ pub(crate) struct KeepArgs {
 }
 
 impl StoreArgs {
-    /// The store's file; none where nothing is to be kept.
-    pub(crate) fn path(&self) -> Option<PathBuf> {
-        let named = self.store.clone().or_else(|| env::var_os(STORE_VARIABLE).map(PathBuf::from));
-        match named {
-            Some(path) if path == Path::new(STORE_NONE) => None,
-            Some(path) => Some(path),
-            None => usual(|name| env::var_os(name)),
+    fn place(&self) -> Place {
+        let variable = || env::var_os(STORE_VARIABLE).filter(|value| !value.is_empty());
+        match self.store.clone().or_else(|| variable().map(PathBuf::from)) {
+            Some(path) if path == Path::new(STORE_NONE) => Place::Nowhere,
+            Some(path) => Place::Store(path),
+            None => usual(of_user).map_or(Place::Homeless, Place::Store),
         }
     }
 
     /// The store's file, for commands that are about it.
     pub(crate) fn there(&self) -> Result<PathBuf, Failure> {
-        self.path().ok_or_else(|| {
-            Failure::usage(format!(
-                "there is no store without a home directory, or with {STORE_VARIABLE}={STORE_NONE}; \
-                 give one with --store"
-            ))
-        })
+        if let Place::Store(path) = self.place() {
+            return Ok(path);
+        }
+        Err(Failure::usage(format!(
+            "there is no store without a home directory, or with {STORE_VARIABLE}={STORE_NONE}; \
+             give one with --store"
+        )))
     }
 
-    /// Opens the store, if there is one.
+    /// Opens the store, if there is one, to change something in it.
     pub(crate) fn open(&self) -> Result<Store, Failure> {
         Ok(Store::open_existing(&self.there()?)?)
+    }
+
+    /// Opens the store, if there is one, to read in it.
+    pub(crate) fn open_to_read(&self) -> Result<Store, Failure> {
+        Ok(Store::open_to_read(&self.there()?)?)
     }
 }
 
 impl KeepArgs {
-    /// Keeps a result, or says why not and where it is instead.
-    pub(crate) fn keep(&self, result: &impl Serialize) {
-        let path = self.store.path().filter(|_| !self.no_store);
-        if let Some(path) = path {
-            keep(&path, &to_json(result));
+    /// Keeps a result, or says why not and where it is instead. A result that nobody wants kept,
+    /// and whose own file failed, is written to another one.
+    pub(crate) fn keep(&self, result: &impl Serialize, own_file_failed: bool) {
+        let place = if self.no_store { Place::Nowhere } else { self.store.place() };
+        match place {
+            Place::Store(path) => keep(&path, &to_json(result)),
+            Place::Nowhere if own_file_failed => rescue(None, "its file failed", &to_json(result)),
+            Place::Nowhere => {}
+            Place::Homeless => rescue(
+                None,
+                &format!(
+                    "there is no home directory for a store; give one with --store or \
+                     {STORE_VARIABLE}"
+                ),
+                &to_json(result),
+            ),
         }
     }
 }
@@ -80,29 +109,37 @@ impl KeepArgs {
 fn keep(path: &Path, text: &str) {
     // All that is measured has these fields.
     let Ok(facts) = Facts::of(text) else { return };
-    let kept = Store::open(path).and_then(|mut store| store.add(&facts, text));
-    match kept {
+    match Store::open(path).and_then(|mut store| store.add(&facts, text)) {
         Ok(id) => output::aside(&format!("kept as run {id}")),
-        Err(error) => {
-            let instead = beside(path, &facts.key, text);
-            let told = instead.map_or_else(
-                || "and no other place for it was found".to_owned(),
-                |file| format!("it is in {}", file.display()),
-            );
-            output::note(&format!("horolog: the result is not kept as a run: {error}; {told}"));
-        }
+        Err(error) => rescue(path.parent(), &error.to_string(), text),
     }
 }
 
-/// Writes a result to a file of its own: beside the store, else here, else where what is temporary
-/// goes.
-fn beside(store: &Path, key: &str, text: &str) -> Option<PathBuf> {
+/// Writes a result that is not kept to a file of its own, and says why and where.
+fn rescue(first: Option<&Path>, why: &str, text: &str) {
+    let Ok(facts) = Facts::of(text) else { return };
+    let told = beside(first, &facts.key, text).map_or_else(
+        || "and no other place for it was found".to_owned(),
+        |file| format!("it is in {}", file.display()),
+    );
+    output::note(&format!("horolog: the result is not kept as a run: {why}; {told}"));
+}
+
+/// Writes a result to a file of its own: in this directory, else in the current one, else where what
+/// is temporary goes.
+fn beside(first: Option<&Path>, key: &str, text: &str) -> Option<PathBuf> {
     let name = format!("horolog-{key}.json");
-    let places =
-        [store.parent().map(Path::to_owned), env::current_dir().ok(), Some(env::temp_dir())];
-    places.into_iter().flatten().map(|place| place.join(&name)).find(|file| {
+    let places = [first.map(Path::to_owned), env::current_dir().ok(), Some(env::temp_dir())];
+    let places = places.into_iter().flatten().chain(LAST_PLACES.map(PathBuf::from));
+    places.map(|place| place.join(&name)).find(|file| {
         Destination::open(file).and_then(|destination| destination.write(text)).is_ok()
     })
+}
+
+/// A variable of this user, whose home directory is known to the system as well.
+fn of_user(name: &str) -> Option<OsString> {
+    let set = env::var_os(name).filter(|value| !value.is_empty());
+    set.or_else(|| env::home_dir().filter(|_| name == "HOME").map(PathBuf::into_os_string))
 }
 
 /// The store of this user, by the XDG Base Directory Specification, which has only whole paths

@@ -18,8 +18,10 @@ use thiserror::Error;
 /// The columns. When a run began is absent where a result says it in no form that is known here.
 const SCHEMA: &str = "message figures {
     REQUIRED INT64 run;
+    REQUIRED BYTE_ARRAY name (STRING);
     REQUIRED BYTE_ARRAY schema (STRING);
     OPTIONAL INT64 started (TIMESTAMP(MICROS, true));
+    REQUIRED BYTE_ARRAY command (STRING);
     REQUIRED BYTE_ARRAY place (STRING);
     REQUIRED DOUBLE value;
 }";
@@ -35,25 +37,30 @@ pub struct ColumnsError(#[from] ParquetError);
 #[derive(Default)]
 struct Rows {
     run: Vec<i64>,
+    name: Vec<ByteArray>,
     schema: Vec<ByteArray>,
     /// Of those rows that have it.
     started: Vec<i64>,
     /// 1 for a row that has it.
     has_started: Vec<i16>,
+    command: Vec<ByteArray>,
     place: Vec<ByteArray>,
     value: Vec<f64>,
 }
 
 impl Rows {
-    fn push(&mut self, run: i64, result: &Value) {
+    fn push(&mut self, run: i64, name: &str, command: &str, result: &Value) {
+        let [name, command] = [name, command].map(ByteArray::from);
         let of = |name: &str| result[name].as_str().unwrap_or_default();
         let schema = ByteArray::from(of("schema"));
         let started = rfc3339_micros(of("started"));
         for (place, value) in numbers(result) {
             self.run.push(run);
+            self.name.push(name.clone());
             self.schema.push(schema.clone());
             self.started.extend(started);
             self.has_started.push(i16::from(started.is_some()));
+            self.command.push(command.clone());
             self.place.push(ByteArray::from(&*place));
             self.value.push(value);
         }
@@ -64,8 +71,10 @@ impl Rows {
         group: &mut SerializedRowGroupWriter<'_, W>,
     ) -> Result<(), ParquetError> {
         column::<Int64Type, _>(group, &self.run, None)?;
+        column::<ByteArrayType, _>(group, &self.name, None)?;
         column::<ByteArrayType, _>(group, &self.schema, None)?;
         column::<Int64Type, _>(group, &self.started, Some(&self.has_started))?;
+        column::<ByteArrayType, _>(group, &self.command, None)?;
         column::<ByteArrayType, _>(group, &self.place, None)?;
         column::<DoubleType, _>(group, &self.value, None)
     }
@@ -102,13 +111,20 @@ impl<W: Write + Send> FigureWriter<W> {
         Ok(Self { file, rows: Rows::default() })
     }
 
-    /// Adds a row for each number of a result.
+    /// Adds a row for each number of a result, which is that of a run with this number, name (empty
+    /// where it has none) and command.
     ///
     /// # Errors
     ///
     /// Nothing can be written any more.
-    pub fn add(&mut self, run: i64, result: &Value) -> Result<(), ColumnsError> {
-        self.rows.push(run, result);
+    pub fn add(
+        &mut self,
+        run: i64,
+        name: &str,
+        command: &str,
+        result: &Value,
+    ) -> Result<(), ColumnsError> {
+        self.rows.push(run, name, command, result);
         if self.rows.run.len() >= GROUP_ROWS { self.flush() } else { Ok(()) }
     }
 

@@ -10,10 +10,14 @@ use serde_json::json;
 
 use super::*;
 
+/// Those of all runs.
+const NAME: &str = "before";
+const COMMAND: &str = "horolog load ntp 'a b'";
+
 fn written(results: &[(i64, Value)]) -> SerializedFileReader<Bytes> {
     let mut writer = FigureWriter::new(Vec::new()).unwrap();
     for (run, result) in results {
-        writer.add(*run, result).unwrap();
+        writer.add(*run, NAME, COMMAND, result).unwrap();
     }
     SerializedFileReader::new(Bytes::from(writer.finish().unwrap())).unwrap()
 }
@@ -25,14 +29,17 @@ fn rows(file: &SerializedFileReader<Bytes>) -> Vec<Row> {
         let columns: Vec<_> = row.into_columns().into_iter().map(|(_, field)| field).collect();
         let [
             Field::Long(run),
+            Field::Str(name),
             Field::Str(schema),
             started,
+            Field::Str(command),
             Field::Str(place),
             Field::Double(value),
         ] = &columns[..]
         else {
             panic!("{columns:?}")
         };
+        assert_eq!((name.as_str(), command.as_str()), (NAME, COMMAND));
         let started = match started {
             Field::TimestampMicros(micros) => Some(*micros),
             Field::Null => None,
@@ -51,13 +58,15 @@ fn columns_have_names_and_types() {
         schema.columns().iter().map(|column| (column.name(), column.physical_type())).collect();
     let expected = [
         ("run", Type::INT64),
+        ("name", Type::BYTE_ARRAY),
         ("schema", Type::BYTE_ARRAY),
         ("started", Type::INT64),
+        ("command", Type::BYTE_ARRAY),
         ("place", Type::BYTE_ARRAY),
         ("value", Type::DOUBLE),
     ];
     assert_eq!(told, expected);
-    let started = schema.column(2).logical_type_ref().cloned();
+    let started = schema.column(3).logical_type_ref().cloned();
     assert!(
         matches!(&started, Some(LogicalType::Timestamp(time)) if time.is_adjusted_to_u_t_c),
         "{started:?}"

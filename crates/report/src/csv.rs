@@ -35,13 +35,15 @@ pub fn query(result: &QueryResult) -> String {
 }
 
 /// The titles of [`figures`]' columns.
-pub const FIGURES_HEADER: &str = "run,schema,started,place,value\n";
+pub const FIGURES_HEADER: &str = "run,name,schema,started,command,place,value\n";
 
-/// Every number of a result of any kind, in a line with where it stands.
+/// Every number of a result of any kind, in a line with where it stands, and with the run's number,
+/// name and command.
 #[must_use]
-pub fn figures(run: &str, result: &Value) -> String {
+pub fn figures(run: i64, name: &str, command: &str, result: &Value) -> String {
     let of = |name: &str| quoted(result[name].as_str().unwrap_or_default());
-    let before = format!("{},{},{}", quoted(run), of("schema"), of("started"));
+    let [name, command] = [name, command].map(quoted);
+    let before = format!("{run},{name},{},{},{command}", of("schema"), of("started"));
     let mut text = String::new();
     for (place, value) in numbers(result) {
         // Writing to memory cannot fail.

@@ -25,13 +25,43 @@ pub enum StoreError {
     /// Its file system has no room.
     #[error("there is no room for the store {}; make some, or give another with --store", .0.display())]
     Full(PathBuf),
-    /// This user may not open it, or not write it; readers, too, have to write beside it.
+    /// It cannot be opened, or not be written in.
+    #[error("the store {} cannot be {}: {why}; give another with --store", path.display(), done(*written))]
+    Unopened {
+        /// The file.
+        path: PathBuf,
+        /// Whether it was to be written in as well.
+        written: bool,
+        /// The reason.
+        why: String,
+    },
+    /// A run of it is damaged, or the part of the file where it is.
     #[error(
-        "the store {} cannot be opened: this user has to be allowed to write it and in its \
-         directory; give another with --store",
-        .0.display()
+        "run {id} in {} cannot be read: {detail}; 'horolog runs export' writes the others",
+        path.display()
     )]
-    Unopened(PathBuf),
+    DamagedRun {
+        /// The file.
+        path: PathBuf,
+        /// The run's number.
+        id: i64,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// It is of an older version, and cannot be written.
+    #[error(
+        "the store {} has version {found} and has to be written to become one of version {known}; \
+         copy it where this user may write",
+        path.display()
+    )]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The version of this program's stores.
+        known: i64,
+    },
     /// It is no store, or a damaged one.
     #[error("{} is damaged, or no store: {detail}; give another with --store", path.display())]
     Damaged {
@@ -86,6 +116,26 @@ fn list(ids: &[i64]) -> String {
     ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
+const fn done(written: bool) -> &'static str {
+    if written { "written" } else { "opened" }
+}
+
+/// Why a file cannot be opened for reading and writing, as far as the system tells.
+fn unopened(path: &Path) -> String {
+    let there = std::fs::metadata(path);
+    if there.as_ref().is_ok_and(std::fs::Metadata::is_dir) {
+        return "it is a directory".to_owned();
+    }
+    let written = match there {
+        Ok(_) => std::fs::OpenOptions::new().read(true).write(true).open(path).map(drop),
+        Err(error) => Err(error),
+    };
+    written.err().map_or_else(
+        || "this user has to be allowed to write in its directory".to_owned(),
+        |error| error.to_string(),
+    )
+}
+
 impl StoreError {
     /// What SQLite says of the store at `path`, as far as a person can do something about it.
     pub(crate) fn of(path: &Path, source: rusqlite::Error) -> Self {
@@ -94,7 +144,9 @@ impl StoreError {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked(path),
             Some(ErrorCode::DiskFull) => Self::Full(path),
             Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
-                Self::Unopened(path)
+                let why = unopened(&path);
+                let written = source.sqlite_error_code() == Some(ErrorCode::ReadOnly);
+                Self::Unopened { path, written, why }
             }
             Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
                 Self::Damaged { path, detail: source.to_string() }

@@ -6,6 +6,8 @@ use thiserror::Error;
 
 /// Digits of a key: 64 bits of a hash are enough to tell a person's runs apart.
 const KEY_DIGITS: usize = 16;
+/// Characters of a strange schema that are shown.
+const SCHEMA_SHOWN: usize = 40;
 
 /// A JSON text without what stands between its tokens, on one line; numbers stay as they are
 /// written.
@@ -44,11 +46,19 @@ pub struct Facts {
 #[derive(Debug, Error)]
 pub enum FactsError {
     /// It is no JSON, or cut off.
-    #[error("it is no JSON: {0}")]
+    #[error("{how}: {0}", how = how(.0))]
     Json(#[from] serde_json::Error),
     /// It is JSON of something else.
     #[error("it is no result of horolog: it has no '{0}'")]
     Field(&'static str),
+    /// It has a schema of something else.
+    #[error("it is no result of horolog: its schema is '{0}'")]
+    Schema(String),
+}
+
+/// In which way a text is no JSON.
+fn how(error: &serde_json::Error) -> &'static str {
+    if error.is_eof() { "it ends too early" } else { "it is no JSON" }
 }
 
 impl Facts {
@@ -90,12 +100,13 @@ pub fn schema_and_start(result: &Value) -> Result<(&str, &str), FactsError> {
     let field = |name| result.get(name).and_then(Value::as_str).ok_or(FactsError::Field(name));
     let schema = field("schema")?;
     if !schema.starts_with("horolog.") {
-        return Err(FactsError::Field("schema"));
+        return Err(FactsError::Schema(schema.chars().take(SCHEMA_SHOWN).collect()));
     }
     Ok((schema, field("started")?))
 }
 
-fn key(text: &str) -> String {
+/// The key of a result in [`one_line`].
+pub(crate) fn key(text: &str) -> String {
     let hash = Sha256::digest(text.as_bytes());
     let first: [u8; 8] = std::array::from_fn(|index| hash[index]);
     format!("{:0KEY_DIGITS$x}", u64::from_be_bytes(first))
@@ -141,9 +152,10 @@ mod tests {
     #[test]
     fn what_is_no_result_is_refused() {
         for (text, said) in [
-            (&RESULT[..40], "no JSON"),
+            (&RESULT[..40], "too early"),
+            ("no", "no JSON"),
             ("{}", "no 'schema'"),
-            (r#"{"schema":"other/1","started":"x"}"#, "no 'schema'"),
+            (r#"{"schema":"other/1","started":"x"}"#, "its schema is 'other/1'"),
             (r#"{"schema":"horolog.load/1"}"#, "no 'started'"),
         ] {
             let error = Facts::of(text).unwrap_err().to_string();

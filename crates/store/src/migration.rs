@@ -35,6 +35,8 @@ pub(crate) const VERSION: i64 = STEPS.len() as i64;
 pub(crate) enum Found {
     /// A store of this version.
     Ready,
+    /// A store of an older version.
+    Older(i64),
     /// A store of a version that is not known here.
     Newer(i64),
     /// A database of something else.
@@ -48,6 +50,12 @@ fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
 /// Brings a database to this version.
 pub(crate) fn migrate(connection: &mut Connection) -> rusqlite::Result<Found> {
     migrate_by(connection, &STEPS)
+}
+
+/// What a database is, which is left as it is.
+pub(crate) fn found(connection: &Connection) -> rusqlite::Result<Found> {
+    let found = look(connection, VERSION)?;
+    found.map_or_else(|| pragma(connection, "user_version").map(Found::Older), Ok)
 }
 
 /// Brings a database to the version behind the last of these steps.

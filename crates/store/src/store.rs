@@ -10,7 +10,7 @@ use rusqlite::{
 };
 
 use crate::error::StoreError;
-use crate::facts::Facts;
+use crate::facts::{self, Facts};
 use crate::migration::{self, Found, VERSION};
 use crate::packing;
 use crate::reference::{Reference, is_key};
@@ -81,20 +81,58 @@ impl Store {
         }
     }
 
+    /// Opens the store at `path` to read in it, if there is one: a store that cannot be written is
+    /// read as it lies.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open_existing`](Self::open_existing), and [`StoreError::Older`].
+    pub fn open_to_read(path: &Path) -> Result<Self, StoreError> {
+        match Self::open_existing(path) {
+            Err(error @ StoreError::Unopened { .. }) => Self::read_only(path).map_err(|read| {
+                // What stands in the way of reading is told, unless it is the same.
+                if matches!(read, StoreError::Unopened { .. }) { error } else { read }
+            }),
+            opened => opened,
+        }
+    }
+
+    /// Opens it without writing anything, not even beside it. That is right only where nobody else
+    /// is writing, so a store with writes that are not yet in its file is left to who may write.
+    fn read_only(path: &Path) -> Result<Self, StoreError> {
+        let of = |source| StoreError::of(path, source);
+        let mut log = path.as_os_str().to_owned();
+        log.push("-wal");
+        let is_whole = std::fs::metadata(log).map_or(true, |log| log.len() == 0);
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = if is_whole {
+            let name = uri(path);
+            Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_URI).map_err(of)?
+        } else {
+            Connection::open_with_flags(path, flags).map_err(of)?
+        };
+        connection.busy_timeout(PATIENCE).map_err(of)?;
+        let path = path.to_owned();
+        match migration::found(&connection).map_err(|source| StoreError::of(&path, source))? {
+            Found::Ready => Ok(Self { connection, path }),
+            Found::Newer(found) => Err(StoreError::Newer { path, found, known: VERSION }),
+            Found::Older(found) => Err(StoreError::Older { path, found, known: VERSION }),
+            Found::Strange => Err(strange(path)),
+        }
+    }
+
     fn connect(path: &Path, more: OpenFlags) -> Result<Self, StoreError> {
         let of = |source| StoreError::of(path, source);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
         let mut connection = Connection::open_with_flags(path, flags).map_err(of)?;
         connection.busy_timeout(PATIENCE).map_err(of)?;
         match migration::migrate(&mut connection).map_err(of)? {
-            Found::Ready => {}
+            // The older ones are of this version by now.
+            Found::Ready | Found::Older(_) => {}
             Found::Newer(found) => {
                 return Err(StoreError::Newer { path: path.to_owned(), found, known: VERSION });
             }
-            Found::Strange => {
-                let detail = "it is a database of another program".to_owned();
-                return Err(StoreError::Damaged { path: path.to_owned(), detail });
-            }
+            Found::Strange => return Err(strange(path.to_owned())),
         }
         // Readers and a writer do not wait for one another. Not every file system can do that, and
         // without it all is as right, but slower.
@@ -223,17 +261,26 @@ impl Store {
     ///
     /// It is damaged, or gone.
     pub fn result(&self, id: i64) -> Result<String, StoreError> {
-        let sql = "SELECT packed FROM result WHERE run = ?1";
-        let packed: Option<Vec<u8>> = self
-            .connection
-            .query_row(sql, [id], |row| row.get(0))
-            .optional()
-            .map_err(self.error())?;
-        let packed = packed.ok_or_else(|| StoreError::NoRun(id.to_string()))?;
-        packing::unpack(&packed).ok_or_else(|| StoreError::Damaged {
+        let damaged = |detail: &str| StoreError::DamagedRun {
             path: self.path.clone(),
-            detail: format!("the result of run {id} cannot be read"),
-        })
+            id,
+            detail: detail.to_owned(),
+        };
+        let sql = "SELECT key, packed FROM run JOIN result ON run = id WHERE id = ?1";
+        let found: Option<(String, Vec<u8>)> = self
+            .connection
+            .query_row(sql, [id], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()
+            .map_err(|source| match StoreError::of(&self.path, source) {
+                StoreError::Damaged { detail, .. } => damaged(&detail),
+                other => other,
+            })?;
+        let (key, packed) = found.ok_or_else(|| StoreError::NoRun(id.to_string()))?;
+        let text = packing::unpack(&packed).ok_or_else(|| damaged("it is damaged"))?;
+        if facts::key(&facts::one_line(&text)) != key {
+            return Err(damaged("it is damaged, since it does not have its key any more"));
+        }
+        Ok(text)
     }
 
     /// Gives a run a name, or takes it away.
@@ -273,6 +320,21 @@ impl Store {
         }
         transaction.commit().map_err(of)
     }
+}
+
+fn strange(path: PathBuf) -> StoreError {
+    let detail = "it is a database of another program".to_owned();
+    StoreError::Damaged { path, detail }
+}
+
+/// A file's name as SQLite takes it with a parameter (RFC 3986, section 2.1), which says that nobody
+/// writes it.
+fn uri(path: &Path) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(byte);
+    let escaped = path.as_os_str().as_encoded_bytes().iter().map(|byte| {
+        if plain(byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") }
+    });
+    format!("file:{}?immutable=1", escaped.collect::<String>())
 }
 
 /// Adds a result, where it is not there, and says whether that was so.

@@ -98,7 +98,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         findings,
     };
     let written = [json.write(&to_json(&result)), page.write(&html::demo(&result))];
-    args.keep.keep(&result);
+    args.keep.keep(&result, written.iter().any(Result::is_err));
     // Behind the files: a full standard output ends the command here, and a file that could not be
     // written takes nothing from the table.
     if !quiet {

@@ -156,7 +156,7 @@ fn an_older_store_is_read_and_written() {
 fn what_cannot_be_opened_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let error = Store::open(directory.path()).unwrap_err();
-    assert!(matches!(error, StoreError::Unopened(_)), "{error}");
+    assert!(matches!(error, StoreError::Unopened { .. }), "{error}");
 }
 
 #[test]
@@ -204,7 +204,37 @@ fn a_damaged_result_is_told() {
     let id = add(&mut store, 0);
     store.connection.execute("UPDATE result SET packed = x'00'", []).unwrap();
     let error = store.result(id).unwrap_err().to_string();
-    assert!(error.contains(&format!("run {id} cannot be read")), "{error}");
+    assert!(error.contains(&format!("run {id} in ")) && error.contains("damaged"), "{error}");
+    // Another result, sound by itself, is not the one that was kept.
+    let other = packing::pack(&text(1));
+    store.connection.execute("UPDATE result SET packed = ?1", [other]).unwrap();
+    let error = store.result(id).unwrap_err().to_string();
+    assert!(error.contains("does not have its key"), "{error}");
+}
+
+#[test]
+fn a_store_is_read_as_it_lies() {
+    let (_directory, path) = place();
+    let mut store = Store::open(&path).unwrap();
+    let id = add(&mut store, 0);
+    drop(store);
+    let strange = path.with_file_name("a name with ?#% in it.db");
+    fs::copy(&path, &strange).unwrap();
+    let store = Store::read_only(&strange).unwrap();
+    assert_eq!(store.result(id).unwrap(), text(0));
+    assert_eq!(
+        Store::read_only(&path.with_file_name("none.db")).unwrap_err().to_string().lines().count(),
+        1
+    );
+    let old = path.with_file_name("old.db");
+    Connection::open(&old)
+        .unwrap()
+        .pragma_update(None, "application_id", migration::APPLICATION)
+        .unwrap();
+    assert!(matches!(
+        Store::read_only(&old),
+        Err(StoreError::Older { .. } | StoreError::Damaged { .. } | StoreError::Newer { .. })
+    ));
 }
 
 #[test]

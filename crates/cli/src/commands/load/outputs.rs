@@ -91,8 +91,8 @@ impl Outputs {
         ci::measured(result);
         let json = self.json.map(|file| file.write(&horolog_report::to_json(result)));
         let html = self.html.map(|file| file.write(&page(result)));
-        let written = json.into_iter().chain(html).collect();
-        self.keep.keep(result);
-        written
+        let written: Vec<_> = json.into_iter().chain(html).collect();
+        self.keep.keep(result, written.iter().any(Result::is_err));
+        written.into_iter().collect()
     }
 }

@@ -65,7 +65,7 @@ impl FilterArgs {
 pub(super) fn run(args: &ListArgs) -> Result<(), Failure> {
     let files = Files::open([("--json", &args.json)])?;
     let path = args.store.there()?;
-    let runs = match Store::open_existing(&path) {
+    let runs = match Store::open_to_read(&path) {
         Ok(store) => store.list(&args.filter.resolve())?,
         Err(StoreError::Absent(_)) => Vec::new(),
         Err(error) => return Err(error.into()),

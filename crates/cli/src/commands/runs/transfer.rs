@@ -1,12 +1,13 @@
 //! `horolog runs export` and `import`: results to other programs, and results from elsewhere.
 
+use std::cell::Cell;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use horolog_columns::{ColumnsError, FigureWriter};
 use horolog_report::csv;
-use horolog_store::{Facts, Reference, Run, Store, one_line};
+use horolog_store::{Facts, Reference, Run, Store, StoreError, one_line};
 use serde_json::Value;
 
 use super::given::{of_file, unsound};
@@ -92,14 +93,26 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
         return Err(Failure::usage("name runs, or filter them; not both"));
     }
     let destination = Destination::open(&args.output)?;
-    let store = args.store.open()?;
+    let store = args.store.open_to_read()?;
     let runs = if args.runs.is_empty() {
         store.list(&args.filter.resolve())?
     } else {
         let found = args.runs.iter().map(|run| Ok(store.find(run)?));
         found.collect::<Result<Vec<_>, Failure>>()?
     };
-    let results = runs.iter().map(|run| Ok((run, store.result(run.id)?)));
+    if runs.is_empty() {
+        output::note("no run that was asked for is kept");
+    }
+    let unread = Cell::new(0);
+    let results = runs.iter().filter_map(|run| match store.result(run.id) {
+        // The others are written all the same.
+        Err(error @ StoreError::DamagedRun { .. }) => {
+            output::note(&format!("horolog: {error}"));
+            unread.set(unread.get() + 1);
+            None
+        }
+        result => Some(result.map(|text| (run, text)).map_err(Failure::from)),
+    });
     match format {
         Format::Csv => destination.write(&figures(results)?),
         Format::Parquet => destination.write_bytes(&columns(results)?),
@@ -107,6 +120,13 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
             let lines = results.map(|of| Ok(format!("{}\n", one_line(&of?.1))));
             destination.write(&lines.collect::<Result<String, Failure>>()?)
         }
+    }?;
+    match unread.get() {
+        0 => Ok(()),
+        unread => Err(Failure::environment(format!(
+            "{unread} of {} runs cannot be read; the others were written",
+            runs.len()
+        ))),
     }
 }
 
@@ -116,7 +136,8 @@ fn figures<'a>(
     let mut text = csv::FIGURES_HEADER.to_owned();
     for of in results {
         let (run, result) = of?;
-        text.push_str(&csv::figures(&run.id.to_string(), &read(run, &result)?));
+        let (name, result) = (run.name.as_deref().unwrap_or_default(), read(run, &result)?);
+        text.push_str(&csv::figures(run.id, name, &run.facts.command, &result));
     }
     Ok(text)
 }
@@ -128,7 +149,8 @@ fn columns<'a>(
     let mut writer = FigureWriter::new(Vec::new()).map_err(unwritten)?;
     for of in results {
         let (run, result) = of?;
-        writer.add(run.id, &read(run, &result)?).map_err(unwritten)?;
+        let (name, result) = (run.name.as_deref().unwrap_or_default(), read(run, &result)?);
+        writer.add(run.id, name, &run.facts.command, &result).map_err(unwritten)?;
     }
     writer.finish().map_err(unwritten)
 }
@@ -151,7 +173,8 @@ pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
     let mut store = Store::open(&path)?;
     let new = store.add_all(&results)?;
     let known = results.len().saturating_sub(new);
-    output::note(&format!("{new} results were kept; {known} were there before"));
+    let were = if new == 1 { "result was" } else { "results were" };
+    output::note(&format!("{new} {were} kept; there before: {known}"));
     Ok(())
 }
 
