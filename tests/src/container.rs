@@ -27,27 +27,24 @@ const FILE: &str = concat!(env!("HOROLOG_REPOSITORY"), "packaging/Containerfile"
 /// Of the first process, with the store and a word or more for podman.
 const ENTER: &str = r#"
 mount -t tmpfs none /sys/fs/cgroup
-store=$1; shift
-podman() {
-    command podman --root "$store/images" --runroot "$store/run" --tmpdir "$store/tmp" \
-        --cgroup-manager cgroupfs --runtime crun "$@"
-}
-run() {
-    podman run --rm --cgroups disabled --network host \
-        --ulimit nofile=1024:1024 --ulimit nproc=1000:1000 "$@"
-}
+podman="podman --root $1/images --runroot $1/run --tmpdir $1/tmp --cgroup-manager cgroupfs"
+podman="$podman --runtime crun"
+run="$podman run --rm --cgroups disabled --network host --ulimit nofile=1024:1024"
+run="$run --ulimit nproc=1000:1000"
+shift
 "#;
-/// Makes the image; what it installs needs no network.
+/// Makes the image; what it installs needs no network, and there is none.
 const BUILD: &str = r#"
-podman import --quiet "$1" localhost/base
-podman build --isolation chroot --network host --layers=false --build-arg BASE=localhost/base \
+$podman import --quiet "$1" localhost/base
+$podman build --isolation chroot --network host --layers=false --build-arg BASE=localhost/base \
     -t localhost/horolog -f "$2" "$3"
 "#;
+const RUN: &str = "$run \"$@\"";
 /// Runs it until a file is gone, and then ends it as an engine does.
 const SERVE: &str = r#"
 until=$1; shift
 [ "$1" = sockets ] && echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start; shift
-run "$@" &
+$run "$@" &
 while [ -e "$until" ]; do sleep 0.05; done
 kill -TERM $!
 wait $!
@@ -85,9 +82,11 @@ pub(crate) fn all() -> Vec<Trial> {
 struct Podman(TempDir);
 
 impl Podman {
-    /// What runs a script with it in a host.
-    fn command(&self, host: &Host, script: &str, arguments: &[&str]) -> Command {
-        let mut command = host.command("unshare");
+    /// What runs a script with it in a host, or without any network.
+    fn command(&self, host: Option<&Host>, script: &str, arguments: &[&str]) -> Command {
+        let mut command =
+            host.map_or_else(|| Command::new("unshare"), |host| host.command("unshare"));
+        command.args(host.is_none().then_some("--net"));
         command.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]);
         command.args(["--propagation", "private"]);
         command.args(["setpriv", "--bounding-set", "-sys_time", "--inh-caps", "-sys_time"]);
@@ -96,19 +95,19 @@ impl Podman {
         command
     }
 
-    fn run(&self, host: &Host, script: &str, arguments: &[&str]) -> Result<Output> {
+    fn run(&self, host: Option<&Host>, script: &str, arguments: &[&str]) -> Result<Output> {
         let output = run_to_end(&mut self.command(host, script, arguments), PATIENCE)?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{arguments:?}: {}: {said}", output.status);
         Ok(output)
     }
 
-    fn image(&self, host: &Host) -> Result<()> {
+    fn image(&self) -> Result<()> {
         let base = clean_system::image().context("no clean system")?;
         let context = TempDir::new()?;
         package::build(context.path())?;
         let arguments = [text(&base)?, FILE, text(context.path())?];
-        self.run(host, BUILD, &arguments).map(drop)
+        self.run(None, BUILD, &arguments).map(drop)
     }
 }
 
@@ -130,7 +129,7 @@ impl Served {
         let [until, said] = ["until", "said"].map(|name| directory.path().join(name));
         File::create(&until)?;
         let all = [&[text(&until)?, how], arguments].concat();
-        let mut command = podman.command(host, SERVE, &all);
+        let mut command = podman.command(Some(host), SERVE, &all);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&said)?);
         let child = die_with_parent(&mut command).spawn()?;
         Ok(Self { child, until, said, _directory: directory })
@@ -171,9 +170,9 @@ impl Drop for Served {
 fn the_image_serves_by_sockets_and_in_xdp() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let podman = Podman(TempDir::new()?);
-    podman.image(lab.server())?;
+    podman.image()?;
     let who = ["--entrypoint", "/usr/bin/id", "localhost/horolog", "-un"];
-    let output = podman.run(lab.server(), "run \"$@\"", &who)?;
+    let output = podman.run(Some(lab.server()), RUN, &who)?;
     ensure!(output.stdout == b"_horolog\n", "{output:?}");
 
     let by_sockets = ["--cap-drop", "all", "localhost/horolog", "serve", "--local"];
@@ -183,7 +182,7 @@ fn the_image_serves_by_sockets_and_in_xdp() -> Result<()> {
     // The tools are the same program, in a container of the other host.
     let address = lab.server().port().ipv4.to_string();
     let query = ["--cap-drop", "all", "localhost/horolog", "query", "--json", "-", &address];
-    let output = podman.run(lab.client(), "run \"$@\"", &query)?;
+    let output = podman.run(Some(lab.client()), RUN, &query)?;
     let result: Value = serde_json::from_slice(&output.stdout)?;
     ensure!(result["servers"][0]["counts"]["received"].as_u64() > Some(0), "{result}");
     served.end()?;

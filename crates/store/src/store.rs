@@ -89,10 +89,11 @@ impl Store {
     /// Those of [`open_existing`](Self::open_existing), and [`StoreError::Older`].
     pub fn open_to_read(path: &Path) -> Result<Self, StoreError> {
         match Self::open_existing(path) {
-            Err(error @ StoreError::Unopened { .. }) => Self::read_only(path).map_err(|read| {
-                // What stands in the way of reading is told, unless it is the same.
-                if matches!(read, StoreError::Unopened { .. }) { error } else { read }
-            }),
+            Err(error @ StoreError::Unopened { .. }) if path.is_file() => Self::read_only(path)
+                .map_err(|read| {
+                    // What stands in the way of reading is told, unless it is the same.
+                    if matches!(read, StoreError::Unopened { .. }) { error } else { read }
+                }),
             opened => opened,
         }
     }
